@@ -11,14 +11,13 @@ from advisor.decide.limits import Limits, with_card_memory
 from advisor.errors import InputError
 from advisor.formats.moments import now, to_text
 from advisor.predict.profiles import Profile
-from advisor_audit.doubts import not_seen, to_prove
 from advisor_audit.kinds import SeenKind, Survey, WindowHead
 from advisor_audit.packing import Packer, make_packer
 from advisor_audit.phases import Segment
 from advisor_audit.ranges import WORLDS, saved
 from advisor_audit.reading import Pages, Source, read_all
 from advisor_audit.result import Audit, ReadSpan
-from advisor_audit.totals import AuditTotals, Hours
+from advisor_audit.totals import AuditTotals, Hours, not_seen, to_prove
 from advisor_audit.walk import ALL, SLOT_S, Walk, Walked
 
 _FEWEST_SLOTS = 96

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from advisor.files.whole_files import replace_file
-from advisor_audit.grid import SourceFacts, gpu_pages
-from advisor_audit.phases import Segment, Watched, segments
+from advisor_audit.phases import Segment, SourceFacts, Watched, gpu_pages, segments
 from advisor_audit.sources.lines import write_lines
 from advisor_audit.sources.prometheus import Asked
 from advisor_audit.sources.series import Owner, Series

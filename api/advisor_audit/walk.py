@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from advisor_audit.kinds import SeenKind, Survey
+from advisor_audit.kinds import SeenKind, Survey, Workload, workload_of
 from advisor_audit.packing import Members, Packer
 from advisor_audit.phases import Segment
-from advisor_audit.workloads import Workload, workload_of
 
 SLOT_S = 900.0
 """Whoever is there in the middle of a slot is taken to be there for all of it."""

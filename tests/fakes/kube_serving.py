@@ -19,7 +19,7 @@ from raw_server import Answer, ask
 from waiting import announced, ending
 
 from advisor_kubernetes import names
-from advisor_kubernetes.admission.review import review
+from advisor_kubernetes.admission import review
 from advisor_kubernetes.cluster import NODES
 
 

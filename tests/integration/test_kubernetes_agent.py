@@ -27,7 +27,7 @@ from waiting import ending, eventually
 from advisor.client import Client
 from advisor.core.observations import Observation
 from advisor.core.records import SoloPoint
-from advisor_kubernetes.agent.pods import progress_file
+from advisor_kubernetes.agent import progress_file
 from advisor_kubernetes.cluster import NODES
 
 # Several processes start one after the other, each in seconds where nobody else computes.

@@ -23,7 +23,7 @@ from serving import serving
 from waiting import eventually
 
 from advisor_kubernetes import names
-from advisor_kubernetes.admission.review import review
+from advisor_kubernetes.admission import review
 
 FIXTURES = Path(__file__).parents[1] / "fixtures/kubernetes"
 RECORDED = sorted(file.stem for file in FIXTURES.glob("*.json"))

@@ -27,10 +27,9 @@ from advisor_audit.audit import audit as make_audit
 from advisor_audit.page import headline, page
 from advisor_audit.reading import Source
 from advisor_audit.result import Audit
-from advisor_audit.sources.access import session_for
 from advisor_audit.sources.lines import SeriesFile
 from advisor_audit.sources.live import EVERY_S, ThisHost, read_exporters, record
-from advisor_audit.sources.prometheus import Prometheus
+from advisor_audit.sources.prometheus import Prometheus, session_for
 from advisor_cli.shared.options import AsJson, ProfilesOption
 from advisor_cli.shared.progress import progress
 from advisor_cli.shared.say import as_json_text, say

@@ -54,11 +54,10 @@ def serve(
     # The client of Kubernetes takes a second that no other command should wait.
     from advisor_api.http.options import ServeOptions
     from advisor_api.server import serve_app
-    from advisor_kubernetes.admission.refusals import Site
+    from advisor_kubernetes.admission import Site
     from advisor_kubernetes.chooser.pairing import Policy
     from advisor_kubernetes.cluster import connect
-    from advisor_kubernetes.serve.app import PATIENCE_S, Adviser, create_app
-    from advisor_kubernetes.serve.choosing import Choosing
+    from advisor_kubernetes.serve import PATIENCE_S, Adviser, Choosing, create_app
 
     settings = read_settings()
     options = ServeOptions(
@@ -105,8 +104,7 @@ def agent(
     Example: advisor kubernetes agent --node gpu-1 --service http://advisor:8765
     """
     # The client of Kubernetes takes a second that no other command should wait.
-    from advisor_kubernetes.agent.agent import AgentOptions, run_agent
-    from advisor_kubernetes.agent.node_api import NodeApi
+    from advisor_kubernetes.agent import AgentOptions, NodeApi, run_agent
     from advisor_kubernetes.cluster import connect
 
     log_lines(logging.StreamHandler(), log_format)

@@ -5,23 +5,201 @@ Prolog starts it again with the next job.
 """
 
 import logging
+import re
+import signal
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.client import Client
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import PERCENTAGE, Gpu, Share
 from advisor.errors import AdvisorError, InputError
+from advisor.launch.records.status import State
+from advisor.runtime.backends.backend import ComputingPids, Sight
+from advisor.runtime.backends.mps import MpsBackend
+from advisor.runtime.backends.mps_control import Control
+from advisor.runtime.host.processes import environment_of, owner_of
 from advisor.settings import Settings
-from advisor_node.metering.looking import keep_looking, power_source, references_of
-from advisor_node.metering.reports import ObservationQueue
-from advisor_node.metering.room import Room, Tenancy
-from advisor_node.slurm.daemon import UserDaemon
-from advisor_node.slurm.jobs import GpuFolder, SlurmJob, ended, gpu_folders, job_folders, read_job
+from advisor_node.meters import Tenant, granted_units, read_plain
+from advisor_node.reports import ObservationQueue, keep_looking, power_source, references_of
+from advisor_node.room import Room, Tenancy
+from advisor_node.slurm.queue import parse_comment
 from advisor_profiling.telemetry import nvml
 from advisor_profiling.testbed.live import with_units
+
+_GPU = re.compile(r"gpu([0-9]{1,3})-([0-9]{1,10})")
+_JOB_ID = re.compile(r"[1-9][0-9]{0,9}")
+_MOST_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuFolder:
+    """Where the jobs of one user on one GPU are.
+
+    Attributes:
+        index: Of the GPU, as Slurm and the driver count them.
+        user: Number of the user.
+    """
+
+    path: Path
+    index: int
+    user: int
+
+    @property
+    def pipe_dir(self) -> Path:
+        """Where the MPS daemon of that user on that GPU listens."""
+        return self.path / "pipe"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmJob(Tenant):
+    """A batch job that has part of a GPU; `uid` is its number, `folder` has what is known of it.
+
+    While its folder is in `jobs` it runs.
+    """
+
+    folder: Path
+
+    @property
+    def progress_file(self) -> Path:
+        """Where it counts."""
+        return self.folder / "progress"
+
+
+def gpu_folders(root: Path) -> Iterator[GpuFolder]:
+    """The folders of all GPUs and users that had jobs since the node was started."""
+    for path in sorted(root.glob("gpu*-*")):
+        if found := _GPU.fullmatch(path.name):
+            yield GpuFolder(path=path, index=int(found[1]), user=int(found[2]))
+
+
+def job_folders(gpu: GpuFolder) -> list[Path]:
+    """The folders of the jobs that run there now."""
+    return sorted(path for path in gpu.path.glob("jobs/*") if _JOB_ID.fullmatch(path.name))
+
+
+def read_job(folder: Path) -> SlurmJob | None:
+    """The job of a folder; None where it is none of ours, or not all of it is written yet.
+
+    Raises:
+        InputError: its comment names no job.
+    """
+    root = _owner_of(folder)
+    comment, share, memory = (
+        (read_plain(folder / name, _MOST_BYTES, root) or b"").decode(errors="replace")
+        for name in ("comment", "share", "memory")
+    )
+    named = parse_comment(comment)
+    if named is None or not share:
+        return None
+    return SlurmJob(
+        uid=folder.name,
+        job=named.job,
+        share_text=share,
+        memory_mib=int(memory) if memory else None,
+        folder=folder,
+    )
+
+
+def ended(job: SlurmJob, gpu: GpuFolder) -> SlurmJob:
+    """The job after its Epilog, which leaves its exit status for us to take away."""
+    file = gpu.path / "ended" / job.uid
+    status = read_plain(file, _MOST_BYTES)
+    file.unlink(missing_ok=True)
+    return replace(job, state=parse_status((status or b"").decode(errors="replace")))
+
+
+def parse_status(text: str) -> State:
+    """How a job ended, by its wait status (man 2 wait); one whose status is not known was stopped.
+
+    `scancel` and the time limit send SIGTERM, then SIGKILL.
+    """
+    if not re.fullmatch(r"[0-9]{1,5}", text):
+        return "stopped"
+    if int(text) == 0:
+        return "finished"
+    return "stopped" if int(text) & 0x7F in (signal.SIGTERM, signal.SIGKILL) else "failed"
+
+
+def _owner_of(folder: Path) -> int | None:
+    try:
+        return folder.stat().st_uid
+    except OSError:
+        return None
+
+
+_ONLY_GPU = {"CUDA_VISIBLE_DEVICES": "0"}
+"""What the TaskProlog sets: each daemon has one GPU and calls it 0."""
+
+
+class UserDaemon:
+    """The daemon of a user.
+
+    Args:
+        gpu: Its `units_total` must be known.
+        folder: Of the user's jobs there.
+        environment: Of probes and of the control program, without limits.
+        computing: Lists the processes with a context on the GPU.
+    """
+
+    def __init__(
+        self, gpu: Gpu, folder: GpuFolder, environment: Mapping[str, str], computing: ComputingPids
+    ) -> None:
+        self.gpu = gpu
+        self._folder, self._environment = folder, environment
+        control = Control(folder.pipe_dir, environment, folder.user)
+        self._backend = MpsBackend(gpu, control, owned=False, computing=computing)
+        self._said = dict[str, object]()
+
+    def sight(self, *, used: bool) -> Sight | None:
+        """Who uses the GPU; None: nobody of ours, or the daemon or the driver does not say."""
+        if not used:
+            return None
+        try:
+            sight, trouble = self._backend.sight(), ""
+        except AdvisorError as error:
+            sight, trouble = None, str(error)
+        self._say_once("trouble", trouble, trouble)
+        return sight
+
+    def prove(self, share: Share, user: int | None) -> int | None:
+        """The SMs that the driver gives to a process under `share` on this daemon."""
+        variables = {**self._environment, **self._backend.environment(share), **_ONLY_GPU}
+        return granted_units(self._backend, share, variables, user)
+
+    def meet_strangers(self, pids: Sequence[int]) -> bool:
+        """Doubt the limits of all while somebody else computes there, whom Slurm may have sent."""
+        why = "which are of no job that names itself: nothing will be learned of those beside"
+        self._say_once("strangers", pids, f"processes {pids} compute, {why}")
+        return True
+
+    def job_of(self, pid: int) -> str | None:
+        """The job of a process; it says so itself, but only its user's jobs are to be had."""
+        number = environment_of(pid).get("SLURM_JOB_ID", "")
+        return number if number and owner_of(pid) == self._user_of(number) else None
+
+    def _user_of(self, number: str) -> int | None:
+        """Where one daemon of root's serves several users, the owner of the job's count."""
+        if self._folder.user or not number.isdecimal():
+            return self._folder.user or None
+        try:
+            return (self._folder.path / "jobs" / number / "progress").stat().st_uid
+        except OSError:
+            return 0
+
+    def wanted(self, job: SlurmJob) -> Mapping[str, str]:
+        """Variables of a job's limit."""
+        limit = self._backend.environment(job.share) | {PERCENTAGE: job.share_text}
+        return {**limit, **_ONLY_GPU}
+
+    def _say_once(self, matter: str, state: object, text: str) -> None:
+        if state and state != self._said.get(matter):
+            LOG.warning("GPU %d: %s", self._folder.index, text)
+        self._said[matter] = state
+
 
 LOG = logging.getLogger("advisor.node")
 

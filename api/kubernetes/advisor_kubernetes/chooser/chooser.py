@@ -2,26 +2,238 @@
 
 import contextlib
 import logging
+import math
+import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, InputError
 from advisor_api.http.metrics import HttpMetrics
 from advisor_kubernetes import names
-from advisor_kubernetes.chooser.books import gpus_allowed
-from advisor_kubernetes.chooser.clocks import Agents, Ages
-from advisor_kubernetes.chooser.events import Events
-from advisor_kubernetes.chooser.lease import Lease
 from advisor_kubernetes.chooser.pairing import PodDecision, Policy, Round, Stay
 from advisor_kubernetes.chooser.places import Node, added, read_node, requested
 from advisor_kubernetes.chooser.pods import Pod, read_pod
 from advisor_kubernetes.chooser.writing import Write, unfinished, writes_of
-from advisor_kubernetes.cluster import NODES, PODS, QUOTAS, Cluster, ClusterError
-from advisor_kubernetes.mirror import ObjectMirror
-from advisor_kubernetes.objects import Object, part, word
+from advisor_kubernetes.cluster import NODES, PODS, QUOTAS, Cluster, ClusterError, ObjectMirror
+from advisor_kubernetes.objects import Object, event_of, part, quantity, word
 from advisor_node.advice import Advice
+
+SHARES = f"requests.{names.SHARE_RESOURCE}"
+GPUS = f"requests.{names.GPU_RESOURCE}"
+
+
+def gpus_allowed(quotas: Iterable[Object]) -> tuple[Mapping[str, int], Mapping[str, str]]:
+    """The most GPUs by namespace, and why that of others is not known.
+
+    A namespace without a quota on GPUs is in neither. One that has a quota on whole GPUs alone is
+    held to what that leaves.
+    """
+    shares: dict[str, int] = {}
+    whole: dict[str, int] = {}
+    unread: dict[str, str] = {}
+    for quota in quotas:
+        metadata = quota.get("metadata", {})
+        namespace = str(metadata.get("namespace"))
+        try:
+            if part(quota, "spec").get("scopes") or part(quota, "spec", "scopeSelector"):
+                continue  # of some pods only
+            hard, used = part(quota, "spec", "hard"), part(quota, "status", "used")
+            if SHARES in hard:
+                most = math.ceil(quantity(hard[SHARES]) / 100)
+                shares[namespace] = min(most, shares.get(namespace, most))
+            if GPUS in hard:
+                most = max(0, int(quantity(hard[GPUS]) - quantity(used.get(GPUS, 0))))
+                whole[namespace] = min(most, whole.get(namespace, most))
+        except InputError as error:
+            unread[namespace] = f"the quota {metadata.get('name')} cannot be read: {error.what}"
+    return {**whole, **shares}, unread
+
+
+SILENT_S = 120.0
+"""An agent renews what it says twice a minute; GPUs of one that did not for so long are left."""
+
+
+class Agents:
+    """When what each agent says was seen to change; clocks of nodes are not compared."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[str, float]] = {}
+
+    def heard(self, nodes: Iterable[Node], now_s: float) -> list[Node]:
+        """The nodes whose agent said something lately, or on which nobody renews anything.
+
+        All nodes are to be given, since of others nothing is kept, and a clock that does not jump.
+        """
+        known = list(nodes)
+        last = {node.name: self._seen.get(node.name, ("", now_s)) for node in known}
+        self._seen = {
+            node.name: last[node.name]
+            if last[node.name][0] == node.checked_at
+            else (node.checked_at, now_s)
+            for node in known
+        }
+        return [
+            node
+            for node in known
+            if not node.checked_at or now_s - self._seen[node.name][1] <= SILENT_S
+        ]
+
+
+class Ages:
+    """How long pods wait: at least since they were first seen, by a clock that does not jump."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, float] = {}
+
+    def aged(self, pods: Iterable[Pod], now_s: float, clock_s: float) -> list[Pod]:
+        """The pods; where the API server's clock is ahead of `now_s`, as old as they were seen."""
+        known = list(pods)
+        self._seen = {pod.uid: self._seen.get(pod.uid, clock_s) for pod in known if pod.waits}
+        seen_s = {uid: now_s - (clock_s - since_s) for uid, since_s in self._seen.items()}
+        return [
+            replace(pod, created_s=seen_s[pod.uid])
+            if pod.created_s > seen_s.get(pod.uid, math.inf)
+            else pod
+            for pod in known
+        ]
+
+
+_MOST, _WITHIN_S = 5, 300.0
+"""So often at most it is said of a pod in a while what it waits for: of many kinds of pods others
+are looked at each second, so that the reason changes all the time."""
+
+
+class Events:
+    """Says things about pods, each once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._said: dict[str, str] = {}
+        self._waits: dict[str, deque[float]] = {}
+        self._said_of_nodes: dict[str, str] = {}
+
+    def say(self, pod: Pod, reason: str, text: str, *, kind: str = "Normal") -> None:
+        """Say something about a pod, unless it was the last thing that was said of it."""
+        if self._said.get(pod.uid) != text:
+            self._said[pod.uid] = text
+            involved = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+            self._send(involved, kind, reason, text)
+
+    def say_it_waits(self, pod: Pod, text: str, *, held_up: bool) -> None:
+        """Say what a pod waits for, unless that was said lately, or often."""
+        now_s = time.monotonic()
+        said_s = self._waits.setdefault(pod.uid, deque(maxlen=_MOST))
+        is_new = self._said.get(pod.uid) != text
+        if is_new and (len(said_s) < _MOST or now_s - said_s[0] > _WITHIN_S):
+            said_s.append(now_s)
+            self.say(pod, "WaitsForGpu", text, kind="Warning" if held_up else "Normal")
+
+    def say_of_node(self, name: str, reason: str, text: str) -> None:
+        """Warn of a node, once; its events are where those of the kubelet are."""
+        if self._said_of_nodes.get(name) != text:
+            self._said_of_nodes[name] = text
+            involved = {"kind": "Node", "name": name, "uid": name}
+            self._send(involved, "Warning", reason, text)
+
+    def _send(self, involved: Mapping[str, str], kind: str, reason: str, text: str) -> None:
+        source = {"component": "advisor", "host": socket.gethostname()}
+        try:
+            event = event_of(involved, source, kind, reason, text)
+            namespace = event["metadata"]["namespace"]
+            self._cluster.post(f"/api/v1/namespaces/{namespace}/events", event)
+        except ClusterError as error:
+            # An event is news, and no part of what was done.
+            LOG.warning("no event for %s: %s", involved["name"], error)
+
+    def forget(self, uids: set[str]) -> None:
+        """Keep only what was said of these pods."""
+        self._said = {uid: text for uid, text in self._said.items() if uid in uids}
+        self._waits = {uid: said_s for uid, said_s in self._waits.items() if uid in uids}
+
+
+HELD_S = 15
+"""A holder that has not renewed for so long has lost it."""
+
+RENEW_S = 5.0
+
+_NAME = "advisor-chooser"
+
+
+class Lease:
+    """Holds, or waits for, the right to choose.
+
+    How old a Lease is one's own clock says, by when it was last seen to change: clocks of hosts
+    differ.
+    """
+
+    def __init__(self, cluster: Cluster, namespace: str, identity: str) -> None:
+        self._cluster, self._identity = cluster, identity
+        self._list = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._held_until = self._asked_at = 0.0
+        self._seen: tuple[object, float] = (None, 0.0)
+
+    @property
+    def left_s(self) -> float:
+        """How long this process may still choose; what it writes must end before."""
+        return max(0.0, self._held_until - time.monotonic())
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this process may choose."""
+        return self.left_s > 0
+
+    def take(self) -> bool:
+        """Renew or take the Lease when it is time to; whether this process may choose."""
+        now = time.monotonic()
+        if now - self._asked_at >= RENEW_S:
+            self._asked_at = now
+            try:
+                self._take(now)
+            except ClusterError as error:
+                if not error.is_conflict:
+                    raise
+        return self.is_held
+
+    def give_up(self) -> None:
+        """Let the next one choose at once."""
+        if self.is_held:
+            self._held_until = 0.0
+            self._write(self._get(), "")
+
+    def _take(self, now: float) -> None:
+        lease = self._get()
+        spec = part(lease, "spec")
+        stamp = (spec.get("holderIdentity"), spec.get("renewTime"))
+        if stamp != self._seen[0]:
+            self._seen = stamp, now
+        holder = spec.get("holderIdentity")
+        if holder in (None, "", self._identity) or now - self._seen[1] >= HELD_S:
+            self._write(lease, self._identity)
+            # From before the request: others count from after it.
+            self._held_until = now + HELD_S
+
+    def _get(self) -> Object:
+        try:
+            return self._cluster.get(f"{self._list}/{_NAME}")
+        except ClusterError as error:
+            if error.status != 404:
+                raise
+            return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+
+    def _write(self, lease: Object, holder: str) -> None:
+        moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": holder, "leaseDurationSeconds": HELD_S, "renewTime": moment}
+        body = {**lease, "metadata": {**part(lease, "metadata"), "name": _NAME}, "spec": spec}
+        if word(part(lease, "metadata"), "resourceVersion"):
+            self._cluster.put(f"{self._list}/{_NAME}", body)
+        else:
+            self._cluster.post(self._list, body)
+
 
 T = TypeVar("T")
 

@@ -6,16 +6,19 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from advisor_kubernetes import names
-from advisor_kubernetes.chooser.cards import WHOLE, Card, Cards, may_meet
 from advisor_kubernetes.chooser.offers import (
     ALONE,
+    Card,
+    Cards,
     PodOffer,
     Start,
     bounds_mib,
+    may_meet,
     memory_alone,
     question_of_join,
     question_of_pair,
 )
+from advisor_kubernetes.chooser.offers import WHOLE_CARD as WHOLE
 from advisor_kubernetes.chooser.places import GpuSlot, Node
 from advisor_kubernetes.chooser.pods import Pod
 from advisor_kubernetes.chooser.writing import unfinished

@@ -8,9 +8,7 @@ from advisor.client import JobRequest
 from advisor.core.gpu import MOST_MIB
 from advisor.errors import InputError
 from advisor_kubernetes import names
-from advisor_kubernetes.admission.refusals import container_of
-from advisor_kubernetes.admission.shape import booked_percent
-from advisor_kubernetes.admission.wishes import Wishes, read_wishes
+from advisor_kubernetes.admission import Wishes, booked_percent, container_of, read_wishes
 from advisor_kubernetes.chooser.places import requested
 from advisor_kubernetes.objects import Object, part, parts, word
 from advisor_node.advice import is_share

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from advisor_kubernetes import names
-from advisor_kubernetes.chooser.cards import may_meet
-from advisor_kubernetes.chooser.offers import Start
+from advisor_kubernetes.chooser.offers import Start, may_meet
 from advisor_kubernetes.chooser.pods import Pod
 from advisor_kubernetes.objects import Object
 from advisor_node.advice import is_share

@@ -20,7 +20,7 @@ from advisor.progress import FILE_BYTES
 from advisor.runtime.jobs.reports import read_fault
 from advisor.scrape import __main__ as scrape
 from advisor.scrape.fetch import LARGEST_BYTES, PATIENCE_S, address_of, answers, fetch
-from advisor_node.metering.progress_files import read_progress
+from advisor_node.meters import read_progress
 
 Answer = bytes | float
 """All bytes of an answer, or how long to say nothing."""

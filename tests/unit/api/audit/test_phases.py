@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor_audit.grid import SourceFacts, gpu_pages
-from advisor_audit.phases import Segment, Watched, segments
+from advisor_audit.phases import Segment, SourceFacts, Watched, gpu_pages, segments
 from advisor_audit.sources.series import Owner, Series, metrics_for
 
 STEP_S = 60.0

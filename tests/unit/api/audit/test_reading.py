@@ -12,9 +12,8 @@ from scripted_http import Reply, dripping, scripted_http
 
 from advisor.errors import AdvisorError, InputError, SourceError
 from advisor_audit.reading import Pages, read_all
-from advisor_audit.sources.access import TOKEN, session_for
 from advisor_audit.sources.lines import SeriesFile, write_lines
-from advisor_audit.sources.prometheus import Prometheus
+from advisor_audit.sources.prometheus import TOKEN, Prometheus, session_for
 from advisor_audit.sources.series import BUSY, METRICS, Series
 
 HOUR_S, STEP_S = 3600.0, 60.0

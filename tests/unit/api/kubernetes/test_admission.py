@@ -13,8 +13,7 @@ from kube_objects import CHOOSER, Object, merged, patched
 
 from advisor.errors import InputError
 from advisor_kubernetes import names
-from advisor_kubernetes.admission.refusals import Site
-from advisor_kubernetes.admission.review import review
+from advisor_kubernetes.admission import Site, review
 from advisor_kubernetes.objects import read_object
 
 FIXTURES = Path(__file__).parents[3] / "fixtures/kubernetes"

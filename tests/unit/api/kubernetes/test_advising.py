@@ -8,7 +8,7 @@ from kube_serving import pod_of
 
 from advisor.client import JobRequest
 from advisor_kubernetes import names
-from advisor_kubernetes.admission.review import review
+from advisor_kubernetes.admission import review
 from advisor_node.advice import Answer, Apart, Question, Together
 
 GOOD = Together(

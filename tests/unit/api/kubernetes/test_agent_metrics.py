@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 from raw_server import ask
 
-from advisor_kubernetes.agent.metrics import MOST_CONNECTIONS, AgentMetrics, MetricsServer
+from advisor_kubernetes.agent import MOST_CONNECTIONS, AgentMetrics, MetricsServer
 
 
 def test_silent_connections_take_neither_threads_nor_places() -> None:

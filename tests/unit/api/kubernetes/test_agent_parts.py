@@ -10,8 +10,8 @@ from kube_serving import placed
 
 from advisor.errors import InputError
 from advisor.progress import Progress as JobProgress
-from advisor_kubernetes.agent.pods import GpuHours, pod_in, progress_file, read_pod
-from advisor_node.metering.progress_files import read_progress
+from advisor_kubernetes.agent import GpuHours, pod_in, progress_file, read_pod
+from advisor_node.meters import read_progress
 
 UID = "0f8b1a52-3c0e-4d57-9d3c-5b1e8a7f6c21"
 

@@ -15,8 +15,7 @@ from advisor.errors import BusyError, SourceError
 from advisor.runtime.host.lock import gpu_lock
 from advisor.settings import Settings, read_settings
 from advisor_kubernetes import names
-from advisor_kubernetes.agent.agent import AgentOptions, run_agent
-from advisor_kubernetes.agent.node_api import NodeApi
+from advisor_kubernetes.agent import AgentOptions, NodeApi, run_agent
 from advisor_kubernetes.cluster import NODES
 from advisor_profiling.telemetry import nvml
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from advisor_kubernetes.chooser.clocks import SILENT_S, Agents
+from advisor_kubernetes.chooser.chooser import SILENT_S, Agents
 from advisor_kubernetes.chooser.places import Node, NodeGpu
 
 GPU = NodeGpu(uuid="GPU-1", model="H100")

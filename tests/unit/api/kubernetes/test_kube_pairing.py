@@ -15,8 +15,7 @@ from kube_serving import admitted, claimed, gpus, node_of, pod_of
 from advisor.client import JobRequest
 from advisor.errors import InputError
 from advisor_kubernetes import names
-from advisor_kubernetes.chooser.books import gpus_allowed
-from advisor_kubernetes.chooser.clocks import Ages
+from advisor_kubernetes.chooser.chooser import Ages, gpus_allowed
 from advisor_kubernetes.chooser.pairing import (
     MOST_KINDS,
     PodDecision,

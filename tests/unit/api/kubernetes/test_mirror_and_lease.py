@@ -11,11 +11,10 @@ from kube_objects import Call, KubeApi, away
 from kube_serving import make_node
 from waiting import eventually
 
-from advisor_kubernetes import mirror
-from advisor_kubernetes.chooser import lease
-from advisor_kubernetes.chooser.lease import Lease
-from advisor_kubernetes.cluster import NODES, ClusterError
-from advisor_kubernetes.mirror import ObjectMirror
+from advisor_kubernetes import cluster
+from advisor_kubernetes.chooser import chooser
+from advisor_kubernetes.chooser.chooser import Lease
+from advisor_kubernetes.cluster import NODES, ClusterError, ObjectMirror
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/advisor/leases/advisor-chooser"
 
@@ -77,7 +76,7 @@ def test_a_server_that_fails_is_asked_with_pauses(
     api: KubeApi, nodes: tuple[ObjectMirror, threading.Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has enough to do; what was missed is there when it answers again."""
-    monkeypatch.setattr(mirror, "_PAUSE_S", 0.1)
+    monkeypatch.setattr(cluster, "_PAUSE_S", 0.1)
     kept, _ = nodes
     asked_s: list[float] = []
 
@@ -97,7 +96,7 @@ def test_a_server_that_fails_is_asked_with_pauses(
 
 def test_clocks_of_hosts_are_not_compared(api: KubeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Lease that was renewed long ago by its holder's clock is held, until it is seen to rest."""
-    monkeypatch.setattr(lease, "RENEW_S", 0.0)
+    monkeypatch.setattr(chooser, "RENEW_S", 0.0)
     spec = {
         "holderIdentity": "other",
         "leaseDurationSeconds": 15,
@@ -106,7 +105,7 @@ def test_clocks_of_hosts_are_not_compared(api: KubeApi, monkeypatch: pytest.Monk
     api.create(LEASE.rpartition("/")[0], {"metadata": {"name": "advisor-chooser"}, "spec": spec})
     ours = Lease(cluster_at(api.url), "advisor", "we")
     assert not ours.take()
-    monkeypatch.setattr(lease, "HELD_S", 0.1)
+    monkeypatch.setattr(chooser, "HELD_S", 0.1)
     eventually(ours.take)
     assert api.get(LEASE)["spec"]["holderIdentity"] == "we"
 
@@ -115,8 +114,8 @@ def test_a_lease_that_cannot_be_renewed_is_lost_and_taken_again(
     api: KubeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By one's own clock, before another may take it; an API server that is away ends nothing."""
-    monkeypatch.setattr(lease, "RENEW_S", 0.0)
-    monkeypatch.setattr(lease, "HELD_S", 0.5)
+    monkeypatch.setattr(chooser, "RENEW_S", 0.0)
+    monkeypatch.setattr(chooser, "HELD_S", 0.5)
     ours = Lease(cluster_at(api.url), "advisor", "we")
     eventually(ours.take)
 

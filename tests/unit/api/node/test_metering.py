@@ -14,13 +14,21 @@ from advisor.core.observations import SETTLE_S, Observation
 from advisor.core.records import SoloPoint
 from advisor.launch.monitor.energy import Metered
 from advisor.launch.records.status import State
-from advisor_node.metering import reports
-from advisor_node.metering.meters import UNSEEN_S, Tenant, TenantMeter
-from advisor_node.metering.overlaps import GONE_S, Overlap, Overlaps
-from advisor_node.metering.progress_files import ProgressReading, parse_progress
-from advisor_node.metering.proof import GpuUsers, TenantProof
-from advisor_node.metering.references import Reference, ReferenceCache, reference_of
-from advisor_node.metering.reports import ObservationQueue
+from advisor_node import reports
+from advisor_node.meters import (
+    UNSEEN_S,
+    GpuUsers,
+    ProgressReading,
+    Reference,
+    ReferenceCache,
+    Tenant,
+    TenantMeter,
+    TenantProof,
+    parse_progress,
+    reference_of,
+)
+from advisor_node.reports import ObservationQueue
+from advisor_node.room import GONE_S, Overlap, Overlaps
 
 UID, OTHER, THIRD = "11", "12", "13"
 SMALL = st.floats(0, 1e6, allow_nan=False)
@@ -74,7 +82,7 @@ def test_a_service_that_is_down_is_asked_once_a_minute(monkeypatch: pytest.Monke
             raise answer
         return answer
 
-    monkeypatch.setattr("advisor_node.metering.references.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("advisor_node.meters.time.monotonic", lambda: now_s[0])
     references = ReferenceCache(profiles)
     for at_s in (0.0, 30.0, 70.0, 90.0):
         now_s[0] = at_s
@@ -242,7 +250,7 @@ def test_observations_wait_for_a_service_that_is_down(monkeypatch: pytest.Monkey
         got.extend(one.host for one in observations)
 
     now_s = [1000.0]
-    monkeypatch.setattr("advisor_node.metering.reports.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("advisor_node.reports.time.monotonic", lambda: now_s[0])
     waiting = ObservationQueue(send)
     for one in seen:
         waiting.add(one)

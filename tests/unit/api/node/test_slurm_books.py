@@ -7,15 +7,13 @@ from typing import Any
 import pytest
 
 from advisor.errors import InputError, SourceError
-from advisor_node.slurm.matching.books import all_faults, books
-from advisor_node.slurm.matching.cluster import (
+from advisor_node.slurm.cluster import (
     parse_minutes,
     read_nodes,
     read_partitions,
     read_settings_file,
 )
-from advisor_node.slurm.matching.queued import read_queue
-from advisor_node.slurm.matching.slurm import ask
+from advisor_node.slurm.queue import all_faults, ask, books, read_queue
 
 CONFIG = {
     "AccountingStorageType": "accounting_storage/slurmdbd",

@@ -9,11 +9,17 @@ import pytest
 
 from advisor.client import JobRequest
 from advisor_node.advice import Answer, Apart, NamedSets, Question, Together
-from advisor_node.slurm.comment import Named
-from advisor_node.slurm.matching.cluster import Partition, SlurmNode
-from advisor_node.slurm.matching.decide import GATHER_S, HOLD_S, START_S, Change, QueueRound
-from advisor_node.slurm.matching.meetings import PlanSets, with_places
-from advisor_node.slurm.matching.queued import SlurmTask
+from advisor_node.slurm.cluster import Partition, SlurmNode
+from advisor_node.slurm.matching import (
+    GATHER_S,
+    HOLD_S,
+    START_S,
+    Change,
+    PlanSets,
+    QueueRound,
+    with_places,
+)
+from advisor_node.slurm.queue import Named, SlurmTask
 
 NOW_S, WAIT_S = 100_000.0, 60.0
 NODE = SlurmNode(name="n1", partitions=("p",), free_cpus=8, gpus=3, is_shared=True)

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InputError
-from advisor_node.slurm.comment import Named, parse_comment
-from advisor_node.slurm.jobs import (
+from advisor_node.slurm.agent import (
     GpuFolder,
     SlurmJob,
     ended,
@@ -20,6 +19,7 @@ from advisor_node.slurm.jobs import (
     parse_status,
     read_job,
 )
+from advisor_node.slurm.queue import Named, parse_comment
 
 USER = os.geteuid()
 

@@ -18,13 +18,11 @@ from advisor.runtime.backends.backend import Sight
 from advisor.runtime.backends.limit import SeenGpu
 from advisor.runtime.backends.mps import MpsBackend
 from advisor.runtime.host.processes import wait_until
-from advisor_node.metering import proof
-from advisor_node.metering.references import ReferenceCache
-from advisor_node.metering.room import Room
+from advisor_node import meters
+from advisor_node.meters import ReferenceCache
+from advisor_node.room import Room
 from advisor_node.slurm import agent
-from advisor_node.slurm.agent import tenancy
-from advisor_node.slurm.daemon import UserDaemon
-from advisor_node.slurm.jobs import GpuFolder, SlurmJob
+from advisor_node.slurm.agent import GpuFolder, SlurmJob, UserDaemon, tenancy
 
 GPU = Gpu(uuid="GPU-1", model="H", units_total=132)
 
@@ -126,7 +124,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
         return [SeenGpu(GPU.uuid, 66, mps=True)]
 
     monkeypatch.setattr(MpsBackend, "sight", sight)
-    monkeypatch.setattr(proof, "look", granted)
+    monkeypatch.setattr(meters, "look", granted)
     yield made
     for process in made.processes:
         process.kill()

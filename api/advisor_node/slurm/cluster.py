@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import InputError, SourceError
-from advisor_node.slurm.matching.slurm import SlurmCommand, number, rows, settings_of
+from advisor_node.slurm.queue import SlurmCommand, number, rows, settings_of
 
 _SETTING = re.compile(r"\s*([a-z_]+)\s*=\s*(.*?)\s*")
 

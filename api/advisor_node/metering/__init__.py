@@ -1,1 +1,0 @@
-"""What jobs on a shared GPU do, whichever scheduler has placed them there."""

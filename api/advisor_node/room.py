@@ -1,0 +1,384 @@
+"""One GPU of the node and those who share it: what they do, and what they did together."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Generic, Protocol
+
+import advisor
+from advisor.core.flags import LIMIT_BROKEN, UNCOUNTED
+from advisor.core.gpu import Gpu, Share
+from advisor.core.job_energy import with_job_energy
+from advisor.core.observations import SETTLE_S, Observation, ObservedPart
+from advisor.core.results import verdict_flags
+from advisor.core.telemetry import TelemetrySource
+from advisor.errors import AdvisorError
+from advisor.formats.moments import to_exact_text
+from advisor.launch.monitor.account import energy_saved
+from advisor.launch.monitor.energy import Metered
+from advisor.launch.monitor.job_monitor import relative
+from advisor.launch.monitor.rate_meter import RateMeter
+from advisor.launch.monitor.set_monitor import work_per_joule
+from advisor.launch.monitor.timed import Moment, timed
+from advisor.launch.records.status import State
+from advisor.launch.supervisor.observe import pace_flags
+from advisor.runtime.backends.backend import Sight
+from advisor_node.meters import (
+    GpuMeter,
+    GpuUsers,
+    ProgressReading,
+    ReferenceCache,
+    T,
+    TenantMeter,
+    TenantOf,
+    TenantProof,
+    idle_power_w,
+    prove,
+    read_progress,
+    strangers,
+    users_by_tenant,
+)
+
+LOG = logging.getLogger("advisor.node")
+
+_UNSEEN = (
+    "it makes progress, and none of its processes is seen on its GPU: it computes elsewhere, or "
+    "the agent does not share the process namespace of the node (hostPID)"
+)
+
+
+class Daemon(Protocol):
+    """The MPS daemon of the GPU, whoever owns it."""
+
+    @property
+    def gpu(self) -> Gpu:
+        """The GPU; its `units_total` is known."""
+        ...
+
+    def sight(self, *, used: bool) -> Sight | None:
+        """Who uses the GPU; None: nobody says.
+
+        Args:
+            used: Whether a tenant is there.
+        """
+        ...
+
+    def prove(self, share: Share, user: int | None) -> int | None:
+        """The SMs that it gives to a process of a user under a share; see `proof.Probe`."""
+        ...
+
+    def meet_strangers(self, pids: Sequence[int]) -> bool:
+        """Take note of who computes there and is no tenant; whether limits are in doubt by it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenancy(Generic[T]):
+    """What a scheduler's agent knows of the tenants of a GPU.
+
+    Attributes:
+        scheduler: Its name in the ids of observations.
+        node: Name of the host.
+        tenant_of: The tenant of a process.
+        progress_file: Where a tenant counts.
+        wanted: Variables of a tenant's limit, exactly as its processes must have them.
+        gone: A tenant that is there no more, as it ended.
+        warn: Takes what is wrong with a tenant: a reason in one word, a message.
+    """
+
+    scheduler: str
+    node: str
+    tenant_of: TenantOf
+    progress_file: Callable[[T], Path]
+    wanted: Callable[[T], Mapping[str, str]]
+    gone: Callable[[T], T]
+    warn: Callable[[T, str, str], None]
+
+
+class Room(Generic[T]):
+    """One GPU; without a source nothing is said of its energy. The clock counts seconds."""
+
+    def __init__(
+        self,
+        daemon: Daemon,
+        source: TelemetrySource | None,
+        tenancy: Tenancy[T],
+        references: ReferenceCache,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source, self._clock = source, clock
+        self.energy = GpuMeter(source, daemon.gpu.units_total or 0)
+        self._daemon, self._tenancy, self._references = daemon, tenancy, references
+        self._meters: dict[str, TenantMeter[T]] = {}
+        self._overlaps = Overlaps[T](daemon.gpu, tenancy.node, tenancy.scheduler)
+        self._strangers = frozenset[int]()
+
+    @property
+    def meters(self) -> Sequence[TenantMeter[T]]:
+        """Of its tenants, and of those of whom something is still to be reported."""
+        return tuple(self._meters.values())
+
+    @property
+    def living(self) -> Sequence[TenantMeter[T]]:
+        """Of those that run or will run."""
+        return [meter for meter in self.meters if not meter.tenant.over]
+
+    def look(self, tenants: Sequence[T]) -> list[Observation]:
+        """Look at everything once; gives what has come to its end."""
+        present = self._take_in(tenants)
+        # Before all else: to prove a limit takes seconds, and so may a daemon that is asked.
+        (progress, drawn), now = timed(lambda: (self._progress(), self.energy.read()), self._clock)
+        sight = self._daemon.sight(used=bool(self.living))
+        users = sight and users_by_tenant(sight, self._tenancy.tenant_of)
+        self._look_at_tenants(now.at_s, progress if now.is_known else {}, users)
+        if sight is not None:
+            self._look_for_strangers(sight, present)
+        self.energy.look(drawn, now, [meter for meter in self.meters if meter.working])
+        ended = list(self._overlaps.follow(now.at_s, self.meters, present, self.energy.metered))
+        self._forget(present)
+        return ended
+
+    def doubt(self) -> None:
+        """The limits of those that are there do not hold, or not for sure."""
+        for meter in self.living:
+            meter.limit_broken = True
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        if self._source is not None:
+            self._source.close()
+
+    def _take_in(self, tenants: Sequence[T]) -> frozenset[str]:
+        present = frozenset(tenant.uid for tenant in tenants)
+        for tenant in tenants:
+            self._meters.setdefault(tenant.uid, TenantMeter(tenant)).tenant = tenant
+        for meter in self.living:
+            if meter.tenant.uid not in present:
+                meter.tenant = self._tenancy.gone(meter.tenant)
+        return present
+
+    def _progress(self) -> dict[str, ProgressReading | None]:
+        tenants = [meter.tenant for meter in self.living]
+        return {one.uid: read_progress(self._tenancy.progress_file(one)) for one in tenants}
+
+    def _look_at_tenants(
+        self,
+        now_s: float,
+        progress: Mapping[str, ProgressReading | None],
+        users: Mapping[str, GpuUsers] | None,
+    ) -> None:
+        for meter in self.living:
+            own = (users or {}).get(meter.tenant.uid, GpuUsers())
+            meter.reference = self._references.of(meter.tenant.job, self._daemon.gpu.model)
+            was_read = not meter.unread
+            meter.look(now_s, progress.get(meter.tenant.uid), own)
+            if meter.unread and was_read:
+                self._tenancy.warn(meter.tenant, "ProgressUnread", meter.unread)
+            if users is not None and meter.take_proof(self._proof(meter, own)):
+                self._tenancy.warn(meter.tenant, "LimitNotProven", meter.proof.why)
+            if meter.take_memory(self._memory_mib(own)):
+                self._tenancy.warn(meter.tenant, "MemoryLimitMet", _at_bound(meter))
+        for meter in self.meters:
+            meter.working = meter.working and not meter.tenant.over
+
+    def _memory_mib(self, own: GpuUsers) -> float | None:
+        try:
+            return self._source.processes_memory_mib(own.all) if self._source and own.all else None
+        except AdvisorError:
+            return None
+
+    def _proof(self, meter: TenantMeter[T], own: GpuUsers) -> TenantProof:
+        if meter.unseen:
+            return TenantProof(False, meter.proof.units, _UNSEEN)
+        wanted = self._tenancy.wanted(meter.tenant)
+        return prove(meter.tenant.share, wanted, own, self._daemon.prove, meter.proof)
+
+    def _look_for_strangers(self, sight: Sight, present: frozenset[str]) -> None:
+        found = strangers(sight, self._tenancy.tenant_of, present)
+        # A process that starts on one GPU shows on all GPUs of the host for a moment.
+        staying = sorted(found & self._strangers)
+        self._strangers = found
+        if staying and self._daemon.meet_strangers(staying):
+            self.doubt()
+
+    def _forget(self, present: frozenset[str]) -> None:
+        """Those that the node has no more, once nothing of them is still to be reported."""
+        for uid in self._meters.keys() - present - self._overlaps.uids:
+            meter = self._meters.pop(uid)
+            if not meter.steps:
+                why = "it reported no progress (docs/progress.md), so nothing could be observed"
+                LOG.info("job %s (%s): %s", uid, meter.tenant.job, why)
+
+
+def _at_bound(meter: TenantMeter[T]) -> str:
+    return (
+        f"it has taken {meter.memory_mib:,.0f} MiB, and its memory is bounded at "
+        f"{meter.tenant.share.memory_mib:,} MiB for those who share the GPU: what it asks for "
+        "beyond that fails as out of memory. Profile the job as it runs now, or give it a GPU of "
+        "its own"
+    )
+
+
+GONE_S = 15.0
+"""A job that uses the GPU no more has ended for its neighbour after this time, whatever its
+scheduler says of it, which learns of the end of a process seconds later."""
+
+
+class Overlap(Generic[T]):
+    """Jobs that work together on one GPU, from the moment at which they were seen to do so.
+
+    They have been `before` so often: others had joined them, and left.
+    """
+
+    def __init__(
+        self,
+        gpu: Gpu,
+        meters: Sequence[TenantMeter[T]],
+        now_s: float,
+        metered: Metered | None,
+        before: int = 0,
+    ) -> None:
+        self.meters = tuple(sorted(meters, key=lambda meter: meter.tenant.uid))
+        self._gpu, self._begun_s, self._last_s = gpu, now_s, now_s
+        self._before = before
+        self._started_at = to_exact_text(datetime.now(UTC))
+        self._first = self._last = metered
+        self._overlap_s = 0.0
+        self._steps = [RateMeter() for _ in self.meters]
+        self._joules = RateMeter()
+        self._uncounted = False
+
+    @property
+    def uids(self) -> frozenset[str]:
+        """Of its jobs."""
+        return frozenset(meter.tenant.uid for meter in self.meters)
+
+    def add(self, now_s: float, metered: Metered | None) -> None:
+        """Count the time since the last look; the time in which one of them is gone is in no mean.
+
+        All of them work now; `metered` is the energy of the GPU so far, None where none was read.
+        """
+        self._overlap_s += now_s - self._last_s
+        self._last_s, self._last = now_s, metered
+        self._first = self._first or metered
+        self._uncounted = self._uncounted or any(meter.unread for meter in self.meters)
+        if self._overlap_s < SETTLE_S:
+            return
+        for meter, steps in zip(self.meters, self._steps, strict=True):
+            steps.add(Moment(now_s), meter.steps or 0)
+        if metered is not None:
+            self._joules.add(*metered.of_rate)
+
+    def has_ended(self, now_s: float, present: frozenset[str]) -> bool:
+        """Whether one of its jobs works no more, for good; `present` are those of the node."""
+        gone = [meter for meter in self.meters if not meter.working]
+        over = any(meter.tenant.over or meter.tenant.uid not in present for meter in gone)
+        return over or (bool(gone) and now_s - self._last_s > GONE_S)
+
+    def observe(self, node: str, scheduler: str) -> Observation:
+        """What they did, as the service takes it in; its id begins with the scheduler."""
+        rates = [steps.rate() for steps in self._steps]
+        parts = tuple(_part(meter, rate) for meter, rate in zip(self.meters, rates, strict=True))
+        power_w = self._joules.rate()
+        speeds = [relative(part.rate, part.solo_rate) for part in parts]
+        who = [scheduler, *(meter.tenant.uid[:8] for meter in self.meters)]
+        seen = Observation(
+            launch_id="-".join([*who, *([f"again{self._before}"] if self._before else [])]),
+            parts=parts,
+            gpu_model=self._gpu.model,
+            gpu_uuid=self._gpu.uuid,
+            units_total=self._gpu.units_total,
+            power_limit_w=self._gpu.power_limit_w,
+            driver=self._gpu.driver,
+            mode="mps",
+            power_w=power_w,
+            energy_j=self._energy_j(),
+            overlap_s=self._overlap_s,
+            settled_s=max(steps.span_s for steps in self._steps),
+            work_per_joule=work_per_joule(speeds, power_w),
+            energy_saved=energy_saved(power_w, rates, parts),
+            state=_state(self.meters),
+            started_at=self._started_at,
+            host=node,
+            tool_version=advisor.__version__,
+            flags=self._flags(parts),
+        )
+        return with_job_energy(seen, idle_power_w(self.meters))
+
+    def _energy_j(self) -> float | None:
+        if self._first is None or self._last is None:
+            return None
+        return self._last.since(self._first).whole_j(self._overlap_s)
+
+    def _flags(self, parts: Sequence[ObservedPart]) -> tuple[str, ...]:
+        of_meters = zip(self.meters, parts, strict=True)
+        alone = [meter.reference.rate_at(part.share_percent) for meter, part in of_meters]
+        not_proven = any(m.limit_broken or m.proof.proven is not True for m in self.meters)
+        return (
+            *(("not-settled",) if any(part.rate is None for part in parts) else ()),
+            *((LIMIT_BROKEN,) if not_proven else ()),
+            *((UNCOUNTED,) if self._uncounted else ()),
+            *pace_flags(zip((part.rate for part in parts), alone, strict=True)),
+            *verdict_flags(meter.results for meter in self.meters),
+        )
+
+
+class Overlaps(Generic[T]):
+    """The overlap on one GPU, if there is one now."""
+
+    def __init__(self, gpu: Gpu, node: str, scheduler: str) -> None:
+        self._gpu, self._node, self._scheduler = gpu, node, scheduler
+        self._now: Overlap[T] | None = None
+        self._before: dict[frozenset[str], int] = {}
+
+    @property
+    def uids(self) -> frozenset[str]:
+        """Of the jobs of which something is still to be reported."""
+        return self._now.uids if self._now else frozenset()
+
+    def follow(
+        self,
+        now_s: float,
+        meters: Sequence[TenantMeter[T]],
+        present: frozenset[str],
+        metered: Metered | None,
+    ) -> Iterator[Observation]:
+        """Follow the jobs that work together; gives what they did when one of them has ended."""
+        working = [meter for meter in meters if meter.working and meter.tenant.uid in present]
+        uids = frozenset(meter.tenant.uid for meter in working)
+        if self._now is not None:
+            if uids == self._now.uids:
+                self._now.add(now_s, metered)
+            elif uids > self._now.uids or self._now.has_ended(now_s, present):
+                yield self._now.observe(self._node, self._scheduler)
+                self._now = None
+        self._before = {them: n for them, n in self._before.items() if them <= present | uids}
+        if self._now is None and len(working) > 1:
+            before = self._before.get(uids, 0)
+            self._before[uids] = before + 1
+            self._now = Overlap(self._gpu, working, now_s, metered, before)
+            names = ", ".join(f"{one.tenant.uid} ({one.tenant.job})" for one in working)
+            LOG.info("%s work together on %s", names, self._gpu.uuid)
+
+
+def _part(meter: TenantMeter[T], rate: float | None) -> ObservedPart:
+    return ObservedPart(
+        job=meter.tenant.job,
+        share_percent=meter.tenant.share.percent,
+        units=meter.proof.units,
+        rate=rate,
+        rate_unit=meter.reference.rate_unit,
+        solo_rate=meter.reference.rate,
+        solo_power_w=meter.reference.power_w,
+        results=meter.results,
+        libraries=meter.libraries,
+        ended_first=meter.tenant.over,
+    )
+
+
+def _state(meters: Sequence[TenantMeter[T]]) -> State:
+    states = {meter.tenant.state for meter in meters}
+    return "failed" if "failed" in states else "finished" if "finished" in states else "stopped"

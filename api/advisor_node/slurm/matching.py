@@ -1,0 +1,512 @@
+"""Which of Slurm's waiting jobs share a GPU: decided on the controller, told by `scontrol`."""
+
+import logging
+import math
+import threading
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from advisor.client import Client, JobRequest
+from advisor.core.split import ADVISED_JOBS, MOST_JOBS
+from advisor.core.wording import listed
+from advisor.errors import AdvisorError
+from advisor_node.advice import Advice, AskAdvice, NamedSets, Question, Together
+from advisor_node.matching import Offer, matched, weighed
+from advisor_node.slurm.cluster import (
+    Partition,
+    SiteSettings,
+    SlurmNode,
+    read_nodes,
+    read_partitions,
+    write_facts,
+)
+from advisor_node.slurm.queue import WHOLE, Named, SlurmCommand, SlurmTask, ask, books, read_queue
+
+CardTasks = tuple[SlurmTask, ...]
+"""Jobs on one GPU, or one that is to begin on a part of any."""
+
+PlanSets = Callable[[Sequence[JobRequest], str | None], NamedSets]
+"""Which jobs should run together, three or more, on a GPU model."""
+
+_YOUNGER = 1e-6
+"""Of equals the oldest meet: each place in the queue is worth so much less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meeting(Offer):
+    """Jobs that could share a GPU.
+
+    Attributes:
+        there: Those that have parts of it.
+        coming: Those that wait, in the order in which they begin.
+    """
+
+    there: CardTasks = ()
+    coming: tuple[SlurmTask, ...]
+
+    @property
+    def jobs(self) -> tuple[SlurmTask, ...]:
+        """All of them."""
+        return (*self.there, *self.coming)
+
+    def keeps(self, answer: Together) -> bool:
+        """Whether those that have begun have the shares that a set was planned with."""
+        given = zip(self.there, answer.shares, strict=False)
+        same = all(float(share) == _share(job) for job, share in given)
+        return same or bool(self.question.running)
+
+
+def with_places(jobs: Sequence[SlurmTask], nodes: Mapping[str, SlurmNode]) -> list[SlurmTask]:
+    """The same; those that are on their way to a node have the GPU that Slurm will give them.
+
+    That is the first on which there is room.
+    """
+    held: dict[tuple[str, int], int] = defaultdict(int)
+    for job in jobs:
+        for card, counted in job.cards.items():
+            held[card] += counted
+    found: list[SlurmTask] = []
+    for job in jobs:
+        node = nodes.get(job.needs_node) if job.pending and job.part else None
+        counted = job.counted or WHOLE
+        cards = ((node.name, index) for index in range(node.gpus)) if node else ()
+        card = next((card for card in cards if held[card] + counted <= WHOLE), None)
+        if card is not None:
+            held[card] += counted
+        found.append(job if card is None else replace(job, cards={card: counted}))
+    return found
+
+
+def open_cards(
+    jobs: Sequence[SlurmTask], kind: Callable[[SlurmTask], object]
+) -> Iterator[CardTasks]:
+    """Those on which something is left for others; on each all jobs are of one kind."""
+    on: dict[tuple[str, int], list[SlurmTask]] = defaultdict(list)
+    for job in jobs:
+        for card in job.cards:
+            on[card].append(job)
+    for job in jobs:
+        if job.part and job.pending and not job.needs_node:
+            yield (job,)
+    for card, holders in on.items():
+        alike = len({kind(job) for job in holders}) == 1
+        shared = all(job.part and len(job.cards) == 1 for job in holders)
+        held = sum(job.cards[card] for job in holders)
+        if alike and shared and held < WHOLE and len(holders) < MOST_JOBS:
+            # Those that run come first, and are not sent there.
+            yield (*sorted(holders, key=lambda job: job.pending),)
+
+
+def pairs_and_joins(
+    cards: Sequence[CardTasks], waiting: Sequence[SlurmTask], model: str | None
+) -> Iterator[Meeting]:
+    """Of two each; kinds are the cards, and then the jobs that wait."""
+    for n, job in enumerate(waiting, len(cards)):
+        for place, card in enumerate(cards):
+            if all(_want(one, job) for one in card):
+                yield _meeting((place, n), card, (job,), model)
+        for place, other in enumerate(waiting[: n - len(cards)], len(cards)):
+            if _want(other, job):
+                yield _meeting((place, n), (), (other, job), model)
+
+
+def planned_sets(
+    cards: Sequence[CardTasks],
+    waiting: Sequence[SlurmTask],
+    among: Collection[str],
+    plan: PlanSets,
+    model: str | None,
+) -> Iterator[Meeting]:
+    """Of three and more, each job in one of them; kinds as above.
+
+    Which set a plan has in mind for a job it does not say: those that have begun come first, and
+    then the oldest. Looked at are those `among` which are told by their keys, but for who wants one
+    job alone beside it.
+    """
+
+    def looked_at(job: SlurmTask) -> bool:
+        return job.key in among and named(job).beside is None
+
+    places = {job.key: place for place, job in enumerate(waiting, len(cards))}
+    able = [job for job in waiting if looked_at(job)]
+    begun = [(place, card) for place, card in enumerate(cards) if all(map(looked_at, card))]
+    asked = [*(job for _, card in begun for job in card), *able]
+    if len(asked) <= ADVISED_JOBS:
+        return
+    rest: dict[str, deque[SlurmTask]] = defaultdict(deque)
+    for job in able:
+        rest[named(job).job].append(job)
+    for names in plan([_request(job) for job in asked], model):
+        wanted = Counter(names)
+        kinds, there = next((b for b in begun if _names(b[1]) <= wanted), (None, ()))
+        begun = [one for one in begun if one[0] != kinds]
+        lacking = (wanted - _names(there)).elements()
+        found = [rest[name].popleft() for name in lacking if rest[name]]
+        found.sort(key=lambda job: places[job.key])
+        if found and len(there) + len(found) > ADVISED_JOBS:
+            of_card = () if kinds is None else (kinds,)
+            seats = (*of_card, *(places[job.key] for job in found))
+            yield _meeting(seats, there, tuple(found), model, planned=True)
+
+
+def _names(card: Collection[SlurmTask]) -> Counter[str]:
+    return Counter(named(job).job for job in card)
+
+
+def _share(job: SlurmTask) -> float:
+    return float(named(job).share_text or WHOLE)
+
+
+def _meeting(
+    kinds: tuple[int, ...],
+    there: CardTasks,
+    coming: tuple[SlurmTask, ...],
+    model: str | None,
+    *,
+    planned: bool = False,
+) -> Meeting:
+    # A part of a GPU that is held, and used by nobody, goes before all that take another one.
+    return Meeting(
+        kinds=kinds,
+        question=Question(
+            jobs=tuple(map(_request, (*there, *coming))),
+            model=model,
+            # A set is as it was planned when its first job began.
+            running=() if planned else tuple(map(_share, there)),
+        ),
+        bounds_mib=tuple(named(job).memory_mib for job in there),
+        ahead=bool(there) - _YOUNGER * max(kinds),
+        there=there,
+        coming=coming,
+    )
+
+
+def named(job: SlurmTask) -> Named:
+    """What the comment of a job says that names itself."""
+    assert job.named is not None
+    return job.named
+
+
+def _request(job: SlurmTask) -> JobRequest:
+    own = named(job)
+    return JobRequest(job=own.job, min_speed=own.min_speed, max_p99_ms=own.max_p99_ms)
+
+
+def _want(a: SlurmTask, b: SlurmTask) -> bool:
+    """Whether each may have the other beside it."""
+    mine, other = named(a), named(b)
+    return mine.beside in (None, other.job) and other.beside in (None, mine.job)
+
+
+GATHER_S = 5.0
+"""Jobs that are submitted together come within this time: the first shall not take the next."""
+
+START_S = 30.0
+"""A job that was sent to a node, and does not start within this time, has a whole GPU instead."""
+
+HOLD_S = 3600.0
+"""So long at most a job is held back for one that waits for its GPU."""
+
+_MOST_WAITING = 60
+"""Of one kind of jobs that may meet, the first in the queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What is to be told to Slurm of a job.
+
+    Attributes:
+        named: What its comment says from now on.
+        counted: What it asks of a GPU, percent.
+        starts_in_s: From when it may start, from now; None: as it is.
+        limit_min: Its new time limit; None: as it is.
+        node: Where it is to start; None: as it is, empty: anywhere.
+        why: For its user.
+    """
+
+    job: SlurmTask
+    named: Named
+    counted: int
+    starts_in_s: int | None = 0
+    limit_min: int | None = None
+    node: str | None = None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRound:
+    """One look at the queue.
+
+    Attributes:
+        jobs: All, in the order of the queue, with the GPUs of those that are on their way.
+        ask: Says of jobs whether they should share.
+        now_s: Seconds since 1970.
+        wait_s: How long the plugin lets a job wait.
+        sets: Which jobs should run together, three or more.
+    """
+
+    jobs: Sequence[SlurmTask]
+    nodes: Mapping[str, SlurmNode]
+    partitions: Mapping[str, Partition]
+    ask: AskAdvice
+    now_s: float
+    wait_s: float
+    model: str | None = None
+    sets: PlanSets = lambda _jobs, _model: ()
+
+    def decide(self) -> Iterator[Change]:
+        """What is to be changed now."""
+        yield from self._given_up()
+        cards: dict[object, list[CardTasks]] = defaultdict(list)
+        for card in open_cards(self.jobs, self._kind):
+            cards[self._kind(card[0])].append(card)
+        waiting: dict[object, list[SlurmTask]] = defaultdict(list)
+        for job in self.jobs:
+            if job.undecided and self._came_s(job) <= self.now_s:
+                waiting[self._kind(job)].append(job)
+        for kind in dict.fromkeys((*cards, *waiting)):
+            yield from self._of(cards[kind], waiting[kind][:_MOST_WAITING])
+
+    def _of(self, cards: Sequence[CardTasks], waiting: Sequence[SlurmTask]) -> Iterator[Change]:
+        """Of jobs that may meet: some have a part of a GPU, the others wait."""
+        good = self._good(pairs_and_joins(cards, waiting, self.model))
+        # Of who shares with nobody the service may know nothing, and then plans nothing.
+        sharing = {job.key for meeting, _ in good for job in meeting.jobs}
+        good += self._good(planned_sets(cards, waiting, sharing, self.sets, self.model))
+        together: set[str] = set()
+        for meeting, answer in matched([1] * (len(cards) + len(waiting)), good, 0):
+            together |= {job.key for job in meeting.jobs}
+            yield from self._told(meeting, answer)
+        for first, *_ in cards:
+            late = self.now_s - first.eligible_s > self.wait_s
+            if first.pending and first.key not in together and late:
+                yield self._whole(first, "nobody is left to share with")
+
+    def _good(self, meetings: Iterable[Meeting]) -> list[tuple[Meeting, Together]]:
+        """Those that are advised, and in which time limits leave their work to all that come."""
+        return [
+            (meeting, answer)
+            for meeting, answer in weighed([*meetings], self.ask)
+            if isinstance(answer, Together) and meeting.keeps(answer)
+            if -1 not in map(self._limit, meeting.coming, answer.low_speeds[len(meeting.there) :])
+        ]
+
+    def _told(self, meeting: Meeting, answer: Together) -> Iterator[Change]:
+        if not meeting.there:
+            if self.now_s - self._came_s(meeting.coming[0]) >= GATHER_S:
+                yield self._begins(meeting, answer)
+            return
+        first, later = meeting.there[0], meeting.coming
+        if not first.pending:
+            yield from self._joins(meeting, answer)
+            later = later[1:]
+        for job in later:
+            if self.now_s - self._came_s(job) < HOLD_S and (
+                job.eligible_s - self.now_s < self.wait_s / 2
+            ):
+                why = f"waits for job {first.key} ({_name(first)}) to begin, and shares its GPU"
+                wait_s = int(self.wait_s)
+                yield Change(job=job, named=named(job), counted=WHOLE, starts_in_s=wait_s, why=why)
+
+    # What is told
+
+    def _begins(self, meeting: Meeting, answer: Together) -> Change:
+        """One with the largest share is the first.
+
+        Slurm takes any GPU with room for it: more than half leaves none for the first of others.
+        """
+        shares = [float(share) for share in answer.shares]
+        place = shares.index(max(shares))
+        others = [job for n, job in enumerate(meeting.jobs) if n != place]
+        counted = min(WHOLE - len(others), max(_part(shares, place, WHOLE), WHOLE // 2 + 1))
+        why = f"of a GPU, held for {listed(map(_name, others))}, split {answer.split}"
+        return self._share(meeting, answer, place, counted, why)
+
+    def _joins(self, meeting: Meeting, answer: Together) -> Iterator[Change]:
+        found = self._place(meeting, answer)
+        if found is not None:
+            node, counted = found
+            those = listed(f"job {job.key} ({_name(job)})" for job in meeting.there)
+            why = f"of a GPU beside {those}, split {answer.split}"
+            place = len(meeting.there)
+            yield replace(self._share(meeting, answer, place, counted, why), node=node)
+
+    def _share(
+        self, meeting: Meeting, answer: Together, place: int, counted: int, why: str
+    ) -> Change:
+        job, fit, low_speed = meeting.jobs[place], meeting.memory(answer), answer.low_speeds[place]
+        share, limit = answer.shares[place], self._limit(job, low_speed)
+        memory = fit.limit_mib(place) if fit.card_mib else None
+        if memory is not None:
+            why += f", at most {memory:,} MiB of its memory"
+        if limit is not None:
+            slow = f"{100 * low_speed:.0f} % of its speed at worst"
+            why += f"; time limit {limit:g} min, since it runs at {slow}"
+        told = replace(named(job), share_text=share, counted=counted, memory_mib=memory)
+        return Change(job=job, named=told, counted=counted, limit_min=limit, why=f"{share} % {why}")
+
+    def _given_up(self) -> Iterator[Change]:
+        """Jobs that were sent beside another and could not start there."""
+        for job in self.jobs:
+            sent = job.pending and job.part and job.needs_node
+            if sent and self.now_s - job.eligible_s > START_S:
+                yield replace(self._whole(job, "it could not start beside another"), node="")
+
+    def _whole(self, job: SlurmTask, why: str) -> Change:
+        told = replace(named(job), share_text="100", counted=WHOLE, memory_mib=None)
+        return Change(job=job, named=told, counted=WHOLE, why=f"a whole GPU: {why}")
+
+    # Who may meet
+
+    def _came_s(self, job: SlurmTask) -> float:
+        """When a waiting job could have begun without us."""
+        return job.eligible_s - self.wait_s
+
+    def _kind(self, job: SlurmTask) -> object:
+        partition = self.partitions.get(job.partition)
+        one_user = partition is None or partition.one_user
+        return (job.partition, job.where, job.user if one_user else None)
+
+    def _limit(self, job: SlurmTask, low_speed: float) -> int | None:
+        """The time that leaves it its work; None: no limit, -1: its partition allows less."""
+        partition = self.partitions.get(job.partition)
+        given = job.limit_min or (partition.default_min if partition else None)
+        if given is None:
+            return None
+        wanted = math.ceil(given / min(1.0, low_speed))
+        most = partition.most_min if partition else None
+        return wanted if most is None or wanted <= most else -1
+
+    # Where
+
+    def _held(self, card: tuple[str, int]) -> int:
+        return sum(job.cards.get(card, 0) for job in self.jobs)
+
+    def _place(self, meeting: Meeting, answer: Together) -> tuple[str, int] | None:
+        """The node of those that run, where Slurm would put the next one on their GPU; its part.
+
+        The last one has all that is left, and the others leave something for those behind them.
+        """
+        [(name, index)] = meeting.there[0].cards
+        node, (job, *later) = self.nodes.get(name), meeting.coming
+        if node is None or node.free_cpus < job.cpus:
+            return None
+        free = WHOLE - self._held((name, index))
+        before = max((WHOLE - self._held((name, other)) for other in range(index)), default=0)
+        shares = [float(share) for share in answer.shares[len(meeting.there) :]]
+        counted = max(_part(shares, 0, free), before + 1)
+        return (name, counted) if 1 <= counted <= free - len(later) else None
+
+
+def _part(shares: Sequence[float], place: int, of: int) -> int:
+    """What is counted of a GPU for one of some, by their shares."""
+    return max(1, round(of * shares[place] / sum(shares)))
+
+
+def _name(job: SlurmTask) -> str:
+    return named(job).job
+
+
+LOG = logging.getLogger("advisor.node")
+
+LOOK_S = 2.0
+
+SITE_S = 20.0
+"""How often the site is looked at: partitions, nodes, books. The plugin waits 30 s for it."""
+
+
+def run_match(settings: SiteSettings, client: Client, stop: threading.Event) -> None:
+    """Look at the queue until `stop` is set. Whatever fails is tried again at the next look."""
+    matching, said = Matching(settings, Advice(client)), ""
+    while not stop.is_set():
+        try:
+            matching.look()
+            trouble = ""
+        except AdvisorError as error:
+            trouble = str(error)
+        if trouble and trouble != said:
+            LOG.warning("%s", trouble)
+        said = trouble
+        stop.wait(LOOK_S)
+
+
+class Matching:
+    """One controller.
+
+    Args:
+        advice: What the service says of pairs.
+        ask: Runs Slurm's commands.
+    """
+
+    def __init__(self, settings: SiteSettings, advice: Advice, ask: SlurmCommand = ask) -> None:
+        self._settings, self._advice, self._ask = settings, advice, ask
+        self._seen_s = -SITE_S
+        self._books = ""
+        self._partitions: Mapping[str, Partition] = {}
+
+    def look(self) -> None:
+        """Look once.
+
+        Raises:
+            SourceError: Slurm does not answer.
+        """
+        jobs = read_queue(self._ask)
+        waiting = any(job.undecided or job.part for job in jobs)
+        nodes: Mapping[str, SlurmNode] = {}
+        if waiting or self._is_due():
+            nodes = read_nodes(self._ask)
+        if self._is_due():
+            self._look_at_site(nodes)
+        if waiting and self._books == "ok":
+            for change in self._round(jobs, nodes).decide():
+                self._tell(change)
+
+    def _is_due(self) -> bool:
+        return time.monotonic() - self._seen_s >= SITE_S
+
+    def _look_at_site(self, nodes: Mapping[str, SlurmNode]) -> None:
+        found = books(self._ask)
+        if found != self._books:
+            LOG.log(
+                logging.INFO if found == "ok" else logging.WARNING,
+                "the books: %s",
+                found if found == "ok" else f"no job is rewritten: {found}",
+            )
+        self._books, self._partitions = found, read_partitions(self._ask)
+        write_facts(self._settings, found, self._partitions, list(nodes.values()), time.time())
+        self._seen_s = time.monotonic()
+
+    def _round(self, jobs: list[SlurmTask], nodes: Mapping[str, SlurmNode]) -> QueueRound:
+        return QueueRound(
+            jobs=with_places(jobs, nodes),
+            nodes=nodes,
+            partitions=self._partitions,
+            ask=self._advice.answers,
+            sets=self._advice.sets,
+            now_s=time.time(),
+            wait_s=self._settings.wait_s,
+            model=self._settings.gpu_model,
+        )
+
+    def _tell(self, change: Change) -> None:
+        """A job that has begun or ended meanwhile stays as it is."""
+        words = [
+            f"JobId={change.job.key}",
+            f"Gres=mps:{change.counted}",
+            f"Comment={change.named.in_comment(change.job.comment)}",
+            f"AdminComment=advisor: {change.why}",
+        ]
+        if change.starts_in_s is not None:
+            words.append(f"StartTime=now+{change.starts_in_s}")
+        if change.limit_min is not None:
+            words.append(f"TimeLimit={change.limit_min}")
+        if change.node is not None:
+            words.append(f"ReqNodeList={change.node}")
+        try:
+            self._ask("scontrol", "update", *words)
+        except AdvisorError as error:
+            LOG.warning("job %s: %s", change.job.key, error)
+        else:
+            LOG.info("job %s: %s", change.job.key, change.why)

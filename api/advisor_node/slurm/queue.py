@@ -1,0 +1,419 @@
+"""Slurm's own commands, asked and told."""
+
+import json
+import os
+import re
+import subprocess
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from advisor.core.gpu import Share
+from advisor.errors import InputError, SourceError
+from advisor.wire.bounds import NAME
+
+SlurmCommand: TypeAlias = Callable[..., str]
+"""Runs a command of Slurm; its words are the arguments, its output what comes back."""
+
+_PATIENCE_S = 30.0
+
+
+def ask(*command: str) -> str:
+    """What a command of Slurm prints.
+
+    Raises:
+        SourceError: it is not there, failed, or took too long.
+    """
+    try:
+        done = subprocess.run(
+            command,
+            # Else the tasks of a long array end in dots.
+            env={**os.environ, "SLURM_BITSTR_LEN": "0", "LC_ALL": "C"},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SourceError(f"{command[0]} could not be asked: {error}") from error
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip()[:300]
+        raise SourceError(f"{' '.join(command[:3])} failed: {said}")
+    return done.stdout
+
+
+def rows(text: str, of: str) -> list[Mapping[str, Any]]:
+    """The objects in an answer in JSON.
+
+    Raises:
+        SourceError: it is no such answer.
+    """
+    try:
+        answer = json.loads(text)[of]
+    except (ValueError, KeyError, TypeError) as error:
+        raise SourceError(
+            f"Slurm's answer has no {of}",
+            fix="look whether `squeue --json` works here: Debian has it in slurm-wlm-basic-plugins",
+        ) from error
+    return [row for row in answer if isinstance(row, dict)]
+
+
+def number(value: Any) -> float | None:
+    """A number, which later versions of Slurm wrap; None: not set, or without an end."""
+    if isinstance(value, Mapping):
+        wrapped = cast("Mapping[str, Any]", value)
+        unset = not wrapped.get("set", True) or wrapped.get("infinite")
+        value = None if unset else wrapped.get("number")
+    return float(value) if isinstance(value, int | float) else None
+
+
+def settings_of(text: str) -> dict[str, str]:
+    """`Name = text` of each line of `scontrol show config`."""
+    lines = (line.partition("=") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, mark, value in lines if mark}
+
+
+def listed(value: Any) -> list[Any]:
+    """What is in a list; nothing of what is none."""
+    return list(cast("list[Any]", value)) if isinstance(value, list) else []
+
+
+_WORD = re.compile(r"(?:^|[\s;])advisor:([^\s;]*)", re.IGNORECASE)
+_SHARE = re.compile(r"[1-9][0-9]?(?:\.[0-9]{1,17})?|100")
+"""The driver takes 0, and more than 100, for no limit at all."""
+
+_PATTERNS = {
+    "job": NAME,
+    "with": NAME,
+    "p99": r"[0-9]{1,9}(?:\.[0-9]{1,9})?",
+    "speed": r"(?:0(?:\.[0-9]{1,9})?|1)",
+    "share": _SHARE.pattern,
+    "counted": r"[1-9][0-9]?|100",
+    "memory": r"[1-9][0-9]{0,8}",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """What a comment says of its job.
+
+    Attributes:
+        job: Name of the profiled job.
+        beside: Name of the only job that it wants beside it; None: any.
+        max_p99_ms: Longest p99 latency; None: no limit.
+        min_speed: Minimum relative speed; None: the service's setting.
+        share_text: Percent of the SMs, exactly as its tasks have it; None: not decided.
+        counted: What Slurm counts of a GPU for it, percent; None: not decided.
+        memory_mib: At how much its GPU memory is bounded; None: at nothing.
+    """
+
+    job: str
+    beside: str | None = None
+    max_p99_ms: float | None = None
+    min_speed: float | None = None
+    share_text: str | None = None
+    counted: int | None = None
+    memory_mib: int | None = None
+
+    def share(self) -> Share:
+        """Its part of a GPU; all of it where nothing is decided."""
+        return Share(float(self.share_text or 100), memory_mib=self.memory_mib)
+
+    def text(self) -> str:
+        """The word."""
+        values = (
+            self.job, self.beside, _plain(self.max_p99_ms), _plain(self.min_speed), self.share_text,
+            self.counted, self.memory_mib,
+        )  # fmt: skip
+        given = zip(_PATTERNS, values, strict=True)
+        return "advisor:" + ",".join(f"{key}={v}" for key, v in given if v is not None)
+
+    def in_comment(self, comment: str) -> str:
+        """A comment with this word in the place of the one that is there."""
+        return _WORD.sub(lambda found: found[0][: -len(found[1]) - 8] + self.text(), comment, 1)
+
+
+def parse_comment(text: str) -> Named | None:
+    """What a comment says of its job; None: nothing.
+
+    Raises:
+        InputError: a job is named by what is no name.
+    """
+    if (found := _WORD.search(text)) is None:
+        return None
+    given: dict[str, str] = {}
+    for word in found[1].split(","):
+        key, _, value = word.partition("=")
+        if key in given or not re.fullmatch(_PATTERNS.get(key, "(?!)"), value):
+            raise _no_name(text)
+        given[key] = value
+    if "job" not in given:
+        raise _no_name(text)
+    return Named(
+        job=given["job"],
+        beside=given.get("with"),
+        max_p99_ms=_number(given.get("p99")),
+        min_speed=_number(given.get("speed")),
+        share_text=given.get("share"),
+        counted=_count(given.get("counted")),
+        memory_mib=_count(given.get("memory")),
+    )
+
+
+def _no_name(text: str) -> InputError:
+    return InputError(
+        f"the comment {text[:100]!a} names no job",
+        fix="write advisor:job=NAME, and ,p99=MS or ,speed=0.6 behind it",
+    )
+
+
+def _number(text: str | None) -> float | None:
+    return None if text is None else float(text)
+
+
+def _count(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _plain(number: float | None) -> str | None:
+    return None if number is None else f"{number:g}"
+
+
+WHOLE = 100
+"""What Slurm counts for a whole GPU."""
+
+_HELD = (
+    "Dependency", "DependencyNeverSatisfied", "JobHeldUser", "JobHeldAdmin", "JobArrayTaskLimit",
+)  # fmt: skip
+_MOST_TASKS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmTask:
+    """A job of the queue, or a task of an array.
+
+    Attributes:
+        key: Its number; of a task of an array `5_3`.
+        named: What its comment says; None: it names no job.
+        counted: What it asks of a GPU, percent; None: it asks for no part of one.
+        eligible_s: From when it may start, seconds since 1970.
+        limit_min: Its time limit; None: it says none.
+        where: What it says of nodes; equal texts fit the same.
+        needs_node: The node that it was told to start on; empty: none.
+        held: It waits for something else than a GPU.
+        cards: What it holds, percent of each GPU by node and index.
+    """
+
+    key: str
+    user: str
+    partition: str
+    pending: bool
+    comment: str
+    named: Named | None
+    counted: int | None
+    eligible_s: float
+    priority: float
+    limit_min: float | None
+    cpus: int
+    where: str
+    needs_node: str
+    held: bool
+    cards: Mapping[tuple[str, int], int]
+
+    @property
+    def undecided(self) -> bool:
+        """Whether nobody has said yet what it gets."""
+        named = self.named
+        return (
+            self.pending
+            and named is not None
+            and named.share_text is None
+            and self.counted == WHOLE
+            and not self.held
+        )
+
+    @property
+    def part(self) -> bool:
+        """Whether it was given a part of a GPU."""
+        named = self.named
+        return named is not None and named.counted is not None and named.counted < WHOLE
+
+
+def read_queue(ask: SlurmCommand) -> list[SlurmTask]:
+    """All jobs that wait or run; those of highest priority, then the oldest first."""
+    jobs = [job for row in rows(ask("squeue", "--json", "--all"), "jobs") for job in _jobs(row)]
+    return sorted(jobs, key=lambda job: (-job.priority, *_order(job.key)))
+
+
+def _order(key: str) -> tuple[int, int]:
+    base, _, task = key.partition("_")
+    return int(base), int(task or 0)
+
+
+def _jobs(row: Mapping[str, Any]) -> Iterator[SlurmTask]:
+    state: Any = row.get("job_state")
+    states = list(map(str, listed(state))) or [str(state)]
+    if not {"PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"} & set(states):
+        return
+    for key in _keys(row):
+        yield _job(key, row, pending="PENDING" in states)
+
+
+def _keys(row: Mapping[str, Any]) -> list[str]:
+    array, task = (int(number(row.get(name)) or 0) for name in ("array_job_id", "job_id"))
+    if not array:
+        return [str(task)]
+    if number(row.get("array_task_id")) is not None:
+        return [f"{array}_{number(row['array_task_id']):.0f}"]
+    tasks = list(_tasks(str(row.get("array_task_string") or "")))
+    return [f"{array}_{one}" for one in tasks[:_MOST_TASKS]] or [str(task)]
+
+
+def _tasks(text: str) -> Iterator[int]:
+    """Of `1-3,7,10-20:5%2`."""
+    for part in text.partition("%")[0].split(","):
+        if found := re.fullmatch(r"([0-9]+)(?:-([0-9]+)(?::([0-9]+))?)?", part):
+            first, last, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
+            yield from range(first, last + 1, max(1, step))
+
+
+def _job(key: str, row: Mapping[str, Any], *, pending: bool) -> SlurmTask:
+    comment = str(row.get("comment") or "")
+    asked = re.fullmatch(r"gres[:/]mps[:=]([0-9]+)", str(row.get("tres_per_node") or ""))
+    return SlurmTask(
+        key=key,
+        user=str(row.get("user_name") or row.get("user_id")),
+        partition=str(row.get("partition")),
+        pending=pending,
+        comment=comment,
+        named=_named(comment),
+        counted=int(asked[1]) if asked else None,
+        eligible_s=number(row.get("eligible_time")) or 0.0,
+        priority=number(row.get("priority")) or 0.0,
+        limit_min=number(row.get("time_limit")),
+        cpus=int(number(row.get("cpus")) or 1),
+        where=str([row.get(k) for k in ("features", "excluded_nodes", "resv_name", "qos")]),
+        needs_node=str(row.get("required_nodes") or ""),
+        held=row.get("state_reason") in _HELD or number(row.get("priority")) == 0,
+        cards=_cards(row),
+    )
+
+
+def _named(comment: str) -> Named | None:
+    try:
+        return parse_comment(comment)
+    except InputError:
+        return None
+
+
+def _cards(row: Mapping[str, Any]) -> Mapping[tuple[str, int], int]:
+    """Of `gres_detail`, an item for each node: `mps:30(IDX:0)`, `gpu:h100:2(IDX:0,3-4)`.
+
+    Later versions count the parts by GPU: `mps:30(30/100,0/100)`.
+    """
+    named = (one.get("nodename") or one.get("name") for one in _allocated(row))
+    nodes = [node for node in named if node] or [row.get("nodes")]
+    found: dict[tuple[str, int], int] = defaultdict(int)
+    for node, text in zip(nodes, row.get("gres_detail") or (), strict=False):
+        for name, count, indexes in re.findall(
+            r"(gpu|mps|shard)(?::[^:(,]+)?:([0-9]+)\(IDX:([0-9,-]+)\)", str(text)
+        ):
+            for index in _tasks(indexes):
+                found[str(node), index] += int(count) if name == "mps" else WHOLE
+        for parts in re.findall(r"mps(?::[^:(,]+)?:[0-9]+\(([0-9/,]+)\)", str(text)):
+            for index, part in enumerate(parts.split(",")):
+                if counted := int(part.partition("/")[0] or 0):
+                    found[str(node), index] += counted
+    return dict(found)
+
+
+def _allocated(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    resources: Mapping[str, Any] = row.get("job_resources") or {}
+    # 22.05 has a text in `nodes`; later versions have all of them there.
+    found: Any = resources.get("allocated_nodes")
+    if isinstance(nodes := resources.get("nodes"), dict):
+        found = cast("Mapping[str, Any]", nodes).get("allocation")
+    return listed(found)
+
+
+OK = "ok"
+
+_LIMITS = ("GrpTRES", "GrpTRESMins", "GrpTRESRunMins", "MaxTRES", "MaxTRESMins")
+_OF_QOS = (*_LIMITS, "MaxTRESPU", "MaxTRESPA")
+_WEIGHT = re.compile(r"(gres/(?:gpu(?::[^=,]*)?|mps))=([0-9.]+)", re.IGNORECASE)
+_COUNT = re.compile(r"gres/gpu(:[^=,]*|)=([0-9]+)")
+
+
+def _faults_of(config: Mapping[str, str], partitions: str, ask: SlurmCommand) -> Iterator[str]:
+    """Why jobs that share would pass by the books, one after the other; with what to do.
+
+    Args:
+        config: Settings of `scontrol show config`.
+        partitions: What `scontrol show partition -o` prints.
+        ask: Runs `sacctmgr`.
+    """
+    if not config.get("AccountingStorageType", "").endswith("slurmdbd"):
+        return  # there are no books
+    if "gres/mps" not in config.get("AccountingStorageTRES", "").split(","):
+        yield "gres/mps is not in AccountingStorageTRES of slurm.conf: add it beside gres/gpu"
+    yield from _unweighed(partitions)
+    if "limits" in config.get("AccountingStorageEnforce", ""):
+        yield from _unlimited(ask)
+
+
+def books(ask: SlurmCommand) -> str:
+    """`ok`, or why nothing may be rewritten.
+
+    Raises:
+        SourceError: Slurm does not answer.
+    """
+    config = settings_of(ask("scontrol", "show", "config"))
+    return next(_faults_of(config, ask("scontrol", "show", "partition", "-o"), ask), OK)
+
+
+def _unweighed(partitions: str) -> Iterator[str]:
+    """A GPU that is billed, and its hundredth that is not."""
+    for line in partitions.splitlines():
+        name, weights = (_word(line, key) for key in ("PartitionName", "TRESBillingWeights"))
+        given = {key.lower(): float(weight) for key, weight in _WEIGHT.findall(weights)}
+        # A GPU counts as itself and as one of its type; gres/mps has no types.
+        of_types = (given[key] for key in given if key.startswith("gres/gpu:"))
+        whole = given.get("gres/gpu", 0.0) + max(of_types, default=0.0)
+        part = given.get("gres/mps", 0.0)
+        if abs(whole - 100 * part) > 0.01 * whole:
+            wanted = f"GRES/mps={whole / 100:g}"
+            yield f"partition {name} bills GRES/gpu={whole:g} and GRES/mps={part:g}: write {wanted}"
+
+
+def _unlimited(ask: SlurmCommand) -> Iterator[str]:
+    """A limit on GPUs that has none on their parts beside it."""
+    for kind, key, limits in (("assoc", "Account,User", _LIMITS), ("qos", "Name", _OF_QOS)):
+        text = ask("sacctmgr", "-nP", "show", kind, f"format={key},{','.join(limits)}")
+        for line in text.splitlines():
+            cells = line.split("|")
+            names, values = cells[: -len(limits)], cells[-len(limits) :]
+            for limit, value in zip(limits, values, strict=True):
+                if (counts := dict(_COUNT.findall(value))) and "gres/mps=" not in value:
+                    who = " ".join(name for name in names if name)
+                    gpus = int(counts.get("", 0)) or sum(map(int, counts.values()))
+                    wanted = f"gres/mps={100 * gpus}"
+                    yield f"{kind} {who} has {limit}={value} without gres/mps: add {wanted}"
+
+
+def _word(line: str, key: str) -> str:
+    found = re.search(rf"(?:^|\s){key}=(\S*)", line)
+    return found[1] if found else ""
+
+
+def all_faults(ask: SlurmCommand) -> list[str]:
+    """All faults, for `advisor doctor`.
+
+    Raises:
+        SourceError: Slurm does not answer.
+    """
+    config = settings_of(ask("scontrol", "show", "config"))
+    if not config:
+        raise SourceError("`scontrol show config` says nothing")
+    return list(_faults_of(config, ask("scontrol", "show", "partition", "-o"), ask))

@@ -1,0 +1,720 @@
+"""Admission: what pods ask for, what is refused, and what is changed in them."""
+
+import base64
+import json
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias
+
+from advisor.client import JobRequest
+from advisor.core.gpu import MEMORY_LIMIT, PERCENTAGE, WHOLE, MemoryFit
+from advisor.core.wording import shown
+from advisor.errors import InputError
+from advisor.settings import LIMIT_VARIABLES
+from advisor.wire.bounds import NAME
+from advisor_kubernetes import names
+from advisor_kubernetes.objects import Object, part, parts, word
+from advisor_node.advice import Answer, NoAnswer, Question, Together
+
+CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
+
+_PERCENT = re.compile(r"[1-9][0-9]?|100")
+
+
+@dataclass(frozen=True, slots=True)
+class PodShape:
+    """What the webhook adds; all of it as Kubernetes writes it after filling in defaults.
+
+    Attributes:
+        variables: Of the container. One that names another comes after it.
+        mounts: Of the container.
+        volumes: Of the pod.
+    """
+
+    variables: tuple[Object, ...]
+    mounts: tuple[Object, ...] = ()
+    volumes: tuple[Object, ...] = ()
+
+
+def _of_annotation(variable: str, annotation: str) -> Object:
+    path = f"metadata.annotations['{annotation}']"
+    return {"name": variable, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+
+
+def _host(name: str, path: str) -> Object:
+    # `Directory`: a node without the agent starts no container, where it would run unlimited.
+    return {"name": name, "hostPath": {"path": path, "type": "Directory"}}
+
+
+def _mount(name: str, path: str, **more: Any) -> Object:
+    return {"name": name, "mountPath": path, **more}
+
+
+_SHARE = _of_annotation(PERCENTAGE, names.SHARE_PERCENT)
+
+ON_CLAIM = PodShape((_SHARE,))
+"""The claim says how much memory, too."""
+
+ON_HOST = PodShape(
+    variables=(
+        _of_annotation("ADVISOR_GPU_UUID", names.GPU_UUID),
+        _SHARE,
+        _of_annotation(MEMORY_LIMIT, names.MEMORY_LIMIT),
+        {"name": "CUDA_VISIBLE_DEVICES", "value": "$(ADVISOR_GPU_UUID)"},
+        {"name": "NVIDIA_VISIBLE_DEVICES", "value": "$(ADVISOR_GPU_UUID)"},
+        {"name": "CUDA_MPS_PIPE_DIRECTORY", "value": names.PIPE_MOUNT},
+        {"name": "ADVISOR_PROGRESS_FILE", "value": f"{names.PROGRESS_MOUNT}/{names.PROGRESS_FILE}"},
+    ),
+    mounts=(
+        # A pod without a GPU makes this an absolute path, which kubelet refuses.
+        _mount("advisor-mps", names.PIPE_MOUNT, subPathExpr="$(ADVISOR_GPU_UUID)/pipe"),
+        _mount(names.PROGRESS_VOLUME, names.PROGRESS_MOUNT),
+        # Clients and daemon of MPS meet in shared memory, too.
+        _mount("advisor-shm", "/dev/shm"),
+    ),
+    volumes=(
+        _host("advisor-mps", names.MPS_ROOT),
+        {"name": names.PROGRESS_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "64Ki"}},
+        _host("advisor-shm", "/dev/shm"),
+    ),
+)
+
+VOLUMES = frozenset(volume["name"] for volume in ON_HOST.volumes)
+"""Names of our volumes, some with the files of all pods of a node: mounted only as above."""
+
+NO_GPU: Object = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
+"""Of containers that do not compute: many images ask for all GPUs, and would have them past MPS."""
+
+
+def shape_of(pod: Object, container: Object) -> PodShape:
+    """What is added to a pod: by claim where its container uses one."""
+    claimed = parts(pod, "spec", "resourceClaims") and parts(container, "resources", "claims")
+    return ON_CLAIM if claimed else ON_HOST
+
+
+def patch_of(pod: Object, place: int, shape: PodShape) -> list[Object]:
+    """The operations that a pod still needs; none where all is there.
+
+    Args:
+        pod: As it came; it is not changed.
+        place: Of the container that computes.
+        shape: What is added.
+    """
+    container = parts(pod, "spec", "containers")[place]
+    path = f"/spec/containers/{place}"
+    gates = parts(pod, "spec", "schedulingGates")
+    return [
+        *_label(pod),
+        *_more("/spec/schedulingGates", gates, [{"name": names.GATE}]),
+        *_more("/spec/volumes", parts(pod, "spec", "volumes"), shape.volumes),
+        *_more(f"{path}/env", parts(container, "env"), shape.variables),
+        *_more(f"{path}/volumeMounts", parts(container, "volumeMounts"), shape.mounts),
+        *_booking(container, path),
+        *without_devices(pod, container),
+    ]
+
+
+def without_devices(pod: Object, computing: Object | None) -> Iterator[Object]:
+    """Have all other containers of a pod see no GPU."""
+    for kind in CONTAINERS:
+        for place, other in enumerate(parts(pod, "spec", kind)):
+            if other is not computing:
+                yield from _more(f"/spec/{kind}/{place}/env", parts(other, "env"), [NO_GPU])
+
+
+def _label(pod: Object) -> Iterator[Object]:
+    labels = part(pod, "metadata", "labels")
+    if not labels:
+        yield _add("/metadata/labels", {names.MANAGED: "true"})
+    elif labels.get(names.MANAGED) != "true":
+        yield _add(f"/metadata/labels/{_escaped(names.MANAGED)}", "true")
+
+
+def _more(path: str, there: Sequence[Object], wanted: Sequence[Object]) -> Iterator[Object]:
+    missing = [item for item in wanted if item not in there]
+    if missing and not there:
+        yield _add(path, missing)
+        return
+    for item in missing:
+        yield _add(f"{path}/-", item)
+
+
+def without_gpu(container: Object, path: str) -> Iterator[Object]:
+    """Take the request for a whole GPU away: the device plugin would choose one by itself."""
+    for kind in ("limits", "requests"):
+        if names.GPU_RESOURCE in part(container, "resources", kind):
+            name = _escaped(names.GPU_RESOURCE)
+            yield {"op": "remove", "path": f"{path}/resources/{kind}/{name}"}
+
+
+def _booking(container: Object, path: str) -> Iterator[Object]:
+    """What counts in quotas in the place of the whole GPU; of a claim the claim counts."""
+    yield from without_gpu(container, path)
+    for kind in ("limits", "requests"):
+        there = part(container, "resources", kind)
+        if names.GPU_RESOURCE in there and names.SHARE_RESOURCE not in there:
+            name = _escaped(names.SHARE_RESOURCE)
+            yield _add(f"{path}/resources/{kind}/{name}", str(booked_percent(container)))
+
+
+def booked_percent(container: Object) -> int:
+    """What a container books of a GPU, percent.
+
+    Raises:
+        InputError: it says something that is no whole percentage.
+    """
+    told = part(container, "resources", "limits").get(names.SHARE_RESOURCE)
+    if told is None:
+        return names.BOOKED_PERCENT
+    if not _PERCENT.fullmatch(str(told)):
+        raise InputError(
+            f"the pod asks for {shown(told)} of {names.SHARE_RESOURCE}",
+            why="it counts percent of one GPU",
+            fix="ask for a whole number from 1 to 100",
+        )
+    return int(told)
+
+
+def added_to(path: str, values: Mapping[str, str]) -> Iterator[Object]:
+    """Keys of an object that is there, added or replaced."""
+    return (_add(f"{path}/{_escaped(name)}", value) for name, value in values.items())
+
+
+def _add(path: str, value: Any) -> Object:
+    return {"op": "add", "path": path, "value": value}
+
+
+def _escaped(name: str) -> str:
+    """A name as one part of a JSON Pointer (RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+DEFAULT_WAIT_S = 60.0
+"""How long a pod that says nothing of it waits for a partner."""
+
+MOST_WAIT_S = 7 * 86400.0
+
+_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,2})?")
+"""Few digits: each other number is another question to the service."""
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """The wishes of a pod.
+
+    Attributes:
+        partner: Name of the job that it wants beside it; None: any that fits.
+        min_speed: Minimum relative speed, 0 to 1; None: the service's setting.
+        max_p99_ms: Longest p99 latency of its answers, ms; None: the service's.
+        expected_s: How long it takes alone on a whole GPU, s; None: not known.
+        whole_when_full: Whether it takes a whole GPU where none for sharing is free.
+        placed_by: Who else places it: it is only advised; None: the chooser.
+        max_wait_s: How long it waits for a partner before it runs alone, s.
+        container: Name of the container that computes; None: the one that asks for a GPU.
+    """
+
+    job: str
+    partner: str | None = None
+    min_speed: float | None = None
+    max_p99_ms: float | None = None
+    expected_s: float | None = None
+    whole_when_full: bool = False
+    placed_by: str | None = None
+    max_wait_s: float = DEFAULT_WAIT_S
+    container: str | None = None
+
+
+def read_wishes(annotations: Mapping[str, object]) -> Wishes | None:
+    """The wishes in a pod's annotations; None: it asks for nothing.
+
+    Raises:
+        InputError: some of them cannot be meant; the message names all of these.
+    """
+    if names.JOB not in annotations:
+        return None
+    read = _Annotations(annotations)
+    text, number = read.text, read.number
+    of_job = "the name of a profiled job: lower-case letters, digits, '.', '_' and '-'"
+    asked = Wishes(
+        job=text(names.JOB, NAME, of_job) or "",
+        partner=text(names.WITH, NAME, of_job),
+        min_speed=number(names.MIN_SPEED, 1.0, "a number from 0 to 1"),
+        max_p99_ms=number(names.MAX_P99_MS, 3600e3, "milliseconds above 0"),
+        expected_s=number(names.EXPECTED_S, 366 * 86400.0, "seconds, a year at most"),
+        whole_when_full=text(names.WHEN_FULL, "whole|wait", "whole or wait") == "whole",
+        placed_by=text(names.PLACED_BY, "kai|hami|dra|other", "kai, hami, dra or other"),
+        max_wait_s=DEFAULT_WAIT_S
+        if (wait_s := number(names.MAX_WAIT_S, MOST_WAIT_S, "seconds, a week at most")) is None
+        else wait_s,
+        container=text(names.CONTAINER, _LABEL.pattern, "the name of a container"),
+    )
+    if asked.placed_by is not None and asked.partner is None:
+        read.faults.append(f"{names.PLACED_BY} needs {names.WITH}: the job that runs beside it")
+    if read.faults:
+        raise InputError(
+            "annotations of the pod cannot be used: " + "; ".join(read.faults),
+            fix="correct them, or leave them out",
+        )
+    return asked
+
+
+@dataclass(slots=True)
+class _Annotations:
+    """Reads one after the other, and keeps what is wrong with them."""
+
+    given: Mapping[str, object]
+    faults: list[str] = field(default_factory=list[str])
+
+    def text(self, key: str, pattern: str, form: str) -> str | None:
+        """A text of a pattern, which `form` says in words; None where it is none."""
+        given = self.given.get(key)
+        if given is None or (isinstance(given, str) and re.fullmatch(pattern, given)):
+            return given
+        self.faults.append(f"{key} is {shown(given)}, and should be {form}")
+        return None
+
+    def number(self, key: str, most: float, form: str) -> float | None:
+        """A number up to the `most`; None where it is none."""
+        given = self.text(key, _NUMBER.pattern, form)
+        if given is None or float(given) <= most:
+            return None if given is None else float(given)
+        self.faults.append(f"{key} is {given}, and should be {form}")
+        return None
+
+
+Advise: TypeAlias = Callable[[Question], Answer]
+"""Asks the service, within the time that the API server waits."""
+
+
+def question_of(asked: Wishes) -> Question:
+    """The job beside the one that its author expects there."""
+    own = JobRequest(job=asked.job, min_speed=asked.min_speed, max_p99_ms=asked.max_p99_ms)
+    return Question(jobs=(own, JobRequest(job=asked.partner or asked.job)), model=None)
+
+
+def advised(pod: Object, asked: Wishes, place: int, answer: Answer) -> tuple[list[Object], str]:
+    """The patch of a pod, and what its author is told.
+
+    Args:
+        pod: As it came; it is not changed.
+        asked: What it asks for; `placed_by` says in which words the answer is written.
+        place: Of the container that computes.
+        answer: Of the service.
+    """
+    if not isinstance(answer, Together):
+        return [], f"advisor: no advice for {asked.job} beside {asked.partner}: {answer.why}"
+    share, speed = answer.shares[0], answer.speeds[0]
+    memory_mib = MemoryFit(answer.needs_mib[:1], None).limit_mib(0)
+    notes = {
+        names.ADVISED_SHARE: share,
+        names.ADVISED_SPEED: f"{speed:.2f}",
+        **({} if memory_mib is None else {names.ADVISED_MEMORY: str(memory_mib)}),
+    }
+    patch = [*_of_placer(pod, asked.placed_by or "", place, share, memory_mib, notes)]
+    told = (
+        f"advisor: {share} % of the GPU beside {asked.partner}, {100 * speed:.0f} % of the speed "
+        "alone expected"
+    )
+    return [*added_to("/metadata/annotations", notes), *patch], told
+
+
+def _of_placer(
+    pod: Object, placer: str, place: int, share: str, memory_mib: int | None, notes: dict[str, str]
+) -> Iterator[Object]:
+    """The same in the words of who places the pod; what its author has set stays."""
+    container = parts(pod, "spec", "containers")[place]
+    path = f"/spec/containers/{place}"
+    limits = part(container, "resources", "limits")
+    if placer == "hami" and limits:
+        wanted = {"nvidia.com/gpucores": f"{float(share):.0f}"}
+        if memory_mib is not None:
+            wanted["nvidia.com/gpumem"] = str(memory_mib)
+        missing = {name: count for name, count in wanted.items() if name not in limits}
+        yield from added_to(f"{path}/resources/limits", missing)
+    set_by_author = part(pod, "metadata", "annotations")
+    if placer == "kai" and memory_mib is not None and not {*_OF_KAI} & {*set_by_author}:
+        notes[_OF_KAI[0]] = str(memory_mib)
+    set_there = {word(variable, "name") for variable in parts(container, "env")}
+    if placer == "dra" and float(share) < WHOLE and PERCENTAGE not in set_there:
+        variable = {"name": PERCENTAGE, "value": share}
+        yield (
+            {"op": "add", "path": f"{path}/env/-", "value": variable}
+            if set_there
+            else {"op": "add", "path": f"{path}/env", "value": [variable]}
+        )
+
+
+_OF_KAI = ("gpu-memory", "gpu-fraction")
+"""Annotations of KAI-Scheduler, MiB or a part of the card; one of them is set."""
+
+_RESERVED = (*LIMIT_VARIABLES, MEMORY_LIMIT, "NVIDIA_VISIBLE_DEVICES")
+
+_OURS = (*_RESERVED, "ADVISOR_")
+"""How names of variables begin that nobody else may set where a pod computes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What a site allows pods that share a GPU.
+
+    Attributes:
+        host_paths: Folders of nodes that they may mount, with all that is in them.
+    """
+
+    host_paths: tuple[str, ...] = ()
+
+
+def container_of(pod: Object, asked: Wishes) -> tuple[int, Object]:
+    """The container that computes, with its place in the list.
+
+    Raises:
+        InputError: it cannot be told which one, or it asks for something else than one GPU.
+    """
+    containers = parts(pod, "spec", "containers")
+    if asked.container is not None:
+        found = [(i, c) for i, c in enumerate(containers) if word(c, "name") == asked.container]
+    elif len(containers) == 1:
+        found = [(0, containers[0])]
+    else:
+        found = [(i, c) for i, c in enumerate(containers) if _asks_for_gpu(c)]
+    if len(found) != 1:
+        there = ", ".join(shown(word(container, "name")) for container in containers)
+        raise InputError(
+            f"which container computes on the GPU? There are {there}",
+            fix=f"name one of them: {names.CONTAINER}",
+        )
+    return found[0]
+
+
+def check(pod: Object, container: Object, shape: PodShape, site: Site) -> None:
+    """Refuse what cannot share a GPU, or would get more of the node than its own part.
+
+    Raises:
+        InputError: what is refused, and what to do.
+    """
+    _check_pod(part(pod, "spec"))
+    _check_resources(pod, container, shape)
+    _check_variables(container, shape)
+    for other in _containers(pod):
+        if other is not container:
+            check_beside(other)
+        if part(other, "securityContext").get("privileged"):
+            raise _too_much(f"the container {shown(word(other, 'name'))} is privileged")
+    _check_volumes(pod, container, shape, site)
+
+
+def check_beside(other: Object) -> None:
+    """Refuse a container that would see GPUs, or files of other pods, beside the one that computes.
+
+    Raises:
+        InputError: what is refused, and what to do.
+    """
+    for variable in parts(other, "env"):
+        if word(variable, "name") == NO_GPU["name"] and variable != NO_GPU:
+            raise InputError(
+                f"the container {shown(word(other, 'name'))} sets {NO_GPU['name']}",
+                why="it would have GPUs past MPS, and so past every limit",
+                fix="leave it out; one container of a pod computes",
+            )
+    for mount in parts(other, "volumeMounts"):
+        if word(mount, "name") in VOLUMES:
+            raise _of_ours(f"a mount of {word(mount, 'name')}")
+
+
+def _check_volumes(pod: Object, container: Object, shape: PodShape, site: Site) -> None:
+    for volume in parts(pod, "spec", "volumes"):
+        if volume in shape.volumes:
+            continue
+        if word(volume, "name") in VOLUMES:
+            raise _of_ours(f"the volume {word(volume, 'name')}")
+        path = word(part(volume, "hostPath"), "path")
+        if path and not any(_is_in(path, allowed) for allowed in site.host_paths):
+            raise _too_much(f"a volume is the folder {shown(path)} of the node")
+    for mount in parts(container, "volumeMounts"):
+        if mount not in shape.mounts:
+            if word(mount, "name") in VOLUMES:
+                raise _of_ours(f"a mount of {word(mount, 'name')}")
+            if _in_the_way(word(mount, "mountPath"), shape):
+                raise _of_ours(f"the mount at {shown(word(mount, 'mountPath'))}")
+
+
+def _check_pod(spec: Object) -> None:
+    if spec.get("hostIPC"):
+        raise InputError(
+            "hostIPC shows the pod the shared memory of all others",
+            fix="leave it out: the webhook mounts what MPS needs",
+        )
+    if spec.get("hostPID"):
+        raise _too_much("hostPID is set")
+    if spec.get("hostUsers") is False:
+        raise InputError(
+            "hostUsers is false, so the pod's user is another one for MPS than its partner's",
+            why="an MPS server serves one user",
+            fix="leave hostUsers out",
+        )
+    if spec.get("nodeName"):
+        raise InputError(
+            "nodeName passes by the scheduler, and so by the choice of node and GPU",
+            fix=f"leave it out; nodeSelector {names.HOSTNAME} is heeded",
+        )
+    if any(claim.get("resourceClaimTemplateName") for claim in parts(spec, "resourceClaims")):
+        raise InputError(
+            "a template makes a claim for each pod, which two pods cannot share",
+            fix="name one claim in both pods: resourceClaimName",
+        )
+
+
+def _check_resources(pod: Object, container: Object, shape: PodShape) -> None:
+    booked_percent(container)
+    for other in _containers(pod):
+        for name, count in _gpus(other):
+            if name not in (names.GPU_RESOURCE, names.SHARE_RESOURCE):
+                raise InputError(
+                    f"{name} is shared by the device plugin",
+                    why="its even split caps every pod, so no other share can be set",
+                    fix=f"ask for {names.GPU_RESOURCE}: 1 on nodes without its sharing",
+                )
+            if other is not container:
+                raise InputError(
+                    f"the container {shown(word(other, 'name'))} asks for a GPU, too",
+                    fix="one container of a pod can share a GPU",
+                )
+            if name == names.GPU_RESOURCE and str(count) != "1":
+                raise InputError(
+                    f"the pod asks for {shown(count)} GPUs",
+                    fix=f"a pod that shares asks for {names.GPU_RESOURCE}: 1",
+                )
+            if shape is ON_CLAIM:
+                raise InputError(
+                    f"the container has a claim and asks for {name}", fix="leave one of them out"
+                )
+    if not (_asks_for_gpu(container) or shape is ON_CLAIM):
+        raise InputError(
+            f"the container {shown(word(container, 'name'))} asks for no GPU",
+            fix=f"ask for {names.GPU_RESOURCE}: 1 or {names.SHARE_RESOURCE}, or use a claim",
+        )
+
+
+def _check_variables(container: Object, shape: PodShape) -> None:
+    given = parts(container, "env")
+    # All of ours are there where the webhook has been here before, in their order.
+    again = [variable for variable in given if variable in shape.variables] == [*shape.variables]
+    for variable in given:
+        name = word(variable, "name")
+        if name.startswith(_OURS) and not (again and variable in shape.variables):
+            raise InputError(
+                f"the pod sets {shown(name)}",
+                why="advisor sets it, and a value of the pod's own could lift its limit",
+                fix="leave it out",
+            )
+    for source in parts(container, "envFrom"):
+        prefix = word(source, "prefix")
+        if any(name.startswith(prefix) or prefix.startswith(name) for name in _OURS):
+            raise InputError(
+                "envFrom could set any variable, also one that lifts the limit",
+                fix="name the variables in env, or give envFrom a prefix of their own",
+            )
+
+
+def _containers(pod: Object) -> Iterator[Object]:
+    return (container for kind in CONTAINERS for container in parts(pod, "spec", kind))
+
+
+def _gpus(container: Object) -> Iterator[tuple[str, object]]:
+    for kind in ("limits", "requests"):
+        for name, count in part(container, "resources", kind).items():
+            if name.startswith("nvidia.com/") or name == names.SHARE_RESOURCE:
+                yield name, count
+
+
+def _asks_for_gpu(container: Object) -> bool:
+    return any(True for _ in _gpus(container))
+
+
+def _clean(path: str) -> str:
+    return posixpath.normpath("/" + path.lstrip("/")).rstrip("/") + "/"
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return _clean(path).startswith(_clean(folder))
+
+
+def _in_the_way(path: str, shape: PodShape) -> bool:
+    ours = [mount["mountPath"] for mount in shape.mounts]
+    return any(_is_in(path, one) or _is_in(one, path) for one in ours)
+
+
+def _too_much(what: str) -> InputError:
+    return InputError(
+        what,
+        why="a pod that shares a GPU would reach more of the node than its own part",
+        fix="leave it out, or ask for a whole GPU, without annotations of advisor",
+    )
+
+
+def _of_ours(what: str) -> InputError:
+    return InputError(
+        f"{what} cannot be used in a pod that shares a GPU",
+        why="advisor mounts the pod's own part there, and files of other pods are beside it",
+        fix="leave it out, or give it another name or place",
+    )
+
+
+_VERSION = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+
+STRICT = Site()
+
+_FULL = (
+    "advisor: no GPU is free for sharing, so the pod waits behind its gate until one is; with the "
+    f"annotation {names.WHEN_FULL}: whole it would ask for a whole GPU instead"
+)
+
+_LONGEST = 1000
+"""Characters of a reason."""
+
+
+def review(
+    asked: Object,
+    chooser: str | None,
+    site: Site = STRICT,
+    *,
+    is_full: bool = False,
+    advise: Advise = lambda _: NoAnswer("there is no service to ask"),
+) -> Object:
+    """Answer a review.
+
+    Args:
+        asked: The AdmissionReview.
+        chooser: Name of the user that writes what was chosen; None: not known yet.
+        site: What the site allows.
+        is_full: Whether no GPU is free that pods could share.
+        advise: Asks the service about a pod that another scheduler places.
+
+    Raises:
+        InputError: it is no AdmissionReview of this version.
+    """
+    request = part(asked, "request")
+    if any(asked.get(key) != value for key, value in _VERSION.items()) or not word(request, "uid"):
+        raise InputError(
+            "this is no AdmissionReview of admission.k8s.io/v1",
+            fix="set admissionReviewVersions: [v1] in the webhook's configuration",
+        )
+    create = partial(_created, site=site, is_full=is_full, advise=advise)
+    return {**_VERSION, "response": {"uid": request["uid"], **_answer(request, chooser, create)}}
+
+
+_Create: TypeAlias = Callable[[Object], tuple[list[Object], str]]
+
+
+def _answer(request: Object, chooser: str | None, create: _Create) -> Object:
+    if part(request, "kind").get("kind") != "Pod":
+        return {"allowed": True}
+    warning = ""
+    try:
+        match request.get("operation"):
+            case "CREATE":
+                patch, warning = create(part(request, "object"))
+            case "UPDATE":
+                patch = _updated(request, chooser)
+            case _:
+                patch = []
+    except InputError as error:
+        status = {"code": 422, "reason": "Invalid", "message": f"advisor: {error}"[:_LONGEST]}
+        return {"allowed": False, "status": status}
+    told = {"allowed": True, **({"warnings": [warning]} if warning else {})}
+    if not patch:
+        return told
+    encoded = base64.b64encode(json.dumps(patch).encode()).decode()
+    return {**told, "patchType": "JSONPatch", "patch": encoded}
+
+
+def _created(pod: Object, *, site: Site, is_full: bool, advise: Advise) -> tuple[list[Object], str]:
+    """The patch of a new pod, and what its author is told, which `kubectl` prints."""
+    annotations = part(pod, "metadata", "annotations")
+    if strangers := sorted(_ours(annotations) - names.ASKED):
+        raise InputError(
+            f"{shown(strangers[0])} is not an annotation that the author of a pod can set",
+            fix=f"leave it out; known are {', '.join(sorted(names.ASKED))}",
+        )
+    asked = read_wishes(annotations)
+    if asked is None:
+        _check_unmanaged(pod)
+        return [], ""
+    place, container = container_of(pod, asked)
+    if asked.placed_by is not None:
+        _check_unmanaged(pod)
+        return advised(pod, asked, place, advise(question_of(asked)))
+    shape = shape_of(pod, container)
+    check(pod, container, shape, site)
+    if not is_full:
+        return patch_of(pod, place, shape), ""
+    whole = names.GPU_RESOURCE in part(container, "resources", "limits")
+    if asked.whole_when_full and whole and names.MANAGED not in part(pod, "metadata", "labels"):
+        return [], "advisor: no GPU is free for sharing, so the pod asks for a whole one"
+    return patch_of(pod, place, shape), _FULL
+
+
+def _check_unmanaged(pod: Object) -> None:
+    """Refuse a pod that looks as if the chooser were to place it, and is not checked for that."""
+    if names.MANAGED in part(pod, "metadata", "labels") or _is_gated(pod):
+        raise InputError(
+            "the pod has the label or gate of advisor, which does not place it",
+            why=f"it has no {names.JOB}, or has {names.PLACED_BY}",
+            fix="leave them out; the webhook sets them where it is asked to",
+        )
+
+
+def _updated(request: Object, chooser: str | None) -> list[Object]:
+    """Refuse changes of what only the chooser writes."""
+    old, new = part(request, "oldObject"), part(request, "object")
+    by_chooser = word(part(request, "userInfo"), "username") == chooser
+    if not by_chooser and (changed := _changed(old, new)):
+        raise InputError(
+            f"{changed} cannot be changed",
+            why="advisor chooses GPU, node and share of a pod",
+            fix="delete the pod and make a new one",
+        )
+    if names.MANAGED not in part(old, "metadata", "labels"):
+        return []
+    return [*_without_gpus(new), *_debugged(old, new)]
+
+
+def _without_gpus(new: Object) -> Iterator[Object]:
+    """Who applies a manifest again asks once more for the GPU that was taken away from it."""
+    for place, container in enumerate(parts(new, "spec", "containers")):
+        yield from without_gpu(container, f"/spec/containers/{place}")
+
+
+def _debugged(old: Object, new: Object) -> Iterator[Object]:
+    """Containers that `kubectl debug` adds see no GPU and no files of other pods."""
+    there = parts(old, "spec", "ephemeralContainers")
+    if added := [c for c in parts(new, "spec", "ephemeralContainers") if c not in there]:
+        for container in added:
+            check_beside(container)
+        only = {"spec": {"ephemeralContainers": parts(new, "spec", "ephemeralContainers")}}
+        yield from without_devices(only, None)
+
+
+def _changed(old: Object, new: Object) -> str:
+    """What of ours an update changes; empty: nothing."""
+    before, after = (part(pod, "metadata", "annotations") for pod in (old, new))
+    for key in sorted(_ours(before) | _ours(after)):
+        if before.get(key) != after.get(key):
+            return shown(key)
+    labels = (part(pod, "metadata", "labels").get(names.MANAGED) for pod in (old, new))
+    if len(set(map(str, labels))) > 1:
+        return names.MANAGED
+    return "the scheduling gate" if _is_gated(old) != _is_gated(new) else ""
+
+
+def _ours(annotations: Object) -> set[str]:
+    return {key for key in annotations if key.startswith(names.PREFIX)}
+
+
+def _is_gated(pod: Object) -> bool:
+    return any(gate.get("name") == names.GATE for gate in parts(pod, "spec", "schedulingGates"))

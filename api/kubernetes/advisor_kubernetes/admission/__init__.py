@@ -1,1 +1,0 @@
-"""Admission: what pods ask for, what is refused, and what is changed in them."""

@@ -1,0 +1,820 @@
+"""The agent of a node: owns the MPS daemon of each GPU, proves limits, meters pods, reports."""
+
+import json
+import logging
+import re
+import socket
+import stat
+import threading
+import time
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from advisor.client import Client
+from advisor.core.gpu import PERCENTAGE, WHOLE, Gpu, Share
+from advisor.errors import AdvisorError, BusyError, InputError, PartitionError
+from advisor.formats.moments import to_exact_text
+from advisor.launch.records.status import State
+from advisor.runtime.backends.backend import ComputingPids, Sight
+from advisor.runtime.backends.mps import PIPE_DIRECTORY, MpsBackend, start_server
+from advisor.runtime.backends.mps_control import Control
+from advisor.runtime.host.lock import gpu_lock
+from advisor.runtime.host.processes import owner_of, wait_until
+from advisor.settings import Settings
+from advisor.wire.bounds import NAME
+from advisor_api.http.metrics import family
+from advisor_kubernetes import names
+from advisor_kubernetes.cluster import NODES, PODS, Cluster, ClusterError, ObjectMirror
+from advisor_kubernetes.objects import Object, event_of, part, parts, word
+from advisor_node.meters import Tenant, TenantMeter, TenantOf, granted_units
+from advisor_node.reports import ObservationQueue, keep_looking, power_source, references_of
+from advisor_node.room import Room, Tenancy
+from advisor_profiling.telemetry import nvml
+from advisor_profiling.testbed.live import with_units
+
+_START_S = 10
+_OPEN, _PRIVATE = 0o755, 0o700
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonState:
+    """Whether pods may start on a GPU; `why` not, else empty."""
+
+    ready: bool
+    why: str = ""
+
+
+_NOT_YET = DaemonState(False, "its MPS daemon is being started")
+
+
+class GpuDaemon:
+    """One GPU and its daemon.
+
+    Args:
+        gpu: Its `units_total` must be known.
+        folder: Of all daemons of the node; pods mount `<gpu uuid>/pipe` in it, and `<gpu uuid>/log`
+            is the agent's alone.
+        environment: Base environment of the daemon and of probes, without limits.
+        computing: Lists the processes with a context on the GPU.
+
+    Attributes:
+        readiness: As of the last look.
+        losses: How often a daemon that had run was gone.
+    """
+
+    def __init__(
+        self, gpu: Gpu, folder: Path, environment: Mapping[str, str], computing: ComputingPids
+    ) -> None:
+        self._folder, self._environment = folder / gpu.uuid, environment
+        control = Control(self._folder / "pipe", environment)
+        self.backend = MpsBackend(gpu, control, owned=True, computing=computing)
+        self.readiness = _NOT_YET
+        self.losses = 0
+        self._begun = self._proven = False
+
+    @property
+    def gpu(self) -> Gpu:
+        """The GPU."""
+        return self.backend.gpu
+
+    @property
+    def pipe_dir(self) -> Path:
+        """What its clients have as CUDA_MPS_PIPE_DIRECTORY."""
+        return self.backend.control.pipe_dir
+
+    def look(self) -> bool:
+        """See whether the daemon is well, and start one where there is none.
+
+        Returns:
+            Whether a daemon that pods may have used was gone: they have to be told.
+        """
+        lost = False
+        try:
+            if self.gpu.mig:
+                raise PartitionError(
+                    "MIG is on",
+                    why="shares are of a whole GPU",
+                    fix="turn it off: nvidia-smi -mig 0",
+                )
+            if not self.backend.control.answers():
+                lost, self._begun, self._proven = self._begun, False, False
+                self.losses += lost
+                self._start()
+            self._begun = True
+            self._check()
+            self.readiness = DaemonState(True)
+        except AdvisorError as error:
+            self.readiness = DaemonState(False, str(error))
+        return lost
+
+    def sight(self, *, used: bool) -> Sight | None:
+        """Who uses the GPU; None: daemon or driver do not say, and no other pod may start."""
+        try:
+            return self.backend.sight()
+        except AdvisorError as error:
+            self._refuse(str(error))
+            return None
+
+    def meet_strangers(self, pids: Sequence[int]) -> bool:
+        """Let no pod start while somebody else computes there, whom a device plugin may send."""
+        self._refuse(
+            f"processes {pids} compute on it, which are of no pod that was sent there: "
+            "a device plugin must not give out the same GPUs"
+        )
+        return False
+
+    def _refuse(self, why: str) -> None:
+        if self.readiness.ready:
+            self.readiness = DaemonState(False, why)
+
+    def close(self) -> None:
+        """End the daemon, and with it the work of its clients."""
+        self.readiness = DaemonState(False, "the agent of the node has ended")
+        if self.backend.control.answers():
+            self.backend.close()
+
+    def _start(self) -> None:
+        _make_folder(self._folder, _OPEN)
+        _make_folder(self.pipe_dir, _OPEN)
+        _make_folder(self._folder / "log", _PRIVATE)
+        self.backend.control.start_daemon(self.gpu.uuid, self._folder / "log")
+        if not wait_until(self.backend.control.answers, _START_S):
+            raise PartitionError(
+                f"the MPS daemon for {self.gpu.uuid} did not answer within {_START_S} s",
+                fix=f"read {self._folder}/log/control.log",
+            )
+        # For this user; the first client of another one gets a server of its own in its place.
+        start_server(self.backend.control)
+
+    def _check(self) -> None:
+        self.backend.control.check_default()
+        if self.backend.spoiled():
+            raise PartitionError(
+                "the MPS server is in a fault",
+                why="a client crashed on the GPU and took its neighbours with it",
+                fix="delete the pods on this GPU; the server recovers when the last one has ended",
+            )
+        if not self._proven:
+            self.prove(Share(WHOLE), self._active_user())
+            self._proven = True
+
+    def _active_user(self) -> int | None:
+        """Whose clients the server serves now; those of others would wait until they have ended."""
+        control = self.backend.control
+        busy = [server for server in control.servers() if control.clients(server)]
+        return owner_of(busy[0]) if busy else None
+
+    def prove(self, share: Share, user: int | None = None) -> int | None:
+        """The SMs that the driver gives to a process under `share`; see `proof.Probe`."""
+        variables = {**self._environment, **self.backend.environment(share)}
+        return granted_units(self.backend, share, variables, user)
+
+
+def _make_folder(folder: Path, mode: int) -> None:
+    """A folder below one of root's; others may enter, and nobody else may have made it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != folder.parent.stat().st_uid:
+        raise PartitionError(
+            f"{folder} is not a folder of ours",
+            why="something else was there first",
+            fix="remove it from the node; the agent makes it again",
+        )
+    folder.chmod(mode)
+
+
+STUCK_S = 180.0
+"""An agent that has not looked for so long is started again; a probe that hangs takes 60 s."""
+
+MOST_CONNECTIONS = 64
+"""A thread each; Prometheus and the kubelet need two."""
+
+_METRIC_POD = ("namespace", "pod", "job", "gpu_uuid")
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A pod or a GPU at the last look, by its labels and the ends of the names of its metrics.
+
+    None: not known.
+    """
+
+    labels: tuple[str, ...]
+    values: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """All that was seen at the last look.
+
+    Attributes:
+        looked_s: When, monotonic; None: not yet.
+        ready: The agent has reached Kubernetes, and every GPU of the node was looked at.
+    """
+
+    looked_s: float | None = None
+    ready: bool = False
+    pods: Sequence[Numbers] = ()
+    gpus: Sequence[Numbers] = ()
+    waiting: int = 0
+    sent: int = 0
+    lost: int = 0
+
+
+class AgentMetrics(Collector):
+    """The newest snapshot as metrics; a pod that is gone is in none of them."""
+
+    def __init__(self) -> None:
+        self.now = Snapshot()
+
+    def collect(self) -> Iterator[Metric]:
+        """What prometheus_client asks for."""
+        now = self.now
+        for what, labels, metrics, seen in (
+            ("pod", _METRIC_POD, _OF_PODS, now.pods),
+            ("gpu", ("gpu_uuid",), _OF_GPUS, now.gpus),
+        ):
+            for kind, name, text in metrics:
+                values = [(one.labels, one.values[name]) for one in seen]
+                yield family(kind, f"{what}_{name}", text, labels, values)
+        text = "Observations that the service does not have yet"
+        waiting = [((), now.waiting)]
+        yield family(GaugeMetricFamily, "agent_observations_waiting", text, (), waiting)
+        text = "Observations by what became of them"
+        done = [(("sent",), now.sent), (("lost",), now.lost)]
+        yield family(CounterMetricFamily, "agent_observations", text, ("outcome",), done)
+
+
+_Kind: TypeAlias = type[GaugeMetricFamily] | type[CounterMetricFamily]
+
+_OF_PODS: Sequence[tuple[_Kind, str, str]] = (
+    (GaugeMetricFamily, "share_percent", "Share of the SMs that the pod was given"),
+    (GaugeMetricFamily, "booked_percent", "What the pod books of a GPU, as quotas count it"),
+    (GaugeMetricFamily, "memory_mib", "GPU memory of its processes"),
+    (GaugeMetricFamily, "memory_limit_mib",
+     "At how much the GPU memory of each of its processes is bounded"),
+    (GaugeMetricFamily, "held_gpus",
+     "Part of a GPU that it holds: of the pods on a GPU all parts are 1"),
+    (CounterMetricFamily, "gpu_seconds", "Seconds of a whole GPU that the pod has held"),
+    (GaugeMetricFamily, "granted_sms", "SMs that the driver grants under that share, read back"),
+    (GaugeMetricFamily, "rate", "Progress over the last seconds, in the job's unit per second"),
+    (GaugeMetricFamily, "relative_speed",
+     "Rate over the rate alone on the whole GPU, by its profile"),
+    (GaugeMetricFamily, "limit_proven",
+     "1: the limit was read back and holds; 0: it is not proven"),
+    (CounterMetricFamily, "energy_joules",
+     "Part of the GPU's energy by the rule of docs/kubernetes.md; not measured"),
+)  # fmt: skip
+
+_OF_GPUS: Sequence[tuple[_Kind, str, str]] = (
+    (GaugeMetricFamily, "ready", "1: its MPS daemon is well, pods may start"),
+    (CounterMetricFamily, "daemon_losses", "MPS daemons that were found gone"),
+    (CounterMetricFamily, "energy_joules", "Energy since the agent's start"),
+)
+
+
+class MetricsServer:
+    """HTTP: `/metrics`, `/healthz` (it still looks), `/readyz` (it has looked at everything).
+
+    Raises:
+        OSError: the address cannot be listened on.
+    """
+
+    def __init__(self, metrics: AgentMetrics, host: str, port: int) -> None:
+        registry = CollectorRegistry()
+        registry.register(metrics)
+
+        class Handler(_Handler):
+            answers: ClassVar = {
+                "/metrics": lambda: (200, generate_latest(registry)),
+                "/healthz": lambda: _status(_looks(metrics.now)),
+                "/readyz": lambda: _status(_looks(metrics.now) and metrics.now.ready),
+            }
+
+        self._http = _Http((host, port), Handler)
+        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        """That it listens on."""
+        return self._http.server_address[1]
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._http.shutdown()
+        self._http.server_close()
+
+
+class _Http(ThreadingHTTPServer):
+    """Of more than so many connections, which any pod may open, the oldest makes room."""
+
+    daemon_threads = True
+    request_queue_size = 128  # with five, who opens many keeps the kubelet waiting for seconds
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._open, self._lock = dict[int, Any](), threading.Lock()
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Count the connection in, and end the oldest where there are too many."""
+        with self._lock:
+            self._open[id(request)] = request
+            if len(self._open) > MOST_CONNECTIONS:
+                oldest = self._open.pop(next(iter(self._open)))
+                # Its thread then reads the end, and closes it.
+                with suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Count it out, however it ended."""
+        with self._lock:
+            self._open.pop(id(request), None)
+        super().shutdown_request(request)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    answers: ClassVar[Mapping[str, Callable[[], tuple[int, bytes]]]]
+    timeout = 10
+    server_version, sys_version = "advisor", ""
+
+    def do_GET(self) -> None:
+        """Answer one of the three paths."""
+        found = self.answers.get(self.path.partition("?")[0])
+        status, body = found() if found else (404, b"not found\n")
+        self.send_response(status)
+        self.send_header("Content-Type", CONTENT_TYPE_LATEST if status == 200 else "text/plain")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is given
+        """Say nothing: Prometheus and the kubelet ask several times a minute."""
+
+
+def _looks(now: Snapshot) -> bool:
+    return now.looked_s is not None and time.monotonic() - now.looked_s < STUCK_S
+
+
+def _status(good: bool) -> tuple[int, bytes]:
+    return (200, b"ok\n") if good else (503, b"no\n")
+
+
+_STATES: dict[str, State] = {"Succeeded": "finished", "Failed": "failed"}
+_LIMIT = re.compile(r"0=([1-9][0-9]{0,9})M")
+_UID = re.compile(r"[0-9A-Za-z-]{1,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedPod(Tenant):
+    """A pod that has part of a GPU; `booked_percent` is what it books of it."""
+
+    namespace: str
+    name: str
+    gpu_uuid: str
+    booked_percent: int = names.BOOKED_PERCENT
+
+
+def read_pod(raw: Object) -> SharedPod | None:
+    """The pod; None where it has no GPU of ours: without a share, or without a GPU by UUID.
+
+    Raises:
+        InputError: its annotations cannot be what the chooser has written.
+    """
+    meta = part(raw, "metadata")
+    notes = part(meta, "annotations")
+    if not all(notes.get(name) for name in (names.JOB, names.SHARE_PERCENT, names.GPU_UUID)):
+        return None
+    limits = [part(one, "resources", "limits") for one in parts(raw, "spec", "containers")]
+    booked = sum(int(limit.get(names.SHARE_RESOURCE, 0)) for limit in limits)
+    pod = SharedPod(
+        uid=word(meta, "uid"),
+        namespace=word(meta, "namespace"),
+        name=word(meta, "name"),
+        job=notes[names.JOB],
+        share_text=notes[names.SHARE_PERCENT],
+        gpu_uuid=notes[names.GPU_UUID],
+        state=_STATES.get(word(part(raw, "status"), "phase"), "running"),
+        booked_percent=booked or names.BOOKED_PERCENT,
+        memory_mib=_memory_mib(notes.get(names.MEMORY_LIMIT)),
+    )
+    _check(pod)
+    return pod
+
+
+def _memory_mib(limit: str | None) -> int | None:
+    if limit is None:
+        return None  # of an earlier version
+    if not (found := _LIMIT.fullmatch(limit)):
+        raise InputError(
+            f"the annotation {names.MEMORY_LIMIT} is {limit!a}",
+            why="the driver would take it as no limit, or refuse the process",
+            fix="delete the pod and let its owner make another one",
+        )
+    return int(found[1])
+
+
+def _check(pod: SharedPod) -> None:
+    # The uid becomes the name of a folder on the host.
+    good = _UID.fullmatch(pod.uid) and re.fullmatch(NAME, pod.job)
+    try:
+        shares = good and pod.share
+    except (InputError, ValueError):
+        shares = None
+    if not shares:
+        raise InputError(
+            f"the pod {pod.namespace}/{pod.name} has the job {pod.job!r} "
+            f"and the share {pod.share_text!r}",
+            why="the annotations were not written by the partner chooser, or were changed since",
+            fix="delete the pod and let its owner make another one",
+        )
+
+
+_POD = re.compile(
+    r"pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})"
+)
+"""A pod's control group: `pod<uid>` by cgroupfs, `...-pod<uid with _>.slice` by systemd; pods of a
+file on the node have a hash without dashes."""
+
+
+def pod_of(pid: int) -> str | None:
+    """The uid of the pod that a process runs in; None: in no pod, or there is no such process.
+
+    Unlike a variable of its environment, a process cannot change it.
+    """
+    try:
+        return pod_in(Path(f"/proc/{pid}/cgroup").read_text(errors="replace"))
+    except OSError:
+        return None
+
+
+def pod_in(text: str) -> str | None:
+    """The uid in the lines of a `/proc/PID/cgroup` (man 7 cgroups), version 1 or 2."""
+    found = _POD.search(text)
+    return found[1].replace("_", "-") if found else None
+
+
+def progress_file(folder: Path, uid: str) -> Path:
+    """Where the progress file of a pod is, in the kubelet's folder of all pods (docs/job-file.md).
+
+    The last part is the pod's own to write, and the kubelet's all before it.
+    """
+    volume = f"volumes/kubernetes.io~empty-dir/{names.PROGRESS_VOLUME}"
+    return folder / uid / volume / names.PROGRESS_FILE
+
+
+def held_gpus(pods: Collection[SharedPod]) -> Mapping[str, float]:
+    """The part of a GPU that each pod on it holds, by uid.
+
+    All parts together are the GPU, however little of it is booked: nobody else pays for the rest.
+    """
+    booked = sum(pod.booked_percent for pod in pods)
+    return {pod.uid: pod.booked_percent / booked for pod in pods}
+
+
+class GpuHours:
+    """Adds up what the pods of one GPU hold.
+
+    Attributes:
+        held: The part of the GPU that each pod holds now, by uid.
+        total_s: Seconds of a whole GPU that each has held so far.
+    """
+
+    def __init__(self) -> None:
+        self.held: Mapping[str, float] = {}
+        self.total_s: dict[str, float] = {}
+        self._looked_s: float | None = None
+
+    def look(self, now_s: float, pods: Collection[SharedPod]) -> None:
+        """Count the time since the last look for those that were there then."""
+        if self._looked_s is not None:
+            for uid, part in self.held.items():
+                self.total_s[uid] = self.total_s.get(uid, 0.0) + part * (now_s - self._looked_s)
+        self._looked_s = now_s
+        self.held = held_gpus([pod for pod in pods if not pod.over])
+        there = {pod.uid for pod in pods}
+        self.total_s = {uid: total_s for uid, total_s in self.total_s.items() if uid in there}
+
+
+class PodWatch:
+    """The managed pods of one node."""
+
+    def __init__(self, cluster: Cluster, node: str) -> None:
+        self._pods: dict[str, SharedPod] = {}
+        self._said: set[str] = set()
+        self._mirror = ObjectMirror(
+            cluster, PODS, self._read_all,
+            fieldSelector=f"spec.nodeName={node}", labelSelector=f"{names.MANAGED}=true",
+        )  # fmt: skip
+
+    def start(self, stop: threading.Event) -> None:
+        """Begin to watch, until `stop` is set; the thread ends with the process."""
+        threading.Thread(target=self._mirror.run, args=(stop,), daemon=True).start()
+
+    def pods(self) -> tuple[SharedPod, ...]:
+        """Those that there are now."""
+        return tuple(self._pods.values())
+
+    @property
+    def listed(self) -> bool:
+        """Whether the API server has answered once."""
+        return self._mirror.synced.is_set()
+
+    def _read_all(self) -> None:
+        read = (self._read(raw) for raw in self._mirror.objects())
+        self._pods = {pod.uid: pod for pod in read if pod is not None}
+
+    def _read(self, raw: Object) -> SharedPod | None:
+        """A pod of ours; of one that cannot be read is said once why not."""
+        try:
+            return read_pod(raw)
+        except InputError as error:
+            if str(error) not in self._said:
+                self._said.add(str(error))
+                LOG.warning("%s", error)
+            return None
+
+
+HAS_MPS = f"{names.PREFIX}mps"
+"""Label of a node whose GPUs have MPS daemons of the agent; its value is `true`."""
+
+
+class NodeApi:
+    """The API server, for one node; every method raises a `ClusterError`."""
+
+    def __init__(self, cluster: Cluster, node: str) -> None:
+        self._cluster, self._node = cluster, node
+
+    def watch(self) -> PodWatch:
+        """The pods of the node."""
+        return PodWatch(self._cluster, self._node)
+
+    def publish_gpus(self, gpus: Sequence[Mapping[str, object]]) -> None:
+        """Write the state of the node's GPUs where the chooser reads it, and what they offer.
+
+        The kubelet takes over the capacity into what it allocates.
+        """
+        checked_at = to_exact_text(datetime.now(UTC))
+        notes = {names.GPUS: json.dumps(gpus), names.GPUS_CHECKED_AT: checked_at}
+        body: Object = {"metadata": {"labels": {HAS_MPS: "true"}, "annotations": notes}}
+        # First the capacity: nobody is sent before the annotation says that GPUs are ready.
+        capacity: Object = {"status": {"capacity": {names.SHARE_RESOURCE: str(100 * len(gpus))}}}
+        self._cluster.patch(f"{NODES}/{self._node}/status", capacity)
+        self._cluster.patch(f"{NODES}/{self._node}", body)
+
+    def warn(self, pod: SharedPod, reason: str, message: str) -> None:
+        """A warning event of a pod, which `kubectl describe pod` shows."""
+        involved = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+        source = {"component": "advisor-agent", "host": self._node}
+        event = event_of(involved, source, "Warning", reason, message)
+        self._cluster.post(f"/api/v1/namespaces/{pod.namespace}/events", event)
+
+
+LOG = logging.getLogger("advisor.kubernetes.agent")
+
+PUBLISH_S = 30.0
+"""The annotation of the node is renewed this often, and at once when something has changed."""
+
+
+_LOST = (
+    "the MPS daemon of the GPU was gone, and another one was started: what this pod still computes "
+    "is not under its limit. Delete the pod"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOptions:
+    """What an agent is told.
+
+    Attributes:
+        host: Address that metrics are served on.
+        port: 0: any.
+        mps_folder: Where daemons listen; pods mount it.
+        pods_folder: Where the kubelet keeps the volumes of pods.
+        pipe_mount: Where a container has the pipe folder of its GPU.
+        pod_of: Which pod a process belongs to.
+    """
+
+    node: str
+    host: str = "0.0.0.0"
+    port: int = 9401
+    mps_folder: Path = Path(names.MPS_ROOT)
+    pods_folder: Path = Path(names.KUBELET_PODS)
+    pipe_mount: str = names.PIPE_MOUNT
+    pod_of: TenantOf = pod_of
+
+
+def run_agent(
+    options: AgentOptions,
+    settings: Settings,
+    api: NodeApi,
+    service: Client,
+    stop: threading.Event,
+    on_start: Callable[[int], object],
+) -> None:
+    """Look at the node until `stop` is set; then the daemons end, and the GPUs are not ready.
+
+    Args:
+        options: What this agent is told.
+        settings: Of its environment.
+        api: The API server.
+        service: Knows jobs alone, and takes observations.
+        stop: Set by somebody else.
+        on_start: Called with the port of the metrics.
+
+    Raises:
+        SourceError: no driver answers, so there is nothing to own.
+        BusyError: another agent has a GPU of this node.
+    """
+    with ExitStack() as stack:
+        try:
+            gpus = stack.enter_context(_own_gpus(settings))
+        except BusyError:
+            raise  # what the other agent says is true
+        except AdvisorError:
+            _publish(api, [])  # whatever an agent before has said
+            raise
+        agent = KubernetesAgent(options, settings, api, service, gpus)
+        stack.callback(agent.close)
+        server = MetricsServer(agent.metrics, options.host, options.port)
+        stack.callback(server.close)
+        on_start(server.port)
+        agent.publish(time.monotonic())  # not ready yet
+        agent.watch.start(stop)
+        for _ in keep_looking(agent.look, stop):
+            pass
+
+
+@contextmanager
+def _own_gpus(settings: Settings) -> Generator[list[Gpu]]:
+    """The GPUs of the node, locked for this process."""
+    with ExitStack() as stack:
+        found = nvml.list_gpus()
+        for gpu in found:
+            stack.enter_context(gpu_lock(settings.lock_dir, gpu.uuid))
+        yield [with_units(gpu, settings) for gpu in found]
+
+
+class KubernetesAgent:
+    """Everything that is looked at, once each look."""
+
+    def __init__(
+        self,
+        options: AgentOptions,
+        settings: Settings,
+        api: NodeApi,
+        service: Client,
+        gpus: Sequence[Gpu],
+    ) -> None:
+        self._api = api
+        self.metrics = AgentMetrics()
+        self.metrics.now = Snapshot(looked_s=time.monotonic())
+        self.watch = api.watch()
+        self._reports = ObservationQueue(service.observe)
+        references = references_of(service)
+        self._rooms: list[tuple[GpuDaemon, Room[SharedPod]]] = []
+        self._hours = {gpu.uuid: GpuHours() for gpu in gpus}
+        for gpu in gpus:
+            computing = partial(nvml.context_pids, gpu.uuid)
+            daemon = GpuDaemon(gpu, options.mps_folder, settings.job_environment(), computing)
+            tenancy = _tenancy(options, daemon, self._warn)
+            room = Room(daemon, power_source(gpu, settings), tenancy, references)
+            self._rooms.append((daemon, room))
+        self._published: tuple[float, list[Mapping[str, object]]] | None = None
+
+    def look(self) -> None:
+        """Look at every GPU and its pods; say what has changed."""
+        pods = self.watch.pods()
+        for daemon, room in self._rooms:
+            if daemon.look():
+                room.doubt()
+                for meter in room.living:
+                    self._warn(meter.tenant, "MpsDaemonLost", _LOST)
+            mine = [pod for pod in pods if pod.gpu_uuid == daemon.gpu.uuid]
+            self._hours[daemon.gpu.uuid].look(time.monotonic(), mine)
+            for seen in room.look(mine):
+                self._reports.add(seen)
+        self.publish(time.monotonic())
+        self._reports.flush()
+        self.metrics.now = self._snapshot()
+
+    def publish(self, now_s: float) -> None:
+        """Write the state of the GPUs to the node, where it has changed or is due."""
+        gpus = [_published(daemon) for daemon, _ in self._rooms]
+        if self._published:
+            then_s, known = self._published
+            if known == gpus and now_s - then_s < PUBLISH_S:
+                return
+        if _publish(self._api, gpus):
+            self._published = now_s, gpus
+
+    def close(self) -> None:
+        """End the daemons; pods that still compute lose their GPU."""
+        for daemon, _ in self._rooms:
+            try:
+                daemon.close()
+            except AdvisorError as error:
+                LOG.warning("%s", error)
+        self.publish(time.monotonic())
+        for _, room in self._rooms:
+            room.close()
+
+    def _warn(self, pod: SharedPod, reason: str, message: str) -> None:
+        LOG.warning("%s/%s: %s: %s", pod.namespace, pod.name, reason, message)
+        try:
+            self._api.warn(pod, reason, message)
+        except ClusterError as error:
+            LOG.warning("%s", error)
+
+    def _snapshot(self) -> Snapshot:
+        return Snapshot(
+            looked_s=time.monotonic(),
+            ready=self.watch.listed and self._published is not None,
+            pods=[
+                _numbers(meter, self._hours[daemon.gpu.uuid])
+                for daemon, room in self._rooms
+                for meter in room.meters
+            ],
+            gpus=[
+                Numbers(
+                    (daemon.gpu.uuid,),
+                    {
+                        "ready": daemon.readiness.ready,
+                        "daemon_losses": daemon.losses,
+                        "energy_joules": room.energy.metered and room.energy.metered.joules,
+                    },
+                )
+                for daemon, room in self._rooms
+            ],
+            waiting=self._reports.waiting,
+            sent=self._reports.sent,
+            lost=self._reports.lost,
+        )
+
+
+def _publish(api: NodeApi, gpus: Sequence[Mapping[str, object]]) -> bool:
+    try:
+        api.publish_gpus(gpus)
+    except ClusterError as error:
+        LOG.warning("%s", error)
+        return False
+    return True
+
+
+def _tenancy(
+    options: AgentOptions, daemon: GpuDaemon, warn: Callable[[SharedPod, str, str], None]
+) -> Tenancy[SharedPod]:
+    def wanted(pod: SharedPod) -> Mapping[str, str]:
+        limit = {PIPE_DIRECTORY: options.pipe_mount, PERCENTAGE: pod.share_text}
+        return daemon.backend.environment(pod.share) | limit
+
+    return Tenancy(
+        scheduler="k8s",
+        node=options.node,
+        tenant_of=options.pod_of,
+        progress_file=lambda pod: progress_file(options.pods_folder, pod.uid),
+        wanted=wanted,
+        gone=lambda pod: pod,
+        warn=warn,
+    )
+
+
+def _published(daemon: GpuDaemon) -> Mapping[str, object]:
+    return {
+        "uuid": daemon.gpu.uuid,
+        "model": daemon.gpu.model,
+        "sm_count": daemon.gpu.units_total,
+        "memory_mib": daemon.gpu.memory_mib,
+        "ready": daemon.readiness.ready,
+        "why": daemon.readiness.why,
+    }
+
+
+def _numbers(meter: TenantMeter[SharedPod], hours: GpuHours) -> Numbers:
+    pod = meter.tenant
+    return Numbers(
+        (pod.namespace, pod.name, pod.job, pod.gpu_uuid),
+        {
+            "share_percent": pod.share.percent,
+            "booked_percent": pod.booked_percent,
+            "memory_mib": meter.memory_mib,
+            "memory_limit_mib": pod.memory_mib,
+            "held_gpus": hours.held.get(pod.uid, 0.0),
+            "gpu_seconds": hours.total_s.get(pod.uid, 0.0),
+            "granted_sms": meter.proof.units,
+            "rate": meter.rate(),
+            "relative_speed": meter.relative_speed(),
+            "energy_joules": meter.energy_j,
+            "limit_proven": False if meter.limit_broken else meter.proof.proven,
+        },
+    )

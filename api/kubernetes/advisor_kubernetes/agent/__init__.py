@@ -1,1 +1,0 @@
-"""The agent of a node: owns the MPS daemon of each GPU, proves limits, meters pods, reports."""

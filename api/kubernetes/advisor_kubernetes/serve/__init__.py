@@ -1,1 +1,0 @@
-"""The process of the cluster: webhook and chooser behind one HTTPS port."""
