@@ -8,7 +8,7 @@ from fastapi import FastAPI
 
 import advisor
 from advisor.settings import Settings
-from advisor_api.demo.mark import Marked
+from advisor_api.demo import Marked, replaying
 from advisor_api.description import describe
 from advisor_api.http.errors import answer_errors
 from advisor_api.http.gate import Gate
@@ -109,8 +109,5 @@ def _board(service: Service) -> Generator[Board]:
         with closing(HostCards(service.settings)) as cards:
             yield Board(service, cards.look)
         return
-    # Nothing else needs recorded windows.
-    from advisor_api.demo.player import playing
-
-    with playing(service.settings) as player:
-        yield Board(service, player.cards, player.now)
+    with replaying(service.settings) as replay:
+        yield Board(service, replay.cards, replay.now)
