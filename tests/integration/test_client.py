@@ -40,8 +40,8 @@ from advisor.client import (
     TakenIn,
     TooSlowError,
     UnreachableError,
-    exchange,
 )
+from advisor.client import client as client_module
 from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.wire import read_tolerant, to_plain, write
@@ -366,7 +366,7 @@ def test_an_answer_without_end_is_given_up(
         pytest.raises(TooSlowError, match="time"),
     ):
         client.models()
-    monkeypatch.setattr(exchange, "_LARGEST_BYTES", 1000)
+    monkeypatch.setattr(client_module, "_LARGEST_BYTES", 1000)
     scripted.will(Reply(body=b" " * 2000))
     with pytest.raises(AnswerError, match="more than 1000 bytes"):
         speak(scripted.url, "models")
