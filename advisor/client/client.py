@@ -567,14 +567,8 @@ class Client:
     ) -> httpx.Response:
         """Send a request, again where that helps and does no harm, until it succeeds.
 
-        Args:
-            method: Of HTTP.
-            path: From the service's address on, such as `/v1/jobs`.
-            query: Parameters; those that are None are left out.
-            body: A request of `advisor.wire`, which is sent as JSON; None: no body.
-            headers: On top of the usual ones.
-            repeatable: Sending it twice does no more than sending it once.
-            patience_s: How much longer than usual the answer may take, s.
+        The body is sent as JSON. `repeatable`: sending it twice does no more than sending it once;
+        `patience_s`: how much longer than usual the answer may take, s.
         """
         timeout_s = self._timeout_s + patience_s
         request = self._http.build_request(

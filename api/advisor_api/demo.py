@@ -34,7 +34,7 @@ from advisor.launch.records.overview import midnight
 from advisor.launch.records.spec import LaunchSpec
 from advisor.launch.records.status import LaunchStatus
 from advisor.settings import SUITE, Settings
-from advisor_api.launches.looking import looking
+from advisor_api.launches.reconciler import looking
 
 RECORD = Path(__file__).with_name("demo.json.gz")
 _DAY = datetime(2026, 1, 5, tzinfo=UTC)

@@ -23,7 +23,7 @@ from advisor.formats.wire import to_plain
 from advisor.launch.records.folder import LaunchFolder, new_launch_id
 from advisor.launch.records.status import LaunchStatus
 from advisor.runtime.host.processes import wait_until
-from advisor_api.launches.steps import HOST
+from advisor_api.launches.launching import HOST
 from advisor_data.service.state import LaunchRow
 
 RUNS = "running"

@@ -12,10 +12,14 @@ from advisor.launch.records.history import History, read_history
 from advisor.launch.records.overview import MOST_ENDED, Entry, Seen, entry_of, overview
 from advisor.launch.records.status import OVER, LaunchStatus
 from advisor_api.http.access import Caller
-from advisor_api.launches.launching import listed
-from advisor_api.launches.steps import HOST, launches_folder
-from advisor_api.launches.view import stored_status, visible_launch
-from advisor_api.service.service import Service
+from advisor_api.launches.launching import (
+    HOST,
+    launches_folder,
+    listed,
+    stored_status,
+    visible_launch,
+)
+from advisor_api.service import Service
 from advisor_data.service.state import LaunchRow, ServiceState
 
 _PAGE, _FEW = 500, 20

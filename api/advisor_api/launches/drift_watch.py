@@ -10,8 +10,8 @@ from advisor.formats.moments import now
 from advisor.wire.observed import DriftedJob
 from advisor_advice.site.conditions import Experience, checks_of, experience_of
 from advisor_api.http.errors import LOG
-from advisor_api.launches.looking import looking
-from advisor_api.service.service import Service
+from advisor_api.launches.reconciler import looking
+from advisor_api.service import Service
 from advisor_data.service.state import AuditEntry
 from advisor_data.store.pages import Span
 

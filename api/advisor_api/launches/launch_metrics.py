@@ -26,7 +26,7 @@ from advisor.core.observations import (
 from advisor.launch.records.ledger import Ledger
 from advisor.launch.records.spec import Forecast, LaunchSpec
 from advisor.launch.records.status import JobStatus, LaunchStatus, State
-from advisor_api.http.metrics import family
+from advisor_api.http.gate import family
 
 _QUANTITIES = ("rate", "power", "work_per_joule")
 

@@ -13,7 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from advisor_api.http.metrics import family
+from advisor_api.http.gate import family
 
 STUCK_S = 180.0
 """An agent that has not looked for so long is started again; a probe that hangs takes 60 s."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from advisor.errors import AdvisorError
-from advisor_api.http.metrics import HttpMetrics
+from advisor_api.http.gate import HttpMetrics
 from advisor_kubernetes import names
 from advisor_kubernetes.chooser.books import gpus_allowed
 from advisor_kubernetes.chooser.clocks import Agents, Ages

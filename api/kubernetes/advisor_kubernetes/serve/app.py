@@ -18,11 +18,11 @@ from starlette.types import ASGIApp, Scope
 
 from advisor.client import Client
 from advisor_api.http.access import ANONYMOUS_READER, Caller
+from advisor_api.http.connections import CERTIFIED
 from advisor_api.http.errors import answer_errors
 from advisor_api.http.gate import Gate
 from advisor_api.http.limits import QUESTION, Most
 from advisor_api.http.options import ServeOptions
-from advisor_api.http.protocol import CERTIFIED
 from advisor_kubernetes import names
 from advisor_kubernetes.admission.advising import Advise
 from advisor_kubernetes.admission.refusals import Site

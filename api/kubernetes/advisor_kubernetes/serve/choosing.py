@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from advisor.client import Client
 from advisor.errors import AdvisorError
-from advisor_api.http.metrics import HttpMetrics
+from advisor_api.http.gate import HttpMetrics
 from advisor_kubernetes.chooser.chooser import Chooser, ChooserMetrics
 from advisor_kubernetes.chooser.lease import Lease
 from advisor_kubernetes.chooser.pairing import Policy

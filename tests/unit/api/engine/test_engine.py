@@ -16,10 +16,10 @@ from advisor.wire.observed import DriftedJob
 from advisor.wire.placement_requests import PlacementRequest
 from advisor.wire.requests import QueuedJobs, RecommendationRequest
 from advisor_advice.site.conditions import Experience
-from advisor_api.engine import engine as engine_module
-from advisor_api.engine import known as known_to_engine
-from advisor_api.engine import present
-from advisor_api.engine.engine import Engine
+from advisor_api import engine as engine_module
+from advisor_api import known as known_to_engine
+from advisor_api import known as present
+from advisor_api.engine import Engine
 from advisor_data import open_store
 from advisor_data.files.bundled import GPU_MODEL, bundled_solo_points
 from advisor_models.model_predictor import ModelPredictor
@@ -266,7 +266,7 @@ async def test_placements_wait_in_a_short_line(
         running[0] -= 1
         return b"{}", False
 
-    monkeypatch.setattr("advisor_api.engine.own_process._OwnProcess.ask", slow)
+    monkeypatch.setattr("advisor_api.own_process._OwnProcess.ask", slow)
     wanted = PlacementRequest(jobs=(QueuedJobs(job="fft"),), gpus=1)
     room = engine_module.PLACEMENTS_AT_ONCE + engine_module.PLACEMENTS_WAITING
 

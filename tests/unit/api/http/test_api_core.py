@@ -19,13 +19,11 @@ from advisor.errors import AdvisorError, InputError, StoreError
 from advisor.formats.wire import read
 from advisor.wire.placement_requests import PlacementRequest
 from advisor.wire.requests import BatchRequest
-from advisor_api.http.access import ANONYMOUS_READER, Caller
+from advisor_api.http.access import ANONYMOUS_READER, Caller, TokenCache
 from advisor_api.http.errors import error_body, fault_of
 from advisor_api.http.limits import Buckets, Hosts
 from advisor_api.http.options import ServeOptions, check_options
-from advisor_api.http.tokens import TokenCache
-from advisor_api.service.audit import RequestAudit
-from advisor_api.service.service import NotReadyError, ServiceReadiness
+from advisor_api.service import NotReadyError, RequestAudit, ServiceReadiness
 from advisor_data.service.state import AuditEntry, ServiceState, Token
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from advisor_api.http.errors import answer_errors
 from advisor_api.http.gate import Gate
 from advisor_api.http.limits import QUESTION
 from advisor_api.http.options import ServeOptions
-from advisor_api.service.metrics import Metrics
+from advisor_api.service import Metrics
 
 JSON = {"content-type": "application/json"}
 

@@ -26,10 +26,8 @@ from advisor.launch.records.status_writer import first_status
 from advisor.wire.launch_request import LaunchRequest, check_launch
 from advisor_api.http.access import Caller
 from advisor_api.launches.launch_metrics import LaunchMetrics
-from advisor_api.launches.launching import request_hash
-from advisor_api.launches.observations import ObservationImporter
-from advisor_api.launches.steps import close_unclaimed
-from advisor_api.launches.view import HIDDEN, visible_launch
+from advisor_api.launches.launching import HIDDEN, close_unclaimed, request_hash, visible_launch
+from advisor_api.launches.reconciler import ObservationImporter
 from advisor_data import open_store
 
 GPU = Gpu(uuid="GPU-1", model="NVIDIA H200", memory_mib=1000)

@@ -28,11 +28,9 @@ from advisor.settings import Settings, read_settings
 from advisor_api.http.options import ServeOptions
 from advisor_api.launches import reconciler as launch_reconciler
 from advisor_api.launches.launch_metrics import LaunchMetrics
+from advisor_api.launches.launching import last_heard, new_row, release_gpus, start_supervisor
 from advisor_api.launches.reconciler import TRIES, Reconciler, reconciling
-from advisor_api.launches.steps import new_row, release_gpus, start_supervisor
-from advisor_api.launches.view import last_heard
-from advisor_api.service.metrics import Metrics
-from advisor_api.service.service import Service, open_service
+from advisor_api.service import Metrics, Service, open_service
 from advisor_data import open_store
 from advisor_data.service.state import LaunchRow
 from advisor_profiling import SUPERVISOR
@@ -73,7 +71,7 @@ def spawned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         assert folder.path.parent == settings.home / "launches"
         found.append(folder.launch_id)
 
-    monkeypatch.setattr("advisor_api.launches.steps.spawn_supervisor", spawn)
+    monkeypatch.setattr("advisor_api.launches.launching.spawn_supervisor", spawn)
     return found
 
 
