@@ -56,19 +56,16 @@ def is_ours(row: LaunchRow, home: str) -> bool:
     return row.host == HOST if row.home is None else row.home == home
 
 
-def new_row(
-    spec: LaunchSpec, gpu: Gpu, home: str, hashed: str, key: str | None = None
-) -> LaunchRow:
-    """The row of a launch that is about to begin."""
-    at = now()
-    row = row_of(spec, first_status(spec, at, gpu), home, hashed, at)
-    return replace(row, gpu=gpu.uuid, gpu_uuid=gpu.uuid, idempotency_key=key)
-
-
 def row_of(
-    spec: LaunchSpec, status: LaunchStatus, home: str, hashed: str, created_at: str
+    spec: LaunchSpec,
+    status: LaunchStatus,
+    home: str,
+    hashed: str,
+    *,
+    created_at: str | None = None,
+    key: str | None = None,
 ) -> LaunchRow:
-    """The row of a launch of this host, as it stands."""
+    """The row of a launch of this host; without `created_at` it was created with the status."""
     return LaunchRow(
         launch_id=spec.launch_id,
         host=HOST,
@@ -79,8 +76,9 @@ def row_of(
         status=dumps(status).decode(),
         asked_by=spec.asked_by,
         request_hash=hashed,
-        created_at=created_at,
+        created_at=created_at or status.updated_at,
         updated_at=status.updated_at,
+        idempotency_key=key,
         home=home,
     )
 
@@ -215,17 +213,14 @@ def last_heard(row: LaunchRow) -> LaunchStatus:
 
 def visible_launch(status: LaunchStatus, host: str, caller: Caller) -> Launch:
     """A launch as a caller may see it."""
-    seen = status if "launch" in caller.scopes else _for_reader(status)
-    return launch_of(seen, host)
-
-
-def _for_reader(status: LaunchStatus) -> LaunchStatus:
-    return replace(
-        status,
-        cause=status.cause and HIDDEN,
-        jobs=tuple(replace(job, error=job.error and HIDDEN) for job in status.jobs),
-        warnings=tuple(_PLACE.sub("…", text) for text in status.warnings),
-    )
+    if "launch" not in caller.scopes:
+        status = replace(
+            status,
+            cause=status.cause and HIDDEN,
+            jobs=tuple(replace(job, error=job.error and HIDDEN) for job in status.jobs),
+            warnings=tuple(_PLACE.sub("…", text) for text in status.warnings),
+        )
+    return launch_of(status, host)
 
 
 class LaunchingOffError(AdvisorError):
@@ -275,7 +270,7 @@ def launch(
     spec = _spec(service, wanted, gpu, caller)
     for pair in spec.pairs:
         check_memory(pair, gpu)
-    row = new_row(spec, gpu, service.home, hashed, key)
+    row = row_of(spec, first_status(spec, now(), gpu), service.home, hashed, key=key)
     with audited.of("launch.start", _subject(spec, gpu)):
         release_gpus(service.state, service.settings, service.home)
         row = service.state.add_launch(row)

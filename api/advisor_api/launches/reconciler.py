@@ -7,6 +7,7 @@ it is done, so the next service of the home goes on where one was killed.
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -37,7 +38,7 @@ from advisor_api.launches.launching import (
 from advisor_api.otlp import tell_metrics
 from advisor_api.service import Service
 from advisor_data import Store
-from advisor_data.service.cleaning import Cleaned, Cleaner
+from advisor_data.service.cleaning import Cleaner
 from advisor_data.service.state import LaunchRow
 from advisor_data.store.lines import json_row
 
@@ -48,14 +49,20 @@ _STOP_S = 5.0
 def looking(name: str, look: Callable[[], None], every_s: float) -> Generator[None]:
     """Look at once and then again and again, in a thread, until the end of the block.
 
-    A look raises nothing.
+    An error of a look is logged, and the next look comes all the same.
     """
     ended = threading.Event()
 
     def look_until_ended() -> None:
-        look()
-        while not ended.wait(every_s):
-            look()
+        while True:
+            try:
+                look()
+            except AdvisorError as error:
+                LOG.error("no look at %s: %s", name, error)
+            except Exception:  # noqa: BLE001 the service answers on whatever happens here
+                LOG.exception("a look at %s failed", name)
+            if ended.wait(every_s):
+                return
 
     thread = threading.Thread(target=look_until_ended, daemon=True, name=name)
     thread.start()
@@ -75,8 +82,7 @@ class ObservationImporter:
 
     def __init__(self, store: Store, launch_metrics: LaunchMetrics) -> None:
         self._store, self._launch_metrics = store, launch_metrics
-        self._counted = dict[str, int]()
-        self._stored = dict[str, int]()
+        self._counted, self._stored = Counter[str](), Counter[str]()
 
     def bring_in(self, folder: LaunchFolder) -> None:
         """Bring in the observations of a launch that are new.
@@ -85,16 +91,17 @@ class ObservationImporter:
             OSError, UnsafeFileError: they cannot be read.
             StoreError: they cannot be stored now.
         """
-        launch_id = folder.launch_id
-        lines = observation_lines(folder)
-        for line in lines[self._counted.get(launch_id, 0) :]:
-            if seen := _observation(line, launch_id):
-                self._launch_metrics.score(seen, folder.read_spec())
-            self._counted[launch_id] = self._counted.get(launch_id, 0) + 1
-        for line in lines[self._stored.get(launch_id, 0) :]:
-            if seen := _observation(line, launch_id):
-                self._keep(seen)
-            self._stored[launch_id] = self._stored.get(launch_id, 0) + 1
+        launch_id, lines = folder.launch_id, observation_lines(folder)
+
+        def score(seen: Observation) -> None:
+            self._launch_metrics.score(seen, folder.read_spec())
+
+        # What cannot be stored now is scored already, and only once.
+        for done, take_in in ((self._counted, score), (self._stored, self._keep)):
+            for line in lines[done[launch_id] :]:
+                if seen := _observation(line, launch_id):
+                    take_in(seen)
+                done[launch_id] += 1
 
     def forget(self, launch_id: str) -> None:
         """No more will come of this launch."""
@@ -168,17 +175,7 @@ class Housekeeping:
         if time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + EVERY_S
-        self._tell(self._cleaner.clean())
-        self._prune()
-
-    def _prune(self) -> None:
-        if math.isinf(self._bounds.audit_days):
-            return
-        before = to_text(datetime.now(UTC) - timedelta(days=self._bounds.audit_days))
-        if count := self._state.prune_audit_log(before, WHO):
-            LOG.info("%s entries of the audit log before %s were removed", count, before)
-
-    def _tell(self, cleaned: Cleaned) -> None:
+        cleaned = self._cleaner.clean()
         for one in cleaned.removed:
             LOG.info(
                 "the folder of the launch %s, which ended %s, was removed for its %s: %.1f MiB",
@@ -190,6 +187,11 @@ class Housekeeping:
             if text not in self._said:
                 LOG.error("%s", text)
         self._said = set(said)
+        if math.isinf(self._bounds.audit_days):
+            return
+        before = to_text(datetime.now(UTC) - timedelta(days=self._bounds.audit_days))
+        if count := self._state.prune_audit_log(before, WHO):
+            LOG.info("%s entries of the audit log before %s were removed", count, before)
 
 
 LOOK_S = 1.0
@@ -238,37 +240,32 @@ class Reconciler:
         self._settled &= folders.keys()
         there = self._rows.keys() | folders.keys()
         self._first_seen = {one: at_s for one, at_s in self._first_seen.items() if one in there}
-        for launch_id in folders.keys() - self._settled:
-            self._guarded(launch_id, folders[launch_id])
-        for launch_id in self._rows.keys() - folders.keys():
-            self._guarded(launch_id, None)
+        for launch_id in (*(folders.keys() - self._settled), *(self._rows.keys() - folders.keys())):
+            try:
+                if folder := folders.get(launch_id):
+                    self._keep_folder(folder)
+                else:
+                    self._keep_row(self._rows[launch_id])
+            except StoreError:
+                raise
+            except (AdvisorError, OSError, ValueError) as error:
+                # A launch that cannot be read, or a full disk, holds up no other launch.
+                if self._said.get(launch_id) != str(error):
+                    self._said[launch_id] = str(error)
+                    LOG.error("the launch %s: %s", launch_id, error)
 
     def look_safely(self) -> None:
-        """One look; what goes wrong is written into the log."""
+        """One look; that the database does not answer is logged once."""
         try:
             self.look()
             self._housekeeping.look()
         except StoreError as error:
-            self._say_lost(error)
-        except Exception:  # noqa: BLE001 launches go on whatever happens, and so must this
-            LOG.exception("a look at the launches failed")
+            if not self._lost:
+                LOG.error("launches go on, but their state cannot be kept: %s", error)
+            self._lost = True
         else:
             self._lost = False
             self._launch_metrics.mark_complete()
-
-    def _guarded(self, launch_id: str, folder: LaunchFolder | None) -> None:
-        try:
-            if folder is None:
-                self._keep_row(self._rows[launch_id])
-            else:
-                self._keep_folder(folder)
-        except StoreError:
-            raise
-        except (AdvisorError, OSError, ValueError) as error:
-            # One launch that cannot be read, or a disk that is full, holds up no other launch.
-            if self._said.get(launch_id) != str(error):
-                self._said[launch_id] = str(error)
-                LOG.error("the launch %s: %s", launch_id, error)
 
     def _keep_row(self, row: LaunchRow) -> None:
         """A row without a folder: its writer was killed at once, or the folder is lost."""
@@ -353,11 +350,6 @@ class Reconciler:
         for known in (self._started, self._stopping, self._said, self._first_seen):
             known.pop(launch_id, None)
 
-    def _say_lost(self, error: StoreError) -> None:
-        if not self._lost:
-            self._lost = True
-            LOG.error("launches go on, but their state cannot be kept: %s", error)
-
 
 @contextmanager
 def reconciling(service: Service) -> Generator[Reconciler]:
@@ -381,7 +373,8 @@ def _row_for(folder: LaunchFolder, home: str) -> LaunchRow:
     """
     spec = folder.read_spec()
     made_at = to_text(datetime.fromtimestamp(_made_at(folder), UTC))
-    return row_of(spec, current_status(folder), home, sha256(dumps(spec)).hexdigest(), made_at)
+    hashed = sha256(dumps(spec)).hexdigest()
+    return row_of(spec, current_status(folder), home, hashed, created_at=made_at)
 
 
 def _made_at(folder: LaunchFolder) -> float:

@@ -20,7 +20,7 @@ from advisor.errors import BusyError, StoreError, UnsafeFileError
 from advisor.launch.records.folder import LaunchFolder, create_folder, dumps, loads
 from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.records.status import JobStatus, LaunchStatus
-from advisor.launch.records.status_writer import StatusWriter
+from advisor.launch.records.status_writer import StatusWriter, first_status
 from advisor.launch.supervisor import unheeding
 from advisor.runtime.host.lock import serving_home
 from advisor.runtime.host.processes import wait_until
@@ -28,7 +28,7 @@ from advisor.settings import Settings, read_settings
 from advisor_api.http.options import ServeOptions
 from advisor_api.launches import reconciler as launch_reconciler
 from advisor_api.launches.launch_metrics import LaunchMetrics
-from advisor_api.launches.launching import last_heard, new_row, release_gpus, start_supervisor
+from advisor_api.launches.launching import last_heard, release_gpus, row_of, start_supervisor
 from advisor_api.launches.reconciler import TRIES, Reconciler, reconciling
 from advisor_api.service import Metrics, Service, open_service
 from advisor_data import open_store
@@ -51,7 +51,7 @@ LONG_AGO = "2020-01-31T12:00:00+00:00"
 def row(launch_id: str = LAUNCH, gpu: Gpu = GPU, home: str | None = None) -> LaunchRow:
     """Without a home as versions before homes had names left it."""
     spec = LaunchSpec(launch_id=launch_id, gpu=gpu.uuid, pairs=(PAIR,))
-    return replace(new_row(spec, gpu, "", ""), home=home, created_at=LONG_AGO)
+    return replace(row_of(spec, first_status(spec, LONG_AGO, gpu), "", ""), home=home)
 
 
 @pytest.fixture
@@ -363,4 +363,4 @@ def test_nothing_ends_the_looking(
     assert "launches" not in {thread.name for thread in threading.enumerate()}
     said = [one.getMessage() for one in caplog.records]
     assert len([text for text in said if "launches go on" in text]) == 2
-    assert len([text for text in said if "a look at the launches failed" in text]) == 1
+    assert len([text for text in said if "a look at launches failed" in text]) == 1
