@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from cachetools import LRUCache
 
@@ -202,8 +202,6 @@ async def _cell(request: RecommendationRequest, answered: Answered) -> _Cell:
 
 # What tells where power goes is imported with the first question: most services are asked none.
 
-A = TypeVar("A", bound=WayRequest | GainsRequest)
-
 MOST_ROWS = 1000
 """Names of jobs among which those of a GPU model are looked for."""
 
@@ -231,6 +229,12 @@ class Engine:
         self._known = JobsReader(settings, store, registry, self.jobs, self._present)
         self._placing, self._placements = OwnProcesses(settings, PLACEMENTS_AT_ONCE), 0
         self.hits = self.misses = 0
+        self._made: dict[type[Any], Callable[[Kept, Any], Awaitable[object]]] = {
+            RecommendationRequest: self._recommended,
+            SetRequest: self._set,
+            ReplicasRequest: self._replicas,
+            GainsRequest: self._crossed,
+        }
 
     async def warm_up(self) -> None:
         """Read what every answer needs, and answer once: the first who asks waits no longer.
@@ -254,25 +258,24 @@ class Engine:
         """Take in what launches say from now on; any thread may."""
         self._present.observed(experience)
 
-    async def recommend(self, asked: RecommendationRequest) -> bytes:
-        """The answer as JSON: `advisor.wire.recommendation`."""
-        return await self._kept_answer(asked, self._recommended)
+    async def recommend(self, asked: WayRequest | GainsRequest) -> bytes:
+        """The answer as JSON, kept for the present state of the store.
+
+        Of a pair `Recommendation`, of three to seven jobs `SetAdvice`, of copies `Replicas`, and of
+        all pairs of a GPU model `Gains`.
+        """
+        kept = await self._present.kept()
+        try:
+            text = kept.answers[asked]  # `get` hashes it twice
+            self.hits += 1
+        except KeyError:
+            self.misses += 1
+            text = kept.answers[asked] = write_bytes(await self._made[type(asked)](kept, asked))
+        return text
 
     async def answer(self, asked: RecommendationRequest) -> ModelAdvice:
         """As `recommend`, as values."""
         return await self._answer(await self._present.kept(), asked)
-
-    async def recommend_set(self, asked: SetRequest) -> bytes:
-        """How three to seven jobs are to run, as JSON: `advisor.wire.sets.SetAdvice`."""
-        return await self._kept_answer(asked, self._set)
-
-    async def replicas(self, asked: ReplicasRequest) -> bytes:
-        """How many copies of a job one GPU holds, as JSON: `advisor.wire.sets.Replicas`."""
-        return await self._kept_answer(asked, self._replicas)
-
-    async def gains(self, asked: GainsRequest) -> bytes:
-        """What pairs of a GPU model's jobs gain, as JSON: `advisor.wire.partners.Gains`."""
-        return await self._kept_answer(asked, self._crossed)
 
     async def known_power(self, names: Sequence[str], gpu_model: str | None) -> "KnownPower":
         """What is known of the power of jobs; component weights are fitted once for each state.
@@ -310,21 +313,6 @@ class Engine:
     async def manifest(self) -> Manifest:
         """What is known of the model in use."""
         return (await self._known.predictor(await self._present.kept())).manifest
-
-    async def _kept_answer(self, asked: A, told: Callable[[Kept, A], Awaitable[object]]) -> bytes:
-        """The answer as it was told before in this state, else as it is told now."""
-        kept = await self._present.kept()
-        try:
-            text = kept.answers[asked]  # to ask first whether it is there takes as long again
-        except KeyError:
-            text = None
-        if text is not None:
-            self.hits += 1
-            return text
-        self.misses += 1
-        text = write_bytes(await told(kept, asked))
-        kept.answers[asked] = text
-        return text
 
     async def _recommended(self, kept: Kept, asked: RecommendationRequest) -> Recommendation:
         given = await self._answer(kept, asked)

@@ -45,19 +45,19 @@ async def recommend_batch(asked: BatchRequest, _: Reader, service: ServiceOf) ->
 @recommendations.post("/sets", response_model=SetAdvice)
 async def recommend_set(asked: SetRequest, _: Reader, service: ServiceOf) -> Response:
     """How are three to seven jobs to run: together on one GPU, or with a card each?"""
-    return kept_answer(await service.engine.recommend_set(asked))
+    return kept_answer(await service.engine.recommend(asked))
 
 
 @recommendations.post("/replicas", response_model=Replicas)
 async def count_copies(asked: ReplicasRequest, _: Reader, service: ServiceOf) -> Response:
     """How many copies of a job does one GPU hold, and what ends their number?"""
-    return kept_answer(await service.engine.replicas(asked))
+    return kept_answer(await service.engine.recommend(asked))
 
 
 @recommendations.post("/gains", response_model=Gains)
 async def list_gains(asked: GainsRequest, _: Reader, service: ServiceOf) -> Response:
     """What does each job of a GPU model gain beside each other one, or beside one of them?"""
-    return kept_answer(await service.engine.gains(asked))
+    return kept_answer(await service.engine.recommend(asked))
 
 
 async def _answers(engine: Engine, requests: Sequence[Mapping[str, Any]]) -> AsyncIterator[bytes]:
