@@ -120,15 +120,14 @@ def test_a_launch_that_may_just_be_beginning_is_left_alone(
     look(service)
     assert spawned == []
     assert kept(service, young.launch_id).state == "accepted"
-
-
-def test_a_launch_from_before_the_clock_was_set_back_begins(
-    service: Service, spawned: list[str]
-) -> None:
-    """It does not wait until the clock has caught up."""
-    service.state.add_launch(replace(row(), created_at="2999-01-31T12:00:00+00:00"))
+    LaunchFolder(service.settings.home / "launches" / LAUNCH).ask_stop()
     look(service)
-    assert spawned == [LAUNCH]
+    assert (spawned, kept(service).state) == ([], "stopped")
+    # From before the clock was set back: it does not wait until the clock has caught up.
+    again = replace(row("20260131-120001-abcdef"), created_at="2999-01-31T12:00:00+00:00")
+    service.state.add_launch(again)
+    look(service)
+    assert spawned == [again.launch_id]
 
 
 def test_a_clock_that_jumps_neither_delays_nor_hurries_a_launch(
@@ -175,25 +174,23 @@ def test_a_launch_of_another_host_is_not_touched(service: Service, spawned: list
 
 @pytest.mark.parametrize(
     ("changes", "code"),
-    [({"state": "running"}, "supervisor-gone"), ({"spec": '{"later": "version"}'}, "internal")],
+    [
+        ({"state": "running"}, "supervisor-gone"),
+        ({"spec": '{"later": "version"}'}, "internal"),
+        # A container that got a new name: the home says whose launches are, not the host.
+        ({"state": "running", "host": "before", "home": ""}, "supervisor-gone"),
+    ],
 )
 def test_a_launch_that_cannot_be_gone_on_with_has_failed(
     service: Service, spawned: list[str], changes: dict[str, str], code: str
 ) -> None:
     """A folder that was lost is not begun again, and a spec that cannot be read holds no GPU."""
+    if "home" in changes:
+        changes = {**changes, "home": service.home}
     service.state.add_launch(replace(row(), **changes))
     look(service)
     assert spawned == []
     assert (kept(service).state, kept(service).code) == ("failed", code)
-
-
-def test_a_stop_that_came_before_the_beginning_is_heeded(
-    service: Service, spawned: list[str]
-) -> None:
-    made(service, service.state.add_launch(row())).ask_stop()
-    look(service)
-    assert spawned == []
-    assert kept(service).state == "stopped"
 
 
 def ended(_folder: LaunchFolder, pid: int | None) -> int:
@@ -334,13 +331,6 @@ def test_two_homes_keep_off_each_others_launches(
         Reconciler(theirs, LaunchMetrics()).look()
         assert spawned == [waits.launch_id]
         assert kept(theirs, runs.launch_id).code == "supervisor-gone"
-
-
-def test_launches_of_a_container_that_got_a_new_name_are_kept(service: Service) -> None:
-    """The home says whose they are, not the name of the host."""
-    service.state.add_launch(replace(row(home=service.home), host="before", state="running"))
-    look(service)
-    assert kept(service).code == "supervisor-gone"
 
 
 def test_nothing_ends_the_looking(
