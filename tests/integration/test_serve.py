@@ -37,11 +37,11 @@ def test_metrics_count_requests_by_route_and_show_the_model(served: RawServer) -
 
 def test_every_answer_has_an_id_and_safe_headers(served: RawServer) -> None:
     """Pages run no script but ours, nobody frames them, and answers are kept by nobody."""
-    for path in ("/healthz", "/nowhere"):
+    for path in ("/healthz", "/nowhere", "/set"):
         headers = served.ask("GET", path).headers
         assert headers["x-request-id"]
         assert headers["x-content-type-options"] == "nosniff"
-        assert headers["cache-control"] == "no-store"
+        assert headers["cache-control"] == ("no-cache" if path == "/set" else "no-store")
         assert headers["referrer-policy"] == "no-referrer"
         policy = headers["content-security-policy"]
         assert "default-src 'none'" in policy
