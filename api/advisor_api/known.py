@@ -187,15 +187,12 @@ class Present:
 
     async def kept(self) -> Kept:
         """What is kept of the present state."""
-        while not self._is_fresh():
+        while not (self._looked_at > self._changed_at and time.monotonic() < self._fresh_until):
             # One look for all that wait. One that began before a write does not count after it.
             if self._look is None:
                 self._look = asyncio.create_task(self._look_now())
             await asyncio.shield(self._look)
         return self._kept
-
-    def _is_fresh(self) -> bool:
-        return self._looked_at > self._changed_at and time.monotonic() < self._fresh_until
 
     async def _look_now(self) -> None:
         began = time.monotonic()

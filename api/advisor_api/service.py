@@ -49,16 +49,6 @@ class Metrics(HttpMetrics):
         self._model.labels(model.version).set(1)
         self._model_made.set(datetime.fromisoformat(model.created_at).timestamp())
 
-    @contextmanager
-    def of_engine(self, engine: Engine) -> Generator[None]:
-        """Show what an engine has counted, while it is in use."""
-        collector = _OfEngine(engine)
-        self.registry.register(collector)
-        try:
-            yield
-        finally:
-            self.registry.unregister(collector)
-
 
 class _OfEngine(Collector):
     """What the engine counts by itself, as it has no registry."""
@@ -173,7 +163,7 @@ def open_service(settings: Settings, options: ServeOptions, metrics: Metrics) ->
         registry = Registry(settings.home / "models")
         engine = Engine(settings, store, registry, state.change_count)
         stack.callback(engine.close)
-        stack.enter_context(metrics.of_engine(engine))
+        metrics.registry.register(_OfEngine(engine))
         stack.enter_context(_checking_pages(settings))
         yield Service(
             settings=settings,
@@ -220,16 +210,18 @@ ServiceOf: TypeAlias = Annotated[Service, Depends(_service)]
 """The parameter of a route that needs the service."""
 
 
+@dataclass(frozen=True, slots=True)
 class RequestAudit:
     """Records what one request does."""
 
-    def __init__(self, state: ServiceState, caller: Caller, request_id: str, client: str) -> None:
-        self._state, self._caller = state, caller
-        self._request_id, self._client = request_id, client
+    state: ServiceState
+    caller: Caller
+    request_id: str
+    client: str
 
     def signed(self, records: Iterable[P]) -> list[P]:
         """The records as this caller's, whoever they say wrote them."""
-        return [replace(record, written_by=self._caller.name) for record in records]
+        return [replace(record, written_by=self.caller.name) for record in records]
 
     @contextmanager
     def of(self, action: str, subject: str) -> Generator[None]:
@@ -249,15 +241,15 @@ class RequestAudit:
         self._record_end(action, subject, "done")
 
     def _record(self, action: str, subject: str, outcome: str) -> None:
-        self._state.audit(
+        self.state.audit(
             AuditEntry(
                 at=now(),
-                who=self._caller.name,
+                who=self.caller.name,
                 action=action,
                 subject=subject,
                 outcome=outcome,
-                request_id=self._request_id,
-                client=self._client,
+                request_id=self.request_id,
+                client=self.client,
             )
         )
 
@@ -266,16 +258,13 @@ class RequestAudit:
         try:
             self._record(action, subject, outcome)
         except StoreError as error:
-            LOG.error("%s: the audit log has no end of %s: %s", self._request_id, action, error)
+            LOG.error("%s: the audit log has no end of %s: %s", self.request_id, action, error)
 
 
 async def _audit(request: Request, service: ServiceOf) -> RequestAudit:
-    scope = request.scope
-    caller = cast("Caller", scope["advisor.caller"])
-    request_id = cast("str", scope["advisor.request_id"])
-    return RequestAudit(
-        service.state, caller, request_id, request.client.host if request.client else ""
-    )
+    caller, request_id = request.scope["advisor.caller"], request.scope["advisor.request_id"]
+    client = request.client.host if request.client else ""
+    return RequestAudit(service.state, caller, request_id, client)
 
 
 Audited: TypeAlias = Annotated[RequestAudit, Depends(_audit)]

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 from certificates import make_certificate
 from hypothesis import given
@@ -425,6 +426,13 @@ def test_a_record_of_another_kind_is_refused_before_it_is_sent(scripted: Scripte
     with Client(scripted.url) as client, refused:
         client.import_points([wrong])
     assert not scripted.seen
+
+
+def test_numbers_of_numpy_are_sent_as_numbers() -> None:
+    watts, count = cast("Any", np.float32(300)), cast("Any", np.int64(2))
+    asked = to_plain(ReplicasRequest.of("a", most=count, max_power_w=watts))
+    assert (asked["most"], asked["max_power_w"]) == (2, 300.0)
+    assert json.dumps(asked)
 
 
 def test_names_stay_one_part_of_a_path(scripted: Scripted) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import ipaddress
 import math
 import time
 from collections import OrderedDict
@@ -11,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message, Receive, Scope
 
 from advisor.core.wording import shown
-from advisor_api.http.options import ServeOptions
+from advisor_api.http.options import ServeOptions, is_loopback
 
 _CALLERS = 10_000
 """Callers whose rate is kept; one that was forgotten starts again."""
@@ -109,7 +108,7 @@ class Hosts:
         if host in self._good:
             return
         name = _name_of(host)
-        ours = name in self._names or _is_loopback(name)
+        ours = name in self._names or is_loopback(name)
         if not (ours or name == local_address):
             raise HTTPException(
                 421,
@@ -167,18 +166,14 @@ def _name_of(host: bytes) -> str:
     return name
 
 
-def _is_loopback(name: str) -> bool:
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
 LONG_BYTES = 16 * 1024
 """Longer bodies are read in a thread: what takes a millisecond on the event loop is short."""
 
 WHOLE = "advisor.whole"
 """Key of a scope: all of the request has come."""
+
+_HTTP = {"type": "http"}
+"""Scope of a request of which the body alone is read."""
 
 _CLOSE = {"Connection": "close"}
 """After an answer to half a request, what follows on the connection is the rest of its body."""
@@ -228,26 +223,22 @@ class Bodies:
             if b"expect" not in headers:
                 await _drain(receive)
             raise
-        _check_keys(body, most)
+        # Each one that is unknown is a fault of its own; a colon in a text counts as a key.
+        if (keys := body.count(b":")) > most.keys:
+            text = f"the body has about {keys} keys, and may have {most.keys}. Send less at once."
+            raise HTTPException(422, text)
         return body
 
     async def _gather(self, receive: Receive, most: Most) -> bytes:
-        chunks: list[bytes] = []
-        size, more = 0, True
+        body = bytearray()
         try:
-            while more:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientDisconnect
-                chunk: bytes = message.get("body", b"")
-                chunks.append(chunk)
-                size += len(chunk)
+            async for chunk in Request(_HTTP, receive).stream():
+                body += chunk
                 self._room -= len(chunk)
-                self._check_size(size, most)
-                more = message.get("more_body", False)
+                self._check_size(len(body), most)
         finally:
-            self._room += size
-        return b"".join(chunks)
+            self._room += len(body)
+        return bytes(body)
 
     def _check_size(self, size: int, most: Most) -> None:
         if size > most.bytes:
@@ -293,21 +284,13 @@ def replayed(body: bytes, receive: Receive) -> Receive:
     return next_message
 
 
-def _check_keys(body: bytes, most: Most) -> None:
-    # Each one that is unknown is a fault of its own; a colon in a text counts as a key.
-    if (keys := body.count(b":")) > most.keys:
-        text = f"the body has about {keys} keys, and may have {most.keys}. Send less at once."
-        raise HTTPException(422, text)
-
-
 async def _drain(receive: Receive) -> None:
-    size, more = 0, True
-    with contextlib.suppress(TimeoutError):
+    size = 0
+    with contextlib.suppress(TimeoutError, ClientDisconnect):
         async with asyncio.timeout(_DRAINED_S):
-            while more and size < _DRAINED_BYTES:
-                message = await receive()
-                size += len(message.get("body", b""))
-                more = message.get("more_body", False)
+            async for chunk in Request(_HTTP, receive).stream():
+                if (size := size + len(chunk)) >= _DRAINED_BYTES:
+                    return
 
 
 def _check_type(headers: Mapping[bytes, bytes]) -> None:

@@ -97,33 +97,22 @@ class DirectRoute(APIRoute):
         if scope["method"] not in self.methods:
             await super().handle(scope, receive, send)  # refused
             return
-        values = await self._given(Request(scope, receive))
-        [field] = self.dependant.body_params
-        kind = cast("type[Any]", field.field_info.annotation)
-        body = await _whole(receive)
-        few = len(body) <= _FEW_BYTES
-        values[field.name] = _read_again(kind, body) if few else await _read(kind, body)
-        response: Response = await self.endpoint(**values)
-        await response(scope, receive, send)
-
-    async def _given(self, request: Request) -> dict[str, Any]:
-        """What the dependencies give, by the names of parameters."""
-        values: dict[str, Any] = {}
+        request, values = Request(scope, receive), dict[str, Any]()
         for wanted in self.dependant.dependencies:
             value = await cast("Callable[[Request], Awaitable[Any]]", wanted.call)(request)
             if wanted.name:
                 values[wanted.name] = value
-        return values
-
-
-async def _whole(receive: Receive) -> bytes:
-    """The body, which the gate hands over in one piece."""
-    body: bytes = (await receive()).get("body", b"")
-    if not body:
-        raise RequestValidationError(
-            [{"type": "missing", "loc": ("body",), "msg": "Field required"}]
-        )
-    return body
+        [field] = self.dependant.body_params
+        kind = cast("type[Any]", field.field_info.annotation)
+        # The gate hands it over in one piece.
+        body: bytes = (await receive()).get("body", b"")
+        if not body:
+            missing = {"type": "missing", "loc": ("body",), "msg": "Field required"}
+            raise RequestValidationError([missing])
+        few = len(body) <= _FEW_BYTES
+        values[field.name] = _read_again(kind, body) if few else await _read(kind, body)
+        response: Response = await self.endpoint(**values)
+        await response(scope, receive, send)
 
 
 class _Sent(Request):

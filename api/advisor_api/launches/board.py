@@ -101,24 +101,20 @@ _MOST_RUNNING = 64
 LookAtCards = Callable[[Collection[str]], list[tuple[Gpu, float | None]]]
 
 
-def _local_now() -> datetime:
-    """This moment, in the zone of the host."""
-    return datetime.now().astimezone()
-
-
 class Board:
     """What `GET /v1/overview` answers.
 
     Args:
         service: Whose launches these are.
         cards: Looks at the GPUs of this host; it is told which of them are held.
-        now: The moment.
+        now: The moment; None: the present one, in the zone of the host.
     """
 
     def __init__(
-        self, service: Service, cards: LookAtCards, now: Callable[[], datetime] = _local_now
+        self, service: Service, cards: LookAtCards, now: Callable[[], datetime] | None = None
     ) -> None:
-        self._service, self._cards, self._now = service, cards, now
+        self._service, self._cards = service, cards
+        self._now = now or (lambda: datetime.now().astimezone())
         self._books = Books(service.state)
         self._lock = threading.Lock()
         self._kept: dict[bool, tuple[float, bytes]] = {}

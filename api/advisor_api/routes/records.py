@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Query
 from fastapi.responses import Response
@@ -309,13 +309,15 @@ async def list_observations(
 
 power = v1_router("power")
 
-_Measured = TypeVar("_Measured", SensorRecord, KernelReport)
+_Page = TypeVar("_Page", SensorRecords, KernelReports)
 
 
 @power.get("/power/sensors", response_model=SensorRecords)
 async def list_power_sensors(_: Reader, service: ServiceOf, span: SpanOfObservations) -> Response:
     """Records of power sensors, the newest first: of this host, and those that are bundled."""
-    return await long_answer(lambda: _sensors(service, span))
+    return await long_answer(
+        lambda: _page(SensorRecords, "sensors", known_sensors(service.settings.home), span)
+    )
 
 
 @power.get("/power/kernels", response_model=KernelReports)
@@ -323,23 +325,15 @@ async def list_measured_kernels(
     _: Reader, service: ServiceOf, span: SpanOfObservations
 ) -> Response:
     """Measured kernels, the newest first: of this host, and those that are bundled."""
-    return await long_answer(lambda: _kernels(service, span))
+    return await long_answer(
+        lambda: _page(KernelReports, "kernels", known_kernels(service.settings.home), span)
+    )
 
 
 @power.post("/power/input", response_model=InputPredictions, responses=may_refuse(404))
 async def predict_input_power(asked: InputPowerRequest, _: Reader, service: ServiceOf) -> Response:
     """What matrix products are expected to draw, by operands as text or by fingerprints."""
     return await long_answer(lambda: _predicted(asked, service.settings.home))
-
-
-def _sensors(service: Service, span: Span) -> SensorRecords:
-    found, following = _page(known_sensors(service.settings.home), span)
-    return SensorRecords(sensors=found, next=following)
-
-
-def _kernels(service: Service, span: Span) -> KernelReports:
-    found, following = _page(known_kernels(service.settings.home), span)
-    return KernelReports(kernels=found, next=following)
 
 
 def _predicted(asked: InputPowerRequest, home: Path) -> InputPredictions:
@@ -353,8 +347,10 @@ def _predicted(asked: InputPowerRequest, home: Path) -> InputPredictions:
         raise not_found(f"{missing.what}: {missing.why}", missing.fix) from missing
 
 
-def _page(known: Sequence[_Measured], span: Span) -> tuple[tuple[_Measured, ...], str | None]:
-    """What a page has of all that is known, the newest first, and where the next one begins."""
+def _page(
+    kind: type[_Page], name: str, known: Sequence[SensorRecord | KernelReport], span: Span
+) -> _Page:
+    """One page of what is known, the newest first, and where the next one begins."""
     placed = {_position(one): one for one in known if span.gpu_model in (None, one.gpu_model)}
     wanted = sorted(
         (
@@ -367,7 +363,8 @@ def _page(known: Sequence[_Measured], span: Span) -> tuple[tuple[_Measured, ...]
     )
     taken = wanted[: span.limit]
     following = str(taken[-1]) if len(taken) < len(wanted) else None
-    return tuple(placed[where] for where in taken), following
+    found: Any = {name: tuple(placed[where] for where in taken), "next": following}
+    return kind(**found)
 
 
 def _position(one: SensorRecord | KernelReport) -> Position:
