@@ -8,6 +8,7 @@ that went down with them would look like new energy.
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -116,23 +117,11 @@ class LaunchMetrics(Collector):
             energies = [dict(one) for one in (self._used_j, self._saved_j, self._lost_j)]
             of_jobs_j, counted_j = dict(self._of_jobs_j), dict(self._counted_j)
         counted = get_args(State) if self._complete else ()
-        yield _by(
-            GaugeMetricFamily,
-            "launches",
-            "Launches of this host",
-            "state",
-            {s: states[s] for s in counted},
-        )
+        yield _gauge("launches", "Launches of this host", "state", {s: states[s] for s in counted})
         yield GaugeMetricFamily("advisor_launches_silent", _SILENT, value=silent)
         for name, text, value_of in _OF_RUNNING:
-            yield _by(
-                GaugeMetricFamily,
-                name,
-                text,
-                "gpu",
-                {one.gpu_uuid: value_of(one) for one in running},
-            )
-        yield _by(GaugeMetricFamily, "running_energy_saved_joules", _SAVED_SO_FAR, "gpu", {
+            yield _gauge(name, text, "gpu", {one.gpu_uuid: value_of(one) for one in running})
+        yield _gauge("running_energy_saved_joules", _SAVED_SO_FAR, "gpu", {
             one.gpu_uuid: ledger.alone_j - ledger.energy_j - counted_j.get(one.launch_id, 0.0)
             for one in running if (ledger := one.ledger)
         })  # fmt: skip
@@ -145,15 +134,15 @@ class LaunchMetrics(Collector):
             )
             yield family(GaugeMetricFamily, name, text, ("gpu", "job", "slot"), values)
         for (name, text), by_gpu in zip(_ENERGIES, energies, strict=True):
-            yield _by(CounterMetricFamily, name, text, "gpu", by_gpu)
-        yield _by(CounterMetricFamily, "job_energy_joules", _OF_JOB_J, "job", of_jobs_j)
+            yield _counter(name, text, "gpu", by_gpu)
+        yield _counter("job_energy_joules", _OF_JOB_J, "job", of_jobs_j)
         quantities = _QUANTITIES if self._complete else ()
         for name, text, counts in (
             ("judged", "Forecasts of pairs that have ended", judged),
             ("missed", "Those that were far off", missed),
         ):
             of = {quantity: counts[quantity] for quantity in quantities}
-            yield _by(CounterMetricFamily, f"forecasts_{name}", text, "quantity", of)
+            yield _counter(f"forecasts_{name}", text, "quantity", of)
 
 
 def _by(
@@ -165,6 +154,9 @@ def _by(
 ) -> Metric:
     of_label = (((of,), value) for of, value in values.items())
     return family(kind, name, text, (label,), of_label)
+
+
+_gauge, _counter = partial(_by, GaugeMetricFamily), partial(_by, CounterMetricFamily)
 
 
 _SILENT = "Launches of this host that have not ended, and were not heard of for 10 s"
