@@ -13,10 +13,10 @@ if importlib.util.find_spec("httpx") is None:
         name="httpx",
     )
 
-from advisor.client.client import Client
-from advisor.client.errors import (
+from advisor.client.client import (
     AnswerError,
     ApiError,
+    Client,
     ClientError,
     TooSlowError,
     UnreachableError,

@@ -1,15 +1,57 @@
-"""The client: one class of all that the service can be asked."""
+"""The client of the service: one class with a method for each route, and its errors."""
 
-from collections.abc import Sequence
-from typing import Any, TypeVar
+import math
+import re
+import secrets
+import ssl
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self, TypeAlias, TypeVar, cast
+from urllib.parse import quote, urlsplit
 
-from advisor.client.errors import ApiError, TooSlowError, UnreachableError
-from advisor.client.exchange import Ask, quoted
-from advisor.client.launching import Launching
-from advisor.client.recorded import Recorded
-from advisor.formats.wire import to_plain
+import httpx
+
+import advisor
+from advisor.core.observations import Observation, Record
+from advisor.core.records import Point, SoloPoint
+from advisor.core.split import ADVISED_JOBS
+from advisor.core.wording import shown
+from advisor.errors import AdvisorError, InputError
+from advisor.formats.rows import to_row
+from advisor.formats.wire import read_tolerant, to_plain, write
+from advisor.launch.records.answers import (
+    Launch,
+    LaunchHistory,
+    LaunchJoin,
+    LaunchList,
+    LaunchPlan,
+)
+from advisor.launch.records.history import History
+from advisor.launch.records.overview import Overview
+from advisor.launch.records.status import LaunchStatus
+from advisor.validity.sensor_record import SensorRecord, SensorRecords
+from advisor.wire.components import ComponentsOfJob, ComponentsOfPair
 from advisor.wire.input_power import InputAsked, InputPowerRequest, InputPredictions
-from advisor.wire.lists import AuditEntry, AuditLog, Champion, ModelDetails, ModelList
+from advisor.wire.kernel_power import KernelReport, KernelReports
+from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest
+from advisor.wire.lists import (
+    AuditEntry,
+    AuditLog,
+    Champion,
+    Deleted,
+    JobList,
+    JobRow,
+    ModelDetails,
+    ModelList,
+    Observations,
+    PairPoints,
+    ProfilePoints,
+    Stored,
+    TakenIn,
+)
 from advisor.wire.partners import Gains
 from advisor.wire.placement import Placement, SetPlacement
 from advisor.wire.placement_requests import PlacementRequest, SetPlacementRequest
@@ -24,15 +66,129 @@ from advisor.wire.requests import (
 from advisor.wire.sets import Replicas, SetAdvice
 
 T = TypeVar("T")
+Paged = TypeVar("Paged", SensorRecords, KernelReports)
+
+Verify: TypeAlias = bool | str | Path | ssl.SSLContext
+"""True: a certificate that the system trusts; a file: one that is signed by those in it; False:
+any, so that anybody on the way can read the token."""
+
+TIMEOUT_S = 30.0
+"""For a connection and for an answer, unless set otherwise."""
+
+REPEATS = 3
+"""How often a request is sent again at most."""
+
+FIRST_PAUSE_S = 0.2
+"""Before a connection is tried again; each time twice as long, so 1.4 s in all."""
+
+LONGEST_PAUSE_S = 10.0
+"""A service that wants to be asked later than this has its error passed on."""
+
+LOOK_EVERY_S = 1.0
+"""A launch says once a second how it stands."""
+
+_UNIX = "unix:"
+"""How the address of a Unix socket begins."""
+
+_LARGEST_BYTES = 256 * 2**20
+"""Of one answer; the largest, a placement of many jobs, has some tens of millions."""
+
+_BUSY = (429, 503)
+_JSON = {"Content-Type": "application/json"}
+_LAUNCHES = "/v1/launches"
 
 _PREDICTING_S = 30.0
-"""What predicting all pairs of a large placement may take on top of the search."""
+"""Time to predict all pairs of a large placement, on top of the search, s."""
 
 _FILLING_S = 10.0
-"""What filling the largest matrices and counting their bits may take."""
+"""Time to fill the largest matrices and count their bits, s."""
+
+_MOST = 1000
+"""Entries of one answer."""
+
+_AT_ONCE = 500
+"""Records in one request, so that its body stays below 1 MiB."""
 
 
-class Client(Recorded, Launching):
+class ClientError(AdvisorError):
+    """The service could not be asked, or gave no answer that can be used."""
+
+    code = "client"
+
+
+class UnreachableError(ClientError):
+    """There is no service at this address, or the connection to it broke."""
+
+    code = "unreachable"
+
+
+class TooSlowError(ClientError):
+    """There was no answer in time. What was asked for may have been done all the same."""
+
+    code = "too-slow"
+
+
+class AnswerError(ClientError):
+    """An answer that is none of this service, or of another version of it."""
+
+    code = "bad-answer"
+
+
+class ApiError(ClientError):
+    """The service refused, or failed.
+
+    Attributes:
+        message: What the service said.
+        request_id: Finds the request in the service's log; empty: the service gave none.
+        retry_after_s: When it may be asked again, where it said so.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        status: int,
+        request_id: str = "",
+        retry_after_s: float | None = None,
+    ) -> None:
+        self._code, self.message, self.status = code, message, status
+        self.request_id, self.retry_after_s = request_id, retry_after_s
+        super().__init__(message, why=f"{code}, HTTP {status}, request {request_id or 'unknown'}")
+
+    @property
+    def code(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Stable name of what went wrong, by the service: docs/api.md has all of them."""
+        return self._code  # elsewhere a class has one code; the service has one for each error
+
+
+_BROKEN: tuple[tuple[type[httpx.RequestError], type[ClientError], str, str, str], ...] = (
+    (
+        httpx.TimeoutException,
+        TooSlowError,
+        "no answer in time from {}",
+        "the service is busy or hangs, or something on the way drops what is sent",
+        "ask again, with a larger timeout_s where much is asked for",
+    ),
+    (
+        httpx.DecodingError,
+        AnswerError,
+        "the answer of {} cannot be read",
+        "",
+        "check the address: something else listens there, or a proxy in between answers",
+    ),
+    (
+        httpx.RequestError,
+        UnreachableError,
+        "cannot reach {}",
+        "",
+        "check the address, and that `advisor serve` runs there",
+    ),
+)
+"""Errors of the library with ours: class, what, why (empty: as the library says) and fix."""
+
+
+class Client:
     """A service, spoken to one request after the other; several threads may share it.
 
     Args:
@@ -48,6 +204,38 @@ class Client(Recorded, Launching):
     Every method raises a `ClientError`: `ApiError` where the service refuses or fails,
     `UnreachableError`, `TooSlowError` or `AnswerError` where it gives no answer that can be used.
     """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        verify: Verify = True,
+    ) -> None:
+        if not timeout_s > 0:
+            raise InputError(f"timeout_s is {timeout_s:g}", fix="give seconds above 0")
+        self._timeout_s = timeout_s
+        path = url.removeprefix(_UNIX) if url.startswith(_UNIX) else None
+        self._http = httpx.Client(
+            base_url="http://localhost" if path else _checked_url(url),
+            headers={"User-Agent": f"advisor/{advisor.__version__}", **_authorization(token)},
+            timeout=timeout_s,
+            verify=_trust(verify),
+            transport=httpx.HTTPTransport(uds=path) if path else None,
+            # A proxy of the environment would read the token on its way to a service inside.
+            trust_env=False,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._http.close()
 
     def recommend(self, asked: RecommendationRequest) -> Recommendation:
         """Which split of one GPU does the most for two jobs."""
@@ -125,17 +313,213 @@ class Client(Recorded, Launching):
         """Whether it can answer: its database and its model, too. It is asked once."""
         return self._says_ok("/readyz")
 
+    def jobs(self) -> tuple[JobRow, ...]:
+        """All jobs that were measured or can be launched, by name; one row for each GPU model."""
+        rows: list[JobRow] = []
+        while True:
+            after = rows[-1].job if rows else None
+            page = self._get("/v1/jobs", JobList, limit=_MOST, after=after).jobs
+            rows += page
+            if len({row.job for row in page}) < _MOST:
+                return tuple(rows)
+
+    def profile(self, job: str, *, gpu_model: str | None = None) -> ProfilePoints:
+        """The points that predictions of a job are made from: the newest thousand."""
+        return self._get(_of_job(job), ProfilePoints, gpu_model=gpu_model, limit=_MOST)
+
+    def job_components(self, job: str, *, gpu_model: str | None = None) -> ComponentsOfJob:
+        """What the power of a job alone goes to, at each share at which it was measured."""
+        return self._get(f"{_of_job(job)}/components", ComponentsOfJob, gpu_model=gpu_model)
+
+    def pair_components(
+        self, job_a: str, job_b: str, *, gpu_model: str | None = None
+    ) -> ComponentsOfPair:
+        """What the power of two jobs together goes to, at each split."""
+        path = f"/v1/pairs/{_quoted(job_a)}/{_quoted(job_b)}/components"
+        return self._get(path, ComponentsOfPair, gpu_model=gpu_model)
+
+    def put_profile(self, job: str, points: Iterable[SoloPoint]) -> int:
+        """Replace the stored points of a job on their GPU model; gives how many are stored now."""
+        body = {"points": _rows(points)}
+        return self._request("PUT", _of_job(job), Stored, body=body).stored
+
+    def delete_profile(self, job: str, *, gpu_model: str | None = None) -> int:
+        """Forget the stored points of a job, of one GPU model or of all; gives how many those were.
+
+        A bundled profile stays, and is used from then on.
+        """
+        # Not repeated: what the first request did, the second would report as an error.
+        query = {"gpu_model": gpu_model}
+        path = _of_job(job)
+        return self._request("DELETE", path, Deleted, query=query, repeatable=False).deleted
+
+    def import_points(self, points: Iterable[Point]) -> TakenIn:
+        """Bring in solo and pair points; those that are there already are left as they are.
+
+        Many go in several requests. After an error the same points can be brought in again.
+        """
+        return self._take_in("/v1/points", "points", _rows(points))
+
+    def pair_points(self, *jobs: str, gpu_model: str | None = None) -> PairPoints:
+        """What was measured of two to seven jobs together: the newest thousand of either source."""
+        path = f"/v1/sets/{'+'.join(map(_quoted, jobs))}"
+        if len(jobs) == ADVISED_JOBS:
+            path = f"/v1/pairs/{'/'.join(map(_quoted, jobs))}"
+        return self._get(f"{path}/points", PairPoints, gpu_model=gpu_model, limit=_MOST)
+
+    def observe(self, observations: Iterable[Observation]) -> TakenIn:
+        """Bring in what launched pairs did; as `import_points`."""
+        return self._take_in("/v1/observations", "observations", _rows(observations))
+
+    def observations(
+        self,
+        *,
+        job: str | None = None,
+        gpu_model: str | None = None,
+        limit: int = 100,
+        before: str | None = None,
+    ) -> tuple[Observation, ...]:
+        """What launched pairs did, the newest first.
+
+        Args:
+            job: Only pairs with it.
+            gpu_model: Only on this GPU model.
+            limit: At most this many, up to 1000; and those that began with the last one.
+            before: Only those that began before this moment, ISO 8601.
+        """
+        query = {"job": job, "gpu_model": gpu_model, "limit": limit, "before": before}
+        return self._get("/v1/observations", Observations, **query).observations
+
+    def sensors(self, *, gpu_model: str | None = None) -> tuple[SensorRecord, ...]:
+        """How cards read their power, newest first: of the service's host, and bundled."""
+        pages = self._pages("/v1/power/sensors", gpu_model, SensorRecords)
+        return tuple(record for page in pages for record in page.sensors)
+
+    def kernels(self, *, gpu_model: str | None = None) -> tuple[KernelReport, ...]:
+        """What measured kernels draw, the newest first: of the service's host, and bundled."""
+        pages = self._pages("/v1/power/kernels", gpu_model, KernelReports)
+        return tuple(report for page in pages for report in page.kernels)
+
+    def launch(self, asked: LaunchRequest, *, idempotency_key: str | None = None) -> Launch:
+        """Start two jobs that are registered with the service on one of its GPUs.
+
+        Args:
+            asked: What is to run, and how.
+            idempotency_key: A second call with the same key finds the launch of the first, so a
+                program that was killed after it asked can ask again. None: a new one, so that what
+                goes wrong on the way never starts the jobs twice.
+        """
+        headers = {"Idempotency-Key": idempotency_key or secrets.token_urlsafe(24)}
+        return self._request("POST", _LAUNCHES, Launch, body=asked, headers=headers)
+
+    def plan_launch(self, asked: LaunchRequest) -> LaunchPlan:
+        """What `launch` would start; nothing is started."""
+        return self._post(_LAUNCHES, replace(asked, dry_run=True), LaunchPlan)
+
+    def launches(
+        self, *, active: bool = False, limit: int = 100, before: str | None = None
+    ) -> tuple[Launch, ...]:
+        """Launches of all hosts of the service's database, the newest first.
+
+        Args:
+            active: Only those that are not over.
+            limit: At most this many, up to 1000.
+            before: Only those before the launch of this id.
+        """
+        only = "true" if active else None
+        return self._get(_LAUNCHES, LaunchList, active=only, limit=limit, before=before).launches
+
+    def launch_status(self, launch: LaunchStatus | str) -> Launch:
+        """How a launch, or the launch of this id, stands now."""
+        return self._get(_of(launch), Launch)
+
+    def launch_history(self, launch: LaunchStatus | str) -> History | None:
+        """What it did over its time; None: it has just begun, or runs on another host."""
+        return self._get(f"{_of(launch)}/history", LaunchHistory).history
+
+    def overview(self) -> Overview:
+        """GPUs, who runs on them, launches with their history, and what was saved, observed."""
+        return self._get("/v1/overview", Overview)
+
+    def stop_launch(self, launch: LaunchStatus | str) -> Launch:
+        """Ask for a launch to be stopped, in the order that is safe; `wait` says when it is."""
+        return self._request("DELETE", _of(launch), Launch)
+
+    def join_launch(
+        self,
+        launch: LaunchStatus | str,
+        asked: JoinLaunchRequest,
+        *,
+        idempotency_key: str | None = None,
+        timeout_s: float | None = None,
+        every_s: float = LOOK_EVERY_S,
+    ) -> LaunchJoin:
+        """Let one more job run beside those of a launch that runs, and give what came of it.
+
+        Args:
+            launch: Or its id.
+            asked: The job, and its share where it is not to be advised.
+            idempotency_key: As of `launch`.
+            timeout_s: Then there is a TooSlowError, and it may join all the same; None: no end.
+            every_s: Time between two looks.
+        """
+        headers = {"Idempotency-Key": idempotency_key or secrets.token_urlsafe(24)}
+        path = f"{_of(launch)}/joins"
+        said = self._request("POST", path, LaunchJoin, body=asked, headers=headers)
+        ends = _after(timeout_s)
+        while said.state == "asked":
+            if time.monotonic() >= ends:
+                raise TooSlowError(
+                    f"{said.job} has not joined {said.launch_id} after {timeout_s:g} s",
+                    fix=f"look again: launch_join({said.launch_id!r}, {said.join_id!r})",
+                )
+            time.sleep(every_s)
+            said = self.launch_join(said.launch_id, said.join_id)
+        return said
+
+    def launch_join(self, launch: LaunchStatus | str, join_id: str) -> LaunchJoin:
+        """What has become of a job that was to join a launch, by the `join_id` of its answer."""
+        return self._get(f"{_of(launch)}/joins/{_quoted(join_id)}", LaunchJoin)
+
+    def wait(
+        self,
+        launch: LaunchStatus | str,
+        *,
+        timeout_s: float | None = None,
+        every_s: float = LOOK_EVERY_S,
+    ) -> Launch:
+        """Look at a launch until it is over, well or not, and give how it ended.
+
+        Args:
+            launch: Or its id.
+            timeout_s: Then there is a TooSlowError, and the launch goes on; None: no end.
+            every_s: Time between two looks.
+        """
+        ends = _after(timeout_s)
+        while True:
+            seen = self.launch_status(launch)
+            if seen.over:
+                return seen
+            if (left_s := ends - time.monotonic()) <= 0:
+                raise TooSlowError(
+                    f"the launch {seen.launch_id} is {seen.state} after {timeout_s:g} s",
+                    fix="wait longer; stop_launch ends it",
+                )
+            time.sleep(min(every_s, left_s))
+
+    def _get(self, path: str, kind: type[T], **query: str | int | None) -> T:
+        return self._request("GET", path, kind, query=query)
+
     def _post(self, path: str, body: Any, kind: type[T], patience_s: float = 0.0) -> T:
-        ask = Ask(method="POST", path=path, body=body, patience_s=patience_s)
-        return self._ask(ask, kind)
+        return self._request("POST", path, kind, body=body, patience_s=patience_s)
 
     def _change(self, path: str) -> Champion:
         # Not repeated: each one is a change of its own, and two rollbacks go back twice.
-        return self._ask(Ask(method="POST", path=path, repeatable=False), Champion)
+        return self._request("POST", path, Champion, repeatable=False)
 
     def _says_ok(self, path: str) -> bool:
         try:
-            self._answered(Ask(method="GET", path=path, repeatable=False))
+            self._answered("GET", path, repeatable=False)
         except (UnreachableError, TooSlowError):
             return False
         except ApiError as error:
@@ -144,6 +528,221 @@ class Client(Recorded, Launching):
             return False
         return True
 
+    def _pages(self, path: str, gpu_model: str | None, kind: type[Paged]) -> list[Paged]:
+        found: list[Paged] = []
+        while True:
+            cursor = found[-1].next if found else None
+            found.append(self._get(path, kind, gpu_model=gpu_model, cursor=cursor))
+            if found[-1].next is None:
+                return found
+
+    def _take_in(self, path: str, name: str, rows: list[dict[str, Any]]) -> TakenIn:
+        taken = TakenIn(read=0, new=0)
+        for start in range(0, len(rows), _AT_ONCE):
+            taken += self._post(path, {name: rows[start : start + _AT_ONCE]}, TakenIn)
+        return taken
+
+    def _request(self, method: str, path: str, kind: type[T], **more: Any) -> T:
+        """Read the answer of `_answered`; of a newer service unknown keys are left out."""
+        response = self._answered(method, path, **more)
+        try:
+            return read_tolerant(kind, response.content, name="the whole")
+        except InputError as error:
+            raise AnswerError(
+                f"the answer to {method} {path} is not what it should be: {error.what}",
+                why="the service is of another version, or something else listens there",
+                fix="use the same version of advisor on both sides, and check the address",
+            ) from error
+
+    def _answered(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str | int | None] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        repeatable: bool = True,
+        patience_s: float = 0.0,
+    ) -> httpx.Response:
+        """Send a request, again where that helps and does no harm, until it succeeds.
+
+        The body is sent as JSON. `repeatable`: sending it twice does no more than sending it once;
+        `patience_s`: how much longer than usual the answer may take, s.
+        """
+        timeout_s = self._timeout_s + patience_s
+        request = self._http.build_request(
+            method,
+            path,
+            params={name: value for name, value in (query or {}).items() if value is not None},
+            content=None if body is None else write(body),
+            headers={**(headers or {}), **({} if body is None else _JSON)},
+            timeout=timeout_s,
+        )
+        repeat = 0
+        while True:
+            result = self._sent(request, timeout_s)
+            if isinstance(result, httpx.Response) and result.is_success:
+                return result
+            last = repeat == REPEATS or not repeatable
+            pause_s = None if last else _pause_s(result, repeat)
+            if pause_s is None:
+                raise _error(result)
+            time.sleep(pause_s)
+            repeat += 1
+
+    def _sent(
+        self, request: httpx.Request, timeout_s: float
+    ) -> httpx.Response | httpx.RequestError:
+        """The answer with its body; time limits of httpx are for each read of the socket."""
+        ends_s, body = time.monotonic() + timeout_s, bytearray()
+        try:
+            response = self._http.send(request, stream=True)
+            with closing(response):
+                for part in response.iter_bytes():
+                    body += part
+                    if time.monotonic() > ends_s:
+                        raise httpx.ReadTimeout("", request=request)
+                    if len(body) > _LARGEST_BYTES:
+                        raise httpx.DecodingError(
+                            f"more than {_LARGEST_BYTES} bytes", request=request
+                        )
+        except httpx.RequestError as error:
+            return error
+        after = {name: value for name, value in response.headers.items() if name == "retry-after"}
+        return httpx.Response(response.status_code, headers=after, content=bytes(body))
+
+
+def _checked_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        plain = not (parts.username or parts.password or parts.query or parts.fragment)
+    except ValueError:
+        good = plain = False
+    if not (good and plain):
+        # Not repeated: people write passwords into addresses.
+        raise InputError(
+            "the address of the service is not valid",
+            fix="give one like http://127.0.0.1:8765; a token goes into `token`",
+        )
+    return url.rstrip("/")
+
+
+def _authorization(token: str | None) -> dict[str, str]:
+    if token is None:
+        return {}
+    # Checked here, since an error of the library below would show what it cannot send.
+    if not re.fullmatch(r"[A-Za-z0-9._~+/=-]+", token):
+        raise InputError(
+            "the token is empty or has characters that no token has",
+            why="a line end or a space at its end, often",
+            fix="give it as `advisor tokens create` printed it",
+        )
+    return {"Authorization": f"Bearer {token}"}
+
+
+def _trust(verify: Verify) -> bool | ssl.SSLContext:
+    if isinstance(verify, ssl.SSLContext) or verify is False:
+        return verify
+    with InputError.instead_of(
+        OSError,
+        f"{verify} cannot be read as certificates",
+        fix="give a PEM file with the certificate that signed the service's",
+    ):
+        return ssl.create_default_context(cafile=None if verify is True else str(verify))
+
+
+def _pause_s(result: httpx.Response | httpx.RequestError, repeat: int) -> float | None:
+    """How long to wait before asking again; None: it would not help."""
+    if isinstance(result, httpx.Response):
+        after_s = _retry_after_s(result) if result.status_code in _BUSY else None
+        return after_s if after_s is not None and after_s <= LONGEST_PAUSE_S else None
+    # Anyone who set a time limit does not want to wait for several of them.
+    if isinstance(result, (httpx.TimeoutException, httpx.DecodingError)):
+        return None
+    return FIRST_PAUSE_S * 2**repeat
+
+
+def _error(result: httpx.Response | httpx.RequestError) -> ClientError:
+    """The error of ours for a failed exchange. Names the host, never what was sent."""
+    if isinstance(result, httpx.Response):
+        return _refused(result)
+    url, said = result.request.url, str(result) or type(result).__name__
+    _, kind, what, why, fix = next(row for row in _BROKEN if isinstance(result, row[0]))
+    if "CERTIFICATE_VERIFY_FAILED" in said:
+        fix = "give the certificate that signed the service's: verify='ca.pem'"
+    error = kind(what.format(f"{url.scheme}://{url.netloc.decode()}"), why=why or said, fix=fix)
+    error.__cause__ = result
+    return error
+
+
+def _refused(response: httpx.Response) -> ClientError:
+    """The error that an answer without success stands for."""
+    error = _error_of(response)
+    if error is None:
+        return AnswerError(
+            f"the answer has HTTP status {response.status_code} and no error code of advisor",
+            why="something else listens there, or a proxy in between answers",
+            fix="check the address",
+        )
+    return ApiError(
+        error["code"],
+        error["message"],
+        status=response.status_code,
+        request_id=str(error.get("request_id") or ""),
+        retry_after_s=_retry_after_s(response),
+    )
+
+
+def _retry_after_s(response: httpx.Response) -> float | None:
+    """After how many seconds the service wants to be asked again; None: it did not say."""
+    text = response.headers.get("Retry-After", "")
+    # The other form is a date, which proxies send. ASCII: isdecimal takes other digits too.
+    return float(text) if text.isascii() and text.isdecimal() else None
+
+
+def _error_of(response: httpx.Response) -> Mapping[str, Any] | None:
+    try:
+        body: Any = response.json()
+    except (ValueError, RecursionError):
+        return None
+    match body:
+        case {"error": {"code": str(), "message": str()} as error}:
+            return cast("Mapping[str, Any]", error)
+        case _:
+            return None
+
+
+def _after(timeout_s: float | None) -> float:
+    """When time is over, by the clock that goes on."""
+    return time.monotonic() + (math.inf if timeout_s is None else timeout_s)
+
+
+def _of(launch: LaunchStatus | str) -> str:
+    return f"{_LAUNCHES}/{_quoted(launch if isinstance(launch, str) else launch.launch_id)}"
+
+
+def _rows(records: Iterable[Record]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for record in records:
+        if not isinstance(record, Record):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(
+                f"{shown(record)} is neither a point nor an observation",
+                fix="give SoloPoint, PairPoint or Observation; `advisor data import` takes files",
+            )
+        rows.append(to_row(record))
+    return rows
+
+
+def _of_job(job: str) -> str:
+    return f"/v1/profiles/{_quoted(job)}"
+
 
 def _of_model(version: str) -> str:
-    return f"/v1/models/{quoted(version)}"
+    return f"/v1/models/{_quoted(version)}"
+
+
+def _quoted(name: str) -> str:
+    """A name as one part of a path; whether it is a good one the service says."""
+    return quote(name, safe="")

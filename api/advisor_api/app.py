@@ -8,8 +8,7 @@ from fastapi import FastAPI
 
 import advisor
 from advisor.settings import Settings
-from advisor_api.demo.mark import Marked
-from advisor_api.description import describe
+from advisor_api.demo import Marked, replaying
 from advisor_api.http.errors import answer_errors
 from advisor_api.http.gate import Gate
 from advisor_api.http.options import ServeOptions
@@ -18,34 +17,22 @@ from advisor_api.launches.board import Board
 from advisor_api.launches.cards import HostCards
 from advisor_api.launches.drift_watch import watching_drift
 from advisor_api.launches.reconciler import reconciling
-from advisor_api.routes import (
-    audit,
-    health,
-    launches,
-    models,
-    observations,
-    overview,
-    pages,
-    placements,
-    power,
-    profiles,
-    recommendations,
-)
-from advisor_api.service.metrics import Metrics
-from advisor_api.service.service import Service, open_service
+from advisor_api.openapi import describe
+from advisor_api.routes import advice, launches, pages, records, service
+from advisor_api.service import Metrics, Service, open_service
 
-_ROUTES = (
-    recommendations,
-    placements,
-    profiles,
-    models,
-    observations,
-    power,
-    launches,
-    overview,
-    audit,
-    health,
-    pages,
+_ROUTERS = (
+    advice.recommendations,
+    advice.placements,
+    records.profiles,
+    service.models,
+    records.observations,
+    records.power,
+    launches.launches,
+    launches.overview,
+    service.audit,
+    service.health,
+    pages.router,
 )
 """In the order of the pages of the API."""
 
@@ -80,7 +67,7 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
     if options.replayed:
         app.add_middleware(Marked)
     answer_errors(app)
-    add_routes(app, (module.router for module in _ROUTES))
+    add_routes(app, _ROUTERS)
     describe(app)
     return app
 
@@ -109,8 +96,5 @@ def _board(service: Service) -> Generator[Board]:
         with closing(HostCards(service.settings)) as cards:
             yield Board(service, cards.look)
         return
-    # Nothing else needs recorded windows.
-    from advisor_api.demo.player import playing
-
-    with playing(service.settings) as player:
-        yield Board(service, player.cards, player.now)
+    with replaying(service.settings) as replay:
+        yield Board(service, replay.cards, replay.now)

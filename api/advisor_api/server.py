@@ -18,10 +18,15 @@ from starlette.applications import Starlette
 
 from advisor.core.wording import JsonFormatter, PrintableFormatter
 from advisor.settings import Settings
-from advisor_api.http.listening import BACKLOG, Certificate, listening
-from advisor_api.http.metrics import HttpMetrics
+from advisor_api.http.connections import (
+    BACKLOG,
+    Certificate,
+    Connections,
+    LimitedProtocol,
+    listening,
+)
+from advisor_api.http.gate import HttpMetrics
 from advisor_api.http.options import ServeOptions, check_options
-from advisor_api.http.protocol import Connections, LimitedProtocol
 
 _SPARE_FILES = 256
 """Files that are no connections: the database, logs, folders of launches."""

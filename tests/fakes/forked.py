@@ -34,7 +34,7 @@ _MODULES = (
 _SERVING = (
     "advisor.predict.card_factor",
     "advisor_api.app",
-    "advisor_api.schemas.records",
+    "advisor_api.schemas",
     "advisor_api.server",
     "advisor_cli.manage.serve",
     "fastapi",

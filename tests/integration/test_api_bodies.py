@@ -8,7 +8,7 @@ import pytest
 from in_process import Api, error_of, running
 
 from advisor_api.launches import launching
-from advisor_api.service.service import Service
+from advisor_api.service import Service
 
 PATHS = json.loads((Path(__file__).parents[2] / "api/openapi.json").read_text())["paths"]
 TAKE_A_BODY = [

@@ -19,7 +19,7 @@ from launched import no_leftovers
 from small_model import save_model
 from waiting import eventually
 
-from advisor_api.description import EXAMPLES, operations
+from advisor_api.openapi import EXAMPLES, operations
 from advisor_models.registry import Registry
 from advisor_power.model.find import own_folder
 

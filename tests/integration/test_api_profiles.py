@@ -77,7 +77,20 @@ def put(api: Api, token: str, points: list[SoloPoint], job: str = "mine") -> Any
 
 
 def test_new_profile_counts_at_once(api: Api, writer: str) -> None:
-    """After PUT the next answer is made from the new profile, after DELETE there is none."""
+    """After PUT the next answer is made from the new profile, after DELETE there is none.
+
+    Where a profile is bundled, it is used until there is one of its own, and again after that.
+    """
+    for points, source, unit in (
+        (None, "bundled", "transforms"),
+        (sweep("fft", "triad"), "stored", "passes"),
+    ):
+        if points:
+            put(api, writer, points, "fft")
+        assert api.get("/v1/profiles/fft")["source"] == source
+        assert api.post("/v1/recommendations", OF_FFT)["jobs"][0]["rate_unit"] == unit
+    api.ask("DELETE", "/v1/profiles/fft", writer)
+    assert api.get("/v1/profiles/fft")["source"] == "bundled"
     assert error_of(api.ask("POST", "/v1/recommendations", json=ASKED))[0] == 422
     assert answer_of(put(api, writer, sweep()).content) == {"stored": 10}
     slow = api.post("/v1/recommendations", ASKED)["choice"]["jobs"][0]["rate"]["value"]
@@ -89,20 +102,6 @@ def test_new_profile_counts_at_once(api: Api, writer: str) -> None:
     _, code, message = error_of(api.ask("POST", "/v1/recommendations", json=ASKED))
     assert code == "bad-input"
     assert "mine has no profile" in message
-
-
-def test_own_profile_goes_before_the_bundled_one(api: Api, writer: str) -> None:
-    """What was measured here is what counts, and after its deletion the bundled one does again."""
-
-    def seen() -> tuple[str, str]:
-        unit = api.post("/v1/recommendations", OF_FFT)["jobs"][0]["rate_unit"]
-        return api.get("/v1/profiles/fft")["source"], unit
-
-    assert seen() == ("bundled", "transforms")
-    put(api, writer, sweep("fft", "triad"), "fft")
-    assert seen() == ("stored", "passes")
-    api.ask("DELETE", "/v1/profiles/fft", writer)
-    assert seen() == ("bundled", "transforms")
 
 
 def test_profile_comes_back_as_it_was_sent(api: Api, writer: str) -> None:
@@ -177,7 +176,8 @@ def test_points_of_both_kinds_are_taken_in_once(api: Api, writer: str) -> None:
     assert api.post("/v1/recommendations", ASKED)["jobs"][0]["job"] == "mine"
 
 
-def test_measured_pairs_are_found_in_either_order(api: Api, writer: str) -> None:
+def test_what_was_measured_together_is_found_in_any_order(api: Api, writer: str) -> None:
+    """Pairs and sets; copies so often as they ran."""
     mine = pair_point("fft", "gemm")
     api.post("/v1/points", rows([mine]), writer)
     found = api.get("/v1/pairs/gemm/fft/points")
@@ -186,16 +186,9 @@ def test_measured_pairs_are_found_in_either_order(api: Api, writer: str) -> None
     assert found["stored"] == list(map(to_row, signed([mine])))
     assert {from_row(PairPoint, row).jobs for row in found["bundled"]} == {("fft", "gemm")}
     assert api.get("/v1/pairs/gemm/mine/points")["stored"] == []
-
-
-def test_measured_sets_are_found_in_any_order(api: Api) -> None:
-    """Copies so often as they ran."""
     three = ("vit-serve-30", "bert-train-b2", "mobilenet-train-b2", "vit-serve-30")
-    found = read(PairPoints, json.dumps(api.get(f"/v1/sets/{'+'.join(three)}/points")))
-    assert found.jobs == tuple(sorted(three))
-    assert {point.mode for point in found.bundled} == {"uncapped", "time-sliced"}
-    assert {point.jobs for point in found.bundled} == {found.jobs}
-    assert api.get("/v1/sets/fft+gemm/points")["bundled"]
+    together = read(PairPoints, json.dumps(api.get(f"/v1/sets/{'+'.join(three)}/points")))
+    assert {point.jobs for point in together.bundled} == {together.jobs} == {tuple(sorted(three))}
     assert error_of(api.ask("GET", "/v1/sets/fft/points"))[0] == 422
 
 
@@ -237,8 +230,10 @@ def test_observations_are_kept_and_found_by_job(api: Api, writer: str) -> None:
     read(Observations, json.dumps(found))
     assert found["observations"] == list(map(to_row, signed([other, mine])))
     assert api.get("/v1/observations", job="sort")["observations"] == found["observations"][1:]
-    bad = {"observations": [{**to_row(mine), "state": "perhaps"}]}
-    assert error_of(api.ask("POST", "/v1/observations", writer, json=bad))[0] == 422
+    # One of a day to come would be the newest for ever.
+    for wrong in ({"state": "perhaps"}, {"started_at": "9999-12-31T00:00:00Z"}):
+        bad = {"observations": [{**to_row(mine), **wrong}]}
+        assert error_of(api.ask("POST", "/v1/observations", writer, json=bad))[0] == 422
 
 
 def test_no_writer_takes_the_place_of_another(api: Api, writer: str) -> None:
@@ -264,13 +259,6 @@ def test_what_is_stored_unsigned_is_not_stored_again(api: Api, writer: str) -> N
     assert (done["read"], done["new"]) == (len(points) + 1, 1)
     seen = {"observations": [to_row(observation(1)), to_row(observation(2))]}
     assert api.post("/v1/observations", seen, writer) == {"read": 2, "new": 1}
-
-
-def test_an_observation_of_a_day_to_come_is_refused(api: Api, writer: str) -> None:
-    """It would be the newest for ever."""
-    sent = {**to_row(observation(1)), "started_at": "9999-12-31T00:00:00Z"}
-    refused = api.ask("POST", "/v1/observations", writer, json={"observations": [sent]})
-    assert error_of(refused)[0] == 422
 
 
 def test_every_write_is_audited_with_how_it_ended(api: Api, writer: str) -> None:
@@ -302,6 +290,9 @@ def test_every_write_is_audited_with_how_it_ended(api: Api, writer: str) -> None
         ("POST", "/v1/models/bundled/promote", "write"),
         ("POST", "/v1/models/rollback", "write"),
         ("GET", "/v1/audit", "write"),
+        ("POST", "/v1/launches", "write"),
+        ("DELETE", "/v1/launches/x", "read"),
+        ("POST", "/v1/launches/x/joins", "read"),
     ],
 )
 def test_changes_need_their_scope(

@@ -10,7 +10,6 @@ from command_line import Advisor
 from in_process import Api, error_of, running
 from reading import answer_of
 
-from advisor.core.objectives import OBJECTIVES
 from advisor.formats.wire import read
 from advisor.wire.partners import Gains
 from advisor.wire.placement import Placement, SetPlacement
@@ -39,41 +38,66 @@ def told(advisor: Advisor, *words: str) -> Any:
     return answer_of(said.out)
 
 
+SETS, PLACE = "/v1/sets", "/v1/placements"
+SET = ("resnet50-train-b2", "resnet50-train-b2", "fft")
+H200 = {"gpu_model": "NVIDIA H200"}
+_FFT = {"job": "fft", "min_speed": 0.4}
+_PLANNED = "place fft:2 gemm --gpus 2 --work gemm=2h --min-speed fft=0.4"
+
+
 @pytest.mark.parametrize(
-    ("more", "options"),
+    ("path", "body", "words", "kind"),
     [
-        ({}, []),
-        ({"objective": "max-min", "fine": True}, ["--objective", "max-min", "--fine"]),
+        (URL, {}, "", Recommendation),
         (
-            {"min_speed": 0.4, "max_power_w": 600, "memory_mib": 143771},
-            ["--min-speed", "0.4", "--max-power", "600", "--memory", "143771"],
+            URL,
+            {"objective": "max-min", "fine": True},
+            "--objective max-min --fine",
+            Recommendation,
         ),
         (
-            {
-                "gpu_model": "NVIDIA H200",
-                "jobs": [{"job": PAIR[0], "min_speed": 0.7}, {"job": PAIR[1]}],
-            },
-            ["--gpu-model", "NVIDIA H200", "--min-speed", "fft=0.7"],
+            URL,
+            {"min_speed": 0.4, "max_power_w": 600, "memory_mib": 143771},
+            "--min-speed 0.4 --max-power 600 --memory 143771",
+            Recommendation,
+        ),
+        (
+            URL,
+            {**H200, "jobs": [{"job": PAIR[0], "min_speed": 0.7}, {"job": PAIR[1]}]},
+            "--gpu-model|NVIDIA H200|--min-speed fft=0.7",
+            Recommendation,
+        ),
+        (
+            SETS,
+            {"jobs": jobs(*SET, min_speed=0.2), "isolate": True, **H200},
+            "recommend " + " ".join(SET) + " --gpu-model|NVIDIA H200|--isolate --min-speed 0.2",
+            SetAdvice,
+        ),
+        *(
+            (
+                PLACE,
+                {"jobs": [*ffts, {"job": "gemm", "work_s": 7200}], "gpus": 2},
+                _PLANNED,
+                Placement,
+            )
+            for ffts in ([{**_FFT, "count": 2}], [_FFT, _FFT])
         ),
     ],
 )
 def test_answer_is_that_of_the_command_line(
-    api: Api, advisor: Advisor, more: dict[str, Any], options: list[str]
+    api: Api, advisor: Advisor, path: str, body: dict[str, Any], words: str, kind: type[Any]
 ) -> None:
-    """Both doors give the same choice, numbers, reasons and warnings."""
-    answer = api.post(URL, {"jobs": jobs(*PAIR), **more})
-    assert answer == told(advisor, "recommend", *PAIR, *options)
-    read(Recommendation, json.dumps(answer))
+    """Both doors give the same choice, plan, numbers, reasons and warnings."""
+    if path == URL:
+        body, words = {"jobs": jobs(*PAIR), **body}, f"recommend {' '.join(PAIR)} {words}"
+    answer = api.post(path, body)
+    assert answer == told(advisor, *(w for part in words.split("|") for w in _words(part)))
+    read(kind, json.dumps(answer))
 
 
-def test_swapped_jobs_swap_the_answer(api: Api) -> None:
-    answers = [api.post(URL, {"jobs": jobs(*pair)}) for pair in (PAIR, PAIR[::-1])]
-    one, other = ([answer["choice"], *answer["candidates"][:9]] for answer in answers)
-    for option, mirror in zip(one, [other[0], *other[:0:-1]], strict=True):
-        assert option["jobs"] == mirror["jobs"][::-1]
-        assert option["power_w"] == mirror["power_w"]
-    first, second = one[1]["jobs"]
-    assert first["share_percent"] != second["share_percent"]
+def _words(part: str) -> list[str]:
+    """Words of a command; a GPU model is one word."""
+    return [part] if part.startswith("NVIDIA") else part.split()
 
 
 def test_equal_requests_are_worked_out_once(api: Api) -> None:
@@ -88,11 +112,6 @@ def test_equal_requests_are_worked_out_once(api: Api) -> None:
     assert (engine.hits, engine.misses) == (before[0] + 1, before[1])
 
 
-def test_objectives_have_answers_of_their_own(api: Api) -> None:
-    asked = ({"jobs": jobs(*PAIR), "objective": objective} for objective in OBJECTIVES)
-    assert [api.post(URL, body)["objective"] for body in asked] == [*OBJECTIVES]
-
-
 GOOD = ("fft", "gemm")
 
 
@@ -101,36 +120,73 @@ def bad(*names: str, **more: Any) -> str:
     return json.dumps({"jobs": jobs(*names), **more})
 
 
+_ONE_GPU = {"gpus": 1}
+_TWO_LIMITS = [{"job": "fft", "min_speed": 0.4}, {"job": "fft", "min_speed": 1}]
+
+
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("path", "body", "says"),
     [
-        (bad("fft", "gemn"), "similar names: gemm"),
-        (bad("fft"), "jobs: "),
-        (bad("fft", "gemm", "triad"), "jobs: "),
-        ('{"jobs": "fft gemm"}', "jobs: "),
-        (bad("fft", "../gemm"), 'not "../gemm"'),
-        (bad("fft", "gemm\n\x1b[2J"), r'not "gemm\n\u001b[2J"'),
-        ('{"jobs": [{"job": "fft"}, {"job": 7}]}', "jobs[1].job"),
-        (bad(*GOOD, split="nine"), "split: there is no such key"),
-        (bad(*GOOD, fine="all"), "fine: "),
-        (bad(*GOOD, objective="speed"), "there is no objective speed"),
-        (bad(*GOOD, objective="fewest-cards"), "POST /v1/placements/sets"),
-        (bad(*GOOD, gpu_model="A100"), "no profile on A100: fft, gemm"),
-        (bad(*GOOD, max_power_w="500 W"), "max_power_w"),
-        (bad(*GOOD, max_power_kw=0.5), "max_power_kw"),
-        (bad(*GOOD, max_power_w=math.nan), "max_power_w: it should be a finite number"),
-        (bad(*GOOD)[:-1] + ', "max_power_w": 1e999}', "max_power_w"),
-        (bad(*GOOD, max_power_w=True), "max_power_w"),
-        (bad(*GOOD, min_speed=50), "min_speed: it should be less than or equal to 1, not 50"),
-        (json.dumps({"jobs": jobs("fft", "gemm", min_speed=50)}), "jobs[0].min_speed"),
-        ('{"jobs": [{"job": "fft", "work_s": 60}, {"job": "gemm"}]}', "the work of gemm"),
-        ('{"jobs": [{"job": "fft"}', "JSON"),
-        ("[]", "body"),
+        (URL, bad("fft", "gemn"), "similar names: gemm"),
+        (URL, bad("fft"), "jobs: "),
+        (URL, bad("fft", "gemm", "triad"), "jobs: "),
+        (URL, '{"jobs": "fft gemm"}', "jobs: "),
+        (URL, bad("fft", "../gemm"), 'not "../gemm"'),
+        (URL, bad("fft", "gemm\n\x1b[2J"), r'not "gemm\n\u001b[2J"'),
+        (URL, '{"jobs": [{"job": "fft"}, {"job": 7}]}', "jobs[1].job"),
+        (URL, bad(*GOOD, split="nine"), "split: there is no such key"),
+        (URL, bad(*GOOD, fine="all"), "fine: "),
+        (URL, bad(*GOOD, objective="speed"), "there is no objective speed"),
+        (URL, bad(*GOOD, objective="fewest-cards"), "POST /v1/placements/sets"),
+        (URL, bad(*GOOD, gpu_model="A100"), "no profile on A100: fft, gemm"),
+        (URL, bad(*GOOD, max_power_w="500 W"), "max_power_w"),
+        (URL, bad(*GOOD, max_power_kw=0.5), "max_power_kw"),
+        (URL, bad(*GOOD, max_power_w=math.nan), "max_power_w: it should be a finite number"),
+        (URL, bad(*GOOD)[:-1] + ', "max_power_w": 1e999}', "max_power_w"),
+        (URL, bad(*GOOD, max_power_w=True), "max_power_w"),
+        (URL, bad(*GOOD, min_speed=50), "min_speed: it should be less than or equal to 1, not 50"),
+        (URL, json.dumps({"jobs": jobs("fft", "gemm", min_speed=50)}), "jobs[0].min_speed"),
+        (URL, '{"jobs": [{"job": "fft", "work_s": 60}, {"job": "gemm"}]}', "the work of gemm"),
+        (URL, '{"jobs": [{"job": "fft"}', "JSON"),
+        (URL, "[]", "body"),
+        *((f"{URL}/batch", {"requests": [{}] * count}, "requests") for count in (0, 1001)),
+        (SETS, {"jobs": jobs("fft", "fft", "gemm", work_s=60.0)}, ""),
+        (SETS, {"jobs": jobs("fft", "gemm")}, "two jobs are no set"),
+        (SETS, {"jobs": jobs(*["fft"] * 8)}, "jobs: "),
+        (
+            SETS,
+            {"jobs": jobs("fft", "gemm"), "running": [30, 70]},
+            "2 shares are of jobs that run, and 2 jobs are named",
+        ),
+        (SETS, {"jobs": jobs("fft", "gemm"), "running": [0]}, "running"),
+        ("/v1/replicas", {"jobs": jobs("fft", work_s=60.0)}, ""),
+        ("/v1/replicas", {"jobs": jobs("fft", "gemm")}, ""),
+        ("/v1/replicas", {"jobs": jobs("fft"), "most": 49}, ""),
+        *(
+            (PLACE, {**_ONE_GPU, **body}, says)
+            for body, says in (
+                ({"jobs": []}, "jobs: "),
+                ({"jobs": [{"job": "fft", "count": 0}]}, "jobs[0].count"),
+                ({"jobs": [{"job": "fft", "count": 1.5}]}, "jobs[0].count"),
+                ({"jobs": [{"job": "fft", "count": 100_000}, {"job": "gemm"}]}, "100001 jobs"),
+                ({"jobs": [{"job": f"job{n}"} for n in range(201)]}, "201 names"),
+                ({"jobs": [{"job": "fft"}], "gpus": 0}, "gpus: "),
+                ({"jobs": [{"job": "fft"}], "time_limit_s": 3600}, "time_limit_s"),
+                ({"jobs": [{"job": "fft", "work_s": 0}]}, "jobs[0].work_s"),
+                ({"jobs": [{"job": "fft"}], "objective": "max-min"}, "max-min"),
+                ({"jobs": {"fft": 2}}, "jobs: "),
+                ({"jobs": ["fft"]}, "jobs[0]: it should be a JSON object"),
+                ({"jobs": _TWO_LIMITS}, "two limits"),
+            )
+        ),
     ],
 )
-def test_what_cannot_be_meant_is_refused(api: Api, body: str, says: str) -> None:
+def test_what_cannot_be_meant_is_refused(
+    api: Api, path: str, body: str | dict[str, Any], says: str
+) -> None:
     """A slip of the pen gets 422, a code, and the place: never an answer to another question."""
-    status, code, message = error_of(api.ask("POST", URL, content=body))
+    text = body if isinstance(body, str) else json.dumps(body)
+    status, code, message = error_of(api.ask("POST", path, content=text))
     assert (status, code) == (422, "bad-input")
     assert says in message
 
@@ -174,57 +230,6 @@ def test_batch_answers_each_request_in_order(api: Api) -> None:
     assert "there is no job nope" in items[2]["error"]["message"]
 
 
-@pytest.mark.parametrize("count", [0, 1001])
-def test_batches_are_bounded(api: Api, count: int) -> None:
-    answer = api.ask("POST", f"{URL}/batch", json={"requests": [{}] * count})
-    assert error_of(answer)[:2] == (422, "bad-input")
-
-
-QUEUE = [{"job": "gemm", "work_s": 7200}]
-
-
-@pytest.mark.parametrize("ffts", [[{"count": 2}], [{}, {}]])
-def test_placement_is_that_of_the_command_line(
-    api: Api, advisor: Advisor, ffts: list[dict[str, int]]
-) -> None:
-    """Counted or listed, the same jobs get the same plan through both doors."""
-    queue = [*({"job": "fft", "min_speed": 0.4, **more} for more in ffts), *QUEUE]
-    answer = api.post("/v1/placements", {"jobs": queue, "gpus": 2})
-    options = ("fft:2", "gemm", "--gpus", "2", "--work", "gemm=2h", "--min-speed", "fft=0.4")
-    assert answer == told(advisor, "place", *options)
-    read(Placement, json.dumps(answer))
-
-
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        ({"jobs": [], "gpus": 1}, "jobs: "),
-        ({"jobs": [{"job": "fft", "count": 0}], "gpus": 1}, "jobs[0].count"),
-        ({"jobs": [{"job": "fft", "count": 1.5}], "gpus": 1}, "jobs[0].count"),
-        ({"jobs": [{"job": "fft", "count": 100_000}, {"job": "gemm"}], "gpus": 1}, "100001 jobs"),
-        ({"jobs": [{"job": f"job{n}"} for n in range(201)], "gpus": 1}, "201 names"),
-        ({"jobs": [{"job": "fft"}], "gpus": 0}, "gpus: "),
-        ({"jobs": [{"job": "fft"}], "gpus": 1, "time_limit_s": 3600}, "time_limit_s"),
-        ({"jobs": [{"job": "fft", "work_s": 0}], "gpus": 1}, "jobs[0].work_s"),
-        ({"jobs": [{"job": "fft"}], "gpus": 1, "objective": "max-min"}, "max-min"),
-        ({"jobs": {"fft": 2}, "gpus": 1}, "jobs: "),
-        ({"jobs": ["fft"], "gpus": 1}, "jobs[0]: it should be a JSON object"),
-        (
-            {"jobs": [{"job": "fft", "min_speed": 0.4}, {"job": "fft", "min_speed": 1}], "gpus": 1},
-            "two limits",
-        ),
-    ],
-)
-def test_placements_are_bounded(api: Api, body: Any, says: str) -> None:
-    """What would take hours, or cannot be meant, is refused before any work."""
-    status, code, message = error_of(api.ask("POST", "/v1/placements", json=body))
-    assert (status, code) == (422, "bad-input")
-    assert says in message
-
-
-SET = ("resnet50-train-b2", "resnet50-train-b2", "fft")
-
-
 def test_placement_in_sets_is_that_of_the_command_line(api: Api, advisor: Advisor) -> None:
     """Both doors give the same sets, numbers and warnings."""
     queue = [{"job": "bert-serve-10", "count": 3}, {"job": "mobilenet-train-b2", "count": 2}]
@@ -240,15 +245,6 @@ def test_placement_in_sets_is_that_of_the_command_line(api: Api, advisor: Adviso
     status, code, message = error_of(api.ask("POST", "/v1/placements/sets", json=late))
     assert (status, code) == (422, "bad-input")
     assert "longer than the deadline" in message
-
-
-def test_answer_of_a_set_is_that_of_the_command_line(api: Api, advisor: Advisor) -> None:
-    """Both doors give the same ways, numbers and warnings."""
-    more = {"gpu_model": "NVIDIA H200", "isolate": True}
-    answer = api.post("/v1/sets", {"jobs": jobs(*SET, min_speed=0.2), **more})
-    options = ("--gpu-model", "NVIDIA H200", "--isolate", "--min-speed", "0.2")
-    assert answer == told(advisor, "recommend", *SET, *options)
-    read(SetAdvice, json.dumps(answer))
 
 
 @pytest.mark.parametrize(
@@ -344,35 +340,6 @@ def test_gains_beside_one_job_are_its_partners(api: Api, advisor: Advisor) -> No
     assert len(splits) > 30
 
 
-@pytest.mark.parametrize(
-    ("path", "names"), [("/v1/sets", ("triad", "fft", "gemm")), ("/v1/replicas", ("triad",))]
-)
-def test_the_same_question_is_answered_from_memory(
-    api: Api, path: str, names: tuple[str, ...]
-) -> None:
-    body = {"jobs": jobs(*names), "gpu_model": "NVIDIA H200", "min_speed": 0.123}
-    before = api.service.engine.hits
-    answers = [api.post(path, body) for _ in range(2)]
-    assert answers[0] == answers[1]
-    assert api.service.engine.hits == before + 1
-
-
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/v1/sets", {"jobs": jobs("fft", "fft", "gemm", work_s=60.0)}),
-        ("/v1/replicas", {"jobs": jobs("fft", work_s=60.0)}),
-        ("/v1/replicas", {"jobs": jobs("fft", "gemm")}),
-        ("/v1/replicas", {"jobs": jobs("fft"), "most": 49}),
-    ],
-)
-def test_what_says_nothing_of_sets_and_copies_is_refused(
-    api: Api, path: str, body: dict[str, Any]
-) -> None:
-    status, code, _ = error_of(api.ask("POST", path, json=body))
-    assert (status, code) == (422, "bad-input")
-
-
 def test_those_that_run_keep_their_shares(api: Api) -> None:
     """The answer is about the last job; also of two, of which one runs."""
     for names, shares in ((("triad", "mobilenet-train-b2"), [30]), (SET, [50, 20])):
@@ -382,25 +349,6 @@ def test_those_that_run_keep_their_shares(api: Api) -> None:
         assert limited
         for way in limited:
             assert [job.share_percent for job in way.jobs[:-1]] == shares
-
-
-@pytest.mark.parametrize(
-    ("names", "running", "says"),
-    [
-        (("fft", "gemm"), [], "two jobs are no set"),
-        (("fft",) * 8, [], "jobs: "),
-        (("fft", "gemm"), [30, 70], "2 shares are of jobs that run, and 2 jobs are named"),
-        (("fft", "gemm"), [0], "running"),
-    ],
-)
-def test_other_numbers_of_jobs_are_no_set(
-    api: Api, names: tuple[str, ...], running: list[float], says: str
-) -> None:
-    """Two are a pair, with an answer of their own; more than seven were never measured."""
-    body = json.dumps({"jobs": jobs(*names), "running": running})
-    status, code, message = error_of(api.ask("POST", "/v1/sets", content=body))
-    assert (status, code) == (422, "bad-input")
-    assert says in message
 
 
 def test_who_joins_for_a_short_while_saves_little(api: Api) -> None:

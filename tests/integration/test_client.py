@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -40,8 +41,8 @@ from advisor.client import (
     TakenIn,
     TooSlowError,
     UnreachableError,
-    exchange,
 )
+from advisor.client import client as client_module
 from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.wire import read_tolerant, to_plain, write
@@ -88,19 +89,6 @@ def own_points(job: str = "mine") -> list[SoloPoint]:
 
 
 # Against a real service.
-
-
-def test_a_batch_keeps_its_order_and_its_errors(service: Served) -> None:
-    asked = [
-        RecommendationRequest.of("bert-train", "vit-infer", fine=True),
-        RecommendationRequest.of("bert-train", "no-such-job"),
-        RecommendationRequest.of("vit-infer", "bert-train"),
-    ]
-    first, second, third = speak(service.url, "recommend_batch", asked)
-    assert len(first.answer.candidates) > len(third.answer.candidates)
-    assert second.answer is None
-    assert (second.error.code, "no-such-job" in second.error.message) == ("bad-input", True)
-    assert third.answer.jobs[0].job == "vit-infer"
 
 
 def test_points_go_in_and_come_back(service: Served, writer: str) -> None:
@@ -231,21 +219,31 @@ def refusal(status: int, code: str = "overloaded", **headers: str) -> Reply:
     )
 
 
-def test_a_service_that_is_busy_or_restarts_is_asked_again(scripted: Scripted) -> None:
+@pytest.fixture
+def pauses_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Pauses of the client, each of which is over at once."""
+    found: list[float] = []
+    clock = SimpleNamespace(monotonic=lambda: 100 + sum(found), sleep=found.append)
+    monkeypatch.setattr(client_module, "time", clock)
+    return found
+
+
+def test_a_service_that_is_busy_or_restarts_is_asked_again(
+    scripted: Scripted, pauses_s: list[float]
+) -> None:
+    """After the time that it says, and not for ever."""
     lost = Reply(status=None)
     scripted.will(lost, refusal(429, Retry_After="1"), refusal(503, Retry_After="0"), NO_MODELS)
-    began = time.monotonic()
     assert speak(scripted.url, "models").models == ()
-    assert time.monotonic() - began >= 1
-    assert len(scripted.seen) == 4
-
-
-def test_asking_again_has_an_end(scripted: Scripted) -> None:
-    scripted.will(refusal(503, Retry_After="0"))
+    assert pauses_s == [0.2, 1, 0]
+    scripted.will(refusal(503, Retry_After="7"))
     with pytest.raises(ApiError) as refused:
         speak(scripted.url, "models")
-    assert (refused.value.status, refused.value.retry_after_s) == (503, 0)
-    assert len(scripted.seen) == 4
+    assert (refused.value.status, refused.value.retry_after_s) == (503, 7)
+    assert pauses_s[3:] == [7, 7, 7]
+    with pytest.raises(UnreachableError, match=r"http://127\.0\.0\.1:9.*advisor serve"):
+        speak("http://127.0.0.1:9", "models")
+    assert pauses_s[6:] == [0.2, 0.4, 0.8]
 
 
 @pytest.mark.parametrize(
@@ -305,16 +303,17 @@ def a_join(**changes: Any) -> Reply:
     return Reply(body={**told, **more, **named, **changes})
 
 
-def test_a_join_is_waited_for(scripted: Scripted) -> None:
+def test_a_join_is_waited_for(scripted: Scripted, pauses_s: list[float]) -> None:
     """It is asked once, by a key; then looked at until the supervisor has answered."""
     asked = JoinLaunchRequest.of("a", share_percent=30.0)
     scripted.will(a_join(), a_join(), a_join(state="refused", code="no-split", cause="no room"))
-    said: LaunchJoin = speak(scripted.url, "join_launch", STATUS, asked, every_s=0.05)
+    said: LaunchJoin = speak(scripted.url, "join_launch", STATUS, asked)
     assert (said.state, said.code, said.cause) == ("refused", "no-split", "no room")
     first, *looks = scripted.seen
     assert (first.method, first.path) == ("POST", f"/v1/launches/{STATUS.launch_id}/joins")
     assert first.headers["Idempotency-Key"]
     assert {look.path for look in looks} == {f"{first.path}/0123456789abcdef"}
+    assert pauses_s == [1, 1]
     scripted.will(a_join())
     with pytest.raises(TooSlowError, match=r"has not joined .* after 0 s.*launch_join"):
         speak(scripted.url, "join_launch", STATUS.launch_id, asked, timeout_s=0.0)
@@ -333,17 +332,15 @@ def test_a_launch_is_a_status(scripted: Scripted) -> None:
     assert [launch.state for launch in speak(scripted.url, "launches")] == ["running"] * 2
 
 
-def test_waiting_for_the_end(scripted: Scripted) -> None:
+def test_a_launch_is_waited_for(scripted: Scripted, pauses_s: list[float]) -> None:
+    """Until it is over, or the time is."""
     scripted.will(a_launch(), a_launch(state="stopping"), a_launch(state="failed", code="job"))
-    found: Launch = speak(scripted.url, "wait", STATUS, every_s=0.01)
-    assert (found.state, found.code, len(scripted.seen)) == ("failed", "job", 3)
-
-
-def test_waiting_has_a_limit(scripted: Scripted) -> None:
+    found: Launch = speak(scripted.url, "wait", STATUS)
+    assert (found.state, found.code, pauses_s) == ("failed", "job", [1, 1])
     scripted.will(a_launch())
-    with pytest.raises(TooSlowError, match=r"abcdef is running after 1 s.*stop_launch"):
-        speak(scripted.url, "wait", STATUS.launch_id, timeout_s=1.0, every_s=0.05)
-    assert len(scripted.seen) >= 3
+    with pytest.raises(TooSlowError, match=r"abcdef is running after 2.5 s.*stop_launch"):
+        speak(scripted.url, "wait", STATUS.launch_id, timeout_s=2.5)
+    assert pauses_s[2:] == [1, 1, 0.5]
 
 
 def test_a_slow_answer_ends_in_time(scripted: Scripted) -> None:
@@ -366,15 +363,10 @@ def test_an_answer_without_end_is_given_up(
         pytest.raises(TooSlowError, match="time"),
     ):
         client.models()
-    monkeypatch.setattr(exchange, "_LARGEST_BYTES", 1000)
+    monkeypatch.setattr(client_module, "_LARGEST_BYTES", 1000)
     scripted.will(Reply(body=b" " * 2000))
     with pytest.raises(AnswerError, match="more than 1000 bytes"):
         speak(scripted.url, "models")
-
-
-def test_nobody_there() -> None:
-    with pytest.raises(UnreachableError, match=r"http://127\.0\.0\.1:9.*advisor serve"):
-        speak("http://127.0.0.1:9", "models")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.supervisor.keeping import DRAFT_S
 from advisor.runtime.host.processes import marked_pids
 from advisor_api.launches.launch_metrics import LaunchMetrics
-from advisor_api.launches.observations import ObservationImporter
+from advisor_api.launches.reconciler import ObservationImporter
 from advisor_data.store.file_store import FileStore
 
 

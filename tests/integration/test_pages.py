@@ -869,12 +869,9 @@ def test_pages_use_the_words_of_the_package(visit: Visit) -> None:
 
 
 def test_files_are_sent_safely_and_once(served: RawServer) -> None:
-    """Pages have a strict policy, unchanged files no body, and no path leaves their folder."""
+    """Unchanged files have no body, and no path leaves their folder."""
     page = served.ask("GET", "/set")
     assert page.status == 200
-    policy = page.headers["content-security-policy"]
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
     again = served.ask("GET", "/set", headers={"If-None-Match": page.headers["etag"]})
     assert (again.status, again.body) == (304, b"")
     zipped = served.ask("GET", "/set", headers={"Accept-Encoding": "gzip"})

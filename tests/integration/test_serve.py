@@ -25,14 +25,6 @@ def bearer(secret: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {secret}"}
 
 
-# health
-
-
-def test_a_fresh_service_is_alive_and_ready(served: RawServer) -> None:
-    assert served.ask("GET", "/healthz").json == {"status": "ok"}
-    assert served.ask("GET", "/readyz").status == 200
-
-
 def test_metrics_count_requests_by_route_and_show_the_model(served: RawServer) -> None:
     """Prometheus sees requests by the template of their route, never by the names in paths."""
     served.ask("GET", "/v1/profiles/nobody-has-this-name")
@@ -45,11 +37,11 @@ def test_metrics_count_requests_by_route_and_show_the_model(served: RawServer) -
 
 def test_every_answer_has_an_id_and_safe_headers(served: RawServer) -> None:
     """Pages run no script but ours, nobody frames them, and answers are kept by nobody."""
-    for path in ("/healthz", "/nowhere"):
+    for path in ("/healthz", "/nowhere", "/set"):
         headers = served.ask("GET", path).headers
         assert headers["x-request-id"]
         assert headers["x-content-type-options"] == "nosniff"
-        assert headers["cache-control"] == "no-store"
+        assert headers["cache-control"] == ("no-cache" if path == "/set" else "no-store")
         assert headers["referrer-policy"] == "no-referrer"
         policy = headers["content-security-policy"]
         assert "default-src 'none'" in policy
@@ -82,15 +74,6 @@ def test_what_nobody_needs_a_token_for_is_written_down(tmp_path: Path) -> None:
     assert without - (PAGES.keys() - {"/docs"}) == set(re.findall(r"`(/[\w./]*)`", told))
 
 
-def test_anyone_on_this_host_may_read_and_nothing_more(served: RawServer) -> None:
-    """On loopback reading needs no token; writing, launching and administration always do."""
-    assert served.ask("GET", "/v1/jobs").status == 200
-    answer = served.ask("DELETE", "/v1/profiles/triad")
-    assert (answer.status, answer.code) == (401, "unauthorized")
-    assert answer.headers["www-authenticate"].startswith("Bearer")
-    assert served.ask("GET", "/v1/audit").status == 401
-
-
 @pytest.mark.parametrize(
     "value",
     ["Bearer adv_" + "x" * 43, "Bearer ", "Basic dXNlcjpwYXNz", "adv_", "Bearer \xff"],
@@ -98,18 +81,10 @@ def test_anyone_on_this_host_may_read_and_nothing_more(served: RawServer) -> Non
 def test_a_wrong_token_is_refused_even_where_none_is_needed(served: RawServer, value: str) -> None:
     """Anyone who sends a token learns that it is no good, instead of being somebody else."""
     for path in ("/v1/jobs", "/healthz"):
+        assert served.ask("GET", path).status == 200
         answer = served.ask("GET", path, headers={"Authorization": value})
         assert (answer.status, answer.code) == (401, "unauthorized")
-
-
-def test_tokens_may_do_what_their_scopes_say(served: RawServer, secrets: dict[str, str]) -> None:
-    wanted = {"read": (200, 403, 403), "write": (200, 404, 403), "launch": (200, 403, 403)}
-    for scope, statuses in {**wanted, "admin": (200, 404, 200)}.items():
-        headers = bearer(secrets[scope])
-        read = served.ask("GET", "/v1/jobs", headers=headers)
-        written = served.ask("DELETE", "/v1/profiles/nothing-stored", headers=headers)
-        audit = served.ask("GET", "/v1/audit", headers=headers)
-        assert (read.status, written.status, audit.status) == statuses, scope
+        assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
 def test_the_log_names_callers_and_never_their_tokens(

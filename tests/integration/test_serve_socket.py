@@ -17,7 +17,7 @@ from forked import Forked, run_forked, start_forked
 from raw_server import environment
 
 from advisor.client import ApiError, Client
-from advisor_api.http.peers import Peer, caller_of_peer, peer_of
+from advisor_api.http.access import Peer, caller_of_peer, peer_of
 
 NOBODY = 65534
 

@@ -20,7 +20,7 @@ from advisor.launch.records.folder import create_folder
 from advisor.launch.records.observed import append_observation
 from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor_api.launches.launch_metrics import LaunchMetrics
-from advisor_api.launches.observations import ObservationImporter
+from advisor_api.launches.reconciler import ObservationImporter
 from advisor_data import open_store
 
 export: Any = pytest.importorskip("opentelemetry.sdk.trace.export", reason="needs the extra otel")

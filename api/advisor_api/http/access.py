@@ -1,9 +1,18 @@
-"""Who asks, and whether they may: bearer tokens with scopes."""
+"""Who sends a request, and what they may do: bearer tokens, and users of a Unix socket."""
 
-from collections.abc import Iterable
+import asyncio
+import hashlib
+import itertools
+import os
+import re
+import socket
+import struct
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias, cast
 
+from cachetools import LRUCache
 from fastapi import Depends, Request
 from fastapi.openapi.models import HTTPBearer
 from fastapi.routing import APIRoute
@@ -11,7 +20,93 @@ from fastapi.security.base import SecurityBase
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 
-from advisor_api.http.tokens import TokenCache
+from advisor_api.http.limits import Buckets
+from advisor_data.service.state import Token
+
+_REMEMBERED_S = 1.0
+"""So a revoked token is refused after a second at the latest."""
+
+_KEPT = 4096
+"""Good tokens that are kept, and as many wrong ones next to them."""
+
+_AT_ONCE = 500
+"""Secrets of one read."""
+
+_SECRET = re.compile(r"adv_[A-Za-z0-9_-]{20,100}")
+
+_WRONG_PER_S, _WRONG_BURST = 20.0, 100
+"""Wrong secrets of an address that are reported as wrong; more get 429, and no line in the log."""
+
+_Looked = tuple[float, Token | None]
+"""When a secret was looked up, and what was found."""
+
+
+class TokenCache:
+    """Finds the token of a secret; the same answer whether it is wrong, expired or revoked.
+
+    Secrets are looked up many in one read, which may raise a StoreError.
+    """
+
+    def __init__(self, find: Callable[[Collection[str]], Mapping[str, Token]]) -> None:
+        self._find = find
+        # Apart, so that guesses push no good one out.
+        self._good = LRUCache[bytes, _Looked](_KEPT)
+        self._bad = LRUCache[bytes, _Looked](_KEPT)
+        self._wrong = Buckets(_WRONG_PER_S, _WRONG_BURST)
+        self._waiting = dict[str, asyncio.Future[_Looked]]()
+        self._reader: asyncio.Task[None] | None = None
+
+    async def find(self, secret: str, address: str) -> Token | None:
+        """The token of a secret that came from an address, if it is good now.
+
+        Raises:
+            HTTPException: 429, it is wrong, as were too many others from this address.
+            StoreError: the database does not answer.
+        """
+        # Looked up by hash, so how long it takes says nothing about the secrets that are kept.
+        key = hashlib.sha256(secret.encode()).digest()
+        known = self._good.get(key) or self._bad.get(key)
+        if known is None or time.monotonic() - known[0] >= _REMEMBERED_S:
+            known = (0.0, None)
+            if _SECRET.fullmatch(secret):
+                known = await self._looked_up(secret)
+                self._keep(key, known)
+        if known[1] is None:
+            self._wrong.take(address)
+        return known[1]
+
+    def _keep(self, key: bytes, known: _Looked) -> None:
+        ours, other = (self._good, self._bad) if known[1] else (self._bad, self._good)
+        other.pop(key, None)
+        ours[key] = known
+
+    async def _looked_up(self, secret: str) -> _Looked:
+        if secret not in self._waiting:
+            self._waiting[secret] = asyncio.get_running_loop().create_future()
+        found = self._waiting[secret]
+        if self._reader is None:
+            self._reader = asyncio.create_task(self._read())
+        # Anyone who goes away takes the look from nobody else.
+        return await asyncio.shield(found)
+
+    async def _read(self) -> None:
+        """Look up all that wait, one read after the other, until nobody does."""
+        while self._waiting:
+            now = dict(itertools.islice(self._waiting.items(), _AT_ONCE))
+            for secret in now:
+                del self._waiting[secret]
+            began = time.monotonic()
+            try:
+                tokens = await asyncio.to_thread(self._find, now.keys())
+            except Exception as error:  # noqa: BLE001 else all that wait would wait for ever
+                for future in now.values():
+                    future.set_exception(error)
+                    future.exception()  # somebody who waited may be gone
+            else:
+                for secret, future in now.items():
+                    future.set_result((began, tokens.get(secret)))
+        self._reader = None
+
 
 _IMPLIED = {
     "read": frozenset({"read"}),
@@ -107,3 +202,60 @@ Launcher: TypeAlias = Annotated[Caller, Depends(_Needs("launch"))]
 
 Admin: TypeAlias = Annotated[Caller, Depends(_Needs("admin"))]
 """The parameter of a route that changes models or reads the audit log."""
+
+_CREDENTIALS = struct.Struct("3i")
+"""Process, user and group (`struct ucred` of Linux)."""
+
+_SO_PEERGROUPS = 59
+"""From asm-generic/socket.h; Python has no name for it."""
+
+_GROUPS_BYTES = 1024
+"""256 groups; Python asks for no more."""
+
+_OF_GROUP = frozenset({"read", "write", "launch"})
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A process of this host as it was when it connected."""
+
+    uid: int
+    gids: frozenset[int]
+
+    @property
+    def name(self) -> str:
+        """As logs have it; no token can have this name."""
+        return f"uid:{self.uid}"
+
+
+def peer_of(connection: int) -> Peer:
+    """Who opened a connection; it is the file descriptor of a Unix socket that was accepted.
+
+    Raises:
+        OSError: it is none.
+    """
+    with socket.socket(fileno=os.dup(connection)) as ours:
+        found = ours.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        _, uid, gid = _CREDENTIALS.unpack(found)
+        return Peer(uid, _groups(ours) | {gid})
+
+
+def _groups(connection: socket.socket) -> frozenset[int]:
+    """All but the first; none where there are too many, or the kernel does not say."""
+    try:
+        found = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _GROUPS_BYTES)
+    except OSError:
+        return frozenset()
+    return frozenset(struct.unpack(f"{len(found) // 4}I", found))
+
+
+def caller_of_peer(peer: Peer, group: int | None) -> Caller | None:
+    """What a process of this host may do without a token; None: as much as anybody.
+
+    Members of the group may read, write and launch.
+    """
+    if peer.uid in (0, os.geteuid()):
+        return Caller(name=peer.name, scopes=ALL_SCOPES)
+    if group in peer.gids:
+        return Caller(name=peer.name, scopes=_OF_GROUP)
+    return None

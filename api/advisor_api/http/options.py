@@ -72,12 +72,7 @@ class ServeOptions:
     @property
     def loopback(self) -> bool:
         """Whether only this host can connect."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return self.host == "localhost" or is_loopback(self.host)
 
     @property
     def anonymous(self) -> bool:
@@ -94,6 +89,14 @@ class ServeOptions:
         scheme = "https" if self.tls_certificate else "http"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{scheme}://{host}:{self.port}"
+
+
+def is_loopback(address: str) -> bool:
+    """Whether a text is an address of loopback; a name is none."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def check_options(options: ServeOptions) -> None:

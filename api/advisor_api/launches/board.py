@@ -12,10 +12,14 @@ from advisor.launch.records.history import History, read_history
 from advisor.launch.records.overview import MOST_ENDED, Entry, Seen, entry_of, overview
 from advisor.launch.records.status import OVER, LaunchStatus
 from advisor_api.http.access import Caller
-from advisor_api.launches.launching import listed
-from advisor_api.launches.steps import HOST, launches_folder
-from advisor_api.launches.view import stored_status, visible_launch
-from advisor_api.service.service import Service
+from advisor_api.launches.launching import (
+    HOST,
+    launches_folder,
+    listed,
+    stored_status,
+    visible_launch,
+)
+from advisor_api.service import Service
 from advisor_data.service.state import LaunchRow, ServiceState
 
 _PAGE, _FEW = 500, 20
@@ -97,24 +101,20 @@ _MOST_RUNNING = 64
 LookAtCards = Callable[[Collection[str]], list[tuple[Gpu, float | None]]]
 
 
-def _local_now() -> datetime:
-    """This moment, in the zone of the host."""
-    return datetime.now().astimezone()
-
-
 class Board:
     """What `GET /v1/overview` answers.
 
     Args:
         service: Whose launches these are.
         cards: Looks at the GPUs of this host; it is told which of them are held.
-        now: The moment.
+        now: The moment; None: the present one, in the zone of the host.
     """
 
     def __init__(
-        self, service: Service, cards: LookAtCards, now: Callable[[], datetime] = _local_now
+        self, service: Service, cards: LookAtCards, now: Callable[[], datetime] | None = None
     ) -> None:
-        self._service, self._cards, self._now = service, cards, now
+        self._service, self._cards = service, cards
+        self._now = now or (lambda: datetime.now().astimezone())
         self._books = Books(service.state)
         self._lock = threading.Lock()
         self._kept: dict[bool, tuple[float, bytes]] = {}

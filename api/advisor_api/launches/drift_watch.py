@@ -5,13 +5,11 @@ from contextlib import contextmanager
 
 from prometheus_client import Gauge
 
-from advisor.errors import AdvisorError
 from advisor.formats.moments import now
 from advisor.wire.observed import DriftedJob
-from advisor_advice.site.conditions import Experience, checks_of, experience_of
-from advisor_api.http.errors import LOG
-from advisor_api.launches.looking import looking
-from advisor_api.service.service import Service
+from advisor_advice.site.conditions import checks_of, experience_of
+from advisor_api.launches.reconciler import looking
+from advisor_api.service import Service
 from advisor_data.service.state import AuditEntry
 from advisor_data.store.pages import Span
 
@@ -56,23 +54,11 @@ class DriftWatch:
         settings = service.settings
         found = experience_of(service.store, predictor, checks_of(settings), settings.home)
         service.engine.observed(found)
-        self._show(found)
-        self._record(found.drifts)
-        self._seen = state
-
-    def look_safely(self) -> None:
-        """One look; what goes wrong is written into the log."""
-        try:
-            self.look()
-        except AdvisorError as error:
-            LOG.error("no look at drift: %s", error)
-        except Exception:  # noqa: BLE001 the service answers on whatever happens here
-            LOG.exception("a look at drift failed")
-
-    def _show(self, found: Experience) -> None:
         for quantity in _QUANTITIES:
             count = sum(drift.quantity == quantity for drift in found.drifts)
             self._gauge.labels(quantity).set(count)
+        self._record(found.drifts)
+        self._seen = state
 
     def _record(self, drifts: tuple[DriftedJob, ...]) -> None:
         """Write down what has begun and what is over."""
@@ -112,7 +98,7 @@ def watching_drift(service: Service) -> Generator[DriftWatch]:
         gauge.labels(quantity).set(0)
     watch = DriftWatch(service, gauge)
     try:
-        with looking("drift", watch.look_safely, LOOK_S):
+        with looking("drift", watch.look, LOOK_S):
             yield watch
     finally:
         service.metrics.registry.unregister(gauge)

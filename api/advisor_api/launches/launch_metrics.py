@@ -8,6 +8,7 @@ that went down with them would look like new energy.
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -23,10 +24,9 @@ from advisor.core.observations import (
     energy_to_end_j,
     is_far,
 )
-from advisor.launch.records.ledger import Ledger
 from advisor.launch.records.spec import Forecast, LaunchSpec
 from advisor.launch.records.status import JobStatus, LaunchStatus, State
-from advisor_api.http.metrics import family
+from advisor_api.http.gate import family
 
 _QUANTITIES = ("rate", "power", "work_per_joule")
 
@@ -122,8 +122,8 @@ class LaunchMetrics(Collector):
         for name, text, value_of in _OF_RUNNING:
             yield _gauge(name, text, "gpu", {one.gpu_uuid: value_of(one) for one in running})
         yield _gauge("running_energy_saved_joules", _SAVED_SO_FAR, "gpu", {
-            one.gpu_uuid: _saved_j(one.ledger) - counted_j.get(one.launch_id, 0.0)
-            for one in running if one.ledger
+            one.gpu_uuid: ledger.alone_j - ledger.energy_j - counted_j.get(one.launch_id, 0.0)
+            for one in running if (ledger := one.ledger)
         })  # fmt: skip
         for name, text, of_job in _OF_JOBS:
             values = (
@@ -145,19 +145,18 @@ class LaunchMetrics(Collector):
             yield _counter(f"forecasts_{name}", text, "quantity", of)
 
 
-def _gauge(
+def _by(
+    kind: type[GaugeMetricFamily] | type[CounterMetricFamily],
     name: str,
     text: str,
     label: str,
     values: Mapping[str, float] | Mapping[str | None, float | None],
 ) -> Metric:
     of_label = (((of,), value) for of, value in values.items())
-    return family(GaugeMetricFamily, name, text, (label,), of_label)
+    return family(kind, name, text, (label,), of_label)
 
 
-def _counter(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
-    of_label = (((of,), value) for of, value in values.items())
-    return family(CounterMetricFamily, name, text, (label,), of_label)
+_gauge, _counter = partial(_by, GaugeMetricFamily), partial(_by, CounterMetricFamily)
 
 
 _SILENT = "Launches of this host that have not ended, and were not heard of for 10 s"
@@ -168,19 +167,6 @@ _SAVED = "Energy saved for the same work by the launch on a GPU, against one aft
 
 
 _SAVED_SO_FAR = "Energy that the launch on a GPU saved so far, without sets that have ended, J"
-
-
-def _saved_j(ledger: Ledger) -> float:
-    return ledger.alone_j - ledger.energy_j
-
-
-def _energy_j(one: LaunchStatus) -> float | None:
-    """Of the set that runs; those before it are counted."""
-    return None if one.energy_j is None else one.energy_j + (one.rest_energy_j or 0.0)
-
-
-def _predicted_saved(one: LaunchStatus) -> float | None:
-    return one.forecast and one.forecast.energy_saved and one.forecast.energy_saved.value
 
 
 def _predicted_speed(one: LaunchStatus, job: JobStatus) -> float | None:
@@ -243,10 +229,15 @@ _OF_RUNNING: tuple[tuple[str, str, Callable[[LaunchStatus], float | None]], ...]
     (
         "running_energy_joules",
         "Energy so far of the jobs that run on a GPU, J; it is counted when they end",
-        _energy_j,
+        # Of the set that runs; those before it are counted.
+        lambda one: None if one.energy_j is None else one.energy_j + (one.rest_energy_j or 0.0),
     ),
     ("observed_energy_saved", _SAVED, lambda one: one.energy_saved),
-    ("predicted_energy_saved", f"{_SAVED}, as forecast", _predicted_saved),
+    (
+        "predicted_energy_saved",
+        f"{_SAVED}, as forecast",
+        lambda one: one.forecast and one.forecast.energy_saved and one.forecast.energy_saved.value,
+    ),
 )
 
 

@@ -1,39 +1,226 @@
 """Asks for launches, stops them and finds them; everything here may block."""
 
 import hashlib
+import re
+import socket
 from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
 
 from starlette.exceptions import HTTPException
 
 from advisor.core.gpu import Gpu
-from advisor.errors import AdvisorError, BusyError, InputError
+from advisor.errors import AdvisorError, BusyError, InputError, UnsafeFileError
+from advisor.formats.moments import now
 from advisor.formats.wire import write
-from advisor.launch.records.answers import LaunchHistory, LaunchPlan
-from advisor.launch.records.folder import LaunchFolder, find_folder
+from advisor.launch.records.answers import Launch, LaunchHistory, LaunchJoin, LaunchPlan, launch_of
+from advisor.launch.records.folder import LaunchFolder, create_folder, dumps, find_folder, loads
 from advisor.launch.records.history import read_history
+from advisor.launch.records.joins import (
+    JoinAnswer,
+    JoinRequest,
+    ask_join,
+    last_answer,
+    new_join_id,
+    read_request,
+)
 from advisor.launch.records.spec import LaunchSpec
-from advisor.launch.records.status import OVER, LaunchStatus
+from advisor.launch.records.status import OVER, LaunchStatus, State, as_heard
+from advisor.launch.records.status_writer import StatusWriter, first_status
 from advisor.launch.start.plan import plan_of
+from advisor.launch.start.spawn import spawn_supervisor
 from advisor.launch.start.starting import check_memory
+from advisor.settings import Settings
 from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest, check_launch
-from advisor_advice.launching import make_spec
+from advisor_advice.launching import make_join, make_spec
 from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_api.http.access import Caller
-from advisor_api.launches.steps import (
-    HOST,
-    close_unclaimed,
-    folder_of,
-    is_ours,
-    launches_folder,
-    new_row,
-    release_gpus,
-    start_supervisor,
-)
-from advisor_api.launches.view import current_status, last_heard, stored_status
-from advisor_api.service.audit import RequestAudit
-from advisor_api.service.service import Service
-from advisor_data.service.state import LaunchRow
+from advisor_api.http.errors import LOG
+from advisor_api.service import RequestAudit, Service
+from advisor_data.service.state import LaunchRow, ServiceState
+from advisor_profiling import SUPERVISOR
 from advisor_profiling.testbed.live import find_gpu, with_units
+
+HOST = socket.gethostname()
+"""Where launches run; in a container it changes with each start."""
+
+
+def launches_folder(settings: Settings) -> Path:
+    """Where the folders of all launches of this host are."""
+    return settings.home / "launches"
+
+
+def is_ours(row: LaunchRow, home: str) -> bool:
+    """Whether the service of this home looks after a launch, and no other one."""
+    return row.host == HOST if row.home is None else row.home == home
+
+
+def row_of(
+    spec: LaunchSpec,
+    status: LaunchStatus,
+    home: str,
+    hashed: str,
+    *,
+    created_at: str | None = None,
+    key: str | None = None,
+) -> LaunchRow:
+    """The row of a launch of this host; without `created_at` it was created with the status."""
+    return LaunchRow(
+        launch_id=spec.launch_id,
+        host=HOST,
+        gpu=status.gpu_uuid or spec.gpu,
+        gpu_uuid=status.gpu_uuid,
+        state=status.state,
+        spec=dumps(spec).decode(),
+        status=dumps(status).decode(),
+        asked_by=spec.asked_by,
+        request_hash=hashed,
+        created_at=created_at or status.updated_at,
+        updated_at=status.updated_at,
+        idempotency_key=key,
+        home=home,
+    )
+
+
+def start_supervisor(row: LaunchRow, state: ServiceState, settings: Settings) -> None:
+    """Make the folder of a launch and start its supervisor, if it is not over; again does no harm.
+
+    Raises:
+        OSError: the folder cannot be written; the launch is failed.
+        StoreError: nor could that be kept; the reconciler tries again.
+        UnsafeFileError: others could have a hand in the folder; the launch is failed.
+    """
+    if row.state in OVER:
+        return
+    try:
+        folder = folder_of(row, settings)
+    except OSError as error:
+        fail(row, state, "system", f"the folder of the launch cannot be written: {error.strerror}")
+        raise
+    except UnsafeFileError as error:
+        fail(row, state, error.code, str(error))
+        raise
+    if folder.claimed():
+        return
+    try:
+        spawn_supervisor(folder, settings, SUPERVISOR)
+    except OSError as error:
+        # It was accepted: the reconciler tries again.
+        LOG.error("the supervisor of %s cannot be started: %s", row.launch_id, error)
+
+
+def folder_of(row: LaunchRow, settings: Settings) -> LaunchFolder:
+    """The folder of a launch of this host, made where it is not there.
+
+    Raises:
+        OSError: it cannot be written.
+        ValueError: the row is of another version of advisor.
+    """
+    return create_folder(launches_folder(settings), loads(LaunchSpec, row.spec.encode()))
+
+
+def fail(row: LaunchRow, state: ServiceState, code: str, cause: str) -> None:
+    """Keep that a launch has failed.
+
+    Raises:
+        StoreError: it could not be kept.
+    """
+    at = now()
+    status = replace(
+        stored_status(row), state="failed", code=code, cause=cause, updated_at=at, ended_at=at
+    )
+    state.update_launch(row.launch_id, status.state, dumps(status).decode())
+
+
+def close_unclaimed(
+    folder: LaunchFolder, state: State, code: str | None = None, cause: str = ""
+) -> None:
+    """End a launch whose supervisor has not begun, so that none can begin any more.
+
+    One that begins at the same moment goes on; it sees a request to stop.
+
+    Raises:
+        InputError: its spec cannot be read.
+        OSError: the folder cannot be written.
+    """
+    try:
+        with folder.supervising():
+            writer = StatusWriter(folder, folder.read_spec())
+            if code:
+                writer.blame(code, cause)
+            writer.close(state)
+    except BusyError:
+        return
+
+
+def keep_status(row: LaunchRow, status: LaunchStatus, state: ServiceState) -> None:
+    """Keep where a launch stands, where that is news.
+
+    Raises:
+        StoreError: it could not be kept.
+    """
+    text = dumps(status).decode()
+    if row.state not in OVER and row.status != text:
+        state.update_launch(row.launch_id, status.state, text)
+
+
+def release_gpus(state: ServiceState, settings: Settings, home: str) -> None:
+    """Let go of the GPUs of this home whose launches have ended since the reconciler last looked.
+
+    Raises:
+        StoreError: the database does not answer.
+    """
+    for row in state.launches(host=HOST, home=home, active_only=True):
+        folder = LaunchFolder(launches_folder(settings) / row.launch_id)
+        if folder.claimed() and (status := current_status(folder)).over:
+            keep_status(row, status, state)
+
+
+HIDDEN = "shown to tokens with the scope launch"
+
+# Rates as images/s and splits as 30/70 have something before the slash.
+_PLACE = re.compile(r"[\w+.-]+:/+[^\s;,]*|(?<![\w/])~?/[^\s;:,]*")
+
+
+def current_status(folder: LaunchFolder) -> LaunchStatus:
+    """Where a launch of this host stands now, its jobs named from the first moment on."""
+    status = folder.read_status()
+    if status.jobs:
+        return status
+    try:
+        first = first_status(folder.read_spec(), status.updated_at)
+    except InputError:
+        return status
+    known = ("state", "code", "cause", "silent_s")
+    return replace(first, **{name: getattr(status, name) for name in known})
+
+
+def stored_status(row: LaunchRow) -> LaunchStatus:
+    """The last status that the database has."""
+    try:
+        return loads(LaunchStatus, row.status.encode())
+    except ValueError:
+        # Of another version of advisor: what is a column of its own is still known.
+        state = cast("State", row.state)
+        return LaunchStatus(launch_id=row.launch_id, state=state, updated_at=row.updated_at)
+
+
+def last_heard(row: LaunchRow) -> LaunchStatus:
+    """Of a launch of another host, as of when its service has kept it last."""
+    return as_heard(stored_status(row))
+
+
+def visible_launch(status: LaunchStatus, host: str, caller: Caller) -> Launch:
+    """A launch as a caller may see it."""
+    if "launch" not in caller.scopes:
+        status = replace(
+            status,
+            cause=status.cause and HIDDEN,
+            jobs=tuple(replace(job, error=job.error and HIDDEN) for job in status.jobs),
+            warnings=tuple(_PLACE.sub("…", text) for text in status.warnings),
+        )
+    return launch_of(status, host)
 
 
 class LaunchingOffError(AdvisorError):
@@ -83,7 +270,7 @@ def launch(
     spec = _spec(service, wanted, gpu, caller)
     for pair in spec.pairs:
         check_memory(pair, gpu)
-    row = new_row(spec, gpu, service.home, hashed, key)
+    row = row_of(spec, first_status(spec, now(), gpu), service.home, hashed, key=key)
     with audited.of("launch.start", _subject(spec, gpu)):
         release_gpus(service.state, service.settings, service.home)
         row = service.state.add_launch(row)
@@ -243,3 +430,92 @@ def _subject(spec: LaunchSpec, gpu: Gpu) -> str:
     then = f", then {more} more" if more else ""
     jobs = f"{' + '.join(job.name for job in first.jobs)} at {first.split}"
     return f"{spec.launch_id}: {jobs}{then}, on {gpu.uuid}"
+
+
+def join(
+    service: Service,
+    launch_id: str,
+    wanted: JoinLaunchRequest,
+    caller: Caller,
+    key: str | None,
+    audited: RequestAudit,
+) -> LaunchJoin:
+    """Ask the supervisor of a launch to let a job join, once for each key and body.
+
+    Raises:
+        HTTPException: 404, there is no such launch.
+        InputError: it does not run; an unknown job, or one without a profile to advise by.
+        ModelError: there is no model to advise by.
+        NoSplitError: no share keeps every limit, or none is worth it.
+        OSError: the request cannot be written; nobody was asked.
+        OtherHostError: it runs on another host, or under another home of this one.
+        SourceError: there is no GPU, or its driver does not answer.
+        StoreError: the database does not answer.
+        UnsafeCountError: the share has a count of SMs at which results are wrong.
+    """
+    (name,) = wanted.names
+    folder = _folder(service, launch_id, f"advisor launch --join {launch_id} {name}")
+    join_id = _id_of(wanted, caller, key)
+    if key and (before := read_request(folder, join_id)):
+        return _as_told(folder, join_id, before, caller)
+    check_launchable(service, [name])
+    gpu = find_gpu(folder.read_status().gpu_uuid or folder.read_spec().gpu)
+    launch = ResolvedLaunch(
+        request=wanted.as_launch(),
+        gpu=gpu.uuid,
+        card=with_units(gpu, service.settings),
+        asked_by=caller.name,
+    )
+    request = make_join(folder, name, wanted.share_percent, launch, service.settings)
+    with audited.of("launch.join", f"{launch_id}: {name} at {request.share_percent:g} %"):
+        ask_join(folder, request, join_id)
+    return _as_told(folder, join_id, request, caller)
+
+
+def find_join(service: Service, launch_id: str, join_id: str, caller: Caller) -> LaunchJoin:
+    """What has become of a job that was to join.
+
+    Raises:
+        HTTPException: 404, there is none.
+        OtherHostError, StoreError: as `join`.
+    """
+    folder = _folder(service, launch_id, f"advisor launches show {launch_id}")
+    if (request := read_request(folder, join_id)) is None:
+        raise HTTPException(404, f"nobody asked to join {launch_id} by {join_id}.")
+    return _as_told(folder, join_id, request, caller)
+
+
+def _folder(service: Service, launch_id: str, command: str) -> LaunchFolder:
+    find(service, launch_id)
+    return folder_reached(service, launch_id, command)
+
+
+def _id_of(wanted: JoinLaunchRequest, caller: Caller, key: str | None) -> str:
+    """The same for the same key and body, so that it is asked once."""
+    if key is None:
+        return new_join_id()
+    text = "\n".join((caller.name, key, request_hash(wanted)))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _as_told(
+    folder: LaunchFolder, join_id: str, request: JoinRequest, caller: Caller
+) -> LaunchJoin:
+    job = request.part.job.name
+    answered = last_answer(folder, join_id, job)
+    said = answered or JoinAnswer(job=job)
+    told = "launch" in caller.scopes
+    return LaunchJoin(
+        launch_id=folder.launch_id,
+        join_id=join_id,
+        state="asked" if answered is None else "joined" if said.code is None else "refused",
+        notes=request.notes if told else (),
+        job=job,
+        code=said.code,
+        cause=said.cause if told else said.cause and HIDDEN,
+        units_granted=said.units_granted,
+        memory_limit_mib=said.memory_limit_mib,
+        joined_at=said.joined_at,
+        share_percent=request.share_percent,
+        forecast=request.forecast,
+    )

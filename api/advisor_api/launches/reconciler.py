@@ -4,24 +4,30 @@ A thread of the service, which looks about once a second. Everything it does is 
 it is done, so the next service of the home goes on where one was killed.
 """
 
+import math
+import threading
 import time
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
+from opentelemetry import trace
+
+from advisor.core.observations import Observation, energy_to_end_j
 from advisor.errors import AdvisorError, BusyError, InputError, StoreError
 from advisor.formats.moments import to_text
+from advisor.formats.rows import from_row
 from advisor.launch.records.folder import LaunchFolder, dumps, list_folders
+from advisor.launch.records.observed import observation_lines
 from advisor.launch.supervisor.unheeding import Stopping
 from advisor_api.http.errors import LOG
-from advisor_api.launches.housekeeping import Housekeeping
 from advisor_api.launches.launch_metrics import LaunchMetrics
-from advisor_api.launches.looking import looking
-from advisor_api.launches.observations import ObservationImporter
-from advisor_api.launches.steps import (
+from advisor_api.launches.launching import (
     HOST,
     close_unclaimed,
+    current_status,
     fail,
     is_ours,
     keep_status,
@@ -29,10 +35,164 @@ from advisor_api.launches.steps import (
     row_of,
     start_supervisor,
 )
-from advisor_api.launches.view import current_status
 from advisor_api.otlp import tell_metrics
-from advisor_api.service.service import Service
+from advisor_api.service import Service
+from advisor_data import Store
+from advisor_data.service.cleaning import Cleaner
 from advisor_data.service.state import LaunchRow
+from advisor_data.store.lines import json_row
+
+_STOP_S = 5.0
+
+
+@contextmanager
+def looking(name: str, look: Callable[[], None], every_s: float) -> Generator[None]:
+    """Look at once and then again and again, in a thread, until the end of the block.
+
+    An error of a look is logged, and the next look comes all the same.
+    """
+    ended = threading.Event()
+
+    def look_until_ended() -> None:
+        while True:
+            try:
+                look()
+            except AdvisorError as error:
+                LOG.error("no look at %s: %s", name, error)
+            except Exception:  # noqa: BLE001 the service answers on whatever happens here
+                LOG.exception("a look at %s failed", name)
+            if ended.wait(every_s):
+                return
+
+    thread = threading.Thread(target=look_until_ended, daemon=True, name=name)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        # A look that waits for a database may take longer; nothing is lost with it.
+        thread.join(_STOP_S)
+
+
+_TRACER = trace.get_tracer("advisor")
+
+
+class ObservationImporter:
+    """Those of all launches of this host; the same one may be brought in any number of times."""
+
+    def __init__(self, store: Store, launch_metrics: LaunchMetrics) -> None:
+        self._store, self._launch_metrics = store, launch_metrics
+        self._counted, self._stored = Counter[str](), Counter[str]()
+
+    def bring_in(self, folder: LaunchFolder) -> None:
+        """Bring in the observations of a launch that are new.
+
+        Raises:
+            OSError, UnsafeFileError: they cannot be read.
+            StoreError: they cannot be stored now.
+        """
+        launch_id, lines = folder.launch_id, observation_lines(folder)
+
+        def score(seen: Observation) -> None:
+            self._launch_metrics.score(seen, folder.read_spec())
+
+        # What cannot be stored now is scored already, and only once.
+        for done, take_in in ((self._counted, score), (self._stored, self._keep)):
+            for line in lines[done[launch_id] :]:
+                if seen := _observation(line, launch_id):
+                    take_in(seen)
+                done[launch_id] += 1
+
+    def forget(self, launch_id: str) -> None:
+        """No more will come of this launch."""
+        self._counted.pop(launch_id, None)
+        self._stored.pop(launch_id, None)
+
+    def _keep(self, seen: Observation) -> None:
+        try:
+            if self._store.add([seen]):
+                self._launch_metrics.count_energy(seen)
+                _trace(seen)
+        except InputError as error:
+            LOG.error("an observation of the launch %s is no good: %s", seen.launch_id, error)
+
+
+def _trace(seen: Observation) -> None:
+    """A span for what ran, from its start to its end; without `--otel` it goes nowhere."""
+    begun_ns = int(datetime.fromisoformat(seen.started_at).timestamp() * 1e9)
+    told = {
+        "advisor.launch_id": seen.launch_id,
+        "advisor.jobs": seen.jobs,
+        "advisor.shares_percent": tuple(part.share_percent for part in seen.parts),
+        "advisor.state": seen.state,
+        "hw.id": seen.gpu_uuid,
+        "hw.model": seen.gpu_model,
+        "advisor.power_watts": seen.power_w,
+        "advisor.energy_joules": energy_to_end_j(seen),
+        "advisor.energy_saved_ratio": seen.energy_saved_to_end,
+    }
+    known = {name: value for name, value in told.items() if value is not None}
+    span = _TRACER.start_span("launch", attributes=known, start_time=begun_ns)
+    span.end(begun_ns + int((seen.overlap_s + (seen.rest_s or 0.0)) * 1e9))
+
+
+def _observation(line: bytes, launch_id: str) -> Observation | None:
+    try:
+        return from_row(Observation, json_row(line))
+    except InputError as error:
+        LOG.error("an observation of the launch %s cannot be read: %s", launch_id, error)
+        return None
+
+
+EVERY_S = 3600.0
+
+WHO = "service"
+"""Who removed something, in the audit log."""
+
+
+class Housekeeping:
+    """Keeps launch folders and the audit log of a service within their bounds."""
+
+    def __init__(self, service: Service) -> None:
+        self._state, self._bounds = service.state, service.settings.retention
+        self._cleaner = Cleaner(
+            root=launches_folder(service.settings),
+            bounds=self._bounds,
+            store=service.store,
+            state=service.state,
+            who=WHO,
+        )
+        self._next_s = -math.inf
+        self._said = set[str]()
+
+    def look(self) -> None:
+        """Remove what is beyond its bound, where the last time is an hour ago.
+
+        Raises:
+            StoreError: the database does not answer.
+            UnsafeFileError: other users may write to the folder of launches.
+        """
+        if time.monotonic() < self._next_s:
+            return
+        self._next_s = time.monotonic() + EVERY_S
+        cleaned = self._cleaner.clean()
+        for one in cleaned.removed:
+            LOG.info(
+                "the folder of the launch %s, which ended %s, was removed for its %s: %.1f MiB",
+                one.launch_id, one.ended_at, one.reason, one.size_bytes / 2**20,
+            )  # fmt: skip
+        said = [f"the launch {one.launch_id} is not removed: {one.why}" for one in cleaned.kept]
+        # Once, however often it is looked at.
+        for text in said:
+            if text not in self._said:
+                LOG.error("%s", text)
+        self._said = set(said)
+        if math.isinf(self._bounds.audit_days):
+            return
+        before = to_text(datetime.now(UTC) - timedelta(days=self._bounds.audit_days))
+        if count := self._state.prune_audit_log(before, WHO):
+            LOG.info("%s entries of the audit log before %s were removed", count, before)
+
 
 LOOK_S = 1.0
 
@@ -80,37 +240,32 @@ class Reconciler:
         self._settled &= folders.keys()
         there = self._rows.keys() | folders.keys()
         self._first_seen = {one: at_s for one, at_s in self._first_seen.items() if one in there}
-        for launch_id in folders.keys() - self._settled:
-            self._guarded(launch_id, folders[launch_id])
-        for launch_id in self._rows.keys() - folders.keys():
-            self._guarded(launch_id, None)
+        for launch_id in (*(folders.keys() - self._settled), *(self._rows.keys() - folders.keys())):
+            try:
+                if folder := folders.get(launch_id):
+                    self._keep_folder(folder)
+                else:
+                    self._keep_row(self._rows[launch_id])
+            except StoreError:
+                raise
+            except (AdvisorError, OSError, ValueError) as error:
+                # A launch that cannot be read, or a full disk, holds up no other launch.
+                if self._said.get(launch_id) != str(error):
+                    self._said[launch_id] = str(error)
+                    LOG.error("the launch %s: %s", launch_id, error)
 
     def look_safely(self) -> None:
-        """One look; what goes wrong is written into the log."""
+        """One look; that the database does not answer is logged once."""
         try:
             self.look()
             self._housekeeping.look()
         except StoreError as error:
-            self._say_lost(error)
-        except Exception:  # noqa: BLE001 launches go on whatever happens, and so must this
-            LOG.exception("a look at the launches failed")
+            if not self._lost:
+                LOG.error("launches go on, but their state cannot be kept: %s", error)
+            self._lost = True
         else:
             self._lost = False
             self._launch_metrics.mark_complete()
-
-    def _guarded(self, launch_id: str, folder: LaunchFolder | None) -> None:
-        try:
-            if folder is None:
-                self._keep_row(self._rows[launch_id])
-            else:
-                self._keep_folder(folder)
-        except StoreError:
-            raise
-        except (AdvisorError, OSError, ValueError) as error:
-            # One launch that cannot be read, or a disk that is full, holds up no other launch.
-            if self._said.get(launch_id) != str(error):
-                self._said[launch_id] = str(error)
-                LOG.error("the launch %s: %s", launch_id, error)
 
     def _keep_row(self, row: LaunchRow) -> None:
         """A row without a folder: its writer was killed at once, or the folder is lost."""
@@ -195,11 +350,6 @@ class Reconciler:
         for known in (self._started, self._stopping, self._said, self._first_seen):
             known.pop(launch_id, None)
 
-    def _say_lost(self, error: StoreError) -> None:
-        if not self._lost:
-            self._lost = True
-            LOG.error("launches go on, but their state cannot be kept: %s", error)
-
 
 @contextmanager
 def reconciling(service: Service) -> Generator[Reconciler]:
@@ -223,7 +373,8 @@ def _row_for(folder: LaunchFolder, home: str) -> LaunchRow:
     """
     spec = folder.read_spec()
     made_at = to_text(datetime.fromtimestamp(_made_at(folder), UTC))
-    return row_of(spec, current_status(folder), home, sha256(dumps(spec)).hexdigest(), made_at)
+    hashed = sha256(dumps(spec)).hexdigest()
+    return row_of(spec, current_status(folder), home, hashed, created_at=made_at)
 
 
 def _made_at(folder: LaunchFolder) -> float:

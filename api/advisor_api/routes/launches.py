@@ -1,19 +1,21 @@
-"""Launches: registered jobs that run together on a GPU of this host."""
+"""Launches of registered jobs on GPUs of this host, and the overview of them."""
 
-from typing import Annotated
+from typing import Annotated, TypeAlias, cast
 
-from fastapi import Depends
+from fastapi import Depends, Request
 from fastapi.responses import Response
 
 from advisor.launch.records.answers import Launch, LaunchHistory, LaunchJoin, LaunchList, LaunchPlan
+from advisor.launch.records.overview import Overview
 from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest
 from advisor_api.http.access import Launcher, Reader
 from advisor_api.http.errors import may_refuse
-from advisor_api.http.routing import v1_router
-from advisor_api.http.sent import answer
-from advisor_api.launches import joining, launching
-from advisor_api.launches.view import visible_launch
-from advisor_api.schemas.query import (
+from advisor_api.http.routing import answer, kept_answer, v1_router
+from advisor_api.launches import launching
+from advisor_api.launches import launching as joining
+from advisor_api.launches.board import Board
+from advisor_api.launches.launching import visible_launch
+from advisor_api.schemas import (
     ActiveInQuery,
     IdempotencyKey,
     JoinInPath,
@@ -21,10 +23,9 @@ from advisor_api.schemas.query import (
     LaunchInQuery,
     LimitInQuery,
 )
-from advisor_api.service.audit import Audited
-from advisor_api.service.service import Service, ServiceOf
+from advisor_api.service import Audited, Service, ServiceOf
 
-router = v1_router("launches")
+launches = v1_router("launches")
 
 
 async def _launching(_: Launcher, service: ServiceOf) -> Service:
@@ -36,7 +37,7 @@ LaunchingService = Annotated[Service, Depends(_launching)]
 """The service, where requests may launch."""
 
 
-@router.post(
+@launches.post(
     "/launches",
     status_code=202,
     response_model=Launch,
@@ -61,7 +62,7 @@ def launch_jobs(
     return answer(visible_launch(status, launching.HOST, caller), 202, place)
 
 
-@router.get("/launches", response_model=LaunchList)
+@launches.get("/launches", response_model=LaunchList)
 def list_launches(
     caller: Reader,
     service: ServiceOf,
@@ -74,20 +75,20 @@ def list_launches(
     return answer(LaunchList(launches=tuple(visible_launch(*one, caller) for one in found)))
 
 
-@router.get("/launches/{launch_id}", response_model=Launch)
+@launches.get("/launches/{launch_id}", response_model=Launch)
 def show_launch(launch_id: LaunchInPath, caller: Reader, service: ServiceOf) -> Response:
     """Where a launch stands: rates, power, and what it was expected to do."""
     status, host = launching.find(service, launch_id)
     return answer(visible_launch(status, host, caller))
 
 
-@router.get("/launches/{launch_id}/history", response_model=LaunchHistory)
+@launches.get("/launches/{launch_id}/history", response_model=LaunchHistory)
 def show_history(launch_id: LaunchInPath, _: Reader, service: ServiceOf) -> Response:
     """What the jobs that run, or ran last, did from their start on: power and speeds."""
     return answer(launching.history(service, launch_id))
 
 
-@router.delete(
+@launches.delete(
     "/launches/{launch_id}", status_code=202, response_model=Launch, responses=may_refuse(409)
 )
 def stop_launch(
@@ -98,7 +99,7 @@ def stop_launch(
     return answer(visible_launch(status, host, caller), 202)
 
 
-@router.post(
+@launches.post(
     "/launches/{launch_id}/joins",
     status_code=202,
     response_model=LaunchJoin,
@@ -117,9 +118,25 @@ def join_launch(
     return answer(asked, 202, {"Location": f"/v1/launches/{launch_id}/joins/{asked.join_id}"})
 
 
-@router.get("/launches/{launch_id}/joins/{join_id}", response_model=LaunchJoin)
+@launches.get("/launches/{launch_id}/joins/{join_id}", response_model=LaunchJoin)
 def show_join(
     launch_id: LaunchInPath, join_id: JoinInPath, caller: Reader, service: ServiceOf
 ) -> Response:
     """What has become of a job that was to join: it runs with the others, or why not."""
     return answer(joining.find_join(service, launch_id, join_id, caller))
+
+
+overview = v1_router("launches")
+
+
+async def _board(request: Request) -> Board:
+    return cast("Board", request.app.state.board)
+
+
+BoardOf: TypeAlias = Annotated[Board, Depends(_board)]
+
+
+@overview.get("/overview", response_model=Overview)
+def show_overview(caller: Reader, board: BoardOf) -> Response:
+    """The GPUs and who runs on them, launches with their history, and what was saved, observed."""
+    return kept_answer(board.answer(caller))

@@ -105,7 +105,7 @@ def _played(settings: Settings, *, launching: bool) -> AbstractContextManager[Se
     """
     if launching:
         raise InputError("a demonstration launches nothing", fix="leave out --launching or --demo")
-    from advisor_api.demo.player import demo_settings
+    from advisor_api.demo import demo_settings
 
     _leave_by_signals()
     return demo_settings(settings)

@@ -32,7 +32,7 @@ from advisor.runtime.host.lock import gpu_lock
 from advisor.runtime.host.processes import owner_of, wait_until
 from advisor.settings import Settings
 from advisor.wire.bounds import NAME
-from advisor_api.http.metrics import family
+from advisor_api.http.gate import family
 from advisor_kubernetes import names
 from advisor_kubernetes.cluster import NODES, PODS, Cluster, ClusterError, ObjectMirror
 from advisor_kubernetes.objects import Object, event_of, part, parts, word

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from advisor.errors import AdvisorError, InputError
-from advisor_api.http.metrics import HttpMetrics
+from advisor_api.http.gate import HttpMetrics
 from advisor_kubernetes import names
 from advisor_kubernetes.chooser.pairing import PodDecision, Policy, Round, Stay
 from advisor_kubernetes.chooser.places import Node, added, read_node, requested

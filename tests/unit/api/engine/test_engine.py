@@ -16,10 +16,9 @@ from advisor.wire.observed import DriftedJob
 from advisor.wire.placement_requests import PlacementRequest
 from advisor.wire.requests import QueuedJobs, RecommendationRequest
 from advisor_advice.site.conditions import Experience
-from advisor_api.engine import engine as engine_module
-from advisor_api.engine import known as known_to_engine
-from advisor_api.engine import present
-from advisor_api.engine.engine import Engine
+from advisor_api import engine as engine_module
+from advisor_api import known as known_to_engine
+from advisor_api.engine import Engine
 from advisor_data import open_store
 from advisor_data.files.bundled import GPU_MODEL, bundled_solo_points
 from advisor_models.model_predictor import ModelPredictor
@@ -35,7 +34,7 @@ class Source:
     """A store and a count of changes that note how often they are asked, and may fail."""
 
     def __init__(self, folder: Path) -> None:
-        self.store: Any = open_store(f"files:{folder / 'points'}", folder)
+        self.store: Any = open_store(f"sqlite:///{folder}/points.db", folder)
         self.count, self.looks, self.loads, self.pair_loads = 0, 0, 0, 0
         self.fails = False
         self.gate: threading.Event | None = None
@@ -90,9 +89,9 @@ async def test_within_a_second_nothing_is_looked_at(
 ) -> None:
     """Until then an equal request costs a look in memory; after it one look, and no load."""
     now = [100.0]
-    monkeypatch.setattr(present.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(known_to_engine.time, "monotonic", lambda: now[0])
     await engine.recommend(PAIR)
-    now[0] += present.FRESH_S - 0.01
+    now[0] += known_to_engine.FRESH_S - 0.01
     await engine.recommend(PAIR)
     assert source.looks == 1
     now[0] += 0.02
@@ -266,7 +265,7 @@ async def test_placements_wait_in_a_short_line(
         running[0] -= 1
         return b"{}", False
 
-    monkeypatch.setattr("advisor_api.engine.own_process._OwnProcess.ask", slow)
+    monkeypatch.setattr("advisor_api.own_process._OwnProcess.ask", slow)
     wanted = PlacementRequest(jobs=(QueuedJobs(job="fft"),), gpus=1)
     room = engine_module.PLACEMENTS_AT_ONCE + engine_module.PLACEMENTS_WAITING
 

@@ -12,8 +12,8 @@ import pytest
 from advisor.errors import NoSplitError
 from advisor.runtime.host.processes import descendants
 from advisor.settings import read_settings
-from advisor_api.engine import own_process
-from advisor_api.engine.own_process import OwnProcesses, ProcessEndedError
+from advisor_api import own_process
+from advisor_api.own_process import OwnProcesses, ProcessEndedError
 
 pytestmark = pytest.mark.anyio
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor_api.http.protocol import of_whole_address, without_offer
+from advisor_api.http.connections import of_whole_address, without_offer
 
 NAME = st.from_regex(rb"[a-z-]{1,12}", fullmatch=True)
 VALUE = st.from_regex(rb"[!-~]{1,20}", fullmatch=True)

@@ -13,12 +13,10 @@ from advisor.launch.records.observed import OBSERVATIONS
 from advisor.settings import read_settings
 from advisor.wire.lists import AuditEntry
 from advisor_api.http.options import ServeOptions
-from advisor_api.launches import housekeeping
-from advisor_api.launches.housekeeping import Housekeeping
+from advisor_api.launches import reconciler as housekeeping
 from advisor_api.launches.launch_metrics import LaunchMetrics
-from advisor_api.launches.reconciler import Reconciler
-from advisor_api.service.metrics import Metrics
-from advisor_api.service.service import Service, open_service
+from advisor_api.launches.reconciler import Housekeeping, Reconciler
+from advisor_api.service import Metrics, Service, open_service
 
 OLD = AuditEntry(
     at="2020-01-31T12:00:00.000+00:00", who="ci", action="x", subject="y", outcome="done"

@@ -14,10 +14,9 @@ from advisor.core.gpu import Gpu
 from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.split import NINE
-from advisor.errors import InputError, StoreError, UnsafeFileError
-from advisor.formats.wire import adapter, read, to_plain, write
-from advisor.launch.records.answers import Launch
-from advisor.launch.records.folder import create_folder, list_folders
+from advisor.errors import InputError, StoreError
+from advisor.formats.wire import read, write
+from advisor.launch.records.folder import create_folder
 from advisor.launch.records.ledger import Ledger
 from advisor.launch.records.observed import append_observation
 from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
@@ -26,10 +25,8 @@ from advisor.launch.records.status_writer import first_status
 from advisor.wire.launch_request import LaunchRequest, check_launch
 from advisor_api.http.access import Caller
 from advisor_api.launches.launch_metrics import LaunchMetrics
-from advisor_api.launches.launching import request_hash
-from advisor_api.launches.observations import ObservationImporter
-from advisor_api.launches.steps import close_unclaimed
-from advisor_api.launches.view import HIDDEN, visible_launch
+from advisor_api.launches.launching import HIDDEN, close_unclaimed, request_hash, visible_launch
+from advisor_api.launches.reconciler import ObservationImporter
 from advisor_data import open_store
 
 GPU = Gpu(uuid="GPU-1", model="NVIDIA H200", memory_mib=1000)
@@ -190,15 +187,6 @@ def test_no_path_and_no_address_stays_in_a_warning(text: str) -> None:
     assert not any("secret" in one for one in visible_launch(status, "h", READER).warnings)
 
 
-def test_what_is_shown_is_what_openapi_describes() -> None:
-    told = visible_launch(first_status(SPEC, "2026-01-31T12:00:00Z", GPU), "h", READER)
-    described = adapter(Launch).json_schema()["$defs"]["Launch"]["properties"]
-    assert set(to_plain(told)) == set(described)
-    assert (told.state, told.gpu_uuid, told.sharing) == ("accepted", "GPU-1", "limited")
-    assert [(job.job, job.share_percent) for job in told.jobs] == [("zed", 30.0), ("abe", 70.0)]
-    assert (told.host, told.forecast) == ("h", FORECAST)
-
-
 # what the reconciler counts and brings in
 
 
@@ -218,71 +206,54 @@ def test_forecasts_are_held_against_what_the_pair_did() -> None:
     """Each rate with its own forecast, though the jobs stand in the other order."""
     launch_metrics = LaunchMetrics()
     assert forecasts(launch_metrics, "judged") == [None, None, None]
+    # A mean of a moment is no observation, and without a forecast nothing was missed.
+    launch_metrics.score(replace(SEEN, overlap_s=2), SPEC)
+    launch_metrics.score(SEEN, replace(SPEC, pairs=(replace(PAIR, forecast=None),)))
     launch_metrics.score(SEEN, SPEC)
     launch_metrics.mark_complete()
     assert forecasts(launch_metrics, "judged") == [2, 1, 1]
     assert forecasts(launch_metrics, "missed") == [1, 0, 1]
 
 
-def test_what_had_no_forecast_or_no_time_is_not_judged() -> None:
-    """A mean of a moment is no observation, and without a forecast nothing was missed."""
-    launch_metrics = LaunchMetrics()
-    launch_metrics.mark_complete()
-    launch_metrics.score(replace(SEEN, overlap_s=2), SPEC)
-    launch_metrics.score(SEEN, replace(SPEC, pairs=(replace(PAIR, forecast=None),)))
-    assert forecasts(launch_metrics, "judged") == [0, 0, 0]
-
-
-def test_only_what_runs_has_work_per_joule() -> None:
-    """A launch that is over leaves its state, and no rate that stands still."""
-    launch_metrics = LaunchMetrics()
-    status = replace(first_status(SPEC, "t", GPU), state="running", work_per_joule=0.002)
-    launch_metrics.set_status(status)
-    assert sample(launch_metrics, "observed_work_per_joule", gpu="GPU-1") == 0.002
-    assert sample(launch_metrics, "predicted_work_per_joule", gpu="GPU-1") == 0.0025
-    launch_metrics.mark_complete()
-    assert sample(launch_metrics, "launches", state="running") == 1
-    launch_metrics.set_status(replace(status, state="finished"))
-    assert sample(launch_metrics, "observed_work_per_joule", gpu="GPU-1") is None
-    assert sample(launch_metrics, "launches", state="running") == 0
-    assert sample(launch_metrics, "launches", state="finished") == 1
-
-
-def test_energy_saved_of_what_runs_is_shown() -> None:
-    """It may be below 0, and is not there without a profile."""
-    forecast = replace(FORECAST, energy_saved=Interval(0.1, -0.05, 0.2))
-    status = replace(first_status(SPEC, "t", GPU), state="running", forecast=forecast)
-    launch_metrics = LaunchMetrics()
-    launch_metrics.set_status(replace(status, energy_saved=-0.02))
-    assert sample(launch_metrics, "observed_energy_saved", gpu="GPU-1") == -0.02
-    assert sample(launch_metrics, "predicted_energy_saved", gpu="GPU-1") == 0.1
-    launch_metrics.set_status(replace(status, forecast=FORECAST))
-    assert sample(launch_metrics, "observed_energy_saved", gpu="GPU-1") is None
-    assert sample(launch_metrics, "predicted_energy_saved", gpu="GPU-1") is None
-
-
 def test_what_runs_is_shown_in_watts_speeds_and_seconds() -> None:
-    """Copies of a job are told apart, and one that stands still has an expectation all the same."""
+    """Copies of a job are told apart, and one that stands still has an expectation all the same.
+
+    A launch that is over leaves its state, and no rate that stands still; without a profile there
+    is no energy saved, which may be below 0.
+    """
     expected = Interval(50, 45, 55)
     first = JobStatus(job="abe", rate_unit="steps", share_percent=30, outcome="running", rate=40.0,
                       relative_speed=0.4, predicted_rate=expected,
                       latency_p99_ms=30.0, max_p99_ms=50.0)  # fmt: skip
     jobs = (first, replace(first, rate=0.0, relative_speed=0.0), replace(first, outcome="finished"))
+    status = replace(
+        first_status(SPEC, "t", GPU), state="running", jobs=jobs, work_per_joule=0.002,
+        power_w=410.0, predicted_power_w=Interval(400, 380, 420), energy_saved=-0.02,
+        forecast=replace(FORECAST, energy_saved=Interval(0.1, -0.05, 0.2)),
+    )  # fmt: skip
     launch_metrics = LaunchMetrics()
-    status = first_status(SPEC, "t", GPU)
-    status = replace(status, state="running", jobs=jobs[:2], power_w=410.0)
-    launch_metrics.set_status(replace(status, predicted_power_w=Interval(400, 380, 420)))
-    of = {"gpu": "GPU-1", "job": "abe"}
-    assert sample(launch_metrics, "observed_power_watts", gpu="GPU-1") == 410
-    assert sample(launch_metrics, "predicted_power_watts", gpu="GPU-1") == 400
-    assert sample(launch_metrics, "observed_relative_speed", **of, slot="0") == 0.4
-    assert sample(launch_metrics, "observed_relative_speed", **of, slot="1") == 0
-    assert sample(launch_metrics, "predicted_relative_speed", **of, slot="0") == 0.5
-    assert sample(launch_metrics, "predicted_relative_speed", **of, slot="1") == 0.5
-    assert sample(launch_metrics, "observed_latency_p99_seconds", **of, slot="0") == 0.03
-    assert sample(launch_metrics, "promised_latency_p99_seconds", **of, slot="0") == 0.05
-    launch_metrics.set_status(replace(status, jobs=jobs[2:]))
-    assert sample(launch_metrics, "observed_relative_speed", **of, slot="0") is None
+    launch_metrics.mark_complete()
+
+    def shown(which: str, *names: str, **labels: str) -> list[float | None]:
+        return [sample(launch_metrics, f"{which}_{name}", gpu="GPU-1", **labels) for name in names]
+
+    of_gpu, speeds = ("work_per_joule", "power_watts", "energy_saved"), ("relative_speed",)
+    launch_metrics.set_status(replace(status, jobs=jobs[:2]))
+    assert shown("observed", *of_gpu) == [0.002, 410, -0.02]
+    assert shown("predicted", *of_gpu) == [0.0025, 400, 0.1]
+    for slot, observed in (("0", 0.4), ("1", 0)):
+        assert shown("observed", *speeds, job="abe", slot=slot) == [observed]
+        assert shown("predicted", *speeds, job="abe", slot=slot) == [0.5]
+    p99 = "latency_p99_seconds"
+    assert shown("observed", p99, job="abe", slot="0") == [0.03]
+    assert shown("promised", p99, job="abe", slot="0") == [0.05]
+    assert sample(launch_metrics, "launches", state="running") == 1
+    launch_metrics.set_status(replace(status, jobs=jobs[2:], energy_saved=None, forecast=FORECAST))
+    assert shown("observed", *speeds, job="abe", slot="0") == [None]
+    assert [shown(which, of_gpu[2]) for which in ("observed", "predicted")] == [[None], [None]]
+    launch_metrics.set_status(replace(status, state="finished"))
+    assert shown("observed", of_gpu[0]) == [None]
+    assert [sample(launch_metrics, "launches", state=s) for s in ("running", "finished")] == [0, 1]
 
 
 def test_energy_is_counted_from_zero_and_told_while_a_launch_runs() -> None:
@@ -388,16 +359,3 @@ def test_a_launch_that_is_closed_is_never_begun(tmp_path: Path) -> None:
     )  # fmt: skip
     assert folder.claimed()
     assert not folder.supervised()
-
-
-def test_a_folder_that_could_not_be_made_is_made_later(tmp_path: Path) -> None:
-    """A disk that was full leaves nothing that is in the way, and nothing that is listed."""
-    blocked = tmp_path / "launches"
-    blocked.write_text("")
-    with pytest.raises(UnsafeFileError, match="launches is not a folder"):
-        create_folder(blocked, SPEC)
-    blocked.unlink()
-    folder = create_folder(blocked, SPEC)
-    assert create_folder(blocked, SPEC) == folder
-    assert list_folders(blocked) == [folder]
-    assert folder.read_spec() == SPEC

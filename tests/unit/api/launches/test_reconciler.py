@@ -20,7 +20,7 @@ from advisor.errors import BusyError, StoreError, UnsafeFileError
 from advisor.launch.records.folder import LaunchFolder, create_folder, dumps, loads
 from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.records.status import JobStatus, LaunchStatus
-from advisor.launch.records.status_writer import StatusWriter
+from advisor.launch.records.status_writer import StatusWriter, first_status
 from advisor.launch.supervisor import unheeding
 from advisor.runtime.host.lock import serving_home
 from advisor.runtime.host.processes import wait_until
@@ -28,11 +28,9 @@ from advisor.settings import Settings, read_settings
 from advisor_api.http.options import ServeOptions
 from advisor_api.launches import reconciler as launch_reconciler
 from advisor_api.launches.launch_metrics import LaunchMetrics
+from advisor_api.launches.launching import last_heard, release_gpus, row_of, start_supervisor
 from advisor_api.launches.reconciler import TRIES, Reconciler, reconciling
-from advisor_api.launches.steps import new_row, release_gpus, start_supervisor
-from advisor_api.launches.view import last_heard
-from advisor_api.service.metrics import Metrics
-from advisor_api.service.service import Service, open_service
+from advisor_api.service import Metrics, Service, open_service
 from advisor_data import open_store
 from advisor_data.service.state import LaunchRow
 from advisor_profiling import SUPERVISOR
@@ -53,7 +51,7 @@ LONG_AGO = "2020-01-31T12:00:00+00:00"
 def row(launch_id: str = LAUNCH, gpu: Gpu = GPU, home: str | None = None) -> LaunchRow:
     """Without a home as versions before homes had names left it."""
     spec = LaunchSpec(launch_id=launch_id, gpu=gpu.uuid, pairs=(PAIR,))
-    return replace(new_row(spec, gpu, "", ""), home=home, created_at=LONG_AGO)
+    return replace(row_of(spec, first_status(spec, LONG_AGO, gpu), "", ""), home=home)
 
 
 @pytest.fixture
@@ -73,7 +71,7 @@ def spawned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         assert folder.path.parent == settings.home / "launches"
         found.append(folder.launch_id)
 
-    monkeypatch.setattr("advisor_api.launches.steps.spawn_supervisor", spawn)
+    monkeypatch.setattr("advisor_api.launches.launching.spawn_supervisor", spawn)
     return found
 
 
@@ -122,15 +120,14 @@ def test_a_launch_that_may_just_be_beginning_is_left_alone(
     look(service)
     assert spawned == []
     assert kept(service, young.launch_id).state == "accepted"
-
-
-def test_a_launch_from_before_the_clock_was_set_back_begins(
-    service: Service, spawned: list[str]
-) -> None:
-    """It does not wait until the clock has caught up."""
-    service.state.add_launch(replace(row(), created_at="2999-01-31T12:00:00+00:00"))
+    LaunchFolder(service.settings.home / "launches" / LAUNCH).ask_stop()
     look(service)
-    assert spawned == [LAUNCH]
+    assert (spawned, kept(service).state) == ([], "stopped")
+    # From before the clock was set back: it does not wait until the clock has caught up.
+    again = replace(row("20260131-120001-abcdef"), created_at="2999-01-31T12:00:00+00:00")
+    service.state.add_launch(again)
+    look(service)
+    assert spawned == [again.launch_id]
 
 
 def test_a_clock_that_jumps_neither_delays_nor_hurries_a_launch(
@@ -177,25 +174,23 @@ def test_a_launch_of_another_host_is_not_touched(service: Service, spawned: list
 
 @pytest.mark.parametrize(
     ("changes", "code"),
-    [({"state": "running"}, "supervisor-gone"), ({"spec": '{"later": "version"}'}, "internal")],
+    [
+        ({"state": "running"}, "supervisor-gone"),
+        ({"spec": '{"later": "version"}'}, "internal"),
+        # A container that got a new name: the home says whose launches are, not the host.
+        ({"state": "running", "host": "before", "home": ""}, "supervisor-gone"),
+    ],
 )
 def test_a_launch_that_cannot_be_gone_on_with_has_failed(
     service: Service, spawned: list[str], changes: dict[str, str], code: str
 ) -> None:
     """A folder that was lost is not begun again, and a spec that cannot be read holds no GPU."""
+    if "home" in changes:
+        changes = {**changes, "home": service.home}
     service.state.add_launch(replace(row(), **changes))
     look(service)
     assert spawned == []
     assert (kept(service).state, kept(service).code) == ("failed", code)
-
-
-def test_a_stop_that_came_before_the_beginning_is_heeded(
-    service: Service, spawned: list[str]
-) -> None:
-    made(service, service.state.add_launch(row())).ask_stop()
-    look(service)
-    assert spawned == []
-    assert kept(service).state == "stopped"
 
 
 def ended(_folder: LaunchFolder, pid: int | None) -> int:
@@ -338,13 +333,6 @@ def test_two_homes_keep_off_each_others_launches(
         assert kept(theirs, runs.launch_id).code == "supervisor-gone"
 
 
-def test_launches_of_a_container_that_got_a_new_name_are_kept(service: Service) -> None:
-    """The home says whose they are, not the name of the host."""
-    service.state.add_launch(replace(row(home=service.home), host="before", state="running"))
-    look(service)
-    assert kept(service).code == "supervisor-gone"
-
-
 def test_nothing_ends_the_looking(
     service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -365,4 +353,4 @@ def test_nothing_ends_the_looking(
     assert "launches" not in {thread.name for thread in threading.enumerate()}
     said = [one.getMessage() for one in caplog.records]
     assert len([text for text in said if "launches go on" in text]) == 2
-    assert len([text for text in said if "a look at the launches failed" in text]) == 1
+    assert len([text for text in said if "a look at launches failed" in text]) == 1

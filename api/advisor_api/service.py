@@ -1,27 +1,69 @@
-"""What one process of the service has open, and how routes come by it."""
+"""What one process of the service has open, counts and records, and how routes come by it."""
 
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Annotated, TypeAlias, cast
 
 from fastapi import Depends, Request
+from prometheus_client import Gauge
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, StoreError
+from advisor.formats.moments import now
+from advisor.formats.rows import P
 from advisor.runtime.host.lock import serving_home
 from advisor.settings import Settings
-from advisor_api.engine.engine import Engine
+from advisor_api.engine import Engine
+from advisor_api.http.access import Caller, TokenCache
 from advisor_api.http.errors import LOG, fault_of
+from advisor_api.http.gate import HttpMetrics
 from advisor_api.http.options import ServeOptions
-from advisor_api.http.tokens import TokenCache
-from advisor_api.service.metrics import Metrics
 from advisor_data import Database, open_database
 from advisor_data.service.backup import check_database
-from advisor_data.service.state import ServiceState, open_service_state
+from advisor_data.service.state import AuditEntry, ServiceState, open_service_state
+from advisor_models.manifest import Manifest
 from advisor_models.registry import Registry
+
+
+class Metrics(HttpMetrics):
+    """The numbers of one process of the service."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._model = Gauge(
+            "advisor_model_info", "1 for the model in use", ("version",), registry=self.registry
+        )
+        self._model_made = self.gauge(
+            "model_created_timestamp_seconds", "When the model in use was made, s since 1970"
+        )
+
+    def show_model(self, model: Manifest) -> None:
+        """Show which model is in use, and when it was made."""
+        self._model.clear()
+        self._model.labels(model.version).set(1)
+        self._model_made.set(datetime.fromisoformat(model.created_at).timestamp())
+
+
+class _OfEngine(Collector):
+    """What the engine counts by itself, as it has no registry."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """As the registry asks for it, at each scrape."""
+        text = "Recommendations, by whether an equal one was kept in memory"
+        family = CounterMetricFamily("advisor_recommendations", text, labels=("kept",))
+        family.add_metric(("yes",), self._engine.hits)
+        family.add_metric(("no",), self._engine.misses)
+        yield family
+
 
 _PATIENCE_S = 1.0
 
@@ -121,7 +163,7 @@ def open_service(settings: Settings, options: ServeOptions, metrics: Metrics) ->
         registry = Registry(settings.home / "models")
         engine = Engine(settings, store, registry, state.change_count)
         stack.callback(engine.close)
-        stack.enter_context(metrics.of_engine(engine))
+        metrics.registry.register(_OfEngine(engine))
         stack.enter_context(_checking_pages(settings))
         yield Service(
             settings=settings,
@@ -166,3 +208,78 @@ async def _service(request: Request) -> Service:
 
 ServiceOf: TypeAlias = Annotated[Service, Depends(_service)]
 """The parameter of a route that needs the service."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestAudit:
+    """Records what one request does."""
+
+    state: ServiceState
+    caller: Caller
+    request_id: str
+    client: str
+
+    def signed(self, records: Iterable[P]) -> list[P]:
+        """The records as this caller's, whoever they say wrote them."""
+        return [replace(record, written_by=self.caller.name) for record in records]
+
+    @contextmanager
+    def of(self, action: str, subject: str) -> Generator[None]:
+        """Record an action before it begins, and how it ended: `done`, or the code of its error.
+
+        It writes to the database, so it belongs in a thread (a `def` route, or `to_thread`).
+
+        Raises:
+            StoreError: it could not be recorded; nothing was done.
+        """
+        self._record(action, subject, "begun")
+        try:
+            yield
+        except Exception as error:  # only to write down how it ended
+            self._record_end(action, subject, fault_of(error).code)
+            raise
+        self._record_end(action, subject, "done")
+
+    def _record(self, action: str, subject: str, outcome: str) -> None:
+        self.state.audit(
+            AuditEntry(
+                at=now(),
+                who=self.caller.name,
+                action=action,
+                subject=subject,
+                outcome=outcome,
+                request_id=self.request_id,
+                client=self.client,
+            )
+        )
+
+    def _record_end(self, action: str, subject: str, outcome: str) -> None:
+        # It has happened, and its beginning is in the log: an error now would tell a lie.
+        try:
+            self._record(action, subject, outcome)
+        except StoreError as error:
+            LOG.error("%s: the audit log has no end of %s: %s", self.request_id, action, error)
+
+
+async def _audit(request: Request, service: ServiceOf) -> RequestAudit:
+    caller, request_id = request.scope["advisor.caller"], request.scope["advisor.request_id"]
+    client = request.client.host if request.client else ""
+    return RequestAudit(service.state, caller, request_id, client)
+
+
+Audited: TypeAlias = Annotated[RequestAudit, Depends(_audit)]
+"""The parameter of a route that changes something: `with audited.of("replace-profile", job):`."""
+
+
+@contextmanager
+def changing(service: Service, audited: RequestAudit, action: str, subject: str) -> Generator[None]:
+    """Write something that answers depend on: it is in the audit log, and counts at once.
+
+    Raises:
+        StoreError: it could not be recorded; nothing was done.
+    """
+    with audited.of(action, subject):
+        try:
+            yield
+        finally:
+            service.engine.changed()

@@ -1,22 +1,32 @@
-"""Answers from what is kept in memory: profiles, the model in use, and whole answers as bytes."""
+"""Answers from what is kept in memory, and the numbers of this process."""
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Sequence
+import itertools
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
+
+from cachetools import LRUCache
 
 from advisor.core.gpu import WHOLE
+from advisor.core.records import SoloPoint
 from advisor.decide.candidates import Running
-from advisor.errors import AdvisorError, BusyError
+from advisor.errors import AdvisorError, BusyError, InputError, NoSplitError
 from advisor.formats.wire import read, write, write_bytes
+from advisor.predict.profiles import Profile
 from advisor.settings import Settings
-from advisor.wire.partners import Gains
+from advisor.wire.lists import JobRow
+from advisor.wire.partners import Gains, Partner
 from advisor.wire.placement_requests import PlacementRequest, SetPlacementRequest
-from advisor.wire.recommendation import Recommendation
+from advisor.wire.recommendation import Recommendation, SharingVerdict
 from advisor.wire.requests import (
+    MOST_CROSSED,
     GainsRequest,
+    JobRequest,
     RecommendationRequest,
     ReplicasRequest,
     SetRequest,
@@ -24,30 +34,173 @@ from advisor.wire.requests import (
 )
 from advisor.wire.sets import Replicas, SetAdvice
 from advisor_advice.answer import ModelAdvice, known_pair, request_of, set_request_of
+from advisor_advice.partners import DIGITS, curve_of, partner_of
 from advisor_advice.placement_wire import placement_text, set_placement_text
 from advisor_advice.placing import limits_of
 from advisor_advice.placing_sets import running_request
-from advisor_advice.recommendation_wire import to_wire
+from advisor_advice.recommendation_wire import to_wire, verdict_of
 from advisor_advice.set_advice import advise_replicas, advise_set
 from advisor_advice.site.conditions import Experience
+from advisor_advice.site.known_profiles import ProfileSet
 from advisor_advice.words import pair, sets
-from advisor_api.engine import bundled
-from advisor_api.engine.crossed import crossed
-from advisor_api.engine.job_rows import Jobs
-from advisor_api.engine.known import JobsReader
-from advisor_api.engine.own_process import OwnProcesses
-from advisor_api.engine.power import Weights
-from advisor_api.engine.present import Kept, Present
+from advisor_api import bundled
+from advisor_api.known import Jobs, JobsReader, Kept, Present
+from advisor_api.own_process import OwnProcesses
 from advisor_data import Store
+from advisor_data.files.bundled import GPU_MODEL as BUNDLED_MODEL
 from advisor_models.manifest import Manifest
 from advisor_models.registry import Registry
 
 if TYPE_CHECKING:
     from advisor_power.components.known import KnownPower
+    from advisor_power.components.weights import ComponentWeights
+
+
+MOST_GPU_MODELS = 64
+"""GPU models whose weights are kept, with the stored points that they are fitted to."""
+
+
+class Weights:
+    """Weights of each GPU model, fitted once for each state of the store; for several threads."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._fitting = store, threading.Lock()
+        self._known: LRUCache[str, _Fit] = LRUCache(MOST_GPU_MODELS)
+
+    def known_power(self, change: int, found: ProfileSet) -> "KnownPower":
+        """What is known of the power of these jobs in a state of the store; may block.
+
+        Raises:
+            InputError: too few jobs were measured on the GPU model.
+            StoreError: the store cannot be read.
+        """
+        from advisor_power.components.known import known_power
+
+        weights = self._weights(change, found.a.gpu_model)
+        if isinstance(weights, InputError):
+            raise weights
+        names = {profile.job for profile in found.profiles}
+        stored = [p for name in names for p in self._store.solo_points(job=name)]
+        return known_power(found.profiles, [*stored, *bundled.solo_points()], weights)
+
+    def _weights(self, change: int, gpu_model: str) -> "ComponentWeights | InputError":
+        with self._fitting:  # of many that ask at once, one fits
+            known = self._known.get(gpu_model)
+            if known is None or known.change != change:
+                stored = self._store.solo_points(gpu_model=gpu_model)
+                # Most changes are observations and pairs; fitting takes a tenth of a second.
+                same = known is not None and known.stored == stored
+                weights = known.weights if same and known else _fitted(stored, gpu_model)
+                known = self._known[gpu_model] = _Fit(change, stored, weights)
+            return known.weights
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fit:
+    change: int
+    stored: Sequence[SoloPoint]
+    weights: "ComponentWeights | InputError"
+
+
+def _fitted(stored: Sequence[SoloPoint], gpu_model: str) -> "ComponentWeights | InputError":
+    from advisor_power.components.known import fitted_weights
+
+    # That nothing can be fitted is kept, too: finding out takes as long.
+    try:
+        return fitted_weights([*stored, *bundled.solo_points()], gpu_model)
+    except InputError as error:
+        return error
+
+
+_Found = Callable[[Sequence[str], str], Awaitable[ProfileSet]]
+Answered = Callable[[RecommendationRequest], Awaitable[ModelAdvice]]
+
+_Cell = tuple[SharingVerdict | None, Partner | None]
+
+
+async def crossed(
+    asked: GainsRequest, rows: Sequence[JobRow], found: _Found, answered: Answered
+) -> Gains:
+    """The gains of jobs that are named, or of those that are measured on the GPU model.
+
+    Raises:
+        InputError: a job that is named has no profile there.
+        ModelError: as for a recommendation.
+        StoreError: likewise.
+    """
+    gpu_model = asked.gpu_model or BUNDLED_MODEL
+    names = list(dict.fromkeys(asked.jobs)) or _measured(rows, gpu_model)
+    kept = sorted(names[:MOST_CROSSED])
+    profiles = [await _profile(name, gpu_model, found, is_named=bool(asked.jobs)) for name in kept]
+    known = [one for one in profiles if one]
+    jobs = [one.a for one in known]
+    cells = [await _cell(request, answered) for request in _requests(asked, gpu_model, jobs)]
+    partners = [partner for _, partner in cells]
+    return Gains(
+        gpu_model=gpu_model,
+        objective=asked.objective,
+        beside=asked.beside,
+        jobs=tuple(curve_of(one.a, bundled=bool(one.bundled)) for one in known),
+        left_out=max(0, len(names) - MOST_CROSSED),
+        verdicts=tuple(verdict for verdict, _ in cells),
+        splits=tuple(p and p.split for p in partners),
+        gpu_time_saved=tuple(p and round(p.gpu_time_saved.value, DIGITS) for p in partners),
+        energy_saved=tuple(p and round(p.energy_saved.value, DIGITS) for p in partners),
+        speeds=tuple(
+            p and (round(p.speed.value, DIGITS), round(p.partner_speed.value, DIGITS))
+            for p in partners
+        ),
+    )
+
+
+def _measured(rows: Sequence[JobRow], gpu_model: str) -> list[str]:
+    """Names of those with a profile, those measured here first."""
+    own = [row for row in rows if row.gpu_model == gpu_model]
+    return [row.job for row in sorted(own, key=lambda row: (row.source == "bundled", row.job))]
+
+
+async def _profile(
+    name: str, gpu_model: str, found: _Found, *, is_named: bool
+) -> ProfileSet | None:
+    try:
+        return await found([name], gpu_model)
+    except InputError:  # a list may have jobs with too few points for a profile
+        if is_named:
+            raise
+        return None
+
+
+def _requests(
+    asked: GainsRequest, gpu_model: str, jobs: Sequence[Profile]
+) -> Iterator[RecommendationRequest]:
+    names = [profile.job for profile in jobs]
+    pairs = (
+        ((asked.beside, name) for name in names)
+        if asked.beside
+        else itertools.combinations_with_replacement(names, 2)
+    )
+    for both in pairs:
+        yield RecommendationRequest(
+            jobs=tuple(JobRequest(job=name) for name in both),
+            gpu_model=gpu_model,
+            objective=asked.objective,
+            min_speed=asked.min_speed,
+            max_power_w=asked.max_power_w,
+            memory_mib=asked.memory_mib,
+            min_gain=asked.min_gain,
+        )
+
+
+async def _cell(request: RecommendationRequest, answered: Answered) -> _Cell:
+    await asyncio.sleep(0)  # others are answered between two pairs
+    try:
+        decision = (await answered(request)).recommendation
+    except NoSplitError:
+        return None, None
+    return verdict_of(decision), next(partner_of(decision), None)
+
 
 # What tells where power goes is imported with the first question: most services are asked none.
-
-A = TypeVar("A", bound=WayRequest | GainsRequest)
 
 MOST_ROWS = 1000
 """Names of jobs among which those of a GPU model are looked for."""
@@ -76,6 +229,12 @@ class Engine:
         self._known = JobsReader(settings, store, registry, self.jobs, self._present)
         self._placing, self._placements = OwnProcesses(settings, PLACEMENTS_AT_ONCE), 0
         self.hits = self.misses = 0
+        self._made: dict[type[Any], Callable[[Kept, Any], Awaitable[object]]] = {
+            RecommendationRequest: self._recommended,
+            SetRequest: self._set,
+            ReplicasRequest: self._replicas,
+            GainsRequest: self._crossed,
+        }
 
     async def warm_up(self) -> None:
         """Read what every answer needs, and answer once: the first who asks waits no longer.
@@ -99,25 +258,24 @@ class Engine:
         """Take in what launches say from now on; any thread may."""
         self._present.observed(experience)
 
-    async def recommend(self, asked: RecommendationRequest) -> bytes:
-        """The answer as JSON: `advisor.wire.recommendation`."""
-        return await self._kept_answer(asked, self._recommended)
+    async def recommend(self, asked: WayRequest | GainsRequest) -> bytes:
+        """The answer as JSON, kept for the present state of the store.
+
+        Of a pair `Recommendation`, of three to seven jobs `SetAdvice`, of copies `Replicas`, and of
+        all pairs of a GPU model `Gains`.
+        """
+        kept = await self._present.kept()
+        try:
+            text = kept.answers[asked]  # `get` hashes it twice
+            self.hits += 1
+        except KeyError:
+            self.misses += 1
+            text = kept.answers[asked] = write_bytes(await self._made[type(asked)](kept, asked))
+        return text
 
     async def answer(self, asked: RecommendationRequest) -> ModelAdvice:
         """As `recommend`, as values."""
         return await self._answer(await self._present.kept(), asked)
-
-    async def recommend_set(self, asked: SetRequest) -> bytes:
-        """How three to seven jobs are to run, as JSON: `advisor.wire.sets.SetAdvice`."""
-        return await self._kept_answer(asked, self._set)
-
-    async def replicas(self, asked: ReplicasRequest) -> bytes:
-        """How many copies of a job one GPU holds, as JSON: `advisor.wire.sets.Replicas`."""
-        return await self._kept_answer(asked, self._replicas)
-
-    async def gains(self, asked: GainsRequest) -> bytes:
-        """What pairs of a GPU model's jobs gain, as JSON: `advisor.wire.partners.Gains`."""
-        return await self._kept_answer(asked, self._crossed)
 
     async def known_power(self, names: Sequence[str], gpu_model: str | None) -> "KnownPower":
         """What is known of the power of jobs; component weights are fitted once for each state.
@@ -155,21 +313,6 @@ class Engine:
     async def manifest(self) -> Manifest:
         """What is known of the model in use."""
         return (await self._known.predictor(await self._present.kept())).manifest
-
-    async def _kept_answer(self, asked: A, told: Callable[[Kept, A], Awaitable[object]]) -> bytes:
-        """The answer as it was told before in this state, else as it is told now."""
-        kept = await self._present.kept()
-        try:
-            text = kept.answers[asked]  # to ask first whether it is there takes as long again
-        except KeyError:
-            text = None
-        if text is not None:
-            self.hits += 1
-            return text
-        self.misses += 1
-        text = write_bytes(await told(kept, asked))
-        kept.answers[asked] = text
-        return text
 
     async def _recommended(self, kept: Kept, asked: RecommendationRequest) -> Recommendation:
         given = await self._answer(kept, asked)

@@ -1,37 +1,39 @@
-"""Models: which there are, how good they are, and which of them is used."""
+"""The service itself: its models, audit log, health and metrics."""
 
-from typing import Any
+import contextlib
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
+from fastapi import APIRouter, Query
 from fastapi.responses import Response
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.exceptions import HTTPException
 
-from advisor.wire.lists import Champion, ModelDetails, ModelList
+from advisor.errors import AdvisorError
+from advisor.wire.lists import AuditLog, Champion, ModelDetails, ModelList
 from advisor_api.http.access import Admin, Reader
-from advisor_api.http.errors import may_refuse, not_found
-from advisor_api.http.routing import v1_router
-from advisor_api.http.sent import JSON, answer
-from advisor_api.schemas.query import LimitInQuery, VersionInPath
-from advisor_api.service.audit import Audited
-from advisor_api.service.profiles import changing
-from advisor_api.service.service import ServiceOf
+from advisor_api.http.errors import ERROR_ANSWERS, may_refuse, not_found
+from advisor_api.http.routing import JSON, KNOWN_QUERY, answer, v1_router
+from advisor_api.schemas import LimitInQuery, VersionInPath
+from advisor_api.service import Audited, ServiceOf, changing
 from advisor_models.history import standing
 from advisor_models.manifest import read_artefact
 from advisor_models.model_list import BUNDLED, change_of_champion, key_of, model_details, model_list
 from advisor_models.registry import Registry
 
-router = v1_router("models")
+models = v1_router("models")
 
 _EVALUATION = "evaluation.json"
 """The file of a model that holds what `advisor evaluate` found of it."""
 
 
-@router.get("/models", response_model=ModelList)
+@models.get("/models", response_model=ModelList)
 def list_models(_: Reader, service: ServiceOf, limit: LimitInQuery = 100) -> Response:
     """The models of this host, the champion first, and what was promoted when."""
     return answer(model_list(service.registry, limit))
 
 
-@router.get("/models/{version}", response_model=ModelDetails)
+@models.get("/models/{version}", response_model=ModelDetails)
 def show_model(
     version: VersionInPath, _: Reader, service: ServiceOf, limit: LimitInQuery = 100
 ) -> Response:
@@ -39,7 +41,7 @@ def show_model(
     return answer(model_details(service.registry, _key(service.registry, version), limit))
 
 
-@router.get("/models/{version}/evaluation", response_model=dict[str, Any])
+@models.get("/models/{version}/evaluation", response_model=dict[str, Any])
 def show_evaluation(version: VersionInPath, _: Reader, service: ServiceOf) -> Response:
     """What `advisor evaluate` found of a model that carries it (docs/training.md)."""
     registry = service.registry
@@ -52,7 +54,7 @@ def show_evaluation(version: VersionInPath, _: Reader, service: ServiceOf) -> Re
     return Response(files[_EVALUATION], media_type=JSON)
 
 
-@router.post("/models/{version}/promote", response_model=Champion)
+@models.post("/models/{version}/promote", response_model=Champion)
 def promote_model(
     version: VersionInPath, _: Admin, audited: Audited, service: ServiceOf
 ) -> Response:
@@ -63,7 +65,7 @@ def promote_model(
         return answer(change_of_champion(key, before))
 
 
-@router.post("/models/rollback", response_model=Champion, responses=may_refuse(409))
+@models.post("/models/rollback", response_model=Champion, responses=may_refuse(409))
 def roll_back_promotion(_: Admin, audited: Audited, service: ServiceOf) -> Response:
     """Go back to the champion that the last promotion replaced."""
     with changing(service, audited, "model.rollback", "the champion"):
@@ -79,3 +81,57 @@ def _key(registry: Registry, name: str) -> str | None:
     if name != BUNDLED and name not in registry.versions():
         raise not_found(f"there is no model {name}", "See GET /v1/models")
     return key_of(name)
+
+
+audit = v1_router("audit")
+
+_LARGEST_NUMBER = 2**63 - 1
+
+
+@audit.get("/audit", response_model=AuditLog)
+def show_audit_log(
+    _: Admin,
+    service: ServiceOf,
+    limit: LimitInQuery = 100,
+    before: Annotated[
+        int | None, Query(ge=1, le=_LARGEST_NUMBER, description="only entries with a lower number")
+    ] = None,
+) -> Response:
+    """The audit log, the newest first."""
+    return answer(AuditLog(entries=tuple(service.state.audit_log(limit, before))))
+
+
+health = APIRouter(tags=["health"], responses=ERROR_ANSWERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The only answer there is; others are errors."""
+
+    status: Literal["ok"] = "ok"
+
+
+@health.get("/healthz", response_model=Health)
+async def check_alive() -> Response:
+    """Whether the process lives."""
+    return answer(Health())
+
+
+@health.get("/readyz", response_model=Health)
+async def check_ready(service: ServiceOf) -> Response:
+    """Whether the database and the model answer; 503 `not-ready` says which does not."""
+    await service.readiness.check()
+    return answer(Health())
+
+
+# Not as a response class: then its errors would be said to be plain text as well.
+_TEXT = {"description": "The numbers", "content": {"text/plain": {"schema": {"type": "string"}}}}
+
+
+@health.get("/metrics", responses={200: _TEXT}, dependencies=[KNOWN_QUERY])
+async def show_metrics(_: Reader, service: ServiceOf) -> Response:
+    """Numbers of this process in the text format of Prometheus."""
+    # Without a model, or without the database, there are still numbers to show.
+    with contextlib.suppress(AdvisorError):
+        service.metrics.show_model(await service.engine.manifest())
+    return Response(service.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -1,4 +1,4 @@
-"""How jobs do the most on one GPU: one pair or many at once, sets, and copies."""
+"""Advice: pairs, sets and copies on one GPU, and placements on several."""
 
 import asyncio
 import json
@@ -10,6 +10,8 @@ from fastapi.responses import Response, StreamingResponse
 from advisor.errors import AdvisorError
 from advisor.formats.wire import as_answer, read, write
 from advisor.wire.partners import Gains
+from advisor.wire.placement import Placement, SetPlacement
+from advisor.wire.placement_requests import PlacementRequest, SetPlacementRequest, check_size
 from advisor.wire.recommendation import BatchAnswer, ItemError, Recommendation
 from advisor.wire.requests import (
     BatchRequest,
@@ -19,44 +21,43 @@ from advisor.wire.requests import (
     SetRequest,
 )
 from advisor.wire.sets import Replicas, SetAdvice
-from advisor_api.engine.engine import Engine
+from advisor_api.engine import Engine
 from advisor_api.http.access import Reader
-from advisor_api.http.errors import fault_of
-from advisor_api.http.routing import v1_router
-from advisor_api.http.sent import JSON, DirectRoute, kept_answer
-from advisor_api.service.service import ServiceOf
+from advisor_api.http.errors import fault_of, may_refuse
+from advisor_api.http.routing import JSON, DirectRoute, kept_answer, v1_router
+from advisor_api.service import ServiceOf
 
-router = v1_router("recommendations", DirectRoute)
+recommendations = v1_router("recommendations", DirectRoute)
 
 
-@router.post("/recommendations", response_model=Recommendation)
+@recommendations.post("/recommendations", response_model=Recommendation)
 async def recommend_pair(asked: RecommendationRequest, _: Reader, service: ServiceOf) -> Response:
     """Which way of running two jobs on one GPU does the most and keeps every limit?"""
     return kept_answer(await service.engine.recommend(asked))
 
 
-@router.post("/recommendations/batch", response_model=BatchAnswer)
+@recommendations.post("/recommendations/batch", response_model=BatchAnswer)
 async def recommend_batch(asked: BatchRequest, _: Reader, service: ServiceOf) -> Response:
     """The same for many pairs, answered in their order; a wrong request spoils no other."""
     return StreamingResponse(_answers(service.engine, asked.requests), media_type=JSON)
 
 
-@router.post("/sets", response_model=SetAdvice)
+@recommendations.post("/sets", response_model=SetAdvice)
 async def recommend_set(asked: SetRequest, _: Reader, service: ServiceOf) -> Response:
     """How are three to seven jobs to run: together on one GPU, or with a card each?"""
-    return kept_answer(await service.engine.recommend_set(asked))
+    return kept_answer(await service.engine.recommend(asked))
 
 
-@router.post("/replicas", response_model=Replicas)
+@recommendations.post("/replicas", response_model=Replicas)
 async def count_copies(asked: ReplicasRequest, _: Reader, service: ServiceOf) -> Response:
     """How many copies of a job does one GPU hold, and what ends their number?"""
-    return kept_answer(await service.engine.replicas(asked))
+    return kept_answer(await service.engine.recommend(asked))
 
 
-@router.post("/gains", response_model=Gains)
+@recommendations.post("/gains", response_model=Gains)
 async def list_gains(asked: GainsRequest, _: Reader, service: ServiceOf) -> Response:
     """What does each job of a GPU model gain beside each other one, or beside one of them?"""
-    return kept_answer(await service.engine.gains(asked))
+    return kept_answer(await service.engine.recommend(asked))
 
 
 async def _answers(engine: Engine, requests: Sequence[Mapping[str, Any]]) -> AsyncIterator[bytes]:
@@ -75,3 +76,20 @@ async def _item(engine: Engine, request: Mapping[str, Any]) -> bytes:
     except AdvisorError as error:
         fault = fault_of(error)
     return write({"error": ItemError(code=fault.code, message=fault.message)}).encode()
+
+
+placements = v1_router("placements", DirectRoute)
+
+
+@placements.post("/placements", response_model=Placement, responses=may_refuse(409))
+async def place_queue(asked: PlacementRequest, _: Reader, service: ServiceOf) -> Response:
+    """Plan a queue: which jobs share a GPU, at which split, and when."""
+    check_size(asked)
+    return kept_answer(await service.engine.place(asked))
+
+
+@placements.post("/placements/sets", response_model=SetPlacement, responses=may_refuse(409))
+async def place_sets(asked: SetPlacementRequest, _: Reader, service: ServiceOf) -> Response:
+    """Plan jobs that run together from now on: which of them, up to seven, share a GPU."""
+    check_size(asked)
+    return kept_answer(await service.engine.place(asked))

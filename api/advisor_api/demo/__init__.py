@@ -1,1 +1,0 @@
-"""A service that plays recorded launches: for a laptop without a GPU."""

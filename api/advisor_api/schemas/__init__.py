@@ -1,1 +1,0 @@
-"""What requests may say and what answers hold."""
