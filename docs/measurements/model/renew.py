@@ -5,8 +5,8 @@
 For new bundled points, features or settings; takes about ten minutes. Writes the model and the
 tables of its card (models/advisor_models/bundled), the figures that `advisor evaluate --check`
 compares (training/advisor_training/bundled_evaluation.json), and the summary and two tables that
-`advisor evaluate` prints into docs/evaluation.md. Look at build/evaluation/evaluation.html and at the sentences around these
-tables before committing.
+`advisor evaluate` prints into docs/evaluation.md. Look at build/evaluation/evaluation.html and at
+the sentences around these tables before committing.
 """
 
 import json
