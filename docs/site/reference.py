@@ -166,7 +166,7 @@ def keys() -> str:
     ):  # fmt: skip
         text += f"### `{name}`\n\n{_fields(kind)}"
     text += "## Settings\n\nA line of a file, or a variable, which goes before it: "
-    text += "[settings](../docs/launch.md#settings).\n\n"
+    text += "[settings](../docs/launch.md#folders-and-settings).\n\n"
     means = [*_attributes(Settings).values(), *_attributes(Retention).values()]
     return text + _table(
         ("key of the file", "variable", "meaning"),

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import typer
 from command_line import Advisor, called
-from page_blocks import NOT_RUN, ROOT, Block, blocks, commands, pages, why_not_run
+from page_blocks import ROOT, Block, blocks, commands, pages, why_not_run
 
 from advisor.installed import DISTRIBUTION
 
@@ -107,13 +107,6 @@ def _faults_of_script(words: list[str], folder: Path) -> Iterator[str]:
         return
     text = script.read_text()
     yield from (w for w in words if w.startswith("--") and f'"{w.split("=")[0]}"' not in text)
-
-
-@pytest.mark.parametrize("why", NOT_RUN)
-def test_each_reason_not_to_run_is_one_of_some_command(why: str) -> None:
-    """What was left out for a reason that is gone would stay out."""
-    shown = [c for page in pages() for block in blocks(page) for _, c in commands(block)]
-    assert [command for command in shown if why_not_run(command) == NOT_RUN[why]]
 
 
 def test_python_and_json_of_the_pages_are_no_typos() -> None:

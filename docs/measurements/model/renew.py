@@ -4,9 +4,9 @@
 
 For new bundled points, features or settings; takes about ten minutes. Writes the model and the
 tables of its card (models/advisor_models/bundled), the figures that `advisor evaluate --check`
-compares (training/advisor_training/bundled_evaluation.json), and what `advisor evaluate` prints
-into docs/evaluation.md. Look at build/evaluation/evaluation.html and at the sentences around these
-tables before committing.
+compares (training/advisor_training/bundled_evaluation.json), and the summary and two tables that
+`advisor evaluate` prints into docs/evaluation.md. Look at build/evaluation/evaluation.html and at
+the sentences around these tables before committing.
 """
 
 import json
@@ -26,13 +26,16 @@ ROOT = Path(__file__).resolve().parents[3]
 BUNDLED = ROOT / "models/advisor_models/bundled"
 EVALUATION = ROOT / "build/evaluation"
 WIDTH = "140"
+SHOWN = ("In ", "Jobs that were not seen: energy", "Errors for jobs")
+"""How the parts of the evaluation begin that its page shows."""
 
 
 def main() -> None:
     """Train, evaluate, and put the results where they are read."""
     advisor("train", "--out", str(BUNDLED), "--created-at", "newest")
     printed = advisor("evaluate", "--out", str(EVALUATION.relative_to(ROOT)))
-    put(ROOT / "docs/evaluation.md", "printed by advisor evaluate", f"```text\n{printed}```")
+    shown = "\n\n".join(part for part in printed.split("\n\n") if part.startswith(SHOWN))
+    put(ROOT / "docs/evaluation.md", "printed by advisor evaluate", f"```text\n{shown}\n```")
     checked = ROOT / "training/advisor_training/bundled_evaluation.json"
     shutil.copyfile(EVALUATION / "evaluation-check.json", checked)
     attach(BUNDLED, EVALUATION / "evaluation.json")
