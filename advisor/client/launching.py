@@ -8,16 +8,16 @@ from dataclasses import replace
 
 from advisor.client.errors import TooSlowError
 from advisor.client.exchange import Ask, Exchange, quoted
-from advisor.launch.records.answers import (
+from advisor.launch.overview import (
+    History,
     Launch,
     LaunchHistory,
     LaunchJoin,
     LaunchList,
     LaunchPlan,
+    Overview,
 )
-from advisor.launch.records.history import History
-from advisor.launch.records.overview import Overview
-from advisor.launch.records.status import LaunchStatus
+from advisor.launch.status import LaunchStatus
 from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest
 
 PATH = "/v1/launches"

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from advisor.client.exchange import Ask, Exchange, quoted
-from advisor.core.observations import Observation, Record
-from advisor.core.records import Point, SoloPoint
+from advisor.core.records import Observation, Point, Record, SoloPoint
 from advisor.core.split import ADVISED_JOBS
 from advisor.core.wording import shown
 from advisor.errors import InputError

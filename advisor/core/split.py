@@ -10,8 +10,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
-from advisor.core.gpu import WHOLE, Share, Vendor
-from advisor.core.units import grantable, quantum, share_environment, share_for_units
+from advisor.core.gpu import (
+    WHOLE,
+    Share,
+    Vendor,
+    grantable,
+    quantum,
+    share_environment,
+    share_for_units,
+)
 from advisor.errors import InputError
 
 Sharing = Literal["limited", "uncapped", "time-sliced", "exclusive"]

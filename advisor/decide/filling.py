@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
 from advisor.core.split import ISOLATING, Split
-from advisor.decide.candidates import Running
 from advisor.decide.limits import is_served
 from advisor.decide.recommendation import RatedSplit
-from advisor.decide.ways import SetDecision, worth
+from advisor.decide.ways import Running, SetDecision, worth
 from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import Profile
 

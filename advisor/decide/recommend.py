@@ -6,8 +6,11 @@ where mirror images are the same, the smaller share comes first.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
+from advisor.core.gpu import UNIT_NAMES, vendor_of
+from advisor.core.interval import Interval
 from advisor.core.objectives import (
     ADVISED,
     DEFAULT_OBJECTIVE,
@@ -17,45 +20,151 @@ from advisor.core.objectives import (
     priced,
 )
 from advisor.core.split import (
+    EQUAL,
     EXCLUSIVE,
+    NINE,
     TIME_SLICED,
     UNCAPPED,
     Split,
+    check_advised,
+    fine_splits,
+    without_limits,
 )
-from advisor.core.units import vendor_of
-from advisor.decide.constraints import violations
-from advisor.decide.limits import check_jobs_fit, check_limits, with_card_memory
-from advisor.decide.no_way import no_gain, no_way, saves_nothing
-from advisor.decide.outlook import Outlook, candidate_splits
-from advisor.decide.reasons import reasons, warnings, why_unsure
+from advisor.decide.limits import check_jobs_fit, check_limits, violations, with_card_memory
+from advisor.decide.reasons import no_gain, no_way, reasons, saves_nothing, warnings, why_unsure
 from advisor.decide.recommendation import (
-    TIE,
     TO_THE_END,
     Decision,
     RatedSplit,
     Request,
     choose,
+    gain_to_the_end,
+    their_call,
 )
-from advisor.decide.same_work import gain_to_the_end
-from advisor.decide.worth import their_call
 from advisor.errors import InputError
+from advisor.predict.features import physical_power_w, side
 from advisor.predict.predictions import (
     Prediction,
     Predictor,
     are_mirrored,
+    is_within,
+    predict_exclusive,
+    predicted_part,
+    safe_splits_of,
 )
-from advisor.predict.profiles import Profile
-from advisor.validity.safe_counts import CheckedCounts
+from advisor.predict.profiles import Floats, Profile
+from advisor.validity.safe_counts import CheckedCounts, avoided_texts
 
-__all__ = [
-    "TIE",
-    "Decision",
-    "RatedSplit",
-    "Request",
-    "candidate_splits",
-    "recommend",
-    "recommend_by",
-]
+
+class Outlook:
+    """Ways of running two jobs and what they would do, each worked out once for all requests.
+
+    Args:
+        profiles: Of two jobs on one GPU model; the second may be the first one again.
+        predictor: Says what to expect of splits, and of turns.
+        checked: What the check of this GPU model found; no split has a count that is unsafe.
+
+    Raises:
+        InputError: not two profiles.
+    """
+
+    def __init__(
+        self,
+        profiles: Sequence[Profile],
+        predictor: Predictor,
+        checked: CheckedCounts | None = None,
+    ) -> None:
+        check_advised(len(profiles))
+        self.profiles, self.checked = tuple(profiles), checked
+        self._predictor = predictor
+        # Several threads may ask: then the same is worked out twice, and kept once.
+        self._splits = dict[bool, tuple[Split, ...]]()
+        self._physical = dict[tuple[Split, ...], list[Prediction]]()
+        self._expected = dict[tuple[Split, ...], list[Prediction]]()
+        self._avoided = dict[bool, tuple[str, ...]]()
+        self._simple: Mapping[str, Split | None] | None = None
+
+    def splits(self, *, fine: bool) -> tuple[Split, ...]:
+        """`candidate_splits` of them.
+
+        Raises:
+            InputError: as that says.
+        """
+        if fine not in self._splits:
+            self._splits[fine] = candidate_splits(self.profiles, self.checked, fine=fine)
+        return self._splits[fine]
+
+    def physical(self, *, fine: bool) -> list[Prediction]:
+        """By rates alone and added powers, of each of these splits."""
+        splits = self.splits(fine=fine)
+        if splits not in self._physical:
+            self._physical[splits] = physical_predictions(self.profiles, splits)
+        return self._physical[splits]
+
+    def avoided(self, *, fine: bool) -> tuple[str, ...]:
+        """Which counts of all splits are not used, since results are wrong there."""
+        if fine not in self._avoided:
+            wanted, names = _wanted_splits(self.profiles, fine=fine), [p.job for p in self.profiles]
+            safeties = [profile.safety(self.checked) for profile in self.profiles]
+            self._avoided[fine] = tuple(dict.fromkeys(avoided_texts(wanted, names, safeties)))
+        return self._avoided[fine]
+
+    @property
+    def simple(self) -> Mapping[str, Split | None]:
+        """What rules choose that look at nothing but the jobs."""
+        if self._simple is None:
+            self._simple = simple_choices(self.profiles, self.checked)
+        return self._simple
+
+    def expected(self, splits: Iterable[Split], turns: Sequence[Split] = ()) -> list[Prediction]:
+        """Of these splits, of no limits, of turns where wanted, and of one after the other.
+
+        Raises:
+            InputError: as the predictor does.
+        """
+        key = (*sorted(splits), UNCAPPED, *turns)
+        if key not in self._expected:
+            found = self._predictor.predict(self.profiles, key)
+            self._expected[key] = [*found, predict_exclusive(self.profiles)]
+        return self._expected[key]
+
+
+def candidate_splits(
+    profiles: Sequence[Profile], checked: CheckedCounts | None = None, *, fine: bool = False
+) -> tuple[Split, ...]:
+    """The nine splits, or all in steps of the GPU's quantum, as far as the profiles reach.
+
+    In the place of a split with an unsafe count stands the nearest safe one.
+
+    Raises:
+        InputError: steps of units on a GPU whose number of units is not known.
+    """
+    splits = safe_splits_of(profiles, _wanted_splits(profiles, fine=fine), checked)
+    reached = (split for split in splits if split and is_within(split, profiles))
+    return tuple(sorted(dict.fromkeys(reached), key=lambda s: (s.shares[0], -s.shares[1])))
+
+
+def _wanted_splits(profiles: Sequence[Profile], *, fine: bool) -> tuple[Split, ...]:
+    """The nine, or those in steps of units as well, before any is replaced or left out.
+
+    Raises:
+        InputError: as for `candidate_splits`.
+    """
+    return (*NINE, *_unit_splits(profiles)) if fine else NINE
+
+
+def _unit_splits(profiles: Sequence[Profile]) -> tuple[Split, ...]:
+    gpu_model = profiles[0].gpu_model
+    vendor = vendor_of(gpu_model)
+    total = next((p.units_total for p in profiles if p.units_total), None)
+    if total is None:
+        raise InputError(
+            f"the number of {UNIT_NAMES[vendor]} of {gpu_model} is not known",
+            why="no point of the profiles has units_total",
+            fix="leave out the fine splits",
+        )
+    return fine_splits(total, vendor)
+
 
 SHOWN = (DEFAULT_OBJECTIVE, "throughput")
 """Energy and time: shown next to whatever was asked for."""
@@ -212,3 +321,65 @@ def check_request(profiles: Sequence[Profile], request: Request) -> None:
         )
     check_limits(request, profiles)
     check_jobs_fit(profiles, request.memory_mib)
+
+
+MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "equal": "half of the GPU for each",
+        "uncapped": "MPS without limits",
+        "exclusive": "one after the other",
+        "larger-rate": "90 % for the job with more steps per second",
+        "physical": "the best by rates alone and added powers; no learning",
+    }
+)
+"""Every rule by name."""
+
+
+def simple_choices(
+    profiles: Sequence[Profile], checked: CheckedCounts | None = None
+) -> dict[str, Split | None]:
+    """What each rule of `MEANINGS` but physics chooses; None: a split that is not reached.
+
+    In the place of a split with an unsafe count stands the nearest safe one.
+    """
+    equal, larger = safe_splits_of(profiles, [EQUAL, _larger_rate(profiles)], checked)
+    return {
+        "equal": _within(profiles, equal),
+        "uncapped": without_limits("uncapped", len(profiles)),
+        "exclusive": without_limits("exclusive", len(profiles)),
+        "larger-rate": _within(profiles, larger),
+    }
+
+
+def physical_predictions(profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+    """Rates alone at the shares; all powers less the active idle power shared, up to the limit.
+
+    It is no measure of its own error: the bounds are the values.
+    """
+    sides = [side(p, [split.shares[i] for split in splits]) for i, p in enumerate(profiles)]
+    speeds = zip(*(_exact(one.alone["relative_rate"]) for one in sides), strict=True)
+    return [
+        Prediction(
+            split=split,
+            parts=tuple(map(predicted_part, profiles, of_split)),
+            power_w=power_w,
+        )
+        for split, of_split, power_w in zip(
+            splits, speeds, _exact(physical_power_w(sides)), strict=True
+        )
+    ]
+
+
+def _exact(values: Floats) -> list[Interval]:
+    return [Interval(value, value, value) for value in values.tolist()]
+
+
+def _larger_rate(profiles: Sequence[Profile]) -> Split:
+    one, other = (profile.whole_gpu_rate for profile in profiles)
+    if one == other:
+        return EQUAL
+    return Split((90.0, 10.0) if one > other else (10.0, 90.0))
+
+
+def _within(profiles: Sequence[Profile], split: Split | None) -> Split | None:
+    return split if split and is_within(split, profiles) else None

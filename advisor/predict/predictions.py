@@ -15,8 +15,7 @@ from advisor.core.objectives import (
 )
 from advisor.core.split import Split, without_limits
 from advisor.predict.profiles import Floats, Profile
-from advisor.validity.safe_counts import CheckedCounts
-from advisor.validity.safe_splits import safe_splits
+from advisor.validity.safe_counts import CheckedCounts, safe_splits
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from textwrap import fill
 from typing import Any, Literal, TypeAlias
 
-from advisor.core.finish import Finish
 from advisor.core.interval import Interval
+from advisor.core.objectives import Finish
 from advisor.core.split import Sharing
 from advisor.wire.components import SplitParts
 from advisor.wire.frames import Tabular, row_of

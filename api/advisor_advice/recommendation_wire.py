@@ -3,22 +3,23 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from advisor.core.finish import Finish
-from advisor.core.flags import ONE_WINDOW
-from advisor.core.gpu import MPS_CLIENTS
+from advisor.core.gpu import MPS_CLIENTS, units_for_share, vendor_of
 from advisor.core.interval import Interval
-from advisor.core.objectives import ADVISED, DEFAULT_OBJECTIVE, find_objective, priced
+from advisor.core.objectives import ADVISED, DEFAULT_OBJECTIVE, Finish, find_objective, priced
+from advisor.core.records import ONE_WINDOW
 from advisor.core.split import ISOLATING
-from advisor.core.units import units_for_share, vendor_of
 from advisor.core.wording import less_or_more, limits_text
-from advisor.decide.constraints import RULES
-from advisor.decide.limits import cores_wanted, decisive_speed, floor, is_served
-from advisor.decide.recommend import Decision, RatedSplit
-from advisor.decide.recommendation import environments
-from advisor.decide.rules import MEANINGS
-from advisor.decide.same_work import gain_to_the_end, same_work
+from advisor.decide.limits import RULES, cores_wanted, decisive_speed, floor, is_served
+from advisor.decide.recommend import MEANINGS
+from advisor.decide.recommendation import (
+    Decision,
+    RatedSplit,
+    environments,
+    gain_to_the_end,
+    same_work,
+    worth_of,
+)
 from advisor.decide.ways import SetDecision, worth
-from advisor.decide.worth import worth_of
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
 from advisor.wire import recommendation as wire

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from advisor.core.wording import count_of
-from advisor.predict.set_law import MEASURED_ON
+from advisor.predict.sets import MEASURED_ON
 from advisor_audit.kinds import SM
 from advisor_audit.totals import HOUR_S, AuditTotals
 

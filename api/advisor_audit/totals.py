@@ -11,7 +11,7 @@ import numpy as np
 from advisor.core.interval import NORMAL_90, Interval
 from advisor.core.objectives import Prices
 from advisor.core.records import FILLS_PERCENT
-from advisor.predict.set_law import ENERGY_ERRORS, P99_ERRORS
+from advisor.predict.sets import ENERGY_ERRORS, P99_ERRORS
 from advisor_audit.kinds import SM, Survey
 from advisor_audit.packing import PackedSet, Packer
 from advisor_audit.phases import Segment

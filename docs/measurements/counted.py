@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from advisor.progress import FILE_BYTES
-from advisor.runtime.jobs.reports import percentile_ms, read_latencies
+from advisor.runtime.counting import percentile_ms, read_latencies
 
 ROOT = Path(__file__).parents[2]
 WARM_UP_S = 3.0

@@ -19,8 +19,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert
 
-from advisor.core.observations import Observation, ObservedPart, Record
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import Observation, ObservedPart, PairPoint, Record, SoloPoint
 from advisor_data import migrate
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 from advisor_data.store.profile_table import renew_all

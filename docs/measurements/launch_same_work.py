@@ -2,7 +2,7 @@
 
 On one card: each job alone on the whole GPU; then each pair as recommended, at 50/50 and without
 limits. The work is what the advice was observed to do in an hour; every way does that work to its
-end (advisor.core.finish; what is left when the first job of a pair has ended runs alone on the
+end (advisor.core.objectives; what is left when the first job of a pair has ended runs alone on the
 whole GPU), beside one after the other. With ADVISOR_GPU_HOUR and ADVISOR_KWH the price as well.
 Results are read where jobs report them. Means are over
 pairs, with 95 % intervals over pairs that are drawn again; once more without the pairs in which a
@@ -24,9 +24,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from advisor.core.finish import finish, one_after_the_other, work_of
-from advisor.core.flags import TOO_FAST
-from advisor.core.objectives import PartResult, SplitResult
+from advisor.core.objectives import PartResult, SplitResult, finish, one_after_the_other, work_of
+from advisor.core.records import TOO_FAST
 from advisor.settings import read_settings
 
 HEADINGS = (

@@ -16,8 +16,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from advisor.runtime.backends.mps import start_server
-from advisor.runtime.backends.mps_control import Control
+from advisor.runtime.mps import Control, start_server
 
 JOB = """
 import sys, time, torch

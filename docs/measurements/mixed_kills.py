@@ -39,7 +39,7 @@ from mixed_kills_load import launches, requests
 from mixed_kills_site import GPUS, Asked, Service, Site
 from mixed_kills_watch import KINDS, Watch, at_the_end, runtime_files, watchers
 
-from advisor.launch.records.folder import list_folders
+from advisor.launch.folder import list_folders
 
 CLIENTS, LOOK_S = 4, 0.5
 EVERY_S, SERVICE_EVERY_S = (1.0, 4.0), (5.0, 30.0)

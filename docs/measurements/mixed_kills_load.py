@@ -8,7 +8,7 @@ from mixed_kills_site import COMMAND_S, GPUS, Site
 from store_points import observation
 
 from advisor.formats.rows import to_row
-from advisor.runtime.host.processes import wait_until
+from advisor.runtime.processes import wait_until
 
 PAIRS = (("gemm", "triad"), ("fft", "sorting"), ("bert-infer", "triad"), ("gemm", "vit-infer"))
 

@@ -19,8 +19,8 @@ from typing import Any
 from host import OTHER_UUID, UUID, FakeHost
 from raw_server import ask
 
-from advisor.launch.records.folder import LaunchFolder
-from advisor.runtime.host.processes import wait_until
+from advisor.launch.folder import LaunchFolder
+from advisor.runtime.processes import wait_until
 
 GPUS = (UUID, OTHER_UUID)
 RESTART_S, WATCHDOG_S = 2.0, 30.0

@@ -45,7 +45,7 @@ import uvloop
 from serve_load import MIDDLE, make_bodies, rate_and_cost, scripts
 from service_processes import HERE, cpu_s, family, memory_mib, running_service
 
-from advisor.core.observations import Observation, ObservedPart
+from advisor.core.records import Observation, ObservedPart
 from advisor.formats.moments import now
 from advisor.formats.wire import write
 from advisor_data.files.bundled import GPU_MODEL, bundled_solo_points

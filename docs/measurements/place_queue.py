@@ -21,10 +21,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from advisor.core.finish import Rest, Work, finish
-from advisor.core.objectives import PartResult, SplitResult
-from advisor.place.options import PairOptions
-from advisor.place.problem import JobGroup, Problem
+from advisor.core.objectives import PartResult, Rest, SplitResult, Work, finish
+from advisor.place.problem import JobGroup, PairOptions, Problem
 from advisor.place.schedule import Schedule
 from advisor.place.solver import place, planned
 from advisor.predict.profiles import Floats

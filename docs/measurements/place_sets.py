@@ -24,8 +24,8 @@ from advisor.decide.limits import Limits, floor, is_served
 from advisor.place.problem import Bools
 from advisor.place.sets import solver
 from advisor.place.sets.answers import set_answers
-from advisor.place.sets.master import Master
 from advisor.place.sets.placing import Kind, Placing, Pool, make_placing
+from advisor.place.sets.solver import Master
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import SetPredictor, fills
 from advisor.settings import read_settings

@@ -22,8 +22,7 @@ from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
 from advisor.core.records import PairPoint
 from advisor.core.split import ADVISED_JOBS, Split, without_limits
-from advisor.decide.constraints import violations
-from advisor.decide.limits import Limits, is_served
+from advisor.decide.limits import Limits, is_served, violations
 from advisor.place.sets.placing import Placing, Pool
 from advisor.place.sets.solver import place_running
 from advisor.predict.predictions import Prediction

@@ -29,8 +29,7 @@ from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.split import MOST_JOBS
 from advisor.decide.limits import floor
 from advisor.formats.moments import now
-from advisor.place.sets.answers import SetAnswers, set_answers
-from advisor.place.sets.many import LEVELS
+from advisor.place.sets.answers import LEVELS, SetAnswers, set_answers
 from advisor.place.sets.placing import PlacedSet, Placing
 from advisor.place.sets.solver import place_running
 from advisor.predict.profiles import Floats

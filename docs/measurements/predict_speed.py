@@ -18,9 +18,8 @@ from pathlib import Path
 from sklearn.ensemble import ExtraTreesRegressor
 
 from advisor.core.split import NINE, UNCAPPED
-from advisor.predict.features import Float32s
+from advisor.predict.features import Float32s, side
 from advisor.predict.profiles import Profile, make_profiles
-from advisor.predict.sides import side
 from advisor_data.files.bundled import (
     bundled_pair_points,
     bundled_reference_points,

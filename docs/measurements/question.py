@@ -23,7 +23,7 @@ from types import MappingProxyType
 import numpy as np
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE, RAW_OBJECTIVE
-from advisor.decide.recommend import TIE
+from advisor.decide.recommendation import TIE
 from advisor_training.dataset.data import Data, make_data
 from advisor_training.dataset.measured import read_measured
 from advisor_training.evaluation.choices import (

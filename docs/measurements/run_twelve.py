@@ -33,8 +33,7 @@ from advisor.core.job import Job
 from advisor.core.wording import energy_text, less_or_more
 from advisor.formats.job_file import find_job
 from advisor.formats.moments import duration_text, now
-from advisor.launch.monitor.energy import CardMeter
-from advisor.launch.monitor.timed import timed
+from advisor.launch.meter import CardMeter, timed
 from advisor.settings import Settings, read_settings
 from advisor_advice.site.known_profiles import all_profiles
 from advisor_profiling.testbed.live import find_gpu, open_source

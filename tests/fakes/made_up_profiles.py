@@ -8,7 +8,7 @@ import numpy as np
 
 from advisor.core.interval import Interval
 from advisor.core.split import Split
-from advisor.decide.rules import physical_predictions
+from advisor.decide.recommend import physical_predictions
 from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import COLUMNS, Profile
 

@@ -46,8 +46,8 @@ from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.wire import read_tolerant, to_plain, write
 from advisor.installed import install
-from advisor.launch.records.status import LaunchStatus
-from advisor.runtime.host.processes import wait_until
+from advisor.launch.status import LaunchStatus
+from advisor.runtime.processes import wait_until
 from advisor.wire.input_power import InputAsked
 from advisor_data.files.bundled import bundled_solo_points
 

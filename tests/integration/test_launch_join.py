@@ -21,9 +21,9 @@ from launched import (
 )
 from waiting import PATIENCE_S, eventually
 
-from advisor.launch.records.folder import LaunchFolder
-from advisor.launch.supervisor.keeping import DRAFT_S
-from advisor.runtime.host.processes import marked_pids
+from advisor.launch.folder import LaunchFolder
+from advisor.launch.observe import DRAFT_S
+from advisor.runtime.processes import marked_pids
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.observations import ObservationImporter
 from advisor_data.store.file_store import FileStore

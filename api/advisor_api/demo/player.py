@@ -19,7 +19,7 @@ from pathlib import Path
 from advisor.core.gpu import Gpu
 from advisor.core.telemetry import POWER_GPU
 from advisor.formats.job_file import sound_jobs
-from advisor.launch.records.overview import midnight
+from advisor.launch.overview import midnight
 from advisor.settings import SUITE, Settings
 from advisor_api.demo.programme import Programme
 from advisor_api.demo.show import Show

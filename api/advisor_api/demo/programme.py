@@ -6,12 +6,11 @@ import statistics
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
-from advisor.core.flags import DOUBTFUL
 from advisor.core.gpu import WHOLE, Gpu
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint
 from advisor.core.split import ADVISED_JOBS
 from advisor.errors import AdvisorError
-from advisor.launch.records.spec import LaunchSpec
+from advisor.launch.spec import LaunchSpec
 from advisor.settings import Settings
 from advisor.wire.launch_request import LaunchRequest
 from advisor.wire.requests import JobRequest

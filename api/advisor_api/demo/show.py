@@ -11,18 +11,15 @@ from typing import Any, cast
 from advisor.core.gpu import Share
 from advisor.errors import AdvisorError
 from advisor.formats.moments import now, to_exact_text, to_text
-from advisor.launch.monitor.set_monitor import SetMonitor
-from advisor.launch.monitor.shown import ForecastCheck, shown
-from advisor.launch.records.folder import create_folder
-from advisor.launch.records.history import HistoryKeeper, write_history
-from advisor.launch.records.observed import append_observation
-from advisor.launch.records.spec import LaunchSpec
-from advisor.launch.records.status import LaunchStatus, State
-from advisor.launch.records.status_writer import MOST_WARNINGS, first_status
-from advisor.launch.supervisor.observe import observe
-from advisor.runtime.backends.backend import Backend, Proof, Sight
-from advisor.runtime.host.beats import at_once
-from advisor.runtime.jobs.running_job import RunningJob
+from advisor.launch.folder import MOST_WARNINGS, append_observation, create_folder, first_status
+from advisor.launch.observe import ForecastCheck, observe, shown
+from advisor.launch.overview import HistoryKeeper, write_history
+from advisor.launch.set_monitor import SetMonitor
+from advisor.launch.spec import LaunchSpec
+from advisor.launch.status import LaunchStatus, State
+from advisor.runtime.backend import Backend, Proof, Sight
+from advisor.runtime.beats import at_once
+from advisor.runtime.running_job import RunningJob
 from advisor_profiling.testbed.replay import ReplayProcess, ReplayTestbed
 
 WRITE_S = 1.0

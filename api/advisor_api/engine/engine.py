@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from advisor.core.gpu import WHOLE
-from advisor.decide.candidates import Running
+from advisor.decide.ways import Running
 from advisor.errors import AdvisorError, BusyError
 from advisor.formats.wire import read, write, write_bytes
 from advisor.settings import Settings

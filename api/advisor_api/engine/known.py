@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from advisor.predict.windows import Windows
+from advisor.predict.measured import Windows
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor_advice.site.conditions import Conditions, checks_of

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cachetools import LRUCache
 
-from advisor.predict.windows import Windows
+from advisor.predict.measured import Windows
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.requests import GainsRequest, WayRequest
 from advisor_advice.answer import KnownPair

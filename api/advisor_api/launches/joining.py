@@ -4,16 +4,16 @@ import hashlib
 
 from starlette.exceptions import HTTPException
 
-from advisor.launch.records.answers import LaunchJoin
-from advisor.launch.records.folder import LaunchFolder
-from advisor.launch.records.joins import (
+from advisor.launch.folder import (
     JoinAnswer,
     JoinRequest,
+    LaunchFolder,
     ask_join,
     last_answer,
     new_join_id,
     read_request,
 )
+from advisor.launch.overview import LaunchJoin
 from advisor.wire.launch_request import JoinLaunchRequest
 from advisor_advice.launching import make_join
 from advisor_advice.resolved_launch import ResolvedLaunch

@@ -8,13 +8,11 @@ from starlette.exceptions import HTTPException
 from advisor.core.gpu import Gpu
 from advisor.errors import AdvisorError, BusyError, InputError
 from advisor.formats.wire import write
-from advisor.launch.records.answers import LaunchHistory, LaunchPlan
-from advisor.launch.records.folder import LaunchFolder, find_folder
-from advisor.launch.records.history import read_history
-from advisor.launch.records.spec import LaunchSpec
-from advisor.launch.records.status import OVER, LaunchStatus
-from advisor.launch.start.plan import plan_of
-from advisor.launch.start.starting import check_memory
+from advisor.launch.folder import LaunchFolder, find_folder
+from advisor.launch.overview import LaunchHistory, LaunchPlan, read_history
+from advisor.launch.spec import LaunchSpec
+from advisor.launch.start import check_memory, plan_of
+from advisor.launch.status import OVER, LaunchStatus
 from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest, check_launch
 from advisor_advice.launching import make_spec
 from advisor_advice.resolved_launch import ResolvedLaunch

@@ -4,11 +4,10 @@ from datetime import datetime
 
 from opentelemetry import trace
 
-from advisor.core.observations import Observation, energy_to_end_j
+from advisor.core.records import Observation, energy_to_end_j
 from advisor.errors import InputError
 from advisor.formats.rows import from_row
-from advisor.launch.records.folder import LaunchFolder
-from advisor.launch.records.observed import observation_lines
+from advisor.launch.folder import LaunchFolder, observation_lines
 from advisor_api.http.errors import LOG
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_data import Store

@@ -12,8 +12,8 @@ from hashlib import sha256
 
 from advisor.errors import AdvisorError, BusyError, InputError, StoreError
 from advisor.formats.moments import to_text
-from advisor.launch.records.folder import LaunchFolder, dumps, list_folders
-from advisor.launch.supervisor.unheeding import Stopping
+from advisor.launch.folder import LaunchFolder, dumps, list_folders
+from advisor.launch.guard import Stopping
 from advisor_api.http.errors import LOG
 from advisor_api.launches.housekeeping import Housekeeping
 from advisor_api.launches.launch_metrics import LaunchMetrics

@@ -12,11 +12,17 @@ from pathlib import Path
 from advisor.core.gpu import Gpu
 from advisor.errors import BusyError, UnsafeFileError
 from advisor.formats.moments import now
-from advisor.launch.records.folder import LaunchFolder, create_folder, dumps, loads
-from advisor.launch.records.spec import LaunchSpec
-from advisor.launch.records.status import OVER, LaunchStatus, State
-from advisor.launch.records.status_writer import StatusWriter, first_status
-from advisor.launch.start.spawn import spawn_supervisor
+from advisor.launch.folder import (
+    LaunchFolder,
+    StatusWriter,
+    create_folder,
+    dumps,
+    first_status,
+    loads,
+)
+from advisor.launch.spec import LaunchSpec
+from advisor.launch.start import spawn_supervisor
+from advisor.launch.status import OVER, LaunchStatus, State
 from advisor.settings import Settings
 from advisor_api.http.errors import LOG
 from advisor_api.launches.view import current_status, stored_status

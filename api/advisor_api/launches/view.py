@@ -9,10 +9,9 @@ from dataclasses import replace
 from typing import cast
 
 from advisor.errors import InputError
-from advisor.launch.records.answers import Launch, launch_of
-from advisor.launch.records.folder import LaunchFolder, loads
-from advisor.launch.records.status import LaunchStatus, State, as_heard
-from advisor.launch.records.status_writer import first_status
+from advisor.launch.folder import LaunchFolder, first_status, loads
+from advisor.launch.overview import Launch, launch_of
+from advisor.launch.status import LaunchStatus, State, as_heard
 from advisor_api.http.access import Caller
 from advisor_data.service.state import LaunchRow
 

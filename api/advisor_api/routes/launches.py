@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Depends
 from fastapi.responses import Response
 
-from advisor.launch.records.answers import Launch, LaunchHistory, LaunchJoin, LaunchList, LaunchPlan
+from advisor.launch.overview import Launch, LaunchHistory, LaunchJoin, LaunchList, LaunchPlan
 from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest
 from advisor_api.http.access import Launcher, Reader
 from advisor_api.http.errors import may_refuse

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Query
 from fastapi.responses import Response
 
-from advisor.core.observations import Observation
+from advisor.core.records import Observation
 from advisor.wire.bounds import NAME
 from advisor.wire.lists import Observations, TakenIn
 from advisor_api.http.access import Reader, Writer

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias, cast
 from fastapi import Depends, Request
 from fastapi.responses import Response
 
-from advisor.launch.records.overview import Overview
+from advisor.launch.overview import Overview
 from advisor_api.http.access import Reader
 from advisor_api.http.routing import v1_router
 from advisor_api.http.sent import kept_answer

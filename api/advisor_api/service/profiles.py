@@ -4,12 +4,10 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from advisor.core.observations import Record
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import PairPoint, Record, SoloPoint
 from advisor.errors import InputError
 from advisor.predict.profiles import make_profiles
-from advisor.validity.degenerate import with_flags, with_pair_flags, with_solo_flags
-from advisor.validity.usable import why_no_profile
+from advisor.validity.points import why_no_profile, with_flags, with_pair_flags, with_solo_flags
 from advisor.wire.lists import Observations, PairPoints, PointsTakenIn, ProfilePoints, TakenIn
 from advisor_api.engine import bundled
 from advisor_api.http.errors import not_found

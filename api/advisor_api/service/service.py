@@ -11,7 +11,7 @@ from typing import Annotated, TypeAlias, cast
 from fastapi import Depends, Request
 
 from advisor.errors import AdvisorError
-from advisor.runtime.host.lock import serving_home
+from advisor.runtime.lock import serving_home
 from advisor.settings import Settings
 from advisor_api.engine.engine import Engine
 from advisor_api.http.errors import LOG, fault_of

@@ -20,7 +20,7 @@ import urllib3
 from requests.utils import get_auth_from_url
 
 from advisor.errors import SourceError
-from advisor.runtime.host.beats import in_thread
+from advisor.runtime.beats import in_thread
 from advisor_audit.sources.series import NAMES, UUIDS, Series, gpu_of, metrics_for, workload_name
 
 GPUS_OF_PAGE, PAGE_S = 100, 6 * 3600.0

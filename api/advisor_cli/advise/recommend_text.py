@@ -7,17 +7,19 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from advisor.core.finish import Finish
-from advisor.core.gpu import Vendor
+from advisor.core.gpu import Vendor, vendor_of
 from advisor.core.interval import Interval
-from advisor.core.objectives import DEFAULT_OBJECTIVE, Objective
-from advisor.core.units import vendor_of
+from advisor.core.objectives import DEFAULT_OBJECTIVE, Finish, Objective
 from advisor.core.wording import as_asked, energy_text, less_or_more
 from advisor.decide.reasons import percent
-from advisor.decide.recommend import Decision, RatedSplit
-from advisor.decide.recommendation import environments
-from advisor.decide.rules import MEANINGS
-from advisor.decide.same_work import WorkToTheEnd, same_work
+from advisor.decide.recommend import MEANINGS
+from advisor.decide.recommendation import (
+    Decision,
+    RatedSplit,
+    WorkToTheEnd,
+    environments,
+    same_work,
+)
 from advisor.formats.moments import duration_text
 from advisor_advice.answer import ModelAdvice
 from advisor_advice.words import pair

@@ -5,16 +5,14 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from advisor.core.gpu import Share
-from advisor.core.job_energy import JobLoad, divide_energy
-from advisor.core.results import TOLERANCE, Verdict, judge
+from advisor.core.job import TOLERANCE, Verdict, judge
+from advisor.core.records import JobLoad, divide_energy
 from advisor.core.telemetry import TelemetrySource
-from advisor.launch.monitor.energy import CardMeter, CardReading, Metered
-from advisor.launch.monitor.job_monitor import RECENT_S, relative
-from advisor.launch.monitor.rate_meter import RateMeter
-from advisor.launch.monitor.timed import Moment
-from advisor.launch.records.status import OVER, State
-from advisor.runtime.jobs.counting import Tally
-from advisor.runtime.jobs.libraries import loaded_libraries
+from advisor.launch.job_monitor import RECENT_S, relative
+from advisor.launch.meter import CardMeter, CardReading, Metered, Moment, RateMeter
+from advisor.launch.status import OVER, State
+from advisor.runtime.counting import Tally
+from advisor.runtime.processes import loaded_libraries
 from advisor_node.metering.progress_files import ProgressReading
 from advisor_node.metering.proof import GpuUsers, TenantProof
 from advisor_node.metering.references import Reference

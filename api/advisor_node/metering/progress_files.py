@@ -10,9 +10,9 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor.core.results import Reported
+from advisor.core.job import Reported
 from advisor.progress import LATENCIES_AT
-from advisor.runtime.jobs.reports import parse_fault, parse_reported
+from advisor.runtime.counting import parse_fault, parse_reported
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 

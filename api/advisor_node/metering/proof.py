@@ -17,10 +17,9 @@ from dataclasses import dataclass
 
 from advisor.core.gpu import Share
 from advisor.errors import AdvisorError, LimitNotProvenError
-from advisor.runtime.backends.backend import Sight, check_environments
-from advisor.runtime.backends.limit import check_granted, look
-from advisor.runtime.backends.mps import MpsBackend
-from advisor.runtime.host.processes import owner_of
+from advisor.runtime.backend import Sight, check_environments, check_granted, look
+from advisor.runtime.mps import MpsBackend
+from advisor.runtime.processes import owner_of
 
 TenantOf = Callable[[int], str | None]
 """The uid of the pod or batch job of a process; None: of none."""

@@ -8,10 +8,9 @@ from itertools import pairwise
 from statistics import median
 
 from advisor.client import ClientError, ProfilePoints
-from advisor.core.flags import DOUBTFUL
 from advisor.core.gpu import WHOLE
-from advisor.core.records import SoloPoint
-from advisor.validity.usable import is_usable
+from advisor.core.records import DOUBTFUL, SoloPoint
+from advisor.validity.points import is_usable
 
 _Profiles = Callable[[str, str], ProfilePoints]
 """Asks the service for the points of a job on a GPU model; raises a `ClientError`."""

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from advisor.client import ApiError, ClientError
-from advisor.core.observations import Observation
+from advisor.core.records import Observation
 
 LOG = logging.getLogger("advisor.node")
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Generic, Protocol
 
 from advisor.core.gpu import Gpu, Share
-from advisor.core.observations import Observation
+from advisor.core.records import Observation
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError
-from advisor.launch.monitor.timed import timed
-from advisor.runtime.backends.backend import Sight
+from advisor.launch.meter import timed
+from advisor.runtime.backend import Sight
 from advisor_node.metering.meters import GpuMeter, T, TenantMeter
 from advisor_node.metering.overlaps import Overlaps
 from advisor_node.metering.progress_files import ProgressReading, read_progress

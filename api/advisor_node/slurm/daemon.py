@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from advisor.core.gpu import PERCENTAGE, Gpu, Share
 from advisor.errors import AdvisorError
-from advisor.runtime.backends.backend import ComputingPids, Sight
-from advisor.runtime.backends.mps import MpsBackend
-from advisor.runtime.backends.mps_control import Control
-from advisor.runtime.host.processes import environment_of, owner_of
+from advisor.runtime.backend import ComputingPids, Sight
+from advisor.runtime.mps import Control, MpsBackend
+from advisor.runtime.processes import environment_of, owner_of
 from advisor_node.metering.proof import granted_units
 from advisor_node.slurm.jobs import GpuFolder, SlurmJob
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from advisor.launch.records.status import State
+from advisor.launch.status import State
 from advisor_node.metering.meters import Tenant
 from advisor_node.metering.progress_files import read_plain
 from advisor_node.slurm.comment import parse_comment

@@ -43,7 +43,7 @@ from advisor.core.records import SoloPoint
 from advisor.formats.job_file import find_job
 from advisor.formats.moments import to_text
 from advisor.progress import FILE_BYTES
-from advisor.runtime.jobs.counting import CounterFile
+from advisor.runtime.counting import CounterFile
 from advisor.settings import Settings, read_settings
 from advisor_audit.sources.series import METRICS
 from advisor_data.files.files import write_points

@@ -11,8 +11,7 @@ from policies import Forecast, Policy, advised
 from truth import Kinds, Shares, Site
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
-from advisor.decide.constraints import violations
-from advisor.decide.limits import Limits
+from advisor.decide.limits import Limits, violations
 from advisor.decide.recommendation import TIE, choose
 from advisor.predict.predictions import Prediction, predict_exclusive
 from advisor_training.dataset.data import Data

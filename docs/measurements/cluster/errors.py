@@ -21,8 +21,14 @@ import numpy as np
 
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
-from advisor.predict.set_law import MEASURED_ON, SetClass, class_of, filling_beside
-from advisor.predict.sets import active_idle_w, fills
+from advisor.predict.sets import (
+    MEASURED_ON,
+    SetClass,
+    active_idle_w,
+    class_of,
+    filling_beside,
+    fills,
+)
 
 SETS_ON = MEASURED_ON[0]
 SETS = Path(__file__).parents[1] / "sets"

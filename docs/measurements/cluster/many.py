@@ -19,12 +19,10 @@ from advisor.core.gpu import MEMORY_MIB, MemoryFit
 from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS, Split, without_limits
-from advisor.decide.constraints import violations
-from advisor.decide.limits import UNSURE_BELOW
+from advisor.decide.limits import UNSURE_BELOW, violations
 from advisor.decide.recommendation import Request
 from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import Profile
-from advisor.predict.serving import MOST_TOLERANCE
+from advisor.predict.profiles import MOST_TOLERANCE, Profile
 from advisor.predict.sets import SetPredictor, fills
 from advisor.wire.requests import MIN_GAIN
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 
 from truth import WHOLE, Kinds, Shares, Site, Way
 
-from advisor.core.finish import Rest
+from advisor.core.objectives import Rest
 from advisor.core.split import EQUAL
 from advisor.predict.profiles import Profile
 from advisor_training.dataset.data import Data, make_data

@@ -17,7 +17,7 @@ from policies import Offer, Rules
 from truth import WHOLE, Members, Truth
 from workload import Job
 
-from advisor.core.finish import Rest
+from advisor.core.objectives import Rest
 
 LOOKED_AT = 4
 """So many GPUs are compared for each way of joining: those that have waited longest."""

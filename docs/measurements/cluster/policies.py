@@ -11,8 +11,7 @@ from types import MappingProxyType
 
 from truth import WHOLE, Kinds, Members, Shares, Site
 
-from advisor.core.finish import Rest, Work, finish
-from advisor.core.objectives import SplitResult
+from advisor.core.objectives import Rest, SplitResult, Work, finish
 
 HALF: Shares = (50.0, 50.0)
 UNLIMITED: Shares = (WHOLE, WHOLE)

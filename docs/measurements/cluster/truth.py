@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from advisor.core.finish import Rest
+from advisor.core.objectives import Rest
 
 WHOLE = 100.0
 """Share of a job without a limit: two of them are `uncapped`."""

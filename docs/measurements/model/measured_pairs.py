@@ -23,10 +23,9 @@ import numpy as np
 
 from advisor.core.interval import Interval
 from advisor.core.split import UNCAPPED, Split
-from advisor.predict.measured import MeasuredPredictor
+from advisor.predict.measured import MeasuredPredictor, Window
 from advisor.predict.predictions import PredictedPart, Prediction
 from advisor.predict.profiles import Profile
-from advisor.predict.windows import Window
 from advisor_training.dataset.data import Data, make_data
 from advisor_training.dataset.measured import read_measured
 from advisor_training.learn.held_out import HeldOut, leave_one_job_out

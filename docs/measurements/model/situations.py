@@ -21,10 +21,14 @@ import numpy as np
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, SplitResult
 from advisor.core.split import EQUAL, Split
 from advisor.decide.limits import Limits, floor
-from advisor.decide.recommend import TIE
-from advisor.predict.gaps import ACTIVE_IDLE_ABOVE
-from advisor.predict.profiles import Profile, make_profiles
-from advisor.predict.situation import is_launch_bound, kind_of
+from advisor.decide.recommendation import TIE
+from advisor.predict.profiles import (
+    ACTIVE_IDLE_ABOVE,
+    Profile,
+    is_launch_bound,
+    kind_of,
+    make_profiles,
+)
 from advisor_models.intervals import SPLIT, UNCAPPED, LogBounds, bounds_of_stratum
 from advisor_training.dataset.data import Data, active_idle_above_w, make_data
 from advisor_training.dataset.measured import CheckedPoints, read_measured

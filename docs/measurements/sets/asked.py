@@ -21,8 +21,8 @@ from typing import Any
 
 from rows import Part, Row, campaigns, rows_of
 
-from advisor.core.flags import HEAT
 from advisor.core.gpu import WHOLE
+from advisor.core.records import HEAT
 from advisor_profiling.reports.sets import LEFT_OUT
 
 FOLDER = Path(__file__).parent

@@ -22,7 +22,7 @@ from rows import Off, Row, again, measured_rows, rows_of_pairs, tables
 from sklearn.ensemble import ExtraTreesRegressor
 
 from advisor.predict.profiles import Floats
-from advisor.predict.set_law import ACTIVE_IDLE_OVER_W
+from advisor.predict.sets import ACTIVE_IDLE_OVER_W
 
 MODES = ("uncapped", "limits", "time-sliced")
 READINGS = (

@@ -20,9 +20,7 @@ from advisor.decide.limits import Limits, floor, with_card_memory
 from advisor.place.sets.placing import Kind, PlacedSet, Pool, RunningPlan, make_placing
 from advisor.place.sets.solver import place_running
 from advisor.predict.one_window import ALWAYS_READ, COUNTERS
-from advisor.predict.profiles import Floats, Profile, make_profiles
-from advisor.predict.serving import Serving
-from advisor.predict.situation import kind_of
+from advisor.predict.profiles import Floats, Profile, Serving, kind_of, make_profiles
 from advisor_data.files.bundled import bundled_set_references, bundled_solo_points
 from advisor_training.learn.one_window import learnable
 

@@ -26,14 +26,12 @@ from rows import Row, bundled_campaigns, rows_of
 from advisor.core.gpu import WHOLE
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
 from advisor.core.split import Sharing, Split
-from advisor.decide.constraints import violations
-from advisor.decide.limits import Limits, floor
+from advisor.decide.limits import Limits, floor, violations
 from advisor.decide.recommendation import TIE, choose
 from advisor.predict import profiles as of_profiles
 from advisor.predict.predictions import Prediction, Predictor, predict_exclusive
-from advisor.predict.profiles import Profile, make_profiles
+from advisor.predict.profiles import Profile, kind_of, make_profiles
 from advisor.predict.sets import AnyWay, SetPredictor, is_by_physics
-from advisor.predict.situation import kind_of
 from advisor_data.files.bundled import bundled_set_references
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import BUNDLED

@@ -8,7 +8,7 @@ with limits; FILE is i-Gniter/Profile/tools/gpulet.config of github.com/icloud-e
 b1ff2ab, which has no licence and is not kept here. Both give rates of jobs alone on parts of the
 GPU and no counters, so a job's SM activity is its rate, for each 1 that the GPU does at the job's
 best part. Errors are in percent of what was measured; what is fitted is fitted to the other models.
-"As it stands" is `advisor.predict.set_law`, which has seen neither table.
+"As it stands" is `advisor.predict.sets`, which has seen neither table.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from advisor.core.records import FILLS_PERCENT
-from advisor.predict.set_law import MPS, SideBySide
+from advisor.predict.sets import MPS, SideBySide
 
 PARTS = 7
 """Of an A100, into which MIG cuts it."""

@@ -17,8 +17,7 @@ from pairs import MET, MIN_GAIN, MIN_SPEED, split_of
 from rows import Row, bundled_campaigns, rows_of
 
 from advisor.core.split import ADVISED_JOBS
-from advisor.decide.constraints import violations
-from advisor.decide.limits import UNSURE_BELOW, Limits, floor
+from advisor.decide.limits import UNSURE_BELOW, Limits, floor, violations
 from advisor.decide.recommend import recommend
 from advisor.decide.recommendation import Request
 from advisor.errors import NoSplitError

@@ -25,7 +25,7 @@ from rows import Campaign, Part, Row, measured_rows, pairs_in_turns, rows_of
 from advisor.core.gpu import WHOLE
 from advisor.core.records import PairPoint
 from advisor.predict.profiles import Floats
-from advisor.predict.set_law import ACTIVE_IDLE_OVER_W, turns
+from advisor.predict.sets import ACTIVE_IDLE_OVER_W, turns
 from advisor_data.files.bundled import bundled_set_references
 from advisor_data.files.files import read_points
 

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.core.finish import Rest
+from advisor.core.objectives import Rest
 from advisor.predict.profiles import Profile, make_profiles
-from advisor.predict.set_law import ENERGY_ERRORS, MEASURED_ON
-from advisor.predict.sets import fills
+from advisor.predict.sets import ENERGY_ERRORS, MEASURED_ON, fills
 from advisor_data.files.bundled import bundled_solo_points
 
 FOLDER = Path(__file__).parents[3] / "docs/measurements/cluster"

@@ -9,9 +9,8 @@ from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Objective, SplitResult
 from advisor.core.split import EQUAL
 from advisor.decide import recommend
-from advisor.decide.constraints import violations
-from advisor.decide.limits import Limits, floor
-from advisor.decide.rules import simple_choices
+from advisor.decide.limits import Limits, floor, violations
+from advisor.decide.recommend import simple_choices
 from advisor.predict.predictions import Prediction, predict_exclusive, predicted_part
 from advisor.predict.profiles import Profile
 from advisor.settings import MIN_SPEED
@@ -152,7 +151,7 @@ RULES: Mapping[str, Callable[[Data, Measurement], str]] = MappingProxyType(
         "larger-rate": _larger_rate,
     }
 )
-"""Rules that need no model, as `advisor.decide.rules` names them: the way that each of them
+"""Rules that need no model, as `advisor.decide.recommend` names them: the way that each of them
 takes."""
 
 

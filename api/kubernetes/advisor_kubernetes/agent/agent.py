@@ -12,8 +12,8 @@ from pathlib import Path
 from advisor.client import Client
 from advisor.core.gpu import PERCENTAGE, Gpu
 from advisor.errors import AdvisorError, BusyError
-from advisor.runtime.backends.mps import PIPE_DIRECTORY
-from advisor.runtime.host.lock import gpu_lock
+from advisor.runtime.backend import PIPE_DIRECTORY
+from advisor.runtime.lock import gpu_lock
 from advisor.settings import Settings
 from advisor_kubernetes import names
 from advisor_kubernetes.agent.daemons import GpuDaemon

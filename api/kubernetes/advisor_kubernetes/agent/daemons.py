@@ -11,10 +11,9 @@ from pathlib import Path
 
 from advisor.core.gpu import WHOLE, Gpu, Share
 from advisor.errors import AdvisorError, PartitionError
-from advisor.runtime.backends.backend import ComputingPids, Sight
-from advisor.runtime.backends.mps import MpsBackend, start_server
-from advisor.runtime.backends.mps_control import Control
-from advisor.runtime.host.processes import owner_of, wait_until
+from advisor.runtime.backend import ComputingPids, Sight
+from advisor.runtime.mps import Control, MpsBackend, start_server
+from advisor.runtime.processes import owner_of, wait_until
 from advisor_node.metering.proof import granted_units
 
 _START_S = 10

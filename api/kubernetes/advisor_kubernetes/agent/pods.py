@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.errors import InputError
-from advisor.launch.records.status import State
+from advisor.launch.status import State
 from advisor.wire.bounds import NAME
 from advisor_kubernetes import names
 from advisor_kubernetes.objects import Object, part, parts, word

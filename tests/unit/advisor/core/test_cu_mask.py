@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core import cu_mask
+from advisor.core import gpu as cu_mask
 from advisor.errors import InputError, LimitNotProvenError
 
 GPUS = {"MI300X SPX": (304, 8), "MI300X CPX": (38, 1), "MI250X": (110, 1), "MI210": (104, 1)}

@@ -7,8 +7,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from made_up_results import pair_result, swapped
 
-from advisor.core.finish import Finish, Rest, Work, finish, one_after_the_other, work_of
-from advisor.core.objectives import PartResult, SplitResult
+from advisor.core.objectives import (
+    Finish,
+    PartResult,
+    Rest,
+    SplitResult,
+    Work,
+    finish,
+    one_after_the_other,
+    work_of,
+)
 from advisor.errors import InputError
 
 HOUR_S = 3600.0

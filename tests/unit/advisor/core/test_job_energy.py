@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.core.interval import Interval
-from advisor.core.job_energy import JobLoad, divide_energy, with_job_energy
-from advisor.core.observations import Observation, ObservedPart
+from advisor.core.records import JobLoad, Observation, ObservedPart, divide_energy, with_job_energy
 
 LOADS = st.lists(
     st.builds(

@@ -18,8 +18,16 @@ from store_points import (
     point,
 )
 
-from advisor.core.observations import PARTS, Observation, ObservedPart, Part, Record
-from advisor.core.records import PairPoint, PointPart, SoloPoint
+from advisor.core.records import (
+    PARTS,
+    Observation,
+    ObservedPart,
+    PairPoint,
+    Part,
+    PointPart,
+    Record,
+    SoloPoint,
+)
 from advisor.errors import InputError
 from advisor.formats.flat_rows import flat, flat_name, nested, part_column
 from advisor.formats.rows import column_types, from_row, record_from_row, to_row

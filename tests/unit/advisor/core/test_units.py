@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.gpu import PERCENTAGE, Share, Vendor
-from advisor.core.split import Split, split_environments
-from advisor.core.units import (
+from advisor.core.gpu import (
+    PERCENTAGE,
+    Share,
+    Vendor,
     grantable,
     quantum,
     share_environment,
@@ -16,6 +17,7 @@ from advisor.core.units import (
     units_for_share,
     vendor_of,
 )
+from advisor.core.split import Split, split_environments
 from advisor.errors import InputError
 
 GPUS: list[tuple[int, Vendor]] = [

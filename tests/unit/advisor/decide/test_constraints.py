@@ -11,12 +11,20 @@ from made_up_profiles import Scripted, profile
 from advisor.core.gpu import MEMORY_PART
 from advisor.core.interval import Interval
 from advisor.core.split import EQUAL, EXCLUSIVE, UNCAPPED, Split
-from advisor.decide.constraints import most_power_w, risks, violations, violations_alone
-from advisor.decide.limits import Limits, check_jobs_fit, check_limits, floor, memory_unknown
+from advisor.decide.limits import (
+    Limits,
+    check_jobs_fit,
+    check_limits,
+    floor,
+    memory_unknown,
+    most_power_w,
+    risks,
+    violations,
+    violations_alone,
+)
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction, predict_exclusive
-from advisor.predict.profiles import Profile
-from advisor.predict.serving import Serving
+from advisor.predict.profiles import Profile, Serving
 
 FREE = Limits(default_min_speed=0)
 P99_MS = ((10.0, 200.0), (50.0, 20.0), (100.0, 8.0))

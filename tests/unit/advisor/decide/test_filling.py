@@ -8,13 +8,11 @@ from made_up_profiles import profile
 
 from advisor.core.interval import Interval
 from advisor.core.split import Split
-from advisor.decide.candidates import Running
 from advisor.decide.filling import Beside, alone, best_beside
-from advisor.decide.ways import SetDecision, recommend_set
+from advisor.decide.ways import Running, SetDecision, recommend_set
 from advisor.errors import NoSplitError
 from advisor.predict.predictions import Prediction, predict_exclusive, predicted_part
-from advisor.predict.profiles import Profile
-from advisor.predict.serving import Serving
+from advisor.predict.profiles import Profile, Serving
 
 A, B, C = profile("a"), profile("b"), profile("c")
 SERVER = profile("server", serving=Serving(offered_rate=100.0, rate_noise=0.0, latency_p99_ms=()))

@@ -9,7 +9,8 @@ from made_up_profiles import Physics, profile
 
 from advisor.core.gpu import MEMORY_MIB, check_card_memory, parse_memory_mib
 from advisor.decide.limits import Limits, check_jobs_fit, memory_unknown, with_card_memory
-from advisor.decide.recommend import Request, recommend
+from advisor.decide.recommend import recommend
+from advisor.decide.recommendation import Request
 from advisor.errors import InputError
 
 H200 = "NVIDIA H200"

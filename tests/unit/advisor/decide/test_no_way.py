@@ -7,11 +7,11 @@ import pytest
 from made_up_profiles import Scripted, profile
 
 from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
-from advisor.decide.recommend import Request, recommend
+from advisor.decide.recommend import recommend
+from advisor.decide.recommendation import Request
 from advisor.errors import NoSplitError
 from advisor.predict.predictions import Predictor
-from advisor.predict.profiles import Profile
-from advisor.predict.serving import Serving
+from advisor.predict.profiles import Profile, Serving
 
 A, B = profile("a"), profile("b")
 SERVED = profile("a", serving=Serving(offered_rate=100.0, rate_noise=None, latency_p99_ms=()))

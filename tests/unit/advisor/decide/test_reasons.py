@@ -5,19 +5,24 @@ from dataclasses import replace
 import pytest
 from made_up_profiles import Physics, Scripted, profile
 
-from advisor.core.finish import Work
 from advisor.core.interval import Interval
-from advisor.core.objectives import OBJECTIVES
+from advisor.core.objectives import OBJECTIVES, Work
 from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
-from advisor.decide.constraints import Violation
-from advisor.decide.recommend import Decision, RatedSplit, Request, recommend
-from advisor.decide.recommendation import best, nearest, worst_violation
-from advisor.decide.same_work import gain_to_the_end
+from advisor.decide.limits import Violation
+from advisor.decide.recommend import recommend
+from advisor.decide.recommendation import (
+    Decision,
+    RatedSplit,
+    Request,
+    best,
+    gain_to_the_end,
+    nearest,
+    worst_violation,
+)
 from advisor.errors import InputError
+from advisor.predict.features import FULL_BANDWIDTH_PERCENT
 from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import Profile
-from advisor.predict.serving import Serving
-from advisor.predict.sides import FULL_BANDWIDTH_PERCENT
+from advisor.predict.profiles import Profile, Serving
 
 FREE = Request(default_min_speed=0.0)
 A, B = profile("a"), profile("b")

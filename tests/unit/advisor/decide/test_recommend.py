@@ -13,13 +13,12 @@ from made_up_profiles import SHARES, Physics, Scripted, profile
 from advisor.core.gpu import PERCENTAGE, Gpu, Share
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.split import NINE, UNCAPPED, Split
-from advisor.decide.recommend import TIE, Decision, RatedSplit, Request, recommend
-from advisor.decide.recommendation import MARGINS, environments
+from advisor.decide.recommend import recommend
+from advisor.decide.recommendation import MARGINS, TIE, Decision, RatedSplit, Request, environments
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
-from advisor.runtime.backends.mps import MpsBackend
-from advisor.runtime.backends.mps_control import Control
+from advisor.runtime.mps import Control, MpsBackend
 
 A, B = profile("fft"), profile("gemm")
 

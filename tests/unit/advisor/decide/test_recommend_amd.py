@@ -4,11 +4,10 @@ from itertools import pairwise
 
 from made_up_profiles import Physics, Scripted, profile
 
-from advisor.core.gpu import PERCENTAGE
+from advisor.core.gpu import PERCENTAGE, units_for_share
 from advisor.core.split import NINE, Split
-from advisor.core.units import units_for_share
-from advisor.decide.recommend import Request, recommend
-from advisor.decide.recommendation import environments
+from advisor.decide.recommend import recommend
+from advisor.decide.recommendation import Request, environments
 from advisor.predict.profiles import Profile
 
 FREE = Request(default_min_speed=0)

@@ -7,13 +7,12 @@ from hypothesis import strategies as st
 from made_up_profiles import Physics, profile
 from unsafe_counts import UNSAFE_132, checked_132, checked_with
 
-from advisor.core.gpu import units_for_percent
-from advisor.core.units import grantable
+from advisor.core.gpu import grantable, units_for_percent
 from advisor.decide.limits import Limits
-from advisor.decide.recommend import Decision, RatedSplit, Request, candidate_splits, recommend
-from advisor.place.first_come import first_come
-from advisor.place.options import predict_options
-from advisor.place.problem import JobType, QueuedJob, make_problem
+from advisor.decide.recommend import candidate_splits, recommend
+from advisor.decide.recommendation import Decision, RatedSplit, Request
+from advisor.place.problem import JobType, QueuedJob, make_problem, predict_options
+from advisor.place.schedule import first_come
 from advisor.place.solver import place
 from advisor.predict.profiles import Profile
 from advisor.validity.safe_counts import CheckedCounts

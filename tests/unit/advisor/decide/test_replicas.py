@@ -17,8 +17,7 @@ from advisor.decide.recommendation import Request
 from advisor.decide.replicas import replicas
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import Profile
-from advisor.predict.serving import Serving
+from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor
 
 SERVING = Serving(offered_rate=100.0, rate_noise=0.0, latency_p99_ms=((10.0, 4.0), (100.0, 4.0)))

@@ -6,7 +6,7 @@ import pytest
 from made_up_profiles import SHARES, profile
 
 from advisor.core.split import EQUAL, EXCLUSIVE, NINE, UNCAPPED, Split
-from advisor.decide.rules import MEANINGS, physical_predictions, simple_choices
+from advisor.decide.recommend import MEANINGS, physical_predictions, simple_choices
 from advisor.predict.predictions import Prediction
 
 

@@ -3,12 +3,10 @@
 import pytest
 from made_up_profiles import Scripted, profile
 
-from advisor.core.finish import Work, finish, one_after_the_other
-from advisor.core.objectives import OBJECTIVES
+from advisor.core.objectives import OBJECTIVES, Work, finish, one_after_the_other
 from advisor.core.split import EQUAL, UNCAPPED, Split
-from advisor.decide.recommend import Request, recommend
-from advisor.decide.recommendation import Decision
-from advisor.decide.same_work import gain_to_the_end, same_work, to_the_end
+from advisor.decide.recommend import recommend
+from advisor.decide.recommendation import Decision, Request, gain_to_the_end, same_work, to_the_end
 from advisor.predict.predictions import Prediction, predict_exclusive
 
 A, B = profile("a"), profile("b")

@@ -10,12 +10,10 @@ from made_up_profiles import Scripted, profile
 from advisor.core.interval import Interval
 from advisor.core.objectives import NO_PRICES
 from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
-from advisor.decide.recommend import Decision, Request, recommend
-from advisor.decide.recommendation import MARGINS
-from advisor.decide.worth import worth_of
+from advisor.decide.recommend import recommend
+from advisor.decide.recommendation import MARGINS, Decision, Request, worth_of
 from advisor.errors import NoSplitError
-from advisor.predict.profiles import Profile
-from advisor.predict.serving import Serving
+from advisor.predict.profiles import Profile, Serving
 
 OBJECTIVES = ("energy-efficiency", "throughput", "max-min")
 SERVERS = st.builds(

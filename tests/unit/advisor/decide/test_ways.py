@@ -14,19 +14,20 @@ from made_up_profiles import profile
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
 from advisor.core.split import ISOLATING, Split
-from advisor.decide.candidates import MOST_WAYS, Running, candidate_ways
-from advisor.decide.constraints import violations
+from advisor.decide.limits import violations
 from advisor.decide.recommendation import Request, environments
 from advisor.decide.ways import (
+    MOST_WAYS,
+    Running,
     SetDecision,
+    candidate_ways,
     recommend_set,
     without_one,
     worth,
 )
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import Profile
-from advisor.predict.serving import Serving
+from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor
 from advisor.validity.safe_counts import CheckedCounts
 

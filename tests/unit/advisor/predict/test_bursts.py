@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.core.records import SoloPoint
-from advisor.predict.bursts import computes_in_bursts
+from advisor.predict.profiles import computes_in_bursts
 from advisor_data.files.bundled import bundled_set_references
 
 

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from made_up_profiles import SHARES, profile
 
 from advisor.core.interval import Interval
-from advisor.predict.profiles import Profile, relative_capacity
-from advisor.predict.serving import Serving
+from advisor.predict.profiles import Profile, Serving, relative_capacity
 
 DEMAND = 100.0
 

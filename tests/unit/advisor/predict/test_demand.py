@@ -13,10 +13,9 @@ from made_up_profiles import Physics, profile
 
 from advisor.core.job import Job
 from advisor.core.split import NINE
-from advisor.decide.recommend import Request, recommend
-from advisor.decide.rules import physical_predictions
-from advisor.predict.features import matrix, power_features, speed_features
-from advisor.predict.sides import side
+from advisor.decide.recommend import physical_predictions, recommend
+from advisor.decide.recommendation import Request
+from advisor.predict.features import matrix, power_features, side, speed_features
 
 DEMAND = 120.0
 

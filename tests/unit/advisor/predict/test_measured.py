@@ -11,11 +11,9 @@ from made_up_profiles import Physics, Scripted, profile
 
 from advisor.core.interval import Interval
 from advisor.core.split import EQUAL, NINE, SHARINGS, UNCAPPED, Sharing, Split, without_limits
-from advisor.predict.measured import MeasuredPredictor
+from advisor.predict.measured import MeasuredPredictor, Window, Windows, windows_of
 from advisor.predict.predictions import Prediction, predicted_part
-from advisor.predict.profiles import Profile
-from advisor.predict.serving import P99_BESIDE, P99_MEASURED, Serving
-from advisor.predict.windows import Window, Windows, windows_of
+from advisor.predict.profiles import P99_BESIDE, P99_MEASURED, Profile, Serving
 
 A, B = profile("a"), profile("b")
 EXPECTED = Scripted({EQUAL: (0.6, 0.6, 500.0)})

@@ -12,8 +12,7 @@ from simple_pairs import solo
 
 from advisor.core.records import SoloPoint
 from advisor.errors import InputError
-from advisor.predict.gaps import filled
-from advisor.predict.profiles import COLUMNS, NEEDED, Profile, make_profile, make_profiles
+from advisor.predict.profiles import COLUMNS, NEEDED, Profile, filled, make_profile, make_profiles
 
 
 def points(**fields: Any) -> list[SoloPoint]:

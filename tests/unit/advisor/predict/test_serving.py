@@ -10,10 +10,16 @@ from made_up_profiles import SHARES, Scripted, profile
 from store_points import point
 
 from advisor.core.split import NINE, UNCAPPED
-from advisor.decide.recommend import Request, recommend
+from advisor.decide.recommend import recommend
+from advisor.decide.recommendation import Request
 from advisor.errors import InputError, NoSplitError
-from advisor.predict.profiles import make_profiles
-from advisor.predict.serving import LEAST_TOLERANCE, MOST_TOLERANCE, Serving, serving_of
+from advisor.predict.profiles import (
+    LEAST_TOLERANCE,
+    MOST_TOLERANCE,
+    Serving,
+    make_profiles,
+    serving_of,
+)
 from advisor_advice.ask.words import longest_p99_ms
 
 P99_MS = {10: 200.0, 20: 60.0, 50: 20.0, 100: 8.0}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.predict.smoothing import non_decreasing_rates
+from advisor.predict.profiles import non_decreasing_rates
 
 RATES = st.lists(st.tuples(st.floats(0.1, 1e6), st.floats(0, 0.1)), min_size=1, max_size=12)
 

@@ -8,8 +8,7 @@ import pytest
 
 from advisor.core.job import ProgressSettings
 from advisor.errors import JobError
-from advisor.runtime.jobs.log_numbers import search
-from advisor.runtime.jobs.progress_search import counted_script, find_progress
+from advisor.runtime.progress_search import counted_script, find_progress, search
 
 TQDM = ["  1%|     | 12/1000 [00:01<01:10, 11.2it/s]", "  3%|3    | 33/1000 [00:03<01:08]"]
 LIGHTNING = [
@@ -53,7 +52,7 @@ def python(code: str) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def soon_certain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("advisor.runtime.jobs.progress_search.CERTAIN_S", 0.3)
+    monkeypatch.setattr("advisor.runtime.progress_search.CERTAIN_S", 0.3)
 
 
 def test_a_script_that_prints_is_ended_when_it_has_shown_enough() -> None:
@@ -107,7 +106,7 @@ def test_a_silent_script_of_pytorch_is_counted_by_its_optimizer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a failed try; PyTorch is a stand-in, whose optimizer calls its hook."""
-    monkeypatch.setattr("advisor.runtime.jobs.progress_search.loaded_libraries", loaded)
+    monkeypatch.setattr("advisor.runtime.progress_search.loaded_libraries", loaded)
     (tmp_path / "torch" / "optim").mkdir(parents=True)
     (tmp_path / "torch" / "__init__.py").write_text(
         "import types\ncuda = types.SimpleNamespace(is_available=lambda: False)\n"
@@ -133,12 +132,12 @@ def test_a_silent_script_of_pytorch_is_counted_by_its_optimizer(
 def test_pytorch_without_advisor_is_told_what_counts_its_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("advisor.runtime.jobs.progress_search.loaded_libraries", loaded)
+    monkeypatch.setattr("advisor.runtime.progress_search.loaded_libraries", loaded)
 
     def has_advisor(_interpreter: str, _environment: object) -> bool:
         return False
 
-    monkeypatch.setattr("advisor.runtime.jobs.progress_search._has_advisor", has_advisor)
+    monkeypatch.setattr("advisor.runtime.progress_search._has_advisor", has_advisor)
     script = tmp_path / "train.py"
     script.write_text("import time; time.sleep(60)")
     with pytest.raises(JobError, match=r"-u -m advisor.callbacks \S+train.py --lr 1 counts"):
@@ -148,7 +147,7 @@ def test_pytorch_without_advisor_is_told_what_counts_its_steps(
 def test_a_script_of_pytorch_that_prints_is_told_of_the_callback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("advisor.runtime.jobs.progress_search.loaded_libraries", loaded)
+    monkeypatch.setattr("advisor.runtime.progress_search.loaded_libraries", loaded)
     script = tmp_path / "train.py"
     script.write_text("import time\nfor n in range(9**9): print('step', n); time.sleep(0.01)")
     known = find_progress([sys.executable, str(script)], os.environ)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from advisor.errors import StoreError
 from advisor.formats.wire import write
-from advisor.validity.checks import (
+from advisor.validity.safe_counts import (
     CHECKS,
     CountCheck,
     check_for,

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from launched_pairs import launched
 
-from advisor.core.observations import Record
-from advisor.validity.copies import undisputed
+from advisor.core.records import Record
+from advisor.validity.points import undisputed
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 
 RECORDS: list[Record] = [

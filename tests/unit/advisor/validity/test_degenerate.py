@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simple_pairs import pair, solo
 
-from advisor.core.flags import DEGENERATE, DOUBTFUL, UNREAD
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import DEGENERATE, DOUBTFUL, UNREAD, PairPoint, SoloPoint
 from advisor.predict.profiles import make_profiles
-from advisor.validity.degenerate import (
+from advisor.validity.points import (
     LARGEST_DROP,
     SAME_ARITHMETIC,
     SAME_CLOCK,

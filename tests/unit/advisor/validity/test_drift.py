@@ -9,8 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.core.interval import Interval
-from advisor.validity.cusum import MOST, SLACK, THRESHOLD, find_changes
-from advisor.validity.drift import Compared, drifts_of, find_drifts, widened
+from advisor.validity.drift import (
+    MOST,
+    SLACK,
+    THRESHOLD,
+    Compared,
+    drifts_of,
+    find_changes,
+    find_drifts,
+    widened,
+)
 from advisor.wire.observed import DriftedJob
 
 ONE = Compared(

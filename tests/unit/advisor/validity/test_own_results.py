@@ -5,7 +5,7 @@ from unsafe_counts import checked_132
 
 from advisor.core.records import SoloPoint
 from advisor.predict.profiles import make_profiles
-from advisor.validity.usable import own_results
+from advisor.validity.points import own_results
 
 
 def point(share: float, units: int, results: str | None, flags: tuple[str, ...] = ()) -> SoloPoint:

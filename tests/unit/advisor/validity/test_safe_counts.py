@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unsafe_counts import SAFE_132, checked_132, checked_with
 
-from advisor.core.units import grantable
+from advisor.core.gpu import grantable
 from advisor.validity.safe_counts import Safety, safe_counts
 
 KNOWN = Safety(units_total=132, host=checked_132())

@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unsafe_counts import UNSAFE_132, checked_132, checked_with
 
-from advisor.core.gpu import units_for_percent
+from advisor.core.gpu import grantable, units_for_percent
 from advisor.core.split import EQUAL, NINE, Split, fine_splits
-from advisor.core.units import grantable
 from advisor.errors import UnsafeCountError
-from advisor.validity.safe_counts import CheckedCounts, Safety
-from advisor.validity.safe_splits import (
+from advisor.validity.safe_counts import (
+    CheckedCounts,
+    Safety,
     avoided_texts,
     check_share,
     check_split,

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simple_pairs import solo
 
-from advisor.core.flags import DOUBTFUL, SLOW_ALONE
-from advisor.core.records import SoloPoint
-from advisor.validity.degenerate import FASTEST, with_solo_flags
+from advisor.core.records import DOUBTFUL, SLOW_ALONE, SoloPoint
+from advisor.validity.points import FASTEST, with_solo_flags
 from advisor_data.files.bundled import bundled_solo_points
 
 

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 from advised import CARD, UUID, Model, gives, known, model, profile, profiles, settings_of
 
-from advisor.core.finish import Work
-from advisor.core.objectives import Prices
+from advisor.core.objectives import Prices, Work
 from advisor.core.split import Split
-from advisor.decide.recommend import Request
+from advisor.decide.recommendation import Request
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.card_factor import CardFactor
 from advisor.settings import read_settings

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_jobs import FAULT, Script, Watch, pid_of
 
-from advisor.runtime.backends.mps_log import named_in_faults
+from advisor.runtime.mps import named_in_faults
 
 GONE = Script(ends_s=10, status=1, tail=FAULT)
 A, B, STRANGER = pid_of("a"), pid_of("b"), 7

@@ -5,8 +5,8 @@ from scripted_jobs import Script, Watch
 
 from advisor.core.interval import Interval
 from advisor.core.job import Job, ProgressSettings
-from advisor.launch.monitor.shown import ForecastCheck
-from advisor.launch.records.spec import Forecast, JobForecast
+from advisor.launch.observe import ForecastCheck
+from advisor.launch.spec import Forecast, JobForecast
 
 
 def forecast(

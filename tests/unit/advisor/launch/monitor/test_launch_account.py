@@ -9,17 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_results import pair_result
 
-from advisor.core.finish import Rest, Work, finish, one_after_the_other
 from advisor.core.job import Job
+from advisor.core.objectives import Rest, Work, finish, one_after_the_other
 from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Readings, TelemetrySource
 from advisor.errors import SourceError
-from advisor.launch.monitor.account import Account, energy_saved
-from advisor.launch.monitor.energy import CardMeter, Metered
-from advisor.launch.monitor.job_monitor import JobMonitor
-from advisor.launch.monitor.timed import Moment
-from advisor.launch.records.spec import LaunchPart, LaunchSet
-from advisor.runtime.jobs.running_job import RunningJob
+from advisor.launch.account import Account, energy_saved
+from advisor.launch.job_monitor import JobMonitor
+from advisor.launch.meter import CardMeter, Metered, Moment
+from advisor.launch.spec import LaunchPart, LaunchSet
+from advisor.runtime.running_job import RunningJob
 
 A, B = Job(name="a", command=("a",)), Job(name="b", command=("b",))
 _RATES = st.floats(0.05, 1.0)
@@ -89,7 +88,7 @@ def test_it_is_what_the_arithmetic_of_two_jobs_to_their_end_says(
     speed_a: float, speed_b: float, power_w: float, rest: float, rest_w: float, first_s: float,
     rest_s: float,
 ) -> None:  # fmt: skip
-    """advisor.core.finish predicts the numbers that the watch then adds up."""
+    """advisor.core.objectives predicts the numbers that the watch then adds up."""
     run = Run(pair())
     run.go_on(first_s, speed_a, speed_b, power_w)
     run.jobs[0].end("finished")

@@ -8,13 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.core.interval import Interval
-from advisor.core.observations import MARGIN, is_far
+from advisor.core.records import MARGIN, is_far
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Readings, TelemetrySource
 from advisor.errors import SourceError
-from advisor.launch.monitor.energy import CardMeter, Metered
-from advisor.launch.monitor.rate_meter import RateMeter
-from advisor.launch.monitor.set_monitor import work_per_joule
-from advisor.launch.monitor.timed import Moment
+from advisor.launch.meter import CardMeter, Metered, Moment, RateMeter
+from advisor.launch.set_monitor import work_per_joule
 
 RATES = st.floats(0.01, 1e6)
 STEPS_S = st.floats(0.05, 2)

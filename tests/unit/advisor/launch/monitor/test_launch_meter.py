@@ -7,7 +7,7 @@ import pytest
 from scripted_jobs import Clock, Meter
 
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Readings, TelemetrySource
-from advisor.launch.monitor.energy import LaunchMeter
+from advisor.launch.meter import LaunchMeter
 
 
 def test_starts_are_part_of_the_whole() -> None:

@@ -10,10 +10,10 @@ from scripted_jobs import GPU, Script, Watch
 
 from advisor.core.job import Job
 from advisor.core.split import without_limits
-from advisor.launch.monitor.p99_watch import LEAST_REQUESTS, WINDOW_S, WINDOWS, P99Watch
-from advisor.launch.supervisor.observe import observe
+from advisor.launch.job_monitor import LEAST_REQUESTS, WINDOW_S, WINDOWS, P99Watch
+from advisor.launch.observe import observe
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
-from advisor.runtime.jobs.running_job import RunningJob
+from advisor.runtime.running_job import RunningJob
 
 SERVER = Job(name="serve", command=("true",), max_p99_ms=50)
 TRAIN, SCORE = (Job(name=name, command=("true",)) for name in ("train", "score"))

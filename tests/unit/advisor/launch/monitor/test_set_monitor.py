@@ -8,9 +8,8 @@ from typing import Any, cast
 import pytest
 from scripted_jobs import FAULT, Script, Watch
 
-from advisor.core.flags import UNCOUNTED
-from advisor.core.job import Job, ResultsSettings
-from advisor.core.results import Reported
+from advisor.core.job import Job, Reported, ResultsSettings
+from advisor.core.records import UNCOUNTED
 from advisor.core.split import Split
 from advisor.errors import (
     AdvisorError,
@@ -19,10 +18,10 @@ from advisor.errors import (
     LimitNotProvenError,
     PartitionError,
 )
-from advisor.launch.monitor import set_monitor
-from advisor.launch.supervisor.observe import PaceCheck
-from advisor.runtime.backends.backend import Sight
-from advisor.runtime.jobs.running_job import RunningJob
+from advisor.launch import set_monitor
+from advisor.launch.observe import PaceCheck
+from advisor.runtime.backend import Sight
+from advisor.runtime.running_job import RunningJob
 
 FAILS: dict[str, Any] = {"status": 1, "tail": FAULT}
 SAID = ((48, 10.0),)
@@ -328,7 +327,7 @@ def test_breach_that_may_be_a_newcomer_is_asked_for_again(patch: pytest.MonkeyPa
     def broken(_: object, **_options: object) -> None:
         raise LimitBrokenError("process 9 is a client of the MPS server and of no job")
 
-    patch.setattr("advisor.launch.monitor.limit_monitor.check_limits", broken)
+    patch.setattr("advisor.launch.set_monitor.check_limits", broken)
     watch.go_on(1)
     watch.monitor.expect(cast("RunningJob", watch.jobs[0]))
     run.answer()
@@ -546,7 +545,7 @@ def test_a_process_of_no_job_ends_the_pair(patch: pytest.MonkeyPatch) -> None:
     def broken(_: object, **_options: object) -> None:
         raise error
 
-    patch.setattr("advisor.launch.monitor.limit_monitor.check_limits", broken)
+    patch.setattr("advisor.launch.set_monitor.check_limits", broken)
     with pytest.raises(LimitBrokenError):
         watch.go_on(2)
     assert watch.outcomes == ["running", "running"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.launch.monitor.timed import timed
+from advisor.launch.meter import timed
 
 STOPS_S = st.lists(st.floats(0, 2), max_size=20)
 

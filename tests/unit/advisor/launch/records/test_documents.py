@@ -11,9 +11,9 @@ from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.formats.job_file import load_job
-from advisor.launch.records.folder import dumps, loads
-from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.records.status import JobStatus, LaunchStatus
+from advisor.launch.folder import dumps, loads
+from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.status import JobStatus, LaunchStatus
 
 RATE, OTHER_RATE, POWER = Interval(100, 90, 110), Interval(50, 45, 55), Interval(400, 380, 420)
 FORECAST = Forecast(

@@ -6,13 +6,8 @@ from pathlib import Path
 import pytest
 from ended_launches import ended_launch
 
-from advisor.launch.records.history import (
-    MOST_POINTS,
-    HistoryKeeper,
-    read_history,
-    write_history,
-)
-from advisor.launch.records.status import JobStatus, LaunchStatus
+from advisor.launch.overview import MOST_POINTS, HistoryKeeper, read_history, write_history
+from advisor.launch.status import JobStatus, LaunchStatus
 
 STATUS = LaunchStatus(
     launch_id="x", state="running", updated_at="",

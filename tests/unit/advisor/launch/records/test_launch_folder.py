@@ -11,16 +11,16 @@ from ended_launches import PAIR
 
 from advisor.errors import BusyError, InputError
 from advisor.formats.moments import to_text
-from advisor.launch.records.folder import (
+from advisor.launch.folder import (
     LaunchFolder,
+    StatusWriter,
     create_folder,
     find_folder,
     list_folders,
     new_launch_id,
 )
-from advisor.launch.records.spec import LaunchSpec
-from advisor.launch.records.status import JobStatus, LaunchStatus
-from advisor.launch.records.status_writer import StatusWriter
+from advisor.launch.spec import LaunchSpec
+from advisor.launch.status import JobStatus, LaunchStatus
 
 SPEC = LaunchSpec(launch_id="20260131-120000-3f2a91", gpu="0", pairs=(PAIR,), notes=("a note",))
 
@@ -46,7 +46,7 @@ def test_there_is_one_supervisor_ever(
     folder: LaunchFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Jobs are never started twice: neither while the first lives, nor after it."""
-    monkeypatch.setattr("advisor.launch.records.folder._READERS_S", 0.05)
+    monkeypatch.setattr("advisor.launch.folder._READERS_S", 0.05)
     refused = pytest.raises(BusyError, match="has or had a supervisor")
     with folder.supervising():
         assert folder.claimed()

@@ -8,12 +8,26 @@ import pytest
 from advisor.core.job import Job
 from advisor.core.split import Split
 from advisor.errors import BusyError, InputError
-from advisor.launch.records.folder import LaunchFolder, create_folder
-from advisor.launch.records.joins import JoinAnswer, JoinRequest, answer, ask_join
-from advisor.launch.records.queue_record import EndedJob, QueueRecord, open_queue, queue_name
-from advisor.launch.records.queue_state import account_for, must_be_alone, see, waiting
-from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.records.status import JobOutcome, JobStatus, LaunchStatus
+from advisor.launch.folder import (
+    JoinAnswer,
+    JoinRequest,
+    LaunchFolder,
+    answer,
+    ask_join,
+    create_folder,
+)
+from advisor.launch.run_queue import (
+    EndedJob,
+    QueueRecord,
+    account_for,
+    must_be_alone,
+    open_queue,
+    queue_name,
+    see,
+    waiting,
+)
+from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.status import JobOutcome, JobStatus, LaunchStatus
 
 SERVER = Job(name="server", command=("true",), offered_rate=10.0)
 

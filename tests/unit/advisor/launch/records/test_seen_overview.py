@@ -9,11 +9,17 @@ import pytest
 
 from advisor.core.gpu import Gpu
 from advisor.core.objectives import NO_PRICES, Prices
-from advisor.launch.records.answers import Launch
-from advisor.launch.records.history import History, JobHistory
-from advisor.launch.records.ledger import Ledger
-from advisor.launch.records.overview import MOST_ENDED, Entry, Seen, entry_of, overview
-from advisor.launch.records.status import LaunchStatus
+from advisor.launch.overview import (
+    MOST_ENDED,
+    Entry,
+    History,
+    JobHistory,
+    Launch,
+    Seen,
+    entry_of,
+    overview,
+)
+from advisor.launch.status import LaunchStatus, Ledger
 
 ZONE = timezone(timedelta(hours=2))
 NOW = datetime(2026, 1, 29, 12, tzinfo=ZONE)  # a Thursday

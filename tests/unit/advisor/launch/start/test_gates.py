@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_jobs import Clock
 
-from advisor.core.observations import SETTLE_S
-from advisor.launch.start import starting
+from advisor.core.records import SETTLE_S
+from advisor.launch import start
 
 SETS = st.lists(
     st.tuples(st.sampled_from("ab"), st.none() | st.floats(1e-4, 1e4)), min_size=1, max_size=7
@@ -27,9 +27,9 @@ def opened(jobs: list[tuple[str, float | None]]) -> list[float]:
         return SimpleNamespace(job=SimpleNamespace(name=name), go=go)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(starting, "time", clock)
+        patch.setattr(start, "time", clock)
         all_of = [job(n, name) for n, (name, _) in enumerate(jobs)]
-        starting.open_gates(cast("Any", all_of), [rate for _, rate in jobs])
+        start.open_gates(cast("Any", all_of), [rate for _, rate in jobs])
     return at_s
 
 

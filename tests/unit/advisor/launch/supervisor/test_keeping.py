@@ -8,13 +8,18 @@ import pytest
 from ended_launches import PAIR
 from scripted_jobs import GPU, Script, Watch
 
-from advisor.core.observations import Observation
+from advisor.core.records import Observation
 from advisor.errors import StoreError
-from advisor.launch.records.folder import LaunchFolder, create_folder
-from advisor.launch.records.observed import DRAFT, OBSERVATIONS, observation_lines
-from advisor.launch.records.spec import LaunchSpec
-from advisor.launch.supervisor import keeping
-from advisor.launch.supervisor.keeping import DRAFT_S, SURE_S, Keeper
+from advisor.launch import observe
+from advisor.launch.folder import (
+    DRAFT,
+    OBSERVATIONS,
+    LaunchFolder,
+    create_folder,
+    observation_lines,
+)
+from advisor.launch.observe import DRAFT_S, SURE_S, Keeper
+from advisor.launch.spec import LaunchSpec
 
 
 class Kept:
@@ -24,7 +29,7 @@ class Kept:
         spec = LaunchSpec(launch_id="l1", gpu="0", pairs=(PAIR,))
         self.folder = create_folder(root / "home" / "launches", spec)
         self.watch = Watch(patch, Script(ends_s=20), Script())
-        patch.setattr(keeping, "time", self.watch.clock)
+        patch.setattr(observe, "time", self.watch.clock)
         self.remembered: list[Observation] = []
         self.warnings: list[str] = []
         began = "2026-01-31T12:00:00.000000Z"

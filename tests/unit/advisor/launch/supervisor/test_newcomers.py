@@ -12,18 +12,19 @@ from scripted_jobs import Script, ScriptedJob, Watch, at_once
 from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.errors import LimitNotProvenError
-from advisor.launch.records.folder import LaunchFolder, create_folder
-from advisor.launch.records.joins import (
+from advisor.launch import newcomers
+from advisor.launch.folder import (
     JoinAnswer,
     JoinRequest,
+    LaunchFolder,
     ask_join,
+    create_folder,
     parts_of,
     read_answer,
 )
-from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart
-from advisor.launch.supervisor import newcomers
-from advisor.launch.supervisor.newcomers import Newcomers
-from advisor.runtime.backends.backend import Backend
+from advisor.launch.newcomers import Newcomers
+from advisor.launch.spec import Forecast, JobForecast, LaunchPart
+from advisor.runtime.backend import Backend
 
 THIRD = LaunchPart(job=Job(name="c", command=("true",)), min_speed=0.3)
 RATE = Interval(50, 40, 60)

@@ -12,13 +12,12 @@ from scripted_jobs import GPU, Script, Watch
 
 import advisor
 from advisor.core.interval import Interval
-from advisor.core.observations import Observation, energy_apart_j
-from advisor.core.results import Reported
+from advisor.core.job import Reported
+from advisor.core.records import Observation, energy_apart_j
 from advisor.core.split import UNCAPPED, Split
-from advisor.launch.monitor.shown import shown
-from advisor.launch.records.observed import OBSERVATIONS, append_observation
-from advisor.launch.records.spec import Forecast, JobForecast
-from advisor.launch.supervisor.observe import observe
+from advisor.launch.folder import OBSERVATIONS, append_observation
+from advisor.launch.observe import observe, shown
+from advisor.launch.spec import Forecast, JobForecast
 
 FORECAST = Forecast(
     model_version="v1",

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from other_user import MALLORY, shared_folder
 
-from advisor.runtime.backends.mps_control import BINARY, Control, run
-from advisor.runtime.host.beats import heard_by
+from advisor.runtime.beats import heard_by
+from advisor.runtime.mps import BINARY, Control, run
 
 
 @pytest.mark.parametrize(("user", "answer"), [(MALLORY, MALLORY), (0, 0), (None, 0)])

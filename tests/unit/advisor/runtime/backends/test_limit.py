@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from advisor.core.gpu import SM_FLOOR, Gpu, Share, units_for_percent
 from advisor.errors import LimitNotProvenError
-from advisor.runtime.backends.backend import Granted
-from advisor.runtime.backends.limit import SeenGpu, check_granted
+from advisor.runtime.backend import Granted, SeenGpu, check_granted
 
 UUID = "GPU-1"
 PIPES = Path("/run/advisor/mps")

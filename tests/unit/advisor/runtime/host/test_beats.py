@@ -1,6 +1,6 @@
 """Beats: what a process says while it waits."""
 
-from advisor.runtime.host.beats import awaited, beat, beating, heard_by, in_thread
+from advisor.runtime.beats import awaited, beat, beating, heard_by, in_thread
 
 
 def test_only_the_main_thread_beats() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from advisor.core.job import Job
-from advisor.runtime.host import cgroup
-from advisor.runtime.host.bounds import ResourceBounds, bounds_of, met_bound, set_bounds
+from advisor.runtime import cgroup
+from advisor.runtime.cgroup import ResourceBounds, bounds_of, met_bound, set_bounds
 
 BOUNDS = ResourceBounds(tasks=100, memory_mib=200)
 JOB = Job(name="a", command=("a",))

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from advisor.runtime.host import cores
-from advisor.runtime.host.cores import physical_cores, plan_cores
+from advisor.runtime import processes
+from advisor.runtime.processes import physical_cores, plan_cores
 
 
 def single(count: int) -> list[frozenset[int]]:
@@ -41,7 +41,7 @@ def test_hyperthreads_of_one_core_have_one_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The profiler's core is nobody else's, its second hyperthread included."""
-    monkeypatch.setattr(cores, "available_cores", lambda: list(range(8)))
+    monkeypatch.setattr(processes, "available_cores", lambda: list(range(8)))
     for core in range(8):
         folder = tmp_path / f"cpu{core}" / "topology"
         folder.mkdir(parents=True)
@@ -54,5 +54,5 @@ def test_without_topology_each_core_stands_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kernel that tells nothing is taken to have no hyperthreads."""
-    monkeypatch.setattr(cores, "available_cores", lambda: [2, 3])
+    monkeypatch.setattr(processes, "available_cores", lambda: [2, 3])
     assert physical_cores(tmp_path) == [{2}, {3}]

@@ -9,14 +9,14 @@ import pytest
 from other_user import MALLORY, as_user, mallory_does, mallory_starts, shared_folder
 
 from advisor.errors import BusyError, UnsafeFileError
-from advisor.runtime.host.lock import gpu_lock
+from advisor.runtime.lock import gpu_lock
 
 ALICE, BOB, GROUP = 54321, 54322, 54323
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from advisor.runtime.host.lock import gpu_lock
+from advisor.runtime.lock import gpu_lock
 with gpu_lock(Path(sys.argv[1]), "GPU-1"):
     print("held", flush=True)
     time.sleep(60)

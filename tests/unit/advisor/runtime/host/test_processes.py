@@ -2,7 +2,7 @@
 
 from sleeper import sleeper
 
-from advisor.runtime.host.processes import lacking
+from advisor.runtime.processes import lacking
 
 LIMIT = {"LIMIT": "10"}
 

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from advisor.core.job import Job, ProgressSettings
 from advisor.errors import LimitBrokenError
-from advisor.runtime.backends.backend import Sight
-from advisor.runtime.jobs import computing
-from advisor.runtime.jobs.computing import check_limits, is_seen
-from advisor.runtime.jobs.running_job import RunningJob
+from advisor.runtime import running_job
+from advisor.runtime.backend import Sight
+from advisor.runtime.running_job import RunningJob, check_limits, is_seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +49,9 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> None:
     def lives(_pid: int) -> bool:
         return True
 
-    monkeypatch.setattr(computing, "ancestors_of", above)
-    monkeypatch.setattr(computing, "has_memory", lives)
-    monkeypatch.setattr(computing, "CONFIRM_S", 0)
+    monkeypatch.setattr(running_job, "ancestors_of", above)
+    monkeypatch.setattr(running_job, "has_memory", lives)
+    monkeypatch.setattr(running_job, "CONFIRM_S", 0)
 
 
 def broken_by(seen: Sight | None) -> tuple[frozenset[str], str] | None:
@@ -122,5 +121,5 @@ def test_process_that_ends_is_no_breach(monkeypatch: pytest.MonkeyPatch) -> None
     def ends(_pid: int) -> bool:
         return False
 
-    monkeypatch.setattr(computing, "has_memory", ends)
+    monkeypatch.setattr(running_job, "has_memory", ends)
     assert broken_by(Sight(frozenset({11, 12}), frozenset({11}))) is None

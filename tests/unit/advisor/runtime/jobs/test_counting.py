@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from advisor.core.job import ProgressSettings
 from advisor.errors import JobError
 from advisor.progress import FAULT_AT, FILE_BYTES
-from advisor.runtime.jobs import matching
-from advisor.runtime.jobs.counting import CounterFile, OutputCounter, open_counter
-from advisor.runtime.jobs.output import LINE_BYTES
+from advisor.runtime import counting
+from advisor.runtime.counting import LINE_BYTES, CounterFile, OutputCounter, open_counter
 
 
 def total(output: bytes, pattern: str, *, cumulative: bool = True) -> float:
@@ -71,7 +70,7 @@ def test_group_that_catches_no_number_is_told(word: str) -> None:
 
 def test_pattern_that_tries_each_way_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such patterns are written by accident, too; the limit is gone with the look."""
-    monkeypatch.setattr(matching, "MATCH_S", 0.1)
+    monkeypatch.setattr(counting, "MATCH_S", 0.1)
     with (
         output_file() as path,
         closing(OutputCounter(path, r"(?:^(?:a+)+$|step )(\d+)", cumulative=True)) as counter,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.runtime.jobs.libraries import loaded_libraries
+from advisor.runtime.processes import loaded_libraries
 
 
 @pytest.fixture

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 from log_shapes import SHAPES
 
-from advisor.runtime.jobs.counting import open_counter
-from advisor.runtime.jobs.log_numbers import FoundProgress, LogNumbers, search
-from advisor.runtime.jobs.output import OutputLines, plain
-from advisor.runtime.jobs.progress_search import CERTAIN_S, WATCHED_S
+from advisor.runtime.counting import OutputLines, open_counter, plain
+from advisor.runtime.progress_search import CERTAIN_S, WATCHED_S, FoundProgress, LogNumbers, search
 
 RECORDED = Path(__file__).parents[4] / "fixtures" / "logs"
 SILENT = ("lightning_rich",)

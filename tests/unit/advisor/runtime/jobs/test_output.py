@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import JobError
-from advisor.runtime.jobs.output import LINE_BYTES, LOOK_BYTES, OutputLines
+from advisor.runtime.counting import LINE_BYTES, LOOK_BYTES, OutputLines
 
 PIECES = st.lists(st.tuples(st.binary(max_size=9), st.booleans(), st.booleans()), max_size=30)
 """What is written, whether a look follows, and whether the file is begun again after that."""

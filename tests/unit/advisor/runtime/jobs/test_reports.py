@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.job import ResultsSettings
-from advisor.core.results import Reported
+from advisor.core.job import Reported, ResultsSettings
 from advisor.progress import FAULT_BYTES, FILE_BYTES, FIRST_VALUES, Progress, latency_bucket
-from advisor.runtime.jobs.counting import CounterFile
-from advisor.runtime.jobs.reports import (
+from advisor.runtime.counting import (
+    CounterFile,
     ReportedOutput,
     open_reports,
     percentile_ms,

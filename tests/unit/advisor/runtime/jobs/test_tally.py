@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.runtime.jobs.counting import Tally
+from advisor.runtime.counting import Tally
 
 RISES = st.lists(st.integers(2, 4), min_size=6, max_size=40)
 
