@@ -118,6 +118,5 @@ def _beside(profile: Profile, together: Prediction, now: Prediction) -> Beside:
 
 
 def _saves(beside: Beside) -> bool:
-    """Something, and of the other no more than is there."""
     time, energy = beside.time_saved, beside.energy_saved
     return min(time, energy) >= 0 and (time >= LEAST_TIME_SAVED or energy >= LEAST_ENERGY_SAVED)

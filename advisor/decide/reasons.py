@@ -345,7 +345,6 @@ def _enough(
 
 
 def _alone(profiles: Sequence[Profile], limits: Limits) -> str:
-    """Whether a GPU for each job would keep the limits."""
     alone = [violation for profile in profiles for violation in violations_alone(profile, limits)]
     if not alone:
         return ", or give each job a GPU of its own"

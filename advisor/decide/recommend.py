@@ -245,7 +245,6 @@ def recommend_by(outlook: Outlook, request: Request) -> Decision:
 def _enough_gained(
     candidates: Iterable[RatedSplit], apart: RatedSplit, request: Request
 ) -> list[Prediction]:
-    """What keeps the limits and gains what is asked for, beside one after the other."""
     least, kept = request.min_gain, [o for o in candidates if not o.violations]
     if least and not apart.violations:
         kept = [o for o in kept if o is apart or o.gain_over(apart) >= least]
@@ -255,7 +254,6 @@ def _enough_gained(
 def _pick(
     profiles: Sequence[Profile], request: Request, by: Objective, of: Sequence[Prediction]
 ) -> Prediction:
-    """The prediction that is worth most by an objective."""
 
     def value(p: Prediction) -> float:
         return _gain(p, profiles, by, request)(p.result)
@@ -264,7 +262,6 @@ def _pick(
 
 
 def _explained(answer: Decision, outlook: Outlook) -> Decision:
-    """The same with its reasons and warnings."""
     return dataclasses.replace(
         answer,
         reasons=(*reasons(answer), *outlook.avoided(fine=answer.request.fine)),

@@ -89,7 +89,6 @@ def _ends(
     fewer: Copies,
     more: Copies,
 ) -> Iterator[tuple[str, str]]:
-    """What one more copy breaks or lacks."""
     for limit, rule in RULES.items():
         for violation in rule(prediction, [profile] * more.number, request):
             yield _scarce(profile) if limit == "speed" else limit, violation.text

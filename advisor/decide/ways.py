@@ -156,7 +156,6 @@ def _limits(profile: Profile, checked: CheckedCounts | None) -> list[float]:
 
 
 def _spread(shares: Sequence[float], most: int) -> list[float]:
-    """So many of them at most, evenly."""
     if len(shares) <= most:
         return list(shares)
     return [shares[round((n + 0.5) * len(shares) / most - 0.5)] for n in range(most)]

@@ -334,8 +334,6 @@ class Stretch:
 
 
 class _Pace:
-    """Progress and answers of one job."""
-
     def __init__(self, job: JobMonitor) -> None:
         self.job, self.steps = job, RateMeter()
         self.answered: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())

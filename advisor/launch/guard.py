@@ -127,7 +127,6 @@ class ProcessGuard:
 
 
 def _words(backend: MpsBackend) -> Iterator[str]:
-    """What a guard is told of the daemon."""
     pipe_dir = backend.control.pipe_dir
     yield str(pipe_dir)
     if backend.owned and (pid := daemon_pid(pipe_dir)):
@@ -247,7 +246,6 @@ def end_supervisor(folder: LaunchFolder, pid: int | None) -> int:
 
 
 def _holds(pid: int, path: Path) -> bool:
-    """Whether a process has this file open."""
     files = Path(f"/proc/{pid}/fd")
     return any(file.exists() and file.samefile(path) for file in files.iterdir())
 

@@ -154,7 +154,6 @@ class Newcomers:
         self._coming = _Newcomer(name, request, place, proving)
 
     def _prove(self, job: Job, share: Share, place: Path) -> Proven:
-        """Prove the limit of a newcomer; takes a CUDA process, so some seconds."""
         if self._backend.max_clients < 1:
             raise NoSplitError(
                 "the MPS server has no place for another client", fix="ask again when one has ended"
@@ -199,7 +198,6 @@ class Newcomers:
         return replace(split_shares(split)[-1], memory_mib=limit_mib)
 
     def _go_on(self, coming: _Newcomer) -> None:
-        """One step further, as far as that takes no waiting."""
         if not still_asked(self._folder, coming.name):
             raise InputError("who asked to join has withdrawn it")
         if self._monitor.newcomer_error is not None:

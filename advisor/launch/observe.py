@@ -87,7 +87,6 @@ def observe(
 def _of_stretch(
     monitor: SetMonitor, number: int, gpu: Gpu, *, launch_id: str, state: State
 ) -> Observation:
-    """What those did who ran together in one of the stretches."""
     stretch = monitor.account.stretches[number]
     rates, power_w = stretch.rates(), stretch.power_w()
     known = [monitor.pair.parts[n] for n in stretch.numbers]
@@ -129,7 +128,6 @@ def _flags(
     rates: Sequence[float | None],
     known: Iterable[LaunchPart],
 ) -> Iterator[str]:
-    """What was wrong with it."""
     if None in rates:
         yield "not-settled"
     if monitor.limit_broken:
@@ -191,7 +189,6 @@ def pace_flags(rates: Iterable[tuple[float | None, float | None]]) -> Iterator[s
 
 
 def _predicted_rest(monitor: SetMonitor) -> float | None:
-    """What is predicted of one job that goes on alone."""
     forecast = monitor.pair.forecast
     left = [*enumerate(forecast.jobs if forecast else ())]
     rests = [job.rest_energy_saved for n, job in left if n not in monitor.first_ended]

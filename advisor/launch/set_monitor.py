@@ -93,7 +93,6 @@ class SetMonitor:
         self._begin(failed or {})
 
     def _begin(self, failed: Mapping[int, JobError]) -> None:
-        """Open the gates of all but the jobs that failed as they started."""
         for n, error in failed.items():
             self.jobs[n].end("failed", error.code, str(error))
         self._note_ends([one for one in self.jobs if one.over], self.begun_s)
@@ -541,7 +540,6 @@ def broken_promise(
 
 
 def _newest_batch(running: Sequence[JobMonitor]) -> JobMonitor | None:
-    """The last one that began or joined and serves nobody."""
     batch = [one for one in running if one.tail is None and one.job.job.offered_rate is None]
     return batch[-1] if batch else None
 

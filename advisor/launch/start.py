@@ -195,7 +195,6 @@ def plan_of(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> LaunchPlan
 def _limit_environment(
     pair: LaunchSet, share: Share, gpu: Gpu | None, settings: Settings
 ) -> dict[str, str]:
-    """The variables of the limit, as the back-end will set them."""
     if gpu is None:
         # Which GPU it will be is not known: as MPS takes it.
         return share_environment(share, None, "nvidia") if pair.split.is_limited else {}

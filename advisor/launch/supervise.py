@@ -180,7 +180,6 @@ class SetRun:
         return ending
 
     def _end(self, monitor: SetMonitor, newcomers: Newcomers) -> None:
-        """End all jobs, also where a look failed."""
         # To end jobs beside a daemon that hangs takes half a minute.
         if not monitor.over:
             self._show(monitor, "stopping")

@@ -136,7 +136,6 @@ def _fill(
     pair: Sequence[Profile],
     splits: Sequence[Split | None],
 ) -> None:
-    """Write what a pair does, and each job when the other has ended."""
     known = {n: split for n, split in enumerate(splits) if split and is_within(split, pair)}
     if not known:
         return

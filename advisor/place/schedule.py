@@ -196,8 +196,6 @@ class _Gpu:
 
 
 class _FirstCome:
-    """A simulation; `run` once."""
-
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         types = {kind.name: n for n, kind in enumerate(problem.types)}
@@ -231,7 +229,6 @@ class _FirstCome:
         )
 
     def _advance(self, gpu: _Gpu, now_s: float) -> None:
-        """Bring a GPU to the moment at which one of its jobs, or both, end."""
         passed_s = now_s - gpu.since_s
         self._busy_s += passed_s
         self._busy_j += passed_s * gpu.power_w
@@ -275,7 +272,6 @@ class _FirstCome:
                 return
 
     def _join(self, gpu: _Gpu, now_s: float) -> None:
-        """The first waiting job that may be next to the one that is left."""
         (here,) = gpu.places
         if beside := self._first_beside(here.type, here.share_percent):
             gpu.places.append(self._take(beside[0], beside[1].shares[1], now_s))

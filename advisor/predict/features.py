@@ -285,7 +285,6 @@ def rounded(values: Floats) -> Floats:
 
 
 def _together(own: Side, others: Sequence[Side]) -> dict[str, Floats]:
-    """What all want of the GPU."""
     sides = (own, *others)
     wanted = (
         *("dram_active_percent", "memory_busy_percent", "sm_active_percent"),
@@ -305,5 +304,4 @@ def _together(own: Side, others: Sequence[Side]) -> dict[str, Floats]:
 
 
 def _gap(values: Sequence[Floats]) -> Floats:
-    """Largest less smallest."""
     return largest(values) - functools.reduce(np.minimum, values)

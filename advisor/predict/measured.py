@@ -206,7 +206,6 @@ class MeasuredPredictor:
         return found
 
     def _of_all(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
-        """By what was measured of all of the jobs together."""
         windows = [w for w in windows_of(profiles, self._windows) if is_within(w.split, profiles)]
         if not windows:
             return self._predictor.predict(profiles, splits)
@@ -228,7 +227,6 @@ class MeasuredPredictor:
         found: Sequence[Prediction],
         measured: Sequence[tuple[Window, Prediction]],
     ) -> list[Interval]:
-        """Of one of the jobs."""
         is_pair = len(found[0].parts) == ADVISED_JOBS
         errors = SPEED if is_pair else _set_errors(profile)
 
@@ -258,7 +256,6 @@ class MeasuredPredictor:
         found: Sequence[Prediction],
         measured: Sequence[tuple[Window, Prediction]],
     ) -> list[Interval]:
-        """Of the GPU."""
         errors = POWER if len(found[0].parts) == ADVISED_JOBS else SET_POWER
         seen = [
             (_Value(w.split, w.split.shares, p.power_w, w.gpu_uuid, limit_w), w.power_w)

@@ -112,7 +112,6 @@ class Prediction:
 
     @cached_property
     def _values(self) -> dict[str, Interval]:
-        """Of objectives without prices, as they are asked for."""
         return {}
 
     @cached_property

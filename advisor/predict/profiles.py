@@ -557,5 +557,4 @@ def of_pair(kinds: Collection[str], place: str) -> str:
 
 
 def _hardest(kinds: Collection[str]) -> str:
-    """Of the neighbours the one that takes most."""
     return next(kind for kind in ("filling", "server", "launch-bound") if kind in kinds)

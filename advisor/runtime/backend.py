@@ -113,7 +113,6 @@ class Server(Protocol):
         Raises:
             PartitionError: that cannot be set.
         """
-        return
 
     def given_percent(self) -> float | None:
         """MPS percentage given to new clients; None if unset."""
@@ -129,7 +128,6 @@ class Server(Protocol):
         Raises:
             PartitionError: it is gone or broken.
         """
-        return
 
     def spoiled(self) -> bool:
         """Whether a fault of one client has taken all of them down; they must end to go on."""
@@ -141,11 +139,9 @@ class Server(Protocol):
 
     def release(self, pids: Collection[int]) -> None:
         """Take the processes off the GPU, so that signals cannot hurt their neighbours."""
-        return
 
     def close(self) -> None:
         """Stop what was started for this back-end."""
-        return
 
 
 class Backend(Server, Protocol):
@@ -180,7 +176,6 @@ class Backend(Server, Protocol):
         Raises:
             LimitNotProvenError: a process is not under it, or no process can be seen.
         """
-        ...
 
     def sight(self) -> Sight | None:
         """Who uses the GPU now; None where nobody can tell.

@@ -162,7 +162,6 @@ def remove_cgroup(path: Path) -> None:
 
 
 def _place() -> Path | None:
-    """Where the control groups of jobs are made."""
     own = _own()
     return own.parent if own and own.name == OURS else own
 
@@ -180,7 +179,6 @@ def _ask_for_controllers(place: Path) -> None:
 
 
 def _own() -> Path | None:
-    """The folder of our own control group."""
     try:
         mounts = Path("/proc/self/mounts").read_text().splitlines()
         groups = Path("/proc/self/cgroup").read_text().splitlines()

@@ -371,7 +371,6 @@ class OutputLines:
         return _number(self._path) not in (None, os.fstat(self._file.fileno()).st_ino)
 
     def _follow(self) -> None:
-        """Go on with the new file."""
         old = self._file
         self._file = self._path.open("rb", buffering=0)
         aside = _number(self._path.with_name(f"{self._path.name}.1"))

@@ -198,7 +198,6 @@ class JobProcess:
             raise OSError(self._said.get("failed", "its shim did not start"))
 
     def _listen(self) -> None:
-        """Take what the shim said."""
         with self._lock:
             while not (self._is_over or self._is_lost):
                 try:
@@ -343,11 +342,9 @@ class Stoppable(Protocol):
 
     def leave(self) -> None:
         """Ask it to leave; returns at once."""
-        ...
 
     def stop(self) -> None:
         """End it and wait until it has ended."""
-        ...
 
 
 def stop_all(jobs: Iterable[Stoppable]) -> list[AdvisorError]:

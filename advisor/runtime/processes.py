@@ -72,7 +72,6 @@ def has_memory(pid: int) -> bool:
 
 
 def _by_parent() -> dict[int, list[int]]:
-    """The children of every process."""
     found: dict[int, list[int]] = {}
     for pid in _all_pids():
         if len(stat := _stat(pid)) > 3:

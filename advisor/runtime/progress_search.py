@@ -135,8 +135,6 @@ class _Place:
 
 @dataclass(slots=True)
 class _Candidate:
-    """The numbers of one place over the look."""
-
     place: _Place
     line: str = ""
     last: float = 0.0
@@ -677,7 +675,6 @@ class _Look:
             self._last_lines = [*self._last_lines, *filter(str.strip, lines)][-LAST_LINES:]
 
     def _ask(self) -> None:
-        """Ask what takes longer than a look."""
         pids = [self._job.pid, *descendants(self._job.pid)]
         self.runs_torch = self.runs_torch or "torch" in (loaded_libraries(pids) or "")
         self._ports = listening_urls(pids)
@@ -729,7 +726,6 @@ def counted_script(command: Sequence[str]) -> str | None:
 
 
 def _has_advisor(interpreter: str, environment: Mapping[str, str]) -> bool:
-    """Whether the Python of a job can import what counts its steps."""
     asked = [interpreter, "-c", f"import {_COUNTS}"]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(asked, env=environment, capture_output=True, timeout=30, check=False)

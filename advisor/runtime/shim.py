@@ -119,7 +119,6 @@ class Shim:
         return None if end_s is None else max(1, int(1000 * (end_s - time.monotonic())))
 
     def _reap(self) -> bool:
-        """Whether a process of the job is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -189,7 +188,6 @@ def _start(order: Order) -> tuple[int, int]:
 
 
 def _become(order: Order, output: int, shim: int) -> None:
-    """Turn this child into the job."""
     os.setsid()
     # Somebody has to end the job where this shim is killed.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

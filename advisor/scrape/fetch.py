@@ -136,7 +136,6 @@ def listening_urls(pids: Iterable[int]) -> list[str]:
 
 
 def _sockets(pid: int) -> Iterator[str]:
-    """Inodes of the sockets that a process holds open."""
     with suppress(OSError):
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):  # closed since

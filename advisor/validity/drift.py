@@ -62,7 +62,6 @@ def find_drifts(compared: Iterable[Compared]) -> tuple[DriftedJob, ...]:
 
 
 def _drift(values: Sequence[Compared]) -> DriftedJob | None:
-    """The last change, unless it led back, or to what is expected."""
     changes, level = find_changes([(one.setting, one.standardised) for one in values])
     if not changes or abs(level) <= SLACK:
         return None

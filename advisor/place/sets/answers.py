@@ -252,7 +252,6 @@ class Pairs:
                 self.roughly[a, b] = False
 
     def _least(self, a: int, b: int, found: ExpectedPair) -> float:
-        """At the cheapest split where both keep their floors as expected."""
         speeds = np.minimum(found.speeds, self._most[[a, b], None])
         kept = (speeds >= self._floors[[a, b], None] * (1 - ROUNDING)).all(axis=0)
         ways = zip(speeds.T[kept].tolist(), found.power_w[kept].tolist(), strict=True)

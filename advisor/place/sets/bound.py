@@ -284,7 +284,6 @@ class SetBound:
         return worth + self._card_worth - self._answers.costs(sets)
 
     def _of(self, rows: Ints, level: Ints, size: int) -> Floats:
-        """Shape (sets, steps)."""
         alone, seats, beside = self._alone, (rows, level[:, None]), self._beside
         head = self._values[:, *seats].sum(axis=2)
         sm, dram = (of[seats].sum(axis=1)[:, None] for of in (alone.sm, alone.dram))

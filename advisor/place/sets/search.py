@@ -155,7 +155,6 @@ class SetSearch:
         return np.unique(np.concatenate(first))
 
     def _best(self, sets: Sets, least: float) -> list[PlacedSet]:
-        """Some that gain and are not refused, of each kind of job."""
         of_law = [self._answers.is_of_law(size) for size in sets.size.tolist()]
         sets = sets.only(np.array(of_law, dtype=bool)).different()
         sets = sets.only(self._answers.within_power(sets))
@@ -195,13 +194,11 @@ class SetSearch:
         return pairs[order[:number]], float(gains[order[number:]].max(initial=0.0))
 
     def _gain(self, one: PlacedSet) -> float:
-        """By what the predictor says of it."""
         kinds = np.searchsorted(self._answers.there, one.kinds)
         return float(self.bound.own[kinds].sum()) + self._card_worth - one.cost
 
 
 def _first(values: Floats, number: int) -> Ints:
-    """So many that are largest, largest first; none of minus infinity."""
     order = np.argsort(-values, kind="stable")[:number]
     return order[np.isfinite(values[order])]
 
@@ -254,7 +251,6 @@ class SeatSearch:
         return min(changes, key=lambda change: change.more, default=None)
 
     def _ways(self, place: int) -> Iterator[tuple[float, tuple[_Becomes, ...]]]:
-        """What each costs more by the arrays."""
         for n in np.flatnonzero(np.isfinite(self._more[:, place])).tolist():
             yield float(self._more[n, place]), (self._joined(n, place),)
         freed = [(n, job) for n, jobs in enumerate(self._jobs) for job in {*jobs} - {place}]

@@ -384,7 +384,6 @@ def _master(placing: Placing, answers: list[SetAnswers]) -> Master:
 def _dived(
     answers: list[SetAnswers], master: Master, started: float, time_limit_s: float
 ) -> list[Floats]:
-    """Whole cards of each set."""
 
     def look(duals: Floats, left: Floats) -> None:
         for of_pool in answers:
@@ -403,7 +402,6 @@ def _dived(
 
 
 def _used(master: Master, cards: Floats) -> Counter[PlacedSet]:
-    """How many whole cards have each set."""
     return Counter({one: int(n) for one, n in zip(master.sets, cards, strict=False) if n > 0})
 
 
@@ -447,7 +445,6 @@ def finished(master: Master, steps: list[Floats], left_s: float, gap: float) -> 
 def _dive(
     master: Master, look: Callable[[Floats, Floats], None], left_s: Callable[[], float], most: int
 ) -> list[Floats]:
-    """Cards that are kept, more and more of them."""
     master.keep(np.zeros(0))
     master.solve()
     steps = [np.floor(master.cards() + ROUNDING)]
