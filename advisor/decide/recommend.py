@@ -6,11 +6,9 @@ where mirror images are the same, the smaller share comes first.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Sequence
 
 from advisor.core.gpu import UNIT_NAMES, vendor_of
-from advisor.core.interval import Interval
 from advisor.core.objectives import (
     ADVISED,
     DEFAULT_OBJECTIVE,
@@ -20,7 +18,6 @@ from advisor.core.objectives import (
     priced,
 )
 from advisor.core.split import (
-    EQUAL,
     EXCLUSIVE,
     NINE,
     TIME_SLICED,
@@ -28,7 +25,6 @@ from advisor.core.split import (
     Split,
     check_advised,
     fine_splits,
-    without_limits,
 )
 from advisor.decide.limits import check_jobs_fit, check_limits, violations, with_card_memory
 from advisor.decide.reasons import no_gain, no_way, reasons, saves_nothing, warnings, why_unsure
@@ -42,17 +38,15 @@ from advisor.decide.recommendation import (
     their_call,
 )
 from advisor.errors import InputError
-from advisor.predict.features import physical_power_w, side
 from advisor.predict.predictions import (
     Prediction,
     Predictor,
     are_mirrored,
     is_within,
     predict_exclusive,
-    predicted_part,
     safe_splits_of,
 )
-from advisor.predict.profiles import Floats, Profile
+from advisor.predict.profiles import Profile
 from advisor.validity.safe_counts import CheckedCounts, avoided_texts
 
 
@@ -75,58 +69,28 @@ class Outlook:
         checked: CheckedCounts | None = None,
     ) -> None:
         check_advised(len(profiles))
-        self.profiles, self.checked = tuple(profiles), checked
-        self._predictor = predictor
-        # Several threads may ask: then the same is worked out twice, and kept once.
-        self._splits = dict[bool, tuple[Split, ...]]()
-        self._physical = dict[tuple[Split, ...], list[Prediction]]()
-        self._expected = dict[tuple[Split, ...], list[Prediction]]()
-        self._avoided = dict[bool, tuple[str, ...]]()
-        self._simple: Mapping[str, Split | None] | None = None
+        self.profiles, self.checked, self._predictor = tuple(profiles), checked, predictor
+        # Two threads that ask at once both work it out.
+        self.splits = functools.cache(self._splits)
+        self.avoided = functools.cache(self._avoided)
+        self._predicted = functools.cache(self._predict)
 
-    def splits(self, *, fine: bool) -> tuple[Split, ...]:
-        """`candidate_splits` of them.
+    def _splits(self, *, fine: bool) -> tuple[Split, ...]:
+        return candidate_splits(self.profiles, self.checked, fine=fine)
 
-        Raises:
-            InputError: as that says.
-        """
-        if fine not in self._splits:
-            self._splits[fine] = candidate_splits(self.profiles, self.checked, fine=fine)
-        return self._splits[fine]
-
-    def physical(self, *, fine: bool) -> list[Prediction]:
-        """By rates alone and added powers, of each of these splits."""
-        splits = self.splits(fine=fine)
-        if splits not in self._physical:
-            self._physical[splits] = physical_predictions(self.profiles, splits)
-        return self._physical[splits]
-
-    def avoided(self, *, fine: bool) -> tuple[str, ...]:
-        """Which counts of all splits are not used, since results are wrong there."""
-        if fine not in self._avoided:
-            wanted, names = _wanted_splits(self.profiles, fine=fine), [p.job for p in self.profiles]
-            safeties = [profile.safety(self.checked) for profile in self.profiles]
-            self._avoided[fine] = tuple(dict.fromkeys(avoided_texts(wanted, names, safeties)))
-        return self._avoided[fine]
-
-    @property
-    def simple(self) -> Mapping[str, Split | None]:
-        """What rules choose that look at nothing but the jobs."""
-        if self._simple is None:
-            self._simple = simple_choices(self.profiles, self.checked)
-        return self._simple
+    def _avoided(self, *, fine: bool) -> tuple[str, ...]:
+        """Counts of all splits that are not used, since results are wrong there."""
+        wanted, names = _wanted_splits(self.profiles, fine=fine), [p.job for p in self.profiles]
+        safeties = [profile.safety(self.checked) for profile in self.profiles]
+        return tuple(dict.fromkeys(avoided_texts(wanted, names, safeties)))
 
     def expected(self, splits: Iterable[Split], turns: Sequence[Split] = ()) -> list[Prediction]:
-        """Of these splits, of no limits, of turns where wanted, and of one after the other.
+        """Predictions of these splits, of no limits, of turns, and of one job after the other."""
+        return self._predicted((*sorted(splits), UNCAPPED, *turns))
 
-        Raises:
-            InputError: as the predictor does.
-        """
-        key = (*sorted(splits), UNCAPPED, *turns)
-        if key not in self._expected:
-            found = self._predictor.predict(self.profiles, key)
-            self._expected[key] = [*found, predict_exclusive(self.profiles)]
-        return self._expected[key]
+    def _predict(self, splits: tuple[Split, ...]) -> list[Prediction]:
+        found = self._predictor.predict(self.profiles, splits)
+        return [*found, predict_exclusive(self.profiles)]
 
 
 def candidate_splits(
@@ -208,14 +172,14 @@ def recommend_by(outlook: Outlook, request: Request) -> Decision:
     check_request(profiles, request)
     splits = outlook.splits(fine=fine)
     pick = functools.partial(_pick, profiles, request)
-    physical = outlook.physical(fine=fine)
-    by_physics = pick(objective, physical).split if physical else None
-    rules = {**outlook.simple, "physical": by_physics}
-    # With steps of units what a rule chooses may be no candidate.
-    limited = {split for split in (*splits, *rules.values()) if split and split.is_limited}
-    options = _options(outlook, request, limited)
-    free = (UNCAPPED, TIME_SLICED, EXCLUSIVE) if TIME_SLICED in options else (UNCAPPED, EXCLUSIVE)
-    candidates = [options[split] for split in (*splits, *free)]
+    # A fault must stay alone, which MPS does not keep.
+    turns = (
+        (TIME_SLICED,) if request.isolate and vendor_of(profiles[0].gpu_model) == "nvidia" else ()
+    )
+    options = {
+        p.split: rated(p, profiles, objective, request) for p in outlook.expected(splits, turns)
+    }
+    candidates = [options[split] for split in (*splits, UNCAPPED, *turns, EXCLUSIVE)]
     feasible = [o.prediction for o in candidates if not o.violations]
     if not feasible:
         raise no_way(candidates, profiles, request)
@@ -223,7 +187,13 @@ def recommend_by(outlook: Outlook, request: Request) -> Decision:
     picks = {
         name: options[pick(priced(ADVISED[name], request.prices), feasible).split] for name in shown
     }
-    enough = _enough_gained(candidates, options[EXCLUSIVE], request)
+    apart, enough = options[EXCLUSIVE], feasible
+    if request.min_gain and not apart.violations:
+        enough = [
+            p
+            for p in feasible
+            if p is apart.prediction or options[p.split].gain_over(apart) >= request.min_gain
+        ]
     choice = picks[objective.name] = options[pick(objective, enough).split]
     if saves_nothing(choice, profiles, request):
         raise no_gain(choice, profiles)
@@ -233,22 +203,16 @@ def recommend_by(outlook: Outlook, request: Request) -> Decision:
         objective=objective,
         choice=choice,
         candidates=tuple(candidates),
-        rules={name: options[split] if split else None for name, split in rules.items()},
         picks=picks,
         call=their_call(candidates, request.prices, ("limited",))
         if choice.sharing == "exclusive"
         else None,
     )
-    return _explained(answer, outlook)
-
-
-def _enough_gained(
-    candidates: Iterable[RatedSplit], apart: RatedSplit, request: Request
-) -> list[Prediction]:
-    least, kept = request.min_gain, [o for o in candidates if not o.violations]
-    if least and not apart.violations:
-        kept = [o for o in kept if o is apart or o.gain_over(apart) >= least]
-    return [o.prediction for o in kept]
+    return dataclasses.replace(
+        answer,
+        reasons=(*reasons(answer), *outlook.avoided(fine=fine)),
+        warnings=(*warnings(answer), *why_unsure(answer, outlook.checked)),
+    )
 
 
 def _pick(
@@ -259,30 +223,6 @@ def _pick(
         return _gain(p, profiles, by, request)(p.result)
 
     return choose(of, value, request.tie, mirrored=are_mirrored(profiles))
-
-
-def _explained(answer: Decision, outlook: Outlook) -> Decision:
-    return dataclasses.replace(
-        answer,
-        reasons=(*reasons(answer), *outlook.avoided(fine=answer.request.fine)),
-        warnings=(*warnings(answer), *why_unsure(answer, outlook.checked)),
-    )
-
-
-def _options(
-    outlook: Outlook, request: Request, splits: Iterable[Split]
-) -> dict[Split, RatedSplit]:
-    """What to expect of these splits, of no limits, and of one after the other.
-
-    Of turns where a fault must stay alone, which MPS does not keep.
-    """
-    profiles = outlook.profiles
-    is_nvidia = vendor_of(profiles[0].gpu_model) == "nvidia"
-    turns = [TIME_SLICED] if request.isolate and is_nvidia else []
-    objective = priced(find_objective(request.objective), request.prices)
-    return {
-        p.split: rated(p, profiles, objective, request) for p in outlook.expected(splits, turns)
-    }
 
 
 def _gain(
@@ -318,65 +258,3 @@ def check_request(profiles: Sequence[Profile], request: Request) -> None:
         )
     check_limits(request, profiles)
     check_jobs_fit(profiles, request.memory_mib)
-
-
-MEANINGS: Mapping[str, str] = MappingProxyType(
-    {
-        "equal": "half of the GPU for each",
-        "uncapped": "MPS without limits",
-        "exclusive": "one after the other",
-        "larger-rate": "90 % for the job with more steps per second",
-        "physical": "the best by rates alone and added powers; no learning",
-    }
-)
-"""Every rule by name."""
-
-
-def simple_choices(
-    profiles: Sequence[Profile], checked: CheckedCounts | None = None
-) -> dict[str, Split | None]:
-    """What each rule of `MEANINGS` but physics chooses; None: a split that is not reached.
-
-    In the place of a split with an unsafe count stands the nearest safe one.
-    """
-    equal, larger = safe_splits_of(profiles, [EQUAL, _larger_rate(profiles)], checked)
-    return {
-        "equal": _within(profiles, equal),
-        "uncapped": without_limits("uncapped", len(profiles)),
-        "exclusive": without_limits("exclusive", len(profiles)),
-        "larger-rate": _within(profiles, larger),
-    }
-
-
-def physical_predictions(profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
-    """Rates alone at the shares; all powers less the active idle power shared, up to the limit.
-
-    It is no measure of its own error: the bounds are the values.
-    """
-    sides = [side(p, [split.shares[i] for split in splits]) for i, p in enumerate(profiles)]
-    speeds = zip(*(_exact(one.alone["relative_rate"]) for one in sides), strict=True)
-    return [
-        Prediction(
-            split=split,
-            parts=tuple(map(predicted_part, profiles, of_split)),
-            power_w=power_w,
-        )
-        for split, of_split, power_w in zip(
-            splits, speeds, _exact(physical_power_w(sides)), strict=True
-        )
-    ]
-
-
-def _exact(values: Floats) -> list[Interval]:
-    return [Interval(value, value, value) for value in values.tolist()]
-
-
-def _larger_rate(profiles: Sequence[Profile]) -> Split:
-    one, other = (profile.whole_gpu_rate for profile in profiles)
-    if one == other:
-        return EQUAL
-    return Split((90.0, 10.0) if one > other else (10.0, 90.0))
-
-
-def _within(profiles: Sequence[Profile], split: Split | None) -> Split | None:
-    return split if split and is_within(split, profiles) else None

@@ -122,8 +122,6 @@ class Decision:
         profiles: Of the jobs, in the order asked.
         choice: One of `candidates`.
         candidates: Splits by the share of the first job, then `uncapped` and `exclusive`.
-        rules: What each simple rule chooses (advisor.decide.recommend), limits or not; None: out
-            of reach.
         picks: What would be chosen by each objective that is shown next to the one asked for.
         call: Where jobs are not to share, a way that saves GPU time for little more energy, so that
             prices decide; None: there is none.
@@ -134,11 +132,15 @@ class Decision:
     objective: Objective
     choice: RatedSplit
     candidates: tuple[RatedSplit, ...]
-    rules: Mapping[str, RatedSplit | None]
     picks: Mapping[str, RatedSplit]
     call: RatedSplit | None = None
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    @property
+    def exclusive(self) -> RatedSplit:
+        """One job after the other."""
+        return self.candidates[-1]
 
 
 def choose(
@@ -287,18 +289,17 @@ class WorkToTheEnd:
         work: What was asked for; else what the chosen way does in an hour.
         choice: The chosen way; where one job ends first, the other goes on under its limit.
         restarted: The same, the other restarted without a limit; None where both end together.
-        rules: What each simple rule would choose, `exclusive` among them, to the end as the chosen
-            way. None: out of reach.
+        exclusive: One job after the other.
     """
 
     work: Work
     choice: Finish
     restarted: Finish | None
-    rules: Mapping[str, Finish | None]
+    exclusive: Finish
 
 
 def same_work(r: Decision) -> WorkToTheEnd:
-    """The work of a recommendation, in the recommended way and in simpler ones."""
+    """The work of a recommendation, in the recommended way and one job after the other."""
     p = r.choice.prediction
     work = r.request.work or work_of(p.result, HOUR_S)
     chosen = to_the_end(p, p.result, r.profiles, work)
@@ -307,11 +308,7 @@ def same_work(r: Decision) -> WorkToTheEnd:
         work=work,
         choice=chosen,
         restarted=restarted,
-        rules={
-            name: option
-            and to_the_end(option.prediction, option.prediction.result, r.profiles, work)
-            for name, option in r.rules.items()
-        },
+        exclusive=one_after_the_other(r.exclusive.prediction.result, work),
     )
 
 

@@ -10,7 +10,6 @@ from advisor.core.records import ONE_WINDOW
 from advisor.core.split import ISOLATING
 from advisor.core.wording import less_or_more, limits_text
 from advisor.decide.limits import RULES, cores_wanted, decisive_speed, floor, is_served
-from advisor.decide.recommend import MEANINGS
 from advisor.decide.recommendation import (
     Decision,
     RatedSplit,
@@ -33,18 +32,13 @@ DIGITS = 4
 def to_wire(given: ModelAdvice) -> wire.Recommendation:
     """The answer; docs/recommend.md explains each key."""
     r, model = given.recommendation, given.manifest
-    # What a rule chooses is nearly always a candidate too, and writing options is what takes long.
-    shown = {id(o): _option(o, r) for o in (*r.candidates, *filter(None, r.rules.values()))}
+    options = tuple(_option(option, r) for option in r.candidates)
     return wire.Recommendation(
         jobs=tuple(map(_asked_job, r.profiles)),
         gpu_model=r.profiles[0].gpu_model,
         objective=r.objective.name,
-        choice=shown[id(r.choice)],
-        candidates=tuple(shown[id(option)] for option in r.candidates),
-        baselines=tuple(
-            wire.Baseline(name=name, meaning=MEANINGS[name], option=option and shown[id(option)])
-            for name, option in r.rules.items()
-        ),
+        choice=options[r.candidates.index(r.choice)],
+        candidates=options,
         same_work=_same_work(r),
         picks={name: option.name for name, option in r.picks.items()},
         reasons=r.reasons,
@@ -138,7 +132,7 @@ def _same_work(r: Decision) -> wire.SameWork:
         work_s=found.work.alone_s,
         choice=_ending(found.choice),
         restarted=_ending(found.restarted),
-        baselines={name: _ending(finish) for name, finish in found.rules.items()},
+        baselines={"exclusive": _ending(found.exclusive)},
     )
 
 

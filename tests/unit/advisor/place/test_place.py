@@ -12,11 +12,11 @@ import pytest
 import synthetic_pairs as made_up
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from made_up_profiles import physical_predictions
 
 from advisor.core.objectives import ADVISED, OBJECTIVES, PartResult, Rest, SplitResult, Work, finish
 from advisor.core.split import EQUAL, Split
 from advisor.decide.limits import Limits
-from advisor.decide.recommend import physical_predictions
 from advisor.errors import InputError, NoSplitError
 from advisor.place.problem import (
     MOST_KINDS,

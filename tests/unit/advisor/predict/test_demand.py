@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_profiles import Physics, profile
+from made_up_profiles import Physics, physical_predictions, profile
 
 from advisor.core.job import Job
 from advisor.core.split import NINE
-from advisor.decide.recommend import physical_predictions, recommend
+from advisor.decide.recommend import recommend
 from advisor.decide.recommendation import Request
 from advisor.predict.features import matrix, power_features, side, speed_features
 
