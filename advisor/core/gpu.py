@@ -312,7 +312,7 @@ def vendor_of(gpu_model: str) -> Vendor:
 
 def quantum(units_total: int, vendor: Vendor) -> int:
     """Units between two counts that can be granted: a pair of SMs, or one CU on each XCD."""
-    return xcds_of(units_total) if vendor == "amd" else SM_QUANTUM
+    return _xcds_of(units_total) if vendor == "amd" else SM_QUANTUM
 
 
 def grantable(units_total: int, vendor: Vendor = "nvidia") -> tuple[int, ...]:
@@ -330,7 +330,7 @@ def units_for_share(percent: float, units_total: int, vendor: Vendor) -> int:
         InputError: no such share, or a GPU that two jobs cannot share.
     """
     if vendor == "amd":
-        return cus_for_percent(percent, units_total, xcds_of(units_total))
+        return cus_for_percent(percent, units_total, _xcds_of(units_total))
     return units_for_percent(percent, units_total)
 
 
@@ -341,7 +341,7 @@ def share_for_units(units: int, units_total: int, vendor: Vendor) -> float:
         InputError: that count cannot be granted.
     """
     if vendor == "amd":
-        return percent_for_cus(units, units_total)
+        return _percent_for_cus(units, units_total)
     return float(percent_for_units(units, units_total))
 
 
@@ -374,7 +374,7 @@ XCDS = {304: 8, 256: 8, 228: 6}
 """XCDs of a device by its CUs: MI300X, MI350X and MI300A as one device; all others have one."""
 
 
-def xcds_of(cus_total: int) -> int:
+def _xcds_of(cus_total: int) -> int:
     """XCDs of a device with this many CUs."""
     return XCDS.get(cus_total, 1)
 
@@ -404,13 +404,13 @@ def cus_for_percent(percent: float, cus_total: int, xcds: int) -> int:
     return max(xcds, _nearest(exact, xcds))
 
 
-def percent_for_cus(cus: int, cus_total: int) -> float:
+def _percent_for_cus(cus: int, cus_total: int) -> float:
     """The share for which exactly `cus` of `cus_total` CUs are masked in.
 
     Raises:
         InputError: no mask of that many can be made, or shares pass it over.
     """
-    xcds = xcds_of(cus_total)
+    xcds = _xcds_of(cus_total)
     percent = 100 * check_cus(cus, cus_total, xcds) / cus_total
     if (near := cus_for_percent(percent, cus_total, xcds)) != cus:
         raise InputError(f"{cus} of {cus_total} CUs fill no whole rows", fix=f"ask for {near}")

@@ -511,7 +511,8 @@ def divide_energy(
         values = [idle + rest for idle, rest in zip(of_idle, of_rest, strict=True)]
         ends = [_ends_j(use_j, rest_j, sum(known_j)) for use_j in known_j]
     return [
-        _bounded(value, idle + low, idle + high)
+        # Rounding: a value may be its own bound.
+        Interval(value, min(value, idle + low), max(value, idle + high))
         for value, idle, (low, high) in zip(values, of_idle, ends, strict=True)
     ]
 
@@ -548,11 +549,6 @@ def _ends_j(use_j: float, rest_j: float, all_j: float) -> tuple[float, float]:
     """What a job is charged above idle with none and with all of the difference."""
     ends = use_j, use_j + rest_j - all_j
     return max(0.0, min(ends)), min(rest_j, max(ends))
-
-
-def _bounded(value: float, low: float, high: float) -> Interval:
-    # Rounding: a value that is its own bound.
-    return Interval(value, min(value, low), max(value, high))
 
 
 def _in_proportion(total: float, weights: Sequence[float]) -> list[float]:

@@ -114,7 +114,12 @@ def parse_split(text: str, jobs: int = 2) -> Split:
     if text in _WORDS:
         return without_limits(text, jobs)
     if not _SHARES.fullmatch(text):
-        raise _no_split(text)
+        near = difflib.get_close_matches(text, _WORDS, n=1)
+        raise InputError(
+            f"{text!r} is not a split",
+            why=f"the nearest is {near[0]}" if near else "",
+            fix=f"write percentages such as 30/70, or {', '.join(_WORDS[:-1])} or {_WORDS[-1]}",
+        )
     shares = tuple(map(float, text.split("/")))
     if any(not 0 < share <= WHOLE for share in shares):
         raise InputError(
@@ -242,12 +247,3 @@ def check_advised(jobs: int) -> None:
             why=f"models have learned from {ADVISED_JOBS} jobs side by side",
             fix=f"name {ADVISED_JOBS} jobs; for a queue of jobs ask for a plan: advisor place",
         )
-
-
-def _no_split(text: str) -> InputError:
-    near = difflib.get_close_matches(text, _WORDS, n=1)
-    return InputError(
-        f"{text!r} is not a split",
-        why=f"the nearest is {near[0]}" if near else "",
-        fix=f"write percentages such as 30/70, or {', '.join(_WORDS[:-1])} or {_WORDS[-1]}",
-    )

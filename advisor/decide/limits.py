@@ -105,14 +105,14 @@ that have one limit and are expected to keep 0.4 two missed it, of 12 without th
 (docs/measurements/sets/floors.py)."""
 
 
-def low_end_decides(speed: Interval, profile: Profile, limits: Limits) -> bool:
+def _low_end_decides(speed: Interval, profile: Profile, limits: Limits) -> bool:
     """Whether the low end of a predicted speed is to keep the floor of its job."""
     return must_be_sure(profile, limits) or speed.low < limits.unsure_below * speed.value
 
 
 def decisive_speed(speed: Interval, profile: Profile, limits: Limits) -> float:
     """The value of a predicted speed that is to keep the floor of its job."""
-    return speed.low if low_end_decides(speed, profile, limits) else speed.value
+    return speed.low if _low_end_decides(speed, profile, limits) else speed.value
 
 
 def with_card_memory(limits: L, gpu_model: str) -> L:
@@ -195,7 +195,7 @@ class Violation:
 def violations(
     prediction: Prediction, profiles: Sequence[Profile], limits: Limits
 ) -> tuple[Violation, ...]:
-    """The limits that are not kept: speeds as expected or, as `low_end_decides`, at low ends."""
+    """The limits that are not kept: speeds as expected or, as `_low_end_decides`, at low ends."""
     rules = RULES.values()
     return tuple(violation for rule in rules for violation in rule(prediction, profiles, limits))
 
@@ -221,7 +221,7 @@ def _below_min_speed(
     for profile, part in zip(profiles, p.parts, strict=True):
         least = floor(profile, limits)
         if (speed := decisive_speed(part.speed, profile, limits)) < least:
-            sure = low_end_decides(part.speed, profile, limits)
+            sure = _low_end_decides(part.speed, profile, limits)
             served = is_served(profile)
             verb = ("may serve" if served else "may run at") if sure else "runs at"
             as_little = "as little as " if sure else ""

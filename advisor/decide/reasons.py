@@ -49,12 +49,13 @@ def reasons(answer: Decision) -> tuple[str, ...]:
 def warnings(answer: Decision) -> tuple[str, ...]:
     """What a reader should know before doing it."""
     of_profiles = (line for profile in answer.profiles for line in of_profile(profile))
+    at_risk = risks(answer.choice.prediction, answer.request)
     # Of a job beside itself everything is said once.
     found = (
         *_starved(answer),
         *_served(answer),
         *_unlimited(answer),
-        *_risks(answer),
+        *(f"at the bad end of its interval {risk.text}" for risk in at_risk),
         *of_profiles,
         *memory_unknown(answer.profiles, answer.request.memory_mib),
     )
@@ -243,11 +244,6 @@ def _unlimited(answer: Decision) -> Iterator[str]:
             "turns are predicted by physics fitted to measured sets and pairs "
             "(how far off: docs/measurements/sets.md)"
         )
-
-
-def _risks(answer: Decision) -> Iterator[str]:
-    for violation in risks(answer.choice.prediction, answer.request):
-        yield f"at the bad end of its interval {violation.text}"
 
 
 def of_profile(profile: Profile) -> Iterator[str]:

@@ -171,7 +171,15 @@ def recommend_by(outlook: Outlook, request: Request) -> Decision:
     objective = priced(find_objective(request.objective), request.prices)
     check_request(profiles, request)
     splits = outlook.splits(fine=fine)
-    pick = functools.partial(_pick, profiles, request)
+
+    def pick(by: Objective, of: Sequence[Prediction]) -> Prediction:
+        return choose(
+            of,
+            lambda p: _gain(p, profiles, by, request)(p.result),
+            request.tie,
+            mirrored=are_mirrored(profiles),
+        )
+
     # A fault must stay alone, which MPS does not keep.
     turns = (
         (TIME_SLICED,) if request.isolate and vendor_of(profiles[0].gpu_model) == "nvidia" else ()
@@ -213,16 +221,6 @@ def recommend_by(outlook: Outlook, request: Request) -> Decision:
         reasons=(*reasons(answer), *outlook.avoided(fine=fine)),
         warnings=(*warnings(answer), *why_unsure(answer, outlook.checked)),
     )
-
-
-def _pick(
-    profiles: Sequence[Profile], request: Request, by: Objective, of: Sequence[Prediction]
-) -> Prediction:
-
-    def value(p: Prediction) -> float:
-        return _gain(p, profiles, by, request)(p.result)
-
-    return choose(of, value, request.tie, mirrored=are_mirrored(profiles))
 
 
 def _gain(

@@ -98,7 +98,7 @@ def _limited(
             yield Split(tuple(shares))
 
 
-def joining_ways(
+def _joining_ways(
     running: Running, profiles: Sequence[Profile], checked: CheckedCounts | None
 ) -> Iterator[Split]:
     """Every share that the last job can get, none among them where nothing bounds it."""
@@ -127,7 +127,7 @@ def _most_levels(copies: Sequence[int], most_ways: int) -> int:
     )
 
 
-def safe_ways(
+def _safe_ways(
     splits: Iterable[Split], profiles: Sequence[Profile], checked: CheckedCounts | None
 ) -> Iterator[Split]:
     """Those of the splits at which no job has an unsafe count."""
@@ -218,11 +218,11 @@ def recommend_set(
     request = replace(request, unsure_below=UNSURE_BELOW)
     objective = priced(find_objective(request.objective), request.prices)
     own = candidate_ways(profiles, checked, most_ways)
-    ways = (*own, *safe_ways(measured, profiles, checked))
+    ways = (*own, *_safe_ways(measured, profiles, checked))
     if running is not None:
         ways = (
             without_limits("exclusive", len(profiles)),
-            *joining_ways(running, profiles, checked),
+            *_joining_ways(running, profiles, checked),
         )
     options = [
         rated(p, profiles, objective, request)

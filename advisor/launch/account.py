@@ -128,7 +128,9 @@ class Account:
         """Of all work since the opening of the gates, with what one job did alone at the end."""
         if not self._is_counted:
             return None
-        return energy_saved(self._whole_j(), self._since(self._first_steps), self._pair.parts)
+        metered = self._metered()
+        whole_j = metered and metered.whole_j(self.overlap_s + self.rest_s)
+        return energy_saved(whole_j, self._since(self._first_steps), self._pair.parts)
 
     def mean_energy_saved(self) -> float | None:
         """While all ran, without the first seconds."""
@@ -145,10 +147,10 @@ class Account:
     def ledger(self) -> Ledger | None:
         """All of it, beside the same steps with a GPU for each; None where that is not known."""
         metered, parts, done = self._metered(), self._pair.parts, self._since(self._first_steps)
-        alone, held_s = work_alone(done, parts), self.overlap_s + self.rest_s
+        alone, held_s = _work_alone(done, parts), self.overlap_s + self.rest_s
         unread = map(sum, zip(self._unread_steps, self._since(self._read_steps), strict=True))
         read = [max(0.0, all_ - less) for all_, less in zip(done, unread, strict=True)]
-        alone_read = work_alone(read, parts)
+        alone_read = _work_alone(read, parts)
         if metered is None or not metered.seconds or alone is None or alone_read is None:
             return None
         if not self._is_counted:
@@ -171,10 +173,6 @@ class Account:
 
     def _metered(self) -> Metered | None:
         return self._read and self._begin and self._read.since(self._begin)
-
-    def _whole_j(self) -> float | None:
-        metered = self._metered()
-        return metered and metered.whole_j(self.overlap_s + self.rest_s)
 
     def _note_energy(self, now: Moment, metered: Metered | None) -> None:
         """And the steps of a time of which no energy is known."""
@@ -230,11 +228,11 @@ def energy_saved(
     Returns:
         0.1 is a tenth less, below 0 is more; None where anything is not known, or nothing was done.
     """
-    alone = work_alone(work, parts)
+    alone = _work_alone(work, parts)
     return None if energy is None or not alone or not alone[1] else 1 - energy / alone[1]
 
 
-def work_alone(
+def _work_alone(
     work: Sequence[float | None], parts: Sequence[LaunchPart | ObservedPart]
 ) -> tuple[float, float] | None:
     """How long work takes with each job alone on the whole GPU, and its energy, as `energy_saved`.

@@ -550,7 +550,9 @@ def append_observation(folder: Path, observation: Observation) -> None:
     with writing_private(folder / OBSERVATIONS, "ab") as file:
         before = os.fstat(file.fileno()).st_size
         try:
-            _write_all(file.fileno(), _line(observation))
+            data = _line(observation)
+            while data:
+                data = data[os.write(file.fileno(), data) :]
             os.fsync(file.fileno())
         except OSError:
             os.ftruncate(file.fileno(), before)
@@ -574,11 +576,6 @@ def _whole_lines(path: Path) -> list[bytes]:
 
 def _line(observation: Observation) -> bytes:
     return json.dumps(to_row(observation)).encode() + b"\n"
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
 
 
 DAY_S = 86_400.0

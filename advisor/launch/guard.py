@@ -18,8 +18,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -232,10 +232,10 @@ def end_supervisor(folder: LaunchFolder, pid: int | None) -> int:
     Raises:
         SurvivorsError: it cannot be reached from here.
     """
-    with suppress(OSError), _pinned(pid or 0) as supervisor:
+    with suppress(OSError), os.fdopen(os.pidfd_open(pid or 0), "rb", buffering=0) as supervisor:
         # Looked at when it is pinned: the number may be of somebody else by now.
         if _holds(pid or 0, folder.path / "alive"):
-            signal.pidfd_send_signal(supervisor, signal.SIGKILL)
+            signal.pidfd_send_signal(supervisor.fileno(), signal.SIGKILL)
             return pid or 0
     raise SurvivorsError(
         f"the supervisor of {folder.launch_id} ({pid}) does not answer and cannot be ended from "
@@ -248,9 +248,3 @@ def end_supervisor(folder: LaunchFolder, pid: int | None) -> int:
 def _holds(pid: int, path: Path) -> bool:
     files = Path(f"/proc/{pid}/fd")
     return any(file.exists() and file.samefile(path) for file in files.iterdir())
-
-
-@contextmanager
-def _pinned(pid: int) -> Generator[int]:
-    with os.fdopen(os.pidfd_open(pid), "rb", buffering=0) as file:
-        yield file.fileno()

@@ -37,7 +37,7 @@ not take all the time of the supervisor."""
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class _Counted:
     """What a job had counted at one moment.
 
     Attributes:
@@ -146,7 +146,7 @@ class JobMonitor:
         """Whether it runs no more."""
         return self.outcome != "running"
 
-    def count(self, clock_s: Callable[[], float], *, last: bool = False) -> Counted:
+    def count(self, clock_s: Callable[[], float], *, last: bool = False) -> _Counted:
         """What it has counted now, which `look` takes."""
         # Counted after it was seen to have ended: its last steps are not lost.
         gone = self.job.exit_code is not None
@@ -154,9 +154,9 @@ class JobMonitor:
             lambda: (self.job.count(last=last), self.job.beats()), clock_s, now=last
         )
         steps, beats = found or (self.steps, self._beats)
-        return Counted(gone, steps, beats, self._counting.error)
+        return _Counted(gone, steps, beats, self._counting.error)
 
-    def look(self, now: Moment, counted: Counted, hang_s: float | None) -> None:
+    def look(self, now: Moment, counted: _Counted, hang_s: float | None) -> None:
         """See whether it ended, stalls, or has met a limit that its user chose.
 
         A server that is there, and that nobody asks, does not hang.
@@ -271,7 +271,7 @@ class JobMonitor:
             f"{100 * (gap or 0):.3g} %, more than its tolerance of {100 * self._tolerance:g} %"
         )
 
-    def _note(self, now: Moment, counted: Counted) -> None:
+    def _note(self, now: Moment, counted: _Counted) -> None:
         moved = (counted.steps, counted.beats) != (self.steps, self._beats)
         self.steps, self._beats = counted.steps, counted.beats
         self._not_begun = None if moved else self._not_begun

@@ -243,8 +243,10 @@ class RateMeter:
 
         One of which nobody knows well enough when it was is none: the next one will tell.
         """
-        if self._moves and self._is_loose(now):
-            return
+        if self._moves:
+            first = self._moves[0][0]
+            if first.slack_s + now.slack_s > _NEARLY * (now.at_s - first.at_s):
+                return
         self._now_s = now.at_s
         if self._went_back(total):
             return
@@ -254,10 +256,6 @@ class RateMeter:
         oldest_s = float("inf") if self._window_s is None else now.at_s - self._window_s
         while len(self._moves) > 2 and self._moves[1][0].at_s <= oldest_s:
             del self._moves[1 if self._window_s is None else 0]
-
-    def _is_loose(self, now: Moment) -> bool:
-        first = self._moves[0][0]
-        return first.slack_s + now.slack_s > _NEARLY * (now.at_s - first.at_s)
 
     def _went_back(self, total: float) -> bool:
         """Whether a reading is to be ignored: a count may be read while it is half written."""

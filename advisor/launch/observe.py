@@ -383,7 +383,8 @@ class Keeper:
         # On a full disk all wait: the room that was reserved is for the end.
         with suppress(OSError):
             for one in found:
-                if one.stretch and self._is_sure(one, now_s):
+                ended_s = self._monitor.account.stretches[one.stretch].seen_s
+                if one.stretch and now_s - ended_s >= SURE_S:
                     append_observation(self._folder.path, one)
                     self._kept.append(one)
             rest = [one for one in found if one not in self._kept]
@@ -415,9 +416,6 @@ class Keeper:
             state=state,
             without={one.stretch for one in self._kept},
         )
-
-    def _is_sure(self, seen: Observation, now_s: float) -> bool:
-        return now_s - self._monitor.account.stretches[seen.stretch].seen_s >= SURE_S
 
     def _append(self, seen: Observation) -> None:
         try:

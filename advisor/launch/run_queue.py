@@ -20,7 +20,7 @@ from advisor.files.locks import try_lock
 from advisor.files.safe_files import writing_private
 from advisor.files.whole_files import replace_file
 from advisor.launch.folder import LaunchFolder, dumps, first_status, joins, loads
-from advisor.launch.spec import LaunchPart, LaunchSpec
+from advisor.launch.spec import LaunchPart
 from advisor.launch.status import GOING, JobOutcome, JobStatus, LaunchStatus
 
 Came = Literal["finished", "failed", "lost", "ended"]
@@ -216,7 +216,7 @@ def see(folder: LaunchFolder) -> SeenLaunch:
     jobs = status.jobs or first_status(spec, status.updated_at).jobs
     first = [job for job in jobs if job.joined_at is None]
     joined = [job for job in jobs if job.joined_at is not None]
-    seated = [*_seated(spec, first)]
+    seated = list(map(LaunchedJob, spec.pairs[0].parts, first))
     refused: set[str] = set()
     for request, answer in asked:
         job = request.part.job
@@ -285,11 +285,6 @@ def must_be_alone(record: QueueRecord) -> tuple[Collection[str], Collection[str]
     lost = [one for one in record.ended if one.came == "lost"]
     one_by_one = {one.job for one in lost if one.code in _STARTS_ALONE}
     return {one.job for one in lost} - one_by_one, one_by_one
-
-
-def _seated(spec: LaunchSpec, first: Sequence[JobStatus]) -> Iterator[LaunchedJob]:
-    for part, status in zip(spec.pairs[0].parts, first, strict=True):
-        yield LaunchedJob(part, status)
 
 
 def _ended(record: QueueRecord, seen: SeenLaunch, counts: Mapping[str, int]) -> Iterator[EndedJob]:

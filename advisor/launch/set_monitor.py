@@ -75,7 +75,7 @@ class SetMonitor:
         self.forecasts: dict[tuple[int, ...], Forecast] = {}
         self.expected_power_w: Interval | None = None
         self._expect(pair.forecast)
-        watch_promises(self.jobs, pair.parts, self.begun_s)
+        _watch_promises(self.jobs, pair.parts, self.begun_s)
         self.first_ended: tuple[int, ...] = ()
         self.limit_broken = False
         self._silent, self._noted, self._answered_at = False, False, now_text()
@@ -87,9 +87,9 @@ class SetMonitor:
         self._clients: Future[tuple[JobMonitor, LimitNotProvenError] | None] | None = None
         self._endings: list[tuple[list[JobMonitor], Future[None]]] = []
         self._ended = set[JobMonitor]()
-        self._suspicions: list[Suspicion] = []
+        self._suspicions: list[_Suspicion] = []
         self._is_spoiled, self._answered_s, self._stop_due = False, -math.inf, False
-        self._limits = LimitMonitor(backend, pair.cap_percent, self.begun_s, strict=spec.strict)
+        self._limits = _LimitMonitor(backend, pair.cap_percent, self.begun_s, strict=spec.strict)
         self._begin(failed or {})
 
     def _begin(self, failed: Mapping[int, JobError]) -> None:
@@ -142,7 +142,7 @@ class SetMonitor:
         self.jobs = (*self.jobs, one)
         self.account.join(self.pair, self.jobs)
         self._expect(forecast)
-        watch_promises(self.jobs, self.pair.parts, now_s)
+        _watch_promises(self.jobs, self.pair.parts, now_s)
         self._noted, self._note_from_s = False, now_s
         job.go()
 
@@ -229,15 +229,15 @@ class SetMonitor:
             self.jobs[n].expected = known and known.rate
 
     def _look_at_promises(self, now_s: float) -> None:
-        self._alarms += unsure_promises(self._running())
-        found = broken_promise(self._running(), now_s, self._spec.when_p99_breaks)
+        self._alarms += _unsure_promises(self._running())
+        found = _broken_promise(self._running(), now_s, self._spec.when_p99_breaks)
         if found is None:
             return
         self.account.stretches[-1].flags.add(P99_BROKEN)
         self._alarms.append(found.text)
         if found.ends is not None:
             found.ends.end("stopped", error=f"ended since {found.why}")
-            watch_promises(self.jobs, self.pair.parts, now_s)
+            _watch_promises(self.jobs, self.pair.parts, now_s)
 
     def _note_libraries(self, now_s: float) -> None:
         """Once for each: what has counted for some seconds has loaded what it computes with."""
@@ -266,7 +266,7 @@ class SetMonitor:
         # One that was ended here, as at a time limit, has no exit code.
         failed = [one for one in ended if one.outcome == "failed" and one.exit_code is not None]
         if failed and self._backend.mode == "mps":
-            self._suspicions.append(Suspicion((*failed, *self._running()), now_s))
+            self._suspicions.append(_Suspicion((*failed, *self._running()), now_s))
         self._stop_due = self._stop_due or self._spec.when_one_ends == "stop"
 
     def _indices_over(self) -> tuple[int, ...]:
@@ -440,7 +440,7 @@ _OWN_FAULT = "a fault on the MPS server took {} down, which had the GPU for itse
 
 
 @dataclass(frozen=True, slots=True)
-class Suspicion:
+class _Suspicion:
     """Jobs that failed, and those that ran beside them: perhaps a fault of the MPS server.
 
     Attributes:
@@ -459,8 +459,10 @@ class Suspicion:
         """
         gone = all(one.job.exit_code is not None for one in self.struck)
         # A server whose clients have all ended recovers at once, and shows nothing any more.
-        if gone and len(self.struck) > 1 and _all_speak_of_the_gpu(self.struck):
-            return True
+        if gone and len(self.struck) > 1:
+            ends = [one.job for one in self.struck]
+            if all(job.exit_code != 0 and _FAULT_WORDS.search(job.tail()) for job in ends):
+                return True
         answered = gone and answered_s >= self.since_s
         return False if answered or now_s - self.since_s > FAULT_S else None
 
@@ -492,12 +494,8 @@ def _author(struck: Sequence[JobMonitor], backend: Backend) -> tuple[JobMonitor 
     return guilty, _KNOWN_FAULT.format(name, others, pid, name)
 
 
-def _all_speak_of_the_gpu(struck: Sequence[JobMonitor]) -> bool:
-    return all(one.job.exit_code != 0 and _FAULT_WORDS.search(one.job.tail()) for one in struck)
-
-
 @dataclass(frozen=True, slots=True)
-class BrokenPromise:
+class _BrokenPromise:
     """A server that has been above its p99 for some windows.
 
     Attributes:
@@ -513,7 +511,7 @@ class BrokenPromise:
         return self.why if self.ends is None else f"{self.ends.job.job.name} was ended: {self.why}"
 
 
-def watch_promises(jobs: Sequence[JobMonitor], parts: Sequence[LaunchPart], now_s: float) -> None:
+def _watch_promises(jobs: Sequence[JobMonitor], parts: Sequence[LaunchPart], now_s: float) -> None:
     """Begin anew for all that have promised a p99: who has come or gone changes it."""
     for one, part in zip(jobs, parts, strict=True):
         if (promised_ms := part.promised_p99_ms) is not None:
@@ -521,27 +519,25 @@ def watch_promises(jobs: Sequence[JobMonitor], parts: Sequence[LaunchPart], now_
             one.tail.begin(now_s)
 
 
-def unsure_promises(running: Sequence[JobMonitor]) -> Iterator[str]:
+def _unsure_promises(running: Sequence[JobMonitor]) -> Iterator[str]:
     """What nobody can tell of those that run; once of each."""
     for one in running:
         if one.tail is not None and (told := one.tail.unsure(one.job.job.name)):
             yield told
 
 
-def broken_promise(
+def _broken_promise(
     running: Sequence[JobMonitor], now_s: float, when_p99_breaks: WhenP99Breaks
-) -> BrokenPromise | None:
+) -> _BrokenPromise | None:
     """The first that is found broken now."""
     for one in running:
         if one.tail is not None and one.tail.look(now_s):
-            ends = _newest_batch(running) if when_p99_breaks == "end-newest" else None
-            return BrokenPromise(one.tail.text(one.job.job.name), ends)
+            batch = [
+                job for job in running if not (job.tail or job.job.job.offered_rate is not None)
+            ]
+            ends = batch[-1] if batch and when_p99_breaks == "end-newest" else None
+            return _BrokenPromise(one.tail.text(one.job.job.name), ends)
     return None
-
-
-def _newest_batch(running: Sequence[JobMonitor]) -> JobMonitor | None:
-    batch = [one for one in running if one.tail is None and one.job.job.offered_rate is None]
-    return batch[-1] if batch else None
 
 
 _STRANGER = (
@@ -558,7 +554,7 @@ _UNSEEN = (
 )
 
 
-class LimitMonitor:
+class _LimitMonitor:
     """The limits of one set.
 
     Args:
@@ -584,16 +580,6 @@ class LimitMonitor:
             LimitBrokenError: something computes, or may soon, that is not under its limit.
             PartitionError: what enforces the limits does not answer.
         """
-        self._check_cap()
-        self.strangers = check_limits(jobs, strict=self._strict, known=self.strangers)
-        for job in jobs:
-            try:
-                job.check_variables()
-            except LimitNotProvenError as error:
-                raise broken(error, job) from error
-        return self._alarms(jobs, now_s)
-
-    def _check_cap(self) -> None:
         given = self._backend.given_percent()
         if given is not None and given > self._cap_percent:
             raise LimitBrokenError(
@@ -602,6 +588,13 @@ class LimitMonitor:
                 why="somebody of this user has changed it through the MPS control program",
                 fix="leave the MPS daemon of advisor alone",
             )
+        self.strangers = check_limits(jobs, strict=self._strict, known=self.strangers)
+        for job in jobs:
+            try:
+                job.check_variables()
+            except LimitNotProvenError as error:
+                raise broken(error, job) from error
+        return self._alarms(jobs, now_s)
 
     def _alarms(self, jobs: Sequence[RunningJob], now_s: float) -> list[str]:
         """Say once who is a stranger, and where NVML does not know the jobs.

@@ -51,7 +51,7 @@ class LaunchContext:
     remember: Callable[[Observation], None]
 
 
-class Ending(enum.Enum):
+class _Ending(enum.Enum):
     """How a set ended: by itself, as its spec says, because somebody asked, or badly."""
 
     FINISHED = "finished"
@@ -60,7 +60,7 @@ class Ending(enum.Enum):
     FAILED = "failed"
 
 
-class SetRun:
+class _SetRun:
     """One set of a launch that holds its GPU."""
 
     def __init__(
@@ -81,7 +81,7 @@ class SetRun:
         self._earlier, self._unwatched_s = writer.status.ledger, writer.status.unwatched_s
         self._history: HistoryKeeper | None = None
 
-    def run(self) -> Ending:
+    def run(self) -> _Ending:
         """Run it to its end; no job of it is left then.
 
         A failure ends its set, and the next one may begin.
@@ -104,11 +104,11 @@ class SetRun:
                 jobs, failed = self._start(backend)
             except StopAskedError:
                 self._mark_jobs("stopped")
-                return Ending.ASKED
+                return _Ending.ASKED
             except JobError as error:
                 self._mark_jobs("stopped")
                 self._writer.blame(error.code, str(error))
-                return Ending.FAILED
+                return _Ending.FAILED
             # Looked at again at the very end: a set of which somebody is left has not ended.
             stack.callback(end_jobs, jobs)
             before_s, before_j = self._meter.starts_s, self._meter.starts_j
@@ -143,7 +143,7 @@ class SetRun:
                 "the guard of this launch was killed or hung; another one watches now"
             )
 
-    def _watch(self, monitor: SetMonitor, backend: Backend) -> Ending:
+    def _watch(self, monitor: SetMonitor, backend: Backend) -> _Ending:
         started_at = to_exact_text(datetime.now(UTC))
         check, pace = ForecastCheck(self._pair), PaceCheck()
         newcomers = Newcomers(
@@ -159,7 +159,7 @@ class SetRun:
         )
         self._history = HistoryKeeper(started_at)
         self._show(monitor, "running")
-        ending = Ending.FAILED
+        ending = _Ending.FAILED
         try:
             while (found := self._ending(monitor, coming=newcomers.coming)) is None:
                 beat()
@@ -192,20 +192,20 @@ class SetRun:
             self._show(monitor, self._writer.status.state)
             self._blame(monitor)
 
-    def _ending(self, monitor: SetMonitor, *, coming: bool) -> Ending | None:
+    def _ending(self, monitor: SetMonitor, *, coming: bool) -> _Ending | None:
         """How the set has ended; None while it is to go on, as for one who is coming."""
         if self._stop_asked():
-            return Ending.ASKED
+            return _Ending.ASKED
         outcomes = {one.outcome for one in monitor.jobs}
         if monitor.over:
             if outcomes <= {"finished"}:
-                return None if coming else Ending.FINISHED
-            return Ending.STOPPED if outcomes <= {"finished", "stopped"} else Ending.FAILED
+                return None if coming else _Ending.FINISHED
+            return _Ending.STOPPED if outcomes <= {"finished", "stopped"} else _Ending.FAILED
         limit_s = self._spec.duration_s
         if limit_s is None or time.monotonic() - monitor.begun_s < limit_s:
             return None
         well = {"finished", "running", "stopped"}
-        return Ending.STOPPED if outcomes <= well else Ending.FAILED
+        return _Ending.STOPPED if outcomes <= well else _Ending.FAILED
 
     def _stop_asked(self) -> bool:
         return self._told_to_stop() or self._folder.stop_asked()
@@ -247,10 +247,10 @@ class SetRun:
             write_history(self._folder, self._history.history)
 
 
-def _state(ending: Ending, monitor: SetMonitor) -> State:
-    if ending is Ending.FAILED or any(one.code for one in monitor.jobs):
+def _state(ending: _Ending, monitor: SetMonitor) -> State:
+    if ending is _Ending.FAILED or any(one.code for one in monitor.jobs):
         return "failed"
-    return "finished" if ending is Ending.FINISHED else "stopped"
+    return "finished" if ending is _Ending.FINISHED else "stopped"
 
 
 def _close(backend: Backend) -> None:
@@ -316,18 +316,18 @@ def _run_sets(
     meter: LaunchMeter,
     stop_asked: Callable[[], bool],
 ) -> State:
-    endings: list[Ending] = []
+    endings: list[_Ending] = []
     for number in range(len(spec.pairs)):
         folder.keep_reserve()
         writer.begin_pair(number)
-        run = SetRun(folder, spec, number, context, writer, meter, stop_asked)
+        run = _SetRun(folder, spec, number, context, writer, meter, stop_asked)
         try:
             endings.append(run.run())
         finally:
             # With the end of the jobs, and of what held their limits.
             writer.update(whole_energy_j=meter.read(), starts_energy_j=meter.starts_j)
-        if endings[-1] is Ending.ASKED:
+        if endings[-1] is _Ending.ASKED:
             break
-    if any(ending is Ending.FAILED for ending in endings):
+    if any(ending is _Ending.FAILED for ending in endings):
         return "failed"
-    return "finished" if all(ending is Ending.FINISHED for ending in endings) else "stopped"
+    return "finished" if all(ending is _Ending.FINISHED for ending in endings) else "stopped"

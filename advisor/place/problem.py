@@ -91,7 +91,7 @@ def predict_options(
             fix="place the jobs of each model by themselves",
         )
     for profile in profiles:
-        check_power(f"the idle power in the profile of {profile.job}", profile.idle_power_w)
+        _check_power(f"the idle power in the profile of {profile.job}", profile.idle_power_w)
     types = np.array(np.triu_indices(len(profiles)))
     shape = types.shape[1], len(NINE)
     options = PairOptions(
@@ -119,7 +119,7 @@ def mean_idle_power_w(profiles: Sequence[Profile]) -> float:
     return float(np.mean([profile.idle_power_w for profile in profiles]))
 
 
-def check_power(what: str, power_w: float) -> None:
+def _check_power(what: str, power_w: float) -> None:
     """Refuse a power that no GPU draws.
 
     Raises:
@@ -191,7 +191,7 @@ class JobType:
     memory_mib: float | None = None
 
     def __post_init__(self) -> None:
-        check_power(f"the power of {self.name} alone", self.power_w)
+        _check_power(f"the power of {self.name} alone", self.power_w)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -312,7 +312,7 @@ def make_problem(
             f"{', '.join(AIMS)}; --min-speed protects each job",
         )
     _check(queue, types, options, gpus)
-    check_power("the power of an idle GPU", idle_power_w)
+    _check_power("the power of an idle GPU", idle_power_w)
     limits = limits or Limits()
     problem = Problem(
         queue=tuple(queue),
@@ -322,7 +322,8 @@ def make_problem(
         idle_power_w=idle_power_w,
         saves_energy=SAVES_ENERGY[objective],
         pair_fits=_pair_fits(types, options, limits),
-        alone_fits=_alone_fits(types, limits),
+        alone_fits=(_memory_mib(types) <= _or_inf(limits.memory_mib))
+        & (np.array([kind.power_w for kind in types]) <= _or_inf(limits.max_power_w)),
         min_gain=min_gain,
     )
     _check_all_fit(problem)
@@ -380,12 +381,6 @@ def _pair_fits(types: Sequence[JobType], options: PairOptions, limits: Limits) -
         & (options.most_power_w <= _or_inf(limits.max_power_w))
         & (together_mib <= MEMORY_PART * _or_inf(limits.memory_mib))[:, None]
     )
-
-
-def _alone_fits(types: Sequence[JobType], limits: Limits) -> Bools:
-    power_w = np.array([kind.power_w for kind in types])
-    fits: Bools = _memory_mib(types) <= _or_inf(limits.memory_mib)
-    return (power_w <= _or_inf(limits.max_power_w)) & fits
 
 
 def _memory_mib(types: Sequence[JobType]) -> Floats:

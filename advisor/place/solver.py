@@ -29,7 +29,7 @@ ALONE = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Groups:
+class _Groups:
     """Groups as arrays, each of shape (groups,) where nothing else is said.
 
     Attributes:
@@ -74,7 +74,7 @@ class Groups:
         )
 
 
-def make_groups(problem: Problem) -> Groups:
+def make_groups(problem: Problem) -> _Groups:
     """All groups that keep the limits and are worth it, jobs alone last.
 
     Sharing is worth it where it saves enough of what the problem minimises, and where a job may not
@@ -93,7 +93,7 @@ def make_groups(problem: Problem) -> Groups:
     kept = saves | ~alone_fits[members].all(axis=0)
     alone = np.flatnonzero(alone_fits)
     none = np.full(len(alone), ALONE)
-    return Groups(
+    return _Groups(
         problem=problem,
         kinds=kinds,
         members=np.hstack([members[:, kept], [alone, none]]),
@@ -206,7 +206,7 @@ def alone(problem: Problem) -> QueuePlan | None:
     return planned(problem, [alone_group(job, power_w[job.name]) for job in problem.queue])
 
 
-def _matchings(groups: Groups, makespan_s: float, ends: float) -> Iterator[Ints]:
+def _matchings(groups: _Groups, makespan_s: float, ends: float) -> Iterator[Ints]:
     """How often each group is used: the cheapest of all, then the cheapest for makespans."""
     problem = groups.problem
     cheapest = _matching(groups, _cost(groups), None, ends)
@@ -227,7 +227,7 @@ def _matchings(groups: Groups, makespan_s: float, ends: float) -> Iterator[Ints]
                 yield found
 
 
-def _cost(groups: Groups) -> Floats:
+def _cost(groups: _Groups) -> Floats:
     return groups.energy_j if groups.problem.saves_energy else groups.time_s
 
 
@@ -243,11 +243,11 @@ def _gpus_used(time_s: Floats, makespan_s: float) -> Iterator[Floats]:
     yield np.where(fits, 1 / np.maximum(fit, 1), np.inf)
 
 
-def _matching(groups: Groups, cost: Floats, used: Floats | None, ends: float) -> Ints | None:
+def _matching(groups: _Groups, cost: Floats, used: Floats | None, ends: float) -> Ints | None:
     return cheapest(groups, cost, used, max(ends - time.monotonic(), LEAST_S))
 
 
-def _groups(groups: Groups, chosen: Ints) -> list[JobGroup]:
+def _groups(groups: _Groups, chosen: Ints) -> list[JobGroup]:
     times = [(groups.group(int(n)), int(chosen[n])) for n in np.flatnonzero(chosen)]
     return [group for group, count in times for _ in range(count)]
 
@@ -274,7 +274,9 @@ GAP = 1e-4
 """Relative distance from its bound at which an integer program ends."""
 
 
-def cheapest(groups: Groups, cost: Floats, used: Floats | None, time_limit_s: float) -> Ints | None:
+def cheapest(
+    groups: _Groups, cost: Floats, used: Floats | None, time_limit_s: float
+) -> Ints | None:
     """How often to use each group, so that each job is in one of them, at the least cost.
 
     Args:
@@ -323,7 +325,7 @@ def solved(program: highspy.HighsLp, time_limit_s: float) -> Floats | None:
     return np.array(solver.getSolution().col_value)
 
 
-def _set_matrix(program: highspy.HighsLp, groups: Groups, kept: Ints, used: Floats | None) -> None:
+def _set_matrix(program: highspy.HighsLp, groups: _Groups, kept: Ints, used: Floats | None) -> None:
     """A row for each kind: how many of its jobs a group takes; and one for the GPUs in use."""
     first, second = groups.members[:, kept]
     columns = np.arange(len(kept))

@@ -107,7 +107,8 @@ def active_idle_power_w(sides: Sequence[Side]) -> float:
     With jobs open its clocks are up, so it is more than the empty GPU draws; where nobody knows how
     much, it is that.
     """
-    return sum(_active_idle_power_w(s.profile) for s in sides) / len(sides)
+    known_w = ((s.profile.active_idle_power_w, s.profile.idle_power_w) for s in sides)
+    return sum(idle if math.isnan(active) else active for active, idle in known_w) / len(sides)
 
 
 def demanded_power_w(sides: Sequence[Side]) -> Floats:
@@ -174,11 +175,6 @@ def largest(values: Iterable[Floats]) -> Floats:
 @functools.lru_cache(maxsize=16)  # many features of one question are made from these two
 def _demanded_power_w(sides: tuple[Side, ...]) -> Floats:
     return summed(sides, "power_w") - (len(sides) - 1) * active_idle_power_w(sides)
-
-
-def _active_idle_power_w(profile: Profile) -> float:
-    known_w = profile.active_idle_power_w
-    return profile.idle_power_w if math.isnan(known_w) else known_w
 
 
 def _full_power_w(profile: Profile) -> float:

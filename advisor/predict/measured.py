@@ -74,7 +74,7 @@ def windows_of(profiles: Sequence[Profile], windows: Windows) -> list[Window]:
     return [other for window in found for other in _of_copies(window, names)]
 
 
-def fewer_of(
+def _fewer_of(
     profiles: Sequence[Profile], windows: Windows
 ) -> Iterator[tuple[list[Profile], Split]]:
     """Fewer of these jobs, two or more, that were measured together without limits, and how."""
@@ -143,7 +143,7 @@ def _evened(window: Window, names: Sequence[str]) -> Window:
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorModel:
+class _ErrorModel:
     """How the errors of one predicted quantity hang together; standard deviations of logarithms.
 
     Attributes:
@@ -163,8 +163,8 @@ class ErrorModel:
     least: float
 
 
-SPEED = ErrorModel(reach_percent=30.0, of_jobs=0.0, noise=0.02, of_card=0.0, least=0.06)
-POWER = ErrorModel(reach_percent=5.0, of_jobs=0.3, noise=0.012, of_card=0.031, least=0.015)
+SPEED = _ErrorModel(reach_percent=30.0, of_jobs=0.0, noise=0.02, of_card=0.0, least=0.06)
+POWER = _ErrorModel(reach_percent=5.0, of_jobs=0.3, noise=0.012, of_card=0.031, least=0.015)
 
 SET_SPEED = replace(SPEED, noise=0.08, least=0.25)
 SET_POWER = replace(POWER, noise=0.06)
@@ -200,7 +200,7 @@ class MeasuredPredictor:
             InputError: as the predictor does.
         """
         found = self._of_all(profiles, splits)
-        for fewer, split in fewer_of(profiles, self._windows):
+        for fewer, split in _fewer_of(profiles, self._windows):
             (least,) = self.predict(fewer, [split])
             found = [beyond(p, profiles, least, fewer) for p in found]
         return found
@@ -228,7 +228,8 @@ class MeasuredPredictor:
         measured: Sequence[tuple[Window, Prediction]],
     ) -> list[Interval]:
         is_pair = len(found[0].parts) == ADVISED_JOBS
-        errors = SPEED if is_pair else _set_errors(profile)
+        of_set = HOST_SPEED if kind_of(profile) == "launch-bound" else SET_SPEED
+        errors = SPEED if is_pair else of_set
 
         def value(p: Prediction, gpu_uuid: str) -> _Value:
             # In a set a job without a limit hangs on the limits of others.
@@ -267,10 +268,6 @@ class MeasuredPredictor:
         return [x.at_most(most_w) for x in _posterior(asked, seen, errors)]
 
 
-def _set_errors(profile: Profile) -> ErrorModel:
-    return HOST_SPEED if kind_of(profile) == "launch-bound" else SET_SPEED
-
-
 def _reached(profile: Profile, speed: float) -> float:
     """What a job could do at least: one that served all of its demand could do more."""
     serving = profile.serving
@@ -302,28 +299,28 @@ class _Value:
     gpu_uuid: str
     limit: float = math.inf
 
-    def card_spread(self, errors: ErrorModel) -> float:
+    def card_spread(self, errors: _ErrorModel) -> float:
         return 0.0 if self.expected.value >= NEAR_LIMIT * self.limit else errors.of_card
 
-    def spread(self, errors: ErrorModel) -> float:
+    def spread(self, errors: _ErrorModel) -> float:
         """Standard deviation of the log of it."""
         x = self.expected
         return max(
             math.log(x.high / x.low) / (2 * NORMAL_90), errors.least, self.card_spread(errors)
         )
 
-    def covariance(self, other: "_Value", errors: ErrorModel) -> float:
+    def covariance(self, other: "_Value", errors: _ErrorModel) -> float:
         """Of the logarithms of both errors."""
         own, its = self._own_spread(errors), other._own_spread(errors)
         same_card = self.gpu_uuid == other.gpu_uuid != ""
         of_card = self.card_spread(errors) * other.card_spread(errors) if same_card else 0.0
         return own * its * self._alike(other, errors) + of_card
 
-    def _own_spread(self, errors: ErrorModel) -> float:
+    def _own_spread(self, errors: _ErrorModel) -> float:
         """The part of the spread that every card has."""
         return math.sqrt(self.spread(errors) ** 2 - self.card_spread(errors) ** 2)
 
-    def _alike(self, other: "_Value", errors: ErrorModel) -> float:
+    def _alike(self, other: "_Value", errors: _ErrorModel) -> float:
         if self.split.sharing != other.split.sharing:
             return 0.0
         apart = math.dist(self.shares, other.shares) / errors.reach_percent
@@ -331,7 +328,7 @@ class _Value:
 
 
 def _posterior(
-    asked: Sequence[_Value], seen: Sequence[tuple[_Value, float]], errors: ErrorModel
+    asked: Sequence[_Value], seen: Sequence[tuple[_Value, float]], errors: _ErrorModel
 ) -> list[Interval]:
     """What is to be expected after what was measured, `seen` with its measured values."""
     if not seen:

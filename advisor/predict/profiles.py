@@ -285,7 +285,11 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
             fix="advisor profile JOB",
         )
     by_share = [[p for p in usable if p.share_percent == share] for share in shares]
-    values = {name: _over_shares(by_share, name) for name in COLUMNS}
+    values = {
+        name: np.array([_middle([getattr(p, name) for p in points]) for points in by_share])
+        for name in COLUMNS
+    }
+    in_bursts = [computes_in_bursts(point) for point in by_share[-1]]
     newest = max(usable, key=lambda point: point.started_at)
     return Profile(
         job=newest.job,
@@ -302,7 +306,7 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
         flags=tuple(sorted({flag for point in usable for flag in point.flags})),
         serving=serving_of(usable),
         gpu_uuids=frozenset(point.gpu_uuid for point in usable),
-        in_bursts=_mostly(computes_in_bursts(point) for point in by_share[-1]),
+        in_bursts=sum(in_bursts) > len(in_bursts) / 2,
     )
 
 
@@ -388,15 +392,6 @@ def _reported(whole: Iterable[SoloPoint]) -> tuple[str, str] | None:
         if point.results == "right" and point.reported and point.job_hash:
             return point.job_hash, point.reported
     return None
-
-
-def _over_shares(by_share: Sequence[Sequence[SoloPoint]], name: str) -> Floats:
-    return np.array([_middle([getattr(p, name) for p in points]) for points in by_share])
-
-
-def _mostly(found: Iterable[bool]) -> bool:
-    known = list(found)
-    return sum(known) > len(known) / 2
 
 
 def _middle(values: Sequence[float | None]) -> float:
@@ -542,7 +537,10 @@ def of_job(own: str, others: Collection[str], share_percent: float, place: str) 
     """The situation of a job beside others, at a share of a place such as "split"."""
     if share_percent == WHOLE:  # a server without limits takes what it needs, as one that fills
         others = ["filling" if kind == "server" else kind for kind in others]
-    situation = own if own != "filling" else f"filling beside {_hardest(others)}"
+    situation = own
+    if own == "filling":
+        hardest = next(kind for kind in ("filling", "server", "launch-bound") if kind in others)
+        situation = f"filling beside {hardest}"
     if situation in BY_SHARE and share_percent < LOW_SHARE_PERCENT:
         return f"{place}, {situation}, below {LOW_SHARE_PERCENT:g} %"
     return f"{place}, {situation}"
@@ -554,7 +552,3 @@ def of_pair(kinds: Collection[str], place: str) -> str:
         if kind in kinds:
             return f"{place}, with a {kind}"
     return f"{place}, both fill"
-
-
-def _hardest(kinds: Collection[str]) -> str:
-    return next(kind for kind in ("filling", "server", "launch-bound") if kind in kinds)

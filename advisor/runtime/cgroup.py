@@ -41,7 +41,11 @@ class ResourceBounds:
 
 def bounds_of(job: Job) -> ResourceBounds:
     """What the job file says, else what no sound job of this host reaches."""
-    return ResourceBounds(job.max_tasks or _most_tasks(), job.host_memory_mib or _most_memory_mib())
+    host_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    most_mib = max(1, int(_HOST_PART * host_bytes) // _MIB)
+    wanted = max(_LEAST_TASKS, _TASKS_PER_CORE * (os.cpu_count() or 1))
+    most_tasks = min(wanted, int(Path("/proc/sys/kernel/pid_max").read_text()) // _PIDS_PART)
+    return ResourceBounds(job.max_tasks or most_tasks, job.host_memory_mib or most_mib)
 
 
 def set_bounds(group: Path, bounds: ResourceBounds) -> None:
@@ -68,16 +72,6 @@ def met_bound(group: Path, bounds: ResourceBounds) -> str | None:
             "a bound of its own is max_tasks in its job file"
         )
     return None
-
-
-def _most_memory_mib() -> int:
-    host_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(1, int(_HOST_PART * host_bytes) // _MIB)
-
-
-def _most_tasks() -> int:
-    wanted = max(_LEAST_TASKS, _TASKS_PER_CORE * (os.cpu_count() or 1))
-    return min(wanted, int(Path("/proc/sys/kernel/pid_max").read_text()) // _PIDS_PART)
 
 
 def _events(path: Path) -> dict[str, int]:

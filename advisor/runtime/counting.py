@@ -234,7 +234,7 @@ class OutputCounter:
     """A pattern matched against each complete line of the job's output file."""
 
     def __init__(self, path: Path, pattern: str, *, cumulative: bool) -> None:
-        self._matches = OutputMatches(path, pattern)
+        self._matches = _OutputMatches(path, pattern)
         # A pattern without a group counts lines, whatever `cumulative` says.
         self._is_cumulative = cumulative and re.compile(pattern).groups > 0
         self._tally = Tally()
@@ -347,7 +347,9 @@ class OutputLines:
             JobError: the job wrote more than is kept since then; the next look goes on behind it.
         """
         data = self._file.read(LOOK_BYTES)
-        if len(data) < LOOK_BYTES and self._begun_again():
+        own = os.fstat(self._file.fileno()).st_ino
+        # Another file of this name: its shim has begun again.
+        if len(data) < LOOK_BYTES and _number(self._path) not in (None, own):
             # Nothing is added any more to a file that was put aside.
             data += self._file.read(LOOK_BYTES - len(data))
             if len(data) < LOOK_BYTES:
@@ -366,9 +368,6 @@ class OutputLines:
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
-
-    def _begun_again(self) -> bool:
-        return _number(self._path) not in (None, os.fstat(self._file.fileno()).st_ino)
 
     def _follow(self) -> None:
         old = self._file
@@ -411,7 +410,7 @@ MATCH_S = 1.0
 """Processor time for all lines of a look, 1 MiB at most; what a pattern usually takes is 50 ms."""
 
 
-class OutputMatches:
+class _OutputMatches:
     """The first match of a pattern in each line that a job completes, without colours."""
 
     def __init__(self, path: Path, pattern: str) -> None:
@@ -504,7 +503,7 @@ class ReportedOutput:
     """A pattern matched against each line of the job's output; the n-th match counts as n."""
 
     def __init__(self, path: Path, pattern: str) -> None:
-        self._matches = OutputMatches(path, pattern)
+        self._matches = _OutputMatches(path, pattern)
         self._reported = Reported()
 
     def read(self) -> Reported:

@@ -154,7 +154,7 @@ class JobProcess:
         if self._is_lost:
             if self._cgroup:
                 kill_cgroup(self._cgroup)
-            end_until_none(signal.SIGKILL, self.pids, self._has)
+            _end_until_none(signal.SIGKILL, self.pids, self._has)
 
     def rouse(self) -> None:
         """Let a shim that somebody has stopped go on."""
@@ -255,7 +255,7 @@ def end_marked(backend: Backend, mark: Mapping[str, str]) -> None:
     finally:
         # Also when the daemon is gone: no job may outlive its limit.
         for number in (signal.SIGTERM, signal.SIGKILL):
-            end_until_none(number, lambda: marked_pids(mark), lambda pid: carries(pid, mark))
+            _end_until_none(number, lambda: marked_pids(mark), lambda pid: carries(pid, mark))
     check_none(marked_pids(mark))
 
 
@@ -304,7 +304,9 @@ def adopting_orphans() -> Generator[None]:
 
 def orphans() -> list[int]:
     """Living processes that were handed to this one; its own helpers are of its session."""
-    if not _adopts_orphans():
+    adopts = ctypes.c_int()
+    ctypes.CDLL(None).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(adopts))
+    if not adopts.value:
         return []
     own = os.getsid(0)
     found = [
@@ -318,13 +320,9 @@ def orphans() -> list[int]:
     return [pid for pid in found if owner_of(pid) is not None]
 
 
-def _adopts_orphans() -> bool:
-    answer = ctypes.c_int()
-    ctypes.CDLL(None).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(answer))
-    return bool(answer.value)
-
-
-def end_until_none(number: int, left: Callable[[], list[int]], ours: Callable[[int], bool]) -> None:
+def _end_until_none(
+    number: int, left: Callable[[], list[int]], ours: Callable[[int], bool]
+) -> None:
     """Signal all that are left, again and again, until nobody is or `LEAVE_S` are over."""
     deadline_s, signalled = time.monotonic() + LEAVE_S, set[int]()
     while (pids := left()) and time.monotonic() < deadline_s:
@@ -337,7 +335,7 @@ def end_until_none(number: int, left: Callable[[], list[int]], ours: Callable[[i
         time.sleep(0.01)
 
 
-class Stoppable(Protocol):
+class _Stoppable(Protocol):
     """Something that runs on a GPU next to others."""
 
     def leave(self) -> None:
@@ -347,7 +345,7 @@ class Stoppable(Protocol):
         """End it and wait until it has ended."""
 
 
-def stop_all(jobs: Iterable[Stoppable]) -> list[AdvisorError]:
+def stop_all(jobs: Iterable[_Stoppable]) -> list[AdvisorError]:
     """Stop jobs in the safe order: all are asked to leave before the first is waited for.
 
     Returns:

@@ -32,7 +32,7 @@ BINARY = "nvidia-cuda-mps-control"
 _TIMEOUT_S = 10
 
 
-class NoDaemonError(PartitionError):
+class _NoDaemonError(PartitionError):
     """No MPS daemon listens in the directory."""
 
 
@@ -58,7 +58,7 @@ class Control:
         """
         reply = run([BINARY], self.variables(), command, self.user)
         if "Cannot find MPS control daemon" in reply or "Failed to connect" in reply:
-            raise NoDaemonError(
+            raise _NoDaemonError(
                 f"no MPS daemon answers in {self.pipe_dir}",
                 why="it was never started, has ended, or the directory is wrong",
                 fix="unset CUDA_MPS_PIPE_DIRECTORY to let advisor start its own, or start it again",
@@ -93,7 +93,7 @@ class Control:
 
     def default_percentage(self) -> float:
         """Percentage that the daemon gives to its next server."""
-        return parse_percentage(self.ask("get_default_active_thread_percentage"))
+        return _parse_percentage(self.ask("get_default_active_thread_percentage"))
 
     def answers(self) -> bool:
         """Whether a daemon listens there.
@@ -103,7 +103,7 @@ class Control:
         """
         try:
             self.default_percentage()
-        except NoDaemonError:
+        except _NoDaemonError:
             return False
         return True
 
@@ -124,7 +124,7 @@ class Control:
 
     def percentage(self, server: int) -> float:
         """The most that `server` gives to a client that starts now."""
-        return parse_percentage(self.ask(f"get_active_thread_percentage {server}"))
+        return _parse_percentage(self.ask(f"get_active_thread_percentage {server}"))
 
     def limit(self, percentage: int) -> None:
         """Let no client that starts from now on have more, of any server."""
@@ -183,7 +183,7 @@ def parse_pids(reply: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def parse_percentage(reply: str) -> float:
+def _parse_percentage(reply: str) -> float:
     """A percentage.
 
     Raises:
@@ -355,7 +355,7 @@ class MpsBackend(Server):
     def blamed(self) -> frozenset[int]:
         """Clients that our server's log names in lines about faults; it does so for some faults."""
         log = self.control.pipe_dir.with_name("log") / "server.log"
-        return named_in_faults(end_of(log)) if self.owned else frozenset()
+        return named_in_faults(_end_of(log)) if self.owned else frozenset()
 
     def release(self, pids: Collection[int]) -> None:
         """End the processes' GPU work by `terminate_client`, and wait for those that were at work.
@@ -518,7 +518,7 @@ def named_in_faults(log: str) -> frozenset[int]:
     return frozenset(int(found[1]) for line in lines for found in _CLIENT.finditer(line))
 
 
-def end_of(log: Path) -> str:
+def _end_of(log: Path) -> str:
     """The newest part of a log; nothing where it cannot be read."""
     try:
         with log.open("rb") as file:

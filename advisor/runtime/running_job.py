@@ -535,7 +535,7 @@ _OF_NO_JOB = "computes on the GPU and is of no job"
 
 
 @dataclass(frozen=True, slots=True)
-class Breach:
+class _Breach:
     """A process that is not under the limit it should be under.
 
     Attributes:
@@ -590,7 +590,7 @@ def is_seen(jobs: Sequence[RunningJob]) -> bool:
     return sight is None or any(_owners(sight.computing, jobs).values())
 
 
-def _breaches(jobs: Sequence[RunningJob]) -> list[Breach]:
+def _breaches(jobs: Sequence[RunningJob]) -> list[_Breach]:
     if not jobs or (sight := jobs[0].sight()) is None:
         return []
     # The jobs after the lists: what was started meanwhile is found below its job.
@@ -598,19 +598,19 @@ def _breaches(jobs: Sequence[RunningJob]) -> list[Breach]:
     # Numbers of another namespace say nothing of our processes.
     computing = sight.computing if any(owners[pid] for pid in sight.computing) else frozenset[int]()
     found = [
-        Breach(pid, None, _OF_NO_JOB, is_stranger=pid not in (sight.clients or ()))
+        _Breach(pid, None, _OF_NO_JOB, is_stranger=pid not in (sight.clients or ()))
         for pid in computing
         # The server of another daemon only serves others.
         if owners[pid] is None and not name_of(pid).startswith(MPS_SERVER)
     ]
     if sight.clients is not None:
         found += [
-            Breach(pid, job, f"of {job.job.name} computes without MPS, on the whole GPU")
+            _Breach(pid, job, f"of {job.job.name} computes without MPS, on the whole GPU")
             for pid in computing - sight.clients
             if (job := owners[pid])
         ]
         found += [
-            Breach(pid, None, "is a client of the MPS server and of no job")
+            _Breach(pid, None, "is a client of the MPS server and of no job")
             for pid in sight.clients - computing
             if owners[pid] is None
         ]

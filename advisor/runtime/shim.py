@@ -102,7 +102,9 @@ class Shim:
         for file in (0, self._pipe, wake):
             poll.register(file, select.POLLIN)
         while self._reap():
-            ready = {file for file, _ in poll.poll(self._wait_ms())}
+            left_s = None if self._end_s is None else self._end_s - time.monotonic()
+            wait_ms = None if left_s is None else max(1, int(1000 * left_s))
+            ready = {file for file, _ in poll.poll(wait_ms)}
             if wake in ready:
                 os.read(wake, _CHUNK)
             if self._pipe in ready and not self._take():
@@ -113,10 +115,6 @@ class Shim:
                 self._kill()
         self._take(_DRAIN_BYTES)
         _say("empty")
-
-    def _wait_ms(self) -> int | None:
-        end_s = self._end_s
-        return None if end_s is None else max(1, int(1000 * (end_s - time.monotonic())))
 
     def _reap(self) -> bool:
         while True:

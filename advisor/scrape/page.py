@@ -169,9 +169,10 @@ def _without_parts(samples: Iterable[Any]) -> dict[str, float]:
 def _buckets(page: bytes, histogram: Selector) -> tuple[tuple[float, float], ...]:
     wanted = Selector(f"{histogram.name}_bucket", histogram.labels)
     kinds, sums = set[str](), dict[float, float]()
+    scale = next((s for end, s in _SECONDS.items() if histogram.name.endswith(end)), 1.0)
     for kind, _, sample in _samples(page, wanted):
         kinds.add(kind)
-        bound = _bound(sample.labels.get("le", "")) * _scale(histogram.name)
+        bound = scale * _bound(sample.labels.get("le", ""))
         sums[bound] = sums.get(bound, 0.0) + sample.value
     if kinds - {"histogram", "unknown"} or _is_other(page, histogram):
         raise JobError(f"{histogram.name} is no histogram")
@@ -194,10 +195,6 @@ def _bound(text: str) -> float:
 def _is_other(page: bytes, histogram: Selector) -> bool:
     kind = re.search(rb"^# TYPE %b (\S+)" % re.escape(histogram.name.encode()), page, re.MULTILINE)
     return kind is not None and kind[1] not in (b"histogram", b"untyped", b"unknown")
-
-
-def _scale(name: str) -> float:
-    return next((scale for end, scale in _SECONDS.items() if name.endswith(end)), 1.0)
 
 
 def _samples(page: bytes, wanted: Selector) -> Iterator[tuple[str, str, Any]]:
@@ -266,7 +263,14 @@ class PageMirror:
             self._take_latencies(reading.buckets)
 
     def _take_latencies(self, buckets: tuple[tuple[float, float], ...]) -> None:
-        self._check_promise(buckets)
+        last_ms = 1000 * max((bound for bound, _ in buckets if bound < math.inf), default=0.0)
+        if self._promised_ms is not None and self._promised_ms > last_ms:
+            raise JobError(
+                f"a p99 of {self._promised_ms:g} ms is promised, and the last bucket of the "
+                f"histogram ends at {last_ms:g} ms",
+                why="beyond it nothing is known",
+                fix="give the server larger buckets, or promise less",
+            )
         before, bounds_s = dict(self._buckets), [bound_s for bound_s, _ in buckets]
         if bounds_s != [*before]:
             self._progress.bounded(bounds_s)
@@ -287,16 +291,6 @@ class PageMirror:
         for first, after in pairwise([*range(known, now, 1 + (now - known) // _PLACES), now]):
             place_s = low_s + (high_s - low_s) * (first * _GOLDEN % 1)
             self._progress.took(place_s, after - first)
-
-    def _check_promise(self, buckets: tuple[tuple[float, float], ...]) -> None:
-        last_ms = 1000 * max((bound for bound, _ in buckets if bound < math.inf), default=0.0)
-        if self._promised_ms is not None and self._promised_ms > last_ms:
-            raise JobError(
-                f"a p99 of {self._promised_ms:g} ms is promised, and the last bucket of the "
-                f"histogram ends at {last_ms:g} ms",
-                why="beyond it nothing is known",
-                fix="give the server larger buckets, or promise less",
-            )
 
 
 def _differences(counts: list[int]) -> list[int]:

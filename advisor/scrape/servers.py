@@ -151,7 +151,7 @@ def server_of(command: Sequence[str]) -> tuple[KnownServer, str | None] | None:
     None: it starts none that is known. The URL is None where the command line does not tell the
     port, turns the page off, or puts it at another address than 127.0.0.1.
     """
-    program, words = program_of(command)
+    program, words = _program_of(command)
     for server in SERVERS:
         for start in server.starts:
             name, *subcommands = start.split()
@@ -249,7 +249,7 @@ _WRAPPERS: dict[str, tuple[int, str]] = {
 """Programs that run another one: how many words stand before it, and which options take a value."""
 
 
-def program_of(command: Sequence[str]) -> tuple[str, list[str]]:
+def _program_of(command: Sequence[str]) -> tuple[str, list[str]]:
     """The program or module that a command line comes to, and its arguments; "" for none."""
     words = [*command]
     while words:

@@ -353,11 +353,16 @@ def check_split(split: Split, safeties: Sequence[Safety], *, mirrored: bool = Fa
     if not (found := unsafe_texts(*asked)):
         return
     (near,) = safe_splits([split], safeties, mirrored=mirrored)
-    text = _split_text(near, _known(safeties)) if near else ""
+    fix = ""
+    if near:
+        known = _known(safeties)
+        total, vendor = known.units_total or 0, known.vendor
+        counts = "+".join(str(units_for_share(share, total, vendor)) for share in near.shares)
+        fix = f"take {near} ({counts} {UNIT_NAMES[vendor]}), the nearest safe split, {ANYWAY}"
     raise UnsafeCountError(
         "; ".join(found),
         why=_wrong_text(*asked),
-        fix=f"take {text}, the nearest safe split, {ANYWAY}" if near else "",
+        fix=fix,
     )
 
 
@@ -474,12 +479,6 @@ def _wrong_text(*asked: tuple[float, Safety]) -> str:
             names |= dict.fromkeys(safety.host.wrong.get(units, ()))
     more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
     return f"wrong were {listed([*list(names)[:_NAMED], *more])}" if names else ""
-
-
-def _split_text(split: Split, known: Safety) -> str:
-    total, vendor = known.units_total or 0, known.vendor
-    counts = "+".join(str(units_for_share(share, total, vendor)) for share in split.shares)
-    return f"{split} ({counts} {UNIT_NAMES[vendor]})"
 
 
 def _of_gpu(safety: Safety) -> str:

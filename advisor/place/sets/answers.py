@@ -57,7 +57,7 @@ NONE = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ManyAlone:
+class _ManyAlone:
     """Kinds of jobs alone, at each level; the last row is an empty seat.
 
     Attributes:
@@ -69,7 +69,7 @@ class ManyAlone:
     alone: JobsAlone
     limit_w: float
 
-    def at(self, sets: Ints, level: Ints) -> "SetRates":
+    def at(self, sets: Ints, level: Ints) -> "_SetRates":
         """What sets do; shape (sets, seats), each at its level, shape (sets,)."""
         alone = self.alone.seated(sets.T, level)
         speed = alone.speeds(could := alone.could)
@@ -81,7 +81,7 @@ class ManyAlone:
         low = low * np.where(calm, could, speed)
         low = np.where(calm, np.minimum(low, SURE_OF_BUSIEST * alone.busiest), low)
         watts = power_w(kept, alone.power_w, alone.idle_w, self.limit_w, in_turns=False)
-        return SetRates(speed.T, low.T, watts)
+        return _SetRates(speed.T, low.T, watts)
 
     def p99_ms(self, sets: Ints, level: Ints) -> Floats:
         """The high end of each server's, 0 where it is not known; shape (sets, seats)."""
@@ -142,7 +142,7 @@ def nothing(empty: int, levels: int = 1) -> Sets:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SetRates:
+class _SetRates:
     """What sets do.
 
     Attributes:
@@ -156,7 +156,7 @@ class SetRates:
     power_w: Floats
 
 
-def many_alone(profiles: Sequence[Profile], checked: CheckedCounts | None = None) -> ManyAlone:
+def many_alone(profiles: Sequence[Profile], checked: CheckedCounts | None = None) -> _ManyAlone:
     """Of one profile of each kind."""
     shares = np.array([_levels(profile, checked) for profile in profiles])
     found = alone_at(profiles, shares)
@@ -164,7 +164,7 @@ def many_alone(profiles: Sequence[Profile], checked: CheckedCounts | None = None
         field.name: _with_empty_seat(getattr(found, field.name)) for field in fields(JobsAlone)
     }
     limits = [profile.power_limit_w for profile in profiles if profile.power_limit_w]
-    return ManyAlone(
+    return _ManyAlone(
         shares=_with_empty_seat(shares),
         alone=JobsAlone(**seated),
         limit_w=min(limits, default=np.inf),
@@ -216,7 +216,7 @@ class Pairs:
         unasked: Pairs that the model, if there is one, was not asked of.
     """
 
-    def __init__(self, placing: Placing, number: int, many: ManyAlone, floors: Floats) -> None:
+    def __init__(self, placing: Placing, number: int, many: _ManyAlone, floors: Floats) -> None:
         self._placing, self._number, self._floors = placing, number, floors
         pool = placing.pools[number]
         self._model, profiles = pool.of_pairs, pool.profiles
@@ -260,7 +260,7 @@ class Pairs:
         return min(costs, default=math.inf)
 
 
-def _least_costs(placing: Placing, many: ManyAlone) -> Floats:
+def _least_costs(placing: Placing, many: _ManyAlone) -> Floats:
     """All of their watts, or the power limit, where nothing may lag behind."""
     alone = many.alone
     alone_w, idle_w, served = (of[:-1, 0] for of in (alone.power_w, alone.idle_w, alone.served))
@@ -291,7 +291,7 @@ class SetAnswers:
     placing: Placing
     number: int
     there: tuple[int, ...]
-    many: ManyAlone
+    many: _ManyAlone
     counts: Floats = field(init=False)
     floors: Floats = field(init=False)
     sure: Bools = field(init=False)

@@ -38,7 +38,7 @@ Seats: TypeAlias = tuple[Ints, Ints]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Knapsacks:
+class _Knapsacks:
     """Of some jobs, any of them several times.
 
     Each takes a whole number of cells, rounded down: no set is said to bring too little.
@@ -89,14 +89,14 @@ class Knapsacks:
         return most
 
 
-def knapsacks(values: Floats, sizes: Floats, most_room: float, cells: int) -> Knapsacks:
+def knapsacks(values: Floats, sizes: Floats, most_room: float, cells: int) -> _Knapsacks:
     """Of values (regimes, jobs, steps) and sizes (jobs,); no room is larger than the most."""
     cell = max(most_room, SURE) / cells
     taken = np.floor(sizes / cell).astype(np.int64)
-    return Knapsacks(values.astype(np.float32)[..., None], taken, cell, cells)
+    return _Knapsacks(values.astype(np.float32)[..., None], taken, cell, cells)
 
 
-class BesideServers:
+class _BesideServers:
     """Of one pool."""
 
     def __init__(self, answers: SetAnswers, joining: Ints) -> None:
@@ -119,7 +119,7 @@ class BesideServers:
         for_each = alone.sm[joining, 0] / np.maximum(np.minimum(self._wanted, least), SURE)
         self._for_each = float(for_each.max(initial=1.0))
         self.totals = sorted({MOST_JOBS, *self._equal.ravel().tolist()})
-        self._knapsacks: list[tuple[float, Knapsacks]] = []
+        self._knapsacks: list[tuple[float, _Knapsacks]] = []
 
     def fill(self, values: Floats) -> None:
         """The knapsacks, with what they bring; shape (regimes, joining)."""
@@ -229,7 +229,7 @@ class SetBound:
         joins = (alone.fills[:-1, 0] == 0) & (answers.counts[:-1] > 0)
         served = alone.served[:-1, 0] > 0
         self.servers, self.light = np.flatnonzero(joins & served), np.flatnonzero(joins & ~served)
-        self._beside = BesideServers(answers, self.light)
+        self._beside = _BesideServers(answers, self.light)
         self._floor = self._floors(answers)
         self._longest = self._most_wanted()
         self._by_time = bool(self._per_w or lag.any())
@@ -325,14 +325,14 @@ class SetBound:
         return self._gain(most, alone.power_w[seats].max(axis=1))
 
     @functools.cached_property
-    def _beside_any(self) -> BesideServers:
+    def _beside_any(self) -> _BesideServers:
         any_job = np.append(self.servers, self.light)
-        beside = BesideServers(self._answers, any_job)
+        beside = _BesideServers(self._answers, any_job)
         beside.fill(self._values[:, any_job, 0].max(axis=-1))
         return beside
 
     @functools.cached_property
-    def _with_any(self) -> Knapsacks:
+    def _with_any(self) -> _Knapsacks:
         """Of servers and others, by what they need, which is no more than their activity."""
         any_job = np.append(self.servers, self.light)
         values = self._values[:, any_job, 0].max(axis=-1, keepdims=True)
@@ -411,7 +411,7 @@ class SetBound:
             found[-1][-1] = 0.0
         return np.array(found if self._per_w else found[1:])
 
-    def _knapsacks(self) -> list[Knapsacks]:
+    def _knapsacks(self) -> list[_Knapsacks]:
         """By SM activity, by DRAM activity, and by the mean of both."""
         sm, dram = self._alone.sm[self.light, 0], self._alone.dram[self.light, 0]
         most = float(self._longest[self.light, 0].max(initial=0.0))

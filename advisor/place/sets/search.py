@@ -208,7 +208,7 @@ SEATS_TRIED = 10
 
 
 @dataclass(frozen=True, slots=True)
-class SeatChange:
+class _SeatChange:
     """Sets in use that are others then, as many of them."""
 
     before: tuple[PlacedSet, ...]
@@ -242,7 +242,7 @@ class SeatSearch:
         joined, self._at = _with_each(answers, self._jobs, self._levels, np.arange(len(there)))
         self._more = joined - costs[:, None]
 
-    def for_one_more(self, kind: int) -> SeatChange | None:
+    def for_one_more(self, kind: int) -> _SeatChange | None:
         """The cheapest change of some that seat another job of a kind; None: there is none."""
         if kind not in self._answers.there:
             return None
@@ -269,12 +269,12 @@ class SeatSearch:
     def _joined(self, n: int, place: int) -> _Becomes:
         return _Becomes(n, (*self._jobs[n], place), int(self._at[n, place]))
 
-    def _change(self, becomes: Sequence[_Becomes]) -> SeatChange | None:
+    def _change(self, becomes: Sequence[_Becomes]) -> _SeatChange | None:
         """As the predictors say; None: a limit is not kept."""
         before = tuple(self._sets[one.number] for one in becomes)
         after = tuple(self._answers.placed(one.places, one.level) for one in becomes)
         kept = tuple(filter(None, after))
-        return SeatChange(before, kept) if len(kept) == len(after) else None
+        return _SeatChange(before, kept) if len(kept) == len(after) else None
 
 
 def _without(places: Sequence[int], job: int) -> tuple[int, ...]:

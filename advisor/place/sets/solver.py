@@ -277,7 +277,10 @@ class Master:
         least = np.append(cards, np.zeros(len(seats) - len(cards)))
         having = np.where(seats > 0, self.left(least) // np.maximum(seats, 1.0), np.inf)
         wait = len(self.waiting_costs)
-        self._bound_columns(
+        count = wait + len(least)
+        self._program.changeColsBounds(
+            count,
+            np.arange(count, dtype=np.int32),
             np.append(np.zeros(wait), least),
             np.append(np.full(wait, highspy.kHighsInf), least + having.min(axis=1)),
         )
@@ -319,10 +322,6 @@ class Master:
         self.waiting_costs = list(costs)
         for row, cost in enumerate(self.waiting_costs):
             self._column(cost, {row: 1.0})
-
-    def _bound_columns(self, least: Floats, most: Floats) -> None:
-        count = len(least)
-        self._program.changeColsBounds(count, np.arange(count, dtype=np.int32), least, most)
 
     def _column(self, cost: float, rows: Mapping[int, float]) -> None:
         order = sorted(rows)
