@@ -214,7 +214,7 @@ def test_no_set_gains_more_than_a_search_says(
     looking = SetSearch(answers, worth, card_worth, closely=closely)
     with mock.patch.multiple(search, FEW_HEADS=many, MANY_HEADS=many, MANY=many, TURNS=2):
         most = looking.all(1e-6, 1e-6).most
-    counts = [range(min(kind.count, 3) + 1) for kind in placing.kinds]
+    counts = [range(min(kind.count, 2) + 1) for kind in placing.kinds]
     for taken in itertools.product(*counts):
         kinds = tuple(n for n, count in enumerate(taken) for _ in range(count))
         if not 2 <= len(kinds) <= MOST_JOBS:

@@ -9,6 +9,8 @@ from advisor.runtime import cgroup
 from advisor.runtime.cgroup import ResourceBounds, bounds_of, met_bound, set_bounds
 
 BOUNDS = ResourceBounds(tasks=100, memory_mib=200)
+
+
 JOB = Job(name="a", command=("a",))
 
 

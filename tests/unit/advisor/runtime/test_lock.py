@@ -13,6 +13,7 @@ from advisor.runtime.lock import gpu_lock
 
 ALICE, BOB, GROUP = 54321, 54322, 54323
 
+
 HOLD = """
 import sys, time
 from pathlib import Path

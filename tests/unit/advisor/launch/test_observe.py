@@ -8,16 +8,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ended_launches import PAIR
 from scripted_jobs import GPU, Script, Watch
 
 import advisor
 from advisor.core.interval import Interval
-from advisor.core.job import Reported
+from advisor.core.job import Job, ProgressSettings, Reported
 from advisor.core.records import Observation, energy_apart_j
 from advisor.core.split import UNCAPPED, Split
-from advisor.launch.folder import OBSERVATIONS, append_observation
-from advisor.launch.observe import observe, shown
-from advisor.launch.spec import Forecast, JobForecast
+from advisor.errors import StoreError
+from advisor.launch import observe as observing
+from advisor.launch.folder import (
+    DRAFT,
+    OBSERVATIONS,
+    LaunchFolder,
+    append_observation,
+    create_folder,
+    observation_lines,
+)
+from advisor.launch.observe import DRAFT_S, SURE_S, ForecastCheck, Keeper, observe, shown
+from advisor.launch.spec import Forecast, JobForecast, LaunchSpec
 
 FORECAST = Forecast(
     model_version="v1",
@@ -292,3 +302,231 @@ def test_a_record_that_cannot_be_written_leaves_the_others_whole(
     with pytest.raises(OSError, match="no space left"):
         append_observation(tmp_path, record(watch))
     assert path.read_bytes() == before
+
+
+class Kept:
+    """Two jobs that one joins after 10 s, and what is in their folder."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, root: Path) -> None:
+        spec = LaunchSpec(launch_id="l1", gpu="0", pairs=(PAIR,))
+        self.folder = create_folder(root / "home" / "launches", spec)
+        self.watch = Watch(patch, Script(ends_s=20), Script())
+        patch.setattr(observing, "time", self.watch.clock)
+        self.remembered: list[Observation] = []
+        self.warnings: list[str] = []
+        began = "2026-01-31T12:00:00.000000Z"
+        self.keeper = Keeper(
+            self.folder, self.watch.monitor, GPU, began, self.remembered.append,
+            self.warnings.append,
+        )  # fmt: skip
+        self.go_on(10)
+        self.watch.join(Script())
+        self.go_on(0.5)
+
+    def go_on(self, seconds: float) -> None:
+        for _ in range(round(seconds * 2)):
+            self.watch.go_on(0.5)
+            self.keeper.look()
+
+    def rows(self, name: str) -> list[tuple[int, str, int]]:
+        """Stretch, state and length of those in a file."""
+        path = self.folder.path / name
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [told(line) for line in lines]
+
+    def read(self) -> list[tuple[int, str, int]]:
+        """As whoever asks is told."""
+        return [told(line) for line in observation_lines(self.folder)]
+
+
+def told(line: str | bytes) -> tuple[int, str, int]:
+    row = json.loads(line)
+    return row["stretch"], row["state"], round(row["overlap_s"])
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Kept:
+    return Kept(monkeypatch, tmp_path)
+
+
+def test_each_stretch_is_written_at_its_end(kept: Kept) -> None:
+    """As a draft, since it may turn out to be of no use; the one that lasts every few seconds."""
+    assert kept.rows(DRAFT)[0] == (0, "stopped", 10)
+    kept.go_on(10)
+    assert kept.rows(DRAFT)[:2] == [(0, "stopped", 10), (1, "finished", 10)]
+    kept.go_on(10)
+    number, state, overlap_s = kept.rows(DRAFT)[2]
+    assert (number, state, 10 - overlap_s <= DRAFT_S) == (2, "stopped", True)
+    assert (kept.rows(OBSERVATIONS), kept.remembered) == ([], [])
+
+
+def test_it_is_kept_for_good_once_it_is_sure(kept: Kept) -> None:
+    """Before the end of all, but for the first one, which says what came after it."""
+    kept.go_on(10 + SURE_S + DRAFT_S)
+    assert kept.rows(OBSERVATIONS) == [(1, "finished", 10)]
+    assert [number for number, _, _ in kept.rows(DRAFT)] == [0, 2]
+    assert [number for number, _, _ in kept.read()] == [1, 0, 2]
+
+
+def test_a_limit_that_did_not_hold_is_told_of_the_stretch_before(kept: Kept) -> None:
+    """It may have been so then, too."""
+    kept.go_on(15)
+    kept.watch.monitor.limit_broken = True
+    kept.watch.monitor.stop()
+    kept.keeper.close("failed")
+    rows = [json.loads(line) for line in observation_lines(kept.folder)]
+    assert ["limit-broken" in row["flags"] for row in rows] == [True] * 3
+
+
+def test_at_the_end_each_is_there_once(kept: Kept) -> None:
+    """With what came after the first; nothing is left of the draft."""
+    kept.go_on(10 + SURE_S + DRAFT_S)
+    kept.watch.monitor.stop()
+    kept.keeper.close("stopped")
+    assert not (kept.folder.path / DRAFT).exists()
+    assert [number for number, _, _ in kept.read()] == [1, 0, 2]
+    assert [seen.stretch for seen in kept.remembered] == [1, 0, 2]
+    assert kept.remembered[1].rest_s == pytest.approx(45.5, abs=1)
+    assert kept.warnings == []
+
+
+def test_a_draft_counts_where_its_supervisor_is_gone(kept: Kept) -> None:
+    """Not while it lives; nor beside the same one that it had kept, if that is whole."""
+    kept.go_on(10 + DRAFT_S + 1)
+    with LaunchFolder(kept.folder.path).supervising():
+        assert kept.read() == []
+    first, *_ = (kept.folder.path / DRAFT).read_bytes().splitlines()
+    final = kept.folder.path / OBSERVATIONS
+    final.write_bytes(first[:-5])
+    assert [number for number, _, _ in kept.read()] == [0, 1, 2]
+    final.write_bytes(first.replace(b'"stopped"', b'"finished"') + b"\n")
+    assert [(number, state) for number, state, _ in kept.read()][:2] == [
+        (0, "finished"),
+        (1, "finished"),
+    ]
+    assert len(kept.read()) == 3
+
+
+def test_a_full_disk_costs_what_is_new(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The room that is reserved is not touched before the end; the draft stays where that fails."""
+    kept.go_on(10)
+    before = kept.rows(DRAFT)
+    kept.folder.keep_reserve()
+
+    def full(_: int) -> None:
+        raise OSError(28, "no space left")
+
+    monkeypatch.setattr(os, "fsync", full)
+    kept.go_on(SURE_S + DRAFT_S)
+    assert (kept.folder.path / "reserve").exists()
+    assert (kept.rows(OBSERVATIONS), kept.rows(DRAFT)[:2]) == ([], before[:2])
+    kept.keeper.close("stopped")
+    assert kept.warnings == ["the observation could not be written: no space left"]
+    assert [number for number, _, _ in kept.read()][:2] == [0, 1]
+    monkeypatch.undo()
+
+
+def test_a_store_that_is_away_costs_nothing(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said, and all are in the folder."""
+
+    def away(_: Observation) -> None:
+        raise StoreError("no database")
+
+    monkeypatch.setattr(kept.keeper, "_remember", away)
+    kept.keeper.close("stopped")
+    assert len(kept.warnings) == len(kept.read()) == 2
+
+
+def forecast(
+    rate_a: float = 50.0, rate_b: float = 80.0, power_w: float = 400.0, work: float = 1.3 / 400
+) -> Forecast:
+    """With bounds a fifth below and above."""
+
+    def around(value: float) -> Interval:
+        return Interval(value, 0.8 * value, 1.2 * value)
+
+    return Forecast(
+        model_version="v1",
+        jobs=tuple(JobForecast(rate=around(rate), solo_rate=100.0) for rate in (rate_a, rate_b)),
+        power_w=around(power_w),
+        work_per_joule=around(work),
+        coverage=0.9,
+    )
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, expected: Forecast | None, *jobs: Job) -> Watch:
+    """At 50 and 80 steps per second and 400 W."""
+    a, b = Script(rate=50), Script(rate=80)
+    return Watch(monkeypatch, a, b, forecast=expected, jobs=jobs)
+
+
+def said(watch: Watch, seconds: float = 20) -> list[str]:
+    """After so long."""
+    watch.go_on(seconds)
+    return ForecastCheck(watch.pair).warnings(watch.monitor)
+
+
+def test_what_was_predicted_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is a pair of which nothing was."""
+    assert said(watched(monkeypatch, forecast())) == []
+    assert said(watched(monkeypatch, None)) == []
+
+
+def test_each_quantity_that_is_far_off_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With both values, and by how much it is off."""
+    watch = watched(monkeypatch, forecast(100.0, 40.0, 200.0, 1.3 / 800))
+    drift = ForecastCheck(watch.pair)
+    watch.go_on(20)
+    assert drift.warnings(watch.monitor) == [
+        "rate of a is 50 steps/s, -50% against the prediction of 100 (80 to 120)",
+        "rate of b is 80 steps/s, +100% against the prediction of 40 (32 to 48)",
+        "power is 400 W, +100% against the prediction of 200 (160 to 240)",
+        "work per joule is 3.25 per kJ, +100% against the prediction of 1.625 (1.3 to 1.95)",
+    ]
+    watch.go_on(20)
+    assert drift.warnings(watch.monitor) == []
+
+
+def test_a_quantity_that_drifts_later_is_said_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were said before are not said again."""
+    watch = watched(monkeypatch, forecast(100.0))
+    drift = ForecastCheck(watch.pair)
+    watch.go_on(20)
+    assert [text.split(" is ")[0] for text in drift.warnings(watch.monitor)] == ["rate of a"]
+    watch.meter.power_w = 900.0
+    watch.go_on(100)
+    later = [text.split(" is ")[0] for text in drift.warnings(watch.monitor)]
+    assert later == ["power", "work per joule"]
+
+
+def test_means_of_a_short_time_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five seconds after the first three."""
+    assert said(watched(monkeypatch, forecast(100.0)), 7.5) == []
+    assert len(said(watched(monkeypatch, forecast(100.0)), 8.0)) == 1
+
+
+def test_two_jobs_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second is said though the first was, each in the unit of the job."""
+    twin = Job(name="a", command=("true",), progress=ProgressSettings(unit="images"))
+    watch = watched(monkeypatch, forecast(100.0, 80.0), twin, twin)
+    drift = ForecastCheck(watch.pair)
+    watch.go_on(20)
+    (first,) = drift.warnings(watch.monitor)
+    assert first.startswith("rate of a is 50 images/s")
+    watch.jobs[1].script.hangs_s = 20.0
+    watch.go_on(60)
+    later = drift.warnings(watch.monitor)
+    assert [text.split(" is ")[0] for text in later] == ["rate of a", "work per joule"]
+
+
+def test_a_prediction_of_nothing_has_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that was to stand still."""
+    (text,) = said(watched(monkeypatch, forecast(rate_a=0.0)))
+    assert text == "rate of a is 50 steps/s, far from the prediction of 0 (0 to 0)"
+
+
+def test_what_is_not_known_is_not_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without power there is no work per joule either."""
+    watch = watched(monkeypatch, forecast(100.0, 80.0, 200.0))
+    watch.meter.power_w = None
+    assert [text.split(" is ")[0] for text in said(watch)] == ["rate of a"]

@@ -27,11 +27,16 @@ from advisor.launch.spec import Forecast, JobForecast, LaunchPart
 from advisor.runtime.backend import Backend
 
 THIRD = LaunchPart(job=Job(name="c", command=("true",)), min_speed=0.3)
+
+
 RATE = Interval(50, 40, 60)
+
+
 FORECAST = Forecast(
     model_version="m", jobs=(JobForecast(rate=RATE, solo_rate=100.0),) * 3,
     power_w=Interval(500, 450, 550), work_per_joule=Interval(0.002, 0.001, 0.003), coverage=0.9,
 )  # fmt: skip
+
 
 Ask = Callable[..., JoinAnswer | None]
 

@@ -4,26 +4,38 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
+from ended_launches import ended_launch
 
 from advisor.core.gpu import Gpu
 from advisor.core.objectives import NO_PRICES, Prices
 from advisor.launch.overview import (
     MOST_ENDED,
+    MOST_POINTS,
     Entry,
     History,
+    HistoryKeeper,
     JobHistory,
     Launch,
     Seen,
     entry_of,
     overview,
+    read_history,
+    write_history,
 )
-from advisor.launch.status import LaunchStatus, Ledger
+from advisor.launch.status import JobStatus, LaunchStatus, Ledger
 
 ZONE = timezone(timedelta(hours=2))
+
+
 NOW = datetime(2026, 1, 29, 12, tzinfo=ZONE)  # a Thursday
+
+
 HOUR_S, KWH_J = 3600.0, 3.6e6
+
+
 TWO_HOURS = Ledger(
     held_s=2 * HOUR_S, energy_j=1 * KWH_J, alone_s=4 * HOUR_S, alone_j=1.5 * KWH_J,
     freed_idle_j=0.2 * KWH_J,
@@ -162,3 +174,48 @@ def test_what_never_ran_is_in_no_book() -> None:
     ran = entry_of(replace(status, started_at=status.updated_at, overlap_s=5.0, ledger=TWO_HOURS))
     assert ran is not None
     assert (ran.ended, ran.ledger) == (ran.begun, TWO_HOURS)
+
+
+STATUS = LaunchStatus(
+    launch_id="x", state="running", updated_at="",
+    jobs=tuple(JobStatus(job=name, rate_unit="steps", share_percent=50) for name in "ab"),
+)  # fmt: skip
+
+
+def kept(seconds: int) -> HistoryKeeper:
+    """Four looks a second at a power that grows by a watt a second."""
+    keeper = HistoryKeeper("2026-01-31T12:00:00Z")
+    for look in range(4 * seconds + 1):
+        keeper.add(look / 4, replace(STATUS, power_w=look / 4))
+    return keeper
+
+
+@pytest.mark.parametrize("seconds", [1, 50, MOST_POINTS + 1, 3000])
+def test_it_is_bounded_and_covers_all_of_the_time(seconds: int) -> None:
+    """However long it takes: few points, none of them off, and the newest not far behind."""
+    history = kept(seconds).history
+    assert len(history.power_w) <= MOST_POINTS
+    assert seconds - history.step_s <= len(history.power_w) * history.step_s <= seconds
+    for n, power_w in enumerate(history.power_w):
+        assert power_w == pytest.approx((n + 0.5) * history.step_s, abs=1)
+    assert [len(job.speeds) for job in history.jobs] == [len(history.power_w)] * 2
+
+
+def test_who_joins_has_no_past_and_a_gap_has_no_points() -> None:
+    """What was not seen is None, never 0."""
+    keeper = kept(3)
+    joined = replace(STATUS.jobs[0], job="c", relative_speed=0.5)
+    assert keeper.add(6.0, replace(STATUS, jobs=(*STATUS.jobs, joined), power_w=10.0))
+    history = keeper.history
+    assert history.power_w[3:] == (None, None, 10.0)
+    assert history.jobs[2].speeds == (None, None, None, None, None, 0.5)
+
+
+def test_it_is_read_from_the_folder_and_a_damaged_one_is_none(tmp_path: Path) -> None:
+    """A launch of an older version has none."""
+    folder, history = ended_launch(tmp_path, 1, 1.0), kept(5).history
+    assert read_history(folder) is None
+    write_history(folder, history)
+    assert read_history(folder) == history
+    (folder.path / "history.json").write_text("{")
+    assert read_history(folder) is None
