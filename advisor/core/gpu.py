@@ -1,10 +1,27 @@
-"""GPUs, shares, memory, and the arithmetic between percent and compute units.
+"""GPUs, shares and memory; percent, compute units, and the variables that ask for them.
 
 NVIDIA's driver turns `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE` into a number of SMs by rounding down to
 an even count, and on Hopper gives no client fewer than eight. Read back on an H200 (132 SMs,
 driver 580) for 10..100 %: 12 26 38 52 66 78 92 104 118 132. The driver takes 0, a negative
 number, anything above 100 and anything that is not a number as NO LIMIT, without a message, so
 those values are refused here.
+
+A bit of a mask is not a physical CU. The kernel deals consecutive bits round-robin over the XCDs
+(bit i belongs to XCD i mod `xcds`) and, inside each, over the shader engines; an XCD or shader
+engine that is left without a CU can hang its queue (Linux, drivers/gpu/drm/amd/amdkfd/
+kfd_mqd_manager.c, mqd_symmetrically_map_cu_mask). So counts are multiples of `xcds`.
+
+`HSA_CU_MASK` fails open: a repeated id, a set without a usable CU or an error of syntax makes
+ROCr ignore that set and all later ones, without a message; GPUs that it does not list are
+unrestricted (ROCr, core/util/flag.cpp). `ROC_GLOBAL_CU_MASK` is one hexadecimal number for all
+devices of the process (clr, rocclr/utils/flags.hpp). Both are given.
+
+| device          | `cus_total` | `xcds` |
+|-----------------|-------------|--------|
+| MI300X, SPX     | 304         | 8      |
+| MI300X, CPX     | 38          | 1      |
+| MI250X, one die | 110         | 1      |
+| MI210           | 104         | 1      |
 """
 
 import functools
@@ -235,11 +252,10 @@ class MemoryFit:
     def limit_mib(self, job: int, open_percent: float = 100.0) -> int | None:
         """At how much the memory of one of them is bounded; None: its need is not known.
 
-        The others find what they need, with a margin. What nobody needs is open to all, or a part
-        of it where others are still to come: while it
-        starts a job may need much more than afterwards (recommender-serve-10 4,000 MiB while it
-        serves, and more than 4,512 while it makes its tables), and a limit that is too small ends
-        it.
+        Each other job keeps its need plus a margin; the remainder is available to this job, or a
+        part of it where others are still to come. While it starts a job may need much more than
+        afterwards (recommender-serve-10 4,000 MiB while it serves, and more than 4,512 while it
+        makes its tables), and a limit that is too small ends it.
         """
         own_mib, free_mib = self._kept_mib[job], 0
         if self.most_mib is not None:

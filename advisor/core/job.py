@@ -1,4 +1,8 @@
-"""Jobs: named commands that make countable progress."""
+"""Jobs: named commands that make countable progress, and whether their results are right.
+
+A share that is on can still be wrong: under some limits GPU libraries leave parts of a result out,
+and a job that computes NaN draws less power, so that a broken share looks like the best one.
+"""
 
 import dataclasses
 import hashlib

@@ -1,10 +1,14 @@
-"""What a split is worth: objectives over the rates and the power of jobs. Pure arithmetic.
+"""What a split is worth, and what a given amount of work takes in it. Pure arithmetic.
 
 To compare splits, the work of different jobs must be added up. `energy-efficiency` counts it in
 the joules that it takes alone, `throughput-per-watt` in the seconds that it takes alone, and
 `raw-throughput-per-watt`, the objective of "Energy-efficient GPU SM allocation" (section 4), in
 steps of whatever the job counts. docs/objectives.md derives them and says which question each
 answers.
+
+When the first of two jobs has ended the other goes on alone: under its limit, which MPS cannot lift
+from a running client, or on the whole GPU, when it is restarted without one. Of more jobs those
+that are left go on one after the other.
 """
 
 import math

@@ -1,8 +1,25 @@
-"""Measured points: one frozen record per row, the same names in code, files, JSON and SQL.
+"""Measured points and observed launches: one frozen record per row, one name for each column.
 
 A reading that was not available is None, never 0. Every column carries its unit and meaning in
 its field's metadata; `docs/schema.md` is made from it. advisor/formats/rows.py turns points into
 plain values and back.
+
+No sensor reads the power of one process, so this is a rule of accounting, not a measurement:
+
+- What the GPU draws when nobody computes is there for all: it is divided by the SMs that each job
+  holds, whether or not it uses them.
+- What is above that is divided by what each job would draw above idle if it ran alone as fast as it
+  does now: its relative speed times (its power alone on the whole GPU minus the idle power).
+
+Constant power by size, the rest by use, is how Kepler divides a host's power among processes,
+after the GHG Protocol (Amaral et al., "Kepler: A Framework to Calculate the Energy Consumption of
+Containerized Applications", IEEE CLOUD 2023). That energy per step changes little with the speed is
+our assumption; at other clocks and with other neighbours it does change.
+
+How much it changes is seen of all jobs together: what is above idle is more or less than the sum of
+what they would draw alone. The rule divides that difference as it divides the rest. The bounds of a
+job are those of giving it all of the difference, or none; nobody can say more without running each
+job alone at that speed. They know nothing of errors of the profiles.
 """
 
 import hashlib

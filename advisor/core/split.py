@@ -217,7 +217,7 @@ def best_within_tie(
     tie: float,
     rank: Callable[[T, float], Any],
 ) -> T:
-    """Of those that are worth nearly the most, the first by rank.
+    """The first candidate by rank among those within `tie` of the best value.
 
     The tie is the relative distance from the largest value that counts as equal to it, 0 up to
     below 1; rank orders those that are equal, the smallest first.

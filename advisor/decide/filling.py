@@ -57,8 +57,8 @@ def best_beside(
 ) -> Beside | None:
     """The waiting job that saves most beside those that are there; None: all better wait.
 
-    Those who wait for a server would wait for ever, and a server is waited for by nobody: beside
-    one whatever keeps the limits is taken.
+    Servers never finish, so waiting for one is no option: beside a server every option that keeps
+    the limits is taken.
 
     Args:
         there: Those on the GPU.

@@ -1,4 +1,4 @@
-"""What must hold whatever the objective says, and which value of a prediction is to hold it."""
+"""What every answer must keep, and by how much a prediction misses it."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -76,7 +76,7 @@ L = TypeVar("L", bound=Limits)
 def floor(profile: Profile, limits: Limits) -> float:
     """The relative speed that a job must keep: the larger of what is asked for and a fixed demand.
 
-    A number that is to protect a server takes nothing from it; 0 by its name lets it be off.
+    A minimum speed can only tighten a server's own limit; 0 for that job disables the limit.
     """
     told = limits.min_speed_of(profile.job)
     if not is_served(profile) or limits.min_speed.get(profile.job) == 0:
@@ -234,7 +234,7 @@ def _below_min_speed(
 
 
 def _off(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Violation]:
-    """Requests do not wait until another job has ended."""
+    """A server cannot be scheduled exclusively: its requests would block."""
     for profile in profiles if p.split.sharing == "exclusive" else ():
         if is_served(profile) and floor(profile, limits) > 0:
             yield Violation(f"{profile.job} answers no requests while another job runs", 1.0)

@@ -1,4 +1,4 @@
-"""Why a recommendation is what it is, and what may go wrong: short sentences. Pure."""
+"""Why a recommendation is what it is, and why jobs are not to share. Pure."""
 
 import dataclasses
 import functools

@@ -109,11 +109,7 @@ def candidate_splits(
 
 
 def _wanted_splits(profiles: Sequence[Profile], *, fine: bool) -> tuple[Split, ...]:
-    """The nine, or those in steps of units as well, before any is replaced or left out.
-
-    Raises:
-        InputError: as for `candidate_splits`.
-    """
+    """The nine, or those in steps of units as well, before any is replaced or left out."""
     return (*NINE, *_unit_splits(profiles)) if fine else NINE
 
 
@@ -160,12 +156,7 @@ def recommend(
 
 
 def recommend_by(outlook: Outlook, request: Request) -> Decision:
-    """As `recommend`, for jobs about which more than this is asked.
-
-    Raises:
-        InputError: as for `recommend`.
-        NoSplitError: as for `recommend`.
-    """
+    """As `recommend`, for jobs about which more than this is asked."""
     profiles, fine = outlook.profiles, request.fine
     request = with_card_memory(request, profiles[0].gpu_model)
     objective = priced(find_objective(request.objective), request.prices)
@@ -243,11 +234,7 @@ def rated(
 
 
 def check_request(profiles: Sequence[Profile], request: Request) -> None:
-    """Refuse profiles of several GPU models, and limits that are for none of these jobs.
-
-    Raises:
-        InputError: as said, or a card too small for one job alone.
-    """
+    """Refuse profiles of several GPU models, and limits that are for none of these jobs."""
     if len({profile.gpu_model for profile in profiles}) > 1:
         raise InputError(
             f"the profile of {', that of '.join(f'{p.job} is of {p.gpu_model}' for p in profiles)}",

@@ -1,4 +1,4 @@
-"""What a recommendation is: the way that was chosen, how, all others, and the reasons."""
+"""A recommendation: request, options, decision, and what an option saves. Pure."""
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Adds up jobs that run together: time, energy and progress, also after one of them has ended."""
+"""Time, energy and progress of jobs that run together, for each interval with the same jobs."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,7 +14,7 @@ from advisor.launch.status import SILENT_S, Ledger
 from advisor.runtime.counting import percentile_ms
 
 WATCHED_S = 2.0
-"""Jobs are watched where two looks at them are no further apart, s."""
+"""Longest time between two looks at jobs that counts as watched, s."""
 
 
 class Account:
@@ -270,7 +270,7 @@ class Stretch:
         started_at: When it began, ISO 8601, UTC.
         seen_s: When it was looked at last.
         overlap_s: How long it has lasted.
-        ended: Who of them was over by itself at its end.
+        ended: Jobs that exited on their own by the end of the interval.
         flags: What was wrong in it, of `advisor.core.records`, as far as that was seen meanwhile.
     """
 

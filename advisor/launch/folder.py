@@ -14,6 +14,12 @@
     N-joined-0/ ..      the same of those that joined them
 
 Files, since they outlive every process: a server can be killed and find its launches again.
+
+What is known for good is a line of `observations.jsonl`. The rest is a draft that is replaced as a
+whole every few seconds: it counts where its supervisor is gone and can write no better one.
+
+A folder is renamed first: it is no launch any more at that instant, and one whose removal was
+killed half way is known by its name and removed at the next time.
 """
 
 import fcntl
@@ -423,7 +429,7 @@ def ask_join(folder: LaunchFolder, request: JoinRequest, name: str | None = None
 
 
 def withdraw(folder: LaunchFolder, name: str) -> None:
-    """Ask no more; a job that has joined by then stays."""
+    """Withdraw the request; has no effect once the job has joined."""
     (_place(folder) / (name + _ASKED)).unlink(missing_ok=True)
 
 

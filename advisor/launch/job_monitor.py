@@ -26,7 +26,7 @@ from advisor.runtime.running_job import RunningJob
 T = TypeVar("T")
 
 RECENT_S = 5.0
-"""What is shown is a mean over the last seconds."""
+"""Length of the mean that is shown, s."""
 
 STALLED_S = 120.0
 """A job without progress for so long is shown as stalled, s."""
@@ -204,7 +204,7 @@ class JobMonitor:
         self._ended_at = self._ended_at or now_text()
 
     def lose_limit(self, until: str) -> None:
-        """What holds its limit has failed, and answered last at this time."""
+        """Mark the limit unverified since `until`, the last reply of the MPS server."""
         self.lost = f"its limit was proven until {until}, when what holds it answered last"
 
     def note_end(self) -> None:

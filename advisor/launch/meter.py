@@ -1,4 +1,4 @@
-"""What was read, and when: the clock is read before it and after it.
+"""Rates and energy, with the uncertainty of their timestamps.
 
 A busy host stops a process between any two of its steps. Where the time of a counter is taken on
 one side alone, what it grew by in such a stop has no time, and a short stretch shows more power
@@ -16,8 +16,8 @@ from advisor.errors import AdvisorError
 from advisor.launch.status import SILENT_S
 
 _SHARP_S, _KNOWN_S = 0.01, 0.05
-"""What is known to the first is not read again; a reading of the energy counter, which takes NVML
-4 ms, is known to 2. The second at both ends is 5 % of 2 s."""
+"""Timestamp uncertainty, s: a reading above the first is repeated, one above the second says
+nothing of a rate. NVML takes 4 ms for the energy counter; twice the second is 5 % of 2 s."""
 
 _TRIES = 5
 
@@ -220,7 +220,7 @@ class CardMeter:
 
 
 _NEARLY = 0.03
-"""Of the time from the first reading on: nobody need know better when it was read last."""
+"""Maximum timestamp uncertainty, as a fraction of the observed time."""
 
 
 class RateMeter:

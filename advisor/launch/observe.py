@@ -1,4 +1,4 @@
-"""What jobs really did together, as the records that are kept of it, and whether that can be.
+"""Observations of a launch: shown in its status, kept as records, compared with predictions.
 
 Where a job is faster than its share lets it be, its limit may be gone.
 """
@@ -40,8 +40,8 @@ FASTEST = 1.3
 between runs. A job that is bound by SMs and got all instead of 70 % of them is faster than this."""
 
 SLOWEST = 0.05
-"""No neighbour takes so much: six others that fill the GPU leave a seventh. What is slower waits
-for something else, such as requests or files, or counts something else."""
+"""Minimum plausible relative speed with seven jobs; a slower job is not bound by the GPU, or counts
+something else."""
 
 
 def observe(

@@ -1,4 +1,4 @@
-"""What a launch did over its time, in so few points that every list can draw it.
+"""Answers about launches: histories, lists, plans, and the overview of a host.
 
 Its supervisor keeps it in the launch's folder, so it has no gap where a service was restarted, and
 is there when the launch is over. When there are too many points, two and two become one.
@@ -21,7 +21,7 @@ from advisor.launch.spec import Forecast
 from advisor.launch.status import LaunchStatus, Ledger, Saved, saved
 
 MOST_POINTS = 127
-"""One more, and they are halved without a rest."""
+"""Maximum number of samples; one more triggers pairwise merging."""
 
 FIRST_STEP_S = 1.0
 

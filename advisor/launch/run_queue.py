@@ -1,4 +1,4 @@
-"""What is kept of a queue (`advisor run`), so that the same command goes on after any end.
+"""State of a queue (`advisor run`), kept so that the same command goes on after any end.
 
 Jobs that run are in the folders of their launches, which outlive the command; what is left to keep
 is which launches those are, and what came of those that are over.

@@ -1,4 +1,4 @@
-"""Watches jobs while they run together: rates, energy, the limits, and who ended how."""
+"""Watches jobs while they run together: rates, energy, limits, faults, promises."""
 
 import math
 import re
@@ -106,7 +106,7 @@ class SetMonitor:
 
     @property
     def over(self) -> bool:
-        """Whether none runs any more, and it is known how they ended."""
+        """Whether no job runs, and it is known how each ended."""
         return all(one.over for one in self.jobs) and not self._suspicions
 
     @property

@@ -1,4 +1,8 @@
-"""Plans and starts jobs together."""
+"""Plans a launch, starts its supervisor, and starts its jobs together.
+
+Whatever goes wrong on the way, nothing is left running. Gates open together, or for copies of a job
+a part of a step apart.
+"""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What launches took, beside what the same work takes with a whole GPU for each job. Pure.
+"""Status of a launch, and the ledger of what it took and saved.
 
 Both are of the time in which jobs ran: neither holds a start, which each job has alone as well.
 """

@@ -1,4 +1,4 @@
-"""Runs one set of a launch: start, watch, stop, and the record of what it did."""
+"""Runs a launch from its first set to the end of its last; whatever happens has a defined end."""
 
 import enum
 import sys

@@ -1,4 +1,9 @@
-"""When and where each job of a queue runs, and what that takes."""
+"""When and where each job of a queue runs, by a plan or first come, first served.
+
+When a job ends its place is free, and the first waiting job that keeps the limits next to the one
+that is left starts there at once; that one goes on under its limit. On an empty GPU the first
+waiting job starts with the first one that may be next to it, else alone on the whole GPU.
+"""
 
 import heapq
 from collections import deque

@@ -209,11 +209,7 @@ class CardPredictor:
         return tuple(self._brought[profile] for profile in profiles)
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
-        """One prediction for each split, in their order; profiles are `brought` ones.
-
-        Raises:
-            InputError: as the predictor does.
-        """
+        """One prediction for each split, in their order; profiles are `brought` ones."""
         usual = self._predictor.predict([self._measured[p] for p in profiles], splits)
         there = self._predictor.predict(profiles, splits)
         return [

@@ -194,10 +194,7 @@ class MeasuredPredictor:
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
         """One prediction for each split, in their order.
 
-        Nobody is faster, and no less is drawn, than where fewer of the jobs were measured.
-
-        Raises:
-            InputError: as the predictor does.
+        Adding a job neither raises a speed nor lowers the power beyond those of a measured subset.
         """
         found = self._of_all(profiles, splits)
         for fewer, split in _fewer_of(profiles, self._windows):

@@ -1,4 +1,19 @@
-"""All solo points of a job as arrays over its shares: what predictions are made from."""
+"""Solo points of a job as arrays over its shares: what predictions are made from.
+
+Such a job makes as much progress as is asked of it, so its relative speed is the part of its
+demand that it serves: rates are divided by the one measured alone on the whole GPU, as for every
+other job. That is the offered rate where the GPU keeps up, but for the chance of arrivals; where it
+does not, no share can serve more than the whole GPU does.
+
+More SMs do not make a job slower; where a profile says so, mostly of launch-bound jobs, its
+windows were disturbed. Dips are taken out by the non-decreasing fit that changes the logarithms
+least, each weighted by how surely it is known (pool adjacent violators: R. E. Barlow,
+D. J. Bartholomew, J. M. Bremner, H. D. Brunk, "Statistical Inference under Order Restrictions",
+1972, chapter 1).
+
+Such as a training that waits for its input, or a notebook whose user thinks. Their means say that
+they leave most of the GPU, and whoever needs it in a burst waits all the same.
+"""
 
 import functools
 import math
@@ -44,8 +59,8 @@ def computes_in_bursts(point: SoloPoint) -> bool:
 
 
 LEAST_TOLERANCE, MOST_TOLERANCE = 0.02, 0.1
-"""Bounds of `Serving.tolerance`: clocks and schedules alone make 2 % between two windows, and a
-server that loses more than a tenth is short of something other than luck."""
+"""Bounds of `Serving.tolerance`: two windows vary by 2 %; a loss above 10 % is contention, not
+noise."""
 
 
 P99_BESIDE = Interval(1.4, 0.9, 3.0)
@@ -181,7 +196,7 @@ COLUMNS = (
 NEEDED = COLUMNS[:2]
 
 _LEAST_ACTIVE_PERCENT = 1.0
-"""No job is taken for smaller."""
+"""Least SM activity that is assumed of any job, percent."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

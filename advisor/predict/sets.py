@@ -1,4 +1,9 @@
-"""What two to seven jobs do on one GPU, by physics: `advisor.predict.sets` over profiles."""
+"""What two to seven jobs do on one GPU: an interference model with few constants.
+
+Every constant is fitted to the bundled sets of two to seven jobs on H100 and H200 by
+docs/measurements/sets/law.py, which prints them as they stand here and says how far off they
+are for jobs that they were not fitted to. Arrays have the shape (jobs, ways).
+"""
 
 import functools
 import math
@@ -68,7 +73,7 @@ def filling_beside(sm: Floats, fills: Floats) -> Floats:
 
 
 def room(most: Floats, wanted: Floats, equal: float | Floats, taken: float | None = None) -> Floats:
-    """What servers could do beside others, for each 1 that they do alone; shape (jobs, ways).
+    """Relative capacity of servers under colocation, 1 is running alone; shape (jobs, ways).
 
     Args:
         most: What each could do alone.
@@ -254,7 +259,7 @@ P99_ERRORS: Mapping[SetClass, Interval] = MappingProxyType(
 (docs/measurements/sets/tails.py); time-sliced for each 1 alone."""
 
 SURE_OF_BUSIEST = BUSIEST.low / BUSIEST.value
-"""Part of `Alone.busiest` that servers are sure of."""
+"""Lower confidence bound of `JobsAlone.busiest`, as a fraction of its value."""
 
 
 def fills(profile: Profile) -> bool:
@@ -301,11 +306,7 @@ class AnyWay:
         self._of_pairs, self._of_sets = of_pairs, SetPredictor()
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
-        """One prediction for each split, in their order.
-
-        Raises:
-            InputError: as the predictors do.
-        """
+        """One prediction for each split, in their order."""
         found = dict[Split, Prediction]()
         for predictor, by_physics in ((self._of_pairs, False), (self._of_sets, True)):
             own = [s for s in splits if is_by_physics(profiles, s) is by_physics]

@@ -1,4 +1,4 @@
-"""What every way of limiting a job to part of a GPU has in common."""
+"""Back-ends that limit a job to part of a GPU, and the read-back of the limit."""
 
 import json
 import subprocess

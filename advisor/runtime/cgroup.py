@@ -1,4 +1,10 @@
-"""What a job may take of its host: bounds on processes and memory, where it has a control group."""
+"""What a job may take of its host: bounds on processes and memory, where it has a control group.
+
+A supervisor may do so in a container, as root, or in a systemd unit with `Delegate=yes`. There
+`cgroup.kill` ends all members at once. The kernel bounds processes and memory only of groups next
+to which no process is. Nobody is moved for that: the one who delegates a group to us starts us in a
+group `advisor-supervisors` in it (deploy/advisor.service), and jobs get theirs next to that.
+"""
 
 import os
 import secrets

@@ -1,4 +1,8 @@
-"""The processes of one job, held by a shim that outlives neither them nor its supervisor."""
+"""The processes of one job, held by a shim that outlives neither them nor its supervisor.
+
+A process number can be given away as soon as its process has ended. So a process is pinned first
+(pidfd), then looked at again, and signalled through what pins it.
+"""
 
 import ctypes
 import json

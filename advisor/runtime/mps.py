@@ -1,7 +1,11 @@
-"""The MPS control program: one command in, one text out.
+"""Shares of an NVIDIA GPU through MPS, by its control program.
 
 Its exit code only says that a daemon was reached, not that the command worked, so every reply is
 read (NVIDIA MPS documentation, "nvidia-cuda-mps-control").
+
+The percentage is read by a client when it starts, and the lower of the server's and the client's
+wins. A client that finds no daemon runs on the WHOLE GPU without a word (man page of
+nvidia-cuda-mps-control), so nothing is believed that was not read back.
 """
 
 import os

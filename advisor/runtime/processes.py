@@ -1,4 +1,13 @@
-"""Processes as Linux shows them in /proc: trees, owners, CPU time, cores."""
+"""Processes of this host, as /proc shows them: trees, CPU time, cores, loaded libraries.
+
+Launch-bound jobs lose up to half their rate when something else runs on their cores, so the
+profiler keeps one core, and the jobs share the others evenly. A job that is measured alone gets
+the same number of cores as beside others: otherwise the two rates could not be compared.
+
+A job may run in any environment, so nothing is asked of an interpreter. A file installed by the
+system has its version in its name (`libcublas.so.13.1.0.3`); one from a wheel has it in the name of
+the wheel's metadata (`nvidia_cublas-13.1.0.3.dist-info`). Written as `advisor check` writes them.
+"""
 
 import contextlib
 import os

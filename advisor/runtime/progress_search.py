@@ -1,4 +1,4 @@
-"""Finds the number in a job's log that tells its progress.
+"""Runs a command without a job file and finds the number in its log that tells its progress.
 
 Every number of every line has a place: a fraction such as `12/100`, a name such as `step: 12`, a
 unit such as `12it`, a column of a table, or the start of its line. A place is a regular expression

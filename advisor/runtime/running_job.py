@@ -1,4 +1,10 @@
-"""A job that was started: its progress, its gate, and how it is stopped in the safe order."""
+"""A job under a proven share: its start, its progress, its gate, its limit, its end.
+
+Variables say what a process was started with, not what it has: it may change them before its first
+CUDA call, or start another process without them. So the driver is asked instead: NVML lists the
+processes with a context on the GPU, and the MPS server its clients. A process that computes and is
+no client has the whole GPU; one that is no part of a job disturbs both.
+"""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""Gets a metrics page of this host, within bounds of time and size."""
+"""Gets a metrics page of this host, and finds the ports on which a job listens."""
 
 import http.client
 import io

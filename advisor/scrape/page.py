@@ -1,4 +1,4 @@
-"""Finds the counter and the histogram of a job in a Prometheus page."""
+"""Reads counter and latencies of a job from a Prometheus page, into its progress file."""
 
 import difflib
 import math

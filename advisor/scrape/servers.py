@@ -1,4 +1,4 @@
-"""The servers whose Prometheus page is known, found by the program that a command line runs."""
+"""Known servers with a Prometheus page, found by the command line that starts them."""
 
 import re
 import shlex

@@ -1,7 +1,15 @@
-"""Jobs that do other than what is expected of them, and did not before. Pure.
+"""Jobs that deviate from their prediction, and did not before: a CUSUM test. Pure.
 
 Values are standardised by the model's own intervals; `advisor.validity.drift` says when they have
 moved.
+
+What a model gets wrong of two jobs at a split it gets wrong each time, and that is no change. So a
+value is held against the model at first, and then more and more against what was seen in the same
+setting before: recursive residuals, which are independent and have a variance of 1 as long as
+nothing changes (Brown, Durbin and Evans, "Techniques for testing the constancy of regression
+relationships over time", 1975). Two sums, one upwards and one downwards, trip at a threshold (Page,
+"Continuous inspection schemes", 1954). docs/drift.md has how often that is wrong, and how long it
+takes.
 """
 
 import itertools

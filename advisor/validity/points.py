@@ -1,4 +1,4 @@
-"""Points whose power betrays wrong results: too little energy for the same arithmetic.
+"""Which points can be used: degenerate ones, slow ones, copies, and those without a profile.
 
 A product of which parts are never written, or one of NaNs, flips fewer bits and draws less power.
 Fewer SMs never save energy by themselves: the same arithmetic at the same clock takes as much, and
@@ -11,6 +11,8 @@ Jobs that were slow when they were alone are found, too: what they are compared 
 low. Sharing a GPU, or having fewer of its SMs, speeds nothing up. A job that was faster so was
 slowed down by its host when it had the GPU to itself, and speeds relative to that count work nobody
 did.
+
+Who may write can send a window again that somebody else measured, under a name of his own.
 """
 
 from bisect import bisect_left, bisect_right

@@ -1,7 +1,11 @@
-"""Safe counts of units: those at which the libraries of this host compute right results. Pure.
+"""Counts of compute units at which the libraries of a host compute right results.
 
 Under MPS with a limited number of SMs a library may leave parts of a result out, at some counts and
 not at others. `advisor check` finds them out; what a job says of its own results goes before that.
+
+Under a limited number of SMs some kernels leave parts of their result unwritten (docs/check.md).
+`advisor check` finds the counts at which that happens and keeps what it found in one file for each
+GPU model.
 """
 
 import functools

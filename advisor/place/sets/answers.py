@@ -1,4 +1,12 @@
-"""What each set of a pool gives and costs, and whether it keeps every limit: asked once of each."""
+"""Cost and limits of sets of jobs on the cards of one pool, each worked out once.
+
+A search looks at hundreds of thousands of sets. This is for finding them; what is planned is asked
+of the predictor, one set at a time (`advisor.place.sets.answers`). All jobs of a set that fill the
+GPU get the same limit, a `level`; the others get none.
+
+So the model need not be asked of most of them one by one: what it expects of many at once, without
+limits and intervals, shows of nearly all that they gain nothing.
+"""
 
 import functools
 import math

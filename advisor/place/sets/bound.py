@@ -1,10 +1,15 @@
 """What a set could gain at most, with every job that may still join it.
 
 Side by side all batch jobs of a set keep the same part of their speed, by how much of the GPU's
-time they want together (`set_law.SideBySide.crowded`). Where that time is given, what a set gains
+time they want together (`sets.SideBySide.crowded`). Where that time is given, what a set gains
 is a sum over its jobs, and which of them bring most in the time that is left is a knapsack. So
 times are cut into steps: of all steps that which says most is taken. What is left of the SMs, of
 the DRAM, and of what servers must have are knapsacks of their own: that which says least is taken.
+
+A server has what the others do not take (`sets.room`), or an equal part of the GPU. And all jobs
+of a set use `BUSIEST` of the SMs together at most, who wants little first (`sets.room_in`): so
+each must be able to get as much as the server that needs most. No job counts for more than that,
+and the one that wants most for all of it.
 """
 
 import copy
@@ -22,7 +27,7 @@ from advisor.predict.profiles import Floats
 from advisor.predict.sets import BUSIEST, HELD, MPS, SPEED_ERRORS, SURE_OF_BUSIEST, TAKEN
 
 SURE = 1e-7
-"""Of the SMs, is none."""
+"""Tolerance for fractions of the SMs."""
 
 SERVER_LEVELS = 4
 """Parts of the SMs that a server must be able to get, for which there are knapsacks."""

@@ -4,6 +4,10 @@ A master program says what each job is worth (its dual value). Jobs that fill th
 then servers, then all others, which are chosen by what a set with them could still gain
 (`advisor.place.sets.bound`). The most that any set could gain is told, too: the bound of the plan
 is made of it.
+
+Whole cards leave one or two of thousands of jobs without a seat, which costs more than all that a
+longer search would save. What each set that is in use costs with a job more is asked as arrays;
+what is best by them is asked of the predictors, as all that is planned.
 """
 
 import functools

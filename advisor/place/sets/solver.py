@@ -6,6 +6,12 @@ cost; until there are none (M. Lübbecke and J. Desrosiers, "Selected topics in 
 Operations Research 53(6), 2005). Then the master is solved in whole cards. The search also bounds
 what any set could gain: closely, once the sets that it finds save little more, and where time is
 left again when cards are whole.
+
+Whole cards are found by a dive that goes on looking for sets, then a program. What is left when
+sets have the whole ones of their cards are one or two jobs of each kind, and few of the sets known
+have seats for no others. So sets are looked for among the jobs that are left while more cards are
+kept (C. Joncour et al., "Column generation based primal heuristics", Electronic Notes in Discrete
+Mathematics 36, 2010).
 """
 
 import math
@@ -188,10 +194,10 @@ LOOKS, LOOK_WORTHWHILE = 2, 2e-4
 """How often sets are looked for at most, and the part of the cost that another time must save."""
 
 ROUNDING = 1e-6
-"""Of a card, is none."""
+"""Rounding tolerance of the linear program, GPUs."""
 
 LAST_S = 0.5
-"""Of the time, for the program."""
+"""Seconds of the time limit that are kept for the integer program."""
 
 LAST_CARDS = 30
 """That the program may give to other sets than the dive did."""
