@@ -10,7 +10,7 @@ limits and intervals, shows of nearly all that they gain nothing.
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import combinations_with_replacement
 from typing import Any, TypeAlias
@@ -35,7 +35,6 @@ from advisor.place.sets.placing import PlacedSet, Placing, Pool
 from advisor.predict.predictions import (
     ExpectedPair,
     Prediction,
-    Predictor,
     are_mirrored,
     is_within,
     possible_speed,
@@ -312,11 +311,10 @@ class SetAnswers:
     ceiling_w: float = field(init=False)
     heads: Sets | None = None
     _filling: Sets | None = None
-    _known: dict[tuple[tuple[int, ...], int], PlacedSet | None] = field(
-        default_factory=dict[tuple[tuple[int, ...], int], PlacedSet | None]
-    )
+    _answer: Callable[[tuple[int, ...], int], PlacedSet | None] = field(init=False)
 
     def __post_init__(self) -> None:
+        self._answer = functools.cache(self._asked)
         profiles = [self._profile(kind) for kind in self.there]
         self._limits = limits = with_card_memory(self.pool.limits, self.pool.gpu_model)
         self._limits_of_sets = replace(limits, unsure_below=UNSURE_BELOW)
@@ -336,9 +334,8 @@ class SetAnswers:
 
     def of(self, kinds: tuple[int, ...]) -> PlacedSet | None:
         """One job alone, or two, kinds ascending; None: it keeps not all limits."""
-        if len(kinds) == ADVISED_JOBS and self.pool.of_pairs:
-            return self._known_or((kinds, NONE), self.pool.of_pairs)
-        return self.by_law(kinds)
+        by_pairs = len(kinds) == ADVISED_JOBS and self.pool.of_pairs
+        return self._answer(kinds, NONE) if by_pairs else self.by_law(kinds)
 
     def is_of_law(self, size: int) -> bool:
         """Whether the law of sets says what so many jobs do, at its levels."""
@@ -346,15 +343,10 @@ class SetAnswers:
 
     def by_law(self, kinds: tuple[int, ...], level: int = 0) -> PlacedSet | None:
         """By the law of sets; jobs that fill the GPU are limited to a level."""
-        found = self._known_or((kinds, level), _LAW)
+        found = self._answer(kinds, level)
         if found:
             self.levels[found] = level
         return found
-
-    def _known_or(self, key: tuple[tuple[int, ...], int], by: Predictor) -> PlacedSet | None:
-        if key not in self._known:
-            self._known[key] = self._asked(*key, by)
-        return self._known[key]
 
     def leave(self, counts: Floats) -> None:
         """Look for sets of so many jobs of each kind of the placing."""
@@ -468,12 +460,13 @@ class SetAnswers:
         assert found is not None
         return found
 
-    def _asked(self, kinds: tuple[int, ...], level: int, by: Predictor) -> PlacedSet | None:
+    def _asked(self, kinds: tuple[int, ...], level: int) -> PlacedSet | None:
         profiles = [self._profile(kind) for kind in kinds]
         limits = self._limits if level == NONE else self._limits_of_sets
         if len(kinds) == 1:
             return self._alone(kinds, profiles[0], limits)
         splits = self.ways(kinds, profiles, level)
+        by = self.pool.of_pairs if level == NONE and self.pool.of_pairs else _LAW
         told = by.predict(profiles, splits) if splits else ()
         costs = [self._cost(kinds, found) for found in told]
         for cost, _, found in sorted(zip(costs, range(len(costs)), told, strict=True)):
