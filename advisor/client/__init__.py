@@ -21,7 +21,7 @@ from advisor.client.client import (
     TooSlowError,
     UnreachableError,
 )
-from advisor.launch.records.answers import Launch, LaunchJoin, LaunchPlan
+from advisor.launch.overview import Launch, LaunchJoin, LaunchPlan
 from advisor.validity.sensor_record import SensorRecord
 from advisor.wire.input_power import InputAsked, InputPrediction, InputPredictions
 from advisor.wire.kernel_power import KernelReport

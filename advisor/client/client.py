@@ -15,23 +15,22 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 import advisor
-from advisor.core.observations import Observation, Record
-from advisor.core.records import Point, SoloPoint
+from advisor.core.records import Observation, Point, Record, SoloPoint
 from advisor.core.split import ADVISED_JOBS
 from advisor.core.wording import shown
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.rows import to_row
 from advisor.formats.wire import read_tolerant, to_plain, write
-from advisor.launch.records.answers import (
+from advisor.launch.overview import (
+    History,
     Launch,
     LaunchHistory,
     LaunchJoin,
     LaunchList,
     LaunchPlan,
+    Overview,
 )
-from advisor.launch.records.history import History
-from advisor.launch.records.overview import Overview
-from advisor.launch.records.status import LaunchStatus
+from advisor.launch.status import LaunchStatus
 from advisor.validity.sensor_record import SensorRecord, SensorRecords
 from advisor.wire.components import ComponentsOfJob, ComponentsOfPair
 from advisor.wire.input_power import InputAsked, InputPowerRequest, InputPredictions

@@ -1,12 +1,30 @@
-"""GPUs, shares, memory, and the arithmetic between percent and compute units.
+"""GPUs, shares and memory; percent, compute units, and the variables that ask for them.
 
 NVIDIA's driver turns `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE` into a number of SMs by rounding down to
 an even count, and on Hopper gives no client fewer than eight. Read back on an H200 (132 SMs,
 driver 580) for 10..100 %: 12 26 38 52 66 78 92 104 118 132. The driver takes 0, a negative
 number, anything above 100 and anything that is not a number as NO LIMIT, without a message, so
 those values are refused here.
+
+A bit of a mask is not a physical CU. The kernel deals consecutive bits round-robin over the XCDs
+(bit i belongs to XCD i mod `xcds`) and, inside each, over the shader engines; an XCD or shader
+engine that is left without a CU can hang its queue (Linux, drivers/gpu/drm/amd/amdkfd/
+kfd_mqd_manager.c, mqd_symmetrically_map_cu_mask). So counts are multiples of `xcds`.
+
+`HSA_CU_MASK` fails open: a repeated id, a set without a usable CU or an error of syntax makes
+ROCr ignore that set and all later ones, without a message; GPUs that it does not list are
+unrestricted (ROCr, core/util/flag.cpp). `ROC_GLOBAL_CU_MASK` is one hexadecimal number for all
+devices of the process (clr, rocclr/utils/flags.hpp). Both are given.
+
+| device          | `cus_total` | `xcds` |
+|-----------------|-------------|--------|
+| MI300X, SPX     | 304         | 8      |
+| MI300X, CPX     | 38          | 1      |
+| MI250X, one die | 110         | 1      |
+| MI210           | 104         | 1      |
 """
 
+import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +32,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from advisor.errors import InputError
+from advisor.errors import InputError, LimitNotProvenError
 
 Vendor = Literal["nvidia", "amd"]
 
@@ -234,11 +252,10 @@ class MemoryFit:
     def limit_mib(self, job: int, open_percent: float = 100.0) -> int | None:
         """At how much the memory of one of them is bounded; None: its need is not known.
 
-        The others find what they need, with a margin. What nobody needs is open to all, or a part
-        of it where others are still to come: while it
-        starts a job may need much more than afterwards (recommender-serve-10 4,000 MiB while it
-        serves, and more than 4,512 while it makes its tables), and a limit that is too small ends
-        it.
+        Each other job keeps its need plus a margin; the remainder is available to this job, or a
+        part of it where others are still to come. While it starts a job may need much more than
+        afterwards (recommender-serve-10 4,000 MiB while it serves, and more than 4,512 while it
+        makes its tables), and a limit that is too small ends it.
         """
         own_mib, free_mib = self._kept_mib[job], 0
         if self.most_mib is not None:
@@ -273,3 +290,218 @@ class MemoryFit:
         if self.most_mib is None or None in self.needs_mib:
             return None
         return not self.is_too_much
+
+
+UNIT_NAMES: dict[Vendor, str] = {"nvidia": "SMs", "amd": "CUs"}
+
+_AMD = re.compile(r"\b(amd|instinct|radeon|mi[0-9]{2,3}[a-z]?)\b", re.IGNORECASE)
+"""Words of which AMD SMI's market names have one, such as "AMD Instinct MI300X"."""
+
+
+_NEITHER = re.compile(
+    r"\b(intel|arc|gaudi|habana|ponte vecchio|data center gpu (max|flex)|apple|qualcomm|adreno|mali"
+    r"|moore threads|mtt|ascend|huawei|biren|cambricon|metax|iluvatar|tpu|graphcore)\b",
+    re.IGNORECASE,
+)
+"""Words of accelerators whose units neither MPS nor a CU mask limits."""
+
+
+@functools.lru_cache(maxsize=256)
+def vendor_of(gpu_model: str) -> Vendor:
+    """Who makes a GPU model, by the name that its driver gives it.
+
+    NVML names NVIDIA's of some years without their maker ("A100-SXM4-40GB"), so they are what a
+    name without any maker means.
+
+    Raises:
+        InputError: neither NVIDIA nor AMD.
+    """
+    if _NEITHER.search(gpu_model):
+        raise InputError(
+            f"{gpu_model} is a GPU of neither NVIDIA nor AMD",
+            why="neither MPS nor a CU mask limits its units, so no share of it could be held",
+            fix="choose profiles of a GPU that can be shared: --gpu-model, or `gpu_model` in a "
+            "request",
+        )
+    return "amd" if _AMD.search(gpu_model) else "nvidia"
+
+
+def quantum(units_total: int, vendor: Vendor) -> int:
+    """Units between two counts that can be granted: a pair of SMs, or one CU on each XCD."""
+    return _xcds_of(units_total) if vendor == "amd" else SM_QUANTUM
+
+
+def grantable(units_total: int, vendor: Vendor = "nvidia") -> tuple[int, ...]:
+    """Counts that can be granted on a GPU of this many units, ascending; its last one is all."""
+    step = quantum(units_total, vendor)
+    least = step if vendor == "amd" else SM_FLOOR
+    counts = {*range(least, units_total + 1, step), units_total}
+    return tuple(sorted(counts - {0}))
+
+
+def units_for_share(percent: float, units_total: int, vendor: Vendor) -> int:
+    """Units that a share is granted.
+
+    Raises:
+        InputError: no such share, or a GPU that two jobs cannot share.
+    """
+    if vendor == "amd":
+        return cus_for_percent(percent, units_total, _xcds_of(units_total))
+    return units_for_percent(percent, units_total)
+
+
+def share_for_units(units: int, units_total: int, vendor: Vendor) -> float:
+    """The percentage for which exactly `units` of `units_total` are granted.
+
+    Raises:
+        InputError: that count cannot be granted.
+    """
+    if vendor == "amd":
+        return _percent_for_cus(units, units_total)
+    return float(percent_for_units(units, units_total))
+
+
+def share_environment(share: Share, units_total: int | None, vendor: Vendor) -> dict[str, str]:
+    """Variables that hold a process to its share; which GPU it sees is for others to say.
+
+    NVIDIA's driver counts by itself and needs no number of units.
+
+    Raises:
+        InputError: an AMD GPU of which the CUs are not known, or cannot be shared by two jobs.
+    """
+    if vendor == "nvidia":
+        # By number: a client sees no other GPU than the one that it is to have.
+        bound = {} if share.memory_mib is None else {MEMORY_LIMIT: f"0={share.memory_mib}M"}
+        return {PERCENTAGE: str(share), **bound}
+    if units_total is None:
+        raise InputError(
+            "the number of CUs of the GPU is not known",
+            why="a CU mask names each CU that a job gets",
+            fix="run `advisor doctor`, or measure the jobs there: advisor profile",
+        )
+    cus = units_for_share(share.percent, units_total, vendor)
+    return mask_env(range(units_total - cus, units_total) if share.upper else range(cus))
+
+
+SHADER_ENGINES_PER_XCD = 4
+"""As ROCr shows an MI300 XCD; a multiple of 4 per XCD loads its engines alike."""
+
+XCDS = {304: 8, 256: 8, 228: 6}
+"""XCDs of a device by its CUs: MI300X, MI350X and MI300A as one device; all others have one."""
+
+
+def _xcds_of(cus_total: int) -> int:
+    """XCDs of a device with this many CUs."""
+    return XCDS.get(cus_total, 1)
+
+
+def cus_for_percent(percent: float, cus_total: int, xcds: int) -> int:
+    """CUs for a share: the nearest count that touches every XCD alike.
+
+    With several XCDs a count that fills whole rows of shader engines (32 on MI300X) is taken
+    where it is less than one CU per XCD away. Above 50 % the answer is what the other share
+    leaves, so the two shares of a split always add up to the GPU.
+
+    Raises:
+        InputError: no such share, or a GPU whose XCDs are not alike.
+    """
+    Share(percent)
+    _check_gpu(cus_total, xcds)
+    if percent == 100:
+        return cus_total
+    if percent > 50:
+        return cus_total - cus_for_percent(100 - percent, cus_total, xcds)
+    exact = percent * cus_total / 100
+    row = xcds * SHADER_ENGINES_PER_XCD
+    whole_rows = _nearest(exact, row)
+    # A count that came from a percentage of three decimals does not slip into the next row.
+    if xcds > 1 and whole_rows and abs(whole_rows - exact) < xcds - 0.01:
+        return whole_rows
+    return max(xcds, _nearest(exact, xcds))
+
+
+def _percent_for_cus(cus: int, cus_total: int) -> float:
+    """The share for which exactly `cus` of `cus_total` CUs are masked in.
+
+    Raises:
+        InputError: no mask of that many can be made, or shares pass it over.
+    """
+    xcds = _xcds_of(cus_total)
+    percent = 100 * check_cus(cus, cus_total, xcds) / cus_total
+    if (near := cus_for_percent(percent, cus_total, xcds)) != cus:
+        raise InputError(f"{cus} of {cus_total} CUs fill no whole rows", fix=f"ask for {near}")
+    return percent
+
+
+def check_cus(cus: int, cus_total: int, xcds: int) -> int:
+    """`cus`, where a mask of that many can be made.
+
+    Raises:
+        InputError: it cannot; the message names the nearest counts.
+    """
+    _check_gpu(cus_total, xcds)
+    if xcds <= cus <= cus_total and cus % xcds == 0:
+        return cus
+    low = min(max(cus // xcds * xcds, xcds), cus_total)
+    raise InputError(
+        f"{cus} of {cus_total} CUs cannot be granted",
+        why=f"each of {xcds} XCDs needs the same number of CUs, one or more",
+        fix=f"ask for {low} or {min(low + xcds, cus_total)}",
+    )
+
+
+def mask_env(cu_ids: Sequence[int]) -> dict[str, str]:
+    """Variables that hold a process to `cu_ids`, bits of the mask, of the one GPU that it sees.
+
+    The first is as "0:0-31,40", the second a number whose bit 0 is CU 0. `HSA_CU_MASK` counts the
+    visible GPUs, and one that it does not list is unrestricted: anyone who starts the process also
+    shows it that GPU alone (`ROCR_VISIBLE_DEVICES`).
+
+    Raises:
+        InputError: an id is negative or given twice, or there is none.
+    """
+    ids = _checked(cu_ids)
+    ranges: list[list[int]] = []
+    for cu in ids:
+        if ranges and ranges[-1][1] == cu - 1:
+            ranges[-1][1] = cu
+        else:
+            ranges.append([cu, cu])
+    texts = (f"{low}" if low == high else f"{low}-{high}" for low, high in ranges)
+    bits = hex(sum(1 << cu for cu in ids))
+    return {"HSA_CU_MASK": f"0:{','.join(texts)}", "ROC_GLOBAL_CU_MASK": bits}
+
+
+def refuse_if_skipped(env: Mapping[str, str]) -> None:
+    """Make sure that ROCr will apply the mask.
+
+    Raises:
+        LimitNotProvenError: `HSA_CU_MASK_SKIP_INIT` tells it to make queues without the mask
+            (ROCr, core/runtime/amd_aql_queue.cpp).
+    """
+    value = env.get("HSA_CU_MASK_SKIP_INIT", "")
+    if value not in {"", "0"}:
+        raise LimitNotProvenError(
+            f"HSA_CU_MASK_SKIP_INIT is {value!r}",
+            why="with it ROCr ignores HSA_CU_MASK and the job gets the whole GPU",
+            fix="unset HSA_CU_MASK_SKIP_INIT",
+        )
+
+
+def _checked(cu_ids: Sequence[int]) -> list[int]:
+    ids = sorted(cu_ids)
+    if not ids or ids[0] < 0 or len(set(ids)) != len(ids):
+        raise InputError(
+            f"{len(ids)} CU ids, {len(set(ids))} different, lowest {min(ids, default=None)}",
+            why="an empty mask, a negative id and an id given twice all mean no limit to ROCr",
+        )
+    return ids
+
+
+def _check_gpu(cus_total: int, xcds: int) -> None:
+    if xcds < 1 or cus_total < 2 * xcds or cus_total % xcds:
+        raise InputError(f"{cus_total} CUs on {xcds} XCDs cannot be shared by two jobs")
+
+
+def _nearest(value: float, step: int) -> int:
+    return math.floor(value / step + 0.5) * step

@@ -1,14 +1,34 @@
-"""Measured points: one frozen record per row, the same names in code, files, JSON and SQL.
+"""Measured points and observed launches: one frozen record per row, one name for each column.
 
 A reading that was not available is None, never 0. Every column carries its unit and meaning in
 its field's metadata; `docs/schema.md` is made from it. advisor/formats/rows.py turns points into
 plain values and back.
+
+No sensor reads the power of one process, so this is a rule of accounting, not a measurement:
+
+- What the GPU draws when nobody computes is there for all: it is divided by the SMs that each job
+  holds, whether or not it uses them.
+- What is above that is divided by what each job would draw above idle if it ran alone as fast as it
+  does now: its relative speed times (its power alone on the whole GPU minus the idle power).
+
+Constant power by size, the rest by use, is how Kepler divides a host's power among processes,
+after the GHG Protocol (Amaral et al., "Kepler: A Framework to Calculate the Energy Consumption of
+Containerized Applications", IEEE CLOUD 2023). That energy per step changes little with the speed is
+our assumption; at other clocks and with other neighbours it does change.
+
+How much it changes is seen of all jobs together: what is above idle is more or less than the sum of
+what they would draw alone. The rule divides that difference as it divides the rest. The bounds of a
+job are those of giving it all of the difference, or none; nobody can say more without running each
+job alone at that speed. They know nothing of errors of the profiles.
 """
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
+
+from advisor.core.gpu import WHOLE
+from advisor.core.interval import Interval
 
 SCHEMA_VERSION = 10
 
@@ -209,3 +229,344 @@ def identity(*key: str, written_by: str | None) -> str:
     """A short hash of what tells a row apart from others, who sent it among it."""
     whose = (f"by {written_by}",) if written_by else ()
     return hashlib.sha256("|".join((*key, *whose)).encode()).hexdigest()[:32]
+
+
+COUNTER_BOUND = 0.03
+"""Largest relative disagreement of energy counter and instant power that is not flagged."""
+
+DEGENERATE = "degenerate-data"
+
+UNREAD = "results-unread"
+
+SLOW_ALONE = "slow-alone"
+
+CPU_BOUND = "cpu-bound"
+
+LIMIT_BROKEN = "limit-broken"
+
+TOO_FAST, TOO_SLOW = "too-fast", "too-slow"
+
+HEAT = "heat"
+
+P99_BROKEN = "p99-broken"
+
+UNWATCHED = "unwatched"
+
+STRANGER = "stranger"
+
+UNCOUNTED = "uncounted"
+
+ONE_WINDOW = "one-window"
+
+FLAGS: dict[str, str] = {
+    "noisy-rate": "standard error of a rate above the target when the window's time was up; of a "
+    "job with a demand, above what chance makes of its requests",
+    "noisy-power": "standard error of the power above the target when the window's time was up",
+    "not-settled": "power or rate still moved when the window began",
+    "throttled": "the clock was lowered: power cap, heat or a hardware slowdown",
+    HEAT: "not the power limit, or not alone, lowered the clock: heat, or a brake of the hardware",
+    "counter-mismatch": "energy counter and instant power differ by more than "
+    f"{COUNTER_BOUND:.0%} and more than three standard errors of the power",
+    "counters-missing": "a counter that the models use could not be read",
+    CPU_BOUND: "a job used a whole core or more while its SMs were idle over 30 % of the time",
+    "cpu-steal": "other guests of the host took over 1 % of the CPU time",
+    LIMIT_BROKEN: "a process computed on the GPU that was not under its limit, or of no job",
+    TOO_FAST: "a job of a launch made far more progress than its profile says of its share alone",
+    TOO_SLOW: "a job made under a twentieth of the progress that its profile says of its share",
+    P99_BROKEN: "a server of a launch was above its promised p99 for several windows in a row",
+    STRANGER: "a process of no job computed on the GPU beside those of a launch",
+    UNWATCHED: "nobody looked at the jobs of a launch for 10 s or more: its supervisor was stopped",
+    UNCOUNTED: "the progress or the results of a job of a launch could not be read for a time",
+    "wrong-results": "a job reported a result that is not finite",
+    "results-differ": "a job's results are further from those at the full GPU than it tolerates",
+    "results-only": "too short for rates: measured to read the job's results",
+    "failed": "a job of the pair failed: there are no rates",
+    DEGENERATE: "too little energy for the work: results are likely wrong, such as NaN",
+    SLOW_ALONE: "over 12 % slower on the whole GPU than at a smaller share: its host held it up",
+    UNREAD: "a half-precision job at a count of SMs where the check of this GPU model found wrong "
+    "results, and its own results were not read",
+    ONE_WINDOW: "the job was seen on the whole GPU alone: its other shares are estimated from that",
+}
+"""Every flag that a point can carry, and its meaning."""
+
+WRONG = frozenset({DEGENERATE, "wrong-results", "results-differ"})
+"""Flags of points at which a job did not do its work: no profile has them, not even where a share
+has no others."""
+
+RESULTS_ONLY = "results-only"
+
+DOUBTFUL = WRONG | {
+    RESULTS_ONLY,
+    UNREAD,
+    LIMIT_BROKEN,
+    TOO_FAST,
+    TOO_SLOW,
+    STRANGER,
+    UNWATCHED,
+    UNCOUNTED,
+    HEAT,
+    "not-settled",
+    "counter-mismatch",
+    "cpu-steal",
+    "failed",
+}
+"""Flags of points that failed a cross-check, or are not of what was profiled: they stay in the
+data, and are left out of what is learned or reported unless asked for. The other flags describe the
+job or the size of its error."""
+
+SETTLE_S = 3.0
+"""The first seconds together are in no mean: clocks and caches find their level."""
+
+JUDGE_S = 5.0
+"""Means of a shorter time are not held against a prediction."""
+
+MARGIN = 0.1
+"""Within a tenth of the expected value a prediction was good, however narrow its interval."""
+
+OBSERVATION_WORDS = {
+    "mode": ("mps", "cu_mask", "uncapped", "time-sliced"),
+    "state": ("finished", "stopped", "failed"),
+}
+"""Columns whose values are one of some words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedPart:
+    """What one job of a launch did next to the others."""
+
+    job: str = column("name of the job")
+    share_percent: float = column("share asked for; 100 without limits", "%")
+    units: int | None = reading("SMs or CUs read back under the limit", "units")
+    rate: float | None = reading("progress per second, mean over the overlap", "rate_unit/s")
+    rate_unit: str = column("what one step of progress is", default="steps")
+    solo_rate: float | None = reading(
+        "rate alone on the whole GPU, from the profile", "rate_unit/s"
+    )
+    solo_power_w: float | None = reading(
+        "power of the GPU while the job runs alone on all of it, from the profile", "W"
+    )
+    predicted_rate: float | None = reading("what the model expected", "rate_unit/s")
+    results: str | None = reading(
+        "the job's own results against those at the full GPU: right, wrong or differ"
+    )
+    job_hash: str | None = reading("SHA-256 of the job's fields, first 16 digits")
+    libraries: str | None = reading(
+        "versions of the GPU libraries that it had loaded: cublas 130100, torch 2.11.0"
+    )
+    rest_rate: float | None = reading(
+        "progress per second after another job had ended, under the limit that stayed",
+        "rate_unit/s",
+    )
+    latency_p50_ms: float | None = reading("median time to answer a request", "ms")
+    latency_p99_ms: float | None = reading("99th percentile of the time to answer a request", "ms")
+    energy_j: float | None = reading(
+        "part of the GPU's energy over the overlap that is the job's, by a rule", "J"
+    )
+    energy_low_j: float | None = reading("least that it can be", "J")
+    energy_high_j: float | None = reading("most that it can be", "J")
+    ended_first: bool = column(
+        "ended by itself before the others, or together with others; of no job: all ran until "
+        "they were stopped",
+        default=False,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """Jobs that were launched together, from the start of the first to the end of the last.
+
+    Attributes:
+        parts: One for each job, in the order of their names, as in a pair point.
+    """
+
+    launch_id: str = column("the launch that the jobs belong to")
+    stretch: int = column(
+        "0: of all jobs, from the start; 1 and more: of those, two at least, who were left after "
+        "an end; their time and energy are in the rest of 0, too",
+        default=0,
+    )
+    parts: tuple[ObservedPart, ...]
+    gpu_model: str = column("as the driver names it")
+    gpu_uuid: str = column("the card")
+    units_total: int | None = reading("SMs or CUs of the whole GPU", "units")
+    power_limit_w: float | None = reading("enforced power limit", "W")
+    driver: str | None = reading("GPU driver version")
+    mode: str = column(
+        "how the GPU was shared: mps or cu_mask (each job under its share), uncapped (MPS without "
+        "limits) or time-sliced (no MPS)",
+        default="mps",
+    )
+    power_w: float | None = reading("mean of the GPU over the overlap", "W")
+    energy_j: float | None = reading("of the GPU over the overlap", "J")
+    overlap_s: float = column("how long both jobs ran together", "s")
+    settled_s: float | None = reading(
+        "part of the overlap that rates and power_w are means of, after its first seconds", "s"
+    )
+    work_per_joule: float | None = reading(
+        "sum of relative speeds over power, over the overlap", "1/J"
+    )
+    energy_saved: float | None = reading(
+        "part of the energy saved for the same work, against one after the other, over the "
+        "overlap; below 0 sharing cost energy"
+    )
+    rest_s: float | None = reading("how long one job went on after the other had ended", "s")
+    rest_energy_j: float | None = reading("of the GPU in that time", "J")
+    rest_energy_saved: float | None = reading(
+        "as energy_saved, of the work in that time, against the whole GPU"
+    )
+    energy_saved_to_end: float | None = reading(
+        "as energy_saved, from the start to the end of the last job"
+    )
+    stranded_unit_s: float = column(
+        "SMs or CUs held for a job that had ended, times seconds", "unit s", default=0.0
+    )
+    model_version: str | None = reading("the model that predicted")
+    predicted_power_w: float | None = reading("what it expected of the power", "W")
+    predicted_work_per_joule: float | None = reading("what it expected of work_per_joule", "1/J")
+    predicted_energy_saved: float | None = reading("what it expected of energy_saved")
+    predicted_rest_energy_saved: float | None = reading(
+        "what the profile of the job that went on says of rest_energy_saved"
+    )
+    state: str = column("how it ended: finished, stopped or failed")
+    started_at: str = column("start of the pair, ISO 8601, UTC")
+    host: str | None = reading("name of the host")
+    tool_version: str | None = reading("version of advisor")
+    written_by: str | None = reading("who sent it to a service, which signs it; empty: none did")
+    flags: tuple[str, ...] = column("what was wrong; empty is good", default=())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", in_name_order(self.parts))
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """Names of the jobs."""
+        return tuple(part.job for part in self.parts)
+
+    @property
+    def point_id(self) -> str:
+        """Stable identity: the same observation has the same id wherever it is brought in."""
+        key = self.launch_id, *self.jobs, self.gpu_uuid, self.started_at
+        return identity(*key, written_by=self.written_by)
+
+
+Part = PointPart | ObservedPart
+"""What records say of one of several jobs."""
+
+Record = SoloPoint | PairPoint | Observation
+"""What stores and files keep."""
+
+PARTS: Mapping[type[Record], type[Part]] = {PairPoint: PointPart, Observation: ObservedPart}
+"""Kinds of records that have parts, and of what kind these are."""
+
+
+def doubt(seen: Observation) -> str | None:
+    """Why an observation says nothing of what the jobs do at that split; None: it does."""
+    if seen.state == "failed":
+        return "it failed"
+    if seen.overlap_s < SETTLE_S + JUDGE_S:
+        return f"under {SETTLE_S + JUDGE_S:g} s together"
+    if any(part.results in ("wrong", "differ") for part in seen.parts):
+        return "results were wrong"
+    return next((flag for flag in seen.flags if flag in DOUBTFUL), None)
+
+
+def energy_to_end_j(seen: Observation) -> float | None:
+    """Of the GPU to the end of the last job; None where a part of it was not read."""
+    if seen.energy_j is None or (seen.rest_s and seen.rest_energy_j is None):
+        return None
+    return seen.energy_j + (seen.rest_energy_j or 0.0)
+
+
+def energy_apart_j(seen: Observation) -> float | None:
+    """What the same work takes one after the other, by the profiles."""
+    whole_j, saved = energy_to_end_j(seen), seen.energy_saved_to_end
+    return None if whole_j is None or saved is None or saved >= 1 else whole_j / (1 - saved)
+
+
+def is_far(observed: float, predicted: Interval) -> bool:
+    """Whether a value is outside of its interval, and by more than the margin off its middle."""
+    outside = not predicted.low <= observed <= predicted.high
+    return outside and abs(observed - predicted.value) > MARGIN * abs(predicted.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLoad:
+    """One of the jobs on a GPU.
+
+    Attributes:
+        units: SMs that it holds, above 0.
+        relative_speed: Its rate over its rate alone on the whole GPU; None: not known.
+        solo_power_w: Power of the GPU while it runs alone on all of it, W; None: not known.
+    """
+
+    units: float
+    relative_speed: float | None = None
+    solo_power_w: float | None = None
+
+
+def divide_energy(
+    energy_j: float, duration_s: float, idle_power_w: float | None, loads: Sequence[JobLoad]
+) -> list[Interval]:
+    """The part of each job with its bounds, J; the values sum to `energy_j`, for any jobs but none.
+
+    Idle power is that of the GPU when nobody computes; None: not known. Where the use of one of the
+    jobs is not known, or nobody made progress, all is divided by SMs, and the bounds are no more
+    than what must be: idle power by SMs, and all else anybody's. One alone has all of it.
+    """
+    if len(loads) == 1:
+        return [Interval(energy_j, energy_j, energy_j)]
+    by_size = [load.units for load in loads]
+    idle_j = min(energy_j, (idle_power_w or 0.0) * duration_s)
+    of_idle, rest_j = _in_proportion(idle_j, by_size), energy_j - idle_j
+    uses_w = [_use_w(load, idle_power_w) for load in loads]
+    known_j = [use * duration_s for use in uses_w if use is not None]
+    if len(known_j) < len(loads) or not sum(known_j):
+        values = _in_proportion(energy_j, by_size)
+        ends = [(0.0, rest_j)] * len(loads)
+    else:
+        of_rest = _in_proportion(rest_j, known_j)
+        values = [idle + rest for idle, rest in zip(of_idle, of_rest, strict=True)]
+        ends = [_ends_j(use_j, rest_j, sum(known_j)) for use_j in known_j]
+    return [
+        # Rounding: a value may be its own bound.
+        Interval(value, min(value, idle + low), max(value, idle + high))
+        for value, idle, (low, high) in zip(values, of_idle, ends, strict=True)
+    ]
+
+
+def with_job_energy(seen: Observation, idle_power_w: float | None) -> Observation:
+    """The observation with the part of its energy that is each job's, where it has any energy."""
+    if seen.energy_j is None:
+        return seen
+    loads = [_load(part, seen.units_total) for part in seen.parts]
+    found = divide_energy(seen.energy_j, seen.overlap_s, idle_power_w, loads)
+    parts = (
+        replace(part, energy_j=j.value, energy_low_j=j.low, energy_high_j=j.high)
+        for part, j in zip(seen.parts, found, strict=True)
+    )
+    return replace(seen, parts=tuple(parts))
+
+
+def _load(part: ObservedPart, units_total: int | None) -> JobLoad:
+    known = part.rate is not None and part.solo_rate
+    return JobLoad(
+        units=part.units or part.share_percent / WHOLE * (units_total or WHOLE),
+        relative_speed=(part.rate or 0.0) / part.solo_rate if known and part.solo_rate else None,
+        solo_power_w=part.solo_power_w,
+    )
+
+
+def _use_w(load: JobLoad, idle_power_w: float | None) -> float | None:
+    if load.relative_speed is None or load.solo_power_w is None or idle_power_w is None:
+        return None
+    return max(0.0, load.relative_speed) * max(0.0, load.solo_power_w - idle_power_w)
+
+
+def _ends_j(use_j: float, rest_j: float, all_j: float) -> tuple[float, float]:
+    """What a job is charged above idle with none and with all of the difference."""
+    ends = use_j, use_j + rest_j - all_j
+    return max(0.0, min(ends)), min(rest_j, max(ends))
+
+
+def _in_proportion(total: float, weights: Sequence[float]) -> list[float]:
+    return [total * (weight / sum(weights)) for weight in weights]

@@ -10,8 +10,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
-from advisor.core.gpu import WHOLE, Share, Vendor
-from advisor.core.units import grantable, quantum, share_environment, share_for_units
+from advisor.core.gpu import (
+    WHOLE,
+    Share,
+    Vendor,
+    grantable,
+    quantum,
+    share_environment,
+    share_for_units,
+)
 from advisor.errors import InputError
 
 Sharing = Literal["limited", "uncapped", "time-sliced", "exclusive"]
@@ -107,7 +114,12 @@ def parse_split(text: str, jobs: int = 2) -> Split:
     if text in _WORDS:
         return without_limits(text, jobs)
     if not _SHARES.fullmatch(text):
-        raise _no_split(text)
+        near = difflib.get_close_matches(text, _WORDS, n=1)
+        raise InputError(
+            f"{text!r} is not a split",
+            why=f"the nearest is {near[0]}" if near else "",
+            fix=f"write percentages such as 30/70, or {', '.join(_WORDS[:-1])} or {_WORDS[-1]}",
+        )
     shares = tuple(map(float, text.split("/")))
     if any(not 0 < share <= WHOLE for share in shares):
         raise InputError(
@@ -205,7 +217,7 @@ def best_within_tie(
     tie: float,
     rank: Callable[[T, float], Any],
 ) -> T:
-    """Of those that are worth nearly the most, the first by rank.
+    """The first candidate by rank among those within `tie` of the best value.
 
     The tie is the relative distance from the largest value that counts as equal to it, 0 up to
     below 1; rank orders those that are equal, the smallest first.
@@ -235,12 +247,3 @@ def check_advised(jobs: int) -> None:
             why=f"models have learned from {ADVISED_JOBS} jobs side by side",
             fix=f"name {ADVISED_JOBS} jobs; for a queue of jobs ask for a plan: advisor place",
         )
-
-
-def _no_split(text: str) -> InputError:
-    near = difflib.get_close_matches(text, _WORDS, n=1)
-    return InputError(
-        f"{text!r} is not a split",
-        why=f"the nearest is {near[0]}" if near else "",
-        fix=f"write percentages such as 30/70, or {', '.join(_WORDS[:-1])} or {_WORDS[-1]}",
-    )

@@ -133,11 +133,9 @@ class TelemetrySource(Protocol):
 
     def start_window(self) -> None:
         """Begin the window of the means without a window of their own."""
-        ...
 
     def close(self) -> None:
         """Free what the source holds; it answers nothing afterwards."""
-        ...
 
 
 def channels_of(names: Iterable[str]) -> tuple[Channel, ...]:

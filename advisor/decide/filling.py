@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
 from advisor.core.split import ISOLATING, Split
-from advisor.decide.candidates import Running
 from advisor.decide.limits import is_served
 from advisor.decide.recommendation import RatedSplit
-from advisor.decide.ways import SetDecision, worth
+from advisor.decide.ways import Running, SetDecision, worth
 from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import Profile
 
@@ -58,8 +57,8 @@ def best_beside(
 ) -> Beside | None:
     """The waiting job that saves most beside those that are there; None: all better wait.
 
-    Those who wait for a server would wait for ever, and a server is waited for by nobody: beside
-    one whatever keeps the limits is taken.
+    Servers never finish, so waiting for one is no option: beside a server every option that keeps
+    the limits is taken.
 
     Args:
         there: Those on the GPU.
@@ -119,6 +118,5 @@ def _beside(profile: Profile, together: Prediction, now: Prediction) -> Beside:
 
 
 def _saves(beside: Beside) -> bool:
-    """Something, and of the other no more than is there."""
     time, energy = beside.time_saved, beside.energy_saved
     return min(time, energy) >= 0 and (time >= LEAST_TIME_SAVED or energy >= LEAST_ENERGY_SAVED)

@@ -1,27 +1,40 @@
-"""Why a recommendation is what it is, and what may go wrong: short sentences. Pure."""
+"""Why a recommendation is what it is, and why jobs are not to share. Pure."""
 
+import dataclasses
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from advisor.core.flags import DOUBTFUL, FLAGS, ONE_WINDOW, SLOW_ALONE
 from advisor.core.interval import Interval
+from advisor.core.objectives import DEFAULT_OBJECTIVE
+from advisor.core.records import DOUBTFUL, FLAGS, ONE_WINDOW, SLOW_ALONE
 from advisor.core.split import ISOLATING, NINE
-from advisor.decide.constraints import risks
-from advisor.decide.limits import Limits, floor, is_served, memory_unknown
+from advisor.core.wording import counted
+from advisor.decide.limits import (
+    Limits,
+    decisive_speed,
+    floor,
+    is_served,
+    memory_unknown,
+    most_power_w,
+    risks,
+    violations,
+    violations_alone,
+)
 from advisor.decide.recommendation import (
     MARGINS,
     Decision,
     RatedSplit,
+    Request,
     best,
     nearest,
     worst_violation,
 )
+from advisor.errors import NoSplitError
+from advisor.predict.features import FULL_BANDWIDTH_PERCENT, demanded_power_w, power_limit_w, side
 from advisor.predict.predictions import are_mirrored
 from advisor.predict.profiles import Profile
-from advisor.predict.sides import FULL_BANDWIDTH_PERCENT, demanded_power_w, power_limit_w, side
-from advisor.validity.safe_counts import CheckedCounts
-from advisor.validity.safe_splits import unchecked_texts
+from advisor.validity.safe_counts import CheckedCounts, unchecked_texts
 
 STARVED = 0.3
 """Relative speed below which a job is said to starve."""
@@ -36,12 +49,13 @@ def reasons(answer: Decision) -> tuple[str, ...]:
 def warnings(answer: Decision) -> tuple[str, ...]:
     """What a reader should know before doing it."""
     of_profiles = (line for profile in answer.profiles for line in of_profile(profile))
+    at_risk = risks(answer.choice.prediction, answer.request)
     # Of a job beside itself everything is said once.
     found = (
         *_starved(answer),
         *_served(answer),
         *_unlimited(answer),
-        *_risks(answer),
+        *(f"at the bad end of its interval {risk.text}" for risk in at_risk),
         *of_profiles,
         *memory_unknown(answer.profiles, answer.request.memory_mib),
     )
@@ -232,11 +246,6 @@ def _unlimited(answer: Decision) -> Iterator[str]:
         )
 
 
-def _risks(answer: Decision) -> Iterator[str]:
-    for violation in risks(answer.choice.prediction, answer.request):
-        yield f"at the bad end of its interval {violation.text}"
-
-
 def of_profile(profile: Profile) -> Iterator[str]:
     """What a profile lacks, or may have wrong."""
     if profile.missing:
@@ -259,3 +268,84 @@ def of_profile(profile: Profile) -> Iterator[str]:
             f"{profile.job} was not measured below {profile.shares[0]:g} %: "
             "splits that give it less are left out"
         )
+
+
+def no_way(
+    candidates: Sequence[RatedSplit], profiles: Sequence[Profile], limits: Limits
+) -> NoSplitError:
+    """The error of candidates that all break limits: what comes nearest, and what would help."""
+    ceiling_w, gpu_model = limits.max_power_w, profiles[0].gpu_model
+    enough = _enough(candidates, profiles, limits)
+    if ceiling_w is not None and ceiling_w < profiles[0].idle_power_w:
+        return NoSplitError(
+            f"nothing runs within {ceiling_w:g} W",
+            why=f"the {gpu_model} draws {profiles[0].idle_power_w:.4g} W without any job",
+            fix=enough or "allow more",
+        )
+    near = nearest(candidates, mirrored=are_mirrored(profiles))
+    return NoSplitError(
+        f"{_names(profiles)} cannot run on one {gpu_model} within these limits",
+        why=f"nearest is {near.name}: {'; '.join(dict.fromkeys(v.text for v in near.violations))}",
+        fix=f"{enough or allowing(near, profiles, limits)}{_alone(profiles, limits)}",
+    )
+
+
+def allowing(option: RatedSplit, profiles: Sequence[Profile], limits: Limits) -> str:
+    """The options with which it would keep the limits, where speeds are all that it misses."""
+    speeds = [
+        f"--min-speed {profile.job}={math.floor(100 * part.speed.low) / 100:g}"
+        for profile, part in zip(profiles, option.prediction.parts, strict=True)
+        # A server's demand is no limit that a lower number loosens.
+        if not is_served(profile)
+        and decisive_speed(part.speed, profile, limits) < floor(profile, limits)
+    ]
+    if len(speeds) < len(option.violations):
+        return "loosen that limit"
+    return f"allow it: {' '.join(dict.fromkeys(speeds))}"
+
+
+def saves_nothing(choice: RatedSplit, profiles: Sequence[Profile], request: Request) -> bool:
+    """Whether sharing takes more energy for the same work than a GPU for each job.
+
+    Jobs that can wait run one after the other then; one that answers requests cannot.
+    """
+    if request.objective != DEFAULT_OBJECTIVE or not any(map(is_served, profiles)):
+        return False
+    return choice.prediction.result.energy_saved < 0
+
+
+def no_gain(choice: RatedSplit, profiles: Sequence[Profile]) -> NoSplitError:
+    """The error where the best way of sharing takes more energy than a GPU for each job."""
+    more = f"{-100 * choice.prediction.result.energy_saved:.2g} % more energy"
+    return NoSplitError(
+        f"{_names(profiles)} are better off apart than on one {profiles[0].gpu_model}",
+        why=f"{choice.name} takes {more} for the same work than a GPU for each",
+        fix="give each job a GPU of its own, or ask for time: --objective throughput",
+    )
+
+
+def _enough(
+    candidates: Sequence[RatedSplit], profiles: Sequence[Profile], limits: Limits
+) -> str | None:
+    """The lowest ceiling of power at which something keeps all other limits; None: it is not it."""
+    if limits.max_power_w is None:
+        return None
+    free = dataclasses.replace(limits, max_power_w=None)
+    kept = [o for o in candidates if not violations(o.prediction, profiles, free)]
+    if not kept:
+        return None
+    least = min(kept, key=lambda option: most_power_w(option.prediction, profiles))
+    what = "one after the other" if least.prediction.split.sharing == "exclusive" else least.name
+    # Rounded up, so that it is enough.
+    return f"allow {math.ceil(most_power_w(least.prediction, profiles))} W, which {what} needs"
+
+
+def _alone(profiles: Sequence[Profile], limits: Limits) -> str:
+    alone = [violation for profile in profiles for violation in violations_alone(profile, limits)]
+    if not alone:
+        return ", or give each job a GPU of its own"
+    return f"; a GPU for each does not help: {max(alone, key=lambda violation: violation.by).text}"
+
+
+def _names(profiles: Sequence[Profile]) -> str:
+    return counted(profile.job for profile in profiles)

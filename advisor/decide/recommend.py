@@ -8,6 +8,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
 
+from advisor.core.gpu import UNIT_NAMES, vendor_of
 from advisor.core.objectives import (
     ADVISED,
     DEFAULT_OBJECTIVE,
@@ -18,44 +19,112 @@ from advisor.core.objectives import (
 )
 from advisor.core.split import (
     EXCLUSIVE,
+    NINE,
     TIME_SLICED,
     UNCAPPED,
     Split,
+    check_advised,
+    fine_splits,
 )
-from advisor.core.units import vendor_of
-from advisor.decide.constraints import violations
-from advisor.decide.limits import check_jobs_fit, check_limits, with_card_memory
-from advisor.decide.no_way import no_gain, no_way, saves_nothing
-from advisor.decide.outlook import Outlook, candidate_splits
-from advisor.decide.reasons import reasons, warnings, why_unsure
+from advisor.decide.limits import check_jobs_fit, check_limits, violations, with_card_memory
+from advisor.decide.reasons import no_gain, no_way, reasons, saves_nothing, warnings, why_unsure
 from advisor.decide.recommendation import (
-    TIE,
     TO_THE_END,
     Decision,
     RatedSplit,
     Request,
     choose,
+    gain_to_the_end,
+    their_call,
 )
-from advisor.decide.same_work import gain_to_the_end
-from advisor.decide.worth import their_call
 from advisor.errors import InputError
 from advisor.predict.predictions import (
     Prediction,
     Predictor,
     are_mirrored,
+    is_within,
+    predict_exclusive,
+    safe_splits_of,
 )
 from advisor.predict.profiles import Profile
-from advisor.validity.safe_counts import CheckedCounts
+from advisor.validity.safe_counts import CheckedCounts, avoided_texts
 
-__all__ = [
-    "TIE",
-    "Decision",
-    "RatedSplit",
-    "Request",
-    "candidate_splits",
-    "recommend",
-    "recommend_by",
-]
+
+class Outlook:
+    """Ways of running two jobs and what they would do, each worked out once for all requests.
+
+    Args:
+        profiles: Of two jobs on one GPU model; the second may be the first one again.
+        predictor: Says what to expect of splits, and of turns.
+        checked: What the check of this GPU model found; no split has a count that is unsafe.
+
+    Raises:
+        InputError: not two profiles.
+    """
+
+    def __init__(
+        self,
+        profiles: Sequence[Profile],
+        predictor: Predictor,
+        checked: CheckedCounts | None = None,
+    ) -> None:
+        check_advised(len(profiles))
+        self.profiles, self.checked, self._predictor = tuple(profiles), checked, predictor
+        # Two threads that ask at once both work it out.
+        self.splits = functools.cache(self._splits)
+        self.avoided = functools.cache(self._avoided)
+        self._predicted = functools.cache(self._predict)
+
+    def _splits(self, *, fine: bool) -> tuple[Split, ...]:
+        return candidate_splits(self.profiles, self.checked, fine=fine)
+
+    def _avoided(self, *, fine: bool) -> tuple[str, ...]:
+        """Counts of all splits that are not used, since results are wrong there."""
+        wanted, names = _wanted_splits(self.profiles, fine=fine), [p.job for p in self.profiles]
+        safeties = [profile.safety(self.checked) for profile in self.profiles]
+        return tuple(dict.fromkeys(avoided_texts(wanted, names, safeties)))
+
+    def expected(self, splits: Iterable[Split], turns: Sequence[Split] = ()) -> list[Prediction]:
+        """Predictions of these splits, of no limits, of turns, and of one job after the other."""
+        return self._predicted((*sorted(splits), UNCAPPED, *turns))
+
+    def _predict(self, splits: tuple[Split, ...]) -> list[Prediction]:
+        found = self._predictor.predict(self.profiles, splits)
+        return [*found, predict_exclusive(self.profiles)]
+
+
+def candidate_splits(
+    profiles: Sequence[Profile], checked: CheckedCounts | None = None, *, fine: bool = False
+) -> tuple[Split, ...]:
+    """The nine splits, or all in steps of the GPU's quantum, as far as the profiles reach.
+
+    In the place of a split with an unsafe count stands the nearest safe one.
+
+    Raises:
+        InputError: steps of units on a GPU whose number of units is not known.
+    """
+    splits = safe_splits_of(profiles, _wanted_splits(profiles, fine=fine), checked)
+    reached = (split for split in splits if split and is_within(split, profiles))
+    return tuple(sorted(dict.fromkeys(reached), key=lambda s: (s.shares[0], -s.shares[1])))
+
+
+def _wanted_splits(profiles: Sequence[Profile], *, fine: bool) -> tuple[Split, ...]:
+    """The nine, or those in steps of units as well, before any is replaced or left out."""
+    return (*NINE, *_unit_splits(profiles)) if fine else NINE
+
+
+def _unit_splits(profiles: Sequence[Profile]) -> tuple[Split, ...]:
+    gpu_model = profiles[0].gpu_model
+    vendor = vendor_of(gpu_model)
+    total = next((p.units_total for p in profiles if p.units_total), None)
+    if total is None:
+        raise InputError(
+            f"the number of {UNIT_NAMES[vendor]} of {gpu_model} is not known",
+            why="no point of the profiles has units_total",
+            fix="leave out the fine splits",
+        )
+    return fine_splits(total, vendor)
+
 
 SHOWN = (DEFAULT_OBJECTIVE, "throughput")
 """Energy and time: shown next to whatever was asked for."""
@@ -87,26 +156,29 @@ def recommend(
 
 
 def recommend_by(outlook: Outlook, request: Request) -> Decision:
-    """As `recommend`, for jobs about which more than this is asked.
-
-    Raises:
-        InputError: as for `recommend`.
-        NoSplitError: as for `recommend`.
-    """
+    """As `recommend`, for jobs about which more than this is asked."""
     profiles, fine = outlook.profiles, request.fine
     request = with_card_memory(request, profiles[0].gpu_model)
     objective = priced(find_objective(request.objective), request.prices)
     check_request(profiles, request)
     splits = outlook.splits(fine=fine)
-    pick = functools.partial(_pick, profiles, request)
-    physical = outlook.physical(fine=fine)
-    by_physics = pick(objective, physical).split if physical else None
-    rules = {**outlook.simple, "physical": by_physics}
-    # With steps of units what a rule chooses may be no candidate.
-    limited = {split for split in (*splits, *rules.values()) if split and split.is_limited}
-    options = _options(outlook, request, limited)
-    free = (UNCAPPED, TIME_SLICED, EXCLUSIVE) if TIME_SLICED in options else (UNCAPPED, EXCLUSIVE)
-    candidates = [options[split] for split in (*splits, *free)]
+
+    def pick(by: Objective, of: Sequence[Prediction]) -> Prediction:
+        return choose(
+            of,
+            lambda p: _gain(p, profiles, by, request)(p.result),
+            request.tie,
+            mirrored=are_mirrored(profiles),
+        )
+
+    # A fault must stay alone, which MPS does not keep.
+    turns = (
+        (TIME_SLICED,) if request.isolate and vendor_of(profiles[0].gpu_model) == "nvidia" else ()
+    )
+    options = {
+        p.split: rated(p, profiles, objective, request) for p in outlook.expected(splits, turns)
+    }
+    candidates = [options[split] for split in (*splits, UNCAPPED, *turns, EXCLUSIVE)]
     feasible = [o.prediction for o in candidates if not o.violations]
     if not feasible:
         raise no_way(candidates, profiles, request)
@@ -114,7 +186,13 @@ def recommend_by(outlook: Outlook, request: Request) -> Decision:
     picks = {
         name: options[pick(priced(ADVISED[name], request.prices), feasible).split] for name in shown
     }
-    enough = _enough_gained(candidates, options[EXCLUSIVE], request)
+    apart, enough = options[EXCLUSIVE], feasible
+    if request.min_gain and not apart.violations:
+        enough = [
+            p
+            for p in feasible
+            if p is apart.prediction or options[p.split].gain_over(apart) >= request.min_gain
+        ]
     choice = picks[objective.name] = options[pick(objective, enough).split]
     if saves_nothing(choice, profiles, request):
         raise no_gain(choice, profiles)
@@ -124,59 +202,16 @@ def recommend_by(outlook: Outlook, request: Request) -> Decision:
         objective=objective,
         choice=choice,
         candidates=tuple(candidates),
-        rules={name: options[split] if split else None for name, split in rules.items()},
         picks=picks,
         call=their_call(candidates, request.prices, ("limited",))
         if choice.sharing == "exclusive"
         else None,
     )
-    return _explained(answer, outlook)
-
-
-def _enough_gained(
-    candidates: Iterable[RatedSplit], apart: RatedSplit, request: Request
-) -> list[Prediction]:
-    """What keeps the limits and gains what is asked for, beside one after the other."""
-    least, kept = request.min_gain, [o for o in candidates if not o.violations]
-    if least and not apart.violations:
-        kept = [o for o in kept if o is apart or o.gain_over(apart) >= least]
-    return [o.prediction for o in kept]
-
-
-def _pick(
-    profiles: Sequence[Profile], request: Request, by: Objective, of: Sequence[Prediction]
-) -> Prediction:
-    """The prediction that is worth most by an objective."""
-
-    def value(p: Prediction) -> float:
-        return _gain(p, profiles, by, request)(p.result)
-
-    return choose(of, value, request.tie, mirrored=are_mirrored(profiles))
-
-
-def _explained(answer: Decision, outlook: Outlook) -> Decision:
-    """The same with its reasons and warnings."""
     return dataclasses.replace(
         answer,
-        reasons=(*reasons(answer), *outlook.avoided(fine=answer.request.fine)),
+        reasons=(*reasons(answer), *outlook.avoided(fine=fine)),
         warnings=(*warnings(answer), *why_unsure(answer, outlook.checked)),
     )
-
-
-def _options(
-    outlook: Outlook, request: Request, splits: Iterable[Split]
-) -> dict[Split, RatedSplit]:
-    """What to expect of these splits, of no limits, and of one after the other.
-
-    Of turns where a fault must stay alone, which MPS does not keep.
-    """
-    profiles = outlook.profiles
-    is_nvidia = vendor_of(profiles[0].gpu_model) == "nvidia"
-    turns = [TIME_SLICED] if request.isolate and is_nvidia else []
-    objective = priced(find_objective(request.objective), request.prices)
-    return {
-        p.split: rated(p, profiles, objective, request) for p in outlook.expected(splits, turns)
-    }
 
 
 def _gain(
@@ -199,11 +234,7 @@ def rated(
 
 
 def check_request(profiles: Sequence[Profile], request: Request) -> None:
-    """Refuse profiles of several GPU models, and limits that are for none of these jobs.
-
-    Raises:
-        InputError: as said, or a card too small for one job alone.
-    """
+    """Refuse profiles of several GPU models, and limits that are for none of these jobs."""
     if len({profile.gpu_model for profile in profiles}) > 1:
         raise InputError(
             f"the profile of {', that of '.join(f'{p.job} is of {p.gpu_model}' for p in profiles)}",

@@ -1,17 +1,27 @@
-"""What a recommendation is: the way that was chosen, how, all others, and the reasons."""
+"""A recommendation: request, options, decision, and what an option saves. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from advisor.core.finish import Work
-from advisor.core.gpu import WHOLE
+from advisor.core.gpu import WHOLE, vendor_of
 from advisor.core.interval import Interval
-from advisor.core.objectives import DEFAULT_OBJECTIVE, NO_PRICES, Objective, Prices
+from advisor.core.objectives import (
+    DEFAULT_OBJECTIVE,
+    NO_PRICES,
+    Finish,
+    Objective,
+    Prices,
+    Rest,
+    SplitResult,
+    Work,
+    finish,
+    one_after_the_other,
+    work_of,
+)
 from advisor.core.split import Sharing, best_within_tie, evenness, split_environments
-from advisor.core.units import vendor_of
-from advisor.decide.constraints import Violation
-from advisor.decide.limits import Limits
+from advisor.decide.limits import Limits, Violation
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
@@ -112,8 +122,6 @@ class Decision:
         profiles: Of the jobs, in the order asked.
         choice: One of `candidates`.
         candidates: Splits by the share of the first job, then `uncapped` and `exclusive`.
-        rules: What each simple rule chooses (advisor.decide.rules), limits or not; None: out
-            of reach.
         picks: What would be chosen by each objective that is shown next to the one asked for.
         call: Where jobs are not to share, a way that saves GPU time for little more energy, so that
             prices decide; None: there is none.
@@ -124,11 +132,15 @@ class Decision:
     objective: Objective
     choice: RatedSplit
     candidates: tuple[RatedSplit, ...]
-    rules: Mapping[str, RatedSplit | None]
     picks: Mapping[str, RatedSplit]
     call: RatedSplit | None = None
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    @property
+    def exclusive(self) -> RatedSplit:
+        """One job after the other."""
+        return self.candidates[-1]
 
 
 def choose(
@@ -198,3 +210,135 @@ def environments(profiles: Sequence[Profile], option: RatedSplit) -> tuple[dict[
         {} if share == WHOLE else variables
         for share, variables in zip(split.shares, found, strict=True)
     )
+
+
+MOST_MORE_ENERGY = 0.1
+"""Where sharing takes more energy, up to this part more, and saves GPU time, it is a question of
+prices: at 2.50 for a GPU hour and 0.15 for a kWh energy is a thirtieth of the cost."""
+
+LEAST_TIME_SAVED = 0.05
+"""Part of the GPU time that makes it a question at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worth:
+    """Parts that are saved for the same work, against one after the other; below 0 it takes more.
+
+    Attributes:
+        gpu_time: Of the hours that a GPU is held.
+        energy: With the watts of the server, where they are set.
+        energy_idle: The same against a card each, where the cards that become free idle.
+        cost: None: nothing has a price.
+    """
+
+    gpu_time: Interval
+    energy: Interval
+    energy_idle: Interval
+    cost: Interval | None
+
+
+def worth_of(p: Prediction, prices: Prices, idle_w: float = 0.0) -> Worth:
+    """What a way saves; free cards draw idle power, W."""
+    energy = p.energy_saved
+    if prices.host_w:
+        energy = p.range_of(lambda result: prices.with_host(result).energy_saved)
+    cost = p.range_of(lambda result: _saved(prices.cost_ratio(result))) if prices.are_set else None
+    time = Interval(_saved(p.stp.value), _saved(p.stp.low), _saved(p.stp.high))
+    result = prices.with_host(p.result)
+    # One after the other takes one card as well: nothing becomes free.
+    freed_w = 0.0 if p.split.sharing == "exclusive" else idle_w
+    more = result.energy_saved - result.energy_saved_beside(freed_w) if freed_w else 0.0
+    idle = Interval(energy.value - more, energy.low - more, energy.high - more)
+    return Worth(gpu_time=time, energy=energy, energy_idle=idle, cost=cost)
+
+
+def their_call(
+    options: Iterable[RatedSplit], prices: Prices, sharings: Collection[Sharing]
+) -> RatedSplit | None:
+    """The way that saves most GPU time for little more energy, where jobs are not to share.
+
+    None: no way of these sharings that keeps the limits saves enough.
+    """
+    saved = {
+        id(o): worth_of(o.prediction, prices)
+        for o in options
+        if o.sharing in sharings and not o.violations
+    }
+    open_ways = [
+        o
+        for o in options
+        if (w := saved.get(id(o)))
+        and w.gpu_time.value >= LEAST_TIME_SAVED
+        and w.energy.value >= -MOST_MORE_ENERGY
+    ]
+    return max(open_ways, key=lambda o: saved[id(o)].gpu_time.value, default=None)
+
+
+def _saved(ratio: float) -> float:
+    return 1 - 1 / ratio if ratio > 0 else -float("inf")
+
+
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkToTheEnd:
+    """One amount of work, done in several ways.
+
+    Attributes:
+        work: What was asked for; else what the chosen way does in an hour.
+        choice: The chosen way; where one job ends first, the other goes on under its limit.
+        restarted: The same, the other restarted without a limit; None where both end together.
+        exclusive: One job after the other.
+    """
+
+    work: Work
+    choice: Finish
+    restarted: Finish | None
+    exclusive: Finish
+
+
+def same_work(r: Decision) -> WorkToTheEnd:
+    """The work of a recommendation, in the recommended way and one job after the other."""
+    p = r.choice.prediction
+    work = r.request.work or work_of(p.result, HOUR_S)
+    chosen = to_the_end(p, p.result, r.profiles, work)
+    restarted = finish(p.result, work) if p.split.is_limited and r.request.work else None
+    return WorkToTheEnd(
+        work=work,
+        choice=chosen,
+        restarted=restarted,
+        exclusive=one_after_the_other(r.exclusive.prediction.result, work),
+    )
+
+
+def gain_to_the_end(
+    p: Prediction, profiles: Sequence[Profile], work: Work, objective: Objective
+) -> Callable[[SplitResult], float]:
+    """Energy (or time) of the work one after the other, for each one that it takes this way."""
+
+    def gain(result: SplitResult) -> float:
+        this, alone = to_the_end(p, result, profiles, work), one_after_the_other(result, work)
+        if objective.name == DEFAULT_OBJECTIVE:
+            return alone.energy_j / this.energy_j
+        return alone.time_s / this.time_s
+
+    return gain
+
+
+def to_the_end(
+    p: Prediction, result: SplitResult, profiles: Sequence[Profile], work: Work
+) -> Finish:
+    """All jobs until they are done; the limit of the one that goes on stays."""
+    if p.split.sharing == "exclusive":
+        return one_after_the_other(result, work)
+    if not p.split.is_limited:
+        return finish(result, work)
+    return finish(result, work, list(map(_alone, profiles, p.split.shares)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _alone(profile: Profile, share: float) -> Rest:
+    """A job alone under its limit, from its profile."""
+    at = profile.at([share])
+    return Rest(float(at["rate"][0]) / profile.whole_gpu_rate, float(at["power_w"][0]))

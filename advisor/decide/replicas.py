@@ -10,10 +10,14 @@ from advisor.core.gpu import MPS_CLIENTS
 from advisor.core.interval import Interval
 from advisor.core.objectives import NO_PRICES
 from advisor.core.split import MOST_JOBS, Sharing, without_limits
-from advisor.decide.constraints import RULES, violations_alone
-from advisor.decide.limits import UNSURE_BELOW, check_limits, with_card_memory
-from advisor.decide.recommendation import Request
-from advisor.decide.worth import worth_of
+from advisor.decide.limits import (
+    RULES,
+    UNSURE_BELOW,
+    check_limits,
+    violations_alone,
+    with_card_memory,
+)
+from advisor.decide.recommendation import Request, worth_of
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Prediction, Predictor, predicted_part
 from advisor.predict.profiles import Profile
@@ -85,7 +89,6 @@ def _ends(
     fewer: Copies,
     more: Copies,
 ) -> Iterator[tuple[str, str]]:
-    """What one more copy breaks or lacks."""
     for limit, rule in RULES.items():
         for violation in rule(prediction, [profile] * more.number, request):
             yield _scarce(profile) if limit == "speed" else limit, violation.text

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.core.observations import PARTS
+from advisor.core.records import PARTS
 from advisor.wire.frames import column as with_word
 
 JOBS = "jobs"

@@ -9,9 +9,16 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast, get_args
 
-from advisor.core.observations import OBSERVATION_WORDS, PARTS, Observation, Part, Record
-from advisor.core.records import PairPoint, SoloPoint
-from advisor.core.results import Verdict
+from advisor.core.job import Verdict
+from advisor.core.records import (
+    OBSERVATION_WORDS,
+    PARTS,
+    Observation,
+    PairPoint,
+    Part,
+    Record,
+    SoloPoint,
+)
 from advisor.errors import InputError
 from advisor.formats.flat_rows import FIRST_JOB, JOBS, nested
 from advisor.formats.moments import is_utc, moment_fault

@@ -2,14 +2,15 @@
 
 Work is counted in seconds that a job takes alone on a whole GPU. A group is one job alone, or two
 at a split; it has its GPU until both have ended. `advisor.place.solver` finds the groups,
-`advisor.place.schedule` says when and where each runs, `advisor.place.first_come` does without a
+`advisor.place.schedule` says when and where each runs, `advisor.place.schedule` does without a
 plan.
 """
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement
 from typing import TypeAlias
 
 import numpy as np
@@ -17,12 +18,137 @@ import numpy.typing as npt
 
 from advisor.core.gpu import MEMORY_PART
 from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE
-from advisor.core.split import Split
+from advisor.core.split import NINE, Split
 from advisor.decide.limits import Limits
 from advisor.errors import InputError, NoSplitError
-from advisor.place.options import PairOptions, check_power
-from advisor.predict.profiles import Floats
+from advisor.predict.predictions import Predictor, is_within, safe_splits_of
+from advisor.predict.profiles import Floats, Profile
+from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.requests import WORK_S
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PairOptions:
+    """What pairs of types do at splits; NaN where nothing is known of a pair at a split.
+
+    Attributes:
+        types: Index of the type of each job, shape (2, pairs); twice the same for a job next to its
+            like.
+        splits: The splits that were wanted, in the order of the columns.
+        used: For each pair the splits that stand for them, where counts were checked; None where
+            no safe one is left.
+        speed: Relative speed of each job, shape (2, pairs, splits).
+        low_speed: The low end of its interval, shape (2, pairs, splits).
+        power_w: Power of the GPU, shape (pairs, splits).
+        left_speed: Relative speed of each job under its limit once the other has ended, shape
+            (2, pairs, splits).
+        left_power_w: Power of the GPU then, shape (2, pairs, splits).
+    """
+
+    types: Ints
+    splits: tuple[Split, ...]
+    speed: Floats
+    low_speed: Floats
+    power_w: Floats
+    left_speed: Floats
+    left_power_w: Floats
+    used: Sequence[Sequence[Split | None]] = ()
+
+    def split(self, row: int, column: int) -> Split | None:
+        """What a pair is limited to in a column."""
+        return self.used[row][column] if self.used else self.splits[column]
+
+    @property
+    def most_power_w(self) -> Floats:
+        """The most that a pair draws until both have ended, shape (pairs, splits)."""
+        return np.maximum(self.power_w, self.left_power_w.max(axis=0))
+
+
+def predict_options(
+    profiles: Sequence[Profile],
+    predictor: Predictor,
+    checked: CheckedCounts | None = None,
+    on_progress: Callable[[int, int], None] = lambda done, pairs: None,
+) -> PairOptions:
+    """What a predictor expects of every pair of profiles, each next to another of its kind too.
+
+    Args:
+        profiles: One of each type, all of one GPU model.
+        predictor: Of pairs.
+        checked: What the check of the GPU model found: in the place of a split with an unsafe count
+            the nearest safe one is asked for.
+        on_progress: Called after each pair with the pairs done and all pairs.
+
+    Raises:
+        InputError: profiles of several GPU models, or one that lacks the idle power.
+    """
+    if len(models := sorted({profile.gpu_model for profile in profiles})) > 1:
+        raise InputError(
+            f"the profiles are of {', '.join(models)}",
+            why="a placement is on GPUs of one model",
+            fix="place the jobs of each model by themselves",
+        )
+    for profile in profiles:
+        _check_power(f"the idle power in the profile of {profile.job}", profile.idle_power_w)
+    types = np.array(np.triu_indices(len(profiles)))
+    shape = types.shape[1], len(NINE)
+    options = PairOptions(
+        types=types,
+        splits=NINE,
+        speed=np.full((2, *shape), np.nan),
+        low_speed=np.full((2, *shape), np.nan),
+        power_w=np.full(shape, np.nan),
+        left_speed=np.full((2, *shape), np.nan),
+        left_power_w=np.full((2, *shape), np.nan),
+    )
+    used: list[tuple[Split | None, ...]] = []
+    pairs = combinations_with_replacement(profiles, 2)  # in the order of triu_indices
+    for row, pair in enumerate(pairs):
+        safe = safe_splits_of(pair, NINE, checked)
+        # Most pairs have the same ones, and there can be tens of thousands of pairs.
+        used.append(used[-1] if used and used[-1] == safe else safe)
+        _fill(options, row, predictor, pair, safe)
+        on_progress(row + 1, types.shape[1])
+    return replace(options, used=tuple(used))
+
+
+def mean_idle_power_w(profiles: Sequence[Profile]) -> float:
+    """Power of a GPU that runs nothing, as the profiles found it before their jobs started."""
+    return float(np.mean([profile.idle_power_w for profile in profiles]))
+
+
+def _check_power(what: str, power_w: float) -> None:
+    """Refuse a power that no GPU draws.
+
+    Raises:
+        InputError: 0, less, or no number.
+    """
+    if not 0 < power_w < math.inf:
+        raise InputError(f"{what} is {power_w} W", why="energy is power times time")
+
+
+def _fill(
+    options: PairOptions,
+    row: int,
+    predictor: Predictor,
+    pair: Sequence[Profile],
+    splits: Sequence[Split | None],
+) -> None:
+    known = {n: split for n, split in enumerate(splits) if split and is_within(split, pair)}
+    if not known:
+        return
+    found = predictor.predict(pair, list(known.values()))
+    for column, p in zip(known, found, strict=True):
+        options.speed[:, row, column] = [part.speed.value for part in p.parts]
+        options.low_speed[:, row, column] = [part.speed.low for part in p.parts]
+        options.power_w[row, column] = p.power_w.value
+    for n, profile in enumerate(pair):
+        alone = profile.at([split.shares[n] for split in known.values()])
+        options.left_speed[n, row, list(known)] = alone["rate"] / profile.whole_gpu_rate
+        options.left_power_w[n, row, list(known)] = alone["power_w"]
+
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
@@ -65,7 +191,7 @@ class JobType:
     memory_mib: float | None = None
 
     def __post_init__(self) -> None:
-        check_power(f"the power of {self.name} alone", self.power_w)
+        _check_power(f"the power of {self.name} alone", self.power_w)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -186,7 +312,7 @@ def make_problem(
             f"{', '.join(AIMS)}; --min-speed protects each job",
         )
     _check(queue, types, options, gpus)
-    check_power("the power of an idle GPU", idle_power_w)
+    _check_power("the power of an idle GPU", idle_power_w)
     limits = limits or Limits()
     problem = Problem(
         queue=tuple(queue),
@@ -196,7 +322,8 @@ def make_problem(
         idle_power_w=idle_power_w,
         saves_energy=SAVES_ENERGY[objective],
         pair_fits=_pair_fits(types, options, limits),
-        alone_fits=_alone_fits(types, limits),
+        alone_fits=(_memory_mib(types) <= _or_inf(limits.memory_mib))
+        & (np.array([kind.power_w for kind in types]) <= _or_inf(limits.max_power_w)),
         min_gain=min_gain,
     )
     _check_all_fit(problem)
@@ -254,12 +381,6 @@ def _pair_fits(types: Sequence[JobType], options: PairOptions, limits: Limits) -
         & (options.most_power_w <= _or_inf(limits.max_power_w))
         & (together_mib <= MEMORY_PART * _or_inf(limits.memory_mib))[:, None]
     )
-
-
-def _alone_fits(types: Sequence[JobType], limits: Limits) -> Bools:
-    power_w = np.array([kind.power_w for kind in types])
-    fits: Bools = _memory_mib(types) <= _or_inf(limits.memory_mib)
-    return (power_w <= _or_inf(limits.max_power_w)) & fits
 
 
 def _memory_mib(types: Sequence[JobType]) -> Floats:

@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.core.flags import CPU_BOUND, WRONG
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import NORMAL_90, Interval
-from advisor.core.records import SoloPoint
+from advisor.core.records import CPU_BOUND, WRONG, SoloPoint
 from advisor.core.split import Split
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.predict.predictions import Prediction, Predictor
@@ -210,11 +209,7 @@ class CardPredictor:
         return tuple(self._brought[profile] for profile in profiles)
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
-        """One prediction for each split, in their order; profiles are `brought` ones.
-
-        Raises:
-            InputError: as the predictor does.
-        """
+        """One prediction for each split, in their order; profiles are `brought` ones."""
         usual = self._predictor.predict([self._measured[p] for p in profiles], splits)
         there = self._predictor.predict(profiles, splits)
         return [

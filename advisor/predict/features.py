@@ -15,27 +15,203 @@ in percent of what the GPU has. Traffic over PCIe is absolute: the link is the h
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from advisor.core.gpu import WHOLE
-from advisor.predict.profiles import COLUMNS, Floats, Profile
-from advisor.predict.sides import (
-    PAIRED,
-    Side,
-    added,
-    demanded_power_w,
-    full_power_w,
-    largest,
-    physical_power_w,
-    prior_kept,
-    side,
-    summed,
-    supply,
-)
+from advisor.predict.profiles import ACTIVITY, COLUMNS, Floats, Profile, relative_capacity
+
+AT_SHARE = (*ACTIVITY, "relative_sm_clock", "job_cpu_percent")
+"""Readings that are features as they are."""
+
+PAIRED = (*AT_SHARE, "pcie_tx_mib_per_s", "pcie_rx_mib_per_s", "relative_power")
+"""Readings of which a pair has the sum and the gap."""
+
+FULL_BANDWIDTH_PERCENT = 93.0
+"""`dram_active_percent` of a copy that waits for nothing but memory: 92 to 94 on H200 (triad,
+transpose and reduction at 100 %, data/advisor_data/bundled)."""
+
+CLOCK_EXPONENT = 2.0
+"""Dynamic power grows about with this power of the clock near the limit: the rate that a capped
+power leaves is the square root of the power that it leaves. A prior, corrected by the model."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One of the jobs at its shares, alone.
+
+    Attributes:
+        shares: Percent; shape (n,).
+        readings: Each column at the shares, `relative_sm_clock`, which is 1 at the highest clock
+            of the profile, and `relative_power`, which is 1 at `full_power_w`; shape (n,).
+        capacity: What it could do if there were always something to do, for each one of its rate on
+            the whole GPU, shape (n,).
+        alone: Features that a job has as `own` and as `other`, `relative_rate` among them: its rate
+            for each one on the whole GPU; each shape (n,).
+        shape: Features that a job has as `own` only, each shape (n,).
+        paired: Those of the readings that are `PAIRED`; shape (readings, n).
+    """
+
+    profile: Profile
+    shares: Floats
+    readings: Mapping[str, Floats]
+    capacity: Floats
+    alone: Mapping[str, Floats]
+    shape: Mapping[str, Floats]
+    paired: Floats
+
+
+def side(profile: Profile, shares: Sequence[float] | Floats) -> Side:
+    """A job at its shares; what its neighbour does not change is worked out here, once.
+
+    Raises:
+        InputError: a share lies outside the profile.
+    """
+    asked = np.asarray(shares, dtype=np.float64)
+    readings = profile.at(asked)
+    # A clock that no profile of the training data had is filled in as 0.
+    highest_mhz = max(float(profile.values["sm_clock_mhz"].max()), 1.0)
+    readings["relative_sm_clock"] = readings["sm_clock_mhz"] / highest_mhz
+    readings["relative_power"] = readings["power_w"] / _full_power_w(profile)
+    return Side(
+        profile,
+        asked,
+        readings,
+        relative_capacity(profile, asked),
+        _alone(profile, asked, readings),
+        _shape(profile, asked, readings),
+        np.array([readings[name] for name in PAIRED]),
+    )
+
+
+def power_limit_w(sides: Sequence[Side]) -> float:
+    """The lowest of the known limits; without one, no limit."""
+    limits = [s.profile.power_limit_w for s in sides if s.profile.power_limit_w is not None]
+    return min(limits, default=float("inf"))
+
+
+def full_power_w(sides: Sequence[Side]) -> float:
+    """What watts are parts of: the limit; where none is known, the most that a job drew alone."""
+    limit = power_limit_w(sides)
+    return limit if math.isfinite(limit) else max(_full_power_w(s.profile) for s in sides)
+
+
+def active_idle_power_w(sides: Sequence[Side]) -> float:
+    """What the GPU draws before any job does work: the mean of the profiles.
+
+    With jobs open its clocks are up, so it is more than the empty GPU draws; where nobody knows how
+    much, it is that.
+    """
+    known_w = ((s.profile.active_idle_power_w, s.profile.idle_power_w) for s in sides)
+    return sum(idle if math.isnan(active) else active for active, idle in known_w) / len(sides)
+
+
+def demanded_power_w(sides: Sequence[Side]) -> Floats:
+    """What all jobs would draw together if nothing held them back; shape (n,)."""
+    return _demanded_power_w(tuple(sides))
+
+
+def physical_power_w(sides: Sequence[Side]) -> Floats:
+    """Power without learning: all powers with one active idle power, clipped at the limit; (n,)."""
+    return np.minimum(demanded_power_w(sides), power_limit_w(sides))
+
+
+def bandwidth_factor(sides: Sequence[Side]) -> Floats:
+    """Part of the memory bandwidth that all want together which there is, at most 1; (n,)."""
+    demand = summed(sides, "dram_active_percent")
+    return np.minimum(1.0, FULL_BANDWIDTH_PERCENT / np.maximum(demand, 1.0))
+
+
+def power_factor(sides: Sequence[Side]) -> Floats:
+    """Part of the clock that the power limit leaves, at most 1; (n,)."""
+    idle = active_idle_power_w(sides)
+    # Not 1 W: speeds are to be the same where all watts of a card are larger by one factor.
+    dynamic = np.maximum(demanded_power_w(sides) - idle, 1e-3 * full_power_w(sides))
+    left = np.minimum(1.0, (power_limit_w(sides) - idle) / dynamic)
+    return left ** (1 / CLOCK_EXPONENT)
+
+
+def prior_kept(sides: Sequence[Side]) -> Floats:
+    """What a job keeps of its rate at the share, by supply of bandwidth and power alone; (n,)."""
+    return supply(tuple(sides))["prior_kept"]
+
+
+def beside(sides: Sequence[Side], n: int) -> tuple[Side, ...]:
+    """All sides but one: the neighbours of the job at that place."""
+    return (*sides[:n], *sides[n + 1 :])
+
+
+@functools.lru_cache(maxsize=16)
+def supply(sides: tuple[Side, ...]) -> dict[str, Floats]:
+    """What the GPU has for all of them."""
+    bandwidth, power = bandwidth_factor(sides), power_factor(sides)
+    return {
+        "bandwidth_factor": bandwidth,
+        "power_factor": power,
+        "prior_kept": np.fmin(bandwidth, power),
+    }
+
+
+def summed(sides: Sequence[Side], name: str) -> Floats:
+    """A reading of all sides together."""
+    return added(s.readings[name] for s in sides)
+
+
+def added(values: Iterable[Floats]) -> Floats:
+    """The sum of arrays of one shape."""
+    return functools.reduce(np.add, values)
+
+
+def largest(values: Iterable[Floats]) -> Floats:
+    """The largest of each place of arrays of one shape."""
+    return functools.reduce(np.maximum, values)
+
+
+@functools.lru_cache(maxsize=16)  # many features of one question are made from these two
+def _demanded_power_w(sides: tuple[Side, ...]) -> Floats:
+    return summed(sides, "power_w") - (len(sides) - 1) * active_idle_power_w(sides)
+
+
+def _full_power_w(profile: Profile) -> float:
+    return profile.power_limit_w or float(profile.values["power_w"].max())
+
+
+def _alone(profile: Profile, shares: Floats, readings: Mapping[str, Floats]) -> dict[str, Floats]:
+    """What a job is by itself, whatever it runs next to."""
+    idle = profile.idle_power_w / _full_power_w(profile)
+    return {
+        **{name: readings[name] for name in AT_SHARE},
+        "log_pcie_tx": np.log1p(readings["pcie_tx_mib_per_s"]),
+        "log_pcie_rx": np.log1p(readings["pcie_rx_mib_per_s"]),
+        "relative_dynamic_power": readings["relative_power"] - idle,
+        "relative_rate": readings["rate"] / profile.whole_gpu_rate,
+        "sm_filled": readings["sm_active_percent"] / shares,
+        **{
+            f"whole_{name}": np.full_like(shares, profile.values[name][-1])
+            for name in ("sm_active_percent", "dram_active_percent")
+        },
+    }
+
+
+def _shape(profile: Profile, shares: Floats, readings: Mapping[str, Floats]) -> dict[str, Floats]:
+    """How the rate answers to the share: around it, over all shares, and in bandwidth."""
+    low = np.maximum(shares - 10, profile.shares[0])
+    high = np.minimum(shares + 10, WHOLE)
+    rates = profile.values["rate"]
+    step = np.log(np.interp(high, profile.shares, rates) / np.interp(low, profile.shares, rates))
+    whole = np.log(rates[-1] / rates[0]) / np.log(WHOLE / profile.shares[0])
+    dram = max(float(profile.values["dram_active_percent"][-1]), 0.5)
+    return {
+        "own_local_sensitivity": step / np.log(high / low),
+        "own_sensitivity": np.full_like(shares, whole),
+        "own_bandwidth_saturation": readings["dram_active_percent"] / dram,
+    }
+
 
 Float32s: TypeAlias = npt.NDArray[np.float32]
 """What the trees see; they split on single precision in training and in serving."""
@@ -105,7 +281,6 @@ def rounded(values: Floats) -> Floats:
 
 
 def _together(own: Side, others: Sequence[Side]) -> dict[str, Floats]:
-    """What all want of the GPU."""
     sides = (own, *others)
     wanted = (
         *("dram_active_percent", "memory_busy_percent", "sm_active_percent"),
@@ -125,5 +300,4 @@ def _together(own: Side, others: Sequence[Side]) -> dict[str, Floats]:
 
 
 def _gap(values: Sequence[Floats]) -> Floats:
-    """Largest less smallest."""
     return largest(values) - functools.reduce(np.minimum, values)

@@ -7,25 +7,143 @@ Machine Learning", 2006, equations 2.23 and 2.24): the prediction, moved by what
 weighted by its own error. docs/measurements/model/measured_pairs.py says what the bounds hold.
 """
 
+import itertools
 import math
 import statistics
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
+from advisor.core.gpu import WHOLE
 from advisor.core.interval import NORMAL_90, Interval
 from advisor.core.split import ADVISED_JOBS, Split
 from advisor.core.telemetry import NEAR_LIMIT, OVER_LIMIT
 from advisor.predict.predictions import Prediction, Predictor, is_within, possible_speed
-from advisor.predict.profiles import Profile
-from advisor.predict.serving import P99_MEASURED
-from advisor.predict.situation import kind_of
-from advisor.predict.windows import Window, Windows, beyond, fewer_of, windows_of
+from advisor.predict.profiles import P99_MEASURED, Profile, kind_of
+from advisor.predict.sets import fills
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorModel:
+class Window:
+    """Jobs together at one split: a measured window, or a launch.
+
+    Attributes:
+        rates: Of each job, in its own unit per second; None: not known.
+        gpu_uuid: The card.
+        started_at: ISO 8601, UTC.
+        is_launch: Observed while jobs did their work.
+        is_bundled: It came with advisor.
+        latencies_p99_ms: Of each job that answers requests, else None; empty: of none.
+    """
+
+    split: Split
+    rates: tuple[float | None, ...]
+    power_w: float | None
+    gpu_uuid: str
+    started_at: str = ""
+    is_launch: bool = False
+    is_bundled: bool = False
+    latencies_p99_ms: tuple[float | None, ...] = ()
+
+    def ordered(self, order: Sequence[int]) -> "Window":
+        """The same with the jobs in another order: which of the present ones stands where."""
+        tails = self.latencies_p99_ms
+        return replace(
+            self,
+            split=Split(tuple(self.split.shares[n] for n in order), self.split.sharing),
+            rates=tuple(self.rates[n] for n in order),
+            latencies_p99_ms=tuple(tails[n] for n in order) if tails else (),
+        )
+
+
+Windows: TypeAlias = Mapping[tuple[str, ...], Sequence[Window]]
+"""By the names of the jobs, in their order, as a window has them."""
+
+
+def windows_of(profiles: Sequence[Profile], windows: Windows) -> list[Window]:
+    """Those of jobs, in the order of the profiles; of copies under several limits in each order."""
+    names = [profile.job for profile in profiles]
+    by_name = sorted(range(len(names)), key=names.__getitem__)
+    seats = sorted(range(len(names)), key=by_name.__getitem__)
+    found = [w.ordered(seats) for w in windows.get(tuple(sorted(names)), ())]
+    if len(set(names)) == len(names):
+        return found
+    return [other for window in found for other in _of_copies(window, names)]
+
+
+def _fewer_of(
+    profiles: Sequence[Profile], windows: Windows
+) -> Iterator[tuple[list[Profile], Split]]:
+    """Fewer of these jobs, two or more, that were measured together without limits, and how."""
+    names, by_name = Counter(p.job for p in profiles), {p.job: p for p in profiles}
+    for jobs, of_jobs in windows.items():
+        if 1 < len(jobs) < len(profiles) and Counter(jobs) <= names:
+            for split in dict.fromkeys(w.split for w in of_jobs if not w.split.is_limited):
+                yield [by_name[job] for job in jobs], split
+
+
+def beyond(
+    p: Prediction, profiles: Sequence[Profile], fewer: Prediction, jobs: Sequence[Profile]
+) -> Prediction:
+    """Where fewer of the jobs are among those without a limit, none faster and no less drawn.
+
+    Nor is any in turns faster than side by side, where no job's long kernels are to be waited for.
+    """
+    seats = list(zip(profiles, p.split.shares, strict=True))
+    free = Counter(profile.job for profile, share in seats if share == WHOLE)
+    sharing = "uncapped" if p.split.is_limited else p.split.sharing
+    is_alike = sharing == fewer.split.sharing
+    is_slower = sharing == "time-sliced" and not any(map(fills, profiles))
+    if not (is_alike or is_slower) or not Counter(profile.job for profile in jobs) <= free:
+        return p
+    most = {profile.job: part.speed for profile, part in zip(jobs, fewer.parts, strict=True)}
+    parts = (
+        replace(part, speed=part.speed.at_most(most.get(profile.job, part.speed)))
+        if share == WHOLE
+        else part
+        for part, (profile, share) in zip(p.parts, seats, strict=True)
+    )
+    power_w = p.power_w.at_least(fewer.power_w) if is_alike else p.power_w
+    return replace(p, parts=tuple(parts), power_w=power_w)
+
+
+def _of_copies(window: Window, names: Sequence[str]) -> Iterator[Window]:
+    """The window with copies of a job in every order of their limits; equal ones do the same."""
+    even, seen = _evened(window, names), set[Split]()
+    seats = [[n for n, name in enumerate(names) if name == job] for job in dict.fromkeys(names)]
+    back = sorted(range(len(names)), key=[n for of_job in seats for n in of_job].__getitem__)
+    differ = any(len({window.split.shares[n] for n in of_job}) > 1 for of_job in seats)
+    orders = itertools.product(*map(itertools.permutations, seats)) if differ else [seats]
+    for order in orders:
+        flat = [n for of_job in order for n in of_job]
+        found = tuple(window.split.shares[flat[n]] for n in back)
+        if (split := Split(found, window.split.sharing)) not in seen:
+            seen.add(split)
+            yield even.ordered([flat[n] for n in back])
+
+
+def _evened(window: Window, names: Sequence[str]) -> Window:
+    """With the mean of copies under one limit, which of them is which has no meaning."""
+    seats = list(zip(names, window.split.shares, strict=True))
+
+    def means(values: Sequence[float | None]) -> tuple[float | None, ...]:
+        of_seat: dict[tuple[str, float], list[float]] = {seat: [] for seat in seats}
+        for seat, value in zip(seats, values, strict=True):
+            if value is not None:
+                of_seat[seat].append(value)
+        return tuple(statistics.fmean(x) if (x := of_seat[seat]) else None for seat in seats)
+
+    tails = window.latencies_p99_ms
+    return replace(
+        window, rates=means(window.rates), latencies_p99_ms=means(tails) if tails else ()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _ErrorModel:
     """How the errors of one predicted quantity hang together; standard deviations of logarithms.
 
     Attributes:
@@ -45,8 +163,8 @@ class ErrorModel:
     least: float
 
 
-SPEED = ErrorModel(reach_percent=30.0, of_jobs=0.0, noise=0.02, of_card=0.0, least=0.06)
-POWER = ErrorModel(reach_percent=5.0, of_jobs=0.3, noise=0.012, of_card=0.031, least=0.015)
+SPEED = _ErrorModel(reach_percent=30.0, of_jobs=0.0, noise=0.02, of_card=0.0, least=0.06)
+POWER = _ErrorModel(reach_percent=5.0, of_jobs=0.3, noise=0.012, of_card=0.031, least=0.015)
 
 SET_SPEED = replace(SPEED, noise=0.08, least=0.25)
 SET_POWER = replace(POWER, noise=0.06)
@@ -76,19 +194,15 @@ class MeasuredPredictor:
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
         """One prediction for each split, in their order.
 
-        Nobody is faster, and no less is drawn, than where fewer of the jobs were measured.
-
-        Raises:
-            InputError: as the predictor does.
+        Adding a job neither raises a speed nor lowers the power beyond those of a measured subset.
         """
         found = self._of_all(profiles, splits)
-        for fewer, split in fewer_of(profiles, self._windows):
+        for fewer, split in _fewer_of(profiles, self._windows):
             (least,) = self.predict(fewer, [split])
             found = [beyond(p, profiles, least, fewer) for p in found]
         return found
 
     def _of_all(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
-        """By what was measured of all of the jobs together."""
         windows = [w for w in windows_of(profiles, self._windows) if is_within(w.split, profiles)]
         if not windows:
             return self._predictor.predict(profiles, splits)
@@ -110,9 +224,9 @@ class MeasuredPredictor:
         found: Sequence[Prediction],
         measured: Sequence[tuple[Window, Prediction]],
     ) -> list[Interval]:
-        """Of one of the jobs."""
         is_pair = len(found[0].parts) == ADVISED_JOBS
-        errors = SPEED if is_pair else _set_errors(profile)
+        of_set = HOST_SPEED if kind_of(profile) == "launch-bound" else SET_SPEED
+        errors = SPEED if is_pair else of_set
 
         def value(p: Prediction, gpu_uuid: str) -> _Value:
             # In a set a job without a limit hangs on the limits of others.
@@ -140,7 +254,6 @@ class MeasuredPredictor:
         found: Sequence[Prediction],
         measured: Sequence[tuple[Window, Prediction]],
     ) -> list[Interval]:
-        """Of the GPU."""
         errors = POWER if len(found[0].parts) == ADVISED_JOBS else SET_POWER
         seen = [
             (_Value(w.split, w.split.shares, p.power_w, w.gpu_uuid, limit_w), w.power_w)
@@ -150,10 +263,6 @@ class MeasuredPredictor:
         asked = [_Value(p.split, p.split.shares, p.power_w, self._gpu_uuid, limit_w) for p in found]
         most_w = Interval(*[OVER_LIMIT * limit_w] * 3)
         return [x.at_most(most_w) for x in _posterior(asked, seen, errors)]
-
-
-def _set_errors(profile: Profile) -> ErrorModel:
-    return HOST_SPEED if kind_of(profile) == "launch-bound" else SET_SPEED
 
 
 def _reached(profile: Profile, speed: float) -> float:
@@ -187,28 +296,28 @@ class _Value:
     gpu_uuid: str
     limit: float = math.inf
 
-    def card_spread(self, errors: ErrorModel) -> float:
+    def card_spread(self, errors: _ErrorModel) -> float:
         return 0.0 if self.expected.value >= NEAR_LIMIT * self.limit else errors.of_card
 
-    def spread(self, errors: ErrorModel) -> float:
+    def spread(self, errors: _ErrorModel) -> float:
         """Standard deviation of the log of it."""
         x = self.expected
         return max(
             math.log(x.high / x.low) / (2 * NORMAL_90), errors.least, self.card_spread(errors)
         )
 
-    def covariance(self, other: "_Value", errors: ErrorModel) -> float:
+    def covariance(self, other: "_Value", errors: _ErrorModel) -> float:
         """Of the logarithms of both errors."""
         own, its = self._own_spread(errors), other._own_spread(errors)
         same_card = self.gpu_uuid == other.gpu_uuid != ""
         of_card = self.card_spread(errors) * other.card_spread(errors) if same_card else 0.0
         return own * its * self._alike(other, errors) + of_card
 
-    def _own_spread(self, errors: ErrorModel) -> float:
+    def _own_spread(self, errors: _ErrorModel) -> float:
         """The part of the spread that every card has."""
         return math.sqrt(self.spread(errors) ** 2 - self.card_spread(errors) ** 2)
 
-    def _alike(self, other: "_Value", errors: ErrorModel) -> float:
+    def _alike(self, other: "_Value", errors: _ErrorModel) -> float:
         if self.split.sharing != other.split.sharing:
             return 0.0
         apart = math.dist(self.shares, other.shares) / errors.reach_percent
@@ -216,7 +325,7 @@ class _Value:
 
 
 def _posterior(
-    asked: Sequence[_Value], seen: Sequence[tuple[_Value, float]], errors: ErrorModel
+    asked: Sequence[_Value], seen: Sequence[tuple[_Value, float]], errors: _ErrorModel
 ) -> list[Interval]:
     """What is to be expected after what was measured, `seen` with its measured values."""
     if not seen:

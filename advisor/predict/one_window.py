@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.core.flags import ONE_WINDOW
 from advisor.core.gpu import WHOLE
-from advisor.core.records import SoloPoint
+from advisor.core.records import ONE_WINDOW, SoloPoint
 from advisor.predict.profiles import COLUMNS, Floats, Profile
 
 ESTIMATED_SHARES = tuple(map(float, range(10, 100, 10)))

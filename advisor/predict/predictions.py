@@ -15,8 +15,7 @@ from advisor.core.objectives import (
 )
 from advisor.core.split import Split, without_limits
 from advisor.predict.profiles import Floats, Profile
-from advisor.validity.safe_counts import CheckedCounts
-from advisor.validity.safe_splits import safe_splits
+from advisor.validity.safe_counts import CheckedCounts, safe_splits
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,6 @@ class Prediction:
 
     @cached_property
     def _values(self) -> dict[str, Interval]:
-        """Of objectives without prices, as they are asked for."""
         return {}
 
     @cached_property

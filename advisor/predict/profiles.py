@@ -1,24 +1,177 @@
-"""All solo points of a job as arrays over its shares: what predictions are made from."""
+"""Solo points of a job as arrays over its shares: what predictions are made from.
 
+Such a job makes as much progress as is asked of it, so its relative speed is the part of its
+demand that it serves: rates are divided by the one measured alone on the whole GPU, as for every
+other job. That is the offered rate where the GPU keeps up, but for the chance of arrivals; where it
+does not, no share can serve more than the whole GPU does.
+
+More SMs do not make a job slower; where a profile says so, mostly of launch-bound jobs, its
+windows were disturbed. Dips are taken out by the non-decreasing fit that changes the logarithms
+least, each weighted by how surely it is known (pool adjacent violators: R. E. Barlow,
+D. J. Bartholomew, J. M. Bremner, H. D. Brunk, "Statistical Inference under Order Restrictions",
+1972, chapter 1).
+
+Such as a training that waits for its input, or a notebook whose user thinks. Their means say that
+they leave most of the GPU, and whoever needs it in a burst waits all the same.
+"""
+
+import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import statistics
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.core.flags import DOUBTFUL
-from advisor.core.gpu import WHOLE
-from advisor.core.records import SoloPoint
-from advisor.core.units import vendor_of
+from advisor.core.gpu import WHOLE, vendor_of
+from advisor.core.interval import Interval
+from advisor.core.records import CPU_BOUND, DOUBTFUL, SoloPoint
+from advisor.core.split import Split
 from advisor.errors import InputError
-from advisor.predict.bursts import computes_in_bursts
-from advisor.predict.serving import Serving, serving_of
-from advisor.predict.smoothing import non_decreasing_rates
-from advisor.validity.degenerate import with_solo_flags
+from advisor.validity.points import NO_PROFILE, is_usable, own_results, with_solo_flags
 from advisor.validity.safe_counts import CheckedCounts, Safety
-from advisor.validity.usable import NO_PROFILE, is_usable, own_results
+
+BUSY_PERCENT = 60.0
+"""Of the time at most; who computes for longer leaves gaps between kernels, not between bursts."""
+
+WHOLE_GPU = 0.7
+"""SM activity while it is busy, at least: 0.74 to 0.93 for notebooks and what waits for input, 0.15
+to 0.60 for jobs of small kernels (data/advisor_data/bundled/set_references.jsonl)."""
+
+NOISE = 0.095
+"""Standard error of the mean power over 1 s, for each 1, where GPU busy was not read: 0.1 to 0.2 in
+the median of those in bursts, below 0.09 of all others."""
+
+
+def computes_in_bursts(point: SoloPoint) -> bool:
+    """Whether a window on the whole GPU shows it; of a server never: its bursts are requests."""
+    if point.offered_rate is not None:
+        return False
+    if point.gpu_busy_percent is not None and point.sm_active_percent is not None:
+        is_whole = point.sm_active_percent >= WHOLE_GPU * point.gpu_busy_percent
+        return is_whole and point.gpu_busy_percent < BUSY_PERCENT
+    if not point.power_w or point.power_stderr_w is None:
+        return False
+    return point.power_stderr_w / point.power_w * math.sqrt(point.window_s) > NOISE
+
+
+LEAST_TOLERANCE, MOST_TOLERANCE = 0.02, 0.1
+"""Bounds of `Serving.tolerance`: two windows vary by 2 %; a loss above 10 % is contention, not
+noise."""
+
+
+P99_BESIDE = Interval(1.4, 0.9, 3.0)
+"""p99 beside another job under limits for each 1 ms alone at the same share, where all of the
+demand is met: 5th, 50th and 95th percentile of 229 windows of four servers. What the other three
+say holds 51, 92, 95 and 100 % of one's (docs/measurements/model/p99.py)."""
+
+P99_WITHOUT_LIMITS = Interval(4.0, 0.9, 8.0)
+"""The same without limits: of 14 windows, 0.9 to 2.4 beside small jobs and 4.4 to 7.8 beside those
+that fill the card."""
+
+P99_MEASURED = Interval(1.0, 0.64, 1.55)
+"""p99 beside another job for each 1 ms that other windows of the same jobs at the same split had:
+5th, 50th and 95th percentile of 166 windows (docs/measurements/model/p99.py)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """What is known of a job that answers requests.
+
+    Attributes:
+        offered_rate: Requests per second that arrive; None: it has no fixed demand.
+        rate_noise: Relative standard error of its measured rates; None: not known.
+        latency_p99_ms: 99th percentile of the time to answer, alone at a share: (share in percent,
+            ms), by share; empty: never measured.
+    """
+
+    offered_rate: float | None
+    rate_noise: float | None
+    latency_p99_ms: tuple[tuple[float, float], ...]
+
+    @property
+    def tolerance(self) -> float:
+        """Part of the demand that may be missing by chance.
+
+        A relative speed is the ratio of two measured rates, so its standard error is the square
+        root of 2 times theirs; twice that holds for 95 % of those that serve everything.
+        """
+        noise = 2 * math.sqrt(2) * (self.rate_noise or 0.0)
+        return min(max(noise, LEAST_TOLERANCE), MOST_TOLERANCE)
+
+    def served(self, speed: Interval) -> Interval:
+        """What is served of the demand by a job that could reach a relative speed, if it has one.
+
+        All of it, 1, where the job could do more. Its bounds are then those of chance: a measured
+        value lies `tolerance` below or above it.
+        """
+        if self.offered_rate is None:
+            return speed
+        value, chance = min(speed.value, 1.0), self.tolerance
+        low, high = min(speed.low, 1 - chance), min(speed.high, 1 + chance)
+        return Interval(value, low, max(high, value))
+
+    def rate_alone(self, measured: float) -> float:
+        """What its rates beside others are divided by: what arrives, where all of that was served.
+
+        What arrived in one window differs from that by chance, and the other rates would have that
+        difference in them.
+        """
+        offered = self.offered_rate
+        if offered is None or abs(measured / offered - 1) > self.tolerance:
+            return measured
+        return offered
+
+    def is_behind(self, whole_gpu_rate: float) -> bool:
+        """Whether even the whole GPU serves less than what arrives."""
+        offered = self.offered_rate
+        return offered is not None and whole_gpu_rate < (1 - self.tolerance) * offered
+
+    def p99_beside_ms(self, split: Split, share_percent: float) -> Interval | None:
+        """Beside another job, while all of the demand is met; None: not known alone.
+
+        By class, not by job: four servers are too few to learn more from.
+        """
+        alone_ms = self.p99_alone_ms(share_percent)
+        if alone_ms is None:
+            return None
+        if split.sharing == "exclusive":
+            return Interval(alone_ms, alone_ms, alone_ms)
+        return (P99_BESIDE if split.is_limited else P99_WITHOUT_LIMITS).times(alone_ms)
+
+    def p99_alone_ms(self, share_percent: float) -> float | None:
+        """Alone at that share, linear between measured shares; None outside of them."""
+        shares = [share for share, _ in self.latency_p99_ms]
+        place = bisect_left(shares, share_percent)
+        if place == len(shares) or share_percent < shares[0]:
+            return None
+        above, above_ms = self.latency_p99_ms[place]
+        if above == share_percent:
+            return above_ms
+        below, below_ms = self.latency_p99_ms[place - 1]
+        return below_ms + (above_ms - below_ms) * (share_percent - below) / (above - below)
+
+
+def serving_of(points: Iterable[SoloPoint]) -> Serving | None:
+    """What points of one job on one GPU model tell; None: it answers no requests."""
+    points = sorted(points, key=lambda point: point.started_at)
+    offered = [p.offered_rate for p in points if p.offered_rate is not None]
+    latencies: dict[float, list[float]] = {}
+    for point in points:
+        if point.latency_p99_ms is not None:
+            latencies.setdefault(point.share_percent, []).append(point.latency_p99_ms)
+    if not (offered or latencies):
+        return None
+    noises = [p.rate_stderr / p.rate for p in points if p.rate_stderr is not None and p.rate > 0]
+    return Serving(
+        offered_rate=offered[-1] if offered else None,
+        rate_noise=statistics.median(noises) if noises else None,
+        latency_p99_ms=tuple((s, statistics.median(ms)) for s, ms in sorted(latencies.items())),
+    )
+
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -43,7 +196,7 @@ COLUMNS = (
 NEEDED = COLUMNS[:2]
 
 _LEAST_ACTIVE_PERCENT = 1.0
-"""No job is taken for smaller."""
+"""Least SM activity that is assumed of any job, percent."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -147,7 +300,11 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
             fix="advisor profile JOB",
         )
     by_share = [[p for p in usable if p.share_percent == share] for share in shares]
-    values = {name: _over_shares(by_share, name) for name in COLUMNS}
+    values = {
+        name: np.array([_middle([getattr(p, name) for p in points]) for points in by_share])
+        for name in COLUMNS
+    }
+    in_bursts = [computes_in_bursts(point) for point in by_share[-1]]
     newest = max(usable, key=lambda point: point.started_at)
     return Profile(
         job=newest.job,
@@ -164,7 +321,7 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
         flags=tuple(sorted({flag for point in usable for flag in point.flags})),
         serving=serving_of(usable),
         gpu_uuids=frozenset(point.gpu_uuid for point in usable),
-        in_bursts=_mostly(computes_in_bursts(point) for point in by_share[-1]),
+        in_bursts=sum(in_bursts) > len(in_bursts) / 2,
     )
 
 
@@ -173,7 +330,7 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
 
     A share is taken from points that passed every cross-check, where there are any; never from
     points of which the results are wrong, or that lack the rate or the power. Rates do not fall
-    with the share: `advisor.predict.smoothing`.
+    with the share: `advisor.predict.profiles`.
     """
     groups: dict[tuple[str, str], dict[float, list[SoloPoint]]] = {}
     for point in with_solo_flags(points):
@@ -252,15 +409,6 @@ def _reported(whole: Iterable[SoloPoint]) -> tuple[str, str] | None:
     return None
 
 
-def _over_shares(by_share: Sequence[Sequence[SoloPoint]], name: str) -> Floats:
-    return np.array([_middle([getattr(p, name) for p in points]) for points in by_share])
-
-
-def _mostly(found: Iterable[bool]) -> bool:
-    known = list(found)
-    return sum(known) > len(known) / 2
-
-
 def _middle(values: Sequence[float | None]) -> float:
     """Median of those that were measured; NaN of none."""
     known = [value for value in values if value is not None]
@@ -271,3 +419,151 @@ def _undoubted(points: Iterable[SoloPoint]) -> list[SoloPoint]:
     """Those that passed every cross-check, else those that are not known to be wrong."""
     right = [point for point in points if not NO_PROFILE & set(point.flags)]
     return [point for point in right if DOUBTFUL.isdisjoint(point.flags)] or right
+
+
+LEAST_ERROR = 0.002
+"""Relative standard error that a rate has at least: two profiles of a GPU-bound job on one card
+differ by 0.1 to 0.2 % (docs/measurements, "Does a profile repeat?")."""
+
+
+def non_decreasing_rates(rates: Sequence[float], stderrs: Sequence[float]) -> list[float]:
+    """The rates without dips.
+
+    Args:
+        rates: Over ascending shares, above 0.
+        stderrs: Standard error of each, in the same unit; NaN where it is not known.
+    """
+    pools: list[tuple[float, float, int]] = []  # mean of the logarithms, weight, how many
+    for rate, stderr in zip(rates, stderrs, strict=True):
+        relative = stderr / rate if stderr == stderr else 0.0  # NaN is not itself
+        pool = (math.log(rate), 1 / max(relative, LEAST_ERROR) ** 2, 1)
+        while pools and pools[-1][0] > pool[0]:
+            pool = _joined(pools.pop(), pool)
+        pools.append(pool)
+    return [
+        rates[place] if count == 1 else math.exp(mean)
+        for start, (mean, _, count) in zip(_starts(pools), pools, strict=True)
+        for place in range(start, start + count)
+    ]
+
+
+def _joined(
+    one: tuple[float, float, int], other: tuple[float, float, int]
+) -> tuple[float, float, int]:
+    weight = one[1] + other[1]
+    return (one[0] * one[1] + other[0] * other[1]) / weight, weight, one[2] + other[2]
+
+
+def _starts(pools: Sequence[tuple[float, float, int]]) -> list[int]:
+    counts = [count for _, _, count in pools]
+    return [sum(counts[:n]) for n in range(len(counts))]
+
+
+IDLE = "idle_power_w"
+"""What a profile has of the GPU, and may lack like a column."""
+
+ACTIVE_IDLE_ABOVE = "active_idle_above_w"
+"""By how much active idle power is above idle power, for profiles that lack it; of a GPU model of
+which that is known, its name is behind it: `active_idle_above_of`."""
+
+
+def active_idle_above_of(gpu_model: str) -> str:
+    """The name under which `fill` has it for a GPU model."""
+    return f"{ACTIVE_IDLE_ABOVE} on {gpu_model}"
+
+
+def with_active_idle(profile: Profile, fill: Mapping[str, float]) -> Profile:
+    """The profile with an active idle power: what its GPU model draws above idle, else what all do.
+
+    The same one where it has its own, or where nobody knows.
+    """
+    above_w = fill.get(active_idle_above_of(profile.gpu_model), fill.get(ACTIVE_IDLE_ABOVE))
+    if above_w is None or not math.isnan(profile.active_idle_power_w):
+        return profile
+    return _above_idle(profile, above_w)
+
+
+def filled(profile: Profile, fill: Mapping[str, float]) -> Profile:
+    """The profile without gaps: it has what it lacks at some shares from its own nearest ones.
+
+    `missing` still tells what was not measured at all; it gets what the column is usually like.
+
+    Raises:
+        InputError: `fill` lacks a column that is missing.
+    """
+    if math.isnan(profile.idle_power_w) and IDLE in fill:
+        profile = replace(profile, idle_power_w=fill[IDLE])
+    profile = with_active_idle(profile, fill)
+    # All columns at once: most profiles are whole, and a prediction asks twice.
+    if not np.isnan(np.array(list(profile.values.values()))).any():
+        return profile
+    if unknown := [name for name in profile.missing if name not in fill]:
+        raise InputError(
+            f"the profile of {profile.job} lacks {', '.join(unknown)}",
+            why="nothing is known that could stand in for it",
+            fix="measure it with counters that are available: advisor doctor",
+        )
+    usual = {name: np.full_like(profile.shares, fill[name]) for name in profile.missing}
+    measured = {n: v for n, v in profile.values.items() if n not in usual}
+    known = {n: _without_gaps(profile.shares, v) for n, v in measured.items()}
+    return replace(profile, values={n: (usual | known)[n] for n in profile.values})
+
+
+@functools.lru_cache(maxsize=1024)  # the same profile stays the same, so that its features do
+def _above_idle(profile: Profile, above_w: float) -> Profile:
+    return replace(profile, active_idle_power_w=profile.idle_power_w + above_w)
+
+
+def _without_gaps(shares: Floats, values: Floats) -> Floats:
+    """Values with the gaps between and beyond known ones filled from their neighbours."""
+    known = ~np.isnan(values)
+    return np.interp(shares, shares[known], values[known])
+
+
+JobKind: TypeAlias = Literal["server", "launch-bound", "filling"]
+
+LOW_SHARE_PERCENT = 35.0
+"""Below, a job of `BY_SHARE` is harder to predict: how its rate falls there differs most."""
+
+LEAST_ACTIVE_PERCENT = 50.0
+"""A job whose SMs are active less alone on the whole GPU is launch-bound."""
+
+BY_SHARE = ("launch-bound", "filling beside filling")
+"""Situations of a job in which it matters how large its share is."""
+
+
+def is_launch_bound(profile: Profile) -> bool:
+    """Whether the job keeps the GPU waiting alone on all of it.
+
+    The kind `launch` of docs/colocate.md: flagged `cpu-bound`, or SMs active under half the time.
+    """
+    active = float(profile.values["sm_active_percent"][-1])
+    return CPU_BOUND in profile.flags or active < LEAST_ACTIVE_PERCENT
+
+
+def kind_of(profile: Profile) -> JobKind:
+    """What a job is: one with a fixed demand, one that waits for its CPU core, or neither."""
+    if profile.serving is not None and profile.serving.offered_rate is not None:
+        return "server"
+    return "launch-bound" if is_launch_bound(profile) else "filling"
+
+
+def of_job(own: str, others: Collection[str], share_percent: float, place: str) -> str:
+    """The situation of a job beside others, at a share of a place such as "split"."""
+    if share_percent == WHOLE:  # a server without limits takes what it needs, as one that fills
+        others = ["filling" if kind == "server" else kind for kind in others]
+    situation = own
+    if own == "filling":
+        hardest = next(kind for kind in ("filling", "server", "launch-bound") if kind in others)
+        situation = f"filling beside {hardest}"
+    if situation in BY_SHARE and share_percent < LOW_SHARE_PERCENT:
+        return f"{place}, {situation}, below {LOW_SHARE_PERCENT:g} %"
+    return f"{place}, {situation}"
+
+
+def of_pair(kinds: Collection[str], place: str) -> str:
+    """The situation of jobs together."""
+    for kind in ("server", "launch-bound"):
+        if kind in kinds:
+            return f"{place}, with a {kind}"
+    return f"{place}, both fill"

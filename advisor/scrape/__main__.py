@@ -19,8 +19,7 @@ from types import FrameType
 from advisor.errors import AdvisorError, JobError, SourceError
 from advisor.progress import Progress
 from advisor.scrape.fetch import address_of, answers, fetch
-from advisor.scrape.mirror import PageMirror
-from advisor.scrape.page import Reading, parse_selector, read_page
+from advisor.scrape.page import PageMirror, Reading, parse_selector, read_page
 
 _INTERVAL_S = 0.25
 _TELL_AGAIN_S = 10.0

@@ -1,18 +1,35 @@
-"""Safe counts of units: those at which the libraries of this host compute right results. Pure.
+"""Counts of compute units at which the libraries of a host compute right results.
 
 Under MPS with a limited number of SMs a library may leave parts of a result out, at some counts and
 not at others. `advisor check` finds them out; what a job says of its own results goes before that.
+
+Under a limited number of SMs some kernels leave parts of their result unwritten (docs/check.md).
+`advisor check` finds the counts at which that happens and keeps what it found in one file for each
+GPU model.
 """
 
 import functools
 import itertools
 import operator
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TypeAlias
 
-from advisor.core.gpu import Vendor
-from advisor.core.units import grantable
+from advisor.core.gpu import (
+    UNIT_NAMES,
+    WHOLE,
+    Vendor,
+    grantable,
+    quantum,
+    share_for_units,
+    units_for_share,
+)
+from advisor.core.split import Split
+from advisor.core.wording import in_ranges, listed
+from advisor.errors import UnsafeCountError
+from advisor.formats.kept import RecordFolder
+from advisor.formats.typed_json import parse
 
 Counts: TypeAlias = tuple[int, ...]
 """Units of each job."""
@@ -145,3 +162,328 @@ def _turned(counts: Counts, wanted: Counts) -> int:
     return sum(
         (one - other) * (asked - other_asked) < 0 for (one, asked), (other, other_asked) in pairs
     )
+
+
+CHECKS_FOLDER = "checks"
+"""In the advisor's home."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountCheck:
+    """What was computed at which numbers of SMs, and where it was wrong.
+
+    Attributes:
+        libraries: Version by name: torch, cublas, cudnn.
+        checked: Counts that were asked for, granted and computed at.
+        wrong: Names of the operations that were wrong, by count; no count without any.
+        operations: Names of all operations that were tried at every count.
+        checked_at: Time of the last count, ISO 8601, UTC.
+    """
+
+    gpu_model: str
+    gpu_uuid: str
+    units_total: int
+    driver: str
+    libraries: Mapping[str, str]
+    checked: tuple[int, ...]
+    wrong: Mapping[int, tuple[str, ...]]
+    operations: tuple[str, ...]
+    checked_at: str
+    seconds: float
+
+    @property
+    def safe(self) -> tuple[int, ...]:
+        """Counts at which every operation was right, sorted."""
+        return tuple(sorted(set(self.checked) - set(self.wrong)))
+
+    @property
+    def unsafe(self) -> tuple[int, ...]:
+        """Counts at which an operation was wrong, sorted."""
+        return tuple(sorted(self.wrong))
+
+    def without(self, counts: Iterable[int]) -> "CountCheck":
+        """The same, with these counts not checked."""
+        gone = set(counts)
+        return replace(
+            self,
+            checked=tuple(count for count in self.checked if count not in gone),
+            wrong={count: names for count, names in self.wrong.items() if count not in gone},
+        )
+
+    def differs_from(self, driver: str, libraries: Mapping[str, str]) -> str:
+        """What has changed since, in words; versions that are not known now have not."""
+        now = {"driver": driver, **libraries}
+        then = {"driver": self.driver, **self.libraries}
+        changed = [name for name in then if now.get(name, then[name]) != then[name]]
+        return ", ".join(f"{name} {then[name]} then, {now[name]} now" for name in changed)
+
+
+def check_for(gpu_model: str, checks: Iterable[CountCheck]) -> CountCheck | None:
+    """What is known of a GPU model: the first check, and from later ones the counts it lacks."""
+    of_model = [check for check in checks if check.gpu_model == gpu_model]
+    return functools.reduce(_filled, of_model) if of_model else None
+
+
+def wrong_elsewhere(gpu_model: str, checks: Iterable[CountCheck]) -> dict[int, tuple[str, ...]]:
+    """Operations that were wrong on other models of as many SMs, and that were not tried on this.
+
+    A library takes its kernels by the number of SMs: with the same versions, two models of as many
+    SMs were wrong in the same operations at the same counts, as far as both were checked. Of checks
+    of this model the first decides that has a count; without any, nothing is known.
+
+    Returns:
+        Names with the model on which they were wrong, by count.
+    """
+    every = list(checks)
+    own = [check for check in every if check.gpu_model == gpu_model]
+    found: dict[int, tuple[str, ...]] = {}
+    for other in (check for check in every if check.gpu_model != gpu_model):
+        for count, names in other.wrong.items():
+            decides = next((check for check in own if count in check.checked), None)
+            if decides is None or _kernels(decides) != _kernels(other):
+                continue
+            untried = (name for name in names if name not in decides.operations)
+            new = (f"{name} on {other.gpu_model}" for name in untried)
+            found[count] = (*found.get(count, ()), *new)
+    return {count: names for count, names in found.items() if names}
+
+
+def parse_check(text: bytes) -> CountCheck:
+    """The check that `keep_check` wrote.
+
+    Raises:
+        ValueError: it is no check; says where.
+    """
+    check = parse(CountCheck, text)
+    known = set(check.operations)
+    for count in check.checked:
+        if not 0 < count <= check.units_total:
+            raise ValueError(f"checked: no {count} of {check.units_total} SMs")
+    for count, names in check.wrong.items():
+        if count not in check.checked:
+            raise ValueError(f"wrong.{count}: {count} SMs were not checked")
+        if not names or not set(names) <= known:
+            raise ValueError(f"wrong.{count}: not one or more of the operations")
+    return check
+
+
+CHECKS = RecordFolder(CHECKS_FOLDER, "advisor check", parse_check)
+"""Of this host, by GPU model."""
+
+
+def keep_check(check: CountCheck, home: Path) -> Path:
+    """Write the check of its GPU model, whole or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    return CHECKS.keep(check, home, check.gpu_model)
+
+
+def _kernels(check: CountCheck) -> tuple[int, Mapping[str, str]]:
+    return check.units_total, check.libraries
+
+
+def _filled(first: CountCheck, other: CountCheck) -> CountCheck:
+    more = other.without(first.checked)
+    return replace(
+        first,
+        checked=tuple(sorted({*first.checked, *more.checked})),
+        wrong={**first.wrong, **more.wrong},
+        operations=tuple(dict.fromkeys((*first.operations, *other.operations))),
+    )
+
+
+_NAMED = 3
+"""Operations that are named of those that were wrong."""
+
+LIBRARIES = "GPU libraries compute wrong results (advisor check)"
+
+ANYWAY = "or ask for it all the same: --allow-unsafe, over HTTP allow_unsafe"
+
+
+def safe_splits(
+    wanted: Sequence[Split], safeties: Sequence[Safety], *, mirrored: bool = False
+) -> tuple[Split | None, ...]:
+    """For each split the nearest one at safe counts of all jobs: itself where all are safe.
+
+    None where there is no safe split at all. A share whose count stays as it is keeps its
+    percentage. For `mirrored` see `safe_counts`.
+    """
+    known = _known(safeties)
+    if known.units_total is None or not any(s.unsafe for s in safeties):
+        return tuple(wanted)
+    return tuple(_safe_split(split, safeties, mirrored=mirrored) for split in wanted)
+
+
+def safe_solo_shares(wanted: Sequence[float], safety: Safety) -> tuple[float, ...]:
+    """For each share of a job alone the nearest safe one, each count once, ascending.
+
+    The whole GPU stays: rates are relative to it. A share whose count stays keeps its percentage.
+    """
+    total = safety.units_total
+    if total is None or not safety.unsafe:
+        return tuple(wanted)
+    kept = {units_for_share(share, total, safety.vendor): share for share in wanted}
+    counts = {safety.nearest(units) for units in kept} | (kept.keys() & {total})
+    known = sorted(units for units in counts if units is not None)
+    return tuple(
+        kept[units] if units in kept else share_for_units(units, total, safety.vendor)
+        for units in known
+    )
+
+
+def unsafe_texts(*asked: tuple[float, Safety]) -> tuple[str, ...]:
+    """Reasons why these shares are unsafe, one sentence each; empty if safe."""
+    shares: dict[str, dict[float, int]] = {}
+    for share, safety in asked:
+        if units := _unsafe_units(share, safety):
+            shares.setdefault(_cause(units, safety), {})[share] = units
+    of_gpu = next((_of_gpu(safety) for _, safety in asked if safety.units_total), "")
+    return tuple(
+        f"{listed(f'{share:g} % is {units}' for share, units in unsafe.items())} {of_gpu}, "
+        f"at which {cause}"
+        for cause, unsafe in shares.items()
+    )
+
+
+def check_split(split: Split, safeties: Sequence[Safety], *, mirrored: bool = False) -> None:
+    """Refuse a split that was asked for and is not safe.
+
+    Raises:
+        UnsafeCountError: with the operations that were wrong, and the nearest safe split.
+    """
+    asked = list(zip(split.shares, safeties, strict=True))
+    if not (found := unsafe_texts(*asked)):
+        return
+    (near,) = safe_splits([split], safeties, mirrored=mirrored)
+    fix = ""
+    if near:
+        known = _known(safeties)
+        total, vendor = known.units_total or 0, known.vendor
+        counts = "+".join(str(units_for_share(share, total, vendor)) for share in near.shares)
+        fix = f"take {near} ({counts} {UNIT_NAMES[vendor]}), the nearest safe split, {ANYWAY}"
+    raise UnsafeCountError(
+        "; ".join(found),
+        why=_wrong_text(*asked),
+        fix=fix,
+    )
+
+
+def check_share(share_percent: float, safety: Safety, option: str = "--units") -> None:
+    """Refuse a share of one job that was asked for by an option, and is not safe.
+
+    Raises:
+        UnsafeCountError: with the operations that were wrong, and the nearest two safe counts.
+    """
+    if not (found := unsafe_texts((share_percent, safety))):
+        return
+    around = safety.around(_unsafe_units(share_percent, safety))
+    near, total = f"{listed(around)} {UNIT_NAMES[safety.vendor]}", safety.units_total or 0
+    shares = (f"{share_for_units(count, total, safety.vendor):g} %" for count in around)
+    option = option if option == "--units" else f"{listed(shares)} in {option}"
+    raise UnsafeCountError(
+        "; ".join(found),
+        why=_wrong_text((share_percent, safety)),
+        fix=f"the nearest safe counts are {near} ({option}), {ANYWAY}" if around else "",
+    )
+
+
+def avoided_texts(
+    wanted: Iterable[Split], jobs: Sequence[str], safeties: Sequence[Safety]
+) -> Iterator[str]:
+    """Which counts of the wanted splits are not used, and why."""
+    known = _known(safeties)
+    if known.units_total is None:
+        return
+    total, vendor = known.units_total, known.vendor
+    of_gpu, step = _of_gpu(known), quantum(total, vendor)
+    sides = zip(*(split.shares for split in wanted), strict=True)
+    units = [sorted({units_for_share(p, total, vendor) for p in side}) for side in sides]
+    own: dict[str, list[int]] = {}
+    by_host: set[int] = set()
+    for job, counts, safety in zip(jobs, units, safeties, strict=True):
+        unsafe = [count for count in counts if count in safety.unsafe]
+        own[job] = [count for count in unsafe if count in safety.wrong]
+        by_host |= set(unsafe) - safety.wrong
+    if by_host:
+        yield f"not used: {in_ranges(sorted(by_host), step)} {of_gpu}, at which {LIBRARIES}"
+    for job, counts in own.items():
+        if counts:
+            what = f"not used for {job}: {in_ranges(counts, step)} {of_gpu}"
+            yield f"{what}, at which its own results were wrong"
+
+
+def unchecked_texts(split: Split, jobs: Sequence[str], safeties: Sequence[Safety]) -> Iterator[str]:
+    """Which counts of a split nobody has looked at, on a host where others were checked."""
+    for job, share, safety in zip(jobs, split.shares, safeties, strict=True):
+        if share == WHOLE or safety.host is None or safety.units_total is None:
+            continue
+        units = units_for_share(share, safety.units_total, safety.vendor)
+        if safety.is_unchecked(units):
+            at = f"at {units} {UNIT_NAMES[safety.vendor]}"
+            yield f"{at}, which {job} gets, no result was checked: advisor check"
+
+
+def moved_text(wanted: Sequence[float], safety: Safety) -> str:
+    """Which shares of a job alone are moved to the nearest safe count, and why; empty: none is."""
+    total = safety.units_total
+    used = safe_solo_shares(wanted, safety)
+    if total is None or not (moved := [share for share in wanted if share not in used]):
+        return ""
+    counts = [units_for_share(share, total, safety.vendor) for share in moved]
+    causes = " or ".join(dict.fromkeys(_cause(units, safety) for units in counts))
+    new = (share for share in used if share not in wanted)
+    instead = listed(units_for_share(share, total, safety.vendor) for share in new)
+    verb = "is" if len(moved) == 1 else "are"
+    return (
+        f"{listed(f'{share:g}' for share in moved)} % {verb} {listed(counts)} {_of_gpu(safety)}, "
+        f"at which {causes}; measured at {instead} {UNIT_NAMES[safety.vendor]} instead"
+    )
+
+
+def _safe_split(split: Split, safeties: Sequence[Safety], *, mirrored: bool) -> Split | None:
+    known = _known(safeties)
+    total, vendor = known.units_total or 0, known.vendor
+    asked = tuple(units_for_share(share, total, vendor) for share in split.shares)
+    found = safe_counts(asked, total, safeties, mirrored=mirrored)
+    if found is None or found == asked:
+        return split if found else None
+    of_jobs = zip(split.shares, found, asked, strict=True)
+    return Split(
+        tuple(
+            share if count == before else share_for_units(count, total, vendor)
+            for share, count, before in of_jobs
+        )
+    )
+
+
+def _known(safeties: Sequence[Safety]) -> Safety:
+    """The first one of which the number of units is known; else any."""
+    return next((s for s in safeties if s.units_total), safeties[-1])
+
+
+def _cause(units: int, safety: Safety) -> str:
+    return "the job's own results were wrong" if units in safety.wrong else LIBRARIES
+
+
+def _unsafe_units(share_percent: float, safety: Safety) -> int:
+    """The count of a share, if it is unsafe; else 0."""
+    if safety.units_total is None:
+        return 0
+    units = units_for_share(share_percent, safety.units_total, safety.vendor)
+    return units if units in safety.unsafe else 0
+
+
+def _wrong_text(*asked: tuple[float, Safety]) -> str:
+    """The operations that were wrong at unsafe shares; empty where only a job's results were."""
+    names: dict[str, None] = {}
+    for share, safety in asked:
+        if safety.host and (units := _unsafe_units(share, safety)):
+            names |= dict.fromkeys(safety.host.wrong.get(units, ()))
+    more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
+    return f"wrong were {listed([*list(names)[:_NAMED], *more])}" if names else ""
+
+
+def _of_gpu(safety: Safety) -> str:
+    return f"of {safety.units_total} {UNIT_NAMES[safety.vendor]}"

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from advisor.core.observations import Observation
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import Observation, PairPoint, SoloPoint
 
 PointsOrigin = Literal["stored", "bundled"]
 """Measured here, or came with advisor."""

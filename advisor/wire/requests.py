@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Self, TypeAlias
 
-from advisor.core.finish import Work
 from advisor.core.gpu import MPS_CLIENTS
-from advisor.core.objectives import DEFAULT_OBJECTIVE
+from advisor.core.objectives import DEFAULT_OBJECTIVE, Work
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.errors import InputError
 from advisor.wire.bounds import (

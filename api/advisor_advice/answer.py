@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from advisor.core.split import ADVISED_JOBS, ISOLATING, Split
 from advisor.core.wording import count_of, listed
-from advisor.decide.outlook import Outlook
-from advisor.decide.recommend import Decision, Request, recommend_by
+from advisor.decide.recommend import Outlook, recommend_by
+from advisor.decide.recommendation import Decision, Request
 from advisor.errors import InputError
 from advisor.predict.card_factor import CardFactor
 from advisor.predict.sets import AnyWay, is_by_physics

@@ -9,18 +9,15 @@ from advisor.core.job import Job
 from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
 from advisor.core.split import ADVISED_JOBS, Sharing, Split, parse_split
 from advisor.core.wording import counted, less_or_more
-from advisor.decide.candidates import Running
-from advisor.decide.no_way import allowing
-from advisor.decide.reasons import near_miss
-from advisor.decide.recommend import Decision, Request
-from advisor.decide.recommendation import nearest
-from advisor.decide.worth import worth_of
+from advisor.decide.reasons import allowing, near_miss
+from advisor.decide.recommendation import Decision, Request, nearest, worth_of
+from advisor.decide.ways import Running
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
-from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart, LaunchSet
+from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet
 from advisor.predict.predictions import Prediction, are_mirrored
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay
-from advisor.runtime.host.cores import available_cores
+from advisor.runtime.processes import available_cores
 from advisor.settings import Settings
 from advisor.wire.sets import SetAdvice, Way
 from advisor_advice.answer import answer

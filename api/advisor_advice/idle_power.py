@@ -8,7 +8,7 @@ import math
 import statistics
 from collections.abc import Mapping
 
-from advisor.predict.gaps import IDLE, with_active_idle
+from advisor.predict.profiles import IDLE, with_active_idle
 from advisor_advice.site.known_profiles import ProfileSet
 
 

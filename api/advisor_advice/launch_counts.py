@@ -3,12 +3,16 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from advisor.core.gpu import WHOLE, Vendor
+from advisor.core.gpu import UNIT_NAMES, WHOLE, Vendor, units_for_share
 from advisor.core.split import ADVISED_JOBS
-from advisor.core.units import UNIT_NAMES, units_for_share
-from advisor.launch.records.spec import LaunchSet
-from advisor.validity.safe_counts import Safety
-from advisor.validity.safe_splits import check_share, check_split, unchecked_texts, unsafe_texts
+from advisor.launch.spec import LaunchSet
+from advisor.validity.safe_counts import (
+    Safety,
+    check_share,
+    check_split,
+    unchecked_texts,
+    unsafe_texts,
+)
 from advisor_data.files.checked import checked_counts
 
 

@@ -8,18 +8,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from advisor.core.gpu import Share
+from advisor.core.gpu import Share, vendor_of
 from advisor.core.job import Job
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS, Split, parse_split
-from advisor.core.units import vendor_of
 from advisor.core.wording import count_of
 from advisor.errors import InputError, NoSplitError
 from advisor.formats.job_file import find_job
 from advisor.installed import install
-from advisor.launch.records.folder import LaunchFolder, new_launch_id
-from advisor.launch.records.joins import JoinRequest, parts_of
-from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.records.status import LaunchStatus
+from advisor.launch.folder import JoinRequest, LaunchFolder, new_launch_id, parts_of
+from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.status import LaunchStatus
 from advisor.settings import Settings
 from advisor.wire.launch_request import LaunchRequest
 from advisor.wire.requests import JobRequest
@@ -96,7 +94,7 @@ def make_join(
         made = _set((*parts, LaunchPart(job=job)), (*shares, share_percent), status)
         return _at_share(made, wanted, settings)
     try:
-        from advisor.decide.candidates import Running
+        from advisor.decide.ways import Running
         from advisor_advice import forecasting
     except ImportError as error:
         raise _needs_numpy(error, "--share") from error

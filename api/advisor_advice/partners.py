@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from advisor.core.gpu import MEMORY_PART
 from advisor.decide.limits import with_card_memory
-from advisor.decide.recommend import Decision, Request, recommend
-from advisor.decide.worth import worth_of
+from advisor.decide.recommend import recommend
+from advisor.decide.recommendation import Decision, Request, worth_of
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay

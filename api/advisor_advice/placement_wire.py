@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from advisor.core.flags import ONE_WINDOW
-from advisor.core.gpu import WHOLE
+from advisor.core.gpu import WHOLE, vendor_of
 from advisor.core.objectives import Prices
+from advisor.core.records import ONE_WINDOW
 from advisor.core.split import split_environments
-from advisor.core.units import vendor_of
 from advisor.core.wording import as_asked
 from advisor.decide.limits import Limits
 from advisor.formats.wire import write_bytes

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from advisor.core.flags import ONE_WINDOW
+from advisor.core.gpu import vendor_of
+from advisor.core.records import ONE_WINDOW
 from advisor.core.split import NINE, split_environments
-from advisor.core.units import vendor_of
 from advisor.decide.limits import (
     Limits,
     check_jobs_fit,
@@ -16,18 +16,24 @@ from advisor.decide.limits import (
     must_be_sure,
     with_card_memory,
 )
-from advisor.decide.worth import LEAST_TIME_SAVED
+from advisor.decide.recommendation import LEAST_TIME_SAVED
 from advisor.errors import InputError
-from advisor.place.first_come import first_come
-from advisor.place.options import PairOptions, mean_idle_power_w, predict_options
-from advisor.place.problem import JobGroup, JobType, Problem, QueuedJob, make_problem
-from advisor.place.schedule import Schedule
+from advisor.place.problem import (
+    JobGroup,
+    JobType,
+    PairOptions,
+    Problem,
+    QueuedJob,
+    make_problem,
+    mean_idle_power_w,
+    predict_options,
+)
+from advisor.place.schedule import Schedule, first_come
 from advisor.place.solver import QueuePlan, alone
 from advisor.place.solver import place as solve
 from advisor.predict.card_factor import CardFactor
 from advisor.predict.profiles import Profile
-from advisor.validity.safe_counts import CheckedCounts
-from advisor.validity.safe_splits import avoided_texts
+from advisor.validity.safe_counts import CheckedCounts, avoided_texts
 from advisor.wire.placement import QueueWorth
 from advisor.wire.placement_requests import PlacementRequest
 from advisor_advice.answer import of_check

@@ -12,10 +12,9 @@ from advisor.decide.limits import Limits, is_served, memory_unknown, with_card_m
 from advisor.errors import InputError
 from advisor.place.sets.placing import Kind, Pool, RunningPlan, make_placing
 from advisor.place.sets.solver import place_running
-from advisor.predict.gaps import IDLE
 from advisor.predict.predictions import PairPredictor
-from advisor.predict.profiles import Profile
-from advisor.predict.set_law import MEASURED_ON
+from advisor.predict.profiles import IDLE, Profile
+from advisor.predict.sets import MEASURED_ON
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.placement_requests import SetPlacementRequest

@@ -5,20 +5,16 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from advisor.core.flags import ONE_WINDOW
+from advisor.core.records import ONE_WINDOW
 from advisor.core.split import MOST_JOBS, without_limits
-from advisor.decide.candidates import Running
 from advisor.decide.limits import memory_unknown, with_card_memory
 from advisor.decide.reasons import of_profile
-from advisor.decide.recommendation import Request
+from advisor.decide.recommendation import Request, worth_of
 from advisor.decide.replicas import replicas
-from advisor.decide.ways import SetDecision, recommend_set, without_one
-from advisor.decide.worth import worth_of
-from advisor.predict.gaps import IDLE
+from advisor.decide.ways import Running, SetDecision, recommend_set, without_one
 from advisor.predict.predictions import Predictor
-from advisor.predict.profiles import Profile
-from advisor.predict.set_law import MEASURED_ON
-from advisor.predict.sets import SetPredictor, active_idle_w, fills
+from advisor.predict.profiles import IDLE, Profile
+from advisor.predict.sets import MEASURED_ON, SetPredictor, active_idle_w, fills
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.observed import MeasuredTogether
 from advisor.wire.sets import Copies, Fewer, Replicas, SetAdvice

@@ -23,16 +23,14 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from advisor.core.gpu import Gpu
-from advisor.core.observations import Observation
+from advisor.core.records import Observation
 from advisor.formats.moments import now, to_text
 from advisor.formats.rows import from_row
 from advisor.formats.wire import read_tolerant, write
-from advisor.launch.records.folder import create_folder
-from advisor.launch.records.history import HistoryKeeper, write_history
-from advisor.launch.records.observed import append_observation
-from advisor.launch.records.overview import midnight
-from advisor.launch.records.spec import LaunchSpec
-from advisor.launch.records.status import LaunchStatus
+from advisor.launch.folder import append_observation, create_folder
+from advisor.launch.overview import HistoryKeeper, midnight, write_history
+from advisor.launch.spec import LaunchSpec
+from advisor.launch.status import LaunchStatus
 from advisor.settings import SUITE, Settings
 from advisor_api.launches.reconciler import looking
 

@@ -14,7 +14,7 @@ from cachetools import LRUCache
 
 from advisor.core.gpu import WHOLE
 from advisor.core.records import SoloPoint
-from advisor.decide.candidates import Running
+from advisor.decide.ways import Running
 from advisor.errors import AdvisorError, BusyError, InputError, NoSplitError
 from advisor.formats.wire import read, write, write_bytes
 from advisor.predict.profiles import Profile

@@ -13,7 +13,7 @@ from cachetools import LRUCache
 
 from advisor.errors import InputError
 from advisor.formats.job_file import load_job
-from advisor.predict.windows import Windows
+from advisor.predict.measured import Windows
 from advisor.settings import Settings, job_folders
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.lists import JobRow

@@ -19,9 +19,16 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
-from advisor.core.observations import OBSERVATION_WORDS, PARTS, Observation, Part, Record
-from advisor.core.records import PairPoint, SoloPoint
-from advisor.core.results import Verdict
+from advisor.core.job import Verdict
+from advisor.core.records import (
+    OBSERVATION_WORDS,
+    PARTS,
+    Observation,
+    PairPoint,
+    Part,
+    Record,
+    SoloPoint,
+)
 from advisor.errors import InputError
 from advisor.formats.flat_rows import FIRST_JOB, JOBS
 from advisor.formats.rows import SIGNED, column_types, from_row, received

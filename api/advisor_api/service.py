@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from advisor.errors import AdvisorError, StoreError
 from advisor.formats.moments import now
 from advisor.formats.rows import P
-from advisor.runtime.host.lock import serving_home
+from advisor.runtime.lock import serving_home
 from advisor.settings import Settings
 from advisor_api.engine import Engine
 from advisor_api.http.access import Caller, TokenCache

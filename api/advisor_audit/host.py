@@ -16,7 +16,7 @@ from advisor.core.interval import Interval
 from advisor.core.records import FILLS_PERCENT
 from advisor.formats.moments import now
 from advisor.predict.profiles import Profile
-from advisor.runtime.host.processes import MPS_SERVER, descendants, name_of, owner_of
+from advisor.runtime.processes import MPS_SERVER, descendants, name_of, owner_of
 from advisor_audit.audit import Wanted, walk_of, worlds_of
 from advisor_audit.kinds import SM, Survey
 from advisor_audit.phases import HELD_MIB, Segment

@@ -15,8 +15,7 @@ import numpy as np
 
 from advisor.core.gpu import CARD_UNITS, MEMORY_MIB
 from advisor.predict.one_window import SoloWindow
-from advisor.predict.profiles import COLUMNS, Profile
-from advisor.predict.serving import Serving
+from advisor.predict.profiles import COLUMNS, Profile, Serving
 from advisor_audit.phases import Segment
 from advisor_audit.sources.series import (
     ACTIVITY,

@@ -17,11 +17,10 @@ from advisor.core.gpu import WHOLE
 from advisor.core.objectives import Aim, Prices
 from advisor.core.split import MOST_JOBS
 from advisor.decide.limits import Limits
-from advisor.place.sets.answers import SetAnswers, set_answers
-from advisor.place.sets.many import LEVELS, Sets
+from advisor.place.sets.answers import LEVELS, SetAnswers, Sets, set_answers
 from advisor.place.sets.placing import Kind, Pool, make_placing
 from advisor.predict.profiles import Floats, Profile
-from advisor.predict.set_law import SetClass, class_of, filling_beside
+from advisor.predict.sets import SetClass, class_of, filling_beside
 from advisor_audit.kinds import SeenKind
 
 LEAST_GAIN = 0.03

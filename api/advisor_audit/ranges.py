@@ -20,7 +20,7 @@ import numpy as np
 
 from advisor.core.interval import NORMAL_90, Interval
 from advisor.predict.profiles import Floats
-from advisor.predict.set_law import ENERGY_ERRORS, SPEED_ERRORS
+from advisor.predict.sets import ENERGY_ERRORS, SPEED_ERRORS
 from advisor_audit.packing import PackedSet, Packer
 from advisor_audit.walk import SetKey, SlotCards, Walked
 

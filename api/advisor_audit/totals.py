@@ -12,7 +12,7 @@ from advisor.core.interval import NORMAL_90, Interval
 from advisor.core.objectives import Prices
 from advisor.core.records import FILLS_PERCENT
 from advisor.core.wording import count_of
-from advisor.predict.set_law import ENERGY_ERRORS, MEASURED_ON, P99_ERRORS
+from advisor.predict.sets import ENERGY_ERRORS, MEASURED_ON, P99_ERRORS
 from advisor_audit.kinds import SM, SeenWorkload, Survey, Workload, workload_of
 from advisor_audit.packing import PackedSet, Packer
 from advisor_audit.phases import Segment

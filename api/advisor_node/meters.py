@@ -17,27 +17,20 @@ from statistics import median
 from typing import Generic, TypeVar
 
 from advisor.client import ClientError, ProfilePoints
-from advisor.core.flags import DOUBTFUL
 from advisor.core.gpu import WHOLE, Share
-from advisor.core.job_energy import JobLoad, divide_energy
-from advisor.core.records import SoloPoint
-from advisor.core.results import TOLERANCE, Reported, Verdict, judge
+from advisor.core.job import TOLERANCE, Reported, Verdict, judge
+from advisor.core.records import DOUBTFUL, JobLoad, SoloPoint, divide_energy
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError, LimitNotProvenError
-from advisor.launch.monitor.energy import CardMeter, CardReading, Metered
-from advisor.launch.monitor.job_monitor import RECENT_S, relative
-from advisor.launch.monitor.rate_meter import RateMeter
-from advisor.launch.monitor.timed import Moment
-from advisor.launch.records.status import OVER, State
+from advisor.launch.job_monitor import RECENT_S, relative
+from advisor.launch.meter import CardMeter, CardReading, Metered, Moment, RateMeter
+from advisor.launch.status import OVER, State
 from advisor.progress import LATENCIES_AT
-from advisor.runtime.backends.backend import Sight, check_environments
-from advisor.runtime.backends.limit import check_granted, look
-from advisor.runtime.backends.mps import MpsBackend
-from advisor.runtime.host.processes import owner_of
-from advisor.runtime.jobs.counting import Tally
-from advisor.runtime.jobs.libraries import loaded_libraries
-from advisor.runtime.jobs.reports import parse_fault, parse_reported
-from advisor.validity.usable import is_usable
+from advisor.runtime.backend import Sight, check_environments, check_granted, look
+from advisor.runtime.counting import Tally, parse_fault, parse_reported
+from advisor.runtime.mps import MpsBackend
+from advisor.runtime.processes import loaded_libraries, owner_of
+from advisor.validity.points import is_usable
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 

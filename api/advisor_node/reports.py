@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from advisor.client import ApiError, Client, ClientError
 from advisor.core.gpu import Gpu
-from advisor.core.observations import Observation
+from advisor.core.records import Observation
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import SourceError
 from advisor.settings import Settings

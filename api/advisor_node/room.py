@@ -9,23 +9,26 @@ from pathlib import Path
 from typing import Generic, Protocol
 
 import advisor
-from advisor.core.flags import LIMIT_BROKEN, UNCOUNTED
 from advisor.core.gpu import Gpu, Share
-from advisor.core.job_energy import with_job_energy
-from advisor.core.observations import SETTLE_S, Observation, ObservedPart
-from advisor.core.results import verdict_flags
+from advisor.core.job import verdict_flags
+from advisor.core.records import (
+    LIMIT_BROKEN,
+    SETTLE_S,
+    UNCOUNTED,
+    Observation,
+    ObservedPart,
+    with_job_energy,
+)
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError
 from advisor.formats.moments import to_exact_text
-from advisor.launch.monitor.account import energy_saved
-from advisor.launch.monitor.energy import Metered
-from advisor.launch.monitor.job_monitor import relative
-from advisor.launch.monitor.rate_meter import RateMeter
-from advisor.launch.monitor.set_monitor import work_per_joule
-from advisor.launch.monitor.timed import Moment, timed
-from advisor.launch.records.status import State
-from advisor.launch.supervisor.observe import pace_flags
-from advisor.runtime.backends.backend import Sight
+from advisor.launch.account import energy_saved
+from advisor.launch.job_monitor import relative
+from advisor.launch.meter import Metered, Moment, RateMeter, timed
+from advisor.launch.observe import pace_flags
+from advisor.launch.set_monitor import work_per_joule
+from advisor.launch.status import State
+from advisor.runtime.backend import Sight
 from advisor_node.meters import (
     GpuMeter,
     GpuUsers,

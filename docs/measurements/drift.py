@@ -13,10 +13,9 @@ import random
 import statistics
 from collections.abc import Iterator
 
-from advisor.core.flags import DOUBTFUL
 from advisor.core.interval import Interval
-from advisor.validity.cusum import NOISE
-from advisor.validity.drift import Compared, find_drifts
+from advisor.core.records import DOUBTFUL
+from advisor.validity.drift import NOISE, Compared, find_drifts
 from advisor_data.files.bundled import bundled_pair_points
 
 SERIES = 1000

@@ -35,7 +35,7 @@ AREAS = {
     "validity": ("advisor/validity", f"{UNIT}/advisor/validity"),
     "decide": ("advisor/decide", f"{UNIT}/advisor/decide"),
     "use-cases": ("api/advisor_advice", f"{UNIT}/api/advice"),
-    "monitor": ("advisor/launch/monitor", f"{UNIT}/advisor/launch"),
+    "monitor": ("advisor/launch", f"{UNIT}/advisor/launch"),
     "dataset": (f"{TRAINING}/dataset", f"{UNIT}/training/dataset"),
     "choices": (f"{TRAINING}/evaluation/choices.py", f"{UNIT}/training/evaluation/test_choices.py"),
 }

@@ -21,7 +21,7 @@ from typing import Any
 
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.records import SoloPoint
-from advisor.decide.recommend import RatedSplit, Request
+from advisor.decide.recommendation import RatedSplit, Request
 from advisor.errors import NoSplitError
 from advisor.predict.profiles import make_profiles
 from advisor.settings import read_settings

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from advisor.core.objectives import PartResult, SplitResult
 from advisor.core.records import PairPoint, SoloPoint
-from advisor.validity.degenerate import FASTEST
+from advisor.validity.points import FASTEST
 from advisor_data.files.bundled import (
     bundled_pair_points,
     bundled_reference_points,

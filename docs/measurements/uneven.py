@@ -12,10 +12,10 @@ import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from advisor.core.flags import DOUBTFUL
 from advisor.core.objectives import OBJECTIVES, Objective, SplitResult
+from advisor.core.records import DOUBTFUL
 from advisor.core.split import EQUAL
-from advisor.validity.degenerate import with_pair_flags, with_solo_flags
+from advisor.validity.points import with_pair_flags, with_solo_flags
 from advisor_data.files.bundled import (
     bundled_pair_points,
     bundled_reference_points,

@@ -12,8 +12,7 @@ from typing import Any
 import typer
 
 from advisor.core.job import InputData, Job, ProgressSettings, ResultsSettings
-from advisor.retention import Retention
-from advisor.settings import KEYS, Settings, variable_of
+from advisor.settings import KEYS, Retention, Settings, variable_of
 from advisor_cli import app as command_line
 from advisor_cli.power import power
 

@@ -10,9 +10,17 @@ from typing import TypeAlias
 
 import numpy as np
 
-from advisor.predict.features import Float32s, matrix, power_features, speed_features
+from advisor.predict.features import (
+    Float32s,
+    Side,
+    beside,
+    matrix,
+    physical_power_w,
+    power_features,
+    power_limit_w,
+    speed_features,
+)
 from advisor.predict.profiles import Floats
-from advisor.predict.sides import Side, beside, physical_power_w, power_limit_w
 from advisor_models.trained_head import Of
 
 Features: TypeAlias = dict[str, Floats]

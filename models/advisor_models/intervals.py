@@ -2,7 +2,7 @@
 
 They are conformal, quantiles of the log error that jobs left out of training had. A stratum is what
 has an interval of its own: a place ("split", "at the power limit" or "uncapped") and what the jobs
-are beside each other (`advisor.predict.situation`), and of a pair each of these "on NVIDIA H200"
+are beside each other (`advisor.predict.profiles`), and of a pair each of these "on NVIDIA H200"
 where enough jobs were measured on that GPU model.
 """
 

@@ -10,8 +10,7 @@ import numpy as np
 from advisor.core.interval import Interval
 from advisor.core.split import ADVISED_JOBS, Split, check_advised
 from advisor.errors import InputError, ModelError
-from advisor.predict.features import feature_names_of
-from advisor.predict.gaps import filled
+from advisor.predict.features import Side, feature_names_of, side
 from advisor.predict.predictions import (
     AskedPair,
     ExpectedPair,
@@ -19,9 +18,7 @@ from advisor.predict.predictions import (
     possible_speed,
     predicted_part,
 )
-from advisor.predict.profiles import COLUMNS, NEEDED, Profile
-from advisor.predict.sides import Side, side
-from advisor.predict.situation import JobKind, kind_of, of_pair
+from advisor.predict.profiles import COLUMNS, NEEDED, JobKind, Profile, filled, kind_of, of_pair
 from advisor_models.forest import Forest, read_trees
 from advisor_models.heads import KNOWN_HEADS, MEMORY_POWER, POWER, SPEED, Head
 from advisor_models.intervals import SPLIT, bounds_of_stratum

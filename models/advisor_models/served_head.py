@@ -11,10 +11,8 @@ import numpy as np
 from advisor.core.interval import Interval
 from advisor.core.split import Split
 from advisor.core.telemetry import NEAR_LIMIT, OVER_LIMIT
-from advisor.predict.features import Float32s
-from advisor.predict.profiles import Floats
-from advisor.predict.sides import Side
-from advisor.predict.situation import of_job, of_pair
+from advisor.predict.features import Float32s, Side
+from advisor.predict.profiles import Floats, of_job, of_pair
 from advisor_models.heads import Head, HeadInputs, inputs_of
 from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, bounds_of_stratum, place_of, wider
 from advisor_models.manifest import Manifest

@@ -1,7 +1,7 @@
 """The process behind one launch: `python -P -m advisor_profiling.supervise FOLDER`.
 
 `advisor launch` and the service start it; people do not. Its secrets come as JSON through its
-standard input (advisor/launch/start/spawn.py).
+standard input (advisor/launch/start.py).
 """
 
 import json
@@ -15,17 +15,16 @@ from pathlib import Path
 from types import FrameType
 
 from advisor.core.gpu import Gpu
-from advisor.core.observations import Observation
+from advisor.core.records import Observation
 from advisor.core.split import Sharing
 from advisor.errors import AdvisorError, BusyError, undone_by
-from advisor.launch.records.folder import LaunchFolder
-from advisor.launch.records.spec import LaunchSpec
-from advisor.launch.supervisor.set_run import LaunchContext
-from advisor.launch.supervisor.supervise import run_launch
-from advisor.runtime.backends.backend import Backend
-from advisor.runtime.host.beats import beat
-from advisor.runtime.host.lock import gpu_lock
-from advisor.runtime.jobs.launcher import end_leftovers
+from advisor.launch.folder import LaunchFolder
+from advisor.launch.spec import LaunchSpec
+from advisor.launch.supervise import LaunchContext, run_launch
+from advisor.runtime.backend import Backend
+from advisor.runtime.beats import beat
+from advisor.runtime.lock import gpu_lock
+from advisor.runtime.running_job import end_leftovers
 from advisor.settings import Settings, read_settings
 from advisor_data import open_store
 from advisor_profiling.testbed.live import (

@@ -22,9 +22,8 @@ from serving import Served, serving
 from waiting import eventually
 
 from advisor.client import Client
-from advisor.runtime.host.bounds import CONTROLLERS
-from advisor.runtime.host.cgroup import OURS
-from advisor.runtime.host.lock import gpu_lock
+from advisor.runtime.cgroup import CONTROLLERS, OURS
+from advisor.runtime.lock import gpu_lock
 from advisor.settings import HOST_FOLDER, read_settings
 from advisor.wire.requests import RecommendationRequest
 

@@ -12,7 +12,7 @@ from small_model import make_manifest
 from advisor.core.job import Job
 from advisor.core.records import SoloPoint
 from advisor.core.split import Split
-from advisor.launch.records.spec import LaunchPart, LaunchSet
+from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor.predict.predictions import Prediction, Predictor
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings, read_settings

@@ -8,15 +8,13 @@ from pathlib import Path
 from store_points import observation
 
 from advisor.core.job import Job
-from advisor.core.observations import Observation
+from advisor.core.records import Observation
 from advisor.core.split import NINE
 from advisor.formats.moments import to_text
 from advisor.formats.rows import to_row
-from advisor.launch.records.folder import LaunchFolder, create_folder
-from advisor.launch.records.observed import OBSERVATIONS
-from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.records.status import State
-from advisor.launch.records.status_writer import StatusWriter
+from advisor.launch.folder import OBSERVATIONS, LaunchFolder, StatusWriter, create_folder
+from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.status import State
 
 PAIR = LaunchSet(
     split=NINE[2],

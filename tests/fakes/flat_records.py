@@ -4,8 +4,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from advisor.core.observations import PARTS, Observation
-from advisor.core.records import PairPoint
+from advisor.core.records import PARTS, Observation, PairPoint
 from advisor.formats.flat_rows import part_column
 
 R = TypeVar("R", PairPoint, Observation)

@@ -11,7 +11,7 @@ from pathlib import Path
 from host import UUID
 from kube_api import cluster_at
 
-from advisor.runtime.host.processes import environment_of
+from advisor.runtime.processes import environment_of
 from advisor.settings import read_settings
 from advisor_cli.manage.node_agent import client_of, ended_by_signals
 from advisor_kubernetes import agent

@@ -13,12 +13,11 @@ from host import UUID, FakeHost
 from waiting import eventually
 
 from advisor.formats.wire import to_plain
-from advisor.launch.records.folder import LaunchFolder
-from advisor.launch.records.status import OVER
-from advisor.runtime.host.bounds import ResourceBounds
-from advisor.runtime.host.cgroup import cgroup_prefix, make_cgroup, remove_cgroup
-from advisor.runtime.host.processes import wait_until
-from advisor.runtime.jobs.ending import end_cgroups
+from advisor.launch.folder import LaunchFolder
+from advisor.launch.status import OVER
+from advisor.runtime.cgroup import ResourceBounds, cgroup_prefix, make_cgroup, remove_cgroup
+from advisor.runtime.job_process import end_cgroups
+from advisor.runtime.processes import wait_until
 
 
 def launch(host: FakeHost, *options: str, code: int = 0, **more: str) -> dict[str, Any]:

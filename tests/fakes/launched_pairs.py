@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from advisor.core.observations import Observation, ObservedPart
+from advisor.core.records import Observation, ObservedPart
 from advisor.core.split import EQUAL
 from advisor.formats.moments import to_text
 from advisor.predict.predictions import Prediction

@@ -14,8 +14,7 @@ from unittest import mock
 import synthetic_pairs as made_up
 from synthetic_pairs import MadeUpJob
 
-from advisor.core.observations import Observation, ObservedPart
-from advisor.core.records import PairPoint
+from advisor.core.records import Observation, ObservedPart, PairPoint
 from advisor_models.manifest import named, write_artefact
 from advisor_models.registry import Registry
 from advisor_training.learn import estimator

@@ -8,20 +8,18 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from advisor.core.gpu import Gpu, Share
-from advisor.core.job import Job
-from advisor.core.results import NOTHING, Reported
+from advisor.core.job import NOTHING, Job, Reported
 from advisor.core.split import EQUAL, Split
 from advisor.core.telemetry import ENERGY_GPU, Readings, TelemetrySource
 from advisor.errors import AdvisorError, JobError, SourceError
-from advisor.launch.monitor import set_monitor
-from advisor.launch.monitor.set_monitor import SetMonitor
-from advisor.launch.records.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch import set_monitor
+from advisor.launch.set_monitor import SetMonitor
+from advisor.launch.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
-from advisor.runtime.backends.backend import Backend, Granted, Proof, Sight
-from advisor.runtime.host import processes
-from advisor.runtime.host.beats import RunInBackground, at_once
-from advisor.runtime.jobs import computing
-from advisor.runtime.jobs.running_job import RunningJob
+from advisor.runtime import processes, running_job
+from advisor.runtime.backend import Backend, Granted, Proof, Sight
+from advisor.runtime.beats import RunInBackground, at_once
+from advisor.runtime.running_job import RunningJob
 
 GPU = Gpu(uuid="GPU-1", model="Card", units_total=132, power_limit_w=700.0, driver="580")
 FAULT = "CUDA error: an illegal memory access was encountered"
@@ -253,7 +251,7 @@ class Watch:
         **spec: Any,
     ) -> None:
         self.clock = Clock()
-        for module in (set_monitor, processes, computing):
+        for module in (set_monitor, processes, running_job):
             patch.setattr(module, "time", self.clock)
         self.backend = ScriptedBackend(self.clock, **(backend or {}))
         self.meter = Meter(self.clock)

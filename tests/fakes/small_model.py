@@ -16,11 +16,10 @@ from advisor.predict.features import (
     feature_names_of,
     matrix,
     power_features,
+    side,
     speed_features,
 )
-from advisor.predict.profiles import COLUMNS, Floats, Profile
-from advisor.predict.sides import side
-from advisor.predict.situation import of_job
+from advisor.predict.profiles import COLUMNS, Floats, Profile, of_job
 from advisor_models.heads import HEADS, Head
 from advisor_models.intervals import SPLIT, LogBounds
 from advisor_models.intervals import UNCAPPED as WITHOUT_LIMITS

@@ -7,14 +7,16 @@ from typing import Any
 from flat_records import from_flat
 from hypothesis import strategies as st
 
-from advisor.core.observations import (
+from advisor.core.records import (
     OBSERVATION_WORDS,
     Observation,
     ObservedPart,
+    PairPoint,
     Part,
+    PointPart,
     Record,
+    SoloPoint,
 )
-from advisor.core.records import PairPoint, PointPart, SoloPoint
 from advisor.formats.rows import column_types
 
 FILES = Path(__file__).parents[1] / "fixtures/points"

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from advisor.core.units import grantable
-from advisor.validity.checks import CountCheck, keep_check
-from advisor.validity.safe_counts import CheckedCounts
+from advisor.core.gpu import grantable
+from advisor.validity.safe_counts import CheckedCounts, CountCheck, keep_check
 
 SAFE_132 = frozenset(
     {8, 10, 12, 14, 16, 22, 30, 32, 34, 62, 64, 66, 70, 118, 120, 122, 124, 126, 128, 130, 132}

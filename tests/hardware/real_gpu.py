@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from advisor.core.gpu import Gpu
-from advisor.runtime.host.processes import wait_until
+from advisor.runtime.processes import wait_until
 from advisor_profiling.telemetry.nvml import compute_pids
 from advisor_profiling.testbed.live import find_gpu
 

@@ -17,8 +17,8 @@ from host import FAKES
 from real_gpu import nobody_computes, run_json, the_gpu
 
 from advisor.core.gpu import MEMORY_LIMIT, PERCENTAGE
-from advisor.launch.records.folder import LaunchFolder
-from advisor.runtime.host.processes import children_of, is_stopped, marked_pids, wait_until
+from advisor.launch.folder import LaunchFolder
+from advisor.runtime.processes import children_of, is_stopped, marked_pids, wait_until
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 

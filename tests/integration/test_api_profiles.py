@@ -13,11 +13,10 @@ from in_process import Api, error_of, running
 from reading import answer_of
 from store_points import observation
 
-from advisor.core.flags import DEGENERATE
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import DEGENERATE, PairPoint, SoloPoint
 from advisor.formats.rows import P, from_row, to_row
 from advisor.formats.wire import read, to_plain
-from advisor.runtime.host.processes import wait_until
+from advisor.runtime.processes import wait_until
 from advisor.wire.lists import AuditLog, JobList, JobRow, Observations, PairPoints, ProfilePoints
 from advisor_data import open_database
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points

@@ -13,7 +13,7 @@ from forked import Forked
 from host import FAKES, UUID, FakeHost
 from reading import answer_of
 
-from advisor.runtime.jobs.launcher import leftovers
+from advisor.runtime.running_job import leftovers
 
 PYTHON = ("--python", str(FAKES / "fake_library_check.py"))
 FEW = "8,40,66,92,132"

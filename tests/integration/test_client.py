@@ -47,8 +47,8 @@ from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.wire import read_tolerant, to_plain, write
 from advisor.installed import install
-from advisor.launch.records.status import LaunchStatus
-from advisor.runtime.host.processes import wait_until
+from advisor.launch.status import LaunchStatus
+from advisor.runtime.processes import wait_until
 from advisor.wire.input_power import InputAsked
 from advisor_data.files.bundled import bundled_solo_points
 
@@ -504,7 +504,7 @@ def _records(raw: Any) -> list[dict[str, Any]]:
     choices = [raw["choice"], *raw["candidates"]]
     shares = [share for option in choices for share in option["jobs"]]
     numbers = [option["power_w"] for option in choices] + [share["rate"] for share in shares]
-    return [raw, raw["model"], *raw["jobs"], *raw["baselines"], *choices, *shares, *numbers]
+    return [raw, raw["model"], *raw["jobs"], *choices, *shares, *numbers]
 
 
 # What it loads.

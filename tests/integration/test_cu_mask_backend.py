@@ -8,16 +8,13 @@ from pathlib import Path
 import pytest
 from sleeper import sleeper
 
-from advisor.core.cu_mask import cus_for_percent
-from advisor.core.gpu import Gpu, Share
+from advisor.core.gpu import Gpu, Share, cus_for_percent
 from advisor.core.job import Job
 from advisor.core.split import Split, split_environments
 from advisor.errors import LimitNotProvenError, PartitionError
-from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.start.plan import plan_of
-from advisor.launch.start.starting import prove_set
-from advisor.runtime.backends.backend import Granted
-from advisor.runtime.backends.cu_mask_backend import CuMaskBackend
+from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.start import plan_of, prove_set
+from advisor.runtime.backend import CuMaskBackend, Granted
 from advisor.settings import read_settings
 from advisor_profiling.testbed.live import with_units
 

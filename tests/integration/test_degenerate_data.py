@@ -12,8 +12,7 @@ from typing import TypeVar
 import pytest
 from typer.testing import CliRunner
 
-from advisor.core.flags import DEGENERATE, UNREAD
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import DEGENERATE, UNREAD, PairPoint, SoloPoint
 from advisor_cli.app import app
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 from advisor_data.files.files import read_points, write_points

@@ -11,8 +11,7 @@ from in_process import Api, running
 from launched_pairs import CARD, GPU_MODEL, PAIR, launched
 from reading import answer_of
 
-from advisor.core.flags import LIMIT_BROKEN
-from advisor.core.observations import Observation
+from advisor.core.records import LIMIT_BROKEN, Observation
 from advisor_api.launches.drift_watch import DriftWatch
 from advisor_data import open_store
 

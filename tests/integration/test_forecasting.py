@@ -7,7 +7,7 @@ import pytest
 
 from advisor.core.job import Job
 from advisor.core.split import EQUAL
-from advisor.launch.records.spec import LaunchPart, LaunchSet
+from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor.settings import Settings, read_settings
 from advisor.wire.launch_request import LaunchRequest
 from advisor_advice.forecasting import recommended, with_forecast

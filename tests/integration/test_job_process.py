@@ -15,17 +15,12 @@ from launched import groups_are_bounded
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job
 from advisor.errors import JobError, SurvivorsError
-from advisor.runtime.backends.backend import Granted
-from advisor.runtime.backends.uncapped import UncappedBackend
-from advisor.runtime.host import cgroup
-from advisor.runtime.host.bounds import ResourceBounds
-from advisor.runtime.host.cgroup import left_cgroups
-from advisor.runtime.host.processes import is_stopped, marked_pids, session_of, wait_until
-from advisor.runtime.jobs import job_process, shim
-from advisor.runtime.jobs.ending import adopting_orphans, check_none, end_cgroups
-from advisor.runtime.jobs.job_process import JobProcess
-from advisor.runtime.jobs.launcher import Proven
-from advisor.runtime.jobs.running_job import RunningJob
+from advisor.runtime import cgroup, job_process, shim
+from advisor.runtime.backend import Granted, UncappedBackend
+from advisor.runtime.cgroup import ResourceBounds, left_cgroups
+from advisor.runtime.job_process import JobProcess, adopting_orphans, check_none, end_cgroups
+from advisor.runtime.processes import is_stopped, marked_pids, session_of, wait_until
+from advisor.runtime.running_job import Proven, RunningJob
 
 Start = Callable[..., JobProcess]
 

@@ -25,8 +25,7 @@ from serving import Served, serving
 from waiting import ending, eventually
 
 from advisor.client import Client
-from advisor.core.observations import Observation
-from advisor.core.records import SoloPoint
+from advisor.core.records import Observation, SoloPoint
 from advisor_kubernetes.agent import progress_file
 from advisor_kubernetes.cluster import NODES
 

@@ -20,8 +20,8 @@ from launched import (
 )
 
 from advisor.core.gpu import MEMORY_LIMIT, PERCENTAGE
-from advisor.launch.supervisor import guard
-from advisor.runtime.host.processes import marked_pids, wait_until
+from advisor.launch import guard
+from advisor.runtime.processes import marked_pids, wait_until
 from advisor_profiling import SUPERVISOR
 
 RUNS = ("--split", "30/70")

@@ -28,9 +28,9 @@ from launched import (
     stop,
 )
 
-from advisor.launch.records.folder import create_folder
-from advisor.launch.records.spec import LaunchSpec
-from advisor.runtime.host.processes import owner_of, wait_until
+from advisor.launch.folder import create_folder
+from advisor.launch.spec import LaunchSpec
+from advisor.runtime.processes import owner_of, wait_until
 
 RUNS = ("--split", "30/70")
 

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from advisor.launch.records.status import LaunchStatus, State
-from advisor.launch.supervisor import guard
-from advisor.runtime.host.processes import marked_pids, wait_until
+from advisor.launch import guard
+from advisor.launch.status import LaunchStatus, State
+from advisor.runtime.processes import marked_pids, wait_until
 from advisor_cli.launching.live import exit_code
 
 SUPERVISOR = """
 import sys, time
 from pathlib import Path
 from advisor.core.gpu import Gpu
-from advisor.launch.supervisor.guard import ProcessGuard
-from advisor.runtime.backends.uncapped import UncappedBackend
+from advisor.launch.guard import ProcessGuard
+from advisor.runtime.backend import UncappedBackend
 import os
 backend = UncappedBackend(Gpu(uuid="GPU-guard-test", model="None"))
 guard = ProcessGuard(
@@ -46,8 +46,8 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from advisor.core.gpu import Gpu
-from advisor.launch.supervisor.guard import ProcessGuard
-from advisor.runtime.backends.uncapped import UncappedBackend
+from advisor.launch.guard import ProcessGuard
+from advisor.runtime.backend import UncappedBackend
 backend = UncappedBackend(Gpu(uuid="GPU-guard-test", model="None"))
 ProcessGuard(Path(sys.argv[1]), backend, os.environ)
 os.kill(os.getpid(), signal.SIGKILL)

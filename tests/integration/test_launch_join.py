@@ -21,9 +21,8 @@ from launched import (
 )
 from waiting import PATIENCE_S, eventually
 
-from advisor.launch.records.folder import LaunchFolder
-from advisor.launch.supervisor.keeping import DRAFT_S
-from advisor.runtime.host.processes import marked_pids
+from advisor.launch.folder import LaunchFolder
+from advisor.launch.observe import DRAFT_S
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.reconciler import ObservationImporter
 from advisor_data.store.file_store import FileStore
@@ -257,23 +256,3 @@ def test_a_killed_supervisor_costs_no_stretch(jobs: FakeHost) -> None:
         importer = ObservationImporter(store, LaunchMetrics())
         importer.bring_in(LaunchFolder(folder(jobs, launch_id)))
     assert sorted(seen.stretch for seen in store.observations()) == [0, 1, 2]
-
-
-def test_a_killed_job_has_failed_in_its_stretch_alone(jobs: FakeHost) -> None:
-    """The others go on, and what they do then is good."""
-    launch_id = detached(jobs, "one", "two", "--split", "50/50")
-    joined(jobs, launch_id, "third", "--share", "30")
-    after(jobs, launch_id, 2)
-    mark = {"ADVISOR_PROGRESS_FILE": str(folder(jobs, launch_id) / "0-joined-0" / "progress")}
-    for pid in marked_pids(mark):
-        os.kill(pid, signal.SIGKILL)
-    status = await_status(jobs, launch_id, lambda s: s["jobs"][2]["outcome"] == "failed")
-    after(jobs, launch_id, status["rest_s"] + 2)
-    assert [job["outcome"] for job in stop(jobs, launch_id)["jobs"][:2]] == ["stopped"] * 2
-    kept = observed(jobs, launch_id)
-    assert [(seen["stretch"], len(seen["jobs"]), seen["state"]) for seen in kept] == [
-        (0, 2, "failed"),
-        (1, 3, "failed"),
-        (2, 2, "stopped"),
-    ]
-    await_nobody(jobs)

@@ -64,17 +64,6 @@ def test_in_turns_a_failure_is_of_one_job_alone(jobs: FakeHost) -> None:
     await_nobody(jobs)
 
 
-def test_a_fault_takes_down_all_that_ran(jobs: FakeHost) -> None:
-    """One that had ended well before is no part of it."""
-    jobs.write_job("brief", "--steps", "40")
-    last = launch(jobs, "one", "brief", "fault", "--split", "50/50/50", code=5)
-    assert [job["outcome"] for job in last["jobs"]] == ["taken-down", "finished", "taken-down"]
-    assert last["code"] == "mps-fault"
-    assert "took one and fault down" in last["cause"] or "took fault and one down" in last["cause"]
-    (jobs.pipe_dir / "status").unlink(missing_ok=True)
-    await_nobody(jobs)
-
-
 def test_the_newest_batch_job_goes_for_a_server(jobs: FakeHost) -> None:
     """And why is told; the launch has not failed, and the server goes on."""
     jobs.write_job("serve", "--behave", "serves-late", max_p99_ms=50)
@@ -101,15 +90,6 @@ def test_who_faulted_is_told_where_the_server_names_it(jobs: FakeHost) -> None:
     assert [job["outcome"] for job in last["jobs"]] == ["taken-down", "failed", "taken-down"]
     assert "a fault of named took one and two down with it" in last["cause"]
     (jobs.pipe_dir / "status").unlink(missing_ok=True)
-    await_nobody(jobs)
-
-
-def test_a_limit_that_is_not_proven_starts_nobody(jobs: FakeHost) -> None:
-    """Nor those whose limits are, nor the one that has none."""
-    jobs.write_job("loose", env={"FAKE_CUDA_UNITS": "90"})
-    last = launch(jobs, "one", "two", "loose", "--split", "100/40/70", code=3)
-    assert (last["state"], last["code"]) == ("failed", "limit-not-proven")
-    assert [*folder(jobs, last["launch_id"]).glob("*/progress")] == []
     await_nobody(jobs)
 
 

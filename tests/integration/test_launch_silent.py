@@ -23,10 +23,11 @@ from launched import (
 
 from advisor.errors import SurvivorsError
 from advisor.formats.moments import to_text
-from advisor.launch.records.folder import LaunchFolder
-from advisor.launch.records.queue_state import see
-from advisor.launch.supervisor import guard, unheeding
-from advisor.runtime.host.processes import is_stopped, wait_until
+from advisor.launch import guard
+from advisor.launch import guard as unheeding
+from advisor.launch.folder import LaunchFolder
+from advisor.launch.run_queue import see
+from advisor.runtime.processes import is_stopped, wait_until
 from advisor_cli.launching.launches import await_end
 from advisor_profiling import SUPERVISOR
 

@@ -16,11 +16,10 @@ from launched import freezer
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job, ProgressSettings
 from advisor.errors import InputError, JobError, LimitNotProvenError, PartitionError, SurvivorsError
-from advisor.runtime.backends.backend import Granted, Server
-from advisor.runtime.host.processes import owner_of, wait_until
-from advisor.runtime.jobs.ending import adopting_orphans
-from advisor.runtime.jobs.launcher import check_program, end_leftovers, prove
-from advisor.runtime.jobs.running_job import RunningJob
+from advisor.runtime.backend import Granted, Server
+from advisor.runtime.job_process import adopting_orphans
+from advisor.runtime.processes import owner_of, wait_until
+from advisor.runtime.running_job import RunningJob, check_program, end_leftovers, prove
 from advisor.settings import LIMIT_VARIABLES, read_settings
 
 OUTPUT = ProgressSettings(kind="output", pattern=r"step (\d+)")
@@ -76,7 +75,7 @@ Launch = Callable[..., AbstractContextManager[RunningJob]]
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs that do not leave get one second for each step."""
-    monkeypatch.setattr("advisor.runtime.jobs.running_job.LEAVE_S", 1)
+    monkeypatch.setattr("advisor.runtime.running_job.LEAVE_S", 1)
 
 
 @pytest.fixture
@@ -116,7 +115,7 @@ def test_a_pattern_that_fits_nothing_is_not_waited_for(
     run: Launch, monkeypatch: pytest.MonkeyPatch, pattern: str, patience_s: float
 ) -> None:
     """The output counts otherwise, and that is said; who has set a time to start waits for it."""
-    monkeypatch.setattr("advisor.runtime.jobs.progress_search.PATTERN_S", 0.5)
+    monkeypatch.setattr("advisor.runtime.progress_search.PATTERN_S", 0.5)
     progress = replace(OUTPUT, pattern=pattern)
     command = (sys.executable, "-u", "-c", PRINTS)
     with run(*command, progress=progress, start_timeout_s=patience_s) as job:
@@ -375,7 +374,7 @@ def test_process_that_does_not_end_is_told(
     run: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A frozen process takes no signal; who stops it says so, and so does the next on its GPU."""
-    monkeypatch.setattr("advisor.runtime.jobs.ending.LEAVE_S", 0.2)
+    monkeypatch.setattr("advisor.runtime.job_process.LEAVE_S", 0.2)
     base = {**os.environ, "ADVISOR_RUNTIME_DIR": str(tmp_path)}
     with freezer() as group, ExitStack() as thawed:
         inner = f"sh -c 'echo step $$; echo $$ > {group}/tasks; sleep 99' & wait"

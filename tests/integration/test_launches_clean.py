@@ -7,8 +7,7 @@ from command_line import Advisor
 from ended_launches import ended_launch, launch_id
 from reading import answer_of
 
-from advisor.launch.records.folder import list_folders
-from advisor.launch.records.observed import OBSERVATIONS
+from advisor.launch.folder import OBSERVATIONS, list_folders
 from advisor_data import open_store
 
 

@@ -16,9 +16,8 @@ from reading import answer_of
 from retraining import few_trees, launched
 from small_model import save_model
 
-from advisor.core.observations import Observation, ObservedPart
-from advisor.core.records import OBSERVED_SOURCE
-from advisor.decide.recommend import TIE
+from advisor.core.records import OBSERVED_SOURCE, Observation, ObservedPart
+from advisor.decide.recommendation import TIE
 from advisor.settings import read_settings
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_pair_points

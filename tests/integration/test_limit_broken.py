@@ -12,7 +12,7 @@ from host import FAKES, FakeHost
 from launched import await_end, await_nobody, await_status, detached, show, stop
 
 from advisor.core.gpu import PERCENTAGE
-from advisor.runtime.host.processes import marked_pids
+from advisor.runtime.processes import marked_pids
 
 RUNS = ("--split", "30/70")
 

@@ -13,11 +13,9 @@ from sleeper import sleeper
 
 from advisor.core.gpu import Gpu, Share
 from advisor.errors import LimitNotProvenError, PartitionError
-from advisor.runtime.backends.backend import Sight
-from advisor.runtime.backends.limit import look
-from advisor.runtime.backends.mps import MpsBackend, open_mps
-from advisor.runtime.backends.mps_control import Control, binary_version, parse_pids
-from advisor.runtime.host.processes import session_of, wait_until
+from advisor.runtime.backend import Sight, look
+from advisor.runtime.mps import Control, MpsBackend, binary_version, open_mps, parse_pids
+from advisor.runtime.processes import session_of, wait_until
 
 GPU = Gpu(uuid=UUID, model="Fake H200", units_total=132)
 PER_CONTEXT = "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING"
@@ -129,7 +127,7 @@ def test_a_client_without_work_is_not_waited_for_long(
         waited_s.append(most_s)
 
     monkeypatch.setattr(Control, "clients", listed)
-    monkeypatch.setattr("advisor.runtime.backends.mps.wait_until", waited)
+    monkeypatch.setattr("advisor.runtime.mps.wait_until", waited)
     backend.release({4242})
     assert (host.pipe_dir / "clients" / "4242.terminated").exists()
     assert waited_s == [1]
@@ -186,7 +184,7 @@ def test_faulty_server_is_refused(
     backend: MpsBackend, host: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a client's crash nothing is started until the server has recovered."""
-    monkeypatch.setattr("advisor.runtime.backends.mps._CLIENT_S", 0.2)
+    monkeypatch.setattr("advisor.runtime.mps._CLIENT_S", 0.2)
     assert not backend.spoiled()
     (host.pipe_dir / "status").write_text("FAULT")
     assert backend.spoiled()
@@ -221,7 +219,7 @@ def test_hanging_daemon_is_told_from_a_missing_one(
     backend: MpsBackend, host: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A daemon that does not answer ends in a message, not in a wait for ever."""
-    monkeypatch.setattr("advisor.runtime.backends.mps_control._TIMEOUT_S", 0.5)
+    monkeypatch.setattr("advisor.runtime.mps._TIMEOUT_S", 0.5)
     (host.pipe_dir / "hang").touch()
     with pytest.raises(PartitionError, match="did not answer 'get_server_list' within"):
         backend.check_alive()
@@ -238,7 +236,7 @@ def test_process_that_is_no_client_is_refused(
     backend: MpsBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job that never reaches the server is not under its limit, whatever the probe saw."""
-    monkeypatch.setattr("advisor.runtime.backends.mps._CLIENT_S", 0.1)
+    monkeypatch.setattr("advisor.runtime.mps._CLIENT_S", 0.1)
     with pytest.raises(LimitNotProvenError, match="is a client of the MPS server"):
         backend.check_clients(Share(30), lambda: [os.getpid()])
 
@@ -277,7 +275,7 @@ def test_probe_that_cannot_run_as_the_user_is_no_proof(
         asked.append(more.get("user"))
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr("advisor.runtime.backends.limit.subprocess.run", refuse)
+    monkeypatch.setattr("advisor.runtime.backend.subprocess.run", refuse)
     for user in (12345, os.geteuid(), None):
         with pytest.raises(LimitNotProvenError, match="could not be started"):
             look(host.environment(), user)

@@ -22,10 +22,9 @@ from raw_server import ask, raw_server
 from waiting import announced, ending, eventually
 
 from advisor.formats.moments import to_text
-from advisor.launch.records.folder import new_launch_id
-from advisor.launch.records.history import History, write_history
-from advisor.launch.records.ledger import Ledger
-from advisor.launch.records.status import LaunchStatus
+from advisor.launch.folder import new_launch_id
+from advisor.launch.overview import History, write_history
+from advisor.launch.status import LaunchStatus, Ledger
 from advisor_cli.manage import top
 from advisor_data import open_store
 

@@ -18,17 +18,14 @@ from playwright.sync_api import Browser
 from raw_server import JSON, RawServer, raw_server
 from store_points import observation
 
-from advisor.core.flags import FLAGS, WRONG
 from advisor.core.interval import Interval
 from advisor.core.objectives import OBJECTIVES
-from advisor.core.observations import Observation
-from advisor.core.records import SoloPoint
+from advisor.core.records import FLAGS, WRONG, Observation, SoloPoint
 from advisor.formats.moments import duration_text
 from advisor.formats.wire import to_plain
-from advisor.launch.records.history import History, JobHistory
-from advisor.launch.records.ledger import Ledger, Saved
-from advisor.launch.records.spec import Forecast, JobForecast
-from advisor.launch.records.status import JobStatus, LaunchStatus
+from advisor.launch.overview import History, JobHistory
+from advisor.launch.spec import Forecast, JobForecast
+from advisor.launch.status import JobStatus, LaunchStatus, Ledger, Saved
 from advisor_data import open_store
 from advisor_data.files.bundled import GPU_MODEL as BUNDLED_MODEL
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points

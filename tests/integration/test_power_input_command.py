@@ -13,8 +13,8 @@ from made_up_kernel import record
 from typer.testing import CliRunner
 
 from advisor.errors import InputError
-from advisor.runtime.host.processes import wait_until
-from advisor.runtime.jobs.launcher import leftovers
+from advisor.runtime.processes import wait_until
+from advisor.runtime.running_job import leftovers
 from advisor.validity.sensor_record import keep_record
 from advisor_cli.app import app
 

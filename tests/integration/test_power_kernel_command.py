@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from advisor.errors import InputError
 from advisor.formats.wire import read_tolerant
-from advisor.runtime.host.processes import wait_until
-from advisor.runtime.jobs.launcher import leftovers
-from advisor.validity.checks import CountCheck, keep_check
+from advisor.runtime.processes import wait_until
+from advisor.runtime.running_job import leftovers
+from advisor.validity.safe_counts import CountCheck, keep_check
 from advisor.validity.sensor_record import keep_record
 from advisor.wire.kernel_power import KernelReport
 from advisor_cli.app import app

@@ -16,7 +16,7 @@ from synthetic_sensor import HEADER
 
 from advisor.core.gpu import Gpu
 from advisor.errors import JobError, SourceError
-from advisor.runtime.backends.uncapped import UncappedBackend
+from advisor.runtime.backend import UncappedBackend
 from advisor.settings import workload_path
 from advisor.validity.sensor_record import (
     SENSOR_RECORDS,

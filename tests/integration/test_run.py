@@ -13,7 +13,7 @@ from launched import await_nobody, processes_of, wait_for_line
 from reading import answer_of
 from waiting import eventually
 
-from advisor.launch.records.folder import LaunchFolder
+from advisor.launch.folder import LaunchFolder
 from advisor_data import open_store
 
 STEPS = {

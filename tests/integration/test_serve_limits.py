@@ -15,7 +15,7 @@ from certificates import Made, make_certificate
 from forked import run_forked
 from raw_server import JSON, RawServer, environment, raw_server, raw_server_with, read_answer
 
-from advisor.runtime.host.processes import wait_until
+from advisor.runtime.processes import wait_until
 
 HOST = b"Host: localhost\r\n"
 POST = b"POST /v1/recommendations HTTP/1.1\r\nContent-Type: application/json\r\n" + HOST

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from raw_server import JSON, Answer, RawServer, raw_server, raw_server_with
 
-from advisor.runtime.host.processes import cpu_s, descendants, is_stopped, wait_until
+from advisor.runtime.processes import cpu_s, descendants, is_stopped, wait_until
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -23,7 +23,7 @@ from store_points import observation, pair_point, point
 
 from advisor.errors import AdvisorError, BusyError, IdempotencyError, InputError, StoreError
 from advisor.formats.moments import now
-from advisor.launch.records.status import OVER
+from advisor.launch.status import OVER
 from advisor_data import open_database
 from advisor_data.service.state import AuditEntry, LaunchRow, ServiceState, open_service_state
 from advisor_data.store.store import migrate

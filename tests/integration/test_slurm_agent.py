@@ -20,8 +20,7 @@ from slurm_cluster import Cluster, slurm_cluster
 from waiting import eventually
 
 from advisor.client import Client
-from advisor.core.observations import Observation
-from advisor.core.records import SoloPoint
+from advisor.core.records import Observation, SoloPoint
 from advisor.progress import FILE_BYTES
 from advisor_node.slurm.queue import parse_comment
 

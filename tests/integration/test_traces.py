@@ -16,9 +16,8 @@ from store_points import observation
 from advisor.client import Client
 from advisor.core.job import Job
 from advisor.core.split import NINE
-from advisor.launch.records.folder import create_folder
-from advisor.launch.records.observed import append_observation
-from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.folder import append_observation, create_folder
+from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.reconciler import ObservationImporter
 from advisor_data import open_store

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from advisor.core.job import Job
 from advisor.formats.job_file import sound_jobs
 from advisor.progress import FILE_BYTES, GO, HOLD, QUIT, RUNNING, WAITING, Progress
-from advisor.runtime.jobs.reports import read_latencies
+from advisor.runtime.counting import read_latencies
 
 ROOT = Path(__file__).parents[2]
 WORKLOADS = ROOT / "profiling" / "workloads"

@@ -12,11 +12,10 @@ import numpy as np
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE
 from advisor.core.records import PairPoint, Point, SoloPoint
 from advisor.core.wording import listed
-from advisor.decide.recommend import TIE
+from advisor.decide.recommendation import TIE
 from advisor.errors import InputError
 from advisor.formats.rows import to_row
-from advisor.predict.gaps import IDLE, filled
-from advisor.predict.profiles import COLUMNS, Profile
+from advisor.predict.profiles import COLUMNS, IDLE, Profile, filled
 from advisor_models.heads import KNOWN_HEADS
 from advisor_models.made_from import DatasetFacts, OtherGpu
 from advisor_models.manifest import figure_word

@@ -1,32 +1,281 @@
-"""What each set of a pool gives and costs, and whether it keeps every limit: asked once of each."""
+"""Cost and limits of sets of jobs on the cards of one pool, each worked out once.
+
+A search looks at hundreds of thousands of sets. This is for finding them; what is planned is asked
+of the predictor, one set at a time (`advisor.place.sets.answers`). All jobs of a set that fill the
+GPU get the same limit, a `level`; the others get none.
+
+So the model need not be asked of most of them one by one: what it expects of many at once, without
+limits and intervals, shows of nearly all that they gain nothing.
+"""
 
 import functools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from itertools import combinations_with_replacement
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from advisor.core.gpu import MEMORY_PART, WHOLE
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS, Split, without_limits
-from advisor.decide.constraints import violations, violations_alone
+from advisor.core.gpu import MEMORY_PART, WHOLE, share_for_units, units_for_share
+from advisor.core.interval import Interval
+from advisor.core.split import ADVISED_JOBS, MOST_JOBS, NINE, Split, without_limits
 from advisor.decide.limits import (
     UNSURE_BELOW,
     Limits,
     check_limits,
     floor,
     must_be_sure,
+    violations,
+    violations_alone,
     with_card_memory,
 )
-from advisor.place.options import Ints
-from advisor.place.problem import Bools
-from advisor.place.sets.many import LEVELS, NONE, ManyAlone, Sets, many_alone, nothing
-from advisor.place.sets.pairs import Pairs
+from advisor.place.problem import Bools, Ints
 from advisor.place.sets.placing import PlacedSet, Placing, Pool
-from advisor.predict.predictions import Prediction, Predictor
+from advisor.predict.predictions import (
+    ExpectedPair,
+    Prediction,
+    are_mirrored,
+    is_within,
+    possible_speed,
+)
 from advisor.predict.profiles import Floats, Profile
-from advisor.predict.set_law import HELD, SPEED_ERRORS
-from advisor.predict.sets import SetPredictor
+from advisor.predict.sets import (
+    HELD,
+    P99_ERRORS,
+    SPEED_ERRORS,
+    SURE_OF_BUSIEST,
+    JobsAlone,
+    SetPredictor,
+    alone_at,
+    filling_beside,
+    fills,
+    power_w,
+)
+from advisor.validity.safe_counts import CheckedCounts, safe_splits
+
+LEVELS = (WHOLE, 80.0, 60.0, 45.0, 30.0)
+"""Limits of the jobs that fill a GPU, percent; the first is none."""
+
+_LOW = {name: low for name, (low, _) in SPEED_ERRORS.items()}
+
+NONE = -1
+"""An empty seat, or no level."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _ManyAlone:
+    """Kinds of jobs alone, at each level; the last row is an empty seat.
+
+    Attributes:
+        shares: Limit of each kind at each level: safe, and within its profile.
+        alone: There; shape (kinds + 1, levels) each.
+    """
+
+    shares: Floats
+    alone: JobsAlone
+    limit_w: float
+
+    def at(self, sets: Ints, level: Ints) -> "_SetRates":
+        """What sets do; shape (sets, seats), each at its level, shape (sets,)."""
+        alone = self.alone.seated(sets.T, level)
+        speed = alone.speeds(could := alone.could)
+        kept = alone.kept(speed)
+        beside = filling_beside(alone.sm, alone.fills)
+        classes = [beside == 0, beside < HELD]
+        low = np.select(classes, [_LOW["no filling"], _LOW["held"]], _LOW["filling"])
+        calm = alone.served * (beside < HELD) > 0
+        low = low * np.where(calm, could, speed)
+        low = np.where(calm, np.minimum(low, SURE_OF_BUSIEST * alone.busiest), low)
+        watts = power_w(kept, alone.power_w, alone.idle_w, self.limit_w, in_turns=False)
+        return _SetRates(speed.T, low.T, watts)
+
+    def p99_ms(self, sets: Ints, level: Ints) -> Floats:
+        """The high end of each server's, 0 where it is not known; shape (sets, seats)."""
+        alone = self.alone.seated(sets.T, level)
+        beside = filling_beside(alone.sm, alone.fills)
+        highs = [P99_ERRORS[name].high for name in ("no filling", "held", "filling")]
+        high = np.select([beside == 0, beside < HELD], highs[:2], highs[2])
+        known = np.where(np.isfinite(alone.p99_ms), alone.p99_ms, 0.0)
+        longer: Floats = (high * alone.tails() * known).T
+        return longer
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Sets:
+    """Many sets while they are grown.
+
+    Attributes:
+        rows: Kinds of jobs, seats from the left, then empty ones; shape (sets, seats).
+        size: How many jobs.
+        last: Place of the job that joined last, in the order in which jobs join.
+    """
+
+    rows: Ints
+    level: Ints
+    size: Ints
+    last: Ints
+
+    def only(self, chosen: Ints | Bools) -> "Sets":
+        """Some of them."""
+        return Sets(**{name: values[chosen] for name, values in self._columns()})
+
+    def and_also(self, others: "Sets") -> "Sets":
+        """These, then others."""
+        pairs = zip(self._columns(), others._columns(), strict=True)
+        return Sets(**{name: np.concatenate([own, other]) for (name, own), (_, other) in pairs})
+
+    def with_one_more(self, parent: Ints, kinds: Ints, last: Ints) -> "Sets":
+        """Each of one of these and a further job."""
+        grown = self.only(parent)
+        grown.rows[np.arange(len(parent)), grown.size] = kinds
+        return replace(grown, size=grown.size + 1, last=last)
+
+    def different(self) -> "Sets":
+        """Of those with the same jobs and level one."""
+        same = np.column_stack([np.sort(self.rows, axis=1), self.level])
+        return self.only(np.unique(same, axis=0, return_index=True)[1])
+
+    def _columns(self) -> list[tuple[str, Any]]:
+        return [(field.name, getattr(self, field.name)) for field in fields(self)]
+
+
+def nothing(empty: int, levels: int = 1) -> Sets:
+    """A set of no job at each level; `empty` is the index of an empty seat."""
+    none = np.zeros(levels, dtype=np.int64)
+    return Sets(
+        rows=np.full((levels, MOST_JOBS), empty), level=np.arange(levels), size=none, last=none
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _SetRates:
+    """What sets do.
+
+    Attributes:
+        speed: Relative speed of each job, shape (sets, seats), as is `low`.
+        low: The low end of its interval; of a server before chance (`Serving.served`).
+        power_w: Shape (sets,).
+    """
+
+    speed: Floats
+    low: Floats
+    power_w: Floats
+
+
+def many_alone(profiles: Sequence[Profile], checked: CheckedCounts | None = None) -> _ManyAlone:
+    """Of one profile of each kind."""
+    shares = np.array([_levels(profile, checked) for profile in profiles])
+    found = alone_at(profiles, shares)
+    seated = {
+        field.name: _with_empty_seat(getattr(found, field.name)) for field in fields(JobsAlone)
+    }
+    limits = [profile.power_limit_w for profile in profiles if profile.power_limit_w]
+    return _ManyAlone(
+        shares=_with_empty_seat(shares),
+        alone=JobsAlone(**seated),
+        limit_w=min(limits, default=np.inf),
+    )
+
+
+def _levels(profile: Profile, checked: CheckedCounts | None) -> list[float]:
+    """Limits of a job that fills the GPU, at safe counts; none for another."""
+    if not fills(profile):
+        return [WHOLE] * len(LEVELS)
+    safety = profile.safety(checked)
+    total, least = safety.units_total, float(profile.shares[0])
+    found = [WHOLE]
+    for level in LEVELS[1:]:
+        share = level
+        if total:
+            units = safety.nearest(units_for_share(level, total, safety.vendor))
+            share = share_for_units(units, total, safety.vendor) if units else WHOLE
+        found.append(share if least <= share < WHOLE else WHOLE)
+    return found
+
+
+def _with_empty_seat(values: Floats) -> Floats:
+    return np.concatenate([values, np.zeros_like(values[:1])])
+
+
+OF_BOTH, OF_BOTH_SERVED = 1.0, 0.85
+"""Watts of two jobs and of what they lag behind, at least, for each 1 of their watts alone less one
+active idle power, which is what two can share; and with a server, which answers in fuller batches.
+The model of pairs saw no pair of bundled jobs below (tests/integration/test_place_bound.py)."""
+
+AT_ONCE = 20
+"""Pairs that a model is asked of: with more of them its trees are no longer in the caches."""
+
+ROUNDING = 1e-9
+"""Of a cost: by so little a model may say less of a pair alone than among others."""
+
+_ANY = Interval(math.inf, math.inf, math.inf)
+
+_Safe: TypeAlias = tuple[Split | None, ...]
+
+
+class Pairs:
+    """Of one pool; by the places of two kinds among those with a profile, the first not above.
+
+    Attributes:
+        costs: What they cost at least; shape (there, there).
+        roughly: Where that is by what the jobs are alone, and not by what the model expects.
+        unasked: Pairs that the model, if there is one, was not asked of.
+    """
+
+    def __init__(self, placing: Placing, number: int, many: _ManyAlone, floors: Floats) -> None:
+        self._placing, self._number, self._floors = placing, number, floors
+        pool = placing.pools[number]
+        self._model, profiles = pool.of_pairs, pool.profiles
+        self._there = [n for n, profile in enumerate(profiles) if profile]
+        self._profiles: list[Profile] = [profile for profile in profiles if profile]
+        self._safeties = [profile.safety(pool.checked) for profile in self._profiles]
+        self._most = np.array([possible_speed(p, _ANY).value for p in self._profiles])
+        self._safe: dict[object, _Safe] = {}
+        self.costs = _least_costs(placing, many)
+        self.roughly: Bools = np.triu(np.ones_like(self.costs, dtype=bool))
+        self.unasked: Bools = self.roughly & (self._model is not None)
+
+    def splits(self, a: int, b: int) -> list[Split]:
+        """The nine splits at safe counts of units, where both jobs were measured."""
+        own = [self._safeties[a], self._safeties[b]]
+        both = self._profiles[a], self._profiles[b]
+        # Kinds of jobs have the same safe counts more often than not.
+        key = *((of.units_total, of.allowed) for of in own), (mirrored := are_mirrored(both))
+        if key not in self._safe:
+            safe = safe_splits(NINE, own, mirrored=mirrored)
+            self._safe[key] = tuple(dict.fromkeys(safe))
+        return [split for split in self._safe[key] if split and is_within(split, both)]
+
+    def look_at(self, pairs: Ints) -> None:
+        """Say of some what they cost at least by what the model expects; shape (pairs, 2)."""
+        if not (model := self._model):
+            return
+        for start in range(0, len(pairs), AT_ONCE):
+            some: list[list[int]] = pairs[start : start + AT_ONCE].tolist()
+            asked = [((self._profiles[a], self._profiles[b]), self.splits(a, b)) for a, b in some]
+            for (a, b), found in zip(some, model.expected(asked), strict=True):
+                self.costs[a, b] = self._least(a, b, found) * (1 - ROUNDING)
+                self.roughly[a, b] = False
+
+    def _least(self, a: int, b: int, found: ExpectedPair) -> float:
+        speeds = np.minimum(found.speeds, self._most[[a, b], None])
+        kept = (speeds >= self._floors[[a, b], None] * (1 - ROUNDING)).all(axis=0)
+        ways = zip(speeds.T[kept].tolist(), found.power_w[kept].tolist(), strict=True)
+        kinds = self._there[a], self._there[b]
+        costs = (self._placing.cost(self._number, kinds, own, watts) for own, watts in ways)
+        return min(costs, default=math.inf)
+
+
+def _least_costs(placing: Placing, many: _ManyAlone) -> Floats:
+    """All of their watts, or the power limit, where nothing may lag behind."""
+    alone = many.alone
+    alone_w, idle_w, served = (of[:-1, 0] for of in (alone.power_w, alone.idle_w, alone.served))
+    both_w = alone_w[:, None] + alone_w - np.maximum(idle_w[:, None], idle_w)
+    part = np.where(np.maximum(served[:, None], served), OF_BOTH_SERVED, OF_BOTH)
+    costs: Floats = placing.per_card + placing.per_w * np.minimum(part * both_w, many.limit_w)
+    return costs
+
 
 _LAW = SetPredictor()
 
@@ -49,7 +298,7 @@ class SetAnswers:
     placing: Placing
     number: int
     there: tuple[int, ...]
-    many: ManyAlone
+    many: _ManyAlone
     counts: Floats = field(init=False)
     floors: Floats = field(init=False)
     sure: Bools = field(init=False)
@@ -62,11 +311,10 @@ class SetAnswers:
     ceiling_w: float = field(init=False)
     heads: Sets | None = None
     _filling: Sets | None = None
-    _known: dict[tuple[tuple[int, ...], int], PlacedSet | None] = field(
-        default_factory=dict[tuple[tuple[int, ...], int], PlacedSet | None]
-    )
+    _answer: Callable[[tuple[int, ...], int], PlacedSet | None] = field(init=False)
 
     def __post_init__(self) -> None:
+        self._answer = functools.cache(self._asked)
         profiles = [self._profile(kind) for kind in self.there]
         self._limits = limits = with_card_memory(self.pool.limits, self.pool.gpu_model)
         self._limits_of_sets = replace(limits, unsure_below=UNSURE_BELOW)
@@ -86,9 +334,8 @@ class SetAnswers:
 
     def of(self, kinds: tuple[int, ...]) -> PlacedSet | None:
         """One job alone, or two, kinds ascending; None: it keeps not all limits."""
-        if len(kinds) == ADVISED_JOBS and self.pool.of_pairs:
-            return self._known_or((kinds, NONE), self.pool.of_pairs)
-        return self.by_law(kinds)
+        by_pairs = len(kinds) == ADVISED_JOBS and self.pool.of_pairs
+        return self._answer(kinds, NONE) if by_pairs else self.by_law(kinds)
 
     def is_of_law(self, size: int) -> bool:
         """Whether the law of sets says what so many jobs do, at its levels."""
@@ -96,15 +343,10 @@ class SetAnswers:
 
     def by_law(self, kinds: tuple[int, ...], level: int = 0) -> PlacedSet | None:
         """By the law of sets; jobs that fill the GPU are limited to a level."""
-        found = self._known_or((kinds, level), _LAW)
+        found = self._answer(kinds, level)
         if found:
             self.levels[found] = level
         return found
-
-    def _known_or(self, key: tuple[tuple[int, ...], int], by: Predictor) -> PlacedSet | None:
-        if key not in self._known:
-            self._known[key] = self._asked(*key, by)
-        return self._known[key]
 
     def leave(self, counts: Floats) -> None:
         """Look for sets of so many jobs of each kind of the placing."""
@@ -218,12 +460,13 @@ class SetAnswers:
         assert found is not None
         return found
 
-    def _asked(self, kinds: tuple[int, ...], level: int, by: Predictor) -> PlacedSet | None:
+    def _asked(self, kinds: tuple[int, ...], level: int) -> PlacedSet | None:
         profiles = [self._profile(kind) for kind in kinds]
         limits = self._limits if level == NONE else self._limits_of_sets
         if len(kinds) == 1:
             return self._alone(kinds, profiles[0], limits)
         splits = self.ways(kinds, profiles, level)
+        by = self.pool.of_pairs if level == NONE and self.pool.of_pairs else _LAW
         told = by.predict(profiles, splits) if splits else ()
         costs = [self._cost(kinds, found) for found in told]
         for cost, _, found in sorted(zip(costs, range(len(costs)), told, strict=True)):

@@ -121,7 +121,6 @@ def make_placing(
 
 
 def _weights(aim: Aim, prices: Prices) -> tuple[float, float]:
-    """Cost of a card held, and of each watt of it."""
     if aim == "fewest-cards":
         return 1.0, 0.0
     if aim == "least-energy":

@@ -10,7 +10,7 @@ from advisor.core.gpu import parse_memory_mib
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.core.records import SoloPoint
 from advisor.core.split import ADVISED_JOBS
-from advisor.decide.recommend import Request
+from advisor.decide.recommendation import Request
 from advisor.decide.ways import check_set
 from advisor.errors import InputError
 from advisor.settings import Settings, read_settings

@@ -6,13 +6,12 @@ from dataclasses import dataclass, field, replace
 from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.job import Job
 from advisor.core.split import MOST_JOBS, Sharing, Split
-from advisor.decide.candidates import Running
 from advisor.decide.filling import Beside, alone, best_beside
 from advisor.decide.limits import is_served
 from advisor.decide.recommendation import Request
-from advisor.decide.ways import SetDecision, recommend_set
+from advisor.decide.ways import Running, SetDecision, recommend_set
 from advisor.errors import InputError, NoSplitError
-from advisor.launch.records.spec import LaunchPart, LaunchSet
+from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import SetPredictor

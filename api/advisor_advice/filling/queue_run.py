@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from advisor.core.gpu import WHOLE
 from advisor.core.job import Job
 from advisor.core.split import Split
-from advisor.decide.candidates import Running
+from advisor.decide.ways import Running
 from advisor.errors import (
     AdvisorError,
     BusyError,
@@ -22,13 +22,25 @@ from advisor.errors import (
     SourceError,
     SurvivorsError,
 )
-from advisor.launch.records.folder import LaunchFolder, create_folder, find_folder, new_launch_id
-from advisor.launch.records.joins import ask_join
-from advisor.launch.records.queue_record import QueueFile, QueueRecord
-from advisor.launch.records.queue_state import SeenLaunch, account_for, must_be_alone, see, waiting
-from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.records.status_writer import close_unclaimed
-from advisor.launch.start.spawn import spawn_supervisor
+from advisor.launch.folder import (
+    LaunchFolder,
+    ask_join,
+    close_unclaimed,
+    create_folder,
+    find_folder,
+    new_launch_id,
+)
+from advisor.launch.run_queue import (
+    QueueFile,
+    QueueRecord,
+    SeenLaunch,
+    account_for,
+    must_be_alone,
+    see,
+    waiting,
+)
+from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.start import spawn_supervisor
 from advisor.settings import Settings
 from advisor_advice.filling.advice import QueueCard
 from advisor_advice.launching import make_join

@@ -8,13 +8,12 @@ from pathlib import Path
 from advisor.core.records import SoloPoint
 from advisor.core.split import Split
 from advisor.predict.card_factor import CardFactor, CardPredictor, card_factor, reference_logs
-from advisor.predict.measured import MeasuredPredictor
+from advisor.predict.measured import MeasuredPredictor, Window, Windows, windows_of
 from advisor.predict.predictions import Prediction, Predictor, is_within
 from advisor.predict.profiles import Profile
-from advisor.predict.windows import Window, Windows, windows_of
 from advisor.settings import Settings
-from advisor.validity.copies import undisputed
 from advisor.validity.drift import drifts_of, find_drifts, widened
+from advisor.validity.points import undisputed
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.observed import DriftedJob, MeasuredTogether
 from advisor_advice.site.expected import (

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from advisor.core.gpu import WHOLE
-from advisor.core.observations import Observation, doubt
+from advisor.core.records import Observation, doubt
 from advisor.core.split import ADVISED_JOBS, Split, without_limits
 from advisor.predict.card_factor import observation_ratio
 from advisor.predict.predictions import Prediction, Predictor, is_within
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay
-from advisor.validity.copies import undisputed
 from advisor.validity.drift import Compared
+from advisor.validity.points import undisputed
 from advisor.validity.safe_counts import CheckedCounts
 from advisor_advice.site.known_profiles import known_profiles
 from advisor_advice.site.outdated_checks import software_of

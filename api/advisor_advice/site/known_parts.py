@@ -4,8 +4,8 @@ import math
 from dataclasses import replace
 
 from advisor.core.job import Job
-from advisor.decide.recommend import Request
-from advisor.launch.records.spec import LaunchPart, LaunchSet
+from advisor.decide.recommendation import Request
+from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor.predict.profiles import Profile
 from advisor_advice.site.known_profiles import ProfileSet
 

@@ -4,16 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor.core.observations import Record
-from advisor.core.records import SoloPoint
-from advisor.core.units import vendor_of
+from advisor.core.gpu import vendor_of
+from advisor.core.records import Record, SoloPoint
 from advisor.core.wording import unknown_job
 from advisor.errors import InputError
 from advisor.predict.profiles import Profile, make_profiles
 from advisor.settings import Settings
-from advisor.validity.copies import undisputed
+from advisor.validity.points import undisputed, why_no_profile
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.validity.usable import why_no_profile
 from advisor_advice.site.seen_once import estimated_profiles
 from advisor_data import open_store
 from advisor_data.files.bundled import GPU_MODEL as BUNDLED_MODEL

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from advisor.core.gpu import WHOLE
-from advisor.core.observations import Observation
-from advisor.core.records import REPLAY_SOURCE, PairPoint, SoloPoint
+from advisor.core.records import REPLAY_SOURCE, Observation, PairPoint, SoloPoint
 from advisor.core.split import Split
+from advisor.predict.measured import Window, Windows
 from advisor.predict.profiles import Profile
-from advisor.predict.windows import Window, Windows
-from advisor.validity.copies import undisputed
+from advisor.validity.points import undisputed
 from advisor_advice.site.expected import Checked, is_doubtful, measured_split
 from advisor_data import Store
 from advisor_data.files.bundled import bundled_points_together, bundled_set_references

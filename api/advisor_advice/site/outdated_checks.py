@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from advisor.core.observations import Observation
-from advisor.validity.checks import check_for
+from advisor.core.records import Observation
+from advisor.validity.safe_counts import check_for
 from advisor_data.files.checked import known_checks
 
 

@@ -3,14 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from advisor.core.flags import DOUBTFUL
 from advisor.core.gpu import WHOLE
-from advisor.core.records import SoloPoint
-from advisor.predict.bursts import computes_in_bursts
+from advisor.core.records import DOUBTFUL, SoloPoint
 from advisor.predict.one_window import window_of_point
-from advisor.predict.profiles import Profile
-from advisor.predict.serving import serving_of
-from advisor.validity.usable import is_usable
+from advisor.predict.profiles import Profile, computes_in_bursts, serving_of
+from advisor.validity.points import is_usable
 from advisor_models.one_window import bundled_one_window
 
 

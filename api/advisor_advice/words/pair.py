@@ -3,16 +3,20 @@
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from advisor.core.flags import ONE_WINDOW
+from advisor.core.gpu import UNIT_NAMES, units_for_share, vendor_of
 from advisor.core.objectives import COST
+from advisor.core.records import ONE_WINDOW
 from advisor.core.split import ADVISED_JOBS, ISOLATING, Sharing, Split
-from advisor.core.units import UNIT_NAMES, units_for_share, vendor_of
 from advisor.core.wording import as_asked, less_or_more, listed
 from advisor.decide.limits import is_served
 from advisor.decide.reasons import near_miss, percent
-from advisor.decide.recommend import Decision, RatedSplit
-from advisor.decide.same_work import same_work
-from advisor.decide.worth import LEAST_TIME_SAVED, worth_of
+from advisor.decide.recommendation import (
+    LEAST_TIME_SAVED,
+    Decision,
+    RatedSplit,
+    same_work,
+    worth_of,
+)
 from advisor.formats.moments import duration_text
 from advisor.predict.predictions import PredictedPart
 from advisor.predict.profiles import Profile
@@ -109,8 +113,7 @@ def _parts(r: Decision, way: RatedSplit) -> str:
 def _worth(r: Decision, *, is_call: bool) -> Iterator[tuple[str, str]]:
     """Against one after the other; for the work that is to be done, if it was said."""
     found = same_work(r)
-    apart = found.rules["exclusive"]
-    assert apart is not None, "one after the other is always in reach"
+    apart = found.exclusive
     times = (duration_text(finish.time_s) for finish in (found.choice, apart))
     done = f"both done in {' instead of '.join(times)}"
     if r.request.work:

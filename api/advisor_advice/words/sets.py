@@ -3,12 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from advisor.core.gpu import WHOLE
+from advisor.core.gpu import UNIT_NAMES, WHOLE, vendor_of
 from advisor.core.objectives import Prices
-from advisor.core.units import UNIT_NAMES, vendor_of
 from advisor.core.wording import as_asked, count_of, counted, less_or_more, limits_text
 from advisor.decide.reasons import percent
-from advisor.decide.same_work import HOUR_S
+from advisor.decide.recommendation import HOUR_S
 from advisor.wire.recommendation import JobShare, Said
 from advisor.wire.sets import SetAdvice, Way
 from advisor_advice.words.pair import BY_PRICE, WORDS, basis

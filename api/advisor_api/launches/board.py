@@ -7,10 +7,17 @@ from datetime import datetime, timedelta
 
 from advisor.core.gpu import Gpu
 from advisor.formats.wire import write_bytes
-from advisor.launch.records.folder import LaunchFolder
-from advisor.launch.records.history import History, read_history
-from advisor.launch.records.overview import MOST_ENDED, Entry, Seen, entry_of, overview
-from advisor.launch.records.status import OVER, LaunchStatus
+from advisor.launch.folder import LaunchFolder
+from advisor.launch.overview import (
+    MOST_ENDED,
+    Entry,
+    History,
+    Seen,
+    entry_of,
+    overview,
+    read_history,
+)
+from advisor.launch.status import OVER, LaunchStatus
 from advisor_api.http.access import Caller
 from advisor_api.launches.launching import (
     HOST,

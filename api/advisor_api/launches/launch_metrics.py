@@ -14,18 +14,19 @@ from typing import get_args
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from advisor.core.flags import LIMIT_BROKEN, WRONG
 from advisor.core.interval import Interval
-from advisor.core.observations import (
+from advisor.core.records import (
     JUDGE_S,
+    LIMIT_BROKEN,
     SETTLE_S,
+    WRONG,
     Observation,
     energy_apart_j,
     energy_to_end_j,
     is_far,
 )
-from advisor.launch.records.spec import Forecast, LaunchSpec
-from advisor.launch.records.status import JobStatus, LaunchStatus, State
+from advisor.launch.spec import Forecast, LaunchSpec
+from advisor.launch.status import JobStatus, LaunchStatus, State
 from advisor_api.http.gate import family
 
 _QUANTITIES = ("rate", "power", "work_per_joule")

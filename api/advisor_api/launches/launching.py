@@ -14,23 +14,32 @@ from advisor.core.gpu import Gpu
 from advisor.errors import AdvisorError, BusyError, InputError, UnsafeFileError
 from advisor.formats.moments import now
 from advisor.formats.wire import write
-from advisor.launch.records.answers import Launch, LaunchHistory, LaunchJoin, LaunchPlan, launch_of
-from advisor.launch.records.folder import LaunchFolder, create_folder, dumps, find_folder, loads
-from advisor.launch.records.history import read_history
-from advisor.launch.records.joins import (
+from advisor.launch.folder import (
     JoinAnswer,
     JoinRequest,
+    LaunchFolder,
+    StatusWriter,
     ask_join,
+    create_folder,
+    dumps,
+    find_folder,
+    first_status,
     last_answer,
+    loads,
     new_join_id,
     read_request,
 )
-from advisor.launch.records.spec import LaunchSpec
-from advisor.launch.records.status import OVER, LaunchStatus, State, as_heard
-from advisor.launch.records.status_writer import StatusWriter, first_status
-from advisor.launch.start.plan import plan_of
-from advisor.launch.start.spawn import spawn_supervisor
-from advisor.launch.start.starting import check_memory
+from advisor.launch.overview import (
+    Launch,
+    LaunchHistory,
+    LaunchJoin,
+    LaunchPlan,
+    launch_of,
+    read_history,
+)
+from advisor.launch.spec import LaunchSpec
+from advisor.launch.start import check_memory, plan_of, spawn_supervisor
+from advisor.launch.status import OVER, LaunchStatus, State, as_heard
 from advisor.settings import Settings
 from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest, check_launch
 from advisor_advice.launching import make_join, make_spec

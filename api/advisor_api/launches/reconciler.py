@@ -15,13 +15,12 @@ from hashlib import sha256
 
 from opentelemetry import trace
 
-from advisor.core.observations import Observation, energy_to_end_j
+from advisor.core.records import Observation, energy_to_end_j
 from advisor.errors import AdvisorError, BusyError, InputError, StoreError
 from advisor.formats.moments import to_text
 from advisor.formats.rows import from_row
-from advisor.launch.records.folder import LaunchFolder, dumps, list_folders
-from advisor.launch.records.observed import observation_lines
-from advisor.launch.supervisor.unheeding import Stopping
+from advisor.launch.folder import LaunchFolder, dumps, list_folders, observation_lines
+from advisor.launch.guard import Stopping
 from advisor_api.http.errors import LOG
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.launching import (

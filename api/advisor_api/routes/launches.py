@@ -5,8 +5,14 @@ from typing import Annotated, TypeAlias, cast
 from fastapi import Depends, Request
 from fastapi.responses import Response
 
-from advisor.launch.records.answers import Launch, LaunchHistory, LaunchJoin, LaunchList, LaunchPlan
-from advisor.launch.records.overview import Overview
+from advisor.launch.overview import (
+    Launch,
+    LaunchHistory,
+    LaunchJoin,
+    LaunchList,
+    LaunchPlan,
+    Overview,
+)
 from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest
 from advisor_api.http.access import Launcher, Reader
 from advisor_api.http.errors import may_refuse

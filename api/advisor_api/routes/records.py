@@ -10,14 +10,12 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Query
 from fastapi.responses import Response
 
-from advisor.core.observations import Observation, Record
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import Observation, PairPoint, Record, SoloPoint
 from advisor.errors import InputError, StoreError
 from advisor.formats.wire import write
 from advisor.predict.profiles import make_profiles
-from advisor.validity.degenerate import with_flags, with_pair_flags, with_solo_flags
+from advisor.validity.points import why_no_profile, with_flags, with_pair_flags, with_solo_flags
 from advisor.validity.sensor_record import SensorRecord, SensorRecords
-from advisor.validity.usable import why_no_profile
 from advisor.wire.bounds import NAME
 from advisor.wire.components import ComponentsOfJob, ComponentsOfPair
 from advisor.wire.input_power import InputPowerRequest, InputPredictions

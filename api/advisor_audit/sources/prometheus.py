@@ -23,7 +23,7 @@ from requests.auth import AuthBase
 from requests.utils import get_auth_from_url
 
 from advisor.errors import InputError, SourceError
-from advisor.runtime.host.beats import in_thread
+from advisor.runtime.beats import in_thread
 from advisor_audit.sources.series import NAMES, UUIDS, Series, gpu_of, metrics_for, workload_name
 
 GPUS_OF_PAGE, PAGE_S = 100, 6 * 3600.0

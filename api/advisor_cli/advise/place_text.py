@@ -5,9 +5,8 @@ from collections.abc import Collection, Iterator
 from rich.table import Table
 from rich.text import Text
 
-from advisor.core.gpu import Vendor
+from advisor.core.gpu import Vendor, vendor_of
 from advisor.core.objectives import Prices
-from advisor.core.units import vendor_of
 from advisor.core.wording import count_of, less_or_more
 from advisor.decide.reasons import percent
 from advisor.formats.moments import duration_text

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from rich.text import Text
 
+from advisor.core.gpu import vendor_of
 from advisor.core.objectives import Prices
 from advisor.core.split import Sharing
-from advisor.core.units import vendor_of
 from advisor.core.wording import counted
 from advisor.decide.reasons import percent
 from advisor.wire.sets import SetAdvice, Way

@@ -6,20 +6,20 @@ Everything is of the observation and the status; `advisor launches show` has the
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from advisor.core.flags import LIMIT_BROKEN
+from advisor.core.gpu import UNIT_NAMES, vendor_of
 from advisor.core.objectives import Prices
-from advisor.core.observations import (
+from advisor.core.records import (
+    LIMIT_BROKEN,
     Observation,
     ObservedPart,
     doubt,
     energy_apart_j,
     energy_to_end_j,
 )
-from advisor.core.units import UNIT_NAMES, vendor_of
 from advisor.core.wording import as_asked, energy_text, less_or_more, listed
 from advisor.formats.moments import duration_text
-from advisor.launch.records.spec import Forecast, JobForecast
-from advisor.launch.records.status import JobStatus, LaunchStatus
+from advisor.launch.spec import Forecast, JobForecast
+from advisor.launch.status import JobStatus, LaunchStatus
 from advisor_advice.words.price import price_text
 from advisor_cli.launching.text import moves
 from advisor_cli.shared.screen import Screen

@@ -5,8 +5,15 @@ from collections.abc import Iterator, Sequence
 
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError, InputError
-from advisor.launch.records.folder import LaunchFolder, find_folder
-from advisor.launch.records.joins import JoinAnswer, JoinRequest, ask_join, last_answer, withdraw
+from advisor.launch.folder import (
+    JoinAnswer,
+    JoinRequest,
+    LaunchFolder,
+    ask_join,
+    find_folder,
+    last_answer,
+    withdraw,
+)
 from advisor.settings import Settings
 from advisor_advice.launching import make_join
 from advisor_advice.resolved_launch import ResolvedLaunch

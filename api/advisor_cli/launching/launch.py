@@ -12,10 +12,9 @@ from advisor.core.gpu import Gpu
 from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.core.split import ADVISED_JOBS
 from advisor.errors import InputError, SourceError
-from advisor.launch.records.folder import LaunchFolder, create_folder, find_folder
-from advisor.launch.records.status import LaunchStatus
-from advisor.launch.start.spawn import spawn_supervisor
-from advisor.launch.start.starting import check_memory
+from advisor.launch.folder import LaunchFolder, create_folder, find_folder
+from advisor.launch.start import check_memory, spawn_supervisor
+from advisor.launch.status import LaunchStatus
 from advisor.settings import Settings, read_settings
 from advisor.wire.launch_request import (
     LaunchRequest,

@@ -11,14 +11,12 @@ import typer
 
 from advisor.core.wording import count_of
 from advisor.formats.rows import to_row
-from advisor.launch.records.answers import LocalLaunches
-from advisor.launch.records.folder import LaunchFolder, find_folder, list_folders
-from advisor.launch.records.status import JobStatus, LaunchStatus
-from advisor.launch.records.status_writer import close_unclaimed
-from advisor.launch.supervisor.guard import LAUNCH_MARK
-from advisor.launch.supervisor.unheeding import Stopping
-from advisor.runtime.host.processes import marked_pids, wait_until
-from advisor.runtime.jobs.ending import check_none
+from advisor.launch.folder import LaunchFolder, close_unclaimed, find_folder, list_folders
+from advisor.launch.guard import LAUNCH_MARK, Stopping
+from advisor.launch.overview import LocalLaunches
+from advisor.launch.status import JobStatus, LaunchStatus
+from advisor.runtime.job_process import check_none
+from advisor.runtime.processes import marked_pids, wait_until
 from advisor.settings import read_settings
 from advisor_cli.launching.live import exit_code, final_json, observations, statuses
 from advisor_cli.launching.text import line, summary, table

@@ -11,14 +11,13 @@ from typing import Any
 
 from rich.live import Live
 
-from advisor.core.observations import Observation
+from advisor.core.records import Observation
 from advisor.errors import AdvisorError, InputError, JobError
 from advisor.formats.rows import from_row, to_row
 from advisor.formats.wire import to_plain
-from advisor.launch.records.folder import LaunchFolder
-from advisor.launch.records.observed import observation_lines
-from advisor.launch.records.status import LaunchStatus
-from advisor.launch.start.spawn import LOG
+from advisor.launch.folder import LaunchFolder, observation_lines
+from advisor.launch.start import LOG
+from advisor.launch.status import LaunchStatus
 from advisor_cli.launching.text import line, table
 from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.say import as_json_text, say

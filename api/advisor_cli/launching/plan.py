@@ -7,9 +7,9 @@ from itertools import groupby
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
 from advisor.core.wording import as_asked, counted, less_or_more
-from advisor.launch.records.answers import LaunchPlan, PlannedJob, PlannedMemory, PlannedPair
-from advisor.launch.records.spec import LaunchSpec
-from advisor.launch.start.plan import plan_of
+from advisor.launch.overview import LaunchPlan, PlannedJob, PlannedMemory, PlannedPair
+from advisor.launch.spec import LaunchSpec
+from advisor.launch.start import plan_of
 from advisor.settings import Settings
 
 

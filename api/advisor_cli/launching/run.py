@@ -7,16 +7,15 @@ from typing import Annotated
 
 import typer
 
-from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, WHOLE, Gpu
+from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, WHOLE, Gpu, vendor_of
 from advisor.core.job import Job
 from advisor.core.split import Split
-from advisor.core.units import vendor_of
 from advisor.core.wording import as_asked, listed
 from advisor.decide.filling import OBJECTIVE
 from advisor.errors import STOPPED, InputError, JobError, NoSplitError
-from advisor.launch.records.queue_record import QueueFile, open_queue
-from advisor.launch.records.spec import LaunchPart, LaunchSet
-from advisor.launch.start.starting import check_memory
+from advisor.launch.run_queue import QueueFile, open_queue
+from advisor.launch.spec import LaunchPart, LaunchSet
+from advisor.launch.start import check_memory
 from advisor.settings import Settings, read_settings
 from advisor.wire.launch_request import LaunchRequest
 from advisor_advice.ask.words import every_job, job_requests, longest_p99_ms, read_works

@@ -7,8 +7,7 @@ from typing import Literal
 
 from advisor.core.wording import count_of
 from advisor.formats.moments import duration_text
-from advisor.launch.records.queue_record import EndedJob
-from advisor.launch.records.queue_state import LaunchedJob, SeenLaunch
+from advisor.launch.run_queue import EndedJob, LaunchedJob, SeenLaunch
 from advisor_advice.filling.queue_run import QueueLook, QueueRun
 from advisor_cli.launching.text import unread_text
 

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from advisor.core.interval import Interval
 from advisor.core.wording import less_or_more, listed
-from advisor.launch.records.status import JobStatus, LaunchStatus
+from advisor.launch.status import JobStatus, LaunchStatus
 from advisor_cli.shared.console import plain_table
 
 _COLUMNS = ("", "share", "units", "memory", "state", "now", "predicted", "off", "speed", "progress")

@@ -9,9 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from advisor.core.observations import Observation
-from advisor.core.records import PairPoint, SoloPoint
-from advisor.core.units import vendor_of
+from advisor.core.gpu import vendor_of
+from advisor.core.records import Observation, PairPoint, SoloPoint
 from advisor.errors import StoreError
 from advisor.files.whole_files import PUBLIC_FILE, replace_file
 from advisor.formats.job_file import sound_jobs

@@ -6,12 +6,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from advisor.core.observations import Observation, Record
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import Observation, PairPoint, Record, SoloPoint
 from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
 from advisor.settings import read_settings
-from advisor.validity.degenerate import with_flags, with_pair_flags, with_solo_flags
+from advisor.validity.points import with_flags, with_pair_flags, with_solo_flags
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.say import as_json_text, say
 from advisor_data import Store, open_database, open_store

@@ -10,11 +10,8 @@ from rich.text import Text
 
 from advisor.core.wording import count_of, counted, energy_text
 from advisor.formats.moments import duration_text
-from advisor.launch.records.answers import Launch
-from advisor.launch.records.history import HistoryValues
-from advisor.launch.records.ledger import Saved
-from advisor.launch.records.overview import CardNow, DrawnLaunch, Overview
-from advisor.launch.records.status import GOING, JobStatus
+from advisor.launch.overview import CardNow, DrawnLaunch, HistoryValues, Launch, Overview
+from advisor.launch.status import GOING, JobStatus, Saved
 from advisor_cli.shared.console import plain_table
 
 

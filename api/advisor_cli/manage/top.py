@@ -20,10 +20,17 @@ from rich.text import Text
 
 from advisor.errors import AdvisorError, InputError
 from advisor.installed import install
-from advisor.launch.records.answers import Launch, launch_of
-from advisor.launch.records.folder import LaunchFolder, list_folders
-from advisor.launch.records.history import read_history
-from advisor.launch.records.overview import Entry, Overview, Seen, entry_of, overview
+from advisor.launch.folder import LaunchFolder, list_folders
+from advisor.launch.overview import (
+    Entry,
+    Launch,
+    Overview,
+    Seen,
+    entry_of,
+    launch_of,
+    overview,
+    read_history,
+)
 from advisor.settings import Settings, read_settings
 from advisor_api.launches.cards import HostCards
 from advisor_cli.manage.overview_screen import letters_of, overview_screen

@@ -11,7 +11,7 @@ from advisor.errors import InputError
 from advisor.files.home import open_home
 from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
-from advisor.validity.checks import CHECKS, CountCheck, check_for, keep_check
+from advisor.validity.safe_counts import CHECKS, CountCheck, check_for, keep_check
 from advisor_cli.measure.check_job import check_job
 from advisor_cli.measure.check_text import check_lines, step_line
 from advisor_cli.measure.profile_request import numbers

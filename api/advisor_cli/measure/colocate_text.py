@@ -3,10 +3,9 @@
 from dataclasses import asdict
 from typing import Any
 
-from advisor.core.flags import DOUBTFUL
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint
 from advisor.formats.rows import to_row
-from advisor.validity.degenerate import with_pair_flags, with_solo_flags
+from advisor.validity.points import with_pair_flags, with_solo_flags
 from advisor_cli.measure.testbeds import bundled_points
 from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.say import as_json_text, say

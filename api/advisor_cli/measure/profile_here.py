@@ -11,12 +11,10 @@ from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job, ProgressKind
 from advisor.core.records import SoloPoint
 from advisor.formats.rows import to_row
-from advisor.runtime.jobs.launcher import check_program
+from advisor.runtime.running_job import check_program
 from advisor.settings import Settings, read_settings
-from advisor.validity.degenerate import with_solo_flags
-from advisor.validity.safe_counts import Safety
-from advisor.validity.safe_splits import moved_text
-from advisor.validity.usable import why_no_profile
+from advisor.validity.points import why_no_profile, with_solo_flags
+from advisor.validity.safe_counts import Safety, moved_text
 from advisor.wire.frames import Tabular
 from advisor_cli.measure.profile_request import ProfileRequest
 from advisor_cli.measure.testbeds import known_timing, open_points, open_testbed, say_replay

@@ -8,14 +8,13 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from advisor.core.gpu import Gpu, Share, Vendor
+from advisor.core.gpu import Gpu, Share, Vendor, share_for_units
 from advisor.core.job import Job, ProgressKind, ProgressSettings
-from advisor.core.units import share_for_units
 from advisor.core.wording import measuring
 from advisor.errors import InputError
 from advisor.formats.job_file import find_job, inline_job, load_job, save_job
-from advisor.runtime.jobs.launcher import check_program
-from advisor.runtime.jobs.progress_search import WATCHED_S, FoundJob, find_progress
+from advisor.runtime.progress_search import WATCHED_S, FoundJob, find_progress
+from advisor.runtime.running_job import check_program
 from advisor.settings import Settings
 from advisor_cli.measure.testbeds import LongestWindow, Noise, Telemetry, check_replay
 from advisor_cli.shared.options import REPLAY, AllowUnsafe, job_names

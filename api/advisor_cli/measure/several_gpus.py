@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from advisor.errors import AdvisorError, JobError, undone_by
-from advisor.runtime.host.cores import physical_cores
+from advisor.runtime.processes import physical_cores
 
 _PR_SET_PDEATHSIG = 1
 _GO_ON = "its finished points are kept, the same command goes on"

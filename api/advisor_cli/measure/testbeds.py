@@ -11,8 +11,7 @@ from rich.console import Console
 from advisor.core.records import Point
 from advisor.errors import InputError, SourceError, StoreError
 from advisor.settings import Settings
-from advisor.validity.sensor_record import origin_of, record_for
-from advisor.validity.sensor_timing import PowerTiming, power_timing
+from advisor.validity.sensor_record import PowerTiming, origin_of, power_timing, record_for
 from advisor_cli.shared.options import REPLAY
 from advisor_data import Store, open_store
 from advisor_data.files.bundled import (

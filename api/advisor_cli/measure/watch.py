@@ -19,9 +19,8 @@ from advisor.core.job import Job
 from advisor.core.wording import listed
 from advisor.errors import InputError
 from advisor.formats.job_file import inline_job, save_job
-from advisor.runtime.host.processes import owner_of
-from advisor.runtime.jobs.libraries import loaded_libraries
-from advisor.runtime.jobs.progress_search import counted_script
+from advisor.runtime.processes import loaded_libraries, owner_of
+from advisor.runtime.progress_search import counted_script
 from advisor.scrape.servers import KnownServer, server_of
 from advisor.settings import read_settings
 from advisor_cli.shared.console import plain_console, plain_table

@@ -12,8 +12,7 @@ from advisor.errors import STOPPED, InputError
 from advisor.files.home import open_home
 from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
-from advisor.validity.sensor_record import EnergyCounter, SensorRecord, keep_record
-from advisor.validity.sensor_timing import power_timing
+from advisor.validity.sensor_record import EnergyCounter, SensorRecord, keep_record, power_timing
 from advisor_cli.power.replayed import ReplayedModel, check_gpu_model, say_power_replay
 from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.options import REPLAY, AsJson

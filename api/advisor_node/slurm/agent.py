@@ -17,11 +17,10 @@ from pathlib import Path
 from advisor.client import Client
 from advisor.core.gpu import PERCENTAGE, Gpu, Share
 from advisor.errors import AdvisorError, InputError
-from advisor.launch.records.status import State
-from advisor.runtime.backends.backend import ComputingPids, Sight
-from advisor.runtime.backends.mps import MpsBackend
-from advisor.runtime.backends.mps_control import Control
-from advisor.runtime.host.processes import environment_of, owner_of
+from advisor.launch.status import State
+from advisor.runtime.backend import ComputingPids, Sight
+from advisor.runtime.mps import Control, MpsBackend
+from advisor.runtime.processes import environment_of, owner_of
 from advisor.settings import Settings
 from advisor_node.meters import Tenant, granted_units, read_plain
 from advisor_node.reports import ObservationQueue, keep_looking, power_source, references_of

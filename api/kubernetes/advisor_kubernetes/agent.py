@@ -24,12 +24,11 @@ from advisor.client import Client
 from advisor.core.gpu import PERCENTAGE, WHOLE, Gpu, Share
 from advisor.errors import AdvisorError, BusyError, InputError, PartitionError
 from advisor.formats.moments import to_exact_text
-from advisor.launch.records.status import State
-from advisor.runtime.backends.backend import ComputingPids, Sight
-from advisor.runtime.backends.mps import PIPE_DIRECTORY, MpsBackend, start_server
-from advisor.runtime.backends.mps_control import Control
-from advisor.runtime.host.lock import gpu_lock
-from advisor.runtime.host.processes import owner_of, wait_until
+from advisor.launch.status import State
+from advisor.runtime.backend import PIPE_DIRECTORY, ComputingPids, Sight
+from advisor.runtime.lock import gpu_lock
+from advisor.runtime.mps import Control, MpsBackend, start_server
+from advisor.runtime.processes import owner_of, wait_until
 from advisor.settings import Settings
 from advisor.wire.bounds import NAME
 from advisor_api.http.gate import family

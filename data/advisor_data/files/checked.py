@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import TypeAlias
 
 from advisor.errors import StoreError
-from advisor.validity.checks import (
+from advisor.validity.safe_counts import (
     CHECKS,
     CHECKS_FOLDER,
+    CheckedCounts,
     CountCheck,
     check_for,
     parse_check,
     wrong_elsewhere,
 )
-from advisor.validity.safe_counts import CheckedCounts
 
 ChecksStamp: TypeAlias = tuple[tuple[str, int, int], ...]
 """Name, time of change and size of each file of a check."""
@@ -25,8 +25,8 @@ def checked_counts(
     """What the check of a GPU model found; None where there was none.
 
     Counts at which other models of as many SMs were wrong count as wrong here too, in operations
-    that were not tried here (`advisor.validity.checks.wrong_elsewhere`). Where the SMs of the GPU
-    are known, a check of another number is none of it.
+    that were not tried here (`advisor.validity.safe_counts.wrong_elsewhere`). Where the SMs of
+    the GPU are known, a check of another number is none of it.
 
     Raises:
         StoreError: a file of a check cannot be read, so nobody knows which counts are unsafe.

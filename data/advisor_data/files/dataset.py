@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from advisor.core.flags import DOUBTFUL
-from advisor.core.records import PairPoint
+from advisor.core.records import DOUBTFUL, PairPoint
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from advisor.core.observations import Record
-from advisor.core.records import SoloPoint
+from advisor.core.records import Record, SoloPoint
 from advisor.errors import InputError, StoreError
 from advisor.files.whole_files import PUBLIC_FILE, read_whole, replace_file
 from advisor.formats.flat_rows import flat

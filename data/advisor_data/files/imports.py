@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from advisor.core.observations import Record
-from advisor.core.records import SoloPoint
+from advisor.core.records import Record, SoloPoint
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError, InputError
-from advisor.validity.usable import why_no_profile
+from advisor.validity.points import why_no_profile
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.store.profile_rows import ProfileRow
 

@@ -8,8 +8,7 @@ import importlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from advisor.core.observations import PARTS, Part, Record
-from advisor.core.records import SCHEMA_VERSION
+from advisor.core.records import PARTS, SCHEMA_VERSION, Part, Record
 from advisor.errors import InputError
 from advisor.formats.flat_rows import JOBS
 from advisor.formats.rows import check_columns, column_types, to_row

@@ -3,8 +3,18 @@
 import dataclasses
 from collections.abc import Container
 
-from advisor.core.observations import Observation, ObservedPart, Part, Record
-from advisor.core.records import SCHEMA_VERSION, Counters, Measured, PairPoint, PointPart, SoloPoint
+from advisor.core.records import (
+    SCHEMA_VERSION,
+    Counters,
+    Measured,
+    Observation,
+    ObservedPart,
+    PairPoint,
+    Part,
+    PointPart,
+    Record,
+    SoloPoint,
+)
 from advisor.formats.rows import column_types
 from advisor_data.store.points import IDENTITY
 

@@ -1,4 +1,4 @@
-"""Removes what is beyond the bounds of `advisor.retention`: folders of launches that have ended.
+"""Removes what is beyond the bounds of `advisor.settings`: folders of launches that have ended.
 
 Never one that runs, and never one of which anything is not kept elsewhere: what its jobs did has to
 be in the store first, and its end in the table of launches where a service looks after it.
@@ -11,16 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.core.observations import Observation
+from advisor.core.records import Observation
 from advisor.errors import AdvisorError, InputError, StoreError
 from advisor.files.home import open_home
 from advisor.formats.moments import now
 from advisor.formats.rows import from_row
-from advisor.launch.records.folder import LaunchFolder, list_folders
-from advisor.launch.records.observed import observation_lines
-from advisor.launch.records.removing import EndedLaunch, beyond, ended_launch, half_removed, remove
-from advisor.launch.records.status import OVER
-from advisor.retention import Retention
+from advisor.launch.folder import (
+    EndedLaunch,
+    LaunchFolder,
+    beyond,
+    ended_launch,
+    half_removed,
+    list_folders,
+    observation_lines,
+    remove,
+)
+from advisor.launch.status import OVER
+from advisor.settings import Retention
 from advisor.wire.lists import AuditEntry
 from advisor_data.store.base import Store
 from advisor_data.store.lines import json_row

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import Boolean, ColumnElement, Connection, literal_column, or_, select, update
 
 from advisor.errors import BusyError, IdempotencyError, InputError
-from advisor.launch.records.folder import now
+from advisor.launch.folder import now
 from advisor_data.store.sql_engine import OpenDatabase, insert_new
 from advisor_data.store.tables import launches
 
@@ -18,11 +18,11 @@ class LaunchRow:
     """One launch.
 
     Attributes:
-        launch_id: From advisor.launch.records.folder.new_launch_id, so that ids sort by time.
+        launch_id: From advisor.launch.folder.new_launch_id, so that ids sort by time.
         gpu: As in the spec: index or UUID; `gpu_uuid` where that is known.
-        state: One of advisor.launch.records.status.State.
-        spec: advisor.launch.records.spec.LaunchSpec as JSON text.
-        status: advisor.launch.records.status.LaunchStatus as JSON text.
+        state: One of advisor.launch.status.State.
+        spec: advisor.launch.spec.LaunchSpec as JSON text.
+        status: advisor.launch.status.LaunchStatus as JSON text.
         asked_by: Name of the token.
         idempotency_key: What the asker sent, so that asking again does not launch again.
         request_hash: Of what was asked for under that key.
@@ -79,7 +79,7 @@ class Launches(OpenDatabase):
     def update_launch(self, launch_id: str, state: str, status: str) -> bool:
         """Keep where a launch stands; False: it is over, and stays as it is.
 
-        `state` is one of advisor.launch.records.status.State, `status` the whole status, JSON text.
+        `state` is one of advisor.launch.status.State, `status` the whole status, JSON text.
         """
         change = update(launches).where(launches.c.launch_id == launch_id, _active())
         values = {"state": state, "status": status, "updated_at": now()}

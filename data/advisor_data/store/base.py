@@ -4,8 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Self
 
-from advisor.core.observations import Observation, Record
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import Observation, PairPoint, Record, SoloPoint
 from advisor.formats.rows import P
 from advisor_data.store.pages import Page, Span
 from advisor_data.store.profile_rows import ProfileRow

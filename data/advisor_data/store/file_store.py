@@ -14,8 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from advisor.core.observations import Observation, Record
-from advisor.core.records import SoloPoint
+from advisor.core.records import Observation, Record, SoloPoint
 from advisor.errors import InputError, StoreError
 from advisor.files.safe_files import PRIVATE_FILE, make_folder
 from advisor.files.whole_files import sync_folder

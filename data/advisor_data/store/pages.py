@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Generic, Self
 
-from advisor.core.observations import Record
+from advisor.core.records import Record
 from advisor.formats.rows import P
 
 MOST_OF_MOMENT = 1000

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from advisor.core.observations import Observation, Record
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import Observation, PairPoint, Record, SoloPoint
 from advisor.errors import InputError
 from advisor.formats.rows import P, from_row, to_row
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from advisor.core.gpu import WHOLE
 from advisor.core.records import SoloPoint
-from advisor.validity.degenerate import with_solo_flags
+from advisor.validity.points import with_solo_flags
 from advisor.wire.lists import JobRow, PointsOrigin
 
 LAST_NAME = "\U0010ffff"

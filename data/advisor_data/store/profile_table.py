@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, delete, insert, select
 
 from advisor.core.records import SoloPoint
-from advisor.validity.degenerate import ARITHMETIC
+from advisor.validity.points import ARITHMETIC
 from advisor_data.store.profile_rows import ProfileRow, profile_rows
 from advisor_data.store.tables import from_sql, profiles, tables
 

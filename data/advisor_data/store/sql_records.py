@@ -6,8 +6,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, Select, delete, exists, select, tuple_
 
-from advisor.core.observations import Observation, Record
-from advisor.core.records import SoloPoint
+from advisor.core.records import Observation, Record, SoloPoint
 from advisor.formats.rows import P
 from advisor_data.store.pages import MOST_OF_MOMENT, Page, Span, cut
 from advisor_data.store.sql_engine import insert_new

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection, delete, select
 
-from advisor.core.observations import Observation, Record
-from advisor.core.records import SoloPoint
+from advisor.core.records import Observation, Record, SoloPoint
 from advisor.formats.rows import P
 from advisor_data.store import profile_table
 from advisor_data.store.base import Database

@@ -21,8 +21,16 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-from advisor.core.observations import PARTS, Observation, ObservedPart, Part, Record
-from advisor.core.records import PairPoint, PointPart, SoloPoint
+from advisor.core.records import (
+    PARTS,
+    Observation,
+    ObservedPart,
+    PairPoint,
+    Part,
+    PointPart,
+    Record,
+    SoloPoint,
+)
 from advisor.formats.flat_rows import JOBS
 from advisor.formats.rows import P, column_types, from_row, to_row
 from advisor_data.store.pages import position

@@ -31,11 +31,10 @@ from pathlib import Path
 from card import renewed
 from unread import with_unread_flags
 
-from advisor.core.flags import DEGENERATE, SLOW_ALONE, UNREAD
-from advisor.core.records import PairPoint, Point, SoloPoint
+from advisor.core.records import DEGENERATE, SLOW_ALONE, UNREAD, PairPoint, Point, SoloPoint
 from advisor.core.split import Split
 from advisor.errors import AdvisorError, InputError
-from advisor.validity.degenerate import with_pair_flags, with_solo_flags
+from advisor.validity.points import with_pair_flags, with_solo_flags
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import read_points, write_points
 from advisor_data.store.points import in_order

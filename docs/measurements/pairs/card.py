@@ -4,8 +4,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from advisor.core.flags import DOUBTFUL
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint
 from advisor_profiling.campaign.pairing import kinds_of
 from advisor_training.dataset.split_kinds import KINDS
 from advisor_training.dataset.split_kinds import kinds_of as kinds_of_points

@@ -15,7 +15,7 @@ from card import renewed
 from unread import with_unread_flags
 
 from advisor.core.records import PairPoint, Point, SoloPoint
-from advisor.validity.degenerate import with_pair_flags
+from advisor.validity.points import with_pair_flags
 from advisor_data.files.files import read_points, write_points
 
 

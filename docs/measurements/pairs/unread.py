@@ -8,9 +8,8 @@ from typing import TypeVar
 
 import yaml
 
-from advisor.core.flags import UNREAD
-from advisor.core.records import PairPoint, SoloPoint
-from advisor.validity.checks import wrong_elsewhere
+from advisor.core.records import UNREAD, PairPoint, SoloPoint
+from advisor.validity.safe_counts import wrong_elsewhere
 from advisor_data.files.checked import bundled_checks
 
 _Point = TypeVar("_Point", SoloPoint, PairPoint)

@@ -20,8 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from advisor.core.flags import DOUBTFUL
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint
 from advisor.predict.profiles import Floats
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 from advisor_data.files.files import read_points

@@ -13,8 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from advisor.core.flags import COUNTER_BOUND
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import COUNTER_BOUND, PairPoint, SoloPoint
 from advisor_data.files.bundled import bundled_set_points, bundled_set_references
 from advisor_data.files.files import read_points, write_points
 from advisor_data.store.points import in_order

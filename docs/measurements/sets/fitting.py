@@ -9,9 +9,8 @@ import numpy as np
 from rows import Part, Row
 
 from advisor.core.split import Sharing
-from advisor.predict.bursts import computes_in_bursts
-from advisor.predict.profiles import Floats
-from advisor.predict.set_law import (
+from advisor.predict.profiles import Floats, computes_in_bursts
+from advisor.predict.sets import (
     MPS,
     TURNS_KEPT,
     SetClass,

@@ -3,7 +3,7 @@
     python docs/measurements/sets/law.py [RUN ...] [--gpu-model H200]
 
 Campaigns and the words of the tables are as rows.py has them. It prints the constants of
-`advisor.predict.set_law` as they stand there, and errors of jobs that the law was not fitted to,
+`advisor.predict.sets` as they stand there, and errors of jobs that the law was not fitted to,
 beside simple rules: each fitted to the same way of sharing, to all sets without the job that is
 judged. "As it stands" is the law of the package, so of campaigns that came after it these are
 errors of answers. Where no campaign is named, bundled pairs in turns count, too. The last row is
@@ -36,7 +36,7 @@ from fitting import (
 from rows import Off, Row, again, measured_rows, pairs_in_turns, tables
 
 from advisor.predict.profiles import Floats
-from advisor.predict.set_law import (
+from advisor.predict.sets import (
     ACTIVE_IDLE_OVER_W,
     HELD,
     POWER_ERRORS,

@@ -23,12 +23,10 @@ from rows import Part, Row, campaigns, rows_of
 from advisor.core.interval import Interval
 from advisor.core.records import SoloPoint
 from advisor.core.split import ADVISED_JOBS, Sharing, Split, without_limits
-from advisor.predict.measured import MeasuredPredictor
+from advisor.predict.measured import MeasuredPredictor, Window
 from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import COLUMNS, Floats, Profile, make_profile
+from advisor.predict.profiles import COLUMNS, Floats, Profile, kind_of, make_profile
 from advisor.predict.sets import SetPredictor
-from advisor.predict.situation import kind_of
-from advisor.predict.windows import Window
 from advisor_data.files.bundled import bundled_solo_points
 
 

@@ -31,9 +31,8 @@ from advisor.predict.one_window import (
     prior_kept,
     window_of,
 )
-from advisor.predict.profiles import Floats, Profile, make_profiles
+from advisor.predict.profiles import Floats, Profile, kind_of, make_profiles
 from advisor.predict.sets import SetPredictor, fills
-from advisor.predict.situation import kind_of
 from advisor.wire.requests import MIN_GAIN
 from advisor_data.files.bundled import bundled_set_references, bundled_solo_points
 from advisor_models.one_window import BUNDLED

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rows import Campaign, campaigns
 
-from advisor.core.flags import HEAT
+from advisor.core.records import HEAT
 from advisor_profiling.campaign.pairing import filling_jobs
 from advisor_profiling.reports.sets import SetResult, set_results, set_table, sharing_text
 

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.core.flags import HEAT
-from advisor.core.records import FILLS_PERCENT, PairPoint, SoloPoint
+from advisor.core.records import FILLS_PERCENT, HEAT, PairPoint, SoloPoint
 from advisor.predict.profiles import Floats
 from advisor_data.files.bundled import (
     bundled_pair_points,

@@ -4,7 +4,7 @@
 
 Of every window of a set, and of bundled ones of pairs, that has the p99
 of a server: that over its p99 alone at its limit, the median of these or for pairs of
-the profile. It prints the constants of `advisor.predict.set_law` as they stand there. In the table
+the profile. It prints the constants of `advisor.predict.sets` as they stand there. In the table
 each server is predicted by the others, and every server counts the same, in sets and in pairs. A
 cell has how many of a hundred windows are within a factor of 1.5, the mean factor that all are off
 by, and how many there are. "Met": nine tenths of the demand or more; where less is served the queue
@@ -23,10 +23,8 @@ from fitting import active
 from law import percentiles
 from rows import Row, measured_rows
 
-from advisor.predict.bursts import computes_in_bursts
-from advisor.predict.profiles import Floats, make_profiles
-from advisor.predict.set_law import TAILS, SetClass, Tails, class_of, filling_beside
-from advisor.predict.sets import fills
+from advisor.predict.profiles import Floats, computes_in_bursts, make_profiles
+from advisor.predict.sets import TAILS, SetClass, Tails, class_of, filling_beside, fills
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 from advisor_data.files.dataset import select
 

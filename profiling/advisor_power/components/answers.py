@@ -4,15 +4,14 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from advisor.core.flags import DOUBTFUL
 from advisor.core.gpu import WHOLE
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint
 from advisor.core.split import UNCAPPED, Split
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.decide.recommendation import Decision
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
-from advisor.validity.degenerate import with_pair_flags, with_solo_flags
+from advisor.validity.points import with_pair_flags, with_solo_flags
 from advisor.wire.components import (
     Basis,
     ComponentsOfJob,

@@ -7,7 +7,7 @@ import numpy as np
 
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
-from advisor.predict.sides import FULL_BANDWIDTH_PERCENT
+from advisor.predict.features import FULL_BANDWIDTH_PERCENT
 from advisor_power.components.activity import SM_CLASSES, SM_POWER_EXPONENT, TERMS, Activity
 from advisor_power.components.parts import PERCENTILES
 from advisor_power.components.weights import ComponentWeights

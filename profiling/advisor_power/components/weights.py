@@ -6,12 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from advisor.core.flags import DOUBTFUL
-from advisor.core.records import SoloPoint
+from advisor.core.records import DOUBTFUL, SoloPoint
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats
-from advisor.validity.degenerate import with_solo_flags
-from advisor.validity.usable import is_usable
+from advisor.validity.points import is_usable, with_solo_flags
 from advisor_power.components.activity import TERMS, Activity, activity_of
 from advisor_power.components.least_squares import non_negative_least_squares
 

@@ -17,10 +17,10 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.predict.profiles import Floats
-from advisor.validity.sensor_record import SensorRecord
-from advisor.validity.sensor_timing import (
+from advisor.validity.sensor_record import (
     AVERAGE_SETTLE_S,
     PERIODS_IN_WINDOW,
+    SensorRecord,
     power_timing,
 )
 from advisor.wire.power_readings import ReadingError

@@ -12,13 +12,11 @@ from urllib.parse import urlsplit
 
 from advisor.core.job import ProgressSettings
 from advisor.errors import AdvisorError, InputError, JobError
-from advisor.runtime.host.processes import environment_of
-from advisor.runtime.jobs.counting import CounterFile, Tally
-from advisor.runtime.jobs.log_numbers import search
-from advisor.runtime.jobs.output import OutputLines, number_of, plain
-from advisor.runtime.jobs.running_job import PROGRESS_MARK
-from advisor.scrape.fetch import fetch
-from advisor.scrape.listening import listening_urls
+from advisor.runtime.counting import CounterFile, OutputLines, Tally, number_of, plain
+from advisor.runtime.processes import environment_of
+from advisor.runtime.progress_search import search
+from advisor.runtime.running_job import PROGRESS_MARK
+from advisor.scrape.fetch import fetch, listening_urls
 from advisor.scrape.page import Selector, SeriesTotal, parse_selector, read_page
 from advisor.scrape.servers import server_of
 

@@ -11,9 +11,8 @@ from advisor.core.gpu import Gpu
 from advisor.core.telemetry import POWER_GPU, TelemetrySource
 from advisor.errors import AdvisorError, InputError, SourceError
 from advisor.formats.moments import now
-from advisor.launch.monitor.rate_meter import RateMeter
-from advisor.launch.monitor.timed import Moment
-from advisor.runtime.host.processes import MPS_SERVER, descendants, name_of, owner_of
+from advisor.launch.meter import Moment, RateMeter
+from advisor.runtime.processes import MPS_SERVER, descendants, name_of, owner_of
 from advisor_profiling.attached.told import ToldProgress
 from advisor_profiling.telemetry.nvml import NvmlSource, compute_pids, list_gpus
 

@@ -10,7 +10,7 @@ from advisor.core.job import Job
 from advisor.core.records import PairPoint, Point, SoloPoint
 from advisor.core.split import Split, without_limits
 from advisor.core.wording import count_of
-from advisor.validity.degenerate import with_pair_flags, with_solo_flags
+from advisor.validity.points import with_pair_flags, with_solo_flags
 from advisor_data import Store
 from advisor_profiling.campaign.blocks import Block, cut, estimate_s, shard
 from advisor_profiling.campaign.campaign import conditions_on, measure_blocks

@@ -9,9 +9,8 @@ from dataclasses import astuple, dataclass, replace
 from typing import Protocol
 
 from advisor.core.gpu import WHOLE
-from advisor.core.job import ResultsSettings
+from advisor.core.job import Reported, ResultsSettings, Verdict, judge, read_first
 from advisor.core.records import Point, SoloPoint
-from advisor.core.results import Reported, Verdict, judge, read_first
 from advisor.errors import AdvisorError
 from advisor_profiling.window.points import JobResult, WindowResult
 from advisor_profiling.window.targets import ProcessSpec, Target

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
-from advisor.core.flags import CPU_BOUND
 from advisor.core.job import Job
-from advisor.core.records import FILLS_PERCENT, SoloPoint
+from advisor.core.records import CPU_BOUND, FILLS_PERCENT, SoloPoint
 from advisor.errors import InputError
 
 BoundBy = Literal["compute", "memory", "launch"]

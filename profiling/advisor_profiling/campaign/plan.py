@@ -9,10 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor.core.flags import DOUBTFUL
 from advisor.core.gpu import MEMORY_PART, WHOLE, Gpu, MemoryFit, Share
 from advisor.core.job import Job
-from advisor.core.records import Measured, PairPoint, SoloPoint
+from advisor.core.records import DOUBTFUL, Measured, PairPoint, SoloPoint
 from advisor.core.split import TIME_SLICED, UNCAPPED, Split
 from advisor.core.wording import listed
 from advisor.validity.safe_counts import Safety

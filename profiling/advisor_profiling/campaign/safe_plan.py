@@ -8,8 +8,10 @@ from advisor.core.gpu import Gpu, Share, percent_for_units
 from advisor.core.job import Job
 from advisor.core.records import SoloPoint
 from advisor.core.split import NINE, Split
-from advisor.validity.safe_counts import CheckedCounts, Safety
-from advisor.validity.safe_splits import (
+from advisor.validity.points import own_results
+from advisor.validity.safe_counts import (
+    CheckedCounts,
+    Safety,
     avoided_texts,
     check_share,
     check_split,
@@ -17,7 +19,6 @@ from advisor.validity.safe_splits import (
     safe_splits,
     unsafe_texts,
 )
-from advisor.validity.usable import own_results
 from advisor_data.files.checked import checked_counts
 from advisor_profiling.campaign.splits import AroundBest, SplitRequest
 

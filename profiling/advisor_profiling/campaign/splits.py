@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from advisor.core.gpu import WHOLE, Gpu
+from advisor.core.gpu import WHOLE, Gpu, quantum
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.split import (
     NINE,
@@ -16,7 +16,6 @@ from advisor.core.split import (
     parse_split,
     split_of_units,
 )
-from advisor.core.units import quantum
 from advisor.errors import InputError
 
 PAIR = 2

@@ -10,12 +10,11 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from advisor.core.gpu import Gpu, percent_for_units
+from advisor.core.gpu import Gpu, grantable, percent_for_units
 from advisor.core.job import Job
-from advisor.core.units import grantable
 from advisor.errors import JobError
-from advisor.runtime.backends.backend import Backend
-from advisor.validity.checks import CountCheck
+from advisor.runtime.backend import Backend
+from advisor.validity.safe_counts import CountCheck
 from advisor_profiling.counts.runs import processes_at_once, run_at_counts
 from advisor_profiling.counts.script import PROCESS_MEMORY_MIB, Script, ScriptResult, read_answer
 from advisor_profiling.window.clock import LiveClock

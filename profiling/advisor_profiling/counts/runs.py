@@ -10,9 +10,8 @@ from pathlib import Path
 from advisor.core.gpu import MEMORY_PART, Gpu, Share, percent_for_units
 from advisor.core.job import Job
 from advisor.errors import AdvisorError
-from advisor.runtime.backends.backend import Backend
-from advisor.runtime.jobs.launcher import prove
-from advisor.runtime.jobs.running_job import RunningJob
+from advisor.runtime.backend import Backend
+from advisor.runtime.running_job import RunningJob, prove
 
 AT_ONCE = 8
 """Most processes at a time."""

@@ -8,7 +8,6 @@ from statistics import fmean
 from rich.table import Table
 from rich.text import Text
 
-from advisor.core.flags import DOUBTFUL
 from advisor.core.objectives import (
     DEFAULT_OBJECTIVE,
     OBJECTIVES,
@@ -17,7 +16,7 @@ from advisor.core.objectives import (
     SplitResult,
     best,
 )
-from advisor.core.records import PairPoint, PointPart, SoloPoint
+from advisor.core.records import DOUBTFUL, PairPoint, PointPart, SoloPoint
 from advisor.core.split import EQUAL, Split
 from advisor_profiling.campaign.colocation import PlannedSplit
 from advisor_profiling.campaign.outcome import Cost

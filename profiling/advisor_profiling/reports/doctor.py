@@ -11,9 +11,8 @@ from advisor.core.gpu import Gpu
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError
 from advisor.installed import DISTRIBUTION, install
-from advisor.runtime.backends.mps_control import Control, binary_version
-from advisor.runtime.host.cores import available_cores
-from advisor.runtime.host.processes import cpu_steal_s
+from advisor.runtime.mps import Control, binary_version
+from advisor.runtime.processes import available_cores, cpu_steal_s
 from advisor.settings import LIMIT_VARIABLES, Settings
 from advisor_profiling.reports.doctor_gpu import examine_gpu
 from advisor_profiling.reports.finding import Finding, missing, ok_if

@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from contextlib import suppress
 
-from advisor.core.flags import COUNTER_BOUND
 from advisor.core.gpu import Gpu
+from advisor.core.records import COUNTER_BOUND
 from advisor.core.telemetry import COUNTERS, Channel
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError
-from advisor.runtime.jobs.launcher import leftovers
+from advisor.runtime.running_job import leftovers
 from advisor.settings import Settings
-from advisor.validity.checks import CHECKS, check_for
+from advisor.validity.safe_counts import CHECKS, check_for
 from advisor.validity.sensor_record import origin_of, record_for
 from advisor_data.files.checked import known_checks
 from advisor_data.files.power_records import known_sensors

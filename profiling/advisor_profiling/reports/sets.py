@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
-from advisor.core.flags import DOUBTFUL
 from advisor.core.gpu import WHOLE
 from advisor.core.objectives import PartResult, SplitResult
-from advisor.core.records import PairPoint, PointPart, SoloPoint
+from advisor.core.records import DOUBTFUL, PairPoint, PointPart, SoloPoint
 from advisor_profiling.reports.campaign import SoloByJob, alone_by_job, means, percent_text
 
 WIDTH = 120

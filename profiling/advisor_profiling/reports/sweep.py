@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from advisor.core.flags import FLAGS
 from advisor.core.gpu import WHOLE
-from advisor.core.records import Point, PointPart, SoloPoint
+from advisor.core.records import FLAGS, Point, PointPart, SoloPoint
 from advisor_profiling.campaign.outcome import Failure
 from advisor_profiling.campaign.sweep import IDLE_DRIFT_W, SweepResult
 

@@ -14,8 +14,8 @@ from advisor.core.gpu import WHOLE, Share, percent_for_units
 from advisor.core.job import Job
 from advisor.errors import JobError, LimitNotProvenError, undone_by
 from advisor.formats.wire import read_tolerant, write
-from advisor.runtime.backends.backend import Backend
-from advisor.runtime.jobs.launcher import check_program, prove
+from advisor.runtime.backend import Backend
+from advisor.runtime.running_job import check_program, prove
 from advisor.settings import Settings, workload_path
 
 START_S = 180.0

@@ -10,14 +10,18 @@ from advisor.core.gpu import Gpu
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import BusyError, InputError, SourceError
 from advisor.files.home import open_home
-from advisor.runtime.backends.backend import Backend
-from advisor.runtime.backends.cu_mask_backend import CuMaskBackend
-from advisor.runtime.backends.limit import look, look_hip
-from advisor.runtime.backends.mps import PIPE_DIRECTORY, open_mps
-from advisor.runtime.backends.uncapped import UncappedBackend
-from advisor.runtime.host.lock import gpu_lock
-from advisor.runtime.host.processes import MPS_SERVER, name_of, wait_until
-from advisor.runtime.jobs.launcher import end_leftovers
+from advisor.runtime.backend import (
+    PIPE_DIRECTORY,
+    Backend,
+    CuMaskBackend,
+    UncappedBackend,
+    look,
+    look_hip,
+)
+from advisor.runtime.lock import gpu_lock
+from advisor.runtime.mps import open_mps
+from advisor.runtime.processes import MPS_SERVER, name_of, wait_until
+from advisor.runtime.running_job import end_leftovers
 from advisor.settings import Settings
 from advisor_profiling.telemetry import amd, nvml
 from advisor_profiling.testbed.phase_lock import HostPhaseLock

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from advisor.errors import JobError
-from advisor.runtime.host.processes import cpu_steal_s
+from advisor.runtime.processes import cpu_steal_s
 from advisor_profiling.testbed.testbed import Testbed, WarmProcess
 from advisor_profiling.window.points import JobResult, WindowResult
 from advisor_profiling.window.rules import WindowRules

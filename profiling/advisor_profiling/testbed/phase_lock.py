@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from advisor.files.locks import holders, try_lock
-from advisor.runtime.host.lock import open_lock
+from advisor.runtime.lock import open_lock
 
 _POLL_S = 0.02
 _SILENT_S = 10.0

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from typing import Self
 
 from advisor.errors import AdvisorError, JobError, LimitNotProvenError
-from advisor.runtime.jobs.ending import stop_all
+from advisor.runtime.job_process import stop_all
 from advisor_profiling.testbed.testbed import Testbed, WarmProcess
 from advisor_profiling.window.targets import ProcessSpec
 

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.core.gpu import Share
-from advisor.core.job import Job, ProgressSettings
+from advisor.core.job import NOTHING, Job, ProgressSettings, Reported, read_first
 from advisor.core.records import PairPoint, PointPart, SoloPoint
-from advisor.core.results import NOTHING, Reported, read_first
 from advisor.errors import InputError
-from advisor.runtime.backends.backend import Granted
+from advisor.runtime.backend import Granted
 
 JobAtShare = tuple[str, float]
 """Name of a job and its share in percent."""

@@ -8,14 +8,12 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from advisor.core.gpu import Gpu, Share
-from advisor.core.job import Job
+from advisor.core.gpu import Gpu, Share, vendor_of
+from advisor.core.job import NOTHING, Job, Reported
 from advisor.core.records import PairPoint, PointPart, SoloPoint
-from advisor.core.results import NOTHING, Reported
-from advisor.core.units import vendor_of
 from advisor.errors import InputError, JobError
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
-from advisor.runtime.backends.backend import Granted
+from advisor.runtime.backend import Granted
 from advisor_profiling.testbed.phase_lock import NoPhaseLock, PhaseLock
 from advisor_profiling.testbed.recordings import JobAtShare, Recording, Recordings
 from advisor_profiling.testbed.replay_source import ReplaySource

@@ -2,9 +2,8 @@
 
 from collections.abc import Collection, Mapping
 
-from advisor.core.flags import HEAT
 from advisor.core.gpu import Gpu
-from advisor.core.records import REPLAY_SOURCE, PairPoint, SoloPoint
+from advisor.core.records import HEAT, REPLAY_SOURCE, PairPoint, SoloPoint
 from advisor.core.telemetry import (
     CLOCK_MEMORY,
     CLOCK_SM,

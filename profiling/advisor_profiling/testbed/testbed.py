@@ -7,15 +7,11 @@ from pathlib import Path
 from typing import Protocol
 
 from advisor.core.gpu import Gpu, Share
-from advisor.core.job import Job
-from advisor.core.results import Reported
+from advisor.core.job import Job, Reported
 from advisor.core.telemetry import TelemetrySource
-from advisor.runtime.backends.backend import Backend, Granted
-from advisor.runtime.host.cores import physical_cores, plan_cores
-from advisor.runtime.host.processes import pin
-from advisor.runtime.jobs.computing import check_limits
-from advisor.runtime.jobs.launcher import prove
-from advisor.runtime.jobs.running_job import RunningJob
+from advisor.runtime.backend import Backend, Granted
+from advisor.runtime.processes import physical_cores, pin, plan_cores
+from advisor.runtime.running_job import RunningJob, check_limits, prove
 from advisor_profiling.testbed.phase_lock import PhaseLock
 from advisor_profiling.window.clock import Clock, LiveClock
 from advisor_profiling.window.targets import Target

@@ -5,12 +5,19 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import advisor
-from advisor.core.flags import HEAT, RESULTS_ONLY
 from advisor.core.gpu import Gpu
-from advisor.core.records import Counters, PairPoint, Point, PointPart, SoloPoint
-from advisor.core.results import NOTHING, Reported, Verdict, verdict_flags, write_first
+from advisor.core.job import NOTHING, Reported, Verdict, verdict_flags, write_first
+from advisor.core.records import (
+    HEAT,
+    RESULTS_ONLY,
+    Counters,
+    PairPoint,
+    Point,
+    PointPart,
+    SoloPoint,
+)
 from advisor.core.telemetry import POWER_CAPS
-from advisor.runtime.backends.backend import Granted
+from advisor.runtime.backend import Granted
 from advisor_profiling.window.estimate import MeanEstimate
 from advisor_profiling.window.rules import WindowRules
 from advisor_profiling.window.targets import ProcessSpec, Target
@@ -107,7 +114,7 @@ def pair_mode(mode: str, target: Target) -> str:
 
 
 def flags_of(result: WindowResult, conditions: RunConditions) -> tuple[str, ...]:
-    """What was wrong with a window, in the words of `advisor.core.flags.FLAGS`."""
+    """What was wrong with a window, in the words of `advisor.core.records.FLAGS`."""
     window, target = result.window, conditions.rules.target
     counters = window.counters
     wrong = {

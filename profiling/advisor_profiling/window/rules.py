@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from advisor.errors import InputError
-from advisor.validity.sensor_timing import PowerTiming
+from advisor.validity.sensor_record import PowerTiming
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,7 @@ by up to one tick at each end: 3 % at 2 s.)
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from advisor.core.flags import COUNTER_BOUND
-from advisor.core.records import Counters
+from advisor.core.records import COUNTER_BOUND, Counters
 from advisor.core.telemetry import (
     CLOCK_MEMORY,
     CLOCK_SM,
@@ -22,8 +21,8 @@ from advisor.core.telemetry import (
     TelemetrySource,
     counters_of,
 )
-from advisor.launch.monitor.timed import timed
-from advisor.runtime.jobs.reports import percentile_ms
+from advisor.launch.meter import timed
+from advisor.runtime.counting import percentile_ms
 from advisor_profiling.window.clock import Clock
 from advisor_profiling.window.estimate import MeanEstimate, is_flat, mean_estimate, rate_estimate
 from advisor_profiling.window.memory_power import memory_power_w

@@ -26,7 +26,7 @@ from advisor.progress import (
     Progress,
     latency_bucket,
 )
-from advisor.runtime.jobs.reports import ReportFile, read_latencies
+from advisor.runtime.counting import ReportFile, read_latencies
 
 PAGE = (Path(__file__).parents[3] / "docs/job-file.md").read_text()
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")

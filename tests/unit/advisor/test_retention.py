@@ -5,8 +5,14 @@ import math
 import pytest
 
 from advisor.errors import InputError
-from advisor.retention import AUDIT_DAYS, LAUNCH_DAYS, LAUNCH_GIB, OUTPUT_MIB, output_bytes
-from advisor.settings import read_settings
+from advisor.settings import (
+    AUDIT_DAYS,
+    LAUNCH_DAYS,
+    LAUNCH_GIB,
+    OUTPUT_MIB,
+    output_bytes,
+    read_settings,
+)
 
 
 def test_without_a_word_there_are_bounds() -> None:

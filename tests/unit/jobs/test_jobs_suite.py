@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.core.job import Job
-from advisor.core.results import TOLERANCE, judge, read_first
+from advisor.core.job import TOLERANCE, Job, judge, read_first
 from advisor.formats.job_file import sound_jobs
 from advisor_data.files.bundled import bundled_set_references
 

@@ -25,12 +25,16 @@ from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
 from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.errors import InputError, ModelError
-from advisor.predict.features import matrix, power_features, speed_features
+from advisor.predict.features import (
+    matrix,
+    physical_power_w,
+    power_features,
+    prior_kept,
+    side,
+    speed_features,
+)
 from advisor.predict.predictions import Prediction, Predictor
-from advisor.predict.profiles import Profile
-from advisor.predict.serving import Serving
-from advisor.predict.sides import physical_power_w, prior_kept, side
-from advisor.predict.situation import kind_of, of_pair
+from advisor.predict.profiles import Profile, Serving, kind_of, of_pair
 from advisor_models import manifest
 from advisor_models.intervals import LIMITED, SPLIT, LogBounds, on_gpu_model
 from advisor_models.manifest import Artefact, write_artefact

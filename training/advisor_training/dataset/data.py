@@ -15,10 +15,16 @@ from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.core.wording import count_of
 from advisor.errors import InputError
-from advisor.predict.gaps import ACTIVE_IDLE_ABOVE, active_idle_above_of, with_active_idle
-from advisor.predict.profiles import Profile, make_profiles
-from advisor.predict.sides import demanded_power_w, power_limit_w, side
-from advisor.predict.situation import is_launch_bound, kind_of
+from advisor.predict.features import demanded_power_w, power_limit_w, side
+from advisor.predict.profiles import (
+    ACTIVE_IDLE_ABOVE,
+    Profile,
+    active_idle_above_of,
+    is_launch_bound,
+    kind_of,
+    make_profiles,
+    with_active_idle,
+)
 from advisor_training.dataset.pairs import LeftOut, MeasuredPair, Measurement, make_pairs
 from advisor_training.dataset.rows import Rows, make_rows
 from advisor_training.dataset.rows import profiled as with_profiles

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.core.objectives import PartResult, SplitResult
-from advisor.core.observations import Record
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import PairPoint, Record, SoloPoint
 from advisor.errors import InputError
 from advisor.formats.flat_rows import flat, flat_name
 from advisor.formats.rows import to_row

@@ -5,13 +5,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from advisor.core.flags import WRONG
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import WRONG, PairPoint, SoloPoint
 from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
 from advisor.settings import Settings
-from advisor.validity.copies import undisputed
-from advisor.validity.degenerate import with_pair_flags, with_solo_flags
+from advisor.validity.points import undisputed, with_pair_flags, with_solo_flags
 from advisor_data import open_store
 from advisor_data.files.bundled import (
     bundled_pair_points,

@@ -10,13 +10,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from advisor.core.flags import DOUBTFUL
 from advisor.core.gpu import WHOLE
-from advisor.core.observations import SETTLE_S, Observation, ObservedPart
-from advisor.core.records import OBSERVED_SOURCE, PairPoint, PointPart, SoloPoint
+from advisor.core.records import (
+    DOUBTFUL,
+    OBSERVED_SOURCE,
+    SETTLE_S,
+    Observation,
+    ObservedPart,
+    PairPoint,
+    PointPart,
+    SoloPoint,
+)
 from advisor.predict.profiles import make_profiles
+from advisor.validity.points import own_results
 from advisor.validity.safe_counts import CheckedCounts, Safety
-from advisor.validity.usable import own_results
 from advisor_data.files.checked import checked_counts
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.dataset.split_kinds import uses_the_gpu

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from advisor.core.objectives import PartResult, SplitResult, exclusive
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.split import EQUAL, Split
-from advisor.validity.degenerate import FASTEST, LARGEST_SLOWDOWN
+from advisor.validity.points import FASTEST, LARGEST_SLOWDOWN
 from advisor_training.dataset.solo import SoloReference, references_by_job, references_of
 from advisor_training.dataset.split_kinds import (
     KINDS,

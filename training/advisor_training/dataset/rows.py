@@ -10,11 +10,9 @@ import numpy.typing as npt
 
 from advisor.core.split import Split
 from advisor.errors import InputError
-from advisor.predict.features import Float32s
+from advisor.predict.features import Float32s, Side, power_limit_w, side
 from advisor.predict.predictions import is_within
-from advisor.predict.profiles import Floats, Profile
-from advisor.predict.sides import Side, power_limit_w, side
-from advisor.predict.situation import kind_of, of_job, of_pair
+from advisor.predict.profiles import Floats, Profile, kind_of, of_job, of_pair
 from advisor_models.heads import HEADS, Head, inputs_of
 from advisor_models.intervals import SPLIT, UNCAPPED
 from advisor_training.dataset.pairs import MeasuredPair, Measurement
@@ -86,7 +84,7 @@ class Rows:
         card: UUID of the GPU that it was measured on.
         kind: "nine", "some" or "uncapped".
         situation: What the jobs are beside each other, after the place of the split
-            (`advisor.predict.situation`); `situation_a` is that of the first job.
+            (`advisor.predict.profiles`); `situation_a` is that of the first job.
         all_served_a: Relative speed from which on the first job counts as serving all of its
             demand: more it would do with more to do. Infinite for a job without a fixed demand.
         speed_a: Measured relative speed of the first job.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from advisor.core.records import REPLAY_SOURCE, PairPoint, SoloPoint
-from advisor.predict.serving import serving_of
+from advisor.predict.profiles import serving_of
 
 HIGH_PERCENT = 50.0
 """From here on an axis is high ("Energy-efficient GPU SM allocation", section 5.2)."""

@@ -2,7 +2,7 @@
 
 The nine splits are 10/90..90/10 in steps of 10. Where libraries compute wrong results at some
 counts of units, a campaign measures the nearest safe splits instead
-(advisor/validity/safe_splits.py); on
+(advisor/validity/safe_counts.py); on
 H100 and H200 these are 10/90, 11/90, 26/54, 47/54, 50/50 and their mirror images. They differ by
 GPU model and by job, and some leave units idle, so they are recognised by what was measured and not
 by a list: where a pair was measured in one run on one card at no more than nine splits that use

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from advisor.predict.situation import is_launch_bound
+from advisor.predict.profiles import is_launch_bound
 from advisor_training.dataset.data import Data
 from advisor_training.dataset.pairs import MeasuredPair
 from advisor_training.dataset.solo import Classes

@@ -10,8 +10,7 @@ import numpy as np
 from advisor.core.interval import Interval
 from advisor.core.split import Split
 from advisor.predict.predictions import possible_speed
-from advisor.predict.profiles import Profile
-from advisor.predict.situation import kind_of, of_job
+from advisor.predict.profiles import Profile, kind_of, of_job
 from advisor_models.intervals import SPLIT, UNCAPPED, LogBounds, Strata, bounds_of_stratum
 from advisor_training.dataset.rows import Rows
 from advisor_training.learn.conformal import bounds_of

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE, RAW_OBJECTIVE
-from advisor.decide.recommend import TIE
+from advisor.decide.recommendation import TIE
 from advisor_training.dataset.data import Data
 from advisor_training.dataset.rows import Rows
 from advisor_training.evaluation.choices import QUESTIONS, Choice, ChoiceQuestion, choose

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.decide.recommend import TIE
+from advisor.decide.recommendation import TIE
 from advisor_training.dataset.data import Data
 from advisor_training.evaluation.choices import QUESTIONS, choose
 from advisor_training.evaluation.errors import Errors, errors_of

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
-from advisor.decide.recommend import TIE
+from advisor.decide.recommendation import TIE
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Floats

@@ -29,8 +29,7 @@ from advisor.predict.one_window import (
     share_features,
     window_of,
 )
-from advisor.predict.profiles import Floats, Profile
-from advisor.predict.situation import kind_of
+from advisor.predict.profiles import Floats, Profile, kind_of
 from advisor_models.manifest import MANIFEST, hashes, trees_file
 from advisor_models.one_window import OneWindowManifest, OneWindowModel, asked
 from advisor_models.one_window_errors import ERRORS, ErrorsFile, LeftOutJob

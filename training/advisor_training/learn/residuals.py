@@ -56,7 +56,7 @@ def residuals_of(rows: Rows, held_out: HeldOut, learner: HeadLearner) -> Residua
     """Of one head; first of all first jobs, then of all second ones.
 
     Of jobs with a fixed demand they are of what the jobs could do, to which bounds are put before
-    the demand is (`advisor.predict.serving.Serving.served`). Where all of it was expected and
+    the demand is (`advisor.predict.profiles.Serving.served`). Where all of it was expected and
     served, or missed by less than twice what chance misses, an error is not to be seen, and there
     is none.
     """

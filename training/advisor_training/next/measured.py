@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from advisor.core.observations import Observation
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import Observation, PairPoint, SoloPoint
 from advisor.predict.profiles import Profile
 from advisor_training.dataset.data import make_data
 from advisor_training.next.choice import PairNames, PairUse, use_of

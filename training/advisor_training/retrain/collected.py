@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
 
-from advisor.core.observations import Observation
-from advisor.core.records import PairPoint, Point, SoloPoint
+from advisor.core.records import Observation, PairPoint, Point, SoloPoint
 from advisor.errors import ModelError
 from advisor_data.files.bundled import (
     bundled_pair_points,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
-from advisor.decide.recommend import TIE
+from advisor.decide.recommendation import TIE
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats
 from advisor_training.dataset.rows import Names, Rows

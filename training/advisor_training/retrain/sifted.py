@@ -9,13 +9,11 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from advisor.core.flags import COUNTER_BOUND, DOUBTFUL, WRONG
-from advisor.core.records import PairPoint, Point, SoloPoint
+from advisor.core.records import COUNTER_BOUND, DOUBTFUL, WRONG, PairPoint, Point, SoloPoint
 from advisor.core.wording import listed
 from advisor.formats.moments import moment_fault
 from advisor.predict.profiles import Profile, make_profiles
-from advisor.validity.copies import told, window_of
-from advisor.validity.degenerate import with_pair_flags, with_solo_flags
+from advisor.validity.points import told, window_of, with_pair_flags, with_solo_flags
 from advisor_training.dataset.measured import right_ones
 from advisor_training.retrain.collected import Collected, PointSet
 from advisor_training.retrain.refused import Refused, refuse, without

@@ -13,7 +13,7 @@ from typing import Any
 from advisor.core.gpu import Gpu
 from advisor.core.telemetry import COUNTERS, counters_of
 from advisor.errors import BusyError, InputError, SourceError
-from advisor.runtime.host.lock import gpu_lock
+from advisor.runtime.lock import gpu_lock
 from advisor.settings import Settings
 from advisor.validity.sensor_record import PowerChannel
 from advisor_power.gpu_worker import GpuWorker, WorkerPlace, open_worker

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.results import TOLERANCE, Reported, judge, read_first, relative_gap, write_first
+from advisor.core.job import TOLERANCE, Reported, judge, read_first, relative_gap, write_first
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, width=32)
 FIRST = st.lists(st.tuples(st.integers(0, 10**9), FINITE), min_size=1, max_size=8).map(tuple)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.gpu import MEMORY_PART, MemoryFit, Vendor
+from advisor.core.gpu import MEMORY_PART, MemoryFit, Vendor, grantable, quantum, units_for_share
 from advisor.core.split import (
     EQUAL,
     EXCLUSIVE,
@@ -23,7 +23,6 @@ from advisor.core.split import (
     split_shares,
     without_limits,
 )
-from advisor.core.units import grantable, quantum, units_for_share
 from advisor.core.wording import count_of
 from advisor.errors import InputError
 

@@ -3,27 +3,50 @@
 import dataclasses
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import SHARES, Physics, Scripted, profile
+from unsafe_counts import UNSAFE_132, checked_132, checked_with
 
-from advisor.core.gpu import PERCENTAGE, Gpu, Share
-from advisor.core.objectives import OBJECTIVES
-from advisor.core.split import NINE, UNCAPPED, Split
-from advisor.decide.recommend import TIE, Decision, RatedSplit, Request, recommend
-from advisor.decide.recommendation import MARGINS, environments
+from advisor.core.gpu import PERCENTAGE, Gpu, Share, grantable, units_for_percent, units_for_share
+from advisor.core.interval import Interval
+from advisor.core.objectives import NO_PRICES, OBJECTIVES, Work, finish, one_after_the_other
+from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
+from advisor.decide.limits import Limits
+from advisor.decide.recommend import candidate_splits, recommend
+from advisor.decide.recommendation import (
+    MARGINS,
+    TIE,
+    Decision,
+    RatedSplit,
+    Request,
+    choose,
+    environments,
+    gain_to_the_end,
+    same_work,
+    to_the_end,
+    worth_of,
+)
 from advisor.errors import InputError, NoSplitError
-from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import Profile
-from advisor.runtime.backends.mps import MpsBackend
-from advisor.runtime.backends.mps_control import Control
+from advisor.place.problem import JobType, QueuedJob, make_problem, predict_options
+from advisor.place.schedule import first_come
+from advisor.place.solver import place
+from advisor.predict.predictions import Prediction, predict_exclusive
+from advisor.predict.profiles import Profile, Serving
+from advisor.runtime.mps import Control, MpsBackend
+from advisor.validity.safe_counts import CheckedCounts
 
 A, B = profile("fft"), profile("gemm")
 
+
 FREE = Request(default_min_speed=0)
+
+
 """No limits at all."""
 
 
@@ -38,6 +61,8 @@ def said(answer: Decision) -> str:
 # symmetry and choice, of any jobs
 
 _RATES = st.lists(st.floats(0.1, 1e4), min_size=10, max_size=10)
+
+
 _POWERS = st.lists(st.floats(90, 700), min_size=10, max_size=10)
 
 
@@ -89,8 +114,6 @@ def test_swapping_the_jobs_swaps_the_answer(a: Profile, b: Profile, request: Req
     assert (
         environments(there.profiles, there.choice) == environments(back.profiles, back.choice)[::-1]
     )
-    for name, option in there.rules.items():
-        both(option, back.rules[name])
     for name, option in there.picks.items():
         both(option, back.picks[name])
     assert sorted(names(there)) == sorted(o.name for o in map(_mirror, back.candidates))
@@ -310,11 +333,9 @@ def test_other_objectives_are_shown_with_what_they_would_choose() -> None:
     }
 
 
-def test_rules_are_valued_by_the_predictor() -> None:
-    """A rule's worth is what is predicted at the split that it would choose, limits or not."""
+def test_a_candidate_is_valued_though_it_breaks_a_limit() -> None:
     answer = recommend((A, B), Scripted(_PAYS), Request(min_speed={"fft": 0.54}))
-    equal = answer.rules["equal"]
-    assert equal is not None
+    (equal,) = (option for option in answer.candidates if option.name == "50/50")
     assert equal.objective_value.value == pytest.approx(0.8 * 400 / 500)
     assert equal.violations
     assert equal.gain_over(answer.choice) == pytest.approx(0.8 / 500 / (1.1 / 400) - 1)
@@ -323,3 +344,350 @@ def test_rules_are_valued_by_the_predictor() -> None:
 def test_only_pairs_are_advised() -> None:
     with pytest.raises(InputError, match=r"no advice for 3 jobs.*name 2 jobs"):
         recommend((A, B, profile("triad")), Physics())
+
+
+PAYS = Scripted({Split((30.0, 70.0)): (0.8, 0.9, 400.0)})
+
+
+def amd(job: str, units_total: int | None = 304) -> Profile:
+    return profile(job, gpu_model="AMD Instinct MI300X", units_total=units_total)
+
+
+def cus(share_percent: float) -> int:
+    return units_for_share(share_percent, 304, "amd")
+
+
+def test_split_is_two_masks_that_do_not_overlap() -> None:
+    """The first job has 96 of 304 CUs, the second all others; no variable of CUDA is named."""
+    answer = recommend((amd("fft"), amd("gemm")), PAYS, FREE)
+    assert answer.choice.name == "30/70"
+    a, b = environments(answer.profiles, answer.choice)
+    assert (a["HSA_CU_MASK"], b["HSA_CU_MASK"]) == ("0:0-95", "0:96-303")
+    assert int(a["ROC_GLOBAL_CU_MASK"], 16) & int(b["ROC_GLOBAL_CU_MASK"], 16) == 0
+    assert PERCENTAGE not in a | b
+    (uncapped,) = [option for option in answer.candidates if option.name == "uncapped"]
+    assert environments(answer.profiles, uncapped) == ({}, {})
+
+
+def test_fine_splits_are_in_steps_of_one_cu_per_xcd() -> None:
+    fine = Request(default_min_speed=0, fine=True)
+    answer = recommend((amd("fft"), amd("gemm")), Physics(), fine)
+    splits = [o.prediction.split for o in answer.candidates if o.sharing == "limited"]
+    assert set(NINE) <= set(splits)
+    counts = [[cus(share) for share in split.shares] for split in splits]
+    assert all(sum(pair) == 304 for pair in counts)
+    firsts = sorted({first for first, _ in counts})
+    assert {b - a for a, b in pairwise(firsts)} == {8}
+    assert firsts[0] == 32  # the smallest measured share, 10 %, is a whole row
+
+
+def test_wrong_counts_of_cus_are_avoided_in_steps_of_cus() -> None:
+    """What the job itself reports moves a split to the next count that a mask can have."""
+    wrong = profile(
+        "fft", gpu_model="AMD Instinct MI300X", units_total=304, wrong_units=frozenset({96})
+    )
+    answer = recommend((wrong, amd("gemm")), Physics(), FREE)
+    splits = [o.prediction.split for o in answer.candidates if o.sharing == "limited"]
+    used = {cus(split.shares[0]) for split in splits}
+    assert 96 not in used
+    assert used & {88, 104}
+    text = "not used for fft: 96 of 304 CUs, at which its own results were wrong"
+    assert text in answer.reasons
+
+
+counts = st.frozensets(st.sampled_from(sorted(grantable(132))))
+
+
+@st.composite
+def known(draw: st.DrawFn) -> tuple[Profile, Profile, CheckedCounts | None]:
+    """Two jobs whose own results were read at some counts, on a GPU that may have been checked."""
+    host = draw(st.none() | counts.map(lambda unsafe: checked_with(132, unsafe)))
+    a, b = (
+        dataclasses.replace(job, right_units=draw(counts), wrong_units=draw(counts))
+        for job in (A, B)
+    )
+    return a, b, host
+
+
+def units(option: RatedSplit) -> tuple[int, int]:
+    first, second = option.prediction.split.shares
+    return units_for_percent(first, 132), units_for_percent(second, 132)
+
+
+def splits(answer: Decision) -> list[RatedSplit]:
+    named = (*answer.candidates, *answer.picks.values())
+    return [option for option in named if option.sharing == "limited"]
+
+
+@given(known(), st.booleans())
+def test_no_split_that_is_named_is_unsafe(
+    case: tuple[Profile, Profile, CheckedCounts | None], fine: bool
+) -> None:
+    """Whatever is known of the libraries and of both jobs, in the nine splits and in all."""
+    a, b, host = case
+    answer = recommend((a, b), Physics(), Request(fine=fine), host)
+    unsafe = a.safety(host).unsafe, b.safety(host).unsafe
+    for option in splits(answer):
+        assert not [n for n, avoided in zip(units(option), unsafe, strict=True) if n in avoided]
+        assert sum(units(option)) <= 132
+
+
+@given(known(), st.booleans())
+def test_swapping_the_jobs_swaps_the_splits(
+    case: tuple[Profile, Profile, CheckedCounts | None], fine: bool
+) -> None:
+    a, b, host = case
+    there = set(candidate_splits((a, b), host, fine=fine))
+    assert there == {split.turned() for split in candidate_splits((b, a), host, fine=fine)}
+    one, other = (recommend(jobs, Physics(), None, host) for jobs in ((a, b), (b, a)))
+    assert units(one.choice) == units(other.choice)[::-1]
+
+
+def test_without_a_check_nothing_is_said_or_changed() -> None:
+    """And with one that found nothing wrong no split is another."""
+    plain = recommend((A, B), Physics())
+    right = recommend((A, B), Physics(), None, checked_with(132, frozenset()))
+    assert [o.prediction for o in right.candidates] == [o.prediction for o in plain.candidates]
+    assert (right.reasons, right.warnings) == (plain.reasons, plain.warnings)
+
+
+def test_where_no_split_is_safe_jobs_share_without_limits_or_not_at_all() -> None:
+    """Nothing else is left, and the reasons say why."""
+    none = checked_with(132, frozenset(set(grantable(132)) - {132}))
+    answer = recommend((A, B), Physics(), None, none)
+    assert [o.name for o in answer.candidates] == ["uncapped", "exclusive"]
+    assert any(text.startswith("not used: 12, 26, 38") for text in answer.reasons)
+
+
+def test_counts_that_nobody_checked_are_allowed_and_named() -> None:
+    few = checked_with(132, frozenset({8}), checked=frozenset({8, 132}))
+    a, b = (profile(job, rates=[1.0] * 10) for job in ("fft", "gemm"))
+    answer = recommend((a, b), Physics(), None, few)
+    assert answer.choice.sharing == "limited"
+    assert len(answer.candidates) == 11
+    assert any("no result was checked: advisor check" in text for text in answer.warnings)
+
+
+def test_pairs_of_a_placement_stand_at_safe_counts() -> None:
+    """Each pair at its own: what one job's results say is of no other job."""
+    jobs = [A, B, dataclasses.replace(profile("triad"), wrong_units=frozenset({66}))]
+    options = predict_options(jobs, Physics(), checked=checked_132())
+    types = [JobType(name=p.job, power_w=2000.0) for p in jobs]  # so that sharing pays
+    queue = [QueuedJob(jobs[n].job) for n in (0, 2, 1, 2, 0, 1)]
+    limits = Limits(default_min_speed=0)
+    problem = make_problem(queue, types, options, 2, idle_power_w=80.0, limits=limits)
+    simple = first_come(problem)
+    assert simple is not None
+    for runs in (place(problem).schedule.runs, simple.runs):
+        shared = [run for run in runs if run.share_percent < 100]
+        assert shared
+        for run in shared:
+            count = units_for_percent(run.share_percent, 132)
+            assert count not in UNSAFE_132
+            assert (run.job.name, count) != ("triad", 66)
+
+
+ADVISED_OBJECTIVES = ("energy-efficiency", "throughput", "max-min")
+
+
+SERVERS = st.builds(
+    Serving,
+    offered_rate=st.just(100.0),
+    rate_noise=st.none(),
+    latency_p99_ms=st.just(tuple((float(s), 300.0 / s) for s in range(10, 101, 10))),
+)
+
+
+PREDICTORS = st.lists(
+    st.tuples(st.floats(0.2, 1), st.floats(0.2, 1), st.floats(250, 700)), min_size=10, max_size=10
+).map(lambda known: Scripted(dict(zip((*NINE, UNCAPPED), known, strict=True))))
+
+
+"""Whatever a model may say: of no split does it follow what another one does."""
+
+
+def any_profiles(job: str) -> st.SearchStrategy[Profile]:
+    return st.builds(profile, st.just(job), serving=st.none() | SERVERS)
+
+
+REQUESTS = st.builds(
+    Request,
+    objective=st.sampled_from(ADVISED_OBJECTIVES),
+    default_min_speed=st.sampled_from([0.0, 0.2, 0.4]),
+    max_power_w=st.none() | st.floats(300, 800),
+    min_gain=st.sampled_from([0.0, 0.01, 0.03, 0.2]),
+    tie=st.sampled_from([0.0, 0.005, 0.1]),
+)
+
+
+STRICTER = st.one_of(
+    st.tuples(st.just("default_min_speed"), st.floats(0, 0.6)),
+    st.tuples(st.just("min_speed"), st.floats(0.4, 0.9).map(lambda least: {"fft": least})),
+    st.tuples(st.just("max_power_w"), st.floats(200, 800)),
+    st.tuples(st.just("default_max_p99_ms"), st.floats(3, 60)),
+    st.tuples(st.just("min_gain"), st.floats(0, 0.5)),
+)
+
+
+def answered(
+    jobs: tuple[Profile, Profile], predictor: Scripted, request: Request
+) -> Decision | None:
+    """None where nothing keeps every limit, or the jobs are better off apart."""
+    try:
+        return recommend(jobs, predictor, request)
+    except NoSplitError:
+        return None
+
+
+def worth(answer: Decision) -> float:
+    """Less the lead that sharing without limits must have."""
+    value: Interval = answer.choice.objective_value
+    return value.value / (1 + MARGINS[answer.choice.sharing])
+
+
+@given(any_profiles("fft"), any_profiles("gemm"), PREDICTORS, REQUESTS, STRICTER)
+def test_a_stricter_limit_never_gives_a_better_answer(
+    a: Profile, b: Profile, predictor: Scripted, request: Request, more: tuple[str, Any]
+) -> None:
+    """Not a better choice, none where there was none, and no question of prices worth more."""
+    name, limit = more
+    before = getattr(request, name)
+    if name == "default_max_p99_ms" and not (a.serving or b.serving):
+        return
+    if name.startswith("max") and before is not None:
+        limit = min(limit, before)
+    elif name in ("default_min_speed", "min_gain"):
+        limit = max(limit, before)
+    strict_request = dataclasses.replace(request, **{name: limit})
+    loose, strict = (answered((a, b), predictor, r) for r in (request, strict_request))
+    if strict is None:
+        return
+    assert loose is not None
+    assert worth(strict) * (1 - request.tie) <= worth(loose) * (1 + 1e-9)
+    if loose.call and strict.call:
+        hours = [worth_of(way.call.prediction, NO_PRICES) for way in (loose, strict) if way.call]
+        assert hours[1].gpu_time.value <= hours[0].gpu_time.value + 1e-9
+
+
+def test_of_ways_nearly_alike_one_that_gains_enough_is_taken() -> None:
+    """The even one of them gains too little: that is no reason not to share at all."""
+    jobs = profile("fft"), profile("gemm")
+    uneven, even = (0.70, 0.60, 400.0), (0.63, 0.62, 400.0)
+    known = {Split((60.0, 40.0)): uneven, EQUAL: even}
+    answers = [
+        recommend(jobs, Scripted(known), Request(objective="throughput", tie=0.1, min_gain=gain))
+        for gain in (0.0, 0.2, 0.28, 0.31)
+    ]
+    assert [a.choice.name for a in answers] == ["50/50", "50/50", "60/40", "exclusive"]
+
+
+Figures = tuple[float, float, float]
+
+
+"""Both relative speeds and the power."""
+
+
+LESS, MORE = (0.6, 0.6, 400.0), (0.61, 0.61, 400.0)
+
+
+def efficiency(p: Prediction) -> float:
+    return p.result.stp / p.result.power_w
+
+
+def chosen(at_30: Figures, at_70: Figures, *, mirrored: bool) -> float:
+    """The first share, 30 or 70 %, where what comes of both is nearly equal."""
+    less, more = Split((30.0, 70.0)), Split((70.0, 30.0))
+    predictor = Scripted({less: at_30, more: at_70})
+    ways = predictor.predict([profile("fft"), profile("gemm")], [less, more])
+    return choose(ways, efficiency, 0.03, mirrored=mirrored).split.shares[0]
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_of_equally_even_splits_the_better_one_is_taken(mirrored: bool) -> None:
+    """A tie lets the more even split win; between 30/70 and 70/30 it decides nothing."""
+    assert chosen(LESS, MORE, mirrored=mirrored) == 70
+    assert chosen(MORE, LESS, mirrored=mirrored) == 30
+
+
+def test_of_mirror_images_worth_the_same_the_names_decide() -> None:
+    """The smaller share is the first job's, or the second one's where the order is mirrored."""
+    assert chosen(LESS, LESS, mirrored=False) == 30
+    assert chosen(LESS, LESS, mirrored=True) == 70
+
+
+LONG_JOB, SHORT_JOB = profile("a"), profile("b")
+
+
+WORK = Work((600.0, 1200.0))
+
+
+KNOWN = {EQUAL: (0.6, 0.6, 350.0), UNCAPPED: (0.9, 0.9, 380.0)}
+
+
+def recommended(known: dict[Split, tuple[float, ...]], work: Work | None = WORK) -> Decision:
+    by = Scripted({split: (one, two, w) for split, (one, two, w) in known.items()}, off=0.0)
+    return recommend((LONG_JOB, SHORT_JOB), by, Request(default_min_speed=0.0, work=work))
+
+
+def prediction(split: Split) -> Prediction:
+    return Scripted(KNOWN).predict((LONG_JOB, SHORT_JOB), [split])[0]
+
+
+def test_the_job_that_goes_on_keeps_its_limit() -> None:
+    """1000 s together at 350 W, then 600 s of work at half of the rate and 250 W."""
+    result = prediction(EQUAL).result
+    found = to_the_end(prediction(EQUAL), result, (LONG_JOB, SHORT_JOB), WORK)
+    assert (found.time_s, found.shared_s) == (pytest.approx(1000 + 1200), pytest.approx(1000))
+    assert found.energy_j == pytest.approx(1000 * 350 + 1200 * 250)
+
+
+def test_without_limits_it_has_the_whole_gpu() -> None:
+    free = prediction(UNCAPPED)
+    found = to_the_end(free, free.result, (LONG_JOB, SHORT_JOB), WORK)
+    assert found == finish(free.result, WORK)
+    assert found.time_s == pytest.approx(600 / 0.9 + 600)
+
+
+def test_one_after_the_other_shares_nothing() -> None:
+    apart = predict_exclusive((LONG_JOB, SHORT_JOB))
+    found = to_the_end(apart, apart.result, (LONG_JOB, SHORT_JOB), WORK)
+    assert (found.time_s, found.energy_j, found.shared_s) == (1800, 1800 * 400, 0)
+
+
+@pytest.mark.parametrize(
+    ("objective", "gain"),
+    [
+        ("energy-efficiency", 1800 * 400 / (1000 * 350 + 1200 * 250)),
+        ("throughput", 1800 / 2200),
+    ],
+)
+def test_the_gain_is_energy_or_time_over_one_after_the_other(objective: str, gain: float) -> None:
+    p = prediction(EQUAL)
+    assert gain_to_the_end(p, (LONG_JOB, SHORT_JOB), WORK, OBJECTIVES[objective])(
+        p.result
+    ) == pytest.approx(gain)
+
+
+def test_a_restart_is_told_where_a_limit_stays() -> None:
+    """Not without limits, and not where nobody has said how much work there is."""
+    limited = recommended({EQUAL: (0.8, 0.8, 350.0)}, Work((600.0, 700.0)))
+    assert limited.choice.name == "50/50"
+    found = same_work(limited)
+    assert found.restarted == finish(limited.choice.prediction.result, found.work)
+    assert found.restarted != found.choice
+    free = recommended({UNCAPPED: (0.9, 0.9, 380.0)})
+    assert free.choice.name == "uncapped"
+    assert same_work(free).restarted is None
+    assert same_work(recommended({EQUAL: (0.8, 0.8, 350.0)}, None)).restarted is None
+
+
+def test_without_work_it_is_that_of_an_hour() -> None:
+    found = same_work(recommended({EQUAL: (0.8, 0.7, 350.0)}, None))
+    assert found.work.alone_s == (pytest.approx(2880), pytest.approx(2520))
+    assert found.choice.time_s == pytest.approx(3600)
+
+
+def test_same_work_one_job_after_the_other() -> None:
+    r = recommended(KNOWN)
+    apart = predict_exclusive((LONG_JOB, SHORT_JOB))
+    assert same_work(r).exclusive == one_after_the_other(apart.result, WORK)

@@ -12,28 +12,25 @@ import pytest
 import synthetic_pairs as made_up
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from made_up_profiles import physical_predictions
 
-from advisor.core.finish import Rest, Work, finish
-from advisor.core.objectives import ADVISED, OBJECTIVES, PartResult, SplitResult
+from advisor.core.objectives import ADVISED, OBJECTIVES, PartResult, Rest, SplitResult, Work, finish
 from advisor.core.split import EQUAL, Split
 from advisor.decide.limits import Limits
-from advisor.decide.rules import physical_predictions
 from advisor.errors import InputError, NoSplitError
-from advisor.place.first_come import first_come
-from advisor.place.groups import ALONE, make_groups
-from advisor.place.options import PairOptions, predict_options
 from advisor.place.problem import (
     MOST_KINDS,
     JobGroup,
     JobType,
+    PairOptions,
     Problem,
     QueuedJob,
     alone_group,
     make_problem,
+    predict_options,
 )
-from advisor.place.programs import cheapest
-from advisor.place.schedule import JobRun, Schedule, schedule, slots
-from advisor.place.solver import LEAST_S, alone, place
+from advisor.place.schedule import JobRun, Schedule, first_come, schedule, slots
+from advisor.place.solver import ALONE, LEAST_S, alone, cheapest, make_groups, place
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, make_profile
 
@@ -351,7 +348,7 @@ works_of_two = some.tuples(*[some.sampled_from([60.0, HOUR_S, 10 * HOUR_S])] * 2
 def test_groups_end_as_two_jobs_do(
     speeds: tuple[float, float], left: tuple[float, float], work_s: tuple[float, float]
 ) -> None:
-    """Times and energy are those of `advisor.core.finish`, here for many pairs at once."""
+    """Times and energy are those of `advisor.core.objectives`, here for many pairs at once."""
     (a, b), (left_a, left_b) = speeds, left
     jobs = [QueuedJob(name, seconds) for name, seconds in zip("ab", work_s, strict=True)]
     pair: dict[str, Any] = {"speed_a": a, "speed_b": b, "pair_w": 100.0}

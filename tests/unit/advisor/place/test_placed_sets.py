@@ -13,25 +13,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from made_up_profiles import profile
+from made_up_profiles import physical_predictions, profile
 
 from advisor.core.objectives import AIMS, Prices
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
-from advisor.decide.constraints import violations
-from advisor.decide.limits import UNSURE_BELOW, Limits, is_served
-from advisor.decide.rules import physical_predictions
+from advisor.decide.limits import UNSURE_BELOW, Limits, is_served, violations
 from advisor.errors import InputError, NoSplitError
-from advisor.place.sets import master, search
-from advisor.place.sets.answers import SetAnswers, set_answers
+from advisor.place.sets import search, solver
+from advisor.place.sets.answers import LEVELS, SetAnswers, Sets, many_alone, set_answers
 from advisor.place.sets.bound import SetBound
-from advisor.place.sets.many import LEVELS, Sets, many_alone
 from advisor.place.sets.placing import Kind, PlacedSet, Placing, Pool, RunningPlan, make_placing
-from advisor.place.sets.search import SetSearch
-from advisor.place.sets.seats import SeatSearch
+from advisor.place.sets.search import SeatSearch, SetSearch
 from advisor.place.sets.solver import place_running
 from advisor.predict.predictions import AskedPair, ExpectedPair, Prediction
-from advisor.predict.profiles import Profile
-from advisor.predict.serving import Serving
+from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor
 
 SHARES = np.arange(10.0, 101.0, 10.0)
@@ -219,7 +214,7 @@ def test_no_set_gains_more_than_a_search_says(
     looking = SetSearch(answers, worth, card_worth, closely=closely)
     with mock.patch.multiple(search, FEW_HEADS=many, MANY_HEADS=many, MANY=many, TURNS=2):
         most = looking.all(1e-6, 1e-6).most
-    counts = [range(min(kind.count, 3) + 1) for kind in placing.kinds]
+    counts = [range(min(kind.count, 2) + 1) for kind in placing.kinds]
     for taken in itertools.product(*counts):
         kinds = tuple(n for n, count in enumerate(taken) for _ in range(count))
         if not 2 <= len(kinds) <= MOST_JOBS:
@@ -374,7 +369,7 @@ def test_every_job_of_a_large_queue_has_a_seat_or_waits(monkeypatch: pytest.Monk
     plan = solved(*jobs, gpus=200)
     assert plan.seated == 300
     assert plan.bound <= plan.cost <= 1.02 * plan.bound
-    monkeypatch.setattr(master, "LAST_S", math.inf)
+    monkeypatch.setattr(solver, "LAST_S", math.inf)
     few = solved(*jobs, gpus=200)
     assert few.seated + sum(few.waiting.values()) == 300
     assert few.cost >= plan.bound

@@ -10,20 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_model import LIMIT_W, SHARES, make_profile
 
-from advisor.predict.features import feature_names_of, matrix, power_features, speed_features
-from advisor.predict.profiles import COLUMNS, Floats, Profile
-from advisor.predict.sides import (
+from advisor.predict.features import (
     FULL_BANDWIDTH_PERCENT,
     Side,
     bandwidth_factor,
     beside,
     demanded_power_w,
+    feature_names_of,
     full_power_w,
+    matrix,
     physical_power_w,
     power_factor,
+    power_features,
     prior_kept,
     side,
+    speed_features,
 )
+from advisor.predict.profiles import COLUMNS, Floats, Profile
 
 
 def flat(job: str = "a", **columns: float) -> Profile:

@@ -11,14 +11,18 @@ from made_up_profiles import Physics, Scripted, profile
 
 from advisor.core.interval import Interval
 from advisor.core.split import EQUAL, NINE, SHARINGS, UNCAPPED, Sharing, Split, without_limits
-from advisor.predict.measured import MeasuredPredictor
+from advisor.predict.measured import MeasuredPredictor, Window, Windows, windows_of
 from advisor.predict.predictions import Prediction, predicted_part
-from advisor.predict.profiles import Profile
-from advisor.predict.serving import P99_BESIDE, P99_MEASURED, Serving
-from advisor.predict.windows import Window, Windows, windows_of
+from advisor.predict.profiles import P99_BESIDE, P99_MEASURED, Profile, Serving
+from advisor.wire.observed import DriftedJob, DriftQuantity
+from advisor_advice.site.conditions import DriftPredictor
 
 A, B = profile("a"), profile("b")
+
+
 EXPECTED = Scripted({EQUAL: (0.6, 0.6, 500.0)})
+
+
 FAR = Split((10.0, 90.0))
 
 
@@ -209,6 +213,8 @@ def test_a_job_beside_itself_is_the_same_both_ways() -> None:
 
 
 C = profile("c")
+
+
 SET = Window(without_limits("uncapped", 3), (50.0, 40.0, 30.0), 300.0, "X")
 
 
@@ -317,3 +323,33 @@ def test_no_job_is_faster_beside_more_than_beside_fewer(
     assert held.parts[0].speed.value == (most if sharing == "uncapped" else expected)
     for part in found.parts:
         assert part.speed.low <= part.speed.value <= part.speed.high
+
+
+def drift(quantity: DriftQuantity, ratio: float) -> DriftedJob:
+    return DriftedJob(
+        job="a", gpu_model="NVIDIA H200", gpu_uuid="GPU-1", quantity=quantity, ratio=ratio,
+        since="2026-11-22", observations=8,
+    )  # fmt: skip
+
+
+def test_only_the_bounds_of_the_drifted_job_move() -> None:
+    """Expected values stay, so does the other job, and saved energy has no own bounds."""
+    profiles = (profile("a"), profile("b"))
+    (before,) = Physics().predict(profiles, [EQUAL])
+    known = {("a", "rate"): drift("rate", 0.8), ("a", "power"): drift("power", 1.1)}
+    (after,) = DriftPredictor(Physics(), known).predict(profiles, [EQUAL])
+    a, b = after.parts
+    assert a.speed.value == before.parts[0].speed.value
+    assert a.speed.low == pytest.approx(0.8 * before.parts[0].speed.low)
+    assert a.speed.high == before.parts[0].speed.high
+    assert b == before.parts[1]
+    assert after.power_w.high == pytest.approx(1.1 * before.power_w.high)
+    assert after.efficiency_factors is None
+
+
+def test_other_jobs_are_as_they_were() -> None:
+    profiles = (profile("b"), profile("c"))
+    known = {("a", "rate"): drift("rate", 0.8)}
+    assert DriftPredictor(Physics(), known).predict(profiles, [EQUAL]) == Physics().predict(
+        profiles, [EQUAL]
+    )

@@ -1,6 +1,9 @@
 """Profiles: solo points as arrays over shares, and gaps in them."""
 
 import dataclasses
+import itertools
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,12 +11,35 @@ import pytest
 import small_model
 from hypothesis import given
 from hypothesis import strategies as st
+from made_up_profiles import SHARES, Physics, Scripted, physical_predictions, profile
 from simple_pairs import solo
+from store_points import point
 
+from advisor.core.interval import Interval
+from advisor.core.job import Job
 from advisor.core.records import SoloPoint
-from advisor.errors import InputError
-from advisor.predict.gaps import filled
-from advisor.predict.profiles import COLUMNS, NEEDED, Profile, make_profile, make_profiles
+from advisor.core.split import NINE, UNCAPPED
+from advisor.decide.recommend import recommend
+from advisor.decide.recommendation import Request
+from advisor.errors import InputError, NoSplitError
+from advisor.predict.features import matrix, power_features, side, speed_features
+from advisor.predict.profiles import (
+    COLUMNS,
+    LEAST_TOLERANCE,
+    MOST_TOLERANCE,
+    NEEDED,
+    Profile,
+    Serving,
+    computes_in_bursts,
+    filled,
+    make_profile,
+    make_profiles,
+    non_decreasing_rates,
+    relative_capacity,
+    serving_of,
+)
+from advisor_advice.ask.words import longest_p99_ms
+from advisor_data.files.bundled import bundled_set_references
 
 
 def points(**fields: Any) -> list[SoloPoint]:
@@ -149,3 +175,303 @@ def test_profiles_have_no_dips() -> None:
     (profile,) = make_profiles(dipped).values()
     assert profile.values["rate"].tolist() == pytest.approx([40, 98.995, 98.995], abs=1e-3)
     assert make_profile(dipped).values["rate"].tolist() == [40, 100, 98]
+
+
+@pytest.fixture(scope="module")
+def whole() -> list[SoloPoint]:
+    """Bundled windows of jobs that have the whole GPU."""
+    return [point for point in bundled_set_references() if point.share_percent == 100]
+
+
+def test_notebooks_and_what_waits_for_input_do(whole: list[SoloPoint]) -> None:
+    """By how busy the GPU is, and where that was not read by the noise of the watts."""
+    busy = {p.job: computes_in_bursts(p) for p in whole if p.gpu_busy_percent is not None}
+    assert {name for name, found in busy.items() if found} == {
+        name for name in busy if name.startswith("notebook") or name.endswith("-waiting")
+    }
+    older = [p for p in whole if p.gpu_busy_percent is None]
+    found = [(p.job.startswith("notebook") or p.job.endswith("-waiting")) for p in older]
+    said = [computes_in_bursts(p) for p in older]
+    wrong = [p.job for p, one, other in zip(older, said, found, strict=True) if one != other]
+    assert len(wrong) < 0.05 * len(older), wrong
+
+
+def test_a_server_or_an_unread_window_does_not(whole: list[SoloPoint]) -> None:
+    notebook = next(p for p in whole if p.job == "notebook" and p.gpu_busy_percent)
+    assert computes_in_bursts(notebook)
+    assert not computes_in_bursts(replace(notebook, offered_rate=10.0))
+    unread = replace(notebook, gpu_busy_percent=None)
+    assert computes_in_bursts(unread)
+    assert not computes_in_bursts(replace(unread, power_stderr_w=None))
+
+
+RATES = st.lists(st.tuples(st.floats(0.1, 1e6), st.floats(0, 0.1)), min_size=1, max_size=12)
+
+
+@given(RATES)
+def test_no_rate_falls_and_none_leaves_the_measured_ones(found: list[tuple[float, float]]) -> None:
+    rates = [rate for rate, _ in found]
+    made = non_decreasing_rates(rates, [part * rate for rate, part in found])
+    assert len(made) == len(rates)
+    assert all(one <= other * (1 + 1e-12) for one, other in itertools.pairwise(made))
+    assert min(rates) * (1 - 1e-9) <= min(made)
+    assert max(made) <= max(rates) * (1 + 1e-9)
+    if rates == sorted(rates):
+        assert made == rates
+    again = non_decreasing_rates(made, [0.0] * len(made))
+    assert again == pytest.approx(made)
+
+
+def test_a_dip_goes_to_what_is_known_better() -> None:
+    """Equally sure: the geometric mean. The second one unsure: near the first one."""
+    equal = math.sqrt(100 * 90)
+    assert non_decreasing_rates([50, 100, 90, 120], [0, 0, 0, 0]) == pytest.approx(
+        [50, equal, equal, 120]
+    )
+    unsure = non_decreasing_rates([50, 100, 90, 120], [0, 0, 9, math.nan])
+    assert unsure[1] == unsure[2] == pytest.approx(100, rel=0.001)
+
+
+P99_MS = {10: 200.0, 20: 60.0, 50: 20.0, 100: 8.0}
+
+
+def serving(**fields: Any) -> Serving:
+    """100 requests per second."""
+    latencies = tuple((float(share), ms) for share, ms in P99_MS.items())
+    known: dict[str, Any] = {
+        "offered_rate": 100.0, "rate_noise": None, "latency_p99_ms": latencies
+    }  # fmt: skip
+    return Serving(**(known | fields))
+
+
+SERVER, TRAINING = profile("server", [100.0] * 10, serving=serving()), profile("training")
+
+
+"""The server keeps up at every share."""
+
+
+def test_a_profile_knows_its_demand() -> None:
+    """From its points, with latencies by share."""
+    points = [
+        point(
+            number, share_percent=float(share), rate=99.0, rate_stderr=0.99, power_w=300.0,
+            offered_rate=100.0, latency_p50_ms=1.0, latency_p99_ms=P99_MS.get(share),
+        )
+        for number, share in enumerate(SHARES)
+    ]  # fmt: skip
+    (found,) = make_profiles(points).values()
+    assert found.serving == serving(rate_noise=pytest.approx(0.01))
+    assert "latency_p99_ms" not in found.missing
+
+
+def test_other_jobs_have_none() -> None:
+    assert serving_of([point(0), point(1)]) is None
+
+
+@given(st.floats(10, 100))
+def test_latency_between_two_shares_is_between_theirs(share: float) -> None:
+    found = serving().p99_alone_ms(share)
+    below = max(s for s in P99_MS if s <= share)
+    above = min(s for s in P99_MS if s >= share)
+    assert found is not None
+    assert P99_MS[above] - 1e-9 <= found <= P99_MS[below] + 1e-9
+
+
+@pytest.mark.parametrize("share", [5.0, 9.99, 100.5])
+def test_latency_outside_of_the_measured_shares_is_not_known(share: float) -> None:
+    assert serving().p99_alone_ms(share) is None
+    assert serving(latency_p99_ms=()).p99_alone_ms(50.0) is None
+
+
+@given(st.none() | st.floats(0, 10))
+def test_tolerance_is_bounded(noise: float | None) -> None:
+    """A noisy profile is no excuse to starve a server."""
+    assert LEAST_TOLERANCE <= serving(rate_noise=noise).tolerance <= MOST_TOLERANCE
+
+
+def test_tolerance_holds_for_servers_that_serve_everything() -> None:
+    """Poisson arrivals in two windows: their ratio is short by more in about 1 of 40."""
+    arrived = np.random.default_rng(0).poisson(10_000, size=(2, 20_000))
+    tolerance = serving(rate_noise=0.01).tolerance
+    assert tolerance == pytest.approx(0.0283, abs=1e-4)
+    assert 0.015 < np.mean(arrived[0] / arrived[1] < 1 - tolerance) < 0.035
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.1, 1.1), st.floats(0.1, 1.1), st.floats(150, 700)), min_size=10,
+             max_size=10),
+    st.sampled_from([0.0, 0.4]),
+    st.none() | st.floats(5, 300),
+)  # fmt: skip
+def test_no_answer_breaks_what_a_server_needs(
+    values: list[tuple[float, float, float]], least: float, most_ms: float | None
+) -> None:
+    """Never one after the other, never less than its demand, never too slow alone; either order."""
+    table = dict(zip([*NINE, UNCAPPED], values, strict=True))
+    mirror = {split.turned(): (y, x, w) for split, (x, y, w) in table.items()}
+    request = Request(default_min_speed=least, default_max_p99_ms=most_ms)
+    try:
+        answer = recommend((SERVER, TRAINING), Scripted(table, off=0.0), request)
+    except NoSplitError:
+        with pytest.raises(NoSplitError):
+            recommend((TRAINING, SERVER), Scripted(mirror, off=0.0), request)
+        return
+    p = answer.choice.prediction
+    assert p.split.sharing != "exclusive"
+    assert p.parts[0].speed.low >= 0.98
+    alone_ms = serving().p99_alone_ms(p.split.shares[0])
+    assert most_ms is None or (alone_ms is not None and alone_ms <= most_ms)
+    swapped = recommend((TRAINING, SERVER), Scripted(mirror, off=0.0), request).choice.prediction
+    assert swapped.split == p.split.turned()
+
+
+def test_the_option_has_names_and_units() -> None:
+    options = ("a=50ms", "20 ms", "b=0.5s", "a=60ms")
+    assert longest_p99_ms(options, ("a", "b")) == ({"a": 60.0, "b": 500.0}, 20.0)
+    assert longest_p99_ms((), ("a", "b")) == ({}, None)
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("a=50", "no time with a unit"),
+        ("50", "no time with a unit"),
+        ("a=ms", "no time with a unit"),
+        ("a=-5ms", "no time with a unit"),
+        ("c=50ms", "for a job that is not there"),
+    ],
+)
+def test_options_that_cannot_be_meant(option: str, text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        longest_p99_ms((option,), ("a", "b"))
+
+
+DEMAND = 100.0
+
+
+SERVING = Serving(offered_rate=DEMAND, rate_noise=None, latency_p99_ms=())
+
+
+def server(per_percent: float) -> Profile:
+    """It can serve so many requests for each percent of the GPU, and 100 arrive."""
+    rates = [min(DEMAND, per_percent * share) for share in SHARES]
+    columns = {"sm_active_percent": [min(50.0, share) for share in SHARES]}
+    return profile("server", rates, serving=SERVING, columns=columns)
+
+
+def test_the_capacity_of_a_server_is_seen_where_it_falls_short() -> None:
+    """At 10 % it serves 40 of 100; at 50 % it could serve 200, though only 100 arrive."""
+    found = relative_capacity(server(4.0), [10.0, 20.0, 30.0, 50.0, 100.0])
+    assert found.tolist() == pytest.approx([0.4, 0.8, 1.2, 2.0, 4.0])
+
+
+def test_a_server_that_never_falls_short_could_do_at_least_in_proportion() -> None:
+    """All that is known is that 10 % of the GPU served everything."""
+    assert relative_capacity(server(50.0), [10.0, 35.0]).tolist() == pytest.approx([1.0, 3.5])
+
+
+def test_a_server_that_nobody_saw_at_small_shares_takes_its_sm_activity_at_most() -> None:
+    """It served all at half of the GPU, which says that it needs that; it was active on a tenth."""
+    columns = {"sm_active_percent": [12.0, 10.0]}
+    thin = profile("server", [DEMAND] * 2, [50.0, 100.0], serving=SERVING, columns=columns)
+    assert relative_capacity(thin, [50.0, 100.0]).tolist() == pytest.approx([5.0, 10.0])
+    unread = profile(
+        "server",
+        [DEMAND] * 2,
+        [50.0, 100.0],
+        serving=SERVING,
+        columns={"sm_active_percent": [float("nan")] * 2},
+    )
+    assert relative_capacity(unread, [50.0, 100.0]).tolist() == pytest.approx([1.0, 2.0])
+
+
+def test_a_server_that_the_whole_gpu_cannot_serve_has_no_more() -> None:
+    """Its rate is its capacity at every share."""
+    behind = profile("server", [10.0 + share / 2 for share in SHARES], serving=SERVING)
+    found = relative_capacity(behind, SHARES)
+    np.testing.assert_allclose(found, behind.values["rate"] / behind.whole_gpu_rate)
+
+
+def test_the_capacity_of_any_other_job_is_its_rate() -> None:
+    """Latencies alone are no demand."""
+    timed = Serving(offered_rate=None, rate_noise=None, latency_p99_ms=((100.0, 5.0),))
+    for job in (profile("training"), profile("training", serving=timed)):
+        assert relative_capacity(job, [25.0, 100.0]).tolist() == [0.25, 1.0]
+
+
+@given(
+    st.lists(st.floats(0.1, 200), min_size=10, max_size=10).map(sorted),
+    st.lists(st.floats(10, 100), min_size=1),
+)
+def test_a_job_could_do_what_it_does(rates: list[float], shares: list[float]) -> None:
+    job = profile("server", rates, serving=SERVING)
+    did = job.at(shares)["rate"] / job.whole_gpu_rate
+    assert bool((relative_capacity(job, shares) >= did * (1 - 1e-12)).all())
+
+
+def test_what_is_served_ends_at_the_demand() -> None:
+    """Half as much again as arrives, give or take a fifth: all of it, but for chance."""
+    assert SERVING.served(Interval(1.5, 1.2, 1.8)) == Interval(1.0, 0.98, 1.02)
+    assert SERVING.served(Interval(1.1, 0.9, 1.3)) == Interval(1.0, 0.9, 1.02)
+    assert SERVING.served(Interval(0.5, 0.4, 0.6)) == Interval(0.5, 0.4, 0.6)
+
+
+def test_a_job_without_a_demand_does_what_it_can() -> None:
+    """Some jobs run faster next to another one than alone."""
+    timed = Serving(offered_rate=None, rate_noise=None, latency_p99_ms=())
+    assert timed.served(Interval(1.5, 1.2, 1.8)) == Interval(1.5, 1.2, 1.8)
+
+
+@given(st.floats(0, 3), st.floats(0, 1), st.floats(0, 1), st.none() | st.floats(0, 0.2))
+def test_bounds_of_what_is_served_hold_it(
+    value: float, below: float, above: float, noise: float | None
+) -> None:
+    serving = Serving(offered_rate=DEMAND, rate_noise=noise, latency_p99_ms=())
+    found = serving.served(Interval(value, value * (1 - below), value * (1 + above)))
+    assert found.low <= found.value <= found.high
+    assert found.value <= 1
+
+
+OFFERED = 120.0
+
+
+served = st.lists(st.floats(0.95, 1.05), min_size=10, max_size=10).map(
+    lambda factors: [OFFERED * factor for factor in factors]
+)
+
+
+"""Rates at ten shares of a server that meets its demand at all of them."""
+
+
+def test_a_demand_changes_nothing_of_what_a_profile_belongs_to() -> None:
+    """The command says what is run; profiles that were measured before still fit their jobs."""
+    job = Job(name="a", command=("serve", "--rate", "120"))
+    assert Job(name="a", command=job.command, offered_rate=OFFERED).job_hash == job.job_hash
+
+
+@given(rates=served, idle=st.booleans())
+def test_a_flat_profile_has_finite_features(rates: list[float], idle: bool) -> None:
+    """No logarithm of a ratio and no division is of nothing, also where no counter moves."""
+    columns: dict[str, Any] = {}
+    if idle:
+        columns = {name: [0.0] * 10 for name in ("sm_active_percent", "dram_active_percent")}
+        columns |= {"power_w": [80.0] * 10}
+    a = side(profile("server", rates, columns=columns), [split.shares[0] for split in NINE])
+    b = side(profile("training"), [split.shares[1] for split in NINE])
+    for own, other in ((a, b), (b, a), (a, a)):
+        assert np.isfinite(matrix(speed_features(own, [other]))).all()
+        assert np.isfinite(matrix(power_features([own, other]))).all()
+
+
+@given(rates=served)
+def test_a_flat_profile_gets_a_recommendation(rates: list[float]) -> None:
+    """The other job gets what a server does not need."""
+    server, training = profile("server", rates), profile("training")
+    answer = recommend((server, training), Physics(), Request())
+    assert answer.choice is not None
+    for prediction in physical_predictions([server, training], NINE):
+        assert 0.9 <= prediction.parts[0].speed.value <= 1.2
+    split = max(
+        physical_predictions([server, training], NINE), key=lambda p: p.parts[1].speed.value
+    )
+    assert split.split.shares[1] == 90

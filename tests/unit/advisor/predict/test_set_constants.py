@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from advisor.predict import set_law
+from advisor.predict import sets
 
 pytestmark = pytest.mark.figures
 SCRIPTS = Path(__file__).parents[4] / "docs/measurements/sets"
@@ -40,10 +40,10 @@ def test_law_of_speeds_and_watts_is_the_fitted_one(
     law = defined("law.py")
     constants, judged = law["fitted"]([*law["measured_rows"](""), *law["pairs_in_turns"]()])
     names = ("MPS", "ACTIVE_IDLE_OVER_W", "TURNS_KEPT")
-    assert constants == {name: getattr(set_law, name) for name in names}
+    assert constants == {name: getattr(sets, name) for name in names}
     errors = law["errors"](judged)
     for name in ("SPEED_ERRORS", "POWER_ERRORS", "ENERGY_ERRORS"):
-        for of_class, bounds in getattr(set_law, name).items():
+        for of_class, bounds in getattr(sets, name).items():
             low, _, high, _ = errors[name, of_class]
             assert bounds == about(low, high), (name, of_class)
 
@@ -57,11 +57,11 @@ def test_law_of_tails_is_the_fitted_one(defined: Callable[[str], dict[str, Any]]
     assert len(of_sets) == sum(part.p99_ms is not None for part in seats)
     windows = [*of_sets, *tails["of_pairs"]()]
     law, said = tails["fitted"](tails["under_mps"](windows))
-    assert law == set_law.TAILS
+    assert law == sets.TAILS
     errors = tails["errors"](windows, said)
-    assert errors.keys() == set_law.P99_ERRORS.keys()
+    assert errors.keys() == sets.P99_ERRORS.keys()
     for of_class, (low, middle, high, _) in errors.items():
-        stands = set_law.P99_ERRORS[of_class]
+        stands = sets.P99_ERRORS[of_class]
         assert (stands.low, stands.high) == about(low, high), of_class
         assert stands.value == (
             pytest.approx(middle, abs=0.005) if of_class == "time-sliced" else 1

@@ -15,10 +15,17 @@ from made_up_profiles import Scripted, profile
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.split import EQUAL, Split, without_limits
 from advisor.predict.predictions import Prediction, predict_exclusive
-from advisor.predict.profiles import Profile, make_profiles
-from advisor.predict.serving import Serving
-from advisor.predict.set_law import MPS, TAILS, power_w, turns
-from advisor.predict.sets import AnyWay, SetPredictor, active_idle_w, fills
+from advisor.predict.profiles import Profile, Serving, make_profiles
+from advisor.predict.sets import (
+    MPS,
+    TAILS,
+    AnyWay,
+    SetPredictor,
+    active_idle_w,
+    fills,
+    power_w,
+    turns,
+)
 from advisor_data.files.bundled import (
     bundled_set_points,
     bundled_set_references,

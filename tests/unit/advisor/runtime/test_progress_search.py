@@ -1,22 +1,39 @@
 """How jobs tell their progress in what they print."""
 
+import json
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from log_shapes import SHAPES
 
 from advisor.core.job import ProgressSettings
 from advisor.errors import JobError
-from advisor.runtime.jobs.log_numbers import search
-from advisor.runtime.jobs.progress_search import counted_script, find_progress
+from advisor.runtime.counting import OutputLines, open_counter, plain
+from advisor.runtime.progress_search import (
+    CERTAIN_S,
+    WATCHED_S,
+    FoundProgress,
+    LogNumbers,
+    counted_script,
+    find_progress,
+    search,
+)
 
 TQDM = ["  1%|     | 12/1000 [00:01<01:10, 11.2it/s]", "  3%|3    | 33/1000 [00:03<01:08]"]
+
+
 LIGHTNING = [
     "Epoch 0:  12%|█▏ | 12/100 [00:01<00:10, v_num=0]",
     "Epoch 0:  20%|█▏ | 20/100 [00:02<00:10, v_num=0]",
 ]
+
+
 HUGGING_FACE = ["{'loss': 2.1, 'epoch': 0.1}", "{'loss': 2.0, 'epoch': 0.25}"]
+
+
 EPOCHS = ["epoch 1 step 90/100", "epoch 2 step 10/100", "epoch 3 step 20/100"]
 
 
@@ -53,7 +70,8 @@ def python(code: str) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def soon_certain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("advisor.runtime.jobs.progress_search.CERTAIN_S", 0.3)
+    for name, seconds in {"CERTAIN_S": 0.3, "GATE_S": 0.5, "ASK_S": 0.3}.items():
+        monkeypatch.setattr(f"advisor.runtime.progress_search.{name}", seconds)
 
 
 def test_a_script_that_prints_is_ended_when_it_has_shown_enough() -> None:
@@ -95,7 +113,7 @@ def test_a_server_is_not_told_to_print_steps() -> None:
     with pytest.raises(
         JobError, match=r"listens at http://127.0.0.1:\d+: send it requests"
     ) as told:
-        find_progress(python(code), os.environ, seconds=2.5)
+        find_progress(python(code), os.environ, seconds=1.5)
     assert "step" not in str(told.value)
 
 
@@ -107,7 +125,7 @@ def test_a_silent_script_of_pytorch_is_counted_by_its_optimizer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a failed try; PyTorch is a stand-in, whose optimizer calls its hook."""
-    monkeypatch.setattr("advisor.runtime.jobs.progress_search.loaded_libraries", loaded)
+    monkeypatch.setattr("advisor.runtime.progress_search.loaded_libraries", loaded)
     (tmp_path / "torch" / "optim").mkdir(parents=True)
     (tmp_path / "torch" / "__init__.py").write_text(
         "import types\ncuda = types.SimpleNamespace(is_available=lambda: False)\n"
@@ -133,12 +151,12 @@ def test_a_silent_script_of_pytorch_is_counted_by_its_optimizer(
 def test_pytorch_without_advisor_is_told_what_counts_its_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("advisor.runtime.jobs.progress_search.loaded_libraries", loaded)
+    monkeypatch.setattr("advisor.runtime.progress_search.loaded_libraries", loaded)
 
     def has_advisor(_interpreter: str, _environment: object) -> bool:
         return False
 
-    monkeypatch.setattr("advisor.runtime.jobs.progress_search._has_advisor", has_advisor)
+    monkeypatch.setattr("advisor.runtime.progress_search._has_advisor", has_advisor)
     script = tmp_path / "train.py"
     script.write_text("import time; time.sleep(60)")
     with pytest.raises(JobError, match=r"-u -m advisor.callbacks \S+train.py --lr 1 counts"):
@@ -148,7 +166,7 @@ def test_pytorch_without_advisor_is_told_what_counts_its_steps(
 def test_a_script_of_pytorch_that_prints_is_told_of_the_callback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("advisor.runtime.jobs.progress_search.loaded_libraries", loaded)
+    monkeypatch.setattr("advisor.runtime.progress_search.loaded_libraries", loaded)
     script = tmp_path / "train.py"
     script.write_text("import time\nfor n in range(9**9): print('step', n); time.sleep(0.01)")
     known = find_progress([sys.executable, str(script)], os.environ)
@@ -168,3 +186,109 @@ def test_a_script_of_pytorch_that_prints_is_told_of_the_callback(
 def test_a_script_is_named_with_what_counts_it(command: str, counted: str | None) -> None:
     """Once, and only where Python itself is called."""
     assert counted_script(command.split()) == counted
+
+
+RECORDED = Path(__file__).parents[4] / "fixtures" / "logs"
+
+
+SILENT = ("lightning_rich",)
+
+
+"""A bar that is not drawn where no terminal is; its optimizer steps are counted."""
+
+
+LINE_S, WHOLE_S = 0.05, 60.0
+
+
+UNITS = {"frames": 65536.0}
+
+
+"""Progress in a unit that a shape shows beside the one that it yields."""
+
+
+def look(chunks: Iterable[tuple[float, str]], output: Path) -> FoundProgress | None:
+    """What is found in text written at these times, s."""
+    output.touch()
+    numbers, lines, now_s = LogNumbers(), OutputLines(output), 0.0
+    for at_s, text in chunks:
+        now_s = at_s
+        with output.open("a", newline="") as job:
+            job.write(text)
+        numbers.add([*map(plain, lines.read())], now_s)
+        if numbers.is_certain(now_s, CERTAIN_S) or now_s >= WATCHED_S:
+            break
+    lines.close()
+    return numbers.found(now_s)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_progress_is_found_and_counted(name: str, tmp_path: Path) -> None:
+    """From the end of the look on, the count is what was done, within 3 %."""
+    output, written = tmp_path / "output.log", SHAPES[name]()
+    done: list[float] = []
+
+    def chunks() -> Iterable[tuple[float, str]]:
+        for n, (text, progress) in enumerate(written):
+            done.append(progress)
+            yield n * LINE_S, text
+
+    found = look(chunks(), output)
+    assert found
+    counter = open_counter(found.progress, tmp_path, output)
+    before, done_before = counter.read(), sum(done)
+    for text, progress in written:
+        with output.open("a", newline="") as job:
+            job.write(text)
+        done.append(progress)
+        if len(done) * LINE_S > WHOLE_S:
+            break
+    after = counter.read(last=True)
+    counter.close()
+    true = (sum(done) - done_before) * UNITS.get(found.progress.unit, 1.0)
+    assert after - before == pytest.approx(true, rel=0.03), found
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in RECORDED.glob("*.log")))
+def test_recorded_logs_of_real_programs_are_counted(name: str, tmp_path: Path) -> None:
+    """The whole log, whose first line has the true count, within 3 %."""
+    head, *chunks = map(json.loads, (RECORDED / f"{name}.log").read_text().splitlines())
+    output = tmp_path / "output.log"
+    found = look(((at_s, text) for at_s, text in chunks), output)
+    if name in SILENT:
+        assert found is None
+        return
+    assert found
+    output.write_text("".join(text for _, text in chunks), newline="")
+    counter = open_counter(found.progress, tmp_path, output)
+    truth, unit = head["truth"], found.progress.unit
+    each = {1.0, *truth["per_unit"].values()}
+    total = counter.read(last=True)
+    counter.close()
+    assert any(total == pytest.approx(truth["total_end"] * one, rel=0.03) for one in each), unit
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [f"elapsed {n} s, speed {90 + n} it/s, memory {400 + n} MiB" for n in range(99)],
+        [f"progress: {n} %" for n in range(99)],
+        [f"2026-03-02 10:00:{n % 60:02d} waiting" for n in range(99)],
+        [f"Downloading shards: {n}%|##  | {n}/99 [00:01<00:05]" for n in range(99)],
+        [f"Tokenizing: {n}%|##  | {n}/99 [00:01<00:05]" for n in range(99)],
+        [f"loss {99 - n}" for n in range(99)],
+    ],
+    ids=["speeds", "percent", "dates", "download", "tokenizing", "loss"],
+)
+def test_what_is_no_work_is_not_counted(lines: list[str]) -> None:
+    assert search(lines) is None
+
+
+def test_what_counts_while_the_gpu_computes_goes_first() -> None:
+    numbers = LogNumbers()
+    for n in range(100):
+        numbers.add([f"step {n}"], n * 0.1)
+    for n in range(100):
+        numbers.add([f"frames: {n}"], 10 + n * 0.1, busy=True)
+    found = numbers.found(20.0)
+    assert found
+    assert found.progress.unit == "frames"

@@ -11,15 +11,14 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from advisor.errors import InputError, JobError, SourceError
 from advisor.progress import FILE_BYTES, Progress, latency_bucket
-from advisor.runtime.jobs.counting import CounterFile
-from advisor.runtime.jobs.reports import (
+from advisor.runtime.counting import (
+    CounterFile,
     percentile_ms,
     range_ms,
     read_bounds_ms,
     read_latencies,
 )
-from advisor.scrape.mirror import PageMirror
-from advisor.scrape.page import Reading, SeriesTotal, parse_selector, read_page
+from advisor.scrape.page import PageMirror, Reading, SeriesTotal, parse_selector, read_page
 
 VLLM = b"""\
 # HELP vllm:num_requests_running Running.

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from waiting import eventually
 
-from advisor.core.results import Reported
+from advisor.core.job import Reported
 from advisor.errors import AdvisorError, InputError, JobError, SourceError
 from advisor.progress import FILE_BYTES
-from advisor.runtime.jobs.reports import read_fault
+from advisor.runtime.counting import read_fault
 from advisor.scrape import __main__ as scrape
 from advisor.scrape.fetch import LARGEST_BYTES, PATIENCE_S, address_of, answers, fetch
 from advisor_node.meters import read_progress

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from advisor.scrape.listening import listening_urls
+from advisor.scrape.fetch import listening_urls
 from advisor.scrape.servers import server_of
 
 VLLM, TRTLLM = "vllm:generation_tokens_total", "trtllm_request_success_total"

@@ -1,22 +1,35 @@
 """The flag for points whose power betrays wrong results."""
 
 import dataclasses
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from launched_pairs import launched
 from simple_pairs import pair, solo
+from unsafe_counts import checked_132
 
-from advisor.core.flags import DEGENERATE, DOUBTFUL, UNREAD
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import (
+    DEGENERATE,
+    DOUBTFUL,
+    SLOW_ALONE,
+    UNREAD,
+    PairPoint,
+    Record,
+    SoloPoint,
+)
 from advisor.predict.profiles import make_profiles
-from advisor.validity.degenerate import (
+from advisor.validity.points import (
+    FASTEST,
     LARGEST_DROP,
     SAME_ARITHMETIC,
     SAME_CLOCK,
     energy_above_idle_j,
     expected_energy_j,
+    own_results,
+    undisputed,
     with_flags,
     with_pair_flags,
     with_solo_flags,
@@ -238,12 +251,18 @@ def test_other_doubtful_points_stand_where_there_are_no_others() -> None:
 
 ACCEPTED_DROP = 0.18
 
+
 HALF_PRECISION = frozenset({"bert-train", "vit-train", "resnet50-train", "matmul-bf16", "vit-infer",
                             "bert-infer", "whisper-infer", "llm-prefill", "dit-step"})  # fmt: skip
+
+
 """Some of the jobs with bf16 products."""
+
 
 SAFE = {"NVIDIA H200": frozenset({8, 10, 12, 14, 16, 22, 62, 64, 66, 70, 118, 120, 122, 124, 132}),
         "NVIDIA H100 80GB HBM3": frozenset({12, 14, 34, 62, 66, 118, 132})}  # fmt: skip
+
+
 """Of the counts that were measured."""
 
 
@@ -283,3 +302,118 @@ def test_training_is_flagged_at_the_counts_at_which_its_products_are_wrong() -> 
              p.job == "bert-train" and DEGENERATE in p.flags}  # fmt: skip
     assert {92, 104} <= units
     assert not {66, 118, 132} & units
+
+
+def sweep(*rates: float) -> list[SoloPoint]:
+    shares = (*range(10, 10 * len(rates), 10), 100)
+    return [
+        solo(share_percent=float(share), rate=rate, power_w=None)
+        for share, rate in zip(shares, rates, strict=True)
+    ]
+
+
+def slow(points: list[SoloPoint]) -> list[float]:
+    return [p.share_percent for p in with_solo_flags(points) if SLOW_ALONE in p.flags]
+
+
+def test_a_whole_gpu_that_is_slower_than_a_part_of_it_is_flagged() -> None:
+    """Only that point: the others are right."""
+    assert slow(sweep(50, 100, 80)) == [100]
+    assert slow(sweep(50, 90, 80)) == []
+    assert slow(sweep(50, 70, 80)) == []
+
+
+@pytest.mark.parametrize("change", [{"run": "other"}, {"gpu_uuid": "GPU-other"}, {"job": "other"}])
+def test_another_sweep_says_nothing(change: dict[str, str]) -> None:
+    fast, whole = sweep(100, 80)
+    assert slow([replace(fast, **change), whole]) == []
+
+
+@pytest.mark.parametrize("flag", sorted(DOUBTFUL))
+def test_a_point_that_failed_a_check_says_nothing(flag: str) -> None:
+    """A share that leaves work out is fast, and no measure."""
+    fast, whole = sweep(100, 80)
+    assert slow([replace(fast, flags=(flag,)), whole]) == []
+
+
+@given(st.lists(st.floats(1, 1000), min_size=1, max_size=9))
+def test_the_bound_of_slow_alone(rates: list[float]) -> None:
+    """Flagged is what any share beats by more than two undisturbed runs differ."""
+    assert bool(slow(sweep(*rates))) == (max(rates) > FASTEST * rates[-1])
+
+
+def test_three_bundled_profiles_have_it() -> None:
+    """Launch-bound training on H100, which measurements of pairs had shown before."""
+    found = with_solo_flags(bundled_solo_points())
+    assert {(p.job, p.gpu_model) for p in found if SLOW_ALONE in p.flags} == {
+        ("bert-train-b2", "NVIDIA H100 80GB HBM3"),
+        ("resnet50-train-b2", "NVIDIA H100 80GB HBM3"),
+    }
+
+
+def point(share: float, units: int, results: str | None, flags: tuple[str, ...] = ()) -> SoloPoint:
+    return solo(
+        share_percent=share, units_granted=units, units_total=132, rate=share, results=results,
+        flags=flags,
+    )  # fmt: skip
+
+
+POINTS = [
+    point(70, 92, "right"),
+    point(50, 66, "wrong", flags=("not-settled",)),
+    point(50, 66, "right"),
+    point(40, 52, "differ"),
+    point(40, 52, "right"),
+    point(30, 38, None),
+    point(100, 132, "right"),
+]
+
+
+def test_counts_by_results() -> None:
+    """A count whose results were once not finite, or differed, is wrong."""
+    assert own_results(POINTS) == ({92, 132}, {52, 66})
+    assert own_results([]) == (frozenset(), frozenset())
+
+
+def test_a_profile_knows_its_own_results_before_the_check() -> None:
+    """Also those of doubtful points, which are left out of its rates."""
+    (found,) = make_profiles(POINTS).values()
+    safety = found.safety(checked_132())
+    assert 92 not in safety.unsafe
+    assert {38, 52, 66} <= safety.unsafe
+    assert found.safety(None).unsafe == {52, 66}
+
+
+RECORDS: list[Record] = [
+    bundled_solo_points({"fft"})[0],
+    bundled_pair_points()[0],
+    launched([1])[0],
+]
+
+
+KINDS = [type(record).__name__ for record in RECORDS]
+
+
+@pytest.mark.parametrize("true", RECORDS, ids=KINDS)
+@pytest.mark.parametrize("forger", ["a", "z"])
+def test_of_unlike_copies_none_counts(true: Record, forger: str) -> None:
+    """Whoever is first, and however the moment is written; others count as before."""
+    same = true.started_at.replace("Z", "+00:00")
+    forged = replace(true, written_by=forger, started_at=same, power_w=(true.power_w or 0) * 0.7)
+    other = replace(true, started_at="2026-01-02T03:04:05Z")
+    assert undisputed([true, other, forged]) == [other]
+    assert undisputed([forged, true]) == []
+
+
+@pytest.mark.parametrize("true", RECORDS, ids=KINDS)
+def test_what_is_sent_again_as_it_was_still_counts(true: Record) -> None:
+    """Nobody takes a window away by a copy that says the same."""
+    again = replace(true, written_by="a")
+    assert undisputed([true, again]) == [true, again]
+
+
+def test_what_was_measured_at_one_moment_elsewhere_is_no_copy() -> None:
+    """Of another card, or of another job: with rates of its own."""
+    true = bundled_solo_points({"fft"})[0]
+    others = [replace(true, gpu_uuid="GPU-2", rate=1.0), replace(true, job="b", rate=1.0)]
+    assert undisputed([true, *others]) == [true, *others]

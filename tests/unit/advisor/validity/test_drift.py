@@ -9,8 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.core.interval import Interval
-from advisor.validity.cusum import MOST, SLACK, THRESHOLD, find_changes
-from advisor.validity.drift import Compared, drifts_of, find_drifts, widened
+from advisor.validity.drift import (
+    MOST,
+    SLACK,
+    THRESHOLD,
+    Compared,
+    drifts_of,
+    find_changes,
+    find_drifts,
+    widened,
+)
 from advisor.wire.observed import DriftedJob
 
 ONE = Compared(
@@ -152,13 +160,13 @@ def test_drifts_of_a_card_and_of_any() -> None:
 
 
 def test_false_alarms_and_delay_as_documented() -> None:
-    """Of 200 series of 100 launches at most 2 trip; a change by a tenth of power takes under ten.
+    """Of 50 series of 100 launches at most 1 trips; a change by a tenth of power takes under ten.
 
     docs/measurements/drift.py measures both at length.
     """
     half = 1.645 * 0.054
     found, delays = 0, list[int]()
-    for seed in range(200):
+    for seed in range(50):
         draw = random.Random(seed)
         error = draw.gauss(0, 0.054 * 0.75**0.5)
         logs = [error + draw.gauss(0, 0.027) for _ in range(100)]
@@ -171,5 +179,5 @@ def test_false_alarms_and_delay_as_documented() -> None:
             if find_changes([("a", log / 0.054) for log in (*logs[:50], *off[:n])])[0]
         ]
         delays.append(changes[0] if changes else 99)
-    assert found <= 2
-    assert sorted(delays)[180] < 10
+    assert found <= 1
+    assert sorted(delays)[45] < 10

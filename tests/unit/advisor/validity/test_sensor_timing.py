@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InputError
-from advisor.validity.sensor_record import PowerChannel, SensorRecord
-from advisor.validity.sensor_timing import PowerTiming, power_timing
+from advisor.validity.sensor_record import PowerChannel, PowerTiming, SensorRecord, power_timing
 from advisor_profiling.window.rules import WindowRules, rules_for
 
 INSTANT = dataclasses.replace(made_up_kernel.INSTANT, period_ms=50.0, delay_ms=15.0)

@@ -11,7 +11,7 @@ from pair_points import pair_point
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.split import Split
-from advisor.decide.recommend import Request
+from advisor.decide.recommendation import Request
 from advisor.errors import InputError
 from advisor.settings import Settings
 from advisor_advice import components as module

@@ -7,9 +7,9 @@ import pytest
 from advised import settings_of
 
 from advisor.core.job import Job
-from advisor.decide.candidates import Running
 from advisor.decide.recommendation import Request
-from advisor.launch.records.spec import LaunchPart
+from advisor.decide.ways import Running
+from advisor.launch.spec import LaunchPart
 from advisor_advice.filling.advice import FillAdvice
 from advisor_advice.site.known_profiles import find_profiles
 

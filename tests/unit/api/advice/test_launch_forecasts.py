@@ -11,10 +11,10 @@ from advised import CARD, gives, launch_set, model, points_file, settings_of, so
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
 from advisor.core.split import EQUAL, UNCAPPED, Split, without_limits
-from advisor.decide.candidates import Running
 from advisor.decide.recommendation import Request
+from advisor.decide.ways import Running
 from advisor.errors import InputError, ModelError, NoSplitError, UnsafeCountError
-from advisor.launch.records.spec import LaunchPart, LaunchSet
+from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor.settings import Settings
 from advisor.wire.launch_request import LaunchRequest, NextPair
 from advisor.wire.requests import JobRequest

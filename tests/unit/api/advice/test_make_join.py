@@ -11,11 +11,9 @@ from unsafe_counts import checked_with, write_check
 from advisor.core.job import Job
 from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.errors import InputError, NoSplitError, UnsafeCountError
-from advisor.launch.records.folder import LaunchFolder, create_folder
-from advisor.launch.records.joins import JoinRequest, keep_part
-from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.records.status import JobStatus
-from advisor.launch.records.status_writer import first_status
+from advisor.launch.folder import JoinRequest, LaunchFolder, create_folder, first_status, keep_part
+from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.status import JobStatus
 from advisor.settings import Settings
 from advisor.wire.launch_request import LaunchRequest
 from advisor_advice.launching import make_join

@@ -13,8 +13,7 @@ from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.errors import InputError, UnsafeCountError
 from advisor.installed import install
 from advisor.settings import Settings
-from advisor.validity.checks import CountCheck, keep_check
-from advisor.validity.safe_counts import CheckedCounts, Safety
+from advisor.validity.safe_counts import CheckedCounts, CountCheck, Safety, keep_check
 from advisor.wire.launch_request import LaunchRequest, NextPair
 from advisor.wire.requests import JobRequest
 from advisor_advice.launch_counts import count_notes, host_safety, over_subscribed

@@ -7,9 +7,9 @@ import pytest
 from advised import CARD, CHECKED, model, profile, settings_of, solo_points
 
 from advisor.core.split import EQUAL
-from advisor.decide.recommend import Request
+from advisor.decide.recommendation import Request
 from advisor.errors import InputError
-from advisor.predict.serving import Serving
+from advisor.predict.profiles import Serving
 from advisor.validity.safe_counts import CheckedCounts
 from advisor_advice.partners import best_partners, best_size
 from advisor_advice.site import known_jobs as module

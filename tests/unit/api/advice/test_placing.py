@@ -11,7 +11,7 @@ from advised import CARD, CHECKED, gives, known, model, points_file, profile, pr
 from advisor.core.split import NINE, Split
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.card_factor import CardFactor
-from advisor.predict.serving import Serving
+from advisor.predict.profiles import Serving
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.placement_requests import PlacementRequest
 from advisor.wire.requests import QueuedJobs

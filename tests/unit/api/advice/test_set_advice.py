@@ -10,8 +10,8 @@ from advisor.core.split import Split, without_limits
 from advisor.decide.recommendation import Request
 from advisor.errors import InputError
 from advisor.predict.card_factor import CardFactor
+from advisor.predict.measured import Window
 from advisor.predict.profiles import Profile
-from advisor.predict.windows import Window
 from advisor.settings import read_settings
 from advisor.wire.observed import DriftedJob
 from advisor.wire.requests import JobRequest, SetRequest

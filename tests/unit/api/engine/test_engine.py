@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from advisor.core.observations import Observation
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import Observation, PairPoint, SoloPoint
 from advisor.errors import BusyError, InputError, StoreError
 from advisor.settings import read_settings
 from advisor.wire.observed import DriftedJob

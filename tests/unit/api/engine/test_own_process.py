@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from advisor.errors import NoSplitError
-from advisor.runtime.host.processes import descendants
+from advisor.runtime.processes import descendants
 from advisor.settings import read_settings
 from advisor_api import own_process
 from advisor_api.own_process import OwnProcesses, ProcessEndedError

@@ -12,7 +12,7 @@ from kube_serving import gpus, make_node
 from advisor.client import Client
 from advisor.core.gpu import Gpu
 from advisor.errors import BusyError, SourceError
-from advisor.runtime.host.lock import gpu_lock
+from advisor.runtime.lock import gpu_lock
 from advisor.settings import Settings, read_settings
 from advisor_kubernetes import names
 from advisor_kubernetes.agent import AgentOptions, NodeApi, run_agent

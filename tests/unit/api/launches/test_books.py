@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from launch_writer import row
 
-from advisor.launch.records.folder import dumps
-from advisor.launch.records.ledger import Ledger
-from advisor.launch.records.overview import MOST_ENDED
-from advisor.launch.records.status import LaunchStatus, State
+from advisor.launch.folder import dumps
+from advisor.launch.overview import MOST_ENDED
+from advisor.launch.status import LaunchStatus, Ledger, State
 from advisor_api.launches.board import Books
 from advisor_data.service.state import ServiceState, open_service_state
 

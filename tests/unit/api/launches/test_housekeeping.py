@@ -8,8 +8,7 @@ import pytest
 from ended_launches import ended_launch, launch_id
 
 from advisor.errors import StoreError
-from advisor.launch.records.folder import list_folders
-from advisor.launch.records.observed import OBSERVATIONS
+from advisor.launch.folder import OBSERVATIONS, list_folders
 from advisor.settings import read_settings
 from advisor.wire.lists import AuditEntry
 from advisor_api.http.options import ServeOptions

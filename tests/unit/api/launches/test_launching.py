@@ -16,12 +16,9 @@ from advisor.core.job import Job
 from advisor.core.split import NINE
 from advisor.errors import InputError, StoreError
 from advisor.formats.wire import read, write
-from advisor.launch.records.folder import create_folder
-from advisor.launch.records.ledger import Ledger
-from advisor.launch.records.observed import append_observation
-from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.records.status import JobStatus, LaunchStatus
-from advisor.launch.records.status_writer import first_status
+from advisor.launch.folder import append_observation, create_folder, first_status
+from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.status import JobStatus, LaunchStatus, Ledger
 from advisor.wire.launch_request import LaunchRequest, check_launch
 from advisor_api.http.access import Caller
 from advisor_api.launches.launch_metrics import LaunchMetrics

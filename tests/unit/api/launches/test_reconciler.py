@@ -17,13 +17,19 @@ from advisor.core.gpu import Gpu
 from advisor.core.job import Job
 from advisor.core.split import NINE
 from advisor.errors import BusyError, StoreError, UnsafeFileError
-from advisor.launch.records.folder import LaunchFolder, create_folder, dumps, loads
-from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.records.status import JobStatus, LaunchStatus
-from advisor.launch.records.status_writer import StatusWriter, first_status
-from advisor.launch.supervisor import unheeding
-from advisor.runtime.host.lock import serving_home
-from advisor.runtime.host.processes import wait_until
+from advisor.launch import guard
+from advisor.launch.folder import (
+    LaunchFolder,
+    StatusWriter,
+    create_folder,
+    dumps,
+    first_status,
+    loads,
+)
+from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.status import JobStatus, LaunchStatus
+from advisor.runtime.lock import serving_home
+from advisor.runtime.processes import wait_until
 from advisor.settings import Settings, read_settings
 from advisor_api.http.options import ServeOptions
 from advisor_api.launches import reconciler as launch_reconciler
@@ -202,9 +208,9 @@ def test_a_launch_that_nobody_hears_of_is_shown_so(
 ) -> None:
     """Its power is no power of now; who keeps it from stopping, once asked, is ended."""
     folder = made(service, service.state.add_launch(row()))
-    monkeypatch.setattr(unheeding, "STOP_S", 0.0)
-    monkeypatch.setattr(unheeding, "SILENT_S", 0.0)
-    monkeypatch.setattr(unheeding, "end_supervisor", ended)
+    monkeypatch.setattr(guard, "STOP_S", 0.0)
+    monkeypatch.setattr(guard, "SILENT_S", 0.0)
+    monkeypatch.setattr(guard, "end_supervisor", ended)
     reconciler = Reconciler(service, metrics := LaunchMetrics())
     running = LaunchStatus(
         launch_id=LAUNCH,

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from advisor.client import ApiError, ClientError, ProfilePoints, UnreachableError
 from advisor.core.gpu import Gpu
-from advisor.core.observations import SETTLE_S, Observation
-from advisor.core.records import SoloPoint
-from advisor.launch.monitor.energy import Metered
-from advisor.launch.records.status import State
+from advisor.core.records import SETTLE_S, Observation, SoloPoint
+from advisor.launch.meter import Metered
+from advisor.launch.status import State
 from advisor_node import reports
 from advisor_node.meters import (
     UNSEEN_S,

@@ -11,13 +11,12 @@ import pytest
 
 from advisor.client import ProfilePoints, UnreachableError
 from advisor.core.gpu import PERCENTAGE, Gpu
-from advisor.core.observations import SETTLE_S, Observation
+from advisor.core.records import SETTLE_S, Observation
 from advisor.core.telemetry import Readings, TelemetrySource
 from advisor.errors import PartitionError, SourceError
-from advisor.runtime.backends.backend import Sight
-from advisor.runtime.backends.limit import SeenGpu
-from advisor.runtime.backends.mps import MpsBackend
-from advisor.runtime.host.processes import wait_until
+from advisor.runtime.backend import SeenGpu, Sight
+from advisor.runtime.mps import MpsBackend
+from advisor.runtime.processes import wait_until
 from advisor_node import meters
 from advisor_node.meters import ReferenceCache
 from advisor_node.room import Room

@@ -26,8 +26,15 @@ from store_points import (
     point,
 )
 
-from advisor.core.observations import PARTS, Observation, Record
-from advisor.core.records import SCHEMA_VERSION, PairPoint, PointPart, SoloPoint
+from advisor.core.records import (
+    PARTS,
+    SCHEMA_VERSION,
+    Observation,
+    PairPoint,
+    PointPart,
+    Record,
+    SoloPoint,
+)
 from advisor.errors import InputError, StoreError
 from advisor.formats.rows import column_types, to_row
 from advisor.installed import install

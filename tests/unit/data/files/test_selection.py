@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from store_points import pair_point
 
-from advisor.core.flags import DOUBTFUL, FLAGS
+from advisor.core.records import DOUBTFUL, FLAGS
 from advisor_data.files.dataset import Selection, select
 
 

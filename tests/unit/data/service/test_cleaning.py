@@ -17,11 +17,16 @@ from hypothesis import strategies as st
 from other_user import MALLORY
 
 from advisor.errors import StoreError, UnsafeFileError
-from advisor.launch.records.folder import create_folder, list_folders
-from advisor.launch.records.observed import OBSERVATIONS
-from advisor.launch.records.removing import EndedLaunch, beyond, remove
-from advisor.launch.records.spec import LaunchSpec
-from advisor.retention import Retention, read_retention
+from advisor.launch.folder import (
+    OBSERVATIONS,
+    EndedLaunch,
+    beyond,
+    create_folder,
+    list_folders,
+    remove,
+)
+from advisor.launch.spec import LaunchSpec
+from advisor.settings import Retention, read_retention
 from advisor.wire.lists import AuditEntry
 from advisor_data import Store, open_store
 from advisor_data.service.cleaning import ACTION, Cleaner
@@ -195,7 +200,7 @@ def test_a_removal_that_was_killed_is_finished(home: Path, cleaner: Cleaner) -> 
         os.mknod(f"{folder.path}/0-a/{number}")
     code = (
         "import sys; from pathlib import Path\n"
-        "from advisor.launch.records.removing import remove\n"
+        "from advisor.launch.folder import remove\n"
         "remove(Path(sys.argv[1]))"
     )
     child = subprocess.Popen([sys.executable, "-c", code, folder.path])

@@ -19,8 +19,7 @@ from store_points import (
     point,
 )
 
-from advisor.core.observations import Observation, Record
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import Observation, PairPoint, Record, SoloPoint
 from advisor.errors import InputError
 from advisor_data import Database, Store, open_database, open_store
 

@@ -14,7 +14,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from store_points import observation, pair_point, point
 
-from advisor.core.observations import Observation, Record
+from advisor.core.records import Observation, Record
 from advisor_data import Store, open_database, open_store
 from advisor_data.service.state import open_service_state
 from advisor_data.store.pages import Page, Position, Span, page_of, position, us_of

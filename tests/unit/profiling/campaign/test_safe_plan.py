@@ -11,7 +11,7 @@ from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import UnsafeCountError
-from advisor.runtime.backends.cu_mask_backend import CuMaskBackend
+from advisor.runtime.backend import CuMaskBackend
 from advisor.validity.safe_counts import CheckedCounts
 from advisor_profiling.campaign import safe_plan
 from advisor_profiling.campaign.plan import Plan, PlanEntry, PlannedWindows, expand

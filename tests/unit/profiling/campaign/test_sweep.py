@@ -14,8 +14,7 @@ from watching import Watching
 
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job, ProgressSettings
-from advisor.core.observations import Record
-from advisor.core.records import SoloPoint
+from advisor.core.records import Record, SoloPoint
 from advisor.errors import AdvisorError, JobError, LimitNotProvenError, StoreError
 from advisor_data.store.file_store import FileStore
 from advisor_profiling.campaign.sweep import SweepResult, new_run, plan, sweep, unfinished_run

@@ -6,8 +6,7 @@ import pytest
 from rich.console import Console
 from simple_pairs import SOLOS, nine, pair, solo
 
-from advisor.core.flags import DOUBTFUL, FLAGS
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import DOUBTFUL, FLAGS, PairPoint, SoloPoint
 from advisor_profiling.campaign.outcome import Cost
 from advisor_profiling.reports.campaign import (
     COLUMNS,

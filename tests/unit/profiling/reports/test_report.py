@@ -8,10 +8,9 @@ from rich.console import Console
 from rich.table import Table
 from store_points import any_point, point
 
-from advisor.core.flags import FLAGS
 from advisor.core.gpu import Share
 from advisor.core.job import Job
-from advisor.core.records import SoloPoint
+from advisor.core.records import FLAGS, SoloPoint
 from advisor_profiling.campaign.outcome import Failure
 from advisor_profiling.campaign.sweep import SweepResult
 from advisor_profiling.reports.sweep import (

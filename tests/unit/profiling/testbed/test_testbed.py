@@ -4,8 +4,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from advisor.core.gpu import Share
-from advisor.runtime.backends.backend import Granted
-from advisor.runtime.host.cores import plan_cores
+from advisor.runtime.backend import Granted
+from advisor.runtime.processes import plan_cores
 from advisor_profiling.testbed.testbed import LiveProcess
 
 

@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 from scripted import GPU
 
-from advisor.core.flags import FLAGS, HEAT
 from advisor.core.gpu import Share
 from advisor.core.job import InputData, Job
-from advisor.core.records import Counters, PairPoint, SoloPoint
+from advisor.core.records import FLAGS, HEAT, Counters, PairPoint, SoloPoint
 from advisor.formats.rows import from_row, to_row
-from advisor.runtime.backends.backend import Granted
+from advisor.runtime.backend import Granted
 from advisor_power.operands.of_job import with_fingerprint
 from advisor_profiling.window.estimate import MeanEstimate
 from advisor_profiling.window.points import (

@@ -10,7 +10,7 @@ from scripted import ScriptedSource
 from advisor.core.telemetry import ENERGY_GPU, Readings
 from advisor.errors import JobError
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
-from advisor.validity.sensor_timing import PowerTiming
+from advisor.validity.sensor_record import PowerTiming
 from advisor_profiling.window.clock import VirtualClock
 from advisor_profiling.window.rules import WindowRules, rules_for
 from advisor_profiling.window.window import Latency, WindowInputs, measure, measure_idle

@@ -8,9 +8,8 @@ from made_up_profiles import profile
 
 from advisor.core.objectives import PartResult, SplitResult
 from advisor.core.split import Split
-from advisor.predict.gaps import ACTIVE_IDLE_ABOVE, filled, with_active_idle
-from advisor.predict.profiles import Profile
-from advisor.predict.sides import demanded_power_w, physical_power_w, power_limit_w, side
+from advisor.predict.features import demanded_power_w, physical_power_w, power_limit_w, side
+from advisor.predict.profiles import ACTIVE_IDLE_ABOVE, Profile, filled, with_active_idle
 from advisor_training.dataset.data import active_idle_above_w, active_idle_fill
 from advisor_training.dataset.pairs import MeasuredPair, Measurement
 

@@ -15,9 +15,15 @@ from retraining import few_trees
 from store_points import any_observation
 from unsafe_counts import checked_with, write_check
 
-from advisor.core.flags import DOUBTFUL
-from advisor.core.observations import Observation, ObservedPart
-from advisor.core.records import OBSERVED_SOURCE, PairPoint, PointPart, SoloPoint
+from advisor.core.records import (
+    DOUBTFUL,
+    OBSERVED_SOURCE,
+    Observation,
+    ObservedPart,
+    PairPoint,
+    PointPart,
+    SoloPoint,
+)
 from advisor.predict.profiles import make_profiles
 from advisor.validity.safe_counts import CheckedCounts
 from advisor_training.dataset.data import make_data

@@ -11,10 +11,8 @@ from simple_pairs import pair, solo
 
 from advisor.core.records import OBSERVED_SOURCE
 from advisor.errors import InputError
-from advisor.predict.features import matrix, power_features, speed_features
-from advisor.predict.profiles import make_profiles
-from advisor.predict.serving import Serving
-from advisor.predict.sides import Side, prior_kept, side
+from advisor.predict.features import Side, matrix, power_features, prior_kept, side, speed_features
+from advisor.predict.profiles import Serving, make_profiles
 from advisor_training.dataset.pairs import make_pairs
 from advisor_training.dataset.rows import OBSERVED_WEIGHT, SOME, Rows, flat, make_rows
 

@@ -9,7 +9,7 @@ from made_up_profiles import profile
 from made_up_rows import solo_points
 
 from advisor.errors import InputError
-from advisor.predict.situation import is_launch_bound
+from advisor.predict.profiles import is_launch_bound
 from advisor_training.dataset.data import UNPROFILED, make_data
 from advisor_training.dataset.pairs import LeftOut
 

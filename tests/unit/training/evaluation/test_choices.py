@@ -13,7 +13,7 @@ from made_up_rows import solo_points
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, SplitResult
 from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
-from advisor.predict.serving import Serving
+from advisor.predict.profiles import Serving
 from advisor.settings import MIN_SPEED
 from advisor_training.dataset.data import Data, make_data
 from advisor_training.evaluation.choices import (

@@ -10,7 +10,7 @@ from made_up_rows import training_set
 from advisor.core.interval import Interval
 from advisor.core.split import EQUAL as EVEN
 from advisor.core.split import UNCAPPED as FREE
-from advisor.predict.serving import Serving
+from advisor.predict.profiles import Serving
 from advisor_models.intervals import UNCAPPED, LogBounds
 from advisor_training.dataset.rows import Rows
 from advisor_training.evaluation.bounds import NO_BOUNDS, SpeedBounds, bounds_without

@@ -7,7 +7,7 @@ import synthetic_pairs as made_up
 from flat_records import changed, from_flat
 from made_up_rows import solo_points
 
-from advisor.core.observations import Observation
+from advisor.core.records import Observation
 from advisor.core.split import Split
 from advisor_profiling.campaign.plan_file import DEFAULT_SPLITS, plan_from_options
 from advisor_training.next.measured import MeasuredSoFar, measured_so_far

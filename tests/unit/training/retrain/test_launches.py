@@ -16,8 +16,7 @@ from retraining import (
     registry_in,
 )
 
-from advisor.core.observations import Observation
-from advisor.core.records import OBSERVED_SOURCE
+from advisor.core.records import OBSERVED_SOURCE, Observation
 from advisor_data import open_store
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.retrain import collected as collecting

@@ -9,8 +9,7 @@ import pytest
 from advised import CARD, UUID, gives, model, profile, settings_of, solo_points
 from flat_records import from_flat
 
-from advisor.core.observations import Observation
-from advisor.core.records import SoloPoint
+from advisor.core.records import Observation, SoloPoint
 from advisor.core.split import EQUAL, UNCAPPED
 from advisor.predict.card_factor import CardFactor, CardPredictor
 from advisor.settings import Settings

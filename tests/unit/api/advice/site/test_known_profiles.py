@@ -7,8 +7,7 @@ import pytest
 from advised import points_file, profile, profiles, settings_of, solo_points
 from small_model import make_profile
 
-from advisor.core.flags import ONE_WINDOW
-from advisor.core.records import SoloPoint
+from advisor.core.records import ONE_WINDOW, SoloPoint
 from advisor.errors import InputError
 from advisor.settings import Settings
 from advisor_advice.site.known_profiles import (

@@ -11,11 +11,10 @@ from advised import CARD, model, profile, profiles, settings_of
 from flat_records import from_flat
 from pair_points import pair_point
 
-from advisor.core.observations import Observation
-from advisor.core.records import REPLAY_SOURCE, PairPoint
+from advisor.core.records import REPLAY_SOURCE, Observation, PairPoint
 from advisor.core.split import EQUAL, UNCAPPED, Split
-from advisor.decide.recommend import Request
-from advisor.predict.windows import Window
+from advisor.decide.recommendation import Request
+from advisor.predict.measured import Window
 from advisor_advice.answer import answer
 from advisor_advice.recommendation_wire import to_wire
 from advisor_advice.site.known_jobs import read_known

@@ -6,9 +6,9 @@ import pytest
 
 from advisor.core.interval import Interval
 from advisor.core.objectives import NO_PRICES, Prices
-from advisor.core.observations import Observation, ObservedPart
-from advisor.launch.records.spec import Forecast, JobForecast
-from advisor.launch.records.status import JobStatus, LaunchStatus
+from advisor.core.records import Observation, ObservedPart
+from advisor.launch.spec import Forecast, JobForecast
+from advisor.launch.status import JobStatus, LaunchStatus
 from advisor_cli.launching.end_screen import end_screens
 from advisor_cli.shared.screen import print_screen
 

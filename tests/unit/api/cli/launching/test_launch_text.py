@@ -6,8 +6,8 @@ from typing import Any
 from rich.console import Console
 
 from advisor.core.interval import Interval
-from advisor.launch.records.spec import Forecast, JobForecast
-from advisor.launch.records.status import JobStatus, LaunchStatus
+from advisor.launch.spec import Forecast, JobForecast
+from advisor.launch.status import JobStatus, LaunchStatus
 from advisor_cli.launching.live import show_lines, show_live
 from advisor_cli.launching.text import line, summary, table
 

@@ -8,10 +8,16 @@ from advised import settings_of
 from command_line import Advisor
 
 from advisor.core.job import Job
-from advisor.launch.records.queue_record import EndedJob, QueueFile, QueueRecord, open_queue
-from advisor.launch.records.queue_state import LaunchedJob, SeenLaunch
-from advisor.launch.records.spec import LaunchPart
-from advisor.launch.records.status import JobStatus, LaunchStatus
+from advisor.launch.run_queue import (
+    EndedJob,
+    LaunchedJob,
+    QueueFile,
+    QueueRecord,
+    SeenLaunch,
+    open_queue,
+)
+from advisor.launch.spec import LaunchPart
+from advisor.launch.status import JobStatus, LaunchStatus
 from advisor_advice.filling.queue_run import QueueLook, QueueRun
 from advisor_cli.launching.run_screen import end_screen, event_lines
 from advisor_cli.launching.run_state import run_state

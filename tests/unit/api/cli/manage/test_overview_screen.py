@@ -7,12 +7,17 @@ from rich.console import Console
 from rich.text import Text
 
 from advisor.core.interval import Interval
-from advisor.launch.records.answers import Launch, launch_of
-from advisor.launch.records.history import History, JobHistory
-from advisor.launch.records.ledger import Ledger, Saved
-from advisor.launch.records.overview import CardNow, DrawnLaunch, Overview
-from advisor.launch.records.spec import Forecast, JobForecast
-from advisor.launch.records.status import JobStatus, LaunchStatus
+from advisor.launch.overview import (
+    CardNow,
+    DrawnLaunch,
+    History,
+    JobHistory,
+    Launch,
+    Overview,
+    launch_of,
+)
+from advisor.launch.spec import Forecast, JobForecast
+from advisor.launch.status import JobStatus, LaunchStatus, Ledger, Saved
 from advisor_cli.manage.overview_screen import ASCII, BLOCKS, Letters, letters_of, overview_screen
 from advisor_cli.manage.scrolled import Scrolled
 

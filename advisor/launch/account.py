@@ -1,0 +1,344 @@
+"""Time, energy and progress of jobs that run together, for each interval with the same jobs."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from advisor.core.records import SETTLE_S, UNCOUNTED, UNWATCHED, ObservedPart
+from advisor.core.split import ADVISED_JOBS
+from advisor.formats.moments import to_exact_text
+from advisor.launch.job_monitor import RECENT_S, JobMonitor, relative
+from advisor.launch.meter import Metered, Moment, RateMeter
+from advisor.launch.spec import LaunchPart, LaunchSet
+from advisor.launch.status import SILENT_S, Ledger
+from advisor.runtime.counting import percentile_ms
+
+WATCHED_S = 2.0
+"""Longest time between two looks at jobs that counts as watched, s."""
+
+
+class Account:
+    """What jobs did since their gates opened, at `now`.
+
+    What is told of the energy was read at the same moment as the progress of the jobs.
+
+    Attributes:
+        stretches: The first is that of all that began together, or of one that began alone; each
+            next one of those, two at least, who ran together after somebody had ended or joined.
+        rest_s: How long jobs have run after the first stretch.
+        stranded_unit_s: Units held for a job that had ended, times seconds.
+        unwatched_s: Seconds between two looks beyond 2 s, all together.
+    """
+
+    def __init__(
+        self, pair: LaunchSet, jobs: Sequence[JobMonitor], metered: Metered | None, now: Moment
+    ) -> None:
+        self._pair, self._jobs = pair, jobs
+        self._last_s = now.at_s
+        self._recent_j = RateMeter(RECENT_S)
+        self._begin = self._read = metered
+        self.stretches = [Stretch(jobs, range(len(jobs)), now.at_s, metered)]
+        self._first = len(jobs)
+        self._first_steps = self._shared_steps = self._read_steps = _steps(jobs)
+        self._unread_steps = tuple(0.0 for _ in jobs)
+        self.rest_s = self.stranded_unit_s = self.unwatched_s = 0.0
+        self._freed_s = 0.0
+
+    def add(self, now: Moment, metered: Metered | None, running: Sequence[JobMonitor]) -> None:
+        """Count the time since the last look, in which these jobs were running.
+
+        `metered` is the energy of the GPU so far.
+        """
+        passed_s = now.at_s - self._last_s
+        self.unwatched_s += max(0.0, passed_s - WATCHED_S)
+        if passed_s >= SILENT_S:
+            self.stretches[-1].flags.add(UNWATCHED)
+        self._add(now, metered, running)
+
+    def _add(self, now: Moment, metered: Metered | None, running: Sequence[JobMonitor]) -> None:
+        passed_s, before = now.at_s - self._last_s, self._read
+        self._note_energy(now, metered)
+        self._freed_s += passed_s * max(0, len(running) - 1)
+        self._add_to_stretch(now, passed_s, before, running)
+        self._last_s = now.at_s
+        if len(running) < len(self._jobs) or len(self._jobs) > self._first:
+            self._count_rest(passed_s, running)
+            for one in running:
+                if not one.uncounted:
+                    one.rest.add(now, one.steps)
+        else:
+            self._shared_steps = _steps(self._jobs)
+
+    def close(self, now: Moment, metered: Metered | None, stopped: Sequence[JobMonitor]) -> None:
+        """Take the last counts, once no process is left; `stopped` had run until now."""
+        if stopped:
+            self._add(now, metered, stopped)
+        elif self._read is not None and self._read.at_s == self._last_s:
+            # What they counted at last they did before the last look.
+            self._read_steps = _steps(self._jobs)
+
+    def join(self, pair: LaunchSet, jobs: Sequence[JobMonitor]) -> None:
+        """Count jobs that run from now on, too: these are all that there have been."""
+        more = _steps(jobs[len(self._jobs) :])
+        self._pair, self._jobs = pair, jobs
+        self._first_steps, self._shared_steps, self._read_steps = (
+            (*before, *more) for before in (self._first_steps, self._shared_steps, self._read_steps)
+        )
+        self._unread_steps = (*self._unread_steps, *(0.0 for _ in more))
+
+    @property
+    def overlap_s(self) -> float:
+        """How long all have run together."""
+        return self.stretches[0].overlap_s
+
+    @property
+    def energy_j(self) -> float | None:
+        """Of the GPU in that time."""
+        return self.stretches[0].energy_j
+
+    @property
+    def rest_energy_j(self) -> float | None:
+        """Of the time after the first stretch; None before there is one."""
+        whole, first_j = self._metered(), self.energy_j
+        if whole is None or first_j is None or not self.rest_s:
+            return None
+        return whole.since(Metered(first_j, self.overlap_s, 0.0)).whole_j(self.rest_s)
+
+    def power_w(self) -> float | None:
+        """Of the GPU, mean over the last seconds."""
+        is_old = self._read is None or self._last_s - self._read.at_s > RECENT_S
+        return None if is_old else self._recent_j.rate()
+
+    def settled_power_w(self) -> float | None:
+        """Of the GPU, mean while all ran, without the first seconds."""
+        return self.stretches[0].power_w()
+
+    def recent_energy_saved(self) -> float | None:
+        """Over the last seconds; a job that is over does nothing."""
+        rates = [0.0 if one.over else one.rate() for one in self._jobs]
+        return energy_saved(self.power_w(), rates, self._pair.parts)
+
+    def rest_energy_saved(self) -> float | None:
+        """Of the work after one job had ended; below 0 where the limit that stayed cost energy."""
+        if not self._is_counted:
+            return None
+        return energy_saved(self.rest_energy_j, self._since(self._shared_steps), self._pair.parts)
+
+    def energy_saved_to_end(self) -> float | None:
+        """Of all work since the opening of the gates, with what one job did alone at the end."""
+        if not self._is_counted:
+            return None
+        metered = self._metered()
+        whole_j = metered and metered.whole_j(self.overlap_s + self.rest_s)
+        return energy_saved(whole_j, self._since(self._first_steps), self._pair.parts)
+
+    def mean_energy_saved(self) -> float | None:
+        """While all ran, without the first seconds."""
+        # Who joined later is no part of it.
+        parts = self._pair.parts[: self._first]
+        return energy_saved(self.settled_power_w(), self.stretches[0].rates(), parts)
+
+    def settled_work_per_joule(self) -> float | None:
+        """Sum of relative speeds per watt in that time."""
+        rates, parts = self.stretches[0].rates(), self._pair.parts[: self._first]
+        speeds = [relative(rate, part.solo_rate) for rate, part in zip(rates, parts, strict=True)]
+        return work_per_joule(speeds, self.settled_power_w())
+
+    def ledger(self) -> Ledger | None:
+        """All of it, beside the same steps with a GPU for each; None where that is not known."""
+        metered, parts, done = self._metered(), self._pair.parts, self._since(self._first_steps)
+        alone, held_s = _work_alone(done, parts), self.overlap_s + self.rest_s
+        unread = map(sum, zip(self._unread_steps, self._since(self._read_steps), strict=True))
+        read = [max(0.0, all_ - less) for all_, less in zip(done, unread, strict=True)]
+        alone_read = _work_alone(read, parts)
+        if metered is None or not metered.seconds or alone is None or alone_read is None:
+            return None
+        if not self._is_counted:
+            return None
+        idle = [part.idle_power_w for part in parts if part.idle_power_w is not None]
+        read_part = metered.seconds / held_s
+        return Ledger(
+            held_s=held_s,
+            energy_j=metered.joules,
+            alone_s=alone[0],
+            alone_j=alone_read[1],
+            freed_idle_j=self._freed_s * read_part * min(idle) if idle else None,
+            unread_s=held_s - metered.seconds if metered.whole_j(held_s) is None else 0.0,
+        )
+
+    @property
+    def _is_counted(self) -> bool:
+        """Whether the work of all jobs is known: nothing is claimed to be saved otherwise."""
+        return not any(one.uncounted for one in self._jobs)
+
+    def _metered(self) -> Metered | None:
+        return self._read and self._begin and self._read.since(self._begin)
+
+    def _note_energy(self, now: Moment, metered: Metered | None) -> None:
+        """And the steps of a time of which no energy is known."""
+        before, self._read = self._read, metered
+        if self._read is None or self._read.at_s != now.at_s:
+            return
+        self._begin = self._begin or self._read
+        self._recent_j.add(*self._read.of_rate)
+        if before is None or self._read.seconds == before.seconds:
+            grown = zip(self._unread_steps, self._since(self._read_steps), strict=True)
+            self._unread_steps = tuple(map(sum, grown))
+        self._read_steps = _steps(self._jobs)
+
+    def _add_to_stretch(
+        self,
+        now: Moment,
+        passed_s: float,
+        before: Metered | None,
+        running: Sequence[JobMonitor],
+    ) -> None:
+        numbers = tuple(n for n, one in enumerate(self._jobs) if one in running)
+        if numbers != self.stretches[-1].numbers:
+            if len(numbers) < ADVISED_JOBS:
+                return
+            self.stretches.append(Stretch(self._jobs, numbers, self._last_s, before))
+        self.stretches[-1].add(now, passed_s, self._read)
+
+    def _count_rest(self, passed_s: float, running: Sequence[JobMonitor]) -> None:
+        self.rest_s += passed_s
+        # Without limits the jobs that go on have the whole GPU.
+        if self._pair.split.is_limited:
+            ended = sum(_units(one) for one in self._jobs if one not in running)
+            # Who has joined uses what others held.
+            joined = sum(_units(one) for one in self._jobs[self._first :] if one in running)
+            self.stranded_unit_s += passed_s * max(0, ended - joined)
+
+    def _since(self, before: Sequence[float]) -> list[float]:
+        # A count that began again is no work undone.
+        now = _steps(self._jobs)
+        return [max(0.0, here - there) for here, there in zip(now, before, strict=True)]
+
+
+def energy_saved(
+    energy: float | None, work: Sequence[float | None], parts: Sequence[LaunchPart | ObservedPart]
+) -> float | None:
+    """Part of the energy saved for the same work, against one after the other.
+
+    Args:
+        energy: What it took, J; or the power, W.
+        work: Steps of the jobs in that time; or steps per second.
+        parts: Rate and power of each job alone on the whole GPU.
+
+    Returns:
+        0.1 is a tenth less, below 0 is more; None where anything is not known, or nothing was done.
+    """
+    alone = _work_alone(work, parts)
+    return None if energy is None or not alone or not alone[1] else 1 - energy / alone[1]
+
+
+def _work_alone(
+    work: Sequence[float | None], parts: Sequence[LaunchPart | ObservedPart]
+) -> tuple[float, float] | None:
+    """How long work takes with each job alone on the whole GPU, and its energy, as `energy_saved`.
+
+    None where anything is not known.
+    """
+    alone_s = alone_j = 0.0
+    for done, part in zip(work, parts, strict=True):
+        if done is None or not part.solo_rate or not part.solo_power_w:
+            return None
+        alone_s += done / part.solo_rate
+        alone_j += done / part.solo_rate * part.solo_power_w
+    return alone_s, alone_j
+
+
+def work_per_joule(speeds: list[float | None], power_w: float | None) -> float | None:
+    """Sum of relative speeds per watt; None where one of them is not known."""
+    known = [speed for speed in speeds if speed is not None]
+    return sum(known) / power_w if len(known) == len(speeds) and power_w else None
+
+
+def _units(one: JobMonitor) -> int:
+    return one.job.granted.units or 0
+
+
+def _steps(jobs: Sequence[JobMonitor]) -> tuple[float, ...]:
+    return tuple(one.steps for one in jobs)
+
+
+class Stretch:
+    """What they did; means leave out the first seconds.
+
+    Attributes:
+        numbers: Which jobs of the launch, counted from 0.
+        started_at: When it began, ISO 8601, UTC.
+        seen_s: When it was looked at last.
+        overlap_s: How long it has lasted.
+        ended: Jobs that exited on their own by the end of the interval.
+        flags: What was wrong in it, of `advisor.core.records`, as far as that was seen meanwhile.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[JobMonitor],
+        numbers: Sequence[int],
+        now_s: float,
+        metered: Metered | None,
+    ) -> None:
+        self.numbers = tuple(numbers)
+        self.started_at = to_exact_text(datetime.now(UTC))
+        self.seen_s, self.overlap_s = now_s, 0.0
+        self.ended: tuple[int, ...] = ()
+        self.flags = set[str]()
+        self._paces = {n: _Pace(jobs[n]) for n in self.numbers}
+        self._begun_s, self._first, self._last = now_s, metered, metered
+        self._joules = RateMeter()
+
+    @property
+    def energy_j(self) -> float | None:
+        """Of the GPU in that time; None: not all of it was read."""
+        if self._first is None or self._last is None:
+            return None
+        return self._last.since(self._first).whole_j(self.overlap_s)
+
+    def add(self, now: Moment, passed_s: float, metered: Metered | None) -> None:
+        """Count the time since the last look; `metered` is the energy of the GPU so far."""
+        self.seen_s = now.at_s
+        self.overlap_s += passed_s
+        self._first, self._last = self._first or metered, metered
+        self.ended = tuple(n for n, pace in self._paces.items() if pace.job.over)
+        unread = [pace for pace in self._paces.values() if pace.job.unread]
+        if unread:
+            self.flags.add(UNCOUNTED)
+        # The look that finds a job at its end is in no mean: it ended at some time before.
+        if now.at_s - self._begun_s < SETTLE_S or self.ended or unread:
+            return
+        for pace in self._paces.values():
+            pace.note(now)
+        if metered is not None:
+            self._joules.add(*metered.of_rate)
+
+    def power_w(self) -> float | None:
+        """Of the GPU, mean of the time in which it was read."""
+        return self._joules.rate()
+
+    def rates(self) -> tuple[float | None, ...]:
+        """Of these jobs, in the order of the launch."""
+        return tuple(pace.steps.rate() for pace in self._paces.values())
+
+    def settled_s(self) -> float:
+        """How long the time is that means are of."""
+        return max(pace.steps.span_s for pace in self._paces.values())
+
+    def latency_ms(self, number: int, percent: float) -> float | None:
+        """That so many of the requests of a job did not exceed; None where none is told."""
+        return percentile_ms(*self._paces[number].answered, percent)
+
+
+class _Pace:
+    def __init__(self, job: JobMonitor) -> None:
+        self.job, self.steps = job, RateMeter()
+        self.answered: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+
+    def note(self, now: Moment) -> None:
+        self.steps.add(now, self.job.steps)
+        # A file that cannot be read is found when the job is counted next.
+        with suppress(OSError):
+            answered = self.job.job.latencies()
+            self.answered = (self.answered[0] or answered, answered)

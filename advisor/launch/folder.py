@@ -1,0 +1,676 @@
+"""The folder of a launch: how its supervisor and everybody else speak to each other.
+
+    spec.json           what is wanted; there before a supervisor starts
+    claim               made by the supervisor that runs the launch, so that there is only ever one
+    alive               locked while that supervisor lives
+    status.json         where it stands; replaced as a whole, about once a second
+    stop                made by anyone who wants it stopped
+    joins/              who asked to join, and what was answered (advisor.launch.folder)
+    reserve             room for the last words, should the disk be full by then
+    history.json        its power and speeds over time, in few points
+    observations.jsonl  one line for each stretch that is known for good
+    observing.jsonl     the same of the others, every few seconds, until they are
+    N-a/, N-b/ ..       counter, gate and output of the jobs that were the N-th together
+    N-joined-0/ ..      the same of those that joined them
+
+Files, since they outlive every process: a server can be killed and find its launches again.
+
+What is known for good is a line of `observations.jsonl`. The rest is a draft that is replaced as a
+whole every few seconds: it counts where its supervisor is gone and can write no better one.
+
+A folder is renamed first: it is no launch any more at that instant, and one whose removal was
+killed half way is known by its name and removed at the next time.
+"""
+
+import fcntl
+import json
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from advisor.core.gpu import Gpu
+from advisor.core.records import Observation
+from advisor.errors import BusyError, InputError
+from advisor.files.home import open_home
+from advisor.files.locks import try_lock
+from advisor.files.safe_files import PRIVATE_FILE, open_file, private_folder, writing_private
+from advisor.files.whole_files import replace_file
+from advisor.formats.moments import now, to_text
+from advisor.formats.rows import to_row
+from advisor.formats.wire import read, write
+from advisor.launch.spec import Forecast, LaunchPart, LaunchSpec
+from advisor.launch.status import JobStatus, LaunchStatus, State, abandoned, as_heard
+from advisor.runtime.processes import wait_until
+from advisor.settings import Retention
+
+_READERS_S = 1.0
+"""Who asks whether a supervisor lives holds its lock for an instant."""
+
+_RESERVE_BYTES = 256 << 10
+"""A status and an observation have a few kilobytes each."""
+
+_ID_LENGTH = 100
+_ID = re.compile(rf"[0-9a-zA-Z-]{{1,{_ID_LENGTH}}}")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFolder:
+    """One launch's folder."""
+
+    path: Path
+
+    @property
+    def launch_id(self) -> str:
+        """Name of the launch."""
+        return self.path.name
+
+    def read_spec(self) -> LaunchSpec:
+        """What is wanted.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        with InputError.instead_of(
+            (OSError, ValueError), f"the launch {self.launch_id} has no readable spec"
+        ):
+            return loads(LaunchSpec, (self.path / "spec.json").read_bytes())
+
+    def read_status(self) -> LaunchStatus:
+        """Where it stands; where its supervisor is silent or gone before the end, it says so."""
+        # Looked at before the status: a supervisor writes its last word, then lets go. And the
+        # claim before the lock, in which it is made: else one that just begins seems to be gone.
+        claimed = self.claimed()
+        lives = self.supervised()
+        try:
+            status = loads(LaunchStatus, (self.path / "status.json").read_bytes())
+        except (OSError, ValueError):
+            status = LaunchStatus(
+                launch_id=self.launch_id, state="accepted", updated_at=self._made_at()
+            )
+        if lives:
+            return as_heard(status)
+        if not claimed or status.over:
+            return status
+        return abandoned(status)
+
+    def write_status(self, status: LaunchStatus) -> None:
+        """Say where it stands; only its supervisor does.
+
+        Raises:
+            OSError: it cannot be written; the status before stays.
+        """
+        replace_file(self.path / "status.json", dumps(status), durable=status.over)
+
+    def keep_reserve(self) -> None:
+        """Keep room on the disk; where there is none, nothing happens."""
+        with suppress(OSError), writing_private(self.path / "reserve") as file:
+            os.posix_fallocate(file.fileno(), 0, _RESERVE_BYTES)
+
+    def free_reserve(self) -> None:
+        """Give the room back to whatever is to be written now."""
+        (self.path / "reserve").unlink(missing_ok=True)
+
+    def ask_stop(self) -> None:
+        """Ask the supervisor to stop the jobs in the safe order; again does nothing."""
+        (self.path / "stop").touch(PRIVATE_FILE)
+
+    def stop_asked(self) -> bool:
+        """Whether somebody asked."""
+        return (self.path / "stop").exists()
+
+    def claimed(self) -> bool:
+        """Whether a supervisor has ever begun: then no other one may."""
+        return (self.path / "claim").exists()
+
+    def supervised(self) -> bool:
+        """Whether the supervisor lives."""
+        try:
+            with (self.path / "alive").open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
+
+    @contextmanager
+    def supervising(self) -> Generator[None]:
+        """Be the one supervisor of this launch, until the end of the block.
+
+        Raises:
+            BusyError: there is or was one.
+        """
+        with writing_private(self.path / "alive") as file:
+            # Locked before it is claimed: who sees the claim sees the lock.
+            if not wait_until(lambda: try_lock(file), _READERS_S):
+                raise self._has_one()
+            try:
+                (self.path / "claim").touch(PRIVATE_FILE, exist_ok=False)
+            except FileExistsError as error:
+                raise self._has_one() from error
+            yield
+
+    def _made_at(self) -> str:
+        try:
+            made_s = (self.path / "spec.json").stat().st_mtime
+        except OSError:
+            return now()
+        return to_text(datetime.fromtimestamp(made_s, UTC))
+
+    def _has_one(self) -> BusyError:
+        return BusyError(
+            f"the launch {self.launch_id} has or had a supervisor already",
+            why="jobs are never started twice",
+            fix="launch them again",
+        )
+
+
+def find_folder(root: Path, launch_id: str) -> LaunchFolder:
+    """The folder of a launch of this host.
+
+    Raises:
+        InputError: there is none; a name with anything but letters, digits and dashes names none.
+    """
+    folder = LaunchFolder(root / launch_id)
+    if _ID.fullmatch(launch_id) and (folder.path / "spec.json").is_file():
+        return folder
+    raise InputError(
+        f"there is no launch {launch_id[:_ID_LENGTH]}", fix="list them: advisor launches"
+    )
+
+
+def create_folder(root: Path, spec: LaunchSpec) -> LaunchFolder:
+    """The folder of a new launch, whole or not at all; one that is there stays as it is.
+
+    `root`, which is `launches` in the home, and the home are made where they are not there, and
+    closed to others.
+
+    Raises:
+        OSError: it cannot be written.
+        UnsafeFileError: `root` or the home belongs to another user.
+    """
+    folder = LaunchFolder(root / spec.launch_id)
+    if folder.path.exists():
+        return folder
+    open_home(root.parent, root.name)
+    # Of its own for each try: two that make it at once do not meet in a draft.
+    draft = root / f".{spec.launch_id}.{secrets.token_hex(4)}"
+    try:
+        private_folder(draft)
+        replace_file(draft / "spec.json", dumps(spec))
+        draft.rename(folder.path)
+    except OSError:
+        shutil.rmtree(draft, ignore_errors=True)
+        # Somebody else made it at the same moment.
+        if not folder.path.exists():
+            raise
+    return folder
+
+
+def list_folders(root: Path) -> list[LaunchFolder]:
+    """All launches of this host, the newest first."""
+    names = sorted((p.name for p in root.glob("[!.]*") if p.is_dir()), reverse=True)
+    return [LaunchFolder(root / name) for name in names]
+
+
+def new_launch_id() -> str:
+    """A name that sorts by time, such as 20260131-120000-3f2a91."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+def dumps(value: object) -> bytes:
+    """A dataclass as JSON."""
+    return write(value).encode()
+
+
+def loads(kind: type[T], text: bytes) -> T:
+    """The spec or the status that a document holds.
+
+    Raises:
+        ValueError: it is none; says where.
+    """
+    try:
+        return read(kind, text)
+    except InputError as error:
+        raise ValueError(str(error)) from error
+
+
+_WRITE_S = 1.0
+_LAST_WORD_S = 5.0
+"""How long the last status is tried: a disk that is full may get free again."""
+
+MOST_WARNINGS = 50
+
+_OF_LAUNCH = [
+    "code", "cause", "gpu_uuid", "gpu_model", "units_total", "power_limit_w", "ledger",
+    "whole_energy_j", "starts_energy_j", "unwatched_s", "started_at", "supervisor_pid", "warnings",
+]  # fmt: skip
+"""What stays when another set is started."""
+
+
+class StatusWriter:
+    """The status of a launch.
+
+    A status that cannot be written, as on a full disk, stops nobody: jobs are watched all the same,
+    and the next one is tried.
+
+    Attributes:
+        status: As it is now, written or not.
+    """
+
+    def __init__(self, folder: LaunchFolder, spec: LaunchSpec) -> None:
+        self._folder, self._spec = folder, spec
+        self._written_s = -_WRITE_S
+        self._lost = False
+        self.status = replace(first_status(spec, now()), supervisor_pid=os.getpid())
+
+    def begin_pair(self, number: int) -> None:
+        """A set is started; what the one before did is in its observation."""
+        kept = {name: getattr(self.status, name) for name in _OF_LAUNCH}
+        self.status = replace(first_status(self._spec, now(), number=number), **kept)
+        self.enter("starting")
+
+    def enter(self, state: State, **changes: Any) -> None:
+        """Change the state; everybody sees it at once."""
+        self.status = replace(self.status, state=state, **changes)
+        self._write()
+
+    def update(self, **changes: Any) -> None:
+        """Change values; written about once a second."""
+        self.status = replace(self.status, **changes)
+        if time.monotonic() - self._written_s >= _WRITE_S:
+            self._write()
+
+    def warn(self, *texts: str) -> None:
+        """Add warnings."""
+        more = (*self.status.warnings, *texts)[:MOST_WARNINGS]
+        self.status = replace(self.status, warnings=more)
+
+    def blame(self, code: str, cause: str) -> None:
+        """Keep what went wrong first."""
+        if self.status.code is None:
+            self.status = replace(self.status, code=code, cause=cause)
+
+    def close(self, state: State) -> None:
+        """The last word."""
+        self.status = replace(self.status, state=state, ended_at=now())
+        self._folder.free_reserve()
+        wait_until(self._write, _LAST_WORD_S, poll_s=0.5)
+
+    def _write(self) -> bool:
+        self._written_s = time.monotonic()
+        self.status = replace(self.status, updated_at=now())
+        try:
+            self._folder.write_status(self.status)
+        except OSError as error:
+            if not self._lost:
+                self._lost = True
+                self.warn(f"the status could not be written for a while: {error.strerror}")
+            return False
+        return True
+
+
+def close_unclaimed(folder: LaunchFolder) -> None:
+    """End a launch whose supervisor never began, so that none begins any more."""
+    if folder.claimed():
+        return
+    try:
+        with folder.supervising():
+            StatusWriter(folder, folder.read_spec()).close("stopped")
+    except BusyError:
+        # One has begun just now: it sees the request to stop.
+        return
+
+
+def first_status(
+    spec: LaunchSpec, updated_at: str, gpu: Gpu | None = None, number: int = 0
+) -> LaunchStatus:
+    """Where a launch stands before anything of its set `number` has begun."""
+    pair = spec.pairs[number]
+    forecast = pair.forecast
+    expected = forecast.jobs if forecast else (None,) * len(pair.parts)
+    return LaunchStatus(
+        launch_id=spec.launch_id,
+        state="accepted",
+        updated_at=updated_at,
+        gpu_uuid=gpu and gpu.uuid,
+        gpu_model=gpu and gpu.model,
+        units_total=gpu and gpu.units_total,
+        power_limit_w=gpu and gpu.power_limit_w,
+        pair_number=number,
+        pairs=len(spec.pairs),
+        sharing=pair.split.sharing,
+        jobs=tuple(
+            JobStatus(
+                job=job.name,
+                rate_unit=job.progress.unit,
+                share_percent=share,
+                predicted_rate=known and known.rate,
+            )
+            for job, share, known in zip(pair.jobs, pair.split.shares, expected, strict=True)
+        ),
+        forecast=forecast,
+        predicted_power_w=forecast and forecast.power_w,
+        warnings=spec.notes,
+    )
+
+
+_ASKED, _ANSWERED, _PART = ".asked.json", ".answered.json", "part.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRequest:
+    """A job that is to run beside those of a launch, from now on.
+
+    Attributes:
+        share_percent: 100 is no limit.
+        beside: Names of those that ran when it was advised.
+        forecast: Of these, in their order, and then of the newcomer; None: nobody knows.
+        asked_by: As of a launch.
+        notes: What is to be said of it before anybody is asked.
+    """
+
+    part: LaunchPart
+    share_percent: float
+    beside: tuple[str, ...] = ()
+    forecast: Forecast | None = None
+    asked_by: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinAnswer:
+    """What the supervisor says to it.
+
+    Attributes:
+        code: Stable name of what stood against it (advisor.errors); None: it runs with the others.
+        cause: The same in words.
+        units_granted: SMs or CUs that were read back under its limit.
+        memory_limit_mib: At how much its memory is bounded, read back likewise.
+        joined_at: When its gate opened, ISO 8601, UTC.
+        share_percent, forecast: As in the request.
+    """
+
+    job: str
+    code: str | None = None
+    cause: str | None = None
+    units_granted: int | None = None
+    memory_limit_mib: int | None = None
+    joined_at: str | None = None
+    share_percent: float | None = None
+    forecast: Forecast | None = None
+
+
+def new_join_id() -> str:
+    """A name for a request that no other has."""
+    return secrets.token_hex(8)
+
+
+def ask_join(folder: LaunchFolder, request: JoinRequest, name: str | None = None) -> str:
+    """Ask the supervisor, which takes it up though this process may end; the name of the request.
+
+    Raises:
+        OSError: it cannot be written; nothing was asked then.
+    """
+    name = name or new_join_id()
+    private_folder(_place(folder))
+    replace_file(_place(folder) / (name + _ASKED), dumps(request))
+    return name
+
+
+def withdraw(folder: LaunchFolder, name: str) -> None:
+    """Withdraw the request; has no effect once the job has joined."""
+    (_place(folder) / (name + _ASKED)).unlink(missing_ok=True)
+
+
+def asked(folder: LaunchFolder) -> Iterator[tuple[str, JoinRequest | None]]:
+    """Those without an answer, the oldest first; None: it cannot be read."""
+    for name, path in _requests(folder):
+        if read_answer(folder, name) is not None:
+            continue
+        try:
+            yield name, loads(JoinRequest, path.read_bytes())
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError):
+            yield name, None
+
+
+def joins(folder: LaunchFolder) -> Iterator[tuple[JoinRequest, JoinAnswer | None]]:
+    """All who have asked, the oldest first, and what was answered; None: nothing yet."""
+    for name, path in _requests(folder):
+        with suppress(OSError, ValueError):
+            yield loads(JoinRequest, path.read_bytes()), read_answer(folder, name)
+
+
+def still_asked(folder: LaunchFolder, name: str) -> bool:
+    """Whether it was not withdrawn."""
+    return (_place(folder) / (name + _ASKED)).exists()
+
+
+def answer(folder: LaunchFolder, name: str, said: JoinAnswer) -> None:
+    """Answer a request, once.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    replace_file(_place(folder) / (name + _ANSWERED), dumps(said))
+
+
+def read_request(folder: LaunchFolder, name: str) -> JoinRequest | None:
+    """What was asked by that name; None: nothing, or it was withdrawn."""
+    return _read(JoinRequest, _place(folder) / (name + _ASKED))
+
+
+def last_answer(folder: LaunchFolder, name: str, job: str) -> JoinAnswer | None:
+    """What was answered; None: nothing yet. Of a launch that is over nothing more will be."""
+    # Looked at first: the last request is answered before the last word.
+    over = folder.read_status().over
+    if (said := read_answer(folder, name)) is not None or not over:
+        return said
+    return JoinAnswer(job=job, code=InputError.code, cause="the launch has ended meanwhile")
+
+
+def read_answer(folder: LaunchFolder, name: str) -> JoinAnswer | None:
+    """What was answered; None: nothing yet."""
+    return _read(JoinAnswer, _place(folder) / (name + _ANSWERED))
+
+
+def keep_part(place: Path, part: LaunchPart) -> None:
+    """Keep, in the folder of a job that joins, what was asked for it.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    replace_file(place / _PART, dumps(part))
+
+
+def parts_of(folder: LaunchFolder, number: int) -> tuple[LaunchPart, ...]:
+    """The jobs of a set, counted from 0, in the order of its status: who joined comes last.
+
+    Raises:
+        InputError: what is wanted cannot be read.
+    """
+    with InputError.instead_of((OSError, ValueError), f"{folder.launch_id} cannot be read"):
+        places = folder.path.glob(f"{number}-joined-*/{_PART}")
+        found = sorted((int(path.parent.name.rpartition("-")[2]), path) for path in places)
+        more = (loads(LaunchPart, path.read_bytes()) for _, path in found)
+        return (*folder.read_spec().pairs[number].parts, *more)
+
+
+def _requests(folder: LaunchFolder) -> list[tuple[str, Path]]:
+    found: list[tuple[int, Path]] = []
+    for path in _place(folder).glob(f"*{_ASKED}"):
+        # One that is withdrawn at this moment was never there.
+        with suppress(FileNotFoundError):
+            found.append((path.stat().st_mtime_ns, path))
+    return [(path.name.removesuffix(_ASKED), path) for _, path in sorted(found)]
+
+
+def _place(folder: LaunchFolder) -> Path:
+    return folder.path / "joins"
+
+
+def _read(kind: type[T], path: Path) -> T | None:
+    with suppress(OSError, ValueError):
+        return loads(kind, path.read_bytes())
+    return None
+
+
+OBSERVATIONS = "observations.jsonl"
+DRAFT = "observing.jsonl"
+
+
+def observation_lines(folder: LaunchFolder) -> list[bytes]:
+    """Each observation once; what is added later comes behind. No line that was cut off.
+
+    Raises:
+        OSError: they cannot be read.
+        UnsafeFileError: a file of them is none of ours.
+    """
+    # Asked first: a supervisor keeps its observations before it lets go.
+    lives = folder.supervised()
+    kept = _whole_lines(folder.path / OBSERVATIONS)
+    drafts = [] if lives else _whole_lines(folder.path / DRAFT)
+    # Killed between the two, it left the same one in both: no other one began at that moment.
+    known = b"".join(kept)
+    return kept + [one for one in drafts if json.loads(one)["started_at"].encode() not in known]
+
+
+def append_observation(folder: Path, observation: Observation) -> None:
+    """Add a line to the launch's observations; it is on disk when this returns.
+
+    Raises:
+        OSError: it cannot be written; the lines before are as they were.
+    """
+    with writing_private(folder / OBSERVATIONS, "ab") as file:
+        before = os.fstat(file.fileno()).st_size
+        try:
+            data = _line(observation)
+            while data:
+                data = data[os.write(file.fileno(), data) :]
+            os.fsync(file.fileno())
+        except OSError:
+            os.ftruncate(file.fileno(), before)
+            raise
+
+
+def draft_observations(folder: Path, found: Iterable[Observation], *, durable: bool) -> None:
+    """Keep these as far as they are known, in the place of those of before.
+
+    Raises:
+        OSError: they cannot be written; those of before stay.
+    """
+    replace_file(folder / DRAFT, b"".join(map(_line, found)), durable=durable)
+
+
+def _whole_lines(path: Path) -> list[bytes]:
+    with suppress(FileNotFoundError), os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
+        return file.read().split(b"\n")[:-1]
+    return []
+
+
+def _line(observation: Observation) -> bytes:
+    return json.dumps(to_row(observation)).encode() + b"\n"
+
+
+DAY_S = 86_400.0
+
+_Reason = Literal["age", "size"]
+
+_HALF = ".removed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedLaunch:
+    """A launch that has ended, and the room that its folder takes.
+
+    Attributes:
+        ended_at: ISO 8601, with its time zone.
+        reason: The bound that it is beyond; None: none.
+    """
+
+    launch_id: str
+    ended_at: str
+    size_bytes: int
+    reason: _Reason | None = None
+
+    @property
+    def ended_s(self) -> float:
+        """When it ended, s since 1970."""
+        return datetime.fromisoformat(self.ended_at).timestamp()
+
+
+def ended_launch(folder: LaunchFolder) -> EndedLaunch | None:
+    """A launch that has ended; None where it has not, nobody can tell when, or it is a link.
+
+    Raises:
+        OSError: its folder cannot be read.
+    """
+    status = folder.read_status()
+    # A supervisor writes its last word, and then lets go.
+    if folder.path.is_symlink() or not status.over or folder.supervised():
+        return None
+    if (at := _ended_at(status)) is None:
+        return None
+    size = size_bytes(folder.path)
+    return EndedLaunch(launch_id=folder.launch_id, ended_at=at, size_bytes=size)
+
+
+def beyond(ended: Iterable[EndedLaunch], bounds: Retention, now_s: float) -> list[EndedLaunch]:
+    """Which launches are beyond the bounds `now_s` (since 1970), with the reason, oldest first.
+
+    Bounded are their age, and the room that they take together.
+    """
+    found: list[EndedLaunch] = []
+    taken_bytes = 0
+    for launch in sorted(ended, key=lambda launch: (launch.ended_s, launch.launch_id))[::-1]:
+        if now_s - launch.ended_s > bounds.launch_days * DAY_S:
+            found.append(replace(launch, reason="age"))
+            continue
+        taken_bytes += launch.size_bytes
+        if taken_bytes > bounds.launch_gib * 2**30:
+            found.append(replace(launch, reason="size"))
+    return found[::-1]
+
+
+def remove(folder: Path) -> None:
+    """Remove the folder of a launch that has ended; links in it go, what they point to stays.
+
+    Raises:
+        OSError: something in it cannot be removed; what is left goes at the next time.
+    """
+    shutil.rmtree(folder.rename(folder.with_name(f".{folder.name}{_HALF}")))
+
+
+def half_removed(root: Path) -> list[Path]:
+    """What removals that were killed have left."""
+    return sorted(root.glob(f".*{_HALF}"))
+
+
+def size_bytes(folder: Path) -> int:
+    """Room that a folder takes on the disk; what links point to does not count."""
+    total = 0
+    for path, _, files in os.walk(folder):
+        for name in (".", *files):
+            with suppress(FileNotFoundError):
+                total += os.lstat(os.path.join(path, name)).st_blocks * 512  # noqa: PTH118
+    return total
+
+
+def _ended_at(status: LaunchStatus) -> str | None:
+    at = status.ended_at or status.updated_at
+    with suppress(ValueError):
+        if datetime.fromisoformat(at).tzinfo:
+            return at
+    return None

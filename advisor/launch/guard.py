@@ -1,0 +1,250 @@
+"""Ends the jobs of a launch when its supervisor is killed or hangs: a process of its own.
+
+The shim of a job ends all that came of it when its supervisor is gone, but not in the safe order,
+and it does not notice one that hangs. The supervisor writes a byte now and then; when the pipe
+closes without a farewell, or nothing comes for half a minute, this process ends whatever carries
+the mark of the launch. It answers each byte, so that its supervisor notices a guard that hangs.
+
+Run as `python -P -m advisor.launch.guard SUPERVISOR_PID FOLDER GPU_UUID SILENCE_S
+[PIPE_DIRECTORY [DAEMON_PID]]`; a daemon whose number is given is the launch's own, and ends with
+it.
+"""
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from advisor.core.gpu import Gpu
+from advisor.errors import PartitionError, SurvivorsError
+from advisor.launch.folder import LaunchFolder
+from advisor.launch.status import SILENT_S, LaunchStatus
+from advisor.runtime.backend import Backend, UncappedBackend
+from advisor.runtime.job_process import end_marked, known_children
+from advisor.runtime.mps import Control, MpsBackend, daemon_pid
+from advisor.settings import python
+
+LAUNCH_MARK = "ADVISOR_LAUNCH"
+"""Every job of a launch carries the folder of its launch in this variable, so that it is found."""
+
+SILENCE_S = 25.0
+"""A supervisor beats several times a second, also while it waits (advisor.runtime.beats)."""
+
+CONTINUE_S = 5.0
+"""One that was stopped is continued then, and has so long to be heard; so it has on a host that
+stood still itself."""
+
+ANSWER_S = 20.0
+"""A guard that has not answered for so long is replaced; it has nothing else to do."""
+
+_FAREWELL = b"q"
+
+_PR_SET_PDEATHSIG = 1
+
+
+class ProcessGuard:
+    """The supervisor's end of the pipe.
+
+    Args:
+        folder: Of the launch; its jobs carry it in `ADVISOR_LAUNCH`.
+        environment: For the guard, without secrets and without the mark.
+        silence_s: After this time without a beat the supervisor is taken to hang.
+        answer_s: After this time without an answer the guard is taken to hang.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        backend: Backend,
+        environment: Mapping[str, str],
+        silence_s: float = SILENCE_S,
+        answer_s: float = ANSWER_S,
+    ) -> None:
+        daemon = _words(backend) if isinstance(backend, MpsBackend) else ()
+        launch = str(folder), backend.gpu.uuid, str(silence_s)
+        self._arguments = [str(os.getpid()), *launch, *daemon]
+        self._environment, self._answer_s = dict(environment), answer_s
+        self._asked_s: float | None = None
+        self._process = self._start()
+
+    def beat(self) -> bool:
+        """Say that the supervisor lives; whether the guard was gone, and another one watches."""
+        gone = self._process.poll() is not None or self._hangs()
+        if gone:
+            self._process.kill()
+            self._process.communicate()
+            known_children.discard(self._process.pid)
+            self._asked_s, self._process = None, self._start()
+        self._write(b".")
+        # The first one without an answer: a supervisor that was busy itself asks again here.
+        self._asked_s = self._asked_s or time.monotonic()
+        return gone
+
+    def _hangs(self) -> bool:
+        assert self._process.stdout is not None
+        with contextlib.suppress(BlockingIOError):
+            if os.read(self._process.stdout.fileno(), 65536):
+                self._asked_s = None
+        return self._asked_s is not None and time.monotonic() - self._asked_s > self._answer_s
+
+    def close(self) -> None:
+        """The jobs are over: nothing is left to do for the guard."""
+        self._write(_FAREWELL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.communicate(timeout=5)
+        self._process.kill()
+        self._process.wait()
+        known_children.discard(self._process.pid)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [python(), "-P", "-m", "advisor.launch.guard", *self._arguments],
+            env=self._environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        known_children.add(process.pid)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        # A guard that was stopped must not stop its supervisor.
+        for file in (process.stdin, process.stdout):
+            os.set_blocking(file.fileno(), False)
+        return process
+
+    def _write(self, data: bytes) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+            os.write(self._process.stdin.fileno(), data)
+
+
+def _words(backend: MpsBackend) -> Iterator[str]:
+    pipe_dir = backend.control.pipe_dir
+    yield str(pipe_dir)
+    if backend.owned and (pid := daemon_pid(pipe_dir)):
+        yield str(pid)
+
+
+def main(
+    supervisor_pid: str,
+    folder: str,
+    gpu_uuid: str,
+    silence_s: str,
+    pipe_dir: str | None = None,
+    own_daemon: str | None = None,
+) -> None:
+    """Wait for the end of the supervisor, which is this process's parent.
+
+    One that was killed before this began is told by its number: whoever adopted this process, such
+    as a user's systemd, is not to be ended in its place.
+    """
+    # Where both are stopped, and the supervisor is then killed, this one goes on.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
+    supervisor = int(supervisor_pid)
+    if _farewell(supervisor, float(silence_s)):
+        return
+    if os.getppid() == supervisor:
+        os.kill(supervisor, signal.SIGKILL)
+    gpu = Gpu(uuid=gpu_uuid, model="")
+    backend: Backend = UncappedBackend(gpu)
+    if pipe_dir is not None:
+        backend = MpsBackend(gpu, Control(Path(pipe_dir), os.environ), owned=False)
+    # Who does not end is found by the next launch on the GPU.
+    with contextlib.suppress(SurvivorsError):
+        end_marked(backend, {LAUNCH_MARK: folder})
+    # Where its number is another one, a next launch has replaced it.
+    if pipe_dir is not None and own_daemon == str(daemon_pid(Path(pipe_dir))):
+        with contextlib.suppress(PartitionError):
+            replace(backend, owned=True).close()
+
+
+def _farewell(supervisor: int, silence_s: float) -> bool:
+    """Whether the supervisor ended well; False when it is gone, or silent for too long."""
+    while _heard(silence_s) or (_continue(supervisor) and _heard(CONTINUE_S)):
+        data = os.read(0, 4096)
+        if _FAREWELL in data:
+            return True
+        if not data:
+            return False
+        # A supervisor that was killed does not hear it.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(1, b".")
+    return False
+
+
+def _heard(within_s: float) -> bool:
+    return bool(select.select([0], [], [], within_s)[0])
+
+
+def _continue(supervisor: int) -> bool:
+    """Let a supervisor that was stopped go on; False where it is gone."""
+    if os.getppid() != supervisor:
+        return False
+    os.kill(supervisor, signal.SIGCONT)
+    return True
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
+
+STOP_S = 30.0
+"""How long a supervisor may take from the request to the end, where it is not heard of."""
+
+
+class Stopping:
+    """A launch that was asked to stop, from now on."""
+
+    def __init__(self, folder: LaunchFolder) -> None:
+        self._folder, self._since_s = folder, time.monotonic()
+        self._written_at, self._written_s = "", self._since_s
+
+    def look(self, status: LaunchStatus) -> str | None:
+        """End the supervisor where its time is up and nobody hears of it; what is to be told then.
+
+        By a clock that nobody can set, so one that jumps ends nobody.
+
+        Raises:
+            SurvivorsError: it cannot be reached from here.
+        """
+        now_s = time.monotonic()
+        if status.updated_at != self._written_at:
+            self._written_at, self._written_s = status.updated_at, now_s
+        if status.over or now_s - self._since_s < STOP_S or now_s - self._written_s < SILENT_S:
+            return None
+        pid = end_supervisor(self._folder, status.supervisor_pid)
+        return (
+            f"the supervisor of {self._folder.launch_id}, process {pid}, did not heed the stop and "
+            f"has not been heard of since {self._written_at}: it was killed, and its jobs with it"
+        )
+
+
+def end_supervisor(folder: LaunchFolder, pid: int | None) -> int:
+    """Kill the supervisor; the kernel lets its guard and the shims of its jobs go on.
+
+    Raises:
+        SurvivorsError: it cannot be reached from here.
+    """
+    with suppress(OSError), os.fdopen(os.pidfd_open(pid or 0), "rb", buffering=0) as supervisor:
+        # Looked at when it is pinned: the number may be of somebody else by now.
+        if _holds(pid or 0, folder.path / "alive"):
+            signal.pidfd_send_signal(supervisor.fileno(), signal.SIGKILL)
+            return pid or 0
+    raise SurvivorsError(
+        f"the supervisor of {folder.launch_id} ({pid}) does not answer and cannot be ended from "
+        "here",
+        why="it is of another user, or of a container with process numbers of its own",
+        fix="end it there with kill -9",
+    )
+
+
+def _holds(pid: int, path: Path) -> bool:
+    files = Path(f"/proc/{pid}/fd")
+    return any(file.exists() and file.samefile(path) for file in files.iterdir())

@@ -1,0 +1,280 @@
+"""Rates and energy, with the uncertainty of their timestamps.
+
+A busy host stops a process between any two of its steps. Where the time of a counter is taken on
+one side alone, what it grew by in such a stop has no time, and a short stretch shows more power
+than the card draws: a stop of 0.5 s makes 514 W of 400 W in 1.75 s.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, TelemetrySource
+from advisor.errors import AdvisorError
+from advisor.launch.status import SILENT_S
+
+_SHARP_S, _KNOWN_S = 0.01, 0.05
+"""Timestamp uncertainty, s: a reading above the first is repeated, one above the second says
+nothing of a rate. NVML takes 4 ms for the energy counter; twice the second is 5 % of 2 s."""
+
+_TRIES = 5
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A moment of a clock.
+
+    Attributes:
+        at_s: The middle of the time in which it was.
+        slack_s: It was at most so much earlier or later.
+    """
+
+    at_s: float
+    slack_s: float = 0.0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether what was read then says anything about a rate."""
+        return self.slack_s <= _KNOWN_S
+
+
+def timed(read: Callable[[], T], clock: Callable[[], float]) -> tuple[T, Moment]:
+    """What is read, and when that was: read again while that is not known well.
+
+    It is read at most five times; then the one counts of which it is known best.
+    """
+    tries = [_once(read, clock)]
+    while tries[-1][1].slack_s > _SHARP_S and len(tries) < _TRIES:
+        tries.append(_once(read, clock))
+    return min(tries, key=lambda one: one[1].slack_s)
+
+
+def _once(read: Callable[[], T], clock: Callable[[], float]) -> tuple[T, Moment]:
+    before_s = clock()
+    found = read()
+    slack_s = (clock() - before_s) / 2
+    return found, Moment(before_s + slack_s, slack_s)
+
+
+_NEARLY_ALL = 0.01
+"""Energy is read as well as this; a gap that is smaller is none."""
+
+_LOOK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Metered:
+    """Energy since the first reading.
+
+    Attributes:
+        joules: Of the time that could be metered.
+        seconds: How long that was.
+        at_s: When it was read last.
+        slack_s: The time of the joules is at most so much longer or shorter.
+    """
+
+    joules: float
+    seconds: float
+    at_s: float
+    slack_s: float = 0.0
+
+    def since(self, first: "Metered") -> "Metered":
+        """What came after an earlier reading."""
+        joules, seconds = self.joules - first.joules, self.seconds - first.seconds
+        return Metered(joules, seconds, self.at_s, self.slack_s + first.slack_s)
+
+    @property
+    def of_rate(self) -> tuple[Moment, float]:
+        """As a `RateMeter` takes it: of the time that was metered alone."""
+        return Moment(self.seconds, self.slack_s), self.joules
+
+    def whole_j(self, passed_s: float) -> float | None:
+        """The energy of a time that was this long; None: it is of less of it, or of more."""
+        off_s = abs(self.seconds - passed_s) + self.slack_s
+        return self.joules if off_s <= _NEARLY_ALL * passed_s else None
+
+
+@dataclass(frozen=True, slots=True)
+class CardReading:
+    """What a source said at one moment; None where it said nothing.
+
+    Attributes:
+        counter_j: Of the energy counter.
+        power_w: Read only where there is no counter.
+    """
+
+    counter_j: float | None = None
+    power_w: float | None = None
+
+
+class LaunchMeter:
+    """Energy of a GPU from the moment on at which a launch took it.
+
+    Attributes:
+        joules: All until it was read last; None: not all of it was read.
+        starts_s: How long sets have taken to start, so far.
+        starts_j: Energy of that time; None: not all of it was read.
+    """
+
+    def __init__(self, source: TelemetrySource, clock_s: Callable[[], float]) -> None:
+        self._meter, self._clock_s = CardMeter(source), clock_s
+        self._begun = self._found = Metered(0.0, 0.0, clock_s())
+        self.joules: float | None = None
+        self.starts_s: float = 0.0
+        self.starts_j: float | None = 0.0
+        self.read()
+        self._begun = self._found
+
+    def look(self) -> None:
+        """Read it, about once a second: without a counter the power is integrated."""
+        if self._clock_s() - self._found.at_s >= _LOOK_S:
+            self.read()
+
+    def read(self) -> float | None:
+        """Read it now; `joules`."""
+        drawn, now = timed(self._meter.read, self._clock_s)
+        found = self._meter.add(drawn, now) or self._begun
+        self._found = replace(found, at_s=now.at_s)
+        self.joules = self._between_j(self._begun)
+        return self.joules
+
+    def _between_j(self, first: Metered) -> float | None:
+        """Since an earlier reading; None: not all of that time was read."""
+        passed_s, found = self._found.at_s - first.at_s, self._found.since(first)
+        # How well a moment is known matters for a rate, not here.
+        return found.joules if abs(found.seconds - passed_s) <= _NEARLY_ALL * passed_s else None
+
+    @contextmanager
+    def starting(self) -> Generator[None]:
+        """Count the block as the start of a set, however it ends."""
+        self.read()
+        first = self._found
+        try:
+            yield
+        finally:
+            self.read()
+            self.starts_s += self._found.at_s - first.at_s
+            grown_j = self._between_j(first)
+            if self.starts_j is not None:
+                self.starts_j = None if grown_j is None else self.starts_j + grown_j
+
+
+class CardMeter:
+    """Energy since the first reading: by the counter, else integrated from the power.
+
+    A source that is silent leaves a gap that the counter bridges. Without a counter one of
+    `SILENT_S` and more stays a gap: neither its energy nor its time is counted.
+    """
+
+    def __init__(self, source: TelemetrySource) -> None:
+        self._source = source
+        self._found: Metered | None = None
+        self._counter_j: float | None = None
+        self._power_w: float | None = None
+
+    def read(self) -> CardReading:
+        """What the source says now, which is added up by `add`."""
+        try:
+            counter_j = self._source.read((ENERGY_GPU,))[ENERGY_GPU]
+            # A counter that tells nothing now goes on, and will tell this time, too.
+            if counter_j is not None or self._counter_j is not None:
+                return CardReading(counter_j)
+            return CardReading(power_w=self._source.read((POWER_GPU,))[POWER_GPU])
+        except AdvisorError:
+            # Telemetry that fails is no reason to lose sight of the jobs.
+            return CardReading()
+
+    def add(self, drawn: CardReading, now: Moment) -> Metered | None:
+        """All so far; None before anything could be read."""
+        if drawn.counter_j is not None:
+            self._count(now, drawn.counter_j)
+        elif drawn.power_w is not None:
+            self._integrate(now, drawn.power_w)
+        return self._found
+
+    def _count(self, now: Moment, counter_j: float) -> None:
+        grown_j = None if self._counter_j is None else counter_j - self._counter_j
+        self._counter_j = counter_j
+        # It starts again with the driver: what was drawn until then is not known.
+        self._add(now, None if grown_j is None or grown_j < 0 else grown_j)
+
+    def _integrate(self, now: Moment, power_w: float) -> None:
+        then_w, self._power_w = self._power_w, power_w
+        passed_s = now.at_s - self._found.at_s if self._found else 0.0
+        if then_w is None or passed_s >= SILENT_S:
+            self._add(now, None)
+        else:
+            self._add(now, (then_w + power_w) / 2 * passed_s)
+
+    def _add(self, now: Moment, grown_j: float | None) -> None:
+        """What came since the last reading; None: that is not known."""
+        found = self._found or Metered(0.0, 0.0, now.at_s)
+        passed_s = 0.0 if grown_j is None else now.at_s - found.at_s
+        self._found = Metered(
+            found.joules + (grown_j or 0.0), found.seconds + passed_s, now.at_s, now.slack_s
+        )
+
+
+_NEARLY = 0.03
+"""Maximum timestamp uncertainty, as a fraction of the observed time."""
+
+
+class RateMeter:
+    """Growth per second, between the first and the last reading at which the total had moved.
+
+    A job may report once in a minute, so a stretch of fixed length would hold one report or none.
+
+    Args:
+        window_s: Readings that are older are forgotten, but for two; None: since the first one.
+    """
+
+    def __init__(self, window_s: float | None = None) -> None:
+        self._window_s = window_s
+        self._moves: deque[tuple[Moment, float]] = deque()
+        self._now_s = 0.0
+        self._is_back = False
+
+    def add(self, now: Moment, total: float) -> None:
+        """Take note of a reading; a total that went back, and stays so, starts again.
+
+        One of which nobody knows well enough when it was is none: the next one will tell.
+        """
+        if self._moves:
+            first = self._moves[0][0]
+            if first.slack_s + now.slack_s > _NEARLY * (now.at_s - first.at_s):
+                return
+        self._now_s = now.at_s
+        if self._went_back(total):
+            return
+        if self._moves and total == self._moves[-1][1]:
+            return
+        self._moves.append((now, total))
+        oldest_s = float("inf") if self._window_s is None else now.at_s - self._window_s
+        while len(self._moves) > 2 and self._moves[1][0].at_s <= oldest_s:
+            del self._moves[1 if self._window_s is None else 0]
+
+    def _went_back(self, total: float) -> bool:
+        """Whether a reading is to be ignored: a count may be read while it is half written."""
+        was_back, self._is_back = self._is_back, bool(self._moves) and total < self._moves[-1][1]
+        if self._is_back and was_back:
+            self._moves.clear()
+            self._is_back = False
+        return self._is_back
+
+    @property
+    def span_s(self) -> float:
+        """Time from the first to the last reading, s."""
+        return self._now_s - self._moves[0][0].at_s if self._moves else 0.0
+
+    def rate(self) -> float | None:
+        """Growth per second; None before the total has moved."""
+        if len(self._moves) < 2:
+            return None
+        (began, first), (moved, last) = self._moves[0], self._moves[-1]
+        moving_s, still_s = moved.at_s - began.at_s, self._now_s - moved.at_s
+        # Still for longer than it had moved: it has stopped, it does not only report seldom.
+        return (last - first) / (moving_s if still_s <= moving_s else moving_s + still_s)

@@ -1,1 +1,0 @@
-"""Watches jobs while they run together."""

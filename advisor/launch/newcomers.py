@@ -1,0 +1,283 @@
+"""Lets jobs join a set that runs: one at a time, each with its limit proven before it starts.
+
+What takes seconds, such as the proof, runs in the background: the jobs that run are watched
+meanwhile. Whatever goes wrong with a newcomer ends it alone. Those that run keep what they have: a
+percentage cannot change while a client runs, nor may the server's, which holds them to it, be
+raised.
+"""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from advisor.core.gpu import MemoryFit, Share
+from advisor.core.job import Job
+from advisor.core.split import MOST_JOBS, Split, check_masks, split_shares
+from advisor.errors import (
+    AdvisorError,
+    InputError,
+    JobError,
+    NoSplitError,
+    PartitionError,
+    SurvivorsError,
+)
+from advisor.formats.moments import now
+from advisor.launch.folder import (
+    JoinAnswer,
+    JoinRequest,
+    LaunchFolder,
+    answer,
+    asked,
+    keep_part,
+    still_asked,
+)
+from advisor.launch.set_monitor import SetMonitor
+from advisor.launch.spec import LaunchSet
+from advisor.launch.start import check_client, check_memory, check_workdir, end_jobs
+from advisor.runtime.backend import Backend, Proof
+from advisor.runtime.beats import RunInBackground, awaited, in_thread
+from advisor.runtime.running_job import Proven, RunningJob, prove
+
+
+@dataclass(slots=True)
+class _Newcomer:
+    """A job that is on its way.
+
+    Attributes:
+        name: Of its request.
+        place: Its folder.
+        proving: Its limit, in the background.
+        job: Once its limit is proven.
+        checking: Once it is ready: whether it is under its limit, and how far that is known.
+        refused: Why it does not join.
+        ending: Its end, in the background, where it is refused.
+    """
+
+    name: str
+    request: JoinRequest
+    place: Path
+    proving: Future[Proven]
+    job: RunningJob | None = None
+    checking: Future[Proof] | None = None
+    refused: AdvisorError | None = None
+    ending: Future[None] | None = None
+
+
+class Newcomers:
+    """Those that ask to join one set of a launch.
+
+    Args:
+        number: Of the set, from 0.
+        base: Environment of its jobs, without limits.
+        warn: Takes what cannot be said to who asked.
+    """
+
+    def __init__(
+        self,
+        folder: LaunchFolder,
+        number: int,
+        monitor: SetMonitor,
+        backend: Backend,
+        base: Mapping[str, str],
+        warn: Callable[[str], None],
+        run: RunInBackground = in_thread,
+    ) -> None:
+        self._run = run
+        self._folder, self._number, self._monitor = folder, number, monitor
+        self._backend, self._base, self._warn = backend, base, warn
+        self._coming: _Newcomer | None = None
+        self._started = 0
+
+    @property
+    def coming(self) -> bool:
+        """Whether a job is on its way."""
+        return self._coming is not None
+
+    def look(self) -> None:
+        """Take up the oldest request, or see how far the newcomer is.
+
+        Raises:
+            SurvivorsError: a process of one that is refused does not end.
+        """
+        if (coming := self._coming) is not None:
+            if coming.refused is not None:
+                self._end(coming, coming.refused)
+            else:
+                self._attempt(coming.name, coming.request, lambda: self._go_on(coming))
+            return
+        for name, request in asked(self._folder):
+            if request is None:
+                self._refuse(name, None, InputError("the request to join cannot be read"))
+                continue
+            self._attempt(name, request, lambda n=name, r=request: self._start(n, r))
+            return
+
+    def close(self) -> None:
+        """Nobody joins any more: who has asked is told so.
+
+        Raises:
+            SurvivorsError: a process of one that was starting does not end.
+        """
+        over = InputError("the jobs of this launch are being stopped, or have ended")
+        try:
+            if (coming := self._coming) is not None:
+                self._give_up(coming.refused or over)
+                if coming.ending is not None:
+                    with suppress(AdvisorError):
+                        awaited(coming.ending)
+                self._end(coming, coming.refused or over)
+        finally:
+            for name, request in asked(self._folder):
+                self._refuse(name, request, over)
+
+    def _attempt(self, name: str, request: JoinRequest, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except SurvivorsError:
+            raise
+        except AdvisorError as error:
+            self._give_up(error) if self._coming else self._refuse(name, request, error)
+        except OSError as error:
+            # Disk full, no permission: the system's own words.
+            said = InputError(f"{request.part.job.name} cannot be started: {error.strerror}")
+            self._give_up(said) if self._coming else self._refuse(name, request, said)
+
+    def _start(self, name: str, request: JoinRequest) -> None:
+        share = self._share(request)
+        check_workdir(request.part.job)
+        place = self._folder.path / f"{self._number}-joined-{self._started}"
+        self._started += 1
+        place.mkdir(mode=0o700)
+        proving = self._run(lambda: self._prove(request.part.job, share, place))
+        self._coming = _Newcomer(name, request, place, proving)
+
+    def _prove(self, job: Job, share: Share, place: Path) -> Proven:
+        if self._backend.max_clients < 1:
+            raise NoSplitError(
+                "the MPS server has no place for another client", fix="ask again when one has ended"
+            )
+        return prove(job, share, self._backend, self._base, place)
+
+    def _share(self, request: JoinRequest) -> Share:
+        """The share of the newcomer, as its set can grant it.
+
+        Raises:
+            InputError, NoSplitError: what stands against it.
+        """
+        monitor = self._monitor
+        pair, running = monitor.pair, monitor.running_numbers()
+        if len(running) >= MOST_JOBS:
+            raise NoSplitError(
+                f"{len(running)} jobs run together already",
+                why=f"at most {MOST_JOBS} share a GPU",
+                fix="ask again when one has ended",
+            )
+        if pair.split.is_limited and request.share_percent > pair.cap_percent:
+            raise InputError(
+                f"a share of {request.share_percent:g} % cannot join",
+                why=f"the MPS server gives what starts at most {pair.cap_percent} %, which holds "
+                "those that run to their shares",
+                fix=f"ask for {pair.cap_percent} % or less",
+            )
+        if not pair.split.is_limited and request.share_percent < 100:
+            raise InputError(
+                f"a limit of {request.share_percent:g} % cannot join jobs that run {pair.split}",
+                fix="ask for no limit: 100",
+            )
+        split = Split((*pair.split.shares, request.share_percent), pair.split.sharing)
+        check_masks(split, self._backend.gpu.vendor)
+        together = (*(pair.parts[n] for n in running), request.part)
+        if len(together) > 1:
+            shares = tuple(split.shares[n] for n in (*running, len(split.shares) - 1))
+            of_running = LaunchSet(split=Split(shares, split.sharing), parts=together)
+            check_memory(of_running, self._backend.gpu)
+        memory = MemoryFit(tuple(p.job.memory_mib for p in together), self._backend.gpu.memory_mib)
+        limit_mib = memory.limit_mib(-1) if request.part.limit_memory else None
+        return replace(split_shares(split)[-1], memory_mib=limit_mib)
+
+    def _go_on(self, coming: _Newcomer) -> None:
+        if not still_asked(self._folder, coming.name):
+            raise InputError("who asked to join has withdrawn it")
+        if self._monitor.newcomer_error is not None:
+            raise self._monitor.newcomer_error
+        if coming.job is None:
+            if coming.proving.done():
+                coming.job = coming.proving.result().start()
+                self._monitor.expect(coming.job)
+            return
+        # One that has finished by now has run all the same.
+        if (job := coming.job).exit_code == 0:
+            self._join(coming, job, None)
+        elif coming.checking is None:
+            if job.ready_to_launch():
+                coming.checking = self._run(lambda: _check(job))
+        elif coming.checking.done():
+            self._join(coming, job, coming.checking.result())
+
+    def _join(self, coming: _Newcomer, job: RunningJob, proof: Proof | None) -> None:
+        request = coming.request
+        keep_part(coming.place, request.part)
+        names = self._monitor.running_names()
+        forecast = request.forecast if names == request.beside else None
+        self._monitor.join(job, request.part, forecast, proof)
+        self._coming = None
+        self._answer(
+            coming.name,
+            JoinAnswer(
+                job=request.part.job.name,
+                units_granted=job.granted.units,
+                joined_at=now(),
+                memory_limit_mib=job.granted.memory_mib,
+                share_percent=request.share_percent,
+                forecast=forecast,
+            ),
+        )
+
+    def _give_up(self, error: AdvisorError) -> None:
+        """Begin to end the newcomer, which does not join for this reason."""
+        coming = self._coming
+        assert coming is not None
+        coming.refused = error
+        if (job := coming.job) is not None and coming.ending is None:
+            coming.ending = self._run(lambda: end_jobs([job], error))
+
+    def _end(self, coming: _Newcomer, error: AdvisorError) -> None:
+        """Refuse the newcomer once nothing of it is left.
+
+        Raises:
+            SurvivorsError: a process of it does not end.
+        """
+        if coming.ending is not None and not coming.ending.done():
+            return
+        # A fault of the MPS server takes a newcomer down, too, which then tries again elsewhere.
+        if isinstance(error, JobError) and self._monitor.may_be_fault:
+            return
+        if isinstance(error, JobError) and self._monitor.had_fault:
+            error = PartitionError(f"a fault on the MPS server ended the start: {error}")
+        self._coming = None
+        self._monitor.expect(None)
+        self._refuse(coming.name, coming.request, error)
+        if coming.ending is not None:
+            coming.ending.result()
+
+    def _refuse(self, name: str, request: JoinRequest | None, error: AdvisorError) -> None:
+        job = request.part.job.name if request else ""
+        self._answer(name, JoinAnswer(job=job, code=error.code, cause=str(error)))
+
+    def _answer(self, name: str, said: JoinAnswer) -> None:
+        try:
+            answer(self._folder, name, said)
+        except OSError as error:
+            self._warn(f"the answer to {said.job}, which asked to join: {error.strerror}")
+
+
+def _check(job: RunningJob) -> Proof:
+    """How far the limit of a job is known that is under it, or has ended; may wait some seconds.
+
+    Raises:
+        LimitNotProvenError: it is not under its limit.
+    """
+    check_client(job)
+    return job.proof()

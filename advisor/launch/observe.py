@@ -1,0 +1,426 @@
+"""Observations of a launch: shown in its status, kept as records, compared with predictions.
+
+Where a job is faster than its share lets it be, its limit may be gone.
+"""
+
+import socket
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import advisor
+from advisor.core.gpu import Gpu
+from advisor.core.interval import Interval
+from advisor.core.job import verdict_flags
+from advisor.core.records import (
+    JUDGE_S,
+    LIMIT_BROKEN,
+    TOO_FAST,
+    TOO_SLOW,
+    Observation,
+    ObservedPart,
+    is_far,
+    with_job_energy,
+)
+from advisor.core.split import ADVISED_JOBS
+from advisor.errors import AdvisorError
+from advisor.launch.account import Stretch, energy_saved, work_per_joule
+from advisor.launch.folder import DRAFT, LaunchFolder, append_observation, draft_observations
+from advisor.launch.job_monitor import relative
+from advisor.launch.set_monitor import SetMonitor
+from advisor.launch.spec import Forecast, LaunchPart, LaunchSet
+from advisor.launch.status import JobStatus, Ledger, State, add
+from advisor.runtime.beats import beating
+
+FASTEST = 1.3
+"""A rate may be above that of the profile by the noise of both: launch-bound jobs moved by 18 %
+between runs. A job that is bound by SMs and got all instead of 70 % of them is faster than this."""
+
+SLOWEST = 0.05
+"""Minimum plausible relative speed with seven jobs; a slower job is not bound by the GPU, or counts
+something else."""
+
+
+def observe(
+    monitor: SetMonitor,
+    gpu: Gpu,
+    *,
+    launch_id: str,
+    started_at: str,
+    state: State,
+    without: Collection[int] = (),
+) -> tuple[Observation, ...]:
+    """The records so far of jobs whose gates opened at `started_at` (ISO 8601, UTC).
+
+    The first is of all; each next one of those, two at least, who were left after an end. One that
+    began alone shared nothing until somebody joined it: only what came then is there. Stretches
+    `without` which it should be are left out.
+    """
+    found = [
+        _of_stretch(monitor, number, gpu, launch_id=launch_id, state=state)
+        for number, stretch in enumerate(monitor.account.stretches)
+        if len(stretch.numbers) >= ADVISED_JOBS and number not in without
+    ]
+    if not found or found[0].stretch > 0:
+        return tuple(found)
+    whole, *later = found
+    account = monitor.account
+    # It is of the work of all, also of those who joined, whose results no flag of this one tells.
+    of_work = not monitor.is_void
+    whole = replace(
+        whole,
+        started_at=started_at,
+        rest_s=account.rest_s,
+        rest_energy_j=account.rest_energy_j,
+        rest_energy_saved=account.rest_energy_saved() if of_work else None,
+        energy_saved_to_end=account.energy_saved_to_end() if of_work else None,
+        stranded_unit_s=account.stranded_unit_s,
+    )
+    if whole.model_version:
+        whole = replace(whole, predicted_rest_energy_saved=_predicted_rest(monitor))
+    return whole, *later
+
+
+def _of_stretch(
+    monitor: SetMonitor, number: int, gpu: Gpu, *, launch_id: str, state: State
+) -> Observation:
+    stretch = monitor.account.stretches[number]
+    rates, power_w = stretch.rates(), stretch.power_w()
+    known = [monitor.pair.parts[n] for n in stretch.numbers]
+    forecast = monitor.forecasts.get(stretch.numbers)
+    speeds = [relative(rate, part.solo_rate) for rate, part in zip(rates, known, strict=True)]
+    seen = Observation(
+        launch_id=launch_id,
+        stretch=number,
+        parts=_parts(monitor, stretch, forecast),
+        gpu_model=gpu.model,
+        gpu_uuid=gpu.uuid,
+        units_total=gpu.units_total,
+        power_limit_w=gpu.power_limit_w,
+        driver=gpu.driver,
+        mode=monitor.mode,
+        power_w=power_w,
+        energy_j=stretch.energy_j,
+        overlap_s=stretch.overlap_s,
+        settled_s=stretch.settled_s(),
+        work_per_joule=work_per_joule(speeds, power_w),
+        energy_saved=energy_saved(power_w, rates, known),
+        model_version=forecast and forecast.model_version,
+        predicted_power_w=forecast and forecast.power_w.value,
+        predicted_work_per_joule=forecast and forecast.work_per_joule.value,
+        predicted_energy_saved=forecast and forecast.energy_saved and forecast.energy_saved.value,
+        state=state if number == 0 else _state(monitor, stretch),
+        started_at=stretch.started_at,
+        host=socket.gethostname(),
+        tool_version=advisor.__version__,
+        flags=tuple(_flags(monitor, stretch, rates, known)),
+    )
+    idle = [part.idle_power_w for part in monitor.pair.parts if part.idle_power_w is not None]
+    return with_job_energy(seen, min(idle, default=None))
+
+
+def _flags(
+    monitor: SetMonitor,
+    stretch: Stretch,
+    rates: Sequence[float | None],
+    known: Iterable[LaunchPart],
+) -> Iterator[str]:
+    if None in rates:
+        yield "not-settled"
+    if monitor.limit_broken:
+        yield LIMIT_BROKEN
+    yield from sorted(stretch.flags)
+    yield from pace_flags(zip(rates, (part.share_rate for part in known), strict=True))
+    yield from verdict_flags(monitor.jobs[n].results for n in stretch.numbers)
+
+
+def _state(monitor: SetMonitor, stretch: Stretch) -> State:
+    """How it ended, by what is known now: who had failed before is no part of it."""
+    jobs = [monitor.jobs[n] for n in stretch.numbers]
+    if any(one.code for one in jobs):
+        return "failed"
+    # One that lasts is read only where its jobs were killed with their supervisor.
+    lasts = stretch.numbers == monitor.running_numbers()
+    return "stopped" if lasts or any(one.outcome == "stopped" for one in jobs) else "finished"
+
+
+def _parts(
+    monitor: SetMonitor, stretch: Stretch, forecast: Forecast | None
+) -> tuple[ObservedPart, ...]:
+    """What each job did; what it did later is of the first stretch."""
+    pair, is_first = monitor.pair, stretch is monitor.account.stretches[0]
+    expected = forecast.jobs if forecast else (None,) * len(stretch.numbers)
+    ended = monitor.first_ended if is_first else stretch.ended
+    return tuple(
+        ObservedPart(
+            job=pair.jobs[n].name,
+            share_percent=pair.split.shares[n],
+            units=monitor.jobs[n].job.granted.units,
+            rate=rate,
+            rate_unit=pair.jobs[n].progress.unit,
+            solo_rate=pair.parts[n].solo_rate,
+            solo_power_w=pair.parts[n].solo_power_w,
+            predicted_rate=known and known.rate.value,
+            results=monitor.jobs[n].results,
+            job_hash=pair.jobs[n].job_hash,
+            libraries=monitor.jobs[n].libraries,
+            rest_rate=monitor.jobs[n].rest.rate() if is_first else None,
+            latency_p50_ms=stretch.latency_ms(n, 50),
+            latency_p99_ms=stretch.latency_ms(n, 99),
+            ended_first=n in ended,
+        )
+        for n, rate, known in zip(stretch.numbers, stretch.rates(), expected, strict=True)
+    )
+
+
+def pace_flags(rates: Iterable[tuple[float | None, float | None]]) -> Iterator[str]:
+    """Whether a job went far beyond what its profile says of its share alone, or stood still.
+
+    Of each job its rate and that of the profile; None: not known.
+    """
+    known = [rate / alone for rate, alone in rates if rate is not None and alone]
+    if any(pace > FASTEST for pace in known):
+        yield TOO_FAST
+    if any(pace < SLOWEST for pace in known):
+        yield TOO_SLOW
+
+
+def _predicted_rest(monitor: SetMonitor) -> float | None:
+    forecast = monitor.pair.forecast
+    left = [*enumerate(forecast.jobs if forecast else ())]
+    rests = [job.rest_energy_saved for n, job in left if n not in monitor.first_ended]
+    return rests[0] if monitor.account.rest_s and len(rests) == 1 else None
+
+
+class PaceCheck:
+    """Holds jobs against their profiles at their shares; one that is too fast is not proven."""
+
+    def __init__(self) -> None:
+        self._told = set[int]()
+
+    def look(self, monitor: SetMonitor) -> Iterator[str]:
+        """Judge those that run together now; what is to be said, once of each."""
+        stretch = monitor.account.stretches[-1]
+        if stretch.settled_s() < JUDGE_S:
+            return
+        for number, rate in zip(stretch.numbers, stretch.rates(), strict=True):
+            one, part = monitor.jobs[number], monitor.pair.parts[number]
+            alone = part.share_rate
+            one.too_fast = _gains(part) and TOO_FAST in pace_flags([(rate, alone)])
+            if one.too_fast and rate and alone and number not in self._told:
+                self._told.add(number)
+                yield (
+                    f"{one.job.job.name} makes {rate / alone:.2g} times the progress that its "
+                    f"profile says of {one.job.share} %, alone: it may have changed its limit "
+                    "before its first work on the GPU, so that is not proven"
+                )
+
+
+def _gains(part: LaunchPart) -> bool:
+    """Whether a job without its limit would be seen by its speed.
+
+    One that waits for its host makes the same progress at any share, and more than its profile
+    says on a faster host (1.3 to 1.5 times, docs/measurements/launches.md): that tells nothing.
+    """
+    whole, share = part.solo_rate, part.share_rate
+    return whole is not None and share is not None and whole > FASTEST * share
+
+
+def shown(
+    monitor: SetMonitor,
+    earlier: Ledger | None = None,
+    starts: tuple[float, float] = (0.0, 0.0),
+    unwatched_s: float = 0.0,
+) -> dict[str, Any]:
+    """Fields of a status.
+
+    What is a mean over the last seconds goes with the last job, and what is one over the whole
+    time stays.
+
+    Args:
+        monitor: Of the set that runs now.
+        earlier: Of the sets of the launch that are over.
+        starts: Seconds and joules of the start of this set.
+        unwatched_s: Of the sets that are over.
+    """
+    account = monitor.account
+    ledger = None if monitor.is_void else account.ledger()
+    if ledger is not None:
+        ledger = replace(ledger, starts_s=starts[0], starts_j=starts[1])
+    return {
+        "jobs": tuple(_job(monitor, n) for n in range(len(monitor.jobs))),
+        "power_w": None if monitor.over else account.power_w(),
+        "mean_power_w": account.settled_power_w(),
+        "predicted_power_w": monitor.expected_power_w,
+        "energy_j": account.energy_j,
+        "work_per_joule": monitor.work_per_joule(),
+        "energy_saved": None if monitor.over else account.recent_energy_saved(),
+        "mean_energy_saved": account.mean_energy_saved(),
+        "ledger": add(earlier, ledger),
+        "unwatched_s": unwatched_s + account.unwatched_s,
+        "overlap_s": account.overlap_s,
+        "rest_s": account.rest_s,
+        "rest_energy_j": account.rest_energy_j,
+        "stranded_unit_s": account.stranded_unit_s,
+    }
+
+
+def _job(monitor: SetMonitor, n: int) -> JobStatus:
+    # Those with whom it began or whom it joined: what was predicted is of these.
+    stretch = next((one for one in monitor.account.stretches if n in one.numbers), None)
+    status = monitor.jobs[n].status()
+    if stretch is None:
+        return status
+    rate = dict(zip(stretch.numbers, stretch.rates(), strict=True))[n]
+    return replace(
+        status,
+        mean_rate=rate,
+        mean_speed=relative(rate, monitor.pair.parts[n].solo_rate),
+        mean_p99_ms=stretch.latency_ms(n, 99),
+    )
+
+
+class ForecastCheck:
+    """Says once of each quantity that it is far from its prediction."""
+
+    def __init__(self, pair: LaunchSet) -> None:
+        self._pair = pair
+        self._said = set[str]()
+
+    def warnings(self, monitor: SetMonitor) -> list[str]:
+        """What is to be said now."""
+        forecast = self._pair.forecast
+        if forecast is None or monitor.account.stretches[0].settled_s() < JUDGE_S:
+            return []
+        new = [
+            (name, text)
+            for name, text in _far_ones(self._pair, forecast, monitor)
+            if name not in self._said
+        ]
+        self._said.update(name for name, _ in new)
+        return [text for _, text in new]
+
+
+def _far_ones(
+    pair: LaunchSet, forecast: Forecast, monitor: SetMonitor
+) -> Iterator[tuple[str, str]]:
+    objective_value, per_kw = monitor.account.settled_work_per_joule(), 1000.0
+    rates = [
+        (f"rate of {job.name}", f"{job.progress.unit}/s", rate, expected.rate)
+        for job, rate, expected in zip(
+            pair.jobs, monitor.account.stretches[0].rates(), forecast.jobs, strict=True
+        )
+    ]
+    once = len({job.name for job in pair.jobs}) == len(pair.jobs)
+    for name, unit, observed, predicted in (
+        *rates,
+        ("power", "W", monitor.account.settled_power_w(), forecast.power_w),
+        (
+            "work per joule",
+            "per kJ",
+            None if objective_value is None else objective_value * per_kw,
+            forecast.work_per_joule.times(per_kw),
+        ),
+    ):
+        if observed is not None and is_far(observed, predicted):
+            key = name if once else f"{name} {predicted}"
+            yield key, _text(f"{name} is {observed:.4g} {unit}", observed, predicted)
+
+
+def _text(said: str, observed: float, predicted: Interval) -> str:
+    expected = f"{predicted.value:.4g} ({predicted.low:.4g} to {predicted.high:.4g})"
+    off = f"{observed / predicted.value - 1:+.0%} against" if predicted.value else "far from"
+    return f"{said}, {off} the prediction of {expected}"
+
+
+DRAFT_S = 5.0
+"""What is not known for good is written so often."""
+
+SURE_S = 30.0
+"""What computes beside its limit is found in less: until then a stretch that is over may turn out
+to be of no use."""
+
+
+class Keeper:
+    """The observations of jobs whose gates opened at `started_at` (ISO 8601, UTC).
+
+    A stretch is kept for good soon after its end. The first one, which says what came after it, and
+    the one that lasts are a draft until the end of all.
+
+    Args:
+        remember: Keeps an observation where others find it; may fail without harm.
+        warn: Takes what could not be kept.
+    """
+
+    def __init__(
+        self,
+        folder: LaunchFolder,
+        monitor: SetMonitor,
+        gpu: Gpu,
+        started_at: str,
+        remember: Callable[[Observation], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        self._folder, self._monitor, self._gpu = folder, monitor, gpu
+        self._started_at, self._remember, self._warn = started_at, remember, warn
+        self._running = monitor.running_numbers()
+        self._drafted_s = time.monotonic()
+        self._kept: list[Observation] = []
+
+    def look(self) -> None:
+        """Write what is due: at each end or join, and every few seconds."""
+        now_s, running = time.monotonic(), self._monitor.running_numbers()
+        changed = running != self._running
+        if not changed and now_s - self._drafted_s < DRAFT_S:
+            return
+        self._running, self._drafted_s = running, now_s
+        # Read only where the supervisor is killed, and the jobs with it.
+        failed = any(one.code for one in self._monitor.jobs)
+        found = self._observe("failed" if failed else "stopped")
+        # On a full disk all wait: the room that was reserved is for the end.
+        with suppress(OSError):
+            for one in found:
+                ended_s = self._monitor.account.stretches[one.stretch].seen_s
+                if one.stretch and now_s - ended_s >= SURE_S:
+                    append_observation(self._folder.path, one)
+                    self._kept.append(one)
+            rest = [one for one in found if one not in self._kept]
+            draft_observations(self._folder.path, rest, durable=changed)
+
+    def close(self, state: State) -> None:
+        """Keep all that is not kept yet; the jobs are over."""
+        found = self._observe(state)
+        try:
+            for one in found:
+                self._append(one)
+            (self._folder.path / DRAFT).unlink(missing_ok=True)
+        except OSError as error:
+            self._warn(f"the observation could not be written: {error.strerror}")
+        # Only now: while jobs run, who watches them waits for no database.
+        for one in (*self._kept, *found):
+            try:
+                beating(partial(self._remember, one))
+            except (AdvisorError, OSError) as error:
+                # It is in the folder, from where it can be brought in.
+                self._warn(f"the observation is not in the store: {error}")
+
+    def _observe(self, state: State) -> tuple[Observation, ...]:
+        return observe(
+            self._monitor,
+            self._gpu,
+            launch_id=self._folder.launch_id,
+            started_at=self._started_at,
+            state=state,
+            without={one.stretch for one in self._kept},
+        )
+
+    def _append(self, seen: Observation) -> None:
+        try:
+            append_observation(self._folder.path, seen)
+        except OSError:
+            # A disk that is full: hours of running are worth the room that was kept for this.
+            self._folder.free_reserve()
+            append_observation(self._folder.path, seen)

@@ -1,0 +1,461 @@
+"""Answers about launches: histories, lists, plans, and the overview of a host.
+
+Its supervisor keeps it in the launch's folder, so it has no gap where a service was restarted, and
+is there when the launch is over. When there are too many points, two and two become one.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from datetime import datetime, time, timedelta
+from typing import Literal
+
+from advisor.core.gpu import Gpu
+from advisor.core.job import WhenOneEnds
+from advisor.core.objectives import Prices
+from advisor.core.split import Sharing
+from advisor.files.whole_files import read_whole, replace_file
+from advisor.formats.moments import to_text
+from advisor.launch.folder import JoinAnswer, LaunchFolder, dumps, loads
+from advisor.launch.spec import Forecast
+from advisor.launch.status import LaunchStatus, Ledger, Saved, saved
+
+MOST_POINTS = 127
+"""Maximum number of samples; one more triggers pairwise merging."""
+
+FIRST_STEP_S = 1.0
+
+_MOST_BYTES = 1 << 20
+_DIGITS = 4
+
+HistoryValues = tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHistory:
+    """One of the jobs.
+
+    Attributes:
+        speeds: Relative speed in each step.
+        p99_ms: Of the answers of a server that has promised one; empty where there is none.
+    """
+
+    job: str
+    speeds: HistoryValues = ()
+    p99_ms: HistoryValues = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Means over equal steps of time, the oldest first; None: not known, or not there.
+
+    Attributes:
+        started_at: Begin of the first step, ISO 8601, UTC.
+        step_s: Length of each.
+        power_w: Of the GPU.
+        energy_saved: Part of the energy saved for the same work.
+        jobs: In the order of the launch's.
+    """
+
+    started_at: str
+    step_s: float
+    power_w: HistoryValues = ()
+    energy_saved: HistoryValues = ()
+    jobs: tuple[JobHistory, ...] = ()
+
+    def thinned(self, most: int) -> "History":
+        """The same in so many points at most."""
+        found = self
+        while len(found.power_w) > most:
+            found = replace(
+                found,
+                step_s=2 * found.step_s,
+                power_w=_pairs(found.power_w),
+                energy_saved=_pairs(found.energy_saved),
+                jobs=tuple(
+                    replace(job, speeds=_pairs(job.speeds), p99_ms=_pairs(job.p99_ms))
+                    for job in found.jobs
+                ),
+            )
+        return found
+
+    def compact(self, most: int) -> "History":
+        """The same without series of which nothing is known: of most jobs there is no p99."""
+        found = self.thinned(most)
+        jobs = (replace(job, p99_ms=job.p99_ms if any(job.p99_ms) else ()) for job in found.jobs)
+        return replace(found, jobs=tuple(jobs))
+
+
+class HistoryKeeper:
+    """Takes in statuses of one set, and keeps what is drawn of them."""
+
+    def __init__(self, started_at: str, step_s: float = FIRST_STEP_S) -> None:
+        self.history = History(started_at=started_at, step_s=step_s)
+        self._open: list[LaunchStatus] = []
+
+    def add(self, passed_s: float, status: LaunchStatus) -> bool:
+        """A status so long after the begin; whether a step was completed by it."""
+        self._open.append(status)
+        done = len(self.history.power_w) * self.history.step_s
+        if passed_s < done + self.history.step_s:
+            return False
+        # One that was not looked at for a while has no points of that time.
+        missed = int((passed_s - done) / self.history.step_s) - 1
+        self.history = _with_step(self.history, self._open, min(missed, MOST_POINTS))
+        self._open = []
+        self.history = self.history.thinned(MOST_POINTS)
+        return True
+
+
+def write_history(folder: LaunchFolder, history: History) -> None:
+    """Keep it; on a full disk that of before stays."""
+    with suppress(OSError):
+        replace_file(folder.path / "history.json", dumps(history), durable=False)
+
+
+def read_history(folder: LaunchFolder) -> History | None:
+    """As far as it is kept; None: it is of an older version, or has just begun."""
+    with suppress(OSError, ValueError):
+        return loads(History, read_whole(folder.path / "history.json", _MOST_BYTES))
+    return None
+
+
+def _with_step(history: History, seen: Sequence[LaunchStatus], missed: int) -> History:
+    gap = (None,) * missed
+    before = len(history.power_w)
+    jobs = dict(enumerate(history.jobs))
+    for n, job in enumerate(seen[-1].jobs):
+        known = jobs.get(n) or JobHistory(
+            job=job.job, speeds=(None,) * before, p99_ms=(None,) * before
+        )
+        of = [status.jobs[n] for status in seen if n < len(status.jobs)]
+        jobs[n] = replace(
+            known,
+            speeds=(*known.speeds, *gap, _mean([one.relative_speed for one in of])),
+            p99_ms=(*known.p99_ms, *gap, _mean([one.latency_p99_ms for one in of])),
+        )
+    return replace(
+        history,
+        power_w=(*history.power_w, *gap, _mean([one.power_w for one in seen])),
+        energy_saved=(*history.energy_saved, *gap, _mean([one.energy_saved for one in seen])),
+        jobs=tuple(jobs.values()),
+    )
+
+
+def _pairs(series: HistoryValues) -> HistoryValues:
+    # A last one without its other half would stand for a step that is not over: it waits for it.
+    return tuple(_mean(series[n : n + 2]) for n in range(0, len(series) - 1, 2))
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(f"{sum(known) / len(known):.{_DIGITS}g}") if known else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch(LaunchStatus):
+    """A launch at one moment, as the service tells it.
+
+    Attributes:
+        host: Name of the host on which it runs; only a service there can stop it.
+    """
+
+    host: str
+
+
+def launch_of(status: LaunchStatus, host: str) -> Launch:
+    """A status with the host that it is of."""
+    return Launch(host=host, **{f.name: getattr(status, f.name) for f in fields(LaunchStatus)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchJoin(JoinAnswer):
+    """A job that joins a launch, as the service tells it.
+
+    Attributes:
+        state: `asked` until its supervisor has answered.
+        notes: What was said of it before the supervisor was asked.
+    """
+
+    launch_id: str
+    join_id: str
+    state: Literal["asked", "joined", "refused"]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchHistory:
+    """What a launch did over its time.
+
+    Attributes:
+        history: None: it has just begun, is of another host, or its folder was removed.
+    """
+
+    launch_id: str
+    history: History | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchList:
+    """The newest first."""
+
+    launches: tuple[Launch, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalLaunches:
+    """The launches of one host, the newest first."""
+
+    launches: tuple[LaunchStatus, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedJob:
+    """One job of a launch that is planned.
+
+    Attributes:
+        units: SMs or CUs that its share comes to; None: not known before it starts.
+        environment: Variables that limit it; at the command line all that it gets.
+        command: As its file says; None over the network, as is `workdir`.
+    """
+
+    job: str
+    rate_unit: str
+    share_percent: float
+    units: int | None
+    environment: Mapping[str, str]
+    command: tuple[str, ...] | None = None
+    workdir: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedMemory:
+    """Memory that the jobs need and may fill, MiB.
+
+    Attributes:
+        needs_mib: Of each job; None where it is not known.
+        most_mib: What they may fill of the card; None: not known.
+        fits: None where that is not known.
+    """
+
+    needs_mib: tuple[float | None, ...]
+    most_mib: float | None
+    fits: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedPair:
+    """Jobs that would share the GPU, and what is expected of them.
+
+    Attributes:
+        split: Shares as people write them, `uncapped` or `time-sliced`.
+        forecast: None: no profile or no model was at hand.
+    """
+
+    split: str
+    sharing: Sharing
+    jobs: tuple[PlannedJob, ...]
+    memory: PlannedMemory
+    forecast: Forecast | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPlan:
+    """What a launch would run; nothing was started.
+
+    Attributes:
+        gpu: Index or UUID, as it was asked for.
+        gpu_model: None: no GPU was seen.
+        notes: What the caller should know.
+    """
+
+    dry_run: Literal[True] = True
+    gpu: str
+    gpu_uuid: str | None
+    gpu_model: str | None
+    when_one_ends: WhenOneEnds
+    duration_s: float | None
+    hang_s: float | None
+    pairs: tuple[PlannedPair, ...]
+    notes: tuple[str, ...]
+
+
+MOST_ENDED = 8
+RUNNING_POINTS, ENDED_POINTS = 64, 32
+"""Of what is drawn small."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardNow:
+    """One GPU at one moment.
+
+    Attributes:
+        power_w: None: it cannot be read from here.
+        launch_id: Of the launch that holds it; None: none does.
+    """
+
+    host: str
+    gpu_uuid: str
+    gpu_model: str | None
+    units_total: int | None
+    power_w: float | None
+    power_limit_w: float | None
+    launch_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnLaunch:
+    """A launch, and what it did over its time.
+
+    Attributes:
+        history: None: it has just begun, or runs on another host.
+    """
+
+    launch: Launch
+    history: History | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """Everything of one moment.
+
+    Attributes:
+        replayed: All of it was recorded earlier, and is played again.
+        at: The moment, ISO 8601.
+        gpus: Those of this host, and others on which something runs.
+        running: Launches that are not over, the newest first.
+        ended: The newest of those that are.
+        today: Since midnight on the host of the service.
+        week: Since Monday.
+    """
+
+    replayed: bool = False
+    at: str
+    gpus: tuple[CardNow, ...]
+    running: tuple[DrawnLaunch, ...]
+    ended: tuple[DrawnLaunch, ...]
+    today: Saved
+    week: Saved
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One launch in the books: when it ran, and what it took; None: that is not known."""
+
+    begun: datetime
+    ended: datetime | None
+    ledger: Ledger | None
+
+
+def entry_of(status: LaunchStatus) -> Entry | None:
+    """A launch that ran; None: nothing of it ever did."""
+    if status.started_at is None or not status.overlap_s:
+        return None
+    ended = (status.ended_at or status.updated_at) if status.over else None
+    return Entry(
+        begun=datetime.fromisoformat(status.started_at),
+        ended=datetime.fromisoformat(ended) if ended else None,
+        ledger=status.ledger,
+    )
+
+
+def midnight(now: datetime, days_back: int = 0) -> datetime:
+    """Begin of the day, or of one before it, by the clock that the host shows then."""
+    day = now.astimezone().date() - timedelta(days=days_back)
+    # Without a zone it is a time of the host's clock, whose offset of that moment is put in: on
+    # days on which clocks change it is not that of now.
+    return datetime.combine(day, time()).astimezone()
+
+
+def monday(now: datetime) -> datetime:
+    """Begin of its week, likewise."""
+    return midnight(now, now.astimezone().weekday())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What there is to look at.
+
+    Attributes:
+        now: The moment.
+        running: Launches that are not over, each as it may be shown.
+        ended: The newest of those that are.
+        entries: Of all launches of the week.
+        cards: GPUs of this host, with the power that they draw now.
+        host: Its name.
+    """
+
+    now: datetime
+    running: Sequence[Launch]
+    ended: Sequence[Launch]
+    entries: Sequence[Entry]
+    cards: Sequence[tuple[Gpu, float | None]]
+    host: str
+    replayed: bool = False
+
+
+def overview(seen: Seen, history_of: Callable[[str], History | None], prices: Prices) -> Overview:
+    """The answer; histories are as coarse as small drawings."""
+    return Overview(
+        replayed=seen.replayed,
+        at=to_text(seen.now),
+        gpus=tuple(_cards(seen)),
+        running=tuple(
+            DrawnLaunch(launch=one, history=_coarse(history_of(one.launch_id), RUNNING_POINTS))
+            for one in seen.running
+        ),
+        ended=tuple(
+            DrawnLaunch(launch=one, history=_coarse(history_of(one.launch_id), ENDED_POINTS))
+            for one in seen.ended[:MOST_ENDED]
+        ),
+        today=_since(midnight(seen.now), seen, prices),
+        week=_since(monday(seen.now), seen, prices),
+    )
+
+
+def _since(begin: datetime, seen: Seen, prices: Prices) -> Saved:
+    return saved(begin.isoformat(), _parts(seen.entries, begin, seen.now), prices)
+
+
+def _parts(entries: Iterable[Entry], begin: datetime, now: datetime) -> Iterator[Ledger | None]:
+    """Of each launch what falls into the time, as if it were spread evenly."""
+    for one in entries:
+        ended = min(one.ended or now, now)
+        inside_s = (ended - max(one.begun, begin)).total_seconds()
+        whole_s = (ended - one.begun).total_seconds()
+        if inside_s > 0:
+            yield one.ledger and one.ledger.part(min(1.0, inside_s / whole_s))
+
+
+def _cards(seen: Seen) -> Iterator[CardNow]:
+    held = {one.gpu_uuid: one for one in seen.running if one.gpu_uuid}
+    for gpu, power_w in seen.cards:
+        by = held.pop(gpu.uuid, None)
+        yield CardNow(
+            host=seen.host,
+            gpu_uuid=gpu.uuid,
+            gpu_model=gpu.model,
+            units_total=gpu.units_total or (by and by.units_total),
+            power_w=power_w if by is None or _told_w(by) is None else _told_w(by),
+            power_limit_w=gpu.power_limit_w,
+            launch_id=by and by.launch_id,
+        )
+    for uuid, by in sorted(held.items(), key=lambda item: (item[1].host, item[0])):
+        yield CardNow(
+            host=by.host,
+            gpu_uuid=uuid,
+            gpu_model=by.gpu_model,
+            units_total=by.units_total,
+            power_w=_told_w(by),
+            power_limit_w=by.power_limit_w,
+            launch_id=by.launch_id,
+        )
+
+
+def _told_w(launch: Launch) -> float | None:
+    """What a launch says that its card draws; None: it says nothing, or was not heard of lately."""
+    return launch.power_w if launch.silent_s is None else None
+
+
+def _coarse(history: History | None, most: int) -> History | None:
+    return history and history.compact(most)

@@ -1,0 +1,343 @@
+"""State of a queue (`advisor run`), kept so that the same command goes on after any end.
+
+Jobs that run are in the folders of their launches, which outlive the command; what is left to keep
+is which launches those are, and what came of those that are over.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from advisor.core.split import MOST_JOBS
+from advisor.errors import BusyError, InputError
+from advisor.files.home import open_home
+from advisor.files.locks import try_lock
+from advisor.files.safe_files import writing_private
+from advisor.files.whole_files import replace_file
+from advisor.launch.folder import LaunchFolder, dumps, first_status, joins, loads
+from advisor.launch.spec import LaunchPart
+from advisor.launch.status import GOING, JobOutcome, JobStatus, LaunchStatus
+
+Came = Literal["finished", "failed", "lost", "ended"]
+"""`lost`: ended through no fault of its own, such as by one of another on the MPS server; it begins
+once more, alone. `ended`: a server, with the last batch job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedJob:
+    """A job of a launch that is over.
+
+    Attributes:
+        code: Stable name of what went wrong; None: nothing did.
+        error: The same in words.
+        steps: Progress, in the job's unit.
+        alone_s: How long these steps take alone on the whole GPU; None without a profile.
+        alone_j: Energy of the GPU in that time.
+    """
+
+    job: str
+    launch_id: str
+    came: Came
+    code: str | None = None
+    error: str | None = None
+    steps: float = 0.0
+    alone_s: float | None = None
+    alone_j: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRecord:
+    """A queue.
+
+    Attributes:
+        launches: Ids of its launches that are not accounted for.
+        ended: Jobs of those that are.
+        servers_ended: No batch job is left that could run beside servers.
+        held_s: GPU time of launches that are accounted for.
+        energy_j: Of their GPUs from taking them to the end; None: of one launch it was not read.
+        starts_j: Part of it before the jobs ran.
+        unwatched_s: Seconds between two looks at the jobs beyond 2 s.
+    """
+
+    launches: tuple[str, ...] = ()
+    ended: tuple[EndedJob, ...] = ()
+    servers_ended: bool = False
+    held_s: float = 0.0
+    energy_j: float | None = 0.0
+    starts_j: float = 0.0
+    unwatched_s: float = 0.0
+
+    def count(self, job: str, *came: Came) -> int:
+        """How many jobs of that name came to one of these ends."""
+        return sum(one.job == job and one.came in came for one in self.ended)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a job came to no good end."""
+        return any(one.came == "failed" for one in self.ended)
+
+    def to_go_on(self) -> "QueueRecord":
+        """As it is taken up by another command: what has not finished begins again."""
+        finished = tuple(one for one in self.ended if one.came == "finished")
+        return replace(self, ended=finished, servers_ended=False)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFile:
+    """Where the record of a queue is; its owner alone reads and writes it."""
+
+    path: Path
+
+    def read(self) -> QueueRecord:
+        """The record; an empty one where there is none yet.
+
+        Raises:
+            InputError: it cannot be read; as an empty one it would begin all jobs again.
+        """
+        what = f"{self.path}, which says how far this queue is, cannot be read"
+        fix = "see that nothing of it runs, then remove the file: all its jobs begin again"
+        with (
+            InputError.instead_of((OSError, ValueError), what, fix=fix),
+            suppress(FileNotFoundError),
+        ):
+            return loads(QueueRecord, self.path.read_bytes())
+        return QueueRecord()
+
+    def write(self, record: QueueRecord) -> None:
+        """Keep it; on disk when this returns.
+
+        Raises:
+            OSError: it cannot be written; the one before stays.
+        """
+        replace_file(self.path, dumps(record), durable=True)
+
+    def remove(self) -> None:
+        """Of a queue that is done nothing is left to go on with."""
+        self.path.unlink(missing_ok=True)
+
+
+@contextmanager
+def open_queue(home: Path, folder: Path, jobs: Sequence[str]) -> Generator[QueueFile]:
+    """The file of the queue of these jobs of a folder, for this process alone.
+
+    Raises:
+        BusyError: another command runs the same queue.
+        OSError: it cannot be written.
+    """
+    name = queue_name(folder, jobs)
+    queues = open_home(home, "queues")
+    with writing_private(queues / f"{name}.lock", "r+") as lock:
+        if not try_lock(lock):
+            raise BusyError(
+                "these jobs are a queue that another command runs",
+                why="jobs are never started twice",
+                fix="wait for it, or stop it with Ctrl-C where it runs",
+            )
+        yield QueueFile(queues / f"{name}.json")
+
+
+def queue_name(folder: Path, jobs: Iterable[str]) -> str:
+    """The same jobs of the same folder are the same queue, in whatever order they are named."""
+    said = "\0".join([str(folder.absolute()), *sorted(jobs)])
+    return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+
+LOST: tuple[JobOutcome, ...] = (*GOING, "stopped", "taken-down")
+"""How jobs stand in a launch that is over, if they came to no end of their own."""
+
+_STARTS_ALONE = ("job", "job-hung")
+"""Codes of what goes wrong with one job while it starts; whoever started with it has no part."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchedJob:
+    """A job of a launch: what is known of it, and how it does."""
+
+    part: LaunchPart
+    status: JobStatus
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self.status.outcome in GOING
+
+
+@dataclass(frozen=True, slots=True)
+class SeenLaunch:
+    """One launch of a queue.
+
+    Attributes:
+        jobs: Those that began with it and those that have joined, or are about to.
+        refused: Names of jobs that could not join.
+        joining: Somebody waits for an answer.
+        stop_asked: Somebody wants it stopped.
+    """
+
+    launch_id: str
+    gpu: str
+    status: LaunchStatus
+    jobs: tuple[LaunchedJob, ...]
+    refused: frozenset[str]
+    joining: bool
+    stop_asked: bool
+
+    @property
+    def running(self) -> tuple[LaunchedJob, ...]:
+        """Jobs that have not ended."""
+        return tuple(job for job in self.jobs if job.runs)
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether its jobs have ended, and only its supervisor is left: it lets go of the GPU."""
+        return not (self.running or self.joining)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a job can be asked to join."""
+        heard = self.status.state == "running" and self.status.silent_s is None
+        is_open = heard and not (self.joining or self.stop_asked)
+        return is_open and 0 < len(self.running) < MOST_JOBS
+
+
+def see(folder: LaunchFolder) -> SeenLaunch:
+    """A launch as it is now.
+
+    Raises:
+        InputError: its spec cannot be read.
+    """
+    # Requests before the status: who is answered in between is seen as one that starts.
+    asked = [*joins(folder)]
+    spec, status = folder.read_spec(), folder.read_status()
+    jobs = status.jobs or first_status(spec, status.updated_at).jobs
+    first = [job for job in jobs if job.joined_at is None]
+    joined = [job for job in jobs if job.joined_at is not None]
+    seated = list(map(LaunchedJob, spec.pairs[0].parts, first))
+    refused: set[str] = set()
+    for request, answer in asked:
+        job = request.part.job
+        start = JobStatus(
+            job=job.name, rate_unit=job.progress.unit, share_percent=request.share_percent
+        )
+        if answer is None or answer.code is None:
+            own = next((one for one in joined if one.job == job.name), None)
+            if own is not None:
+                joined.remove(own)
+            seated.append(LaunchedJob(request.part, own or replace(start, outcome="starting")))
+        elif answer.code in _STARTS_ALONE:
+            failed = replace(start, outcome="failed", error=answer.cause)
+            seated.append(LaunchedJob(request.part, failed))
+        else:
+            refused.add(job.name)
+    return SeenLaunch(
+        launch_id=folder.launch_id,
+        gpu=spec.gpu,
+        status=status,
+        jobs=tuple(seated),
+        refused=frozenset(refused),
+        joining=any(answer is None for _, answer in asked),
+        stop_asked=folder.stop_asked(),
+    )
+
+
+def account_for(record: QueueRecord, seen: SeenLaunch, counts: Mapping[str, int]) -> QueueRecord:
+    """The record with a launch that is over; `counts` are of all jobs by name."""
+    ended = tuple(_ended(record, seen, counts))
+    energy_j = _energy_j(seen.status)
+    return replace(
+        record,
+        launches=tuple(name for name in record.launches if name != seen.launch_id),
+        ended=(*record.ended, *ended),
+        held_s=record.held_s + _held_s(seen.status),
+        starts_j=record.starts_j + (seen.status.starts_energy_j or 0.0),
+        unwatched_s=record.unwatched_s + seen.status.unwatched_s,
+        energy_j=None
+        if energy_j is None or record.energy_j is None
+        else record.energy_j + energy_j,
+    )
+
+
+def waiting(
+    jobs: Sequence[str], record: QueueRecord, seen: Sequence[SeenLaunch]
+) -> tuple[str, ...]:
+    """Jobs that are neither done nor in a launch, in the order of the queue."""
+    taken = Counter(one.job for one in record.ended if one.came != "lost")
+    taken.update(job.status.job for launch in seen for job in launch.jobs)
+    left: list[str] = []
+    for job in jobs:
+        if taken[job] > 0:
+            taken[job] -= 1
+        else:
+            left.append(job)
+    return tuple(left)
+
+
+def must_be_alone(record: QueueRecord) -> tuple[Collection[str], Collection[str]]:
+    """Names of jobs that have the GPU for themselves, and of those that start no set with others.
+
+    Which job of a set caused a fault no driver tells, so each runs alone. Where one did not start,
+    each starts when the others run.
+    """
+    lost = [one for one in record.ended if one.came == "lost"]
+    one_by_one = {one.job for one in lost if one.code in _STARTS_ALONE}
+    return {one.job for one in lost} - one_by_one, one_by_one
+
+
+def _ended(record: QueueRecord, seen: SeenLaunch, counts: Mapping[str, int]) -> Iterator[EndedJob]:
+    for job in seen.jobs:
+        came = _came(job, record, seen, counts)
+        if came is None:
+            continue
+        part, status = job.part, job.status
+        known = part.solo_rate and part.solo_power_w
+        alone_s = status.steps / part.solo_rate if part.solo_rate and known else None
+        blamed = came in ("failed", "lost")
+        yield EndedJob(
+            job=status.job,
+            launch_id=seen.launch_id,
+            came=came,
+            code=seen.status.code if blamed else None,
+            error=(status.error or seen.status.cause) if blamed else status.trouble,
+            steps=status.steps,
+            alone_s=alone_s,
+            alone_j=None if alone_s is None else alone_s * (part.solo_power_w or 0.0),
+        )
+
+
+def _came(
+    job: LaunchedJob, record: QueueRecord, seen: SeenLaunch, counts: Mapping[str, int]
+) -> Came | None:
+    """What came of a job; None: it was stopped, and waits again."""
+    outcome, name = job.status.outcome, job.status.job
+    if outcome == "finished":
+        return "finished"
+    if outcome not in LOST:
+        return "failed"
+    if seen.stop_asked:
+        is_server = job.part.job.offered_rate is not None
+        return "ended" if is_server and record.servers_ended else None
+    # Beside others it may have been ended for a crash of theirs; alone it has no excuse twice.
+    is_alone, is_again = len(seen.jobs) == 1, record.count(name, "lost") >= counts[name]
+    return "failed" if is_alone and (seen.status.code in _STARTS_ALONE or is_again) else "lost"
+
+
+def _energy_j(status: LaunchStatus) -> float | None:
+    """Of its GPU from taking it to the end; of an older version while jobs ran."""
+    if status.whole_energy_j is not None:
+        return status.whole_energy_j
+    if status.energy_j is None or (status.rest_s and status.rest_energy_j is None):
+        # One that never ran took none.
+        return 0.0 if status.overlap_s == 0 else None
+    return status.energy_j + (status.rest_energy_j or 0.0)
+
+
+def _held_s(status: LaunchStatus) -> float:
+    ended_at = status.ended_at or status.updated_at
+    if status.started_at is None:
+        return 0.0
+    begun, ended = map(datetime.fromisoformat, (status.started_at, ended_at))
+    return max(0.0, (ended - begun).total_seconds())

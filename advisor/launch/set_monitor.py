@@ -1,0 +1,619 @@
+"""Watches jobs while they run together: rates, energy, limits, faults, promises."""
+
+import math
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Never
+
+from advisor.core.interval import Interval
+from advisor.core.job import VERDICT_FLAGS, WhenP99Breaks, read_first
+from advisor.core.records import P99_BROKEN, SETTLE_S, STRANGER
+from advisor.core.split import Split
+from advisor.core.telemetry import TelemetrySource
+from advisor.core.wording import listed
+from advisor.errors import (
+    JobError,
+    LimitBrokenError,
+    LimitNotProvenError,
+    PartitionError,
+    SurvivorsError,
+)
+from advisor.formats.moments import now as now_text
+from advisor.launch.account import Account, work_per_joule
+from advisor.launch.job_monitor import JobMonitor, P99Watch
+from advisor.launch.meter import CardMeter, Moment, timed
+from advisor.launch.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.start import end_jobs, open_gates
+from advisor.runtime.backend import Backend, Proof
+from advisor.runtime.beats import RunInBackground, awaited, in_thread
+from advisor.runtime.processes import loaded_libraries, name_of
+from advisor.runtime.running_job import RunningJob, check_limits, is_seen
+
+_ASK_S, _LIMIT_S = 1.0, 15.0
+"""How often the driver is asked who computes, and how often each job must be a client itself: one
+that repeats a short command is none in between."""
+
+
+class SetMonitor:
+    """Jobs that stood ready at their gates, which this opens.
+
+    Attributes:
+        mode: How the GPU is shared, as points have it.
+        first_ended: Indices of the jobs that ended first by themselves; empty: none did yet.
+        limit_broken: Something computed that was not under its limit; what was seen is of no use.
+        newcomer_error: The same of the one that is to join, which has disturbed nobody for long.
+        forecasts: What was predicted of those who run together, by their numbers.
+        expected_power_w: What was predicted when somebody joined last, or at first.
+    """
+
+    def __init__(
+        self,
+        pair: LaunchSet,
+        jobs: Sequence[RunningJob],
+        backend: Backend,
+        source: TelemetrySource,
+        spec: LaunchSpec,
+        now_s: Callable[[], float] | None = None,
+        run: RunInBackground = in_thread,
+        failed: Mapping[int, JobError] | None = None,
+    ) -> None:
+        self.pair, self._backend, self._spec = pair, backend, spec
+        # Of a record its own clock.
+        self._now_s = now_s or time.monotonic
+        self.mode = backend.mode if pair.split.is_limited else pair.split.sharing
+        self._meter = CardMeter(source)
+        drawn, begun = timed(self._meter.read, self._now_s)
+        self.begun_s = self._note_from_s = self._asked_s = self._checked_s = begun.at_s
+        self.jobs = tuple(map(partial(_monitor, now_s=self.begun_s), jobs, pair.parts))
+        self._alarms: list[str] = []
+        self.account = Account(pair, self.jobs, self._meter.add(drawn, begun), begun)
+        self.forecasts: dict[tuple[int, ...], Forecast] = {}
+        self.expected_power_w: Interval | None = None
+        self._expect(pair.forecast)
+        _watch_promises(self.jobs, pair.parts, self.begun_s)
+        self.first_ended: tuple[int, ...] = ()
+        self.limit_broken = False
+        self._silent, self._noted, self._answered_at = False, False, now_text()
+        self._coming: RunningJob | None = None
+        self._asked_beside: RunningJob | None = None
+        self.newcomer_error: LimitBrokenError | None = None
+        self._run = run
+        self._question: Future[tuple[bool, list[str]]] | None = None
+        self._clients: Future[tuple[JobMonitor, LimitNotProvenError] | None] | None = None
+        self._endings: list[tuple[list[JobMonitor], Future[None]]] = []
+        self._ended = set[JobMonitor]()
+        self._suspicions: list[_Suspicion] = []
+        self._is_spoiled, self._answered_s, self._stop_due = False, -math.inf, False
+        self._limits = _LimitMonitor(backend, pair.cap_percent, self.begun_s, strict=spec.strict)
+        self._begin(failed or {})
+
+    def _begin(self, failed: Mapping[int, JobError]) -> None:
+        for n, error in failed.items():
+            self.jobs[n].end("failed", error.code, str(error))
+        self._note_ends([one for one in self.jobs if one.over], self.begun_s)
+        running = self._running()
+        open_gates([one.job for one in running], [one.solo_rate for one in running])
+
+    @property
+    def is_void(self) -> bool:
+        """Its work is none that was done cheaper: of wrong results, or beyond a broken limit."""
+        return self.limit_broken or any(one.results in VERDICT_FLAGS for one in self.jobs)
+
+    @property
+    def over(self) -> bool:
+        """Whether no job runs, and it is known how each ended."""
+        return all(one.over for one in self.jobs) and not self._suspicions
+
+    @property
+    def may_be_fault(self) -> bool:
+        """Whether jobs failed, and it is not known yet whether a fault took them down."""
+        return bool(self._suspicions)
+
+    @property
+    def had_fault(self) -> bool:
+        """Whether a fault of the MPS server has taken jobs down."""
+        return any(one.code == "mps-fault" for one in self.jobs)
+
+    def expect(self, job: RunningJob | None) -> None:
+        """It starts beside those that run, so it is no stranger there; None: none does."""
+        self._coming, self.newcomer_error = job, None
+
+    def join(
+        self,
+        job: RunningJob,
+        part: LaunchPart,
+        forecast: Forecast | None = None,
+        proof: Proof | None = None,
+    ) -> None:
+        """Open the gate of the one that was expected; it is one of them from now on.
+
+        `forecast` is of those that run, and of the newcomer as the last.
+        """
+        self.expect(None)
+        pair, now_s = self.pair, self._now_s()
+        split = Split((*pair.split.shares, job.share.percent), pair.split.sharing)
+        self.pair = replace(pair, split=split, parts=(*pair.parts, part))
+        one = _monitor(job, part, now_s, now_text(), proof)
+        self.jobs = (*self.jobs, one)
+        self.account.join(self.pair, self.jobs)
+        self._expect(forecast)
+        _watch_promises(self.jobs, self.pair.parts, now_s)
+        self._noted, self._note_from_s = False, now_s
+        job.go()
+
+    def running_numbers(self) -> tuple[int, ...]:
+        """Which of them run, counted from 0."""
+        return tuple(n for n, one in enumerate(self.jobs) if not one.over)
+
+    def running_names(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(one.job.job.name for one in self._running())
+
+    def look(self) -> None:
+        """One look at everything, which waits for nothing.
+
+        Questions to the driver and the end of jobs run in the background; what came of them is
+        taken at a later look.
+
+        Raises:
+            PartitionError: what limits the jobs is gone.
+            LimitBrokenError: something computes that is not under its limit.
+            SurvivorsError: a process of a job that is over does not end.
+        """
+        were = self._running()
+        (counts, drawn), now = timed(
+            lambda: ([one.count(self._now_s) for one in were], self._meter.read()), self._now_s
+        )
+        for one, counted in zip(were, counts, strict=True):
+            one.look(now, counted, self._spec.hang_s)
+        self._judge(were)
+        self.account.add(now, self._meter.add(drawn, now), were)
+        self._note_libraries(now.at_s)
+        self._note_ends([one for one in were if one.over], now.at_s)
+        self._look_at_promises(now.at_s)
+        self._check_backend(now.at_s)
+        self._check_clients(now.at_s)
+        self._look_for_faults(now.at_s)
+        if self._stop_due and not self._suspicions:
+            self._stop_running()
+        self._end_over()
+        self._close_ended(now)
+
+    def work_per_joule(self) -> float | None:
+        """Sum of relative speeds per watt over the last seconds."""
+        # A job that is over adds nothing; when all are, there is nothing to tell.
+        speeds = [one.relative_speed() for one in self._running()]
+        return work_per_joule(speeds, self.account.power_w()) if speeds else None
+
+    def alarms(self) -> list[str]:
+        """What was found wrong with the jobs' results since this was asked last."""
+        found, self._alarms = self._alarms, []
+        return found
+
+    def lose_limits(self) -> None:
+        """What holds the limits has failed: from its last answer on none is proven of who runs."""
+        for one in self._running():
+            one.lose_limit(self._answered_at)
+
+    def stop(self) -> None:
+        """Stop what runs, and wait until all has ended and is counted.
+
+        Raises:
+            SurvivorsError: a process does not end.
+        """
+        were = self._running()
+        self._stop_running()
+        self._suspicions = []
+        self._end_over()
+        for _, ending in self._endings:
+            with suppress(SurvivorsError):
+                awaited(ending)
+        drawn, now = timed(self._meter.read, self._now_s)
+        try:
+            self._close_ended(now)
+        finally:
+            self.account.close(now, self._meter.add(drawn, now), were)
+
+    def _expect(self, forecast: Forecast | None) -> None:
+        numbers = self.running_numbers()
+        if forecast:
+            self.forecasts[numbers] = forecast
+        self.expected_power_w = forecast and forecast.power_w
+        jobs = forecast.jobs if forecast else (None,) * len(numbers)
+        for n, known in zip(numbers, jobs, strict=True):
+            self.jobs[n].expected = known and known.rate
+
+    def _look_at_promises(self, now_s: float) -> None:
+        self._alarms += _unsure_promises(self._running())
+        found = _broken_promise(self._running(), now_s, self._spec.when_p99_breaks)
+        if found is None:
+            return
+        self.account.stretches[-1].flags.add(P99_BROKEN)
+        self._alarms.append(found.text)
+        if found.ends is not None:
+            found.ends.end("stopped", error=f"ended since {found.why}")
+            _watch_promises(self.jobs, self.pair.parts, now_s)
+
+    def _note_libraries(self, now_s: float) -> None:
+        """Once for each: what has counted for some seconds has loaded what it computes with."""
+        if self._noted or now_s - self._note_from_s < SETTLE_S:
+            return
+        self._noted = True
+        for one in self._running():
+            one.libraries = one.libraries or loaded_libraries(one.job.pids())
+
+    def _running(self) -> list[JobMonitor]:
+        return [one for one in self.jobs if not one.over]
+
+    def _judge(self, were: list[JobMonitor]) -> None:
+        """Look at the jobs' own results; wrong ones end all where that was asked for."""
+        found = [(one, wrong) for one in were if (wrong := one.judge(self._now_s))]
+        self._alarms += [wrong for _, wrong in found]
+        for one, wrong in found if self._spec.stop_on_wrong_results else ():
+            if not one.over:
+                one.end("failed", "wrong-results", wrong)
+                self._stop_due = True
+
+    def _note_ends(self, ended: list[JobMonitor], now_s: float) -> None:
+        if not ended:
+            return
+        self.first_ended = self.first_ended or self._indices_over()
+        # One that was ended here, as at a time limit, has no exit code.
+        failed = [one for one in ended if one.outcome == "failed" and one.exit_code is not None]
+        if failed and self._backend.mode == "mps":
+            self._suspicions.append(_Suspicion((*failed, *self._running()), now_s))
+        self._stop_due = self._stop_due or self._spec.when_one_ends == "stop"
+
+    def _indices_over(self) -> tuple[int, ...]:
+        return tuple(number for number, one in enumerate(self.jobs) if one.over)
+
+    def _stop_running(self) -> None:
+        for one in self._running():
+            one.end("stopped")
+
+    def _end_over(self) -> None:
+        """Begin to end what is left of jobs that are over, in the background.
+
+        One that hangs still runs, and one that ended may have left workers behind.
+        """
+        suspects = {one for suspicion in self._suspicions for one in suspicion.struck}
+        over = [one for one in self.jobs if one.over and one not in suspects | self._ended]
+        if over:
+            self._ended.update(over)
+            ending = self._run(lambda: end_jobs(one.job for one in over))
+            self._endings.append((over, ending))
+
+    def _close_ended(self, now: Moment) -> None:
+        """Count the jobs of which no process is left for the last time.
+
+        Raises:
+            SurvivorsError: a process of one does not end.
+        """
+        done = [(jobs, ending) for jobs, ending in self._endings if ending.done()]
+        self._endings = [one for one in self._endings if one not in done]
+        for one in (one for jobs, _ in done for one in jobs):
+            one.close(now)
+        for _, ending in done:
+            ending.result()
+
+    def _look_for_faults(self, now_s: float) -> None:
+        """Whether jobs that failed were taken down by a fault of the MPS server."""
+        found = {one: one.is_fault(self._answered_s, now_s) for one in self._suspicions}
+        if self._is_spoiled or True in found.values():
+            suspects = (one for suspicion in found for one in suspicion.struck)
+            self._take_down([*suspects, *self._running()])
+        self._suspicions = [one for one in self._suspicions if found[one] is None]
+
+    def _take_down(self, struck: Sequence[JobMonitor]) -> None:
+        """End these, but for those that have finished meanwhile."""
+        self._suspicions = []
+        known = [*dict.fromkeys(one for one in struck if one.outcome in ("running", "failed"))]
+        if known:
+            take_down(known, self._backend)
+            self.first_ended = self.first_ended or self._indices_over()
+
+    def _check_backend(self, now_s: float) -> None:
+        """Ask the driver whether all is well, and take its last answer.
+
+        Raises:
+            PartitionError: it failed to answer twice.
+            LimitBrokenError: a limit does not hold.
+        """
+        running = [one.job for one in self._running()]
+        urgent = any(one.since_s > self._asked_s for one in self._suspicions)
+        if self._question is None and (urgent or (running and now_s - self._asked_s >= _ASK_S)):
+            self._asked_s = now_s
+            coming = [self._coming] if self._coming is not None else []
+            self._asked_beside = self._coming
+            self._question = self._run(partial(self._ask, [*running, *coming], now_s))
+        if self._question is None or not self._question.done():
+            return
+        question, self._question = self._question, None
+        try:
+            # Asked over the same channel that says whether the daemon still lives.
+            spoiled, alarms = question.result()
+        except PartitionError:
+            # One answer that came too late is no reason to end the work of weeks.
+            if self._silent and running:
+                raise
+            self._silent = True
+            return
+        except LimitBrokenError as error:
+            self._take_breach(error)
+            return
+        self._silent, self._answered_at, self._answered_s = False, now_text(), self._asked_s
+        self._is_spoiled = spoiled
+        self._alarms += alarms
+        if self._limits.strangers:
+            self.account.stretches[-1].flags.add(STRANGER)
+
+    def _ask(self, jobs: Sequence[RunningJob], now_s: float) -> tuple[bool, list[str]]:
+        """Whether a fault spoiled the server, and what is to be said of the limits; may wait."""
+        spoiled = self._backend.spoiled()
+        return spoiled, [] if spoiled or not jobs else self._limits.check(jobs, now_s)
+
+    def _take_breach(self, error: LimitBrokenError) -> None:
+        """End all for a limit that does not hold, unless it is that of a newcomer alone.
+
+        Raises:
+            LimitBrokenError: the same.
+        """
+        if self._coming is not self._asked_beside:
+            # The newcomer started meanwhile, and may be what was found: it is asked again.
+            self._asked_s = -math.inf
+            return
+        # Names: a copy of one that runs may be either of the two, so all are stopped then.
+        if not error.jobs or error.jobs & {*self.running_names()}:
+            self._break(error)
+        if self._coming is not None and self._coming.job.name in error.jobs:
+            self.newcomer_error = error
+
+    def _check_clients(self, now_s: float) -> None:
+        """Whether each job is a client itself, asked now and then.
+
+        Raises:
+            LimitBrokenError: one is not.
+        """
+        running = self._running()
+        if self._clients is None and running and now_s - self._checked_s >= _LIMIT_S:
+            self._checked_s = now_s
+            self._clients = self._run(lambda: _no_client(running))
+        if self._clients is None or not self._clients.done():
+            return
+        found, self._clients = self._clients.result(), None
+        # One that has ended meanwhile is no client either.
+        if found is not None and not found[0].over and found[0].job.exit_code is None:
+            self._break(broken(found[1], found[0].job))
+
+    def _break(self, error: LimitBrokenError) -> Never:
+        for one in self._running():
+            if one.job.job.name in error.jobs:
+                one.lost = str(error)
+                one.end("failed", error.code, one.lost)
+        self.limit_broken = True
+        raise error
+
+
+def _monitor(
+    job: RunningJob,
+    part: LaunchPart,
+    now_s: float,
+    joined_at: str | None = None,
+    proof: Proof | None = None,
+) -> JobMonitor:
+    reference, limit_s = read_first(part.reported), part.time_limit_s
+    return JobMonitor(job, now_s, part.solo_rate, reference, joined_at, proof, limit_s)
+
+
+def _no_client(jobs: Sequence[JobMonitor]) -> tuple[JobMonitor, LimitNotProvenError] | None:
+    """The first that is not under its limit itself, and why; waits some seconds for each."""
+    for one in jobs:
+        try:
+            one.job.check_client()
+        except LimitNotProvenError as error:
+            if one.job.exit_code is None:
+                return one, error
+        except PartitionError:
+            # Whether the server answers is asked every second.
+            return None
+    return None
+
+
+FAULT_S = 3.0
+"""A fault on an MPS server reaches all its clients within this time."""
+
+_FAULT_WORDS = re.compile(r"cuda|illegal memory access|unspecified launch failure|mps", re.I)
+_SHARED_FAULT = (
+    "a fault on the MPS server took {} down; which one caused it the driver does not tell. "
+    "Jobs that fault must not share a GPU: run each alone to find it"
+)
+_KNOWN_FAULT = (
+    "a fault of {} took {} down with it: the log of the MPS server names its process {}. {} "
+    "must not share a GPU before that is mended; run it alone to find it"
+)
+_OWN_FAULT = "a fault on the MPS server took {} down, which had the GPU for itself by then"
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspicion:
+    """Jobs that failed, and those that ran beside them: perhaps a fault of the MPS server.
+
+    Attributes:
+        since_s: When the jobs were seen to have failed.
+    """
+
+    struck: tuple[JobMonitor, ...]
+    since_s: float
+
+    def is_fault(self, answered_s: float, now_s: float) -> bool | None:
+        """Whether it was one that the server does not show; None: that is not known yet.
+
+        Args:
+            answered_s: When the server was asked last and answered.
+            now_s: The time.
+        """
+        gone = all(one.job.exit_code is not None for one in self.struck)
+        # A server whose clients have all ended recovers at once, and shows nothing any more.
+        if gone and len(self.struck) > 1:
+            ends = [one.job for one in self.struck]
+            if all(job.exit_code != 0 and _FAULT_WORDS.search(job.tail()) for job in ends):
+                return True
+        answered = gone and answered_s >= self.since_s
+        return False if answered or now_s - self.since_s > FAULT_S else None
+
+
+def take_down(struck: Sequence[JobMonitor], backend: Backend) -> None:
+    """Note that a fault has struck these; the job that caused it has failed, where it is known."""
+    guilty, fault = _author(struck, backend)
+    for one in struck:
+        one.exit_code = one.job.exit_code
+        said = f"; the end of its output:\n{one.job.tail() or '(nothing)'}"
+        one.end("failed" if one is guilty else "taken-down", "mps-fault", fault + said)
+
+
+def _author(struck: Sequence[JobMonitor], backend: Backend) -> tuple[JobMonitor | None, str]:
+    """Who caused a fault, None where nobody can tell, and what is said of it.
+
+    Only a log that names processes of one job and of no other is evidence.
+    """
+    names = listed(one.job.job.name for one in struck)
+    if len(struck) == 1:
+        return None, _OWN_FAULT.format(names)
+    blamed = backend.blamed()
+    found = [one for one in struck if one.job.seen_pids & blamed]
+    if len(found) != 1:
+        return None, _SHARED_FAULT.format(names)
+    guilty = found[0]
+    name, pid = guilty.job.job.name, min(guilty.job.seen_pids & blamed)
+    others = listed(one.job.job.name for one in struck if one is not guilty)
+    return guilty, _KNOWN_FAULT.format(name, others, pid, name)
+
+
+@dataclass(frozen=True, slots=True)
+class _BrokenPromise:
+    """A server that has been above its p99 for some windows.
+
+    Attributes:
+        ends: Who is to be ended for it; None: nobody.
+    """
+
+    why: str
+    ends: JobMonitor | None
+
+    @property
+    def text(self) -> str:
+        """What is told of it."""
+        return self.why if self.ends is None else f"{self.ends.job.job.name} was ended: {self.why}"
+
+
+def _watch_promises(jobs: Sequence[JobMonitor], parts: Sequence[LaunchPart], now_s: float) -> None:
+    """Begin anew for all that have promised a p99: who has come or gone changes it."""
+    for one, part in zip(jobs, parts, strict=True):
+        if (promised_ms := part.promised_p99_ms) is not None:
+            one.tail = one.tail or P99Watch(one.job, promised_ms, now_s)
+            one.tail.begin(now_s)
+
+
+def _unsure_promises(running: Sequence[JobMonitor]) -> Iterator[str]:
+    """What nobody can tell of those that run; once of each."""
+    for one in running:
+        if one.tail is not None and (told := one.tail.unsure(one.job.job.name)):
+            yield told
+
+
+def _broken_promise(
+    running: Sequence[JobMonitor], now_s: float, when_p99_breaks: WhenP99Breaks
+) -> _BrokenPromise | None:
+    """The first that is found broken now."""
+    for one in running:
+        if one.tail is not None and one.tail.look(now_s):
+            batch = [
+                job for job in running if not (job.tail or job.job.job.offered_rate is not None)
+            ]
+            ends = batch[-1] if batch and when_p99_breaks == "end-newest" else None
+            return _BrokenPromise(one.tail.text(one.job.job.name), ends)
+    return None
+
+
+_STRANGER = (
+    "process {} ({}) computes on the GPU and is of no job: while it does, the jobs have less than "
+    "their parts, and what is observed of them teaches nothing; --strict ends a launch for that"
+)
+_MOST_TOLD = 10
+"""Strangers that are told of one after the other; all are in the flag."""
+
+_UNSEEN_S = 5.0
+_UNSEEN = (
+    "NVML names no process of these jobs, as in a container with process numbers of its own: what "
+    "computes on the GPU outside of MPS cannot be seen"
+)
+
+
+class _LimitMonitor:
+    """The limits of one set.
+
+    Args:
+        backend: What enforces them.
+        cap_percent: At which the back-end holds all that starts.
+        begun_s: When the gates opened, monotonic.
+        strict: A stranger on the GPU breaks them, too.
+
+    Attributes:
+        strangers: Who was seen on the GPU the last time, and is of no job.
+    """
+
+    def __init__(self, backend: Backend, cap_percent: int, begun_s: float, *, strict: bool) -> None:
+        self._backend, self._cap_percent, self._begun_s = backend, cap_percent, begun_s
+        self._strict, self._told = strict, set[int]()
+        self.strangers: tuple[int, ...] = ()
+        self._seen = False
+
+    def check(self, jobs: Sequence[RunningJob], now_s: float) -> list[str]:
+        """Look once; what is to be said about it.
+
+        Raises:
+            LimitBrokenError: something computes, or may soon, that is not under its limit.
+            PartitionError: what enforces the limits does not answer.
+        """
+        given = self._backend.given_percent()
+        if given is not None and given > self._cap_percent:
+            raise LimitBrokenError(
+                f"the MPS server gives {given:g} % to what starts now, and was set to "
+                f"{self._cap_percent} %",
+                why="somebody of this user has changed it through the MPS control program",
+                fix="leave the MPS daemon of advisor alone",
+            )
+        self.strangers = check_limits(jobs, strict=self._strict, known=self.strangers)
+        for job in jobs:
+            try:
+                job.check_variables()
+            except LimitNotProvenError as error:
+                raise broken(error, job) from error
+        return self._alarms(jobs, now_s)
+
+    def _alarms(self, jobs: Sequence[RunningJob], now_s: float) -> list[str]:
+        """Say once who is a stranger, and where NVML does not know the jobs.
+
+        One that is ready may have no context yet.
+        """
+        new = [pid for pid in self.strangers if pid not in self._told]
+        told = new[: _MOST_TOLD - len(self._told)]
+        self._told.update(told)
+        alarms = [_STRANGER.format(pid, name_of(pid)) for pid in told]
+        if self._seen or is_seen(jobs):
+            self._seen = True
+        elif now_s - self._begun_s > _UNSEEN_S:
+            self._seen = True
+            alarms.append(_UNSEEN)
+        return alarms
+
+
+def broken(error: LimitNotProvenError, job: RunningJob) -> LimitBrokenError:
+    """The same error, of a job that was under its limit before."""
+    jobs = frozenset({job.job.name})
+    return LimitBrokenError(error.what, why=error.why, fix=error.fix, jobs=jobs)

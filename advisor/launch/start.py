@@ -1,0 +1,276 @@
+"""Plans a launch, starts its supervisor, and starts its jobs together.
+
+Whatever goes wrong on the way, nothing is left running. Gates open together, or for copies of a job
+a part of a step apart.
+"""
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from advisor.core.gpu import Gpu, Share, share_environment, units_for_share
+from advisor.core.job import Job
+from advisor.core.split import check_masks
+from advisor.core.wording import listed
+from advisor.errors import InputError, JobError, LimitNotProvenError, NoSplitError, SurvivorsError
+from advisor.files.safe_files import writing_private
+from advisor.launch.folder import LaunchFolder
+from advisor.launch.overview import LaunchPlan, PlannedJob, PlannedMemory, PlannedPair
+from advisor.launch.spec import LaunchSet, LaunchSpec
+from advisor.runtime.backend import Backend, CuMaskBackend, UncappedBackend
+from advisor.runtime.beats import beat
+from advisor.runtime.job_process import stop_all
+from advisor.runtime.mps import Control, MpsBackend, own_pipe_dir
+from advisor.runtime.running_job import Proven, RunningJob, prove
+from advisor.settings import SECRETS, Settings, python
+
+POLL_S = 0.05
+
+
+_LEAST_S, _MOST_S = 0.037, 0.4
+"""Between two copies. Of short steps any time that is no multiple of a step does; the last of seven
+begins before the first seconds are over, which no mean is of."""
+
+
+class StopAskedError(Exception):
+    """Somebody wants the launch stopped before its jobs ran together."""
+
+
+def check_memory(pair: LaunchSet, gpu: Gpu) -> None:
+    """Refuse jobs that do not fit together, as far as the needs of its jobs are known.
+
+    Raises:
+        NoSplitError: it does not.
+    """
+    memory = pair.memory(gpu.memory_mib)
+    if not memory.is_too_much:
+        return
+    needs = " + ".join(f"{need or 0}" for need in memory.needs_mib)
+    raise NoSplitError(
+        f"{listed(job.name for job in pair.jobs)} need {needs} MiB of memory",
+        why=f"{memory.most_mib:.0f} of the {gpu.memory_mib} MiB of {gpu.model} may be filled",
+        fix="run them one after the other, or correct memory_mib in their files",
+    )
+
+
+def check_workdir(job: Job) -> None:
+    """Refuse a job whose folder is gone.
+
+    Raises:
+        InputError: it is.
+    """
+    if job.workdir is not None and not job.workdir.is_dir():
+        raise InputError(f"{job.name} cannot run in {job.workdir}: there is no such folder")
+
+
+def prove_set(
+    pair: LaunchSet, backend: Backend, base: Mapping[str, str], folders: Iterable[Path]
+) -> tuple[Proven, ...]:
+    """Prove all limits; nothing has been started when this returns or raises.
+
+    Raises:
+        LimitNotProvenError: one is not in force.
+        InputError: the GPU cannot be shared so.
+        PartitionError: what enforces them cannot be used.
+    """
+    check_masks(pair.split, backend.gpu.vendor)
+    backend.cap(pair.cap_percent)
+    proven: list[Proven] = []
+    shares = pair.shares(backend.gpu.memory_mib)
+    for job, share, folder in zip(pair.jobs, shares, folders, strict=True):
+        check_workdir(job)
+        folder.mkdir(mode=0o700)
+        proven.append(prove(job, share, backend, base, folder))
+    return tuple(proven)
+
+
+def start_set(
+    proven: Iterable[Proven], stop_asked: Callable[[], bool]
+) -> tuple[tuple[RunningJob, ...], dict[int, JobError]]:
+    """Start all jobs and wait until each is warm and seen under its limit, or has ended.
+
+    Jobs with a gate stand at it when this returns; `stop_asked` is asked again and again.
+
+    Returns:
+        All jobs, and by their numbers why some did not get ready, which may still run.
+
+    Raises:
+        JobError: a command cannot be started.
+        LimitNotProvenError: a job is not under its limit.
+        StopAskedError: it was stopped.
+        SurvivorsError: of one that did not start well a process does not end.
+    """
+    jobs: list[RunningJob] = []
+    failed: dict[int, JobError] = {}
+    try:
+        jobs.extend(one.start() for one in proven)
+        while not all(_is_settled(n, job, failed) for n, job in enumerate(jobs)):
+            beat()
+            if stop_asked():
+                raise StopAskedError
+            time.sleep(POLL_S)
+        for n, job in enumerate(jobs):
+            if n not in failed:
+                check_client(job)
+    except BaseException as error:  # Ctrl-C too: no job runs on that nobody watches
+        end_jobs(jobs, error)
+        raise
+    return tuple(jobs), failed
+
+
+def _is_settled(number: int, job: RunningJob, failed: dict[int, JobError]) -> bool:
+    """Whether a job is ready, has ended, or has failed to get ready, which is noted."""
+    if number in failed or job.exit_code is not None:
+        return True
+    try:
+        return job.ready_to_launch()
+    except JobError as error:
+        if job.exit_code is None:
+            failed[number] = error
+        return True
+
+
+def check_client(job: RunningJob) -> None:
+    """Check that a job is itself under its limit, unless it has ended.
+
+    Raises:
+        LimitNotProvenError: it is not.
+    """
+    try:
+        job.check_client()
+    except LimitNotProvenError:
+        # A job that has ended is no client.
+        if job.exit_code is None:
+            raise
+
+
+def end_jobs(jobs: Iterable[RunningJob], cause: BaseException | None = None) -> None:
+    """Stop jobs in the safe order; what goes wrong on the way does not matter once they ended.
+
+    Raises:
+        SurvivorsError: a process does not end; `cause` is why they are stopped.
+    """
+    for error in stop_all(jobs):
+        if isinstance(error, SurvivorsError):
+            raise error from cause
+
+
+def open_gates(jobs: Sequence[RunningJob], solo_rates: Sequence[float | None]) -> None:
+    """Open all; those of further copies of a job follow, each a part of a step later.
+
+    Copies that begin their steps at one moment would ask for the same part of the GPU at the same
+    moments: whatever alternates in a step, such as waiting for input and computing, stays in step
+    where nothing else disturbs them.
+
+    Args:
+        jobs: Ready.
+        solo_rates: Steps per second of each alone; where its unit is not a step, but something that
+            a step has many of, the time is shorter than it should be.
+    """
+    names = [job.job.name for job in jobs]
+    ranks = [names[:n].count(name) for n, name in enumerate(names)]
+    for rank in range(max(ranks, default=-1) + 1):
+        late = [n for n, of in enumerate(ranks) if of == rank]
+        if rank:
+            steps_s = [1 / (solo_rates[n] or 1 / _LEAST_S) / names.count(names[n]) for n in late]
+            time.sleep(min(_MOST_S, max(_LEAST_S, *steps_s)))
+        for n in late:
+            jobs[n].go()
+
+
+def plan_of(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> LaunchPlan:
+    """What a launch would run, without what only the job files say; docs/launch.md has the keys."""
+    return LaunchPlan(
+        gpu=spec.gpu,
+        gpu_uuid=gpu and gpu.uuid,
+        gpu_model=gpu and gpu.model,
+        when_one_ends=spec.when_one_ends,
+        duration_s=spec.duration_s,
+        hang_s=spec.hang_s,
+        pairs=tuple(_pair(pair, gpu, settings) for pair in spec.pairs),
+        notes=spec.notes,
+    )
+
+
+def _limit_environment(
+    pair: LaunchSet, share: Share, gpu: Gpu | None, settings: Settings
+) -> dict[str, str]:
+    if gpu is None:
+        # Which GPU it will be is not known: as MPS takes it.
+        return share_environment(share, None, "nvidia") if pair.split.is_limited else {}
+    if pair.split.sharing == "time-sliced":
+        return UncappedBackend(gpu).environment(share)
+    if gpu.vendor == "amd":
+        return CuMaskBackend(gpu).environment(share)
+    pipe_dir = settings.mps_pipe_dir or own_pipe_dir(gpu, settings.runtime_dir)
+    return MpsBackend(gpu, Control(pipe_dir, {}), owned=False).environment(share)
+
+
+def _pair(pair: LaunchSet, gpu: Gpu | None, settings: Settings) -> PlannedPair:
+    memory = pair.memory(gpu and gpu.memory_mib)
+    return PlannedPair(
+        split=str(pair.split),
+        sharing=pair.split.sharing,
+        jobs=tuple(
+            _job(pair, job, share, gpu, settings)
+            for job, share in zip(pair.jobs, pair.shares(memory.card_mib), strict=True)
+        ),
+        memory=PlannedMemory(
+            needs_mib=memory.needs_mib, most_mib=memory.most_mib, fits=memory.fits
+        ),
+        forecast=pair.forecast,
+    )
+
+
+def _job(
+    pair: LaunchSet, job: Job, share: Share, gpu: Gpu | None, settings: Settings
+) -> PlannedJob:
+    total = gpu and gpu.units_total
+    return PlannedJob(
+        job=job.name,
+        rate_unit=job.progress.unit,
+        share_percent=share.percent,
+        units=units_for_share(share.percent, total, gpu.vendor) if gpu and total else None,
+        environment=_limit_environment(pair, share, gpu, settings),
+    )
+
+
+LOG = "supervisor.log"
+
+
+def spawn_supervisor(
+    folder: LaunchFolder, settings: Settings, program: str
+) -> subprocess.Popen[bytes]:
+    """Start the supervisor for a folder, in a session of its own; returns at once.
+
+    A second one for the same folder ends without doing anything.
+
+    Args:
+        folder: Of the launch.
+        settings: Handed on, secrets by a pipe.
+        program: The module that supervises; it knows drivers and stores, which launches do not.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    with writing_private(folder.path / LOG, "ab") as log:
+        process = subprocess.Popen(
+            # -P: a folder in which somebody stands may have a module of any name.
+            [python(), "-P", "-m", program, str(folder.path)],
+            env={k: v for k, v in settings.environment.items() if k not in SECRETS},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            start_new_session=True,
+        )
+    assert process.stdin is not None
+    # What is in the environment stays to be read for as long as the process lives.
+    with suppress(BrokenPipeError), process.stdin:
+        process.stdin.write(json.dumps(settings.secrets()).encode())
+    # Where the caller lives longer, nothing stays in the table of processes.
+    threading.Thread(target=process.wait, daemon=True).start()
+    return process

@@ -1,1 +1,0 @@
-"""Plans and starts jobs together."""

@@ -1,0 +1,333 @@
+"""Runs a launch from its first set to the end of its last; whatever happens has a defined end."""
+
+import enum
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from advisor.core.gpu import Gpu
+from advisor.core.records import Observation
+from advisor.core.split import Sharing
+from advisor.core.telemetry import TelemetrySource
+from advisor.errors import AdvisorError, JobError, PartitionError
+from advisor.formats.moments import now, to_exact_text
+from advisor.launch.folder import LaunchFolder, StatusWriter
+from advisor.launch.guard import LAUNCH_MARK, ProcessGuard
+from advisor.launch.meter import LaunchMeter
+from advisor.launch.newcomers import Newcomers
+from advisor.launch.observe import ForecastCheck, Keeper, PaceCheck, shown
+from advisor.launch.overview import HistoryKeeper, write_history
+from advisor.launch.set_monitor import SetMonitor
+from advisor.launch.spec import LaunchSpec
+from advisor.launch.start import StopAskedError, check_memory, end_jobs, prove_set, start_set
+from advisor.launch.status import SILENT_S, JobOutcome, JobStatus, LaunchStatus, State
+from advisor.runtime.backend import Backend
+from advisor.runtime.beats import beat, heard_by
+from advisor.runtime.job_process import adopting_orphans
+from advisor.runtime.running_job import Proven, RunningJob
+
+LOOK_S = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchContext:
+    """A GPU that is held for one launch, and what else the launch needs of its host.
+
+    Attributes:
+        source: Telemetry of the GPU.
+        environment: Of jobs, without limits and without secrets.
+        open_backend: What enforces the shares of a set; closed with each set.
+        remember: Keeps an observation where others find it; may fail without harm.
+    """
+
+    gpu: Gpu
+    source: TelemetrySource
+    environment: Mapping[str, str]
+    open_backend: Callable[[Sharing], Backend]
+    remember: Callable[[Observation], None]
+
+
+class _Ending(enum.Enum):
+    """How a set ended: by itself, as its spec says, because somebody asked, or badly."""
+
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    ASKED = "asked"
+    FAILED = "failed"
+
+
+class _SetRun:
+    """One set of a launch that holds its GPU."""
+
+    def __init__(
+        self,
+        folder: LaunchFolder,
+        spec: LaunchSpec,
+        number: int,
+        context: LaunchContext,
+        writer: StatusWriter,
+        meter: LaunchMeter,
+        stop_asked: Callable[[], bool],
+    ) -> None:
+        self._meter, self._starts = meter, (0.0, 0.0)
+        self._folder, self._spec, self._number = folder, spec, number
+        self._context, self._writer, self._told_to_stop = context, writer, stop_asked
+        self._pair = spec.pairs[number]
+        self._beaten_s = time.monotonic()
+        self._earlier, self._unwatched_s = writer.status.ledger, writer.status.unwatched_s
+        self._history: HistoryKeeper | None = None
+
+    def run(self) -> _Ending:
+        """Run it to its end; no job of it is left then.
+
+        A failure ends its set, and the next one may begin.
+
+        Raises:
+            SurvivorsError: a process of it does not end.
+            AdvisorError: the GPU cannot be shared as it should, so no other set can run either.
+        """
+        with ExitStack() as stack:
+            starting = stack.enter_context(ExitStack())
+            starting.enter_context(self._meter.starting())
+            backend = self._context.open_backend(self._pair.split.sharing)
+            stack.callback(_close, backend)
+            guard = ProcessGuard(self._folder.path, backend, self._context.environment)
+            stack.callback(guard.close)
+            self._beaten_s = time.monotonic()
+            stack.enter_context(heard_by(lambda: self._beat(guard)))
+            stack.enter_context(adopting_orphans())
+            try:
+                jobs, failed = self._start(backend)
+            except StopAskedError:
+                self._mark_jobs("stopped")
+                return _Ending.ASKED
+            except JobError as error:
+                self._mark_jobs("stopped")
+                self._writer.blame(error.code, str(error))
+                return _Ending.FAILED
+            # Looked at again at the very end: a set of which somebody is left has not ended.
+            stack.callback(end_jobs, jobs)
+            before_s, before_j = self._meter.starts_s, self._meter.starts_j
+            monitor = SetMonitor(
+                self._pair, jobs, backend, self._context.source, self._spec, failed=failed
+            )
+            starting.close()
+            joules = (self._meter.starts_j or 0.0) - (before_j or 0.0)
+            self._starts = self._meter.starts_s - before_s, joules
+            return self._watch(monitor, backend)
+
+    def _start(self, backend: Backend) -> tuple[tuple[RunningJob, ...], dict[int, JobError]]:
+        places = [self._folder.path / place for place in self._pair.places(self._number)]
+        if self._stop_asked():
+            raise StopAskedError
+        proven = prove_set(self._pair, backend, self._base(), places)
+        self._tell_proven(proven)
+        return start_set(proven, self._stop_asked)
+
+    def _base(self) -> dict[str, str]:
+        return {**self._context.environment, LAUNCH_MARK: str(self._folder.path)}
+
+    def _beat(self, guard: ProcessGuard) -> None:
+        silent_s, self._beaten_s = time.monotonic() - self._beaten_s, time.monotonic()
+        if silent_s >= SILENT_S:
+            self._writer.warn(
+                f"this launch was watched by nobody for {silent_s:.0f} s: its supervisor was "
+                "stopped, or its host stood still"
+            )
+        if guard.beat():
+            self._writer.warn(
+                "the guard of this launch was killed or hung; another one watches now"
+            )
+
+    def _watch(self, monitor: SetMonitor, backend: Backend) -> _Ending:
+        started_at = to_exact_text(datetime.now(UTC))
+        check, pace = ForecastCheck(self._pair), PaceCheck()
+        newcomers = Newcomers(
+            self._folder, self._number, monitor, backend, self._base(), self._writer.warn
+        )
+        keeper = Keeper(
+            self._folder,
+            monitor,
+            self._context.gpu,
+            started_at,
+            self._context.remember,
+            self._writer.warn,
+        )
+        self._history = HistoryKeeper(started_at)
+        self._show(monitor, "running")
+        ending = _Ending.FAILED
+        try:
+            while (found := self._ending(monitor, coming=newcomers.coming)) is None:
+                beat()
+                time.sleep(LOOK_S)
+                monitor.look()
+                if newcomers.coming or not monitor.over:
+                    newcomers.look()
+                keeper.look()
+                self._writer.warn(*monitor.alarms(), *check.warnings(monitor), *pace.look(monitor))
+                self._show(monitor)
+            ending = found
+        except PartitionError:
+            monitor.lose_limits()
+            raise
+        finally:
+            self._end(monitor, newcomers)
+            keeper.close(_state(ending, monitor))
+        return ending
+
+    def _end(self, monitor: SetMonitor, newcomers: Newcomers) -> None:
+        # To end jobs beside a daemon that hangs takes half a minute.
+        if not monitor.over:
+            self._show(monitor, "stopping")
+        try:
+            with closing(newcomers):
+                monitor.stop()
+            # Who joined, looked at again: a set of which somebody is left has not ended.
+            end_jobs(one.job for one in monitor.jobs)
+        finally:
+            self._show(monitor, self._writer.status.state)
+            self._blame(monitor)
+
+    def _ending(self, monitor: SetMonitor, *, coming: bool) -> _Ending | None:
+        """How the set has ended; None while it is to go on, as for one who is coming."""
+        if self._stop_asked():
+            return _Ending.ASKED
+        outcomes = {one.outcome for one in monitor.jobs}
+        if monitor.over:
+            if outcomes <= {"finished"}:
+                return None if coming else _Ending.FINISHED
+            return _Ending.STOPPED if outcomes <= {"finished", "stopped"} else _Ending.FAILED
+        limit_s = self._spec.duration_s
+        if limit_s is None or time.monotonic() - monitor.begun_s < limit_s:
+            return None
+        well = {"finished", "running", "stopped"}
+        return _Ending.STOPPED if outcomes <= well else _Ending.FAILED
+
+    def _stop_asked(self) -> bool:
+        return self._told_to_stop() or self._folder.stop_asked()
+
+    def _blame(self, monitor: SetMonitor) -> None:
+        for number in (*monitor.first_ended, *range(len(monitor.jobs))):
+            one = monitor.jobs[number]
+            if one.code is not None:
+                self._writer.blame(one.code, one.error or one.code)
+
+    def _tell_proven(self, proven: tuple[Proven, ...]) -> None:
+        self._writer.enter(
+            "starting",
+            jobs=tuple(
+                replace(
+                    job,
+                    units_granted=one.granted.units,
+                    memory_limit_mib=one.granted.memory_mib,
+                    outcome="starting",
+                )
+                for job, one in zip(self._writer.status.jobs, proven, strict=True)
+            ),
+        )
+
+    def _mark_jobs(self, outcome: JobOutcome) -> None:
+        jobs: list[JobStatus] = [replace(job, outcome=outcome) for job in self._writer.status.jobs]
+        self._writer.update(jobs=tuple(jobs))
+
+    def _show(self, monitor: SetMonitor, state: State | None = None) -> None:
+        changes = shown(monitor, self._earlier, self._starts, self._unwatched_s)
+        changes["whole_energy_j"] = self._meter.joules
+        changes["starts_energy_j"] = self._meter.starts_j
+        if state is None:
+            self._writer.update(**changes)
+        else:
+            self._writer.enter(state, **changes)
+        passed_s = time.monotonic() - monitor.begun_s
+        if self._history and self._history.add(passed_s, self._writer.status):
+            write_history(self._folder, self._history.history)
+
+
+def _state(ending: _Ending, monitor: SetMonitor) -> State:
+    if ending is _Ending.FAILED or any(one.code for one in monitor.jobs):
+        return "failed"
+    return "finished" if ending is _Ending.FINISHED else "stopped"
+
+
+def _close(backend: Backend) -> None:
+    # A daemon that is gone needs no end.
+    with suppress(AdvisorError):
+        backend.close()
+
+
+OpenContext = Callable[[], AbstractContextManager[LaunchContext]]
+
+
+def run_launch(
+    folder: LaunchFolder,
+    spec: LaunchSpec,
+    open_context: OpenContext,
+    stop_asked: Callable[[], bool],
+) -> LaunchStatus:
+    """Run all sets, one after the other, and write where they stand.
+
+    Args:
+        folder: Claimed by the caller.
+        spec: What is wanted.
+        open_context: Gets hold of the GPU; raises where it cannot be had.
+        stop_asked: Whether the caller was asked to stop; the folder's own request counts as well.
+
+    Returns:
+        The last status; no job runs any more.
+    """
+    writer = StatusWriter(folder, spec)
+    writer.enter("starting", started_at=now())
+    state: State = "failed"
+    try:
+        with heard_by(writer.update), open_context() as context:
+            gpu = context.gpu
+            writer.update(
+                gpu_uuid=gpu.uuid,
+                gpu_model=gpu.model,
+                units_total=gpu.units_total,
+                power_limit_w=gpu.power_limit_w,
+            )
+            for pair in spec.pairs:
+                check_memory(pair, gpu)
+            meter = LaunchMeter(context.source, time.monotonic)
+            with heard_by(meter.look):
+                state = _run_sets(folder, spec, context, writer, meter, stop_asked)
+    except AdvisorError as error:
+        writer.blame(error.code, str(error))
+    except OSError as error:
+        # Disk full, no permission: the system's own words.
+        writer.blame("system", str(error))
+    except Exception as error:  # noqa: BLE001 - what is not written down here is never known
+        traceback.print_exc(file=sys.stderr)
+        writer.blame("internal", f"{type(error).__name__}: {error}")
+    writer.close("failed" if writer.status.code else state)
+    return writer.status
+
+
+def _run_sets(
+    folder: LaunchFolder,
+    spec: LaunchSpec,
+    context: LaunchContext,
+    writer: StatusWriter,
+    meter: LaunchMeter,
+    stop_asked: Callable[[], bool],
+) -> State:
+    endings: list[_Ending] = []
+    for number in range(len(spec.pairs)):
+        folder.keep_reserve()
+        writer.begin_pair(number)
+        run = _SetRun(folder, spec, number, context, writer, meter, stop_asked)
+        try:
+            endings.append(run.run())
+        finally:
+            # With the end of the jobs, and of what held their limits.
+            writer.update(whole_energy_j=meter.read(), starts_energy_j=meter.starts_j)
+        if endings[-1] is _Ending.ASKED:
+            break
+    if any(ending is _Ending.FAILED for ending in endings):
+        return "failed"
+    return "finished" if all(ending is _Ending.FINISHED for ending in endings) else "stopped"

@@ -1,1 +1,0 @@
-"""The process that runs a launch to its end, and the guard that ends it otherwise."""

@@ -1,0 +1,189 @@
+"""What a job may take of its host: bounds on processes and memory, where it has a control group.
+
+A supervisor may do so in a container, as root, or in a systemd unit with `Delegate=yes`. There
+`cgroup.kill` ends all members at once. The kernel bounds processes and memory only of groups next
+to which no process is. Nobody is moved for that: the one who delegates a group to us starts us in a
+group `advisor-supervisors` in it (deploy/advisor.service), and jobs get theirs next to that.
+"""
+
+import os
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from advisor.core.job import Job
+
+CONTROLLERS = ("memory", "pids")
+"""What the kernel must be asked for before a control group can be bounded."""
+
+_MIB = 1024 * 1024
+
+_HOST_PART = 0.95
+"""Part of the host's memory that a job may have. A job that took more would take the host down; the
+page cache counts too, but is given back before the bound is met."""
+
+_LEAST_TASKS, _TASKS_PER_CORE = 4096, 64
+"""Libraries start a thread for each core in each process: a loader of 32 processes on 128 cores has
+4,096. A fork bomb makes more in a second."""
+
+_PIDS_PART = 4
+"""Two jobs leave half of the host's process numbers to everybody else."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceBounds:
+    """Bounds of one job.
+
+    Attributes:
+        tasks: Processes and threads, together.
+        memory_mib: Memory of the host, MiB, with what the job keeps in /dev/shm.
+    """
+
+    tasks: int
+    memory_mib: int
+
+
+def bounds_of(job: Job) -> ResourceBounds:
+    """What the job file says, else what no sound job of this host reaches."""
+    host_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    most_mib = max(1, int(_HOST_PART * host_bytes) // _MIB)
+    wanted = max(_LEAST_TASKS, _TASKS_PER_CORE * (os.cpu_count() or 1))
+    most_tasks = min(wanted, int(Path("/proc/sys/kernel/pid_max").read_text()) // _PIDS_PART)
+    return ResourceBounds(job.max_tasks or most_tasks, job.host_memory_mib or most_mib)
+
+
+def set_bounds(group: Path, bounds: ResourceBounds) -> None:
+    """Bound a control group, as far as it has the controllers."""
+    _write(group / "pids.max", bounds.tasks)
+    _write(group / "memory.max", bounds.memory_mib * _MIB)
+    # A job that lost one of its workers may wait for it for ever.
+    _write(group / "memory.oom.group", 1)
+
+
+def met_bound(group: Path, bounds: ResourceBounds) -> str | None:
+    """Which bound the processes of a control group met, and what to do; None: they met none."""
+    events = _events(group / "memory.events")
+    if events.get("oom_kill"):
+        if events.get("oom"):
+            return (
+                f"it took more than its {bounds.memory_mib} MiB of the host's memory; "
+                "a bound of its own is host_memory_mib in its job file"
+            )
+        return "the kernel ended it, as the host, or the control group above, ran out of memory"
+    if _events(group / "pids.events").get("max"):
+        return (
+            f"it came to its bound of {bounds.tasks} processes and threads; "
+            "a bound of its own is max_tasks in its job file"
+        )
+    return None
+
+
+def _events(path: Path) -> dict[str, int]:
+    """Counts of a control group by name; none where it has no such controller."""
+    try:
+        lines = [line.split() for line in path.read_text().splitlines()]
+    except OSError:
+        return {}
+    return {name: int(count) for name, count in lines}
+
+
+def _write(path: Path, value: int) -> None:
+    # Nothing is made: in a control group without the controller there is no such file.
+    with suppress(OSError), path.open("r+") as file:
+        file.write(str(value))
+
+
+OURS = "advisor-supervisors"
+"""Name of the group of our own processes, in one that was delegated to us."""
+
+_PREFIX = "advisor-"
+
+
+def cgroup_prefix(gpu_uuid: str, runtime_dir: str) -> str:
+    """How the names of the groups of jobs begin that are on this GPU and of this advisor."""
+    return f"{_PREFIX}{sha256(f'{gpu_uuid} {runtime_dir}'.encode()).hexdigest()[:16]}-"
+
+
+def make_cgroup(prefix: str, bounds: ResourceBounds) -> Path | None:
+    """A new control group, bounded where the kernel lets us; None where none may be made."""
+    if (place := _place()) is None:
+        return None
+    _ask_for_controllers(place)
+    path = place / f"{prefix}{secrets.token_hex(4)}"
+    try:
+        path.mkdir()
+    except OSError:
+        return None
+    if (path / "cgroup.kill").exists() and os.access(path / "cgroup.procs", os.W_OK):
+        set_bounds(path, bounds)
+        return path
+    remove_cgroup(path)
+    return None
+
+
+def left_cgroups(prefix: str) -> list[Path]:
+    """Control groups of jobs with such names; the caller holds the lock of the GPU."""
+    place = _place()
+    return [] if place is None else sorted(place.glob(f"{prefix}*"))
+
+
+def members(path: Path) -> list[int]:
+    """Processes in a control group, without those in groups below it; none where it is gone."""
+    try:
+        return [int(line) for line in (path / "cgroup.procs").read_text().split()]
+    except OSError:
+        return []
+
+
+def populated(path: Path) -> bool:
+    """Whether a process lives in a control group or below it."""
+    try:
+        return "populated 1" in (path / "cgroup.events").read_text()
+    except OSError:
+        return False
+
+
+def kill_cgroup(path: Path) -> None:
+    """End every process in a control group and below it."""
+    with suppress(OSError):
+        (path / "cgroup.kill").write_text("1")
+
+
+def remove_cgroup(path: Path) -> None:
+    """Remove a control group; one that still has members stays."""
+    # A job may have made groups in its own.
+    for folder in sorted(path.rglob("*/"), reverse=True):
+        with suppress(OSError):
+            folder.rmdir()
+    with suppress(OSError):
+        path.rmdir()
+
+
+def _place() -> Path | None:
+    own = _own()
+    return own.parent if own and own.name == OURS else own
+
+
+def _ask_for_controllers(place: Path) -> None:
+    """Let groups in this one be bounded, where the kernel allows it."""
+    # A group with processes in it that asks for `pids` alone would take no process below it any
+    # more. Only the root of all groups, which has no type, may have both.
+    if (place / "cgroup.type").exists() and members(place):
+        return
+    with suppress(OSError):
+        there = (place / "cgroup.controllers").read_text().split()
+        wanted = " ".join(f"+{name}" for name in CONTROLLERS if name in there)
+        (place / "cgroup.subtree_control").write_text(wanted)
+
+
+def _own() -> Path | None:
+    try:
+        mounts = Path("/proc/self/mounts").read_text().splitlines()
+        groups = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    roots = [fields[1] for line in mounts if (fields := line.split())[2] == "cgroup2"]
+    names = [line.removeprefix("0::") for line in groups if line.startswith("0::")]
+    return Path(roots[0] + names[0]) if roots and names else None

@@ -1,0 +1,609 @@
+"""Reads what a running job shows: progress, results and latencies.
+
+A fault of the reading, such as a pattern that takes too long, is a `JobError` of that look. It says
+nothing of the job, which runs on; the total stays right, or lacks what was never seen.
+
+Python's engine tries each way of dividing a line, so `(a+)+$` on 60 letters takes longer than
+anybody lives. It looks for signals meanwhile, so a timer ends that.
+"""
+
+import math
+import os
+import re
+import signal
+import struct
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from advisor.core.job import ProgressSettings, Reported, ResultsSettings
+from advisor.errors import JobError
+from advisor.progress import (
+    BEATS_AT,
+    BOUNDS_AT,
+    FAULT_AT,
+    FAULT_BYTES,
+    FILE_BYTES,
+    FIRST_AT,
+    FIRST_VALUES,
+    LATENCIES_AT,
+    LATENCY_BUCKETS,
+    LATENCY_LEAST_S,
+    LATENCY_STEP,
+    MOST_BOUNDS,
+    VALUES_AT,
+)
+
+_THOUSANDS = re.compile(r",\d{3}(?!\d)")
+_OF_TOTAL = re.compile(r"\s*(?:/|(?:out )?of\s)\s*(\d[\d,.]*[kKMGT]?)")
+
+_RISES_NEAR, _RISES_FAR = 2, 4
+"""Rising numbers, the first included, after which a smaller one was a new start: below half of the
+last number, and above it, where ranks of one job that are not in step write such numbers, too."""
+
+_SIBLING = 0.2
+"""Relative difference of a bar's totals from epoch to epoch, as where batches are of tokens; those
+of validation and training differ by more."""
+
+_LEAST_LIFE = 20
+"""Numbers after which another bar is the work, where the first one had fewer."""
+
+_SOON = 5
+"""Numbers of a new start within which the count may turn out to have gone on beside it."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """One counter from its start on.
+
+    Attributes:
+        of: Its total, as in `3/60`; None: it has none.
+        seen: How many different numbers it has shown.
+        step: Its largest rise.
+    """
+
+    of: float | None
+    last: float
+    seen: int = 1
+    step: float = 0.0
+
+    @property
+    def is_full(self) -> bool:
+        return self.of is not None and self.last >= self.of
+
+    @property
+    def left(self) -> float:
+        """Work that was done and not shown: a run that starts again went to its end."""
+        left = (self.of or 0.0) - self.last
+        return left if 0 < left <= self.step else 0.0
+
+    def rise_to(self, number: float) -> float:
+        """Take a number that is no smaller; the progress since the last one."""
+        rise = number - self.last
+        self.seen += rise > 0
+        self.last, self.step = number, max(self.step, rise)
+        return rise
+
+
+class Tally:
+    """The total of a count that may start again, as with each epoch.
+
+    A smaller number that is followed by rising ones is a new start and adds to the total; a bar
+    that was full needs no second number. Numbers with another total, such as `2/5` of a validation
+    between `59/60` and `60/60`, are of another counter: the one that goes on is the work. The total
+    never falls.
+
+    Attributes:
+        total: Progress so far, in the unit of the numbers.
+    """
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        self._sum = 0.0
+        self._run: _Run | None = None
+        self._low: list[float] = []
+        self._before: tuple[float, float] | None = None
+        self._second, self._sure_at = -math.inf, 0
+        self._other: _Run | None = None
+        self._former: dict[float | None, tuple[_Run, float]] = {}
+        self._besides = set[float | None]()
+
+    def add(self, number: float, total: float | None = None) -> None:
+        """Take the next number that the job showed.
+
+        Args:
+            number: Progress since its last start.
+            total: The number at which it is full, as 60 in `3/60`; None: it shows none.
+        """
+        if self._run is None:
+            self._run = _Run(total, number)
+            self._sum = number
+        elif total == self._run.of:
+            self._other = None
+            self._go_on(self._run, number)
+        elif total not in self._besides:
+            self._note_other(self._run, _Run(total, number))
+        self.total = max(self.total, self._sum)
+
+    def finish(self) -> None:
+        """The job has ended: a bar that lacks less than a step is full."""
+        if self._run is not None:
+            self._sum += self._run.rise_to(self._run.last + self._run.left)
+            self.total = max(self.total, self._sum)
+
+    def _go_on(self, run: _Run, number: float) -> None:
+        is_near = bool(self._low) and self._low[0] <= run.last / 2
+        if number > run.last or (number == run.last and not is_near):
+            self._rise(run, number)
+        elif run.is_full:
+            self._start_again(run, number)
+        elif self._second <= number <= self._second + max(run.step, 1.0) and self._second > 0:
+            self._second = number
+        elif self._low and number < self._low[-1]:
+            self._low = [number]
+        elif not self._low or number > self._low[-1]:
+            self._low.append(number)
+            is_near = self._low[0] <= run.last / 2
+            if len(self._low) >= (_RISES_NEAR if is_near else _RISES_FAR):
+                self._start_again(run, number)
+
+    def _rise(self, run: _Run, number: float) -> None:
+        self._low = []
+        rise = number - run.last
+        if run.seen > self._sure_at:
+            self._before = None
+        if self._before and number >= self._before[0] and rise > 2 * run.step:
+            # The count goes on where it was: what rose meanwhile is a second counter.
+            last, self._sum = self._before
+            self._before, self._second = None, run.last
+            run.last = last
+        self._sum += run.rise_to(number)
+
+    def _start_again(self, run: _Run, number: float) -> None:
+        is_sure = run.is_full
+        self._before = None if is_sure else (run.last, self._sum)
+        self._sum += run.left + number
+        self._low, self._second = [], -math.inf
+        run.last = number
+        run.seen += 1
+        self._sure_at = run.seen + _SOON
+
+    def _note_other(self, run: _Run, other: _Run) -> None:
+        """Another total: the next epoch of this counter, or another counter beside it."""
+        if other.of in self._former:
+            # The first one is there again, so what was taken for the work ran beside it.
+            self._besides.add(run.of)
+            self._run, self._sum = self._former.pop(other.of)
+            self._go_on(self._run, other.last)
+            return
+        is_sibling = (
+            run.of is not None
+            and other.of is not None
+            and abs(other.of - run.of) <= _SIBLING * run.of
+        )
+        known = self._other if self._other and self._other.of == other.of else None
+        if run.is_full and is_sibling:
+            self._replace(run, other)
+        elif known is None:
+            self._other = other
+        else:
+            known.rise_to(max(known.last, other.last))
+            if known.seen >= max(run.seen, _LEAST_LIFE):
+                self._replace(run, known, former=True)
+
+    def _replace(self, run: _Run, other: _Run, *, former: bool = False) -> None:
+        if former:
+            self._former[run.of] = run, self._sum
+        self._sum += run.left + other.last
+        self._run, self._other, self._low, self._before = other, None, [], None
+
+
+class CounterFile:
+    """The 8-byte count in `ADVISOR_PROGRESS_FILE`, times the progress of one count."""
+
+    def __init__(self, path: Path, scale: float = 1) -> None:
+        self._path, self._file = path, path.open("rb", buffering=0)
+        self._scale, self._tally = scale, Tally()
+
+    def read(self, *, last: bool = False) -> float:
+        """Progress since the job started, in the job's unit; `last` as for an output.
+
+        Raises:
+            JobError: the file was emptied, or what writes it cannot count now.
+        """
+        self._file.seek(0)
+        count = self._file.read(8)
+        if len(count) < 8:
+            raise JobError(
+                f"the progress file has {len(count)} bytes, not 8",
+                why="the job emptied it",
+                fix="write the count in place, as docs/job-file.md shows",
+            )
+        number = struct.unpack("<q", count)[0]
+        self._tally.add(number)
+        if not last and (fault := read_fault(self._path)):
+            raise JobError(fault)
+        return self._tally.total * self._scale
+
+    def close(self) -> None:
+        """Let go of the file, into which the job may go on counting."""
+        self._file.close()
+
+
+class OutputCounter:
+    """A pattern matched against each complete line of the job's output file."""
+
+    def __init__(self, path: Path, pattern: str, *, cumulative: bool) -> None:
+        self._matches = _OutputMatches(path, pattern)
+        # A pattern without a group counts lines, whatever `cumulative` says.
+        self._is_cumulative = cumulative and re.compile(pattern).groups > 0
+        self._tally = Tally()
+        self._lines = 0.0
+
+    def read(self, *, last: bool = False) -> float:
+        """Progress since the job started, in the job's unit.
+
+        Args:
+            last: The job has ended: all of its output, and a last line without an end.
+
+        Raises:
+            JobError: the output cannot be read, or the pattern caught no number; what else was
+                caught is counted.
+        """
+        fault: JobError | None = None
+        found = self._matches.read(last=last)
+        # A bar ends its line with its next state. Of a number that is cut the tally takes nothing,
+        # as it is smaller than the last one.
+        if (last or self._is_cumulative) and (match := self._matches.peek()):
+            found.append(match)
+        for match in found:
+            try:
+                self._take(match)
+            except JobError as error:
+                fault = error
+        if last:
+            self._tally.finish()
+        elif fault is not None:
+            raise fault
+        return self._tally.total + self._lines
+
+    def close(self) -> None:
+        """Let go of the output; lines behind the last `read` are not counted."""
+        self._matches.close()
+
+    def _take(self, match: re.Match[str]) -> None:
+        groups = match.re.groups
+        # The last group is the only one, or with index 0 the whole match.
+        caught: str | None = match.group(groups)
+        if caught is None:
+            return
+        number = _finite(caught) if groups else 1.0
+        if not self._is_cumulative:
+            self._lines += number
+            return
+        end = match.end(groups)
+        # A pattern with a comma of its own is of columns.
+        if "," not in match.re.pattern and _THOUSANDS.match(match.string, end):
+            raise JobError(
+                f"the pattern {match.re.pattern} caught {caught} of {match.string.strip()!r}",
+                why="it stops at the comma",
+                fix=r"let it take commas, too: 'step ([\d,]+)'",
+            )
+        of = _OF_TOTAL.match(match.string, end)
+        self._tally.add(number, number_of(of[1]) if of else None)
+
+
+def open_counter(
+    progress: ProgressSettings, counter_path: Path, output_path: Path
+) -> CounterFile | OutputCounter:
+    """The counter that `progress` asks for; both files must exist."""
+    if progress.kind == "output" and progress.pattern is not None:
+        return OutputCounter(output_path, progress.pattern, cumulative=progress.cumulative)
+    return CounterFile(counter_path, progress.per_run if progress.kind == "runs" else 1)
+
+
+def _finite(text: str) -> float:
+    if math.isfinite(number := number_of(text)):
+        return number
+    raise JobError(
+        f"the progress pattern caught '{text}', which is not a number",
+        fix="put the group of the pattern around the number alone",
+    )
+
+
+LOOK_BYTES = 1024 * 1024
+"""Most that is read at a look; what is left is read at the next ones."""
+
+LINE_BYTES = 64 * 1024
+"""Most that is read of a line; of a longer one its end."""
+
+_ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+_SCALES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+
+
+class OutputLines:
+    """Complete lines of an output file that its shim may begin again.
+
+    A carriage return ends a line too: progress bars write nothing else.
+
+    Args:
+        path: Of the file.
+        last_bytes: Of what was written before; None: from its beginning.
+
+    Attributes:
+        is_behind: The last look found more than it may read.
+    """
+
+    def __init__(self, path: Path, last_bytes: int | None = None) -> None:
+        self._path, self._file, self._rest = path, path.open("rb", buffering=0), b""
+        self.is_behind = False
+        if last_bytes is not None:
+            self._file.seek(max(0, self._file.seek(0, os.SEEK_END) - last_bytes))
+
+    def read(self) -> list[bytes]:
+        """Lines that were completed since the last look, without their ends, `LOOK_BYTES` at most.
+
+        Raises:
+            JobError: the job wrote more than is kept since then; the next look goes on behind it.
+        """
+        data = self._file.read(LOOK_BYTES)
+        own = os.fstat(self._file.fileno()).st_ino
+        # Another file of this name: its shim has begun again.
+        if len(data) < LOOK_BYTES and _number(self._path) not in (None, own):
+            # Nothing is added any more to a file that was put aside.
+            data += self._file.read(LOOK_BYTES - len(data))
+            if len(data) < LOOK_BYTES:
+                self._follow()
+                data += self._file.read(LOOK_BYTES - len(data))
+        self.is_behind = len(data) == LOOK_BYTES
+        *lines, rest = re.split(rb"[\r\n]", self._rest + data)
+        self._rest = rest[-LINE_BYTES:]
+        return [line[-LINE_BYTES:] for line in lines]
+
+    @property
+    def rest(self) -> bytes:
+        """The line that has no end yet, such as a progress bar until it is drawn again."""
+        return self._rest
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def _follow(self) -> None:
+        old = self._file
+        self._file = self._path.open("rb", buffering=0)
+        aside = _number(self._path.with_name(f"{self._path.name}.1"))
+        is_next = aside == os.fstat(old.fileno()).st_ino
+        old.close()
+        if not is_next:
+            raise JobError(
+                "the job writes its output faster than it can be read",
+                why="only the newest part of it is kept, and the part that was not read is gone",
+                fix="write less, or count in the progress file (docs/progress.md)",
+            )
+
+
+def plain(line: bytes) -> str:
+    """The text of a line without what steers a terminal, such as colours and backspaces."""
+    if b"\x1b" in line:
+        line = _ESCAPES.sub(b"", line)
+    return line.replace(b"\b", b"").decode(errors="replace")
+
+
+def number_of(text: str) -> float:
+    """The number in a job's log: `1,000`, `12.5` or, as tqdm scales it, `1.25k`; else NaN."""
+    scale = _SCALES.get(text[-1:], 1.0)
+    try:
+        return float((text if scale == 1 else text[:-1]).replace(",", "")) * scale
+    except ValueError:
+        return math.nan
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
+
+
+MATCH_S = 1.0
+"""Processor time for all lines of a look, 1 MiB at most; what a pattern usually takes is 50 ms."""
+
+
+class _OutputMatches:
+    """The first match of a pattern in each line that a job completes, without colours."""
+
+    def __init__(self, path: Path, pattern: str) -> None:
+        self._lines, self._pattern = OutputLines(path), re.compile(pattern)
+        self._too_slow: JobError | None = None
+
+    def read(self, *, last: bool = False) -> list[re.Match[str]]:
+        """Matches in the lines that were completed since the last look.
+
+        Args:
+            last: The job has ended: all that it wrote.
+
+        Raises:
+            JobError: the pattern takes too long, now or at an earlier look, and is not tried
+                again; or the job writes more than is kept.
+        """
+        if self._too_slow is not None:
+            raise self._too_slow
+        found = self._match(self._lines.read())
+        while last and self._lines.is_behind:
+            found += self._match(self._lines.read())
+        return found
+
+    def peek(self) -> re.Match[str] | None:
+        """The match in the line that has no end yet, and may be cut within a number.
+
+        Raises:
+            JobError: the pattern takes too long.
+        """
+        return next(iter(self._match([self._lines.rest])), None)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._lines.close()
+
+    def _match(self, lines: list[bytes]) -> list[re.Match[str]]:
+        try:
+            with _in_time(self._pattern.pattern):
+                return [match for line in lines if (match := self._pattern.search(plain(line)))]
+        except JobError as error:
+            self._too_slow = error
+            raise
+
+
+@contextmanager
+def _in_time(pattern: str) -> Generator[None]:
+    """End what the block matches after a while; signals reach the main thread of a process alone.
+
+    Raises:
+        JobError: it took longer.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def late(_number: int, _frame: FrameType | None) -> None:
+        raise JobError(
+            f"the pattern {pattern} took more than {MATCH_S:g} s of processor time",
+            why="repeats within repeats, as in (a+)+, and several .* try each way of dividing a "
+            "line",
+            fix=r"say what stands around the number: 'step (\d+)'",
+        )
+
+    before = signal.signal(signal.SIGVTALRM, late)
+    signal.setitimer(signal.ITIMER_VIRTUAL, MATCH_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+class ReportFile:
+    """The values in `ADVISOR_PROGRESS_FILE`."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb", buffering=0)
+
+    def read(self) -> Reported:
+        """All that the job reported since it started."""
+        self._file.seek(0)
+        return parse_reported(self._file.read(LATENCIES_AT))
+
+    def close(self) -> None:
+        """Let go of the file, into which the job may go on writing."""
+        self._file.close()
+
+
+class ReportedOutput:
+    """A pattern matched against each line of the job's output; the n-th match counts as n."""
+
+    def __init__(self, path: Path, pattern: str) -> None:
+        self._matches = _OutputMatches(path, pattern)
+        self._reported = Reported()
+
+    def read(self) -> Reported:
+        """All that the job reported since it started."""
+        for match in self._matches.read():
+            value, known = number_of(match.group(match.re.groups)), self._reported
+            first = (*known.first, (known.count + 1, value))[:FIRST_VALUES]
+            wrong = known.not_finite + (not math.isfinite(value))
+            self._reported = Reported(first, known.count + 1, wrong, value)
+        return self._reported
+
+    def close(self) -> None:
+        """Let go of the output; values behind the last `read` stay unknown."""
+        self._matches.close()
+
+
+def parse_reported(data: bytes) -> Reported:
+    """The values in the beginning of a progress file; none where it is too short for them."""
+    if len(data) < LATENCIES_AT:  # an emptied file is the counter's fault to name
+        return Reported()
+    count, not_finite, _, last = struct.unpack_from("<qqqd", data, VALUES_AT)
+    kept = range(min(max(count, 0), FIRST_VALUES))
+    first = tuple(struct.unpack_from("<qd", data, FIRST_AT + 16 * n) for n in kept)
+    return Reported(first, count, not_finite, last if count else None)
+
+
+def open_reports(
+    results: ResultsSettings, progress_path: Path, output_path: Path
+) -> ReportFile | ReportedOutput:
+    """Where the values of a job are read; both files must exist."""
+    if results.pattern is not None:
+        return ReportedOutput(output_path, results.pattern)
+    return ReportFile(progress_path)
+
+
+def read_latencies(progress_path: Path) -> tuple[int, ...]:
+    """How many requests fell into each bucket so far; empty where the file holds none."""
+    data = progress_path.read_bytes()
+    if len(data) < FILE_BYTES:
+        return ()
+    return struct.unpack_from(f"<{LATENCY_BUCKETS}q", data, LATENCIES_AT)
+
+
+def read_bounds_ms(progress_path: Path) -> tuple[float, ...]:
+    """Bounds of the buckets that latencies came in, ms; empty where these are as fine as ours."""
+    data = progress_path.read_bytes()
+    if len(data) < FILE_BYTES:
+        return ()
+    (count,) = struct.unpack_from("<q", data, BOUNDS_AT)
+    kept = min(max(count, 0), MOST_BOUNDS)
+    return tuple(1000 * bound for bound in struct.unpack_from(f"<{kept}d", data, BOUNDS_AT + 8))
+
+
+def read_beats(progress_path: Path) -> int:
+    """How often the job said that it lives and has nothing to do; 0 where it never did."""
+    with progress_path.open("rb", buffering=0) as file:
+        file.seek(BEATS_AT)
+        data = file.read(8)
+    return struct.unpack("<q", data)[0] if len(data) == 8 else 0
+
+
+def read_fault(progress_path: Path) -> str:
+    """Why the job is not counted now; empty while it is, and for a file of 8 bytes."""
+    with progress_path.open("rb", buffering=0) as file:
+        return parse_fault(file.read(FAULT_AT + FAULT_BYTES))
+
+
+def parse_fault(data: bytes) -> str:
+    """The same in the beginning of a progress file."""
+    text = data[FAULT_AT : FAULT_AT + FAULT_BYTES]
+    return text.partition(b"\0")[0].decode(errors="replace")
+
+
+def percentile_ms(before: tuple[int, ...], after: tuple[int, ...], percent: float) -> float | None:
+    """Latency that `percent` of the requests between two readings did not exceed, ms.
+
+    The middle of the bucket it falls into, so within 2.5 %; None without requests.
+    """
+    counts = [now - then for then, now in zip(before, after, strict=False)]
+    total, seen = sum(counts), 0
+    if total <= 0:
+        return None
+    for bucket, count in enumerate(counts):
+        seen += count
+        if seen >= total * percent / 100:
+            return 1000 * LATENCY_LEAST_S * LATENCY_STEP ** (bucket + 0.5)
+    return None
+
+
+def range_ms(percentile: float, bounds_ms: Sequence[float]) -> tuple[float, float]:
+    """Between which latencies a percentile lies: the bounds of the bucket that it fell into.
+
+    Of a bucket that is as narrow as ours, or of which nothing is told, those of ours.
+    """
+    low, high = percentile / LATENCY_STEP**0.5, percentile * LATENCY_STEP**0.5
+    if not bounds_ms:
+        return low, high
+    # Which of two buckets it fell into is not known where ours lies across their bound.
+    least = max((bound for bound in bounds_ms if bound <= low), default=0.0)
+    return min(low, least), max(high, min(bound for bound in bounds_ms if bound >= high))

@@ -1,1 +1,0 @@
-"""What the operating system offers: processes, control groups, cores, locks."""

@@ -1,0 +1,304 @@
+"""Processes of this host, as /proc shows them: trees, CPU time, cores, loaded libraries.
+
+Launch-bound jobs lose up to half their rate when something else runs on their cores, so the
+profiler keeps one core, and the jobs share the others evenly. A job that is measured alone gets
+the same number of cores as beside others: otherwise the two rates could not be compared.
+
+A job may run in any environment, so nothing is asked of an interpreter. A file installed by the
+system has its version in its name (`libcublas.so.13.1.0.3`); one from a wheel has it in the name of
+the wheel's metadata (`nvidia_cublas-13.1.0.3.dist-info`). Written as `advisor check` writes them.
+"""
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from advisor.runtime.beats import beat
+
+_PROC = Path("/proc")
+MPS_SERVER = "nvidia-cuda-mps"
+"""Beginning of the name of an MPS server; the kernel keeps 15 characters of it."""
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_EXEC_S = 1
+"""Longest time that exec may take; a process without variables counts as hiding them then."""
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, poll_s: float = 0.02) -> bool:
+    """True as soon as `condition` holds; False when it did not within `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        beat()
+        time.sleep(poll_s)
+    return True
+
+
+def session_of(pid: int) -> int | None:
+    """Session of a living process; None when there is none."""
+    # Behind the command's name: state, parent, process group, session (man 5 proc).
+    stat = _stat(pid)
+    return int(stat[3]) if len(stat) > 3 and stat[0] != "Z" else None
+
+
+def children_of(pid: int) -> list[int]:
+    """Children of a process, also those that have ended and were not waited for."""
+    return _by_parent().get(pid, [])
+
+
+def descendants(pid: int) -> list[int]:
+    """Living processes below one."""
+    children = _by_parent()
+    found = list(children.get(pid, []))
+    for child in found:
+        found += children.get(child, [])
+    return sorted(child for child in found if owner_of(child) is not None)
+
+
+def ancestors_of(pid: int) -> list[int]:
+    """The parent of a process, the parent of that, and so on."""
+    found: list[int] = []
+    while len(stat := _stat(pid)) > 3 and (pid := int(stat[1])) and pid not in found:
+        found.append(pid)
+    return found
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process stands still until it is continued, as after SIGSTOP."""
+    return _stat(pid)[:1] in (["T"], ["t"])
+
+
+def has_memory(pid: int) -> bool:
+    """Whether a process runs and is not in the midst of its end."""
+    return owner_of(pid) is not None and not _read(pid, "statm").startswith(b"0 ")
+
+
+def _by_parent() -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for pid in _all_pids():
+        if len(stat := _stat(pid)) > 3:
+            found.setdefault(int(stat[1]), []).append(pid)
+    return found
+
+
+def marked_pids(mark: Mapping[str, str]) -> list[int]:
+    """Living processes that were started with all variables of `mark`."""
+    return [pid for pid in _all_pids() if carries(pid, mark)]
+
+
+def carries(pid: int, mark: Mapping[str, str]) -> bool:
+    """Whether a living process was started with all variables of `mark`."""
+    # Asked many times a second on hosts with hundreds of processes, so nothing is taken apart.
+    raw = b"\0" + _read(pid, "environ")
+    return all(b"\0" + os.fsencode(f"{key}={value}") + b"\0" in raw for key, value in mark.items())
+
+
+def cpu_s(pids: Iterable[int]) -> float:
+    """CPU time that the processes and their ended children used so far, user and system, s."""
+    stats = (_stat(pid) for pid in pids)
+    # utime, stime, cutime, cstime (man 5 proc).
+    return sum(sum(map(int, s[11:15])) for s in stats if len(s) > 14) / _TICKS_PER_S
+
+
+def cpu_steal_s() -> float:
+    """CPU time that other guests of the host took from this one since boot, s, all cores."""
+    first = (_PROC / "stat").read_text().split("\n", 1)[0].split()
+    return int(first[8]) / _TICKS_PER_S if len(first) > 8 else 0.0
+
+
+def owner_of(pid: int) -> int | None:
+    """User of a living process; None when there is none."""
+    try:
+        return None if _stat(pid)[:1] in ([], ["Z"]) else (_PROC / str(pid)).stat().st_uid
+    except OSError:
+        return None
+
+
+def name_of(pid: int) -> str:
+    """Name of a process as the kernel keeps it, 15 characters; empty when there is none."""
+    return _read(pid, "comm").decode(errors="replace").strip()
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """Environment that the process was started with; empty when it may not be read."""
+    pairs = (item.partition(b"=") for item in _read(pid, "environ").split(b"\0") if item)
+    return {key.decode(errors="replace"): value.decode(errors="replace") for key, _, value in pairs}
+
+
+def lacking(pids: Iterable[int], wanted: Mapping[str, str]) -> list[int]:
+    """Living processes that were not started with all `wanted` variables, or hide theirs."""
+    return sorted(pid for pid in pids if _lacks(pid, wanted))
+
+
+def _lacks(pid: int, wanted: Mapping[str, str]) -> bool:
+    # In the middle of exec a process shows no variables for an instant; one that has just ended
+    # shows none for good.
+    wait_until(lambda: bool(environment_of(pid)) or owner_of(pid) is None, _EXEC_S, poll_s=0.001)
+    return not wanted.items() <= environment_of(pid).items() and owner_of(pid) is not None
+
+
+def pin(pids: Iterable[int], cores: Collection[int]) -> None:
+    """Keep every thread of the processes on `cores`."""
+    for pid in pids:
+        for thread in _threads(pid):
+            # A thread may end between listing and pinning.
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(thread, cores)
+
+
+def _threads(pid: int) -> list[int]:
+    try:
+        return [int(entry.name) for entry in (_PROC / str(pid) / "task").iterdir()]
+    except OSError:
+        return []
+
+
+def _all_pids() -> list[int]:
+    names = os.listdir(_PROC)  # noqa: PTH208 - as in _read
+    return [int(name) for name in names if name.isdigit()]
+
+
+def _stat(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat from the state on; empty when the process is gone."""
+    return _read(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
+
+
+def _read(pid: int, name: str) -> bytes:
+    """A file of a process; empty when the process is gone or hides it."""
+    try:
+        # Thousands of times a minute; a Path takes ten times as long.
+        with open(f"/proc/{pid}/{name}", "rb") as file:  # noqa: PTH123
+            return file.read()
+    except OSError:
+        return b""
+
+
+def of_user(user: int | None) -> dict[str, Any]:
+    """What `subprocess.run` takes for a process of a user, by number; None: of ours.
+
+    Nobody but root may name a user, and nobody needs to name himself.
+    """
+    if user in (None, os.geteuid()):
+        return {}
+    return {"user": user, "group": user, "extra_groups": ()}
+
+
+@dataclass(frozen=True, slots=True)
+class CorePlan:
+    """Cores of the profiler, of each job of a set in its order, and of clients that wait."""
+
+    own: frozenset[int]
+    slots: tuple[frozenset[int], ...]
+    waiting: frozenset[int]
+
+    @property
+    def jobs(self) -> frozenset[int]:
+        """Everything that is not the profiler's."""
+        return _union((*self.slots, self.waiting))
+
+
+def plan_cores(groups: Sequence[frozenset[int]], jobs: int = 2) -> CorePlan:
+    """Share out physical cores; with fewer than two more than jobs, some serve several owners.
+
+    Args:
+        groups: The logical cores of each physical one. Two logical cores of one physical core
+            slow each other down, so they never get different owners.
+        jobs: Most jobs that run at the same time.
+    """
+    own, *rest = groups
+    rest = rest or [own]
+    # Dozens of waiting clients look at their gates 200 times a second each.
+    *rest, waiting = rest if len(rest) > 2 else [*rest, rest[-1]]
+    # In turns, so that on a host with two sockets no job is farther from the GPU.
+    each = max(1, len(rest) // jobs)
+    slots = (rest[slot::jobs][:each] or rest for slot in range(jobs))
+    return CorePlan(own, tuple(map(_union, slots)), waiting)
+
+
+def available_cores() -> list[int]:
+    """Logical cores that this process may use."""
+    return sorted(os.sched_getaffinity(0))
+
+
+def physical_cores(topology: Path = Path("/sys/devices/system/cpu")) -> list[frozenset[int]]:
+    """The logical cores that this process may use, grouped by physical core."""
+    allowed = set(available_cores())
+    groups = {frozenset(_siblings(topology, core) & allowed) for core in allowed}
+    return sorted(groups, key=min)
+
+
+def _siblings(topology: Path, core: int) -> set[int]:
+    try:
+        text = (topology / f"cpu{core}/topology/thread_siblings_list").read_text()
+    except OSError:
+        return {core}
+    siblings = {core}
+    for part in text.strip().split(","):
+        low, _, high = part.partition("-")
+        siblings |= set(range(int(low), int(high or low) + 1))
+    return siblings
+
+
+def _union(groups: Sequence[frozenset[int]]) -> frozenset[int]:
+    return frozenset[int]().union(*groups)
+
+
+_NUMBERED = {"cublas": "nvidia_cublas*", "cudnn": "nvidia_cudnn*"}
+"""Libraries whose version is one number, and how the metadata of their wheels begins."""
+
+_MAPPED = re.compile(r"/lib(cublas|cudnn|torch)\.so[^/]*$")
+_TRIPLE = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+_TORCH = re.compile(r"^__version__ = '([^'\s]+)'$", re.MULTILINE)
+
+
+def loaded_libraries(pids: Iterable[int]) -> str | None:
+    """Such as "cublas 130100, torch 2.11.0+cu130", by name; None where no version can be read."""
+    found: dict[str, str] = {}
+    for pid in pids:
+        # It may have ended, or belong to somebody else.
+        with suppress(OSError):
+            found |= _of_process(pid)
+    return ", ".join(f"{name} {found[name]}" for name in sorted(found)) or None
+
+
+def _of_process(pid: int) -> dict[str, str]:
+    maps = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+    paths = {line.split(maxsplit=5)[-1] for line in maps if "/lib" in line}
+    found: dict[str, str] = {}
+    for path in sorted(paths):
+        # A container has files of its own.
+        file = Path("/proc", str(pid), "root", path.removeprefix("/"))
+        if (library := _MAPPED.search(path)) and (version := _version(library[1], file)):
+            found[library[1]] = version
+    return found
+
+
+def _version(name: str, file: Path) -> str | None:
+    if name == "torch":
+        return _of_torch(file)
+    wheels = (p.name for p in _packages(file).glob(f"{_NUMBERED[name]}.dist-info"))
+    for text in (file.name, *sorted(wheels)):
+        if numbers := _TRIPLE.search(text):
+            major, minor, patch = map(int, numbers.groups())
+            return str(major * 10000 + minor * 100 + patch)
+    return None
+
+
+def _of_torch(file: Path) -> str | None:
+    with suppress(OSError):
+        if found := _TORCH.search((file.parents[1] / "version.py").read_text("utf-8")):
+            return found[1]
+    return None
+
+
+def _packages(file: Path) -> Path:
+    """The folder that wheels were installed into; of a file that is of none, its own."""
+    names = ("site-packages", "dist-packages")
+    return next((folder for folder in file.parents if folder.name in names), file.parent)

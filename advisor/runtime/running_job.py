@@ -1,0 +1,634 @@
+"""A job under a proven share: its start, its progress, its gate, its limit, its end.
+
+Variables say what a process was started with, not what it has: it may change them before its first
+CUDA call, or start another process without them. So the driver is asked instead: NVML lists the
+processes with a context on the GPU, and the MPS server its clients. A process that computes and is
+no client has the whole GPU; one that is no part of a job disturbs both.
+"""
+
+import os
+import shlex
+import shutil
+import signal
+import struct
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.core.gpu import Share
+from advisor.core.job import Job, Reported, ResultsSettings
+from advisor.errors import AdvisorError, JobError, LimitBrokenError, LimitNotProvenError
+from advisor.files.safe_files import writing_private
+from advisor.progress import FILE_BYTES, GO, HOLD, QUIT, RUNNING, STARTING, WAITING
+from advisor.runtime.backend import Backend, Granted, Proof, Sight
+from advisor.runtime.cgroup import bounds_of, cgroup_prefix
+from advisor.runtime.counting import (
+    open_counter,
+    open_reports,
+    read_beats,
+    read_bounds_ms,
+    read_latencies,
+)
+from advisor.runtime.job_process import LEAVE_S, JobProcess, check_none, end_cgroups, end_marked
+from advisor.runtime.processes import (
+    MPS_SERVER,
+    ancestors_of,
+    carries,
+    cpu_s,
+    has_memory,
+    marked_pids,
+    name_of,
+    pin,
+    wait_until,
+)
+from advisor.runtime.progress_search import counts_otherwise, patience_s
+from advisor.settings import OUR_VARIABLES, RUNTIME_DIR, python
+
+PROGRESS_MARK = "ADVISOR_PROGRESS_FILE"
+"""Its value is unique for each started job, so it marks all processes of one."""
+
+_LAST_LINES = 10
+"""Of the output, in messages."""
+
+
+class RunningJob:
+    """A job that was started under a proven share.
+
+    Attributes:
+        granted: What was read back before the start.
+        output: File with everything the job wrote.
+        seen_pids: Its processes when they were looked for last, also once they have ended.
+        uncounted: Why it was ready before its progress could be read; None: it could.
+        keeps_files: Whether its files stay open after its end, for a last count, until `close`.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        share: Share,
+        backend: Backend,
+        granted: Granted,
+        folder: Path,
+        process: JobProcess,
+    ) -> None:
+        self.job, self.share, self.granted = job, share, granted
+        self.output = folder / "output.log"
+        self._backend, self._process = backend, process
+        self._progress_path = folder / "progress"
+        self._gate = (folder / "gate").open("r+b", buffering=0) if job.progress.gate else None
+        self._counter = open_counter(job.progress, self._progress_path, self.output)
+        self._reports = open_reports(
+            job.results or ResultsSettings(), self._progress_path, self.output
+        )
+        self._started = time.monotonic()
+        self._ended, self.seen_pids = False, frozenset[int]()
+        self.uncounted: AdvisorError | None = None
+        self.keeps_files = False
+
+    def count(self, *, last: bool = False) -> float:
+        """Progress so far, in the job's unit; the last count takes an unfinished line, too.
+
+        Raises:
+            JobError: the progress cannot be read now; it may be at a later call.
+        """
+        return self._counter.read(last=last)
+
+    def reported(self) -> Reported:
+        """What the job says of its results so far."""
+        return self._reports.read()
+
+    def latencies(self) -> tuple[int, ...]:
+        """Requests answered so far, by bucket of latency; zeros where the job tells none."""
+        return read_latencies(self._progress_path)
+
+    def latency_bounds_ms(self) -> tuple[float, ...]:
+        """Between which of these latencies are not told apart; empty: none is told."""
+        return read_bounds_ms(self._progress_path)
+
+    def beats(self) -> int:
+        """How often it said that it lives and has nothing to do, as a server that nobody asks."""
+        return read_beats(self._progress_path)
+
+    def pids(self) -> list[int]:
+        """Living processes of the job."""
+        self.seen_pids = frozenset(found := self._process.pids()) or self.seen_pids
+        return found
+
+    def roots(self) -> list[int]:
+        """Roots: every process of the job is one of these or a descendant."""
+        return self._process.roots()
+
+    def proof(self) -> Proof:
+        """How far its limit is known."""
+        return "server" if self._backend.holds(self.share.percent) else "set"
+
+    def has_marked(self, pid: int) -> bool:
+        """Whether a process was started with the variables of this job, by whomever."""
+        return carries(pid, {PROGRESS_MARK: str(self._progress_path)})
+
+    def sight(self) -> Sight | None:
+        """Who uses its GPU; None where nobody can tell."""
+        return self._backend.sight()
+
+    def cpu_s(self) -> float:
+        """CPU time of the living processes, s."""
+        return cpu_s(self.pids())
+
+    def pin(self, cores: Collection[int]) -> None:
+        """Keep the job on `cores`."""
+        pin(self.pids(), cores)
+
+    def go(self) -> None:
+        """Open the gate; a job without one runs anyway."""
+        self._want(GO)
+
+    def hold(self) -> None:
+        """Close the gate and wait until the job stands at it.
+
+        Raises:
+            JobError: it did not come to rest.
+        """
+        self._want(HOLD)
+        if self._gate is not None and not wait_until(self._waiting, self.job.start_timeout_s):
+            raise self._error("did not stop at its gate", "it calls Progress.add too seldom")
+
+    def ready(self) -> bool:
+        """Whether the warm-up is over: it waits at its gate, or has begun to count.
+
+        Raises:
+            JobError: the job ended, or made no progress within its start time-out.
+            InputError: its progress is read in another way than it is reported.
+        """
+        self.check()
+        age_s = time.monotonic() - self._started
+        if self._waiting() if self._gate is not None else self.count() > 0:
+            return age_s >= self.job.warm_up_s
+        if (unread := self._unread(age_s)) is not None:
+            raise unread
+        return False
+
+    def ready_to_launch(self) -> bool:
+        """Whether it may run beside others: as `ready`, but progress that is not found is no error.
+
+        A server that is idle is ready, too. Without a gate a job is ready once its patience is
+        over; `uncounted` then says why its progress is not known.
+
+        Raises:
+            JobError: the job ended, or did not come to its gate within its start time-out.
+        """
+        if self._gate is not None:
+            return self.ready()
+        self.check()
+        age_s = time.monotonic() - self._started
+        try:
+            begun, self.uncounted = self.count() > 0 or self.beats() > 0, None
+        except JobError as error:
+            begun, self.uncounted = True, error
+        if not begun:
+            self.uncounted = self._unread(age_s)
+        return (begun or self.uncounted is not None) and age_s >= self.job.warm_up_s
+
+    @property
+    def over(self) -> bool:
+        """Whether no process of it is left."""
+        return self._process.over
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of the job's first process, negative for a signal; None while it runs."""
+        return self._process.status
+
+    def check(self) -> None:
+        """Check that the job still runs.
+
+        Raises:
+            JobError: it ended; the message holds the end of its output.
+        """
+        if (status := self.exit_code) is not None:
+            how, why = _explain(status, self.tail(), self._process.met_bound)
+            if status == 0 and self._is_silent():
+                why = f"no line of its output matched {self.job.progress.pattern}, and {why}"
+            raise self._error(how, why)
+
+    def check_client(self) -> None:
+        """Check that the running job is itself under its limit; may wait for some seconds.
+
+        Raises:
+            LimitNotProvenError: it is not, or it has ended.
+        """
+        self._backend.check_clients(self.share, self.pids)
+
+    def check_limit(self) -> None:
+        """Check that the running job is itself under its limit; stops it when it is not.
+
+        Raises:
+            JobError: it has ended by itself meanwhile.
+            LimitNotProvenError: it is not under its limit.
+        """
+        try:
+            self.check_client()
+        except LimitNotProvenError:
+            # A job that is gone is no client either.
+            ended = self.exit_code is not None
+            self.stop()
+            if ended:
+                self.check()
+            raise
+        except BaseException:  # Ctrl-C too: a job whose limit is not proven does not run on
+            self.stop()
+            raise
+
+    def check_variables(self) -> None:
+        """Check that no process of the running job has lost or changed what limits it.
+
+        Raises:
+            LimitNotProvenError: one has.
+        """
+        self._process.rouse()
+        if pids := self.pids():
+            try:
+                self._backend.check_variables(self.share, lambda: pids)
+            except LimitNotProvenError:
+                # Without its shim, an orphan of its neighbour is taken for one of its own.
+                if self.exit_code is None:
+                    raise
+
+    def tail(self) -> str:
+        """The last 600 characters of the output."""
+        with self.output.open("rb") as file:
+            # Weeks of output do not fit into memory.
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 600))
+            return file.read().decode(errors="replace").strip()
+
+    def leave(self) -> None:
+        """Ask the job at its gate to end; returns at once."""
+        if self._process.status is None:
+            self._want(QUIT)
+
+    def stop(self) -> None:
+        """End the job: ask at the gate, take it off the GPU, then signals; again does nothing.
+
+        Raises:
+            PartitionError: what enforces the limit did not answer; the job has ended.
+            SurvivorsError: a process of it does not end.
+        """
+        if self._ended:
+            return
+        self.leave()
+        # A job that has not come to its gate yet does not look at it.
+        if self._process.status is None and self._state() in (WAITING, RUNNING):
+            wait_until(lambda: self._process.status is not None, LEAVE_S)
+        try:
+            if pids := self.pids():
+                self._backend.release(pids)
+        finally:
+            # Also when the daemon is gone: no job may outlive its limit.
+            self._end()
+
+    def close(self) -> None:
+        """Let go of its files; the job has ended, and is not counted any more."""
+        self._counter.close()
+        self._reports.close()
+        if self._gate is not None:
+            self._gate.close()
+
+    def _unread(self, age_s: float) -> AdvisorError | None:
+        """Why no progress was found in so many seconds; None: it may still begin."""
+        wrong = None
+        if age_s > patience_s(self.job):
+            wrong = counts_otherwise(self.job, self.tail().splitlines())
+        if wrong is not None or age_s <= self.job.start_timeout_s:
+            return wrong
+        return self._error(
+            f"made no progress within {self.job.start_timeout_s:g} s",
+            "it is there, and nobody asks it for anything"
+            if self.beats()
+            else "it hangs, or its progress is not read the way it reports it "
+            f"(progress: {self.job.progress.kind})",
+        )
+
+    def _is_silent(self) -> bool:
+        """Whether no line of its output matched its pattern, as far as that can be told."""
+        # The files of a job that was stopped are closed.
+        if self._ended or not self.job.progress.pattern:
+            return False
+        with suppress(JobError):
+            return not self.count()
+        return False
+
+    def _end(self) -> None:
+        process = self._process
+        for end in (process.terminate, process.kill, process.kill_stopped):
+            if not self.over:
+                end()
+                wait_until(lambda: self.over, LEAVE_S)
+        check_none(self.pids())
+        self._ended = True
+        self._process.close()
+        if not self.keeps_files:
+            self.close()
+
+    def _want(self, word: int) -> None:
+        if self._gate is not None:
+            os.pwrite(self._gate.fileno(), struct.pack("<q", word), 0)
+
+    def _waiting(self) -> bool:
+        if self._gate is not None:
+            self.check()
+        return self._state() == WAITING
+
+    def _state(self) -> int:
+        if self._gate is None:
+            return STARTING
+        return struct.unpack("<q", os.pread(self._gate.fileno(), 8, 8))[0]
+
+    def _error(self, what: str, why: str = "") -> JobError:
+        end = "\n".join(self.tail().splitlines()[-_LAST_LINES:]) or "(nothing)"
+        return JobError(
+            f"{self.job.name} at {self.share} % {what}",
+            why=why,
+            fix=f"its output is in {self.output}; the end of it:\n{end}",
+        )
+
+
+def _explain(status: int, tail: str, met_bound: str | None) -> tuple[str, str]:
+    how = f"was ended by signal {-status}" if status < 0 else f"ended with exit code {status}"
+    if met_bound and status:
+        return how, met_bound
+    lower = tail.lower()
+    if "out of memory" in lower:
+        return how, "the GPU or the host ran out of memory; use a smaller batch"
+    if "mps client has been terminated" in lower or "mpsclientterminated" in lower:
+        return how, "its MPS client was terminated from outside"
+    if status == -signal.SIGKILL:
+        return how, "killed from outside, perhaps by the kernel for lack of memory"
+    if status:
+        return how, ""
+    return how, (
+        "a job must run until it is stopped: give it more steps, or let it be started again and "
+        "again (progress runs)"
+    )
+
+
+_REPEAT = Path(__file__).with_name("repeat.py")
+_SCRAPE = (
+    "import runpy, sys; sys.path.append(sys.argv.pop(1)); "
+    "runpy.run_module('advisor.scrape', run_name='__main__', alter_sys=True)",
+    # Where advisor is: found also where a user installed it for himself, and nothing of the job's.
+    str(Path(__file__).parents[2]),
+)
+
+GPU_MARK = "ADVISOR_GPU"
+"""Every job carries the UUID of its GPU in this variable, so that left-over ones are found."""
+
+_GATE = struct.pack("<qq", HOLD, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """A job whose share is in force in the environment in which it will start.
+
+    Attributes:
+        granted: What was read back.
+        environment: All variables of the job.
+        folder: For its counter, gate and output.
+    """
+
+    job: Job
+    share: Share
+    backend: Backend
+    granted: Granted
+    environment: Mapping[str, str]
+    folder: Path
+
+    def start(self) -> RunningJob:
+        """Start the job; returns before it is ready.
+
+        Raises:
+            JobError: the command cannot be started.
+        """
+        empty = {"progress": bytes(FILE_BYTES), "gate": _GATE, "output.log": b""}
+        for name, content in empty.items():
+            with writing_private(self.folder / name) as file:
+                file.write(content)
+        command = (*_counted_by(self.job), *self.job.command)
+        try:
+            process = JobProcess(
+                command,
+                self.job.workdir,
+                self.environment,
+                self.folder / "output.log",
+                {PROGRESS_MARK: str(self.folder / "progress")},
+                cgroup_prefix(self.backend.gpu.uuid, self.environment.get(RUNTIME_DIR, "")),
+                bounds_of(self.job),
+            )
+        except OSError as error:
+            raise JobError(
+                f"{self.job.name} cannot be started: {error}", fix="check its command and workdir"
+            ) from error
+        return RunningJob(self.job, self.share, self.backend, self.granted, self.folder, process)
+
+
+def prove(
+    job: Job, share: Share, backend: Backend, base: Mapping[str, str], folder: Path
+) -> Proven:
+    """Prove the limit in the environment in which the job will start.
+
+    The variables of the job and of its limit go on top of `base`, which has no limits. In `folder`,
+    which is empty, the job gets its counter, gate and output.
+
+    Raises:
+        LimitNotProvenError: the share is not in force.
+        PartitionError: it cannot be set.
+    """
+    environment = _environment(job, share, backend, base, folder)
+    return Proven(job, share, backend, backend.prove(share, environment), environment, folder)
+
+
+def leftovers(gpu_uuid: str, runtime_dir: Path) -> list[int]:
+    """Processes of jobs that an advisor with this runtime directory started on the GPU."""
+    return marked_pids({GPU_MARK: gpu_uuid, RUNTIME_DIR: str(runtime_dir)})
+
+
+def end_leftovers(backend: Backend, runtime_dir: Path) -> None:
+    """End jobs that a killed advisor left behind; the caller holds the lock of the GPU.
+
+    Raises:
+        SurvivorsError: one of them does not end.
+    """
+    end_marked(backend, {GPU_MARK: backend.gpu.uuid, RUNTIME_DIR: str(runtime_dir)})
+    end_cgroups(cgroup_prefix(backend.gpu.uuid, str(runtime_dir)))
+
+
+def _counted_by(job: Job) -> tuple[str, ...]:
+    """The program that runs the command and counts it, where it does not count itself."""
+    progress = job.progress
+    if progress.kind == "runs":
+        return python(), "-I", "-S", str(_REPEAT)
+    if progress.kind != "metrics":
+        return ()
+    told = {"url": progress.url, "counter": progress.counter, "histogram": progress.histogram}
+    told["promised-ms"] = None if job.max_p99_ms is None else str(job.max_p99_ms)
+    options = (f"--{name}={value}" for name, value in told.items() if value is not None)
+    return (python(), "-I", "-c", *_SCRAPE, *options, "--")
+
+
+_SHELL = frozenset({"&&", "||", "|", ";", ">", "<"})
+"""Words that only a shell understands; quoted ones stand in longer words."""
+
+
+def check_program(job: Job, base: Mapping[str, str]) -> None:
+    """Whether the program of a job is there, before it is tried at every share.
+
+    Raises:
+        JobError: it is not.
+    """
+    program, folder = job.command[0], job.workdir or Path.cwd()
+    if program == "cd" or not _SHELL.isdisjoint(job.command):
+        word = next(word for word in job.command if word == "cd" or word in _SHELL)
+        raise JobError(
+            f"{job.name} cannot be started: its command has {word}, and no shell reads it",
+            fix=_instead_of_shell(job.command),
+        )
+    if not folder.is_dir():
+        raise JobError(
+            f"{job.name} cannot be started: its workdir {folder} does not exist",
+            fix="make it, or correct workdir in its job file",
+        )
+    path = {**base, **dict(job.env)}.get("PATH", os.defpath)
+    here = (folder / program).exists() if "/" in program else shutil.which(program, path=path)
+    if not here:
+        raise JobError(
+            f"{job.name} cannot be started: there is no program {program}",
+            fix="check its command and workdir",
+        )
+
+
+def _instead_of_shell(command: Sequence[str]) -> str:
+    """The same without `cd FOLDER &&` in front, or by a shell."""
+    if command[0] == "cd" and len(command) > 3 and command[2] == "&&":
+        rest = shlex.join(command[3:])
+        return f"write workdir: {command[1]} and command: {rest} in a job file (or stand there)"
+    return f"write bash -c {shlex.quote(' '.join(command))}"
+
+
+def _environment(
+    job: Job, share: Share, backend: Backend, base: Mapping[str, str], folder: Path
+) -> dict[str, str]:
+    gate = {"ADVISOR_GATE_FILE": str(folder / "gate")} if job.progress.gate else {}
+    # Job files that set one of ours are refused; a launch that waits may be older than that.
+    marks = {name: value for name, value in base.items() if name.startswith(OUR_VARIABLES)}
+    return {
+        **base,
+        **dict(job.env),
+        **marks,
+        "PYTHONUNBUFFERED": "1",
+        PROGRESS_MARK: str(folder / "progress"),
+        **gate,
+        GPU_MARK: backend.gpu.uuid,
+        **backend.environment(share),
+    }
+
+
+CONFIRM_S = 1.0
+"""A process that starts or ends may be on one list only for a moment; one that starts on another
+GPU of the host was for up to 0.7 s (H100)."""
+
+
+_OF_NO_JOB = "computes on the GPU and is of no job"
+
+
+@dataclass(frozen=True, slots=True)
+class _Breach:
+    """A process that is not under the limit it should be under.
+
+    Attributes:
+        job: Its job; None: it is of none.
+        why: In words, without its number.
+        is_stranger: It is of somebody else, as far as can be seen, and no client of our server.
+    """
+
+    pid: int
+    job: RunningJob | None
+    why: str
+    is_stranger: bool = False
+
+
+def check_limits(
+    jobs: Sequence[RunningJob], *, strict: bool = True, known: Collection[int] = ()
+) -> tuple[int, ...]:
+    """Check that nobody computes on the GPU of these jobs but they, each under its limit.
+
+    Args:
+        jobs: Of one GPU.
+        strict: Strangers are as bad as a job that leaves its limit.
+        known: Strangers that were found before, which need no second look.
+
+    Returns:
+        Strangers that compute there, where not `strict`.
+
+    Raises:
+        LimitBrokenError: somebody does; its `jobs` are those whose processes they are.
+        PartitionError: the MPS server cannot be asked.
+    """
+    found = _breaches(jobs)
+    if not all(breach.is_stranger and breach.pid in known for breach in found):
+        time.sleep(CONFIRM_S)
+        before = {breach.pid for breach in found}
+        found = [b for b in _breaches(jobs) if b.pid in before and has_memory(b.pid)]
+    broken = [breach for breach in found if strict or not breach.is_stranger]
+    if broken:
+        raise LimitBrokenError(
+            "; ".join(f"process {b.pid} ({name_of(b.pid)}) {b.why}" for b in broken),
+            why="it has no part of the GPU to itself, and its neighbour has less than its part",
+            fix="let each job compute in processes that it starts, and leave the variables of its "
+            "limit alone",
+            jobs=frozenset(b.job.job.name for b in broken if b.job),
+        )
+    return tuple(breach.pid for breach in found)
+
+
+def is_seen(jobs: Sequence[RunningJob]) -> bool:
+    """Whether NVML names processes of these jobs; in some containers it names none."""
+    sight = jobs[0].sight() if jobs else None
+    return sight is None or any(_owners(sight.computing, jobs).values())
+
+
+def _breaches(jobs: Sequence[RunningJob]) -> list[_Breach]:
+    if not jobs or (sight := jobs[0].sight()) is None:
+        return []
+    # The jobs after the lists: what was started meanwhile is found below its job.
+    owners = _owners(sight.computing | (sight.clients or frozenset()), jobs)
+    # Numbers of another namespace say nothing of our processes.
+    computing = sight.computing if any(owners[pid] for pid in sight.computing) else frozenset[int]()
+    found = [
+        _Breach(pid, None, _OF_NO_JOB, is_stranger=pid not in (sight.clients or ()))
+        for pid in computing
+        # The server of another daemon only serves others.
+        if owners[pid] is None and not name_of(pid).startswith(MPS_SERVER)
+    ]
+    if sight.clients is not None:
+        found += [
+            _Breach(pid, job, f"of {job.job.name} computes without MPS, on the whole GPU")
+            for pid in computing - sight.clients
+            if (job := owners[pid])
+        ]
+        found += [
+            _Breach(pid, None, "is a client of the MPS server and of no job")
+            for pid in sight.clients - computing
+            if owners[pid] is None
+        ]
+    return sorted(found, key=lambda breach: breach.pid)
+
+
+def _owners(pids: Collection[int], jobs: Sequence[RunningJob]) -> dict[int, RunningJob | None]:
+    """The job of each process; None where it is of none."""
+    roots = {root: job for job in jobs for root in job.roots()}
+    return {
+        pid: next((roots[above] for above in (pid, *ancestors_of(pid)) if above in roots), None)
+        # One that somebody else was asked to start.
+        or next((job for job in jobs if job.has_marked(pid)), None)
+        for pid in pids
+    }

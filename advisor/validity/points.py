@@ -1,0 +1,295 @@
+"""Which points can be used: degenerate ones, slow ones, copies, and those without a profile.
+
+A product of which parts are never written, or one of NaNs, flips fewer bits and draws less power.
+Fewer SMs never save energy by themselves: the same arithmetic at the same clock takes as much, and
+what the GPU draws while it waits is spread over less work. So within a sweep a job's energy above
+idle per unit of work falls with the share or stays; where it is lower at a smaller share, the work
+was not the same. That needs no model of the GPU and no other job. It cannot find a job that is
+wrong at all shares, or one whose power does not change: docs/measurements has how many are missed.
+
+Jobs that were slow when they were alone are found, too: what they are compared with then is too
+low. Sharing a GPU, or having fewer of its SMs, speeds nothing up. A job that was faster so was
+slowed down by its host when it had the GPU to itself, and speeds relative to that count work nobody
+did.
+
+Who may write can send a window again that somebody else measured, under a name of his own.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TypeVar
+
+from advisor.core.gpu import WHOLE
+from advisor.core.records import (
+    COUNTER_BOUND,
+    CPU_BOUND,
+    DEGENERATE,
+    DOUBTFUL,
+    RESULTS_ONLY,
+    SLOW_ALONE,
+    UNREAD,
+    WRONG,
+    Observation,
+    PairPoint,
+    Part,
+    Record,
+    SoloPoint,
+)
+from advisor.formats.moments import is_utc
+
+LARGEST_SLOWDOWN = 0.12
+"""How much slower than in its fastest run a job alone may be without being called disturbed.
+
+Launch-bound jobs measure a core of the CPU, and other tenants of the host slow that down unseen:
+docs/measurements has the same job alone at 35 % to 100 % of its rate while the reported CPU steal
+was 0. Two undisturbed runs of such a job differ by up to 11.7 % (docs/measurements, "Does a profile
+repeat?").
+"""
+
+FASTEST = 1 / (1 - LARGEST_SLOWDOWN)
+"""Relative speed above which a job did not run faster than alone: it was slow when it was alone."""
+
+_Point = TypeVar("_Point", SoloPoint, PairPoint)
+
+LARGEST_DROP = 0.10
+"""Energy above idle per unit of work may be so much lower than at a larger share.
+
+Chosen on the bundled points: docs/measurements/results.md says what other bounds would do.
+"""
+
+SAME_CLOCK = 0.03
+"""A point at a clock higher by more is no measure: a lower clock honestly takes less energy."""
+
+SAME_ARITHMETIC = 0.10
+"""Pipe cycles per unit of work may differ by so much; else the library chose another kernel."""
+
+NO_MEASURE = DOUBTFUL - {UNREAD}
+"""Flags of points that others are not compared with. Wrong results take less energy, never more, so
+a point whose results nobody read condemns no other."""
+
+ARITHMETIC = ("tensor_active_percent", "fp32_active_percent", "fp64_active_percent")
+
+LEAST_ACTIVE_PERCENT = 1.0
+"""A pipe that is busy for less of the time at both points tells nothing."""
+
+
+def with_solo_flags(points: Iterable[SoloPoint]) -> list[SoloPoint]:
+    """The points, in their order, flagged `degenerate-data` or `slow-alone` by their sweep.
+
+    A sweep is judged by those of its points that are here.
+    """
+    # One after the other: a share that leaves work out may be the faster one.
+    return _judged(_judged(points, _is_degenerate, DEGENERATE), _is_slow_alone, SLOW_ALONE)
+
+
+def _judged(
+    points: Iterable[SoloPoint],
+    is_bad: Callable[[SoloPoint, Sequence[SoloPoint]], bool],
+    flag: str,
+) -> list[SoloPoint]:
+    known = list(points)
+    sweeps: defaultdict[tuple[str, str, str], list[SoloPoint]] = defaultdict(list)
+    for point in known:
+        sweeps[point.job, point.gpu_uuid, point.run].append(point)
+    return [_flagged(p, flag) if is_bad(p, sweeps[p.job, p.gpu_uuid, p.run]) else p for p in known]
+
+
+def with_pair_flags(points: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[PairPoint]:
+    """The pairs, in their order, with `degenerate-data` where a job alone has it at that share.
+
+    The power of two jobs cannot be told apart, so a pair is judged by the profiles of its jobs on
+    the same GPU model, flagged by `with_solo_flags`. A share between two measured ones is flagged
+    if one of them is.
+    """
+    shares: defaultdict[tuple[str, str], dict[float, bool]] = defaultdict(dict)
+    for solo in solos:
+        of_job = shares[solo.job, solo.gpu_model]
+        bad = DEGENERATE in solo.flags
+        of_job[solo.share_percent] = bad or of_job.get(solo.share_percent, False)
+
+    def is_bad(point: PairPoint) -> bool:
+        if all(part.results == "right" for part in point.parts):
+            return False
+        return any(_at(shares[p.job, point.gpu_model], p.share_percent) for p in point.parts)
+
+    return [_flagged(point, DEGENERATE) if is_bad(point) else point for point in points]
+
+
+def with_flags(records: Iterable[Record]) -> list[Record]:
+    """Records of all kinds, in their order, flagged by the solo points among them."""
+    known = list(records)
+    solos = with_solo_flags(record for record in known if isinstance(record, SoloPoint))
+    pairs = with_pair_flags((record for record in known if isinstance(record, PairPoint)), solos)
+    flagged = {point.point_id: point for point in (*solos, *pairs)}
+    return [flagged.get(record.point_id, record) for record in known]
+
+
+def _is_degenerate(
+    point: SoloPoint, sweep: Iterable[SoloPoint], largest_drop: float = LARGEST_DROP
+) -> bool:
+    """Whether a job took much less energy for its work than at a larger share of the sweep."""
+    own_j, expected_j = energy_above_idle_j(point), expected_energy_j(point, sweep)
+    if own_j is None or expected_j is None or point.results == "right":
+        return False
+    missing_w = (expected_j - own_j) * point.rate
+    return own_j < (1 - largest_drop) * expected_j and missing_w > COUNTER_BOUND * (
+        point.power_w or 0
+    )
+
+
+def expected_energy_j(point: SoloPoint, sweep: Iterable[SoloPoint]) -> float | None:
+    """What a unit of work should take at least: the most that it took at a larger share.
+
+    Of larger shares at which the job was bound by the CPU, the second most: a busy host makes such
+    a job slow for one window, and each of its steps expensive (docs/measurements, "Does a profile
+    repeat?"). One of them alone is no measure.
+
+    Returns:
+        Joules above idle; None where no point of the sweep can be compared.
+    """
+    # A set: references may have points of the sweep once more.
+    larger = {
+        other
+        for other in sweep
+        if other.share_percent > point.share_percent
+        and NO_MEASURE.isdisjoint(other.flags)
+        and _clock(other) <= (1 + SAME_CLOCK) * _clock(point)
+        and all(_same_arithmetic(other, point, pipe) for pipe in ARITHMETIC)
+    }
+    steady = (energy_above_idle_j(other) for other in larger if CPU_BOUND not in other.flags)
+    every = sorted(e for e in map(energy_above_idle_j, larger) if e is not None)
+    return max((*every[-2:-1], *(e for e in steady if e is not None)), default=None)
+
+
+def energy_above_idle_j(point: SoloPoint) -> float | None:
+    """Energy above idle per unit of work, J; None where a reading is missing."""
+    if point.power_w is None or point.idle_power_w is None or not point.rate:
+        return None
+    return (point.power_w - point.idle_power_w) / point.rate
+
+
+def _same_arithmetic(one: SoloPoint, other: SoloPoint, pipe: str) -> bool:
+    """Whether a pipe was busy for as many cycles per unit of work."""
+    active: Sequence[float | None] = (getattr(one, pipe), getattr(other, pipe))
+    known = [percent for percent in active if percent is not None]
+    if len(known) < 2 or max(known) < LEAST_ACTIVE_PERCENT or not (one.rate and other.rate):
+        return True
+    cycles = (known[0] * _clock(one) / one.rate, known[1] * _clock(other) / other.rate)
+    return max(cycles) <= (1 + SAME_ARITHMETIC) * min(cycles)
+
+
+def _clock(point: SoloPoint) -> float:
+    return point.sm_clock_mhz or 1.0
+
+
+def _at(shares: dict[float, bool], share: float) -> bool:
+    """Whether the measured share is flagged, or one of the two around it."""
+    measured = sorted(shares)
+    below, above = bisect_right(measured, share) - 1, bisect_left(measured, share)
+    near = {max(below, 0), min(above, len(measured) - 1)} if measured else set[int]()
+    return any(shares[measured[place]] for place in near)
+
+
+def _flagged(point: _Point, flag: str) -> _Point:
+    return point if flag in point.flags else replace(point, flags=(*point.flags, flag))
+
+
+def _is_slow_alone(point: SoloPoint, sweep: Iterable[SoloPoint]) -> bool:
+    """Whether a job had less than its usual rate on the whole GPU: a smaller share was faster.
+
+    Points of the sweep that failed a cross-check say nothing.
+    """
+    if point.share_percent != WHOLE or not point.rate:
+        return False
+    trusted = (other.rate for other in sweep if DOUBTFUL.isdisjoint(other.flags))
+    return max(trusted, default=0.0) > FASTEST * point.rate
+
+
+NO_PROFILE = WRONG | {RESULTS_ONLY}
+"""Flags of points that are in no profile."""
+
+
+def is_usable(point: SoloPoint) -> bool:
+    """Whether it has what predictions divide by: a rate and a power."""
+    return point.rate > 0 and (point.power_w or 0) > 0
+
+
+def why_no_profile(points: Iterable[SoloPoint]) -> str | None:
+    """Why points of one job on one GPU model make no profile; None where they make one."""
+    known = with_solo_flags(points)
+    shares = {point.share_percent for point in known if not _fault(point)}
+    if WHOLE in shares and len(shares) > 1:
+        return None
+    if WHOLE in shares:
+        return f"only the one at {WHOLE:g} % can be used, and a smaller share is needed, too"
+    whole = [_fault(point) for point in known if point.share_percent == WHOLE]
+    if not whole:
+        return f"there is no point at {WHOLE:g} %"
+    return f"at {WHOLE:g} % {', '.join(sorted(set(whole)))}"
+
+
+def _fault(point: SoloPoint) -> str:
+    """What keeps a point out of a profile; empty where nothing does."""
+    if point.rate <= 0:
+        return "rate is 0"
+    if not point.power_w:
+        return "power_w is missing" if point.power_w is None else "power_w is 0"
+    if flags := NO_PROFILE.intersection(point.flags):
+        return f"the point is flagged {', '.join(sorted(flags))}"
+    return ""
+
+
+def own_results(points: Iterable[SoloPoint]) -> tuple[frozenset[int], frozenset[int]]:
+    """Counts at which results were read as right, and those at which they were wrong.
+
+    Results that are not finite are wrong, and so are those that differ from the full GPU's by more
+    than the job tolerates. A count with both is wrong. Points of which no results were read say
+    nothing.
+    """
+    counts: dict[str | None, set[int]] = {}
+    for point in points:
+        if point.units_granted:
+            counts.setdefault(point.results, set()).add(point.units_granted)
+    right, wrong, differ = (counts.get(name, set()) for name in ("right", "wrong", "differ"))
+    return frozenset(right - wrong - differ), frozenset(wrong | differ)
+
+
+_R = TypeVar("_R", bound=Record)
+
+
+def undisputed(records: Iterable[_R]) -> list[_R]:
+    """The records, in their order, but for windows of which there are unlike copies.
+
+    Nobody can say which of two is the true one.
+    """
+    known = list(records)
+    told_of: dict[Hashable, Hashable] = {}
+    windows = [window_of(record) for record in known]
+    disputed = {
+        window
+        for window, record in zip(windows, known, strict=True)
+        if told_of.setdefault(window, told(record)) != told(record)
+    }
+    return [r for window, r in zip(windows, known, strict=True) if window not in disputed]
+
+
+def window_of(record: Record) -> Hashable:
+    """What was measured, where and when: the same of all copies of a window."""
+    what = tuple((part.job, part.share_percent) for part in _parts(record))
+    moment = record.started_at
+    # The same moment may be written with Z or +00:00.
+    when = datetime.fromisoformat(moment) if is_utc(moment) else moment
+    return what, record.mode, record.gpu_uuid, when
+
+
+def told(record: Record) -> Hashable:
+    """What a window is said to have shown."""
+    length_s = record.overlap_s if isinstance(record, Observation) else record.window_s
+    return tuple(part.rate for part in _parts(record)), record.power_w, length_s
+
+
+def _parts(record: Record) -> Iterable[SoloPoint | Part]:
+    return (record,) if isinstance(record, SoloPoint) else record.parts

@@ -1,0 +1,154 @@
+"""Who asks to join a set that runs, on a clock of its own."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from scripted_jobs import Script, ScriptedJob, Watch, at_once
+
+from advisor.core.interval import Interval
+from advisor.core.job import Job
+from advisor.errors import LimitNotProvenError
+from advisor.launch import newcomers
+from advisor.launch.folder import (
+    JoinAnswer,
+    JoinRequest,
+    LaunchFolder,
+    ask_join,
+    create_folder,
+    parts_of,
+    read_answer,
+)
+from advisor.launch.newcomers import Newcomers
+from advisor.launch.spec import Forecast, JobForecast, LaunchPart
+from advisor.runtime.backend import Backend
+
+THIRD = LaunchPart(job=Job(name="c", command=("true",)), min_speed=0.3)
+
+
+RATE = Interval(50, 40, 60)
+
+
+FORECAST = Forecast(
+    model_version="m", jobs=(JobForecast(rate=RATE, solo_rate=100.0),) * 3,
+    power_w=Interval(500, 450, 550), work_per_joule=Interval(0.002, 0.001, 0.003), coverage=0.9,
+)  # fmt: skip
+
+
+Ask = Callable[..., JoinAnswer | None]
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    """Two that run; a proof of a limit always holds, and who starts is ready at once."""
+    found = Watch(monkeypatch)
+
+    def prove(job: Job, *_: Any) -> SimpleNamespace:
+        one = ScriptedJob(job, Script(), found.clock, found.backend)
+        return SimpleNamespace(start=lambda: _ready(one))
+
+    monkeypatch.setattr(newcomers, "prove", prove)
+    return found
+
+
+def _ready(job: ScriptedJob) -> ScriptedJob:
+    cast("Any", job).ready_to_launch = lambda: True
+    return job
+
+
+@pytest.fixture
+def folder(watch: Watch, tmp_path: Path) -> LaunchFolder:
+    return create_folder(tmp_path / "home" / "launches", watch.spec)
+
+
+@pytest.fixture
+def ask(watch: Watch, folder: LaunchFolder) -> Ask:
+    """Asks, and looks until there is an answer."""
+    backend = cast("Backend", watch.backend)
+    coming = Newcomers(folder, 0, watch.monitor, backend, {}, pytest.fail, at_once)
+
+    def asked(**fields: Any) -> JoinAnswer | None:
+        more: dict[str, Any] = {"part": THIRD, "share_percent": 30.0, **fields}
+        name = ask_join(folder, JoinRequest(**more))
+        for _ in range(5):
+            coming.look()
+        return read_answer(folder, name)
+
+    return asked
+
+
+@pytest.mark.parametrize(("places", "code"), [(2, None), (1, None), (0, "no-split")])
+def test_the_last_place_of_the_server_is_one(
+    watch: Watch, ask: Ask, places: int, code: str | None
+) -> None:
+    """Who asks is no client yet, and needs one place."""
+    watch.backend.max_clients = places
+    said = ask()
+    assert (said and said.code, len(watch.monitor.jobs)) == (code, 3 - bool(code))
+
+
+def test_newcomer_that_has_finished_before_it_was_ready_has_joined(
+    watch: Watch, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that is over with exit code 0 did what it was to do."""
+    short = ScriptedJob(THIRD.job, Script(ends_s=0), watch.clock, watch.backend)
+
+    def prove(*_: object) -> SimpleNamespace:
+        return SimpleNamespace(start=lambda: short)
+
+    monkeypatch.setattr(newcomers, "prove", prove)
+    said = ask()
+    assert said is not None
+    assert said.code is None
+    watch.go_on(0.5)
+    assert watch.outcomes == ["running", "running", "finished"]
+
+
+def test_jobs_that_run_are_watched_while_a_limit_is_proven(
+    watch: Watch, folder: LaunchFolder
+) -> None:
+    """The proof runs in the background; one that fails refuses the newcomer alone."""
+    proofs = list[Future[Any]]()
+
+    def run(_: Callable[[], Any], /) -> Future[Any]:
+        proofs.append(Future())
+        return proofs[-1]
+
+    backend = cast("Backend", watch.backend)
+    coming = Newcomers(folder, 0, watch.monitor, backend, {}, pytest.fail, run)
+    name = ask_join(folder, JoinRequest(part=THIRD, share_percent=30.0))
+    for _ in range(5):
+        coming.look()
+    assert (len(proofs), coming.coming, read_answer(folder, name)) == (1, True, None)
+    proofs[0].set_exception(LimitNotProvenError("another SM count"))
+    coming.look()
+    coming.look()
+    said = read_answer(folder, name)
+    assert said is not None
+    assert (said.code, coming.coming) == ("limit-not-proven", False)
+
+
+def test_what_is_expected_is_of_those_that_run(watch: Watch, ask: Ask) -> None:
+    """It is told with the answer; where another one has joined meanwhile it is of nobody."""
+    said = ask(beside=("a", "b"), forecast=FORECAST)
+    assert said
+    assert (said.forecast, said.share_percent) == (FORECAST, 30.0)
+    assert [one.expected for one in watch.monitor.jobs] == [RATE] * 3
+    stale = ask(beside=("a", "b"), forecast=FORECAST)
+    assert (stale and stale.code, stale and stale.forecast) == (None, None)
+    assert [one.expected for one in watch.monitor.jobs] == [None] * 4
+
+
+def test_what_was_asked_for_who_joined_stays_readable(
+    watch: Watch, folder: LaunchFolder, ask: Ask
+) -> None:
+    """In the order of the status, for who asks next; who was refused is no part of it."""
+    watch.backend.max_clients = 0
+    ask()
+    watch.backend.max_clients = 40
+    ask()
+    assert [part.job.name for part in parts_of(folder, 0)] == ["a", "b", "c"]
+    assert parts_of(folder, 0)[-1] == THIRD

@@ -1,0 +1,215 @@
+"""What is kept of a queue, and where it stands by the folders of its launches."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advisor.core.job import Job
+from advisor.core.split import Split
+from advisor.errors import BusyError, InputError
+from advisor.launch.folder import (
+    JoinAnswer,
+    JoinRequest,
+    LaunchFolder,
+    answer,
+    ask_join,
+    create_folder,
+)
+from advisor.launch.run_queue import (
+    EndedJob,
+    QueueRecord,
+    account_for,
+    must_be_alone,
+    open_queue,
+    queue_name,
+    see,
+    waiting,
+)
+from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.status import JobOutcome, JobStatus, LaunchStatus
+
+SERVER = Job(name="server", command=("true",), offered_rate=10.0)
+
+
+def part(name: str) -> LaunchPart:
+    job = SERVER if name == "server" else Job(name=name, command=("true",))
+    return LaunchPart(job=job, solo_rate=10.0, solo_power_w=300.0)
+
+
+def launched(root: Path, *names: str) -> LaunchFolder:
+    made = LaunchSet(split=Split((100.0,) * len(names)), parts=tuple(map(part, names)))
+    return create_folder(root / "launches", LaunchSpec(launch_id="l1", gpu="GPU-0", pairs=(made,)))
+
+
+def ended(folder: LaunchFolder, code: str | None = None, **outcomes: JobOutcome) -> None:
+    """It is over, and its jobs came to these ends after 100 steps each."""
+    folder.write_status(
+        LaunchStatus(
+            launch_id="l1",
+            state="failed" if code else "finished",
+            updated_at="2026-01-31T12:00:30Z",
+            started_at="2026-01-31T12:00:00Z",
+            ended_at="2026-01-31T12:00:30Z",
+            code=code,
+            cause=code and "said so",
+            energy_j=5000.0,
+            rest_s=3.0,
+            rest_energy_j=500.0,
+            overlap_s=20.0,
+            jobs=tuple(
+                JobStatus(
+                    job=n.replace("_", "-"), rate_unit="steps", share_percent=100.0, outcome=o,
+                    steps=100.0,
+                )
+                for n, o in outcomes.items()
+            ),
+        )
+    )  # fmt: skip
+
+
+def accounted(
+    root: Path,
+    code: str | None = None,
+    *,
+    stopped: bool = False,
+    record: QueueRecord | None = None,
+    **outcomes: JobOutcome,
+) -> QueueRecord:
+    folder = launched(root, *outcomes)
+    ended(folder, code, **outcomes)
+    if stopped:
+        folder.ask_stop()
+    before = record or QueueRecord(launches=("l1",))
+    return account_for(before, see(folder), dict.fromkeys(outcomes, 1))
+
+
+def came(record: QueueRecord) -> dict[str, str]:
+    return {one.job: one.came for one in record.ended}
+
+
+def test_what_is_over_is_accounted_for_once(tmp_path: Path) -> None:
+    """Its jobs, its GPU time and its energy; steps are told as the time that they take alone."""
+    record = accounted(tmp_path, a="finished", b="failed")
+    assert record.launches == ()
+    assert came(record) == {"a": "finished", "b": "failed"}
+    assert (record.held_s, record.energy_j) == (30.0, 5500.0)
+    assert (record.ended[0].alone_s, record.ended[0].alone_j) == (10.0, 3000.0)
+
+
+def test_who_is_lost_begins_once_more_alone(tmp_path: Path) -> None:
+    """After a fault of anybody; where one did not start, the others are only not started with."""
+    record = accounted(tmp_path, "mps-fault", a="taken-down", b="taken-down", c="finished")
+    assert came(record) == {"a": "lost", "b": "lost", "c": "finished"}
+    assert must_be_alone(record) == ({"a", "b"}, set())
+    assert waiting(("a", "b", "c"), record, ()) == ("a", "b")
+    again = accounted(tmp_path / "again", "supervisor-gone", record=record, a="running")
+    assert [one.came for one in again.ended if one.job == "a"] == ["lost", "failed"]
+    start = accounted(tmp_path / "start", "job", a="stopped", b="stopped")
+    assert must_be_alone(start) == (set(), {"a", "b"})
+    assert came(accounted(tmp_path / "own", "job", a="stopped")) == {"a": "failed"}
+
+
+def test_who_was_lost_beside_others_is_never_blamed_for_them(tmp_path: Path) -> None:
+    """However often that is; alone it has no excuse the second time."""
+    record = accounted(tmp_path, "job", a="failed", b="stopped")
+    again = accounted(tmp_path / "again", "mps-fault", record=record, c="failed", b="taken-down")
+    assert [one.came for one in again.ended if one.job == "b"] == ["lost", "lost"]
+    alone = accounted(tmp_path / "alone", "mps-fault", record=again, b="taken-down")
+    assert [one.came for one in alone.ended if one.job == "b"] == ["lost", "lost", "failed"]
+
+
+def test_energy_is_of_the_whole_launch_where_it_is_known(tmp_path: Path) -> None:
+    """With its starts, which are told apart; one of an older version has that of its jobs."""
+    folder = launched(tmp_path, "a")
+    ended(folder, a="finished")
+    whole = replace(
+        folder.read_status(), whole_energy_j=7000.0, starts_energy_j=900.0, unwatched_s=1.5
+    )
+    folder.write_status(whole)
+    record = account_for(QueueRecord(launches=("l1",)), see(folder), {"a": 1})
+    assert (record.energy_j, record.starts_j, record.unwatched_s) == (7000.0, 900.0, 1.5)
+
+
+def test_a_launch_whose_jobs_have_ended_is_about_to_let_go_of_its_gpu(tmp_path: Path) -> None:
+    """Unless somebody is about to join it."""
+    folder = launched(tmp_path, "a")
+    assert not see(folder).is_ending
+    ended(folder, a="finished")
+    folder.write_status(replace(folder.read_status(), state="running", ended_at=None))
+    assert see(folder).is_ending
+    ask_join(folder, JoinRequest(part=part("b"), share_percent=50.0))
+    assert not see(folder).is_ending
+
+
+def test_who_is_stopped_waits_again(tmp_path: Path) -> None:
+    """But servers that were ended with the last batch job."""
+    stopped = accounted(tmp_path, stopped=True, a="finished", b="stopped", server="stopped")
+    assert came(stopped) == {"a": "finished"}
+    record = QueueRecord(launches=("l1",), servers_ended=True)
+    last = accounted(tmp_path / "last", stopped=True, record=record, a="finished", server="stopped")
+    assert came(last) == {"a": "finished", "server": "ended"}
+
+
+def test_joined_jobs_are_seen_before_the_status_has_them(tmp_path: Path) -> None:
+    """From the request on, so that none is started twice; one that is refused waits."""
+    folder = launched(tmp_path, "a", "b")
+    names = [ask_join(folder, JoinRequest(part=part(n), share_percent=50.0)) for n in "cde"]
+    seen = see(folder)
+    assert [job.status.job for job in seen.jobs] == ["a", "b", "c", "d", "e"]
+    assert seen.joining
+    answer(folder, names[0], JoinAnswer(job="c", joined_at="2026-01-31T12:00:10Z"))
+    answer(folder, names[1], JoinAnswer(job="d", code="no-split", cause="full"))
+    answer(folder, names[2], JoinAnswer(job="e", code="job", cause="bad checkpoint"))
+    seen = see(folder)
+    assert [(job.status.job, job.status.outcome) for job in seen.jobs[2:]] == [
+        ("c", "starting"),
+        ("e", "failed"),
+    ]
+    assert seen.refused == {"d"}
+    assert not seen.joining
+    assert waiting(("a", "b", "c", "c", "d", "e"), QueueRecord(), [seen]) == ("c", "d")
+
+
+def test_the_same_jobs_are_the_same_queue(tmp_path: Path) -> None:
+    """Of one folder, in any order; two commands do not run it at once, and the next goes on."""
+    assert queue_name(tmp_path, "ab") == queue_name(tmp_path, "ba")
+    assert queue_name(tmp_path, "ab") != queue_name(tmp_path, "abb")
+    assert queue_name(tmp_path, "ab") != queue_name(tmp_path / "other", "ab")
+    home = tmp_path / "home"
+    kept = QueueRecord(
+        launches=("l2",),
+        ended=(
+            EndedJob(job="a", launch_id="l1", came="finished", steps=3.0),
+            EndedJob(job="b", launch_id="l1", came="failed"),
+        ),
+        servers_ended=True,
+        held_s=3.5,
+        energy_j=None,
+    )
+    with open_queue(home, tmp_path, "ab") as file:
+        assert file.read() == QueueRecord()
+        file.write(kept)
+        with pytest.raises(BusyError), open_queue(home, tmp_path, "ba"):
+            pass
+    with open_queue(home, tmp_path, "ab") as file:
+        assert file.read() == kept
+        assert came(file.read().to_go_on()) == {"a": "finished"}
+        file.remove()
+        assert file.read() == QueueRecord()
+
+
+@pytest.mark.parametrize("text", ['{"launches":["1"],"end', '{"of_a_newer_version":1}', None])
+def test_a_record_that_cannot_be_read_begins_no_job_again(tmp_path: Path, text: str | None) -> None:
+    """As an empty one it did: what was done ran twice, and what ran got a second copy."""
+    with open_queue(tmp_path / "home", tmp_path, "ab") as file:
+        file.path.mkdir() if text is None else file.path.write_text(text)
+        with pytest.raises(InputError, match=r"cannot be read.*remove the file"):
+            file.read()
+
+
+def test_a_set_may_be_open_to_more_than_it_has() -> None:
+    """The MPS server is set to that when it starts: it cannot be raised for who joins."""
+    made = LaunchSet(split=Split((30.0, 20.0)), parts=(part("a"), part("b")))
+    assert made.cap_percent == 30
+    assert replace(made, open_percent=100.0).cap_percent == 100

@@ -1,0 +1,221 @@
+"""All at one look: who has which GPU, and what was saved today and this week."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from ended_launches import ended_launch
+
+from advisor.core.gpu import Gpu
+from advisor.core.objectives import NO_PRICES, Prices
+from advisor.launch.overview import (
+    MOST_ENDED,
+    MOST_POINTS,
+    Entry,
+    History,
+    HistoryKeeper,
+    JobHistory,
+    Launch,
+    Seen,
+    entry_of,
+    overview,
+    read_history,
+    write_history,
+)
+from advisor.launch.status import JobStatus, LaunchStatus, Ledger
+
+ZONE = timezone(timedelta(hours=2))
+
+
+NOW = datetime(2026, 1, 29, 12, tzinfo=ZONE)  # a Thursday
+
+
+HOUR_S, KWH_J = 3600.0, 3.6e6
+
+
+TWO_HOURS = Ledger(
+    held_s=2 * HOUR_S, energy_j=1 * KWH_J, alone_s=4 * HOUR_S, alone_j=1.5 * KWH_J,
+    freed_idle_j=0.2 * KWH_J,
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def host_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """The zone of this host, by the text that C libraries know without a data base of zones."""
+
+    def live_in(text: str) -> None:
+        monkeypatch.setenv("TZ", text)
+        time.tzset()
+
+    live_in("XXX-2")
+    yield live_in
+    monkeypatch.undo()
+    time.tzset()
+
+
+def entry(begun: datetime, hours: float = 2, ledger: Ledger | None = TWO_HOURS) -> Entry:
+    return Entry(begun=begun, ended=begun + timedelta(hours=hours), ledger=ledger)
+
+
+def seen(*entries: Entry, **more: object) -> Seen:
+    empty = Seen(now=NOW, running=(), ended=(), entries=entries, cards=(), host="here")
+    return replace(empty, **more)
+
+
+def launch(launch_id: str, **more: object) -> Launch:
+    status = replace(LaunchStatus(launch_id=launch_id, state="running", updated_at=""), **more)
+    kept = {f.name: getattr(status, f.name) for f in fields(LaunchStatus)}
+    return Launch(host="there", **kept)
+
+
+def test_days_and_weeks_begin_at_midnight_of_the_host() -> None:
+    """What ran over midnight counts by its part, and what is of last week not at all."""
+    midnight, monday = datetime(2026, 1, 29, tzinfo=ZONE), datetime(2026, 1, 26, tzinfo=ZONE)
+    entries = (
+        entry(midnight - timedelta(hours=1)),
+        entry(monday - timedelta(hours=2)),
+        entry(monday),
+        replace(entry(NOW - timedelta(hours=2)), ended=None),
+    )
+    found = overview(seen(*entries), lambda _: None, NO_PRICES)
+    assert (found.today.launches, found.week.launches) == (2, 3)
+    assert found.today.kwh == pytest.approx(1.5)
+    assert found.today.kwh_saved == pytest.approx(0.75)
+    assert found.today.kwh_saved_idle == pytest.approx(0.45)
+    assert found.today.gpu_hours_saved == pytest.approx(3)
+    assert found.week.gpu_hours_saved == pytest.approx(6)
+    assert found.today.cost_saved is None
+
+
+def test_days_on_which_clocks_change_have_another_length(
+    host_zone: Callable[[str], None],
+) -> None:
+    """Midnight is by the clock of then: what ran in the hour before it was yesterday."""
+    host_zone("CET-1CEST,M3.5.0,M10.5.0/3")
+    for day, begin in (("03-29", "03-29T00:00:00+01:00"), ("10-25", "10-25T00:00:00+02:00")):
+        now = datetime.fromisoformat(f"2026-{day}T12:00:00").astimezone()
+        ran = entry(datetime.fromisoformat(f"2026-{begin}") - timedelta(hours=1))
+        found = overview(seen(ran, now=now), lambda _: None, NO_PRICES)
+        assert (found.today.since, found.today.kwh) == (f"2026-{begin}", pytest.approx(0.5))
+    # Monday of a week whose Sunday has a change.
+    assert found.week.since == "2026-10-19T00:00:00+02:00"
+    now = datetime.fromisoformat("2026-03-29T12:00:00").astimezone()
+    week = overview(seen(now=now), lambda _: None, NO_PRICES).week
+    assert week.since == "2026-03-23T00:00:00+01:00"
+
+
+def test_what_is_not_known_is_told_and_left_out() -> None:
+    """A launch without profiles adds nothing, and one without idle power only to the first sum."""
+    begun = NOW - timedelta(hours=3)
+    without_idle = replace(TWO_HOURS, freed_idle_j=None, unread_s=HOUR_S / 2)
+    entries = entry(begun), entry(begun, ledger=None), entry(begun, ledger=without_idle)
+    today = overview(seen(*entries), lambda _: None, NO_PRICES).today
+    assert (today.launches, today.uncounted, today.idle_known) == (3, 1, 1)
+    assert (today.gpu_hours, today.gpu_hours_unread) == (pytest.approx(4), pytest.approx(0.5))
+    assert today.kwh_saved == pytest.approx(1.0)
+    assert today.kwh_saved_idle == pytest.approx(0.3)
+    nothing = overview(seen(), lambda _: None, NO_PRICES).today
+    assert (nothing.kwh_saved, nothing.kwh_saved_idle) == (0, None)
+
+
+def test_money_is_of_hours_and_energy() -> None:
+    prices = Prices(gpu_hour=2.0, kwh=0.3)
+    today = overview(seen(entry(NOW - timedelta(hours=3))), lambda _: None, prices).today
+    assert today.cost_saved == pytest.approx(2 * 2.0 + 0.5 * 0.3)
+
+
+def test_a_gpu_shows_who_holds_it() -> None:
+    """Of this host free ones too; of others those on which something runs."""
+    cards = [(Gpu(uuid=f"GPU-{n}", model="H200", power_limit_w=700), 80.0) for n in (1, 2)]
+    running = [
+        launch("a", gpu_uuid="GPU-2", power_w=400.0, units_total=132),
+        launch("b", gpu_uuid="GPU-9", gpu_model="H100", power_limit_w=350.0),
+        launch("c"),
+    ]
+    found = overview(seen(cards=cards, running=running), lambda _: None, NO_PRICES).gpus
+    assert [(card.gpu_uuid, card.launch_id, card.host) for card in found] == [
+        ("GPU-1", None, "here"), ("GPU-2", "a", "here"), ("GPU-9", "b", "there")
+    ]  # fmt: skip
+    assert [card.power_w for card in found] == [80.0, 400.0, None]
+    assert [card.units_total for card in found] == [None, 132, None]
+    assert [card.power_limit_w for card in found] == [700, 700, 350.0]
+
+
+def test_a_launch_that_is_not_heard_of_tells_no_watts() -> None:
+    """The card is read where it can be; what the launch said last is long ago."""
+    cards = [(Gpu(uuid="GPU-1", model="H200"), 80.0)]
+    running = [launch(f"{n}", gpu_uuid=f"GPU-{n}", power_w=400.0, silent_s=60.0) for n in (1, 2)]
+    found = overview(seen(cards=cards, running=running), lambda _: None, NO_PRICES).gpus
+    assert [(card.gpu_uuid, card.power_w) for card in found] == [("GPU-1", 80.0), ("GPU-2", None)]
+
+
+def test_what_is_drawn_is_small_and_ended_ones_are_few() -> None:
+    """The answer is asked for every second or two, so it has to stay small."""
+    jobs = (
+        JobHistory(job="a", speeds=(1.0,) * 120, p99_ms=(None,) * 120),
+        JobHistory(job="b", speeds=(1.0,) * 120, p99_ms=(8.0,) * 120),
+    )
+    kept = History(started_at="", step_s=1.0, power_w=(300.0,) * 120, jobs=jobs)
+    ended = [launch(str(n), state="finished") for n in range(50)]
+    found = overview(seen(ended=ended, running=[launch("r")]), lambda _: kept, NO_PRICES)
+    [running] = found.running
+    assert running.history
+    assert [len(job.p99_ms) for job in running.history.jobs] == [0, 60]
+    assert len(found.ended) == MOST_ENDED
+    assert all(one.history and len(one.history.power_w) <= 32 for one in found.ended)
+
+
+def test_what_never_ran_is_in_no_book() -> None:
+    status = LaunchStatus(launch_id="x", state="failed", updated_at="2026-01-29T10:00:00+00:00")
+    assert entry_of(replace(status, started_at=status.updated_at)) is None
+    ran = entry_of(replace(status, started_at=status.updated_at, overlap_s=5.0, ledger=TWO_HOURS))
+    assert ran is not None
+    assert (ran.ended, ran.ledger) == (ran.begun, TWO_HOURS)
+
+
+STATUS = LaunchStatus(
+    launch_id="x", state="running", updated_at="",
+    jobs=tuple(JobStatus(job=name, rate_unit="steps", share_percent=50) for name in "ab"),
+)  # fmt: skip
+
+
+def kept(seconds: int) -> HistoryKeeper:
+    """Four looks a second at a power that grows by a watt a second."""
+    keeper = HistoryKeeper("2026-01-31T12:00:00Z")
+    for look in range(4 * seconds + 1):
+        keeper.add(look / 4, replace(STATUS, power_w=look / 4))
+    return keeper
+
+
+@pytest.mark.parametrize("seconds", [1, 50, MOST_POINTS + 1, 3000])
+def test_it_is_bounded_and_covers_all_of_the_time(seconds: int) -> None:
+    """However long it takes: few points, none of them off, and the newest not far behind."""
+    history = kept(seconds).history
+    assert len(history.power_w) <= MOST_POINTS
+    assert seconds - history.step_s <= len(history.power_w) * history.step_s <= seconds
+    for n, power_w in enumerate(history.power_w):
+        assert power_w == pytest.approx((n + 0.5) * history.step_s, abs=1)
+    assert [len(job.speeds) for job in history.jobs] == [len(history.power_w)] * 2
+
+
+def test_who_joins_has_no_past_and_a_gap_has_no_points() -> None:
+    """What was not seen is None, never 0."""
+    keeper = kept(3)
+    joined = replace(STATUS.jobs[0], job="c", relative_speed=0.5)
+    assert keeper.add(6.0, replace(STATUS, jobs=(*STATUS.jobs, joined), power_w=10.0))
+    history = keeper.history
+    assert history.power_w[3:] == (None, None, 10.0)
+    assert history.jobs[2].speeds == (None, None, None, None, None, 0.5)
+
+
+def test_it_is_read_from_the_folder_and_a_damaged_one_is_none(tmp_path: Path) -> None:
+    """A launch of an older version has none."""
+    folder, history = ended_launch(tmp_path, 1, 1.0), kept(5).history
+    assert read_history(folder) is None
+    write_history(folder, history)
+    assert read_history(folder) == history
+    (folder.path / "history.json").write_text("{")
+    assert read_history(folder) is None

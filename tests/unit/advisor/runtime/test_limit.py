@@ -1,0 +1,93 @@
+"""Proof of a limit: what a process under a share sees is what the share must give, or no proof."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from other_user import MALLORY, shared_folder
+
+from advisor.core.gpu import SM_FLOOR, Gpu, Share, units_for_percent
+from advisor.errors import LimitNotProvenError
+from advisor.runtime.backend import Granted, SeenGpu, check_granted
+from advisor.runtime.beats import heard_by
+from advisor.runtime.mps import BINARY, Control, run
+
+UUID = "GPU-1"
+
+
+PIPES = Path("/run/advisor/mps")
+
+
+def granted(percent: float, units: int, *, total: int = 132, mps: bool = True) -> Granted:
+    """What is proven where a process saw so many SMs."""
+    gpu = Gpu(uuid=UUID, model="Card", units_total=total)
+    return check_granted(gpu, Share(percent), SeenGpu(UUID, units, mps), PIPES)
+
+
+@given(st.integers(9, 100), st.integers(40, 200), st.integers(1, 200))
+def test_only_the_count_of_the_share_is_a_proof(percent: int, total: int, units: int) -> None:
+    """Fewer SMs than asked for are refused as more are: the job would be measured at neither."""
+    expected = units_for_percent(percent, total)
+    assert granted(percent, expected, total=total) == Granted(expected, mps=True)
+    if units != expected and expected > SM_FLOOR:
+        with pytest.raises(LimitNotProvenError, match=f"is {expected}, but a process saw {units}"):
+            granted(percent, units, total=total)
+
+
+def test_below_the_floor_a_gpu_may_grant_what_was_asked() -> None:
+    """4 % of 132 SMs are 4 where there is no floor of 8; more than 8 is no limit of 4 %."""
+    assert granted(4, 4).units == 4
+    with pytest.raises(LimitNotProvenError):
+        granted(4, SM_FLOOR + 2)
+
+
+@given(st.integers(100, 10_000), st.floats(0, 20_000))
+def test_memory_is_bounded_where_no_more_is_free(most_mib: int, free_mib: float) -> None:
+    """Else nothing starts; nor where nobody could read it. Without a limit nothing is looked at."""
+    gpu = Gpu(uuid=UUID, model="Card", units_total=132)
+    share = Share(50, memory_mib=most_mib)
+    if free_mib <= most_mib:
+        seen = check_granted(gpu, share, SeenGpu(UUID, 66, mps=True, free_mib=free_mib), PIPES)
+        assert seen == Granted(66, mps=True, memory_mib=most_mib)
+    else:
+        with pytest.raises(LimitNotProvenError, match=f"bounded at {most_mib} MiB"):
+            check_granted(gpu, share, SeenGpu(UUID, 66, mps=True, free_mib=free_mib), PIPES)
+    with pytest.raises(LimitNotProvenError, match="nothing is known"):
+        check_granted(gpu, share, SeenGpu(UUID, 66, mps=True), PIPES)
+    assert granted(50, 66).memory_mib is None
+
+
+def test_without_a_server_or_the_gpu_there_is_no_proof() -> None:
+    """The driver falls back to the whole GPU without a word, and a daemon may serve another one."""
+    with pytest.raises(LimitNotProvenError, match="MPS is not in force"):
+        granted(100, 132, mps=False)
+    gpu = Gpu(uuid=UUID, model="Card", units_total=132)
+    with pytest.raises(LimitNotProvenError, match="would not see GPU GPU-1"):
+        check_granted(gpu, Share(50), None, PIPES)
+
+
+@pytest.mark.parametrize(("user", "answer"), [(MALLORY, MALLORY), (0, 0), (None, 0)])
+def test_the_program_runs_as_the_user_of_the_daemon(user: int | None, answer: int) -> None:
+    """A folder that only he enters is his; root stays root for its own."""
+    with shared_folder() as folder:
+        program = folder / BINARY
+        program.write_text("#!/bin/sh\nid -u; id -g; id -G\n")
+        program.chmod(0o755)
+        control = Control(Path("/nonexistent"), {"PATH": f"{folder}:/usr/bin:/bin"}, user)
+        said = control.ask("anything").split()
+    assert set(said[:2] if answer == 0 else said) == {str(answer)}
+
+
+def test_the_protocol_is_2_whatever_the_environment_says() -> None:
+    control = Control(Path("/nonexistent"), {"CUDA_MPS_PROTOCOL_VERSION": "3"})
+    assert control.variables()["CUDA_MPS_PROTOCOL_VERSION"] == "2"
+
+
+def test_who_waits_for_the_daemon_is_heard_meanwhile() -> None:
+    """Else a daemon that hangs is told as a supervisor that was stopped."""
+    heard: list[None] = []
+    with heard_by(lambda: heard.append(None)):
+        run(["sleep", "1"], os.environ)
+    assert len(heard) > 1

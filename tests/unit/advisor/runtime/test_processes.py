@@ -1,0 +1,135 @@
+"""Which processes carry the variables of a limit."""
+
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from sleeper import sleeper
+
+from advisor.runtime import processes
+from advisor.runtime.beats import awaited, beat, beating, heard_by, in_thread
+from advisor.runtime.processes import lacking, loaded_libraries, physical_cores, plan_cores
+
+LIMIT = {"LIMIT": "10"}
+
+
+def test_process_in_exec_is_not_taken_for_one_without_limit() -> None:
+    """/proc shows no variables in the middle of exec; about one look in four falls there."""
+    for _ in range(100):
+        with sleeper(LIMIT) as pid:
+            assert lacking([pid], LIMIT) == []
+
+
+def test_process_with_another_limit_or_no_variables_is_named() -> None:
+    """A script inside a job may change or clear them."""
+    with sleeper(LIMIT) as held, sleeper({"LIMIT": "20"}) as other, sleeper({}) as cleared:
+        assert lacking([held, other, cleared], LIMIT) == sorted([other, cleared])
+
+
+def single(count: int) -> list[frozenset[int]]:
+    return [frozenset([core]) for core in range(count)]
+
+
+@pytest.mark.parametrize(("jobs", "each"), [(2, 7), (3, 4), (7, 2)])
+def test_job_alone_has_as_many_cores_as_beside_others(jobs: int, each: int) -> None:
+    """Rates alone and in sets are compared, so both come from the same number of cores."""
+    plan = plan_cores(single(16), jobs)
+    assert plan.own == {0}
+    assert [len(slot) for slot in plan.slots] == [each] * jobs
+    owners = (plan.own, *plan.slots, plan.waiting)
+    assert len(frozenset[int]().union(*owners)) == sum(map(len, owners))
+
+
+def test_two_jobs_take_cores_in_turns() -> None:
+    """On a host with two sockets neither of them has the one that is farther from the GPU."""
+    plan = plan_cores(single(8))
+    assert plan.slots == ({1, 3, 5}, {2, 4, 6})
+
+
+@pytest.mark.parametrize("jobs", [2, 7])
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_small_hosts_share_what_they_have(count: int, jobs: int) -> None:
+    """Nobody is left without a core, however few there are."""
+    plan = plan_cores(single(count), jobs)
+    assert plan.own
+    assert len(plan.slots) == jobs
+    assert all(plan.slots)
+    assert plan.jobs <= set(range(count))
+
+
+def test_hyperthreads_of_one_core_have_one_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The profiler's core is nobody else's, its second hyperthread included."""
+    monkeypatch.setattr(processes, "available_cores", lambda: list(range(8)))
+    for core in range(8):
+        folder = tmp_path / f"cpu{core}" / "topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(f"{core % 4},{core % 4 + 4}\n")
+    plan = plan_cores(physical_cores(tmp_path))
+    assert (plan.own, *plan.slots) == ({0, 4}, {1, 5}, {2, 6})
+
+
+def test_without_topology_each_core_stands_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that tells nothing is taken to have no hyperthreads."""
+    monkeypatch.setattr(processes, "available_cores", lambda: [2, 3])
+    assert physical_cores(tmp_path) == [{2}, {3}]
+
+
+@pytest.fixture
+def mapped(tmp_path: Path) -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def load(stack: ExitStack, file: Path) -> None:
+    """Map a file into this process, as the loader does."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"library")
+    opened = stack.enter_context(file.open("rb"))
+    stack.enter_context(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def test_a_library_of_the_system_has_its_version_in_its_name(
+    tmp_path: Path, mapped: ExitStack
+) -> None:
+    """As cublasGetVersion writes it."""
+    load(mapped, tmp_path / "lib/libcublas.so.13.1.0.3")
+    assert loaded_libraries([os.getpid()]) == "cublas 130100"
+
+
+def test_libraries_of_wheels_have_theirs_in_the_metadata(tmp_path: Path, mapped: ExitStack) -> None:
+    """Of PyTorch in its own file, which knows the build; by name, whatever was loaded first."""
+    packages = tmp_path / "venv/lib/python3.12/site-packages"
+    (packages / "nvidia_cudnn_cu13-9.15.1.9.dist-info").mkdir(parents=True)
+    (packages / "nvidia_cublas-13.1.0.3.dist-info").mkdir()
+    load(mapped, packages / "torch/lib/libtorch.so")
+    (packages / "torch/version.py").write_text("__version__ = '2.11.0+cu130'\ndebug = False\n")
+    load(mapped, packages / "nvidia/cudnn/lib/libcudnn.so.9")
+    load(mapped, packages / "nvidia/cu13/lib/libcublas.so.13")
+    assert loaded_libraries([os.getpid()]) == "cublas 130100, cudnn 91501, torch 2.11.0+cu130"
+
+
+def test_what_cannot_be_read_is_not_known(tmp_path: Path, mapped: ExitStack) -> None:
+    """Neither a version that is nowhere, nor the libraries of a process that has ended."""
+    load(mapped, tmp_path / "site-packages/torch/lib/libtorch.so")
+    load(mapped, tmp_path / "lib/libcublas.so.13")
+    load(mapped, tmp_path / "lib/libcublasLt.so.13.1.0.3")
+    assert loaded_libraries([os.getpid()]) is None
+    assert loaded_libraries([2**22 + 1]) is None
+    assert loaded_libraries([]) is None
+
+
+def test_only_the_main_thread_beats() -> None:
+    """A worker says nothing about the loop of the main thread, and what it waits for runs in it."""
+    heard: list[str] = []
+    with heard_by(lambda: heard.append("main")):
+        assert awaited(in_thread(lambda: beating(lambda: beat() or 7))) == 7
+        assert heard == []
+        beat()
+    assert heard == ["main"]
