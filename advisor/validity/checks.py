@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.formats.kept import RecordFolder
-from advisor.formats.typed_json import parse
+from advisor.formats.wire import read
 
 CHECKS_FOLDER = "checks"
 """In the advisor's home."""
@@ -103,7 +103,7 @@ def parse_check(text: bytes) -> CountCheck:
     Raises:
         ValueError: it is no check; says where.
     """
-    check = parse(CountCheck, text)
+    check = read(CountCheck, text)
     known = set(check.operations)
     for count in check.checked:
         if not 0 < count <= check.units_total:

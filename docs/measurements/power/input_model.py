@@ -19,7 +19,7 @@ import numpy as np
 from advisor.core.gpu import CARD_UNITS
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.errors import InputError
-from advisor.formats.typed_json import parse
+from advisor.formats.wire import read
 from advisor.predict.profiles import Floats
 from advisor.wire.input_power import InputPoint
 from advisor_power.inputs.keeping import read_kept
@@ -87,7 +87,7 @@ def without_signs(file: Path) -> list[InputPower]:
             plain["fingerprint"] = prints | {"product_signs": 0.0}
             for side in ("a", "b"):
                 plain["fingerprint"][side] = prints[side] | {"signs": 0.0}
-        found.append(parse(InputPower, json.dumps(plain).encode()))
+        found.append(read(InputPower, json.dumps(plain).encode()))
     return found
 
 
