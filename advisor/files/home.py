@@ -6,7 +6,7 @@ from pathlib import Path
 from advisor.files.safe_files import private_folder
 
 _OURS = re.compile(
-    r"advisor\.db.*|points|models|launches|logs|checks|sensors|kernels|inputs|input-model|jobs|fanout|id"
+    r"advisor\.db.*|models|launches|logs|checks|sensors|kernels|inputs|input-model|jobs|fanout|id"
     r"|queues|audits|service\.lock|\..*",
     re.DOTALL,
 )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import math
 import types
 import typing
@@ -92,6 +93,30 @@ def from_row(kind: type[P], row: Mapping[str, Any]) -> P:
     if kind is Observation:
         _check_words(point)
     return point
+
+
+def checked(points: Iterable[P]) -> list[P]:
+    """The points as they will be read back.
+
+    Raises:
+        InputError: a point that could be written but not read, such as one with a negative rate.
+    """
+    return [from_row(type(point), to_row(point)) for point in points]
+
+
+def json_row(line: bytes) -> dict[str, Any]:
+    """The row that a line of JSON holds.
+
+    Raises:
+        InputError: the line is not a JSON object.
+    """
+    try:
+        row: Any = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError("no JSON", why=str(error), fix="repair the line") from error
+    if not isinstance(row, dict):
+        raise InputError("no JSON object", fix="see docs/schema.md")
+    return cast("dict[str, Any]", row)
 
 
 def received(point: P) -> P:

@@ -9,7 +9,7 @@ from advisor.core.units import UNIT_NAMES, units_for_share
 from advisor.launch.records.spec import LaunchSet
 from advisor.validity.safe_counts import Safety
 from advisor.validity.safe_splits import check_share, check_split, unchecked_texts, unsafe_texts
-from advisor_data.files.checked import checked_counts
+from advisor_data.known import checked_counts
 
 
 def over_subscribed(

@@ -35,9 +35,9 @@ from typing import Any
 from filled_store import OBSERVATIONS, PAIR_POINTS, SOLO_POINTS, fill, postgres
 from service_processes import memory_mib
 
-from advisor_data.files.bundled import bundled_solo_points
-from advisor_data.service.state import open_service_state
-from advisor_data.store.tables import to_sql
+from advisor.formats.rows import to_row
+from advisor_data.bundled import bundled_solo_points
+from advisor_data.state import open_service_state
 
 CLIENTS = 8
 TIMES = 200
@@ -204,8 +204,7 @@ def _point(number: int) -> dict[str, Any]:
     first = bundled_solo_points()[0]
     started_at = (datetime.now(UTC) + timedelta(microseconds=number)).isoformat()
     point = replace(first, job="written", run="write", started_at=started_at)
-    row = {name: value for name, value in to_sql(point).items() if value is not None}
-    del row["point_id"], row["started_at_us"]
+    row = {name: value for name, value in to_row(point).items() if value is not None}
     return {**row, "flags": []}
 
 

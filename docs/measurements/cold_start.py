@@ -43,8 +43,8 @@ def main() -> None:
 
 def _store(home: Path, solo: Path) -> None:
     """A store that has the bundled profiles."""
-    from advisor_data.files.bundled import bundled_solo_points
-    from advisor_data.files.files import write_points
+    from advisor_data.bundled import bundled_solo_points
+    from advisor_data.files import write_points
 
     write_points(solo, bundled_solo_points())
     _seconds([sys.executable, "-m", "advisor_cli", "data", "import", str(solo)], home)

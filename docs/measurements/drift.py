@@ -17,7 +17,7 @@ from advisor.core.flags import DOUBTFUL
 from advisor.core.interval import Interval
 from advisor.validity.cusum import NOISE
 from advisor.validity.drift import Compared, find_drifts
-from advisor_data.files.bundled import bundled_pair_points
+from advisor_data.bundled import bundled_pair_points
 
 SERIES = 1000
 POWER, RATE = 0.054, 0.15

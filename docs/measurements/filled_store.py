@@ -19,13 +19,13 @@ from typing import Any
 
 from sqlalchemy import Connection, insert
 
-from advisor.core.observations import Observation, ObservedPart, Record
+from advisor.core.observations import Observation, Record
 from advisor.core.records import PairPoint, SoloPoint
+from advisor.formats.rows import from_row, to_row
 from advisor_data import migrate
-from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
-from advisor_data.store.profile_table import renew_all
-from advisor_data.store.sql_engine import count_change, make_engine
-from advisor_data.store.tables import jobs_text, parts_tables, parts_to_sql, tables, to_sql
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.database import count_change, make_engine, tables
+from advisor_data.store import renew_all, row_of
 
 PROFILES, SOLO_POINTS, PAIR_POINTS, OBSERVATIONS = 5_000, 500_000, 500_000, 1_000_000
 AT_ONCE = 20_000
@@ -59,24 +59,20 @@ def fill(url: str, scale: float, say: Callable[..., None]) -> list[str]:
 
 
 def _insert(connection: Connection, kind: type[Record], rows: Iterator[dict[str, Any]]) -> int:
-    """Rows of a kind; those of several jobs with the rows of their parts."""
     count = 0
     while some := list(itertools.islice(rows, AT_ONCE)):
-        parts = [part for row in some for part in row.pop("parts", ())]
-        connection.execute(insert(tables[kind]), some)
-        if parts:
-            connection.execute(insert(parts_tables[kind]), parts)
+        connection.execute(insert(tables[kind]), [row_of(from_row(kind, row)) for row in some])
         count += len(some)
     return count
 
 
 def _solo_rows(names: list[str], count: int) -> Iterator[dict[str, Any]]:
     """Sweeps of a bundled job over and over, each with a moment of its own."""
-    of_job: dict[str, list[SoloPoint]] = {}
+    of_job: dict[str, list[dict[str, Any]]] = {}
     for point in bundled_solo_points():
         if point.gpu_model == GPU_MODEL:
-            of_job.setdefault(point.job, []).append(point)
-    sweeps = [[to_sql(point) for point in points] for points in of_job.values()]
+            of_job.setdefault(point.job, []).append(to_row(point))
+    sweeps = list(of_job.values())
     turns = itertools.cycle(enumerate(names))
     made = 0
     for sweep in itertools.count():
@@ -84,54 +80,44 @@ def _solo_rows(names: list[str], count: int) -> Iterator[dict[str, Any]]:
         for row in sweeps[number % len(sweeps)]:
             if made == count:
                 return
-            more = {"job": name, "run": f"run-{sweep}", "flags": "", "results": "right"}
-            yield {**row, **more, **_identity("solo", made)}
+            more = {"job": name, "run": f"run-{sweep}", "flags": [], "results": "right"}
+            yield {**row, **more, "started_at": _moment(made)}
             made += 1
 
 
 def _pair_rows(names: list[str], count: int) -> Iterator[dict[str, Any]]:
-    rows = [(to_sql(point), parts_to_sql(point)) for point in bundled_pair_points()[:1000]]
-    chance = random.Random(1)
-    for made in range(count):
-        jobs = sorted(chance.choices(names, k=2))
-        yield _of_jobs(*rows[made % len(rows)], jobs, _identity("pair", made))
+    rows = [to_row(point) for point in bundled_pair_points()[:1000]]
+    for made, jobs in _pairs(names, count, 1):
+        row = rows[made % len(rows)]
+        yield {**row, "started_at": _moment(made), "jobs": _named(row["jobs"], jobs)}
 
 
 def _observation_rows(names: list[str], count: int) -> Iterator[dict[str, Any]]:
-    one = Observation(
-        launch_id="x",
-        parts=(
-            ObservedPart(job="a", share_percent=50.0, rate=10.0),
-            ObservedPart(job="b", share_percent=50.0, rate=20.0),
-        ),
-        gpu_model=GPU_MODEL,
-        gpu_uuid="GPU-1",
-        power_w=500.0,
-        overlap_s=600.0,
-        state="finished",
-        started_at=BEGIN.isoformat(),
-    )
-    row, parts, chance = to_sql(one), parts_to_sql(one), random.Random(2)
-    for made in range(count):
-        jobs = sorted(chance.choices(names, k=2))
-        of = {**row, "launch_id": f"launch-{made}"}
-        yield _of_jobs(of, parts, jobs, _identity("observation", made))
+    parts = [{"share_percent": 50.0, "rate": rate} for rate in (10.0, 20.0)]
+    for made, jobs in _pairs(names, count, 2):
+        yield {
+            "launch_id": f"launch-{made}",
+            "jobs": _named(parts, jobs),
+            "gpu_model": GPU_MODEL,
+            "gpu_uuid": "GPU-1",
+            "power_w": 500.0,
+            "overlap_s": 600.0,
+            "state": "finished",
+            "started_at": _moment(made),
+        }
 
 
-def _of_jobs(
-    row: dict[str, Any], parts: list[dict[str, Any]], jobs: list[str], place: dict[str, Any]
-) -> dict[str, Any]:
-    """A row of other jobs at another place, with the rows of its parts."""
-    where = {name: place[name] for name in ("point_id", "started_at_us")}
-    theirs = [{**part, **where, "job": job} for part, job in zip(parts, jobs, strict=True)]
-    return {**row, **place, "jobs": jobs_text(jobs), "parts": theirs}
+def _pairs(names: list[str], count: int, seed: int) -> Iterator[tuple[int, list[str]]]:
+    chance = random.Random(seed)
+    return ((made, sorted(chance.choices(names, k=2))) for made in range(count))
 
 
-def _identity(kind: str, number: int) -> dict[str, Any]:
-    moment = BEGIN + timedelta(seconds=20 * number)
-    microseconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-    point_id = f"{number:024x}{kind.encode().hex()[:8]}"
-    return {"point_id": point_id, "started_at": moment.isoformat(), "started_at_us": microseconds}
+def _named(parts: list[dict[str, Any]], jobs: list[str]) -> list[dict[str, Any]]:
+    return [{**part, "job": job} for part, job in zip(parts, jobs, strict=True)]
+
+
+def _moment(number: int) -> str:
+    return (BEGIN + timedelta(seconds=20 * number)).isoformat()
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 from mixed_kills_site import GPUS, Site, alive, with_variable, words_of
 
 from advisor.core.observations import Observation
-from advisor.formats.rows import from_row
+from advisor.formats.rows import from_row, json_row
 from advisor.launch.records.folder import LaunchFolder, list_folders
 from advisor.launch.records.observed import observation_lines
 from advisor.launch.records.status import SILENT_S
@@ -17,7 +17,6 @@ from advisor.launch.supervisor import guard
 from advisor.runtime.host.cgroup import cgroup_prefix, left_cgroups
 from advisor.runtime.host.processes import children_of, wait_until
 from advisor_data import open_store
-from advisor_data.store.lines import json_row
 from advisor_profiling import SUPERVISOR
 
 SLACK_S = 4.0

@@ -47,10 +47,10 @@ from service_processes import HERE, cpu_s, family, memory_mib, running_service
 
 from advisor.core.observations import Observation, ObservedPart
 from advisor.formats.moments import now
+from advisor.formats.rows import to_row
 from advisor.formats.wire import write
-from advisor_data.files.bundled import GPU_MODEL, bundled_solo_points
-from advisor_data.service.state import open_service_state
-from advisor_data.store.tables import to_sql
+from advisor_data.bundled import GPU_MODEL, bundled_solo_points
+from advisor_data.state import open_service_state
 
 PER_S = 40
 FIRST_S = 3.0
@@ -258,8 +258,7 @@ def _advice(names: Sequence[str], **fields: Any) -> Sent:
 
 def _point(chance: random.Random, token: str) -> Sent:
     """A new point of a job that nobody asks about."""
-    row = {k: v for k, v in to_sql(bundled_solo_points()[0]).items() if v is not None}
-    del row["point_id"], row["started_at_us"]
+    row = {k: v for k, v in to_row(bundled_solo_points()[0]).items() if v is not None}
     row |= {"job": "written", "run": f"run-{chance.getrandbits(60):x}", "flags": []}
     return _request("/v1/points", json.dumps({"points": [row]}), token)
 

@@ -34,7 +34,7 @@ from advisor.wire.requests import QueuedJobs
 from advisor_advice.placing import Planned, limits_of, plan
 from advisor_advice.site.known_jobs import read_known
 from advisor_advice.site.known_profiles import find_profiles
-from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.bundled import bundled_solo_points
 
 JOBS = 200
 SEARCH_S = 60.0

@@ -31,7 +31,7 @@ from advisor.predict.profiles import Profile
 from advisor.predict.sets import SetPredictor
 from advisor.settings import MIN_SPEED
 from advisor_advice.placing_sets import CUT_OFF_W
-from advisor_data.files.files import read_points
+from advisor_data.files import read_points
 from advisor_profiling.reports.sets import SetPart
 
 JOBS_HEAD = ("way", "set", "W said", "job", "floor", "speed: said", "measured", "p99, ms")

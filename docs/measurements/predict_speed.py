@@ -21,12 +21,12 @@ from advisor.core.split import NINE, UNCAPPED
 from advisor.predict.features import Float32s
 from advisor.predict.profiles import Profile, make_profiles
 from advisor.predict.sides import side
-from advisor_data.files.bundled import (
+from advisor_data.bundled import (
     bundled_pair_points,
     bundled_reference_points,
     bundled_solo_points,
+    select,
 )
-from advisor_data.files.dataset import select
 from advisor_models.forest import Forest, read_trees
 from advisor_models.heads import HEADS, inputs_of
 from advisor_models.manifest import named, read_manifest, trees_file, write_artefact

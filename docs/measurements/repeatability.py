@@ -8,8 +8,8 @@ from itertools import combinations
 from pathlib import Path
 
 from advisor.core.records import SoloPoint
-from advisor_data.files.bundled import bundled_solo_points
-from advisor_data.files.files import read_points
+from advisor_data.bundled import bundled_solo_points
+from advisor_data.files import read_points
 
 HERE = Path(__file__).parent
 

@@ -24,7 +24,7 @@ from advisor.launch.records.folder import LaunchFolder, new_launch_id
 from advisor.launch.records.status import LaunchStatus
 from advisor.runtime.host.processes import wait_until
 from advisor_api.launches.steps import HOST
-from advisor_data.service.state import LaunchRow
+from advisor_data.state import LaunchRow
 
 RUNS = "running"
 

@@ -49,7 +49,7 @@ from advisor.installed import install
 from advisor.launch.records.status import LaunchStatus
 from advisor.runtime.host.processes import wait_until
 from advisor.wire.input_power import InputAsked
-from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.bundled import bundled_solo_points
 
 
 def speak(url: str, name: str, *args: Any, token: str | None = None, **named: Any) -> Any:

@@ -13,7 +13,7 @@ import pytest
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.decide.limits import Limits
 from advisor.formats.rows import to_row
-from advisor_data.files.bundled import bundled_set_points, bundled_set_references
+from advisor_data.bundled import bundled_set_points, bundled_set_references
 from advisor_profiling.reports.campaign import alone_by_job
 from advisor_profiling.reports.sets import LEFT_OUT, set_results
 

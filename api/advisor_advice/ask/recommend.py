@@ -36,7 +36,7 @@ from advisor_advice.set_advice import advise_set
 from advisor_advice.site.known_jobs import read_known
 from advisor_advice.site.known_profiles import find_profiles
 from advisor_advice.words import pair, sets
-from advisor_data.files.files import read_points
+from advisor_data.files import read_points
 
 P = ParamSpec("P")
 

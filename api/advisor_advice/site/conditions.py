@@ -28,11 +28,10 @@ from advisor_advice.site.expected import (
 )
 from advisor_advice.site.measured_pairs import measured_windows
 from advisor_advice.site.outdated_checks import outdated_check, outdated_checks
-from advisor_data import Store, open_store
-from advisor_data.files.bundled import bundled_reference_points
-from advisor_data.files.checked import checked_counts
-from advisor_data.store.pages import Span
-from advisor_data.store.store import is_begun
+from advisor_data import Store, is_begun, open_store
+from advisor_data.bundled import bundled_reference_points
+from advisor_data.known import checked_counts
+from advisor_data.lists import Span
 
 MOST_JOBS = 50
 """Stored jobs whose runs alone may tell of a card, and MOST_POINTS of each."""

@@ -24,7 +24,7 @@ from advisor.settings import SUITE, Settings
 from advisor_api.demo.programme import Programme
 from advisor_api.demo.show import Show
 from advisor_api.http.errors import LOG
-from advisor_data.files.bundled import bundled_points_together, bundled_solo_points
+from advisor_data.bundled import bundled_points_together, bundled_solo_points
 from advisor_profiling.testbed.replay import ReplayTestbed
 
 LOOK_S = 9.0

@@ -14,7 +14,7 @@ from advisor_advice.answer import ModelAdvice
 from advisor_advice.partners import DIGITS, curve_of, partner_of
 from advisor_advice.recommendation_wire import verdict_of
 from advisor_advice.site.known_profiles import ProfileSet
-from advisor_data.files.bundled import GPU_MODEL as BUNDLED_MODEL
+from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
 
 _Found = Callable[[Sequence[str], str], Awaitable[ProfileSet]]
 Answered = Callable[[RecommendationRequest], Awaitable[ModelAdvice]]

@@ -10,7 +10,7 @@ from advisor.settings import job_folders
 from advisor.wire.lists import JobRow
 from advisor_api.engine import bundled
 from advisor_data import Store
-from advisor_data.store.profile_rows import job_rows
+from advisor_data.lists import job_rows
 
 MOST_COMPARED = 2000
 """Names that a wrong one is compared with for a hint; more would take too long."""

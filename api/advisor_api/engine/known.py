@@ -22,7 +22,7 @@ from advisor_api.engine import bundled
 from advisor_api.engine.job_rows import Jobs
 from advisor_api.engine.present import Kept, Present
 from advisor_data import Store
-from advisor_data.files.checked import checked_counts
+from advisor_data.known import checked_counts
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
 

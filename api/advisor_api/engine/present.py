@@ -19,7 +19,7 @@ from advisor.wire.requests import GainsRequest, WayRequest
 from advisor_advice.answer import KnownPair
 from advisor_advice.site.conditions import Conditions, Experience
 from advisor_advice.site.known_profiles import ProfilesOfJob
-from advisor_data.files.checked import ChecksStamp, checks_stamp
+from advisor_data.known import ChecksStamp, checks_stamp
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
 

@@ -16,7 +16,7 @@ from advisor_api.launches.launching import listed
 from advisor_api.launches.steps import HOST, launches_folder
 from advisor_api.launches.view import stored_status, visible_launch
 from advisor_api.service.service import Service
-from advisor_data.service.state import LaunchRow, ServiceState
+from advisor_data.state import LaunchRow, ServiceState
 
 _PAGE, _FEW = 500, 20
 """Rows at the first look, and at each later one, which finds few that are new."""

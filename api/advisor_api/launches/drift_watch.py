@@ -12,8 +12,8 @@ from advisor_advice.site.conditions import Experience, checks_of, experience_of
 from advisor_api.http.errors import LOG
 from advisor_api.launches.looking import looking
 from advisor_api.service.service import Service
-from advisor_data.service.state import AuditEntry
-from advisor_data.store.pages import Span
+from advisor_data.lists import Span
+from advisor_data.state import AuditEntry
 
 LOOK_S = 60.0
 

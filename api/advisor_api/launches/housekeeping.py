@@ -8,7 +8,7 @@ from advisor.formats.moments import to_text
 from advisor_api.http.errors import LOG
 from advisor_api.launches.steps import launches_folder
 from advisor_api.service.service import Service
-from advisor_data.service.cleaning import Cleaned, Cleaner
+from advisor_data.cleaning import Cleaned, Cleaner
 
 EVERY_S = 3600.0
 

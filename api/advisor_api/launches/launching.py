@@ -32,7 +32,7 @@ from advisor_api.launches.steps import (
 from advisor_api.launches.view import current_status, last_heard, stored_status
 from advisor_api.service.audit import RequestAudit
 from advisor_api.service.service import Service
-from advisor_data.service.state import LaunchRow
+from advisor_data.state import LaunchRow
 from advisor_profiling.testbed.live import find_gpu, with_units
 
 

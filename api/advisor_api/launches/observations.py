@@ -6,13 +6,12 @@ from opentelemetry import trace
 
 from advisor.core.observations import Observation, energy_to_end_j
 from advisor.errors import InputError
-from advisor.formats.rows import from_row
+from advisor.formats.rows import from_row, json_row
 from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.observed import observation_lines
 from advisor_api.http.errors import LOG
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_data import Store
-from advisor_data.store.lines import json_row
 
 _TRACER = trace.get_tracer("advisor")
 

@@ -32,7 +32,7 @@ from advisor_api.launches.steps import (
 from advisor_api.launches.view import current_status
 from advisor_api.otlp import tell_metrics
 from advisor_api.service.service import Service
-from advisor_data.service.state import LaunchRow
+from advisor_data.state import LaunchRow
 
 LOOK_S = 1.0
 

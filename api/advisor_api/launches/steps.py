@@ -20,7 +20,7 @@ from advisor.launch.start.spawn import spawn_supervisor
 from advisor.settings import Settings
 from advisor_api.http.errors import LOG
 from advisor_api.launches.view import current_status, stored_status
-from advisor_data.service.state import LaunchRow, ServiceState
+from advisor_data.state import LaunchRow, ServiceState
 from advisor_profiling import SUPERVISOR
 
 HOST = socket.gethostname()

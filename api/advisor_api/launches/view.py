@@ -14,7 +14,7 @@ from advisor.launch.records.folder import LaunchFolder, loads
 from advisor.launch.records.status import LaunchStatus, State, as_heard
 from advisor.launch.records.status_writer import first_status
 from advisor_api.http.access import Caller
-from advisor_data.service.state import LaunchRow
+from advisor_data.state import LaunchRow
 
 HIDDEN = "shown to tokens with the scope launch"
 

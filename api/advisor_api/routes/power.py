@@ -19,8 +19,8 @@ from advisor_api.http.routing import v1_router
 from advisor_api.http.sent import long_answer
 from advisor_api.schemas.query import SpanOfObservations
 from advisor_api.service.service import Service, ServiceOf
-from advisor_data.files.power_records import known_kernels, known_sensors
-from advisor_data.store.pages import Position, Span, us_of
+from advisor_data.known import known_kernels, known_sensors
+from advisor_data.lists import Position, Span, us_of
 
 router = v1_router("power")
 

@@ -8,7 +8,7 @@ from fastapi import Depends, Header, Path, Query
 from pydantic import BeforeValidator
 
 from advisor.wire.bounds import LAUNCH_ID, NAME, PRINTABLE, SET_OF_NAMES, VERSION
-from advisor_data.store.pages import Position, Span, us_of
+from advisor_data.lists import Position, Span, us_of
 
 CURSOR = r"^-?[0-9]{1,18}\.[0-9a-f]{32}$"
 

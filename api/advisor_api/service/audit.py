@@ -13,7 +13,7 @@ from advisor.formats.rows import P
 from advisor_api.http.access import Caller
 from advisor_api.http.errors import LOG, fault_of
 from advisor_api.service.service import ServiceOf
-from advisor_data.service.state import AuditEntry, ServiceState
+from advisor_data.state import AuditEntry, ServiceState
 
 
 class RequestAudit:

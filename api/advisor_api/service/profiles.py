@@ -15,8 +15,8 @@ from advisor_api.engine import bundled
 from advisor_api.http.errors import not_found
 from advisor_api.service.audit import RequestAudit
 from advisor_api.service.service import Service
-from advisor_data.files.imports import check_import
-from advisor_data.store.pages import Page, Position, Span, page_of, position
+from advisor_data.files import check_import
+from advisor_data.lists import Page, Position, Span, page_of, position
 
 
 @contextmanager

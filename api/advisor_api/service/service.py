@@ -18,9 +18,9 @@ from advisor_api.http.errors import LOG, fault_of
 from advisor_api.http.options import ServeOptions
 from advisor_api.http.tokens import TokenCache
 from advisor_api.service.metrics import Metrics
-from advisor_data import Database, open_database
-from advisor_data.service.backup import check_database
-from advisor_data.service.state import ServiceState, open_service_state
+from advisor_data import Store, open_store
+from advisor_data.backup import check_database
+from advisor_data.state import ServiceState, open_service_state
 from advisor_models.registry import Registry
 
 _PATIENCE_S = 1.0
@@ -94,7 +94,7 @@ class Service:
     options: ServeOptions
     home: str
     """Its name, by which its launches are told apart from those of other services."""
-    store: Database
+    store: Store
     state: ServiceState
     registry: Registry
     engine: Engine
@@ -117,7 +117,7 @@ def open_service(settings: Settings, options: ServeOptions, metrics: Metrics) ->
     with ExitStack() as stack:
         home = stack.enter_context(serving_home(settings.home))
         state = stack.enter_context(open_service_state(settings.database_url, settings.home))
-        store = stack.enter_context(open_database(settings.database_url, settings.home))
+        store = stack.enter_context(open_store(settings.database_url, settings.home))
         registry = Registry(settings.home / "models")
         engine = Engine(settings, store, registry, state.change_count)
         stack.callback(engine.close)

@@ -9,8 +9,7 @@ from advisor_advice.site.conditions import checks_of, experience_of, stored_fact
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.say import as_json_text, say
-from advisor_data import open_store
-from advisor_data.store.store import is_begun
+from advisor_data import is_begun, open_store
 from advisor_models.registry import Registry
 
 _JOBS = ("job", "quantity", "of expected", "launches", "since", "card", "new since then")

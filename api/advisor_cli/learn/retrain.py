@@ -17,8 +17,7 @@ from advisor.settings import Settings, read_settings
 from advisor_cli.shared.options import AsJson, WithLaunches
 from advisor_cli.shared.progress import progress
 from advisor_cli.shared.say import as_json_text, say
-from advisor_data import open_store
-from advisor_data.store.store import is_begun
+from advisor_data import is_begun, open_store
 from advisor_models.manifest import BUNDLED_NAME
 from advisor_training.learn.held_out import OnFold
 from advisor_training.retrain.challenger import OnStage

@@ -18,7 +18,7 @@ from advisor_cli.shared.grouped import grouped
 from advisor_cli.shared.options import REPLAY, AsJson
 from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.stopping import stoppable
-from advisor_data.files.power_records import known_sensors
+from advisor_data.known import known_sensors
 from advisor_power.gpu_worker import WorkerPlace
 from advisor_power.kernels.plan import KernelPlan, check_resolution
 from advisor_power.kernels.replay import RecordedKernel, bytes_of, operation_name, recorded_kernel

@@ -15,7 +15,7 @@ from advisor.wire.input_power import InputPoint
 from advisor_cli.shared.options import AsJson, WithBundled
 from advisor_cli.shared.progress import leaving_out
 from advisor_cli.shared.say import as_json_text, say
-from advisor_data.files.input_points import bundled_input_points, read_input_points
+from advisor_data.known import bundled_input_points, read_input_points
 from advisor_power.inputs.keeping import read_kept
 from advisor_power.inputs.predicting.learned_from import kept_points, points_of
 from advisor_power.learn import train as training

@@ -28,7 +28,7 @@ from written import Written
 from advisor.core.interval import NORMAL_90, Interval
 from advisor.core.objectives import Prices
 from advisor.predict.profiles import make_profiles
-from advisor_data.files.bundled import bundled_set_references, bundled_solo_points
+from advisor_data.bundled import bundled_set_references, bundled_solo_points
 from advisor_models.one_window import OneWindowModel
 from advisor_models.one_window_errors import OneWindowHead
 from advisor_training.learn.one_window import fit_one_window, learnable, left_out_errors

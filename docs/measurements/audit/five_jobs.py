@@ -46,7 +46,7 @@ from advisor.progress import FILE_BYTES
 from advisor.runtime.jobs.counting import CounterFile
 from advisor.settings import Settings, read_settings
 from advisor_audit.sources.series import METRICS
-from advisor_data.files.files import write_points
+from advisor_data.files import write_points
 from advisor_profiling.telemetry.nvml import NvmlSource
 from advisor_profiling.testbed.live import find_gpu
 from advisor_profiling.window.clock import LiveClock

@@ -19,11 +19,7 @@ from advisor.predict.profiles import Profile, make_profiles, relative_capacity
 from advisor.predict.sets import active_idle_w
 from advisor_audit.phases import Segment
 from advisor_audit.sources.series import POWER, USED, Owner
-from advisor_data.files.bundled import (
-    bundled_set_points,
-    bundled_set_references,
-    bundled_solo_points,
-)
+from advisor_data.bundled import bundled_set_points, bundled_set_references, bundled_solo_points
 
 MODEL = "NVIDIA H100 80GB HBM3"
 MINUTE_S, DAY = 60.0, 24 * 60

@@ -30,11 +30,7 @@ from advisor.predict.card_factor import (
 )
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, make_profiles
-from advisor_data.files.bundled import (
-    bundled_pair_points,
-    bundled_reference_points,
-    bundled_solo_points,
-)
+from advisor_data.bundled import bundled_pair_points, bundled_reference_points, bundled_solo_points
 from advisor_models.model_predictor import ModelPredictor
 
 LIMIT_W = 700.0

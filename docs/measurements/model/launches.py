@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 from advisor.core.interval import Interval
 from advisor.core.split import Split
 from advisor.predict.profiles import make_profiles
-from advisor_data.files.bundled import bundled_solo_points
-from advisor_data.files.checked import bundled_checks
+from advisor_data.bundled import bundled_solo_points
+from advisor_data.known import bundled_checks
 from advisor_models.model_predictor import ModelPredictor
 
 HERE = Path(__file__).resolve().parent

@@ -8,7 +8,7 @@ import statistics
 from collections import defaultdict
 
 from advisor.core.records import PairPoint
-from advisor_data.files.bundled import bundled_pair_points
+from advisor_data.bundled import bundled_pair_points
 
 NEAR = 0.03
 """Rates may differ by this part: what draws less since it does less tells nothing of the card."""

@@ -17,8 +17,8 @@ from datetime import datetime
 from pathlib import Path
 
 from advisor.core.records import PairPoint, Point
-from advisor_data.files.bundled import bundled_pair_points, bundled_reference_points
-from advisor_data.files.files import read_points
+from advisor_data.bundled import bundled_pair_points, bundled_reference_points
+from advisor_data.files import read_points
 
 LONGEST_START_S = 600.0
 """Starting a block takes minutes; longer pauses lie between two sessions."""

@@ -11,7 +11,7 @@ import yaml
 from advisor.core.flags import UNREAD
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.validity.checks import wrong_elsewhere
-from advisor_data.files.checked import bundled_checks
+from advisor_data.known import bundled_checks
 
 _Point = TypeVar("_Point", SoloPoint, PairPoint)
 

@@ -15,9 +15,8 @@ from typing import TypeVar
 
 from advisor.core.flags import COUNTER_BOUND
 from advisor.core.records import PairPoint, SoloPoint
-from advisor_data.files.bundled import bundled_set_points, bundled_set_references
-from advisor_data.files.files import read_points, write_points
-from advisor_data.store.points import in_order
+from advisor_data.bundled import bundled_set_points, bundled_set_references
+from advisor_data.files import in_order, read_points, write_points
 
 BUNDLED = Path(__file__).resolve().parents[3] / "data/advisor_data/bundled"
 

@@ -29,7 +29,7 @@ from advisor.predict.profiles import COLUMNS, Floats, Profile, make_profile
 from advisor.predict.sets import SetPredictor
 from advisor.predict.situation import kind_of
 from advisor.predict.windows import Window
-from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.bundled import bundled_solo_points
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from advisor.predict.one_window import ALWAYS_READ, COUNTERS
 from advisor.predict.profiles import Floats, Profile, make_profiles
 from advisor.predict.serving import Serving
 from advisor.predict.situation import kind_of
-from advisor_data.files.bundled import bundled_set_references, bundled_solo_points
+from advisor_data.bundled import bundled_set_references, bundled_solo_points
 from advisor_training.learn.one_window import learnable
 
 LACKING: Mapping[str, Sequence[str]] = {

@@ -34,7 +34,7 @@ from advisor.predict.predictions import Prediction, Predictor, predict_exclusive
 from advisor.predict.profiles import Profile, make_profiles
 from advisor.predict.sets import AnyWay, SetPredictor, is_by_physics
 from advisor.predict.situation import kind_of
-from advisor_data.files.bundled import bundled_set_references
+from advisor_data.bundled import bundled_set_references
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import BUNDLED
 from advisor_training.dataset.data import Data, make_data

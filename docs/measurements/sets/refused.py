@@ -24,7 +24,7 @@ from advisor.decide.recommendation import Request
 from advisor.errors import NoSplitError
 from advisor.predict.profiles import Profile, make_profiles
 from advisor.predict.sets import AnyWay, SetPredictor
-from advisor_data.files.bundled import bundled_set_references, bundled_solo_points
+from advisor_data.bundled import bundled_set_references, bundled_solo_points
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import BUNDLED
 

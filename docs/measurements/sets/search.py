@@ -26,7 +26,7 @@ from advisor.decide.recommendation import Request
 from advisor.decide.ways import recommend_set, without_one
 from advisor.predict.profiles import Profile, make_profiles
 from advisor.predict.sets import SetPredictor, fills
-from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.bundled import bundled_solo_points
 
 GPU = "NVIDIA H100 80GB HBM3"
 SMALL = ("bert-train-b2", "mobilenet-train-b2")

@@ -27,8 +27,7 @@ from advisor.predict.bursts import computes_in_bursts
 from advisor.predict.profiles import Floats, make_profiles
 from advisor.predict.set_law import TAILS, SetClass, Tails, class_of, filling_beside
 from advisor.predict.sets import fills
-from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
-from advisor_data.files.dataset import select
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points, select
 
 LAWS = tuple(
     Tails(*constants)

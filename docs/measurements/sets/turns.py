@@ -26,8 +26,8 @@ from advisor.core.gpu import WHOLE
 from advisor.core.records import PairPoint
 from advisor.predict.profiles import Floats
 from advisor.predict.set_law import ACTIVE_IDLE_OVER_W, turns
-from advisor_data.files.bundled import bundled_set_references
-from advisor_data.files.files import read_points
+from advisor_data.bundled import bundled_set_references
+from advisor_data.files import read_points
 
 Group = Callable[[Row], object]
 

@@ -25,8 +25,8 @@ from advisor.predict.profiles import Profile, make_profiles
 from advisor.predict.sets import AnyWay, SetPredictor, fills
 from advisor.settings import read_settings
 from advisor.wire.requests import MIN_GAIN
-from advisor_data.files.bundled import bundled_solo_points
-from advisor_data.files.checked import checked_counts
+from advisor_data.bundled import bundled_solo_points
+from advisor_data.known import checked_counts
 from advisor_models.registry import Registry
 
 WAYS = ("no limits", "one limit", "several", "in turns", "a call", "apart")

@@ -18,7 +18,7 @@ from advisor.validity.safe_splits import (
     unsafe_texts,
 )
 from advisor.validity.usable import own_results
-from advisor_data.files.checked import checked_counts
+from advisor_data.known import checked_counts
 from advisor_profiling.campaign.splits import AroundBest, SplitRequest
 
 

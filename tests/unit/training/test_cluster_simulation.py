@@ -17,7 +17,7 @@ from advisor.core.finish import Rest
 from advisor.predict.profiles import Profile, make_profiles
 from advisor.predict.set_law import ENERGY_ERRORS, MEASURED_ON
 from advisor.predict.sets import fills
-from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.bundled import bundled_solo_points
 
 FOLDER = Path(__file__).parents[3] / "docs/measurements/cluster"
 MODEL, A, B = "GPU", "a", "b"

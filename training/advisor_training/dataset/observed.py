@@ -17,7 +17,7 @@ from advisor.core.records import OBSERVED_SOURCE, PairPoint, PointPart, SoloPoin
 from advisor.predict.profiles import make_profiles
 from advisor.validity.safe_counts import CheckedCounts, Safety
 from advisor.validity.usable import own_results
-from advisor_data.files.checked import checked_counts
+from advisor_data.known import checked_counts
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.dataset.split_kinds import uses_the_gpu
 

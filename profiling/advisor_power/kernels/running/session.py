@@ -10,7 +10,7 @@ from advisor.files.home import open_home
 from advisor.formats.kept import RecordLines, slug
 from advisor.formats.wire import read, to_plain
 from advisor.wire.kernel_power import KernelReport, StretchPower
-from advisor_data.files.power_records import KERNEL_REPORTS, KERNELS_FOLDER
+from advisor_data.known import KERNEL_REPORTS, KERNELS_FOLDER
 from advisor_power.kernels.trace import TraceBlock
 
 _FORM = 3

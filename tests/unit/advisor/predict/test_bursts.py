@@ -6,7 +6,7 @@ import pytest
 
 from advisor.core.records import SoloPoint
 from advisor.predict.bursts import computes_in_bursts
-from advisor_data.files.bundled import bundled_set_references
+from advisor_data.bundled import bundled_set_references
 
 
 @pytest.fixture(scope="module")

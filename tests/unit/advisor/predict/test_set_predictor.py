@@ -19,11 +19,7 @@ from advisor.predict.profiles import Profile, make_profiles
 from advisor.predict.serving import Serving
 from advisor.predict.set_law import MPS, TAILS, power_w, turns
 from advisor.predict.sets import AnyWay, SetPredictor, active_idle_w, fills
-from advisor_data.files.bundled import (
-    bundled_set_points,
-    bundled_set_references,
-    bundled_solo_points,
-)
+from advisor_data.bundled import bundled_set_points, bundled_set_references, bundled_solo_points
 from advisor_profiling.reports.sets import LEFT_OUT
 
 LIMIT_W = 700.0

@@ -19,8 +19,8 @@ from advisor.validity.checks import (
     parse_check,
     wrong_elsewhere,
 )
-from advisor_data.files import checked as count_checks
-from advisor_data.files.checked import bundled_checks, known_checks
+from advisor_data import known as count_checks
+from advisor_data.known import bundled_checks, known_checks
 
 OPERATIONS = ("matmul", "convolution", "sort")
 CHECK = CountCheck(

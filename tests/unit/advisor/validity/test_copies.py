@@ -7,7 +7,7 @@ from launched_pairs import launched
 
 from advisor.core.observations import Record
 from advisor.validity.copies import undisputed
-from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 
 RECORDS: list[Record] = [
     bundled_solo_points({"fft"})[0],

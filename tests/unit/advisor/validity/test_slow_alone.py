@@ -10,7 +10,7 @@ from simple_pairs import solo
 from advisor.core.flags import DOUBTFUL, SLOW_ALONE
 from advisor.core.records import SoloPoint
 from advisor.validity.degenerate import FASTEST, with_solo_flags
-from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.bundled import bundled_solo_points
 
 
 def sweep(*rates: float) -> list[SoloPoint]:

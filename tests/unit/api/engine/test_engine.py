@@ -21,7 +21,7 @@ from advisor_api.engine import known as known_to_engine
 from advisor_api.engine import present
 from advisor_api.engine.engine import Engine
 from advisor_data import open_store
-from advisor_data.files.bundled import GPU_MODEL, bundled_solo_points
+from advisor_data.bundled import GPU_MODEL, bundled_solo_points
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
 from advisor_power.components import known
@@ -35,7 +35,7 @@ class Source:
     """A store and a count of changes that note how often they are asked, and may fail."""
 
     def __init__(self, folder: Path) -> None:
-        self.store: Any = open_store(f"files:{folder / 'points'}", folder)
+        self.store: Any = open_store(f"sqlite:///{folder / 'points.db'}", folder)
         self.count, self.looks, self.loads, self.pair_loads = 0, 0, 0, 0
         self.fails = False
         self.gate: threading.Event | None = None

@@ -26,7 +26,7 @@ from advisor_api.http.options import ServeOptions, check_options
 from advisor_api.http.tokens import TokenCache
 from advisor_api.service.audit import RequestAudit
 from advisor_api.service.service import NotReadyError, ServiceReadiness
-from advisor_data.service.state import AuditEntry, ServiceState, Token
+from advisor_data.state import AuditEntry, ServiceState, Token
 
 pytestmark = pytest.mark.anyio
 

@@ -34,7 +34,7 @@ from advisor_api.launches.view import last_heard
 from advisor_api.service.metrics import Metrics
 from advisor_api.service.service import Service, open_service
 from advisor_data import open_store
-from advisor_data.service.state import LaunchRow
+from advisor_data.state import LaunchRow
 from advisor_profiling import SUPERVISOR
 
 GPU = Gpu(uuid="GPU-1", model="NVIDIA H200")

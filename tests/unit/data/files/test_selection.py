@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from store_points import pair_point
 
 from advisor.core.flags import DOUBTFUL, FLAGS
-from advisor_data.files.dataset import Selection, select
+from advisor_data.bundled import Selection, select
 
 
 def test_doubtful_points_are_left_out_and_counted() -> None:

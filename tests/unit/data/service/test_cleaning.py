@@ -24,8 +24,8 @@ from advisor.launch.records.spec import LaunchSpec
 from advisor.retention import Retention, read_retention
 from advisor.wire.lists import AuditEntry
 from advisor_data import Store, open_store
-from advisor_data.service.cleaning import ACTION, Cleaner
-from advisor_data.service.state import LaunchRow, ServiceState, open_service_state
+from advisor_data.cleaning import ACTION, Cleaner
+from advisor_data.state import LaunchRow, ServiceState, open_service_state
 
 MIB = 2**20
 BOUNDS = read_retention({"ADVISOR_KEEP_LAUNCHES_DAYS": "30", "ADVISOR_KEEP_LAUNCHES_GIB": "0"})
@@ -221,7 +221,7 @@ def test_two_at_once_remove_each_launch_once(
         remove(folder)
         remove(folder)
 
-    monkeypatch.setattr("advisor_data.service.cleaning.remove", late)
+    monkeypatch.setattr("advisor_data.cleaning.remove", late)
     assert not cleaner.clean().kept
     assert left(home) == []
 

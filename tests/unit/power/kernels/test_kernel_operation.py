@@ -14,7 +14,7 @@ from advisor.formats.wire import to_plain
 from advisor.validity.sensor_record import EnergyCounter, SensorRecord
 from advisor.wire.kernel_power import KernelReport
 from advisor_cli.power.kernel_text import plot, report_lines
-from advisor_data.files.power_records import stored_kernels
+from advisor_data.known import stored_kernels
 from advisor_power.kernels.plan import KernelPlan
 from advisor_power.kernels.running.bench import RunRequest
 from advisor_power.kernels.running.measure import BLOCK_RUNS, KernelStep

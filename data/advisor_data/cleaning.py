@@ -15,18 +15,18 @@ from advisor.core.observations import Observation
 from advisor.errors import AdvisorError, InputError, StoreError
 from advisor.files.home import open_home
 from advisor.formats.moments import now
-from advisor.formats.rows import from_row
+from advisor.formats.rows import from_row, json_row
 from advisor.launch.records.folder import LaunchFolder, list_folders
 from advisor.launch.records.observed import observation_lines
 from advisor.launch.records.removing import EndedLaunch, beyond, ended_launch, half_removed, remove
 from advisor.launch.records.status import OVER
 from advisor.retention import Retention
 from advisor.wire.lists import AuditEntry
-from advisor_data.store.base import Store
-from advisor_data.store.lines import json_row
+from advisor_data import Store
 
 if TYPE_CHECKING:
-    from advisor_data.service.state import ServiceState  # a node without a service has no database
+    from advisor_data.state import ServiceState
+
 
 ACTION = "launch.remove"
 """In the audit log."""
