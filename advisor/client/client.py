@@ -8,20 +8,19 @@ from advisor.client.exchange import Ask, quoted
 from advisor.client.launching import Launching
 from advisor.client.recorded import Recorded
 from advisor.formats.wire import to_plain
-from advisor.wire.input_power import InputAsked, InputPowerRequest, InputPredictions
+from advisor.wire.answers import BatchAnswer, BatchItem, Gains, Recommendation, Replicas, SetAdvice
 from advisor.wire.lists import AuditEntry, AuditLog, Champion, ModelDetails, ModelList
-from advisor.wire.partners import Gains
 from advisor.wire.placement import Placement, SetPlacement
-from advisor.wire.placement_requests import PlacementRequest, SetPlacementRequest
-from advisor.wire.recommendation import BatchAnswer, BatchItem, Recommendation
+from advisor.wire.power import InputAsked, InputPowerRequest, InputPredictions
 from advisor.wire.requests import (
     BatchRequest,
     GainsRequest,
+    PlacementRequest,
     RecommendationRequest,
     ReplicasRequest,
+    SetPlacementRequest,
     SetRequest,
 )
-from advisor.wire.sets import Replicas, SetAdvice
 
 T = TypeVar("T")
 

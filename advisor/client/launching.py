@@ -18,7 +18,7 @@ from advisor.launch.records.answers import (
 from advisor.launch.records.history import History
 from advisor.launch.records.overview import Overview
 from advisor.launch.records.status import LaunchStatus
-from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest
+from advisor.wire.requests import JoinLaunchRequest, LaunchRequest
 
 PATH = "/v1/launches"
 

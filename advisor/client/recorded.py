@@ -11,8 +11,7 @@ from advisor.core.wording import shown
 from advisor.errors import InputError
 from advisor.formats.rows import to_row
 from advisor.validity.sensor_record import SensorRecord, SensorRecords
-from advisor.wire.components import ComponentsOfJob, ComponentsOfPair
-from advisor.wire.kernel_power import KernelReport, KernelReports
+from advisor.wire.answers import ComponentsOfJob, ComponentsOfPair
 from advisor.wire.lists import (
     Deleted,
     JobList,
@@ -23,6 +22,7 @@ from advisor.wire.lists import (
     Stored,
     TakenIn,
 )
+from advisor.wire.power import KernelReport, KernelReports
 
 Paged = TypeVar("Paged", SensorRecords, KernelReports)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from advisor.core.interval import NORMAL_90, Interval
 from advisor.validity.cusum import SLACK, find_changes
-from advisor.wire.observed import DriftedJob, DriftQuantity
+from advisor.wire.answers import DriftedJob, DriftQuantity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from advisor.core.records import PairPoint, SoloPoint
 from advisor.decide.recommendation import Decision, Request
 from advisor.errors import InputError
 from advisor.settings import Settings
-from advisor.wire import recommendation as wire
-from advisor.wire.components import ComponentsOfJob, ComponentsOfPair
+from advisor.wire import answers as wire
+from advisor.wire.answers import ComponentsOfJob, ComponentsOfPair
 from advisor_advice.answer import answer
 from advisor_advice.site.known_jobs import read_known
 from advisor_advice.site.known_profiles import ProfileSet, find_profiles

@@ -20,8 +20,7 @@ from advisor.predict.profiles import Profile
 from advisor.predict.set_law import MEASURED_ON
 from advisor.predict.sets import SetPredictor, active_idle_w, fills
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.observed import MeasuredTogether
-from advisor.wire.sets import Copies, Fewer, Replicas, SetAdvice
+from advisor.wire.answers import Copies, Fewer, MeasuredTogether, Replicas, SetAdvice
 from advisor_advice.answer import of_check, of_input
 from advisor_advice.idle_power import with_idle_power
 from advisor_advice.recommendation_wire import in_short, set_to_wire

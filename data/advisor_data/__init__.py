@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.errors import StoreError
-from advisor.files.home import open_home
+from advisor.files import open_home
 
 if TYPE_CHECKING:
     from advisor_data.store import Store

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from sqlalchemy import Engine, make_url, update
 
 from advisor.errors import InputError, StoreError
-from advisor.files.whole_files import sync_folder
+from advisor.files import sync_folder
 from advisor_data import default_url
 from advisor_data.database import (
     RESTORE,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from advisor.core.observations import Observation
 from advisor.errors import AdvisorError, InputError, StoreError
-from advisor.files.home import open_home
+from advisor.files import open_home
 from advisor.formats.moments import now
 from advisor.formats.rows import from_row, json_row
 from advisor.launch.records.folder import LaunchFolder, list_folders

@@ -36,7 +36,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from advisor.core.observations import Observation, Record
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import InputError, StoreError, undone_by
-from advisor.files.safe_files import private_file
+from advisor.files import private_file
 from advisor.installed import install
 
 VERSION_TABLE = "advisor_schema"

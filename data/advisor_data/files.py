@@ -15,12 +15,13 @@ from advisor.core.observations import PARTS, Observation, Part, Record
 from advisor.core.records import SCHEMA_VERSION, PairPoint, SoloPoint
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError, InputError, StoreError
-from advisor.files.whole_files import PUBLIC_FILE, read_whole, replace_file
-from advisor.formats.flat_rows import JOBS, flat
+from advisor.files import PUBLIC_FILE, read_whole, replace_file
 from advisor.formats.rows import (
+    JOBS,
     check_columns,
     checked,
     column_types,
+    flat,
     json_row,
     received,
     record_from_row,

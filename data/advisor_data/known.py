@@ -25,8 +25,7 @@ from advisor.validity.checks import (
 )
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.validity.sensor_record import SENSOR_RECORDS, SensorRecord
-from advisor.wire.input_power import FEATURES, InputPoint
-from advisor.wire.kernel_power import KernelReport
+from advisor.wire.power import FEATURES, InputPoint, KernelReport
 
 ChecksStamp: TypeAlias = tuple[tuple[str, int, int], ...]
 """Name, time of change and size of each file of a check."""

@@ -44,7 +44,7 @@ object for each job. Flat formats have numbered columns instead.
 The SQL tables are `solo_points`, `pair_points` and `observations`. A row holds the record as JSON
 in `document`, without the values that were not measured, so a new column needs no migration. Beside
 it stand the columns by which records are found: `point_id`, `jobs` (the names as a JSON list),
-`gpu_model`, `run` (of an observation its `launch_id`) and `started_at_us` (microseconds since 1970).
+`gpu_model`, `run` (of an observation its `launch_id`) and `started_at_us` (since 1970).
 
 A value that was not measured is empty (`null` in JSON and Parquet), never 0.
 """

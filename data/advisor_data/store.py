@@ -11,8 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, 
 from advisor.core.observations import PARTS, Observation, Record
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import InputError
-from advisor.formats.flat_rows import JOBS
-from advisor.formats.rows import P, checked, column_types, from_row, to_row
+from advisor.formats.rows import JOBS, P, checked, column_types, from_row, to_row
 from advisor_data.database import OpenDatabase, count_change, insert_new, profiles, tables
 from advisor_data.lists import MOST_OF_MOMENT, Page, ProfileRow, Span, cut, position, profile_rows
 

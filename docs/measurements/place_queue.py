@@ -29,8 +29,7 @@ from advisor.place.schedule import Schedule
 from advisor.place.solver import place, planned
 from advisor.predict.profiles import Floats
 from advisor.settings import read_settings
-from advisor.wire.placement_requests import PlacementRequest
-from advisor.wire.requests import QueuedJobs
+from advisor.wire.requests import PlacementRequest, QueuedJobs
 from advisor_advice.placing import Planned, limits_of, plan
 from advisor_advice.site.known_jobs import read_known
 from advisor_advice.site.known_profiles import find_profiles

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.errors import ModelError
-from advisor.files.names import NAME
-from advisor.files.whole_files import PUBLIC_FILE, read_whole, replace_file
+from advisor.files import NAME, PUBLIC_FILE, read_whole, replace_file
 from advisor.formats.moments import is_utc
 from advisor.formats.wire import read, to_plain
 from advisor_models.intervals import Strata

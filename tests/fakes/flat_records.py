@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from advisor.core.observations import PARTS, Observation
 from advisor.core.records import PairPoint
-from advisor.formats.flat_rows import part_column
+from advisor.formats.rows import part_column
 
 R = TypeVar("R", PairPoint, Observation)
 

@@ -11,7 +11,7 @@ from synthetic_sensor import INSTANT, MadeUpCard
 
 from advisor.core.gpu import Gpu
 from advisor.formats.wire import to_plain, write
-from advisor.wire.kernel_power import KernelReport
+from advisor.wire.power import KernelReport
 from advisor_power.kernels.running.operation import measure_operation
 from advisor_power.kernels.running.wanted import Sensors, WantedKernel
 from advisor_power.sensor.analysis import record_of

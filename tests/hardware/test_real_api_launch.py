@@ -19,7 +19,7 @@ from launch_server import LaunchServer
 from real_gpu import GPU, SAFE_SPLIT, nobody_computes
 
 from advisor.core.gpu import units_for_percent
-from advisor.formats.flat_rows import flat
+from advisor.formats.rows import flat
 from advisor_data.state import open_service_state
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]

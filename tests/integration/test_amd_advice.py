@@ -9,8 +9,7 @@ from advised import settings_of
 from command_line import Advisor
 
 from advisor.core.gpu import PERCENTAGE
-from advisor.wire.placement_requests import PlacementRequest
-from advisor.wire.requests import QueuedJobs
+from advisor.wire.requests import PlacementRequest, QueuedJobs
 from advisor_advice.placing import environments, limits_of, plan
 from advisor_advice.site.known_jobs import read_known
 from advisor_advice.site.known_profiles import find_profiles

@@ -12,10 +12,8 @@ from reading import answer_of
 
 from advisor.core.objectives import OBJECTIVES
 from advisor.formats.wire import read
-from advisor.wire.partners import Gains
+from advisor.wire.answers import BatchAnswer, Gains, Recommendation, Replicas, SetAdvice
 from advisor.wire.placement import Placement, SetPlacement
-from advisor.wire.recommendation import BatchAnswer, Recommendation
-from advisor.wire.sets import Replicas, SetAdvice
 
 URL = "/v1/recommendations"
 PAIR = ["fft", "resnet50-train-b2"]

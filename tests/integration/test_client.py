@@ -48,7 +48,7 @@ from advisor.formats.wire import read_tolerant, to_plain, write
 from advisor.installed import install
 from advisor.launch.records.status import LaunchStatus
 from advisor.runtime.host.processes import wait_until
-from advisor.wire.input_power import InputAsked
+from advisor.wire.power import InputAsked
 from advisor_data.bundled import bundled_solo_points
 
 

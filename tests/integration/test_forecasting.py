@@ -9,7 +9,7 @@ from advisor.core.job import Job
 from advisor.core.split import EQUAL
 from advisor.launch.records.spec import LaunchPart, LaunchSet
 from advisor.settings import Settings, read_settings
-from advisor.wire.launch_request import LaunchRequest
+from advisor.wire.requests import LaunchRequest
 from advisor_advice.forecasting import recommended, with_forecast
 from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_data.bundled import bundled_solo_points

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from reading import answer_of
 
 from advisor.core.records import PairPoint
-from advisor.formats.flat_rows import flat, flat_name, part_column
-from advisor.formats.rows import from_row, to_row
+from advisor.formats.rows import flat, flat_name, from_row, part_column, to_row
 from advisor_data import open_store, schema_page
 from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 from advisor_data.files import write_points

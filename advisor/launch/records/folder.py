@@ -29,10 +29,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from advisor.errors import BusyError, InputError
-from advisor.files.home import open_home
-from advisor.files.locks import try_lock
-from advisor.files.safe_files import PRIVATE_FILE, private_folder, writing_private
-from advisor.files.whole_files import replace_file
+from advisor.files import (
+    PRIVATE_FILE,
+    open_home,
+    private_folder,
+    replace_file,
+    try_lock,
+    writing_private,
+)
 from advisor.formats.moments import now, to_text
 from advisor.formats.wire import read, write
 from advisor.launch.records.spec import LaunchSpec

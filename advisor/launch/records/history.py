@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from advisor.files.whole_files import read_whole, replace_file
+from advisor.files import read_whole, replace_file
 from advisor.launch.records.folder import LaunchFolder, dumps, loads
 from advisor.launch.records.status import LaunchStatus
 

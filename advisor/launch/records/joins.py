@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from advisor.errors import InputError
-from advisor.files.safe_files import private_folder
-from advisor.files.whole_files import replace_file
+from advisor.files import private_folder, replace_file
 from advisor.launch.records.folder import LaunchFolder, dumps, loads
 from advisor.launch.records.spec import Forecast, LaunchPart
 

@@ -11,8 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from advisor.core.observations import Observation
-from advisor.files.safe_files import open_file, writing_private
-from advisor.files.whole_files import replace_file
+from advisor.files import open_file, replace_file, writing_private
 from advisor.formats.rows import to_row
 from advisor.launch.records.folder import LaunchFolder
 

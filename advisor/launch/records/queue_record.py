@@ -12,10 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from advisor.errors import BusyError, InputError
-from advisor.files.home import open_home
-from advisor.files.locks import try_lock
-from advisor.files.safe_files import writing_private
-from advisor.files.whole_files import replace_file
+from advisor.files import open_home, replace_file, try_lock, writing_private
 from advisor.launch.records.folder import dumps, loads
 
 Came = Literal["finished", "failed", "lost", "ended"]

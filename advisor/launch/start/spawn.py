@@ -5,7 +5,7 @@ import subprocess
 import threading
 from contextlib import suppress
 
-from advisor.files.safe_files import writing_private
+from advisor.files import writing_private
 from advisor.launch.records.folder import LaunchFolder
 from advisor.settings import SECRETS, Settings, python
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from advisor.core.gpu import MPS_CLIENTS, Gpu, Share
 from advisor.core.units import share_environment
 from advisor.errors import LimitNotProvenError, PartitionError
-from advisor.files.safe_files import check_parents, private_folder
+from advisor.files import check_parents, private_folder
 from advisor.runtime.backends.backend import ComputingPids, Granted, Server, Sight
 from advisor.runtime.backends.limit import check_granted, look
 from advisor.runtime.backends.mps_control import Control, daemon_pid

@@ -11,7 +11,7 @@ from pathlib import Path
 from advisor.core.gpu import Share
 from advisor.core.job import Job
 from advisor.errors import JobError
-from advisor.files.safe_files import writing_private
+from advisor.files import writing_private
 from advisor.progress import FILE_BYTES, HOLD
 from advisor.runtime.backends.backend import Backend, Granted
 from advisor.runtime.host.bounds import bounds_of

@@ -16,7 +16,7 @@ from advisor.settings import Settings
 from advisor.validity.copies import undisputed
 from advisor.validity.drift import drifts_of, find_drifts, widened
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.observed import DriftedJob, MeasuredTogether
+from advisor.wire.answers import DriftedJob, MeasuredTogether
 from advisor_advice.site.expected import (
     Checked,
     Expected,

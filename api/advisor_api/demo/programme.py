@@ -13,8 +13,7 @@ from advisor.core.split import ADVISED_JOBS
 from advisor.errors import AdvisorError
 from advisor.launch.records.spec import LaunchSpec
 from advisor.settings import Settings
-from advisor.wire.launch_request import LaunchRequest
-from advisor.wire.requests import JobRequest
+from advisor.wire.requests import JobRequest, LaunchRequest
 from advisor_advice.launching import make_spec
 from advisor_advice.resolved_launch import ResolvedLaunch
 

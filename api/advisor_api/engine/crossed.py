@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.profiles import Profile
+from advisor.wire.answers import Gains, Partner, SharingVerdict
 from advisor.wire.lists import JobRow
-from advisor.wire.partners import Gains, Partner
-from advisor.wire.recommendation import SharingVerdict
 from advisor.wire.requests import MOST_CROSSED, GainsRequest, JobRequest, RecommendationRequest
 from advisor_advice.answer import ModelAdvice
 from advisor_advice.partners import DIGITS, curve_of, partner_of

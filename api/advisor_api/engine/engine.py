@@ -12,17 +12,16 @@ from advisor.decide.candidates import Running
 from advisor.errors import AdvisorError, BusyError
 from advisor.formats.wire import read, write, write_bytes
 from advisor.settings import Settings
-from advisor.wire.partners import Gains
-from advisor.wire.placement_requests import PlacementRequest, SetPlacementRequest
-from advisor.wire.recommendation import Recommendation
+from advisor.wire.answers import Gains, Recommendation, Replicas, SetAdvice
 from advisor.wire.requests import (
     GainsRequest,
+    PlacementRequest,
     RecommendationRequest,
     ReplicasRequest,
+    SetPlacementRequest,
     SetRequest,
     WayRequest,
 )
-from advisor.wire.sets import Replicas, SetAdvice
 from advisor_advice.answer import ModelAdvice, known_pair, request_of, set_request_of
 from advisor_advice.placement_wire import placement_text, set_placement_text
 from advisor_advice.placing import limits_of
@@ -100,7 +99,7 @@ class Engine:
         self._present.observed(experience)
 
     async def recommend(self, asked: RecommendationRequest) -> bytes:
-        """The answer as JSON: `advisor.wire.recommendation`."""
+        """The answer as JSON: `advisor.wire.answers`."""
         return await self._kept_answer(asked, self._recommended)
 
     async def answer(self, asked: RecommendationRequest) -> ModelAdvice:
@@ -108,15 +107,15 @@ class Engine:
         return await self._answer(await self._present.kept(), asked)
 
     async def recommend_set(self, asked: SetRequest) -> bytes:
-        """How three to seven jobs are to run, as JSON: `advisor.wire.sets.SetAdvice`."""
+        """How three to seven jobs are to run, as JSON: `advisor.wire.answers.SetAdvice`."""
         return await self._kept_answer(asked, self._set)
 
     async def replicas(self, asked: ReplicasRequest) -> bytes:
-        """How many copies of a job one GPU holds, as JSON: `advisor.wire.sets.Replicas`."""
+        """How many copies of a job one GPU holds, as JSON: `advisor.wire.answers.Replicas`."""
         return await self._kept_answer(asked, self._replicas)
 
     async def gains(self, asked: GainsRequest) -> bytes:
-        """What pairs of a GPU model's jobs gain, as JSON: `advisor.wire.partners.Gains`."""
+        """What pairs of a GPU model's jobs gain, as JSON: `advisor.wire.answers.Gains`."""
         return await self._kept_answer(asked, self._crossed)
 
     async def known_power(self, names: Sequence[str], gpu_model: str | None) -> "KnownPower":

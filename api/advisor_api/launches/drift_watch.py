@@ -7,7 +7,7 @@ from prometheus_client import Gauge
 
 from advisor.errors import AdvisorError
 from advisor.formats.moments import now
-from advisor.wire.observed import DriftedJob
+from advisor.wire.answers import DriftedJob
 from advisor_advice.site.conditions import Experience, checks_of, experience_of
 from advisor_api.http.errors import LOG
 from advisor_api.launches.looking import looking

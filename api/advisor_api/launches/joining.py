@@ -14,7 +14,7 @@ from advisor.launch.records.joins import (
     new_join_id,
     read_request,
 )
-from advisor.wire.launch_request import JoinLaunchRequest
+from advisor.wire.requests import JoinLaunchRequest
 from advisor_advice.launching import make_join
 from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_api.http.access import Caller

@@ -6,7 +6,7 @@ from fastapi import Depends
 from fastapi.responses import Response
 
 from advisor.launch.records.answers import Launch, LaunchHistory, LaunchJoin, LaunchList, LaunchPlan
-from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest
+from advisor.wire.requests import JoinLaunchRequest, LaunchRequest
 from advisor_api.http.access import Launcher, Reader
 from advisor_api.http.errors import may_refuse
 from advisor_api.http.routing import v1_router

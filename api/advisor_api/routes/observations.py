@@ -6,8 +6,8 @@ from fastapi import Query
 from fastapi.responses import Response
 
 from advisor.core.observations import Observation
-from advisor.wire.bounds import NAME
 from advisor.wire.lists import Observations, TakenIn
+from advisor.wire.requests import NAME
 from advisor_api.http.access import Reader, Writer
 from advisor_api.http.routing import v1_router
 from advisor_api.http.sent import answer, long_answer

@@ -3,7 +3,7 @@
 from fastapi.responses import Response
 
 from advisor.wire.placement import Placement, SetPlacement
-from advisor.wire.placement_requests import PlacementRequest, SetPlacementRequest, check_size
+from advisor.wire.requests import PlacementRequest, SetPlacementRequest, check_size
 from advisor_api.http.access import Reader
 from advisor_api.http.errors import may_refuse
 from advisor_api.http.routing import v1_router

@@ -11,8 +11,7 @@ from fastapi.responses import Response
 from advisor.errors import StoreError
 from advisor.formats.wire import write
 from advisor.validity.sensor_record import SensorRecord, SensorRecords
-from advisor.wire.input_power import InputPowerRequest, InputPredictions
-from advisor.wire.kernel_power import KernelReport, KernelReports
+from advisor.wire.power import InputPowerRequest, InputPredictions, KernelReport, KernelReports
 from advisor_api.http.access import Reader
 from advisor_api.http.errors import may_refuse, not_found
 from advisor_api.http.routing import v1_router

@@ -5,10 +5,9 @@ from typing import Annotated
 from fastapi import Query
 from fastapi.responses import Response
 
-from advisor.wire.bounds import NAME
-from advisor.wire.components import ComponentsOfJob, ComponentsOfPair
+from advisor.wire.answers import ComponentsOfJob, ComponentsOfPair
 from advisor.wire.lists import Deleted, JobList, PairPoints, PointsTakenIn, ProfilePoints, Stored
-from advisor.wire.requests import RecommendationRequest
+from advisor.wire.requests import NAME, RecommendationRequest
 from advisor_api.engine import bundled
 from advisor_api.http.access import Reader, Writer
 from advisor_api.http.errors import not_found

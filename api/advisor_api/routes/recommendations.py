@@ -9,8 +9,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from advisor.errors import AdvisorError
 from advisor.formats.wire import as_answer, read, write
-from advisor.wire.partners import Gains
-from advisor.wire.recommendation import BatchAnswer, ItemError, Recommendation
+from advisor.wire.answers import BatchAnswer, Gains, ItemError, Recommendation, Replicas, SetAdvice
 from advisor.wire.requests import (
     BatchRequest,
     GainsRequest,
@@ -18,7 +17,6 @@ from advisor.wire.requests import (
     ReplicasRequest,
     SetRequest,
 )
-from advisor.wire.sets import Replicas, SetAdvice
 from advisor_api.engine.engine import Engine
 from advisor_api.http.access import Reader
 from advisor_api.http.errors import fault_of

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 from fastapi import Depends, Header, Path, Query
 from pydantic import BeforeValidator
 
-from advisor.wire.bounds import LAUNCH_ID, NAME, PRINTABLE, SET_OF_NAMES, VERSION
+from advisor.wire.requests import LAUNCH_ID, NAME, PRINTABLE, SET_OF_NAMES, VERSION
 from advisor_data.lists import Position, Span, us_of
 
 CURSOR = r"^-?[0-9]{1,18}\.[0-9a-f]{32}$"

@@ -19,9 +19,8 @@ from advisor.core.observations import OBSERVATION_WORDS, PARTS, Observation, Par
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.results import Verdict
 from advisor.errors import InputError
-from advisor.formats.flat_rows import FIRST_JOB, JOBS
-from advisor.formats.rows import SIGNED, column_types, from_row, received
-from advisor.wire.bounds import LAUNCH_ID, NAME, PRINTABLE
+from advisor.formats.rows import FIRST_JOB, JOBS, SIGNED, column_types, from_row, received
+from advisor.wire.requests import LAUNCH_ID, NAME, PRINTABLE
 
 MOST_POINTS = 1000
 """Records of one request, about what the longest body holds."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from advisor.core.wording import count_of
 from advisor.settings import Settings, read_settings
-from advisor.wire.observed import CardPower, DriftedJob, DriftReport
+from advisor.wire.answers import CardPower, DriftedJob, DriftReport
 from advisor_advice.site.conditions import checks_of, experience_of, stored_factor
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson

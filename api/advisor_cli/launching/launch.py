@@ -17,13 +17,7 @@ from advisor.launch.records.status import LaunchStatus
 from advisor.launch.start.spawn import spawn_supervisor
 from advisor.launch.start.starting import check_memory
 from advisor.settings import Settings, read_settings
-from advisor.wire.launch_request import (
-    LaunchRequest,
-    NextPair,
-    WhenOneEnds,
-    WhenP99Breaks,
-    check_launch,
-)
+from advisor.wire.requests import LaunchRequest, NextPair, WhenOneEnds, WhenP99Breaks, check_launch
 from advisor_advice.ask.words import every_job, job_requests, longest_p99_ms
 from advisor_advice.launching import check_together, make_spec
 from advisor_advice.resolved_launch import ResolvedLaunch

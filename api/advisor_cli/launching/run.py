@@ -18,7 +18,7 @@ from advisor.launch.records.queue_record import QueueFile, open_queue
 from advisor.launch.records.spec import LaunchPart, LaunchSet
 from advisor.launch.start.starting import check_memory
 from advisor.settings import Settings, read_settings
-from advisor.wire.launch_request import LaunchRequest
+from advisor.wire.requests import LaunchRequest
 from advisor_advice.ask.words import every_job, job_requests, longest_p99_ms, read_works
 from advisor_advice.filling.advice import QueueCard, read_advice
 from advisor_advice.filling.queue_run import QueueRun

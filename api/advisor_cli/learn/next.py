@@ -13,7 +13,7 @@ from advisor.core.observations import Observation
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.units import vendor_of
 from advisor.errors import StoreError
-from advisor.files.whole_files import PUBLIC_FILE, replace_file
+from advisor.files import PUBLIC_FILE, replace_file
 from advisor.formats.job_file import sound_jobs
 from advisor.settings import Settings, read_settings
 from advisor_advice.site.conditions import checks_of, experience_of

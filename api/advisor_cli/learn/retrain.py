@@ -11,7 +11,7 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
 from advisor.core.wording import count_of
 from advisor.errors import StoreError
-from advisor.files.whole_files import PUBLIC_FILE, replace_file
+from advisor.files import PUBLIC_FILE, replace_file
 from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
 from advisor_cli.shared.options import AsJson, WithLaunches

@@ -13,9 +13,7 @@ import typer
 from rich.console import Console
 
 from advisor.errors import BusyError, InputError
-from advisor.files.home import open_home
-from advisor.files.locks import try_lock
-from advisor.files.safe_files import make_folder
+from advisor.files import make_folder, open_home, try_lock
 from advisor.settings import Settings
 from advisor_cli.measure.several_gpus import together
 from advisor_data import Store, open_store

@@ -17,7 +17,7 @@ from advisor.validity.degenerate import with_solo_flags
 from advisor.validity.safe_counts import Safety
 from advisor.validity.safe_splits import moved_text
 from advisor.validity.usable import why_no_profile
-from advisor.wire.frames import Tabular
+from advisor.wire.answers import Tabular
 from advisor_cli.measure.profile_request import ProfileRequest
 from advisor_cli.measure.testbeds import known_timing, open_points, open_testbed, say_replay
 from advisor_cli.shared.console import plain_console

@@ -10,7 +10,7 @@ from rich.console import Console
 from advisor.errors import InputError
 from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import origin_of
-from advisor.wire.kernel_power import KernelReport
+from advisor.wire.power import KernelReport
 from advisor_cli.power.kernel_text import plan_line, plot, report_lines, step_line
 from advisor_cli.power.replayed import ReplayedModel, check_gpu_model, say_power_replay
 from advisor_cli.shared.console import plain_console, show_chart

@@ -11,7 +11,7 @@ from advisor.core.wording import count_of
 from advisor.errors import InputError
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
-from advisor.wire.input_power import InputPoint
+from advisor.wire.power import InputPoint
 from advisor_cli.shared.options import AsJson, WithBundled
 from advisor_cli.shared.progress import leaving_out
 from advisor_cli.shared.say import as_json_text, say

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from advisor.core.gpu import Share
 from advisor.errors import InputError
-from advisor.wire.bounds import NAME
+from advisor.wire.requests import NAME
 
 _WORD = re.compile(r"(?:^|[\s;])advisor:([^\s;]*)", re.IGNORECASE)
 _SHARE = re.compile(r"[1-9][0-9]?(?:\.[0-9]{1,17})?|100")

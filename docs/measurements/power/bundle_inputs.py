@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from advisor.wire.input_power import InputPoint
+from advisor.wire.power import InputPoint
 from advisor_data.known import input_points_text
 from advisor_power.inputs.keeping import read_kept
 from advisor_power.inputs.predicting.learned_from import points_of

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor.wire.kernel_power import CurveBin, Estimate, KernelPower, Scatter
+from advisor.wire.power import CurveBin, Estimate, KernelPower, Scatter
 from advisor_power.kernels.estimates import STANDARD_ERRORS_95, around, mean_of, standard_error
 from advisor_power.kernels.scatter import FEW_RUNS
 

@@ -34,7 +34,7 @@ from fingrav_work import (
 )
 
 from advisor.formats.wire import read_tolerant
-from advisor.wire.kernel_power import KernelPower, StretchPower
+from advisor.wire.power import KernelPower, StretchPower
 from advisor_power.kernels.deconvolve import fault_of
 from advisor_power.kernels.trace import IDLE
 from advisor_power.sensor.analysis import record_of

@@ -22,7 +22,7 @@ from fingrav_findings import (
     watts,
 )
 
-from advisor.wire.kernel_power import Estimate, StretchPower
+from advisor.wire.power import Estimate, StretchPower
 from advisor_power.kernels.estimates import STANDARD_ERRORS_95
 from advisor_power.sensor.reading_errors import ReadingError
 

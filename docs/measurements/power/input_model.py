@@ -21,7 +21,7 @@ from advisor.core.telemetry import NEAR_LIMIT
 from advisor.errors import InputError
 from advisor.formats.wire import read
 from advisor.predict.profiles import Floats
-from advisor.wire.input_power import InputPoint
+from advisor.wire.power import InputPoint
 from advisor_power.inputs.keeping import read_kept
 from advisor_power.inputs.predicting.learned_from import points_of
 from advisor_power.inputs.result import InputPower

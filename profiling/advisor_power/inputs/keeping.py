@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from advisor.files.home import open_home
+from advisor.files import open_home
 from advisor.formats.kept import RecordLines, slug
 from advisor.formats.wire import read
 from advisor_power.inputs.case import InputCase

@@ -2,7 +2,7 @@
 
 from advisor.validity.sensor_record import SensorRecord
 from advisor.validity.sensor_timing import AVERAGE_SETTLE_S
-from advisor.wire.kernel_power import Estimate, StretchPower
+from advisor.wire.power import Estimate, StretchPower
 from advisor_power.kernels.estimates import mean_of
 from advisor_power.kernels.trace import GaplessRun
 from advisor_profiling.window.memory_power import FEWEST_READINGS

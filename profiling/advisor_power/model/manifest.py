@@ -10,7 +10,7 @@ from pathlib import Path
 from advisor.errors import ModelError
 from advisor.formats.moments import is_utc
 from advisor.formats.wire import read
-from advisor.wire.input_power import FEATURES
+from advisor.wire.power import FEATURES
 from advisor_models.intervals import LogBounds
 from advisor_models.made_from import LearnerSettings
 from advisor_models.manifest import (

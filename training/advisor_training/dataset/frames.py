@@ -8,9 +8,8 @@ from advisor.core.objectives import PartResult, SplitResult
 from advisor.core.observations import Record
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import InputError
-from advisor.formats.flat_rows import flat, flat_name
-from advisor.formats.rows import to_row
-from advisor.wire.frames import frame
+from advisor.formats.rows import flat, flat_name, to_row
+from advisor.wire.answers import frame
 from advisor_data.bundled import (
     bundled_pair_points,
     bundled_reference_points,

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.errors import BusyError
-from advisor.files.locks import try_lock
-from advisor.files.safe_files import private_folder, writing_private
-from advisor.files.whole_files import replace_file
+from advisor.files import private_folder, replace_file, try_lock, writing_private
 from advisor.formats.wire import read, write
 
 

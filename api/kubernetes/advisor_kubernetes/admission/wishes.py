@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from advisor.core.wording import shown
 from advisor.errors import InputError
-from advisor.wire.bounds import NAME
+from advisor.wire.requests import NAME
 from advisor_kubernetes import names
 
 DEFAULT_WAIT_S = 60.0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from advisor.errors import InputError
 from advisor.launch.records.status import State
-from advisor.wire.bounds import NAME
+from advisor.wire.requests import NAME
 from advisor_kubernetes import names
 from advisor_kubernetes.objects import Object, part, parts, word
 from advisor_node.metering.meters import Tenant

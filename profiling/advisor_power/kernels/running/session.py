@@ -6,10 +6,10 @@ from hashlib import sha256
 from pathlib import Path
 
 from advisor.errors import StoreError
-from advisor.files.home import open_home
+from advisor.files import open_home
 from advisor.formats.kept import RecordLines, slug
 from advisor.formats.wire import read, to_plain
-from advisor.wire.kernel_power import KernelReport, StretchPower
+from advisor.wire.power import KernelReport, StretchPower
 from advisor_data.known import KERNEL_REPORTS, KERNELS_FOLDER
 from advisor_power.kernels.trace import TraceBlock
 

@@ -21,8 +21,16 @@ from store_points import (
 from advisor.core.observations import PARTS, Observation, ObservedPart, Part, Record
 from advisor.core.records import PairPoint, PointPart, SoloPoint
 from advisor.errors import InputError
-from advisor.formats.flat_rows import flat, flat_name, nested, part_column
-from advisor.formats.rows import column_types, from_row, record_from_row, to_row
+from advisor.formats.rows import (
+    column_types,
+    flat,
+    flat_name,
+    from_row,
+    nested,
+    part_column,
+    record_from_row,
+    to_row,
+)
 from advisor_data.bundled import bundled_pair_points
 from advisor_data.files import IDENTITY, read_points
 

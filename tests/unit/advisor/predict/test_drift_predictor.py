@@ -4,7 +4,7 @@ import pytest
 from made_up_profiles import Physics, profile
 
 from advisor.core.split import EQUAL
-from advisor.wire.observed import DriftedJob, DriftQuantity
+from advisor.wire.answers import DriftedJob, DriftQuantity
 from advisor_advice.site.conditions import DriftPredictor
 
 

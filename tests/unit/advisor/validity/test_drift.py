@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from advisor.core.interval import Interval
 from advisor.validity.cusum import MOST, SLACK, THRESHOLD, find_changes
 from advisor.validity.drift import Compared, drifts_of, find_drifts, widened
-from advisor.wire.observed import DriftedJob
+from advisor.wire.answers import DriftedJob
 
 ONE = Compared(
     job="job",

@@ -17,7 +17,7 @@ from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.records.status import JobStatus
 from advisor.launch.records.status_writer import first_status
 from advisor.settings import Settings
-from advisor.wire.launch_request import LaunchRequest
+from advisor.wire.requests import LaunchRequest
 from advisor_advice.launching import make_join
 from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_models.registry import Registry

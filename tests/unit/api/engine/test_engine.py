@@ -12,9 +12,8 @@ from advisor.core.observations import Observation
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import BusyError, InputError, StoreError
 from advisor.settings import read_settings
-from advisor.wire.observed import DriftedJob
-from advisor.wire.placement_requests import PlacementRequest
-from advisor.wire.requests import QueuedJobs, RecommendationRequest
+from advisor.wire.answers import DriftedJob
+from advisor.wire.requests import PlacementRequest, QueuedJobs, RecommendationRequest
 from advisor_advice.site.conditions import Experience
 from advisor_api.engine import engine as engine_module
 from advisor_api.engine import known as known_to_engine

@@ -17,8 +17,7 @@ from starlette.exceptions import HTTPException
 from advisor import errors
 from advisor.errors import AdvisorError, InputError, StoreError
 from advisor.formats.wire import read
-from advisor.wire.placement_requests import PlacementRequest
-from advisor.wire.requests import BatchRequest
+from advisor.wire.requests import BatchRequest, PlacementRequest
 from advisor_api.http.access import ANONYMOUS_READER, Caller
 from advisor_api.http.errors import error_body, fault_of
 from advisor_api.http.limits import Buckets, Hosts

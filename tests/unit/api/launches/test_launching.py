@@ -23,7 +23,7 @@ from advisor.launch.records.observed import append_observation
 from advisor.launch.records.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.records.status import JobStatus, LaunchStatus
 from advisor.launch.records.status_writer import first_status
-from advisor.wire.launch_request import LaunchRequest, check_launch
+from advisor.wire.requests import LaunchRequest, check_launch
 from advisor_api.http.access import Caller
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.launching import request_hash

@@ -15,7 +15,7 @@ from advisor.core.split import EQUAL, UNCAPPED
 from advisor.predict.card_factor import CardFactor, CardPredictor
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.observed import DriftedJob
+from advisor.wire.answers import DriftedJob
 from advisor_advice.site import conditions as module
 from advisor_advice.site.conditions import (
     NOTHING,
