@@ -32,6 +32,30 @@ from advisor.validity.usable import why_no_profile
 from advisor_data.bundled import bundled_solo_points
 from advisor_data.lists import ProfileRow
 
+_log = logging.getLogger(__name__)
+
+KIND_NAMES: Mapping[type[Record], str] = {
+    SoloPoint: "solo",
+    PairPoint: "pair",
+    Observation: "observation",
+}
+"""Names of files begin with these."""
+
+IDENTITY: Mapping[type[Record], tuple[str, ...]] = {
+    SoloPoint: ("run", "job", "gpu_uuid", "share_percent", "started_at", "written_by"),
+    PairPoint: (
+        "run",
+        "jobs.job",
+        "gpu_uuid",
+        "mode",
+        "jobs.share_percent",
+        "started_at",
+        "written_by",
+    ),
+    Observation: ("launch_id", "jobs.job", "gpu_uuid", "started_at", "written_by"),
+}
+"""Columns that tell two measurements apart, `jobs.` those of each job; `point_id` is their hash."""
+
 VERSION_KEY = b"advisor.schema_version"
 KIND_KEY = b"advisor.kind"
 
@@ -183,8 +207,10 @@ def _only_kind(path: Path, points: Sequence[Record]) -> type[Record]:
 def _content(path: Path) -> bytes:
     with InputError.instead_of(OSError, "cannot be read"):
         data = read_whole(path, MOST_BYTES)
-    if path.suffix == ".jsonl" and whole_lines(data)[1] < len(data):
-        warn_torn(path)
+    last = data[data.rfind(b"\n") + 1 :]
+    if path.suffix == ".jsonl" and last and not _is_json(last):
+        _log.warning("%s: the last line was cut off by a crash and is left out", path)
+        return data.removesuffix(last)
     return data
 
 
@@ -256,10 +282,11 @@ def _encode_jsonl(_kind: type[Record], points: Sequence[Record]) -> bytes:
 
 
 def _decode_jsonl(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, line in whole_lines(data)[0]:
-        with _at(f"line {number}"):
-            row = json_row(line)
-        yield f"line {number}", row
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if line.strip():
+            with _at(f"line {number}"):
+                row = json_row(line)
+            yield f"line {number}", row
 
 
 _FORMATS: dict[str, tuple[Encode, Decode]] = {
@@ -389,52 +416,9 @@ def _bundled() -> frozenset[_Key]:
     return frozenset()
 
 
-_log = logging.getLogger(__name__)
-
-
-def whole_lines(data: bytes) -> tuple[list[tuple[int, bytes]], int]:
-    """Numbered lines that are not empty, and how many bytes the whole lines take.
-
-    Text after the last line end that is not JSON was cut off by a crash and is left out.
-    """
-    end = data.rfind(b"\n") + 1
-    if _is_json(data[end:]):
-        end = len(data)
-    numbered = enumerate(data[:end].split(b"\n"), start=1)
-    return [(number, line) for number, line in numbered if line.strip()], end
-
-
-def warn_torn(path: Path) -> None:
-    """Tells that the end of a file was left out."""
-    _log.warning("%s: the last line was cut off by a crash and is left out", path)
-
-
 def _is_json(line: bytes) -> bool:
     try:
         json.loads(line)
     except (ValueError, RecursionError):
         return False
     return True
-
-
-KIND_NAMES: Mapping[type[Record], str] = {
-    SoloPoint: "solo",
-    PairPoint: "pair",
-    Observation: "observation",
-}
-"""Names of files begin with these."""
-
-IDENTITY: Mapping[type[Record], tuple[str, ...]] = {
-    SoloPoint: ("run", "job", "gpu_uuid", "share_percent", "started_at", "written_by"),
-    PairPoint: (
-        "run",
-        "jobs.job",
-        "gpu_uuid",
-        "mode",
-        "jobs.share_percent",
-        "started_at",
-        "written_by",
-    ),
-    Observation: ("launch_id", "jobs.job", "gpu_uuid", "started_at", "written_by"),
-}
-"""Columns that tell two measurements apart, `jobs.` those of each job; `point_id` is their hash."""

@@ -79,11 +79,7 @@ def known_checks(home: Path) -> list[CountCheck]:
 
 def bundled_checks() -> list[CountCheck]:
     """Checks made on real GPUs that come with the package."""
-    folder = resources.files("advisor_data") / "bundled" / "checks"
-    if not folder.is_dir():
-        return []
-    files = sorted((file for file in folder.iterdir() if file.name.endswith(".json")), key=str)
-    return [parse_check(file.read_bytes()) for file in files]
+    return [parse_check(file.read_bytes()) for file in _json_files("checks")]
 
 
 T = TypeVar("T")
@@ -122,10 +118,7 @@ def stored_kernels(home: Path) -> list[KernelReport]:
 
 def bundled_sensors() -> list[SensorRecord]:
     """Records of real cards that come with the package; none where there are none."""
-    folder = _bundled() / SENSORS
-    if not folder.is_dir():
-        return []
-    files = sorted((file for file in folder.iterdir() if file.name.endswith(".json")), key=str)
+    files = _json_files(SENSORS)
     return [_parsed(SensorRecord, file.read_bytes(), file.name) for file in files]
 
 
@@ -155,6 +148,13 @@ def bundled_name(record: SensorRecord) -> str:
 
 def _bundled() -> Traversable:
     return resources.files("advisor_data") / "bundled"
+
+
+def _json_files(folder: str) -> list[Traversable]:
+    """By name; none where the folder is not there."""
+    inside = _bundled() / folder
+    found = inside.iterdir() if inside.is_dir() else ()
+    return sorted((file for file in found if file.name.endswith(".json")), key=str)
 
 
 def _parsed(kind: type[T], text: bytes, name: str) -> T:
@@ -193,7 +193,7 @@ def bundled_input_points() -> tuple[InputPoint, ...]:
     Raises:
         InputError: the installation is damaged.
     """
-    file = resources.files("advisor_data") / "bundled" / INPUTS
+    file = _bundled() / INPUTS
     return _input_points(file.read_bytes(), f"bundled {INPUTS}") if file.is_file() else ()
 
 

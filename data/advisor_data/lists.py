@@ -137,7 +137,8 @@ class ProfileRow:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
         """The row of its JSON document."""
-        return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in document.items()})
+        lists = {name: tuple(document[name]) for name in ("shares", "flags", "rate_units")}
+        return cls(**{**document, **lists})
 
     @property
     def whole(self) -> bool:

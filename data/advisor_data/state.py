@@ -47,38 +47,6 @@ _LARGEST_NUMBER = 2**63 - 1
 """What an SQL BIGINT holds."""
 
 
-class AuditEntries(OpenDatabase):
-    """The audit log at one database."""
-
-    def audit(self, entry: AuditEntry) -> None:
-        """Append an entry; it is on disk when this returns. What is very long is cut."""
-        with self._writing() as connection:
-            _append(connection, entry)
-
-    def audit_log(self, limit: int = 100, before: int | None = None) -> list[AuditEntry]:
-        """Entries, the newest first, below a number: the last of the page before."""
-        wanted = select(audit_log).order_by(audit_log.c.number.desc()).limit(limit)
-        if before is not None and before <= _LARGEST_NUMBER:
-            wanted = wanted.where(audit_log.c.number < max(before, 0))
-        with self._reading() as connection:
-            return [AuditEntry(**row) for row in connection.execute(wanted).mappings()]
-
-    def prune_audit_log(self, before: str, who: str) -> int:
-        """Remove entries of the audit log, and note in it that they went, and by whom; how many.
-
-        They are those before a moment (ISO 8601, UTC, as entries have it).
-        """
-        with self._writing() as connection:
-            old = delete(audit_log).where(audit_log.c.at < before)
-            if count := connection.execute(old).rowcount:
-                subject = f"{count} entries before {before}"
-                done = AuditEntry(
-                    at=now(), who=who, action="audit.prune", subject=subject, outcome="done"
-                )
-                _append(connection, done)
-            return count
-
-
 def _append(connection: Connection, entry: AuditEntry) -> None:
     fields = dataclasses.asdict(entry)
     del fields["number"]
@@ -122,73 +90,6 @@ class Token:
     def lives(self) -> bool:
         """Neither revoked nor expired."""
         return self.revoked_at is None and (self.expires_at is None or self.expires_at > now())
-
-
-class Tokens(OpenDatabase):
-    """The tokens at one database."""
-
-    def make_token(
-        self, name: str, scopes: Collection[str], expires_at: str | None = None
-    ) -> tuple[Token, str]:
-        """A new token, and its secret, which nothing else ever tells.
-
-        The name stands in logs; the end is a moment in UTC, ISO 8601, or never.
-
-        Raises:
-            InputError: a living token has that name, or an argument is not as it should be.
-        """
-        token = _new_token(name, scopes, expires_at)
-        secret = PREFIX + secrets.token_urlsafe(32)
-        with self._writing() as connection:
-            # A token that expired gives its name back.
-            expired = (tokens.c.name == name) & (tokens.c.expires_at <= token.created_at)
-            still_named = update(tokens).where(expired, tokens.c.revoked_at.is_(None))
-            connection.execute(still_named.values(revoked_at=tokens.c.expires_at))
-            row = {
-                "secret_sha256": _digest(secret),
-                "name": name,
-                "scopes": " ".join(token.scopes),
-                "created_at": token.created_at,
-                "expires_at": token.expires_at,
-                "revoked_at": None,
-            }
-            if not connection.execute(insert_new(connection, tokens), [row]).rowcount:
-                raise InputError(
-                    f"there is a token {name} already",
-                    fix=f"take another name, or first: advisor tokens revoke {name}",
-                )
-        return token, secret
-
-    def find_tokens(self, secrets: Collection[str]) -> dict[str, Token]:
-        """The living tokens with these secrets, by secret, in one read."""
-        possible = (text for text in secrets if text.isascii() and len(text) <= _LONGEST_SECRET)
-        # Found by their hashes, so how long the search takes tells nothing about any secret.
-        by_digest = {_digest(secret): secret for secret in possible}
-        wanted = select(tokens).where(tokens.c.secret_sha256.in_(by_digest))
-        with self._reading() as connection:
-            rows = connection.execute(wanted).mappings().all()
-        found = {by_digest[row["secret_sha256"]]: _token(row) for row in rows}
-        return {secret: token for secret, token in found.items() if token.lives()}
-
-    def tokens(self) -> list[Token]:
-        """All there ever were, the newest first."""
-        wanted = select(tokens).order_by(tokens.c.created_at.desc(), tokens.c.name)
-        with self._reading() as connection:
-            return [_token(row) for row in connection.execute(wanted).mappings()]
-
-    def revoke_token(self, name: str) -> None:
-        """End a token.
-
-        Raises:
-            InputError: no living token has that name.
-        """
-        living = update(tokens).where(tokens.c.name == name, tokens.c.revoked_at.is_(None))
-        with self._writing() as connection:
-            is_ended = connection.execute(living.values(revoked_at=now())).rowcount
-        if not is_ended:
-            raise InputError(
-                f"there is no valid token {name!r}", fix="list them: advisor tokens list"
-            )
 
 
 def _new_token(name: str, scopes: Collection[str], expires_at: str | None) -> Token:
@@ -270,8 +171,107 @@ class LaunchRow:
     home: str | None = None
 
 
-class Launches(OpenDatabase):
-    """The launches at one database."""
+def _asked_before(
+    connection: Connection, asked_by: str, key: str, request_hash: str
+) -> LaunchRow | None:
+    same_key = launches.c.idempotency_key == key
+    earlier = _first(connection, launches.c.asked_by == asked_by, same_key)
+    if earlier and earlier.request_hash != request_hash:
+        raise IdempotencyError(
+            "the idempotency key was used for another request",
+            why=f"the launch {earlier.launch_id} was asked for with it",
+            fix="send a new key with a new request",
+        )
+    return earlier
+
+
+def _refuse_busy(connection: Connection, row: LaunchRow) -> None:
+    same_gpu = launches.c.gpu == row.gpu
+    if row.gpu_uuid is not None:
+        same_gpu = or_(same_gpu, launches.c.gpu_uuid == row.gpu_uuid)
+    holder = _first(connection, launches.c.host == row.host, same_gpu, _active())
+    if holder:
+        raise BusyError(
+            f"GPU {row.gpu} of {row.host} is held by the launch {holder.launch_id}",
+            fix="wait until it is over, stop it, or take another GPU",
+        )
+
+
+def _active() -> ColumnElement[bool]:
+    # As the index of the table has it: with parameters it would not be used.
+    return literal_column("state NOT IN ('finished', 'stopped', 'failed')", Boolean)
+
+
+def _first(connection: Connection, *matches: ColumnElement[bool]) -> LaunchRow | None:
+    row = connection.execute(select(launches).where(*matches).limit(1)).mappings().one_or_none()
+    return LaunchRow(**row) if row else None
+
+
+class ServiceState(OpenDatabase):
+    """The state at one database."""
+
+    def make_token(
+        self, name: str, scopes: Collection[str], expires_at: str | None = None
+    ) -> tuple[Token, str]:
+        """A new token, and its secret, which nothing else ever tells.
+
+        The name stands in logs; the end is a moment in UTC, ISO 8601, or never.
+
+        Raises:
+            InputError: a living token has that name, or an argument is not as it should be.
+        """
+        token = _new_token(name, scopes, expires_at)
+        secret = PREFIX + secrets.token_urlsafe(32)
+        with self._writing() as connection:
+            # A token that expired gives its name back.
+            expired = (tokens.c.name == name) & (tokens.c.expires_at <= token.created_at)
+            still_named = update(tokens).where(expired, tokens.c.revoked_at.is_(None))
+            connection.execute(still_named.values(revoked_at=tokens.c.expires_at))
+            row = {
+                "secret_sha256": _digest(secret),
+                "name": name,
+                "scopes": " ".join(token.scopes),
+                "created_at": token.created_at,
+                "expires_at": token.expires_at,
+                "revoked_at": None,
+            }
+            if not connection.execute(insert_new(connection, tokens), [row]).rowcount:
+                raise InputError(
+                    f"there is a token {name} already",
+                    fix=f"take another name, or first: advisor tokens revoke {name}",
+                )
+        return token, secret
+
+    def find_tokens(self, secrets: Collection[str]) -> dict[str, Token]:
+        """The living tokens with these secrets, by secret, in one read."""
+        possible = (text for text in secrets if text.isascii() and len(text) <= _LONGEST_SECRET)
+        # Found by their hashes, so how long the search takes tells nothing about any secret.
+        by_digest = {_digest(secret): secret for secret in possible}
+        wanted = select(tokens).where(tokens.c.secret_sha256.in_(by_digest))
+        with self._reading() as connection:
+            rows = connection.execute(wanted).mappings().all()
+        found = {by_digest[row["secret_sha256"]]: _token(row) for row in rows}
+        return {secret: token for secret, token in found.items() if token.lives()}
+
+    def tokens(self) -> list[Token]:
+        """All there ever were, the newest first."""
+        wanted = select(tokens).order_by(tokens.c.created_at.desc(), tokens.c.name)
+        with self._reading() as connection:
+            return [_token(row) for row in connection.execute(wanted).mappings()]
+
+    def revoke_token(self, name: str) -> None:
+        """End a token.
+
+        Raises:
+            InputError: no living token has that name.
+        """
+        living = update(tokens).where(tokens.c.name == name, tokens.c.revoked_at.is_(None))
+        with self._writing() as connection:
+            is_ended = connection.execute(living.values(revoked_at=now())).rowcount
+        if not is_ended:
+            raise InputError(
+                f"there is no valid token {name!r}", fix="list them: advisor tokens list"
+            )
 
     def add_launch(self, row: LaunchRow) -> LaunchRow:
         """Keep a new launch, which holds its GPU from now on until its state is over.
@@ -356,45 +356,33 @@ class Launches(OpenDatabase):
             found = connection.execute(wanted.limit(limit)).mappings()
             return [LaunchRow(**row) for row in found]
 
+    def audit(self, entry: AuditEntry) -> None:
+        """Append an entry; it is on disk when this returns. What is very long is cut."""
+        with self._writing() as connection:
+            _append(connection, entry)
 
-def _asked_before(
-    connection: Connection, asked_by: str, key: str, request_hash: str
-) -> LaunchRow | None:
-    same_key = launches.c.idempotency_key == key
-    earlier = _first(connection, launches.c.asked_by == asked_by, same_key)
-    if earlier and earlier.request_hash != request_hash:
-        raise IdempotencyError(
-            "the idempotency key was used for another request",
-            why=f"the launch {earlier.launch_id} was asked for with it",
-            fix="send a new key with a new request",
-        )
-    return earlier
+    def audit_log(self, limit: int = 100, before: int | None = None) -> list[AuditEntry]:
+        """Entries, the newest first, below a number: the last of the page before."""
+        wanted = select(audit_log).order_by(audit_log.c.number.desc()).limit(limit)
+        if before is not None and before <= _LARGEST_NUMBER:
+            wanted = wanted.where(audit_log.c.number < max(before, 0))
+        with self._reading() as connection:
+            return [AuditEntry(**row) for row in connection.execute(wanted).mappings()]
 
+    def prune_audit_log(self, before: str, who: str) -> int:
+        """Remove entries of the audit log, and note in it that they went, and by whom; how many.
 
-def _refuse_busy(connection: Connection, row: LaunchRow) -> None:
-    same_gpu = launches.c.gpu == row.gpu
-    if row.gpu_uuid is not None:
-        same_gpu = or_(same_gpu, launches.c.gpu_uuid == row.gpu_uuid)
-    holder = _first(connection, launches.c.host == row.host, same_gpu, _active())
-    if holder:
-        raise BusyError(
-            f"GPU {row.gpu} of {row.host} is held by the launch {holder.launch_id}",
-            fix="wait until it is over, stop it, or take another GPU",
-        )
-
-
-def _active() -> ColumnElement[bool]:
-    # As the index of the table has it: with parameters it would not be used.
-    return literal_column("state NOT IN ('finished', 'stopped', 'failed')", Boolean)
-
-
-def _first(connection: Connection, *matches: ColumnElement[bool]) -> LaunchRow | None:
-    row = connection.execute(select(launches).where(*matches).limit(1)).mappings().one_or_none()
-    return LaunchRow(**row) if row else None
-
-
-class ServiceState(Tokens, Launches, AuditEntries):
-    """The state at one database."""
+        They are those before a moment (ISO 8601, UTC, as entries have it).
+        """
+        with self._writing() as connection:
+            old = delete(audit_log).where(audit_log.c.at < before)
+            if count := connection.execute(old).rowcount:
+                subject = f"{count} entries before {before}"
+                done = AuditEntry(
+                    at=now(), who=who, action="audit.prune", subject=subject, outcome="done"
+                )
+                _append(connection, done)
+            return count
 
     def change_count(self) -> int:
         """Grows with every write that answers may depend on: solo points added, replaced, deleted.

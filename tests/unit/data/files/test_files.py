@@ -27,7 +27,7 @@ from store_points import (
 )
 
 from advisor.core.observations import PARTS, Observation, Record
-from advisor.core.records import SCHEMA_VERSION, PairPoint, PointPart, SoloPoint
+from advisor.core.records import SCHEMA_VERSION, PairPoint, SoloPoint
 from advisor.errors import InputError, StoreError
 from advisor.formats.rows import column_types, to_row
 from advisor.installed import install
@@ -71,16 +71,6 @@ def test_files_that_were_written_once_are_read(tmp_path: Path, kind: str) -> Non
     for suffix in SUFFIXES:
         write_points(tmp_path / f"p{suffix}", one)
         assert read_points(tmp_path / f"p{suffix}") == one
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_points_of_two_and_of_three_jobs_share_a_file(tmp_path: Path, suffix: str) -> None:
-    """In flat files those of two have no values for the third."""
-    three = dataclasses.replace(
-        pair_point(2), parts=(*pair_point().parts, PointPart(job="fft", share_percent=10.0))
-    )
-    write_points(tmp_path / f"p{suffix}", [pair_point(1), three, pair_point(3)])
-    assert read_points(tmp_path / f"p{suffix}") == [pair_point(1), three, pair_point(3)]
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -319,9 +309,7 @@ def test_csv_from_a_spreadsheet_is_read(tmp_path: Path) -> None:
     assert read.rate == 12.5
 
 
-def test_a_torn_last_line_is_left_out(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_torn_last_line_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "points.jsonl"
     write_points(path, [point(1), point(2)])
     path.write_bytes(path.read_bytes()[:-9])

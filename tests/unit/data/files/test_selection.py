@@ -24,11 +24,6 @@ def test_doubtful_points_are_left_out_and_counted() -> None:
     assert chosen.summary == "3 of 5 points left out: 2 counter-mismatch, 1 failed"
 
 
-def test_flagged_points_can_be_asked_for() -> None:
-    points = [pair_point(0, flags=("failed",)), pair_point(1)]
-    assert select(points, flagged=True) == Selection(tuple(points), {})
-
-
 @pytest.mark.parametrize(
     ("selection", "summary"),
     [

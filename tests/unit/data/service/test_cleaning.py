@@ -226,40 +226,6 @@ def test_two_at_once_remove_each_launch_once(
     assert left(home) == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small disk")
-def test_a_full_disk_is_cleaned(tmp_path: Path) -> None:
-    """Where what jobs did is in the store, folders go; the others go when there is room again."""
-    home = tmp_path / "disk"
-    home.mkdir(mode=0o700)
-    options = ["-t", "tmpfs", "-o", "size=4m,mode=0700", "advisor-test", str(home)]
-    if subprocess.run(["mount", *options], check=False, capture_output=True).returncode:
-        pytest.skip("no file system may be mounted here")
-    try:
-        with open_store(None, home) as store, open_service_state(None, home) as state:
-            store.add([seen(2)])
-            for number, days in ((1, 99), (2, 98)):
-                ended_launch(home, number, days, output_bytes=MIB // 4)
-            cleaner = Cleaner(
-                root=home / "launches", bounds=BOUNDS, store=store, state=state, who="test"
-            )
-            with pytest.raises(OSError, match="No space left"):
-                fill(home / "logs")
-            first, second = cleaner.clean(), cleaner.clean()
-            assert [one.launch_id for one in first.removed] == [launch_id(2)]
-            assert [one.launch_id for one in first.kept] == [launch_id(1)]
-            assert [one.launch_id for one in second.removed] == [launch_id(1)]
-            assert len(store.observations()) == 2
-    finally:
-        subprocess.run(["umount", home], check=True)
-
-
-def fill(file: Path) -> None:
-    """Write until there is no room."""
-    with file.open("wb", buffering=0) as opened:
-        while True:
-            opened.write(b"x" * 4096)
-
-
 # the bounds
 
 

@@ -25,11 +25,15 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/store.db"
 
 
+def _is_no_index(_name: object, kind: str, _parents: object) -> bool:
+    return kind != "index"
+
+
 def test_migrations_make_the_tables_of_the_code(url: str, tmp_path: Path) -> None:
     assert migrate(url, tmp_path)
     engine = create_engine(url)
     with engine.connect() as connection:
-        opts = {"version_table": VERSION_TABLE, "include_name": lambda _, kind, __: kind != "index"}
+        opts = {"version_table": VERSION_TABLE, "include_name": _is_no_index}
         context = MigrationContext.configure(connection, opts=opts)
         assert compare_metadata(context, metadata) == []
     engine.dispose()
@@ -65,8 +69,6 @@ def test_versions_are_those_of_the_migrations() -> None:
     config.set_main_option("script_location", "advisor_data:migrations")
     scripts = ScriptDirectory.from_config(config)
     assert [script.revision for script in scripts.walk_revisions()] == revisions()[::-1]
-
-
 
 
 def test_a_database_that_is_current_is_opened_without_alembic(tmp_path: Path) -> None:

@@ -38,12 +38,6 @@ def store(url: str, tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-
-
-
-
-
-
 def test_a_point_is_added_once(store: Store) -> None:
     assert store.add([]) == 0
     assert (store.solo_points(), store.pair_points()) == ([], [])
@@ -148,9 +142,7 @@ def test_a_profile_is_deleted(store: Store) -> None:
 
 def test_points_of_any_kind_are_deleted(store: Store) -> None:
     """Those and no others; what is not there does not count."""
-    store.add(
-        [point(1), point(2, run="r2"), pair_point(1), pair_point(2, run="r2"), observation()]
-    )
+    store.add([point(1), point(2, run="r2"), pair_point(1), pair_point(2, run="r2"), observation()])
     assert store.delete([point(1), pair_point(2, run="r2"), point(9)]) == 2
     assert store.solo_points() == [point(2, run="r2")]
     assert store.pair_points() == [pair_point(1)]
@@ -206,15 +198,6 @@ def test_a_point_that_could_not_be_read_back_is_refused(store: Store) -> None:
         store.add([point(2), pair_point(2, share_1_percent=130.0)])
     assert store.solo_points() == [point(1)]
     assert store.pair_points() == []
-
-
-def test_points_outlive_the_store(store: Store, url: str, tmp_path: Path) -> None:
-    store.add([point(1), pair_point(1)])
-    store.close()
-    with open_store(url, tmp_path) as again:
-        assert again.solo_points() == [point(1)]
-        assert again.pair_points() == [pair_point(1)]
-        assert again.add([point(1), pair_point(1)]) == 0
 
 
 WRITER = """
@@ -287,9 +270,7 @@ def test_writers_and_replacers_at_once(url: str, tmp_path: Path) -> None:
         ]
 
 
-def test_kill_9_of_a_replacement_keeps_one_profile_at_least(
-    url: str, tmp_path: Path
-) -> None:
+def test_kill_9_of_a_replacement_keeps_one_profile_at_least(url: str, tmp_path: Path) -> None:
     rest = killed(writer(url, tmp_path, 80_000, REPLACER))
     done = int(rest[-1]) if rest else 19
     with open_store(url, tmp_path) as store:

@@ -56,8 +56,6 @@ def test_a_database_elsewhere_is_closed_and_its_folder_left_alone(tmp_path: Path
         assert opened(tmp_path / "shared") == {"shared"}
 
 
-
-
 def test_a_copy_and_what_is_restored_are_ours_alone(tmp_path: Path) -> None:
     with open_service_state(None, tmp_path / "home") as state:
         state.audit(AuditEntry(at=now(), who="ci", action="a", subject="s", outcome="ok"))

@@ -20,10 +20,6 @@ def test_the_default_is_a_database_in_the_home_folder(tmp_path: Path) -> None:
     assert (home / "advisor.db").is_file()
 
 
-
-
-
-
 def test_what_is_not_installed_is_said_with_the_pip_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,5 +71,3 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == ""
-
-
