@@ -7,6 +7,7 @@ be in the store first, and its end in the table of launches where a service look
 import shutil
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,8 +26,7 @@ from advisor.wire.lists import AuditEntry
 from advisor_data import Store
 
 if TYPE_CHECKING:
-    from advisor_data.state import ServiceState
-
+    from advisor_data.state import ServiceState  # loads SQLAlchemy
 
 ACTION = "launch.remove"
 """In the audit log."""
@@ -65,14 +65,14 @@ class Cleaner:
     Attributes:
         root: `launches` in the home.
         store: Where observations have to be before their launch goes.
-        state: Where launches and the audit log are; None: there is no service here.
+        state: Where launches and the audit log are.
         who: For the audit log.
     """
 
     root: Path
     bounds: Retention
     store: Store
-    state: "ServiceState | None"
+    state: "ServiceState"
     who: str
 
     def clean(self, *, dry_run: bool = False) -> Cleaned:
@@ -115,7 +115,7 @@ class Cleaner:
         return None
 
     def _check_row(self, launch_id: str) -> None:
-        row = self.state.launch(launch_id) if self.state else None
+        row = self.state.launch(launch_id)
         if row and row.state not in OVER:
             raise StoreError(
                 f"the service has not noticed yet that {launch_id} has ended",
@@ -138,14 +138,9 @@ class Cleaner:
 
     def _note(self, launch_id: str) -> None:
         # It is gone: an error now would tell a lie, and room is freed on a full disk, too.
-        if self.state:
-            entry = AuditEntry(
-                at=now(), who=self.who, action=ACTION, subject=launch_id, outcome="done"
-            )
-            try:
-                self.state.audit(entry)
-            except StoreError:
-                return
+        entry = AuditEntry(at=now(), who=self.who, action=ACTION, subject=launch_id, outcome="done")
+        with suppress(StoreError):
+            self.state.audit(entry)
 
 
 def _ended(folders: Iterable[LaunchFolder]) -> tuple[list[EndedLaunch], list[KeptLaunch]]:

@@ -138,7 +138,8 @@ class ProfileRow:
     def of(cls, document: Mapping[str, Any]) -> Self:
         """The row of its JSON document."""
         lists = {name: tuple(document[name]) for name in ("shares", "flags", "rate_units")}
-        return cls(**{**document, **lists})
+        fields: dict[str, Any] = {**document, **lists}
+        return cls(**fields)
 
     @property
     def whole(self) -> bool:

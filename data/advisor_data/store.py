@@ -179,15 +179,21 @@ def renew_all(connection: Connection) -> None:
 
 def row_of(record: Record) -> dict[str, Any]:
     """The record as a row of its table."""
-    where = position(record)
+    where, document = position(record), _filled(to_row(record))
+    if JOBS in document:
+        document[JOBS] = [_filled(part) for part in document[JOBS]]
     return {
         "point_id": where.point_id,
         "jobs": _names([record.job] if isinstance(record, SoloPoint) else record.jobs),
         "gpu_model": record.gpu_model,
         "run": record.launch_id if isinstance(record, Observation) else record.run,
         "started_at_us": where.started_at_us,
-        "document": {name: value for name, value in to_row(record).items() if value is not None},
+        "document": document,
     }
+
+
+def _filled(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if value is not None}
 
 
 def _record(kind: type[P], document: Mapping[str, Any]) -> P:

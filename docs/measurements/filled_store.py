@@ -80,7 +80,7 @@ def _solo_rows(names: list[str], count: int) -> Iterator[dict[str, Any]]:
         for row in sweeps[number % len(sweeps)]:
             if made == count:
                 return
-            more = {"job": name, "run": f"run-{sweep}", "flags": [], "results": "right"}
+            more = {"job": name, "run": f"run-{sweep}", "flags": (), "results": "right"}
             yield {**row, **more, "started_at": _moment(made)}
             made += 1
 
