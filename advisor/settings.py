@@ -1,18 +1,20 @@
 """The only reader of the environment, and of the file with what it does not set."""
 
+import difflib
 import math
 import os
 import pwd
+import stat
 import sys
-from collections.abc import Callable, Mapping
+import tomllib
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.core.gpu import PERCENTAGE
 from advisor.core.objectives import Prices
-from advisor.errors import InputError
-from advisor.files.config_file import config_path, read_config
-from advisor.files.safe_files import belongs_to_us
+from advisor.errors import InputError, UnsafeFileError
+from advisor.files import belongs_to_us, open_file
 
 LAUNCH_DAYS, LAUNCH_GIB = "ADVISOR_KEEP_LAUNCHES_DAYS", "ADVISOR_KEEP_LAUNCHES_GIB"
 AUDIT_DAYS, OUTPUT_MIB = "ADVISOR_KEEP_AUDIT_DAYS", "ADVISOR_OUTPUT_MIB"
@@ -342,3 +344,59 @@ def _is_for_us(folder: Path) -> bool:
         return folder.stat().st_uid == 0 and os.access(folder, os.W_OK | os.X_OK)
     except OSError:
         return False
+
+
+LONGEST_B = 65_536
+"""Fourteen settings take a thousandth of it."""
+
+
+def config_path(environment: Mapping[str, str]) -> Path | None:
+    """Where the file is, or would be; None: the environment names no folder for it."""
+    home = environment.get("HOME")
+    config = environment.get("XDG_CONFIG_HOME") or (home and f"{home}/.config")
+    return Path(config) / "advisor/config.toml" if config else None
+
+
+def read_config(path: Path, known: Collection[str], secret: Collection[str]) -> dict[str, str]:
+    """The values of a file, as text; a key that is unknown is refused.
+
+    Args:
+        path: The file; where it is not there, nothing is set.
+        known: Names that it may set.
+        secret: Those for which nobody else may read it.
+
+    Raises:
+        UnsafeFileError: another user may have written it, or may read a secret in it.
+        InputError: it cannot be read, or says what cannot be meant.
+    """
+    with InputError.instead_of((OSError, ValueError), f"{path} cannot be read"):
+        try:
+            # What a link of a collection of dotfiles points to is looked at, as everything is.
+            descriptor = open_file(path.resolve(), os.O_RDONLY)
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        with os.fdopen(descriptor, "rb") as file:
+            found = os.fstat(file.fileno())
+            values = tomllib.loads(file.read(LONGEST_B).decode())
+    if found.st_uid not in (0, os.geteuid()) or found.st_mode & stat.S_IWOTH:
+        raise _unsafe(path, found, "write to it, and it decides what runs as you", "0644")
+    if found.st_mode & 0o077 and (kept := [key for key in values if key in secret]):
+        raise _unsafe(path, found, f"read its {kept[0]}", "0600")
+    for key, value in values.items():
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1) or [", ".join(known)]
+            raise InputError(f"{path} has no setting {key}", fix=f"write {near[0]}")
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise InputError(
+                f"{key} in {path} is {value}", fix="write a number, or a text in quotes"
+            )
+    return {key: str(value) for key, value in values.items()}
+
+
+def _unsafe(path: Path, found: os.stat_result, may: str, mode: str) -> UnsafeFileError:
+    return UnsafeFileError(
+        f"{path} is not taken",
+        why=f"it belongs to user {found.st_uid} and has mode {stat.S_IMODE(found.st_mode):04o}, so "
+        f"others may {may}",
+        fix=f"look at it, then: chown {os.geteuid()} {path} && chmod {mode} {path}",
+    )

@@ -23,9 +23,7 @@ from advisor.client.client import (
 )
 from advisor.launch.overview import Launch, LaunchJoin, LaunchPlan
 from advisor.validity.sensor_record import SensorRecord
-from advisor.wire.input_power import InputAsked, InputPrediction, InputPredictions
-from advisor.wire.kernel_power import KernelReport
-from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest, NextPair
+from advisor.wire.answers import BatchItem, Gains, Recommendation, Replicas, SetAdvice
 from advisor.wire.lists import (
     AuditEntry,
     Champion,
@@ -36,19 +34,22 @@ from advisor.wire.lists import (
     ProfilePoints,
     TakenIn,
 )
-from advisor.wire.partners import Gains
 from advisor.wire.placement import Placement, SetPlacement
-from advisor.wire.placement_requests import PlacementRequest, RunningJobs, SetPlacementRequest
-from advisor.wire.recommendation import BatchItem, Recommendation
+from advisor.wire.power import InputAsked, InputPrediction, InputPredictions, KernelReport
 from advisor.wire.requests import (
     GainsRequest,
     JobRequest,
+    JoinLaunchRequest,
+    LaunchRequest,
+    NextPair,
+    PlacementRequest,
     QueuedJobs,
     RecommendationRequest,
     ReplicasRequest,
+    RunningJobs,
+    SetPlacementRequest,
     SetRequest,
 )
-from advisor.wire.sets import Replicas, SetAdvice
 
 __all__ = [
     "AnswerError",

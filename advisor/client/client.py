@@ -32,10 +32,16 @@ from advisor.launch.overview import (
 )
 from advisor.launch.status import LaunchStatus
 from advisor.validity.sensor_record import SensorRecord, SensorRecords
-from advisor.wire.components import ComponentsOfJob, ComponentsOfPair
-from advisor.wire.input_power import InputAsked, InputPowerRequest, InputPredictions
-from advisor.wire.kernel_power import KernelReport, KernelReports
-from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest
+from advisor.wire.answers import (
+    BatchAnswer,
+    BatchItem,
+    ComponentsOfJob,
+    ComponentsOfPair,
+    Gains,
+    Recommendation,
+    Replicas,
+    SetAdvice,
+)
 from advisor.wire.lists import (
     AuditEntry,
     AuditLog,
@@ -51,18 +57,25 @@ from advisor.wire.lists import (
     Stored,
     TakenIn,
 )
-from advisor.wire.partners import Gains
 from advisor.wire.placement import Placement, SetPlacement
-from advisor.wire.placement_requests import PlacementRequest, SetPlacementRequest
-from advisor.wire.recommendation import BatchAnswer, BatchItem, Recommendation
+from advisor.wire.power import (
+    InputAsked,
+    InputPowerRequest,
+    InputPredictions,
+    KernelReport,
+    KernelReports,
+)
 from advisor.wire.requests import (
     BatchRequest,
     GainsRequest,
+    JoinLaunchRequest,
+    LaunchRequest,
+    PlacementRequest,
     RecommendationRequest,
     ReplicasRequest,
+    SetPlacementRequest,
     SetRequest,
 )
-from advisor.wire.sets import Replicas, SetAdvice
 
 T = TypeVar("T")
 Paged = TypeVar("Paged", SensorRecords, KernelReports)

@@ -126,7 +126,7 @@ class SoloPoint(Measured):
         "first values that the job reported, each after its count: 48=10.93 96=10.68"
     )
     input_fingerprint: str | None = reading(
-        "type and bits of what its matrices held, JSON: advisor.wire.input_power.InputFingerprint"
+        "type and bits of what its matrices held, JSON: advisor.wire.power.InputFingerprint"
     )
     offered_rate: float | None = reading(
         "requests that arrived per second, for a job that serves a demand", "rate_unit/s"

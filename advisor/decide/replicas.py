@@ -22,7 +22,7 @@ from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Prediction, Predictor, predicted_part
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import SetPredictor
-from advisor.wire.sets import Copies, Replicas
+from advisor.wire.answers import Copies, Replicas
 
 NOTHING_SAVED = Interval(0.0, 0.0, 0.0)
 

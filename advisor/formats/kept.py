@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from advisor.errors import InputError, StoreError
-from advisor.files.home import open_home
-from advisor.files.safe_files import PRIVATE_FILE
-from advisor.files.whole_files import replace_file
+from advisor.files import PRIVATE_FILE, open_home, replace_file
 from advisor.formats.wire import to_plain, write
 
 T = TypeVar("T")

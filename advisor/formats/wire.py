@@ -44,7 +44,7 @@ Evaluations had come to 4 by themselves.
 """
 
 
-class WireError(InputError):
+class WireError(InputError, ValueError):
     """JSON that is none, or not what it should be; the message has the path of each value."""
 
 

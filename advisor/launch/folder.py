@@ -39,10 +39,15 @@ from typing import Any, Literal, TypeVar
 from advisor.core.gpu import Gpu
 from advisor.core.records import Observation
 from advisor.errors import BusyError, InputError
-from advisor.files.home import open_home
-from advisor.files.locks import try_lock
-from advisor.files.safe_files import PRIVATE_FILE, open_file, private_folder, writing_private
-from advisor.files.whole_files import replace_file
+from advisor.files import (
+    PRIVATE_FILE,
+    open_file,
+    open_home,
+    private_folder,
+    replace_file,
+    try_lock,
+    writing_private,
+)
 from advisor.formats.moments import now, to_text
 from advisor.formats.rows import to_row
 from advisor.formats.wire import read, write

@@ -14,7 +14,7 @@ from advisor.core.gpu import Gpu
 from advisor.core.job import WhenOneEnds
 from advisor.core.objectives import Prices
 from advisor.core.split import Sharing
-from advisor.files.whole_files import read_whole, replace_file
+from advisor.files import read_whole, replace_file
 from advisor.formats.moments import to_text
 from advisor.launch.folder import JoinAnswer, LaunchFolder, dumps, loads
 from advisor.launch.spec import Forecast

@@ -15,10 +15,7 @@ from typing import Literal
 
 from advisor.core.split import MOST_JOBS
 from advisor.errors import BusyError, InputError
-from advisor.files.home import open_home
-from advisor.files.locks import try_lock
-from advisor.files.safe_files import writing_private
-from advisor.files.whole_files import replace_file
+from advisor.files import open_home, replace_file, try_lock, writing_private
 from advisor.launch.folder import LaunchFolder, dumps, first_status, joins, loads
 from advisor.launch.spec import LaunchPart
 from advisor.launch.status import GOING, JobOutcome, JobStatus, LaunchStatus

@@ -17,7 +17,7 @@ from advisor.core.job import Job
 from advisor.core.split import check_masks
 from advisor.core.wording import listed
 from advisor.errors import InputError, JobError, LimitNotProvenError, NoSplitError, SurvivorsError
-from advisor.files.safe_files import writing_private
+from advisor.files import writing_private
 from advisor.launch.folder import LaunchFolder
 from advisor.launch.overview import LaunchPlan, PlannedJob, PlannedMemory, PlannedPair
 from advisor.launch.spec import LaunchSet, LaunchSpec

@@ -22,7 +22,7 @@ from advisor.core.split import Split
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.predict.predictions import Prediction, Predictor
 from advisor.predict.profiles import Floats, Profile
-from advisor.wire.observed import CardPower
+from advisor.wire.answers import CardPower
 
 CARD_SPREAD = 0.04
 """Standard deviation between cards of the log power of one job alone at the same rate, below the

@@ -15,10 +15,15 @@ from pathlib import Path
 from typing import IO
 
 from advisor.errors import BusyError
-from advisor.files.home import open_home
-from advisor.files.locks import try_lock
-from advisor.files.safe_files import check_parents, open_file, private_folder, writing_private
-from advisor.files.whole_files import replace_file
+from advisor.files import (
+    check_parents,
+    open_file,
+    open_home,
+    private_folder,
+    replace_file,
+    try_lock,
+    writing_private,
+)
 
 _GROUP_FILE = 0o660
 _OURS = re.compile(r".*\.lock")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from advisor.core.gpu import MPS_CLIENTS, Gpu, Share, share_environment
 from advisor.errors import LimitNotProvenError, PartitionError
-from advisor.files.safe_files import check_parents, private_folder
+from advisor.files import check_parents, private_folder
 from advisor.runtime.backend import (
     PIPE_DIRECTORY,
     ComputingPids,

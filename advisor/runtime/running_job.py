@@ -20,7 +20,7 @@ from pathlib import Path
 from advisor.core.gpu import Share
 from advisor.core.job import Job, Reported, ResultsSettings
 from advisor.errors import AdvisorError, JobError, LimitBrokenError, LimitNotProvenError
-from advisor.files.safe_files import writing_private
+from advisor.files import writing_private
 from advisor.progress import FILE_BYTES, GO, HOLD, QUIT, RUNNING, STARTING, WAITING
 from advisor.runtime.backend import Backend, Granted, Proof, Sight
 from advisor.runtime.cgroup import bounds_of, cgroup_prefix

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from advisor.core.interval import NORMAL_90, Interval
-from advisor.wire.observed import DriftedJob, DriftQuantity
+from advisor.wire.answers import DriftedJob, DriftQuantity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

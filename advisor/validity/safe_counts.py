@@ -29,7 +29,7 @@ from advisor.core.split import Split
 from advisor.core.wording import in_ranges, listed
 from advisor.errors import UnsafeCountError
 from advisor.formats.kept import RecordFolder
-from advisor.formats.typed_json import parse
+from advisor.formats.wire import read
 
 Counts: TypeAlias = tuple[int, ...]
 """Units of each job."""
@@ -254,7 +254,7 @@ def parse_check(text: bytes) -> CountCheck:
     Raises:
         ValueError: it is no check; says where.
     """
-    check = parse(CountCheck, text)
+    check = read(CountCheck, text)
     known = set(check.operations)
     for count in check.checked:
         if not 0 < count <= check.units_total:

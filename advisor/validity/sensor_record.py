@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from advisor.formats.kept import RecordFolder
-from advisor.formats.typed_json import parse
+from advisor.formats.wire import read
 
 SENSORS_FOLDER = "sensors"
 """In the advisor's home."""
@@ -168,7 +168,7 @@ def _parse_record(text: bytes) -> SensorRecord:
     Raises:
         ValueError: it is no record; says where.
     """
-    record = parse(SensorRecord, text)
+    record = read(SensorRecord, text)
     for channel in record.channels:
         times = (channel.period_ms, channel.window_ms)
         if min(times) <= 0 or min(channel.delay_ms, channel.noise_w) < 0:

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from advisor.wire.observed import CardPower
-from advisor.wire.recommendation import ModelName
+from advisor.wire.answers import CardPower, ModelName
 
 QueueWorth: TypeAlias = Literal["yes", "barely", "no"]
 """Whether sharing pays for a queue: a twentieth of its GPU time or energy or more, less, or nobody
@@ -22,7 +21,7 @@ class GroupJob:
         speed: Relative speed while all jobs of the group run.
         time_s: From the start until it has ended.
         environment: Variables that limit it; none for a job alone.
-        one_window: As of jobs that are asked about (`advisor.wire.recommendation`).
+        one_window: As of jobs that are asked about (`advisor.wire.answers`).
     """
 
     job: str
@@ -165,7 +164,7 @@ class SeatedJob:
         speed: Relative to its own alone on that GPU.
         p99_ms: The most that is expected of a server, where it is known.
         environment: Variables that limit it.
-        one_window: As of jobs that are asked about (`advisor.wire.recommendation`).
+        one_window: As of jobs that are asked about (`advisor.wire.answers`).
     """
 
     job: str

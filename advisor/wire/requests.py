@@ -1,29 +1,115 @@
-"""What advice can be asked for: by the command line, a request to the service, or the client."""
+"""What advice, placements and launches can be asked for, with the bounds of each value.
+
+By the command line, a request to the service, or the client.
+"""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Annotated, Any, Self, TypeAlias
 
-from advisor.core.gpu import MPS_CLIENTS
-from advisor.core.objectives import DEFAULT_OBJECTIVE, Work
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS
+from advisor.core.gpu import MPS_CLIENTS, WHOLE
+from advisor.core.job import WhenOneEnds, WhenP99Breaks
+from advisor.core.objectives import ADVISED, DEFAULT_OBJECTIVE, Aim, Work, find_objective
+from advisor.core.split import ADVISED_JOBS, MOST_JOBS, parse_split
 from advisor.errors import InputError
-from advisor.wire.bounds import (
-    Bounds,
-    Cores,
-    Gain,
-    GpuModel,
-    GpuUuid,
-    JobName,
-    Mebibytes,
-    Milliseconds,
-    ObjectiveName,
-    Percent,
-    Speed,
-    Watts,
-    WorkSeconds,
-)
+
+NAME = r"^[a-z0-9][a-z0-9._-]{0,99}$"
+"""As in job files."""
+
+SET_OF_NAMES = r"^[a-z0-9][a-z0-9._-]{0,99}(\+[a-z0-9][a-z0-9._-]{0,99}){1,6}$"
+"""Two to seven of them (`advisor.core.split.MOST_JOBS`)."""
+
+PRINTABLE = r"^[!-~]([ -~]{0,98}[!-~])?$"
+
+VERSION = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+
+LAUNCH_ID = r"^[0-9a-zA-Z-]{1,100}$"
+
+_OF_SCHEMAS = ("ge", "gt", "le", "pattern", "min_length", "max_length")
+
+_FEW = 10
+"""Of a longer list only the first fault is looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Bounds of a value, for `Annotated`: the reader of JSON holds them, and OpenAPI says them.
+
+    The two methods are what pydantic asks of an annotation; nothing is imported for them.
+
+    Attributes:
+        ge: Least value; `gt`: the value is above it; `le`: largest value.
+        pattern: Regular expression that a text matches.
+        min_length: Of a text or a list; `max_length` likewise.
+        check: Raises InputError for a text that cannot be meant.
+        one_of: The texts that there are, for OpenAPI; `check` refuses others.
+        says: What the value means.
+    """
+
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    pattern: str | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    check: Callable[[str], object] | None = None
+    one_of: tuple[str, ...] = ()
+    says: str = ""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        schema = handler(source)
+        given = {name: getattr(self, name) for name in _OF_SCHEMAS}
+        schema |= {name: value for name, value in given.items() if value is not None}
+        if schema["type"] == "tuple" and (self.max_length or 0) > _FEW:
+            schema["fail_fast"] = True
+        if self.check is None:
+            return schema
+        check = {"type": "no-info", "function": partial(_checked, self.check)}
+        return {"type": "function-after", "schema": schema, "function": check}
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
+        more = {"description": self.says, "enum": list(self.one_of)}
+        return {**handler(schema), **{name: value for name, value in more.items() if value}}
+
+
+def _checked(check: Callable[[str], object], text: str) -> str:
+    try:
+        check(text)
+    except InputError as error:
+        # What pydantic takes for a fault of this value, and adds its place to.
+        raise ValueError(str(error)) from error
+    return text
+
+
+JobName: TypeAlias = Annotated[str, Bounds(pattern=NAME, says="name of a job")]
+GpuModel: TypeAlias = Annotated[
+    str, Bounds(pattern=PRINTABLE, says="a GPU model as its driver names it")
+]
+GpuUuid: TypeAlias = Annotated[
+    str,
+    Bounds(pattern=r"^[0-9A-Za-z-]{1,64}$", says="UUID of a card, as its driver gives it"),
+]
+ObjectiveName: TypeAlias = Annotated[
+    str, Bounds(check=find_objective, one_of=tuple(ADVISED), says="what is maximised")
+]
+Speed: TypeAlias = Annotated[
+    float, Bounds(ge=0, le=1, says="relative speed: 1 is as alone on the whole GPU, 0 no limit")
+]
+Percent: TypeAlias = Annotated[
+    float, Bounds(gt=0, le=100, says="share of the GPU, percent; 100 is no limit")
+]
+Gain: TypeAlias = Annotated[
+    float, Bounds(ge=0, le=1, says="part that is gained over one after the other")
+]
+WorkSeconds: TypeAlias = Annotated[
+    float, Bounds(ge=0, le=1e9, says="work, in seconds that it takes alone")
+]
+Milliseconds: TypeAlias = Annotated[float, Bounds(gt=0, le=1e9)]
+Watts: TypeAlias = Annotated[float, Bounds(gt=0, le=1e6)]
+Cores: TypeAlias = Annotated[float, Bounds(gt=0, le=1e6)]
+Mebibytes: TypeAlias = Annotated[float, Bounds(gt=0, le=1e9)]
 
 MOST_PLACED = 100_000
 """Jobs and GPUs of a placement."""
@@ -297,3 +383,203 @@ def by_name(values: Iterable[tuple[str, float | None]]) -> dict[str, float]:
                 fix="give both the same one",
             )
     return found
+
+
+MOST_PAIRS = 100
+"""Pairs and sets that wait behind the first one."""
+
+_DAY_S = 86400.0
+
+_SPLIT = r"^(uncapped|time-sliced|[0-9]{1,3}(\.[0-9]{1,3})?(/[0-9]{1,3}(\.[0-9]{1,3})?){1,6})$"
+"""What OpenAPI says; the words and the numbers are checked where splits are read."""
+
+
+JobsTogether: TypeAlias = Annotated[
+    tuple[JobRequest, ...],
+    Bounds(
+        min_length=ADVISED_JOBS,
+        max_length=MOST_JOBS,
+        says="two to seven jobs; one that comes several times so often",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextPair:
+    """Jobs that follow on the same GPU."""
+
+    jobs: JobsTogether
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRequest(SharingRequest):
+    """Two to seven jobs to run together on one GPU, and others that follow them.
+
+    Attributes:
+        gpu: Index or UUID of a GPU of the host.
+        split: `30/70`, `100/50/100` (100 is no limit), `uncapped` or `time-sliced`, of all that
+            follow, too; None: the recommended one of each, for which objective and limits are.
+        allow_unsafe: Launch `split` also at counts of SMs at which results are wrong.
+        stop_on_wrong_results: Stop all when a job reports a wrong result; False: only warn.
+        strict: End the launch also where a process of no job computes on the GPU.
+        limit_memory: Bound the GPU memory of each job by what it is known to need, under MPS.
+        when_p99_breaks: Where a server is above its promised p99 for several windows of requests in
+            a row: only tell it, or end the newest job that serves nobody.
+        duration_s: Those that run together are stopped after this time, s.
+        hang_s: A job that makes no progress for so long is ended, s; None: none is.
+        then: Jobs that run together afterwards, one after the other.
+        dry_run: Say what would run, and start nothing.
+    """
+
+    jobs: JobsTogether
+    gpu: (
+        Annotated[int, Bounds(ge=0, le=4095)]
+        | Annotated[str, Bounds(pattern=r"^[0-9A-Za-z-]{1,64}$")]
+    ) = 0
+    split: Annotated[str, Bounds(max_length=40, pattern=_SPLIT, check=parse_split)] | None = None
+    allow_unsafe: bool = False
+    stop_on_wrong_results: bool = False
+    strict: bool = False
+    when_one_ends: WhenOneEnds = "keep"
+    when_p99_breaks: WhenP99Breaks = "tell"
+    limit_memory: bool = True
+    duration_s: Annotated[float, Bounds(gt=0, le=400 * _DAY_S)] | None = None
+    hang_s: Annotated[float, Bounds(gt=0, le=30 * _DAY_S)] | None = None
+    then: Annotated[tuple[NextPair, ...], Bounds(max_length=MOST_PAIRS)] = ()
+    dry_run: bool = False
+
+    @property
+    def pairs(self) -> tuple[JobsTogether, ...]:
+        """The jobs that run together, in their order."""
+        return (self.jobs, *(pair.jobs for pair in self.then))
+
+    def _every_job(self) -> Iterable[JobRequest]:
+        return (job for pair in self.pairs for job in pair)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinLaunchRequest(SharingRequest):
+    """One job to run beside those of a launch that runs, which keep their shares.
+
+    Attributes:
+        share_percent: 100 is no limit; None: the share that is worth most beside the others, for
+            which objective and limits are.
+        allow_unsafe, limit_memory: As of a launch.
+    """
+
+    jobs: OneJob
+    share_percent: Annotated[float, Bounds(gt=0, le=WHOLE)] | None = None
+    allow_unsafe: bool = False
+    limit_memory: bool = True
+
+    def as_launch(self) -> LaunchRequest:
+        """What of it is as of a launch.
+
+        Raises:
+            InputError: as `check_launch`.
+        """
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "share_percent"}
+        share = self.share_percent
+        asked = LaunchRequest(**own)
+        check_launch(asked if share is None else replace(asked, split=f"{share:g}"))
+        return asked
+
+
+def check_launch(asked: LaunchRequest) -> None:
+    """Refuse what a launch would ignore: limits beside a split that is given, and work.
+
+    Raises:
+        InputError: there are both, or the work of a job is told.
+    """
+    if told := [job.job for pair in asked.pairs for job in pair if job.work_s is not None]:
+        raise InputError(
+            f"work_s of {told[0]} does not count in a launch",
+            why="jobs run until they end or are stopped, whatever they are said to have to do",
+            fix="ask for a recommendation with work_s, and launch its split",
+        )
+    of_jobs = (limit for job in asked.jobs for limit in (job.min_speed, job.max_p99_ms))
+    limits = (asked.min_speed, asked.max_p99_ms, asked.max_power_w, asked.memory_mib, *of_jobs)
+    advised = asked.objective != DEFAULT_OBJECTIVE or any(limit is not None for limit in limits)
+    if asked.split is not None and advised:
+        raise InputError(
+            "a split or a share is given or recommended, not both",
+            fix="leave it out, or the objective and the limits that a recommended one keeps",
+        )
+
+
+MOST_TYPES = 200
+"""Jobs with a name of their own in a placement: 20,100 pairs, which take some ten seconds."""
+
+MOST_SEARCH_S = 60.0
+SEARCH_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementRequest(AdviceRequest):
+    """A queue of jobs for a number of GPUs.
+
+    Attributes:
+        jobs: In the order of the queue.
+        time_limit_s: Most time of searching, s, after all pairs were predicted.
+        gpu_uuid: The card, where there is one GPU; None: any.
+    """
+
+    jobs: Annotated[tuple[QueuedJobs, ...], Bounds(min_length=1, max_length=MOST_PLACED)]
+    gpus: Annotated[int, Bounds(ge=1, le=MOST_PLACED, says="how many GPUs there are")]
+    time_limit_s: Annotated[float, Bounds(ge=0, le=MOST_SEARCH_S)] = SEARCH_S
+    gpu_uuid: GpuUuid | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Of the jobs, each once, in an order that does not depend on the queue's."""
+        return sorted({job.job for job in self.jobs})
+
+    def _every_job(self) -> Iterable[QueuedJobs]:
+        return self.jobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningJobs(JobRequest):
+    """Equal jobs that are to run from now on.
+
+    Attributes:
+        count: How many of them.
+    """
+
+    count: Annotated[int, Bounds(ge=1, le=MOST_PLACED)] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPlacementRequest(SharingRequest):
+    """Jobs that run together from now on, for a number of GPUs; `min_gain` says nothing here.
+
+    Attributes:
+        jobs: Their work counts where there is a deadline, and is an hour if not given.
+        objective: What is made small.
+        host_cores: Of the host, for all jobs of one card; None: not looked at.
+        deadline_s: By when jobs with work are to be done; None: no hurry.
+        time_limit_s: Most time of searching, s.
+    """
+
+    jobs: Annotated[tuple[RunningJobs, ...], Bounds(min_length=1, max_length=MOST_PLACED)]
+    gpus: Annotated[int, Bounds(ge=1, le=MOST_PLACED, says="how many GPUs there are")]
+    objective: Aim = "least-energy"
+    host_cores: Cores | None = None
+    deadline_s: WorkSeconds | None = None
+    time_limit_s: Annotated[float, Bounds(ge=0, le=MOST_SEARCH_S)] = SEARCH_S
+
+
+def check_size(asked: PlacementRequest | SetPlacementRequest) -> None:
+    """Refuse a queue that would keep a service busy for too long.
+
+    Raises:
+        InputError: too many jobs, or too many names of jobs.
+    """
+    if (types := len({*asked.names})) > MOST_TYPES:
+        raise InputError(
+            f"these are {types} names of jobs",
+            why=f"every pair of them is predicted, so at most {MOST_TYPES} are taken",
+            fix="place them in parts",
+        )
+    if (count := sum(job.count for job in asked.jobs)) > MOST_PLACED:
+        raise InputError(f"these are {count} jobs", fix=f"place at most {MOST_PLACED} at once")

@@ -13,7 +13,7 @@ from advisor.predict.card_factor import CardFactor
 from advisor.predict.sets import AnyWay, is_by_physics
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.observed import DriftedJob, MeasuredTogether
+from advisor.wire.answers import DriftedJob, MeasuredTogether
 from advisor.wire.requests import RecommendationRequest, WayRequest
 from advisor_advice.gpu_warnings import gpu_warnings
 from advisor_advice.idle_power import with_idle_power

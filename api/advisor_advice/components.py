@@ -7,14 +7,13 @@ from advisor.core.records import PairPoint, SoloPoint
 from advisor.decide.recommendation import Decision, Request
 from advisor.errors import InputError
 from advisor.settings import Settings
-from advisor.wire import recommendation as wire
-from advisor.wire.components import ComponentsOfJob, ComponentsOfPair
+from advisor.wire import answers as wire
+from advisor.wire.answers import ComponentsOfJob, ComponentsOfPair
 from advisor_advice.answer import answer
 from advisor_advice.site.known_jobs import read_known
 from advisor_advice.site.known_profiles import ProfileSet, find_profiles
-from advisor_data import open_store
-from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
-from advisor_data.store.store import is_begun
+from advisor_data import is_begun, open_store
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 from advisor_power.components.answers import components_at, components_by_share, components_by_split
 from advisor_power.components.known import KnownPower, fitted_weights, known_power
 

@@ -19,7 +19,7 @@ from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay
 from advisor.runtime.processes import available_cores
 from advisor.settings import Settings
-from advisor.wire.sets import SetAdvice, Way
+from advisor.wire.answers import SetAdvice, Way
 from advisor_advice.answer import answer
 from advisor_advice.gpu_warnings import gpu_warnings
 from advisor_advice.idle_power import with_idle_power

@@ -13,7 +13,7 @@ from advisor.validity.safe_counts import (
     unchecked_texts,
     unsafe_texts,
 )
-from advisor_data.files.checked import checked_counts
+from advisor_data.known import checked_counts
 
 
 def over_subscribed(

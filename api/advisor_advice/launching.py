@@ -19,8 +19,7 @@ from advisor.launch.folder import JoinRequest, LaunchFolder, new_launch_id, part
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import LaunchStatus
 from advisor.settings import Settings
-from advisor.wire.launch_request import LaunchRequest
-from advisor.wire.requests import JobRequest
+from advisor.wire.requests import JobRequest, LaunchRequest
 from advisor_advice.launch_counts import count_notes, host_safety, over_subscribed
 from advisor_advice.resolved_launch import ResolvedLaunch
 

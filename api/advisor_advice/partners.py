@@ -10,7 +10,7 @@ from advisor.errors import InputError, NoSplitError
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay
 from advisor.settings import Settings
-from advisor.wire.partners import JobCurve, Partner, Partners, Size
+from advisor.wire.answers import JobCurve, Partner, Partners, Size
 from advisor_advice.idle_power import with_idle_power
 from advisor_advice.recommendation_wire import verdict_of
 from advisor_advice.site.known_jobs import read_known

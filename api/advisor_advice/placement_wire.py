@@ -16,8 +16,8 @@ from advisor.place.schedule import JobRun, Schedule, Slot
 from advisor.place.sets.placing import PlacedSet, RunningPlan
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire import placement as wire
-from advisor.wire.placement_requests import PlacementRequest
-from advisor.wire.recommendation import ModelName
+from advisor.wire.answers import ModelName
+from advisor.wire.requests import PlacementRequest
 from advisor_advice.placing import Planned, environments, plan, way
 from advisor_advice.placing_sets import PlacedRunning, RunningRequest, place_jobs_by
 from advisor_advice.site.conditions import Conditions

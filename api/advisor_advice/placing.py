@@ -35,7 +35,7 @@ from advisor.predict.card_factor import CardFactor
 from advisor.predict.profiles import Profile
 from advisor.validity.safe_counts import CheckedCounts, avoided_texts
 from advisor.wire.placement import QueueWorth
-from advisor.wire.placement_requests import PlacementRequest
+from advisor.wire.requests import PlacementRequest
 from advisor_advice.answer import of_check
 from advisor_advice.gpu_warnings import gpu_warnings
 from advisor_advice.idle_power import with_idle_power

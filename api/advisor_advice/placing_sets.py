@@ -17,8 +17,7 @@ from advisor.predict.profiles import IDLE, Profile
 from advisor.predict.sets import MEASURED_ON
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.placement_requests import SetPlacementRequest
-from advisor.wire.requests import WORK_S, QueuedJobs
+from advisor.wire.requests import WORK_S, QueuedJobs, SetPlacementRequest
 from advisor_advice.answer import of_check
 from advisor_advice.idle_power import with_idle_power
 from advisor_advice.site.known_profiles import ProfileSet, all_profiles, checked_on, find_profiles

@@ -21,8 +21,8 @@ from advisor.decide.recommendation import (
 from advisor.decide.ways import SetDecision, worth
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
-from advisor.wire import recommendation as wire
-from advisor.wire.sets import LookedAt, Needs, SetAdvice, Way
+from advisor.wire import answers as wire
+from advisor.wire.answers import LookedAt, Needs, SetAdvice, Way
 from advisor_advice.answer import ModelAdvice
 
 DIGITS = 4

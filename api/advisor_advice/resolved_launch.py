@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.core.gpu import Gpu
-from advisor.wire.launch_request import LaunchRequest
+from advisor.wire.requests import LaunchRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,7 @@ from advisor.predict.predictions import Predictor
 from advisor.predict.profiles import IDLE, Profile
 from advisor.predict.sets import MEASURED_ON, SetPredictor, active_idle_w, fills
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.observed import MeasuredTogether
-from advisor.wire.sets import Copies, Fewer, Replicas, SetAdvice
+from advisor.wire.answers import Copies, Fewer, MeasuredTogether, Replicas, SetAdvice
 from advisor_advice.answer import of_check, of_input
 from advisor_advice.idle_power import with_idle_power
 from advisor_advice.recommendation_wire import in_short, set_to_wire

@@ -19,20 +19,19 @@ from advisor.errors import AdvisorError, BusyError, InputError, NoSplitError
 from advisor.formats.wire import read, write, write_bytes
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings
+from advisor.wire.answers import Gains, Partner, Recommendation, Replicas, SetAdvice, SharingVerdict
 from advisor.wire.lists import JobRow
-from advisor.wire.partners import Gains, Partner
-from advisor.wire.placement_requests import PlacementRequest, SetPlacementRequest
-from advisor.wire.recommendation import Recommendation, SharingVerdict
 from advisor.wire.requests import (
     MOST_CROSSED,
     GainsRequest,
     JobRequest,
+    PlacementRequest,
     RecommendationRequest,
     ReplicasRequest,
+    SetPlacementRequest,
     SetRequest,
     WayRequest,
 )
-from advisor.wire.sets import Replicas, SetAdvice
 from advisor_advice.answer import ModelAdvice, known_pair, request_of, set_request_of
 from advisor_advice.partners import DIGITS, curve_of, partner_of
 from advisor_advice.placement_wire import placement_text, set_placement_text
@@ -47,7 +46,7 @@ from advisor_api import bundled
 from advisor_api.known import Jobs, JobsReader, Kept, Present
 from advisor_api.own_process import OwnProcesses
 from advisor_data import Store
-from advisor_data.files.bundled import GPU_MODEL as BUNDLED_MODEL
+from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
 from advisor_models.manifest import Manifest
 from advisor_models.registry import Registry
 

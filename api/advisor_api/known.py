@@ -32,8 +32,8 @@ from advisor_advice.site.known_profiles import (
 from advisor_advice.site.measured_pairs import measured_windows
 from advisor_api import bundled
 from advisor_data import Store
-from advisor_data.files.checked import ChecksStamp, checked_counts, checks_stamp
-from advisor_data.store.profile_rows import job_rows
+from advisor_data.known import ChecksStamp, checked_counts, checks_stamp
+from advisor_data.lists import job_rows
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
 

@@ -30,10 +30,9 @@ from advisor.core.records import (
     SoloPoint,
 )
 from advisor.errors import InputError
-from advisor.formats.flat_rows import FIRST_JOB, JOBS
-from advisor.formats.rows import SIGNED, column_types, from_row, received
-from advisor.wire.bounds import LAUNCH_ID, NAME, PRINTABLE, SET_OF_NAMES, VERSION
-from advisor_data.store.pages import Position, Span, us_of
+from advisor.formats.rows import FIRST_JOB, JOBS, SIGNED, column_types, from_row, received
+from advisor.wire.requests import LAUNCH_ID, NAME, PRINTABLE, SET_OF_NAMES, VERSION
+from advisor_data.lists import Position, Span, us_of
 
 CURSOR = r"^-?[0-9]{1,18}\.[0-9a-f]{32}$"
 

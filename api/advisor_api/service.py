@@ -24,9 +24,10 @@ from advisor_api.http.access import Caller, TokenCache
 from advisor_api.http.errors import LOG, fault_of
 from advisor_api.http.gate import HttpMetrics
 from advisor_api.http.options import ServeOptions
-from advisor_data import Database, open_database
-from advisor_data.service.backup import check_database
-from advisor_data.service.state import AuditEntry, ServiceState, open_service_state
+from advisor_data import Store as Database
+from advisor_data import open_store as open_database
+from advisor_data.backup import check_database
+from advisor_data.state import AuditEntry, ServiceState, open_service_state
 from advisor_models.manifest import Manifest
 from advisor_models.registry import Registry
 

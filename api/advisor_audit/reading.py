@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from advisor.files.whole_files import replace_file
+from advisor.files import replace_file
 from advisor_audit.phases import Segment, SourceFacts, Watched, gpu_pages, segments
 from advisor_audit.sources.lines import write_lines
 from advisor_audit.sources.prometheus import Asked

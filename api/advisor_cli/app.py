@@ -78,7 +78,7 @@ _EXTRAS = {
     "kubernetes": "kubernetes",
     "slurm": "client",
 }
-"""The extra that has what a command needs next to what every installation has; else `data`."""
+"""The extra that has what a command needs next to what every installation has; else `advise`."""
 
 _EXTRAS_OF = {
     "submitit": "slurm", "ray": "ray", "jinja2": "train", "sklearn": "train",
@@ -223,7 +223,7 @@ def _not_installed(error: ModuleNotFoundError) -> InputError:
     if missing.startswith("advisor"):
         raise error
     command = next((word for word in sys.argv[1:] if word in _COMMANDS), "")
-    extra = _EXTRAS_OF.get(missing.partition(".")[0]) or _EXTRAS.get(command, "data")
+    extra = _EXTRAS_OF.get(missing.partition(".")[0]) or _EXTRAS.get(command, "advise")
     return InputError(f"{command} needs {missing}, which is not installed", fix=install(extra))
 
 

@@ -20,7 +20,7 @@ from advisor.client import (
 from advisor.core.gpu import PERCENTAGE, WHOLE, Share
 from advisor.core.split import ADVISED_JOBS
 from advisor.errors import InputError
-from advisor.wire.recommendation import AskedJob, JobShare
+from advisor.wire.answers import AskedJob, JobShare
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from advisor_data.files.bundled import GPU_MODEL, bundled_solo_points
+from advisor_data.bundled import GPU_MODEL, bundled_solo_points
 
 PAIR = "bert-infer-b2 vit-train"
 

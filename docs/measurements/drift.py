@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from advisor.core.interval import Interval
 from advisor.core.records import DOUBTFUL
 from advisor.validity.drift import NOISE, Compared, find_drifts
-from advisor_data.files.bundled import bundled_pair_points
+from advisor_data.bundled import bundled_pair_points
 
 SERIES = 1000
 POWER, RATE = 0.054, 0.15

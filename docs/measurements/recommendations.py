@@ -28,8 +28,8 @@ from advisor.settings import read_settings
 from advisor_advice.answer import answer
 from advisor_advice.site.known_jobs import KnownJobs
 from advisor_advice.site.known_profiles import ProfileSet, checked_on
-from advisor_data.files.bundled import bundled_solo_points
-from advisor_data.files.files import read_points
+from advisor_data.bundled import bundled_solo_points
+from advisor_data.files import read_points
 from advisor_models.registry import Registry
 
 ROUNDING = 1e-12

@@ -34,7 +34,7 @@ from pathlib import Path
 
 from service_processes import cpu_s, memory_mib, running_endpoint, running_service
 
-from advisor_data.files.bundled import GPU_MODEL, bundled_solo_points
+from advisor_data.bundled import GPU_MODEL, bundled_solo_points
 
 CONNECTIONS = (1, 16, 64)
 OBJECTIVES = ("throughput-per-watt", "raw-throughput-per-watt", "max-min")

@@ -12,11 +12,7 @@ from collections.abc import Iterator
 from advisor.core.objectives import PartResult, SplitResult
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.validity.points import FASTEST
-from advisor_data.files.bundled import (
-    bundled_pair_points,
-    bundled_reference_points,
-    bundled_solo_points,
-)
+from advisor_data.bundled import bundled_pair_points, bundled_reference_points, bundled_solo_points
 
 HEADINGS = (
     "pair", "split, SMs", "server serves, %", "other job's speed, %", "p99, ms",

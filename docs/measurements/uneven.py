@@ -16,12 +16,12 @@ from advisor.core.objectives import OBJECTIVES, Objective, SplitResult
 from advisor.core.records import DOUBTFUL
 from advisor.core.split import EQUAL
 from advisor.validity.points import with_pair_flags, with_solo_flags
-from advisor_data.files.bundled import (
+from advisor_data.bundled import (
     bundled_pair_points,
     bundled_reference_points,
     bundled_solo_points,
+    select,
 )
-from advisor_data.files.dataset import select
 from advisor_training.dataset.noise import best_split, noise_ceiling
 from advisor_training.dataset.pairs import BASELINES, MeasuredPair, Measurement, make_pairs
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.errors import ModelError
-from advisor.formats.typed_json import parse
-from advisor.formats.wire import write
+from advisor.formats.wire import read, write
 from advisor.wire.lists import Action
 
 
@@ -84,4 +83,4 @@ def _change(path: Path, number: int, line: bytes) -> HistoryEntry:
         f"{path}, line {number} is not a change of the champion",
         fix="repair the line, or move the file away: the bundled model is used then",
     ):
-        return parse(HistoryEntry, line)
+        return read(HistoryEntry, line)

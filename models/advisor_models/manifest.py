@@ -13,11 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.errors import ModelError
-from advisor.files.names import NAME
-from advisor.files.whole_files import PUBLIC_FILE, read_whole, replace_file
+from advisor.files import NAME, PUBLIC_FILE, read_whole, replace_file
 from advisor.formats.moments import is_utc
-from advisor.formats.typed_json import parse
-from advisor.formats.wire import to_plain
+from advisor.formats.wire import read, to_plain
 from advisor_models.intervals import Strata
 from advisor_models.made_from import DatasetFacts, LearnerSettings, OtherGpu
 from advisor_models.trained_head import TrainedHead, faults
@@ -254,14 +252,14 @@ def _of_schema(text: bytes) -> Manifest:
     try:
         schema = json.loads(text)["schema"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        schema = None  # `parse` says what is wrong
+        schema = None  # `read` says what is wrong
     if type(schema) is int and schema != SCHEMA:
         raise ModelError(
             f"the model's manifest has schema {schema}",
             why=f"this version reads {SCHEMA}",
             fix="install a newer advisor" if schema > SCHEMA else REPLACE,
         )
-    return parse(Manifest, text)
+    return read(Manifest, text)
 
 
 def _faults(m: Manifest) -> dict[str, bool]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from advisor.core.gpu import WHOLE
 from advisor.errors import ModelError
-from advisor.formats.typed_json import parse
+from advisor.formats.wire import read
 from advisor.predict.features import rounded
 from advisor.predict.one_window import (
     COUNTERS,
@@ -104,5 +104,5 @@ def bundled_file(name: str) -> bytes:
         ModelError: it is not the one that the manifest says.
     """
     with ModelError.instead_of(ValueError, f"{BUNDLED} has no manifest", fix=_RENEW):
-        manifest = parse(OneWindowManifest, whole_file(BUNDLED / MANIFEST, _RENEW))
+        manifest = read(OneWindowManifest, whole_file(BUNDLED / MANIFEST, _RENEW))
         return checked_file(BUNDLED / name, manifest.files[name], _RENEW)

@@ -18,7 +18,7 @@ import numpy as np
 
 from advisor.core.interval import NORMAL_90
 from advisor.errors import ModelError
-from advisor.formats.typed_json import parse
+from advisor.formats.wire import read
 from advisor.predict.one_window import COUNTERS, SoloWindow, WindowEstimate, estimated_profile
 from advisor.predict.profiles import Floats, Profile
 from advisor_models.one_window import OneWindowModel, bundled_file, bundled_one_window
@@ -133,5 +133,5 @@ def bundled_head() -> OneWindowHead:
         ModelError: it is not whole.
     """
     with ModelError.instead_of(ValueError, f"{ERRORS} cannot be read", fix="install advisor again"):
-        left_out = parse(ErrorsFile, bundled_file(ERRORS)).left_out
+        left_out = read(ErrorsFile, bundled_file(ERRORS)).left_out
     return OneWindowHead(model=bundled_one_window(), left_out=left_out)

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.errors import InputError, ModelError
-from advisor.files.safe_files import private_folder, writing_private
-from advisor.files.whole_files import sync_folder
+from advisor.files import private_folder, sync_folder, writing_private
 from advisor.installed import install
 from advisor_models.history import Action, HistoryEntry, append, read_history, standing
 from advisor_models.manifest import (

@@ -20,7 +20,7 @@ from advisor.validity.safe_counts import CheckedCounts
 from advisor_advice.site.conditions import NOTHING, Conditions
 from advisor_advice.site.known_jobs import KnownJobs
 from advisor_advice.site.known_profiles import ProfileSet
-from advisor_data.files.files import write_points
+from advisor_data.files import write_points
 from advisor_models.manifest import Manifest
 
 T = TypeVar("T")

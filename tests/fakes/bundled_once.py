@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from advisor_data.files import bundled
+from advisor_data import bundled
 
 
 @contextmanager

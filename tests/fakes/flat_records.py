@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from advisor.core.records import PARTS, Observation, PairPoint
-from advisor.formats.flat_rows import part_column
+from advisor.formats.rows import part_column
 
 R = TypeVar("R", PairPoint, Observation)
 

@@ -25,7 +25,7 @@ _MODULES = (
     "advisor_cli.launching.launch",
     "advisor_cli.measure.colocate",
     "advisor_cli.measure.profile",
-    "advisor_data.store.sql_store",
+    "advisor_data.store",
     "sqlalchemy.dialects.sqlite",
     "typer._adapters",
 )

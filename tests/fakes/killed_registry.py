@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from advisor.files.whole_files import replace_file
+from advisor.files import replace_file
 from advisor_models import history, registry
 from advisor_models.manifest import read_manifest, write_manifest
 from advisor_models.registry import Registry

@@ -12,7 +12,7 @@ from host import FakeHost
 from raw_server import Answer, ask
 from waiting import eventually
 
-from advisor_data.service.state import Scope, ServiceState, open_service_state
+from advisor_data.state import Scope, ServiceState, open_service_state
 
 
 @dataclass(frozen=True)

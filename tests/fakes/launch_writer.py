@@ -11,7 +11,7 @@ from pathlib import Path
 from advisor.errors import BusyError
 from advisor.formats.moments import now
 from advisor.launch.folder import new_launch_id
-from advisor_data.service.state import AuditEntry, LaunchRow, ServiceState, open_service_state
+from advisor_data.state import AuditEntry, LaunchRow, ServiceState, open_service_state
 
 
 def row(launch_id: str, host: str) -> LaunchRow:

@@ -11,7 +11,7 @@ from advisor.core.split import EQUAL
 from advisor.formats.moments import to_text
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, make_profiles
-from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.bundled import bundled_solo_points
 from advisor_models.model_predictor import ModelPredictor
 
 PAIR = ("fft", "sorting")

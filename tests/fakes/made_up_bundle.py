@@ -11,7 +11,7 @@ from synthetic_sensor import INSTANT, MadeUpCard
 
 from advisor.core.gpu import Gpu
 from advisor.formats.wire import to_plain, write
-from advisor.wire.kernel_power import KernelReport
+from advisor.wire.power import KernelReport
 from advisor_power.kernels.running.operation import measure_operation
 from advisor_power.kernels.running.wanted import Sensors, WantedKernel
 from advisor_power.sensor.analysis import record_of
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 BUNDLED = ROOT / "data/advisor_data/bundled"
 SCRIPT = ROOT / "docs/measurements/power/bundle_sensors.py"
 
-FOLDER_OF_BUNDLED = "advisor_data.files.power_records._bundled"
+FOLDER_OF_BUNDLED = "advisor_data.known._bundled"
 """What to replace by a function that gives the folder."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.wire.input_power import FEATURES, InputPoint
+from advisor.wire.power import FEATURES, InputPoint
 from advisor_power.learn.train import (
     TrainedInputs,
     fit_inputs,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.core.records import Counters
-from advisor.wire.kernel_power import Estimate
+from advisor.wire.power import Estimate
 from advisor_power.inputs.bench import MeasuredCase, RefusedError
 from advisor_power.inputs.case import InputCase, case_of
 from advisor_power.inputs.matrices import Matrices, fill_case

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, inspect
 
-from advisor_data import open_store
-from advisor_data.store import sql_engine
-from advisor_data.store.schema import upgrade
+from advisor_data import database, open_store
+from advisor_data.database import upgrade
 
 
 @contextmanager
@@ -31,7 +30,7 @@ def tables_made_once() -> Generator[None]:
             made.extend(s for s in file.iterdump() if s not in {"BEGIN TRANSACTION;", "COMMIT;"})
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sql_engine, "upgrade", upgrade_or_copy)
+        patch.setattr(database, "upgrade", upgrade_or_copy)
         yield
 
 

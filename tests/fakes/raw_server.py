@@ -19,7 +19,7 @@ from forked import Forked, start_forked
 from reading import answer_of
 from waiting import PATIENCE_S
 
-from advisor_data.service.state import ServiceState, open_service_state
+from advisor_data.state import ServiceState, open_service_state
 
 JSON = {"Content-Type": "application/json"}
 

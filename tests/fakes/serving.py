@@ -10,7 +10,7 @@ from forked import Forked, start_forked
 from new_database import make_home
 from waiting import announced, ending
 
-from advisor_data.service.state import open_service_state
+from advisor_data.state import open_service_state
 
 
 @dataclass(frozen=True, slots=True)

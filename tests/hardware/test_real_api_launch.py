@@ -19,8 +19,8 @@ from launch_server import LaunchServer
 from real_gpu import GPU, SAFE_SPLIT, nobody_computes
 
 from advisor.core.gpu import units_for_percent
-from advisor.formats.flat_rows import flat
-from advisor_data.service.state import open_service_state
+from advisor.formats.rows import flat
+from advisor_data.state import open_service_state
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 

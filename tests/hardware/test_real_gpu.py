@@ -17,7 +17,7 @@ from real_gpu import advisor, run_json, the_gpu
 
 from advisor.core.gpu import Share, units_for_percent
 from advisor.errors import LimitNotProvenError, PartitionError
-from advisor.formats.flat_rows import flat
+from advisor.formats.rows import flat
 from advisor.runtime.mps import MpsBackend, open_mps
 from advisor.settings import read_settings
 from advisor_profiling.testbed.live import with_units

@@ -5,7 +5,7 @@ from real_gpu import GPU, run_json, the_gpu
 
 from advisor.settings import read_settings
 from advisor.validity.sensor_record import record_for
-from advisor_data.files.power_records import known_sensors
+from advisor_data.known import known_sensors
 from advisor_power.gpu_worker import WorkerPlace
 from advisor_power.kernels.running.bench import RunRequest
 from advisor_power.kernels.running.live import open_kernel_bench

@@ -9,13 +9,12 @@ from advised import settings_of
 from command_line import Advisor
 
 from advisor.core.gpu import PERCENTAGE
-from advisor.wire.placement_requests import PlacementRequest
-from advisor.wire.requests import QueuedJobs
+from advisor.wire.requests import PlacementRequest, QueuedJobs
 from advisor_advice.placing import environments, limits_of, plan
 from advisor_advice.site.known_jobs import read_known
 from advisor_advice.site.known_profiles import find_profiles
-from advisor_data.files.bundled import bundled_solo_points
-from advisor_data.files.files import write_points
+from advisor_data.bundled import bundled_solo_points
+from advisor_data.files import write_points
 
 PAIR = ("gemm", "triad")
 MI300X = "AMD Instinct MI300X"

@@ -24,7 +24,7 @@ from advisor.launch.folder import LaunchFolder, new_launch_id
 from advisor.launch.status import LaunchStatus
 from advisor.runtime.processes import wait_until
 from advisor_api.launches.launching import HOST
-from advisor_data.service.state import LaunchRow
+from advisor_data.state import LaunchRow
 
 RUNS = "running"
 

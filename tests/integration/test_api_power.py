@@ -15,8 +15,8 @@ from advisor.client import Client
 from advisor.errors import StoreError
 from advisor.formats.wire import read, to_plain, write
 from advisor.validity.sensor_record import SENSORS_FOLDER, SensorRecords, keep_record
-from advisor.wire.kernel_power import KernelReports
-from advisor_data.files.power_records import bundled_kernels, bundled_sensors, stored_kernels
+from advisor.wire.power import KernelReports
+from advisor_data.known import bundled_kernels, bundled_sensors, stored_kernels
 
 SENSORS, KERNELS = "/v1/power/sensors", "/v1/power/kernels"
 

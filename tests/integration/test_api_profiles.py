@@ -18,8 +18,8 @@ from advisor.formats.rows import P, from_row, to_row
 from advisor.formats.wire import read, to_plain
 from advisor.runtime.processes import wait_until
 from advisor.wire.lists import AuditLog, JobList, JobRow, Observations, PairPoints, ProfilePoints
-from advisor_data import open_database
-from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data import open_store
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 
 ASKED = {"jobs": [{"job": "mine"}, {"job": "gemm"}]}
 OF_FFT = {"jobs": [{"job": "fft"}, {"job": "gemm"}]}
@@ -315,7 +315,7 @@ def test_another_process_is_noticed_within_a_second(api: Api, tmp_path: Path) ->
         assert error_of(other.ask("POST", "/v1/recommendations", json=ASKED))[0] == 422
         put(api, api.token("write"), sweep())
         assert wait_until(lambda: _alone(other) == pytest.approx(_whole_rate(sweep())), 2)
-        with open_database(None, tmp_path / "home") as store:
+        with open_store(None, tmp_path / "home") as store:
             store.replace_profile("mine", None, doubled)
         for side in (api, other):
             assert wait_until(lambda: _alone(side) == pytest.approx(_whole_rate(doubled)), 2)  # noqa: B023

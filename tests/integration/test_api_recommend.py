@@ -11,10 +11,8 @@ from in_process import Api, error_of, running
 from reading import answer_of
 
 from advisor.formats.wire import read
-from advisor.wire.partners import Gains
+from advisor.wire.answers import BatchAnswer, Gains, Recommendation, Replicas, SetAdvice
 from advisor.wire.placement import Placement, SetPlacement
-from advisor.wire.recommendation import BatchAnswer, Recommendation
-from advisor.wire.sets import Replicas, SetAdvice
 
 URL = "/v1/recommendations"
 PAIR = ["fft", "resnet50-train-b2"]

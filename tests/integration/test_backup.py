@@ -20,10 +20,10 @@ from typer.testing import CliRunner, Result
 
 from advisor.errors import InputError, StoreError
 from advisor_cli.app import app
-from advisor_data import open_database, open_store
-from advisor_data.service.backup import back_up, restore
-from advisor_data.service.state import open_service_state
-from advisor_data.store.tables import VERSION_TABLE
+from advisor_data import open_store
+from advisor_data.backup import back_up, restore
+from advisor_data.database import VERSION_TABLE
+from advisor_data.state import open_service_state
 
 ROOT = Path(__file__).parents[2]
 
@@ -150,7 +150,7 @@ def test_a_server_goes_on_with_what_was_restored(database: Path, tmp_path: Path)
     copy = tmp_path / "copy.db"
     back_up(url_of(database), Path(), copy)
     with (
-        open_database(url_of(database), Path()) as store,
+        open_store(url_of(database), Path()) as store,
         open_service_state(url_of(database), Path()) as state,
     ):
         store.replace_profile("gemm", None, [point(7)])
@@ -204,7 +204,7 @@ def test_a_bad_copy_is_refused_before_anything_changes(
 KILLED = """
 import os, signal, sys, time
 from pathlib import Path
-from advisor_data.service import backup
+from advisor_data import backup
 copy = backup._copy
 def slow(source, target):
     print("copying", flush=True)
@@ -242,7 +242,7 @@ FULL = """
 import resource, sys
 from pathlib import Path
 from advisor.errors import StoreError
-from advisor_data.service import backup
+from advisor_data import backup
 copy, copies = backup._copy, []
 def limited(source, target):
     copies.append(target)
@@ -280,7 +280,7 @@ def test_a_writer_that_does_not_end_stops_a_restore(
     """It waits, then says that the database is locked, and changes nothing."""
     copy = tmp_path / "copy.db"
     back_up(url_of(database), Path(), copy)
-    monkeypatch.setattr("advisor_data.service.backup._PATIENCE_S", 0.2)
+    monkeypatch.setattr("advisor_data.backup._PATIENCE_S", 0.2)
     with closing(sqlite3.connect(database, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match="locked"):
@@ -291,7 +291,6 @@ def test_a_writer_that_does_not_end_stops_a_restore(
 @pytest.mark.parametrize(
     ("url", "complaint"),
     [
-        ("files:{}/points", "copy the folder"),
         ("postgresql://u:secret@127.0.0.1:1/x", "pg_dump and pg_restore"),
         ("sqlite:///{}/nowhere.db", "there is no database"),
     ],

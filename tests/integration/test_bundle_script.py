@@ -14,8 +14,8 @@ from flat_records import changed
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.formats.rows import to_row
-from advisor_data.files.bundled import bundled_pair_points, bundled_reference_points
-from advisor_data.files.files import read_points, write_points
+from advisor_data.bundled import bundled_pair_points, bundled_reference_points
+from advisor_data.files import read_points, write_points
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "docs/measurements/pairs/bundle.py"

@@ -28,7 +28,7 @@ from advisor.settings import read_settings
 from advisor.validity.sensor_record import keep_record, origin_of, record_for
 from advisor_cli.app import app
 from advisor_cli.measure import testbeds
-from advisor_data.files.power_records import (
+from advisor_data.known import (
     bundled_kernels,
     bundled_sensors,
     known_kernels,

@@ -14,8 +14,8 @@ from store_points import observation, pair_point, point
 from advisor import __version__
 from advisor.core.records import SoloPoint
 from advisor.formats.rows import column_types
-from advisor_data.files.bundled import bundled_solo_points
-from advisor_data.files.files import read_points, write_points
+from advisor_data.bundled import bundled_solo_points
+from advisor_data.files import read_points, write_points
 
 POINTS = [
     point(number, share_percent=share, rate=share * 2, power_w=300.5, flags=flags)
@@ -102,7 +102,7 @@ def test_jobs_lists_definitions_and_profiles(
     advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each job has one row per GPU model, with the keys that other programs read."""
-    monkeypatch.setenv("ADVISOR_DATABASE_URL", f"files:{tmp_path / 'points'}")
+    monkeypatch.setenv("ADVISOR_DATABASE_URL", f"sqlite:///{tmp_path / 'points.db'}")
     (tmp_path / "jobs").mkdir()
     for name in ("steady", "gemm"):
         (tmp_path / f"jobs/{name}.yaml").write_text("command: 'true'\n")

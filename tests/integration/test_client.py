@@ -49,8 +49,8 @@ from advisor.formats.wire import read_tolerant, to_plain, write
 from advisor.installed import install
 from advisor.launch.status import LaunchStatus
 from advisor.runtime.processes import wait_until
-from advisor.wire.input_power import InputAsked
-from advisor_data.files.bundled import bundled_solo_points
+from advisor.wire.power import InputAsked
+from advisor_data.bundled import bundled_solo_points
 
 
 def speak(url: str, name: str, *args: Any, token: str | None = None, **named: Any) -> Any:

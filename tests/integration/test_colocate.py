@@ -14,8 +14,7 @@ from forked import Forked
 from host import OTHER_UUID, UUID, FakeHost
 from reading import answer_of
 
-from advisor.formats.flat_rows import flat
-from advisor.formats.rows import to_row
+from advisor.formats.rows import flat, to_row
 from advisor_data import open_store
 from advisor_profiling.reports.sets import LEFT_OUT
 

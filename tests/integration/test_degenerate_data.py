@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from advisor.core.records import DEGENERATE, UNREAD, PairPoint, SoloPoint
 from advisor_cli.app import app
-from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
-from advisor_data.files.files import read_points, write_points
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.files import read_points, write_points
 from advisor_training.dataset.measured import read_measured
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ import synthetic_pairs as made_up
 from command_line import Advisor
 from made_up_rows import full_solo_points
 
-from advisor_data.files.files import write_points
+from advisor_data.files import write_points
 
 EVALUATE = ("evaluate", "--pairs", "pairs.parquet", "--solo", "solo.csv")
 

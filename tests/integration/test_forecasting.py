@@ -9,11 +9,11 @@ from advisor.core.job import Job
 from advisor.core.split import EQUAL
 from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor.settings import Settings, read_settings
-from advisor.wire.launch_request import LaunchRequest
+from advisor.wire.requests import LaunchRequest
 from advisor_advice.forecasting import recommended, with_forecast
 from advisor_advice.resolved_launch import ResolvedLaunch
-from advisor_data.files.bundled import bundled_solo_points
-from advisor_data.files.files import write_points
+from advisor_data.bundled import bundled_solo_points
+from advisor_data.files import write_points
 
 NAMES = ("bert-train-b2", "fft")
 A, B = (Job(name=name, command=("true",)) for name in NAMES)

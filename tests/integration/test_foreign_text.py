@@ -16,7 +16,7 @@ from advisor.core.wording import JsonFormatter, PrintableFormatter
 from advisor.formats.rows import to_row
 from advisor_cli.shared.console import plain_console, plain_table, print_table
 from advisor_data import open_store
-from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.bundled import bundled_solo_points
 
 ROOT = Path(__file__).parents[2]
 MARKUP = "[/b] [red]x[/red] [link=http://evil]y[/link] :smile: [bold"

@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 from reading import answer_of
 
 from advisor.core.records import PairPoint
-from advisor.formats.flat_rows import flat, flat_name, part_column
-from advisor.formats.rows import from_row, to_row
-from advisor_data import open_store
-from advisor_data.files import schema_page
-from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
-from advisor_data.files.files import write_points
+from advisor.formats.rows import flat, flat_name, from_row, part_column, to_row
+from advisor_data import open_store, schema_page
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.files import write_points
 
 HEAD = "job,gpu_model,gpu_uuid,share_percent,rate,rate_unit,power_w,window_s,started_at,run"
 LINE = "{job},NVIDIA H200,GPU-1,{share},{rate},{unit},{power},5,2026-01-31T12:00:{at:02}Z,r"

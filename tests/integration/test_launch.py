@@ -15,8 +15,8 @@ from launched import (
 from reading import answer_of
 
 from advisor.core.records import SETTLE_S
-from advisor.formats.flat_rows import flat
 from advisor.formats.job_file import load_job
+from advisor.formats.rows import flat
 from advisor.launch.folder import LaunchFolder
 from advisor.launch.overview import read_history
 from advisor_data import open_store

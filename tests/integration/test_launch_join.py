@@ -25,7 +25,7 @@ from advisor.launch.folder import LaunchFolder
 from advisor.launch.observe import DRAFT_S
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.reconciler import ObservationImporter
-from advisor_data.store.file_store import FileStore
+from advisor_data import open_store
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ def test_a_killed_supervisor_costs_no_stretch(jobs: FakeHost) -> None:
     first, second, third = kept
     assert first["rest_s"] > second["overlap_s"] + third["overlap_s"] - 1
     assert (second["overlap_s"] > 1.5, third["overlap_s"] > DRAFT_S - 1) == (True, True)
-    store = FileStore(jobs.folder / "store")
+    store = open_store(None, jobs.folder / "store")
     for _ in range(2):
         importer = ObservationImporter(store, LaunchMetrics())
         importer.bring_in(LaunchFolder(folder(jobs, launch_id)))

@@ -44,7 +44,7 @@ def test_points_in_files_are_enough(
     advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node without a database has no audit log; its observations are kept all the same."""
-    url = f"files:{tmp_path}/points"
+    url = f"sqlite:///{tmp_path}/points.db"
     monkeypatch.setenv("ADVISOR_DATABASE_URL", url)
     ended_launch(tmp_path / "home", 1, 1000)
     assert "1 folder removed" in advisor("launches", "clean").out

@@ -20,7 +20,7 @@ from advisor.core.records import OBSERVED_SOURCE, Observation, ObservedPart
 from advisor.decide.recommendation import TIE
 from advisor.settings import read_settings
 from advisor_data import open_store
-from advisor_data.files.bundled import bundled_pair_points
+from advisor_data.bundled import bundled_pair_points
 from advisor_models.manifest import read_manifest
 from advisor_models.registry import Registry
 from advisor_training.dataset.data import make_data

@@ -10,7 +10,7 @@ from host import FAKES, FakeHost
 from launched import await_nobody, launch
 from metrics_job import LATENCY_S, STEPS_PER_S, TOKENS
 
-from advisor.formats.flat_rows import flat
+from advisor.formats.rows import flat
 from advisor.scrape.fetch import answers
 
 

@@ -10,7 +10,7 @@ import pytest
 from command_line import Advisor, in_this_process
 from host import FakeHost
 
-from advisor.formats.flat_rows import flat
+from advisor.formats.rows import flat
 from advisor_cli.measure import on_nodes
 from advisor_cli.measure.profile import show_profiles
 from advisor_data import open_store

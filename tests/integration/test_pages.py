@@ -27,8 +27,8 @@ from advisor.launch.overview import History, JobHistory
 from advisor.launch.spec import Forecast, JobForecast
 from advisor.launch.status import JobStatus, LaunchStatus, Ledger, Saved
 from advisor_data import open_store
-from advisor_data.files.bundled import GPU_MODEL as BUNDLED_MODEL
-from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 from advisor_models.manifest import read_artefact, write_manifest
 from advisor_models.registry import BUNDLED, Registry
 from advisor_training.evaluation.bars import JobFigures

@@ -10,10 +10,9 @@ import pytest
 from command_line import Advisor, Said, in_this_process
 
 from advisor.core.records import PairPoint
-from advisor.formats.flat_rows import flat
-from advisor.formats.rows import column_types, to_row
-from advisor_data.files.bundled import bundled_pair_points, bundled_reference_points
-from advisor_data.files.files import read_points
+from advisor.formats.rows import column_types, flat, to_row
+from advisor_data.bundled import bundled_pair_points, bundled_reference_points
+from advisor_data.files import read_points
 
 REPLAY = ("--gpu", "replay")
 PAIR = "mobilenet-train-b2+triad"

@@ -16,8 +16,8 @@ from advisor.core.gpu import PERCENTAGE
 from advisor.errors import InputError
 from advisor_advice.ask.words import min_speeds, read_works
 from advisor_cli.advise.queue import MAX_JOBS, QueueEntry, read_entries
-from advisor_data.files.bundled import bundled_solo_points
-from advisor_data.files.files import write_points
+from advisor_data.bundled import bundled_solo_points
+from advisor_data.files import write_points
 
 JOBS = ("bert-infer-b2:4", "vit-train:5", "triad:3", "bert-train:2")
 """Some of them share."""

@@ -13,9 +13,8 @@ from postgres import Server
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import StoreError
-from advisor_data import migrate, open_store
-from advisor_data.service.state import open_service_state
-from advisor_data.store import sql_engine
+from advisor_data import database, migrate, open_store
+from advisor_data.state import open_service_state
 
 pytestmark = pytest.mark.postgres
 
@@ -149,7 +148,7 @@ def test_a_lock_that_is_not_let_go_of(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever was stopped within a transaction holds up nobody for ever, nor the start."""
-    monkeypatch.setattr(sql_engine, "_LOCK_S", 0.1)
+    monkeypatch.setattr(database, "_LOCK_S", 0.1)
     with open_store(postgres_url, tmp_path) as store:
         with psycopg.connect(postgres_url) as other:
             other.execute("LOCK TABLE solo_points IN ACCESS EXCLUSIVE MODE")

@@ -15,9 +15,9 @@ import advisor_api
 from advisor.core.records import SoloPoint
 from advisor.formats.rows import to_row
 from advisor.formats.wire import read
-from advisor.wire.components import NOT_IDENTIFIED, ComponentsOfJob, ComponentsOfPair
+from advisor.wire.answers import NOT_IDENTIFIED, ComponentsOfJob, ComponentsOfPair
 from advisor_data import open_store
-from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.bundled import bundled_solo_points
 from advisor_power.components import known
 from advisor_power.components.activity import PARTS
 from advisor_power.components.weights import ComponentWeights, fit_components

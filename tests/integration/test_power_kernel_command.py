@@ -18,7 +18,7 @@ from advisor.runtime.processes import wait_until
 from advisor.runtime.running_job import leftovers
 from advisor.validity.safe_counts import CountCheck, keep_check
 from advisor.validity.sensor_record import keep_record
-from advisor.wire.kernel_power import KernelReport
+from advisor.wire.power import KernelReport
 from advisor_cli.app import app
 
 PYTHON = ("--python", str(FAKES / "fake_kernel_worker.py"))

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from advisor.errors import InputError, StoreError
 from advisor.validity.sensor_record import SENSORS_FOLDER, keep_record
 from advisor_cli.app import app
-from advisor_data.files.power_records import KERNEL_REPORTS, bundled_sensors
+from advisor_data.known import KERNEL_REPORTS, bundled_sensors
 from advisor_power.reports.report import LIMITS
 
 Whole = tuple[str, dict[str, Any]]

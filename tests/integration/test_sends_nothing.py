@@ -18,7 +18,7 @@ import pytest
 import synthetic_pairs as made_up
 from host import FAKES, FakeHost
 
-from advisor_data.files.files import write_points
+from advisor_data.files import write_points
 
 pytestmark = [pytest.mark.figures, pytest.mark.timeout(300)]
 

@@ -24,9 +24,8 @@ from store_points import observation, pair_point, point
 from advisor.errors import AdvisorError, BusyError, IdempotencyError, InputError, StoreError
 from advisor.formats.moments import now
 from advisor.launch.status import OVER
-from advisor_data import open_database
-from advisor_data.service.state import AuditEntry, LaunchRow, ServiceState, open_service_state
-from advisor_data.store.store import migrate
+from advisor_data import migrate, open_store
+from advisor_data.state import AuditEntry, LaunchRow, ServiceState, open_service_state
 
 WRITER = Path(__file__).parents[1] / "fakes/launch_writer.py"
 
@@ -227,7 +226,7 @@ def test_changes_of_profiles_are_counted(state: ServiceState, url: str, tmp_path
         counts.append(state.change_count())
         return counts[-1] > counts[-2]
 
-    with open_database(url, tmp_path) as store:
+    with open_store(url, tmp_path) as store:
         store.add([point(1)])
         assert changed()
         store.replace_profile("gemm", None, [point(2)])
@@ -332,11 +331,6 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
         assert len(state.audit_log(limit=10**6)) == written
         assert state.find_tokens([secret]).get(secret)
         assert state.launches() == []
-
-
-def test_a_folder_of_files_keeps_no_state(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"ADVISOR_DATABASE_URL.*data import"):
-        open_service_state(f"files:{tmp_path}", tmp_path)
 
 
 def test_a_password_is_never_shown(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from retraining import few_trees
 import advisor_models
 from advisor.predict.features import feature_names_of
 from advisor_cli.app import main
-from advisor_data.files.files import read_points, write_points
+from advisor_data.files import read_points, write_points
 from advisor_models.heads import HEADS
 from advisor_models.manifest import read_artefact, read_manifest, trees_file
 from advisor_training.dataset.measured import read_measured

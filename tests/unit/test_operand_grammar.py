@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InputError
-from advisor_data.files.input_points import bundled_input_points
+from advisor_data.known import bundled_input_points
 from advisor_power.operands.grammar import (
     OPERATIONS_LIMIT,
     TEXT_LIMIT,

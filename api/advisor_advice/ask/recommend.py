@@ -14,10 +14,8 @@ from advisor.decide.recommendation import Request
 from advisor.decide.ways import check_set
 from advisor.errors import InputError
 from advisor.settings import Settings, read_settings
-from advisor.wire.partners import Partners
-from advisor.wire.recommendation import Recommendation
+from advisor.wire.answers import Partners, Recommendation, SetAdvice
 from advisor.wire.requests import MIN_GAIN, RecommendationRequest, SetRequest
-from advisor.wire.sets import SetAdvice
 from advisor_advice.answer import ModelAdvice, answer, request_of, set_request_of
 from advisor_advice.ask.words import (
     ByJob,
@@ -36,7 +34,7 @@ from advisor_advice.set_advice import advise_set
 from advisor_advice.site.known_jobs import read_known
 from advisor_advice.site.known_profiles import find_profiles
 from advisor_advice.words import pair, sets
-from advisor_data.files.files import read_points
+from advisor_data.files import read_points
 
 P = ParamSpec("P")
 

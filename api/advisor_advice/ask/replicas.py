@@ -5,8 +5,8 @@ from pathlib import Path
 from advisor.core.gpu import parse_memory_mib
 from advisor.core.split import MOST_JOBS
 from advisor.settings import read_settings
+from advisor.wire.answers import Replicas
 from advisor.wire.requests import MIN_GAIN, ReplicasRequest
-from advisor.wire.sets import Replicas
 from advisor_advice.answer import set_request_of
 from advisor_advice.ask.words import ByJob, job_requests, longest_p99_ms, read_gain, words
 from advisor_advice.set_advice import advise_replicas

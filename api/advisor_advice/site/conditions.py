@@ -15,7 +15,7 @@ from advisor.settings import Settings
 from advisor.validity.drift import drifts_of, find_drifts, widened
 from advisor.validity.points import undisputed
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.observed import DriftedJob, MeasuredTogether
+from advisor.wire.answers import DriftedJob, MeasuredTogether
 from advisor_advice.site.expected import (
     Checked,
     Expected,
@@ -27,11 +27,10 @@ from advisor_advice.site.expected import (
 )
 from advisor_advice.site.measured_pairs import measured_windows
 from advisor_advice.site.outdated_checks import outdated_check, outdated_checks
-from advisor_data import Store, open_store
-from advisor_data.files.bundled import bundled_reference_points
-from advisor_data.files.checked import checked_counts
-from advisor_data.store.pages import Span
-from advisor_data.store.store import is_begun
+from advisor_data import Store, is_begun, open_store
+from advisor_data.bundled import bundled_reference_points
+from advisor_data.known import checked_counts
+from advisor_data.lists import Span
 
 MOST_JOBS = 50
 """Stored jobs whose runs alone may tell of a card, and MOST_POINTS of each."""

@@ -23,8 +23,8 @@ from advisor.validity.safe_counts import CheckedCounts
 from advisor_advice.site.known_profiles import known_profiles
 from advisor_advice.site.outdated_checks import software_of
 from advisor_data import Store
-from advisor_data.files.bundled import bundled_solo_points
-from advisor_data.store.pages import Span
+from advisor_data.bundled import bundled_solo_points
+from advisor_data.lists import Span
 
 MOST_OBSERVATIONS = 2000
 """The newest ones are looked at: they take about a second."""

@@ -13,12 +13,11 @@ from advisor.settings import Settings
 from advisor.validity.points import undisputed, why_no_profile
 from advisor.validity.safe_counts import CheckedCounts
 from advisor_advice.site.seen_once import estimated_profiles
-from advisor_data import open_store
-from advisor_data.files.bundled import GPU_MODEL as BUNDLED_MODEL
-from advisor_data.files.bundled import bundled_solo_points
-from advisor_data.files.checked import checked_counts
-from advisor_data.files.files import read_points
-from advisor_data.store.store import is_begun
+from advisor_data import is_begun, open_store
+from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
+from advisor_data.bundled import bundled_solo_points
+from advisor_data.files import read_points
+from advisor_data.known import checked_counts
 
 _NAMED = 3
 """How many jobs without a profile are named; a placement can have hundreds."""

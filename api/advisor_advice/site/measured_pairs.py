@@ -13,8 +13,7 @@ from advisor.predict.profiles import Profile
 from advisor.validity.points import undisputed
 from advisor_advice.site.expected import Checked, is_doubtful, measured_split
 from advisor_data import Store
-from advisor_data.files.bundled import bundled_points_together, bundled_set_references
-from advisor_data.files.dataset import select
+from advisor_data.bundled import bundled_points_together, bundled_set_references, select
 
 SLOW = 0.5
 """Rate alone of a job on the host of a bundled set, for each 1 of its profile: small kernels run at

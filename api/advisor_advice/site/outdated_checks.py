@@ -5,7 +5,7 @@ from pathlib import Path
 
 from advisor.core.records import Observation
 from advisor.validity.safe_counts import check_for
-from advisor_data.files.checked import known_checks
+from advisor_data.known import known_checks
 
 
 def outdated_check(home: Path, gpu_model: str, versions: Mapping[str, str]) -> str:

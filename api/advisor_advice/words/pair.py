@@ -20,8 +20,7 @@ from advisor.decide.recommendation import (
 from advisor.formats.moments import duration_text
 from advisor.predict.predictions import PredictedPart
 from advisor.predict.profiles import Profile
-from advisor.wire.observed import MeasuredTogether
-from advisor.wire.recommendation import Said
+from advisor.wire.answers import MeasuredTogether, Said
 from advisor_advice.answer import ModelAdvice
 from advisor_advice.words.price import price_text
 

@@ -8,8 +8,7 @@ from advisor.core.objectives import Prices
 from advisor.core.wording import as_asked, count_of, counted, less_or_more, limits_text
 from advisor.decide.reasons import percent
 from advisor.decide.recommendation import HOUR_S
-from advisor.wire.recommendation import JobShare, Said
-from advisor.wire.sets import SetAdvice, Way
+from advisor.wire.answers import JobShare, Said, SetAdvice, Way
 from advisor_advice.words.pair import BY_PRICE, WORDS, basis
 from advisor_advice.words.price import price_text
 

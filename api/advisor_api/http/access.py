@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 
 from advisor_api.http.limits import Buckets
-from advisor_data.service.state import Token
+from advisor_data.state import Token
 
 _REMEMBERED_S = 1.0
 """So a revoked token is refused after a second at the latest."""

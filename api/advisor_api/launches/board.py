@@ -27,7 +27,7 @@ from advisor_api.launches.launching import (
     visible_launch,
 )
 from advisor_api.service import Service
-from advisor_data.service.state import LaunchRow, ServiceState
+from advisor_data.state import LaunchRow, ServiceState
 
 _PAGE, _FEW = 500, 20
 """Rows at the first look, and at each later one, which finds few that are new."""

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from prometheus_client import Gauge
 
 from advisor.formats.moments import now
-from advisor.wire.observed import DriftedJob
+from advisor.wire.answers import DriftedJob
 from advisor_advice.site.conditions import checks_of, experience_of
 from advisor_api.launches.reconciler import looking
 from advisor_api.service import Service
-from advisor_data.service.state import AuditEntry
-from advisor_data.store.pages import Span
+from advisor_data.lists import Span
+from advisor_data.state import AuditEntry
 
 LOOK_S = 60.0
 

@@ -18,7 +18,7 @@ from opentelemetry import trace
 from advisor.core.records import Observation, energy_to_end_j
 from advisor.errors import AdvisorError, BusyError, InputError, StoreError
 from advisor.formats.moments import to_text
-from advisor.formats.rows import from_row
+from advisor.formats.rows import from_row, json_row
 from advisor.launch.folder import LaunchFolder, dumps, list_folders, observation_lines
 from advisor.launch.guard import Stopping
 from advisor_api.http.errors import LOG
@@ -37,9 +37,8 @@ from advisor_api.launches.launching import (
 from advisor_api.otlp import tell_metrics
 from advisor_api.service import Service
 from advisor_data import Store
-from advisor_data.service.cleaning import Cleaner
-from advisor_data.service.state import LaunchRow
-from advisor_data.store.lines import json_row
+from advisor_data.cleaning import Cleaner
+from advisor_data.state import LaunchRow
 
 _STOP_S = 5.0
 

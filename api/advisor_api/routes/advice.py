@@ -9,18 +9,18 @@ from fastapi.responses import Response, StreamingResponse
 
 from advisor.errors import AdvisorError
 from advisor.formats.wire import as_answer, read, write
-from advisor.wire.partners import Gains
+from advisor.wire.answers import BatchAnswer, Gains, ItemError, Recommendation, Replicas, SetAdvice
 from advisor.wire.placement import Placement, SetPlacement
-from advisor.wire.placement_requests import PlacementRequest, SetPlacementRequest, check_size
-from advisor.wire.recommendation import BatchAnswer, ItemError, Recommendation
 from advisor.wire.requests import (
     BatchRequest,
     GainsRequest,
+    PlacementRequest,
     RecommendationRequest,
     ReplicasRequest,
+    SetPlacementRequest,
     SetRequest,
+    check_size,
 )
-from advisor.wire.sets import Replicas, SetAdvice
 from advisor_api.engine import Engine
 from advisor_api.http.access import Reader
 from advisor_api.http.errors import fault_of, may_refuse

@@ -13,7 +13,7 @@ from advisor.launch.overview import (
     LaunchPlan,
     Overview,
 )
-from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest
+from advisor.wire.requests import JoinLaunchRequest, LaunchRequest
 from advisor_api.http.access import Launcher, Reader
 from advisor_api.http.errors import may_refuse
 from advisor_api.http.routing import answer, kept_answer, v1_router

@@ -16,10 +16,7 @@ from advisor.formats.wire import write
 from advisor.predict.profiles import make_profiles
 from advisor.validity.points import why_no_profile, with_flags, with_pair_flags, with_solo_flags
 from advisor.validity.sensor_record import SensorRecord, SensorRecords
-from advisor.wire.bounds import NAME
-from advisor.wire.components import ComponentsOfJob, ComponentsOfPair
-from advisor.wire.input_power import InputPowerRequest, InputPredictions
-from advisor.wire.kernel_power import KernelReport, KernelReports
+from advisor.wire.answers import ComponentsOfJob, ComponentsOfPair
 from advisor.wire.lists import (
     Deleted,
     JobList,
@@ -30,7 +27,8 @@ from advisor.wire.lists import (
     Stored,
     TakenIn,
 )
-from advisor.wire.requests import RecommendationRequest
+from advisor.wire.power import InputPowerRequest, InputPredictions, KernelReport, KernelReports
+from advisor.wire.requests import NAME, RecommendationRequest
 from advisor_api import bundled
 from advisor_api.http.access import Reader, Writer
 from advisor_api.http.errors import may_refuse, not_found
@@ -47,9 +45,9 @@ from advisor_api.schemas import (
     SpanOfPoints,
 )
 from advisor_api.service import Audited, Service, ServiceOf, changing
-from advisor_data.files.imports import check_import
-from advisor_data.files.power_records import known_kernels, known_sensors
-from advisor_data.store.pages import Page, Position, Span, page_of, position, us_of
+from advisor_data.files import check_import
+from advisor_data.known import known_kernels, known_sensors
+from advisor_data.lists import Page, Position, Span, page_of, position, us_of
 
 
 def profile_page(service: Service, job: str, span: Span) -> ProfilePoints:

@@ -17,9 +17,7 @@ from advisor.core.interval import Interval
 from advisor.core.objectives import ADVISED, COST, priced
 from advisor.decide.limits import Limits
 from advisor.errors import STOPPED, InputError
-from advisor.files.home import open_home
-from advisor.files.locks import try_lock
-from advisor.files.whole_files import PUBLIC_FILE, replace_file
+from advisor.files import PUBLIC_FILE, open_home, replace_file, try_lock
 from advisor.settings import Settings, read_settings
 from advisor_advice.site.known_profiles import own_profiles
 from advisor_audit.audit import TellProgress, Wanted

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Sequence
 
 from advisor.core.wording import count_of
 from advisor.settings import Settings, read_settings
-from advisor.wire.observed import CardPower, DriftedJob, DriftReport
+from advisor.wire.answers import CardPower, DriftedJob, DriftReport
 from advisor_advice.site.conditions import checks_of, experience_of, stored_factor
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.say import as_json_text, say
-from advisor_data import open_store
-from advisor_data.store.store import is_begun
+from advisor_data import is_begun, open_store
 from advisor_models.registry import Registry
 
 _JOBS = ("job", "quantity", "of expected", "launches", "since", "card", "new since then")

@@ -15,8 +15,14 @@ from advisor.errors import InputError
 from advisor.formats.moments import read_duration
 from advisor.place.problem import SAVES_ENERGY
 from advisor.settings import Settings, read_settings
-from advisor.wire.placement_requests import PlacementRequest
-from advisor.wire.requests import MIN_GAIN, MOST_PLACED, WORK_S, QueuedJobs, by_name
+from advisor.wire.requests import (
+    MIN_GAIN,
+    MOST_PLACED,
+    WORK_S,
+    PlacementRequest,
+    QueuedJobs,
+    by_name,
+)
 from advisor_advice.ask.words import longest_p99_ms, min_speeds, read_works
 from advisor_advice.placement_wire import sets_to_wire, to_wire
 from advisor_advice.placing import Planned, limits_of, plan

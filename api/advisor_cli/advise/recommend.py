@@ -9,9 +9,7 @@ from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.core.wording import less_or_more
 from advisor.decide.reasons import percent
 from advisor.settings import read_settings
-from advisor.wire.partners import Partners
-from advisor.wire.recommendation import Recommendation
-from advisor.wire.sets import SetAdvice
+from advisor.wire.answers import Partners, Recommendation, SetAdvice
 from advisor_advice.ask.recommend import PairAdvice, advise
 from advisor_cli.advise import recommend_text, set_screen
 from advisor_cli.shared.console import plain_table, print_table

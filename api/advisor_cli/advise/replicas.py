@@ -9,7 +9,7 @@ import typer
 from advisor.core.split import MOST_JOBS
 from advisor.core.wording import less_or_more
 from advisor.decide.reasons import percent
-from advisor.wire.sets import Copies, Replicas
+from advisor.wire.answers import Copies, Replicas
 from advisor_advice.ask import replicas as ask
 from advisor_advice.words.pair import basis
 from advisor_cli.shared.console import plain_console, plain_table, print_table

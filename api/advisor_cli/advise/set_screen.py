@@ -9,7 +9,7 @@ from advisor.core.objectives import Prices
 from advisor.core.split import Sharing
 from advisor.core.wording import counted
 from advisor.decide.reasons import percent
-from advisor.wire.sets import SetAdvice, Way
+from advisor.wire.answers import SetAdvice, Way
 from advisor_advice.words import sets as words
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.screen import Screen, print_list, print_screen

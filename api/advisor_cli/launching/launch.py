@@ -16,13 +16,7 @@ from advisor.launch.folder import LaunchFolder, create_folder, find_folder
 from advisor.launch.start import check_memory, spawn_supervisor
 from advisor.launch.status import LaunchStatus
 from advisor.settings import Settings, read_settings
-from advisor.wire.launch_request import (
-    LaunchRequest,
-    NextPair,
-    WhenOneEnds,
-    WhenP99Breaks,
-    check_launch,
-)
+from advisor.wire.requests import LaunchRequest, NextPair, WhenOneEnds, WhenP99Breaks, check_launch
 from advisor_advice.ask.words import every_job, job_requests, longest_p99_ms
 from advisor_advice.launching import check_together, make_spec
 from advisor_advice.resolved_launch import ResolvedLaunch

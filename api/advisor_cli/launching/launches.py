@@ -23,8 +23,8 @@ from advisor_cli.launching.text import line, summary, table
 from advisor_cli.shared.console import PIPE_WIDTH, plain_console, plain_table, print_table
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.say import as_json_text, say
-from advisor_data.service.cleaning import Cleaner
-from advisor_data.store.store import FILES_PREFIX, default_url, open_store
+from advisor_data import open_store
+from advisor_data.cleaning import Cleaner
 
 app = typer.Typer(help="List, show, stop and clean up the launches of this host.")
 
@@ -133,11 +133,9 @@ def _cleaner() -> Generator[Cleaner]:
     settings = read_settings()
     with ExitStack() as stack:
         store = stack.enter_context(open_store(settings.database_url, settings.home))
-        url, state = settings.database_url or default_url(settings.home), None
-        if not url.startswith(FILES_PREFIX):
-            from advisor_data.service.state import open_service_state
+        from advisor_data.state import open_service_state  # SQLAlchemy takes time to load
 
-            state = stack.enter_context(open_service_state(url, settings.home))
+        state = stack.enter_context(open_service_state(settings.database_url, settings.home))
         who = f"user id {os.getuid()}"
         root, bounds = _root(), settings.retention
         yield Cleaner(root=root, bounds=bounds, store=store, state=state, who=who)

@@ -17,7 +17,7 @@ from advisor.launch.run_queue import QueueFile, open_queue
 from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor.launch.start import check_memory
 from advisor.settings import Settings, read_settings
-from advisor.wire.launch_request import LaunchRequest
+from advisor.wire.requests import LaunchRequest
 from advisor_advice.ask.words import every_job, job_requests, longest_p99_ms, read_works
 from advisor_advice.filling.advice import QueueCard, read_advice
 from advisor_advice.filling.queue_run import QueueRun

@@ -12,17 +12,16 @@ import typer
 from advisor.core.gpu import vendor_of
 from advisor.core.records import Observation, PairPoint, SoloPoint
 from advisor.errors import StoreError
-from advisor.files.whole_files import PUBLIC_FILE, replace_file
+from advisor.files import PUBLIC_FILE, replace_file
 from advisor.formats.job_file import sound_jobs
 from advisor.settings import Settings, read_settings
 from advisor_advice.site.conditions import checks_of, experience_of
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.say import as_json_text, say
-from advisor_data import open_store
-from advisor_data.files.bundled import GPU_MODEL
-from advisor_data.files.checked import checked_counts
-from advisor_data.store.store import is_begun
+from advisor_data import is_begun, open_store
+from advisor_data.bundled import GPU_MODEL
+from advisor_data.known import checked_counts
 from advisor_models.registry import Registry
 from advisor_profiling.campaign.plan_file import DEFAULT_SPLITS, plan_from_options, to_yaml
 from advisor_training.dataset.measured import MEASURED_HERE, PointsSource, with_all_bundled

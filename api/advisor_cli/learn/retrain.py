@@ -11,14 +11,13 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
 from advisor.core.wording import count_of
 from advisor.errors import StoreError
-from advisor.files.whole_files import PUBLIC_FILE, replace_file
+from advisor.files import PUBLIC_FILE, replace_file
 from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
 from advisor_cli.shared.options import AsJson, WithLaunches
 from advisor_cli.shared.progress import progress
 from advisor_cli.shared.say import as_json_text, say
-from advisor_data import open_store
-from advisor_data.store.store import is_begun
+from advisor_data import is_begun, open_store
 from advisor_models.manifest import BUNDLED_NAME
 from advisor_training.learn.held_out import OnFold
 from advisor_training.retrain.challenger import OnStage

@@ -4,8 +4,7 @@ import math
 import os
 from dataclasses import asdict, dataclass
 
-from advisor.files.config_file import config_path
-from advisor.settings import KEYS, read_settings, variable_of, written
+from advisor.settings import KEYS, config_path, read_settings, variable_of, written
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.say import as_json_text, say

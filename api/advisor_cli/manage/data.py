@@ -13,11 +13,9 @@ from advisor.settings import read_settings
 from advisor.validity.points import with_flags, with_pair_flags, with_solo_flags
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.say import as_json_text, say
-from advisor_data import Store, open_database, open_store
+from advisor_data import Store, open_store
 from advisor_data import migrate as migrate_store
-from advisor_data.files.files import read_points, write_points
-from advisor_data.files.imports import check_import, import_notes
-from advisor_data.store.store import need_sql
+from advisor_data.files import check_import, import_notes, read_points, write_points
 
 app = typer.Typer(
     help="Import and export points; back up, restore and migrate the database.",
@@ -115,7 +113,7 @@ def delete(
     if as_json and not yes:
         raise InputError("--json cannot ask", fix="give --yes, too")
     settings = read_settings()
-    with open_database(settings.database_url, settings.home) as store:
+    with open_store(settings.database_url, settings.home) as store:
         points = [
             point
             for point in _wanted(store, kind, job, run)
@@ -146,8 +144,7 @@ def backup(file: Path, as_json: AsJson = False) -> None:
 
     Example: advisor data backup advisor.db
     """
-    need_sql()
-    from advisor_data.service.backup import back_up  # only here: SQLAlchemy takes time to load
+    from advisor_data.backup import back_up  # only here: SQLAlchemy takes time to load
 
     settings = read_settings()
     size_bytes = back_up(settings.database_url, settings.home, file)
@@ -166,8 +163,7 @@ def restore(
 
     Example: advisor data restore advisor.db
     """
-    need_sql()
-    from advisor_data.service.backup import restore as bring_back  # as in backup
+    from advisor_data.backup import restore as bring_back  # as in backup
 
     settings = read_settings()
     bring_back(settings.database_url, settings.home, file, overwrite=overwrite)

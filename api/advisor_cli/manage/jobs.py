@@ -11,10 +11,9 @@ from advisor.wire.lists import JobList, JobRow
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.say import as_json_text, say
-from advisor_data import open_store
-from advisor_data.files.bundled import bundled_solo_points
-from advisor_data.store.profile_rows import LAST_NAME, ProfileRow, job_rows, profile_rows
-from advisor_data.store.store import is_begun
+from advisor_data import is_begun, open_store
+from advisor_data.bundled import bundled_solo_points
+from advisor_data.lists import LAST_NAME, ProfileRow, job_rows, profile_rows
 
 _COLUMNS = ("job", "gpu model", "shares %", "points", "measured", "flags")
 

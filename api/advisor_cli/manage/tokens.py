@@ -14,10 +14,9 @@ from advisor.settings import read_settings
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.say import as_json_text, say
-from advisor_data.store.store import need_sql
 
 if TYPE_CHECKING:
-    from advisor_data.service.state import ServiceState, Token
+    from advisor_data.state import ServiceState, Token
 
 app = typer.Typer(
     help="Make, list and revoke the tokens that the service lets in.", no_args_is_help=True
@@ -88,8 +87,7 @@ def revoke(name: Name, as_json: AsJson = False) -> None:
 
 @contextmanager
 def _state() -> "Generator[ServiceState]":
-    need_sql()
-    from advisor_data.service.state import open_service_state  # SQLAlchemy takes time to load
+    from advisor_data.state import open_service_state  # SQLAlchemy takes time to load
 
     settings = read_settings()
     with open_service_state(settings.database_url, settings.home) as state:
@@ -97,7 +95,7 @@ def _state() -> "Generator[ServiceState]":
 
 
 def _note(state: "ServiceState", action: str, name: str) -> None:
-    from advisor_data.service.state import AuditEntry
+    from advisor_data.state import AuditEntry
 
     who = f"user id {os.getuid()}"
     state.audit(AuditEntry(at=now(), who=who, action=action, subject=name, outcome="ok"))

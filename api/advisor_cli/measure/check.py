@@ -8,7 +8,7 @@ from rich.console import Console
 
 from advisor.core.gpu import Gpu
 from advisor.errors import InputError
-from advisor.files.home import open_home
+from advisor.files import open_home
 from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
 from advisor.validity.safe_counts import CHECKS, CountCheck, check_for, keep_check

@@ -13,14 +13,10 @@ import typer
 from rich.console import Console
 
 from advisor.errors import BusyError, InputError
-from advisor.files.home import open_home
-from advisor.files.locks import try_lock
-from advisor.files.safe_files import make_folder
+from advisor.files import make_folder, open_home, try_lock
 from advisor.settings import Settings
 from advisor_cli.measure.several_gpus import together
-from advisor_data import Store
-from advisor_data.store.file_store import FileStore
-from advisor_data.store.store import FILES_PREFIX
+from advisor_data import Store, open_store
 from advisor_profiling.fanout.hand_out import ShardEngine, hand_out
 from advisor_profiling.fanout.shards import Shard, ShardAnswer, read_answer
 
@@ -73,20 +69,19 @@ def run_on_nodes(
     with _held(open_home(settings.home, "fanout", request.run)) as folder:
         engine = _engine(request.on, settings, folder)
         shards = _shards(request, names, folder, settings)
-        points = FileStore(folder / "points")
-        _take(points, store)
+        _take_all(folder, store)
         _clear(folder, shards if request.keep_answers else ())
         for shard in shards:
             make_folder(shard.folder)
         if not request.fresh and not _on_a_server(settings):
-            _take(store, points)
+            _give_known(store, folder, shards)
         try:
             # Ray prints what happens to its nodes, where an answer as JSON goes.
             with redirect_stdout(sys.stderr):
                 said = partial(console.print, highlight=False, markup=False, soft_wrap=True)
                 ended = hand_out(shards, engine, said)
         finally:
-            _take(points, store)
+            _take_all(folder, store)
         answers, code = _together(shards, ended, console)
         if len(answers) == len(shards):
             shutil.rmtree(folder)
@@ -119,8 +114,7 @@ def _shards(
     request: NodesRequest, names: Sequence[str], folder: Path, settings: Settings
 ) -> list[Shard]:
     where = {"ADVISOR_HOME": str(settings.home), "ADVISOR_JOBS": str(settings.jobs_dir.absolute())}
-    if request.fresh or not _on_a_server(settings):
-        where["ADVISOR_DATABASE_URL"] = f"{FILES_PREFIX}{folder / 'points'}"
+    shared = _on_a_server(settings) and not request.fresh
     common = (*sys.argv[1:], *request.options, "--on", "here", "--shard")
     return [
         Shard(
@@ -128,7 +122,7 @@ def _shards(
             folder=folder / name,
             arguments=(*common, f"{number}/{len(names)}"),
             cwd=Path.cwd(),
-            environment=where,
+            environment=where if shared else {**where, "ADVISOR_DATABASE_URL": _url(folder / name)},
         )
         for number, name in enumerate(names, start=1)
     ]
@@ -139,9 +133,23 @@ def _on_a_server(settings: Settings) -> bool:
     return (settings.database_url or "").startswith("postgresql")
 
 
-def _take(origin: Store, store: Store) -> None:
+def _url(folder: Path) -> str:
+    """A shard has a file of its own: SQLite is for one host, and shards are on many."""
+    return f"sqlite:///{folder / 'points.db'}"
+
+
+def _give_known(store: Store, folder: Path, shards: Sequence[Shard]) -> None:
+    with open_store(_url(folder), folder) as known:
+        known.add([*store.solo_points(), *store.pair_points()])
+    for shard in shards:
+        shutil.copy(folder / "points.db", shard.folder)
+
+
+def _take_all(folder: Path, store: Store) -> None:
     """Points have names of their own, so that each is added once."""
-    store.add([*origin.solo_points(), *origin.pair_points()])
+    for file in folder.glob("*/points.db"):
+        with open_store(_url(file.parent), folder) as points:
+            store.add([*points.solo_points(), *points.pair_points()])
 
 
 def _clear(folder: Path, kept: Sequence[Shard]) -> None:

@@ -15,7 +15,7 @@ from advisor.runtime.running_job import check_program
 from advisor.settings import Settings, read_settings
 from advisor.validity.points import why_no_profile, with_solo_flags
 from advisor.validity.safe_counts import Safety, moved_text
-from advisor.wire.frames import Tabular
+from advisor.wire.answers import Tabular
 from advisor_cli.measure.profile_request import ProfileRequest
 from advisor_cli.measure.testbeds import known_timing, open_points, open_testbed, say_replay
 from advisor_cli.shared.console import plain_console

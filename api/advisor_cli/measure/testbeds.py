@@ -14,14 +14,14 @@ from advisor.settings import Settings
 from advisor.validity.sensor_record import PowerTiming, origin_of, power_timing, record_for
 from advisor_cli.shared.options import REPLAY
 from advisor_data import Store, open_store
-from advisor_data.files.bundled import (
+from advisor_data.bundled import (
     bundled_pair_points,
     bundled_reference_points,
     bundled_set_points,
     bundled_set_references,
     bundled_solo_points,
 )
-from advisor_data.files.power_records import known_sensors
+from advisor_data.known import known_sensors
 from advisor_profiling.testbed.live import Mode, SourceName, find_gpu, live_testbed
 from advisor_profiling.testbed.replay import ReplayTestbed
 from advisor_profiling.testbed.testbed import Testbed
@@ -90,7 +90,7 @@ def open_testbed(
 def open_points(settings: Settings, gpu: str) -> Generator[Store]:
     """The user's store; replayed points are no measurements and go to a folder that is dropped."""
     with tempfile.TemporaryDirectory() as folder:
-        url = f"files:{folder}" if gpu == REPLAY else settings.database_url
+        url = f"sqlite:///{folder}/points.db" if gpu == REPLAY else settings.database_url
         with open_store(url, settings.home) as store:
             yield store
 

@@ -6,7 +6,7 @@ import typer
 
 from advisor.errors import InputError
 from advisor.settings import read_settings
-from advisor.wire.components import ComponentsOfJob, ComponentsOfPair, FittedTo
+from advisor.wire.answers import ComponentsOfJob, ComponentsOfPair, FittedTo
 from advisor_advice.components import components_of_job, components_of_pair
 from advisor_cli.shared.options import AsJson, GpuModelOption
 from advisor_cli.shared.power_bars import letters, print_parts

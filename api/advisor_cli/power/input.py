@@ -8,7 +8,7 @@ from rich.console import Console
 
 from advisor.errors import InputError, JobError
 from advisor.settings import read_settings
-from advisor.wire.input_power import InputAsked
+from advisor.wire.power import InputAsked
 from advisor_cli.power.input_text import (
     input_table,
     note_lines,

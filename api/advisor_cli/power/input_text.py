@@ -6,8 +6,7 @@ from rich.table import Table
 
 from advisor.core.interval import Interval
 from advisor.errors import AdvisorError
-from advisor.wire.input_power import InputPrediction, InputPredictions
-from advisor.wire.kernel_power import Estimate
+from advisor.wire.power import Estimate, InputPrediction, InputPredictions
 from advisor_cli.shared.console import plain_table
 from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.measuring import Step

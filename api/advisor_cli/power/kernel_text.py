@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.wire.kernel_power import Estimate, Histogram, KernelPower, KernelReport, StretchPower
+from advisor.wire.power import Estimate, Histogram, KernelPower, KernelReport, StretchPower
 from advisor_power.kernels.plan import KernelPlan
 from advisor_power.kernels.running.measure import KernelStep
 from advisor_power.kernels.trace import IDLE

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from advisor.errors import InputError
 from advisor.validity.sensor_record import SensorRecord
-from advisor.wire.kernel_power import KernelReport
+from advisor.wire.power import KernelReport
 from advisor_cli.shared.options import REPLAY
 
 ReplayedModel: TypeAlias = Annotated[

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from advisor.errors import STOPPED, InputError
-from advisor.files.home import open_home
+from advisor.files import open_home
 from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import EnergyCounter, SensorRecord, keep_record, power_timing

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from advisor.core.interval import Interval
-from advisor.wire.components import MARKS, NOT_IDENTIFIED, PowerParts
+from advisor.wire.answers import MARKS, NOT_IDENTIFIED, PowerParts
 from advisor_cli.shared.console import plain_table, print_table
 
 BAR = 50

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 
 from advisor.core.gpu import Share
 from advisor.errors import InputError, SourceError
-from advisor.wire.bounds import NAME
+from advisor.wire.requests import NAME
 
 SlurmCommand: TypeAlias = Callable[..., str]
 """Runs a command of Slurm; its words are the arguments, its output what comes back."""

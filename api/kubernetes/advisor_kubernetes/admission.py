@@ -14,7 +14,7 @@ from advisor.core.gpu import MEMORY_LIMIT, PERCENTAGE, WHOLE, MemoryFit
 from advisor.core.wording import shown
 from advisor.errors import InputError
 from advisor.settings import LIMIT_VARIABLES
-from advisor.wire.bounds import NAME
+from advisor.wire.requests import NAME
 from advisor_kubernetes import names
 from advisor_kubernetes.objects import Object, part, parts, word
 from advisor_node.advice import Answer, NoAnswer, Question, Together

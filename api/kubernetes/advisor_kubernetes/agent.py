@@ -30,7 +30,7 @@ from advisor.runtime.lock import gpu_lock
 from advisor.runtime.mps import Control, MpsBackend, start_server
 from advisor.runtime.processes import owner_of, wait_until
 from advisor.settings import Settings
-from advisor.wire.bounds import NAME
+from advisor.wire.requests import NAME
 from advisor_api.http.gate import family
 from advisor_kubernetes import names
 from advisor_kubernetes.cluster import NODES, PODS, Cluster, ClusterError, ObjectMirror

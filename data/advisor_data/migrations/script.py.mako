@@ -1,6 +1,6 @@
 """${message}.
 
-Written once and then left as it is: what a column is today stands in advisor_data/store/tables.py.
+Written once and then left as it is: what a column is today stands in advisor_data/database.py.
 """
 
 import sqlalchemy as sa
@@ -14,6 +14,3 @@ down_revision = ${repr(down_revision)}
 def upgrade() -> None:
     ${upgrades if upgrades else "pass"}
 
-
-def downgrade() -> None:
-    ${downgrades if downgrades else "pass"}

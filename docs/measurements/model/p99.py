@@ -17,8 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.predict.profiles import Profile, make_profiles
-from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
-from advisor_data.files.dataset import select
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points, select
 
 SERVED = 0.97
 SMALL = 0.7

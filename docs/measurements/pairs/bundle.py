@@ -35,9 +35,9 @@ from advisor.core.records import DEGENERATE, SLOW_ALONE, UNREAD, PairPoint, Poin
 from advisor.core.split import Split
 from advisor.errors import AdvisorError, InputError
 from advisor.validity.points import with_pair_flags, with_solo_flags
-from advisor_data.files.bundled import bundled_solo_points
-from advisor_data.files.files import read_points, write_points
-from advisor_data.store.points import in_order
+from advisor_data.bundled import bundled_solo_points
+from advisor_data.files import read_points, write_points
+from advisor_data.lists import position
 from advisor_training.dataset.split_kinds import how_many, is_full, kinds_of, split_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -92,13 +92,15 @@ def bundle(files: Sequence[Path], alone: Sequence[Path], into: Path) -> None:
     new = profiles_of(kept, solos)
     references = references_of(kept, set(solos) - set(new))
     known = {p.point_id: unflagged(p) for p in (*bundled_solo_points(), *new)}
-    profiles = solos_flagged(p for p in in_order(known.values()) if isinstance(p, SoloPoint))
+    profiles = solos_flagged(
+        p for p in sorted(known.values(), key=position) if isinstance(p, SoloPoint)
+    )
     used = with_unread_flags(with_pair_flags(found, profiles))
     card = into / "README.md"
     text = renewed(card.read_text("utf-8"), used, references, profiles)
     write_points(into / "solo.jsonl", profiles)
     write_points(into / "pairs.jsonl", used)
-    write_points(into / "references.jsonl", in_order(references))
+    write_points(into / "references.jsonl", sorted(references, key=position))
     card.write_text(text, "utf-8")
     print(f"{len(used)} pair points kept, {left_out(pairs, used)}")
     others = len(solos) - len(references) - len(new)
@@ -119,7 +121,7 @@ def merged(files: Iterable[Path]) -> list[Point]:
                     f"{file} has a measurement that another file has with other values: {point}",
                     fix="find out which one is right, and give that file alone",
                 )
-    return in_order(points.values())
+    return sorted(points.values(), key=position)
 
 
 def unflagged(point: Point) -> Point:

@@ -16,7 +16,7 @@ from unread import with_unread_flags
 
 from advisor.core.records import PairPoint, Point, SoloPoint
 from advisor.validity.points import with_pair_flags
-from advisor_data.files.files import read_points, write_points
+from advisor_data.files import read_points, write_points
 
 
 def flag(folder: Path) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from advisor.wire.input_power import InputPoint
-from advisor_data.files.input_points import input_points_text
+from advisor.wire.power import InputPoint
+from advisor_data.known import input_points_text
 from advisor_power.inputs.keeping import read_kept
 from advisor_power.inputs.predicting.learned_from import points_of
 from advisor_power.learn.train import fit_inputs, make_input_manifest, write_input_model

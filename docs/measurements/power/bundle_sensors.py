@@ -24,14 +24,9 @@ from pathlib import Path
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.wire import read_tolerant, to_plain, write
 from advisor.validity.sensor_record import SensorRecord
-from advisor.wire.kernel_power import KernelReport
-from advisor_data.files.power_records import (
-    BUNDLED,
-    KERNEL_TABLE,
-    KERNELS,
-    SENSORS,
-    bundled_name,
-)
+from advisor.wire.power import KernelReport
+from advisor_data.known import KERNEL_TABLE, KERNELS, SENSORS, bundled_name
+from advisor_data.known import KERNELS_SOURCE as BUNDLED
 from advisor_power.sensor.analysis import faults, record_of
 from advisor_power.sensor.trace import read_trace
 

@@ -22,8 +22,8 @@ import numpy as np
 
 from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint
 from advisor.predict.profiles import Floats
-from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
-from advisor_data.files.files import read_points
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.files import read_points
 from advisor_power.components import activity as activities
 from advisor_power.components.activity import SM_POWER_EXPONENT, TERMS, Activity, activity_of
 from advisor_power.components.least_squares import non_negative_least_squares

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from advisor.wire.power_readings import ReadingError
+from advisor.wire.power import ReadingError
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.reading_errors import KERNELS_S, WAYS, measured
 from advisor_power.sensor.trace import read_trace

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from advisor.core.records import COUNTER_BOUND, PairPoint, SoloPoint
-from advisor_data.files.bundled import bundled_set_points, bundled_set_references
-from advisor_data.files.files import read_points, write_points
-from advisor_data.store.points import in_order
+from advisor_data.bundled import bundled_set_points, bundled_set_references
+from advisor_data.files import read_points, write_points
+from advisor_data.lists import position
 
 BUNDLED = Path(__file__).resolve().parents[3] / "data/advisor_data/bundled"
 
@@ -37,7 +37,7 @@ def main() -> None:
 def write(points: Sequence[P], name: str) -> None:
     """Each point once."""
     each = {point.point_id: renewed(point) for point in points}
-    write_points(BUNDLED / name, in_order(each.values()))
+    write_points(BUNDLED / name, sorted(each.values(), key=position))
     print(f"{name}: {len(each)} points")
 
 

@@ -27,7 +27,7 @@ from advisor.predict.measured import MeasuredPredictor, Window
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import COLUMNS, Floats, Profile, kind_of, make_profile
 from advisor.predict.sets import SetPredictor
-from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.bundled import bundled_solo_points
 
 
 @dataclass(frozen=True, slots=True)

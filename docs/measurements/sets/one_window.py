@@ -34,7 +34,7 @@ from advisor.predict.one_window import (
 from advisor.predict.profiles import Floats, Profile, kind_of, make_profiles
 from advisor.predict.sets import SetPredictor, fills
 from advisor.wire.requests import MIN_GAIN
-from advisor_data.files.bundled import bundled_set_references, bundled_solo_points
+from advisor_data.bundled import bundled_set_references, bundled_solo_points
 from advisor_models.one_window import BUNDLED
 from advisor_training.learn.one_window import blind, learnable, left_out, write_one_window
 from advisor_training.learn.protocols import family_of

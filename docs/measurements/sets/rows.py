@@ -18,13 +18,13 @@ import numpy as np
 
 from advisor.core.records import FILLS_PERCENT, HEAT, PairPoint, SoloPoint
 from advisor.predict.profiles import Floats
-from advisor_data.files.bundled import (
+from advisor_data.bundled import (
     bundled_pair_points,
     bundled_set_points,
     bundled_set_references,
     bundled_solo_points,
+    select,
 )
-from advisor_data.files.dataset import select
 from advisor_profiling.reports.sets import LEFT_OUT
 
 AGAIN = "the same set on another card"

@@ -25,8 +25,7 @@ from rows import Row, measured_rows
 
 from advisor.predict.profiles import Floats, computes_in_bursts, make_profiles
 from advisor.predict.sets import TAILS, SetClass, Tails, class_of, filling_beside, fills
-from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
-from advisor_data.files.dataset import select
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points, select
 
 LAWS = tuple(
     Tails(*constants)

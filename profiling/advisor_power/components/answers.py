@@ -12,7 +12,7 @@ from advisor.decide.recommendation import Decision
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
 from advisor.validity.points import with_pair_flags, with_solo_flags
-from advisor.wire.components import (
+from advisor.wire.answers import (
     Basis,
     ComponentsOfJob,
     ComponentsOfPair,

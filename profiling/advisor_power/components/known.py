@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from advisor.core.records import SoloPoint
 from advisor.errors import InputError
 from advisor.predict.profiles import Profile
-from advisor.wire.components import Basis, FittedTo, PowerParts
+from advisor.wire.answers import Basis, FittedTo, PowerParts
 from advisor_power.components.activity import Activity, activity_of
 from advisor_power.components.parts import Components
 from advisor_power.components.weights import ComponentWeights, fit_components, trusted

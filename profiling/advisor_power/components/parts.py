@@ -7,7 +7,7 @@ import numpy as np
 
 from advisor.core.interval import Interval
 from advisor.predict.profiles import Floats
-from advisor.wire.components import Basis
+from advisor.wire.answers import Basis
 from advisor_power.components.activity import PARTS, TERMS, Activity, Component
 from advisor_power.components.weights import ComponentWeights
 

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from advisor.files.home import open_home
+from advisor.files import open_home
 from advisor.formats.kept import RecordLines, slug
-from advisor.formats.typed_json import parse
+from advisor.formats.wire import read
 from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.result import InputConditions, InputPower
 
@@ -58,4 +58,4 @@ def _result(line: bytes) -> InputPower:
     """What a line says; a fingerprint of before signs were counted is none."""
     if b'"fingerprint"' in line and b'"product_signs"' not in line:
         line = json.dumps({**json.loads(line), "fingerprint": None}).encode()
-    return parse(InputPower, line)
+    return read(InputPower, line)

@@ -11,7 +11,7 @@ from advisor.formats.kept import RecordLines
 from advisor.formats.wire import read_tolerant, write
 from advisor.settings import Settings
 from advisor.validity.sensor_record import power_timing, record_for
-from advisor_data.files.power_records import known_sensors
+from advisor_data.known import known_sensors
 from advisor_power.gpu_worker import GpuWorker, WorkerPlace, open_worker
 from advisor_power.inputs.bench import InputBench, MeasuredCase, RefusedError
 from advisor_power.inputs.case import InputCase

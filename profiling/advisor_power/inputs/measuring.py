@@ -9,7 +9,7 @@ from itertools import groupby
 
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.kept import RecordLines
-from advisor.wire.kernel_power import Estimate
+from advisor.wire.power import Estimate
 from advisor_power.inputs.bench import InputBench, MeasuredCase, RefusedError
 from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.keeping import newest_of

@@ -6,7 +6,7 @@ from typing import Any
 
 from advisor.core.telemetry import NEAR_LIMIT, POWER_CAPS
 from advisor.formats.wire import to_plain
-from advisor.wire.kernel_power import Estimate
+from advisor.wire.power import Estimate
 from advisor_power.inputs.case import InputCase
 from advisor_power.operands.fingerprint import Fingerprint
 

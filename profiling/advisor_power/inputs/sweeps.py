@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 
-from advisor.wire.input_sweeps import (
+from advisor.wire.power import (
     ClaimQuantity,
     ClaimVerdict,
+    Estimate,
     InputCasePower,
     InputReport,
     InputSweep,
     SweepLevel,
 )
-from advisor.wire.kernel_power import Estimate
 from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.claims import CLAIMS, Claim, with_seed
 from advisor_power.inputs.result import InputPower

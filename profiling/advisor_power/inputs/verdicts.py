@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from advisor.wire.input_sweeps import ClaimQuantity, ClaimVerdict
+from advisor.wire.power import ClaimQuantity, ClaimVerdict
 from advisor_power.inputs.result import InputPower
 from advisor_power.kernels.estimates import standard_error
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from advisor.errors import SourceError
 from advisor.validity.sensor_record import PowerChannel, SensorRecord
-from advisor.wire.kernel_power import CurveBin, Difference, Estimate, KernelPower, StretchPower
+from advisor.wire.power import CurveBin, Difference, Estimate, KernelPower, StretchPower
 from advisor_power.kernels.deconvolve import Curve, bin_edges, deconvolve, fault_of
 from advisor_power.kernels.estimates import around, mean_of
 from advisor_power.kernels.golden import (

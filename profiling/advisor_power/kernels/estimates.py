@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from advisor.wire.kernel_power import Estimate
+from advisor.wire.power import Estimate
 
 _T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 """Student's t for 95 %, by degrees of freedom from 1 on."""

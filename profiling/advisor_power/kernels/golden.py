@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.wire.kernel_power import Histogram
+from advisor.wire.power import Histogram
 
 LEAST_GOLDEN = 20
 """With fewer runs a curve would show single runs, not the operation."""

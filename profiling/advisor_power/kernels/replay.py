@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from advisor.core.wording import listed
 from advisor.errors import InputError
-from advisor.wire.kernel_power import KernelReport
-from advisor_data.files.power_records import bundled_kernels
+from advisor.wire.power import KernelReport
+from advisor_data.known import bundled_kernels
 
 _SIZES = {"gemm": "mnk", "gemv": "mk", "all-gather": ("bytes",), "all-reduce": ("bytes",)}
 """Of an operation; others have m alone."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from advisor.predict.profiles import Floats
-from advisor.wire.kernel_power import Scatter
+from advisor.wire.power import Scatter
 from advisor_power.kernels.golden import LEAST_GOLDEN
 from advisor_power.kernels.stitch import Sensor
 from advisor_power.kernels.trace import Run

@@ -1,7 +1,7 @@
 """What slow sensors say of an operation that runs without a gap: the memory's power, counters."""
 
 from advisor.validity.sensor_record import AVERAGE_SETTLE_S, SensorRecord
-from advisor.wire.kernel_power import Estimate, StretchPower
+from advisor.wire.power import Estimate, StretchPower
 from advisor_power.kernels.estimates import mean_of
 from advisor_power.kernels.trace import GaplessRun
 from advisor_profiling.window.memory_power import FEWEST_READINGS

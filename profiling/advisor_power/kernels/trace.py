@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from advisor.core.records import Counters
-from advisor.wire.kernel_power import Estimate
+from advisor.wire.power import Estimate
 from advisor_power.kernels.estimates import mean_of
 from advisor_profiling.window.ticks import CounterTick
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats
-from advisor.wire.input_power import InputPoint
+from advisor.wire.power import InputPoint
 from advisor_power.learn.model import FittedPower, Points, PowerLearner
 from advisor_power.model.pace import Known, held_to, known_of
 

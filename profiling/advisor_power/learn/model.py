@@ -12,7 +12,7 @@ import numpy as np
 
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats
-from advisor.wire.input_power import InputPoint
+from advisor.wire.power import InputPoint
 from advisor_power.components.least_squares import non_negative_least_squares
 from advisor_power.model.physics import columns, parts
 from advisor_training.learn.estimator import PriorRegressor

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.errors import InputError
-from advisor.files.whole_files import PUBLIC_FILE, replace_file
+from advisor.files import PUBLIC_FILE, replace_file
 from advisor.predict.features import Float32s
-from advisor.wire.input_power import FEATURES, InputPoint
-from advisor_data.files.input_points import input_points_sha256, input_points_text
+from advisor.wire.power import FEATURES, InputPoint
+from advisor_data.known import input_points_sha256, input_points_text
 from advisor_models.intervals import LogBounds
 from advisor_models.made_from import LearnerSettings
 from advisor_models.manifest import hashes, version_of

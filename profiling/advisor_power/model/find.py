@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.errors import ModelError
-from advisor.files.home import open_home
+from advisor.files import open_home
 from advisor_models.manifest import MANIFEST
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from advisor.errors import ModelError
 from advisor.formats.moments import is_utc
-from advisor.formats.typed_json import parse
-from advisor.wire.input_power import FEATURES
+from advisor.formats.wire import read
+from advisor.wire.power import FEATURES
 from advisor_models.intervals import LogBounds
 from advisor_models.made_from import LearnerSettings
 from advisor_models.manifest import (
@@ -135,7 +135,7 @@ def _parsed(path: Path, text: bytes) -> InputManifest:
     with ModelError.instead_of(
         ValueError, f"{path} is not the manifest of a model of power by data", fix=RETRAIN
     ):
-        manifest = parse(InputManifest, text)
+        manifest = read(InputManifest, text)
         if wrong := [name for name, is_so in _faults(manifest).items() if is_so]:
             raise ValueError(wrong[0])
     check_version(manifest.version)

@@ -10,7 +10,7 @@ import numpy as np
 from advisor.core.gpu import check_card_units
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats
-from advisor.wire.input_power import InputPoint, Product
+from advisor.wire.power import InputPoint, Product
 
 P = TypeVar("P", bound=Product)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from advisor.predict.features import rounded
 from advisor.predict.profiles import Floats
-from advisor.wire.input_power import FEATURES, Product
+from advisor.wire.power import FEATURES, Product
 from advisor_power.components.activity import SM_POWER_EXPONENT
 
 WORK_EXPONENT = SM_POWER_EXPONENT - 1

@@ -10,7 +10,7 @@ import numpy as np
 from advisor.core.interval import Interval
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats
-from advisor.wire.input_power import InputAsked, InputPrediction, MostOf, Product
+from advisor.wire.power import InputAsked, InputPrediction, MostOf, Product
 from advisor_models.forest import Forest, read_trees
 from advisor_power.model.manifest import RETRAIN, InputManifest, TypeModel, read_input_model
 from advisor_power.model.pace import held_to

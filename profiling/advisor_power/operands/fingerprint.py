@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.errors import InputError
-from advisor.wire.input_power import InputFingerprint
+from advisor.wire.power import InputFingerprint
 from advisor_power.operands.bits import STORAGE
 from advisor_power.operands.fill import fill_pair
 from advisor_power.operands.grammar import OperandPair

@@ -5,8 +5,7 @@ from functools import partial
 from typing import Any
 
 from advisor.validity.sensor_record import SensorRecord
-from advisor.wire.kernel_power import KernelReport
-from advisor.wire.power_readings import SensorCurve
+from advisor.wire.power import KernelReport, SensorCurve
 from advisor_power.reports.tables import name_of
 from advisor_training.reports.document import BLUE, GREEN, GREY, ORANGE, Figure, Ink
 

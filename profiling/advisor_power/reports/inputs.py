@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from advisor.wire.input_sweeps import ClaimQuantity, ClaimVerdict, InputReport, InputSweep
-from advisor.wire.kernel_power import Estimate
+from advisor.wire.power import ClaimQuantity, ClaimVerdict, Estimate, InputReport, InputSweep
 from advisor_power.reports.tables import watts, within
 from advisor_training.reports.document import BLUE, GREEN, GREY, RED, Figure, Ink, TextTable
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from advisor.core.wording import count_of
-from advisor.wire.components import (
+from advisor.wire.answers import (
     MARKS,
     NOT_IDENTIFIED,
     ComponentsOfJob,

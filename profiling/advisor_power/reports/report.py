@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.validity.sensor_record import SensorRecord
-from advisor.wire.input_sweeps import InputReport
-from advisor.wire.kernel_power import KernelReport
-from advisor.wire.power_readings import ReadingError, SensorCurve
+from advisor.wire.power import InputReport, KernelReport, ReadingError, SensorCurve
 from advisor_power.reports import inputs as power_inputs
 from advisor_power.reports import parts as power_parts
 from advisor_power.reports import tables as power_tables

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from advisor.core.wording import count_of
 from advisor.validity.sensor_record import SensorRecord
-from advisor.wire.kernel_power import Estimate, KernelReport
-from advisor.wire.power_readings import ReadingError
+from advisor.wire.power import Estimate, KernelReport, ReadingError
 from advisor_training.reports.document import TextTable
 
 _TIMES = ("period, ms", "window, ms", "delay, ms")

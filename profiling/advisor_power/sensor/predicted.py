@@ -10,7 +10,7 @@ import numpy as np
 
 from advisor.predict.profiles import Floats
 from advisor.validity.sensor_record import PowerChannel, SensorRecord
-from advisor.wire.power_readings import SensorCurve
+from advisor.wire.power import SensorCurve
 from advisor_power.sensor.levels import LevelTimes, wave_levels, window_parts
 from advisor_power.sensor.stimulus import FLAT, IDLE, WAVE
 from advisor_power.sensor.trace import ReadingSeries, RecordedStage, SpanS, Trace

@@ -23,7 +23,7 @@ from advisor.validity.sensor_record import (
     SensorRecord,
     power_timing,
 )
-from advisor.wire.power_readings import ReadingError
+from advisor.wire.power import ReadingError
 from advisor_power.sensor.stimulus import FLAT, LoadStage
 from advisor_power.sensor.trace import AVERAGE, ENERGY, INSTANT, ReadingSeries, SpanS, Trace
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from advisor.core.wording import listed
 from advisor.errors import InputError, StoreError
 from advisor.validity.sensor_record import SensorRecord
-from advisor_data.files.power_records import bundled_recording, bundled_sensors
+from advisor_data.known import bundled_recording, bundled_sensors
 from advisor_power.sensor.trace import Trace, read_trace
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import yaml
 
 from advisor.errors import InputError
-from advisor.files.names import NAME, RULE
+from advisor.files import NAME, RULE
 from advisor.formats import yaml_fields as read
 from advisor_profiling.campaign.pairing import PairNames, no_such_job
 from advisor_profiling.campaign.plan import Plan, PlanEntry

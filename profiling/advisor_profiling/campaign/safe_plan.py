@@ -19,7 +19,7 @@ from advisor.validity.safe_counts import (
     safe_splits,
     unsafe_texts,
 )
-from advisor_data.files.checked import checked_counts
+from advisor_data.known import checked_counts
 from advisor_profiling.campaign.splits import AroundBest, SplitRequest
 
 

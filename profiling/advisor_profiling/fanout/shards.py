@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import InputError, undone_by
-from advisor.files.whole_files import replace_file
+from advisor.files import replace_file
 from advisor.settings import python
 
 LOG = "log"

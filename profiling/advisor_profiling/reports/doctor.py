@@ -100,7 +100,7 @@ def _pages(settings: Settings) -> Finding | None:
     if settings.database_url is None and not own.exists():
         return None
     # Loads SQLAlchemy.
-    from advisor_data.service.backup import check_database
+    from advisor_data.backup import check_database
 
     try:
         check_database(settings.database_url or f"sqlite:///{own}", settings.home)

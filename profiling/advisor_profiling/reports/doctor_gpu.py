@@ -12,8 +12,7 @@ from advisor.runtime.running_job import leftovers
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CHECKS, check_for
 from advisor.validity.sensor_record import origin_of, record_for
-from advisor_data.files.checked import known_checks
-from advisor_data.files.power_records import known_sensors
+from advisor_data.known import known_checks, known_sensors
 from advisor_profiling.counts.script import installed_libraries, library_script
 from advisor_profiling.reports.finding import Finding, missing, ok_if
 from advisor_profiling.telemetry.nvml import NvmlSource

@@ -9,7 +9,7 @@ from typing import Literal
 from advisor.core.gpu import Gpu
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import BusyError, InputError, SourceError
-from advisor.files.home import open_home
+from advisor.files import open_home
 from advisor.runtime.backend import (
     PIPE_DIRECTORY,
     Backend,

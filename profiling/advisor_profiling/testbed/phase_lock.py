@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Protocol
 
-from advisor.files.locks import holders, try_lock
+from advisor.files import holders, try_lock
 from advisor.runtime.lock import open_lock
 
 _POLL_S = 0.02

@@ -6,7 +6,7 @@ import pytest
 
 from advisor.core.job import TOLERANCE, Job, judge, read_first
 from advisor.formats.job_file import sound_jobs
-from advisor_data.files.bundled import bundled_set_references
+from advisor_data.bundled import bundled_set_references
 
 ROOT = Path(__file__).parents[3]
 JOBS = {job.name: job for job in sound_jobs(ROOT / "jobs")[0]}

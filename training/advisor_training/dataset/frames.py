@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 from advisor.core.objectives import PartResult, SplitResult
 from advisor.core.records import PairPoint, Record, SoloPoint
 from advisor.errors import InputError
-from advisor.formats.flat_rows import flat, flat_name
-from advisor.formats.rows import to_row
-from advisor.wire.frames import frame
-from advisor_data.files.bundled import (
+from advisor.formats.rows import flat, flat_name, to_row
+from advisor.wire.answers import frame
+from advisor_data.bundled import (
     bundled_pair_points,
     bundled_reference_points,
     bundled_set_points,
     bundled_set_references,
     bundled_solo_points,
 )
-from advisor_data.files.files import read_points
+from advisor_data.files import read_points
 from advisor_training.dataset.solo import SoloReference, references_by_job, references_of
 
 if TYPE_CHECKING:

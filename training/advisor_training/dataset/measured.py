@@ -10,15 +10,14 @@ from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
 from advisor.settings import Settings
 from advisor.validity.points import undisputed, with_pair_flags, with_solo_flags
-from advisor_data import open_store
-from advisor_data.files.bundled import (
+from advisor_data import is_begun, open_store
+from advisor_data.bundled import (
     bundled_pair_points,
     bundled_reference_points,
     bundled_solo_points,
+    select,
 )
-from advisor_data.files.dataset import select
-from advisor_data.files.files import read_points
-from advisor_data.store.store import is_begun
+from advisor_data.files import read_points
 from advisor_training.dataset.observed import profiles_that_lack, taught_here
 from advisor_training.dataset.pairs import LeftOut
 

@@ -24,7 +24,7 @@ from advisor.core.records import (
 from advisor.predict.profiles import make_profiles
 from advisor.validity.points import own_results
 from advisor.validity.safe_counts import CheckedCounts, Safety
-from advisor_data.files.checked import checked_counts
+from advisor_data.known import checked_counts
 from advisor_training.dataset.pairs import LeftOut
 from advisor_training.dataset.split_kinds import uses_the_gpu
 

@@ -17,7 +17,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 
 from advisor.core.gpu import WHOLE
 from advisor.core.records import SoloPoint
-from advisor.files.whole_files import PUBLIC_FILE, replace_file
+from advisor.files import PUBLIC_FILE, replace_file
 from advisor.formats.wire import to_plain
 from advisor.predict.one_window import (
     COUNTERS,

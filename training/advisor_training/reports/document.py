@@ -16,8 +16,7 @@ from markupsafe import Markup, escape
 
 from advisor.core.wording import count_of
 from advisor.errors import StoreError
-from advisor.files.home import open_home
-from advisor.files.whole_files import PUBLIC_FILE, replace_file
+from advisor.files import PUBLIC_FILE, open_home, replace_file
 from advisor.settings import read_settings
 
 BLUE, ORANGE, GREEN, RED, GREY = "#2b83ba", "#e08214", "#1b9e77", "#d7301f", "#8c8c8c"

@@ -13,12 +13,8 @@ from typing import TypeAlias
 
 from advisor.core.records import Observation, PairPoint, Point, SoloPoint
 from advisor.errors import ModelError
-from advisor_data.files.bundled import (
-    bundled_pair_points,
-    bundled_reference_points,
-    bundled_solo_points,
-)
-from advisor_data.store.base import Store
+from advisor_data import Store
+from advisor_data.bundled import bundled_pair_points, bundled_reference_points, bundled_solo_points
 from advisor_models.manifest import Artefact
 from advisor_training.dataset.observed import Teaching, profiles_that_lack, taught_here
 from advisor_training.dataset.pairs import LeftOut

@@ -11,11 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.errors import BusyError
-from advisor.files.locks import try_lock
-from advisor.files.safe_files import private_folder, writing_private
-from advisor.files.whole_files import replace_file
-from advisor.formats.typed_json import parse
-from advisor.formats.wire import write
+from advisor.files import private_folder, replace_file, try_lock, writing_private
+from advisor.formats.wire import read, write
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ class Workplace:
     def last_run(self) -> LastRun | None:
         """The last run that came to its end; None where there is none, or nobody can read it."""
         try:
-            return parse(LastRun, (self.folder / "last.json").read_bytes())
+            return read(LastRun, (self.folder / "last.json").read_bytes())
         except (OSError, ValueError):
             return None
 

@@ -13,7 +13,7 @@ import numpy as np
 from cachetools import LRUCache
 
 from advisor.errors import InputError
-from advisor.wire.input_power import FEATURES, InputAsked, InputPowerRequest, InputPredictions
+from advisor.wire.power import FEATURES, InputAsked, InputPowerRequest, InputPredictions
 from advisor_models.manifest import MANIFEST
 from advisor_power.inputs.case import case_of
 from advisor_power.model.find import NoInputModelError, find_input_model

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from advisor.wire.input_power import InputPoint
+from advisor.wire.power import InputPoint
 from advisor_power.inputs.keeping import kept_inputs
 from advisor_power.inputs.reference import with_ratios
 from advisor_power.inputs.result import InputPower

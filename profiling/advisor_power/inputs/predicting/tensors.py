@@ -6,7 +6,7 @@ from typing import Any
 
 from advisor.core.gpu import check_card_units
 from advisor.errors import InputError
-from advisor.wire.input_power import InputAsked, InputPrediction
+from advisor.wire.power import InputAsked, InputPrediction
 from advisor_power.model.predictor import InputPredictor
 from advisor_power.operands.fill import fill
 from advisor_power.operands.fingerprint import features_of, fingerprint

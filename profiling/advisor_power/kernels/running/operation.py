@@ -10,7 +10,7 @@ from pathlib import Path
 from advisor.core.gpu import Gpu
 from advisor.errors import InputError
 from advisor.validity.sensor_record import PowerChannel
-from advisor.wire.kernel_power import KernelPower, KernelReport, StretchPower
+from advisor.wire.power import KernelPower, KernelReport, StretchPower
 from advisor_power.kernels.analyse import LOOKED_AT_S, analyse
 from advisor_power.kernels.golden import guidance
 from advisor_power.kernels.plan import (

@@ -6,12 +6,11 @@ from hashlib import sha256
 from pathlib import Path
 
 from advisor.errors import StoreError
-from advisor.files.home import open_home
+from advisor.files import open_home
 from advisor.formats.kept import RecordLines, slug
-from advisor.formats.typed_json import parse
-from advisor.formats.wire import to_plain
-from advisor.wire.kernel_power import KernelReport, StretchPower
-from advisor_data.files.power_records import KERNEL_REPORTS, KERNELS_FOLDER
+from advisor.formats.wire import read, to_plain
+from advisor.wire.power import KernelReport, StretchPower
+from advisor_data.known import KERNEL_REPORTS, KERNELS_FOLDER
 from advisor_power.kernels.trace import TraceBlock
 
 _FORM = 3
@@ -100,4 +99,4 @@ class Session:
 
 
 def _line(text: bytes) -> _Head | TraceBlock:
-    return parse(_Head if text.startswith(b'{"conditions"') else TraceBlock, text)
+    return read(_Head if text.startswith(b'{"conditions"') else TraceBlock, text)

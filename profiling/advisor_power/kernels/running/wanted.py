@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from advisor.core.gpu import Gpu
 from advisor.errors import InputError
 from advisor.validity.sensor_record import PowerChannel, SensorRecord, record_for
-from advisor.wire.kernel_power import StretchPower
+from advisor.wire.power import StretchPower
 from advisor_power.kernels.running.live import no_instant
 from advisor_power.kernels.trace import IDLE
 

@@ -35,11 +35,18 @@ from advisor.core.records import (
     with_job_energy,
 )
 from advisor.errors import InputError
-from advisor.formats.flat_rows import flat, flat_name, nested, part_column
-from advisor.formats.rows import column_types, from_row, record_from_row, to_row
-from advisor_data.files.bundled import bundled_pair_points
-from advisor_data.files.files import read_points
-from advisor_data.store.points import IDENTITY
+from advisor.formats.rows import (
+    column_types,
+    flat,
+    flat_name,
+    from_row,
+    nested,
+    part_column,
+    record_from_row,
+    to_row,
+)
+from advisor_data.bundled import bundled_pair_points
+from advisor_data.files import IDENTITY, read_points
 
 
 @given(any_point | any_pair_point | any_observation)

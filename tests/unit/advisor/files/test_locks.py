@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from advisor.files import locks
-from advisor.files.locks import holders, try_lock
+from advisor import files
+from advisor.files import holders, try_lock
 
 
 def test_one_at_a_time(tmp_path: Path) -> None:
@@ -27,5 +27,5 @@ def test_holder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert holders(looking) == []
         assert try_lock(held)
         assert holders(looking) == [os.getpid()]
-        monkeypatch.setattr(locks, "_LOCKS", tmp_path / "missing")
+        monkeypatch.setattr(files, "_LOCKS", tmp_path / "missing")
         assert holders(looking) == []

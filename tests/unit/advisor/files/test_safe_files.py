@@ -10,13 +10,7 @@ import pytest
 from other_user import MALLORY, as_user, mallory_does, shared_folder
 
 from advisor.errors import UnsafeFileError
-from advisor.files.safe_files import (
-    check_parents,
-    open_file,
-    private_file,
-    private_folder,
-    writing_private,
-)
+from advisor.files import check_parents, open_file, private_file, private_folder, writing_private
 
 OURS = re.compile(r"advisor\.db|launches")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.files.whole_files import PUBLIC_FILE, read_whole, replace_file
+from advisor.files import PUBLIC_FILE, read_whole, replace_file
 
 
 def test_a_file_is_replaced_and_its_mode_is_as_asked(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from advisor.errors import StoreError
 from advisor.formats.kept import RecordFolder, RecordLines
-from advisor.formats.typed_json import parse
+from advisor.formats.wire import read
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Draw:
     watts: float
 
 
-READ = partial(parse, Draw)
+READ = partial(read, Draw)
 DRAWS = st.lists(st.builds(Draw, st.text(max_size=4), st.floats(0, 1e4)), max_size=5)
 
 

@@ -14,7 +14,7 @@ from advisor.core.split import EQUAL, NINE, SHARINGS, UNCAPPED, Sharing, Split, 
 from advisor.predict.measured import MeasuredPredictor, Window, Windows, windows_of
 from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import P99_BESIDE, P99_MEASURED, Profile, Serving
-from advisor.wire.observed import DriftedJob, DriftQuantity
+from advisor.wire.answers import DriftedJob, DriftQuantity
 from advisor_advice.site.conditions import DriftPredictor
 
 A, B = profile("a"), profile("b")

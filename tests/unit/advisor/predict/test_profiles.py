@@ -39,7 +39,7 @@ from advisor.predict.profiles import (
     serving_of,
 )
 from advisor_advice.ask.words import longest_p99_ms
-from advisor_data.files.bundled import bundled_set_references
+from advisor_data.bundled import bundled_set_references
 
 
 def points(**fields: Any) -> list[SoloPoint]:

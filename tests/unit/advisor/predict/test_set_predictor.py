@@ -26,11 +26,7 @@ from advisor.predict.sets import (
     power_w,
     turns,
 )
-from advisor_data.files.bundled import (
-    bundled_set_points,
-    bundled_set_references,
-    bundled_solo_points,
-)
+from advisor_data.bundled import bundled_set_points, bundled_set_references, bundled_solo_points
 from advisor_profiling.reports.sets import LEFT_OUT
 
 LIMIT_W = 700.0

@@ -34,11 +34,7 @@ from advisor.validity.points import (
     with_pair_flags,
     with_solo_flags,
 )
-from advisor_data.files.bundled import (
-    bundled_pair_points,
-    bundled_reference_points,
-    bundled_solo_points,
-)
+from advisor_data.bundled import bundled_pair_points, bundled_reference_points, bundled_solo_points
 
 IDLE_W = 75.0
 

@@ -19,7 +19,7 @@ from advisor.validity.drift import (
     find_drifts,
     widened,
 )
-from advisor.wire.observed import DriftedJob
+from advisor.wire.answers import DriftedJob
 
 ONE = Compared(
     job="job",

@@ -33,8 +33,8 @@ from advisor.validity.safe_counts import (
     unchecked_texts,
     wrong_elsewhere,
 )
-from advisor_data.files import checked as count_checks
-from advisor_data.files.checked import bundled_checks, known_checks
+from advisor_data import known as count_checks
+from advisor_data.known import bundled_checks, known_checks
 
 KNOWN = Safety(units_total=132, host=checked_132())
 

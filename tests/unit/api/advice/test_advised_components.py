@@ -33,7 +33,7 @@ GIVEN = answer(
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """A host with a store in plain files, in which both jobs were measured."""
-    found = replace(settings_of(tmp_path), database_url=f"files:{tmp_path / 'points'}")
+    found = replace(settings_of(tmp_path), database_url=f"sqlite:///{tmp_path / 'points.db'}")
     with open_store(found.database_url, found.home) as store:
         store.add([*solo_points("a"), *solo_points("b")])
         store.add([pair_point(gpu_model=CARD, job_1="a", job_2="b")])

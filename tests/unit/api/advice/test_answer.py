@@ -12,7 +12,7 @@ from advisor.decide.recommendation import Request
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.card_factor import CardFactor
 from advisor.settings import read_settings
-from advisor.wire.observed import DriftedJob
+from advisor.wire.answers import DriftedJob
 from advisor.wire.requests import JobRequest, RecommendationRequest
 from advisor_advice.answer import answer, request_of
 from advisor_advice.recommendation_wire import to_wire

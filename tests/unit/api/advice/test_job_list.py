@@ -3,7 +3,7 @@
 from typing import Any
 
 from advisor.wire.lists import JobRow
-from advisor_data.store.profile_rows import ProfileRow, job_rows
+from advisor_data.lists import ProfileRow, job_rows
 
 
 def row(job: str, gpu_model: str = "H200", **fields: Any) -> ProfileRow:

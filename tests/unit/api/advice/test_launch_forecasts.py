@@ -16,9 +16,8 @@ from advisor.decide.ways import Running
 from advisor.errors import InputError, ModelError, NoSplitError, UnsafeCountError
 from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor.settings import Settings
-from advisor.wire.launch_request import LaunchRequest, NextPair
-from advisor.wire.requests import JobRequest
-from advisor.wire.sets import SetAdvice
+from advisor.wire.answers import SetAdvice
+from advisor.wire.requests import JobRequest, LaunchRequest, NextPair
 from advisor_advice import forecasting
 from advisor_advice.forecasting import joining, recommended, with_forecast, with_kept
 from advisor_advice.resolved_launch import ResolvedLaunch

@@ -15,7 +15,7 @@ from advisor.launch.folder import JoinRequest, LaunchFolder, create_folder, firs
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import JobStatus
 from advisor.settings import Settings
-from advisor.wire.launch_request import LaunchRequest
+from advisor.wire.requests import LaunchRequest
 from advisor_advice.launching import make_join
 from advisor_advice.resolved_launch import ResolvedLaunch
 from advisor_models.registry import Registry

@@ -14,8 +14,7 @@ from advisor.errors import InputError, UnsafeCountError
 from advisor.installed import install
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts, CountCheck, Safety, keep_check
-from advisor.wire.launch_request import LaunchRequest, NextPair
-from advisor.wire.requests import JobRequest
+from advisor.wire.requests import JobRequest, LaunchRequest, NextPair
 from advisor_advice.launch_counts import count_notes, host_safety, over_subscribed
 from advisor_advice.launching import make_spec, parse_launch_split
 from advisor_advice.resolved_launch import ResolvedLaunch

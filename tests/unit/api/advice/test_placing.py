@@ -13,8 +13,7 @@ from advisor.errors import InputError, NoSplitError
 from advisor.predict.card_factor import CardFactor
 from advisor.predict.profiles import Serving
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.placement_requests import PlacementRequest
-from advisor.wire.requests import QueuedJobs
+from advisor.wire.requests import PlacementRequest, QueuedJobs
 from advisor_advice.placement_wire import to_wire
 from advisor_advice.placing import Planned, environments, limits_of, plan, way
 from advisor_advice.site.conditions import Conditions

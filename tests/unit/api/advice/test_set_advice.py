@@ -13,9 +13,8 @@ from advisor.predict.card_factor import CardFactor
 from advisor.predict.measured import Window
 from advisor.predict.profiles import Profile
 from advisor.settings import read_settings
-from advisor.wire.observed import DriftedJob
+from advisor.wire.answers import DriftedJob, SetAdvice, Way
 from advisor.wire.requests import JobRequest, SetRequest
-from advisor.wire.sets import SetAdvice, Way
 from advisor_advice.answer import set_request_of
 from advisor_advice.set_advice import advise_set
 from advisor_advice.site.conditions import NOTHING, Conditions

@@ -11,15 +11,14 @@ import pytest
 from advisor.core.records import Observation, PairPoint, SoloPoint
 from advisor.errors import BusyError, InputError, StoreError
 from advisor.settings import read_settings
-from advisor.wire.observed import DriftedJob
-from advisor.wire.placement_requests import PlacementRequest
-from advisor.wire.requests import QueuedJobs, RecommendationRequest
+from advisor.wire.answers import DriftedJob
+from advisor.wire.requests import PlacementRequest, QueuedJobs, RecommendationRequest
 from advisor_advice.site.conditions import Experience
 from advisor_api import engine as engine_module
 from advisor_api import known as known_to_engine
 from advisor_api.engine import Engine
 from advisor_data import open_store
-from advisor_data.files.bundled import GPU_MODEL, bundled_solo_points
+from advisor_data.bundled import GPU_MODEL, bundled_solo_points
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
 from advisor_power.components import known

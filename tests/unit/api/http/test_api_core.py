@@ -24,7 +24,7 @@ from advisor_api.http.errors import error_body, fault_of
 from advisor_api.http.limits import Buckets, Hosts
 from advisor_api.http.options import ServeOptions, check_options
 from advisor_api.service import NotReadyError, RequestAudit, ServiceReadiness
-from advisor_data.service.state import AuditEntry, ServiceState, Token
+from advisor_data.state import AuditEntry, ServiceState, Token
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from advisor.launch.folder import dumps
 from advisor.launch.overview import MOST_ENDED
 from advisor.launch.status import LaunchStatus, Ledger, State
 from advisor_api.launches.board import Books
-from advisor_data.service.state import ServiceState, open_service_state
+from advisor_data.state import ServiceState, open_service_state
 
 NOW = datetime(2026, 1, 31, 20, tzinfo=UTC)
 LEDGER = Ledger(held_s=10, energy_j=20, alone_s=30, alone_j=40, freed_idle_j=5)

@@ -19,7 +19,7 @@ from advisor.formats.wire import read, write
 from advisor.launch.folder import append_observation, create_folder, first_status
 from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import JobStatus, LaunchStatus, Ledger
-from advisor.wire.launch_request import LaunchRequest, check_launch
+from advisor.wire.requests import LaunchRequest, check_launch
 from advisor_api.http.access import Caller
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.launching import HIDDEN, close_unclaimed, request_hash, visible_launch

@@ -38,7 +38,7 @@ from advisor_api.launches.launching import last_heard, release_gpus, row_of, sta
 from advisor_api.launches.reconciler import TRIES, Reconciler, reconciling
 from advisor_api.service import Metrics, Service, open_service
 from advisor_data import open_store
-from advisor_data.service.state import LaunchRow
+from advisor_data.state import LaunchRow
 from advisor_profiling import SUPERVISOR
 
 GPU = Gpu(uuid="GPU-1", model="NVIDIA H200")

@@ -1,6 +1,6 @@
 """The measurements that come with the package, all of them or those of some jobs."""
 
-from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.bundled import bundled_solo_points
 
 
 def test_points_of_some_jobs_are_those_of_all_points_that_are_of_these_jobs() -> None:

@@ -7,8 +7,8 @@ import pytest
 from made_up_input_points import made_up_model, points
 
 from advisor.errors import InputError, ModelError
-from advisor_data.files import input_points
-from advisor_data.files.input_points import bundled_input_points, input_points_sha256
+from advisor_data import known
+from advisor_data.known import bundled_input_points, input_points_sha256
 from advisor_power.model import find
 from advisor_power.model.manifest import POINTS, read_input_model
 
@@ -20,7 +20,7 @@ def package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     def files(_: str) -> Path:
         return tmp_path
 
-    monkeypatch.setattr(input_points.resources, "files", files)
+    monkeypatch.setattr(known.resources, "files", files)
     (tmp_path / "bundled").mkdir()
     return tmp_path / "bundled"
 
@@ -39,7 +39,7 @@ def test_bundled_points_are_those_of_the_model(package: Path) -> None:
 
 
 def test_a_damaged_line_is_named(package: Path) -> None:
-    text = input_points.input_points_text(points()[:2])
+    text = known.input_points_text(points()[:2])
     (package / "inputs.jsonl").write_bytes(text[:-20])
     with pytest.raises(InputError, match=r"bundled inputs\.jsonl, line 2"):
         bundled_input_points()
@@ -95,7 +95,7 @@ def test_bundled_models_are_of_their_gpu_and_better_than_what_is_simple(gpu_mode
     folder = find.bundled_folder(gpu_model)
     manifest, _ = read_input_model(folder)
     assert [card.gpu_model for card in manifest.known.cards] == [gpu_model]
-    bundled = input_points.input_points_text(bundled_input_points()).splitlines()
+    bundled = known.input_points_text(bundled_input_points()).splitlines()
     assert set((folder / POINTS).read_bytes().splitlines()) <= set(bundled)
     names = ("model", "median", "two-metrics", "zeros")
     off = {name: manifest.figures[f"{name}_power_mean_error_percent"] for name in names}

@@ -26,27 +26,13 @@ from store_points import (
     point,
 )
 
-from advisor.core.records import (
-    PARTS,
-    SCHEMA_VERSION,
-    Observation,
-    PairPoint,
-    PointPart,
-    Record,
-    SoloPoint,
-)
+from advisor.core.records import PARTS, SCHEMA_VERSION, Observation, PairPoint, Record, SoloPoint
 from advisor.errors import InputError, StoreError
 from advisor.formats.rows import column_types, to_row
 from advisor.installed import install
-from advisor_data import open_store
-from advisor_data.files import bundled, schema_page
-from advisor_data.files.bundled import (
-    bundled_pair_points,
-    bundled_reference_points,
-    bundled_solo_points,
-)
-from advisor_data.files.files import read_points, write_points
-from advisor_data.files.parquet import KIND_KEY, VERSION_KEY
+from advisor_data import bundled, schema_page
+from advisor_data.bundled import bundled_pair_points, bundled_reference_points, bundled_solo_points
+from advisor_data.files import KIND_KEY, VERSION_KEY, read_points, write_points
 
 SUFFIXES = (".parquet", ".csv", ".jsonl")
 HEADER = "job,gpu_model,gpu_uuid,share_percent,rate,window_s,started_at,run"
@@ -84,16 +70,6 @@ def test_files_that_were_written_once_are_read(tmp_path: Path, kind: str) -> Non
     for suffix in SUFFIXES:
         write_points(tmp_path / f"p{suffix}", one)
         assert read_points(tmp_path / f"p{suffix}") == one
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_points_of_two_and_of_three_jobs_share_a_file(tmp_path: Path, suffix: str) -> None:
-    """In flat files those of two have no values for the third."""
-    three = dataclasses.replace(
-        pair_point(2), parts=(*pair_point().parts, PointPart(job="fft", share_percent=10.0))
-    )
-    write_points(tmp_path / f"p{suffix}", [pair_point(1), three, pair_point(3)])
-    assert read_points(tmp_path / f"p{suffix}") == [pair_point(1), three, pair_point(3)]
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -231,7 +207,7 @@ def test_a_file_that_never_ends_is_refused(
     tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A FIFO would hold the import for ever, a sparse file take all memory."""
-    monkeypatch.setattr("advisor_data.files.files.MOST_BYTES", 1000)
+    monkeypatch.setattr("advisor_data.files.MOST_BYTES", 1000)
     fifo, sparse = tmp_path / f"fifo{suffix}", tmp_path / f"sparse{suffix}"
     os.mkfifo(fifo)
     with sparse.open("wb") as file:
@@ -247,7 +223,7 @@ def test_a_file_of_too_many_rows_is_refused(
 ) -> None:
     """With its name, before all of them are in memory."""
     write_points(tmp_path / f"p{suffix}", [point(n) for n in range(5)])
-    monkeypatch.setattr("advisor_data.files.files.MOST_ROWS", 4)
+    monkeypatch.setattr("advisor_data.files.MOST_ROWS", 4)
     with pytest.raises(InputError, match=rf"p\{suffix}: has more than 4 rows.*smaller files"):
         read_points(tmp_path / f"p{suffix}")
 
@@ -260,7 +236,7 @@ def test_a_small_file_with_many_rows_costs_little(tmp_path: Path) -> None:
     assert (tmp_path / "p.parquet").stat().st_size < 1 << 20
     script = (
         "import sys; from pathlib import Path; from advisor.errors import InputError\n"
-        "from advisor_data.files.files import read_points\n"
+        "from advisor_data.files import read_points\n"
         "try: read_points(Path(sys.argv[1]))\n"
         "except InputError as error: print(error)\n"
         # `ru_maxrss` would count the tests' own memory, which a started process inherits.
@@ -332,12 +308,9 @@ def test_csv_from_a_spreadsheet_is_read(tmp_path: Path) -> None:
     assert read.rate == 12.5
 
 
-def test_files_of_a_crashed_node_can_be_brought_in(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A file of the file store is an import file, also with a torn last line."""
-    open_store(f"files:{tmp_path}", tmp_path).add([point(1), point(2)])
-    path = tmp_path / "solo-r1.jsonl"
+def test_a_torn_last_line_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "points.jsonl"
+    write_points(path, [point(1), point(2)])
     path.write_bytes(path.read_bytes()[:-9])
     assert read_points(path) == [point(1)]
     assert "cut off" in caplog.text
@@ -403,7 +376,7 @@ def test_bundled_points_are_read_from_the_package(
 
 def test_the_schema_page_is_up_to_date() -> None:
     stored = Path(__file__).parents[4] / "docs" / "schema.md"
-    remedy = "run: python -m advisor_data.files.schema_page > docs/schema.md"
+    remedy = "run: python -m advisor_data.schema_page > docs/schema.md"
     assert stored.read_text() == schema_page.page(), remedy
 
 

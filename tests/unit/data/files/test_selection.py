@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from store_points import pair_point
 
 from advisor.core.records import DOUBTFUL, FLAGS
-from advisor_data.files.dataset import Selection, select
+from advisor_data.bundled import Selection, select
 
 
 def test_doubtful_points_are_left_out_and_counted() -> None:
@@ -22,11 +22,6 @@ def test_doubtful_points_are_left_out_and_counted() -> None:
     assert chosen.points == tuple(points[:2])
     assert chosen.left_out == {"counter-mismatch": 2, "failed": 1}
     assert chosen.summary == "3 of 5 points left out: 2 counter-mismatch, 1 failed"
-
-
-def test_flagged_points_can_be_asked_for() -> None:
-    points = [pair_point(0, flags=("failed",)), pair_point(1)]
-    assert select(points, flagged=True) == Selection(tuple(points), {})
 
 
 @pytest.mark.parametrize(

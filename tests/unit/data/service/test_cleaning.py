@@ -29,8 +29,8 @@ from advisor.launch.spec import LaunchSpec
 from advisor.settings import Retention, read_retention
 from advisor.wire.lists import AuditEntry
 from advisor_data import Store, open_store
-from advisor_data.service.cleaning import ACTION, Cleaner
-from advisor_data.service.state import LaunchRow, ServiceState, open_service_state
+from advisor_data.cleaning import ACTION, Cleaner
+from advisor_data.state import LaunchRow, ServiceState, open_service_state
 
 MIB = 2**20
 BOUNDS = read_retention({"ADVISOR_KEEP_LAUNCHES_DAYS": "30", "ADVISOR_KEEP_LAUNCHES_GIB": "0"})
@@ -226,43 +226,9 @@ def test_two_at_once_remove_each_launch_once(
         remove(folder)
         remove(folder)
 
-    monkeypatch.setattr("advisor_data.service.cleaning.remove", late)
+    monkeypatch.setattr("advisor_data.cleaning.remove", late)
     assert not cleaner.clean().kept
     assert left(home) == []
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small disk")
-def test_a_full_disk_is_cleaned(tmp_path: Path) -> None:
-    """Where what jobs did is in the store, folders go; the others go when there is room again."""
-    home = tmp_path / "disk"
-    home.mkdir(mode=0o700)
-    options = ["-t", "tmpfs", "-o", "size=4m,mode=0700", "advisor-test", str(home)]
-    if subprocess.run(["mount", *options], check=False, capture_output=True).returncode:
-        pytest.skip("no file system may be mounted here")
-    try:
-        with open_store(None, home) as store, open_service_state(None, home) as state:
-            store.add([seen(2)])
-            for number, days in ((1, 99), (2, 98)):
-                ended_launch(home, number, days, output_bytes=MIB // 4)
-            cleaner = Cleaner(
-                root=home / "launches", bounds=BOUNDS, store=store, state=state, who="test"
-            )
-            with pytest.raises(OSError, match="No space left"):
-                fill(home / "logs")
-            first, second = cleaner.clean(), cleaner.clean()
-            assert [one.launch_id for one in first.removed] == [launch_id(2)]
-            assert [one.launch_id for one in first.kept] == [launch_id(1)]
-            assert [one.launch_id for one in second.removed] == [launch_id(1)]
-            assert len(store.observations()) == 2
-    finally:
-        subprocess.run(["umount", home], check=True)
-
-
-def fill(file: Path) -> None:
-    """Write until there is no room."""
-    with file.open("wb", buffering=0) as opened:
-        while True:
-            opened.write(b"x" * 4096)
 
 
 # the bounds

@@ -21,38 +21,20 @@ from store_points import (
 
 from advisor.core.records import Observation, PairPoint, Record, SoloPoint
 from advisor.errors import InputError
-from advisor_data import Database, Store, open_database, open_store
+from advisor_data import Store, open_store
 
 _fresh = itertools.count()
 
-KINDS = ("files:{}/points", "sqlite:///{}/points.db")
 
-
-@pytest.fixture(params=KINDS, ids=["files", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return request.param.format(tmp_path)
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/points.db"
 
 
 @pytest.fixture
 def store(url: str, tmp_path: Path) -> Iterator[Store]:
     with open_store(url, tmp_path) as opened:
         yield opened
-
-
-@pytest.fixture
-def replaceable(tmp_path: Path) -> str:
-    return KINDS[1].format(tmp_path)
-
-
-@pytest.fixture
-def database(replaceable: str, tmp_path: Path) -> Iterator[Database]:
-    with open_database(replaceable, tmp_path) as opened:
-        yield opened
-
-
-def test_files_are_not_replaced_or_deleted(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot be replaced or deleted.* advisor data import"):
-        open_database(KINDS[0].format(tmp_path), tmp_path)
 
 
 def test_a_point_is_added_once(store: Store) -> None:
@@ -106,24 +88,24 @@ def test_observations_are_found_by_jobs_and_model(store: Store) -> None:
     assert (store.solo_points(), store.pair_points()) == ([point(1)], [pair_point(1)])
 
 
-def test_a_profile_is_replaced_as_a_whole(database: Database) -> None:
+def test_a_profile_is_replaced_as_a_whole(store: Store) -> None:
     """Of all runs, or on one GPU model; a measurement takes its new values, others stay."""
     others = [point(8, job="sort"), pair_point(1), observation(1)]
-    database.add([point(1), point(2, run="r2"), point(3), *others])
+    store.add([point(1), point(2, run="r2"), point(3), *others])
     new = [point(1, rate=7.0), point(4, run="r3")]
-    assert database.replace_profile("gemm", None, [*new, new[0]]) == 2
-    assert database.solo_points(job="gemm") == new
+    assert store.replace_profile("gemm", None, [*new, new[0]]) == 2
+    assert store.solo_points(job="gemm") == new
     assert [
-        *database.solo_points(job="sort"),
-        *database.pair_points(),
-        *database.observations(),
+        *store.solo_points(job="sort"),
+        *store.pair_points(),
+        *store.observations(),
     ] == others
-    assert database.add([point(1), point(2)]) == 1
+    assert store.add([point(1), point(2)]) == 1
     elsewhere = [point(5, gpu_model="A100")]
-    database.add(elsewhere)
-    assert database.replace_profile("gemm", "A100", [point(6, gpu_model="A100")]) == 1
-    assert database.solo_points(job="gemm", gpu_model="NVIDIA H200") == [*new[:1], point(2), new[1]]
-    assert database.solo_points(gpu_model="A100") == [point(6, gpu_model="A100")]
+    store.add(elsewhere)
+    assert store.replace_profile("gemm", "A100", [point(6, gpu_model="A100")]) == 1
+    assert store.solo_points(job="gemm", gpu_model="NVIDIA H200") == [*new[:1], point(2), new[1]]
+    assert store.solo_points(gpu_model="A100") == [point(6, gpu_model="A100")]
 
 
 @pytest.mark.parametrize(
@@ -136,38 +118,36 @@ def test_a_profile_is_replaced_as_a_whole(database: Database) -> None:
     ],
 )
 def test_a_profile_that_is_none_replaces_nothing(
-    database: Database, points: list[SoloPoint], complaint: str
+    store: Store, points: list[SoloPoint], complaint: str
 ) -> None:
     """A mistake in the new points costs no old one."""
-    database.add([point(5)])
+    store.add([point(5)])
     with pytest.raises(InputError, match=complaint):
-        database.replace_profile("gemm", "NVIDIA H200", points)
-    assert database.solo_points() == [point(5)]
+        store.replace_profile("gemm", "NVIDIA H200", points)
+    assert store.solo_points() == [point(5)]
 
 
-def test_a_profile_is_deleted(database: Database) -> None:
+def test_a_profile_is_deleted(store: Store) -> None:
     """Of one model or of all; what was deleted can be added again."""
-    database.add([point(1), point(2, gpu_model="A100"), point(3, run="r2"), point(4, job="sort")])
-    assert database.delete_profile("gemm", "A100") == 1
-    assert database.delete_profile("gemm", "A100") == 0
-    assert database.solo_points() == [point(1), point(3, run="r2"), point(4, job="sort")]
-    assert database.delete_profile("gemm") == 2
-    assert database.delete_profile("nobody") == 0
-    assert database.solo_points() == [point(4, job="sort")]
-    assert database.add([point(1)]) == 1
+    store.add([point(1), point(2, gpu_model="A100"), point(3, run="r2"), point(4, job="sort")])
+    assert store.delete_profile("gemm", "A100") == 1
+    assert store.delete_profile("gemm", "A100") == 0
+    assert store.solo_points() == [point(1), point(3, run="r2"), point(4, job="sort")]
+    assert store.delete_profile("gemm") == 2
+    assert store.delete_profile("nobody") == 0
+    assert store.solo_points() == [point(4, job="sort")]
+    assert store.add([point(1)]) == 1
 
 
-def test_points_of_any_kind_are_deleted(database: Database) -> None:
+def test_points_of_any_kind_are_deleted(store: Store) -> None:
     """Those and no others; what is not there does not count."""
-    database.add(
-        [point(1), point(2, run="r2"), pair_point(1), pair_point(2, run="r2"), observation()]
-    )
-    assert database.delete([point(1), pair_point(2, run="r2"), point(9)]) == 2
-    assert database.solo_points() == [point(2, run="r2")]
-    assert database.pair_points() == [pair_point(1)]
-    assert database.delete([observation()]) == 1
-    assert database.observations() == []
-    assert database.delete([]) == 0
+    store.add([point(1), point(2, run="r2"), pair_point(1), pair_point(2, run="r2"), observation()])
+    assert store.delete([point(1), pair_point(2, run="r2"), point(9)]) == 2
+    assert store.solo_points() == [point(2, run="r2")]
+    assert store.pair_points() == [pair_point(1)]
+    assert store.delete([observation()]) == 1
+    assert store.observations() == []
+    assert store.delete([]) == 0
 
 
 def test_points_are_found_by_job_model_and_run(store: Store) -> None:
@@ -219,15 +199,6 @@ def test_a_point_that_could_not_be_read_back_is_refused(store: Store) -> None:
     assert store.pair_points() == []
 
 
-def test_points_outlive_the_store(store: Store, url: str, tmp_path: Path) -> None:
-    store.add([point(1), pair_point(1)])
-    store.close()
-    with open_store(url, tmp_path) as again:
-        assert again.solo_points() == [point(1)]
-        assert again.pair_points() == [pair_point(1)]
-        assert again.add([point(1), pair_point(1)]) == 0
-
-
 WRITER = """
 import sys
 from pathlib import Path
@@ -244,8 +215,8 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from store_points import point
-from advisor_data import open_database
-with open_database(sys.argv[2], Path(sys.argv[3])) as store:
+from advisor_data import open_store
+with open_store(sys.argv[2], Path(sys.argv[3])) as store:
     for number in range(int(sys.argv[4])):
         store.replace_profile("gemm", None, [point(number), point(number, run="r2")])
         print(number, flush=True)
@@ -285,9 +256,9 @@ def test_kill_9_loses_nothing_that_was_added(url: str, tmp_path: Path) -> None:
         assert store.add([point(0), point(80_000)]) == 1
 
 
-def test_writers_and_replacers_at_once(replaceable: str, tmp_path: Path) -> None:
-    with open_database(replaceable, tmp_path) as store:
-        process = writer(replaceable, tmp_path, 60, REPLACER)
+def test_writers_and_replacers_at_once(url: str, tmp_path: Path) -> None:
+    with open_store(url, tmp_path) as store:
+        process = writer(url, tmp_path, 60, REPLACER)
         kept = [point(number, job="sort") for number in range(100)]
         assert [store.add([one]) for one in kept] == [1] * 100
         process.communicate(timeout=50)
@@ -298,13 +269,11 @@ def test_writers_and_replacers_at_once(replaceable: str, tmp_path: Path) -> None
         ]
 
 
-def test_kill_9_of_a_replacement_keeps_one_profile_at_least(
-    replaceable: str, tmp_path: Path
-) -> None:
-    rest = killed(writer(replaceable, tmp_path, 80_000, REPLACER))
+def test_kill_9_of_a_replacement_keeps_one_profile_at_least(url: str, tmp_path: Path) -> None:
+    rest = killed(writer(url, tmp_path, 80_000, REPLACER))
     done = int(rest[-1]) if rest else 19
-    with open_database(replaceable, tmp_path) as database:
-        starts = {p.started_at for p in database.solo_points()}
+    with open_store(url, tmp_path) as store:
+        starts = {p.started_at for p in store.solo_points()}
         assert starts & {point(done).started_at, point(done + 1).started_at}
-        assert database.replace_profile("gemm", None, [point(0)]) == 1
-        assert database.solo_points() == [point(0)]
+        assert store.replace_profile("gemm", None, [point(0)]) == 1
+        assert store.solo_points() == [point(0)]

@@ -13,8 +13,8 @@ from store_points import point
 from advisor.errors import UnsafeFileError
 from advisor.formats.moments import now
 from advisor_data import open_store
-from advisor_data.service.backup import back_up, restore
-from advisor_data.service.state import AuditEntry, open_service_state
+from advisor_data.backup import back_up, restore
+from advisor_data.state import AuditEntry, open_service_state
 
 pytestmark = pytest.mark.usefixtures("loose_umask")
 
@@ -54,12 +54,6 @@ def test_a_database_elsewhere_is_closed_and_its_folder_left_alone(tmp_path: Path
     with open_store(f"sqlite:///{tmp_path}/shared/points.db", tmp_path) as store:
         store.add([point(1)])
         assert opened(tmp_path / "shared") == {"shared"}
-
-
-def test_files_of_points_are_ours_alone(tmp_path: Path) -> None:
-    with open_store(f"files:{tmp_path}/points", tmp_path) as store:
-        store.add([point(1), point(2)])
-    assert opened(tmp_path / "points") == set()
 
 
 def test_a_copy_and_what_is_restored_are_ours_alone(tmp_path: Path) -> None:

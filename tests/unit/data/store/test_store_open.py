@@ -10,7 +10,7 @@ from store_points import point
 
 from advisor.errors import InputError, StoreError
 from advisor.installed import install
-from advisor_data import migrate, open_store
+from advisor_data import open_store
 
 
 def test_the_default_is_a_database_in_the_home_folder(tmp_path: Path) -> None:
@@ -20,37 +20,12 @@ def test_the_default_is_a_database_in_the_home_folder(tmp_path: Path) -> None:
     assert (home / "advisor.db").is_file()
 
 
-def test_a_node_without_sqlalchemy_writes_files(
+def test_what_is_not_installed_is_said_with_the_pip_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And a home folder that began with files goes on with files when it comes later."""
-    with monkeypatch.context() as bare:
-        bare.setitem(sys.modules, "sqlalchemy", None)
-        assert open_store(None, tmp_path).add([point()]) == 1
-    assert (tmp_path / "points" / "solo-r1.jsonl").is_file()
-    with open_store(None, tmp_path) as store:
-        assert store.solo_points() == [point()]
-
-
-def test_an_address_of_files_names_the_folder(tmp_path: Path) -> None:
-    open_store(f"files:{tmp_path}/here", tmp_path / "home").add([point()])
-    assert (tmp_path / "here" / "solo-r1.jsonl").is_file()
-    assert not (tmp_path / "home").exists()
-
-
-@pytest.mark.parametrize(
-    ("missing", "url", "extra"),
-    [
-        ("alembic", "sqlite:///{}/x.db", "data"),
-        ("psycopg", "postgresql://u@127.0.0.1/x", "postgres"),
-    ],
-)
-def test_what_is_not_installed_is_said_with_the_pip_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str, url: str, extra: str
-) -> None:
-    monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(InputError, match=re.escape(install(extra))):
-        open_store(url.format(tmp_path), tmp_path)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(InputError, match=re.escape(install("postgres"))):
+        open_store("postgresql://u@127.0.0.1/x", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -87,22 +62,12 @@ def test_a_home_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
-    """A GPU node that only profiles does not pay for SQL and tables, not even when installed."""
+    """Commands that open no store do not pay for SQL and tables."""
     script = (
-        "import sys, pathlib, advisor_data, advisor_data.files.files, advisor_data.files.bundled;"
-        "advisor_data.open_store('files:x', pathlib.Path()).close();"
+        "import sys, advisor_data, advisor_data.files, advisor_data.bundled;"
         "print(*{'sqlalchemy', 'alembic', 'pandas', 'pyarrow', 'psycopg'} & set(sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == ""
-
-
-def test_migrating_a_folder_of_files_makes_nothing(tmp_path: Path) -> None:
-    """Above all no empty database in front of the points."""
-    migrate(f"files:{tmp_path}/points", Path())
-    assert not (tmp_path / "points").exists()
-    (tmp_path / "points").mkdir()
-    migrate(None, tmp_path)
-    assert not (tmp_path / "advisor.db").exists()

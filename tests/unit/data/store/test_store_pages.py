@@ -15,12 +15,18 @@ from sqlalchemy.engine import Engine
 from store_points import observation, pair_point, point
 
 from advisor.core.records import Observation, Record
-from advisor_data import Store, open_database, open_store
-from advisor_data.service.state import open_service_state
-from advisor_data.store.pages import Page, Position, Span, page_of, position, us_of
-from advisor_data.store.profile_rows import LAST_NAME, profile_rows
-
-URLS = ("files", "sqlite")
+from advisor_data import Store, open_store
+from advisor_data.lists import (
+    LAST_NAME,
+    Page,
+    Position,
+    Span,
+    page_of,
+    position,
+    profile_rows,
+    us_of,
+)
+from advisor_data.state import open_service_state
 
 few = settings(
     max_examples=settings().max_examples // 2,
@@ -28,27 +34,27 @@ few = settings(
 )
 
 
-@pytest.fixture(params=URLS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Store]:
-    with open_store(_url(request.param, tmp_path), tmp_path) as opened:
+@pytest.fixture
+def store(tmp_path: Path) -> Generator[Store]:
+    with open_store(_url(tmp_path), tmp_path) as opened:
         yield opened
 
 
-def _url(kind: str, folder: Path) -> str:
-    return f"files:{folder / 'points'}" if kind == "files" else f"sqlite:///{folder / 'a.db'}"
+def _url(folder: Path) -> str:
+    return f"sqlite:///{folder / 'a.db'}"
 
 
 @pytest.fixture(scope="module")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an empty database: making its tables takes longer than what an example does."""
     folder = tmp_path_factory.mktemp("migrated")
-    with open_database(_url("sqlite", folder), folder):
+    with open_store(_url(folder), folder):
         return folder
 
 
 def _copied(migrated: Path, folder: Path) -> str:
     shutil.copy(migrated / "a.db", folder)
-    return _url("sqlite", folder)
+    return _url(folder)
 
 
 def _at(second: int) -> str:
@@ -79,8 +85,8 @@ def test_a_moment_with_very_many_records_is_cut(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page stays bounded, and the next one goes on in the same moment."""
-    for module in ("pages", "sql_records"):
-        monkeypatch.setattr(f"advisor_data.store.{module}.MOST_OF_MOMENT", 10)
+    for module in ("lists", "store"):
+        monkeypatch.setattr(f"advisor_data.{module}.MOST_OF_MOMENT", 10)
     seen = [observation(n, started_at=_at(0)) for n in range(50)]
     store.add(seen)
     page = store.observation_page(None, Span(limit=5))
@@ -173,7 +179,7 @@ def test_rows_of_profiles_follow_every_change(
     tmp_path_factory: pytest.TempPathFactory, migrated: Path, changes: list[Any]
 ) -> None:
     folder = tmp_path_factory.mktemp("rows")
-    with open_database(_copied(migrated, folder), folder) as store:
+    with open_store(_copied(migrated, folder), folder) as store:
         for number, (what, job, model, shares) in enumerate(changes):
             points = [
                 point(number, job=job, gpu_model=model, share_percent=10.0 * share)
@@ -204,7 +210,7 @@ def test_names_come_in_pages(store: Store) -> None:
 
 def test_no_list_reads_the_whole_table(tmp_path: Path) -> None:
     """Each statement of a page goes along an index, and needs no sorting of all rows."""
-    with open_store(_url("sqlite", tmp_path), tmp_path) as store, _statements() as said:
+    with open_store(_url(tmp_path), tmp_path) as store, _statements() as said:
         store.add([point(), pair_point(), observation()])
         said.clear()
         here = position(observation())
@@ -219,10 +225,10 @@ def test_no_list_reads_the_whole_table(tmp_path: Path) -> None:
         store.profile_rows("a", "b")
         store.pair_points(jobs=("sort", "gemm"))
         store.pair_points(run="r1")
-        with open_service_state(_url("sqlite", tmp_path), tmp_path) as state:
+        with open_service_state(_url(tmp_path), tmp_path) as state:
             state.launches(host="here", active_only=True)
     read = [one for one in said if one[0].startswith("SELECT") and "advisor_schema" not in one[0]]
-    assert len(read) > 30
+    assert len(read) > 20
     for statement, parameters in read:
         plan = _plan(tmp_path / "a.db", statement, parameters)
         scans = [step for step in plan if step.startswith("SCAN") and "USING" not in step]

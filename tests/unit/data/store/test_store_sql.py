@@ -10,20 +10,12 @@ import pytest
 from store_points import point
 
 from advisor.errors import StoreError
-from advisor_data import migrate, open_store
+from advisor_data import open_store
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "points.db"
-
-
-def test_migrating_twice_changes_nothing(file: Path) -> None:
-    with open_store(f"sqlite:///{file}", file) as store:
-        store.add([point()])
-    migrate(f"sqlite:///{file}", Path())
-    with open_store(f"sqlite:///{file}", file) as store:
-        assert store.solo_points() == [point()]
 
 
 def test_a_migration_that_fails_leaves_the_old_database(file: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 from made_up_inputs import OUTPUTS, SMALL, case, result
 
 from advisor.errors import InputError
-from advisor.wire.input_power import FEATURES, InputAsked
-from advisor_data.files.input_points import input_points_text, read_input_points
+from advisor.wire.power import FEATURES, InputAsked
+from advisor_data.known import input_points_text, read_input_points
 from advisor_power.inputs.keeping import input_lines, read_kept
 from advisor_power.inputs.predicting.asked import with_features, with_sent_features
 from advisor_power.inputs.predicting.learned_from import kept_points, pattern_of, points_of

@@ -12,9 +12,9 @@ from advisor.core.gpu import Gpu
 from advisor.errors import InputError, SourceError, StoreError
 from advisor.formats.wire import to_plain
 from advisor.validity.sensor_record import EnergyCounter, SensorRecord
-from advisor.wire.kernel_power import KernelReport
+from advisor.wire.power import KernelReport
 from advisor_cli.power.kernel_text import plot, report_lines
-from advisor_data.files.power_records import stored_kernels
+from advisor_data.known import stored_kernels
 from advisor_power.kernels.plan import KernelPlan
 from advisor_power.kernels.running.bench import RunRequest
 from advisor_power.kernels.running.measure import BLOCK_RUNS, KernelStep

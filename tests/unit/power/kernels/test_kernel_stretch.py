@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from made_up_kernel import INSTANT, MadeUpKernel, record
 
-from advisor.wire.kernel_power import StretchPower
+from advisor.wire.power import StretchPower
 from advisor_power.kernels.scatter import scatter
 from advisor_power.kernels.stitch import sensor_of
 from advisor_power.kernels.stretch import (

@@ -21,8 +21,8 @@ from made_up_input_points import (
 )
 
 from advisor.errors import InputError
-from advisor.wire.input_power import FEATURES, InputPoint
-from advisor_data.files.input_points import input_points_text, read_input_points
+from advisor.wire.power import FEATURES, InputPoint
+from advisor_data.known import input_points_text, read_input_points
 from advisor_power.learn.evaluate import (
     METHODS,
     RelativeErrors,

@@ -19,8 +19,8 @@ from made_up_input_points import (
 )
 
 from advisor.errors import InputError, ModelError
-from advisor.wire.input_power import FEATURES, InputAsked
-from advisor_data.files.input_points import input_points_sha256, read_input_points
+from advisor.wire.power import FEATURES, InputAsked
+from advisor_data.known import input_points_sha256, read_input_points
 from advisor_models.manifest import MANIFEST
 from advisor_power.learn.train import (
     fit_inputs,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats
-from advisor.wire.input_power import FEATURES, InputPoint, Product
+from advisor.wire.power import FEATURES, InputPoint, Product
 from advisor_power.model.pace import LEAST_PART, held_to, known_of
 from advisor_power.model.physics import COLUMNS, PARTS, by_feature_w, columns, parts
 

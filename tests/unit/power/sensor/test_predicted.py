@@ -8,7 +8,7 @@ import pytest
 from synthetic_sensor import AVERAGE, INSTANT, MadeUpCard
 
 from advisor.validity.sensor_record import SensorRecord
-from advisor.wire.power_readings import SensorCurve
+from advisor.wire.power import SensorCurve
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.predicted import predicted_curves
 from advisor_power.sensor.stimulus import steps_and_bursts

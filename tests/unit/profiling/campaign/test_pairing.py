@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from planned import solo_point
 
-from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.bundled import bundled_solo_points
 from advisor_profiling.campaign.pairing import (
     BoundBy,
     PairNames,

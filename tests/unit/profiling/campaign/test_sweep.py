@@ -16,7 +16,7 @@ from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job, ProgressSettings
 from advisor.core.records import Record, SoloPoint
 from advisor.errors import AdvisorError, JobError, LimitNotProvenError, StoreError
-from advisor_data.store.file_store import FileStore
+from advisor_data import Store, open_store
 from advisor_profiling.campaign.sweep import SweepResult, new_run, plan, sweep, unfinished_run
 from advisor_profiling.window.rules import rules_for
 from advisor_profiling.window.targets import solo
@@ -27,13 +27,16 @@ UNGATED = Job(name="gemm", command=("x",))
 GATED = Job(name="gemm", command=("x",), progress=ProgressSettings(gate=True), memory_mib=100)
 
 
-class FullStore(FileStore):
-    """A disk that is full after one point."""
+def full_after_one(store: Store) -> Store:
+    """A store whose disk is full after one point."""
 
-    def add(self, points: Iterable[Record]) -> int:
-        if self.solo_points():
+    def add(points: Iterable[Record]) -> int:
+        if store.solo_points():
             raise StoreError("No space left on device")
-        return super().add(points)
+        return type(store).add(store, points)
+
+    store.add = add
+    return store
 
 
 def bench(fault: Fault = lambda _process, _where: None) -> BreakableTestbed:
@@ -52,17 +55,19 @@ def run(
     folder: Path,
     *,
     job: Job = UNGATED,
-    store: type[FileStore] = FileStore,
+    is_full: bool = False,
 ) -> tuple[SweepResult, Watching]:
     reporter = Watching()
-    with store(folder) as opened:
+    with open_store(None, folder) as opened:
+        if is_full:
+            full_after_one(opened)
         targets = [solo(job, share) for share in SHARES]
         result = sweep(targets, "r9", testbed, opened, reporter, rules_for(0.5))
     return result, reporter
 
 
 def kept(folder: Path) -> list[float]:
-    with FileStore(folder) as store:
+    with open_store(None, folder) as store:
         return [p.share_percent for p in store.solo_points()]
 
 
@@ -119,7 +124,7 @@ def test_full_disk_ends_the_sweep_with_its_jobs(tmp_path: Path) -> None:
     """Measuring what cannot be kept is a waste; points before stay."""
     testbed = bench()
     with pytest.raises(StoreError):
-        run(testbed, tmp_path, store=FullStore)
+        run(testbed, tmp_path, is_full=True)
     assert len(kept(tmp_path)) == 1
     assert all(process.ended for process in testbed.processes)
 
@@ -127,7 +132,7 @@ def test_full_disk_ends_the_sweep_with_its_jobs(tmp_path: Path) -> None:
 def test_nothing_to_do_takes_no_time(tmp_path: Path) -> None:
     """A finished profile starts nothing, not even the idle measurement."""
     testbed = bench()
-    with FileStore(tmp_path) as store:
+    with open_store(None, tmp_path) as store:
         result = sweep([], "r9", testbed, store, Watching(), rules_for(1))
     assert (result.points, result.failures, testbed.clock.now_s()) == ((), (), 0)
 

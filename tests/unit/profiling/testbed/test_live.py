@@ -9,7 +9,7 @@ import pytest
 
 from advisor.core.gpu import Gpu
 from advisor.errors import BusyError
-from advisor.files.locks import try_lock
+from advisor.files import try_lock
 from advisor.runtime.lock import open_lock
 from advisor.settings import Settings, read_settings
 from advisor_profiling.testbed import live

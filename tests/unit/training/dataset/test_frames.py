@@ -8,12 +8,8 @@ import pytest
 
 from advisor import load_dataset
 from advisor.errors import InputError
-from advisor_data.files.bundled import (
-    bundled_pair_points,
-    bundled_reference_points,
-    bundled_solo_points,
-)
-from advisor_data.files.files import read_points
+from advisor_data.bundled import bundled_pair_points, bundled_reference_points, bundled_solo_points
+from advisor_data.files import read_points
 from advisor_training.dataset.pairs import make_pairs
 
 

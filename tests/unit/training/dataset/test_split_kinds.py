@@ -11,7 +11,7 @@ from simple_pairs import SHARES, SOLOS, nine, pair
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.records import PairPoint
 from advisor.core.split import Split
-from advisor_data.files.bundled import bundled_pair_points
+from advisor_data.bundled import bundled_pair_points
 from advisor_training.dataset.noise import noise_ceiling
 from advisor_training.dataset.pairs import make_pairs
 from advisor_training.dataset.split_kinds import is_full, kinds_of, split_of, uses_the_gpu

@@ -12,7 +12,7 @@ from advisor.errors import ModelError
 from advisor.predict.one_window import COUNTERS, ESTIMATED_SHARES, window_of
 from advisor.predict.profiles import Profile, make_profiles
 from advisor.predict.sets import SetPredictor, fills
-from advisor_data.files.bundled import bundled_set_references, bundled_solo_points
+from advisor_data.bundled import bundled_set_references, bundled_solo_points
 from advisor_models import one_window
 from advisor_models.one_window import OneWindowModel, bundled_one_window
 from advisor_training.learn.one_window import fit_one_window, learnable

@@ -14,7 +14,7 @@ from advisor.core.split import EQUAL, UNCAPPED
 from advisor.predict.card_factor import CardFactor, CardPredictor
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.observed import DriftedJob
+from advisor.wire.answers import DriftedJob
 from advisor_advice.site import conditions as module
 from advisor_advice.site.conditions import (
     NOTHING,
@@ -34,7 +34,7 @@ from advisor_advice.site.expected import (
 )
 from advisor_advice.site.outdated_checks import outdated_check, outdated_checks, versions_of
 from advisor_data import open_store
-from advisor_data.files.bundled import bundled_reference_points
+from advisor_data.bundled import bundled_reference_points
 
 MODEL = model({EQUAL: (0.6, 0.8, 350.0), UNCAPPED: (0.7, 0.7, 380.0)})
 PROFILES = {(job, CARD): profile(job) for job in "ab"}
@@ -236,7 +236,7 @@ def alone(job: str, card: str, power_w: float, **fields: Any) -> list[SoloPoint]
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """A host with a store in plain files, in which both jobs were measured on a card."""
-    url = f"files:{tmp_path / 'points'}"
+    url = f"sqlite:///{tmp_path / 'points.db'}"
     found = replace(settings_of(tmp_path), database_url=url)
     stored(found, *solo_points("a"), *solo_points("b"))
     return found

@@ -18,8 +18,8 @@ from advisor_advice.site.known_profiles import (
     on_one_gpu,
 )
 from advisor_data import open_store
-from advisor_data.files.bundled import GPU_MODEL as BUNDLED_MODEL
-from advisor_data.files.bundled import bundled_solo_points
+from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
+from advisor_data.bundled import bundled_solo_points
 
 
 def known(**models: str) -> dict[str, ProfilesOfJob]:
@@ -87,7 +87,7 @@ def test_few_of_many_jobs_are_named() -> None:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return replace(settings_of(tmp_path), database_url=f"files:{tmp_path / 'points'}")
+    return replace(settings_of(tmp_path), database_url=f"sqlite:///{tmp_path / 'points.db'}")
 
 
 def stored(settings: Settings, *points: SoloPoint) -> None:

@@ -11,19 +11,20 @@ from urllib.parse import quote
 from sqlalchemy import Engine, make_url, update
 
 from advisor.errors import InputError, StoreError
-from advisor.files.whole_files import sync_folder
-from advisor_data.store.schema import schema_state
-from advisor_data.store.sql_engine import (
+from advisor.files import sync_folder
+from advisor_data import default_url
+from advisor_data.database import (
     RESTORE,
+    VERSION_TABLE,
     address,
+    changes,
     make_engine,
     migrate,
     refuse_other,
+    schema_state,
+    sqlite_path,
     store_errors,
 )
-from advisor_data.store.sqlite_file import sqlite_path
-from advisor_data.store.store import FILES_PREFIX, default_url
-from advisor_data.store.tables import VERSION_TABLE, changes
 
 _PATIENCE_S = 30.0
 """How long a copy waits for another writer."""
@@ -96,7 +97,7 @@ def check_database(url: str | None, home: Path) -> bool:
         StoreError: it is damaged, or cannot be read.
     """
     url = url or default_url(home)
-    if url.startswith(FILES_PREFIX) or make_url(url).get_backend_name() != "sqlite":
+    if make_url(url).get_backend_name() != "sqlite":
         return False
     engine, file = _sqlite_file(url, home)
     if not _has_content(file):
@@ -112,8 +113,6 @@ def check_database(url: str | None, home: Path) -> bool:
 def _sqlite_file(url: str | None, home: Path) -> tuple[Engine, Path]:
     """Connections to the database, and its file."""
     url = url or default_url(home)
-    if url.startswith(FILES_PREFIX):
-        raise InputError(f"{url} is a folder of files, no database", fix="copy the folder: cp -a")
     engine = make_engine(url)
     if engine.dialect.name != "sqlite" or not engine.url.database:
         raise InputError(

@@ -1,12 +1,7 @@
-"""Opens files and folders so that no other user of the host has a hand in them.
-
-A name is only a wish: what counts is what was opened. So links are not followed, nothing waits for
-a FIFO, and owner, kind and mode are read from the descriptor before anything is written, cut or
-locked. What we made and left open to others is closed. What may be there for others, or cannot be
-closed, is refused, as PostgreSQL refuses a data folder that others may enter.
-"""
+"""Files and folders that are whole, and that no other user of the host has a hand in."""
 
 import errno
+import fcntl
 import os
 import re
 import stat
@@ -16,6 +11,51 @@ from pathlib import Path
 from typing import IO, Any
 
 from advisor.errors import UnsafeFileError
+
+_OURS = re.compile(
+    r"advisor\.db.*|models|launches|logs|checks|sensors|kernels|inputs|input-model|jobs|fanout|id"
+    r"|queues|audits|service\.lock|\..*",
+    re.DOTALL,
+)
+
+
+def open_home(home: Path, *below: str) -> Path:
+    """The home, or a folder in it, made where it is not there, and closed to others.
+
+    Raises:
+        UnsafeFileError: it belongs to another user, or is open to others and holds more than ours.
+        OSError: it cannot be made.
+    """
+    return private_folder(home, *below, ours=_OURS)
+
+
+_LOCKS = Path("/proc/locks")
+"""As proc_locks(5) has it: number, kind, mode, access, process, device and inode, range."""
+
+
+def try_lock(file: IO[Any]) -> bool:
+    """Lock an open file for this process alone; False where another one holds it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def holders(file: IO[Any]) -> list[int]:
+    """Processes that hold the lock of an open file; none where the kernel does not name them."""
+    inode = str(os.fstat(file.fileno()).st_ino)
+    try:
+        lines = [line.split() for line in _LOCKS.read_text().splitlines()]
+    except OSError:
+        return []
+    held = [line for line in lines if line[1] == "FLOCK" and line[5].endswith(f":{inode}")]
+    return sorted({int(line[4]) for line in held} - {-1, 0})
+
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+RULE = "letters, digits, '.', '_' and '-', the first a letter or digit, at most 100"
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -282,3 +322,66 @@ def _no_folder(path: Path) -> UnsafeFileError:
         why="a file is there, or a link that somebody else has made",
         fix="look at it, and remove it",
     )
+
+
+PUBLIC_FILE = 0o666
+"""Less the umask: what people make to hand on."""
+
+
+def replace_file(
+    path: Path, data: bytes, mode: int = PRIVATE_FILE, *, durable: bool = True
+) -> Path:
+    """Write next to the file and swap, so that a full disk or a power cut leaves the old one.
+
+    Its mode is that of the new file, whatever the old one was; the umask takes its part. Where it
+    is durable it is on disk when this returns. Waiting for the disk is too slow for what is written
+    each second and means nothing after a power cut.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        # What a killed process with this number left goes; a link in its place is not followed.
+        draft.unlink(missing_ok=True)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(data)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        draft.replace(path)
+        if durable:
+            sync_folder(path.parent)
+    finally:
+        draft.unlink(missing_ok=True)
+    return path
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder survive a power cut.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_whole(path: Path, most_bytes: int) -> bytes:
+    """What a regular file holds; links are followed, since nothing but its content is used.
+
+    Raises:
+        OSError: it cannot be read, is not a regular file, or larger than `most_bytes`.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        # Read to the limit, whatever its size is said to be: it may grow.
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise OSError(errno.EFBIG, f"it is larger than {most_bytes} bytes", str(path))
+    return data

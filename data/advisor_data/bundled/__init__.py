@@ -1,17 +1,18 @@
-"""The measurements that come with the package.
+"""The measurements that come with the package, and which of them are fit to learn from.
 
-Each function raises a StoreError where the installation lacks its file, or that is damaged.
+Each reader raises a StoreError where the installation lacks its file, or that is damaged.
 """
 
 import json
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from importlib import resources
 
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint
 from advisor.core.split import ADVISED_JOBS
 from advisor.errors import InputError, StoreError
-from advisor.formats.rows import P, from_row
-from advisor_data.store.lines import json_row
+from advisor.formats.rows import P, from_row, json_row
 
 GPU_MODEL = "NVIDIA H200"
 """What most bundled points were measured on: taken where nobody says which GPU model is meant."""
@@ -23,7 +24,7 @@ def bundled_solo_points(jobs: Iterable[str] | None = None) -> list[SoloPoint]:
 
 
 def bundled_pair_points(jobs: Iterable[str] | None = None) -> list[PairPoint]:
-    """Pair points measured on real GPUs, flagged ones among them: see `advisor_data.files.dataset`.
+    """Pair points measured on real GPUs, flagged ones among them: see `advisor_data.bundled`.
 
     With `jobs` only points of these jobs alone, which takes a fraction of the time.
     """
@@ -83,3 +84,36 @@ def _broken(name: str, what: str, why: str) -> StoreError:
         why=f"the installation is not whole, {why}",
         fix="install advisor again",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Points to use, in their order, and how many were left out under each doubtful flag."""
+
+    points: tuple[PairPoint, ...]
+    left_out: Mapping[str, int]
+
+    @property
+    def summary(self) -> str:
+        """One line for a reader: "12 of 1800 points left out: 7 counter-mismatch, 5 failed"."""
+        count = sum(self.left_out.values())
+        line = f"{count} of {count + len(self.points)} points left out"
+        most_first = sorted(self.left_out.items(), key=lambda item: (-item[1], item[0]))
+        reasons = ", ".join(f"{number} {flag}" for flag, number in most_first)
+        return f"{line}: {reasons}" if reasons else line
+
+
+def select(points: Iterable[PairPoint], *, flagged: bool = False) -> Selection:
+    """The points that passed every cross-check, or all with `flagged`.
+
+    One with several flags of `DOUBTFUL` is counted under the first.
+    """
+    kept: list[PairPoint] = []
+    left_out: Counter[str] = Counter()
+    for point in points:
+        doubt = next((flag for flag in point.flags if flag in DOUBTFUL), None)
+        if doubt is None or flagged:
+            kept.append(point)
+        else:
+            left_out[doubt] += 1
+    return Selection(tuple(kept), dict(left_out))

@@ -1,4 +1,4 @@
-"""The page docs/schema.md, made by `python -m advisor_data.files.schema_page > docs/schema.md`."""
+"""The page docs/schema.md, made by `python -m advisor_data.schema_page > docs/schema.md`."""
 
 import dataclasses
 from collections.abc import Container
@@ -16,7 +16,7 @@ from advisor.core.records import (
     SoloPoint,
 )
 from advisor.formats.rows import column_types
-from advisor_data.store.points import IDENTITY
+from advisor_data.files import IDENTITY
 
 _TYPE_NAMES = {str: "text", float: "number", int: "whole number", bool: "true/false", tuple: "list"}
 
@@ -44,18 +44,19 @@ as long as they ran. The names are the same in Parquet, CSV, JSON lines, SQL and
 version {SCHEMA_VERSION} of the schema.
 
 What belongs to one job of several stands in a list `jobs` of pair points and observations, one
-object for each job; in SQL in tables of their own. Flat formats have numbered columns instead.
+object for each job. Flat formats have numbered columns instead.
 
 | format | one job of several |
 |---|---|
-| JSON, JSON lines, Parquet | `"jobs": [{{"job": "gemm", "share_percent": 30, ...}}, ...]` |
+| JSON, JSON lines, Parquet, SQL | `"jobs": [{{"job": "gemm", "share_percent": 30, ...}}, ...]` |
 | CSV, data frames | `job_1`, `share_1_percent`, `rate_1`, ..., `job_2`, ... |
-| SQL | tables `pair_point_parts` and `observation_parts`, by `point_id` and `position` from 0 |
 
-The other columns are in the SQL tables `solo_points`, `pair_points` and `observations`; `jobs` in
-the last two are the names as a JSON list.
+The SQL tables are `solo_points`, `pair_points` and `observations`. A row holds the record as JSON
+in `document`, without the values that were not measured, so a new column needs no migration. Beside
+it stand the columns by which records are found: `point_id`, `jobs` (the names as a JSON list),
+`gpu_model`, `run` (of an observation its `launch_id`) and `started_at_us` (since 1970).
 
-A value that was not measured is empty (`null` in JSON, Parquet and SQL), never 0.
+A value that was not measured is empty (`null` in JSON and Parquet), never 0.
 """
 
 _TABLE = """
@@ -64,7 +65,7 @@ _TABLE = """
 """
 
 _IDENTITY = f"""
-`flags` is empty for a window with nothing wrong; in CSV and SQL its words are joined by `;`. The
+`flags` is empty for a window with nothing wrong; in CSV its words are joined by `;`. The
 words are explained in [flags.md](flags.md).
 
 The jobs of a pair point or an observation stand in the order of their names, so that each is
@@ -137,14 +138,12 @@ columns of files: with `relative=False` the frame can be written and imported.
 
 | address | what it is |
 |---|---|
-| none | `advisor.db` (SQLite) in the data folder; without SQLAlchemy, the folder `points` there |
+| none | `advisor.db` (SQLite) in the data folder |
 | `sqlite:///FILE` | SQLite in one file of a local disk |
 | `postgresql://USER@HOST/DATABASE` | PostgreSQL; `advisor data migrate` makes its tables |
-| `files:DIR` | a file of JSON lines per run, `solo-RUN.jsonl` or `pair-RUN.jsonl`, and per month \
-`observation-MONTH.jsonl`; points are added and read, never replaced or deleted |
 
-SQLite files are upgraded when they are opened, and closed to other users of the host. On a network
-file system use `files:` or PostgreSQL: SQLite's write-ahead log needs all its users on one host
+SQLite files are upgraded when they are opened, and closed to other users of the host. For
+several hosts use PostgreSQL: SQLite's write-ahead log needs all its users on one host
 (https://www.sqlite.org/wal.html). Backup, restore and what else a service keeps:
 [state.md](state.md).
 """

@@ -7,15 +7,16 @@ be in the store first, and its end in the table of launches where a service look
 import shutil
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.core.records import Observation
 from advisor.errors import AdvisorError, InputError, StoreError
-from advisor.files.home import open_home
+from advisor.files import open_home
 from advisor.formats.moments import now
-from advisor.formats.rows import from_row
+from advisor.formats.rows import from_row, json_row
 from advisor.launch.folder import (
     EndedLaunch,
     LaunchFolder,
@@ -29,11 +30,10 @@ from advisor.launch.folder import (
 from advisor.launch.status import OVER
 from advisor.settings import Retention
 from advisor.wire.lists import AuditEntry
-from advisor_data.store.base import Store
-from advisor_data.store.lines import json_row
+from advisor_data import Store
 
 if TYPE_CHECKING:
-    from advisor_data.service.state import ServiceState  # a node without a service has no database
+    from advisor_data.state import ServiceState  # loads SQLAlchemy
 
 ACTION = "launch.remove"
 """In the audit log."""
@@ -72,14 +72,14 @@ class Cleaner:
     Attributes:
         root: `launches` in the home.
         store: Where observations have to be before their launch goes.
-        state: Where launches and the audit log are; None: there is no service here.
+        state: Where launches and the audit log are.
         who: For the audit log.
     """
 
     root: Path
     bounds: Retention
     store: Store
-    state: "ServiceState | None"
+    state: "ServiceState"
     who: str
 
     def clean(self, *, dry_run: bool = False) -> Cleaned:
@@ -122,7 +122,7 @@ class Cleaner:
         return None
 
     def _check_row(self, launch_id: str) -> None:
-        row = self.state.launch(launch_id) if self.state else None
+        row = self.state.launch(launch_id)
         if row and row.state not in OVER:
             raise StoreError(
                 f"the service has not noticed yet that {launch_id} has ended",
@@ -145,14 +145,9 @@ class Cleaner:
 
     def _note(self, launch_id: str) -> None:
         # It is gone: an error now would tell a lie, and room is freed on a full disk, too.
-        if self.state:
-            entry = AuditEntry(
-                at=now(), who=self.who, action=ACTION, subject=launch_id, outcome="done"
-            )
-            try:
-                self.state.audit(entry)
-            except StoreError:
-                return
+        entry = AuditEntry(at=now(), who=self.who, action=ACTION, subject=launch_id, outcome="done")
+        with suppress(StoreError):
+            self.state.audit(entry)
 
 
 def _ended(folders: Iterable[LaunchFolder]) -> tuple[list[EndedLaunch], list[KeptLaunch]]:

@@ -1,1 +1,0 @@
-"""Files and folders that are whole, and that no other user of the host has a hand in."""

@@ -1,0 +1,817 @@
+"""What advice says of pairs, sets, copies and partners. docs/recommend.md explains each key."""
+
+import dataclasses
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from advisor.core.interval import Interval
+from advisor.core.objectives import Finish
+from advisor.core.split import Sharing
+from advisor.core.wording import count_of, listed
+from advisor.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+_UNITS = {"percent", "mib", "ms", "w", "stderr", "hash"}
+"""Last words of a column name, which stay last when `column` adds a word."""
+
+
+class Tabular(ABC):
+    """An answer with one row for each way, copy count, partner or point."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The rows of the frame, as cells by column name."""
+
+    def to_frame(self) -> "pd.DataFrame":
+        """The rows as a pandas frame.
+
+        Raises:
+            InputError: pandas is not installed.
+        """
+        return frame(self.rows())
+
+
+def frame(rows: Iterable[Mapping[str, Any]]) -> "pd.DataFrame":
+    """Rows as a pandas frame.
+
+    Raises:
+        InputError: pandas is not installed.
+    """
+    with InputError.instead_of(
+        ImportError, "a data frame needs pandas, which is not installed", fix="pip install pandas"
+    ):
+        pandas: Any = importlib.import_module("pandas")
+    return pandas.DataFrame.from_records(list(rows))
+
+
+def row_of(value: Any) -> dict[str, Any]:
+    """A dataclass as a row; mappings are left out, since they are no cells."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(value):
+        name, cell = field.name, getattr(value, field.name)
+        if isinstance(cell, Interval):
+            found[name] = cell.value
+            found |= {column(name, "low"): cell.low, column(name, "high"): cell.high}
+        elif name == "jobs":
+            for number, part in enumerate(cell, start=1):
+                found |= {column(word, str(number)): v for word, v in row_of(part).items()}
+        elif isinstance(cell, tuple):
+            found[name] = "; ".join(cast("tuple[str, ...]", cell))
+        elif dataclasses.is_dataclass(cell):
+            found[name] = getattr(cell, "text", None)
+        elif not isinstance(cell, Mapping):
+            found[name] = cell
+    return found
+
+
+def column(name: str, word: str) -> str:
+    """A name with one more word before its unit: `share_1_percent` of `share_percent`."""
+    head, _, end = name.rpartition("_")
+    return f"{head}_{word}_{end}" if end in _UNITS else f"{name}_{word}"
+
+
+Basis: TypeAlias = Literal["measured", "estimated", "extrapolated"]
+"""Read by a sensor, from weights, or from weights that were fitted to nothing like it."""
+
+MARKS: Mapping[Basis, str] = {"measured": "", "estimated": "~", "extrapolated": "?"}
+"""Stands before watts."""
+
+NOT_IDENTIFIED = (
+    "The parts are not identified: by the same weights totals of work of one kind are off by 13 % "
+    "(H100) and 19 % (H200)."
+)
+"""Stands wherever parts are shown (docs/component-power.md)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerParts:
+    """The power of one GPU in parts.
+
+    Attributes:
+        power_w: Of the whole GPU; the values of the parts sum to it.
+        power_basis: Measured, or estimated by the model in use.
+        headroom_w: What is left to the power limit; None: the limit is not known.
+        clock_mhz: Mean clock of the SMs, as `power_basis` says.
+        components_w: Each part with its bounds.
+        memory_basis: How the part `memory` is known.
+        others_basis: How all other parts are known.
+        unlike: Readings that are unlike all that the weights were fitted to.
+    """
+
+    power_w: float
+    power_basis: Basis
+    headroom_w: float | None
+    clock_mhz: float
+    components_w: Mapping[str, Interval]
+    memory_basis: Basis
+    others_basis: Basis
+    unlike: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareParts:
+    """One job alone at a share."""
+
+    share_percent: float
+    power: PowerParts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitParts:
+    """Two jobs at a split.
+
+    Attributes:
+        clock_loss_mhz: How far the clock is below the highest one of the GPU model.
+        causes_mhz: What each job causes of it, in their order; None: not known.
+        jostling: Who lowers the clock, in one sentence.
+    """
+
+    split: str
+    power: PowerParts
+    clock_loss_mhz: float
+    causes_mhz: tuple[Interval, ...] | None
+    jostling: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedTo:
+    """What the weights come from.
+
+    Attributes:
+        windows: How many, of jobs alone.
+        jobs: How many jobs.
+    """
+
+    windows: int
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentsOfJob:
+    """One job alone at each share of its profile."""
+
+    job: str
+    gpu_model: str
+    power_limit_w: float | None
+    weights: FittedTo
+    shares: tuple[ShareParts, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentsOfPair:
+    """Two jobs together at each split."""
+
+    jobs: tuple[str, ...]
+    gpu_model: str
+    power_limit_w: float | None
+    weights: FittedTo
+    splits: tuple[SplitParts, ...]
+
+
+DriftQuantity: TypeAlias = Literal["rate", "power"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardPower:
+    """What a card draws, for each watt of what others of its model do.
+
+    Attributes:
+        power_factor: With bounds that hold it in 90 % of cards.
+        references: Jobs alone on the whole GPU that it was learned from.
+        observations: Pairs of jobs that it was learned from.
+    """
+
+    gpu_uuid: str
+    power_factor: Interval
+    references: int
+    observations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredTogether:
+    """What was measured of the very jobs on the GPU model, and is in the answer.
+
+    Attributes:
+        launches: Of these jobs, observed here.
+        windows: Of `advisor colocate` here.
+        bundled: Windows that come with advisor.
+        at_choice: How many of all these are at the split of the answer.
+    """
+
+    launches: int
+    windows: int
+    bundled: int
+    at_choice: int
+
+    @property
+    def text(self) -> str:
+        """In words, such as "measured here, 3 launches"."""
+        kinds = {"launch": self.launches, "window": self.windows}
+        here = listed(count_of(n, kind) for kind, n in kinds.items() if n)
+        if not here:
+            come = "comes" if self.bundled == 1 else "come"
+            return f"measured: {count_of(self.bundled, 'window')} that {come} with advisor"
+        return f"measured here, {here}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftedJob:
+    """A job on a card that does other than expected, and did not before.
+
+    Attributes:
+        gpu_uuid: The card; None: not known.
+        quantity: What drifted: the job's rate, or the power of the GPU beside it.
+        ratio: Observed over expected since then.
+        since: Start of the first launch that was off, ISO 8601, UTC.
+        observations: Launches since then.
+        software: Versions seen since then and never before.
+    """
+
+    job: str
+    gpu_model: str
+    gpu_uuid: str | None
+    quantity: DriftQuantity
+    ratio: float
+    since: str
+    observations: int
+    software: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        word = "less" if self.ratio < 1 else "more"
+        unit = "power beside" if self.quantity == "power" else "rate of"
+        card = f" on card {self.gpu_uuid}" if self.gpu_uuid else ""
+        changed = f", since {', '.join(self.software)}" if self.software else ""
+        return (
+            f"{unit} {self.job}{card} has drifted: {100 * abs(self.ratio - 1):.0f} % {word} than "
+            f"expected in {self.observations} launches since {self.since}{changed}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftReport:
+    """What launches of this host say of model, cards and checks.
+
+    Attributes:
+        observations: How many were compared with what the model in use expects.
+        drifts: Jobs that do other than expected.
+        cards: What the observed cards draw.
+        outdated_checks: In words, GPU models whose driver or libraries have changed since `advisor
+            check`.
+    """
+
+    observations: int
+    drifts: tuple[DriftedJob, ...]
+    cards: tuple[CardPower, ...]
+    outdated_checks: tuple[str, ...]
+
+
+SharingVerdict: TypeAlias = Literal["share", "your call", "do not share"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """An answer in words, as the command line prints it.
+
+    Attributes:
+        lines: Name and text of each.
+    """
+
+    headline: str
+    lines: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        rows = (_folded(text, f"  {name:<8}") for name, text in self.lines)
+        return "\n".join((_folded(self.headline), *rows))
+
+
+def _folded(text: str, name: str = "") -> str:
+    rest = " " * len(name)
+    return fill(text, 80, initial_indent=name, subsequent_indent=rest, break_on_hyphens=False)
+
+
+class Told(Tabular):
+    """An answer that shows its words, where it has them, when it is printed or ends a cell."""
+
+    __slots__ = ()
+    said: Said | None
+
+    def __str__(self) -> str:
+        return str(self.said or repr(self))
+
+    def _repr_pretty_(self, printer: Any, _cycle: object) -> None:
+        printer.text(str(self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelName:
+    """The model that an answer is by, and the GPU models it has seen."""
+
+    version: str
+    gpu_models: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alone:
+    """One job alone on the whole GPU.
+
+    Attributes:
+        rate: Progress per second, in the job's unit.
+        power_w: Power of the GPU.
+        memory_used_mib: None: not known.
+    """
+
+    rate: float
+    power_w: float
+    memory_used_mib: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedJob:
+    """One of the jobs that were asked about.
+
+    Attributes:
+        rate_unit: Unit of its progress, such as images.
+        one_window: It was seen on the whole GPU alone: what it does at other shares is estimated.
+    """
+
+    job: str
+    rate_unit: str
+    alone: Alone
+    one_window: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobShare:
+    """What one job gets of the GPU, and does with it.
+
+    Attributes:
+        share_percent: 100 where there are no limits.
+        units: SMs or CUs that its share comes to; None: those of the GPU are not known.
+        rate: Progress per second, in the job's unit.
+        speed: Relative speed: 1 is as fast as alone on the whole GPU.
+        latency_p99_ms: Of a job that answers requests, while it meets its demand; None: not known.
+        environment: Variables that limit the job; none without a limit.
+    """
+
+    job: str
+    share_percent: float
+    units: int | None
+    rate: Interval
+    speed: Interval
+    environment: Mapping[str, str]
+    latency_p99_ms: Interval | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One way of running two jobs on one GPU, and what is expected of it.
+
+    Attributes:
+        split: Shares as people write them (`30/70`), `uncapped` or `exclusive`.
+        sharing: How the jobs use the GPU: `limited` has a share for each.
+        jobs: In the order that was asked.
+        power_w: Power of the GPU, W.
+        memory_power_w: The part of it that its memory draws, W; None: the model has not learned it.
+        energy_saved: For the same work, against one after the other; 0.1 is a tenth less. With the
+            watts of the server, where they are set.
+        stp: Sum of relative speeds: how much more is done in an hour than one after the other.
+        gpu_time_saved: Part of the GPU hours for the same work, against one after the other.
+        cost_saved: The same of what hours and energy cost; None: no prices are set.
+        objectives: Values of objectives, by name.
+        violations: Limits that the expected values do not keep, in words.
+    """
+
+    split: str
+    sharing: Sharing
+    jobs: tuple[JobShare, ...]
+    power_w: Interval
+    energy_saved: Interval
+    stp: Interval
+    objectives: Mapping[str, Interval]
+    violations: tuple[str, ...]
+    memory_power_w: Interval | None = None
+    gpu_time_saved: Interval | None = None
+    cost_saved: Interval | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """What a simple rule would choose, limits or not.
+
+    Attributes:
+        name: Of the rule; `meaning` is what it does.
+        option: None: the profiles do not reach so far.
+    """
+
+    name: str
+    meaning: str
+    option: Option | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SameWork:
+    """One amount of work in several ways; None is what never ends or is out of reach.
+
+    Attributes:
+        work_s: What each job has to do, in seconds that it takes alone.
+        choice: In the recommended way.
+        restarted: The same, the job that is left restarted without a limit.
+        baselines: By name of the simple rule.
+    """
+
+    work_s: tuple[float, ...]
+    choice: Finish | None
+    restarted: Finish | None
+    baselines: Mapping[str, Finish | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation(Told):
+    """The way of running two jobs on one GPU that does the most and keeps every limit.
+
+    Attributes:
+        jobs: In the order that was asked.
+        objective: What was maximised.
+        choice: One of `candidates`.
+        verdict: Whether to share. Your call: sharing costs a little more energy and saves GPU time.
+        call: Split of the way that the verdict is about, where it is a call; None: it is not.
+        picks: Split of the option that each objective would choose.
+        reasons: Sentences on why.
+        warnings: Sentences on what may go wrong.
+        coverage: Part of measured values that the intervals are to hold.
+        card: What the power was corrected by; None: nothing was seen of the card, or it is not
+            known.
+        drifts: Of the jobs that were asked for; intervals are wider for them.
+        measured: What was measured of these jobs together, which the answer takes in; None: nothing
+            was.
+        components: What the power at `choice` goes to; None: not asked for, or not known.
+        components_unknown: Why `components` was asked for in vain; None: it was not.
+        said: In words; None: not asked for.
+    """
+
+    jobs: tuple[AskedJob, ...]
+    gpu_model: str
+    objective: str
+    choice: Option
+    candidates: tuple[Option, ...]
+    baselines: tuple[Baseline, ...]
+    same_work: SameWork
+    picks: Mapping[str, str]
+    reasons: tuple[str, ...]
+    warnings: tuple[str, ...]
+    model: ModelName
+    coverage: float
+    verdict: SharingVerdict = "share"
+    call: str | None = None
+    card: CardPower | None = None
+    drifts: tuple[DriftedJob, ...] = ()
+    measured: MeasuredTogether | None = None
+    components: SplitParts | None = None
+    components_unknown: str | None = None
+    said: Said | None = None
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The candidates, then what simple rules would choose beside them."""
+        of_rules = (baseline.option for baseline in self.baselines)
+        options = {option.split: option for option in (*self.candidates, *filter(None, of_rules))}
+        for split, option in options.items():
+            yield {"is_choice": split == self.choice.split, **row_of(option)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemError:
+    """Why one request of a batch has no answer; `code` is the stable name of the kind of error."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchItem:
+    """The answer to one request of a batch, or its error."""
+
+    answer: Recommendation | None = None
+    error: ItemError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchAnswer:
+    """One item for each request, in their order."""
+
+    answers: tuple[BatchItem, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """One way of running the set on one GPU, and what is expected of it.
+
+    Parts saved are for the same work, against a card for each job; 0.1 is a tenth less.
+
+    Attributes:
+        name: Shares as people write them, 100 where a job has no limit; else the sharing.
+        isolates: Whether a fault of one job leaves the others running.
+        jobs: In the order that was asked.
+        energy_saved: Where the cards that become free are switched off; with the watts of the
+            server, where they are set.
+        energy_saved_idle: The same where they idle.
+        gpu_time_saved: Of the hours that GPUs are held.
+        cost_saved: None: no prices are set.
+        violations: Limits that are not kept, in words.
+    """
+
+    name: str
+    sharing: Sharing
+    isolates: bool
+    jobs: tuple[JobShare, ...]
+    power_w: Interval
+    energy_saved: Interval
+    energy_saved_idle: Interval
+    gpu_time_saved: Interval
+    cost_saved: Interval | None
+    violations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookedAt:
+    """A way that was looked at, in short: what is expected of it, without ranges.
+
+    Attributes:
+        shares: Percent, in the order of the jobs; 100 where one has no limit.
+        speeds: Relative, likewise.
+        p99_ms: Likewise; None: the job answers no requests, or it is not known.
+        energy_saved: This and the next two are as those of `Way`.
+        keeps: Whether it keeps every limit.
+    """
+
+    name: str
+    sharing: Sharing
+    shares: tuple[float, ...]
+    speeds: tuple[float, ...]
+    p99_ms: tuple[float | None, ...]
+    power_w: float
+    energy_saved: float
+    energy_saved_idle: float
+    gpu_time_saved: float
+    keeps: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What the set takes beside SMs and power, and what there is; None: not known.
+
+    Attributes:
+        host_cores: That the jobs keep busy, alone.
+    """
+
+    memory_mib: float | None
+    memory_of_mib: float | None
+    host_cores: float | None
+    mps_clients: int
+    mps_clients_most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fewer:
+    """What the others do without one job of a set that is not to share.
+
+    Attributes:
+        without: The job.
+        way: Name of the way in which the others share.
+        energy_saved: Of their work, with the cards that become free switched off.
+    """
+
+    without: str
+    way: str
+    energy_saved: Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAdvice(Told):
+    """How a set of jobs is to run.
+
+    Attributes:
+        choice: Name of one of `ways`; None: a card each.
+        call: Name of the way that saves GPU time for little more energy, where prices decide; None:
+            there is none, or the jobs are to share.
+        ways: The best of each sharing; where none keeps the limits, the nearest.
+        near: A better way that fails by the low ends of speeds alone, and the options that accept
+            it; None: there is none.
+        searched: How many ways were looked at.
+        coverage: Part of measured values that the intervals held, job by job.
+        card: What the power was corrected by; None: nothing was seen of the card, or it is not
+            known.
+        drifts: Of these jobs; intervals are wider for them.
+        measured: Of these very jobs together, which the answer takes in; None: nothing was.
+        fewer: Where the jobs are not to share, three or more of them that are; None: there are
+            none.
+        looked_at: Every way that was looked at, in short; none unless asked for.
+        said: In words; None: not asked for.
+    """
+
+    jobs: tuple[AskedJob, ...]
+    gpu_model: str
+    objective: str
+    verdict: Literal["share", "your call", "a card each"]
+    choice: str | None
+    call: str | None
+    ways: tuple[Way, ...]
+    needs: Needs
+    near: str | None
+    searched: int
+    warnings: tuple[str, ...]
+    coverage: float = 0.9
+    card: CardPower | None = None
+    drifts: tuple[DriftedJob, ...] = ()
+    measured: MeasuredTogether | None = None
+    fewer: Fewer | None = None
+    looked_at: tuple[LookedAt, ...] = ()
+    said: Said | None = None
+
+    @property
+    def chosen(self) -> Way | None:
+        """The way that the answer is about: of `choice`, or of `call`."""
+        return next((way for way in self.ways if way.name == (self.choice or self.call)), None)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The best way of each sharing."""
+        for way in self.ways:
+            yield {"is_choice": way.name == self.choice, **row_of(way)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """So many copies of a job on one GPU.
+
+    Attributes:
+        rate: Of all together, per second, in the job's unit.
+        speed: Relative speed of each.
+        power_w: Of the GPU.
+        joules: For each unit of progress, such as a request.
+        energy_saved: For the same work against a card each, where freed cards are switched off.
+        energy_saved_idle: The same where they idle.
+        latency_p99_ms: Of each; None: the job answers no requests, or none was timed.
+        measured: Of so many copies together, which the numbers take in; None: nothing was.
+    """
+
+    number: int
+    rate: Interval
+    speed: Interval
+    power_w: Interval
+    joules: Interval
+    energy_saved: Interval
+    energy_saved_idle: Interval
+    latency_p99_ms: Interval | None
+    measured: MeasuredTogether | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replicas(Tabular):
+    """How many copies of a job one GPU holds.
+
+    Attributes:
+        sharing: `uncapped`, or `time-sliced` where a fault of one must leave the others running.
+        best: Number of copies to run.
+        copies: From one to `best`; each keeps every limit, and adds work.
+        beyond: One more, which does not; None: no more were asked for.
+        ended_by: What one more breaks (speed is that of `SMs` or `DRAM`) or lacks: `SMs`, `DRAM`,
+            `memory`, `tail`, `power` or `host cores`; None as `beyond`.
+        why: The same in words.
+        card: As of sets; `drifts` as well.
+        one_window: As of jobs that are asked about.
+    """
+
+    job: str
+    gpu_model: str
+    rate_unit: str
+    sharing: Sharing
+    best: int
+    copies: tuple[Copies, ...]
+    beyond: Copies | None
+    ended_by: str | None
+    why: str
+    warnings: tuple[str, ...] = ()
+    card: CardPower | None = None
+    drifts: tuple[DriftedJob, ...] = ()
+    one_window: bool = False
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """From one copy to the best number, and one more."""
+        for copies in (*self.copies, *filter(None, [self.beyond])):
+            yield {"is_choice": copies.number == self.best, **row_of(copies)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partner:
+    """One other job, and the best way of sharing with it; parts are against one after the other.
+
+    Attributes:
+        split: Shares of the job and of the other, or `uncapped`.
+        speed: Relative speed of the job; `partner_speed` is the other's.
+        cost_saved: None: no prices are set.
+    """
+
+    partner: str
+    verdict: SharingVerdict
+    split: str
+    speed: Interval
+    partner_speed: Interval
+    gpu_time_saved: Interval
+    energy_saved: Interval
+    cost_saved: Interval | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """The smallest measured share at which a job alone keeps nearly all of its speed.
+
+    Attributes:
+        speed: Relative to the whole GPU.
+        latency_p99_ms: Of a job that answers requests; None: not known.
+    """
+
+    share_percent: float
+    speed: float
+    latency_p99_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partners(Tabular):
+    """The best partners of a job, the best first.
+
+    Attributes:
+        looked_at: How many jobs were looked at.
+        size: None: no share below the whole GPU keeps enough.
+        copies_by_memory: How many of the job fit into the memory of the card; None: not known.
+    """
+
+    job: str
+    gpu_model: str
+    looked_at: int
+    partners: tuple[Partner, ...]
+    size: Size | None
+    copies_by_memory: int | None
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The partners, the best first."""
+        return map(row_of, self.partners)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCurve:
+    """A job alone on a GPU model: what it draws, and how its speed follows its share.
+
+    Attributes:
+        rate: On the whole GPU, per second, in its unit.
+        shares: Measured, percent, ascending.
+        speeds: At these shares, relative to the whole GPU.
+        size: None: it fills the card, as no share below the whole GPU keeps enough of its speed.
+        bundled: Its profile came with advisor.
+    """
+
+    job: str
+    rate_unit: str
+    rate: float
+    power_w: float
+    shares: tuple[float, ...]
+    speeds: tuple[float, ...]
+    size: Size | None
+    bundled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gains:
+    """What pairs of jobs gain on a GPU model, in columns: of hundreds of pairs it is one answer.
+
+    Each of the columns has a value for each pair: of `beside` with each of `jobs`, in their order;
+    without it, of the first with itself and all after it, of the second with itself and all after
+    it, and so on. Parts saved are against one after the other.
+
+    Attributes:
+        jobs: By name; those measured here, then those that came with advisor, as many as are told.
+        left_out: How many more jobs there are on this GPU model.
+        verdicts: None: nothing keeps every limit.
+        splits: Of the way that the verdict is about; None: they do not share.
+        speeds: Relative, of both jobs there.
+    """
+
+    gpu_model: str
+    objective: str
+    beside: str | None
+    jobs: tuple[JobCurve, ...]
+    left_out: int
+    verdicts: tuple[SharingVerdict | None, ...]
+    splits: tuple[str | None, ...]
+    gpu_time_saved: tuple[float | None, ...]
+    energy_saved: tuple[float | None, ...]
+    speeds: tuple[tuple[float, float] | None, ...]

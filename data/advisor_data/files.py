@@ -1,0 +1,431 @@
+"""Records as Parquet, CSV or JSON lines, to take away and to bring in."""
+
+import csv
+import dataclasses
+import importlib
+import io
+import json
+import logging
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from advisor.core.records import (
+    PARTS,
+    SCHEMA_VERSION,
+    Observation,
+    PairPoint,
+    Part,
+    Record,
+    SoloPoint,
+)
+from advisor.core.wording import listed
+from advisor.errors import AdvisorError, InputError, StoreError
+from advisor.files import PUBLIC_FILE, read_whole, replace_file
+from advisor.formats.rows import (
+    JOBS,
+    check_columns,
+    checked,
+    column_types,
+    flat,
+    json_row,
+    received,
+    record_from_row,
+    to_row,
+)
+from advisor.installed import install
+from advisor.validity.points import why_no_profile
+from advisor_data.bundled import bundled_solo_points
+from advisor_data.lists import ProfileRow
+
+_log = logging.getLogger(__name__)
+
+KIND_NAMES: Mapping[type[Record], str] = {
+    SoloPoint: "solo",
+    PairPoint: "pair",
+    Observation: "observation",
+}
+"""Names of files begin with these."""
+
+IDENTITY: Mapping[type[Record], tuple[str, ...]] = {
+    SoloPoint: ("run", "job", "gpu_uuid", "share_percent", "started_at", "written_by"),
+    PairPoint: (
+        "run",
+        "jobs.job",
+        "gpu_uuid",
+        "mode",
+        "jobs.share_percent",
+        "started_at",
+        "written_by",
+    ),
+    Observation: ("launch_id", "jobs.job", "gpu_uuid", "started_at", "written_by"),
+}
+"""Columns that tell two measurements apart, `jobs.` those of each job; `point_id` is their hash."""
+
+VERSION_KEY = b"advisor.schema_version"
+KIND_KEY = b"advisor.kind"
+
+_BATCH_ROWS = 1000
+
+
+def _encode_parquet(kind: type[Record], points: Sequence[Record]) -> bytes:
+    """Points of one kind as the content of a Parquet file."""
+    arrow, parquet = _load("pyarrow"), _load("pyarrow.parquet")
+    rows = [to_row(point) for point in points]
+    table = arrow.Table.from_pylist(rows, schema=_schema(arrow, kind))
+    sink = arrow.BufferOutputStream()
+    parquet.write_table(table, sink, compression="zstd")
+    return sink.getvalue().to_pybytes()
+
+
+def _decode_parquet(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows of a Parquet file, each with its place.
+
+    Raises:
+        InputError: no Parquet, or written by a newer version of advisor.
+    """
+    arrow, parquet = _load("pyarrow"), _load("pyarrow.parquet")
+    try:
+        # Not read_table, which starts the data set reader and its threads: 0.2 s for one file.
+        file = parquet.ParquetFile(arrow.BufferReader(data))
+        _check_version(file.schema_arrow.metadata)
+        check_columns(file.schema_arrow.names)
+        # A few kilobytes may stand for millions of rows: anyone who counts them stops in time.
+        batches = file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False)
+        rows = (row for batch in batches for row in batch.to_pylist())
+        for number, row in enumerate(rows, start=1):
+            yield f"row {number}", row
+    except (OSError, arrow.ArrowException) as error:
+        raise InputError("not a Parquet file that can be read", why=str(error)) from error
+
+
+def _check_version(metadata: dict[bytes, bytes] | None) -> None:
+    version = (metadata or {}).get(VERSION_KEY, b"0")  # a file made elsewhere has none
+    if not version.isdigit() or int(version) > SCHEMA_VERSION:
+        raise InputError(
+            f"has version {version.decode()} of the schema, not {SCHEMA_VERSION} or older",
+            fix="upgrade advisor",
+        )
+
+
+def _schema(arrow: Any, kind: type[Record]) -> Any:
+    fields = _fields(arrow, kind)
+    if kind in PARTS:
+        part = arrow.struct(_fields(arrow, PARTS[kind]))
+        fields.insert(0, arrow.field(JOBS, arrow.list_(part), nullable=False))
+    about = {VERSION_KEY: str(SCHEMA_VERSION), KIND_KEY: KIND_NAMES[kind]}
+    return arrow.schema(fields, metadata=about)
+
+
+def _fields(arrow: Any, kind: type[Record] | type[Part]) -> list[Any]:
+    types = {
+        str: arrow.string(),
+        float: arrow.float64(),
+        int: arrow.int64(),
+        bool: arrow.bool_(),
+        tuple: arrow.list_(arrow.string()),
+    }
+    notes = {field.name: dict(field.metadata) for field in dataclasses.fields(kind)}
+    return [
+        arrow.field(name, types[value_type], nullable=optional, metadata=notes[name])
+        for name, (value_type, optional) in column_types(kind).items()
+    ]
+
+
+def _load(name: str) -> Any:
+    with InputError.instead_of(
+        ImportError,
+        "Parquet needs pyarrow, which is not installed",
+        fix=f"{install('parquet')}, or use .csv or .jsonl",
+    ):
+        return importlib.import_module(name)
+
+
+MOST_BYTES = 1 << 30
+MOST_ROWS = 1_000_000
+"""A file is read as a whole, and a point takes about a kilobyte."""
+
+_MOST_COLUMNS = 1000
+"""Of CSV; seven jobs have some 150."""
+
+Encode = Callable[[type[Record], Sequence[Record]], bytes]
+Decode = Callable[[bytes], Iterator[tuple[str, Mapping[str, Any]]]]
+
+_QUOTE = "'"
+_SPECIAL = ("=", "+", "-", "@", "\t", "\r", _QUOTE)
+"""A spreadsheet runs a cell that begins so as a formula, and names of runs and units may come from
+anybody. A quote before it makes it text; one that is there already gets another."""
+
+
+def write_points(path: Path, points: Iterable[Record]) -> None:
+    """Write points of one kind, in the format that the suffix names: .parquet, .csv or .jsonl.
+
+    What stood at `path` is replaced when the new file is whole and on disk, not before. Without
+    points it is a file of solo points.
+
+    Raises:
+        InputError: another suffix, points of several kinds, or a point that could not be read back.
+        StoreError: the file cannot be written.
+    """
+    encode, _ = _format(path)
+    ready = checked(points)
+    data = encode(_only_kind(path, ready), ready)
+    with StoreError.instead_of(
+        OSError,
+        f"{path} cannot be written",
+        fix="free space or give another place; what stood there is unchanged",
+    ):
+        replace_file(path, data, PUBLIC_FILE)
+
+
+def read_points(path: Path) -> list[Record]:
+    """All points of a .parquet, .csv or .jsonl file, or none where one of its rows is bad.
+
+    Rows with a column `launch_id` are observations, others with `jobs` or `job_1` pair points,
+    others solo points.
+
+    Raises:
+        InputError: the file cannot be read, or a row, named by its number and column, is bad.
+    """
+    _, decode = _format(path)
+    seen: dict[str, tuple[str, Record]] = {}
+    with _at(str(path)):
+        for number, (place, row) in enumerate(decode(_content(path))):
+            _check_rows(number + 1)
+            with _at(place):
+                point = received(record_from_row(row))
+                first_place, first = seen.setdefault(point.point_id, (place, point))
+                _check_same(first_place, first, point)
+    return [point for _, point in seen.values()]
+
+
+def _only_kind(path: Path, points: Sequence[Record]) -> type[Record]:
+    kinds = {type(point) for point in points} or {SoloPoint}
+    if len(kinds) > 1:
+        raise InputError(
+            f"{path} was to hold points of several kinds",
+            why="a file has the columns of one kind",
+            fix="write a file for each kind",
+        )
+    return kinds.pop()
+
+
+def _content(path: Path) -> bytes:
+    with InputError.instead_of(OSError, "cannot be read"):
+        data = read_whole(path, MOST_BYTES)
+    last = data[data.rfind(b"\n") + 1 :]
+    if path.suffix == ".jsonl" and last and not _is_json(last):
+        _log.warning("%s: the last line was cut off by a crash and is left out", path)
+        return data.removesuffix(last)
+    return data
+
+
+def _check_rows(rows: int) -> None:
+    if rows > MOST_ROWS:
+        raise InputError(
+            f"has more than {MOST_ROWS:,} rows",
+            why="a file is taken in as a whole or not at all",
+            fix="write several smaller files",
+        )
+
+
+def _check_same(first_place: str, first: Record, point: Record) -> None:
+    if first != point:
+        raise InputError(
+            f"the same measurement as {first_place}, with other values",
+            why=f"what tells points apart is {', '.join(IDENTITY[type(point)])}",
+            fix="give started_at its seconds, or remove one of the two",
+        )
+
+
+def _encode_csv(kind: type[Record], points: Sequence[Record]) -> bytes:
+    text = io.StringIO(newline="")
+    rows = [{**flat(to_row(point)), "flags": ";".join(point.flags)} for point in points]
+    # Of points of two and of three jobs, those of two have no values for the third.
+    numbered = max((list(row) for row in rows), key=len, default=list[str]())
+    writer = csv.DictWriter(text, numbered or column_types(kind), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(map(_to_cells, rows))
+    return text.getvalue().encode()
+
+
+def _decode_csv(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
+    try:
+        text = data.decode("utf-8-sig")  # spreadsheets begin a file with a byte order mark
+    except UnicodeDecodeError as error:
+        raise InputError("not UTF-8", why=str(error), fix="save it as UTF-8") from error
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        header = next(reader, list[str]())
+        _check_header(header)
+        with _at(f"line {reader.line_num}"):
+            check_columns(header)
+        for values in filter(None, reader):
+            yield f"line {reader.line_num}", _csv_row(header, values, reader.line_num)
+    except csv.Error as error:
+        raise InputError(f"line {reader.line_num} is not CSV", why=str(error)) from error
+
+
+def _check_header(header: list[str]) -> None:
+    if not header:
+        raise InputError("no header", fix="begin with a line of column names: docs/schema.md")
+    if len(header) > _MOST_COLUMNS:
+        raise InputError(
+            f"{len(header):,} columns", why="no record has so many", fix="see docs/schema.md"
+        )
+    if twice := sorted({name for name in header if header.count(name) > 1}):
+        raise InputError(f"column {', '.join(twice)} stands twice in the header")
+
+
+def _csv_row(header: list[str], values: list[str], line: int) -> dict[str, str]:
+    if len(values) != len(header):
+        raise InputError(f"line {line} has {len(values)} values for {len(header)} columns")
+    return dict(zip(header, map(_from_cell, values), strict=True))
+
+
+def _encode_jsonl(_kind: type[Record], points: Sequence[Record]) -> bytes:
+    return b"".join(json.dumps(to_row(point)).encode() + b"\n" for point in points)
+
+
+def _decode_jsonl(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if line.strip():
+            with _at(f"line {number}"):
+                row = json_row(line)
+            yield f"line {number}", row
+
+
+_FORMATS: dict[str, tuple[Encode, Decode]] = {
+    ".parquet": (_encode_parquet, _decode_parquet),
+    ".csv": (_encode_csv, _decode_csv),
+    ".jsonl": (_encode_jsonl, _decode_jsonl),
+}
+
+
+def _format(path: Path) -> tuple[Encode, Decode]:
+    if path.suffix not in _FORMATS:
+        raise InputError(
+            f"{path} has no suffix that says what it holds", fix=f"name it {', '.join(_FORMATS)}"
+        )
+    return _FORMATS[path.suffix]
+
+
+@contextmanager
+def _at(place: str) -> Generator[None]:
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{place}: {error.what}", why=error.why, fix=error.fix) from error
+
+
+def _to_cells(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row whose texts no spreadsheet runs; numbers stay as they are."""
+    return {
+        name: _quoted(value) if isinstance(value, str) else value for name, value in row.items()
+    }
+
+
+def _from_cell(cell: str) -> str:
+    """What was written into a cell; one from elsewhere stays as it is."""
+    quoted = cell.startswith(_QUOTE) and cell[1:].startswith(_SPECIAL)
+    return cell[1:] if quoted else cell
+
+
+def _quoted(cell: str) -> str:
+    return _QUOTE + cell if cell.startswith(_SPECIAL) else cell
+
+
+_Key = tuple[str, str]
+"""A job and a GPU model."""
+
+
+def check_import(points: Sequence[Record], stored: Iterable[ProfileRow] = ()) -> None:
+    """Refuse points that would be wrong without a word, next to those stored of the same jobs.
+
+    Raises:
+        InputError: a share that is a fraction, or a second unit of the rates of one job.
+    """
+    for point in points:
+        _check_shares(point)
+    units: dict[_Key, set[str]] = {}
+    for point in _solo(points):
+        units.setdefault((point.job, point.gpu_model), set()).add(point.rate_unit)
+    for row in stored:
+        units.setdefault((row.job, row.gpu_model), set()).update(row.rate_units)
+    for (job, gpu_model), names in units.items():
+        if len(names) > 1:
+            raise InputError(
+                f"rates of {job} on {gpu_model} are in {listed(sorted(names))}",
+                why="rates of one job must share a unit",
+                fix=f"convert them, or remove the stored ones: advisor data delete --job {job}",
+            )
+
+
+def import_notes(points: Iterable[Record], stored: Iterable[SoloPoint]) -> list[str]:
+    """What the person who imported solo points should know of the profiles that they make.
+
+    `stored` are all solo points of these jobs, with those.
+    """
+    groups: dict[_Key, list[SoloPoint]] = {}
+    for point in stored:
+        groups.setdefault((point.job, point.gpu_model), []).append(point)
+    keys = dict.fromkeys((point.job, point.gpu_model) for point in _solo(points))
+    bundled = _bundled() if keys else frozenset[_Key]()
+    return [
+        f"{job} on {gpu_model}: {note}"
+        for job, gpu_model in keys
+        for note in _notes(groups[job, gpu_model], hides=(job, gpu_model) in bundled)
+    ]
+
+
+def _notes(points: Sequence[SoloPoint], *, hides: bool) -> Iterable[str]:
+    if why := why_no_profile(points):
+        yield f"no profile yet: {why}"
+        return
+    for column, instead in _STAND_INS.items():
+        if all(getattr(point, column) is None for point in points):
+            yield f"{column} is missing; {instead}"
+    if hides:
+        yield "used from now on instead of the bundled profile; advisor data delete undoes that"
+
+
+_STAND_INS: Mapping[str, str] = {
+    "idle_power_w": "that of other profiles is taken",
+    "power_limit_w": "watts are compared with the most that was drawn",
+    "memory_used_mib": "without it nobody knows what fits next to it",
+}
+"""Columns that a profile can do without, and what is done then."""
+
+
+def _check_shares(point: Record) -> None:
+    # A CU mask of one unit is less than 1 %; MPS takes whole percentages.
+    if point.mode != "mps":
+        return
+    for part in (point,) if isinstance(point, SoloPoint) else point.parts:
+        if (share := part.share_percent) < 1:
+            beside = "" if isinstance(point, SoloPoint) else f" in {' + '.join(point.jobs)}"
+            raise InputError(
+                f"share_percent of {part.job}{beside} is {share:g}, less than 1 %",
+                why="shares are in percent, and this looks like a part of 1",
+                fix=f"write {100 * share:g}",
+            )
+
+
+def _solo(points: Iterable[Record]) -> Iterable[SoloPoint]:
+    return (point for point in points if isinstance(point, SoloPoint))
+
+
+def _bundled() -> frozenset[_Key]:
+    """Which profiles come with advisor; none where its files cannot be read."""
+    with suppress(AdvisorError):
+        return frozenset((point.job, point.gpu_model) for point in bundled_solo_points())
+    return frozenset()
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,232 @@
+"""Checks of counts, power sensors, kernels and inputs: measured on this host, and bundled.
+
+Each reader raises a StoreError where a file cannot be read or the installation is damaged.
+"""
+
+import gzip
+import hashlib
+import re
+from collections.abc import Iterable
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+from advisor.errors import InputError, StoreError
+from advisor.formats.kept import RecordFolder
+from advisor.formats.wire import WireError, read, read_tolerant, write
+from advisor.validity.safe_counts import (
+    CHECKS,
+    CHECKS_FOLDER,
+    CheckedCounts,
+    CountCheck,
+    check_for,
+    parse_check,
+    wrong_elsewhere,
+)
+from advisor.validity.sensor_record import SENSOR_RECORDS, SensorRecord
+from advisor.wire.power import FEATURES, InputPoint, KernelReport
+
+ChecksStamp: TypeAlias = tuple[tuple[str, int, int], ...]
+"""Name, time of change and size of each file of a check."""
+
+
+def checked_counts(
+    home: Path, gpu_model: str, units_total: int | None = None
+) -> CheckedCounts | None:
+    """What the check of a GPU model found; None where there was none.
+
+    Counts at which other models of as many SMs were wrong count as wrong here too, in operations
+    that were not tried here (`advisor.validity.safe_counts.wrong_elsewhere`). Where the SMs of the GPU
+    are known, a check of another number is none of it.
+
+    Raises:
+        StoreError: a file of a check cannot be read, so nobody knows which counts are unsafe.
+    """
+    known = known_checks(home)
+    found = check_for(gpu_model, known)
+    if found is None or units_total not in (None, found.units_total):
+        return None
+    return CheckedCounts(
+        gpu_model=found.gpu_model,
+        units_total=found.units_total,
+        checked=frozenset(found.checked),
+        wrong={**wrong_elsewhere(gpu_model, known), **found.wrong},
+    )
+
+
+def checks_stamp(home: Path) -> ChecksStamp:
+    """What differs after a check by any process; costs no reading.
+
+    Raises:
+        StoreError: the folder cannot be looked at.
+    """
+    with StoreError.instead_of(OSError, f"{home / CHECKS_FOLDER} cannot be read"):
+        files = sorted((home / CHECKS_FOLDER).glob("*.json"))
+        return tuple(
+            (path.name, (found := path.stat()).st_mtime_ns, found.st_size) for path in files
+        )
+
+
+def known_checks(home: Path) -> list[CountCheck]:
+    """The checks that were made on this host, then those that come with the package.
+
+    Raises:
+        StoreError: a stored file cannot be read.
+    """
+    return [*CHECKS.read(home), *bundled_checks()]
+
+
+def bundled_checks() -> list[CountCheck]:
+    """Checks made on real GPUs that come with the package."""
+    return [parse_check(file.read_bytes()) for file in _json_files("checks")]
+
+
+T = TypeVar("T")
+
+KERNELS_FOLDER = "kernels"
+"""In the advisor's home."""
+
+KERNEL_REPORTS = RecordFolder(
+    KERNELS_FOLDER, "advisor power kernel", lambda text: read_tolerant(KernelReport, text)
+)
+"""Of this host, by operation and conditions, beside the runs that each was made of."""
+
+KERNELS_SOURCE = "bundled"
+"""Source of what comes with the package."""
+
+SENSORS, KERNELS = "sensors", "kernels"
+"""Folders of what is bundled: a record and its recording for each card; a table of kernels."""
+
+KERNEL_TABLE = "kernels.jsonl"
+
+
+def known_sensors(home: Path) -> list[SensorRecord]:
+    """Records that were made on this host, then those that come with the package."""
+    return [*SENSOR_RECORDS.read(home), *bundled_sensors()]
+
+
+def known_kernels(home: Path) -> list[KernelReport]:
+    """Kernels that were measured on this host, then those that come with the package."""
+    return [*stored_kernels(home), *bundled_kernels()]
+
+
+def stored_kernels(home: Path) -> list[KernelReport]:
+    """Kernels that were measured on this host, by the names of their files."""
+    return KERNEL_REPORTS.read(home)
+
+
+def bundled_sensors() -> list[SensorRecord]:
+    """Records of real cards that come with the package; none where there are none."""
+    files = _json_files(SENSORS)
+    return [_parsed(SensorRecord, file.read_bytes(), file.name) for file in files]
+
+
+def bundled_recording(record: SensorRecord) -> bytes:
+    """The recording that a bundled record was made of, for `advisor power sensor --trace`."""
+    name = f"{bundled_name(record)}.jsonl.gz"
+    try:
+        return gzip.decompress((_bundled() / SENSORS / name).read_bytes())
+    except (OSError, EOFError) as error:
+        raise _broken(name, str(error)) from error
+
+
+def bundled_kernels() -> list[KernelReport]:
+    """Kernels measured on real cards that come with the package; none where there are none."""
+    file = _bundled() / KERNELS / KERNEL_TABLE
+    if not file.is_file():
+        return []
+    return [_parsed(KernelReport, line, KERNEL_TABLE) for line in file.read_bytes().splitlines()]
+
+
+def bundled_name(record: SensorRecord) -> str:
+    """What the files of a bundled record are called: GPU model, card and driver."""
+    card = record.gpu_uuid.removeprefix("GPU-")[:8]
+    slug = re.sub(r"[^a-z0-9.]+", "-", f"{record.gpu_model}-{card}-{record.driver}".lower())
+    return slug.strip("-")
+
+
+def _bundled() -> Traversable:
+    return resources.files("advisor_data") / "bundled"
+
+
+def _json_files(folder: str) -> list[Traversable]:
+    """By name; none where the folder is not there."""
+    inside = _bundled() / folder
+    found = inside.iterdir() if inside.is_dir() else ()
+    return sorted((file for file in found if file.name.endswith(".json")), key=str)
+
+
+def _parsed(kind: type[T], text: bytes, name: str) -> T:
+    try:
+        return read_tolerant(kind, text, name=name)
+    except InputError as error:
+        raise _broken(name, str(error)) from error
+
+
+def _broken(name: str, why: str) -> StoreError:
+    return StoreError(
+        f"advisor_data/bundled: {name} is missing or damaged", why=why, fix="install advisor again"
+    )
+
+
+INPUTS = "inputs.jsonl"
+"""Among what comes with the package."""
+
+
+def read_input_points(path: Path) -> tuple[InputPoint, ...]:
+    """The points of a file of JSON Lines.
+
+    Raises:
+        InputError: it cannot be read, or a line is no point, or one that cannot be; says which.
+    """
+    with InputError.instead_of(
+        OSError, f"{path} cannot be read", fix="give a file that advisor power train wrote"
+    ):
+        text = path.read_bytes()
+    return _input_points(text, str(path))
+
+
+def bundled_input_points() -> tuple[InputPoint, ...]:
+    """Points measured on real cards that come with the package; none where there are none.
+
+    Raises:
+        InputError: the installation is damaged.
+    """
+    file = _bundled() / INPUTS
+    return _input_points(file.read_bytes(), f"bundled {INPUTS}") if file.is_file() else ()
+
+
+def input_points_text(points: Iterable[InputPoint]) -> bytes:
+    """Points as a file has them; the same points in whatever order give the same bytes."""
+    return "".join(f"{line}\n" for line in sorted(map(write, points))).encode()
+
+
+def input_points_sha256(points: Iterable[InputPoint]) -> str:
+    """A hash of points that does not depend on their order."""
+    return hashlib.sha256(input_points_text(points)).hexdigest()
+
+
+def _input_points(text: bytes, name: str) -> tuple[InputPoint, ...]:
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    return tuple(_input_point(line, f"{name}, line {number}") for number, line in lines)
+
+
+def _input_point(line: bytes, name: str) -> InputPoint:
+    try:
+        point = read(InputPoint, line)
+    except WireError as error:
+        raise InputError(f"{name}: {error.what}", why=error.why, fix=error.fix) from error
+    if odd := set(FEATURES) ^ point.features.keys():
+        raise InputError(f"{name}: features {', '.join(sorted(odd))} are missing or unknown")
+    outside = [f"{n} is {v:g}" for n, v in point.features.items() if not 0 <= v <= 1]
+    if not 0 < point.idle_w < point.power_w:
+        outside.append(f"power_w is {point.power_w:g} and idle_w {point.idle_w:g}")
+    positive = ("flop_per_s", "clock_mhz", "reference_w", "units")
+    numbers = {n: getattr(point, n) for n in positive}
+    outside += [f"{n} is {x:g}" for n, x in numbers.items() if x is not None and x <= 0]
+    if min(point.shape) < 1:
+        outside.append(f"shape is {point.shape}")
+    if outside:
+        raise InputError(f"{name}: {', '.join(outside)}", fix="leave the point out")
+    return point

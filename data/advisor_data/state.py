@@ -1,0 +1,403 @@
+"""What a service keeps beside the points: tokens, launches, the audit log, the count of changes.
+
+In the same database as the points; several servers may use one at once. What holds for all of
+them, such as one launch per GPU, is a unique index of the database.
+"""
+
+import dataclasses
+import hashlib
+import re
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, cast
+
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Connection,
+    RowMapping,
+    delete,
+    insert,
+    literal_column,
+    or_,
+    select,
+    update,
+)
+
+from advisor.errors import BusyError, IdempotencyError, InputError
+from advisor.formats.moments import now, to_text
+from advisor.wire.lists import AuditEntry
+from advisor_data import default_url
+from advisor_data.database import (
+    OpenDatabase,
+    audit_log,
+    changes,
+    insert_new,
+    launches,
+    open_engine,
+    tokens,
+)
+
+_LONGEST = 500
+
+_LARGEST_NUMBER = 2**63 - 1
+"""What an SQL BIGINT holds."""
+
+
+def _append(connection: Connection, entry: AuditEntry) -> None:
+    fields = dataclasses.asdict(entry)
+    del fields["number"]
+    # A client chooses some of it: line ends would forge entries, and NUL cannot be stored.
+    values = {
+        name: "".join(c if c.isprintable() else "?" for c in text[:_LONGEST])
+        for name, text in fields.items()
+    }
+    connection.execute(insert(audit_log).values(values))
+
+
+Scope = Literal["read", "write", "launch", "admin"]
+
+SCOPES: tuple[Scope, ...] = ("read", "write", "launch", "admin")
+"""What a token may do: ask; bring in points and observations; launch; all of it."""
+
+PREFIX = "adv_"
+"""Secrets begin with it, so that one that leaked is recognised by those who look for leaks."""
+
+_TOKEN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+_LONGEST_SECRET = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """What is known of a token; its secret is not.
+
+    Attributes:
+        created_at: ISO 8601, UTC; the other moments too.
+        expires_at: None: never.
+        revoked_at: None: not yet.
+    """
+
+    name: str
+    scopes: tuple[Scope, ...]
+    created_at: str
+    expires_at: str | None = None
+    revoked_at: str | None = None
+
+    def lives(self) -> bool:
+        """Neither revoked nor expired."""
+        return self.revoked_at is None and (self.expires_at is None or self.expires_at > now())
+
+
+def _new_token(name: str, scopes: Collection[str], expires_at: str | None) -> Token:
+    if not _TOKEN_NAME.fullmatch(name):
+        raise InputError(
+            f"{name!r} is not a valid token name",
+            fix="up to 64 letters, digits, dots, dashes and underscores, a letter or digit first",
+        )
+    if not scopes or set(scopes) - set(SCOPES):
+        raise InputError(
+            f"the scopes {', '.join(scopes) or '(none)'} are not all known",
+            fix=f"give one or more of {', '.join(SCOPES)}",
+        )
+    end = None if expires_at is None else _moment(expires_at)
+    in_order: tuple[Scope, ...] = tuple(scope for scope in SCOPES if scope in scopes)
+    token = Token(name=name, scopes=in_order, created_at=now(), expires_at=end)
+    if not token.lives():
+        raise InputError(f"the token would have expired at {end}", fix="give a moment to come")
+    return token
+
+
+def _digest(secret: str) -> str:
+    # A slow hash protects secrets that people choose; 256 random bits cannot be tried out, and
+    # this is computed for every request.
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _token(row: RowMapping) -> Token:
+    fields = {name: row[name] for name in ("name", "created_at", "expires_at", "revoked_at")}
+    return Token(scopes=cast("tuple[Scope, ...]", tuple(row["scopes"].split())), **fields)
+
+
+def _moment(text: str) -> str:
+    """The moment as it is compared here: as text of one form."""
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            raise ValueError(text)
+        return to_text(moment)
+    except (ValueError, OverflowError) as error:
+        raise InputError(
+            f"{text!r} is not a time in UTC", fix="write it as 2026-01-31T12:00:00+00:00"
+        ) from error
+
+
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRow:
+    """One launch.
+
+    Attributes:
+        launch_id: From advisor.launch.folder.new_launch_id, so that ids sort by time.
+        gpu: As in the spec: index or UUID; `gpu_uuid` where that is known.
+        state: One of advisor.launch.status.State.
+        spec: advisor.launch.spec.LaunchSpec as JSON text.
+        status: advisor.launch.status.LaunchStatus as JSON text.
+        asked_by: Name of the token.
+        idempotency_key: What the asker sent, so that asking again does not launch again.
+        request_hash: Of what was asked for under that key.
+        created_at: ISO 8601, UTC; `updated_at` too.
+        home: Name of the home whose service looks after it; None: it is of an older version, and
+            the services of its host do.
+    """
+
+    launch_id: str
+    host: str
+    gpu: str
+    gpu_uuid: str | None = None
+    state: str
+    spec: str
+    status: str
+    asked_by: str
+    idempotency_key: str | None = None
+    request_hash: str
+    created_at: str
+    updated_at: str
+    home: str | None = None
+
+
+def _asked_before(
+    connection: Connection, asked_by: str, key: str, request_hash: str
+) -> LaunchRow | None:
+    same_key = launches.c.idempotency_key == key
+    earlier = _first(connection, launches.c.asked_by == asked_by, same_key)
+    if earlier and earlier.request_hash != request_hash:
+        raise IdempotencyError(
+            "the idempotency key was used for another request",
+            why=f"the launch {earlier.launch_id} was asked for with it",
+            fix="send a new key with a new request",
+        )
+    return earlier
+
+
+def _refuse_busy(connection: Connection, row: LaunchRow) -> None:
+    same_gpu = launches.c.gpu == row.gpu
+    if row.gpu_uuid is not None:
+        same_gpu = or_(same_gpu, launches.c.gpu_uuid == row.gpu_uuid)
+    holder = _first(connection, launches.c.host == row.host, same_gpu, _active())
+    if holder:
+        raise BusyError(
+            f"GPU {row.gpu} of {row.host} is held by the launch {holder.launch_id}",
+            fix="wait until it is over, stop it, or take another GPU",
+        )
+
+
+def _active() -> ColumnElement[bool]:
+    # As the index of the table has it: with parameters it would not be used.
+    return literal_column("state NOT IN ('finished', 'stopped', 'failed')", Boolean)
+
+
+def _first(connection: Connection, *matches: ColumnElement[bool]) -> LaunchRow | None:
+    row = connection.execute(select(launches).where(*matches).limit(1)).mappings().one_or_none()
+    return LaunchRow(**row) if row else None
+
+
+class ServiceState(OpenDatabase):
+    """The state at one database."""
+
+    def make_token(
+        self, name: str, scopes: Collection[str], expires_at: str | None = None
+    ) -> tuple[Token, str]:
+        """A new token, and its secret, which nothing else ever tells.
+
+        The name stands in logs; the end is a moment in UTC, ISO 8601, or never.
+
+        Raises:
+            InputError: a living token has that name, or an argument is not as it should be.
+        """
+        token = _new_token(name, scopes, expires_at)
+        secret = PREFIX + secrets.token_urlsafe(32)
+        with self._writing() as connection:
+            # A token that expired gives its name back.
+            expired = (tokens.c.name == name) & (tokens.c.expires_at <= token.created_at)
+            still_named = update(tokens).where(expired, tokens.c.revoked_at.is_(None))
+            connection.execute(still_named.values(revoked_at=tokens.c.expires_at))
+            row = {
+                "secret_sha256": _digest(secret),
+                "name": name,
+                "scopes": " ".join(token.scopes),
+                "created_at": token.created_at,
+                "expires_at": token.expires_at,
+                "revoked_at": None,
+            }
+            if not connection.execute(insert_new(connection, tokens), [row]).rowcount:
+                raise InputError(
+                    f"there is a token {name} already",
+                    fix=f"take another name, or first: advisor tokens revoke {name}",
+                )
+        return token, secret
+
+    def find_tokens(self, secrets: Collection[str]) -> dict[str, Token]:
+        """The living tokens with these secrets, by secret, in one read."""
+        possible = (text for text in secrets if text.isascii() and len(text) <= _LONGEST_SECRET)
+        # Found by their hashes, so how long the search takes tells nothing about any secret.
+        by_digest = {_digest(secret): secret for secret in possible}
+        wanted = select(tokens).where(tokens.c.secret_sha256.in_(by_digest))
+        with self._reading() as connection:
+            rows = connection.execute(wanted).mappings().all()
+        found = {by_digest[row["secret_sha256"]]: _token(row) for row in rows}
+        return {secret: token for secret, token in found.items() if token.lives()}
+
+    def tokens(self) -> list[Token]:
+        """All there ever were, the newest first."""
+        wanted = select(tokens).order_by(tokens.c.created_at.desc(), tokens.c.name)
+        with self._reading() as connection:
+            return [_token(row) for row in connection.execute(wanted).mappings()]
+
+    def revoke_token(self, name: str) -> None:
+        """End a token.
+
+        Raises:
+            InputError: no living token has that name.
+        """
+        living = update(tokens).where(tokens.c.name == name, tokens.c.revoked_at.is_(None))
+        with self._writing() as connection:
+            is_ended = connection.execute(living.values(revoked_at=now())).rowcount
+        if not is_ended:
+            raise InputError(
+                f"there is no valid token {name!r}", fix="list them: advisor tokens list"
+            )
+
+    def add_launch(self, row: LaunchRow) -> LaunchRow:
+        """Keep a new launch, which holds its GPU from now on until its state is over.
+
+        The answer is it, or the earlier one with the same `asked_by` and `idempotency_key`.
+
+        Raises:
+            BusyError: another launch holds that GPU of that host.
+            IdempotencyError: the earlier one was asked for with another `request_hash`.
+            InputError: a launch with that id is there.
+        """
+        values, key = dataclasses.asdict(row), row.idempotency_key
+        with self._writing() as connection:
+            for _ in range(_TRIES):
+                # Written first and explained afterwards: looking first would let two of them in.
+                if connection.execute(insert_new(connection, launches), [values]).rowcount:
+                    return row
+                earlier = key and _asked_before(connection, row.asked_by, key, row.request_hash)
+                if earlier:
+                    return earlier
+                _refuse_busy(connection, row)
+                if _first(connection, launches.c.launch_id == row.launch_id):
+                    raise InputError(f"there is a launch {row.launch_id} already")
+                # Who held the GPU has let go since.
+        raise BusyError(
+            f"GPU {row.gpu} of {row.host} is taken and let go all the time", fix="ask again"
+        )
+
+    def update_launch(self, launch_id: str, state: str, status: str) -> bool:
+        """Keep where a launch stands; False: it is over, and stays as it is.
+
+        `state` is one of advisor.launch.status.State, `status` the whole status, JSON text.
+        """
+        change = update(launches).where(launches.c.launch_id == launch_id, _active())
+        values = {"state": state, "status": status, "updated_at": now()}
+        with self._writing() as connection:
+            return connection.execute(change.values(values)).rowcount == 1
+
+    def asked_before(
+        self, asked_by: str, idempotency_key: str, request_hash: str
+    ) -> LaunchRow | None:
+        """The launch that was asked for by this key; None where none was.
+
+        Raises:
+            IdempotencyError: the key was used with another `request_hash`.
+        """
+        with self._reading() as connection:
+            return _asked_before(connection, asked_by, idempotency_key, request_hash)
+
+    def launch(self, launch_id: str) -> LaunchRow | None:
+        """The launch of that id."""
+        if not launch_id.isprintable():  # PostgreSQL takes no NUL, and no id has one
+            return None
+        with self._reading() as connection:
+            return _first(connection, launches.c.launch_id == launch_id)
+
+    def launches(
+        self,
+        host: str | None = None,
+        home: str | None = None,
+        active_only: bool = False,
+        limit: int = 100,
+        before: str | None = None,
+    ) -> list[LaunchRow]:
+        """Launches by id, the last first, those before an id: the last of the page before.
+
+        Of a home they are on whatever host, with those of `host` that have none; `active_only` are
+        those that are not over.
+        """
+        matches: list[ColumnElement[bool]] = []
+        of_host = launches.c.host == host
+        if home is not None:
+            matches.append(or_(launches.c.home == home, launches.c.home.is_(None) & of_host))
+        elif host is not None:
+            matches.append(of_host)
+        if active_only:
+            matches.append(_active())
+        if before is not None:
+            matches.append(launches.c.launch_id < before)
+        wanted = select(launches).where(*matches).order_by(launches.c.launch_id.desc())
+        with self._reading() as connection:
+            found = connection.execute(wanted.limit(limit)).mappings()
+            return [LaunchRow(**row) for row in found]
+
+    def audit(self, entry: AuditEntry) -> None:
+        """Append an entry; it is on disk when this returns. What is very long is cut."""
+        with self._writing() as connection:
+            _append(connection, entry)
+
+    def audit_log(self, limit: int = 100, before: int | None = None) -> list[AuditEntry]:
+        """Entries, the newest first, below a number: the last of the page before."""
+        wanted = select(audit_log).order_by(audit_log.c.number.desc()).limit(limit)
+        if before is not None and before <= _LARGEST_NUMBER:
+            wanted = wanted.where(audit_log.c.number < max(before, 0))
+        with self._reading() as connection:
+            return [AuditEntry(**row) for row in connection.execute(wanted).mappings()]
+
+    def prune_audit_log(self, before: str, who: str) -> int:
+        """Remove entries of the audit log, and note in it that they went, and by whom; how many.
+
+        They are those before a moment (ISO 8601, UTC, as entries have it).
+        """
+        with self._writing() as connection:
+            old = delete(audit_log).where(audit_log.c.at < before)
+            if count := connection.execute(old).rowcount:
+                subject = f"{count} entries before {before}"
+                done = AuditEntry(
+                    at=now(), who=who, action="audit.prune", subject=subject, outcome="done"
+                )
+                _append(connection, done)
+            return count
+
+    def change_count(self) -> int:
+        """Grows with every write that answers may depend on: solo points added, replaced, deleted.
+
+        Two equal counts: profiles that were read at the first are still those of the database.
+        """
+        with self._reading() as connection:
+            return connection.execute(select(changes.c.count)).scalar_one()
+
+
+def open_service_state(url: str | None, home: Path) -> ServiceState:
+    """The state in the database of the points, found as `advisor_data.open_store` finds it.
+
+    Raises:
+        InputError: the URL is none.
+        StoreError: the database cannot be used, or its schema is not the one of this version.
+    """
+    return ServiceState(open_engine(url or default_url(home)))

@@ -1,1 +1,0 @@
-"""Points in a database or in files, and lists of them."""
