@@ -18,7 +18,8 @@ from kube_objects import KubeApi, Object, Webhook, patched
 from raw_server import Answer, ask
 from waiting import announced, ending
 
-from advisor_kubernetes import admission, names
+from advisor_kubernetes import names
+from advisor_kubernetes.admission import review
 from advisor_kubernetes.cluster import NODES
 
 
@@ -123,7 +124,7 @@ def admitted(pod: Object) -> Object:
     """A pod as the webhook leaves it."""
     request = {"uid": "1", "kind": {"kind": "Pod"}, "operation": "CREATE", "object": pod}
     asked = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    return patched(pod, admission(asked, None)["response"])
+    return patched(pod, review(asked, None)["response"])
 
 
 def placed(uid: str, job: str, share: str, gpu: str = "GPU-1", **spec: Any) -> Object:

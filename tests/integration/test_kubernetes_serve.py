@@ -22,7 +22,8 @@ from kube_serving import KubeServed, kube_serving, make_node, pod_of, said
 from serving import serving
 from waiting import eventually
 
-from advisor_kubernetes import admission, names
+from advisor_kubernetes import names
+from advisor_kubernetes.admission import review
 
 FIXTURES = Path(__file__).parents[1] / "fixtures/kubernetes"
 RECORDED = sorted(file.stem for file in FIXTURES.glob("*.json"))
@@ -77,7 +78,7 @@ def test_recorded_admission_requests_are_answered(served: KubeServed, name: str)
     reply = served.ask("/mutate?timeout=2s", (FIXTURES / f"{name}.json").read_bytes())
     assert reply.status == 200
     answer = json.loads(reply.body)
-    assert answer == admission(recorded(name), CHOOSER)
+    assert answer == review(recorded(name), CHOOSER)
     assert answer["response"]["allowed"] == ("odd" not in name)
 
 

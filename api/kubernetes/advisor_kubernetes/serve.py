@@ -28,8 +28,8 @@ from advisor_api.http.errors import answer_errors
 from advisor_api.http.gate import Gate, HttpMetrics
 from advisor_api.http.limits import QUESTION, Most
 from advisor_api.http.options import ServeOptions
-from advisor_kubernetes import admission, names
-from advisor_kubernetes.admission import STRICT, Advise, Site
+from advisor_kubernetes import names
+from advisor_kubernetes.admission import STRICT, Advise, Site, review
 from advisor_kubernetes.chooser.chooser import Chooser, ChooserMetrics, Lease
 from advisor_kubernetes.chooser.pairing import Policy
 from advisor_kubernetes.cluster import Cluster
@@ -194,7 +194,7 @@ def _mutate(
     async def endpoint(request: Request) -> Response:
         body = await request.body()
         answer = partial(
-            admission, read_object(body), choosing.username, site,
+            review, read_object(body), choosing.username, site,
             is_full=choosing.is_full, advise=adviser,
         )  # fmt: skip
         # All others ask nobody, and take a millisecond.

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kube_objects import CHOOSER, Object, merged, patched
 
 from advisor.errors import InputError
-from advisor_kubernetes import admission, names
-from advisor_kubernetes.admission import Site
+from advisor_kubernetes import names
+from advisor_kubernetes.admission import Site, review
 from advisor_kubernetes.objects import read_object
 
 FIXTURES = Path(__file__).parents[3] / "fixtures/kubernetes"
@@ -41,7 +41,7 @@ def container_in(asked: Object, place: int = 0) -> Object:
 def answered(asked: Object) -> Object:
     """The response, of a webhook whose chooser is known."""
     before = copy.deepcopy(asked)
-    response = admission(asked, CHOOSER)["response"]
+    response = review(asked, CHOOSER)["response"]
     assert asked == before
     assert response["uid"] == asked["request"]["uid"]
     return response
@@ -173,12 +173,12 @@ def test_annotation_that_cannot_be_meant_is_refused(key: str, text: str) -> None
 
 def test_pod_is_told_when_no_gpu_is_free_for_sharing() -> None:
     """It waits, or asks for a whole one as it came, where its author has said so."""
-    waits = admission(asking(), None, is_full=True)["response"]
+    waits = review(asking(), None, is_full=True)["response"]
     assert "patch" in waits
     assert "when-full: whole" in waits["warnings"][0]
-    whole = admission(asking(when_full="whole"), None, is_full=True)["response"]
+    whole = review(asking(when_full="whole"), None, is_full=True)["response"]
     assert set(whole) == {"uid", "allowed", "warnings"}
-    assert "warnings" not in admission(asking(when_full="whole"), None)["response"]
+    assert "warnings" not in review(asking(when_full="whole"), None)["response"]
 
 
 @pytest.mark.parametrize("key", [names.SHARE_PERCENT, names.GPU_UUID, names.NODE, names.PARTNER])
@@ -284,9 +284,9 @@ def test_a_site_may_allow_folders_of_nodes() -> None:
     spec["volumes"] = host_folder("/data/sets")
     spec["containers"][0]["envFrom"] = [{"prefix": "APP_", "configMapRef": {"name": "c"}}]
     site = Site(host_paths=("/data",))
-    assert admission(asked, None, site)["response"]["allowed"]
+    assert review(asked, None, site)["response"]["allowed"]
     spec["volumes"] = host_folder("/data/../etc")
-    assert not admission(asked, None, site)["response"]["allowed"]
+    assert not review(asked, None, site)["response"]["allowed"]
 
 
 def test_containers_that_do_not_compute_see_no_gpu() -> None:
@@ -355,7 +355,7 @@ def test_only_the_chooser_changes_what_was_chosen() -> None:
 
 def test_nobody_is_the_chooser_before_its_name_is_known() -> None:
     """A request without a user is not taken for one of the chooser."""
-    assert not admission(updating(OTHER_GPU, None), None)["response"]["allowed"]
+    assert not review(updating(OTHER_GPU, None), None)["response"]["allowed"]
 
 
 def test_ephemeral_container_cannot_mount_the_files_of_all_pods() -> None:
@@ -373,7 +373,7 @@ def test_review_of_another_version_is_an_error() -> None:
     ]
     for change in changes:
         with pytest.raises(InputError, match=r"admission\.k8s\.io/v1"):
-            admission({**asking(), **change}, None)
+            review({**asking(), **change}, None)
 
 
 JSON = st.recursive(
@@ -394,7 +394,7 @@ def test_forged_pods_are_answered_or_refused_and_never_break(value: Any, key: st
     homes: Object = {"annotations": pod["metadata"], "containers": pod["spec"]}
     homes["env"] = pod["spec"]["containers"][0]
     homes.get(key, pod)[key] = value
-    response = admission(asked, None)["response"]
+    response = review(asked, None)["response"]
     assert response["uid"] == asked["request"]["uid"]
     if not response["allowed"]:
         assert response["status"]["message"]

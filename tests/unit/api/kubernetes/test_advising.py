@@ -7,7 +7,8 @@ from kube_objects import Object, merged, patched
 from kube_serving import pod_of
 
 from advisor.client import JobRequest
-from advisor_kubernetes import admission, names
+from advisor_kubernetes import names
+from advisor_kubernetes.admission import review
 from advisor_node.advice import Answer, Apart, Question, Together
 
 GOOD = Together(
@@ -38,7 +39,7 @@ def told(
             seen.append(question)
         return answer
 
-    response = admission(_created(pod), None, advise=advise)["response"]
+    response = review(_created(pod), None, advise=advise)["response"]
     assert response["allowed"], response
     return patched(pod, response), response["warnings"][0]
 
@@ -113,13 +114,13 @@ def test_without_advice_the_pod_is_as_it_came() -> None:
 )
 def test_who_is_only_advised_cannot_have_the_chooser_place_it(more: Object) -> None:
     """Nothing of what pods that share must not have is refused to it."""
-    response = admission(_created(merged(asking("other"), more)), None)["response"]
+    response = review(_created(merged(asking("other"), more)), None)["response"]
     assert not response["allowed"]
     assert "which does not place it" in response["status"]["message"]
 
 
 def test_the_job_beside_it_must_be_named() -> None:
     """Nobody else knows whom the other scheduler puts there."""
-    response = admission(_created(pod_of("a", "fft", placed_by="kai")), None)["response"]
+    response = review(_created(pod_of("a", "fft", placed_by="kai")), None)["response"]
     assert not response["allowed"]
     assert "needs advisor.dev/with" in response["status"]["message"]
