@@ -1,10 +1,9 @@
 """What is to be expected of two jobs, before anybody says what is wanted of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from advisor.core.split import NINE, UNCAPPED, Split, check_advised, fine_splits
 from advisor.core.units import UNIT_NAMES, vendor_of
-from advisor.decide.rules import physical_predictions, simple_choices
 from advisor.errors import InputError
 from advisor.predict.predictions import (
     Prediction,
@@ -41,10 +40,8 @@ class Outlook:
         self._predictor = predictor
         # Several threads may ask: then the same is worked out twice, and kept once.
         self._splits = dict[bool, tuple[Split, ...]]()
-        self._physical = dict[tuple[Split, ...], list[Prediction]]()
         self._expected = dict[tuple[Split, ...], list[Prediction]]()
         self._avoided = dict[bool, tuple[str, ...]]()
-        self._simple: Mapping[str, Split | None] | None = None
 
     def splits(self, *, fine: bool) -> tuple[Split, ...]:
         """`candidate_splits` of them.
@@ -56,13 +53,6 @@ class Outlook:
             self._splits[fine] = candidate_splits(self.profiles, self.checked, fine=fine)
         return self._splits[fine]
 
-    def physical(self, *, fine: bool) -> list[Prediction]:
-        """By rates alone and added powers, of each of these splits."""
-        splits = self.splits(fine=fine)
-        if splits not in self._physical:
-            self._physical[splits] = physical_predictions(self.profiles, splits)
-        return self._physical[splits]
-
     def avoided(self, *, fine: bool) -> tuple[str, ...]:
         """Which counts of all splits are not used, since results are wrong there."""
         if fine not in self._avoided:
@@ -70,13 +60,6 @@ class Outlook:
             safeties = [profile.safety(self.checked) for profile in self.profiles]
             self._avoided[fine] = tuple(dict.fromkeys(avoided_texts(wanted, names, safeties)))
         return self._avoided[fine]
-
-    @property
-    def simple(self) -> Mapping[str, Split | None]:
-        """What rules choose that look at nothing but the jobs."""
-        if self._simple is None:
-            self._simple = simple_choices(self.profiles, self.checked)
-        return self._simple
 
     def expected(self, splits: Iterable[Split], turns: Sequence[Split] = ()) -> list[Prediction]:
         """Of these splits, of no limits, of turns where wanted, and of one after the other.

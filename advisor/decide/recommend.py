@@ -99,12 +99,7 @@ def recommend_by(outlook: Outlook, request: Request) -> Decision:
     check_request(profiles, request)
     splits = outlook.splits(fine=fine)
     pick = functools.partial(_pick, profiles, request)
-    physical = outlook.physical(fine=fine)
-    by_physics = pick(objective, physical).split if physical else None
-    rules = {**outlook.simple, "physical": by_physics}
-    # With steps of units what a rule chooses may be no candidate.
-    limited = {split for split in (*splits, *rules.values()) if split and split.is_limited}
-    options = _options(outlook, request, limited)
+    options = _options(outlook, request, splits)
     free = (UNCAPPED, TIME_SLICED, EXCLUSIVE) if TIME_SLICED in options else (UNCAPPED, EXCLUSIVE)
     candidates = [options[split] for split in (*splits, *free)]
     feasible = [o.prediction for o in candidates if not o.violations]
@@ -124,7 +119,6 @@ def recommend_by(outlook: Outlook, request: Request) -> Decision:
         objective=objective,
         choice=choice,
         candidates=tuple(candidates),
-        rules={name: options[split] if split else None for name, split in rules.items()},
         picks=picks,
         call=their_call(candidates, request.prices, ("limited",))
         if choice.sharing == "exclusive"

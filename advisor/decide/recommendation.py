@@ -112,8 +112,6 @@ class Decision:
         profiles: Of the jobs, in the order asked.
         choice: One of `candidates`.
         candidates: Splits by the share of the first job, then `uncapped` and `exclusive`.
-        rules: What each simple rule chooses (advisor.decide.rules), limits or not; None: out
-            of reach.
         picks: What would be chosen by each objective that is shown next to the one asked for.
         call: Where jobs are not to share, a way that saves GPU time for little more energy, so that
             prices decide; None: there is none.
@@ -124,11 +122,15 @@ class Decision:
     objective: Objective
     choice: RatedSplit
     candidates: tuple[RatedSplit, ...]
-    rules: Mapping[str, RatedSplit | None]
     picks: Mapping[str, RatedSplit]
     call: RatedSplit | None = None
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    @property
+    def exclusive(self) -> RatedSplit:
+        """One job after the other."""
+        return self.candidates[-1]
 
 
 def choose(

@@ -1,7 +1,7 @@
 """What ways of running two jobs take in energy and time for the same work. Pure."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from advisor.core.finish import Finish, Rest, Work, finish, one_after_the_other, work_of
@@ -21,18 +21,17 @@ class WorkToTheEnd:
         work: What was asked for; else what the chosen way does in an hour.
         choice: The chosen way; where one job ends first, the other goes on under its limit.
         restarted: The same, the other restarted without a limit; None where both end together.
-        rules: What each simple rule would choose, `exclusive` among them, to the end as the chosen
-            way. None: out of reach.
+        exclusive: One job after the other.
     """
 
     work: Work
     choice: Finish
     restarted: Finish | None
-    rules: Mapping[str, Finish | None]
+    exclusive: Finish
 
 
 def same_work(r: Decision) -> WorkToTheEnd:
-    """The work of a recommendation, in the recommended way and in simpler ones."""
+    """The work of a recommendation, in the recommended way and one job after the other."""
     p = r.choice.prediction
     work = r.request.work or work_of(p.result, HOUR_S)
     chosen = to_the_end(p, p.result, r.profiles, work)
@@ -41,11 +40,7 @@ def same_work(r: Decision) -> WorkToTheEnd:
         work=work,
         choice=chosen,
         restarted=restarted,
-        rules={
-            name: option
-            and to_the_end(option.prediction, option.prediction.result, r.profiles, work)
-            for name, option in r.rules.items()
-        },
+        exclusive=one_after_the_other(r.exclusive.prediction.result, work),
     )
 
 

@@ -15,7 +15,6 @@ from advisor.decide.constraints import RULES
 from advisor.decide.limits import cores_wanted, decisive_speed, floor, is_served
 from advisor.decide.recommend import Decision, RatedSplit
 from advisor.decide.recommendation import environments
-from advisor.decide.rules import MEANINGS
 from advisor.decide.same_work import gain_to_the_end, same_work
 from advisor.decide.ways import SetDecision, worth
 from advisor.decide.worth import worth_of
@@ -32,18 +31,13 @@ DIGITS = 4
 def to_wire(given: ModelAdvice) -> wire.Recommendation:
     """The answer; docs/recommend.md explains each key."""
     r, model = given.recommendation, given.manifest
-    # What a rule chooses is nearly always a candidate too, and writing options is what takes long.
-    shown = {id(o): _option(o, r) for o in (*r.candidates, *filter(None, r.rules.values()))}
+    options = tuple(_option(option, r) for option in r.candidates)
     return wire.Recommendation(
         jobs=tuple(map(_asked_job, r.profiles)),
         gpu_model=r.profiles[0].gpu_model,
         objective=r.objective.name,
-        choice=shown[id(r.choice)],
-        candidates=tuple(shown[id(option)] for option in r.candidates),
-        baselines=tuple(
-            wire.Baseline(name=name, meaning=MEANINGS[name], option=option and shown[id(option)])
-            for name, option in r.rules.items()
-        ),
+        choice=options[r.candidates.index(r.choice)],
+        candidates=options,
         same_work=_same_work(r),
         picks={name: option.name for name, option in r.picks.items()},
         reasons=r.reasons,
@@ -137,7 +131,7 @@ def _same_work(r: Decision) -> wire.SameWork:
         work_s=found.work.alone_s,
         choice=_ending(found.choice),
         restarted=_ending(found.restarted),
-        baselines={name: _ending(finish) for name, finish in found.rules.items()},
+        baselines={"exclusive": _ending(found.exclusive)},
     )
 
 

@@ -30,7 +30,6 @@ ANSWER: dict[str, Any] = {
     "objective": "energy-efficiency",
     "choice": OPTION,
     "candidates": [OPTION],
-    "baselines": [],
     "same_work": {"work_s": [], "choice": None, "restarted": None, "baselines": {}},
     "picks": {},
     "reasons": [],

@@ -8,9 +8,9 @@ import numpy as np
 
 from advisor.core.interval import Interval
 from advisor.core.split import Split
-from advisor.decide.rules import physical_predictions
 from advisor.predict.predictions import Prediction, predicted_part
-from advisor.predict.profiles import COLUMNS, Profile
+from advisor.predict.profiles import COLUMNS, Floats, Profile
+from advisor.predict.sides import physical_power_w, side
 
 SHARES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
 
@@ -42,6 +42,23 @@ def profile(
     return Profile(
         job=job, shares=np.array(shares, dtype=np.float64), values=values, **(known | fields)
     )
+
+
+def physical_predictions(profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+    """Rates alone at the shares; all powers less the shared active idle power, up to the limit."""
+    sides = [side(p, [split.shares[i] for split in splits]) for i, p in enumerate(profiles)]
+    speeds = zip(*(_exact(one.alone["relative_rate"]) for one in sides), strict=True)
+    values = zip(splits, speeds, _exact(physical_power_w(sides)), strict=True)
+    return [
+        Prediction(
+            split=split, parts=tuple(map(predicted_part, profiles, of_split)), power_w=power_w
+        )
+        for split, of_split, power_w in values
+    ]
+
+
+def _exact(values: Floats) -> list[Interval]:
+    return [Interval(value, value, value) for value in values.tolist()]
 
 
 @dataclass(frozen=True)

@@ -512,7 +512,7 @@ def _records(raw: Any) -> list[dict[str, Any]]:
     choices = [raw["choice"], *raw["candidates"]]
     shares = [share for option in choices for share in option["jobs"]]
     numbers = [option["power_w"] for option in choices] + [share["rate"] for share in shares]
-    return [raw, raw["model"], *raw["jobs"], *raw["baselines"], *choices, *shares, *numbers]
+    return [raw, raw["model"], *raw["jobs"], *choices, *shares, *numbers]
 
 
 # What it loads.

@@ -35,7 +35,7 @@ def test_keys_of_the_json_stay() -> None:
     """Programs read them; docs/recommend.md promises them."""
     answer = as_json(*PAIR)
     assert set(answer) == {
-        "jobs", "gpu_model", "objective", "choice", "candidates", "baselines", "same_work",
+        "jobs", "gpu_model", "objective", "choice", "candidates", "same_work",
         "picks", "reasons", "warnings", "model", "coverage", "verdict", "call", "card", "drifts",
         "measured", "components", "components_unknown", "said",
     }  # fmt: skip
@@ -45,8 +45,7 @@ def test_keys_of_the_json_stay() -> None:
     for job in answer["jobs"]:
         assert set(job) == {"job", "rate_unit", "alone", "one_window"}
         assert set(job["alone"]) == {"rate", "power_w", "memory_used_mib"}
-    baselines = [baseline["option"] for baseline in answer["baselines"]]
-    for option in (answer["choice"], *answer["candidates"], *baselines):
+    for option in (answer["choice"], *answer["candidates"]):
         assert set(option) == OPTION_KEYS
         assert [set(job) for job in option["jobs"]] == [SHARE_KEYS] * 2
         assert [job["job"] for job in option["jobs"]] == list(PAIR)
@@ -54,7 +53,6 @@ def test_keys_of_the_json_stay() -> None:
         for interval in (*values, option["power_w"], *option["objectives"].values()):
             assert set(interval) == {"value", "low", "high"}
             assert interval["low"] <= interval["value"] <= interval["high"]
-    assert [set(b) for b in answer["baselines"]] == [{"name", "meaning", "option"}] * 5
     assert set(answer["model"]) == {"version", "gpu_models"}
     assert answer["choice"] in answer["candidates"]
     assert answer["picks"]["energy-efficiency"] == answer["choice"]["split"]

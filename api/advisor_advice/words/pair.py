@@ -109,8 +109,7 @@ def _parts(r: Decision, way: RatedSplit) -> str:
 def _worth(r: Decision, *, is_call: bool) -> Iterator[tuple[str, str]]:
     """Against one after the other; for the work that is to be done, if it was said."""
     found = same_work(r)
-    apart = found.rules["exclusive"]
-    assert apart is not None, "one after the other is always in reach"
+    apart = found.exclusive
     times = (duration_text(finish.time_s) for finish in (found.choice, apart))
     done = f"both done in {' instead of '.join(times)}"
     if r.request.work:

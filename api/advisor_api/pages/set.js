@@ -11,7 +11,7 @@ import { questionForm } from "./set_form.js";
 import { frontier } from "./set_frontier.js";
 import { answer, mover, tiles } from "./set_mover.js";
 import { start } from "./set_start.js";
-import { allOptions, objectives, readout, rules } from "./set_tables.js";
+import { allOptions, objectives, readout } from "./set_tables.js";
 import { measuredOptions, setView } from "./set_view.js";
 
 const results = html("div", { id: "results" });
@@ -141,8 +141,6 @@ function pairParts(view, choose, follow) {
       power,
       html("h2", {}, "Why"),
       sentences(view.given.reasons),
-      html("h2", {}, "What simple rules would do"),
-      rules(view),
       html("h2", {}, "What each objective would choose"),
       objectives(view),
     ],

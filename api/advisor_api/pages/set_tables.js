@@ -52,20 +52,6 @@ function points(option, best) {
   return `${more < 0 ? "−" : "+"}${number(Math.abs(more), 2)} points`;
 }
 
-export function rules(view) {
-  const { given } = view;
-  const columns = [
-    { name: "Rule", cell: (r) => r.meaning },
-    { name: "Chooses", cell: (r) => r.option?.split ?? "not measured" },
-    { name: "First job", number: true, cell: (r) => percent(r.option?.jobs[0].speed.value) },
-    { name: "Second job", number: true, cell: (r) => percent(r.option?.jobs[1].speed.value) },
-    { name: "Power", number: true, cell: (r) => withUnit(r.option?.power_w.value, "W") },
-    { name: "Energy saved", number: true, cell: (r) => percent(r.option?.energy_saved.value) },
-    { name: "Work an hour", number: true, cell: (r) => r.option && number(r.option.stp.value) },
-  ];
-  return table("What simple rules would do", columns, given.baselines, { stacked: true });
-}
-
 export function objectives({ given, options }) {
   const rows = Object.entries(given.picks).map(([name, pick]) => ({
     name,

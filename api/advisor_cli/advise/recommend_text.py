@@ -8,15 +8,12 @@ from rich.table import Table
 from rich.text import Text
 
 from advisor.core.finish import Finish
-from advisor.core.gpu import Vendor
 from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Objective
-from advisor.core.units import vendor_of
 from advisor.core.wording import as_asked, energy_text, less_or_more
 from advisor.decide.reasons import percent
 from advisor.decide.recommend import Decision, RatedSplit
 from advisor.decide.recommendation import environments
-from advisor.decide.rules import MEANINGS
 from advisor.decide.same_work import WorkToTheEnd, same_work
 from advisor.formats.moments import duration_text
 from advisor_advice.answer import ModelAdvice
@@ -162,9 +159,6 @@ def _number(value: float) -> str:
     return f"{float(f'{value:.3g}'):,.0f}" if 1000 <= value < 1e9 else f"{value:.3g}"
 
 
-_UNCAPPED: dict[Vendor, str] = {"nvidia": "MPS without a percentage", "amd": "without CU masks"}
-
-
 def _same_work_lines(r: Decision) -> Iterator[str]:
     """A heading, and a line for each way."""
     found = same_work(r)
@@ -175,19 +169,13 @@ def _same_work_lines(r: Decision) -> Iterator[str]:
         yield f"  {name:<24}{_cells(finish, found.choice)}  {note}".rstrip()
 
 
-def _rows(r: Decision, found: WorkToTheEnd) -> Iterator[tuple[str, Finish | None, str]]:
+def _rows(r: Decision, found: WorkToTheEnd) -> Iterator[tuple[str, Finish, str]]:
     yield f"this: {_way_name(r.choice)}", found.choice, _note(found)
     if found.restarted:
         yield "  restarted", found.restarted, "the one left over goes on without a limit"
-    said = {r.choice.name}
-    # "one after the other" is said by its name alone.
-    rules = {**MEANINGS, "exclusive": "", "uncapped": _UNCAPPED[vendor_of(r.profiles[0].gpu_model)]}
-    for name, finish in found.rules.items():
-        option = r.rules[name]
-        if option and option.name not in said:
-            said.add(option.name)
-            notes = (rules[name], "breaks a limit" if option.violations else "")
-            yield _way_name(option), finish, "; ".join(filter(None, notes))
+    if r.choice is not r.exclusive:
+        note = "breaks a limit" if r.exclusive.violations else ""
+        yield _way_name(r.exclusive), found.exclusive, note
 
 
 def _way_name(option: RatedSplit) -> str:
@@ -204,9 +192,7 @@ def _note(found: WorkToTheEnd) -> str:
     return f"one has ended after {duration_text(found.choice.shared_s)}; the other's limit stays"
 
 
-def _cells(finish: Finish | None, this: Finish) -> str:
-    if finish is None:
-        return f"{'not measured':>38}"
+def _cells(finish: Finish, this: Finish) -> str:
     more = ["" if finish is this else _over(finish.energy_j, this.energy_j)]
     more += ["" if finish is this else _over(finish.time_s, this.time_s)]
     energy, time = energy_text(finish.energy_j), duration_text(finish.time_s)

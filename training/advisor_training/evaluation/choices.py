@@ -7,12 +7,17 @@ from typing import Literal
 
 from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Objective, SplitResult
-from advisor.core.split import EQUAL
+from advisor.core.split import EQUAL, Split
 from advisor.decide import recommend
 from advisor.decide.constraints import violations
 from advisor.decide.limits import Limits, floor
-from advisor.decide.rules import simple_choices
-from advisor.predict.predictions import Prediction, predict_exclusive, predicted_part
+from advisor.predict.predictions import (
+    Prediction,
+    is_within,
+    predict_exclusive,
+    predicted_part,
+    safe_splits_of,
+)
 from advisor.predict.profiles import Profile
 from advisor.settings import MIN_SPEED
 from advisor_training.dataset.data import Data
@@ -139,8 +144,12 @@ def keys_of(choices: Iterable[Choice]) -> list[ChoiceKey]:
 
 
 def _larger_rate(data: Data, measurement: Measurement) -> str:
-    choice = simple_choices(data.profiles_of(measurement))["larger-rate"]
-    return str(choice) if choice else ""
+    """90 % for the job with more steps per second, at a safe split; empty: not in the profiles."""
+    profiles = data.profiles_of(measurement)
+    one, other = (profile.whole_gpu_rate for profile in profiles)
+    larger = Split((90.0, 10.0) if one > other else (10.0, 90.0))
+    (split,) = safe_splits_of(profiles, [EQUAL if one == other else larger], None)
+    return str(split) if split and is_within(split, profiles) else ""
 
 
 RULES: Mapping[str, Callable[[Data, Measurement], str]] = MappingProxyType(
@@ -152,8 +161,7 @@ RULES: Mapping[str, Callable[[Data, Measurement], str]] = MappingProxyType(
         "larger-rate": _larger_rate,
     }
 )
-"""Rules that need no model, as `advisor.decide.rules` names them: the way that each of them
-takes."""
+"""Rules that need no model, and the way that each of them takes."""
 
 
 def _expected(

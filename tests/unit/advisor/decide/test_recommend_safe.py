@@ -40,7 +40,7 @@ def units(option: RatedSplit) -> tuple[int, int]:
 
 
 def splits(answer: Decision) -> list[RatedSplit]:
-    named = (*answer.candidates, *filter(None, answer.rules.values()), *answer.picks.values())
+    named = (*answer.candidates, *answer.picks.values())
     return [option for option in named if option.sharing == "limited"]
 
 
@@ -81,7 +81,6 @@ def test_where_no_split_is_safe_jobs_share_without_limits_or_not_at_all() -> Non
     none = checked_with(132, frozenset(set(grantable(132)) - {132}))
     answer = recommend((A, B), Physics(), None, none)
     assert [o.name for o in answer.candidates] == ["uncapped", "exclusive"]
-    assert answer.rules["equal"] is answer.rules["larger-rate"] is answer.rules["physical"] is None
     assert any(text.startswith("not used: 12, 26, 38") for text in answer.reasons)
 
 

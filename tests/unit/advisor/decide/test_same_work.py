@@ -77,18 +77,7 @@ def test_without_work_it_is_that_of_an_hour() -> None:
     assert found.choice.time_s == pytest.approx(3600)
 
 
-def test_rules_end_as_the_chosen_way_does() -> None:
-    """A limit stays for the rest; one after the other shares nothing."""
+def test_same_work_one_job_after_the_other() -> None:
     r = recommended(KNOWN)
-    found = same_work(r)
-    equal, apart = r.rules["equal"], r.rules["exclusive"]
-    assert equal
-    assert apart
-    p = equal.prediction
-    assert found.rules["equal"] == to_the_end(p, p.result, r.profiles, WORK)
-    assert found.rules["equal"] != finish(p.result, WORK)
-    assert found.rules["exclusive"] == one_after_the_other(apart.prediction.result, WORK)
-    few = recommend(
-        (profile("a", shares=(60, 100)), B), Scripted({}), Request(default_min_speed=0, work=WORK)
-    )
-    assert same_work(few).rules["equal"] is None
+    apart = predict_exclusive((A, B))
+    assert same_work(r).exclusive == one_after_the_other(apart.result, WORK)

@@ -12,12 +12,12 @@ import pytest
 import synthetic_pairs as made_up
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from made_up_profiles import physical_predictions
 
 from advisor.core.finish import Rest, Work, finish
 from advisor.core.objectives import ADVISED, OBJECTIVES, PartResult, SplitResult
 from advisor.core.split import EQUAL, Split
 from advisor.decide.limits import Limits
-from advisor.decide.rules import physical_predictions
 from advisor.errors import InputError, NoSplitError
 from advisor.place.first_come import first_come
 from advisor.place.groups import ALONE, make_groups

@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from made_up_profiles import profile
+from made_up_profiles import physical_predictions, profile
 
 from advisor.core.objectives import AIMS, Prices
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.decide.constraints import violations
 from advisor.decide.limits import UNSURE_BELOW, Limits, is_served
-from advisor.decide.rules import physical_predictions
 from advisor.errors import InputError, NoSplitError
 from advisor.place.sets import master, search
 from advisor.place.sets.answers import SetAnswers, set_answers

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_profiles import Physics, profile
+from made_up_profiles import Physics, physical_predictions, profile
 
 from advisor.core.job import Job
 from advisor.core.split import NINE
 from advisor.decide.recommend import Request, recommend
-from advisor.decide.rules import physical_predictions
 from advisor.predict.features import matrix, power_features, speed_features
 from advisor.predict.sides import side
 

@@ -181,14 +181,12 @@ def test_the_answer_as_it_is_told() -> None:
     assert wire.choice.energy_saved.value == pytest.approx(1 - 350 / (1.5 * 400))
     assert set(wire.choice.objectives) == {"energy-efficiency", "throughput"}
     assert wire.picks["energy-efficiency"] == "30/70"
-    assert {b.name for b in wire.baselines} == set(given.recommendation.rules)
-    assert all(b.meaning for b in wire.baselines)
     assert wire.model.version == MODEL.manifest.version
     assert (wire.coverage, wire.card, wire.drifts) == (0.9, None, ())
     assert wire.same_work.work_s == (60.0, 90.0)
     assert wire.same_work.choice
     assert wire.same_work.restarted
-    assert wire.same_work.baselines["exclusive"]
+    assert list(wire.same_work.baselines) == ["exclusive"]
     assert wire.warnings == given.recommendation.warnings
     assert wire.reasons == given.recommendation.reasons
 
@@ -200,15 +198,4 @@ def test_limits_that_are_not_kept_stand_beside_the_way() -> None:
     wire = to_wire(answer(known(still), request))
     (text,) = next(o for o in wire.candidates if o.split == "40/60").violations
     assert text.startswith("both draw 500 W")
-    assert next(b for b in wire.baselines if b.name == "equal").option
-    assert wire.same_work.baselines["equal"] is None
     assert wire.choice.violations == ()
-
-
-def test_a_rule_out_of_reach_has_no_option() -> None:
-    """Of a job that was not measured at half of the GPU."""
-    few = profiles(profile("a", shares=(60, 70, 100)), profile("b"))
-    wire = to_wire(answer(known(model(), few), ANY))
-    equal = next(b for b in wire.baselines if b.name == "equal")
-    assert equal.option is None
-    assert wire.same_work.baselines["equal"] is None
