@@ -23,16 +23,10 @@ from advisor.predict.sets import AnyWay
 from advisor.runtime.host.cores import available_cores
 from advisor.settings import Settings
 from advisor.wire.sets import SetAdvice, Way
-from advisor_advice.answer import answer
-from advisor_advice.gpu_warnings import gpu_warnings
-from advisor_advice.idle_power import with_idle_power
-from advisor_advice.launch_counts import count_notes, host_safety
-from advisor_advice.resolved_launch import ResolvedLaunch
-from advisor_advice.set_advice import advise_set, with_set_idle_power
-from advisor_advice.site.conditions import read_conditions
-from advisor_advice.site.known_jobs import read_known
-from advisor_advice.site.known_parts import with_limits, with_profiles
-from advisor_advice.site.known_profiles import ProfileSet, checked_on, find_profiles
+from advisor_advice.answers import advise_set, answer, gpu_warnings, with_set_idle_power
+from advisor_advice.conditions import read_conditions, read_known
+from advisor_advice.launching import ResolvedLaunch, count_notes, host_safety
+from advisor_advice.profiles import ProfileSet, checked_on, find_profiles, with_idle_power
 from advisor_models.manifest import Manifest
 from advisor_models.registry import Registry
 
@@ -298,3 +292,53 @@ def _rest(profile: Profile, share_percent: float, sharing: Sharing) -> float | N
     alone_w = float(at["rate"][0]) / profile.whole_gpu_rate * profile.whole_gpu_power_w
     saved = 1 - float(at["power_w"][0]) / alone_w
     return saved if math.isfinite(saved) else None
+
+
+def with_profiles(pair: LaunchSet, found: ProfileSet) -> LaunchSet:
+    """The jobs with what profiles know: rates alone, and memory that their files do not tell."""
+    of_jobs = zip(pair.parts, found.profiles, pair.split.shares, strict=True)
+    return replace(pair, parts=tuple(_with_profile(*known) for known in of_jobs))
+
+
+def with_limits(pair: LaunchSet, found: ProfileSet, criteria: Request) -> LaunchSet:
+    """The jobs with what was asked for them: who joins them later is held to it."""
+    parts = (
+        replace(
+            part,
+            min_speed=criteria.min_speed.get(part.job.name),
+            max_p99_ms=criteria.longest_p99_ms(profile),
+            max_power_w=criteria.max_power_w,
+        )
+        for part, profile in zip(pair.parts, found.profiles, strict=True)
+    )
+    return replace(pair, parts=tuple(parts))
+
+
+def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> LaunchPart:
+    return replace(
+        part,
+        job=_with_memory(part.job, profile.memory_used_mib),
+        solo_rate=profile.whole_gpu_rate,
+        share_rate=_share_rate(profile, share_percent),
+        solo_power_w=profile.whole_gpu_power_w,
+        idle_power_w=None if math.isnan(profile.idle_power_w) else profile.idle_power_w,
+        reported=_reported(part.job, profile),
+    )
+
+
+def _share_rate(profile: Profile, share_percent: float) -> float | None:
+    """What the profile says of a share alone; None below the smallest measured one."""
+    known = share_percent >= profile.shares[0]
+    return float(profile.at([share_percent])["rate"][0]) if known else None
+
+
+def _reported(job: Job, profile: Profile) -> str | None:
+    """What exactly this job reported on the whole GPU."""
+    job_hash, values = profile.reported or (None, None)
+    return values if job_hash == job.job_hash else None
+
+
+def _with_memory(job: Job, used_mib: float | None) -> Job:
+    if job.memory_mib is not None or used_mib is None:
+        return job
+    return replace(job, memory_mib=math.ceil(used_mib))

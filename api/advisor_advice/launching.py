@@ -5,13 +5,13 @@ Nothing here loads numpy: a node without it can launch at a split that is given.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from advisor.core.gpu import Share
+from advisor.core.gpu import WHOLE, Gpu, Share, Vendor
 from advisor.core.job import Job
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS, Split, parse_split
-from advisor.core.units import vendor_of
+from advisor.core.units import UNIT_NAMES, units_for_share, vendor_of
 from advisor.core.wording import count_of
 from advisor.errors import InputError, NoSplitError
 from advisor.formats.job_file import find_job
@@ -21,10 +21,106 @@ from advisor.launch.records.joins import JoinRequest, parts_of
 from advisor.launch.records.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.records.status import LaunchStatus
 from advisor.settings import Settings
+from advisor.validity.safe_counts import Safety
+from advisor.validity.safe_splits import check_share, check_split, unchecked_texts, unsafe_texts
 from advisor.wire.launch_request import LaunchRequest
 from advisor.wire.requests import JobRequest
-from advisor_advice.launch_counts import count_notes, host_safety, over_subscribed
-from advisor_advice.resolved_launch import ResolvedLaunch
+from advisor_data.files.checked import checked_counts
+
+
+def over_subscribed(
+    pair: LaunchSet, units_total: int | None, vendor: Vendor = "nvidia"
+) -> tuple[str, ...]:
+    """A word on limits that add up to more than the GPU, where each job has one."""
+    if WHOLE in pair.split.shares:
+        return ()
+    shares, name = pair.split.shares, UNIT_NAMES[vendor]
+    if units_total:
+        units = [units_for_share(share, units_total, vendor) for share in shares]
+        over = f"{sum(units)} of {units_total} {name}" if sum(units) > units_total else ""
+    else:
+        # Exact counts are asked for as whole percentages, rounded up: two of them can reach 101.
+        over = f"{sum(shares):g} %" if sum(shares) >= WHOLE + 2 else ""
+    if not over:
+        return ()
+    return (f"{pair.split} is over-subscribed: {over}, so the jobs compete for {name}",)
+
+
+def count_notes(
+    pair: LaunchSet, safeties: Sequence[Safety], *, allow_unsafe: bool, joins: bool = False
+) -> tuple[str, ...]:
+    """What is to be said of the counts at which jobs are limited; the last one may be to join.
+
+    Raises:
+        UnsafeCountError: a count is unsafe, and that was not asked for.
+    """
+    if not pair.split.is_limited:
+        return ()
+    names = [job.name for job in pair.jobs]
+    if not allow_unsafe and joins:
+        check_share(pair.split.shares[-1], safeties[-1], "--share")
+    elif not allow_unsafe:
+        _check_counts(pair, safeties)
+    unsafe = unsafe_texts(*zip(pair.split.shares, safeties, strict=True))
+    return (
+        *(f"{text}: launched as asked, and watched" for text in unsafe),
+        *unchecked_texts(pair.split, names, safeties),
+    )
+
+
+def host_safety(home: Path, gpu_model: str | None, units_total: int | None) -> Safety:
+    """What the check of this host says of any job; nothing where the GPU is not known.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    host = checked_counts(home, gpu_model, units_total) if gpu_model else None
+    return Safety(units_total=host.units_total, host=host) if host else Safety()
+
+
+def _check_counts(pair: LaunchSet, safeties: Sequence[Safety]) -> None:
+    if len(pair.jobs) == ADVISED_JOBS:
+        first, last = pair.jobs
+        check_split(pair.split, safeties, mirrored=first.name > last.name)
+        return
+    # Limits of more jobs add up to more than the GPU: each is looked at by itself.
+    for share, safety in zip(pair.split.shares, safeties, strict=True):
+        check_share(share, safety, "--split")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedLaunch:
+    """What was asked for, by whom, and where."""
+
+    request: LaunchRequest
+    gpu: str = "0"
+    """Index or UUID, as the supervisor is to find it."""
+    card: Gpu | None = None
+    """That GPU; None: it was not seen."""
+    profiles: Path | None = None
+    """File of solo points; None: the stored and the bundled ones."""
+    asked_by: str = ""
+
+    @property
+    def gpu_model(self) -> str | None:
+        """None: the one that the profiles have in common."""
+        return self.request.gpu_model or (self.card and self.card.model)
+
+    @property
+    def gpu_uuid(self) -> str | None:
+        """The card, where it was seen."""
+        return self.card and self.card.uuid
+
+    @property
+    def units_total(self) -> int | None:
+        """SMs or CUs of the GPU, where they are known."""
+        return self.card and self.card.units_total
+
+    @property
+    def memory_mib(self) -> float | None:
+        """Of the card: what was asked for, and no more than it has."""
+        both = (self.request.memory_mib, self.card and self.card.memory_mib)
+        return min((value for value in both if value is not None), default=None)
 
 
 def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:

@@ -27,7 +27,7 @@ from worked_jobs import with_work, write_job
 from advisor.core.job import Job
 from advisor.formats.job_file import find_job
 from advisor.settings import Settings, read_settings
-from advisor_advice.site.known_profiles import all_profiles
+from advisor_advice.profiles import all_profiles
 from advisor_profiling.testbed.live import find_gpu
 
 STAYS, PROMISED_MS = "bert-serve-30", 50.0

@@ -31,9 +31,9 @@ from advisor.predict.profiles import Floats
 from advisor.settings import read_settings
 from advisor.wire.placement_requests import PlacementRequest
 from advisor.wire.requests import QueuedJobs
+from advisor_advice.conditions import read_known
 from advisor_advice.placing import Planned, limits_of, plan
-from advisor_advice.site.known_jobs import read_known
-from advisor_advice.site.known_profiles import find_profiles
+from advisor_advice.profiles import find_profiles
 from advisor_data.files.bundled import bundled_solo_points
 
 JOBS = 200

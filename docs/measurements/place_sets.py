@@ -29,7 +29,7 @@ from advisor.place.sets.placing import Kind, Placing, Pool, make_placing
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import SetPredictor, fills
 from advisor.settings import read_settings
-from advisor_advice.site.known_profiles import find_profiles
+from advisor_advice.profiles import find_profiles
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.checked import checked_counts
 from advisor_models.registry import Registry

@@ -30,7 +30,7 @@ from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import SetPredictor
 from advisor.settings import MIN_SPEED
-from advisor_advice.placing_sets import CUT_OFF_W
+from advisor_advice.placing import CUT_OFF_W
 from advisor_data.files.files import read_points
 from advisor_profiling.reports.sets import SetPart
 

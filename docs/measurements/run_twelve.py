@@ -36,7 +36,7 @@ from advisor.formats.moments import duration_text, now
 from advisor.launch.monitor.energy import CardMeter
 from advisor.launch.monitor.timed import timed
 from advisor.settings import Settings, read_settings
-from advisor_advice.site.known_profiles import all_profiles
+from advisor_advice.profiles import all_profiles
 from advisor_profiling.testbed.live import find_gpu, open_source
 
 TWELVE = {

@@ -13,7 +13,7 @@ from kube_api import cluster_at
 
 from advisor.runtime.host.processes import environment_of
 from advisor.settings import read_settings
-from advisor_cli.manage.node_agent import client_of, ended_by_signals
+from advisor_cli.node_agent import client_of, ended_by_signals
 from advisor_kubernetes.agent import agent
 from advisor_kubernetes.agent.node_api import NodeApi
 from advisor_node.metering import looking, overlaps

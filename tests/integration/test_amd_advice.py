@@ -11,9 +11,9 @@ from command_line import Advisor
 from advisor.core.gpu import PERCENTAGE
 from advisor.wire.placement_requests import PlacementRequest
 from advisor.wire.requests import QueuedJobs
+from advisor_advice.conditions import read_known
 from advisor_advice.placing import environments, limits_of, plan
-from advisor_advice.site.known_jobs import read_known
-from advisor_advice.site.known_profiles import find_profiles
+from advisor_advice.profiles import find_profiles
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import write_points
 

@@ -11,7 +11,7 @@ from advisor.launch.records.spec import LaunchPart, LaunchSet
 from advisor.settings import Settings, read_settings
 from advisor.wire.launch_request import LaunchRequest
 from advisor_advice.forecasting import recommended, with_forecast
-from advisor_advice.resolved_launch import ResolvedLaunch
+from advisor_advice.launching import ResolvedLaunch
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import write_points
 

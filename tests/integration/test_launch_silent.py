@@ -27,7 +27,7 @@ from advisor.launch.records.folder import LaunchFolder
 from advisor.launch.records.queue_state import see
 from advisor.launch.supervisor import guard, unheeding
 from advisor.runtime.host.processes import is_stopped, wait_until
-from advisor_cli.launching.launches import await_end
+from advisor_cli.launches import await_end
 from advisor_profiling import SUPERVISOR
 
 

@@ -26,7 +26,7 @@ from advisor.launch.records.folder import new_launch_id
 from advisor.launch.records.history import History, write_history
 from advisor.launch.records.ledger import Ledger
 from advisor.launch.records.status import LaunchStatus
-from advisor_cli.manage import top
+from advisor_cli import top
 from advisor_data import open_store
 
 LEDGER = Ledger(held_s=3600, energy_j=7.2e5, alone_s=5400, alone_j=1.08e6, freed_idle_j=1e5)

@@ -14,8 +14,8 @@ from reading import answer_of
 
 from advisor.core.gpu import PERCENTAGE
 from advisor.errors import InputError
-from advisor_advice.ask.words import min_speeds, read_works
-from advisor_cli.advise.queue import MAX_JOBS, QueueEntry, read_entries
+from advisor_advice.options import min_speeds, read_works
+from advisor_cli.place import MAX_JOBS, read_entries
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import write_points
 
@@ -215,7 +215,7 @@ def test_what_cannot_be_done_is_said(
 
 def test_queue_keeps_its_order_and_its_works() -> None:
     """First come, first served needs to know who came first."""
-    entries = [QueueEntry("a"), QueueEntry("b", 2), QueueEntry("a", 3, 5400.0)]
+    entries = [("a", 1, None), ("b", 2, None), ("a", 3, 5400.0)]
     assert read_entries(["a", "b:2", "a:3 1.5h"], None) == entries
 
 

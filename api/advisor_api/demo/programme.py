@@ -15,8 +15,7 @@ from advisor.launch.records.spec import LaunchSpec
 from advisor.settings import Settings
 from advisor.wire.launch_request import LaunchRequest
 from advisor.wire.requests import JobRequest
-from advisor_advice.launching import make_spec
-from advisor_advice.resolved_launch import ResolvedLaunch
+from advisor_advice.launching import ResolvedLaunch, make_spec
 
 _PROMISED = 10.0
 """Times the p99 that a server has alone: what its users were told. It is a limit of the advice, and

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Iterable, Mapping
 
 from advisor.core.records import PairPoint, SoloPoint
-from advisor_advice.site.known_profiles import ProfilesOfJob, known_profiles
+from advisor_advice.profiles import ProfilesOfJob, known_profiles
 from advisor_data.files.bundled import (
     bundled_pair_points,
     bundled_points_together,

@@ -10,10 +10,9 @@ from advisor.wire.lists import JobRow
 from advisor.wire.partners import Gains, Partner
 from advisor.wire.recommendation import SharingVerdict
 from advisor.wire.requests import MOST_CROSSED, GainsRequest, JobRequest, RecommendationRequest
-from advisor_advice.answer import ModelAdvice
+from advisor_advice.answers import ModelAdvice, verdict_of
 from advisor_advice.partners import DIGITS, curve_of, partner_of
-from advisor_advice.recommendation_wire import verdict_of
-from advisor_advice.site.known_profiles import ProfileSet
+from advisor_advice.profiles import ProfileSet
 from advisor_data.files.bundled import GPU_MODEL as BUNDLED_MODEL
 
 _Found = Callable[[Sequence[str], str], Awaitable[ProfileSet]]

@@ -23,14 +23,18 @@ from advisor.wire.requests import (
     WayRequest,
 )
 from advisor.wire.sets import Replicas, SetAdvice
-from advisor_advice.answer import ModelAdvice, known_pair, request_of, set_request_of
-from advisor_advice.placement_wire import placement_text, set_placement_text
-from advisor_advice.placing import limits_of
-from advisor_advice.placing_sets import running_request
-from advisor_advice.recommendation_wire import to_wire
-from advisor_advice.set_advice import advise_replicas, advise_set
-from advisor_advice.site.conditions import Experience
-from advisor_advice.words import pair, sets
+from advisor_advice.answers import (
+    ModelAdvice,
+    advise_replicas,
+    advise_set,
+    known_pair,
+    request_of,
+    set_request_of,
+    to_wire,
+)
+from advisor_advice.conditions import Experience
+from advisor_advice.placing import limits_of, placement_text, running_request, set_placement_text
+from advisor_advice.words import said
 from advisor_api.engine import bundled
 from advisor_api.engine.crossed import crossed
 from advisor_api.engine.job_rows import Jobs
@@ -175,7 +179,7 @@ class Engine:
         given = await self._answer(kept, asked)
         told = to_wire(given)
         if asked.words:
-            told = dataclasses.replace(told, said=pair.said(given))
+            told = dataclasses.replace(told, said=said(given, self._settings.prices))
         if not asked.components:
             return told
         from advisor_advice.components import with_components
@@ -191,8 +195,9 @@ class Engine:
         known = await self._known.jobs(kept, asked.names, asked.gpu_model, asked.gpu_uuid)
         request = set_request_of(asked, self._settings)
         told = await asyncio.to_thread(advise_set, known, request, running, every=asked.every)
-        said = sets.said(told, self._settings.prices) if asked.words else None
-        return dataclasses.replace(told, said=said)
+        if asked.words:
+            told = dataclasses.replace(told, said=said(told, self._settings.prices))
+        return told
 
     async def _replicas(self, kept: Kept, asked: ReplicasRequest) -> Replicas:
         known = await self._known.jobs(

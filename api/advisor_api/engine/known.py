@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from advisor.predict.windows import Windows
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
-from advisor_advice.site.conditions import Conditions, checks_of
-from advisor_advice.site.known_jobs import KnownJobs
-from advisor_advice.site.known_profiles import (
+from advisor_advice.conditions import Conditions, KnownJobs, checks_of, measured_windows
+from advisor_advice.profiles import (
     ProfileSet,
     ProfilesOfJob,
     known_profiles,
@@ -17,7 +16,6 @@ from advisor_advice.site.known_profiles import (
     on_one_gpu,
     or_estimated,
 )
-from advisor_advice.site.measured_pairs import measured_windows
 from advisor_api.engine import bundled
 from advisor_api.engine.job_rows import Jobs
 from advisor_api.engine.present import Kept, Present

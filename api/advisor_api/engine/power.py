@@ -9,7 +9,7 @@ from cachetools import LRUCache
 
 from advisor.core.records import SoloPoint
 from advisor.errors import InputError
-from advisor_advice.site.known_profiles import ProfileSet
+from advisor_advice.profiles import ProfileSet
 from advisor_api.engine import bundled
 from advisor_data import Store
 

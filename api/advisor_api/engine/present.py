@@ -16,9 +16,9 @@ from cachetools import LRUCache
 from advisor.predict.windows import Windows
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.requests import GainsRequest, WayRequest
-from advisor_advice.answer import KnownPair
-from advisor_advice.site.conditions import Conditions, Experience
-from advisor_advice.site.known_profiles import ProfilesOfJob
+from advisor_advice.answers import KnownPair
+from advisor_advice.conditions import Conditions, Experience
+from advisor_advice.profiles import ProfilesOfJob
 from advisor_data.files.checked import ChecksStamp, checks_stamp
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry

@@ -8,7 +8,7 @@ from prometheus_client import Gauge
 from advisor.errors import AdvisorError
 from advisor.formats.moments import now
 from advisor.wire.observed import DriftedJob
-from advisor_advice.site.conditions import Experience, checks_of, experience_of
+from advisor_advice.conditions import Experience, checks_of, experience_of
 from advisor_api.http.errors import LOG
 from advisor_api.launches.looking import looking
 from advisor_api.service.service import Service

@@ -15,8 +15,7 @@ from advisor.launch.records.joins import (
     read_request,
 )
 from advisor.wire.launch_request import JoinLaunchRequest
-from advisor_advice.launching import make_join
-from advisor_advice.resolved_launch import ResolvedLaunch
+from advisor_advice.launching import ResolvedLaunch, make_join
 from advisor_api.http.access import Caller
 from advisor_api.launches.launching import check_launchable, find, folder_reached, request_hash
 from advisor_api.launches.view import HIDDEN

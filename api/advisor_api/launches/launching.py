@@ -16,8 +16,7 @@ from advisor.launch.records.status import OVER, LaunchStatus
 from advisor.launch.start.plan import plan_of
 from advisor.launch.start.starting import check_memory
 from advisor.wire.launch_request import JoinLaunchRequest, LaunchRequest, check_launch
-from advisor_advice.launching import make_spec
-from advisor_advice.resolved_launch import ResolvedLaunch
+from advisor_advice.launching import ResolvedLaunch, make_spec
 from advisor_api.http.access import Caller
 from advisor_api.launches.steps import (
     HOST,

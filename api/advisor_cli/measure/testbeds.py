@@ -13,7 +13,7 @@ from advisor.errors import InputError, SourceError, StoreError
 from advisor.settings import Settings
 from advisor.validity.sensor_record import origin_of, record_for
 from advisor.validity.sensor_timing import PowerTiming, power_timing
-from advisor_cli.shared.options import REPLAY
+from advisor_cli.options import REPLAY
 from advisor_data import Store, open_store
 from advisor_data.files.bundled import (
     bundled_pair_points,

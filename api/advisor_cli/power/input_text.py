@@ -8,7 +8,7 @@ from advisor.core.interval import Interval
 from advisor.errors import AdvisorError
 from advisor.wire.input_power import InputPrediction, InputPredictions
 from advisor.wire.kernel_power import Estimate
-from advisor_cli.shared.console import plain_table
+from advisor_cli.console import plain_table
 from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.measuring import Step
 from advisor_power.inputs.result import InputPower

@@ -25,7 +25,7 @@ from rich.console import Console
 from advisor.core.gpu import Gpu
 from advisor.settings import Settings, read_settings
 from advisor.wire.input_sweeps import ClaimVerdict
-from advisor_cli.shared.stopping import stoppable
+from advisor_cli.stopping import stoppable
 from advisor_power.gpu_worker import WorkerPlace
 from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.claims import CLAIMS, SQUARE, with_seed

@@ -5,7 +5,7 @@ from made_up_profiles import Physics, profile
 
 from advisor.core.split import EQUAL
 from advisor.wire.observed import DriftedJob, DriftQuantity
-from advisor_advice.site.conditions import DriftPredictor
+from advisor_advice.conditions import DriftPredictor
 
 
 def drift(quantity: DriftQuantity, ratio: float) -> DriftedJob:

@@ -14,7 +14,7 @@ from advisor.decide.recommend import Request, recommend
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.profiles import make_profiles
 from advisor.predict.serving import LEAST_TOLERANCE, MOST_TOLERANCE, Serving, serving_of
-from advisor_advice.ask.words import longest_p99_ms
+from advisor_advice.options import longest_p99_ms
 
 P99_MS = {10: 200.0, 20: 60.0, 50: 20.0, 100: 8.0}
 

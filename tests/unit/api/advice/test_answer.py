@@ -15,10 +15,8 @@ from advisor.predict.card_factor import CardFactor
 from advisor.settings import read_settings
 from advisor.wire.observed import DriftedJob
 from advisor.wire.requests import JobRequest, RecommendationRequest
-from advisor_advice.answer import answer, request_of
-from advisor_advice.recommendation_wire import to_wire
-from advisor_advice.site.conditions import Conditions
-from advisor_advice.site.known_jobs import read_known
+from advisor_advice.answers import answer, request_of, to_wire
+from advisor_advice.conditions import Conditions, read_known
 from advisor_models.registry import Registry
 
 BEST = Split((30.0, 70.0))

@@ -18,8 +18,7 @@ from advisor.launch.records.status import JobStatus
 from advisor.launch.records.status_writer import first_status
 from advisor.settings import Settings
 from advisor.wire.launch_request import LaunchRequest
-from advisor_advice.launching import make_join
-from advisor_advice.resolved_launch import ResolvedLaunch
+from advisor_advice.launching import ResolvedLaunch, make_join
 from advisor_models.registry import Registry
 
 A, B = (Job(name=name, command=("true",)) for name in "ab")

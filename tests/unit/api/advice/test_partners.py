@@ -11,8 +11,8 @@ from advisor.decide.recommend import Request
 from advisor.errors import InputError
 from advisor.predict.serving import Serving
 from advisor.validity.safe_counts import CheckedCounts
+from advisor_advice import conditions as module
 from advisor_advice.partners import best_partners, best_size
-from advisor_advice.site import known_jobs as module
 from advisor_data import open_store
 from advisor_models.registry import Registry
 

@@ -15,11 +15,9 @@ from advisor.predict.serving import Serving
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.placement_requests import PlacementRequest
 from advisor.wire.requests import QueuedJobs
-from advisor_advice.placement_wire import to_wire
-from advisor_advice.placing import Planned, environments, limits_of, plan, way
-from advisor_advice.site.conditions import Conditions
-from advisor_advice.site.known_jobs import read_known
-from advisor_advice.site.known_profiles import ProfileSet, find_profiles
+from advisor_advice.conditions import Conditions, read_known
+from advisor_advice.placing import Planned, environments, limits_of, plan, to_wire, way
+from advisor_advice.profiles import ProfileSet, find_profiles
 from advisor_models.registry import Registry
 
 BEST = Split((30.0, 70.0))

@@ -16,9 +16,8 @@ from advisor.settings import read_settings
 from advisor.wire.observed import DriftedJob
 from advisor.wire.requests import JobRequest, SetRequest
 from advisor.wire.sets import SetAdvice, Way
-from advisor_advice.answer import set_request_of
-from advisor_advice.set_advice import advise_set
-from advisor_advice.site.conditions import NOTHING, Conditions
+from advisor_advice.answers import advise_set, set_request_of
+from advisor_advice.conditions import NOTHING, Conditions
 
 SMALL = profiles(*(profile(job, power_limit_w=None) for job in "abc"))
 FILLS = {"sm_active_percent": [95.0] * 10}

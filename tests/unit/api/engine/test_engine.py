@@ -15,7 +15,7 @@ from advisor.settings import read_settings
 from advisor.wire.observed import DriftedJob
 from advisor.wire.placement_requests import PlacementRequest
 from advisor.wire.requests import QueuedJobs, RecommendationRequest
-from advisor_advice.site.conditions import Experience
+from advisor_advice.conditions import Experience
 from advisor_api.engine import engine as engine_module
 from advisor_api.engine import known as known_to_engine
 from advisor_api.engine import present

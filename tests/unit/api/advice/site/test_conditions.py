@@ -16,8 +16,8 @@ from advisor.predict.card_factor import CardFactor, CardPredictor
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.observed import DriftedJob
-from advisor_advice.site import conditions as module
-from advisor_advice.site.conditions import (
+from advisor_advice import conditions as module
+from advisor_advice.conditions import (
     NOTHING,
     Conditions,
     DriftPredictor,
@@ -26,14 +26,16 @@ from advisor_advice.site.conditions import (
     read_conditions,
     stored_factor,
 )
-from advisor_advice.site.expected import (
+from advisor_advice.expected import (
     Expected,
     card_logs,
     compared,
     expected_of,
+    outdated_check,
+    outdated_checks,
     profiles_of,
+    versions_of,
 )
-from advisor_advice.site.outdated_checks import outdated_check, outdated_checks, versions_of
 from advisor_data import open_store
 from advisor_data.files.bundled import bundled_reference_points
 

@@ -16,10 +16,8 @@ from advisor.core.records import REPLAY_SOURCE, PairPoint
 from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.decide.recommend import Request
 from advisor.predict.windows import Window
-from advisor_advice.answer import answer
-from advisor_advice.recommendation_wire import to_wire
-from advisor_advice.site.known_jobs import read_known
-from advisor_advice.site.measured_pairs import measured_windows
+from advisor_advice.answers import answer, to_wire
+from advisor_advice.conditions import measured_windows, read_known
 from advisor_data import Store, open_store
 from advisor_models.registry import Registry
 

@@ -9,8 +9,8 @@ from advisor.core.objectives import NO_PRICES, Prices
 from advisor.core.observations import Observation, ObservedPart
 from advisor.launch.records.spec import Forecast, JobForecast
 from advisor.launch.records.status import JobStatus, LaunchStatus
-from advisor_cli.launching.end_screen import end_screens
-from advisor_cli.shared.screen import print_screen
+from advisor_cli.console import print_screen
+from advisor_cli.launch_text import end_screens
 
 HOUR_S = 3600.0
 TRAIN = ObservedPart(

@@ -8,8 +8,7 @@ from rich.console import Console
 from advisor.core.interval import Interval
 from advisor.launch.records.spec import Forecast, JobForecast
 from advisor.launch.records.status import JobStatus, LaunchStatus
-from advisor_cli.launching.live import show_lines, show_live
-from advisor_cli.launching.text import line, summary, table
+from advisor_cli.launch_text import line, show_lines, show_live, summary, table
 
 FORECAST = Forecast(
     model_version="m",

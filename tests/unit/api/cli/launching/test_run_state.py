@@ -12,9 +12,8 @@ from advisor.launch.records.queue_record import EndedJob, QueueFile, QueueRecord
 from advisor.launch.records.queue_state import LaunchedJob, SeenLaunch
 from advisor.launch.records.spec import LaunchPart
 from advisor.launch.records.status import JobStatus, LaunchStatus
-from advisor_advice.filling.queue_run import QueueLook, QueueRun
-from advisor_cli.launching.run_screen import end_screen, event_lines
-from advisor_cli.launching.run_state import run_state
+from advisor_advice.queue import QueueLook, QueueRun
+from advisor_cli.run import end_screen, event_lines, run_state
 
 NAMES = ("a", "a", "b", "server")
 

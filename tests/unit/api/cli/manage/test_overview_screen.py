@@ -13,8 +13,7 @@ from advisor.launch.records.ledger import Ledger, Saved
 from advisor.launch.records.overview import CardNow, DrawnLaunch, Overview
 from advisor.launch.records.spec import Forecast, JobForecast
 from advisor.launch.records.status import JobStatus, LaunchStatus
-from advisor_cli.manage.overview_screen import ASCII, BLOCKS, Letters, letters_of, overview_screen
-from advisor_cli.manage.scrolled import Scrolled
+from advisor_cli.top import ASCII, BLOCKS, Letters, Scrolled, letters_of, overview_screen
 
 AT = "2026-01-31T12:00:00+00:00"
 SAVED = Saved(

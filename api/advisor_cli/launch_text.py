@@ -1,0 +1,656 @@
+"""Follows a launch from outside: as a live table, as plain lines, or as JSON lines."""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from advisor.core.flags import LIMIT_BROKEN
+from advisor.core.interval import Interval
+from advisor.core.objectives import Prices
+from advisor.core.observations import (
+    Observation,
+    ObservedPart,
+    doubt,
+    energy_apart_j,
+    energy_to_end_j,
+)
+from advisor.core.units import UNIT_NAMES, vendor_of
+from advisor.core.wording import as_asked, energy_text, less_or_more, listed
+from advisor.errors import AdvisorError, InputError, JobError
+from advisor.formats.moments import duration_text
+from advisor.formats.rows import from_row, to_row
+from advisor.formats.wire import to_plain
+from advisor.launch.records.folder import LaunchFolder
+from advisor.launch.records.observed import observation_lines
+from advisor.launch.records.spec import Forecast, JobForecast
+from advisor.launch.records.status import JobStatus, LaunchStatus
+from advisor.launch.start.spawn import LOG
+from advisor.wire.recommendation import Said
+from advisor_advice.price import price_text
+from advisor_cli.console import plain_console, plain_table
+from advisor_cli.say import as_json_text, say
+
+_LOOK_S = 0.2
+_LINE_S = 10.0
+
+_OWN_CODES = dict.fromkeys(("job-hung", "time-limit", "mps-fault"), JobError.exit_code)
+
+Follow = Callable[[Iterator[LaunchStatus]], LaunchStatus]
+"""Shows statuses as they come, and returns the last one."""
+
+
+def statuses(
+    folder: LaunchFolder, supervisor: subprocess.Popen[bytes] | None = None
+) -> Iterator[LaunchStatus]:
+    """Each new status until the launch, whose supervisor may have been started just now, is over.
+
+    Raises:
+        JobError: the supervisor never began.
+    """
+    seen = None
+    while True:
+        # Asked first: it may begin and end between the two.
+        gone = supervisor is not None and supervisor.poll() is not None
+        status = folder.read_status()
+        if status != seen:
+            yield status
+        if status.over:
+            return
+        if gone and not folder.claimed():
+            raise JobError(
+                f"the supervisor of {folder.launch_id} did not begin",
+                why=_log_tail(folder),
+                fix=f"see {folder.path / LOG}",
+            )
+        seen = status
+        time.sleep(_LOOK_S)
+
+
+def show_lines(found: Iterator[LaunchStatus]) -> LaunchStatus:
+    """A line for each change of state or pair, and one now and then."""
+    said: object = None
+    said_s = 0.0
+
+    def show(status: LaunchStatus) -> None:
+        nonlocal said, said_s
+        key = (status.state, status.pair_number, [job.outcome for job in status.jobs])
+        if key != said or time.monotonic() - said_s > _LINE_S:
+            said, said_s = key, time.monotonic()
+            say(line(status))
+
+    return _last(found, show)
+
+
+def show_live(found: Iterator[LaunchStatus]) -> LaunchStatus:
+    """A table that is drawn again with each status."""
+    console = plain_console()
+    with Live(console=console, auto_refresh=False) as live:
+        return _last(found, lambda one: live.update(table(one, console.width), refresh=True))
+
+
+def show_json(folder: LaunchFolder) -> Follow:
+    """One object a line as in status.json; the last one has the observations, too."""
+
+    def show(found: Iterator[LaunchStatus]) -> LaunchStatus:
+        status = _last(found, lambda status: None if status.over else say(as_json_text(status)))
+        say(as_json_text(final_json(folder, status)))
+        return status
+
+    return show
+
+
+def _last(found: Iterator[LaunchStatus], show: Callable[[LaunchStatus], object]) -> LaunchStatus:
+    """The last of some statuses, each of which is shown."""
+    status = None
+    for status in found:
+        show(status)
+    assert status is not None
+    return status
+
+
+def final_json(folder: LaunchFolder, status: LaunchStatus) -> dict[str, Any]:
+    """A status with what its pairs did; docs/launch.md explains the keys."""
+    return {**to_plain(status), "observations": [*map(to_row, observations(folder))]}
+
+
+def observations(folder: LaunchFolder) -> list[Observation]:
+    """What those that are over did together; a line that was cut off is left out."""
+    found: list[Observation] = []
+    with suppress(OSError):
+        for text in observation_lines(folder):
+            with suppress(ValueError, InputError):
+                found.append(from_row(Observation, json.loads(text)))
+    return found
+
+
+def exit_code(status: LaunchStatus) -> int:
+    """Of the command: 0 for what ended well or as asked, else that of the error."""
+    if status.state != "failed":
+        return 0
+    codes = {error.code: error.exit_code for error in AdvisorError.__subclasses__()}
+    return (codes | _OWN_CODES).get(status.code or "", AdvisorError.exit_code)
+
+
+@contextmanager
+def asking_to_stop(ask: Callable[[], object]) -> Generator[None]:
+    """Ctrl-C and SIGTERM ask what runs to stop, and the block goes on until it has.
+
+    A lost terminal, or an end by force, leaves it running.
+    """
+
+    def take(_number: int, _frame: FrameType | None) -> None:
+        ask()
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, take) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _log_tail(folder: LaunchFolder) -> str:
+    with suppress(OSError):
+        return (folder.path / LOG).read_bytes()[-500:].decode(errors="replace").strip()
+    return ""
+
+
+_COLUMNS = ("", "share", "units", "memory", "state", "now", "predicted", "off", "speed", "progress")
+_OVER = tuple("mean" if name == "now" else name for name in _COLUMNS)
+
+_SPARE = ("units", "memory")
+"""Columns that a narrow screen does without: of a number that is cut off nobody sees that it is."""
+
+
+def table(status: LaunchStatus, width: int) -> Group:
+    """Everything on one screen of so many characters; where names are too long they wrap."""
+    columns = list(zip(_OVER if status.over else _COLUMNS, *_rows(status), strict=True))
+    if sum(max(map(len, column)) + 2 for column in columns) - 2 > width:
+        columns = [column for column in columns if column[0] not in _SPARE]
+    names, *rows = zip(*columns, strict=True)
+    shown = plain_table(names, rows, whole=names[1:])
+    return Group(Text(_head(status), style="bold"), shown, *map(Text, _tail(status)))
+
+
+def unread_text(unread: str | None, unread_since: str | None, stalled_since: str | None) -> str:
+    """What is not known of a job, or that it makes no progress; empty: neither."""
+    if unread is not None:
+        return f"not known since {(unread_since or '')[11:19]}: {unread}"
+    return f"stalled: no progress since {stalled_since[11:19]}" if stalled_since else ""
+
+
+def line(status: LaunchStatus) -> str:
+    """The same in one line."""
+    jobs = " | ".join(_job(job) for job in status.jobs)
+    power = f" | {status.power_w:.0f} W" if status.power_w is not None else ""
+    saved = status.energy_saved
+    work = f", {less_or_more(saved)} energy" if saved is not None else ""
+    cause = f" | {status.code}: {status.cause}" if status.code else ""
+    return f"{_head(status)} | {jobs}{power}{work}{cause}"
+
+
+def summary(status: LaunchStatus, observed: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """What is left to say at the end."""
+    for pair in observed:
+        values = (pair["energy_j"], "J"), (pair["power_w"], "W")
+        known = [_number(value, unit) for value, unit in values if value is not None]
+        together = f"{pair['overlap_s']:.1f} s together"
+        yield f"{' + '.join(job['job'] for job in pair['jobs'])}: {', '.join([together, *known])}"
+        yield from _whose(pair)
+        yield from _saved(pair)
+        rates = [(f"rate of {j['job']}", j["rate"], j["predicted_rate"]) for j in pair["jobs"]]
+        power = "power", pair["power_w"], pair["predicted_power_w"]
+        for name, seen, predicted in (*rates, power):
+            if predicted and seen is not None:
+                yield f"  {name}: {seen / predicted - 1:+.1%} against the prediction"
+        if pair["stranded_unit_s"]:
+            stranded = pair["stranded_unit_s"]
+            yield f"  {stranded:.0f} unit-seconds were held for jobs that had ended"
+    for job in status.jobs:
+        if job.error:
+            yield f"{job.job} {job.outcome}: {job.error}"
+
+
+def _whose(pair: dict[str, Any]) -> Iterator[str]:
+    """The part of the energy that is each job's; older launches know nothing of it."""
+    for job in pair["jobs"]:
+        if (energy_j := job.get("energy_j")) is None or not pair["overlap_s"]:
+            continue
+        low_j, high_j = (_number(job[f"energy_{end}_j"], "") for end in ("low", "high"))
+        yield (
+            f"  of that {job['job']}, estimated: {_number(energy_j, 'J')} ({low_j} to {high_j}), "
+            f"{_number(energy_j / pair['overlap_s'], 'W')}"
+        )
+
+
+def _saved(pair: dict[str, Any]) -> Iterator[str]:
+    """Energy for the same work, observed next to predicted; older launches know nothing of it."""
+    if (text := _less(pair, "energy_saved")) is not None:
+        yield f"  energy for the same work, against one after the other: {text}"
+    if not pair.get("rest_s"):
+        return
+    went_on = listed(job["job"] for job in pair["jobs"] if not job["ended_first"])
+    energy = "" if pair["rest_energy_j"] is None else f" with {_number(pair['rest_energy_j'], 'J')}"
+    rest = _less(pair, "rest_energy_saved")
+    cost = f"; energy for that work, against the whole GPU: {rest}" if rest else ""
+    yield f"  then {went_on} went on for {pair['rest_s']:.1f} s{energy}{cost}"
+    if (whole := pair.get("energy_saved_to_end")) is not None:
+        yield f"  energy for all of the work, to the end: {less_or_more(whole)}"
+
+
+def _less(pair: dict[str, Any], name: str) -> str | None:
+    if (observed := pair.get(name)) is None:
+        return None
+    predicted = pair.get(f"predicted_{name}")
+    beside = "" if predicted is None else f" ({less_or_more(predicted)} was predicted)"
+    return less_or_more(observed) + beside
+
+
+def _head(status: LaunchStatus) -> str:
+    pair = f", pair {status.pair_number + 1} of {status.pairs}" if status.pairs > 1 else ""
+    gpu = f" on {status.gpu_model}" if status.gpu_model else ""
+    overlap = f", {status.overlap_s:.0f} s together" if status.overlap_s else ""
+    return f"{status.launch_id} {status.standing}{gpu}{pair}{overlap}"
+
+
+def _rows(status: LaunchStatus) -> Iterator[tuple[str, ...]]:
+    for job in status.jobs:
+        speed = "" if (own := job.speed) is None else f"{100 * own:.0f} %"
+        units = "" if job.units_granted is None else str(job.units_granted)
+        share, progress = f"{job.share_percent:g} %", f"{job.steps:,.0f}"
+        # Of one that is over its mean, which is what was predicted.
+        rate = job.mean_rate if job.rate is None else job.rate
+        beside = _beside(rate, job.predicted_rate, f"{job.rate_unit}/s")
+        yield job.job, share, units, _memory(job), job.outcome, *beside, speed, progress
+    yield "power", "", "", "", "", *_beside(status.watts, status.predicted_power_w, "W"), "", ""
+    # A difference: how far off it is in percent of itself says nothing.
+    saved = _percent(_predicted_saved(status))
+    own = _percent(status.part_saved)
+    yield "energy saved", "", "", "", "", own, saved, "", "", ""
+
+
+def _memory(job: JobStatus) -> str:
+    """At how much it is bounded; only what was started has a limit, or none."""
+    if job.units_granted is None and job.memory_limit_mib is None:
+        return ""
+    return "no limit" if job.memory_limit_mib is None else f"{job.memory_limit_mib:,} MiB"
+
+
+def _predicted_saved(status: LaunchStatus) -> float | None:
+    """Of those that began together, as long as nobody has joined."""
+    forecast = status.forecast
+    if forecast is None or any(job.joined_at for job in status.jobs):
+        return None
+    return forecast.energy_saved and forecast.energy_saved.value
+
+
+def moves(status: LaunchStatus) -> Iterator[str]:
+    """Who came and who left while others ran, in the order of time; UTC."""
+    came = [
+        (job.joined_at, f"{job.job} joined with {job.share_percent:g} %") for job in status.jobs
+    ]
+    # Who was stopped with the launch has not left the others; who was ended for one has a reason.
+    left = [
+        (job.ended_at, f"{job.job} left: {job.outcome}")
+        for job in status.jobs
+        if job.outcome != "stopped" or job.error
+    ]
+    known = [(moment, text) for moment, text in (*came, *left) if moment]
+    if status.over and not any(moment for moment, _ in came):
+        return
+    for moment, text in sorted(known):
+        yield f"{moment[11:19]} {text}"
+
+
+def _beside(now: float | None, predicted: Interval | None, unit: str) -> tuple[str, str, str]:
+    off = "" if now is None or not predicted else f"{now / predicted.value - 1:+.0%}"
+    return _number(now, unit), _number(predicted and predicted.value, ""), off
+
+
+def _tail(status: LaunchStatus) -> Iterator[str]:
+    if status.energy_j is not None:
+        yield f"{status.energy_j:,.0f} J in {status.overlap_s:.0f} s together"
+    if status.rest_s:
+        energy = "" if status.rest_energy_j is None else f", {status.rest_energy_j:,.0f} J"
+        yield f"{status.rest_s:.0f} s of others after the first had ended{energy}"
+    if status.stranded_unit_s:
+        yield f"{status.stranded_unit_s:,.0f} unit-seconds held for jobs that have ended"
+    for job in status.jobs:
+        if job.max_p99_ms is not None:
+            now = "not known yet" if job.latency_p99_ms is None else f"{job.latency_p99_ms:.3g} ms"
+            yield f"p99 of {job.job}: {now}, {job.max_p99_ms:g} ms promised"
+    for job in status.jobs:
+        if text := unread_text(job.unread, job.unread_since, job.stalled_since):
+            yield f"{job.job}: {text}"
+    if status.whole_energy_j is not None and status.over:
+        starts_j = status.starts_energy_j or 0.0
+        yield f"{status.whole_energy_j:,.0f} J in all, {starts_j:,.0f} of them before jobs ran"
+    if status.unwatched_s:
+        yield f"{status.unwatched_s:.1f} s between two looks at the jobs beyond 2 s"
+    if only_set := [job.job for job in status.jobs if job.proof == "set"]:
+        yield f"limit of {listed(only_set)}: set, not read back from the job"
+    yield from moves(status)
+    if status.silent_s is not None:
+        yield (
+            f"! its supervisor has not been heard of since {status.updated_at[11:19]}: all that "
+            "stands here is as of then, and no limit is proven"
+        )
+    if status.code:
+        yield f"{status.code}: {status.cause}"
+    yield from (f"! {warning}" for warning in status.warnings)
+
+
+def _job(job: JobStatus) -> str:
+    only_set = " set" if job.proof == "set" else ""
+    units = f" ({job.units_granted} units{only_set})" if job.units_granted is not None else ""
+    rate = f" {job.rate:.4g} {job.rate_unit}/s" if job.rate is not None else ""
+    speed = f" = {100 * job.relative_speed:.0f} %" if job.relative_speed is not None else ""
+    joined = f" (joined {job.joined_at[11:19]})" if job.joined_at else ""
+    unread = unread_text(job.unread, job.unread_since, job.stalled_since)
+    tail = f" ({unread})" if unread else ""
+    return f"{job.job} {job.share_percent:g} %{units}{joined} {job.outcome}{rate}{speed}{tail}"
+
+
+def _percent(part: float | None) -> str:
+    return "-" if part is None else f"{100 * part:.1f} %"
+
+
+def _number(value: float | None, unit: str) -> str:
+    if value is None:
+        return "-"
+    # Never an exponent where thousands can be read.
+    return f"{value:,.0f} {unit}".strip() if value >= 1000 else f"{value:.4g} {unit}".strip()
+
+
+_SAME = 0.005
+"""Parts that are this near are the same to a person."""
+
+_RESULTS: Mapping[str | None, str] = {
+    "right": "as on the whole GPU",
+    "wrong": "WRONG, not finite",
+    "differ": "DIFFER from those on the whole GPU",
+    None: "not compared",
+}
+
+_FREE = {"uncapped": "without limits", "time-sliced": "in turns"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What one job did; `status` and `forecast` are of those that ran last only."""
+
+    part: ObservedPart
+    status: JobStatus | None = None
+    forecast: JobForecast | None = None
+
+
+def end_screens(
+    status: LaunchStatus, observed: Sequence[Observation], prices: Prices
+) -> Iterator[Said]:
+    """One for those that ran together; the last one says how the launch ended."""
+    later = _of_last(observed)
+    observed = [seen for seen in observed if seen.stretch == 0]
+    last = observed[-1] if observed and _is_of(observed[-1], status) else None
+    for seen in observed[:-1] if last else observed:
+        jobs = [_Job(part) for part in seen.parts]
+        lines = tuple(_of_pair(seen, jobs, prices))
+        yield Said(headline=_headline(seen.state, seen, jobs), lines=lines)
+    jobs, lines = [], [*_errors(status)]
+    if last:
+        jobs = _in_order(last, status)
+        came = _moved(status, later)
+        lines = [
+            *_of_pair(last, jobs, prices),
+            *came,
+            *_judged(last, jobs, status.forecast),
+            *lines,
+        ]
+    tail = [*_whole(status), *_next(status, jobs)]
+    yield Said(headline=_headline(status.state, last, jobs), lines=(*lines, *tail))
+
+
+def _whole(status: LaunchStatus) -> Iterator[tuple[str, str]]:
+    """Energy of the whole launch, and how long nobody looked."""
+    if status.whole_energy_j is not None:
+        starts = energy_text(status.starts_energy_j or 0.0)
+        whole = energy_text(status.whole_energy_j)
+        yield "In all", f"{whole} since the GPU was taken, {starts} of them before jobs ran"
+    if status.unwatched_s:
+        yield "Unwatched", f"{status.unwatched_s:.1f} s between two looks at the jobs beyond 2 s"
+
+
+def _of_last(observed: Sequence[Observation]) -> list[Observation]:
+    """The stretches after the first of those that ran last."""
+    begins = [n for n, seen in enumerate(observed) if seen.stretch == 0]
+    return [*observed[begins[-1] + 1 :]] if begins else []
+
+
+def _moved(status: LaunchStatus, later: Sequence[Observation]) -> Iterator[tuple[str, str]]:
+    """Who came and left, and what those who joined did beside what was predicted."""
+    label = "Moves"
+    for text in moves(status) if len(_first(status)) < len(status.jobs) else ():
+        yield label, text
+        label = ""
+    for job in status.jobs:
+        seen = next((seen for seen in later if job.joined_at and _has(seen, job)), None)
+        if seen is not None:
+            part = next(p for p in seen.parts if p.job == job.job)
+            power = "" if seen.power_w is None else f"; all draw {seen.power_w:.0f} W"
+            said = seen.predicted_power_w
+            beside = "" if not power or said is None else f" ({said:.0f} predicted)"
+            yield "Joined", f"{_each(_Job(part, job))}{power}{beside}"
+
+
+def _has(seen: Observation, job: JobStatus) -> bool:
+    return any((p.job, p.share_percent) == (job.job, job.share_percent) for p in seen.parts)
+
+
+def _is_of(seen: Observation, status: LaunchStatus) -> bool:
+    """Whether an observation is of the jobs that the status is of."""
+    own = sorted((job.job, job.share_percent) for job in _first(status))
+    return own == sorted((part.job, part.share_percent) for part in seen.parts)
+
+
+def _first(status: LaunchStatus) -> tuple[JobStatus, ...]:
+    """Those that began together, which an observation of all is of."""
+    return tuple(job for job in status.jobs if job.joined_at is None)
+
+
+def _in_order(seen: Observation, status: LaunchStatus) -> list[_Job]:
+    """The jobs as they were asked for; an observation has them by name."""
+    places = sorted(range(len(_first(status))), key=lambda n: status.jobs[n].job)
+    forecasts = status.forecast.jobs if status.forecast else (None,) * len(places)
+    by_place = {
+        n: _Job(part, status.jobs[n], forecasts[n])
+        for n, part in zip(places, seen.parts, strict=True)
+    }
+    return [by_place[n] for n in range(len(places))]
+
+
+def _headline(state: str, seen: Observation | None, jobs: Sequence[_Job]) -> str:
+    if seen is None:
+        return f"{state.upper()}: nothing ran together."
+    names = listed(as_asked(job.part.job for job in jobs).split())
+    return f"{state.upper()} after {duration_text(_took_s(seen))}: {names} {_split(seen, jobs)}."
+
+
+def _split(seen: Observation, jobs: Sequence[_Job]) -> str:
+    if seen.mode in _FREE:
+        return _FREE[seen.mode]
+    units = " + ".join(str(job.part.units) for job in jobs)
+    if not seen.units_total or "None" in units:
+        return f"at {'/'.join(f'{job.part.share_percent:g}' for job in jobs)}"
+    return f"at {units} of {seen.units_total} {UNIT_NAMES[vendor_of(seen.gpu_model)]}"
+
+
+def _of_pair(seen: Observation, jobs: Sequence[_Job], prices: Prices) -> Iterator[tuple[str, str]]:
+    """What it took and saved, what each job did, and whether its work was right."""
+    whole_j, apart_s, apart_j = energy_to_end_j(seen), _apart_s(seen), energy_apart_j(seen)
+    yield "Energy", _energy(seen, whole_j, apart_j)
+    if (stp := _stp(seen)) is not None:
+        yield "Work", _work(seen, stp, apart_s)
+    if prices.are_set and whole_j is not None and apart_s and apart_j:
+        yield "Price", price_text(prices, (_took_s(seen), whole_j), (apart_s, apart_j))
+    for n, job in enumerate(jobs):
+        yield "" if n else "Each", _each(job)
+    yield "Results", f"{_results(jobs)}; {_limits(seen)}"
+
+
+def _took_s(seen: Observation) -> float:
+    return seen.overlap_s + (seen.rest_s or 0.0)
+
+
+def _apart_s(seen: Observation) -> float | None:
+    """The same work one after the other, by the rates alone in the profiles."""
+    stp = _stp(seen)
+    rests = [_speed(part, part.rest_rate) or 0.0 for part in seen.parts]
+    if stp is None or (seen.rest_s and not any(rests)):
+        return None
+    return stp * seen.overlap_s + sum(rests) * (seen.rest_s or 0.0)
+
+
+def _energy(seen: Observation, whole_j: float | None, apart_j: float | None) -> str:
+    if whole_j is None:
+        return "not read"
+    if apart_j is None:
+        known = all(part.solo_rate and part.solo_power_w for part in seen.parts)
+        why = "too short" if known else "not every job has a profile"
+        return f"{energy_text(whole_j)}; one after the other is not known: {why}"
+    saved = 1 - whole_j / apart_j
+    notes = [f"{100 * abs(saved):.0f} %"]
+    if seen.rest_s and seen.energy_saved is not None:
+        notes.append(f"while all ran {less_or_more(seen.energy_saved, 0)}")
+    if (predicted := seen.predicted_energy_saved) is not None:
+        alike = (predicted >= 0) == (saved >= 0)
+        said = f"{100 * abs(predicted):.0f}" if alike else less_or_more(predicted, 0)
+        notes.append(f"{said} predicted")
+    amount = f"{energy_text(abs(apart_j - whole_j))} {'saved' if saved >= 0 else 'more'}"
+    whole, apart = energy_text(whole_j), energy_text(apart_j)
+    return f"{whole}; one after the other {apart}: {amount} ({', '.join(notes)})"
+
+
+def _work(seen: Observation, stp: float, apart_s: float | None) -> str:
+    predicted = _stp(seen, predicted=True)
+    beside = "" if predicted is None else f" ({predicted:.2f} predicted)"
+    times = f": {duration_text(_took_s(seen))} instead of {duration_text(apart_s or 0.0)}"
+    while_all = " while all ran" if seen.rest_s else ""
+    return f"{stp:.2f}x an hour{while_all}{beside}{times if apart_s else ''}"
+
+
+def _stp(seen: Observation, *, predicted: bool = False) -> float | None:
+    """Sum of relative speeds, observed or predicted; None where one is not known."""
+    rates = [(part, part.predicted_rate if predicted else part.rate) for part in seen.parts]
+    speeds = [speed for part, rate in rates if (speed := _speed(part, rate)) is not None]
+    return sum(speeds) if len(speeds) == len(rates) else None
+
+
+def _speed(part: ObservedPart, rate: float | None) -> float | None:
+    return rate / part.solo_rate if rate is not None and part.solo_rate else None
+
+
+def _each(job: _Job) -> str:
+    """Its speed beside what was predicted, how much it did, and how it ended."""
+    part, status = job.part, job.status
+    speed, predicted = _speed(part, part.rate), _speed(part, part.predicted_rate)
+    did: list[str] = []
+    if speed is not None:
+        beside = "" if predicted is None else f" ({100 * predicted:.0f} predicted)"
+        did.append(f"{100 * speed:.0f} % of its speed{beside}")
+    elif part.rate is not None:
+        did.append(f"{part.rate:.4g} {part.rate_unit}/s")
+    if part.latency_p99_ms is not None:
+        most = status and status.max_p99_ms
+        promised = "" if most is None else f" ({most:g} promised)"
+        did.append(f"p99 {part.latency_p99_ms:.3g} ms{promised}")
+    if status:
+        did.append(f"{status.steps:,.0f} {status.rate_unit}")
+        did.append(status.outcome if status.exit_code is None else f"exit {status.exit_code}")
+    return f"{part.job} {', '.join(did)}"
+
+
+def _results(jobs: Sequence[_Job]) -> str:
+    found = {job.part.results for job in jobs}
+    if len(found) == 1:
+        return _RESULTS[found.pop()]
+    return ", ".join(f"{job.part.job} {_RESULTS[job.part.results]}" for job in jobs)
+
+
+def _limits(seen: Observation) -> str:
+    if seen.mode in _FREE:
+        return "no limits were set"
+    return "a limit was BROKEN" if LIMIT_BROKEN in seen.flags else "limits held all the time"
+
+
+def _judged(
+    seen: Observation, jobs: Sequence[_Job], forecast: Forecast | None
+) -> Iterator[tuple[str, str]]:
+    """Better or worse than predicted, what was out of its range, and what becomes of it."""
+    told = [_better(seen), *_outside(seen, jobs, forecast)]
+    text = "; ".join(filter(None, told)) or "nothing was predicted"
+    yield "Model", f"{text}. {_kept(seen)}"
+
+
+def _better(seen: Observation) -> str:
+    """By the energy saved, else by the work an hour."""
+    pairs = [
+        (seen.energy_saved, seen.predicted_energy_saved),
+        (_stp(seen), _stp(seen, predicted=True)),
+    ]
+    gains = [own - said for own, said in pairs if own is not None and said is not None]
+    if not gains:
+        return ""
+    if abs(gains[0]) < _SAME:
+        return "as predicted"
+    return f"{'better' if gains[0] > 0 else 'worse'} than predicted"
+
+
+def _outside(seen: Observation, jobs: Sequence[_Job], forecast: Forecast | None) -> Iterator[str]:
+    values = [
+        (f"rate of {j.part.job}", j.part.rate, j.forecast.rate, f" {j.part.rate_unit}/s")
+        for j in jobs
+        if j.forecast
+    ]
+    values += [("power", seen.power_w, forecast.power_w, " W")] if forecast else []
+    outside: dict[tuple[str, str], list[str]] = {}
+    for name, value, said, unit in values:
+        if value is not None and not said.low <= value <= said.high:
+            expected = f"{unit}, not {said.low:.4g} to {said.high:.4g}"
+            outside.setdefault((name, expected), []).append(f"{value:.4g}")
+    for (name, expected), found in outside.items():
+        yield f"{name} {listed(found)}{expected}"
+
+
+def _kept(seen: Observation) -> str:
+    if why := doubt(seen):
+        return f"Later answers leave it out: {why}."
+    if all(part.solo_rate for part in seen.parts):
+        return "The next answer for these jobs takes it in."
+    return "Later answers take it in once each job has a profile."
+
+
+def _errors(status: LaunchStatus) -> Iterator[tuple[str, str]]:
+    if status.code:
+        yield "Cause", f"{status.code}: {status.cause}"
+    for job in status.jobs:
+        if job.error:
+            yield "", f"{job.job} {job.outcome}: {job.error}"
+
+
+def _next(status: LaunchStatus, jobs: Sequence[_Job]) -> Iterator[tuple[str, str]]:
+    if jobs:
+        shares = "/".join(f"{job.share_percent:g}" for job in status.jobs)
+        split = shares if status.sharing == "limited" else status.sharing
+        names = as_asked(job.job for job in status.jobs)
+        yield "Again", f"advisor launch {names} --split {split}"
+    yield "Details", f"advisor launches show {status.launch_id}"
