@@ -38,6 +38,7 @@ from advisor_cli.console import plain_console, print_screen
 from advisor_cli.launch_text import (
     asking_to_stop,
     end_screens,
+    error_codes,
     exit_code,
     final_json,
     line,
@@ -271,8 +272,9 @@ def _launch(wanted: ResolvedLaunch, settings: Settings, *, detach: bool, as_json
     for note in () if as_json else spec.notes:
         say(f"! {note}", err=True)
     show = show_live if plain_console().is_terminal else show_lines
+    found = statuses(folder, supervisor)
     with asking_to_stop(folder.ask_stop):
-        status = (show_json(folder) if as_json else show)(statuses(folder, supervisor))
+        status = show_json(found, folder) if as_json else show(found)
     if not as_json:
         for screen in end_screens(status, observations(folder), settings.prices):
             print_screen(screen)
@@ -318,8 +320,7 @@ def join_launch(
         say(text, err=True)
     said = _answer(folder, request)
     say(as_json_text(said) if as_json else _join_text(launch_id, said, request.share_percent))
-    codes = {error.code: error.exit_code for error in AdvisorError.__subclasses__()}
-    return 0 if said.code is None else codes.get(said.code, AdvisorError.exit_code)
+    return 0 if said.code is None else error_codes().get(said.code, AdvisorError.exit_code)
 
 
 def _expected_of_join(request: JoinRequest) -> Iterator[str]:

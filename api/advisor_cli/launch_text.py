@@ -45,9 +45,6 @@ _LINE_S = 10.0
 
 _OWN_CODES = dict.fromkeys(("job-hung", "time-limit", "mps-fault"), JobError.exit_code)
 
-Follow = Callable[[Iterator[LaunchStatus]], LaunchStatus]
-"""Shows statuses as they come, and returns the last one."""
-
 
 def statuses(
     folder: LaunchFolder, supervisor: subprocess.Popen[bytes] | None = None
@@ -98,15 +95,11 @@ def show_live(found: Iterator[LaunchStatus]) -> LaunchStatus:
         return _last(found, lambda one: live.update(table(one, console.width), refresh=True))
 
 
-def show_json(folder: LaunchFolder) -> Follow:
+def show_json(found: Iterator[LaunchStatus], folder: LaunchFolder) -> LaunchStatus:
     """One object a line as in status.json; the last one has the observations, too."""
-
-    def show(found: Iterator[LaunchStatus]) -> LaunchStatus:
-        status = _last(found, lambda status: None if status.over else say(as_json_text(status)))
-        say(as_json_text(final_json(folder, status)))
-        return status
-
-    return show
+    status = _last(found, lambda status: None if status.over else say(as_json_text(status)))
+    say(as_json_text(final_json(folder, status)))
+    return status
 
 
 def _last(found: Iterator[LaunchStatus], show: Callable[[LaunchStatus], object]) -> LaunchStatus:
@@ -134,11 +127,15 @@ def observations(folder: LaunchFolder) -> list[Observation]:
 
 
 def exit_code(status: LaunchStatus) -> int:
-    """Of the command: 0 for what ended well or as asked, else that of the error."""
+    """Exit code of a command about a launch: 0 unless it failed."""
     if status.state != "failed":
         return 0
-    codes = {error.code: error.exit_code for error in AdvisorError.__subclasses__()}
-    return (codes | _OWN_CODES).get(status.code or "", AdvisorError.exit_code)
+    return (error_codes() | _OWN_CODES).get(status.code or "", AdvisorError.exit_code)
+
+
+def error_codes() -> dict[str, int]:
+    """Exit codes by the `code` of errors."""
+    return {error.code: error.exit_code for error in AdvisorError.__subclasses__()}
 
 
 @contextmanager
@@ -200,61 +197,58 @@ def line(status: LaunchStatus) -> str:
     return f"{_head(status)} | {jobs}{power}{work}{cause}"
 
 
-def summary(status: LaunchStatus, observed: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """What is left to say at the end."""
-    for pair in observed:
-        values = (pair["energy_j"], "J"), (pair["power_w"], "W")
+def summary(status: LaunchStatus, observed: Iterable[Observation]) -> Iterator[str]:
+    """Each stretch beside its prediction, and the errors of jobs."""
+    for seen in observed:
+        values = (seen.energy_j, "J"), (seen.power_w, "W")
         known = [_number(value, unit) for value, unit in values if value is not None]
-        together = f"{pair['overlap_s']:.1f} s together"
-        yield f"{' + '.join(job['job'] for job in pair['jobs'])}: {', '.join([together, *known])}"
-        yield from _whose(pair)
-        yield from _saved(pair)
-        rates = [(f"rate of {j['job']}", j["rate"], j["predicted_rate"]) for j in pair["jobs"]]
-        power = "power", pair["power_w"], pair["predicted_power_w"]
-        for name, seen, predicted in (*rates, power):
-            if predicted and seen is not None:
-                yield f"  {name}: {seen / predicted - 1:+.1%} against the prediction"
-        if pair["stranded_unit_s"]:
-            stranded = pair["stranded_unit_s"]
-            yield f"  {stranded:.0f} unit-seconds were held for jobs that had ended"
+        together = ", ".join([f"{seen.overlap_s:.1f} s together", *known])
+        yield f"{' + '.join(seen.jobs)}: {together}"
+        yield from _energy_of_jobs(seen)
+        yield from _saved(seen)
+        rates = [(f"rate of {part.job}", part.rate, part.predicted_rate) for part in seen.parts]
+        for name, value, predicted in (*rates, ("power", seen.power_w, seen.predicted_power_w)):
+            if predicted and value is not None:
+                yield f"  {name}: {value / predicted - 1:+.1%} against the prediction"
+        if seen.stranded_unit_s:
+            yield f"  {seen.stranded_unit_s:.0f} unit-seconds were held for jobs that had ended"
     for job in status.jobs:
         if job.error:
             yield f"{job.job} {job.outcome}: {job.error}"
 
 
-def _whose(pair: dict[str, Any]) -> Iterator[str]:
-    """The part of the energy that is each job's; older launches know nothing of it."""
-    for job in pair["jobs"]:
-        if (energy_j := job.get("energy_j")) is None or not pair["overlap_s"]:
-            continue
-        low_j, high_j = (_number(job[f"energy_{end}_j"], "") for end in ("low", "high"))
-        yield (
-            f"  of that {job['job']}, estimated: {_number(energy_j, 'J')} ({low_j} to {high_j}), "
-            f"{_number(energy_j / pair['overlap_s'], 'W')}"
-        )
+def _energy_of_jobs(seen: Observation) -> Iterator[str]:
+    for part in seen.parts:
+        if part.energy_j is not None and seen.overlap_s:
+            low_j, high_j = _number(part.energy_low_j, ""), _number(part.energy_high_j, "")
+            energy, power = (
+                _number(part.energy_j, "J"),
+                _number(part.energy_j / seen.overlap_s, "W"),
+            )
+            yield f"  of that {part.job}, estimated: {energy} ({low_j} to {high_j}), {power}"
 
 
-def _saved(pair: dict[str, Any]) -> Iterator[str]:
-    """Energy for the same work, observed next to predicted; older launches know nothing of it."""
-    if (text := _less(pair, "energy_saved")) is not None:
+def _saved(seen: Observation) -> Iterator[str]:
+    """Energy for the same work, observed next to predicted."""
+    if seen.energy_saved is not None:
+        text = _saved_text(seen.energy_saved, seen.predicted_energy_saved)
         yield f"  energy for the same work, against one after the other: {text}"
-    if not pair.get("rest_s"):
+    if not seen.rest_s:
         return
-    went_on = listed(job["job"] for job in pair["jobs"] if not job["ended_first"])
-    energy = "" if pair["rest_energy_j"] is None else f" with {_number(pair['rest_energy_j'], 'J')}"
-    rest = _less(pair, "rest_energy_saved")
-    cost = f"; energy for that work, against the whole GPU: {rest}" if rest else ""
-    yield f"  then {went_on} went on for {pair['rest_s']:.1f} s{energy}{cost}"
-    if (whole := pair.get("energy_saved_to_end")) is not None:
-        yield f"  energy for all of the work, to the end: {less_or_more(whole)}"
+    went_on = listed(part.job for part in seen.parts if not part.ended_first)
+    energy = "" if seen.rest_energy_j is None else f" with {_number(seen.rest_energy_j, 'J')}"
+    cost = ""
+    if seen.rest_energy_saved is not None:
+        text = _saved_text(seen.rest_energy_saved, seen.predicted_rest_energy_saved)
+        cost = f"; energy for that work, against the whole GPU: {text}"
+    yield f"  then {went_on} went on for {seen.rest_s:.1f} s{energy}{cost}"
+    if seen.energy_saved_to_end is not None:
+        yield f"  energy for all of the work, to the end: {less_or_more(seen.energy_saved_to_end)}"
 
 
-def _less(pair: dict[str, Any], name: str) -> str | None:
-    if (observed := pair.get(name)) is None:
-        return None
-    predicted = pair.get(f"predicted_{name}")
+def _saved_text(observed: float, predicted: float | None) -> str:
     beside = "" if predicted is None else f" ({less_or_more(predicted)} was predicted)"
-    return less_or_more(observed) + beside
+    return f"{less_or_more(observed)}{beside}"
 
 
 def _head(status: LaunchStatus) -> str:
@@ -398,26 +392,28 @@ class _Job:
 def end_screens(
     status: LaunchStatus, observed: Sequence[Observation], prices: Prices
 ) -> Iterator[Said]:
-    """One for those that ran together; the last one says how the launch ended."""
-    later = _of_last(observed)
-    observed = [seen for seen in observed if seen.stretch == 0]
-    last = observed[-1] if observed and _is_of(observed[-1], status) else None
-    for seen in observed[:-1] if last else observed:
+    """A screen for each set of jobs that ran together; the last one tells how the launch ended."""
+    begins = [n for n, seen in enumerate(observed) if seen.stretch == 0]
+    together = [observed[n] for n in begins]
+    began = tuple(job for job in status.jobs if job.joined_at is None)
+    own = sorted((job.job, job.share_percent) for job in began)
+    last = together.pop() if together and own == _seats(together[-1]) else None
+    for seen in together:
         jobs = [_Job(part) for part in seen.parts]
         lines = tuple(_of_pair(seen, jobs, prices))
         yield Said(headline=_headline(seen.state, seen, jobs), lines=lines)
-    jobs, lines = [], [*_errors(status)]
+    jobs, ending = list[_Job](), list[tuple[str, str]]()
     if last:
-        jobs = _in_order(last, status)
-        came = _moved(status, later)
-        lines = [
-            *_of_pair(last, jobs, prices),
-            *came,
-            *_judged(last, jobs, status.forecast),
-            *lines,
-        ]
-    tail = [*_whole(status), *_next(status, jobs)]
-    yield Said(headline=_headline(status.state, last, jobs), lines=(*lines, *tail))
+        jobs = _in_order(last, status, len(began))
+        joined = _moved(status, observed[begins[-1] + 1 :]) if len(began) < len(status.jobs) else ()
+        judged = _judged(last, jobs, status.forecast)
+        ending = [*_of_pair(last, jobs, prices), *joined, *judged]
+    lines = (*ending, *_errors(status), *_whole(status), *_next(status, jobs))
+    yield Said(headline=_headline(status.state, last, jobs), lines=lines)
+
+
+def _seats(seen: Observation) -> list[tuple[str, float]]:
+    return sorted((part.job, part.share_percent) for part in seen.parts)
 
 
 def _whole(status: LaunchStatus) -> Iterator[tuple[str, str]]:
@@ -430,20 +426,13 @@ def _whole(status: LaunchStatus) -> Iterator[tuple[str, str]]:
         yield "Unwatched", f"{status.unwatched_s:.1f} s between two looks at the jobs beyond 2 s"
 
 
-def _of_last(observed: Sequence[Observation]) -> list[Observation]:
-    """The stretches after the first of those that ran last."""
-    begins = [n for n, seen in enumerate(observed) if seen.stretch == 0]
-    return [*observed[begins[-1] + 1 :]] if begins else []
-
-
 def _moved(status: LaunchStatus, later: Sequence[Observation]) -> Iterator[tuple[str, str]]:
-    """Who came and left, and what those who joined did beside what was predicted."""
-    label = "Moves"
-    for text in moves(status) if len(_first(status)) < len(status.jobs) else ():
-        yield label, text
-        label = ""
+    """Jobs that came and left, and what a job that joined did beside what was predicted."""
+    for n, text in enumerate(moves(status)):
+        yield "" if n else "Moves", text
     for job in status.jobs:
-        seen = next((seen for seen in later if job.joined_at and _has(seen, job)), None)
+        seat = job.job, job.share_percent
+        seen = next((seen for seen in later if job.joined_at and seat in _seats(seen)), None)
         if seen is not None:
             part = next(p for p in seen.parts if p.job == job.job)
             power = "" if seen.power_w is None else f"; all draw {seen.power_w:.0f} W"
@@ -452,30 +441,15 @@ def _moved(status: LaunchStatus, later: Sequence[Observation]) -> Iterator[tuple
             yield "Joined", f"{_each(_Job(part, job))}{power}{beside}"
 
 
-def _has(seen: Observation, job: JobStatus) -> bool:
-    return any((p.job, p.share_percent) == (job.job, job.share_percent) for p in seen.parts)
-
-
-def _is_of(seen: Observation, status: LaunchStatus) -> bool:
-    """Whether an observation is of the jobs that the status is of."""
-    own = sorted((job.job, job.share_percent) for job in _first(status))
-    return own == sorted((part.job, part.share_percent) for part in seen.parts)
-
-
-def _first(status: LaunchStatus) -> tuple[JobStatus, ...]:
-    """Those that began together, which an observation of all is of."""
-    return tuple(job for job in status.jobs if job.joined_at is None)
-
-
-def _in_order(seen: Observation, status: LaunchStatus) -> list[_Job]:
-    """The jobs as they were asked for; an observation has them by name."""
-    places = sorted(range(len(_first(status))), key=lambda n: status.jobs[n].job)
-    forecasts = status.forecast.jobs if status.forecast else (None,) * len(places)
+def _in_order(seen: Observation, status: LaunchStatus, began: int) -> list[_Job]:
+    """The jobs that began together, as launched; an observation has them by name."""
+    places = sorted(range(began), key=lambda n: status.jobs[n].job)
+    forecasts = status.forecast.jobs if status.forecast else (None,) * began
     by_place = {
         n: _Job(part, status.jobs[n], forecasts[n])
         for n, part in zip(places, seen.parts, strict=True)
     }
-    return [by_place[n] for n in range(len(places))]
+    return [by_place[n] for n in range(began)]
 
 
 def _headline(state: str, seen: Observation | None, jobs: Sequence[_Job]) -> str:
@@ -504,7 +478,11 @@ def _of_pair(seen: Observation, jobs: Sequence[_Job], prices: Prices) -> Iterato
         yield "Price", price_text(prices, (_took_s(seen), whole_j), (apart_s, apart_j))
     for n, job in enumerate(jobs):
         yield "" if n else "Each", _each(job)
-    yield "Results", f"{_results(jobs)}; {_limits(seen)}"
+    found = {part.results for part in seen.parts}
+    each = (f"{job.part.job} {_RESULTS[job.part.results]}" for job in jobs)
+    results = _RESULTS[found.pop()] if len(found) == 1 else ", ".join(each)
+    held = "a limit was BROKEN" if LIMIT_BROKEN in seen.flags else "limits held all the time"
+    yield "Results", f"{results}; {'no limits were set' if seen.mode in _FREE else held}"
 
 
 def _took_s(seen: Observation) -> float:
@@ -579,26 +557,18 @@ def _each(job: _Job) -> str:
     return f"{part.job} {', '.join(did)}"
 
 
-def _results(jobs: Sequence[_Job]) -> str:
-    found = {job.part.results for job in jobs}
-    if len(found) == 1:
-        return _RESULTS[found.pop()]
-    return ", ".join(f"{job.part.job} {_RESULTS[job.part.results]}" for job in jobs)
-
-
-def _limits(seen: Observation) -> str:
-    if seen.mode in _FREE:
-        return "no limits were set"
-    return "a limit was BROKEN" if LIMIT_BROKEN in seen.flags else "limits held all the time"
-
-
 def _judged(
     seen: Observation, jobs: Sequence[_Job], forecast: Forecast | None
 ) -> Iterator[tuple[str, str]]:
-    """Better or worse than predicted, what was out of its range, and what becomes of it."""
-    told = [_better(seen), *_outside(seen, jobs, forecast)]
-    text = "; ".join(filter(None, told)) or "nothing was predicted"
-    yield "Model", f"{text}. {_kept(seen)}"
+    """Better or worse than predicted, values out of their ranges, and use of the observation."""
+    told = filter(None, [_better(seen), *_outside(seen, jobs, forecast)])
+    if why := doubt(seen):
+        kept = f"Later answers leave it out: {why}."
+    elif all(part.solo_rate for part in seen.parts):
+        kept = "The next answer for these jobs takes it in."
+    else:
+        kept = "Later answers take it in once each job has a profile."
+    yield "Model", f"{'; '.join(told) or 'nothing was predicted'}. {kept}"
 
 
 def _better(seen: Observation) -> str:
@@ -629,14 +599,6 @@ def _outside(seen: Observation, jobs: Sequence[_Job], forecast: Forecast | None)
             outside.setdefault((name, expected), []).append(f"{value:.4g}")
     for (name, expected), found in outside.items():
         yield f"{name} {listed(found)}{expected}"
-
-
-def _kept(seen: Observation) -> str:
-    if why := doubt(seen):
-        return f"Later answers leave it out: {why}."
-    if all(part.solo_rate for part in seen.parts):
-        return "The next answer for these jobs takes it in."
-    return "Later answers take it in once each job has a profile."
 
 
 def _errors(status: LaunchStatus) -> Iterator[tuple[str, str]]:

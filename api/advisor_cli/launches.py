@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from advisor.core.wording import count_of
-from advisor.formats.rows import to_row
 from advisor.launch.records.answers import LocalLaunches
 from advisor.launch.records.folder import LaunchFolder, find_folder, list_folders
 from advisor.launch.records.status import JobStatus, LaunchStatus
@@ -77,7 +76,7 @@ def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
         return
     console = plain_console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
     console.print(table(status, console.width))
-    for text in summary(status, map(to_row, observations(folder))):
+    for text in summary(status, observations(folder)):
         say(text)
 
 
