@@ -58,18 +58,8 @@ _NAMED = 3
 """How many features outside of the training data are named; there can be dozens."""
 
 
-def request_of(request: RecommendationRequest, settings: Settings) -> Request:
-    """As the arithmetic takes it; settings and job files say what the request leaves out.
-
-    Raises:
-        InputError: limits that cannot be meant.
-    """
-    whole = set_request_of(request, settings)
-    return dataclasses.replace(whole, fine=request.fine)
-
-
-def set_request_of(request: WayRequest, settings: Settings) -> Request:
-    """The same of any number of jobs.
+def request_of(request: WayRequest, settings: Settings) -> Request:
+    """The request for a decision; settings and job files say what it leaves out.
 
     Raises:
         InputError: limits that cannot be meant, or work of other jobs than two.
@@ -83,6 +73,7 @@ def set_request_of(request: WayRequest, settings: Settings) -> Request:
         )
     return Request(
         objective=request.objective,
+        fine=isinstance(request, RecommendationRequest) and request.fine,
         min_speed=request.min_speeds(),
         default_min_speed=settings.min_speed,
         max_p99_ms=promised_p99_ms(request.names, settings.jobs_dir) | request.p99_by_job_ms,
@@ -287,6 +278,7 @@ DIGITS = 4
 def to_wire(given: ModelAdvice) -> wire.Recommendation:
     """The answer; docs/recommend.md explains each key."""
     r, model = given.recommendation, given.manifest
+    work = same_work(r)
     options = tuple(_option(option, r) for option in r.candidates)
     return wire.Recommendation(
         jobs=tuple(map(_asked_job, r.profiles)),
@@ -294,7 +286,12 @@ def to_wire(given: ModelAdvice) -> wire.Recommendation:
         objective=r.objective.name,
         choice=options[r.candidates.index(r.choice)],
         candidates=options,
-        same_work=_same_work(r),
+        same_work=wire.SameWork(
+            work_s=work.work.alone_s,
+            choice=_ending(work.choice),
+            restarted=_ending(work.restarted),
+            baselines={"exclusive": _ending(work.exclusive)},
+        ),
         picks={name: option.name for name, option in r.picks.items()},
         reasons=r.reasons,
         warnings=r.warnings,
@@ -378,16 +375,6 @@ def _asked_job(profile: Profile) -> wire.AskedJob:
         rate_unit=profile.rate_unit,
         alone=alone,
         one_window=ONE_WINDOW in profile.flags,
-    )
-
-
-def _same_work(r: Decision) -> wire.SameWork:
-    found = same_work(r)
-    return wire.SameWork(
-        work_s=found.work.alone_s,
-        choice=_ending(found.choice),
-        restarted=_ending(found.restarted),
-        baselines={"exclusive": _ending(found.exclusive)},
     )
 
 

@@ -24,7 +24,6 @@ from advisor_advice.answers import (
     advise_set,
     answer,
     request_of,
-    set_request_of,
     to_wire,
 )
 from advisor_advice.components import known_power_of, with_components
@@ -191,7 +190,7 @@ def _pair(asked: RecommendationRequest, settings: Settings, file: Path | None) -
 
 def _set(asked: SetRequest, settings: Settings, file: Path | None) -> SetAdvice:
     """How three to seven jobs are to run."""
-    request = set_request_of(asked, settings)
+    request = request_of(asked, settings)
     found = find_profiles(asked.names, settings, asked.gpu_model, file)
     return advise_set(read_known(found, settings, asked.gpu_uuid), request)
 
@@ -249,4 +248,4 @@ def replicas(
     settings, file = read_settings(), None if profiles is None else Path(profiles)
     found = find_profiles([job], settings, gpu_model, file)
     known = read_known(found, settings, gpu_uuid, any_of=True)
-    return advise_replicas(known, set_request_of(asked, settings), most)
+    return advise_replicas(known, request_of(asked, settings), most)

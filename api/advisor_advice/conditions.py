@@ -222,12 +222,7 @@ def experience_of(store: Store, predictor: Predictor, checked: Checked, home: Pa
 
 def checks_of(settings: Settings) -> Checked:
     """What checks of this host found, by GPU model, each read once."""
-
-    @functools.cache
-    def checked(gpu_model: str) -> CheckedCounts | None:
-        return checked_counts(settings.home, gpu_model)
-
-    return checked
+    return functools.cache(functools.partial(checked_counts, settings.home))
 
 
 def stored_factor(
@@ -339,7 +334,10 @@ def measured_windows(
     for observation in undisputed(seen):
         known = [by_job[job] for job in observation.jobs if job in by_job]
         if len(known) == len(observation.jobs) and not is_doubtful(observation, known, checked):
-            found[observation.jobs] += _of_launch(observation)
+            shares = [part.share_percent for part in observation.parts]
+            if split := measured_split(observation.mode, shares):
+                window = replace(_window(split, observation), is_launch=True)
+                found[observation.jobs].append(window)
     return {names: tuple(windows) for names, windows in found.items() if by_job.keys() >= {*names}}
 
 
@@ -377,11 +375,6 @@ def _of_points(
     for point in select(measured).points:
         if split := measured_split(point.mode, point.shares_percent):
             yield point.jobs, replace(_window(split, point), is_bundled=is_bundled)
-
-
-def _of_launch(o: Observation) -> Iterator[Window]:
-    if split := measured_split(o.mode, [part.share_percent for part in o.parts]):
-        yield replace(_window(split, o), is_launch=True)
 
 
 def _window(split: Split, seen: PairPoint | Observation) -> Window:

@@ -127,12 +127,14 @@ def criteria_of(
     promised_ms = {job.name: job.max_p99_ms for job in jobs if job.max_p99_ms is not None}
     asked_ms = {job: most for job, most in request.p99_by_job_ms.items() if job in names}
     profile_set = find_profiles(names, settings, launch.gpu_model, launch.profiles)
+    # A limit for all servers says nothing of a pair in a queue without one.
+    serves = any(profile.serving for profile in profile_set.profiles)
     criteria = Request(
         objective=request.objective,
         min_speed={job: least for job, least in request.min_speeds().items() if job in names},
         default_min_speed=settings.min_speed,
         max_p99_ms=promised_ms | asked_ms,
-        default_max_p99_ms=_default_p99_ms(launch, profile_set),
+        default_max_p99_ms=request.max_p99_ms if serves or not request.then else None,
         max_power_w=request.max_power_w,
         memory_mib=launch.memory_mib,
         prices=settings.prices,
@@ -230,12 +232,6 @@ def _last(way: Way) -> str:
     return way.name.rpartition("/")[2] if way.sharing == "limited" else "100"
 
 
-def _default_p99_ms(launch: ResolvedLaunch, profile_set: ProfileSet) -> float | None:
-    """A limit for all that serve says nothing of a pair in a queue that does not."""
-    serves = any(profile.serving for profile in profile_set.profiles)
-    return launch.request.max_p99_ms if serves or not launch.request.then else None
-
-
 def _better_apart(r: Decision) -> NoSplitError:
     jobs, model = " and ".join(p.job for p in r.profiles), r.profiles[0].gpu_model
     splits = [o for o in r.candidates if o.sharing != "exclusive" and not o.violations]
@@ -315,30 +311,18 @@ def with_limits(pair: LaunchSet, found: ProfileSet, criteria: Request) -> Launch
 
 
 def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> LaunchPart:
+    job, (job_hash, values) = part.job, profile.reported or (None, None)
+    if job.memory_mib is None and profile.memory_used_mib is not None:
+        job = replace(job, memory_mib=math.ceil(profile.memory_used_mib))
     return replace(
         part,
-        job=_with_memory(part.job, profile.memory_used_mib),
+        job=job,
         solo_rate=profile.whole_gpu_rate,
-        share_rate=_share_rate(profile, share_percent),
+        # Below the smallest measured share a profile says nothing.
+        share_rate=float(profile.at([share_percent])["rate"][0])
+        if share_percent >= profile.shares[0]
+        else None,
         solo_power_w=profile.whole_gpu_power_w,
         idle_power_w=None if math.isnan(profile.idle_power_w) else profile.idle_power_w,
-        reported=_reported(part.job, profile),
+        reported=values if job_hash == part.job.job_hash else None,
     )
-
-
-def _share_rate(profile: Profile, share_percent: float) -> float | None:
-    """What the profile says of a share alone; None below the smallest measured one."""
-    known = share_percent >= profile.shares[0]
-    return float(profile.at([share_percent])["rate"][0]) if known else None
-
-
-def _reported(job: Job, profile: Profile) -> str | None:
-    """What exactly this job reported on the whole GPU."""
-    job_hash, values = profile.reported or (None, None)
-    return values if job_hash == job.job_hash else None
-
-
-def _with_memory(job: Job, used_mib: float | None) -> Job:
-    if job.memory_mib is not None or used_mib is None:
-        return job
-    return replace(job, memory_mib=math.ceil(used_mib))

@@ -137,14 +137,19 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
         UnsafeCountError: a given split has a count of units at which results are wrong.
     """
     request = launch.request
-    _check(request)
+    for name, value in (("duration_s", request.duration_s), ("hang_s", request.hang_s)):
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise InputError(f"{name} is {value:g}", fix="give a number of seconds above 0")
     vendor = vendor_of(launch.gpu_model or "")
     made = [_make_pair(jobs, launch, settings) for jobs in request.pairs]
-    bounds = request.limit_memory
+    bound = request.limit_memory
     return LaunchSpec(
         launch_id=new_launch_id(),
         gpu=launch.gpu,
-        pairs=tuple(_bounded(pair, limit_memory=bounds) for pair, _ in made),
+        pairs=tuple(
+            replace(pair, parts=tuple(replace(part, limit_memory=bound) for part in pair.parts))
+            for pair, _ in made
+        ),
         when_one_ends=request.when_one_ends,
         duration_s=request.duration_s,
         hang_s=request.hang_s,
@@ -189,16 +194,18 @@ def make_join(
     cap_percent = max(one.share_percent for one in status.jobs)
     if share_percent is not None:
         Share(share_percent)
-        made = _set((*parts, LaunchPart(job=job)), (*shares, share_percent), status)
-        return _at_share(made, wanted, settings)
+        if not parts:
+            raise InputError(f"nobody runs in {status.launch_id} any more")
+        split = Split((*shares, share_percent), status.sharing)
+        made = LaunchSet(split=split, parts=(*parts, LaunchPart(job=job)))
+        return _request(*_with_forecast(made, wanted, settings, joins=True), wanted)
     try:
         from advisor.decide.candidates import Running
         from advisor_advice import forecasting
     except ImportError as error:
         raise _needs_numpy(error, "--share") from error
     there = Running(shares=shares, sharing=status.sharing, cap_percent=cap_percent)
-    made, notes = forecasting.joining(parts, job, there, wanted, settings)
-    return _request(made, wanted, notes)
+    return _request(*forecasting.joining(parts, job, there, wanted, settings), wanted)
 
 
 def _check_running(status: LaunchStatus) -> None:
@@ -215,25 +222,7 @@ def _check_running(status: LaunchStatus) -> None:
         )
 
 
-def _set(
-    parts: tuple[LaunchPart, ...], shares: tuple[float, ...], status: LaunchStatus
-) -> LaunchSet:
-    if len(parts) < 2:
-        raise InputError(f"nobody runs in {status.launch_id} any more")
-    return LaunchSet(split=Split(shares, status.sharing), parts=parts)
-
-
-def _at_share(made: LaunchSet, wanted: ResolvedLaunch, settings: Settings) -> JoinRequest:
-    """At a share that is given; without numpy as well."""
-    try:
-        from advisor_advice import forecasting
-    except ImportError:
-        return _request(made, wanted, ("no forecast: numpy is not installed",))
-    known, notes = forecasting.with_forecast(made, wanted, settings, joins=True)
-    return _request(known, wanted, notes)
-
-
-def _request(made: LaunchSet, wanted: ResolvedLaunch, notes: tuple[str, ...]) -> JoinRequest:
+def _request(made: LaunchSet, notes: tuple[str, ...], wanted: ResolvedLaunch) -> JoinRequest:
     return JoinRequest(
         part=replace(made.parts[-1], limit_memory=wanted.request.limit_memory),
         share_percent=made.split.shares[-1],
@@ -242,11 +231,6 @@ def _request(made: LaunchSet, wanted: ResolvedLaunch, notes: tuple[str, ...]) ->
         asked_by=wanted.asked_by,
         notes=notes,
     )
-
-
-def _bounded(pair: LaunchSet, *, limit_memory: bool) -> LaunchSet:
-    parts = tuple(replace(part, limit_memory=limit_memory) for part in pair.parts)
-    return replace(pair, parts=parts)
 
 
 def parse_launch_split(text: str, jobs: int = ADVISED_JOBS) -> Split:
@@ -283,42 +267,41 @@ def check_together(jobs: int) -> None:
         )
 
 
-def _check(request: LaunchRequest) -> None:
-    for name, value in (("duration_s", request.duration_s), ("hang_s", request.hang_s)):
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise InputError(f"{name} is {value:g}", fix="give a number of seconds above 0")
-
-
 def _make_pair(
     asked_jobs: Sequence[JobRequest], launch: ResolvedLaunch, settings: Settings
 ) -> tuple[LaunchSet, tuple[str, ...]]:
-    """Jobs that run together, and what is to be said of them."""
+    """Jobs that run together, and notes about them."""
     check_together(len(asked_jobs))
     jobs = [frozen(job.job, settings) for job in asked_jobs]
-    split = launch.request.split
+    if launch.request.split is not None:
+        split = parse_launch_split(launch.request.split, len(jobs))
+        made = LaunchSet(split=split, parts=tuple(LaunchPart(job=job) for job in jobs))
+        return _with_forecast(made, launch, settings)
     try:
         from advisor_advice import forecasting
     except ImportError as error:
-        if split is None:
-            raise _needs_numpy(error, "--split") from error
-        given = _given(jobs, split)
+        raise _needs_numpy(error, "--split") from error
+    return forecasting.recommended(jobs, launch, settings)
+
+
+def _with_forecast(
+    made: LaunchSet, launch: ResolvedLaunch, settings: Settings, *, joins: bool = False
+) -> tuple[LaunchSet, tuple[str, ...]]:
+    """Jobs at a given split with a forecast, which needs numpy; a node may be without it."""
+    try:
+        from advisor_advice import forecasting
+    except ImportError:
         host = host_safety(settings.home, launch.gpu_model, launch.units_total)
-        notes = count_notes(given, [host] * len(jobs), allow_unsafe=launch.request.allow_unsafe)
-        return given, ("no forecast: numpy is not installed", *notes)
-    if split is None:
-        return forecasting.recommended(jobs, launch, settings)
-    return forecasting.with_forecast(_given(jobs, split), launch, settings)
+        safeties, allow = [host] * len(made.jobs), launch.request.allow_unsafe
+        notes = () if joins else count_notes(made, safeties, allow_unsafe=allow)
+        return made, ("no forecast: numpy is not installed", *notes)
+    return forecasting.with_forecast(made, launch, settings, joins=joins)
 
 
 def _needs_numpy(error: ImportError, option: str) -> InputError:
     return InputError(
         "recommendations need numpy", why=str(error), fix=f"{install('advise')}, or give {option}"
     )
-
-
-def _given(jobs: Sequence[Job], split: str) -> LaunchSet:
-    parts = tuple(LaunchPart(job=job) for job in jobs)
-    return LaunchSet(split=parse_launch_split(split, len(jobs)), parts=parts)
 
 
 def frozen(name: str, settings: Settings) -> Job:

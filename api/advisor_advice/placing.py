@@ -93,11 +93,8 @@ class Planned:
     def groups(self) -> dict[JobGroup, int]:
         """How often each group runs, the one that saves the most energy first, jobs alone last."""
         counts = Counter(slot.group for slot in self.plan.slots)
-
-        def saved_j(group: JobGroup) -> float:
-            return counts[group] * (group.alone_j - group.energy_j)
-
-        order = sorted(counts, key=lambda g: (-len(g.jobs), -saved_j(g), g.jobs))
+        saved_j = {g: count * (g.alone_j - g.energy_j) for g, count in counts.items()}
+        order = sorted(counts, key=lambda g: (-len(g.jobs), -saved_j[g], g.jobs))
         return {group: counts[group] for group in order}
 
     @property
@@ -514,7 +511,13 @@ def to_wire(planned: Planned) -> wire.Placement:
         groups=tuple(_group(planned, group, count) for group, count in planned.groups.items()),
         schedule=_placed_jobs(found.slots),
         baselines=tuple(
-            wire.SimplerSchedule(name=name, **_totals(other), **_less(found.schedule, other))
+            wire.SimplerSchedule(
+                name=name,
+                **_totals(other),
+                energy_saved=1 - found.schedule.energy_j / other.energy_j,
+                time_saved=1 - found.schedule.makespan_s / other.makespan_s,
+                gpu_time_saved=1 - found.schedule.busy_s / other.busy_s,
+            )
             for name, other in planned.others.items()
         ),
         timed_out=found.timed_out,
@@ -554,15 +557,6 @@ def _totals(schedule: Schedule) -> dict[str, Any]:
         "mean_completion_s": schedule.mean_completion_s,
         "slowest_job": slowest.job.name,
         "slowest_speed": slowest.speed,
-    }
-
-
-def _less(this: Schedule, other: Schedule) -> dict[str, Any]:
-    """What the plan saves against another way."""
-    return {
-        "energy_saved": 1 - this.energy_j / other.energy_j,
-        "time_saved": 1 - this.makespan_s / other.makespan_s,
-        "gpu_time_saved": 1 - this.busy_s / other.busy_s,
     }
 
 

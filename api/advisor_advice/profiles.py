@@ -288,28 +288,22 @@ def estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:
         ModelError: the head that estimates is damaged.
     """
     found: dict[str, Profile] = {}
-    for point in sorted(filter(_is_sure, points), key=lambda p: p.started_at):
+    for point in sorted(points, key=lambda p: p.started_at):
+        if point.share_percent != WHOLE or not is_usable(point) or DOUBTFUL & set(point.flags):
+            continue
         if window := window_of_point(point):
-            found[point.gpu_model] = _in_its_unit(bundled_one_window().profile(window), point)
+            profile = bundled_one_window().profile(window)
+            found[point.gpu_model] = replace(
+                profile,
+                rate_unit=point.rate_unit,
+                active_idle_power_w=point.active_idle_power_w or profile.active_idle_power_w,
+                values={**profile.values, "rate": point.rate * profile.values["rate"]},
+                flags=(*point.flags, *profile.flags),
+                serving=serving_of([point]),
+                in_bursts=computes_in_bursts(point),
+                gpu_uuids=frozenset([point.gpu_uuid]),
+            )
     return found
-
-
-def _is_sure(point: SoloPoint) -> bool:
-    return point.share_percent == WHOLE and is_usable(point) and not DOUBTFUL & set(point.flags)
-
-
-def _in_its_unit(profile: Profile, point: SoloPoint) -> Profile:
-    """With the rate that was measured, the demand that it met, and whether it was in bursts."""
-    return replace(
-        profile,
-        rate_unit=point.rate_unit,
-        active_idle_power_w=point.active_idle_power_w or profile.active_idle_power_w,
-        values={**profile.values, "rate": point.rate * profile.values["rate"]},
-        flags=(*point.flags, *profile.flags),
-        serving=serving_of([point]),
-        in_bursts=computes_in_bursts(point),
-        gpu_uuids=frozenset([point.gpu_uuid]),
-    )
 
 
 def with_idle_power(

@@ -83,21 +83,17 @@ class FillAdvice:
             servers = [profile for profile in rest if is_served(profile)]
             if not servers and len(rest) <= spare:
                 break
-            found = self._next(there, now, servers or rest)
+            found = best_beside(there, now, servers or rest, self._ask)
             if found is None and servers:
                 # It waits for another GPU.
-                found = self._next(there, now, [p for p in rest if not is_served(p)])
+                batch = [profile for profile in rest if not is_served(profile)]
+                found = best_beside(there, now, batch, self._ask)
             if found is None:
                 break
             there.append(found.profile)
             rest.remove(found.profile)
             now = found.prediction
         return tuple(profile.job for profile in there), now
-
-    def _next(
-        self, there: Sequence[Profile], now: Prediction, waiting: Sequence[Profile]
-    ) -> Beside | None:
-        return best_beside(there, now, waiting, self._ask)
 
     def joining(
         self, running: Sequence[str], there: Running, waiting: Iterable[str]
@@ -323,13 +319,14 @@ class QueueRun:
             AdvisorError: what is needed for advice cannot be read.
             OSError: a launch cannot be started.
         """
-        if self.stopping:
+        left = [n for n in look.waiting if not (look.record.servers_ended and self.is_server(n))]
+        only_servers = not self.stopping and self._only_servers(look, left)
+        if only_servers:
+            self._keep(replace(self._record, servers_ended=True))
+        if self.stopping or only_servers:
             for launch in look.launches:
                 self._folder(launch).ask_stop()
             return False
-        left = [n for n in look.waiting if not (look.record.servers_ended and self.is_server(n))]
-        if self._only_servers(look, left):
-            return self._end_servers(look)
         for card in self.cards:
             here = _on(card, look)
             if not here and left and self._start(card, left, look):
@@ -399,19 +396,11 @@ class QueueRun:
         if any(launch.joining or not launch.has_room for launch in look.launches):
             return False
         batch = [name for name in left if not self.is_server(name)]
-        return not any(self._could_start(card, batch, look) for card in self.cards)
-
-    def _could_start(self, card: QueueCard, batch: Sequence[str], look: QueueLook) -> bool:
-        here = _on(card, look)
-        if not here:
-            return bool(batch)
-        return self._beside(card, here[0], batch) is not None
-
-    def _end_servers(self, look: QueueLook) -> bool:
-        self._keep(replace(self._record, servers_ended=True))
-        for launch in look.launches:
-            self._folder(launch).ask_stop()
-        return False
+        here = [(card, _on(card, look)) for card in self.cards]
+        return not any(
+            self._beside(card, there[0], batch) is not None if there else bool(batch)
+            for card, there in here
+        )
 
     def _start(self, card: QueueCard, left: Sequence[str], look: QueueLook) -> bool:
         empty = [other for other in self.cards if not _on(other, look)]

@@ -2,23 +2,12 @@
 
 import math
 import os
-from dataclasses import asdict, dataclass
 
 from advisor.files.config_file import config_path
 from advisor.settings import KEYS, read_settings, variable_of, written
 from advisor_cli.console import plain_table, print_table
 from advisor_cli.options import AsJson
 from advisor_cli.say import as_json_text, say
-
-
-@dataclass(frozen=True, slots=True)
-class _Setting:
-    """What holds; None: nothing, or no bound. It was set by `environment`, `file` or `default`."""
-
-    name: str
-    value: str | float | None
-    set_by: str
-    variable: str
 
 
 def config(as_json: AsJson = False) -> None:
@@ -30,22 +19,23 @@ def config(as_json: AsJson = False) -> None:
     """
     settings, path = _in_force(), config_path(os.environ)
     if as_json:
-        rows = [asdict(row) for row in settings]
-        say(as_json_text({"file": path and str(path), "settings": rows}))
+        say(as_json_text({"file": path and str(path), "settings": settings}))
         return
-    cells = [["-" if x is None else str(x) for x in asdict(row).values()] for row in settings]
+    cells = [["-" if x is None else str(x) for x in row.values()] for row in settings]
     print_table(plain_table(("setting", "value", "set by", "variable"), cells))
     say(f"file, {'read' if path and path.is_file() else 'not there'}: {path}")
 
 
-def _in_force() -> list[_Setting]:
+def _in_force() -> list[dict[str, str | float | None]]:
+    """Each setting; a value of None is nothing, or no bound."""
     settings, kept = read_settings(), written(os.environ)
-    found = list[_Setting]()
+    found = list[dict[str, str | float | None]]()
     for name, value_of in KEYS.items():
         variable, value = variable_of(name), value_of(settings)
         plain = value if isinstance(value, float | None) else str(value)
         set_by = "file" if variable in kept else "default"
         if os.environ.get(variable):
             set_by = "environment"
-        found.append(_Setting(name, None if plain == math.inf else plain, set_by, variable))
+        bound = None if plain == math.inf else plain
+        found.append({"name": name, "value": bound, "set_by": set_by, "variable": variable})
     return found

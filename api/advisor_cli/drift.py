@@ -1,20 +1,38 @@
 """`advisor drift`: do launched jobs still do what the model in use expects of them?"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from advisor.core.wording import count_of
 from advisor.settings import Settings, read_settings
 from advisor.wire.observed import CardPower, DriftedJob, DriftReport
 from advisor_advice.conditions import checks_of, experience_of, stored_factor
-from advisor_cli.console import plain_table, print_table
+from advisor_cli.console import Columns, print_table, table_of
 from advisor_cli.options import AsJson
 from advisor_cli.say import as_json_text, say
 from advisor_data import open_store
 from advisor_data.store.store import is_begun
 from advisor_models.registry import Registry
 
-_JOBS = ("job", "quantity", "of expected", "launches", "since", "card", "new since then")
-_CARDS = ("card", "draws, against others", "90 %", "jobs alone", "pairs")
+_JOBS: Columns[DriftedJob] = (
+    ("job", lambda one: one.job),
+    ("quantity", lambda one: one.quantity),
+    ("of expected", lambda one: f"{100 * one.ratio:.0f} %"),
+    ("launches", lambda one: one.observations),
+    ("since", lambda one: one.since),
+    ("card", lambda one: one.gpu_uuid),
+    ("new since then", lambda one: ", ".join(one.software)),
+)
+_CARDS: Columns[CardPower] = (
+    ("card", lambda one: one.gpu_uuid),
+    ("draws, against others", lambda one: f"{_off(one.power_factor.value)} %"),
+    ("90 %", lambda one: f"{_off(one.power_factor.low)} to {_off(one.power_factor.high)} %"),
+    ("jobs alone", lambda one: one.references),
+    ("pairs", lambda one: one.observations),
+)
+
+
+def _off(factor: float) -> str:
+    return f"{100 * (factor - 1):+.1f}"
 
 
 def drift(as_json: AsJson = False) -> None:
@@ -33,10 +51,10 @@ def drift(as_json: AsJson = False) -> None:
         say(line)
     if report.drifts:
         say("")
-        print_table(plain_table(_JOBS, map(_job, report.drifts)))
+        print_table(table_of(_JOBS, report.drifts))
     if report.cards:
         say("")
-        print_table(plain_table(_CARDS, map(_card, report.cards)))
+        print_table(table_of(_CARDS, report.cards))
 
 
 def _lines(report: DriftReport) -> Iterable[str]:
@@ -49,29 +67,6 @@ def _lines(report: DriftReport) -> Iterable[str]:
     if report.observations and not report.drifts:
         yield "no job has drifted"
     yield from report.outdated_checks
-
-
-def _job(one: DriftedJob) -> Sequence[str]:
-    return (
-        one.job,
-        one.quantity,
-        f"{100 * one.ratio:.0f} %",
-        str(one.observations),
-        one.since,
-        one.gpu_uuid or "",
-        ", ".join(one.software),
-    )
-
-
-def _card(one: CardPower) -> Sequence[str]:
-    factor = one.power_factor
-    return (
-        one.gpu_uuid,
-        f"{100 * (factor.value - 1):+.1f} %",
-        f"{100 * (factor.low - 1):+.1f} to {100 * (factor.high - 1):+.1f} %",
-        str(one.references),
-        str(one.observations),
-    )
 
 
 def _drift_report(settings: Settings) -> DriftReport:

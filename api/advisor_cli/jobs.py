@@ -8,7 +8,7 @@ import typer
 from advisor.formats.job_file import sound_jobs
 from advisor.settings import Settings, read_settings
 from advisor.wire.lists import JobList, JobRow
-from advisor_cli.console import plain_table, print_table
+from advisor_cli.console import Columns, print_table, table_of
 from advisor_cli.options import AsJson
 from advisor_cli.say import as_json_text, say
 from advisor_data import open_store
@@ -16,7 +16,14 @@ from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.store.profile_rows import LAST_NAME, ProfileRow, job_rows, profile_rows
 from advisor_data.store.store import is_begun
 
-_COLUMNS = ("job", "gpu model", "shares %", "points", "measured", "flags")
+_COLUMNS: Columns[JobRow] = (
+    ("job", lambda row: row.job),
+    ("gpu model", lambda row: row.gpu_model or "not measured"),
+    ("shares %", lambda row: _shares(row.shares)),
+    ("points", lambda row: row.points),
+    ("measured", lambda row: (row.measured_at or "")[:10]),
+    ("flags", lambda row: " ".join(row.flags)),
+)
 
 
 def jobs(
@@ -41,7 +48,7 @@ def jobs(
     if as_json:
         say(as_json_text(JobList(jobs=rows)))
     elif rows:
-        print_table(plain_table(_COLUMNS, map(_cells, rows)))
+        print_table(table_of(_COLUMNS, rows))
     else:
         say(
             "no job is defined or measured here\n"
@@ -56,11 +63,6 @@ def _measured(settings: Settings) -> Sequence[ProfileRow]:
         return ()
     with open_store(settings.database_url, settings.home) as store:
         return store.profile_rows("", LAST_NAME)
-
-
-def _cells(row: JobRow) -> tuple[str, ...]:
-    gpu_model, measured = row.gpu_model or "not measured", (row.measured_at or "")[:10]
-    return row.job, gpu_model, _shares(row.shares), str(row.points), measured, " ".join(row.flags)
 
 
 def _shares(shares: Sequence[float]) -> str:

@@ -180,7 +180,10 @@ def launch(
         check_together(len(names))
     asked = replace(_of_jobs(together, limits), **asdict(rules))
     check_launch(asked if share is None else replace(asked, split=f"{share:g}"))
-    gpu = gpu if join is None else _gpu_of(join, settings)
+    if join is not None:
+        # Of a launch without a GPU yet, which nobody can join either, it is the wanted one.
+        folder = find_folder(settings.home / "launches", join)
+        gpu = folder.read_status().gpu_uuid or folder.read_spec().gpu
     seen = _see_gpu(gpu, settings, needed=not dry_run)
     wanted = ResolvedLaunch(
         request=asked, gpu=gpu, card=seen, profiles=limits.profiles, asked_by=user_name()
@@ -209,12 +212,6 @@ def _check_join(context: typer.Context, join: str | None, share: float | None) -
                 if option.name == "split"
                 else "leave it out",
             )
-
-
-def _gpu_of(launch_id: str, settings: Settings) -> str:
-    """The GPU of a launch that runs; where it has none yet, nobody can join either."""
-    folder = find_folder(settings.home / "launches", launch_id)
-    return folder.read_status().gpu_uuid or folder.read_spec().gpu
 
 
 def _of_jobs(together: Sequence[tuple[str, ...]], limits: LimitOptions) -> LaunchRequest:

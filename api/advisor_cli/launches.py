@@ -19,7 +19,7 @@ from advisor.launch.supervisor.unheeding import Stopping
 from advisor.runtime.host.processes import marked_pids, wait_until
 from advisor.runtime.jobs.ending import check_none
 from advisor.settings import read_settings
-from advisor_cli.console import PIPE_WIDTH, plain_console, plain_table, print_table
+from advisor_cli.console import PIPE_WIDTH, Columns, plain_console, print_table, table_of
 from advisor_cli.launch_text import (
     exit_code,
     final_json,
@@ -41,10 +41,17 @@ LaunchId = Annotated[str, typer.Argument(help="As `advisor launches` lists it", 
 _JOBS_END_S = 30.0
 """Guard and shims take less, also where jobs ignore signals."""
 
-_COLUMNS = (
-    "launch", "state", "GPU", "pair", "jobs", "together", "power", "energy saved",
-    "what went wrong",
-)  # fmt: skip
+_COLUMNS: Columns[LaunchStatus] = (
+    ("launch", lambda status: status.launch_id),
+    ("state", lambda status: status.standing),
+    ("GPU", lambda status: status.gpu_uuid),
+    ("pair", lambda status: f"{status.pair_number + 1} of {status.pairs}"),
+    ("jobs", lambda status: " + ".join(map(_seat, status.jobs))),
+    ("together", lambda status: f"{status.overlap_s:.0f} s"),
+    ("power", lambda status: "-" if status.watts is None else f"{status.watts:.0f} W"),
+    ("energy saved", lambda s: "-" if s.part_saved is None else f"{100 * s.part_saved:.0f} %"),
+    ("what went wrong", lambda status: status.code),
+)
 
 
 @app.callback(invoke_without_command=True)
@@ -58,7 +65,7 @@ def group(context: typer.Context, as_json: AsJson = False) -> None:
         return
     if found:
         # Of these columns, `show` and `stop` need the first one whole.
-        print_table(plain_table(_COLUMNS, map(_cells, found), whole=_COLUMNS[:1]))
+        print_table(table_of(_COLUMNS, found, whole=["launch"]))
     else:
         say("nothing was launched on this host")
 
@@ -161,17 +168,3 @@ def _seat(job: JobStatus) -> str:
     speed = f" at {job.speed:.2f}x" if job.speed is not None else ""
     unknown = " (progress unknown)" if job.unread else " (stalled)" if job.stalled_since else ""
     return f"{job.job} {job.share_percent:g} %{speed}{unknown}{joined}{left}"
-
-
-def _cells(status: LaunchStatus) -> list[str]:
-    return [
-        status.launch_id,
-        status.standing,
-        status.gpu_uuid or "",
-        f"{status.pair_number + 1} of {status.pairs}",
-        " + ".join(map(_seat, status.jobs)),
-        f"{status.overlap_s:.0f} s",
-        "-" if status.watts is None else f"{status.watts:.0f} W",
-        "-" if status.part_saved is None else f"{100 * status.part_saved:.0f} %",
-        f"{status.code}" if status.code else "",
-    ]

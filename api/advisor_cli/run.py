@@ -498,7 +498,10 @@ def run(
         raise InputError(
             "--gpu-model is for --dry-run", why="a queue runs on GPUs of this host: --gpus"
         )
-    there = _gpus(gpus, settings) if gpu_model is None else _assumed(gpus, gpu_model)
+    if gpu_model is None:
+        there = [with_units(find_gpu(name), settings) for name in gpus.split(",")]
+    else:
+        there = _assumed(gpus, gpu_model)
     by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
     request = LaunchRequest(
         jobs=job_requests(names, names, min_speed or (), by_job_ms),
@@ -506,7 +509,12 @@ def run(
         objective=OBJECTIVE,
         hang_s=hang_s,
     )
-    cards = [_card(gpu, found, request, settings) for gpu in there]
+    if len({gpu.uuid for gpu in there}) < len(there):
+        raise InputError(f"--gpus {gpus} names a GPU twice", fix="name each once: --gpus 0,1")
+    cards: list[QueueCard] = []
+    for gpu in there:
+        wanted = ResolvedLaunch(request=request, gpu=gpu.uuid, card=gpu, asked_by=user_name())
+        cards.append(QueueCard(wanted=wanted, advice=read_advice(found, wanted, settings)))
     _check_alone(found, cards)
     with open_queue(settings.home, settings.jobs_dir, names) as file:
         if fresh and dry_run:
@@ -571,17 +579,11 @@ def _check_ends(jobs: Sequence[Job]) -> None:
         )
 
 
-def _gpus(text: str, settings: Settings) -> list[Gpu]:
-    found = [with_units(find_gpu(name), settings) for name in text.split(",")]
-    _check_once(text, found)
-    return found
-
-
 def _assumed(text: str, gpu_model: str) -> list[Gpu]:
     """GPUs that need not be there, with what is known of their model."""
     names = [model for model in MEMORY_MIB if gpu_model.casefold() in model.casefold()]
     model = names[0] if len(names) == 1 else gpu_model
-    found = [
+    return [
         Gpu(
             uuid=name,
             model=model,
@@ -592,18 +594,6 @@ def _assumed(text: str, gpu_model: str) -> list[Gpu]:
         )
         for n, name in enumerate(text.split(","))
     ]
-    _check_once(text, found)
-    return found
-
-
-def _check_once(text: str, gpus: Sequence[Gpu]) -> None:
-    if len({gpu.uuid for gpu in gpus}) < len(gpus):
-        raise InputError(f"--gpus {text} names a GPU twice", fix="name each once: --gpus 0,1")
-
-
-def _card(gpu: Gpu, jobs: Sequence[Job], request: LaunchRequest, settings: Settings) -> QueueCard:
-    wanted = ResolvedLaunch(request=request, gpu=gpu.uuid, card=gpu, asked_by=user_name())
-    return QueueCard(wanted=wanted, advice=read_advice(jobs, wanted, settings))
 
 
 def _check_alone(jobs: Sequence[Job], cards: Sequence[QueueCard]) -> None:
@@ -623,11 +613,7 @@ def _check_alone(jobs: Sequence[Job], cards: Sequence[QueueCard]) -> None:
 def _check_servers(queue: QueueRun, first: _First) -> None:
     """Refuse servers that find no place together, unless they run already."""
     look = queue.look()
-    waiting = [name for name in look.waiting if queue.is_server(name)]
-    for _, made in first:
-        for job in made.jobs:
-            if job.name in waiting:
-                waiting.remove(job.name)
+    waiting = [name for name in _left(look, first) if queue.is_server(name)]
     if waiting and not look.launches:
         raise NoSplitError(
             f"{listed(waiting)} would find no place beside the other servers",
@@ -636,16 +622,22 @@ def _check_servers(queue: QueueRun, first: _First) -> None:
         )
 
 
-def _plan(queue: QueueRun, first: _First) -> RunPlan:
-    look = queue.look()
+def _left(look: QueueLook, first: _First) -> list[str]:
+    """Jobs that wait once these have started, in the order of the queue."""
     waiting = [*look.waiting]
     for _, made in first:
         for job in made.jobs:
-            waiting.remove(job.name)
+            if job.name in waiting:
+                waiting.remove(job.name)
+    return waiting
+
+
+def _plan(queue: QueueRun, first: _First) -> RunPlan:
+    look = queue.look()
     return RunPlan(
         first=tuple(row for card, made in first for row in _first_jobs(card, made)),
         running=tuple(job.status.job for launch in look.launches for job in launch.running),
-        waiting=tuple(waiting),
+        waiting=tuple(_left(look, first)),
         alone=_alone(queue.cards),
     )
 

@@ -11,7 +11,7 @@ import typer
 
 from advisor.formats.moments import now
 from advisor.settings import read_settings
-from advisor_cli.console import plain_table, print_table
+from advisor_cli.console import Columns, print_table, table_of
 from advisor_cli.options import AsJson
 from advisor_cli.say import as_json_text, say
 from advisor_data.store.store import need_sql
@@ -69,8 +69,15 @@ def list_(as_json: AsJson = False) -> None:
     if as_json:
         say(as_json_text({"tokens": [_plain(token) for token in tokens]}))
         return
+    columns: Columns[Token] = (
+        ("token", lambda token: token.name),
+        ("may", lambda token: ", ".join(token.scopes)),
+        ("made", lambda token: token.created_at[:10]),
+        ("expires", lambda token: (token.expires_at or "never")[:10]),
+        ("state", _standing),
+    )
     if tokens:
-        print_table(plain_table(("token", "may", "made", "expires", "state"), map(_cells, tokens)))
+        print_table(table_of(columns, tokens))
     else:
         say("no token yet: advisor tokens create NAME --scope read")
 
@@ -106,11 +113,6 @@ def _note(state: "ServiceState", action: str, name: str) -> None:
 
 def _plain(token: "Token") -> dict[str, object]:
     return {**dataclasses.asdict(token), "state": _standing(token)}
-
-
-def _cells(token: "Token") -> tuple[str, ...]:
-    made, end = token.created_at[:10], (token.expires_at or "never")[:10]
-    return token.name, ", ".join(token.scopes), made, end, _standing(token)
 
 
 def _standing(token: "Token") -> str:

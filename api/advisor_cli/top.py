@@ -41,7 +41,7 @@ from advisor.launch.records.overview import (
 from advisor.launch.records.status import GOING, JobStatus
 from advisor.settings import Settings, read_settings
 from advisor_api.launches.cards import HostCards
-from advisor_cli.console import PIPE_WIDTH, plain_console, plain_table
+from advisor_cli.console import PIPE_WIDTH, Columns, plain_console, plain_table, table_of
 from advisor_cli.options import AsJson, ServiceCa
 from advisor_cli.say import as_json_text, say
 
@@ -241,7 +241,8 @@ class _Drawn:
         """What is saved, each card with its launch, and what has ended."""
         seen = self._seen
         drawn = {one.launch.launch_id: one for one in seen.running}
-        parts = [self._head(source), _saved(seen), Text(_basis(seen), style="dim"), Text()]
+        saved = table_of(_SAVED_COLUMNS, [("saved today", seen.today), ("this week", seen.week)])
+        parts = [self._head(source), saved, Text(_basis(seen), style="dim"), Text()]
         parts += [self._card(card, drawn.get(card.launch_id or "")) for card in seen.gpus]
         if not (seen.gpus or seen.ended):
             parts.append(Text("No GPU is seen, and nothing was launched: advisor launch A B"))
@@ -311,21 +312,17 @@ class _Drawn:
         return plain_table(columns, rows, whole=[name for name in columns if name != "jobs"])
 
 
-def _saved(seen: Overview) -> Table:
-    columns = ("", "energy", "if freed cards idle", "GPU hours", "money")
-    rows = (_amounts(*of) for of in (("saved today", seen.today), ("this week", seen.week)))
-    return plain_table(columns, rows)
+_SAVED_COLUMNS: Columns[tuple[str, Saved]] = (
+    ("", lambda row: row[0]),
+    ("energy", lambda row: energy_text(row[1].kwh_saved * _KWH_J)),
+    ("if freed cards idle", lambda row: _idle_text(row[1].kwh_saved_idle)),
+    ("GPU hours", lambda row: f"{row[1].gpu_hours_saved:.1f}"),
+    ("money", lambda row: "-" if row[1].cost_saved is None else f"{row[1].cost_saved:.2f}"),
+)
 
 
-def _amounts(name: str, saved: Saved) -> tuple[str, ...]:
-    idle = saved.kwh_saved_idle
-    return (
-        name,
-        energy_text(saved.kwh_saved * _KWH_J),
-        "-" if idle is None else energy_text(idle * _KWH_J),
-        f"{saved.gpu_hours_saved:.1f}",
-        "-" if saved.cost_saved is None else f"{saved.cost_saved:.2f}",
-    )
+def _idle_text(saved_kwh: float | None) -> str:
+    return "-" if saved_kwh is None else energy_text(saved_kwh * _KWH_J)
 
 
 def _basis(seen: Overview) -> str:

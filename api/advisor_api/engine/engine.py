@@ -29,7 +29,6 @@ from advisor_advice.answers import (
     advise_set,
     known_pair,
     request_of,
-    set_request_of,
     to_wire,
 )
 from advisor_advice.conditions import Experience
@@ -193,7 +192,7 @@ class Engine:
         there = Running(shares=asked.running, sharing="limited", cap_percent=WHOLE)
         running = there if asked.running else None
         known = await self._known.jobs(kept, asked.names, asked.gpu_model, asked.gpu_uuid)
-        request = set_request_of(asked, self._settings)
+        request = request_of(asked, self._settings)
         told = await asyncio.to_thread(advise_set, known, request, running, every=asked.every)
         if asked.words:
             told = dataclasses.replace(told, said=said(told, self._settings.prices))
@@ -203,7 +202,7 @@ class Engine:
         known = await self._known.jobs(
             kept, asked.names, asked.gpu_model, asked.gpu_uuid, any_of=True
         )
-        request = set_request_of(asked, self._settings)
+        request = request_of(asked, self._settings)
         return await asyncio.to_thread(advise_replicas, known, request, asked.most)
 
     async def _crossed(self, kept: Kept, asked: GainsRequest) -> Gains:

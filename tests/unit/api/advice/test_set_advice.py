@@ -16,7 +16,7 @@ from advisor.settings import read_settings
 from advisor.wire.observed import DriftedJob
 from advisor.wire.requests import JobRequest, SetRequest
 from advisor.wire.sets import SetAdvice, Way
-from advisor_advice.answers import advise_set, set_request_of
+from advisor_advice.answers import advise_set, request_of
 from advisor_advice.conditions import NOTHING, Conditions
 
 SMALL = profiles(*(profile(job, power_limit_w=None) for job in "abc"))
@@ -120,4 +120,4 @@ def test_cost_and_host_cores_decide_as_for_pairs() -> None:
 def test_work_of_a_set_is_refused() -> None:
     asked = SetRequest.of(JobRequest(job="a", work_s=3600.0), "b", "c")
     with pytest.raises(InputError, match="nothing of 3 jobs"):
-        set_request_of(asked, read_settings({}))
+        request_of(asked, read_settings({}))
