@@ -47,35 +47,6 @@ def answer(place: Advisor, *options: str) -> Any:
     return answer_of(done.out)
 
 
-def test_pairs_that_stay_apart_for_the_least_gain_are_counted(place: Advisor) -> None:
-    """With a large one few share; dropping it gives the plan that was counted."""
-    options = (*JOBS, "--gpus", "1")
-    strict, eager = (answer(place, *options, "--min-gain", least) for least in ("0.3", "0"))
-    assert strict["pairs_without_min_gain"] == eager["pairs"] > strict["pairs"] == 0
-    assert eager["pairs_without_min_gain"] is None
-    assert eager["energy_j"] < strict["energy_j"]
-    text = " ".join(place(*options, "--min-gain", "30%").out.split())
-    assert f"pairs that gain under 30 % stay apart: --min-gain 0 shares {eager['pairs']}" in text
-
-
-def test_gpu_model_that_was_not_learned_from(place: Advisor, tmp_path: Path) -> None:
-    """It is answered, and said in both forms that the model has not seen it."""
-    solo = [
-        replace(point, gpu_model="NVIDIA A100")
-        for point in bundled_solo_points()
-        if point.job in ("sorting", "walsh") and point.gpu_model == "NVIDIA H200"
-    ]
-    write_points(tmp_path / "solo.csv", solo)
-    options = ("sorting", "walsh", "--gpus", "1", "--profiles", "solo.csv")
-    warning, not_checked, memory = answer(place, *options)["warnings"]
-    assert memory.startswith("the memory of the NVIDIA A100 is not known")
-    assert not_checked.startswith("nobody has checked at which numbers of SMs")
-    assert warning.startswith("the model has not seen the NVIDIA A100, only ")
-    assert warning in " ".join(place(*options, "--notes").out.split())
-    (avoided,) = answer(place, "gemm", "triad", "--gpus", "1")["warnings"]
-    assert avoided.startswith("not used: ")
-
-
 def test_json_adds_up(plan: dict[str, Any]) -> None:
     """Every job is in a group and has a row; energy is the sum of the groups and of idle GPUs."""
     found = plan
@@ -173,18 +144,6 @@ def test_numbers_by_job() -> None:
 
 
 SETS = ("bert-serve-30:3", "resnet50-train-b2:9", "triad:2", "--gpus", "6")
-
-
-def test_energy_of_a_plan_has_the_watts_of_the_server(
-    place: Advisor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As that of `recommend`: where they are all that counts, hours and energy are the same."""
-    alone = answer(place, *SETS, "--objective", "fewest-cards")
-    monkeypatch.setenv("ADVISOR_HOST_W", "1e9")
-    found = answer(place, *SETS, "--objective", "fewest-cards")
-    assert found["energy_saved"] == pytest.approx(found["gpu_time_saved"], abs=1e-6)
-    assert found["energy_saved"] != pytest.approx(alone["energy_saved"], abs=1e-3)
-    assert found["power_w"] == alone["power_w"]
 
 
 def test_cards_at_the_power_limit_are_told_and_a_ceiling_keeps_them_out(place: Advisor) -> None:

@@ -11,9 +11,12 @@ from recommending import as_json, error, recommend
 from advisor.errors import InputError, NoSplitError
 
 PAIR = ("fft", "resnet50-train-b2")
+H100 = ("--gpu-model", "h100")
+SERVERS = ("bert-serve-10*3", *H100)
+MIXED = ("bert-serve-10*2", "resnet50-train-b2", "bert-infer", *H100, "--min-speed", "0.3")
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user who has stored nothing."""
     monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "home"))
@@ -21,22 +24,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-@pytest.mark.usefixtures("home")
-def test_prices_reach_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At 2.50 a GPU hour energy is a thirtieth of the cost; without a price there is none."""
-    assert as_json(*PAIR)["choice"]["cost_saved"] is None
-    assert error(InputError, *PAIR, "--objective", "cost").startswith("the objective cost has no")
-    monkeypatch.setenv("ADVISOR_GPU_HOUR", "2.50")
-    monkeypatch.setenv("ADVISOR_KWH", "0.15")
-    choice = as_json(*PAIR, "--objective", "cost")["choice"]
-    time, cost = (choice[name]["value"] for name in ("gpu_time_saved", "cost_saved"))
-    assert cost == pytest.approx(time, abs=0.02)
-    assert "(2.5 a GPU hour, 0.15 a kWh)" in recommend(*PAIR)
-    monkeypatch.setenv("ADVISOR_HOST_W", "1e6")
-    assert as_json(*PAIR)["choice"]["energy_saved"]["value"] == pytest.approx(time, abs=0.01)
-
-
-@pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -61,7 +48,6 @@ ALIKE = (
 )
 
 
-@pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("pair", ALIKE)
 @pytest.mark.parametrize("hours", [(), (3, 5), (4, 1)])
 def test_first_lines_agree_with_the_tables(pair: tuple[str, str], hours: tuple[int, ...]) -> None:
@@ -84,7 +70,6 @@ def test_first_lines_agree_with_the_tables(pair: tuple[str, str], hours: tuple[i
     assert said == pytest.approx(100 * (1 - 1 / (1 + more)), abs=0.6)
 
 
-@pytest.mark.usefixtures("home")
 def test_limits_reach_the_answer() -> None:
     """A number alone is for both jobs."""
     for job, option in ((0, "fft=0.4"), (1, "resnet50-train-b2=0.8")):
@@ -99,7 +84,6 @@ def test_limits_reach_the_answer() -> None:
     assert "nearest is " in error(NoSplitError, *PAIR, "--max-power", "100")
 
 
-@pytest.mark.usefixtures("home")
 def test_answer_loads_only_what_it_needs() -> None:
     """What makes the command slow to start stays out."""
     code = (
@@ -112,3 +96,43 @@ def test_answer_loads_only_what_it_needs() -> None:
     assert exit_code == "0"
     slow = "sqlalchemy sklearn pyarrow highspy matplotlib plotext requests yaml"
     assert not set(slow.split()) & set(modules)
+
+
+# A set of jobs.
+
+
+def test_order_of_the_names_does_not_matter() -> None:
+    there = as_json("bert-serve-10", "resnet50-train-b2", "bert-infer", *H100, "--min-speed", "0.3")
+    back = as_json("bert-infer", "bert-serve-10", "resnet50-train-b2", *H100, "--min-speed", "0.3")
+    assert there["choice"].split("/")[-1] == back["choice"].split("/")[0]
+    assert there["searched"] == back["searched"]
+
+
+def test_a_near_miss_says_what_accepts_it() -> None:
+    """And that accepts it."""
+    told = " ".join(recommend(*MIXED[:-2], "--min-speed", "bert-infer=0.5").split())
+    assert told.startswith("A CARD EACH")
+    option = told.partition("accept it with --min-speed ")[2].split()[0]
+    assert option.startswith("bert-infer=0.3")
+    assert as_json(*MIXED[:-2], "--min-speed", option)["verdict"] == "share"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("fft*8",), "8 jobs"),
+        (("fft*0",), "A\\*3"),
+        (("*3", "fft"), "A\\*3"),
+        (("fft*3", "--work", "3h"), "work says nothing of 3 jobs"),
+        (("fft*3", "--fine"), "--fine says nothing of three jobs"),
+        (("fft", "--isolate"), "--isolate says nothing of 1 job"),
+        (("fft*3", "--min-speed", "gemm=0.5"), "gemm"),
+    ],
+)
+def test_mistakes_are_told(options: tuple[str, ...], said: str) -> None:
+    assert said.replace("\\", "") in error(InputError, *options)
+
+
+def test_a_pair_by_count_is_the_pair() -> None:
+    """`A*2` is A beside A, by the model."""
+    assert recommend("fft*2") == recommend("fft", "fft")
