@@ -77,15 +77,14 @@ def show_lines(found: Iterator[LaunchStatus]) -> LaunchStatus:
     """A line for each change of state or pair, and one now and then."""
     said: object = None
     said_s = 0.0
-
-    def show(status: LaunchStatus) -> None:
-        nonlocal said, said_s
+    status = None
+    for status in found:
         key = (status.state, status.pair_number, [job.outcome for job in status.jobs])
         if key != said or time.monotonic() - said_s > _LINE_S:
             said, said_s = key, time.monotonic()
             say(line(status))
-
-    return _last(found, show)
+    assert status is not None
+    return status
 
 
 def show_live(found: Iterator[LaunchStatus]) -> LaunchStatus:

@@ -2,11 +2,11 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 from rich.console import Group
@@ -111,133 +111,109 @@ class RunState:
 
 
 def run_state(queue: QueueRun, look: QueueLook, works_s: Mapping[str, float]) -> RunState:
-    """Where a queue stands; `works_s` is what people say that jobs take alone, by name."""
-    jobs = [*_jobs(queue, look, works_s)]
-    counted = [one for one in look.record.ended if one.came in ("finished", "ended")]
-    known_s, known_j = [one.alone_s for one in counted], [one.alone_j for one in counted]
+    """State of a queue; `works_s` has the seconds that jobs take alone, by name."""
+    record = look.record
+    equal = {one.job: one for one in reversed(record.ended) if one.came == "finished"}
+    jobs = [*_jobs(queue, look, works_s, equal)]
+    counted = [one for one in record.ended if one.came in ("finished", "ended")]
+    state: Literal["running", "stopping", "done", "failed", "stopped"] = "running"
+    if queue.done(look):
+        state = "failed" if record.failed else "done"
+    elif queue.stopping:
+        state = "stopped" if look.over else "stopping"
     return RunState(
-        state=_state(queue, look),
+        state=state,
         jobs=tuple(jobs),
-        left_s=_left_s(queue, jobs, look, works_s),
-        gpu_s=look.record.held_s,
-        energy_j=look.record.energy_j,
-        starts_j=look.record.starts_j,
-        unwatched_s=look.record.unwatched_s,
-        alone_s=_sum(known_s),
-        alone_j=_sum(known_j),
+        left_s=_left_s(queue, jobs, works_s, equal),
+        gpu_s=record.held_s,
+        energy_j=record.energy_j,
+        starts_j=record.starts_j,
+        unwatched_s=record.unwatched_s,
+        alone_s=_sum([one.alone_s for one in counted]),
+        alone_j=_sum([one.alone_j for one in counted]),
     )
 
 
-def _state(
-    queue: QueueRun, look: QueueLook
-) -> Literal["running", "stopping", "done", "failed", "stopped"]:
-    if queue.done(look):
-        return "failed" if look.record.failed else "done"
-    if queue.stopping:
-        return "stopped" if look.over else "stopping"
-    return "running"
+_Equal: TypeAlias = Mapping[str, EndedJob]
+"""The first finished job of each name, which other jobs of that name are expected to equal."""
 
 
-def _jobs(queue: QueueRun, look: QueueLook, works_s: Mapping[str, float]) -> Iterator[RunJob]:
-    """Of all jobs, in the order of the queue; of equal ones those that ended come first."""
+def _jobs(
+    queue: QueueRun, look: QueueLook, works_s: Mapping[str, float], equal: _Equal
+) -> Iterator[RunJob]:
+    """All jobs in the order of the queue; of jobs with one name the ended ones come first."""
     seats = defaultdict[str, list[RunJob]](list)
     for one in look.record.ended:
         if one.came != "lost":
-            seats[one.job].append(_ended(one))
+            ended = RunJob(
+                job=one.job,
+                state=_STATES[one.came],
+                steps=one.steps,
+                progress=1.0 if one.came == "finished" else None,
+                launch_id=one.launch_id,
+                error=one.error,
+            )
+            seats[one.job].append(ended)
     for launch in look.launches:
-        for number, job in enumerate(launch.jobs):
-            seats[job.part.job.name].append(_seated(queue, look, launch, number, works_s))
+        for job in launch.jobs:
+            seats[job.part.job.name].append(_seated(queue, launch, job, works_s, equal))
     for name in queue.names:
         own = seats[name]
         yield own.pop(0) if own else RunJob(job=name, state="waiting")
 
 
-def _ended(one: EndedJob) -> RunJob:
-    return RunJob(
-        job=one.job,
-        state=_STATES[one.came],
-        steps=one.steps,
-        progress=1.0 if one.came == "finished" else None,
-        launch_id=one.launch_id,
-        error=one.error,
-    )
-
-
 def _seated(
-    queue: QueueRun, look: QueueLook, launch: SeenLaunch, number: int, works_s: Mapping[str, float]
+    queue: QueueRun,
+    launch: SeenLaunch,
+    job: LaunchedJob,
+    works_s: Mapping[str, float],
+    equal: _Equal,
 ) -> RunJob:
-    job = launch.jobs[number]
+    name, status, running = job.part.job.name, job.status, launch.running
     card = next((card for card in queue.cards if card.gpu.uuid == launch.gpu), None)
-    finished = job.status.outcome == "finished"
-    silent = launch.status.silent_s is not None and job.status.ended_at is None
+    silent = launch.status.silent_s is not None and status.ended_at is None
+    # By its work, else as many steps as an equal job had.
+    steps = equal[name].steps if name in equal else None
+    if name in works_s and job.part.solo_rate:
+        steps = works_s[name] * job.part.solo_rate
+    expected = None
+    if card and job in running:
+        shares = [one.status.share_percent for one in running]
+        names = [one.part.job.name for one in running]
+        expected = card.advice.expected(names, shares, launch.status.sharing)
+    progress = min(1.0, status.steps / steps) if steps else None
     return RunJob(
-        job=job.part.job.name,
-        state="silent" if silent else _STATES.get(job.status.outcome, "ending"),
+        job=name,
+        state="silent" if silent else _STATES.get(status.outcome, "ending"),
         gpu=card and card.gpu.index,
-        share_percent=job.status.share_percent,
-        steps=job.status.steps,
-        progress=1.0 if finished else _progress(job, look, works_s),
-        speed=job.status.relative_speed,
-        predicted_speed=_predicted(queue, launch, job),
+        share_percent=status.share_percent,
+        steps=status.steps,
+        progress=1.0 if status.outcome == "finished" else progress,
+        speed=status.relative_speed,
+        predicted_speed=expected and expected.parts[running.index(job)].speed.value,
         launch_id=launch.launch_id,
-        error=job.status.trouble,
-        unread=job.status.unread,
-        unread_since=job.status.unread_since,
-        stalled_since=job.status.stalled_since,
+        error=status.trouble,
+        unread=status.unread,
+        unread_since=status.unread_since,
+        stalled_since=status.stalled_since,
     )
-
-
-def _predicted(queue: QueueRun, launch: SeenLaunch, job: LaunchedJob) -> float | None:
-    """Of a job beside those that run with it now."""
-    card = next((card for card in queue.cards if card.gpu.uuid == launch.gpu), None)
-    running = launch.running
-    if card is None or job not in running:
-        return None
-    expected = card.advice.expected(
-        [one.part.job.name for one in running],
-        [one.status.share_percent for one in running],
-        launch.status.sharing,
-    )
-    return None if expected is None else expected.parts[running.index(job)].speed.value
-
-
-def _progress(job: LaunchedJob, look: QueueLook, works_s: Mapping[str, float]) -> float | None:
-    steps = _all_steps(job.part.job.name, job.part.solo_rate, look, works_s)
-    return min(1.0, job.status.steps / steps) if steps else None
-
-
-def _all_steps(
-    name: str, solo_rate: float | None, look: QueueLook, works_s: Mapping[str, float]
-) -> float | None:
-    """How many steps a job has: by its work, else as many as an equal one had."""
-    if name in works_s and solo_rate:
-        return works_s[name] * solo_rate
-    equal = _equal(name, look)
-    return equal.steps if equal else None
 
 
 def _left_s(
-    queue: QueueRun, jobs: Sequence[RunJob], look: QueueLook, works_s: Mapping[str, float]
+    queue: QueueRun, jobs: Sequence[RunJob], works_s: Mapping[str, float], equal: _Equal
 ) -> float | None:
-    """Until all batch jobs are done, at the pace of those that run; None: nobody knows."""
+    """Seconds until all batch jobs are done, at the present pace; None: not known."""
     left_s, pace = 0.0, 0.0
     for job in jobs:
         if queue.is_server(job.job) or job.state in ("done", "failed", "ended"):
             continue
-        equal = _equal(job.job, look)
-        alone_s = works_s.get(job.job) or (equal and equal.alone_s)
+        alone_s = works_s.get(job.job) or (equal[job.job].alone_s if job.job in equal else None)
         if alone_s is None or (job.state == "running" and job.progress is None):
             return None
         left_s += alone_s * (1 - (job.progress or 0.0))
         if job.state == "running":
             pace += job.speed or job.predicted_speed or 0.0
     return left_s / pace if pace else None
-
-
-def _equal(name: str, look: QueueLook) -> EndedJob | None:
-    """A job of that name that has finished; None: none has."""
-    ended = (one for one in look.record.ended if (one.job, one.came) == (name, "finished"))
-    return next(ended, None)
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
@@ -247,25 +223,31 @@ def _sum(values: Sequence[float | None]) -> float | None:
 
 _LOOK_S = 0.25
 
-_Show = Callable[[RunState], None]
-
-_Texts = Callable[[RunState | None, RunState], Iterable[str]]
-"""Lines that tell what has changed since the state before."""
-
 
 def follow(queue: QueueRun, works_s: Mapping[str, float], *, as_json: bool) -> RunState:
     """Run a queue until nothing is left to do, or it is stopped; its last state.
+
+    A terminal shows a live table, else each change is a line or an object.
 
     Raises:
         AdvisorError: what is needed for advice cannot be read; what runs goes on.
         OSError: what is kept of it cannot be written.
     """
-    with _shown(as_json=as_json) as show, asking_to_stop(queue.stop):
+    console, before = plain_console(), None
+    live = (
+        Live(console=console, auto_refresh=False) if console.is_terminal and not as_json else None
+    )
+    with live or nullcontext(), asking_to_stop(queue.stop):
         queue.take_up()
         while True:
             look = queue.look()
             state = run_state(queue, look, works_s)
-            show(state)
+            if live:
+                live.update(table(state), refresh=True)
+            elif before is None or _key(before) != _key(state):
+                for text in [as_json_text(state)] if as_json else event_lines(before, state):
+                    say(text)
+            before = state
             if state.state in ("done", "failed", "stopped"):
                 queue.finish(look)
                 return state
@@ -281,32 +263,8 @@ def stop_all(queue: QueueRun) -> None:
         time.sleep(_LOOK_S)
 
 
-@contextmanager
-def _shown(*, as_json: bool) -> Generator[_Show]:
-    if as_json:
-        yield _at_changes(lambda _, state: [as_json_text(state)])
-    elif plain_console().is_terminal:
-        with Live(console=plain_console(), auto_refresh=False) as live:
-            yield lambda state: live.update(table(state), refresh=True)
-    else:
-        yield _at_changes(event_lines)
-
-
-def _at_changes(texts: _Texts) -> _Show:
-    """Lines when a job is in another state than before, or its progress is unknown or stalled."""
-    before: RunState | None = None
-
-    def show(state: RunState) -> None:
-        nonlocal before
-        if before is None or _key(before) != _key(state):
-            for text in texts(before, state):
-                say(text)
-        before = state
-
-    return show
-
-
 def _key(state: RunState) -> object:
+    """Changes with the state of a job, or where its progress becomes unknown or stalls."""
     return state.state, [(job.state, job.unread_text) for job in state.jobs]
 
 
