@@ -16,8 +16,8 @@ _MODULES = {
     "SoloPoint": "advisor.core.records",
     "load_dataset": "advisor_training.dataset.frames",
     "profile": "advisor_cli.measure.profile_here",
-    "recommend": "advisor_advice.ask.recommend",
-    "replicas": "advisor_advice.ask.replicas",
+    "recommend": "advisor_advice.ask",
+    "replicas": "advisor_advice.ask",
     "training_data": "advisor_training.training_data",
 }
 """Where each name is, as `__init__.pyi` tells type checkers. What is called lies in the folders

@@ -7,8 +7,8 @@ from advisor.core.records import Counters as Counters
 from advisor.core.records import PairPoint as PairPoint
 from advisor.core.records import SoloPoint as SoloPoint
 from advisor.errors import AdvisorError as AdvisorError
-from advisor_advice.ask.recommend import recommend as recommend
-from advisor_advice.ask.replicas import replicas as replicas
+from advisor_advice.ask import recommend as recommend
+from advisor_advice.ask import replicas as replicas
 from advisor_cli.measure.profile_here import profile as profile
 from advisor_training.dataset.frames import load_dataset as load_dataset
 from advisor_training.learn.estimator import PriorRegressor as PriorRegressor

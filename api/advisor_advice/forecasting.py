@@ -20,16 +20,10 @@ from advisor.predict.sets import AnyWay
 from advisor.runtime.processes import available_cores
 from advisor.settings import Settings
 from advisor.wire.answers import SetAdvice, Way
-from advisor_advice.answer import answer
-from advisor_advice.gpu_warnings import gpu_warnings
-from advisor_advice.idle_power import with_idle_power
-from advisor_advice.launch_counts import count_notes, host_safety
-from advisor_advice.resolved_launch import ResolvedLaunch
-from advisor_advice.set_advice import advise_set, with_set_idle_power
-from advisor_advice.site.conditions import read_conditions
-from advisor_advice.site.known_jobs import read_known
-from advisor_advice.site.known_parts import with_limits, with_profiles
-from advisor_advice.site.known_profiles import ProfileSet, checked_on, find_profiles
+from advisor_advice.answers import advise_set, answer, gpu_warnings, with_set_idle_power
+from advisor_advice.conditions import read_conditions, read_known
+from advisor_advice.launching import ResolvedLaunch, count_notes, host_safety
+from advisor_advice.profiles import ProfileSet, checked_on, find_profiles, with_idle_power
 from advisor_models.manifest import Manifest
 from advisor_models.registry import Registry
 
@@ -130,12 +124,14 @@ def criteria_of(
     promised_ms = {job.name: job.max_p99_ms for job in jobs if job.max_p99_ms is not None}
     asked_ms = {job: most for job, most in request.p99_by_job_ms.items() if job in names}
     profile_set = find_profiles(names, settings, launch.gpu_model, launch.profiles)
+    # A limit for all servers says nothing of a pair in a queue without one.
+    serves = any(profile.serving for profile in profile_set.profiles)
     criteria = Request(
         objective=request.objective,
         min_speed={job: least for job, least in request.min_speeds().items() if job in names},
         default_min_speed=settings.min_speed,
         max_p99_ms=promised_ms | asked_ms,
-        default_max_p99_ms=_default_p99_ms(launch, profile_set),
+        default_max_p99_ms=request.max_p99_ms if serves or not request.then else None,
         max_power_w=request.max_power_w,
         memory_mib=launch.memory_mib,
         prices=settings.prices,
@@ -233,12 +229,6 @@ def _last(way: Way) -> str:
     return way.name.rpartition("/")[2] if way.sharing == "limited" else "100"
 
 
-def _default_p99_ms(launch: ResolvedLaunch, profile_set: ProfileSet) -> float | None:
-    """A limit for all that serve says nothing of a pair in a queue that does not."""
-    serves = any(profile.serving for profile in profile_set.profiles)
-    return launch.request.max_p99_ms if serves or not launch.request.then else None
-
-
 def _better_apart(r: Decision) -> NoSplitError:
     jobs, model = " and ".join(p.job for p in r.profiles), r.profiles[0].gpu_model
     splits = [o for o in r.candidates if o.sharing != "exclusive" and not o.violations]
@@ -295,3 +285,41 @@ def _rest(profile: Profile, share_percent: float, sharing: Sharing) -> float | N
     alone_w = float(at["rate"][0]) / profile.whole_gpu_rate * profile.whole_gpu_power_w
     saved = 1 - float(at["power_w"][0]) / alone_w
     return saved if math.isfinite(saved) else None
+
+
+def with_profiles(pair: LaunchSet, found: ProfileSet) -> LaunchSet:
+    """The jobs with what profiles know: rates alone, and memory that their files do not tell."""
+    of_jobs = zip(pair.parts, found.profiles, pair.split.shares, strict=True)
+    return replace(pair, parts=tuple(_with_profile(*known) for known in of_jobs))
+
+
+def with_limits(pair: LaunchSet, found: ProfileSet, criteria: Request) -> LaunchSet:
+    """The jobs with what was asked for them: who joins them later is held to it."""
+    parts = (
+        replace(
+            part,
+            min_speed=criteria.min_speed.get(part.job.name),
+            max_p99_ms=criteria.longest_p99_ms(profile),
+            max_power_w=criteria.max_power_w,
+        )
+        for part, profile in zip(pair.parts, found.profiles, strict=True)
+    )
+    return replace(pair, parts=tuple(parts))
+
+
+def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> LaunchPart:
+    job, (job_hash, values) = part.job, profile.reported or (None, None)
+    if job.memory_mib is None and profile.memory_used_mib is not None:
+        job = replace(job, memory_mib=math.ceil(profile.memory_used_mib))
+    return replace(
+        part,
+        job=job,
+        solo_rate=profile.whole_gpu_rate,
+        # Below the smallest measured share a profile says nothing.
+        share_rate=float(profile.at([share_percent])["rate"][0])
+        if share_percent >= profile.shares[0]
+        else None,
+        solo_power_w=profile.whole_gpu_power_w,
+        idle_power_w=None if math.isnan(profile.idle_power_w) else profile.idle_power_w,
+        reported=values if job_hash == part.job.job_hash else None,
+    )

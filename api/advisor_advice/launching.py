@@ -5,10 +5,10 @@ Nothing here loads numpy: a node without it can launch at a split that is given.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from advisor.core.gpu import Share, vendor_of
+from advisor.core.gpu import UNIT_NAMES, WHOLE, Gpu, Share, Vendor, units_for_share, vendor_of
 from advisor.core.job import Job
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS, Split, parse_split
 from advisor.core.wording import count_of
@@ -19,9 +19,110 @@ from advisor.launch.folder import JoinRequest, LaunchFolder, new_launch_id, part
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import LaunchStatus
 from advisor.settings import Settings
+from advisor.validity.safe_counts import (
+    Safety,
+    check_share,
+    check_split,
+    unchecked_texts,
+    unsafe_texts,
+)
 from advisor.wire.requests import JobRequest, LaunchRequest
-from advisor_advice.launch_counts import count_notes, host_safety, over_subscribed
-from advisor_advice.resolved_launch import ResolvedLaunch
+from advisor_data.known import checked_counts
+
+
+def over_subscribed(
+    pair: LaunchSet, units_total: int | None, vendor: Vendor = "nvidia"
+) -> tuple[str, ...]:
+    """A word on limits that add up to more than the GPU, where each job has one."""
+    if WHOLE in pair.split.shares:
+        return ()
+    shares, name = pair.split.shares, UNIT_NAMES[vendor]
+    if units_total:
+        units = [units_for_share(share, units_total, vendor) for share in shares]
+        over = f"{sum(units)} of {units_total} {name}" if sum(units) > units_total else ""
+    else:
+        # Exact counts are asked for as whole percentages, rounded up: two of them can reach 101.
+        over = f"{sum(shares):g} %" if sum(shares) >= WHOLE + 2 else ""
+    if not over:
+        return ()
+    return (f"{pair.split} is over-subscribed: {over}, so the jobs compete for {name}",)
+
+
+def count_notes(
+    pair: LaunchSet, safeties: Sequence[Safety], *, allow_unsafe: bool, joins: bool = False
+) -> tuple[str, ...]:
+    """What is to be said of the counts at which jobs are limited; the last one may be to join.
+
+    Raises:
+        UnsafeCountError: a count is unsafe, and that was not asked for.
+    """
+    if not pair.split.is_limited:
+        return ()
+    names = [job.name for job in pair.jobs]
+    if not allow_unsafe and joins:
+        check_share(pair.split.shares[-1], safeties[-1], "--share")
+    elif not allow_unsafe:
+        _check_counts(pair, safeties)
+    unsafe = unsafe_texts(*zip(pair.split.shares, safeties, strict=True))
+    return (
+        *(f"{text}: launched as asked, and watched" for text in unsafe),
+        *unchecked_texts(pair.split, names, safeties),
+    )
+
+
+def host_safety(home: Path, gpu_model: str | None, units_total: int | None) -> Safety:
+    """What the check of this host says of any job; nothing where the GPU is not known.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    host = checked_counts(home, gpu_model, units_total) if gpu_model else None
+    return Safety(units_total=host.units_total, host=host) if host else Safety()
+
+
+def _check_counts(pair: LaunchSet, safeties: Sequence[Safety]) -> None:
+    if len(pair.jobs) == ADVISED_JOBS:
+        first, last = pair.jobs
+        check_split(pair.split, safeties, mirrored=first.name > last.name)
+        return
+    # Limits of more jobs add up to more than the GPU: each is looked at by itself.
+    for share, safety in zip(pair.split.shares, safeties, strict=True):
+        check_share(share, safety, "--split")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedLaunch:
+    """What was asked for, by whom, and where."""
+
+    request: LaunchRequest
+    gpu: str = "0"
+    """Index or UUID, as the supervisor is to find it."""
+    card: Gpu | None = None
+    """That GPU; None: it was not seen."""
+    profiles: Path | None = None
+    """File of solo points; None: the stored and the bundled ones."""
+    asked_by: str = ""
+
+    @property
+    def gpu_model(self) -> str | None:
+        """None: the one that the profiles have in common."""
+        return self.request.gpu_model or (self.card and self.card.model)
+
+    @property
+    def gpu_uuid(self) -> str | None:
+        """The card, where it was seen."""
+        return self.card and self.card.uuid
+
+    @property
+    def units_total(self) -> int | None:
+        """SMs or CUs of the GPU, where they are known."""
+        return self.card and self.card.units_total
+
+    @property
+    def memory_mib(self) -> float | None:
+        """Of the card: what was asked for, and no more than it has."""
+        both = (self.request.memory_mib, self.card and self.card.memory_mib)
+        return min((value for value in both if value is not None), default=None)
 
 
 def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
@@ -38,14 +139,19 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
         UnsafeCountError: a given split has a count of units at which results are wrong.
     """
     request = launch.request
-    _check(request)
+    for name, value in (("duration_s", request.duration_s), ("hang_s", request.hang_s)):
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise InputError(f"{name} is {value:g}", fix="give a number of seconds above 0")
     vendor = vendor_of(launch.gpu_model or "")
     made = [_make_pair(jobs, launch, settings) for jobs in request.pairs]
-    bounds = request.limit_memory
+    bound = request.limit_memory
     return LaunchSpec(
         launch_id=new_launch_id(),
         gpu=launch.gpu,
-        pairs=tuple(_bounded(pair, limit_memory=bounds) for pair, _ in made),
+        pairs=tuple(
+            replace(pair, parts=tuple(replace(part, limit_memory=bound) for part in pair.parts))
+            for pair, _ in made
+        ),
         when_one_ends=request.when_one_ends,
         duration_s=request.duration_s,
         hang_s=request.hang_s,
@@ -90,16 +196,18 @@ def make_join(
     cap_percent = max(one.share_percent for one in status.jobs)
     if share_percent is not None:
         Share(share_percent)
-        made = _set((*parts, LaunchPart(job=job)), (*shares, share_percent), status)
-        return _at_share(made, wanted, settings)
+        if not parts:
+            raise InputError(f"nobody runs in {status.launch_id} any more")
+        split = Split((*shares, share_percent), status.sharing)
+        made = LaunchSet(split=split, parts=(*parts, LaunchPart(job=job)))
+        return _request(*_with_forecast(made, wanted, settings, joins=True), wanted)
     try:
         from advisor.decide.ways import Running
         from advisor_advice import forecasting
     except ImportError as error:
         raise _needs_numpy(error, "--share") from error
     there = Running(shares=shares, sharing=status.sharing, cap_percent=cap_percent)
-    made, notes = forecasting.joining(parts, job, there, wanted, settings)
-    return _request(made, wanted, notes)
+    return _request(*forecasting.joining(parts, job, there, wanted, settings), wanted)
 
 
 def _check_running(status: LaunchStatus) -> None:
@@ -116,25 +224,7 @@ def _check_running(status: LaunchStatus) -> None:
         )
 
 
-def _set(
-    parts: tuple[LaunchPart, ...], shares: tuple[float, ...], status: LaunchStatus
-) -> LaunchSet:
-    if len(parts) < 2:
-        raise InputError(f"nobody runs in {status.launch_id} any more")
-    return LaunchSet(split=Split(shares, status.sharing), parts=parts)
-
-
-def _at_share(made: LaunchSet, wanted: ResolvedLaunch, settings: Settings) -> JoinRequest:
-    """At a share that is given; without numpy as well."""
-    try:
-        from advisor_advice import forecasting
-    except ImportError:
-        return _request(made, wanted, ("no forecast: numpy is not installed",))
-    known, notes = forecasting.with_forecast(made, wanted, settings, joins=True)
-    return _request(known, wanted, notes)
-
-
-def _request(made: LaunchSet, wanted: ResolvedLaunch, notes: tuple[str, ...]) -> JoinRequest:
+def _request(made: LaunchSet, notes: tuple[str, ...], wanted: ResolvedLaunch) -> JoinRequest:
     return JoinRequest(
         part=replace(made.parts[-1], limit_memory=wanted.request.limit_memory),
         share_percent=made.split.shares[-1],
@@ -143,11 +233,6 @@ def _request(made: LaunchSet, wanted: ResolvedLaunch, notes: tuple[str, ...]) ->
         asked_by=wanted.asked_by,
         notes=notes,
     )
-
-
-def _bounded(pair: LaunchSet, *, limit_memory: bool) -> LaunchSet:
-    parts = tuple(replace(part, limit_memory=limit_memory) for part in pair.parts)
-    return replace(pair, parts=parts)
 
 
 def parse_launch_split(text: str, jobs: int = ADVISED_JOBS) -> Split:
@@ -184,42 +269,41 @@ def check_together(jobs: int) -> None:
         )
 
 
-def _check(request: LaunchRequest) -> None:
-    for name, value in (("duration_s", request.duration_s), ("hang_s", request.hang_s)):
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise InputError(f"{name} is {value:g}", fix="give a number of seconds above 0")
-
-
 def _make_pair(
     asked_jobs: Sequence[JobRequest], launch: ResolvedLaunch, settings: Settings
 ) -> tuple[LaunchSet, tuple[str, ...]]:
-    """Jobs that run together, and what is to be said of them."""
+    """Jobs that run together, and notes about them."""
     check_together(len(asked_jobs))
     jobs = [frozen(job.job, settings) for job in asked_jobs]
-    split = launch.request.split
+    if launch.request.split is not None:
+        split = parse_launch_split(launch.request.split, len(jobs))
+        made = LaunchSet(split=split, parts=tuple(LaunchPart(job=job) for job in jobs))
+        return _with_forecast(made, launch, settings)
     try:
         from advisor_advice import forecasting
     except ImportError as error:
-        if split is None:
-            raise _needs_numpy(error, "--split") from error
-        given = _given(jobs, split)
+        raise _needs_numpy(error, "--split") from error
+    return forecasting.recommended(jobs, launch, settings)
+
+
+def _with_forecast(
+    made: LaunchSet, launch: ResolvedLaunch, settings: Settings, *, joins: bool = False
+) -> tuple[LaunchSet, tuple[str, ...]]:
+    """Jobs at a given split with a forecast, which needs numpy; a node may be without it."""
+    try:
+        from advisor_advice import forecasting
+    except ImportError:
         host = host_safety(settings.home, launch.gpu_model, launch.units_total)
-        notes = count_notes(given, [host] * len(jobs), allow_unsafe=launch.request.allow_unsafe)
-        return given, ("no forecast: numpy is not installed", *notes)
-    if split is None:
-        return forecasting.recommended(jobs, launch, settings)
-    return forecasting.with_forecast(_given(jobs, split), launch, settings)
+        safeties, allow = [host] * len(made.jobs), launch.request.allow_unsafe
+        notes = () if joins else count_notes(made, safeties, allow_unsafe=allow)
+        return made, ("no forecast: numpy is not installed", *notes)
+    return forecasting.with_forecast(made, launch, settings, joins=joins)
 
 
 def _needs_numpy(error: ImportError, option: str) -> InputError:
     return InputError(
         "recommendations need numpy", why=str(error), fix=f"{install('advise')}, or give {option}"
     )
-
-
-def _given(jobs: Sequence[Job], split: str) -> LaunchSet:
-    parts = tuple(LaunchPart(job=job) for job in jobs)
-    return LaunchSet(split=parse_launch_split(split, len(jobs)), parts=parts)
 
 
 def frozen(name: str, settings: Settings) -> Job:

@@ -11,10 +11,9 @@ from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay
 from advisor.settings import Settings
 from advisor.wire.answers import JobCurve, Partner, Partners, Size
-from advisor_advice.idle_power import with_idle_power
-from advisor_advice.recommendation_wire import verdict_of
-from advisor_advice.site.known_jobs import read_known
-from advisor_advice.site.known_profiles import ProfileSet, all_profiles, find_profiles
+from advisor_advice.answers import verdict_of
+from advisor_advice.conditions import read_known
+from advisor_advice.profiles import ProfileSet, all_profiles, find_profiles, with_idle_power
 
 MOST_PARTNERS = 10
 

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Iterable, Mapping
 
 from advisor.core.records import PairPoint, SoloPoint
-from advisor_advice.site.known_profiles import ProfilesOfJob, known_profiles
+from advisor_advice.profiles import ProfilesOfJob, known_profiles
 from advisor_data.bundled import bundled_pair_points, bundled_points_together, bundled_solo_points
 from advisor_data.lists import ProfileRow
 from advisor_data.lists import profile_rows as rows_of

@@ -32,16 +32,20 @@ from advisor.wire.requests import (
     SetRequest,
     WayRequest,
 )
-from advisor_advice.answer import ModelAdvice, known_pair, request_of, set_request_of
+from advisor_advice.answers import (
+    ModelAdvice,
+    advise_replicas,
+    advise_set,
+    known_pair,
+    request_of,
+    to_wire,
+    verdict_of,
+)
+from advisor_advice.conditions import Experience
 from advisor_advice.partners import DIGITS, curve_of, partner_of
-from advisor_advice.placement_wire import placement_text, set_placement_text
-from advisor_advice.placing import limits_of
-from advisor_advice.placing_sets import running_request
-from advisor_advice.recommendation_wire import to_wire, verdict_of
-from advisor_advice.set_advice import advise_replicas, advise_set
-from advisor_advice.site.conditions import Experience
-from advisor_advice.site.known_profiles import ProfileSet
-from advisor_advice.words import pair, sets
+from advisor_advice.placing import limits_of, placement_text, running_request, set_placement_text
+from advisor_advice.profiles import ProfileSet
+from advisor_advice.words import said
 from advisor_api import bundled
 from advisor_api.known import Jobs, JobsReader, Kept, Present
 from advisor_api.own_process import OwnProcesses
@@ -317,7 +321,7 @@ class Engine:
         given = await self._answer(kept, asked)
         told = to_wire(given)
         if asked.words:
-            told = dataclasses.replace(told, said=pair.said(given))
+            told = dataclasses.replace(told, said=said(given, self._settings.prices))
         if not asked.components:
             return told
         from advisor_advice.components import with_components
@@ -331,16 +335,17 @@ class Engine:
         there = Running(shares=asked.running, sharing="limited", cap_percent=WHOLE)
         running = there if asked.running else None
         known = await self._known.jobs(kept, asked.names, asked.gpu_model, asked.gpu_uuid)
-        request = set_request_of(asked, self._settings)
+        request = request_of(asked, self._settings)
         told = await asyncio.to_thread(advise_set, known, request, running, every=asked.every)
-        said = sets.said(told, self._settings.prices) if asked.words else None
-        return dataclasses.replace(told, said=said)
+        if asked.words:
+            told = dataclasses.replace(told, said=said(told, self._settings.prices))
+        return told
 
     async def _replicas(self, kept: Kept, asked: ReplicasRequest) -> Replicas:
         known = await self._known.jobs(
             kept, asked.names, asked.gpu_model, asked.gpu_uuid, any_of=True
         )
-        request = set_request_of(asked, self._settings)
+        request = request_of(asked, self._settings)
         return await asyncio.to_thread(advise_replicas, known, request, asked.most)
 
     async def _crossed(self, kept: Kept, asked: GainsRequest) -> Gains:

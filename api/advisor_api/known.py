@@ -18,10 +18,9 @@ from advisor.settings import Settings, job_folders
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.lists import JobRow
 from advisor.wire.requests import GainsRequest, WayRequest
-from advisor_advice.answer import KnownPair
-from advisor_advice.site.conditions import Conditions, Experience, checks_of
-from advisor_advice.site.known_jobs import KnownJobs
-from advisor_advice.site.known_profiles import (
+from advisor_advice.answers import KnownPair
+from advisor_advice.conditions import Conditions, Experience, KnownJobs, checks_of, measured_windows
+from advisor_advice.profiles import (
     ProfileSet,
     ProfilesOfJob,
     known_profiles,
@@ -29,7 +28,6 @@ from advisor_advice.site.known_profiles import (
     on_one_gpu,
     or_estimated,
 )
-from advisor_advice.site.measured_pairs import measured_windows
 from advisor_api import bundled
 from advisor_data import Store
 from advisor_data.known import ChecksStamp, checked_counts, checks_stamp

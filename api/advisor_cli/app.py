@@ -18,8 +18,8 @@ from advisor.core.wording import PrintableFormatter
 from advisor.errors import BROKEN_PIPE, AdvisorError, InputError, exit_codes
 from advisor.installed import DISTRIBUTION, install
 from advisor.settings import read_settings
-from advisor_cli.shared.lazy import HELP, LazyGroup, imported
-from advisor_cli.shared.say import as_json_text, say, with_places
+from advisor_cli.lazy import HELP, LazyGroup, imported
+from advisor_cli.say import as_json_text, say, with_places
 
 _COMMANDS = {
     "recommend": "How do two to seven jobs share one GPU with the least energy for the same work?",
@@ -56,17 +56,15 @@ _COMMANDS = {
 function of the same name, and is imported when it is called: all together they load every
 component."""
 
+_ROOMS = {
+    "learn": ("evaluate", "models", "next", "report", "retrain", "train"),
+    "measure": ("check", "colocate", "doctor", "profile", "watch"),
+    "power": ("power",),
+}
 _MODULES = {
-    name: f"advisor_cli.{room}.{name}"
-    for room, names in {
-        "advise": ("recommend", "replicas", "place", "audit", "drift"),
-        "launching": ("launch", "launches", "run"),
-        "learn": ("evaluate", "models", "next", "report", "retrain", "train"),
-        "manage": ("config", "data", "jobs", "kubernetes", "serve", "slurm", "tokens", "top"),
-        "measure": ("check", "colocate", "doctor", "profile", "watch"),
-        "power": ("power",),
-    }.items()
-    for name in names
+    **{name: f"advisor_cli.{name}" for name in _COMMANDS},
+    "replicas": "advisor_cli.recommend",
+    **{name: f"advisor_cli.{room}.{name}" for room, names in _ROOMS.items() for name in names},
 }
 
 

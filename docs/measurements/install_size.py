@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parents[2]
 IMPORTED = {
     "base": "advisor_cli",
     "data": "advisor_data",
-    "advise": "advisor_advice.answer",
+    "advise": "advisor_advice.answers",
     "serve": "advisor_api.server",
     "train": "advisor_training.learn.learners",
     "client": "advisor.client",

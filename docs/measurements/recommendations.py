@@ -25,9 +25,9 @@ from advisor.decide.recommendation import RatedSplit, Request
 from advisor.errors import NoSplitError
 from advisor.predict.profiles import make_profiles
 from advisor.settings import read_settings
-from advisor_advice.answer import answer
-from advisor_advice.site.known_jobs import KnownJobs
-from advisor_advice.site.known_profiles import ProfileSet, checked_on
+from advisor_advice.answers import answer
+from advisor_advice.conditions import KnownJobs
+from advisor_advice.profiles import ProfileSet, checked_on
 from advisor_data.bundled import bundled_solo_points
 from advisor_data.files import read_points
 from advisor_models.registry import Registry

@@ -121,12 +121,11 @@ HEAVY = ("sklearn", "fastapi", "sqlalchemy", "pandas", "matplotlib")
         ("advisor_models.registry", (*HEAVY, "joblib")),
         ("advisor_cli", (*HEAVY, "numpy", "advisor_data")),
         (
-            "advisor_cli.advise.recommend, advisor_cli.measure.profile, "
-            "advisor_cli.measure.colocate",
+            "advisor_cli.recommend, advisor_cli.measure.profile, advisor_cli.measure.colocate",
             HEAVY,
         ),
         (
-            "advisor_cli.measure.doctor, advisor_cli.manage.jobs, advisor_cli.manage.data",
+            "advisor_cli.measure.doctor, advisor_cli.jobs, advisor_cli.data",
             HEAVY,
         ),
     ],

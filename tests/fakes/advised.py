@@ -17,9 +17,8 @@ from advisor.predict.predictions import Prediction, Predictor
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings, read_settings
 from advisor.validity.safe_counts import CheckedCounts
-from advisor_advice.site.conditions import NOTHING, Conditions
-from advisor_advice.site.known_jobs import KnownJobs
-from advisor_advice.site.known_profiles import ProfileSet
+from advisor_advice.conditions import NOTHING, Conditions, KnownJobs
+from advisor_advice.profiles import ProfileSet
 from advisor_data.files import write_points
 from advisor_models.manifest import Manifest
 

@@ -21,8 +21,8 @@ from forking import STATUS
 _PROGRAM = Path(__file__).with_name("forking.py")
 
 _MODULES = (
-    "advisor_cli.advise.place",
-    "advisor_cli.launching.launch",
+    "advisor_cli.place",
+    "advisor_cli.launch",
     "advisor_cli.measure.colocate",
     "advisor_cli.measure.profile",
     "advisor_data.store",
@@ -36,7 +36,7 @@ _SERVING = (
     "advisor_api.app",
     "advisor_api.schemas",
     "advisor_api.server",
-    "advisor_cli.manage.serve",
+    "advisor_cli.serve",
     "fastapi",
 )
 """What services import beside it."""

@@ -13,7 +13,7 @@ from kube_api import cluster_at
 
 from advisor.runtime.processes import environment_of
 from advisor.settings import read_settings
-from advisor_cli.manage.node_agent import client_of, ended_by_signals
+from advisor_cli.node_agent import client_of, ended_by_signals
 from advisor_kubernetes import agent
 from advisor_kubernetes.agent import NodeApi
 from advisor_node import reports, room

@@ -5,14 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from advised import settings_of
 from command_line import Advisor
 
 from advisor.core.gpu import PERCENTAGE
-from advisor.wire.requests import PlacementRequest, QueuedJobs
-from advisor_advice.placing import environments, limits_of, plan
-from advisor_advice.site.known_jobs import read_known
-from advisor_advice.site.known_profiles import find_profiles
 from advisor_data.bundled import bundled_solo_points
 from advisor_data.files import write_points
 
@@ -74,20 +69,6 @@ def test_place_gives_masks(advisor: Advisor, profiles: Path) -> None:
     a, b = (job["environment"] for job in shared[0]["jobs"])
     assert f"{a['HSA_CU_MASK']} and {b['HSA_CU_MASK']}" in text
     assert "MPS percentages" not in text
-
-
-def test_library_gives_the_same_masks(profiles: Path, tmp_path: Path) -> None:
-    """What a program that imports advisor is given."""
-    queue = tuple(QueuedJobs(job=name) for name in PAIR)
-    asked = PlacementRequest(jobs=queue, gpus=1, min_speed=0.1)
-    settings = settings_of(tmp_path)
-    known = read_known(find_profiles(asked.names, settings, None, profiles), settings, any_of=True)
-    planned = plan(known, asked, limits_of(asked, settings.min_speed))
-    (group,) = planned.groups
-    assert planned.units_total == 304
-    assert group.split is not None
-    a, b = environments(planned, group)
-    assert overlap(a, b) == 0
 
 
 def test_a_set_has_masks_for_two_jobs_at_most(advisor: Advisor, profiles: Path) -> None:

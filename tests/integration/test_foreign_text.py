@@ -14,7 +14,7 @@ from host import FAKES, FakeHost
 
 from advisor.core.wording import JsonFormatter, PrintableFormatter
 from advisor.formats.rows import to_row
-from advisor_cli.shared.console import plain_console, plain_table, print_table
+from advisor_cli.console import plain_console, plain_table, print_table
 from advisor_data import open_store
 from advisor_data.bundled import bundled_solo_points
 

@@ -126,20 +126,6 @@ def test_dry_run_starts_nothing_and_shows_what_would_be(jobs: FakeHost) -> None:
     assert jobs.control("get_server_list") == ""
 
 
-def test_last_lines_are_what_a_person_asks(h200: FakeHost) -> None:
-    """Beside what was predicted, and with the command that shows the rest of it."""
-    done = h200.advisor("launch", "triad", "gemm", "--split", "50/50", "--duration", "9")
-    lines = done.stdout.splitlines()
-    begin = next(n for n, line in enumerate(lines) if line.startswith("STOPPED after "))
-    text = " ".join(" ".join(lines[begin:]).split())
-    assert "triad and gemm at 66 + 66 of 132 SMs. Energy" in text
-    for said in ("x an hour (", " % of its speed (", "limits held all the time", "takes it in."):
-        assert said in text
-    shown = h200.advisor(*lines[-1].split()[2:]).stdout
-    assert "rate of gemm" in shown
-    await_nobody(h200)
-
-
 def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
     """What was predicted stands next to what is observed, and being far off is said once."""
     # Without the floor: whether the model expects 0.4 of each job is no matter here.

@@ -13,7 +13,7 @@ import pytest
 from advisor.launch import guard
 from advisor.launch.status import LaunchStatus, State
 from advisor.runtime.processes import marked_pids, wait_until
-from advisor_cli.launching.live import exit_code
+from advisor_cli.launch_text import exit_code
 
 SUPERVISOR = """
 import sys, time

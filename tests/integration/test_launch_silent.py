@@ -28,7 +28,7 @@ from advisor.launch import guard as unheeding
 from advisor.launch.folder import LaunchFolder
 from advisor.launch.run_queue import see
 from advisor.runtime.processes import is_stopped, wait_until
-from advisor_cli.launching.launches import await_end
+from advisor_cli.launches import await_end
 from advisor_profiling import SUPERVISOR
 
 

@@ -25,7 +25,7 @@ from advisor.formats.moments import to_text
 from advisor.launch.folder import new_launch_id
 from advisor.launch.overview import History, write_history
 from advisor.launch.status import LaunchStatus, Ledger
-from advisor_cli.manage import top
+from advisor_cli import top
 from advisor_data import open_store
 
 LEDGER = Ledger(held_s=3600, energy_j=7.2e5, alone_s=5400, alone_j=1.08e6, freed_idle_j=1e5)

@@ -11,7 +11,7 @@ from advisor.decide.limits import Limits
 from advisor.place.sets.answers import set_answers
 from advisor.place.sets.placing import Kind, Pool, make_placing
 from advisor.settings import read_settings
-from advisor_advice.site.known_profiles import find_profiles
+from advisor_advice.profiles import find_profiles
 from advisor_data.bundled import bundled_solo_points
 from advisor_models.registry import Registry
 

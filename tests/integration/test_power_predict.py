@@ -22,8 +22,8 @@ from advisor.client import InputAsked
 from advisor.errors import ModelError
 from advisor.formats.wire import read
 from advisor.wire.power import InputPredictions
+from advisor_cli import progress
 from advisor_cli.power.input_text import predicted_cells, predicted_table
-from advisor_cli.shared import progress
 from advisor_data.known import input_points_text
 from advisor_power.inputs.predicting.asked import predictions, with_features
 from advisor_power.model.find import load_input_model, own_folder

@@ -18,9 +18,9 @@ import advisor
 from advisor.errors import InputError
 from advisor.formats.wire import to_plain, write
 from advisor.installed import install
-from advisor_advice.ask.recommend import recommend
-from advisor_cli.advise import recommend as recommend_command
-from advisor_cli.advise import replicas as replicas_command
+from advisor_advice.ask import recommend
+from advisor_cli import recommend as recommend_command
+from advisor_cli import recommend as replicas_command
 from advisor_cli.measure import profile as profile_command
 from advisor_cli.measure import profile_here
 

@@ -11,13 +11,12 @@ from command_line import Advisor
 from host import FakeHost
 from in_process import running
 from launch_server import launch_server, make_tokens
-from launched import launch, no_leftovers
+from launched import no_leftovers
 from reading import answer_of
 from unsafe_counts import UNSAFE_132, checked_132, write_check
 
 from advisor.core.gpu import units_for_percent
-from advisor_data import known as count_checks
-from advisor_data.known import checked_counts, checks_stamp
+from advisor_data.files import checked as count_checks
 
 PAIR = ("gemm", "resnet50-train-b2")
 JOBS = ("gemm:4", "triad:3", "bert-infer:5", "bert-train:2")
@@ -84,20 +83,6 @@ def test_a_recommendation_names_no_unsafe_count(home: Path, command: Callable[..
         assert NOT_CHECKED in api.post("/v1/recommendations", body)["warnings"]
 
 
-def test_where_nothing_is_known_only_a_warning_is_new(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., Any]
-) -> None:
-    """A check without a wrong count gives the nine splits, as no check does."""
-    (home / "checks" / "nvidia-h200.json").unlink()
-    unknown = command("recommend", *PAIR)
-    assert unknown["warnings"].count(NOT_CHECKED) == 1
-    names = [option["split"] for option in unknown["candidates"]]
-    assert names[:9] == [f"{share}/{100 - share}" for share in range(10, 100, 10)]
-    monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "other"))
-    write_check(tmp_path / "other", checked_132("NVIDIA H100 80GB HBM3"))
-    assert command("recommend", *PAIR) == unknown
-
-
 def test_a_placement_names_no_unsafe_count(home: Path, command: Callable[..., Any]) -> None:
     """Each group has safe shares, and the answer says what is not used, on both doors."""
     answer = command("place", *JOBS, "--gpus", "4", "--min-speed", "0.2")
@@ -117,17 +102,6 @@ def test_a_damaged_check_is_an_error_not_an_all_clear(home: Path, advisor: Advis
     (home / "checks" / "nvidia-h200.json").write_text('{"gpu_model": "x"}')
     done = advisor("recommend", *PAIR)
     assert (done.code, "is not a result of `advisor check`" in done.err) == (7, True)
-
-
-def test_a_check_is_of_its_gpu_model_and_size(home: Path) -> None:
-    """Another model, or a part of the card, is another GPU."""
-    assert checked_counts(home, "NVIDIA H200") == checked_132()
-    assert checked_counts(home, "NVIDIA H200", 132) == checked_132()
-    assert checked_counts(home, "NVIDIA H200", 60) is None
-    assert checked_counts(home, "NVIDIA H100 80GB HBM3") is None
-    before = checks_stamp(home)
-    write_check(home / "other", checked_132())
-    assert checks_stamp(home) == before != checks_stamp(home / "nowhere") == ()
 
 
 # launches and measurements, with a fake driver
@@ -169,18 +143,6 @@ def test_an_unsafe_split_is_refused(h200: FakeHost) -> None:
         refused = server.launch("one", "gemm", split="70/30")
         assert (refused.status, refused.code) == (422, "unsafe-count")
     assert [*(h200.folder / "home" / "launches").glob("*")] == []
-
-
-def test_an_unsafe_split_that_was_asked_for_runs_and_says_so(h200: FakeHost) -> None:
-    """With --allow-unsafe; a safe one needs no word."""
-    options = ("--split", "70/30", "--duration", "1", "--allow-unsafe")
-    last = launch(h200, "one", "one", *options)
-    assert sorted(job["units_granted"] for job in last["jobs"]) == [38, 92]
-    assert any(text.endswith("launched as asked, and watched") for text in last["warnings"])
-    plan = json.loads(h200.advisor("launch", "one", "one", "--split", "54/26", "--dry-run",
-                                   "--json").stdout)  # fmt: skip
-    assert [job["units"] for job in plan["pairs"][0]["jobs"]] == [70, 34]
-    assert not any("SMs" in note for note in plan["notes"])
 
 
 def test_a_profile_is_measured_at_safe_counts(h200: FakeHost) -> None:

@@ -67,8 +67,14 @@ def test_mistakes_have_their_remedy(tokens: Callable[..., str]) -> None:
     assert "advisor tokens list" in tokens("revoke", "nobody")
 
 
-def test_importing_the_commands_loads_no_sql() -> None:
-    modules = "sys, advisor_cli.manage.tokens, advisor_cli.manage.data"
+def test_a_node_without_sqlalchemy_says_what_to_install(
+    tokens: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message has the pip command, and importing the module loads nothing of it."""
+    modules = "sys, advisor_cli.tokens, advisor_cli.data"
     code = f"import {modules}; print('sqlalchemy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    assert "[data]'" in tokens("list")
+    assert list(tmp_path.iterdir()) == []

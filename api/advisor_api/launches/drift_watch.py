@@ -7,7 +7,7 @@ from prometheus_client import Gauge
 
 from advisor.formats.moments import now
 from advisor.wire.answers import DriftedJob
-from advisor_advice.site.conditions import checks_of, experience_of
+from advisor_advice.conditions import checks_of, experience_of
 from advisor_api.launches.reconciler import looking
 from advisor_api.service import Service
 from advisor_data.lists import Span

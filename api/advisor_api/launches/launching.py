@@ -42,8 +42,7 @@ from advisor.launch.start import check_memory, plan_of, spawn_supervisor
 from advisor.launch.status import OVER, LaunchStatus, State, as_heard
 from advisor.settings import Settings
 from advisor.wire.requests import JoinLaunchRequest, LaunchRequest, check_launch
-from advisor_advice.launching import make_join, make_spec
-from advisor_advice.resolved_launch import ResolvedLaunch
+from advisor_advice.launching import ResolvedLaunch, make_join, make_spec
 from advisor_api.http.access import Caller
 from advisor_api.http.errors import LOG
 from advisor_api.service import RequestAudit, Service

@@ -10,9 +10,9 @@ from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
-from advisor_cli.shared.console import plain_console, plain_table
-from advisor_cli.shared.progress import progress
-from advisor_cli.shared.say import as_json_text, say
+from advisor_cli.console import plain_console, plain_table
+from advisor_cli.progress import progress
+from advisor_cli.say import as_json_text, say
 from advisor_models.registry import Registry
 from advisor_training.dataset.data import make_data
 from advisor_training.dataset.measured import read_measured, read_own

@@ -9,9 +9,9 @@ import typer
 from advisor.core.wording import count_of
 from advisor.errors import ModelError
 from advisor.settings import read_settings
-from advisor_cli.shared.console import plain_table, print_table
-from advisor_cli.shared.options import AsJson
-from advisor_cli.shared.say import as_json_text, say
+from advisor_cli.console import plain_table, print_table
+from advisor_cli.options import AsJson
+from advisor_cli.say import as_json_text, say
 from advisor_models.manifest import MANIFEST, Manifest, read_manifest
 from advisor_models.model_list import (
     BUNDLED,

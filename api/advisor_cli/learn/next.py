@@ -15,10 +15,10 @@ from advisor.errors import StoreError
 from advisor.files import PUBLIC_FILE, replace_file
 from advisor.formats.job_file import sound_jobs
 from advisor.settings import Settings, read_settings
-from advisor_advice.site.conditions import checks_of, experience_of
-from advisor_cli.shared.console import plain_table, print_table
-from advisor_cli.shared.options import AsJson
-from advisor_cli.shared.say import as_json_text, say
+from advisor_advice.conditions import checks_of, experience_of
+from advisor_cli.console import plain_table, print_table
+from advisor_cli.options import AsJson
+from advisor_cli.say import as_json_text, say
 from advisor_data import is_begun, open_store
 from advisor_data.bundled import GPU_MODEL
 from advisor_data.known import checked_counts

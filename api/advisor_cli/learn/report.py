@@ -14,8 +14,8 @@ from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import SENSORS_FOLDER, SensorRecord
 from advisor_advice.components import components_of_job, components_of_pair
-from advisor_cli.shared.options import AsJson
-from advisor_cli.shared.say import as_json_text, say
+from advisor_cli.options import AsJson
+from advisor_cli.say import as_json_text, say
 from advisor_data.known import KERNELS_SOURCE as BUNDLED
 from advisor_data.known import known_kernels, known_sensors
 from advisor_power.inputs.keeping import kept_inputs

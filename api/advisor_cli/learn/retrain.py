@@ -14,9 +14,9 @@ from advisor.errors import StoreError
 from advisor.files import PUBLIC_FILE, replace_file
 from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
-from advisor_cli.shared.options import AsJson, WithLaunches
-from advisor_cli.shared.progress import progress
-from advisor_cli.shared.say import as_json_text, say
+from advisor_cli.options import AsJson, WithLaunches
+from advisor_cli.progress import progress
+from advisor_cli.say import as_json_text, say
 from advisor_data import is_begun, open_store
 from advisor_models.manifest import BUNDLED_NAME
 from advisor_training.learn.held_out import OnFold

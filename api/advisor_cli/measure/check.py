@@ -12,13 +12,13 @@ from advisor.files import open_home
 from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
 from advisor.validity.safe_counts import CHECKS, CountCheck, check_for, keep_check
+from advisor_cli.console import plain_console
 from advisor_cli.measure.check_job import check_job
 from advisor_cli.measure.check_text import check_lines, step_line
 from advisor_cli.measure.profile_request import numbers
-from advisor_cli.shared.console import plain_console
-from advisor_cli.shared.options import AsJson
-from advisor_cli.shared.say import as_json_text, say
-from advisor_cli.shared.stopping import stoppable
+from advisor_cli.options import AsJson
+from advisor_cli.say import as_json_text, say
+from advisor_cli.stopping import stoppable
 from advisor_profiling.counts.check import (
     CheckedGpu,
     CheckOutcome,

@@ -11,11 +11,11 @@ from advisor.core.records import SoloPoint
 from advisor.errors import InputError
 from advisor.formats.job_file import find_job
 from advisor.settings import Settings
+from advisor_cli.console import plain_console
 from advisor_cli.measure.check_text import ranges
 from advisor_cli.measure.testbeds import open_testbed
-from advisor_cli.shared.console import plain_console
-from advisor_cli.shared.say import as_json_text, say
-from advisor_cli.shared.stopping import stoppable
+from advisor_cli.say import as_json_text, say
+from advisor_cli.stopping import stoppable
 from advisor_data import open_store
 from advisor_power.operands.of_job import with_fingerprint
 from advisor_profiling.campaign.outcome import Failure

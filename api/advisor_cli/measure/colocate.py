@@ -12,6 +12,7 @@ from rich.console import Console
 from advisor.core.job import Job
 from advisor.formats.job_file import sound_jobs
 from advisor.settings import Settings, job_folders, read_settings
+from advisor_cli.console import plain_console
 from advisor_cli.measure.colocate_request import ColocateRequest, ColocateWhere, check_anything
 from advisor_cli.measure.colocate_text import ReportJson, measured_pairs, show_campaign
 from advisor_cli.measure.on_nodes import NodesRequest, run_on_nodes
@@ -25,10 +26,8 @@ from advisor_cli.measure.testbeds import (
     part_of,
     say_replay,
 )
-from advisor_cli.shared.console import plain_console
-from advisor_cli.shared.grouped import grouped
-from advisor_cli.shared.options import REPLAY
-from advisor_cli.shared.stopping import stoppable
+from advisor_cli.options import REPLAY, grouped
+from advisor_cli.stopping import stoppable
 from advisor_data.bundled import bundled_set_references, bundled_solo_points
 from advisor_power.operands.of_job import with_fingerprint
 from advisor_profiling.campaign.colocation import Campaign, CampaignReport, carry_out

@@ -13,7 +13,7 @@ from advisor.core.wording import listed
 from advisor.errors import InputError
 from advisor_cli.measure.on_nodes import On
 from advisor_cli.measure.testbeds import Noise, Telemetry, bundled_points
-from advisor_cli.shared.options import AllowUnsafe, AsJson
+from advisor_cli.options import AllowUnsafe, AsJson
 from advisor_data.bundled import bundled_set_points
 from advisor_profiling.campaign.plan import Plan
 from advisor_profiling.campaign.plan_file import (

@@ -6,9 +6,9 @@ from typing import Any
 from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint
 from advisor.formats.rows import to_row
 from advisor.validity.points import with_pair_flags, with_solo_flags
+from advisor_cli.console import plain_console
 from advisor_cli.measure.testbeds import bundled_points
-from advisor_cli.shared.console import plain_console
-from advisor_cli.shared.say import as_json_text, say
+from advisor_cli.say import as_json_text, say
 from advisor_data import Store
 from advisor_profiling.campaign.colocation import Campaign, PlannedSplit
 from advisor_profiling.campaign.outcome import Cost

@@ -9,9 +9,9 @@ from rich.text import Text
 
 from advisor.errors import AdvisorError
 from advisor.settings import read_settings
-from advisor_cli.shared.console import plain_table, print_table
-from advisor_cli.shared.options import AsJson
-from advisor_cli.shared.say import as_json_text, say, with_places
+from advisor_cli.console import plain_table, print_table
+from advisor_cli.options import AsJson
+from advisor_cli.say import as_json_text, say, with_places
 from advisor_node.slurm.queue import all_faults, ask
 from advisor_profiling.reports.doctor import examine
 from advisor_profiling.reports.finding import Finding

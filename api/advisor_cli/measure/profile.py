@@ -14,15 +14,14 @@ from advisor.core.records import SoloPoint
 from advisor.errors import InputError
 from advisor.formats.rows import from_row, to_row
 from advisor.settings import Settings, read_settings
+from advisor_cli.console import plain_console, show_chart
 from advisor_cli.measure.on_nodes import NodesRequest, On, OnWhat, run_on_nodes
 from advisor_cli.measure.profile_here import measure
 from advisor_cli.measure.profile_request import ProfileRequest, named_job
 from advisor_cli.measure.testbeds import open_points, part_of
-from advisor_cli.shared.console import plain_console, show_chart
-from advisor_cli.shared.grouped import grouped
-from advisor_cli.shared.options import AsJson
-from advisor_cli.shared.say import as_json_text, say
-from advisor_cli.shared.stopping import stoppable
+from advisor_cli.options import AsJson, grouped
+from advisor_cli.say import as_json_text, say
+from advisor_cli.stopping import stoppable
 from advisor_profiling.campaign.sweep import SweepResult
 from advisor_profiling.reports import sweep as report
 

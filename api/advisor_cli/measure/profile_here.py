@@ -16,9 +16,9 @@ from advisor.settings import Settings, read_settings
 from advisor.validity.points import why_no_profile, with_solo_flags
 from advisor.validity.safe_counts import Safety, moved_text
 from advisor.wire.answers import Tabular
+from advisor_cli.console import plain_console
 from advisor_cli.measure.profile_request import ProfileRequest
 from advisor_cli.measure.testbeds import known_timing, open_points, open_testbed, say_replay
-from advisor_cli.shared.console import plain_console
 from advisor_data import Store
 from advisor_power.operands.of_job import with_fingerprint
 from advisor_profiling.campaign.outcome import Reporter

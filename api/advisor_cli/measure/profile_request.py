@@ -17,8 +17,8 @@ from advisor.runtime.progress_search import WATCHED_S, FoundJob, find_progress
 from advisor.runtime.running_job import check_program
 from advisor.settings import Settings
 from advisor_cli.measure.testbeds import LongestWindow, Noise, Telemetry, check_replay
-from advisor_cli.shared.options import REPLAY, AllowUnsafe, job_names
-from advisor_cli.shared.say import say
+from advisor_cli.options import REPLAY, AllowUnsafe, job_names
+from advisor_cli.say import say
 from advisor_data.bundled import bundled_solo_points
 from advisor_profiling.testbed.live import Mode, computes, find_gpu
 from advisor_profiling.testbed.replay import ReplayTestbed

@@ -23,9 +23,9 @@ from advisor.runtime.processes import loaded_libraries, owner_of
 from advisor.runtime.progress_search import counted_script
 from advisor.scrape.servers import KnownServer, server_of
 from advisor.settings import read_settings
-from advisor_cli.shared.console import plain_console, plain_table
-from advisor_cli.shared.options import AsJson
-from advisor_cli.shared.say import as_json_text, say
+from advisor_cli.console import plain_console, plain_table
+from advisor_cli.options import AsJson
+from advisor_cli.say import as_json_text, say
 from advisor_profiling.attached.told import AskedProcess, ToldProgress, find_told, output_of
 from advisor_profiling.attached.watching import GpuSeen, WatchedNow, command_of, family, workdir_of
 from advisor_profiling.attached.watching import watch as watching

@@ -9,6 +9,8 @@ from rich.console import Console
 from advisor.errors import InputError, JobError
 from advisor.settings import read_settings
 from advisor.wire.power import InputAsked
+from advisor_cli.console import plain_console, print_table
+from advisor_cli.options import AllowUnsafe, AsJson
 from advisor_cli.power.input_text import (
     input_table,
     note_lines,
@@ -17,11 +19,9 @@ from advisor_cli.power.input_text import (
     refused_line,
     step_line,
 )
-from advisor_cli.shared.console import plain_console, print_table
-from advisor_cli.shared.options import AllowUnsafe, AsJson
-from advisor_cli.shared.progress import counted
-from advisor_cli.shared.say import as_json_text, say
-from advisor_cli.shared.stopping import stoppable
+from advisor_cli.progress import counted
+from advisor_cli.say import as_json_text, say
+from advisor_cli.stopping import stoppable
 from advisor_power.gpu_worker import WorkerPlace
 from advisor_power.inputs.case import InputCase, case_of, parse_shape
 from advisor_power.inputs.keeping import newest_of

@@ -7,7 +7,7 @@ from rich.table import Table
 from advisor.core.interval import Interval
 from advisor.errors import AdvisorError
 from advisor.wire.power import Estimate, InputPrediction, InputPredictions
-from advisor_cli.shared.console import plain_table
+from advisor_cli.console import plain_table
 from advisor_power.inputs.case import InputCase
 from advisor_power.inputs.measuring import Step
 from advisor_power.inputs.result import InputPower

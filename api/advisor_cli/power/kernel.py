@@ -11,13 +11,12 @@ from advisor.errors import InputError
 from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import origin_of
 from advisor.wire.power import KernelReport
+from advisor_cli.console import plain_console, show_chart
+from advisor_cli.options import REPLAY, AsJson, grouped
 from advisor_cli.power.kernel_text import plan_line, plot, report_lines, step_line
 from advisor_cli.power.replayed import ReplayedModel, check_gpu_model, say_power_replay
-from advisor_cli.shared.console import plain_console, show_chart
-from advisor_cli.shared.grouped import grouped
-from advisor_cli.shared.options import REPLAY, AsJson
-from advisor_cli.shared.say import as_json_text, say
-from advisor_cli.shared.stopping import stoppable
+from advisor_cli.say import as_json_text, say
+from advisor_cli.stopping import stoppable
 from advisor_data.known import known_sensors
 from advisor_power.gpu_worker import WorkerPlace
 from advisor_power.kernels.plan import KernelPlan, check_resolution

@@ -4,7 +4,7 @@ from typing import Any
 
 import typer
 
-from advisor_cli.shared.lazy import LazyGroup, imported
+from advisor_cli.lazy import LazyGroup, imported
 
 _COMMANDS = {
     "sensor": "How often, over what time and how late do the power sensors of a card read?",

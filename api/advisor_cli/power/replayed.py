@@ -8,7 +8,7 @@ from rich.console import Console
 from advisor.errors import InputError
 from advisor.validity.sensor_record import SensorRecord
 from advisor.wire.power import KernelReport
-from advisor_cli.shared.options import REPLAY
+from advisor_cli.options import REPLAY
 
 ReplayedModel: TypeAlias = Annotated[
     str | None, typer.Option(help="With --gpu replay: such as 'NVIDIA H200'")

@@ -13,10 +13,10 @@ from advisor.files import open_home
 from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import EnergyCounter, SensorRecord, keep_record, power_timing
+from advisor_cli.console import plain_console
+from advisor_cli.options import REPLAY, AsJson
 from advisor_cli.power.replayed import ReplayedModel, check_gpu_model, say_power_replay
-from advisor_cli.shared.console import plain_console
-from advisor_cli.shared.options import REPLAY, AsJson
-from advisor_cli.shared.say import as_json_text, say
+from advisor_cli.say import as_json_text, say
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.recording import SensorRecording, record
 from advisor_power.sensor.replay import recorded_sensor

@@ -12,11 +12,11 @@ from rich.table import Table
 from advisor.errors import STOPPED
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
+from advisor_cli.console import plain_table, print_table
+from advisor_cli.options import AsJson
 from advisor_cli.power.input_text import notes_of, predicted_cells
-from advisor_cli.shared.console import plain_table, print_table
-from advisor_cli.shared.options import AsJson
-from advisor_cli.shared.progress import counted
-from advisor_cli.shared.say import as_json_text, say
+from advisor_cli.progress import counted
+from advisor_cli.say import as_json_text, say
 from advisor_power.inputs.predicting.tensors import ROWS, Expecting, TensorPower
 from advisor_power.model.find import NoInputModelError, find_input_model, load_input_model
 from advisor_power.model.predictor import InputPredictor, model_line

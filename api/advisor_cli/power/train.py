@@ -12,9 +12,9 @@ from advisor.errors import InputError
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor.wire.power import InputPoint
-from advisor_cli.shared.options import AsJson, WithBundled
-from advisor_cli.shared.progress import leaving_out
-from advisor_cli.shared.say import as_json_text, say
+from advisor_cli.options import AsJson, WithBundled
+from advisor_cli.progress import leaving_out
+from advisor_cli.say import as_json_text, say
 from advisor_data.known import bundled_input_points, read_input_points
 from advisor_power.inputs.keeping import read_kept
 from advisor_power.inputs.predicting.learned_from import kept_points, points_of

@@ -15,9 +15,8 @@ from advisor.core.records import PairPoint
 from advisor.core.split import NINE, UNCAPPED
 from advisor.decide.recommend import recommend
 from advisor.predict.profiles import make_profiles
-from advisor_advice.answer import ModelAdvice
-from advisor_advice.recommendation_wire import to_wire
-from advisor_cli.advise.recommend_text import show
+from advisor_advice.answers import ModelAdvice, to_wire
+from advisor_cli.recommend import _show as show
 from advisor_models.heads import KNOWN_HEADS
 from advisor_models.manifest import read_manifest, write_artefact
 from advisor_models.model_predictor import ModelPredictor

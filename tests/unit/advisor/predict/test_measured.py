@@ -15,7 +15,7 @@ from advisor.predict.measured import MeasuredPredictor, Window, Windows, windows
 from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import P99_BESIDE, P99_MEASURED, Profile, Serving
 from advisor.wire.answers import DriftedJob, DriftQuantity
-from advisor_advice.site.conditions import DriftPredictor
+from advisor_advice.conditions import DriftPredictor
 
 A, B = profile("a"), profile("b")
 

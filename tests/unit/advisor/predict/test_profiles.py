@@ -38,7 +38,7 @@ from advisor.predict.profiles import (
     relative_capacity,
     serving_of,
 )
-from advisor_advice.ask.words import longest_p99_ms
+from advisor_advice.options import longest_p99_ms
 from advisor_data.bundled import bundled_set_references
 
 

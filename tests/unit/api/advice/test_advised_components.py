@@ -15,14 +15,13 @@ from advisor.decide.recommendation import Request
 from advisor.errors import InputError
 from advisor.settings import Settings
 from advisor_advice import components as module
-from advisor_advice.answer import answer
+from advisor_advice.answers import answer, to_wire
 from advisor_advice.components import (
     components_of_job,
     components_of_pair,
     known_power_of,
     with_components,
 )
-from advisor_advice.recommendation_wire import to_wire
 from advisor_data import open_store
 
 GIVEN = answer(

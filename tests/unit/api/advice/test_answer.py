@@ -14,10 +14,8 @@ from advisor.predict.card_factor import CardFactor
 from advisor.settings import read_settings
 from advisor.wire.answers import DriftedJob
 from advisor.wire.requests import JobRequest, RecommendationRequest
-from advisor_advice.answer import answer, request_of
-from advisor_advice.recommendation_wire import to_wire
-from advisor_advice.site.conditions import Conditions
-from advisor_advice.site.known_jobs import read_known
+from advisor_advice.answers import answer, request_of, to_wire
+from advisor_advice.conditions import Conditions, read_known
 from advisor_models.registry import Registry
 
 BEST = Split((30.0, 70.0))
@@ -157,44 +155,3 @@ def test_the_model_in_use_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_two_gpu_models_are_no_pair() -> None:
     with pytest.raises(InputError, match="that of b is of Other"):
         answer(known(MODEL, profiles(profile("a"), profile("b", gpu_model="Other"))), ANY)
-
-
-def test_the_answer_as_it_is_told() -> None:
-    """Every field from where it belongs."""
-    request = replace(ANY, work=Work((60.0, 90.0)))
-    given = answer(known(MODEL), request)
-    wire = to_wire(given)
-    assert [job.job for job in wire.jobs] == ["a", "b"]
-    assert (wire.jobs[0].alone.rate, wire.jobs[0].alone.power_w) == (100.0, 400.0)
-    assert wire.jobs[0].alone.memory_used_mib == 1000.0
-    assert (wire.gpu_model, wire.objective) == (CARD, "energy-efficiency")
-    assert wire.choice.split == "30/70"
-    assert wire.choice in wire.candidates
-    assert [o.split for o in wire.candidates][-2:] == ["uncapped", "exclusive"]
-    first, second = wire.choice.jobs
-    assert (first.share_percent, first.units, first.rate.value) == (30.0, 38, pytest.approx(60))
-    assert (second.share_percent, second.units, second.speed.value) == (70.0, 92, 0.9)
-    assert first.environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "30"
-    assert wire.choice.power_w.value == 350.0
-    assert wire.choice.stp.value == pytest.approx(1.5)
-    assert wire.choice.energy_saved.value == pytest.approx(1 - 350 / (1.5 * 400))
-    assert set(wire.choice.objectives) == {"energy-efficiency", "throughput"}
-    assert wire.picks["energy-efficiency"] == "30/70"
-    assert wire.model.version == MODEL.manifest.version
-    assert (wire.coverage, wire.card, wire.drifts) == (0.9, None, ())
-    assert wire.same_work.work_s == (60.0, 90.0)
-    assert wire.same_work.choice
-    assert wire.same_work.restarted
-    assert list(wire.same_work.baselines) == ["exclusive"]
-    assert wire.warnings == given.recommendation.warnings
-    assert wire.reasons == given.recommendation.reasons
-
-
-def test_limits_that_are_not_kept_stand_beside_the_way() -> None:
-    """And what never ends has no end."""
-    still = model({BEST: (0.6, 0.9, 350.0), Split((50.0, 50.0)): (0.0, 0.0, 350.0)})
-    request = replace(ANY, max_power_w=450.0, min_speed={"a": 0.0, "b": 0.0})
-    wire = to_wire(answer(known(still), request))
-    (text,) = next(o for o in wire.candidates if o.split == "40/60").violations
-    assert text.startswith("both draw 500 W")
-    assert wire.choice.violations == ()

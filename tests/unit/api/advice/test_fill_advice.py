@@ -10,8 +10,8 @@ from advisor.core.job import Job
 from advisor.decide.recommendation import Request
 from advisor.decide.ways import Running
 from advisor.launch.spec import LaunchPart
-from advisor_advice.filling.advice import FillAdvice
-from advisor_advice.site.known_profiles import find_profiles
+from advisor_advice.profiles import find_profiles
+from advisor_advice.queue import FillAdvice
 
 NAMES = ("triad", "resnet50-train-b2", "bert-serve-10", "gemm", "mobilenet-train-b2")
 """Two that fill the GPU, a server, and two that leave most of it."""

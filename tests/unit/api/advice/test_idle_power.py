@@ -2,7 +2,7 @@
 
 from advised import profile, profiles
 
-from advisor_advice.idle_power import with_idle_power
+from advisor_advice.profiles import with_idle_power
 
 NAN = float("nan")
 

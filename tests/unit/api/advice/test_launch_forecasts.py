@@ -19,9 +19,9 @@ from advisor.settings import Settings
 from advisor.wire.answers import SetAdvice
 from advisor.wire.requests import JobRequest, LaunchRequest, NextPair
 from advisor_advice import forecasting
+from advisor_advice.answers import advise_set
 from advisor_advice.forecasting import joining, recommended, with_forecast, with_kept
-from advisor_advice.resolved_launch import ResolvedLaunch
-from advisor_advice.set_advice import advise_set
+from advisor_advice.launching import ResolvedLaunch
 from advisor_models.registry import Registry
 
 A, B = (Job(name=name, command=("true",)) for name in "ab")

@@ -16,8 +16,7 @@ from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import JobStatus
 from advisor.settings import Settings
 from advisor.wire.requests import LaunchRequest
-from advisor_advice.launching import make_join
-from advisor_advice.resolved_launch import ResolvedLaunch
+from advisor_advice.launching import ResolvedLaunch, make_join
 from advisor_models.registry import Registry
 
 A, B = (Job(name=name, command=("true",)) for name in "ab")

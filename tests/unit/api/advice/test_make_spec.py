@@ -15,9 +15,14 @@ from advisor.installed import install
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts, CountCheck, Safety, keep_check
 from advisor.wire.requests import JobRequest, LaunchRequest, NextPair
-from advisor_advice.launch_counts import count_notes, host_safety, over_subscribed
-from advisor_advice.launching import make_spec, parse_launch_split
-from advisor_advice.resolved_launch import ResolvedLaunch
+from advisor_advice.launching import (
+    ResolvedLaunch,
+    count_notes,
+    host_safety,
+    make_spec,
+    over_subscribed,
+    parse_launch_split,
+)
 from advisor_models.registry import Registry
 
 GPU = Gpu(uuid="GPU-1", model=CARD, units_total=132, memory_mib=80_000)

@@ -14,11 +14,9 @@ from advisor.predict.card_factor import CardFactor
 from advisor.predict.profiles import Serving
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.requests import PlacementRequest, QueuedJobs
-from advisor_advice.placement_wire import to_wire
+from advisor_advice.conditions import Conditions, read_known
 from advisor_advice.placing import Planned, environments, limits_of, plan, way
-from advisor_advice.site.conditions import Conditions
-from advisor_advice.site.known_jobs import read_known
-from advisor_advice.site.known_profiles import ProfileSet, find_profiles
+from advisor_advice.profiles import ProfileSet, find_profiles
 from advisor_models.registry import Registry
 
 BEST = Split((30.0, 70.0))
@@ -198,44 +196,6 @@ def test_the_plan_by_the_model_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(Registry, "open_champion", gives(low))
     apart = plan(read_known(there, settings, any_of=True), asked(), limits)
     assert [way(g) for g in apart.groups] == ["alone", "alone"]
-
-
-def test_the_plan_as_it_is_told() -> None:
-    found = planned(found=profiles(bundled=("a",)))
-    wire = to_wire(found)
-    assert (wire.gpu_model, wire.objective) == (CARD, "energy-efficiency")
-    assert (wire.gpus, wire.queued, wire.idle_power_w) == (1, 2, 80.0)
-    (group,) = wire.groups
-    assert (group.count, group.split, group.power_w) == (1, "30/70", 350.0)
-    first, second = group.jobs
-    assert (first.job, first.work_s, first.share_percent, first.speed) == ("a", 600.0, 30.0, 0.6)
-    assert (second.job, second.share_percent, second.speed) == ("b", 70.0, 0.9)
-    assert first.time_s == second.time_s == pytest.approx(1000.0)
-    assert first.environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "30"
-    # 1000 s at 350 W, in place of 1500 s at 400 W.
-    assert group.energy_j == pytest.approx(350_000)
-    assert group.energy_saved == pytest.approx(1 - 350 / 600)
-    assert group.time_saved == pytest.approx(1 / 3)
-    assert (wire.energy_j, wire.makespan_s) == (pytest.approx(350_000), pytest.approx(1000.0))
-    assert (wire.idle_j, wire.mean_completion_s) == (0.0, pytest.approx(1000.0))
-    assert (wire.slowest_job, wire.slowest_speed) == ("a", pytest.approx(0.6))
-    runs = [(run.number, run.job, run.gpu, run.beside, run.share_percent) for run in wire.schedule]
-    assert runs == [(1, "a", 0, 2, 30.0), (2, "b", 0, 1, 70.0)]
-    assert wire.schedule[0].end_s - wire.schedule[0].start_s == pytest.approx(1000.0)
-    apart = next(b for b in wire.baselines if b.name == "one after the other")
-    assert apart.energy_saved == pytest.approx(1 - 350 / 600)
-    assert apart.time_saved == pytest.approx(1 / 3)
-    assert wire.bundled_profiles == ("a",)
-    assert wire.model.version == MODEL.manifest.version
-    assert not wire.timed_out
-
-
-def test_a_job_alone_as_it_is_told() -> None:
-    wire = to_wire(planned(by=model({})))
-    assert [g.split for g in wire.groups] == ["alone", "alone"]
-    assert [g.jobs[0].share_percent for g in wire.groups] == [100.0, 100.0]
-    assert [run.beside for run in wire.schedule] == [None, None]
-    assert wire.schedule[0].speed == 1.0
 
 
 def test_counts_that_are_unsafe_are_in_no_plan() -> None:

@@ -15,9 +15,8 @@ from advisor.predict.profiles import Profile
 from advisor.settings import read_settings
 from advisor.wire.answers import DriftedJob, SetAdvice, Way
 from advisor.wire.requests import JobRequest, SetRequest
-from advisor_advice.answer import set_request_of
-from advisor_advice.set_advice import advise_set
-from advisor_advice.site.conditions import NOTHING, Conditions
+from advisor_advice.answers import advise_set, request_of
+from advisor_advice.conditions import NOTHING, Conditions
 
 SMALL = profiles(*(profile(job, power_limit_w=None) for job in "abc"))
 FILLS = {"sm_active_percent": [95.0] * 10}
@@ -120,4 +119,4 @@ def test_cost_and_host_cores_decide_as_for_pairs() -> None:
 def test_work_of_a_set_is_refused() -> None:
     asked = SetRequest.of(JobRequest(job="a", work_s=3600.0), "b", "c")
     with pytest.raises(InputError, match="nothing of 3 jobs"):
-        set_request_of(asked, read_settings({}))
+        request_of(asked, read_settings({}))

@@ -13,7 +13,7 @@ from advisor.errors import BusyError, InputError, StoreError
 from advisor.settings import read_settings
 from advisor.wire.answers import DriftedJob
 from advisor.wire.requests import PlacementRequest, QueuedJobs, RecommendationRequest
-from advisor_advice.site.conditions import Experience
+from advisor_advice.conditions import Experience
 from advisor_api import engine as engine_module
 from advisor_api import known as known_to_engine
 from advisor_api.engine import Engine

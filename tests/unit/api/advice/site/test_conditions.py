@@ -15,8 +15,8 @@ from advisor.predict.card_factor import CardFactor, CardPredictor
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.answers import DriftedJob
-from advisor_advice.site import conditions as module
-from advisor_advice.site.conditions import (
+from advisor_advice import conditions as module
+from advisor_advice.conditions import (
     NOTHING,
     Conditions,
     DriftPredictor,
@@ -25,14 +25,16 @@ from advisor_advice.site.conditions import (
     read_conditions,
     stored_factor,
 )
-from advisor_advice.site.expected import (
+from advisor_advice.expected import (
     Expected,
     card_logs,
     compared,
     expected_of,
+    outdated_check,
+    outdated_checks,
     profiles_of,
+    versions_of,
 )
-from advisor_advice.site.outdated_checks import outdated_check, outdated_checks, versions_of
 from advisor_data import open_store
 from advisor_data.bundled import bundled_reference_points
 
@@ -236,7 +238,7 @@ def alone(job: str, card: str, power_w: float, **fields: Any) -> list[SoloPoint]
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """A host with a store in plain files, in which both jobs were measured on a card."""
-    url = f"sqlite:///{tmp_path / 'points.db'}"
+    url = f"files:{tmp_path / 'points'}"
     found = replace(settings_of(tmp_path), database_url=url)
     stored(found, *solo_points("a"), *solo_points("b"))
     return found

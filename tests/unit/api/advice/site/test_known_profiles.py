@@ -10,13 +10,7 @@ from small_model import make_profile
 from advisor.core.records import ONE_WINDOW, SoloPoint
 from advisor.errors import InputError
 from advisor.settings import Settings
-from advisor_advice.site.known_profiles import (
-    ProfilesOfJob,
-    checked_on,
-    find_profiles,
-    no_profile,
-    on_one_gpu,
-)
+from advisor_advice.profiles import ProfilesOfJob, checked_on, find_profiles, no_profile, on_one_gpu
 from advisor_data import open_store
 from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
 from advisor_data.bundled import bundled_solo_points

@@ -15,10 +15,8 @@ from advisor.core.records import REPLAY_SOURCE, Observation, PairPoint
 from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.decide.recommendation import Request
 from advisor.predict.measured import Window
-from advisor_advice.answer import answer
-from advisor_advice.recommendation_wire import to_wire
-from advisor_advice.site.known_jobs import read_known
-from advisor_advice.site.measured_pairs import measured_windows
+from advisor_advice.answers import answer, to_wire
+from advisor_advice.conditions import measured_windows, read_known
 from advisor_data import Store, open_store
 from advisor_models.registry import Registry
 

@@ -18,9 +18,8 @@ from advisor.launch.run_queue import (
 )
 from advisor.launch.spec import LaunchPart
 from advisor.launch.status import JobStatus, LaunchStatus
-from advisor_advice.filling.queue_run import QueueLook, QueueRun
-from advisor_cli.launching.run_screen import end_screen, event_lines
-from advisor_cli.launching.run_state import run_state
+from advisor_advice.queue import QueueLook, QueueRun
+from advisor_cli.run import end_screen, event_lines, run_state
 
 NAMES = ("a", "a", "b", "server")
 

@@ -18,8 +18,7 @@ from advisor.launch.overview import (
 )
 from advisor.launch.spec import Forecast, JobForecast
 from advisor.launch.status import JobStatus, LaunchStatus, Ledger, Saved
-from advisor_cli.manage.overview_screen import ASCII, BLOCKS, Letters, letters_of, overview_screen
-from advisor_cli.manage.scrolled import Scrolled
+from advisor_cli.top import ASCII, BLOCKS, Letters, Scrolled, letters_of, overview_screen
 
 AT = "2026-01-31T12:00:00+00:00"
 SAVED = Saved(

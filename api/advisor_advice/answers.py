@@ -1,0 +1,616 @@
+"""Answers about jobs on one GPU: two jobs, a set of jobs, or copies of one."""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+
+from advisor.core.gpu import MPS_CLIENTS, units_for_share, vendor_of
+from advisor.core.interval import Interval
+from advisor.core.objectives import ADVISED, DEFAULT_OBJECTIVE, Finish, find_objective, priced
+from advisor.core.records import ONE_WINDOW
+from advisor.core.split import ADVISED_JOBS, ISOLATING, MOST_JOBS, Split, without_limits
+from advisor.core.wording import count_of, less_or_more, limits_text, listed
+from advisor.decide.limits import (
+    RULES,
+    cores_wanted,
+    decisive_speed,
+    floor,
+    is_served,
+    memory_unknown,
+    with_card_memory,
+)
+from advisor.decide.reasons import of_profile
+from advisor.decide.recommend import Outlook, recommend_by
+from advisor.decide.recommendation import (
+    Decision,
+    RatedSplit,
+    Request,
+    environments,
+    gain_to_the_end,
+    same_work,
+    worth_of,
+)
+from advisor.decide.replicas import replicas
+from advisor.decide.ways import Running, SetDecision, recommend_set, without_one, worth
+from advisor.errors import InputError
+from advisor.predict.card_factor import CardFactor
+from advisor.predict.predictions import Prediction, Predictor
+from advisor.predict.profiles import IDLE, Profile
+from advisor.predict.sets import (
+    MEASURED_ON,
+    AnyWay,
+    SetPredictor,
+    active_idle_w,
+    fills,
+    is_by_physics,
+)
+from advisor.settings import Settings, job_folders
+from advisor.validity.safe_counts import CheckedCounts
+from advisor.wire import answers as wire
+from advisor.wire.answers import (
+    Copies,
+    DriftedJob,
+    Fewer,
+    LookedAt,
+    MeasuredTogether,
+    Needs,
+    Replicas,
+    SetAdvice,
+    Way,
+)
+from advisor.wire.requests import RecommendationRequest, WayRequest
+from advisor_advice.conditions import Conditions, KnownJobs
+from advisor_advice.profiles import ProfileSet, with_idle_power
+from advisor_models.made_from import MOST_PAIRS, OtherGpu
+from advisor_models.manifest import Manifest
+from advisor_models.model_predictor import ModelPredictor
+
+_NAMED = 3
+"""How many features outside of the training data are named; there can be dozens."""
+
+
+def request_of(request: WayRequest, settings: Settings) -> Request:
+    """The request for a decision; settings and job files say what it leaves out.
+
+    Raises:
+        InputError: limits that cannot be meant, or work of other jobs than two.
+    """
+    is_pair = len(request.jobs) == ADVISED_JOBS
+    if not is_pair and any(job.work_s is not None for job in request.jobs):
+        raise InputError(
+            f"an amount of work says nothing of {count_of(len(request.jobs), 'job')}",
+            why="what those that are left do when one has ended was measured of two jobs only",
+            fix="leave it out: others are told as jobs that run on; for a queue: advisor place",
+        )
+    return Request(
+        objective=request.objective,
+        fine=isinstance(request, RecommendationRequest) and request.fine,
+        min_speed=request.min_speeds(),
+        default_min_speed=settings.min_speed,
+        max_p99_ms=promised_p99_ms(request.names, settings.jobs_dir) | request.p99_by_job_ms,
+        default_max_p99_ms=request.max_p99_ms,
+        max_power_w=request.max_power_w,
+        memory_mib=request.memory_mib,
+        prices=settings.prices,
+        min_gain=request.min_gain,
+        isolate=request.isolate,
+        host_cores=request.host_cores,
+        work=request.work,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelAdvice:
+    """A recommendation, and what it is by."""
+
+    recommendation: Decision
+    manifest: Manifest
+    card: CardFactor | None = None
+    """By which power was corrected for the card; None: it was not."""
+    drifts: tuple[DriftedJob, ...] = ()
+    measured: MeasuredTogether | None = None
+    """Of these jobs together; the answer takes it in."""
+
+
+def answer(known: KnownJobs, request: Request) -> ModelAdvice:
+    """What is recommended for two jobs.
+
+    Raises:
+        InputError: the request does not fit the jobs.
+        NoSplitError: nothing keeps every limit.
+    """
+    return known_pair(known).answer(request)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class KnownPair:
+    """Two jobs, and all that is known of them before anybody says what is wanted."""
+
+    predictor: ModelPredictor
+    outlook: Outlook
+    conditions: Conditions
+    found: ProfileSet
+    warnings: tuple[str, ...]
+    """Whatever is wanted."""
+    _outside: dict[Split, list[str]] = field(default_factory=dict[Split, list[str]])
+    """Features that no training data had, by the split that was chosen."""
+
+    def answer(self, request: Request) -> ModelAdvice:
+        """What is recommended.
+
+        Raises:
+            InputError: the request does not fit the jobs.
+            NoSplitError: nothing keeps every limit.
+        """
+        given = recommend_by(self.outlook, request)
+        more = (*self._of_model(given), *self.warnings)
+        given = dataclasses.replace(given, warnings=(*given.warnings, *more))
+        split = (given.call or given.choice).prediction.split
+        return ModelAdvice(
+            given,
+            self.predictor.manifest,
+            self.conditions.card_of(self.found.profiles),
+            self.conditions.drifts_of(self.found.profiles),
+            self.conditions.measured_of(self.outlook.profiles, split),
+        )
+
+    def _of_model(self, given: Decision) -> Iterator[str]:
+        split = given.choice.prediction.split
+        yield from gpu_warnings(self.predictor.manifest, given.profiles)
+        if split.sharing in ISOLATING or is_by_physics(given.profiles, split):
+            return
+        if split not in self._outside:
+            self._outside[split] = self.predictor.extrapolation(given.profiles, [split])
+        if outside := self._outside[split]:
+            more = f" and {len(outside) - _NAMED} more" if len(outside) > _NAMED else ""
+            yield f"unlike anything the model has seen in {', '.join(outside[:_NAMED])}{more}"
+
+
+def known_pair(known: KnownJobs) -> KnownPair:
+    """Two jobs, made ready for whatever is asked of them.
+
+    Raises:
+        InputError: not two profiles.
+    """
+    found, assumed = with_idle_power(known.found, known.model.manifest.fill)
+    there, profiles = known.conditions.applied(AnyWay(known.model), found.profiles)
+    return KnownPair(
+        predictor=known.model,
+        outlook=Outlook(profiles, there, known.checked),
+        conditions=known.conditions,
+        found=found,
+        warnings=(
+            *of_check(found, known.checked),
+            *of_input(found),
+            *assumed,
+            *known.conditions.warnings(found.profiles),
+        ),
+    )
+
+
+def of_check(profile_set: ProfileSet, checked: CheckedCounts | None) -> Iterator[str]:
+    """Whether anybody knows which counts are safe on the GPU model of these profiles."""
+    if checked is None and not any(p.right_units or p.wrong_units for p in profile_set.profiles):
+        yield (
+            "nobody has checked at which numbers of SMs libraries compute right results on "
+            f"{profile_set.a.gpu_model}: advisor check"
+        )
+
+
+def of_input(profile_set: ProfileSet) -> Iterator[str]:
+    """The data card of the bundled points says so of all of them."""
+    if profile_set.other_models:
+        yield (
+            f"all were profiled on {listed(profile_set.other_models)}, too: --gpu-model, or "
+            "`gpu_model` in a request"
+        )
+    if names := " and ".join(profile_set.bundled):
+        yield f"bundled, so measured with random input, on which power depends: {names}"
+
+
+def gpu_warnings(manifest: Manifest, profiles: Sequence[Profile]) -> Iterator[str]:
+    """Sentences on a GPU model that the model has not seen, and on one without a known limit."""
+    gpu_model = profiles[0].gpu_model
+    if gpu_model not in manifest.gpu_models:
+        yield _not_seen(manifest, profiles)
+    if all(profile.power_limit_w is None for profile in profiles):
+        yield (
+            f"the power limit of the {gpu_model} is not known: watts are compared with the most "
+            "that these jobs drew alone, and nothing is expected to hold their power down"
+        )
+
+
+def _not_seen(manifest: Manifest, profiles: Sequence[Profile]) -> str:
+    known, gpu_model = manifest.other_gpu, profiles[0].gpu_model
+    jobs = ",".join(dict.fromkeys(profile.job for profile in profiles))
+    return (
+        f"the model has not seen the {gpu_model}, only {', '.join(manifest.gpu_models)}: "
+        f"{_width(known)}. {_pairs(known)}: advisor colocate --among {jobs}; "
+        "docs/training.md says how to learn from them"
+    )
+
+
+def _width(known: OtherGpu) -> str:
+    if all(factor == 1 for factor in known.widening.values()):
+        return f"intervals are no wider, since leaving out the {_left_out(known)} took none"
+    factors = [f"{factor:.2g} times for {name}" for name, factor in known.widening.items()]
+    widths = f"intervals are wider: {listed(factors)}, "
+    if known.left_out:
+        return f"{widths}which leaving out the {_left_out(known)} took"
+    return f"{widths}somewhat more than leaving out cards of one GPU model took"
+
+
+def _left_out(known: OtherGpu) -> str:
+    return " or the ".join(known.left_out)
+
+
+def _pairs(known: OtherGpu) -> str:
+    if known.pairs_to_par == 0:
+        return "It took no pairs measured there; to be sure of this one, measure some"
+    if known.pairs_to_par is None:
+        return f"It takes more than {MOST_PAIRS} pairs measured there to need no wider ones"
+    return f"About {count_of(known.pairs_to_par, 'pair')} measured there, and none need be wider"
+
+
+def promised_p99_ms(jobs: Iterable[str], jobs_dir: Path) -> dict[str, float]:
+    """The longest p99 latency of each job whose file in `jobs_dir` names one, ms.
+
+    A job without a file, or with a faulty one, has promised nothing: advice needs no job files.
+    """
+    found = {job: _promised_ms(job, jobs_dir) for job in jobs}
+    return {job: most_ms for job, most_ms in found.items() if most_ms is not None}
+
+
+def _promised_ms(job: str, jobs_dir: Path) -> float | None:
+    for path in (folder / f"{job}.yaml" for folder in job_folders(jobs_dir)):
+        with suppress(OSError):
+            return _read(path, path.stat().st_mtime_ns)
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _read(path: Path, _changed_ns: int) -> float | None:
+    """A service is asked thousands of times of the same files; one takes 2 ms to read."""
+    if b"max_p99_ms" not in path.read_bytes():
+        return None
+    # Loading YAML takes a tenth of a short answer.
+    from advisor.formats.job_file import load_job
+
+    try:
+        return load_job(path).max_p99_ms
+    except InputError:
+        return None
+
+
+DIGITS = 4
+"""Of what is told in short; nothing is known better."""
+
+
+def to_wire(given: ModelAdvice) -> wire.Recommendation:
+    """The answer; docs/recommend.md explains each key."""
+    r, model = given.recommendation, given.manifest
+    work = same_work(r)
+    options = tuple(_option(option, r) for option in r.candidates)
+    return wire.Recommendation(
+        jobs=tuple(map(_asked_job, r.profiles)),
+        gpu_model=r.profiles[0].gpu_model,
+        objective=r.objective.name,
+        choice=options[r.candidates.index(r.choice)],
+        candidates=options,
+        same_work=wire.SameWork(
+            work_s=work.work.alone_s,
+            choice=_ending(work.choice),
+            restarted=_ending(work.restarted),
+            baselines={"exclusive": _ending(work.exclusive)},
+        ),
+        picks={name: option.name for name, option in r.picks.items()},
+        reasons=r.reasons,
+        warnings=r.warnings,
+        model=wire.ModelName(version=model.version, gpu_models=model.gpu_models),
+        coverage=model.coverage,
+        verdict=verdict_of(r),
+        call=r.call and r.call.name,
+        card=given.card and given.card.told,
+        drifts=given.drifts,
+        measured=given.measured,
+    )
+
+
+def verdict_of(r: Decision) -> wire.SharingVerdict:
+    """Whether to share."""
+    if r.choice.sharing != "exclusive":
+        return "share"
+    return "your call" if r.call else "do not share"
+
+
+def _option(option: RatedSplit, r: Decision) -> wire.Option:
+    p = option.prediction
+    worth = worth_of(p, r.request.prices)
+    return wire.Option(
+        split=option.name,
+        sharing=p.split.sharing,
+        jobs=_job_shares(
+            r.profiles,
+            p,
+            environments(r.profiles, option),
+            [
+                part.p99_ms(profile, p.split, share)
+                for profile, share, part in zip(r.profiles, p.split.shares, p.parts, strict=True)
+            ],
+        ),
+        power_w=p.power_w,
+        memory_power_w=p.memory_power_w,
+        energy_saved=worth.energy,
+        stp=p.stp,
+        objectives={n: p.objective_value(priced(ADVISED[n], r.request.prices)) for n in r.picks},
+        violations=tuple(violation.text for violation in option.violations),
+        gpu_time_saved=worth.gpu_time,
+        cost_saved=worth.cost,
+    )
+
+
+def _job_shares(
+    profiles: Sequence[Profile],
+    p: Prediction,
+    environments: Iterable[Mapping[str, str]],
+    p99s_ms: Iterable[Interval | None],
+) -> tuple[wire.JobShare, ...]:
+    """What each job gets and does, with its environment and its p99 latency."""
+    vendor = vendor_of(profiles[0].gpu_model)
+    total = next((profile.units_total for profile in profiles if profile.units_total), None)
+    return tuple(
+        wire.JobShare(
+            job=profile.job,
+            share_percent=share,
+            units=total and units_for_share(share, total, vendor),
+            rate=part.rate,
+            speed=part.speed,
+            environment=environment,
+            latency_p99_ms=p99_ms,
+        )
+        for profile, share, part, environment, p99_ms in zip(
+            profiles, p.split.shares, p.parts, environments, p99s_ms, strict=True
+        )
+    )
+
+
+def _asked_job(profile: Profile) -> wire.AskedJob:
+    """A job alone."""
+    alone = wire.Alone(
+        rate=profile.whole_gpu_rate,
+        power_w=profile.whole_gpu_power_w,
+        memory_used_mib=profile.memory_used_mib,
+    )
+    return wire.AskedJob(
+        job=profile.job,
+        rate_unit=profile.rate_unit,
+        alone=alone,
+        one_window=ONE_WINDOW in profile.flags,
+    )
+
+
+def _ending(finish: Finish | None) -> Finish | None:
+    # Infinity is not JSON: what never ends has no end.
+    return finish if finish and math.isfinite(finish.time_s) else None
+
+
+def set_to_wire(found: SetDecision, warnings: Sequence[str]) -> SetAdvice:
+    """The answer as command line, service and client tell it."""
+    return SetAdvice(
+        jobs=tuple(map(_asked_job, found.profiles)),
+        gpu_model=found.profiles[0].gpu_model,
+        objective=found.objective.name,
+        verdict="share" if found.choice else "your call" if found.call else "a card each",
+        choice=found.choice and found.choice.name,
+        call=found.call and found.call.name,
+        ways=tuple(_way(way, found) for way in found.ways),
+        needs=_needs(found),
+        near=_near(found),
+        searched=found.searched,
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def _near(found: SetDecision) -> str | None:
+    """The best way that fails by low ends of speeds alone, and what accepts it; None: none is."""
+    least = worth(found.choice) if found.choice else 1 + found.request.min_gain
+    accepted = {id(way): _accepted(way, found) for way in found.ways if worth(way) > least}
+    ways = [way for way in found.ways if accepted.get(id(way))]
+    if not ways:
+        return None
+    way = max(ways, key=worth)
+    saved = less_or_more(way.prediction.energy_saved.value, 0)
+    limits = limits_text((p.job for p in found.profiles), way.prediction.split.shares)
+    return f"{limits or way.name} would take {saved} energy; accept it with {accepted[id(way)]}"
+
+
+def _accepted(way: RatedSplit, found: SetDecision) -> str:
+    """The options that accept a way that misses no more than speeds of jobs without a demand."""
+    p, limits = way.prediction, found.request
+    missed = {
+        profile.job: part.speed
+        for profile, part in zip(found.profiles, p.parts, strict=True)
+        if decisive_speed(part.speed, profile, limits) < floor(profile, limits)
+    }
+    speeds = [*RULES["speed"](p, found.profiles, limits)]
+    served = {profile.job for profile in found.profiles if is_served(profile)}
+    expected = all(s.value >= limits.min_speed_of(job) for job, s in missed.items())
+    if len(speeds) < len(way.violations) or served & missed.keys() or not expected:
+        return ""
+    return " ".join(
+        f"--min-speed {job}={math.floor(100 * speed.low) / 100:g}" for job, speed in missed.items()
+    )
+
+
+def _way(way: RatedSplit, found: SetDecision) -> Way:
+    p, request = way.prediction, found.request
+    idle_w = sum(profile.idle_power_w for profile in found.profiles) / len(found.profiles)
+    worth = worth_of(p, request.prices, idle_w)
+    return Way(
+        name=way.name,
+        sharing=way.sharing,
+        isolates=way.sharing in ISOLATING,
+        jobs=_job_shares(
+            found.profiles,
+            way.prediction,
+            environments(found.profiles, way),
+            [part.latency_p99_ms for part in way.prediction.parts],
+        ),
+        power_w=p.power_w,
+        energy_saved=_saved_to_the_end(way, found) or worth.energy,
+        energy_saved_idle=worth.energy_idle,
+        gpu_time_saved=worth.gpu_time,
+        cost_saved=worth.cost,
+        violations=tuple(violation.text for violation in way.violations),
+    )
+
+
+def in_short(way: RatedSplit, found: SetDecision) -> LookedAt:
+    """A way without ranges."""
+    told = _way(way, found)
+    p99s = (share.latency_p99_ms for share in told.jobs)
+    return LookedAt(
+        name=told.name,
+        sharing=told.sharing,
+        shares=tuple(share.share_percent for share in told.jobs),
+        speeds=tuple(round(share.speed.value, DIGITS) for share in told.jobs),
+        p99_ms=tuple(p99 and float(f"{p99.value:.{DIGITS}g}") for p99 in p99s),
+        power_w=round(told.power_w.value, 1),
+        energy_saved=round(told.energy_saved.value, DIGITS),
+        energy_saved_idle=round(told.energy_saved_idle.value, DIGITS),
+        gpu_time_saved=round(told.gpu_time_saved.value, DIGITS),
+        keeps=not told.violations,
+    )
+
+
+def _saved_to_the_end(way: RatedSplit, found: SetDecision) -> Interval | None:
+    """Of the work of two jobs, until both have ended; None: nothing is said of it."""
+    if found.request.work is None:
+        return None
+    p, by = way.prediction, find_objective(DEFAULT_OBJECTIVE)
+    gain = gain_to_the_end(p, found.profiles, found.request.work, by)
+    return p.range_of(lambda result: 1 - 1 / gain(result))
+
+
+def _needs(found: SetDecision) -> Needs:
+    memory = [profile.memory_used_mib for profile in found.profiles]
+    return Needs(
+        memory_mib=sum(m for m in memory if m) if all(memory) else None,
+        memory_of_mib=found.request.memory_mib,
+        host_cores=cores_wanted(found.profiles),
+        mps_clients=len(found.profiles),
+        mps_clients_most=MPS_CLIENTS,
+    )
+
+
+def advise_set(
+    known: KnownJobs, request: Request, running: Running | None = None, *, every: bool = False
+) -> SetAdvice:
+    """The best way to run these jobs, by physics and by what was measured of them together.
+
+    Those that are `running`, all but the last, keep their shares; `every` tells all ways in short.
+
+    Raises:
+        InputError: the request does not fit the jobs.
+        NoSplitError: nothing keeps every limit, not even a card each.
+    """
+    asked, checked, conditions = known.found.profiles, known.checked, known.conditions
+    profile_set, assumed = with_set_idle_power(known.found, known.model.manifest.fill)
+    there, profiles = conditions.applied(SetPredictor(), profile_set.profiles)
+    splits = conditions.splits_of(profiles)
+    found = recommend_set(profiles, there, request, checked, splits, running=running)
+    way = found.choice or found.call
+    measured = conditions.measured_of(profiles, way and way.prediction.split)
+    of_counts = of_check(profile_set, checked) if way and way.sharing == "limited" else ()
+    more = (*_of_law(profiles, measured), *_warnings(profile_set, request), *assumed)
+    card = conditions.card_of(asked)
+    return replace(
+        set_to_wire(found, (*of_counts, *more, *conditions.warnings(asked))),
+        card=card and card.told,
+        drifts=conditions.drifts_of(asked),
+        measured=measured,
+        fewer=None if way or running else _fewer(found, there, request, checked),
+        looked_at=tuple(in_short(option, found) for option in found.looked_at) if every else (),
+    )
+
+
+def _fewer(
+    found: SetDecision, there: Predictor, request: Request, checked: CheckedCounts | None
+) -> Fewer | None:
+    if (left := without_one(found, there, checked)) is None:
+        return None
+    job, way = left
+    energy = worth_of(way.prediction, request.prices).energy
+    return Fewer(without=job, way=way.name, energy_saved=energy)
+
+
+def advise_replicas(known: KnownJobs, request: Request, most: int) -> Replicas:
+    """How many copies of a job one GPU holds.
+
+    Raises:
+        InputError: the request does not fit the job.
+        NoSplitError: not even one copy keeps its limits.
+    """
+    profile_set, assumed = with_set_idle_power(known.found, known.model.manifest.fill)
+    asked, conditions = profile_set.profiles, known.conditions
+    there, (profile, *_) = conditions.applied(SetPredictor(), asked)
+    found = replicas(profile, request, most=most, predictor=there)
+
+    def with_measured(copies: Copies) -> Copies:
+        if (number := copies.number) == 1:
+            return copies
+        split = without_limits(found.sharing, number)
+        return replace(copies, measured=conditions.measured_of([profile] * number, split))
+
+    copies = tuple(map(with_measured, found.copies))
+    of_law = _of_law(asked, copies[-1].measured)
+    warnings = (*of_law, *_warnings(profile_set, request), *assumed, *conditions.warnings(asked))
+    if found.best > MOST_JOBS:
+        warnings = (*warnings, f"no set of more than {MOST_JOBS} jobs was measured")
+    card = conditions.card_of(asked)
+    return replace(
+        found,
+        copies=copies,
+        beyond=found.beyond and with_measured(found.beyond),
+        warnings=tuple(dict.fromkeys(warnings)),
+        card=card and card.told,
+        drifts=conditions.drifts_of(asked),
+        one_window=ONE_WINDOW in profile.flags,
+    )
+
+
+def with_set_idle_power(
+    profile_set: ProfileSet, fill: Mapping[str, float]
+) -> tuple[ProfileSet, tuple[str, ...]]:
+    """That of the empty card alone: the law of sets has its own number for open jobs."""
+    return with_idle_power(profile_set, {name: w for name, w in fill.items() if name == IDLE})
+
+
+def _warnings(profile_set: ProfileSet, request: Request) -> Iterator[str]:
+    profiles = profile_set.profiles
+    for profile in profiles:
+        yield from of_profile(profile)
+    memory_mib = with_card_memory(request, profiles[0].gpu_model).memory_mib
+    yield from memory_unknown(profiles, memory_mib)
+    yield from of_input(profile_set)
+
+
+def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> Iterator[str]:
+    told = f"{measured.text}; else it is" if measured else "nothing was measured of these: all is"
+    yield f"{told} by physics fitted to measured sets (how far off: docs/measurements/sets.md)"
+    if (model := profiles[0].gpu_model) not in MEASURED_ON:
+        yield f"no set was measured on {model}"
+    for profile in profiles:
+        if fills(profile) and "sm_active_percent" in profile.missing:
+            yield f"{profile.job} has no counters, and is taken to fill the GPU"
+    if all(math.isnan(profile.active_idle_power_w) for profile in profiles):
+        assumed_w = statistics.fmean(map(active_idle_w, profiles))
+        yield (
+            "active idle power was not measured with these jobs, and is taken as "
+            f"{assumed_w:.0f} W: advisor colocate measures it"
+        )

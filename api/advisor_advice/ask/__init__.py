@@ -1,1 +1,0 @@
-"""What command line and Python ask, with the same options by the same names."""

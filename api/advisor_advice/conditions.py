@@ -1,0 +1,421 @@
+"""Experience of a host for advice: its card, drifting jobs, and jobs measured together."""
+
+import functools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from advisor.core.gpu import WHOLE
+from advisor.core.records import REPLAY_SOURCE, Observation, PairPoint, SoloPoint
+from advisor.core.split import Split
+from advisor.predict.card_factor import CardFactor, CardPredictor, card_factor, reference_logs
+from advisor.predict.measured import MeasuredPredictor, Window, Windows, windows_of
+from advisor.predict.predictions import Prediction, Predictor, is_within
+from advisor.predict.profiles import Profile
+from advisor.settings import Settings
+from advisor.validity.drift import drifts_of, find_drifts, widened
+from advisor.validity.points import undisputed
+from advisor.validity.safe_counts import CheckedCounts
+from advisor.wire.answers import DriftedJob, MeasuredTogether
+from advisor_advice.expected import (
+    Checked,
+    Expected,
+    card_logs,
+    compared,
+    expected_of,
+    is_doubtful,
+    measured_split,
+    newest_observations,
+    outdated_check,
+    outdated_checks,
+    profiles_of,
+)
+from advisor_advice.profiles import ProfileSet, checked_on
+from advisor_data import Store, is_begun, open_store
+from advisor_data.bundled import (
+    bundled_points_together,
+    bundled_reference_points,
+    bundled_set_references,
+    select,
+)
+from advisor_data.known import checked_counts
+from advisor_data.lists import Span
+from advisor_models.model_predictor import ModelPredictor
+from advisor_models.registry import Registry
+
+MOST_JOBS = 50
+"""Stored jobs whose runs alone may tell of a card, and MOST_POINTS of each."""
+
+MOST_POINTS = 100
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Conditions:
+    """What advice takes in beyond profiles and model; by default nothing."""
+
+    gpu_uuid: str | None = None
+    """The card; None: it may be any."""
+    factor: CardFactor | None = None
+    """What it draws; None: nothing was seen of it."""
+    drifts: tuple[DriftedJob, ...] = ()
+    outdated: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By GPU model, what has changed since `advisor check`, in words."""
+    windows: Windows = field(default_factory=dict[tuple[str, ...], Sequence[Window]])
+    """What was measured of jobs together."""
+
+    def applied(
+        self, predictor: Predictor, profiles: Sequence[Profile]
+    ) -> tuple[Predictor, tuple[Profile, ...]]:
+        """Predictor and profiles for these conditions; both as they are where there are none."""
+        if self._is_used(profiles) and self.factor:
+            predictor = CardPredictor(predictor, profiles, self.factor)
+            profiles = predictor.brought(profiles)
+        if drifts := self._drifts(profiles):
+            predictor = DriftPredictor(predictor, drifts)
+        if windows := self._windows(profiles):
+            predictor = MeasuredPredictor(predictor, windows, self.gpu_uuid)
+        return predictor, tuple(profiles)
+
+    def card_of(self, profiles: Iterable[Profile]) -> CardFactor | None:
+        """The factor, where it changes the power of these jobs."""
+        return self.factor if self._is_used(profiles) else None
+
+    def drifts_of(self, profiles: Sequence[Profile]) -> tuple[DriftedJob, ...]:
+        """Those of these jobs."""
+        return tuple(self._drifts(profiles).values())
+
+    def measured_of(
+        self, profiles: Sequence[Profile], split: Split | None
+    ) -> MeasuredTogether | None:
+        """What was measured of these jobs together, and how often at a split; None: nothing."""
+        windows = windows_of(profiles, self._windows(profiles))
+        if not windows:
+            return None
+        launches, bundled = sum(w.is_launch for w in windows), sum(w.is_bundled for w in windows)
+        return MeasuredTogether(
+            launches=launches,
+            windows=len(windows) - launches - bundled,
+            bundled=bundled,
+            at_choice=sum(w.split == split for w in windows),
+        )
+
+    def splits_of(self, profiles: Sequence[Profile]) -> tuple[Split, ...]:
+        """At which these jobs were measured together."""
+        found = windows_of(profiles, self._windows(profiles))
+        return tuple(dict.fromkeys(w.split for w in found if is_within(w.split, profiles)))
+
+    def warnings(self, profiles: Sequence[Profile]) -> Iterator[str]:
+        """What is to be said of it."""
+        if (factor := self.card_of(profiles)) and abs(factor.log_factor) > factor.log_stderr:
+            yield factor.text
+        for drift in self.drifts_of(profiles):
+            yield f"{drift.text}; intervals are wider: advisor profile {drift.job}"
+        if text := self.outdated.get(profiles[0].gpu_model):
+            yield text
+
+    def _windows(self, profiles: Sequence[Profile]) -> Windows:
+        """What was measured; of jobs that drift only what was measured since then."""
+        since = max((drift.since for drift in self._drifts(profiles).values()), default="")
+        if not since:
+            return self.windows
+        newer = {
+            jobs: [w for w in of if w.started_at >= since] for jobs, of in self.windows.items()
+        }
+        return {jobs: windows for jobs, windows in newer.items() if windows}
+
+    def _is_used(self, profiles: Iterable[Profile]) -> bool:
+        factor = self.factor
+        return factor is not None and any(factor.gpu_uuid not in p.gpu_uuids for p in profiles)
+
+    def _drifts(self, profiles: Sequence[Profile]) -> Mapping[tuple[str, str], DriftedJob]:
+        names = [profile.job for profile in profiles]
+        return drifts_of(self.drifts, names, profiles[0].gpu_model, self.gpu_uuid)
+
+
+NOTHING = Conditions()
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Experience:
+    """What the newest observations of a store say; `outdated` is as in `Conditions`."""
+
+    expected: tuple[Expected, ...] = ()
+    drifts: tuple[DriftedJob, ...] = ()
+    outdated: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def conditions(self, gpu_model: str, gpu_uuid: str | None, store: Store | None) -> Conditions:
+        """For jobs on a GPU model, and on a card where it is known.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        return Conditions(
+            gpu_uuid=gpu_uuid,
+            factor=stored_factor(gpu_model, gpu_uuid, self.expected, store),
+            drifts=self.drifts,
+            outdated=self.outdated,
+        )
+
+    def only_card(self, gpu_model: str) -> str | None:
+        """The card of that model that all launches ran on; None: there are none, or several."""
+        cards = {
+            x.observation.gpu_uuid for x in self.expected if x.observation.gpu_model == gpu_model
+        }
+        return cards.pop() if len(cards) == 1 else None
+
+
+def read_conditions(
+    settings: Settings,
+    predictor: Predictor,
+    profiles: Sequence[Profile],
+    gpu_uuid: str | None,
+    driver: str | None = None,
+    *,
+    any_of: bool = False,
+) -> Conditions:
+    """The conditions of a host for these jobs, from its store and from what comes with advisor.
+
+    The card is None where it is not known: the only one of its model that jobs were launched on,
+    if there is just one. The driver is None where it is that of the newest launch. `any_of` is as
+    in `measured_windows`.
+
+    Raises:
+        StoreError: the store, or what a check found, cannot be read.
+    """
+    gpu_model, checks = profiles[0].gpu_model, checks_of(settings)
+    if is_begun(settings.database_url, settings.home):
+        with open_store(settings.database_url, settings.home) as store:
+            seen = experience_of(store, predictor, checks, settings.home)
+            found = seen.conditions(gpu_model, gpu_uuid or seen.only_card(gpu_model), store)
+            windows = measured_windows(profiles, checks, store, any_of=any_of)
+    else:
+        found = Experience().conditions(gpu_model, gpu_uuid, None)
+        windows = measured_windows(profiles, checks, None, any_of=any_of)
+    found = replace(found, windows=windows)
+    if driver is None:
+        return found
+    changed = outdated_check(settings.home, gpu_model, {"driver": driver})
+    return replace(found, outdated={**found.outdated, gpu_model: changed})
+
+
+def experience_of(store: Store, predictor: Predictor, checked: Checked, home: Path) -> Experience:
+    """What a store has seen, against the model in use.
+
+    Raises:
+        StoreError: the store, or what a check found, cannot be read.
+    """
+    seen = newest_observations(store)
+    if not seen:
+        return Experience()
+    profiles = profiles_of({job for one in seen for job in one.jobs}, store)
+    expected = expected_of(seen, profiles, predictor, checked)
+    return Experience(
+        expected=tuple(expected),
+        drifts=find_drifts(compared(expected)),
+        outdated=outdated_checks(seen, home),
+    )
+
+
+def checks_of(settings: Settings) -> Checked:
+    """What checks of this host found, by GPU model, each read once."""
+    return functools.cache(functools.partial(checked_counts, settings.home))
+
+
+def stored_factor(
+    gpu_model: str, gpu_uuid: str | None, expected: Iterable[Expected], store: Store | None
+) -> CardFactor | None:
+    """The factor of a card, by what is known of it and of others of its model.
+
+    A card that is not known has none. Without a store there are only the bundled points.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    if gpu_uuid is None:
+        return None
+    points = [*bundled_reference_points(), *(_stored(gpu_model, store) if store else ())]
+    references: dict[str, dict[str, float]] = {}
+    if any(point.gpu_uuid == gpu_uuid for point in points):
+        profiles = profiles_of({point.job for point in points}, store)
+        references = reference_logs(points, profiles, gpu_model)
+    return card_factor(gpu_uuid, references, card_logs(expected, gpu_uuid))
+
+
+def _stored(gpu_model: str, store: Store) -> Iterator[SoloPoint]:
+    span = Span(limit=MOST_POINTS, gpu_model=gpu_model)
+    for name in store.profile_names(limit=MOST_JOBS):
+        yield from undisputed(store.solo_page(name, span).records)
+
+
+class DriftPredictor:
+    """Predicts with wider bounds for jobs that drift, by job and quantity."""
+
+    def __init__(self, predictor: Predictor, drifts: Mapping[tuple[str, str], DriftedJob]) -> None:
+        self._predictor, self._drifts = predictor, drifts
+
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+        """One prediction for each split, in their order.
+
+        Raises:
+            InputError: as the predictor does.
+        """
+        names = [profile.job for profile in profiles]
+        return [self._wider(found, names) for found in self._predictor.predict(profiles, splits)]
+
+    def _wider(self, found: Prediction, names: Sequence[str]) -> Prediction:
+        drifts = self._drifts
+        parts = tuple(
+            replace(part, speed=widened(part.speed, drift.ratio))
+            if (drift := drifts.get((name, "rate")))
+            else part
+            for name, part in zip(names, found.parts, strict=True)
+        )
+        power_w = found.power_w
+        for name in dict.fromkeys(names):
+            if drift := drifts.get((name, "power")):
+                power_w = widened(power_w, drift.ratio)
+        if parts == found.parts and power_w == found.power_w:
+            return found
+        # The errors of the quotient are known of jobs that do as expected, so not of these.
+        return replace(found, parts=parts, power_w=power_w, efficiency_factors=None)
+
+
+SLOW = 0.5
+"""Rate alone of a job on the host of a bundled set, for each 1 of its profile: small kernels run at
+0.4 to 1.8, as fast as a host's CPU starts them. Below it a set would say of being together what is
+so of being alone."""
+
+
+def measured_windows(
+    profiles: Sequence[Profile],
+    checked: Checked,
+    store: Store | None,
+    bundled: Iterable[PairPoint] | None = None,
+    *,
+    any_of: bool = False,
+) -> Windows:
+    """Windows and launches of these jobs on their GPU model that nothing speaks against.
+
+    Args:
+        profiles: Of the jobs on one GPU model.
+        checked: Says which counts are unsafe: launches there count with right results only.
+        store: None: there is nothing but what comes with advisor.
+        bundled: Points that come with advisor, of any jobs; None: they are read.
+        any_of: Of any of them beside each other, as in a queue or of copies; else of all together,
+            and what came with advisor, or is of copies of one job, of fewer of them, too.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    by_job, gpu_model = {p.job: p for p in profiles}, profiles[0].gpu_model
+    found: defaultdict[tuple[str, ...], list[Window]] = defaultdict(list)
+    points = bundled_points_together(by_job) if bundled is None else bundled
+    slow = _slow_alone(by_job)
+    on_model = (
+        point
+        for point in points
+        if point.gpu_model == gpu_model
+        and not any((point.run, point.gpu_uuid, job) in slow for job in point.jobs)
+    )
+    for names, window in _of_points(on_model, is_bundled=True):
+        found[names].append(window)
+    if store is None:
+        return dict(found)
+    # Of a queue all are read at once: asking for each pair takes longer.
+    asked = [None] if any_of else _asked([p.job for p in profiles])
+    own = [p for jobs in asked for p in store.pair_points(jobs=jobs, gpu_model=gpu_model)]
+    for names, window in _of_points(undisputed(own)):
+        found[names].append(window)
+    seen = [o for jobs in asked for o in store.observations(jobs=jobs, gpu_model=gpu_model)]
+    for observation in undisputed(seen):
+        known = [by_job[job] for job in observation.jobs if job in by_job]
+        if len(known) == len(observation.jobs) and not is_doubtful(observation, known, checked):
+            shares = [part.share_percent for part in observation.parts]
+            if split := measured_split(observation.mode, shares):
+                window = replace(_window(split, observation), is_launch=True)
+                found[observation.jobs].append(window)
+    return {names: tuple(windows) for names, windows in found.items() if by_job.keys() >= {*names}}
+
+
+def _slow_alone(profiles: Mapping[str, Profile]) -> set[tuple[str, str, str]]:
+    """Campaign and card of bundled sets, and job, where its rate alone was below `SLOW`."""
+    return {
+        (alone.run, alone.gpu_uuid, alone.job)
+        for alone in _alone_beside_sets()
+        if (profile := profiles.get(alone.job))
+        and profile.gpu_model == alone.gpu_model
+        and alone.rate < SLOW * profile.whole_gpu_rate
+    }
+
+
+@functools.cache
+def _alone_beside_sets() -> tuple[SoloPoint, ...]:
+    """Jobs without a demand on the whole GPU, by the runs of the bundled sets."""
+    return tuple(
+        point
+        for point in bundled_set_references()
+        if point.share_percent == WHOLE and point.offered_rate is None
+    )
+
+
+def _asked(names: list[str]) -> list[list[str]]:
+    """All of them; of copies fewer as well."""
+    fewer = range(2, len(names)) if len(set(names)) == 1 else ()
+    return [names, *(names[:number] for number in fewer)]
+
+
+def _of_points(
+    points: Iterable[PairPoint], *, is_bundled: bool = False
+) -> Iterator[tuple[tuple[str, ...], Window]]:
+    measured = [point for point in points if point.source != REPLAY_SOURCE]
+    for point in select(measured).points:
+        if split := measured_split(point.mode, point.shares_percent):
+            yield point.jobs, replace(_window(split, point), is_bundled=is_bundled)
+
+
+def _window(split: Split, seen: PairPoint | Observation) -> Window:
+    tails = tuple(part.latency_p99_ms for part in seen.parts)
+    return Window(
+        split,
+        tuple(part.rate for part in seen.parts),
+        seen.power_w,
+        seen.gpu_uuid,
+        seen.started_at,
+        latencies_p99_ms=tails if any(tails) else (),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class KnownJobs:
+    """What an answer about jobs is made of.
+
+    Attributes:
+        found: Their profiles.
+        model: What predicts; sets take from it what stands in for idle power.
+        checked: What a check of the GPU model found; None: there was none.
+        conditions: What was seen of the card, of drifting jobs, and of these jobs together.
+    """
+
+    found: ProfileSet
+    model: ModelPredictor
+    checked: CheckedCounts | None = None
+    conditions: Conditions = NOTHING
+
+
+def read_known(
+    found: ProfileSet, settings: Settings, gpu_uuid: str | None = None, *, any_of: bool = False
+) -> KnownJobs:
+    """What this host knows, by the model in use; `any_of` is as in `measured_windows`.
+
+    Raises:
+        ModelError: there is no model, or it is damaged.
+        StoreError: observations, or what the check of this GPU model found, cannot be read.
+    """
+    model = Registry(settings.home / "models").open_champion()
+    return KnownJobs(
+        found=found,
+        model=model,
+        checked=checked_on(found, settings),
+        conditions=read_conditions(settings, model, found.profiles, gpu_uuid, any_of=any_of),
+    )

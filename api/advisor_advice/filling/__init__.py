@@ -1,1 +1,0 @@
-"""Runs a queue of jobs on the GPUs of one host."""

@@ -1,0 +1,189 @@
+"""Values of the options of advice, from words on a command line or from Python."""
+
+import numbers
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+from advisor.errors import InputError
+from advisor.formats.moments import read_duration
+from advisor.wire.requests import JobRequest
+
+ByJob: TypeAlias = float | str | Mapping[str, float | str] | Iterable[str] | None
+"""An option of jobs: one value for all, one for each by name, or words such as `JOB=0.5`."""
+
+_OPTION = re.compile(r"(?:(.+)=)?([0-9]+(?:\.[0-9]+)?) ?(ms|s)")
+
+
+def words(said: ByJob) -> tuple[str, ...]:
+    """As a command line has it.
+
+    Raises:
+        InputError: values that do not say of which job they are.
+    """
+    given: Any = said  # one of numpy's numbers, too
+    match given:
+        case None:
+            return ()
+        case str() | numbers.Real():
+            return (str(said),)
+        case Mapping():
+            by_name = cast("Mapping[str, float | str]", given)
+            return tuple(f"{job}={value}" for job, value in by_name.items())
+        case _:
+            every = tuple(cast("Iterable[str]", given))
+    if unnamed := [one for one in every if not isinstance(one, str)]:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(
+            f"{unnamed[0]!r} in a list does not say whose it is",
+            fix='name the jobs: {"a": 0.5, "b": 0.7}',
+        )
+    return every
+
+
+def job_requests(
+    names: Sequence[str],
+    every_name: Sequence[str],
+    least: Sequence[str],
+    longest_ms: Mapping[str, float],
+    works_s: Mapping[str, float] | None = None,
+) -> tuple[JobRequest, ...]:
+    """The jobs of a pair with what each must keep, as options for `every_name` say it.
+
+    Without works they run on and on.
+
+    Raises:
+        InputError: an option has no number, or names no job of these.
+    """
+    speeds = min_speeds(least, every_name)
+    return tuple(
+        JobRequest(
+            job=name,
+            min_speed=speeds.get(name),
+            max_p99_ms=longest_ms.get(name),
+            work_s=(works_s or {}).get(name),
+        )
+        for name in names
+    )
+
+
+def every_job(texts: Sequence[str]) -> tuple[str, ...]:
+    """Each job as often as it is asked for; `A*3` or `A:3` stands for three of A.
+
+    Raises:
+        InputError: a count that is none.
+    """
+    found = list[str]()
+    for text in texts:
+        job, sign, count = text.rpartition("*" if "*" in text else ":")
+        if job and count.isdecimal() and 0 < int(count) < 100:
+            found += [job] * int(count)
+        elif sign != "*":
+            found.append(text)  # perhaps the name of a file
+        else:
+            raise InputError(f"{text!r} is no number of a job", fix="write A*3 for three of A")
+    return tuple(found)
+
+
+def read_gain(value: str | float) -> float:
+    """A least gain: `0.03`, or `3%`; typer hands its default in as it is.
+
+    Raises:
+        InputError: it is neither, or cannot be meant.
+    """
+    text = str(value)
+    percent = text.removesuffix("%")
+    try:
+        gain = float(percent) / (100 if percent != text else 1)
+    except ValueError as error:
+        raise InputError(f"{text!r} is not a gain", fix="write 0.03, or 3%") from error
+    if not 0 <= gain < 1:
+        asked = f"did you mean {text}%? " if 1 <= gain <= 50 else ""
+        raise InputError(
+            f"a least gain of {text} is not possible",
+            why="1 is all of the energy or time that the jobs take",
+            fix=f"{asked}write a part such as 0.03, or 3%",
+        )
+    return gain
+
+
+def _check_known(option: str, job: str, jobs: Sequence[str]) -> None:
+    """Refuse an option that is for another job than those there are; "" is for all."""
+    if job and job not in jobs:
+        raise InputError(
+            f"{option} is for a job that is not there",
+            why=f"the jobs are {', '.join(dict.fromkeys(jobs))}",
+        )
+
+
+def min_speeds(options: Sequence[str], jobs: Sequence[str]) -> dict[str, float]:
+    """The minimum speed of each job that has one, `JOB=0.5` or `0.5` for all; the last word counts.
+
+    Raises:
+        InputError: an option has no number, or names no job of these.
+    """
+    least: dict[str, float] = {}
+    for option in options:
+        job, _, number = option.rpartition("=")
+        try:
+            speed = float(number)
+        except ValueError as error:
+            raise _no_number(option, job, number, jobs[0]) from error
+        _check_known(f"--min-speed {option}", job, jobs)
+        least |= dict.fromkeys([job] if job else jobs, speed)
+    return least
+
+
+def read_works(
+    options: Sequence[str], names: Sequence[str], flag: str = "--work"
+) -> dict[str, float]:
+    """Seconds of each job that has some, `JOB=3h` or `3h` for all; the last word counts.
+
+    Raises:
+        InputError: no time, or a job that is not there.
+    """
+    works: dict[str, float] = {}
+    for option in options:
+        name, _, time = option.rpartition("=")
+        _check_known(f"{flag} {option}", name, names)
+        works |= dict.fromkeys([name] if name else names, read_duration(time))
+    return works
+
+
+def _no_number(option: str, job: str, number: str, first: str) -> InputError:
+    percent = number.removesuffix("%")
+    if percent != number and percent.replace(".", "", 1).isdecimal():
+        part = f"{float(percent) / 100:g}"
+        return InputError(
+            f"--min-speed {option} is in percent",
+            why="a speed is a part of the job's speed alone on the whole GPU",
+            fix=f"write --min-speed {job}={part}" if job else f"write --min-speed {part}",
+        )
+    return InputError(f"--min-speed {option} has no number", fix=f"write --min-speed {first}=0.5")
+
+
+def longest_p99_ms(
+    options: Sequence[str], jobs: Sequence[str]
+) -> tuple[dict[str, float], float | None]:
+    """The longest latency by name of job, and that of every other job that answers requests.
+
+    Options are `JOB=50ms`, or `50ms` for all of them; the last one of each counts.
+
+    Raises:
+        InputError: an option has no time with its unit, or names no job of these.
+    """
+    by_job: dict[str, float] = {}
+    for_all: float | None = None
+    for option in options:
+        found = _OPTION.fullmatch(option)
+        if not found:
+            raise InputError(
+                f"--max-p99 {option} has no time with a unit",
+                fix=f"write --max-p99 {jobs[0]}=50ms, or --max-p99 50ms for all that serve",
+            )
+        job, longest_ms = found[1], float(found[2]) * (1000 if found[3] == "s" else 1)
+        _check_known(f"--max-p99 {option}", job or "", jobs)
+        if job is None:
+            for_all = longest_ms
+        else:
+            by_job[job] = longest_ms
+    return by_job, for_all

@@ -1,0 +1,334 @@
+"""Profiles of jobs by name: measured here, bundled, or estimated from one window."""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from advisor.core.gpu import WHOLE, vendor_of
+from advisor.core.records import DOUBTFUL, Record, SoloPoint
+from advisor.core.wording import unknown_job
+from advisor.errors import InputError
+from advisor.predict.one_window import window_of_point
+from advisor.predict.profiles import (
+    IDLE,
+    Profile,
+    computes_in_bursts,
+    make_profiles,
+    serving_of,
+    with_active_idle,
+)
+from advisor.settings import Settings
+from advisor.validity.points import is_usable, undisputed, why_no_profile
+from advisor.validity.safe_counts import CheckedCounts
+from advisor_data import is_begun, open_store
+from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
+from advisor_data.bundled import bundled_solo_points
+from advisor_data.files import read_points
+from advisor_data.known import checked_counts
+from advisor_models.one_window import bundled_one_window
+
+_NAMED = 3
+"""How many jobs without a profile are named; a placement can have hundreds."""
+
+_Profiles = Mapping[str, Profile]
+"""Profiles of one job by GPU model."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSet:
+    """Profiles of jobs on one GPU model, one for each name that was asked for, in that order."""
+
+    profiles: tuple[Profile, ...]
+    bundled: tuple[str, ...]
+    """Names of the jobs whose profile came with advisor."""
+    other_models: tuple[str, ...] = ()
+    """On which all of them were profiled, too."""
+
+    @property
+    def a(self) -> Profile:
+        """The first job's."""
+        return self.profiles[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilesOfJob:
+    """The profiles of one job by GPU model; empty: there is none."""
+
+    profiles: _Profiles
+    bundled: frozenset[str] = frozenset()
+    """GPU models of the profiles that came with advisor; a job's own go before these."""
+
+    def before(self, other: "ProfilesOfJob") -> "ProfilesOfJob":
+        """These, and those of the other on GPU models for which there is none here."""
+        return ProfilesOfJob(
+            {**other.profiles, **self.profiles}, self.bundled | other.bundled - self.profiles.keys()
+        )
+
+
+def find_profiles(
+    names: Sequence[str], settings: Settings, gpu_model: str | None = None, file: Path | None = None
+) -> ProfileSet:
+    """The profiles of jobs on a GPU model that all of them were measured on.
+
+    Without a wish it is the one that all profiles have in common. Solo points of a file go before
+    the stored and the bundled ones.
+
+    Raises:
+        InputError: a job has no profile, or there is not just one GPU model in common.
+        StoreError: the store cannot be read.
+    """
+    stored = _stored(settings, dict.fromkeys(names))
+    known = known_profiles(stored, names)
+    if file:
+        given = known_profiles(points := _solo_points(read_points(file)), names)
+        known = {name: given[name].before(of_job) for name, of_job in known.items()}
+        stored += points
+    if not _in_common(known, gpu_model):
+        # Only now: reading the bundled points takes time.
+        bundled = known_profiles(bundled_solo_points(set(names)), names, bundled=True)
+        known = {name: of_job.before(bundled[name]) for name, of_job in known.items()}
+    if not _in_common(known, gpu_model):
+        known = or_estimated(known, stored)
+    for name in names:
+        if not known[name].profiles:
+            raise no_profile(name, _known(settings, file), points=stored)
+    return on_one_gpu(names, known, gpu_model)
+
+
+def all_profiles(settings: Settings, gpu_model: str) -> dict[str, Profile]:
+    """Every profile on a GPU model by name of job, those measured here before the bundled ones.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    bundled, stored = bundled_solo_points(), _stored(settings, [None])
+    found = {**make_profiles(bundled), **make_profiles(undisputed(stored))}
+    return {job: profile for (job, model), profile in found.items() if model == gpu_model}
+
+
+def own_profiles(settings: Settings, file: Path | None = None) -> dict[tuple[str, str], Profile]:
+    """Every profile that was measured here by GPU model and job; those of a file go before.
+
+    Raises:
+        InputError: the file cannot be read.
+        StoreError: the store cannot be read.
+    """
+    sources = [_stored(settings, [None]), _solo_points(read_points(file)) if file else []]
+    found = [make_profiles(undisputed(points)) for points in sources]
+    return {(model, job): p for of in found for (job, model), p in of.items()}
+
+
+def checked_on(profile_set: ProfileSet, settings: Settings) -> CheckedCounts | None:
+    """What the check of these profiles' GPU model found; None: there was none.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    return checked_counts(settings.home, profile_set.a.gpu_model, profile_set.a.units_total)
+
+
+def known_profiles(
+    points: Iterable[SoloPoint], names: Iterable[str], *, bundled: bool = False
+) -> dict[str, ProfilesOfJob]:
+    """The profiles that points make, of each of these jobs.
+
+    Raises:
+        InputError: points that make no profile.
+    """
+    wanted = set(names)
+    profiles = make_profiles(undisputed(point for point in points if point.job in wanted))
+    found: dict[str, ProfilesOfJob] = {}
+    for name in dict.fromkeys(names):
+        of_job = {model: p for (job, model), p in profiles.items() if job == name}
+        found[name] = ProfilesOfJob(of_job, frozenset(of_job if bundled else ()))
+    return found
+
+
+def or_estimated(
+    known: Mapping[str, ProfilesOfJob], points: Sequence[SoloPoint]
+) -> dict[str, ProfilesOfJob]:
+    """On GPU models where a job has no profile, what its windows on the whole GPU say.
+
+    Raises:
+        ModelError: the head that estimates is damaged.
+    """
+    sure = undisputed(points)
+    found = dict[str, ProfilesOfJob]()
+    for name, of_job in known.items():
+        own = (p for p in sure if p.job == name and p.gpu_model not in of_job.profiles)
+        found[name] = of_job.before(ProfilesOfJob(estimated_profiles(own)))
+    return found
+
+
+def on_one_gpu(
+    names: Sequence[str], profiles_by_job: Mapping[str, ProfilesOfJob], gpu_model: str | None = None
+) -> ProfileSet:
+    """The profiles of jobs, each of which has one, on a GPU model that all were measured on.
+
+    Raises:
+        InputError: no GPU model in common, several that were measured on here, or none of that
+            name.
+    """
+    model = _common_model(names, profiles_by_job, gpu_model)
+    in_common = _in_common({n: profiles_by_job[n] for n in names}, None)
+    others = () if gpu_model else sorted(in_common - {model})
+    bundled = tuple(name for name in dict.fromkeys(names) if model in profiles_by_job[name].bundled)
+    profiles = tuple(profiles_by_job[name].profiles[model] for name in names)
+    return ProfileSet(profiles, bundled, tuple(others))
+
+
+def no_profile(
+    name: str, known_jobs: Iterable[str], points: Iterable[SoloPoint] = ()
+) -> InputError:
+    """What to do about a job without a profile: measure it, or spell it as it is spelled."""
+    known = set(known_jobs)
+    if name not in known:
+        return unknown_job(name, known)
+    mine = [point for point in points if point.job == name]
+    if len(undisputed(mine)) < len(mine):
+        return InputError(
+            f"{name} has no profile",
+            why="of windows that it needs there are unlike copies, and nobody can say which are "
+            "true",
+            fix="measure it again, or remove what one wrote: advisor data delete --written-by NAME",
+        )
+    return InputError(
+        f"{name} has no profile",
+        why=(why_no_profile(mine) if mine else None)
+        or "a profile needs 100 % and one smaller share at least, with right results",
+        steps=(f"advisor profile {name}   # on the GPU", "this command again"),
+    )
+
+
+def _stored(settings: Settings, jobs: Iterable[str | None]) -> list[SoloPoint]:
+    """The stored points of some jobs; of all with None."""
+    # Opening a database takes longer than the rest, and would make one where there is none.
+    if not is_begun(settings.database_url, settings.home):
+        return []
+    with open_store(settings.database_url, settings.home) as store:
+        # What is not UTF-8 on a command line has parts that no database takes, and names no job.
+        asked = [job for job in jobs if job is None or job.isprintable()]
+        return [point for job in asked for point in store.solo_points(job=job)]
+
+
+def _in_common(known: Mapping[str, ProfilesOfJob], wanted: str | None) -> set[str]:
+    """GPU models that all jobs were profiled on; only the wanted one, or those it is a part of."""
+    models = set[str].intersection(*(set(of_job.profiles) for of_job in known.values()))
+    return models if wanted is None else _named(models, wanted)
+
+
+def _named(models: Iterable[str], wanted: str) -> set[str]:
+    """Of GPU models that one, or those that it is a part of."""
+    found = set(models)
+    return found & {wanted} or {m for m in found if wanted.casefold() in m.casefold()}
+
+
+def _common_model(
+    names: Sequence[str], known: Mapping[str, ProfilesOfJob], wanted: str | None
+) -> str:
+    chosen = {name: known[name] for name in names}
+    found = {name: of_job.profiles for name, of_job in chosen.items()}
+    common = _in_common(chosen, wanted)
+    # What was measured here goes before what came with advisor.
+    own = {m for m in common if not any(m in of_job.bundled for of_job in chosen.values())}
+    candidates = sorted(own or common & {BUNDLED_MODEL} or common)
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        raise InputError(
+            f"all of them were profiled on {', '.join(candidates)}",
+            fix="choose one of them: --gpu-model, or `gpu_model` in a request",
+        )
+    models = dict.fromkeys(model for name in names for model in found[name])
+    near = models if wanted is None else sorted(_named(models, wanted)) or [wanted]
+    lacking = {model: [n for n in chosen if model not in found[n]] for model in near}
+    nearest = min(lacking, key=lambda model: len(lacking[model]))
+    raise _not_profiled_on(nearest, lacking[nearest], found)
+
+
+def _not_profiled_on(
+    gpu_model: str, lacking: Sequence[str], found: Mapping[str, _Profiles]
+) -> InputError:
+    """Which profiles are missing, and what they add: rates of one GPU tell none of another."""
+    named = lacking[:_NAMED]
+    more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
+    is_amd = vendor_of(gpu_model) == "amd"
+    untried = "; on AMD nobody has tried it yet, so check what it measures" if is_amd else ""
+    profiled = "; ".join(f"{name} on {', '.join(found[name])}" for name in named)
+    return InputError(
+        f"no profile on {gpu_model}: {', '.join(named)}{more}",
+        why=f"profiled were {profiled}, and rates and power of a job differ between GPU models",
+        fix=f"on that GPU: {' && '.join(f'advisor profile {name}' for name in named)}; then there "
+        f"are recommendations for it, whether the model has seen it or not{untried}",
+    )
+
+
+def _known(settings: Settings, file: Path | None) -> set[str]:
+    """Names of the jobs that are defined or measured."""
+    from advisor.formats.job_file import sound_jobs  # only here: what reads YAML takes time to load
+
+    given = _solo_points(read_points(file)) if file else []
+    points = (*given, *_stored(settings, [None]), *bundled_solo_points())
+    defined, _ = sound_jobs(settings.jobs_dir)
+    return {job.name for job in defined} | {point.job for point in points}
+
+
+def _solo_points(points: Iterable[Record]) -> list[SoloPoint]:
+    return [point for point in points if isinstance(point, SoloPoint)]
+
+
+def estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:
+    """Of one job by GPU model, from its newest window on the whole GPU that nothing speaks against.
+
+    Raises:
+        ModelError: the head that estimates is damaged.
+    """
+    found: dict[str, Profile] = {}
+    for point in sorted(points, key=lambda p: p.started_at):
+        if point.share_percent != WHOLE or not is_usable(point) or DOUBTFUL & set(point.flags):
+            continue
+        if window := window_of_point(point):
+            profile = bundled_one_window().profile(window)
+            found[point.gpu_model] = replace(
+                profile,
+                rate_unit=point.rate_unit,
+                active_idle_power_w=point.active_idle_power_w or profile.active_idle_power_w,
+                values={**profile.values, "rate": point.rate * profile.values["rate"]},
+                flags=(*point.flags, *profile.flags),
+                serving=serving_of([point]),
+                in_bursts=computes_in_bursts(point),
+                gpu_uuids=frozenset([point.gpu_uuid]),
+            )
+    return found
+
+
+def with_idle_power(
+    profile_set: ProfileSet, fill: Mapping[str, float]
+) -> tuple[ProfileSet, tuple[str, ...]]:
+    """The profiles with both idle powers each, and what is to be said of those without the first.
+
+    `fill` is what the manifest of the model takes for columns that are missing.
+
+    Returns:
+        Where it was missing, the median of the other profiles, else the model's; unchanged where
+        nobody knows.
+    """
+    profiles = profile_set.profiles
+    lacking = tuple(dict.fromkeys(p.job for p in profiles if math.isnan(p.idle_power_w)))
+    known = [p.idle_power_w for p in profiles if not math.isnan(p.idle_power_w)]
+    assumed_w = statistics.median(known) if known else fill.get(IDLE)
+    if lacking and assumed_w is not None:
+        profiles = tuple(
+            dataclasses.replace(p, idle_power_w=assumed_w) if p.job in lacking else p
+            for p in profiles
+        )
+    profiles = tuple(with_active_idle(profile, fill) for profile in profiles)
+    given = dataclasses.replace(profile_set, profiles=profiles)
+    if not lacking or assumed_w is None:
+        return given, ()
+    source = "as in the other profiles" if known else "as in the profiles of the model"
+    said = f"{IDLE} is missing in the profile of {', '.join(lacking)}: {assumed_w:.0f} W, {source}"
+    return given, (said,)

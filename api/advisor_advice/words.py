@@ -1,0 +1,292 @@
+"""Answers in words, as the command line prints them and the pages show them."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from advisor.core.gpu import UNIT_NAMES, WHOLE, units_for_share, vendor_of
+from advisor.core.interval import Interval
+from advisor.core.objectives import COST, Prices
+from advisor.core.records import ONE_WINDOW
+from advisor.core.split import ADVISED_JOBS, ISOLATING, Sharing
+from advisor.core.wording import as_asked, count_of, counted, less_or_more, limits_text, listed
+from advisor.decide.limits import is_served
+from advisor.decide.reasons import near_miss, percent
+from advisor.decide.recommendation import (
+    HOUR_S,
+    LEAST_TIME_SAVED,
+    Decision,
+    RatedSplit,
+    same_work,
+    worth_of,
+)
+from advisor.formats.moments import duration_text
+from advisor.wire.answers import JobShare, MeasuredTogether, Said, SetAdvice, Way
+from advisor_advice.answers import ModelAdvice
+from advisor_advice.price import price_text
+
+WORDS: Mapping[Sharing, str] = {
+    "uncapped": "without limits",
+    "time-sliced": "in turns, without MPS",
+    "exclusive": "one after the other",
+}
+
+BY_PRICE = "--objective cost decides, with your ADVISOR_GPU_HOUR and ADVISOR_KWH"
+
+
+def said(given: ModelAdvice | SetAdvice, prices: Prices) -> Said:
+    """An answer but for its last line, which is about options of the command line."""
+    whole = first_lines(given, prices)
+    return replace(whole, lines=whole.lines[:-1])
+
+
+def first_lines(given: ModelAdvice | SetAdvice, prices: Prices) -> Said:
+    """Headline and named lines of an answer."""
+    if isinstance(given, ModelAdvice):
+        r = given.recommendation
+        way, gpu_model, warnings = way_of(r), r.profiles[0].gpu_model, r.warnings
+        one_window = dict.fromkeys(p.job for p in r.profiles if ONE_WINDOW in p.flags)
+        what, every = _pair_verdict(r, way), "every split"
+        lines = [*(_pair_lines(r, way, prices) if way else _exclusive_lines(r))]
+    else:
+        way, gpu_model, warnings = given.chosen, given.gpu_model, given.warnings
+        one_window = dict.fromkeys(job.job for job in given.jobs if job.one_window)
+        what, every = _set_verdict(given, way), "best of each"
+        lines = [*(_set_lines(given, way, prices) if way else _card_each_lines(given))]
+    notes = f" --notes ({len(warnings)})" if warnings else ""
+    return Said(
+        headline=f"{what} ({gpu_model}). {basis(given.measured if way else None, one_window)}",
+        lines=(*lines, ("More", f"--how (by hand) --why --all ({every}){notes}")),
+    )
+
+
+def basis(measured: MeasuredTogether | None, one_window: Collection[str] = ()) -> str:
+    """Whether the numbers are measured at the chosen split, estimated or predicted.
+
+    Args:
+        measured: Measurements of these jobs together.
+        one_window: Jobs that were measured in one window on the whole GPU.
+    """
+    of = (
+        listed(one_window) if len(one_window) <= ADVISED_JOBS else f"each of {len(one_window)} jobs"
+    )
+    found = f"estimated from one window of {of}" if one_window else "predicted"
+    if measured is None:
+        return found
+    return measured.text if measured.at_choice else f"{found}; other splits {measured.text}"
+
+
+def _kept(job: str, speed: Interval, p99: Interval | None, *, at_worst: bool = True) -> str:
+    """Speed that a job keeps, and its p99 latency; `at_worst` adds the low end of a speed."""
+    text = f"{job} {percent(min(speed.value, 1.0))} of its speed"
+    if p99:
+        return f"{text}, p99 {p99.value:.3g} ms ({p99.high:.3g} at worst)"
+    return f"{text} ({percent(speed.low)} at worst)" if at_worst else text
+
+
+def _memory(used_mib: Iterable[float | None], card_mib: float | None) -> str:
+    """Memory of all jobs, and of the GPU; empty where that of a job is not known."""
+    known = [mib for mib in used_mib if mib]
+    card = f" of {card_mib / 1024:.0f}" if card_mib else ""
+    return f"memory {sum(known) / 1024:.0f}{card} GiB"
+
+
+# Two jobs.
+
+
+def way_of(r: Decision) -> RatedSplit | None:
+    """The way of sharing that the answer is about; None: there is none."""
+    return r.call if r.choice.sharing == "exclusive" else r.choice
+
+
+def _pair_verdict(r: Decision, way: RatedSplit | None) -> str:
+    jobs = [profile.job for profile in r.profiles]
+    if way is None:
+        return f"DO NOT SHARE: run {' and '.join(jobs)} one after the other"
+    is_call = r.choice.sharing == "exclusive"
+    verdict = "YOUR CALL: one after the other, or share for time" if is_call else "SHARE"
+    if way.sharing != "limited":
+        return f"{verdict}: {' and '.join(jobs)} {WORDS[way.sharing]}"
+    seats = list(zip(jobs, way.prediction.split.shares, strict=True))
+    vendor = vendor_of(r.profiles[0].gpu_model)
+    total = next((p.units_total for p in r.profiles if p.units_total), None)
+    if total is None:
+        return f"{verdict}: {', '.join(f'{job} {share:g} %' for job, share in seats)}"
+    units = ", ".join(f"{job} {units_for_share(share, total, vendor)}" for job, share in seats)
+    return f"{verdict}: {units} of {total} {UNIT_NAMES[vendor]}"
+
+
+def _pair_lines(r: Decision, way: RatedSplit, prices: Prices) -> Iterator[tuple[str, str]]:
+    p = way.prediction
+    yield from _worth(replace(r, choice=way), prices, is_call=way is r.call)
+    seats = zip(r.profiles, p.parts, p.split.shares, strict=True)
+    yield (
+        "Each",
+        "; ".join(
+            _kept(
+                profile.job,
+                part.speed,
+                part.p99_ms(profile, p.split, share) if is_served(profile) else None,
+                at_worst=not is_served(profile),
+            )
+            for profile, part, share in seats
+        ),
+    )
+    limit_w = r.profiles[0].power_limit_w
+    memory = [profile.memory_used_mib for profile in r.profiles]
+    held = f", {_memory(memory, r.request.memory_mib)}" if all(memory) else ""
+    fault = "leaves the other" if way.sharing in ISOLATING else "ends both"
+    of = f" of {limit_w:.0f}" if limit_w else ""
+    yield "Risk", f"a fault of one {fault}; power {p.power_w.value:.0f}{of} W{held}"
+    split = f" --split {way.name}" if way is r.call or way.sharing != "limited" else ""
+    yield "Start", f"advisor launch {as_asked(p.job for p in r.profiles)}{split}"
+    yield from _near(near_miss(r))
+
+
+def _worth(r: Decision, prices: Prices, *, is_call: bool) -> Iterator[tuple[str, str]]:
+    """Against one after the other; for the work that is to be done, if it was given."""
+    found = same_work(r)
+    this, apart = found.choice, found.exclusive
+    done = f"both done in {duration_text(this.time_s)} instead of {duration_text(apart.time_s)}"
+    if r.request.work:
+        yield "Work", f"{apart.time_s / this.time_s:.2f}x an hour: {done}"
+        yield "Energy", f"{less_or_more(1 - this.energy_j / apart.energy_j, 0)} for this work"
+    else:
+        stp, energy = r.choice.prediction.stp, worth_of(r.choice.prediction, prices).energy
+        at_worst = f"({less_or_more(energy.low, 0)} at worst)"
+        yield "Work", f"{stp.value:.2f}x an hour ({stp.low:.2f} at worst): {done}"
+        yield "Energy", f"{less_or_more(energy.value, 0)} for the same work {at_worst}"
+    if prices.are_set:
+        both = ((way.time_s, way.energy_j) for way in (this, apart))
+        yield "Price", price_text(prices, *both)
+    elif is_call:
+        yield "Price", BY_PRICE
+
+
+def _exclusive_lines(r: Decision) -> Iterator[tuple[str, str]]:
+    """Why two jobs are not to share, and what the split with the most work an hour would take."""
+    yield "Why", next(iter(r.reasons), "no split that keeps the limits saves enough")
+    splits = [o for o in r.candidates if o.sharing == "limited"]
+    if kept := [o for o in splits if not o.violations] or splits:
+        best = max(kept, key=lambda o: o.prediction.stp.value)
+        energy, stp = worth_of(best.prediction, r.request.prices).energy, best.prediction.stp.value
+        beyond = ", beyond a limit" if best.violations else ""
+        hours = stp >= 1 / (1 - LEAST_TIME_SAVED) and not best.violations
+        by_price = f"; {BY_PRICE}" if hours and r.objective.name != COST else ""
+        saved = less_or_more(energy.value, 0)
+        yield "At best", f"{best.name}{beyond}: {stp:.2f}x an hour, {saved} energy{by_price}"
+    yield from _near(near_miss(r))
+
+
+def _near(text: str | None) -> Iterator[tuple[str, str]]:
+    if text:
+        yield "Near", text
+
+
+# A set of jobs.
+
+
+def _set_verdict(given: SetAdvice, way: Way | None) -> str:
+    names = counted(job.job for job in given.jobs)
+    if way is None:
+        return f"A CARD EACH: {names}"
+    verdict = "YOUR CALL: a card each, or share for time" if given.call else "SHARE"
+    if way.sharing != "limited":
+        return f"{verdict}: {names} {WORDS[way.sharing]}"
+    unit = UNIT_NAMES[vendor_of(given.gpu_model)]
+    counts = Counter(_seat(share, unit) for share in way.jobs)
+    return f"{verdict}: {', '.join(_times(seat, count) for seat, count in counts.items())}"
+
+
+def _seat(share: JobShare, unit: str) -> str:
+    if share.share_percent == WHOLE:
+        return share.job
+    at = f"{share.share_percent:g} %" if share.units is None else f"{share.units} {unit}"
+    return f"{share.job} at most {at}"
+
+
+def _times(name: str, count: int) -> str:
+    return f"{count} x {name}" if count > 1 else name
+
+
+def _set_lines(given: SetAdvice, way: Way, prices: Prices) -> Iterator[tuple[str, str]]:
+    hours, needs = percent(way.gpu_time_saved.value), given.needs
+    yield "GPUs", f"1 instead of {len(way.jobs)}: {hours} of the GPU hours saved for the same work"
+    saved, low, idle = (
+        less_or_more(part, 0)
+        for part in (way.energy_saved.value, way.energy_saved.low, way.energy_saved_idle.value)
+    )
+    yield "Energy", f"{saved} ({low} at worst) with freed GPUs off, {idle} with them idle"
+    if prices.are_set:
+        # Seconds that GPUs are held, and joules: an hour together, and its work on a card each.
+        speeds = [share.speed.value for share in way.jobs]
+        apart_j = sum(s * job.alone.power_w for s, job in zip(speeds, given.jobs, strict=True))
+        together = HOUR_S, HOUR_S * way.power_w.value
+        yield "Price", price_text(prices, together, (HOUR_S * sum(speeds), HOUR_S * apart_j))
+    elif given.call:
+        yield "Price", BY_PRICE
+    counts = Counter((share.job, share.speed, share.latency_p99_ms) for share in way.jobs)
+    each = (_kept(_times(job, n), speed, p99) for (job, speed, p99), n in counts.items())
+    yield "Each", "; ".join(each)
+    held = [f"power {way.power_w.value:.0f} W"]
+    if needs.memory_mib is not None:
+        held.append(_memory([needs.memory_mib], needs.memory_of_mib))
+    if needs.host_cores is not None:
+        held.append(count_of(max(1, round(needs.host_cores)), "host core"))
+    fault = "a fault of one leaves the others" if way.isolates else _fault(given)
+    yield "Risk", f"{fault}; {', '.join(held)}"
+    if not way.isolates:
+        yield "Apart", _isolated(given)
+    yield from _near(given.near)
+    yield "Start", launch_command(way)
+
+
+def _card_each_lines(given: SetAdvice) -> Iterator[tuple[str, str]]:
+    yield "Why", next(reasons(given))
+    yield "Apart", f"a card each keeps faults apart; {_fault(given)}"
+    if fewer := given.fewer:
+        saved = f"{less_or_more(fewer.energy_saved.value, 0)} energy"
+        yield "Fewer", f"without {fewer.without} the others share ({fewer.way}): {saved}"
+    if any(w.sharing == "exclusive" and not w.violations for w in given.ways):
+        yield "Else", "one after the other on one GPU: the same energy and GPU hours, later"
+    yield from _near(given.near)
+
+
+def _fault(given: SetAdvice) -> str:
+    """Effect of a fault of one client of a shared GPU."""
+    if vendor_of(given.gpu_model) == "amd":
+        return "nobody has tried what a fault of one does"
+    return "under MPS a fault of one ends all"
+
+
+def _isolated(given: SetAdvice) -> str:
+    """The way that keeps faults apart, and what it costs."""
+    turns = next((way for way in given.ways if way.sharing == "time-sliced"), None)
+    if turns is None:
+        return "a card each keeps faults apart"
+    if turns.violations:
+        return "a card each keeps faults apart; taking turns would break a limit"
+    slowest = percent(min(share.speed.value for share in turns.jobs))
+    saved = less_or_more(turns.energy_saved.value, 0)
+    return f"--isolate: {WORDS[turns.sharing]}, {saved} energy, the slowest at {slowest}"
+
+
+def launch_command(way: Way) -> str:
+    """The command that runs the jobs so."""
+    return f"advisor launch {as_asked(share.job for share in way.jobs)} --split {way.name}"
+
+
+def reasons(given: SetAdvice) -> Iterator[str]:
+    """Saving and broken limit of each way that was not chosen, the nearest first."""
+    for way in sorted(given.ways, key=lambda w: (len(w.violations), -w.energy_saved.value)):
+        if way.name == given.choice or way.sharing == "exclusive":
+            continue
+        told = WORDS.get(way.sharing, f"with {limits_of(way)}")
+        saved = f"{told} it would take {less_or_more(way.energy_saved.value, 0)} energy"
+        yield f"{saved}, but {way.violations[0]}" if way.violations else saved
+    yield f"{count_of(given.searched, 'way')} looked at"
+
+
+def limits_of(way: Way) -> str:
+    """Limits of the jobs that have one."""
+    return limits_text((s.job for s in way.jobs), (s.share_percent for s in way.jobs))

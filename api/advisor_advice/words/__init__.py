@@ -1,1 +1,0 @@
-"""Answers in words, as the command line prints and the pages show them."""

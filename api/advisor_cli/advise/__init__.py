@@ -1,1 +1,0 @@
-"""The commands that advise: recommend and place."""

@@ -1,0 +1,242 @@
+"""`advisor audit`: what sharing would give a cluster, from the metrics that it has already."""
+
+import hashlib
+import shutil
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import IO, Annotated, Literal
+
+import requests
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+
+from advisor.core.interval import Interval
+from advisor.core.objectives import ADVISED, COST, priced
+from advisor.decide.limits import Limits
+from advisor.errors import STOPPED, InputError
+from advisor.files import PUBLIC_FILE, open_home, replace_file, try_lock
+from advisor.settings import Settings, read_settings
+from advisor.wire.answers import Said
+from advisor_advice.profiles import own_profiles
+from advisor_audit.audit import TellProgress, Wanted
+from advisor_audit.audit import audit as make_audit
+from advisor_audit.page import headline, page
+from advisor_audit.reading import Source
+from advisor_audit.result import Audit
+from advisor_audit.sources.lines import SeriesFile
+from advisor_audit.sources.live import EVERY_S, ThisHost, read_exporters, record
+from advisor_audit.sources.prometheus import Prometheus, session_for
+from advisor_cli.console import print_screen
+from advisor_cli.options import AsJson, ProfilesOption
+from advisor_cli.progress import progress
+from advisor_cli.say import as_json_text, say
+from advisor_models.one_window_errors import bundled_head
+
+DAY_S = 86400.0
+LATELY_S = DAY_S
+"""An audit that ended early goes on with the days that it was about for so long."""
+
+
+def audit(
+    *,
+    prometheus: Annotated[
+        str | None, typer.Option(help="Address of a Prometheus that scrapes dcgm-exporter")
+    ] = None,
+    dcgm: Annotated[
+        list[str] | None, typer.Option(help="Address of a dcgm-exporter, watched now; repeatable")
+    ] = None,
+    nvml: Annotated[bool, typer.Option("--nvml", help="GPUs of this host, watched now")] = False,
+    series: Annotated[
+        Path | None, typer.Option(help="File of series, such as --keep has written")
+    ] = None,
+    days: Annotated[float, typer.Option(help="Of a Prometheus, back from now", min=0.01)] = 7.0,
+    minutes: Annotated[float, typer.Option(help="How long GPUs are watched", min=0.1)] = 30.0,
+    step: Annotated[int, typer.Option(help="Seconds of a mean", min=1)] = 60,
+    within: Annotated[
+        str, typer.Option(help="Who may share: jobs of one namespace, of one LABEL, or all")
+    ] = "namespace",
+    objective: Annotated[
+        Literal["least-energy", "fewest-cards", "cost"], typer.Option(help="What is made small")
+    ] = "least-energy",
+    min_speed: Annotated[
+        float | None, typer.Option(help="Least speed of each job; 1 is as alone", min=0.0, max=1.0)
+    ] = None,
+    http_config: Annotated[
+        Path | None, typer.Option(help="File as promtool's --http.config.file")
+    ] = None,
+    profiles: ProfilesOption = None,
+    keep: Annotated[Path | None, typer.Option(help="Write all series that are read there")] = None,
+    out: Annotated[Path, typer.Option(help="The page; the JSON is beside it")] = Path("audit.html"),
+    as_json: AsJson = False,
+) -> None:
+    """Say what sharing would give a cluster, from the metrics that it has already.
+
+    Reads only. What ended early goes on with the same command.
+
+    Example: advisor audit --prometheus http://prometheus:9090 --days 7
+    """
+    _check_one(prometheus, dcgm, nvml, series)
+    settings = read_settings()
+    if objective == COST:
+        priced(ADVISED[COST], settings.prices)  # refuses it where nothing has a price
+    limits = Limits(default_min_speed=settings.min_speed if min_speed is None else min_speed)
+    wanted = Wanted(
+        head=bundled_head(),
+        within=within,
+        objective=objective,
+        limits=limits,
+        prices=settings.prices,
+        known=own_profiles(settings, profiles),
+    )
+    read = _state_of(series) if series else None
+    folder = _folder(settings, [prometheus, dcgm, nvml, read, days, step, within])
+    try:
+        with _alone(folder), _telling() as tell, _open(keep if prometheus else None) as kept:
+            if prometheus:
+                session = session_for(settings.secrets(), http_config)
+                source: Source = _prometheus(prometheus, session, folder, days, step)
+            else:
+                file = series or keep or folder / "series.jsonl"
+                if not series:
+                    _remove_pages(folder, "*-*.jsonl")  # more is appended to what they were made of
+                    _watch(dcgm or (), file, 60 * minutes, min(EVERY_S, step), tell)
+                source = SeriesFile(file, step_s=step)
+            found = make_audit(source, folder, wanted, tell, kept)
+    except KeyboardInterrupt:
+        say("stopped; what was read is kept: the same command goes on from there", err=True)
+        raise typer.Exit(STOPPED) from None
+    _write(found, out)
+    shutil.rmtree(folder)
+    if as_json:
+        say(as_json_text(found))
+    else:
+        print_screen(Said(headline=headline(found), lines=tuple(_lines(found, out))))
+
+
+def _check_one(*sources: object) -> None:
+    if sum(map(bool, sources)) != 1:
+        raise InputError(
+            "an audit reads one source",
+            fix="give --prometheus URL, --dcgm URL, --nvml or --series FILE",
+        )
+
+
+def _remove_pages(folder: Path, pattern: str) -> None:
+    """Those of an audit before."""
+    for page_of_before in folder.glob(pattern):
+        page_of_before.unlink()
+
+
+def _state_of(file: Path) -> tuple[str, int, int]:
+    """Which file it is, and whether it is still as it was."""
+    with InputError.instead_of(OSError, f"{file} cannot be read"):
+        found = file.stat()
+    return str(file.resolve()), found.st_size, found.st_mtime_ns
+
+
+@contextmanager
+def _alone(folder: Path) -> Generator[None]:
+    """The folder for this audit; it is removed with the lock in it."""
+    with (folder / "lock").open("ab") as file:
+        if not try_lock(file):
+            raise InputError("the same audit runs already", fix="wait until it has ended")
+        yield
+
+
+def _folder(settings: Settings, asked: Sequence[object]) -> Path:
+    """Where pages of what is asked for are kept until the audit is done."""
+    key = hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
+    return open_home(settings.home, "audits", key)
+
+
+def _prometheus(
+    url: str, session: requests.Session, folder: Path, days: float, step_s: float
+) -> Prometheus:
+    """The days until now; where an audit of them ended early, those that it was about."""
+    note, end_s = folder / "end.json", time.time() // step_s * step_s
+    if note.exists() and end_s - (before_s := float(note.read_text())) < LATELY_S:
+        end_s = before_s
+    else:
+        _remove_pages(folder, "*.jsonl")
+        replace_file(note, f"{end_s}".encode())
+    return Prometheus(url, session, begin_s=end_s - days * DAY_S, end_s=end_s, step_s=step_s)
+
+
+def _watch(
+    urls: Sequence[str], file: Path, span_s: float, every_s: float, tell: TellProgress
+) -> None:
+    """Record GPUs for a while; what Ctrl-C leaves is enough to go on with."""
+    host = None if urls else ThisHost()
+    read = host.read if host else partial(read_exporters, urls)
+    with suppress(KeyboardInterrupt):
+        record(
+            read,
+            file,
+            span_s,
+            lambda done_s: tell("watching, s", int(done_s), int(span_s)),
+            every_s=every_s,
+        )
+    if host:
+        host.close()
+
+
+@contextmanager
+def _telling() -> Generator[TellProgress]:
+    """A bar of what is done, with the time that is left."""
+    text = TextColumn("{task.description}", markup=False)
+    with progress(text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()) as bar:
+        tasks = dict[str, TaskID]()
+
+        def tell(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total)
+            bar.update(tasks[what], completed=done)
+
+        yield tell
+
+
+@contextmanager
+def _open(path: Path | None) -> Generator[IO[bytes] | None]:
+    if path is None:
+        yield None
+        return
+    with InputError.instead_of(OSError, f"{path} cannot be written"):
+        file = path.open("ab")
+    with file:
+        yield file
+
+
+def _write(found: Audit, out: Path) -> None:
+    with InputError.instead_of(OSError, f"{out} cannot be written"):
+        replace_file(out, page(found).encode(), PUBLIC_FILE)
+        replace_file(out.with_suffix(".json"), f"{as_json_text(found)}\n".encode(), PUBLIC_FILE)
+
+
+def _lines(found: Audit, out: Path) -> Iterator[tuple[str, str]]:
+    now, shared = found.now, found.shared
+    kwh = "energy not read" if now.kwh is None else f"{now.kwh:,.0f} kWh"
+    hours = f"{now.gpu_hours:,.0f} GPU hours"
+    yield "Today", f"{now.cards:,} GPUs at once at most, {hours}, {kwh} (measured)"
+    if shared.kwh is not None and shared.kwh_idle is not None:
+        yield (
+            "Shared",
+            (
+                f"{_range(shared.cards)} GPUs, {_range(shared.gpu_hours)} GPU hours, "
+                f"{_range(shared.kwh)} kWh with freed GPUs off, {_range(shared.kwh_idle)} with "
+                f"them idle ({shared.basis}; ranges of 90 %)"
+            ),
+        )
+    if now.cost is not None and shared.cost is not None:
+        yield "Cost", f"{_range(shared.cost)} instead of {now.cost:,.0f} ({shared.basis})"
+    small = sum(job.fills is False for job in found.jobs)
+    yield "Jobs", f"{len(found.jobs) + found.left_out:,} seen; {small:,} do not fill a card"
+    if found.profile_next:
+        yield "Next", f"{found.profile_next[0].command} narrows the ranges most"
+    yield "More", f"{out} (page), {out.with_suffix('.json')}"
+
+
+def _range(of: Interval) -> str:
+    return f"{of.value:,.0f} ({of.low:,.0f} to {of.high:,.0f})"

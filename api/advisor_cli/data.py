@@ -1,0 +1,200 @@
+"""`advisor data`: bring points in, take them out, delete them; copy and migrate the database."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+import typer
+
+from advisor.core.records import Observation, PairPoint, Record, SoloPoint
+from advisor.core.wording import count_of, listed
+from advisor.errors import InputError
+from advisor.settings import read_settings
+from advisor.validity.points import with_flags, with_pair_flags, with_solo_flags
+from advisor_cli.options import AsJson
+from advisor_cli.say import as_json_text, say
+from advisor_data import Store, open_store
+from advisor_data import migrate as migrate_store
+from advisor_data.files import check_import, import_notes, read_points, write_points
+
+app = typer.Typer(
+    help="Import and export points; back up, restore and migrate the database.",
+    no_args_is_help=True,
+)
+
+RecordKind = Literal["solo", "pairs", "observations"]
+
+_Kind: TypeAlias = Annotated[
+    RecordKind, typer.Option(help="One job alone, two together, or what launched pairs did")
+]
+
+_NAMED = 5
+"""How many jobs or pairs are named before something is deleted."""
+
+_RECORDS: dict[RecordKind, type[Record]] = {
+    "solo": SoloPoint,
+    "pairs": PairPoint,
+    "observations": Observation,
+}
+
+
+@app.command("import")
+def import_(files: list[Path], as_json: AsJson = False) -> None:
+    """Bring points and observations from Parquet, CSV or JSON-lines files.
+
+    Points that are there already are left as they are.
+
+    Example: advisor data import points.parquet
+    """
+    settings = read_settings()
+    points = with_flags(point for file in files for point in read_points(file))
+    jobs = dict.fromkeys(point.job for point in points if isinstance(point, SoloPoint))
+    with open_store(settings.database_url, settings.home) as store:
+        check_import(points, [row for job in jobs for row in store.profile_rows(job, job)])
+        counts = {kind: _take_in(store, points, record) for kind, record in _RECORDS.items()}
+        known = [point for job in jobs for point in store.solo_points(job=job)]
+    read, new = (sum(count[key] for count in counts.values()) for key in ("read", "new"))
+    # Points that were there say nothing new.
+    notes = import_notes(points, known) if new else []
+    each = "; ".join(f"{kind} {c['read']} read, {c['new']} new" for kind, c in counts.items())
+    lines = (f"{read} points read, {new} new ({each})", *(f"! {note}" for note in notes))
+    _say(as_json, "\n".join(lines), read=read, new=new, **counts, notes=notes)
+
+
+@app.command("export")
+def export(
+    file: Path,
+    kind: _Kind = "solo",
+    job: Annotated[str | None, typer.Option(help="Only this job, or pairs with it")] = None,
+    run: Annotated[str | None, typer.Option(help="Only this run, or this launch")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write points of one kind to a Parquet, CSV or JSON-lines file, as the name ends.
+
+    Example: advisor data export pairs.parquet --kind pairs
+    """
+    settings = read_settings()
+    with open_store(settings.database_url, settings.home) as store:
+        points = _wanted(store, kind, job, run)
+    write_points(file, points)
+    _say(as_json, _exported(len(points), kind, file), written=len(points))
+
+
+def _exported(count: int, kind: str, file: Path) -> str:
+    """How many; where there are none, where others are."""
+    if count:
+        return f"{count} points written to {file}"
+    return (
+        f"no points of kind {kind} are stored here, so {file} has none; those that come with "
+        "advisor: advisor.load_dataset (docs/schema.md)"
+    )
+
+
+@app.command("delete")
+def delete(
+    job: Annotated[str | None, typer.Option(help="Of this job, or of pairs with it")] = None,
+    gpu_model: Annotated[str | None, typer.Option(help="Measured on this GPU model")] = None,
+    run: Annotated[str | None, typer.Option(help="Of this run, or this launch")] = None,
+    kind: _Kind = "solo",
+    written_by: Annotated[
+        str | None, typer.Option(help="Sent to a service by this token or user")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove stored points of one kind; bundled ones stay.
+
+    Example: advisor data delete --kind pairs --run pairs-a76b7c50
+    """
+    if not (job or gpu_model or run or written_by):
+        raise InputError(
+            "all points would be deleted", fix="give --job, --gpu-model, --run or --written-by"
+        )
+    if as_json and not yes:
+        raise InputError("--json cannot ask", fix="give --yes, too")
+    settings = read_settings()
+    with open_store(settings.database_url, settings.home) as store:
+        points = [
+            point
+            for point in _wanted(store, kind, job, run)
+            if gpu_model in (None, point.gpu_model) and written_by in (None, point.written_by)
+        ]
+        if points and not yes:
+            typer.confirm(f"delete {_of_what(points)}?", abort=True)
+        deleted = store.delete(points) if points else 0
+    text = f"{_of_what(points)} deleted" if points else "no such points are stored"
+    _say(as_json, text, deleted=deleted, kind=kind)
+
+
+@app.command("migrate")
+def migrate() -> None:
+    """Bring the database's schema to this version's.
+
+    Example: advisor data migrate
+    """
+    settings = read_settings()
+    changed = migrate_store(settings.database_url, settings.home)
+    current = "the database's schema is current"
+    say(f"tables were made or changed; {current}" if changed else f"{current} already")
+
+
+@app.command("backup")
+def backup(file: Path, as_json: AsJson = False) -> None:
+    """Copy an SQLite database into one file, also while others write; see docs/state.md.
+
+    Example: advisor data backup advisor.db
+    """
+    from advisor_data.backup import back_up  # only here: SQLAlchemy takes time to load
+
+    settings = read_settings()
+    size_bytes = back_up(settings.database_url, settings.home, file)
+    _say(as_json, f"{size_bytes} bytes written to {file}", written_bytes=size_bytes)
+
+
+@app.command("restore")
+def restore(
+    file: Path,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Put it in the place of the database that is there")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make the SQLite database what a backup says: all of it, or nothing.
+
+    Example: advisor data restore advisor.db
+    """
+    from advisor_data.backup import restore as bring_back  # as in backup
+
+    settings = read_settings()
+    bring_back(settings.database_url, settings.home, file, overwrite=overwrite)
+    _say(as_json, f"the database is as {file} says", restored=str(file))
+
+
+def _of_what(points: Sequence[Record]) -> str:
+    """How many points of whom."""
+    names = {p.job if isinstance(p, SoloPoint) else " + ".join(p.jobs) for p in points}
+    some = listed(sorted(names)) if len(names) <= _NAMED else f"{len(names)} jobs or pairs"
+    models = listed(sorted({point.gpu_model for point in points}))
+    return f"{count_of(len(points), 'point')} of {some} on {models}"
+
+
+def _take_in(store: Store, points: Sequence[Record], record: type[Record]) -> dict[str, int]:
+    mine = [point for point in points if isinstance(point, record)]
+    return {"read": len(mine), "new": store.add(mine)}
+
+
+def _wanted(store: Store, kind: RecordKind, job: str | None, run: str | None) -> Sequence[Record]:
+    if kind == "solo":
+        return with_solo_flags(store.solo_points(job=job, run=run))
+    if kind == "pairs":
+        pairs = (p for p in store.pair_points(run=run) if job is None or job in p.jobs)
+        return with_pair_flags(pairs, with_solo_flags(store.solo_points()))
+    return [
+        observation
+        for observation in store.observations()
+        if (job is None or job in observation.jobs) and run in (None, observation.launch_id)
+    ]
+
+
+def _say(as_json: bool, text: str, **result: Any) -> None:
+    say(as_json_text(result) if as_json else text)

@@ -1,0 +1,92 @@
+"""`advisor drift`: do launched jobs still do what the model in use expects of them?"""
+
+from collections.abc import Iterable
+
+from advisor.core.wording import count_of
+from advisor.settings import Settings, read_settings
+from advisor.wire.answers import CardPower, DriftedJob, DriftReport
+from advisor_advice.conditions import checks_of, experience_of, stored_factor
+from advisor_cli.console import Columns, print_table, table_of
+from advisor_cli.options import AsJson
+from advisor_cli.say import as_json_text, say
+from advisor_data import is_begun, open_store
+from advisor_models.registry import Registry
+
+_JOBS: Columns[DriftedJob] = (
+    ("job", lambda one: one.job),
+    ("quantity", lambda one: one.quantity),
+    ("of expected", lambda one: f"{100 * one.ratio:.0f} %"),
+    ("launches", lambda one: one.observations),
+    ("since", lambda one: one.since),
+    ("card", lambda one: one.gpu_uuid),
+    ("new since then", lambda one: ", ".join(one.software)),
+)
+_CARDS: Columns[CardPower] = (
+    ("card", lambda one: one.gpu_uuid),
+    ("draws, against others", lambda one: f"{_off(one.power_factor.value)} %"),
+    ("90 %", lambda one: f"{_off(one.power_factor.low)} to {_off(one.power_factor.high)} %"),
+    ("jobs alone", lambda one: one.references),
+    ("pairs", lambda one: one.observations),
+)
+
+
+def _off(factor: float) -> str:
+    return f"{100 * (factor - 1):+.1f}"
+
+
+def drift(as_json: AsJson = False) -> None:
+    """Do launched jobs still do what the model in use expects of them?
+
+    Compares the newest launches with what is expected of them today: which jobs have drifted, what
+    each card draws beside others of its model, and whether safe counts are to be checked again.
+
+    Example: advisor drift
+    """
+    report = _drift_report(read_settings())
+    if as_json:
+        say(as_json_text(report))
+        return
+    for line in _lines(report):
+        say(line)
+    if report.drifts:
+        say("")
+        print_table(table_of(_JOBS, report.drifts))
+    if report.cards:
+        say("")
+        print_table(table_of(_CARDS, report.cards))
+
+
+def _lines(report: DriftReport) -> Iterable[str]:
+    compared = count_of(report.observations, "launched pair")
+    yield (
+        f"{compared} compared with what the model in use expects"
+        if report.observations
+        else "there is no launched pair to compare: advisor launch"
+    )
+    if report.observations and not report.drifts:
+        yield "no job has drifted"
+    yield from report.outdated_checks
+
+
+def _drift_report(settings: Settings) -> DriftReport:
+    """The newest observations against the model in use.
+
+    Raises:
+        ModelError: there is no model, or it is damaged.
+        StoreError: the store, or what a check found, cannot be read.
+    """
+    if not is_begun(settings.database_url, settings.home):
+        return DriftReport(observations=0, drifts=(), cards=(), outdated_checks=())
+    predictor = Registry(settings.home / "models").open_champion()
+    with open_store(settings.database_url, settings.home) as store:
+        found = experience_of(store, predictor, checks_of(settings), settings.home)
+        cards = sorted(
+            {(one.observation.gpu_model, one.observation.gpu_uuid) for one in found.expected}
+        )
+        factors = [stored_factor(model, card, found.expected, store) for model, card in cards]
+    return DriftReport(
+        observations=len(found.expected),
+        drifts=found.drifts,
+        cards=tuple(factor.told for factor in factors if factor),
+        outdated_checks=tuple(found.outdated.values()),
+    )

@@ -1,0 +1,129 @@
+"""`advisor kubernetes`: pods that share a GPU."""
+
+import logging
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+import typer
+
+from advisor.settings import read_settings
+from advisor_cli.node_agent import client_of, ended_by_signals, log_lines
+from advisor_cli.options import LogFormat, LogLevel, ServiceAddress, ServiceCa
+from advisor_cli.say import say
+
+_Policy: TypeAlias = Literal["pass", "hold"]
+
+
+def serve(
+    tls_certificate: Annotated[
+        Path, typer.Option(help="PEM file with the certificate and its signers")
+    ],
+    tls_key: Annotated[Path, typer.Option(help="PEM file with its key")],
+    client_ca: Annotated[
+        Path | None,
+        typer.Option(help="PEM file with who signs the API server's certificate as a client"),
+    ] = None,
+    service: ServiceAddress = "http://127.0.0.1:8765",
+    service_ca: ServiceCa = None,
+    namespace: Annotated[
+        str, typer.Option(help="Where the Lease is by which one of several processes chooses")
+    ] = "advisor",
+    without_advice: Annotated[
+        _Policy,
+        typer.Option(help="Pods that waited long enough without advice run alone, or wait on"),
+    ] = "pass",
+    host_path: Annotated[
+        list[str] | None,
+        typer.Option(help="Folder of nodes that pods which share may mount; several times"),
+    ] = None,
+    mixed_nodes: Annotated[
+        bool,
+        typer.Option(help="Pods of several namespaces may share a node, and its shared memory"),
+    ] = False,
+    host: Annotated[str, typer.Option(help="Address to listen on")] = "0.0.0.0",
+    port: Annotated[int, typer.Option(help="TCP port; 0: any", min=0, max=65535)] = 8443,
+    log_level: LogLevel = "info",
+    log_format: LogFormat = "text",
+) -> None:
+    """Admit pods that share a GPU, find each a partner, and send both to the node.
+
+    docs/kubernetes.md says what it changes, and which rights it needs.
+
+    Example: advisor kubernetes serve --tls-certificate tls.crt --tls-key tls.key
+    """
+    # The client of Kubernetes takes a second that no other command should wait.
+    from advisor_api.http.options import ServeOptions
+    from advisor_api.server import serve_app
+    from advisor_kubernetes.admission import Site
+    from advisor_kubernetes.chooser.pairing import Policy
+    from advisor_kubernetes.cluster import connect
+    from advisor_kubernetes.serve import PATIENCE_S, Adviser, Choosing, create_app
+
+    settings = read_settings()
+    options = ServeOptions(
+        host=host,
+        port=port,
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+        client_ca=client_ca,
+        # Of each address; a pod is some four by its length. An API server sends a hundred pods a
+        # second at most, within the 2 s that it waits; who sends megabytes is kept out after eight.
+        requests_per_s=500.0,
+        burst=4000,
+        body_s=2.0,
+        log_level=log_level,
+        log_format=log_format,
+    )
+    with (
+        client_of(service, service_ca, settings) as client,
+        client_of(service, service_ca, settings, PATIENCE_S) as quick,
+    ):
+        policy = Policy(without_advice=without_advice, mixed_nodes=mixed_nodes)
+        choosing = Choosing(connect(), client, namespace, policy)
+        site = Site(host_paths=tuple(host_path or ()))
+        serve_app(
+            lambda real: create_app(real, choosing, Adviser(quick), site),
+            options,
+            lambda real: say(f"advisor answers the cluster on {real.url}"),
+            settings.environment,
+        )
+
+
+def agent(
+    node: Annotated[str, typer.Option(help="Name of this node in Kubernetes")],
+    service: ServiceAddress = "http://127.0.0.1:8765",
+    service_ca: ServiceCa = None,
+    host: Annotated[str, typer.Option(help="Address that metrics are served on")] = "0.0.0.0",
+    port: Annotated[int, typer.Option(help="Its port; 0: any", min=0, max=65535)] = 9401,
+    log_format: LogFormat = "text",
+) -> None:
+    """Own the MPS daemons of a node, prove the limits of its pods, meter them and report.
+
+    docs/kubernetes.md says what it does with each, and what it needs.
+
+    Example: advisor kubernetes agent --node gpu-1 --service http://advisor:8765
+    """
+    # The client of Kubernetes takes a second that no other command should wait.
+    from advisor_kubernetes.agent import AgentOptions, NodeApi, run_agent
+    from advisor_kubernetes.cluster import connect
+
+    log_lines(logging.StreamHandler(), log_format)
+    settings = read_settings()
+    stop = ended_by_signals()
+    with client_of(service, service_ca, settings) as client:
+        run_agent(
+            AgentOptions(node=node, host=host, port=port),
+            settings,
+            NodeApi(connect(), node),
+            client,
+            stop,
+            lambda at: say(f"advisor's agent of {node} serves metrics on port {at}"),
+        )
+
+
+app = typer.Typer(
+    help="Pods that share a GPU: the service of the cluster, and the agent of each node.",
+    no_args_is_help=True,
+)
+app.command("agent")(agent)
+app.command("serve")(serve)

@@ -1,0 +1,166 @@
+"""`advisor launches`: what was launched on this host, where it stands, stopping and cleaning up."""
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from advisor.core.wording import count_of
+from advisor.launch.folder import LaunchFolder, close_unclaimed, find_folder, list_folders
+from advisor.launch.guard import LAUNCH_MARK, Stopping
+from advisor.launch.overview import LocalLaunches
+from advisor.launch.status import JobStatus, LaunchStatus
+from advisor.runtime.job_process import check_none
+from advisor.runtime.processes import marked_pids, wait_until
+from advisor.settings import read_settings
+from advisor_cli.console import PIPE_WIDTH, Columns, plain_console, print_table, table_of
+from advisor_cli.launch_text import (
+    exit_code,
+    final_json,
+    line,
+    observations,
+    statuses,
+    summary,
+    table,
+)
+from advisor_cli.options import AsJson
+from advisor_cli.say import as_json_text, say
+from advisor_data import open_store
+from advisor_data.cleaning import Cleaner
+
+app = typer.Typer(help="List, show, stop and clean up the launches of this host.")
+
+LaunchId = Annotated[str, typer.Argument(help="As `advisor launches` lists it", metavar="ID")]
+
+_JOBS_END_S = 30.0
+"""Guard and shims take less, also where jobs ignore signals."""
+
+_COLUMNS: Columns[LaunchStatus] = (
+    ("launch", lambda status: status.launch_id),
+    ("state", lambda status: status.standing),
+    ("GPU", lambda status: status.gpu_uuid),
+    ("pair", lambda status: f"{status.pair_number + 1} of {status.pairs}"),
+    ("jobs", lambda status: " + ".join(map(_seat, status.jobs))),
+    ("together", lambda status: f"{status.overlap_s:.0f} s"),
+    ("power", lambda status: "-" if status.watts is None else f"{status.watts:.0f} W"),
+    ("energy saved", lambda s: "-" if s.part_saved is None else f"{100 * s.part_saved:.0f} %"),
+    ("what went wrong", lambda status: status.code),
+)
+
+
+@app.callback(invoke_without_command=True)
+def group(context: typer.Context, as_json: AsJson = False) -> None:
+    """List, show, stop and clean up the launches of this host."""
+    if context.invoked_subcommand is not None:
+        return
+    found = [folder.read_status() for folder in list_folders(_root())]
+    if as_json:
+        say(as_json_text(LocalLaunches(launches=tuple(found))))
+        return
+    if found:
+        # Of these columns, `show` and `stop` need the first one whole.
+        print_table(table_of(_COLUMNS, found, whole=["launch"]))
+    else:
+        say("nothing was launched on this host")
+
+
+@app.command("show")
+def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
+    """Show where a launch stands, and what its pairs did.
+
+    Example: advisor launches show 20261125-030728-cb7096
+    """
+    folder = find_folder(_root(), launch_id)
+    status = folder.read_status()
+    if as_json:
+        say(as_json_text(final_json(folder, status)))
+        return
+    console = plain_console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    console.print(table(status, console.width))
+    for text in summary(status, observations(folder)):
+        say(text)
+
+
+@app.command("stop")
+def stop(launch_id: LaunchId, as_json: AsJson = False) -> None:
+    """Stop all jobs of a launch in the safe order, and wait until they have ended.
+
+    Example: advisor launches stop 20261125-030728-cb7096
+    """
+    folder = find_folder(_root(), launch_id)
+    folder.ask_stop()
+    close_unclaimed(folder)
+    status = await_end(folder)
+    say(as_json_text(final_json(folder, status)) if as_json else line(status))
+    raise typer.Exit(exit_code(status))
+
+
+@app.command("clean")
+def clean(
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be removed")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove folders of launches that ended long ago, or that take too much room.
+
+    The bounds are ADVISOR_KEEP_LAUNCHES_DAYS and ADVISOR_KEEP_LAUNCHES_GIB. What the jobs did is in
+    the store before anything goes.
+
+    Example: advisor launches clean
+    """
+    with _cleaner() as cleaner:
+        cleaned = cleaner.clean(dry_run=dry_run)
+    if as_json:
+        say(as_json_text(cleaned))
+        return
+    verb = "would be removed" if dry_run else "removed"
+    for one in cleaned.removed:
+        room = f"{one.size_bytes / 2**20:.1f} MiB"
+        say(f"{one.launch_id} {verb}: ended {one.ended_at}, {room}, for its {one.reason}")
+    for one in cleaned.kept:
+        say(f"{one.launch_id} is kept: {one.why}")
+    total = f"{cleaned.size_bytes / 2**20:.1f} MiB"
+    say(f"{count_of(len(cleaned.removed), 'folder')} {verb}, {total}")
+
+
+def await_end(folder: LaunchFolder) -> LaunchStatus:
+    """The last status of a launch that was asked to stop; a supervisor that hangs is killed."""
+    stopping, last = Stopping(folder), folder.read_status()
+    mark = {LAUNCH_MARK: str(folder.path)}
+    for last in statuses(folder):
+        if told := stopping.look(last):
+            say(told, err=True)
+            wait_until(lambda: not marked_pids(mark), _JOBS_END_S)
+            check_none(marked_pids(mark))
+    return last
+
+
+@contextmanager
+def _cleaner() -> Generator[Cleaner]:
+    """Removes old launches of this host, and rows of the store and the service's tables."""
+    from advisor_data.state import open_service_state  # SQLAlchemy takes time to load
+
+    settings = read_settings()
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(settings.database_url, settings.home))
+        state = stack.enter_context(open_service_state(settings.database_url, settings.home))
+        who = f"user id {os.getuid()}"
+        root, bounds = _root(), settings.retention
+        yield Cleaner(root=root, bounds=bounds, store=store, state=state, who=who)
+
+
+def _root() -> Path:
+    return read_settings().home / "launches"
+
+
+def _seat(job: JobStatus) -> str:
+    joined = f" joined {job.joined_at[11:19]}" if job.joined_at else ""
+    left = f" left {job.ended_at[11:19]}" if job.ended_at else ""
+    speed = f" at {job.speed:.2f}x" if job.speed is not None else ""
+    unknown = " (progress unknown)" if job.unread else " (stalled)" if job.stalled_since else ""
+    return f"{job.job} {job.share_percent:g} %{speed}{unknown}{joined}{left}"

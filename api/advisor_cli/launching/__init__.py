@@ -1,1 +1,0 @@
-"""The commands that launch pairs and look after launches."""

@@ -1,1 +1,0 @@
-"""The commands that look after data, jobs, tokens and the service."""

@@ -1,0 +1,463 @@
+"""`advisor recommend` and `advisor replicas`: jobs, or copies of one job, on one GPU."""
+
+import dataclasses
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from advisor.core.gpu import vendor_of
+from advisor.core.interval import Interval
+from advisor.core.objectives import DEFAULT_OBJECTIVE, Finish, Objective
+from advisor.core.split import MOST_JOBS, Sharing
+from advisor.core.wording import as_asked, counted, energy_text, less_or_more
+from advisor.decide.reasons import percent
+from advisor.decide.recommendation import Decision, RatedSplit, environments, same_work
+from advisor.formats.moments import duration_text
+from advisor.settings import read_settings
+from advisor.wire.answers import Copies, Partner, Partners, Recommendation, Replicas, SetAdvice, Way
+from advisor_advice import ask
+from advisor_advice.answers import ModelAdvice
+from advisor_advice.ask import PairAdvice, advise
+from advisor_advice.words import basis, first_lines, launch_command, limits_of, reasons, way_of
+from advisor_cli.console import (
+    MOST_WIDTH,
+    Columns,
+    plain_console,
+    plain_table,
+    print_folded,
+    print_list,
+    print_screen,
+    print_table,
+    show_chart,
+    table_of,
+)
+from advisor_cli.options import AdviceOptions, AsJson, Notes, ObjectiveOption, grouped, job_names
+from advisor_cli.power_bars import letters, print_parts
+from advisor_cli.say import as_json_text, say
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecommendOptions(AdviceOptions):
+    """What is asked of one to seven jobs."""
+
+    objective: ObjectiveOption = DEFAULT_OBJECTIVE
+    work: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What is to be done, JOB=3h or 3h for both: time that it takes alone; of two jobs"
+        ),
+    ] = None
+    fine: Annotated[bool, typer.Option("--fine", help="Every split in steps of two SMs")] = False
+    components: Annotated[
+        bool, typer.Option("--components", help="What the power of the chosen way goes to")
+    ] = False
+
+
+@grouped
+def recommend(
+    jobs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Names of one to seven profiled jobs, A*3 for three of A. Of one: its best "
+            "partners",
+            metavar="A [B ...]",
+            autocompletion=job_names,
+        ),
+    ],
+    asked: RecommendOptions,
+    how: Annotated[bool, typer.Option("--how", help="The lines to copy, to start by hand")] = False,
+    why: Annotated[bool, typer.Option("--why", help="Why this way, and what others do")] = False,
+    notes: Notes = False,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show all candidates, and plot them")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """How do two to seven jobs share one GPU with the least energy for the same work?
+
+    Says what to do, what it saves, what each job pays, how sure that is, and why. Exit code 10:
+    nothing keeps every limit.
+
+    Example: advisor recommend bert-serve-30 triad --min-speed triad=0.6
+    """
+    wanted = {"how": how, "why": why, "notes": notes, "all": show_all}
+    details = [name for name, is_wanted in wanted.items() if is_wanted]
+    found = advise(*jobs, **asdict(asked))
+    told = found.told if isinstance(found, PairAdvice) else found
+    if not isinstance(told, Partners) and asked.gpu_uuid is not None and told.card is None:
+        say(f"nothing is known of what the card {asked.gpu_uuid} draws beside others", err=True)
+    if as_json:
+        say(as_json_text(told))
+    elif isinstance(found, Partners):
+        _show_partners(found)
+    else:
+        _show(found.given if isinstance(found, PairAdvice) else found, details)
+        if isinstance(found, PairAdvice) and asked.components:
+            _show_parts(found.told)
+
+
+def _show_parts(told: Recommendation) -> None:
+    found = told.components
+    if found is None:
+        say(f"what the power goes to is not known: {told.components_unknown}")
+        return
+    say(f"what the power at {found.split} goes to; ~ estimated, ? extrapolated")
+    say(letters())
+    print_parts("split", [(found.split, found.power)])
+    say(found.jostling)
+
+
+def _show_partners(found: Partners) -> None:
+    """Print partners, the best size alone and how many copies there is memory for."""
+    job, best = found.job, found.partners
+    say(
+        f"{job} on the {found.gpu_model}: {len(best)} best of {found.looked_at} jobs to share it "
+        "with, predicted or measured; against one after the other"
+    )
+    price: Columns[Partner] = [("price", lambda p: _less(p.cost_saved))]
+    columns: Columns[Partner] = [
+        ("partner", lambda p: p.partner),
+        ("", lambda p: p.verdict),
+        ("split", lambda p: p.split),
+        ("GPU time", lambda p: _less(p.gpu_time_saved)),
+        ("energy", lambda p: _less(p.energy_saved)),
+        *(price if any(p.cost_saved for p in best) else ()),
+        (job, lambda p: percent(min(p.speed.value, 1.0))),
+        ("partner's", lambda p: percent(min(p.partner_speed.value, 1.0))),
+    ]
+    print_table(table_of(columns, best))
+    say(_alone(found))
+    if best:
+        say(f"next: advisor recommend {job} {best[0].partner}")
+
+
+def _alone(found: Partners) -> str:
+    """What it needs of the GPU without a partner, and the copies that memory has room for."""
+    size = found.size
+    p99 = f", p99 {size.latency_p99_ms:.3g} ms" if size and size.latency_p99_ms else ""
+    alone = (
+        f"alone: {size.share_percent:g} % of the SMs keep {percent(size.speed)} of its speed{p99}"
+        if size
+        else "alone: it needs the whole GPU"
+    )
+    copies = found.copies_by_memory
+    return alone if copies is None else f"{alone}; memory has room for {copies} of it"
+
+
+def _less(saved: Interval | None) -> str:
+    return less_or_more(saved.value, 0) if saved else ""
+
+
+def _show(given: ModelAdvice | SetAdvice, details: Collection[str]) -> None:
+    """Print the first lines, and the wanted details: `how`, `why`, `notes` and `all`."""
+    console = print_screen(first_lines(given, read_settings().prices))
+    if isinstance(given, ModelAdvice):
+        r = given.recommendation
+        how, notes = _pair_how(r), _pair_notes(given)
+        why: Iterable[str] = (*_rates(r), *r.reasons, *_other_objectives(r))
+    else:
+        how, why, notes = _set_how(given), reasons(given), given.warnings
+    for name, mark, lines in (("how", " ", how), ("why", "-", why), ("notes", "!", notes)):
+        if name in details:
+            print_list(console, name, mark, [*lines])
+    if "all" in details and isinstance(given, ModelAdvice):
+        _show_all(given.recommendation, console)
+    elif "all" in details and isinstance(given, SetAdvice):
+        console.print(Text("best of each way: energy and GPU hours saved", style="bold"))
+        print_table(table_of(_WAY_COLUMNS, given.ways))
+
+
+def _show_all(r: Decision, console: Console) -> None:
+    """Print the same work in each way, all candidates, and their chart."""
+    # The way that the first lines are about.
+    for line in _same_work_lines(dataclasses.replace(r, choice=way_of(r) or r.choice)):
+        console.print(Text(line, style="" if line.startswith(" ") else "bold"), soft_wrap=True)
+    console.print(Text("all candidates", style="bold"))
+    print_table(_candidates(r))
+    show_chart(plot(r))
+
+
+def plot(r: Decision, width: int = 78, height: int = 16) -> str:
+    """The objective of every split, next to no limit and one after the other, as text."""
+    import plotext
+
+    canvas: Any = plotext
+    canvas.clear_figure()
+    canvas.theme("clear")
+    canvas.plotsize(width, height)
+    splits = [o for o in r.candidates if o.sharing == "limited"]
+    shares = [o.prediction.split.shares[0] for o in splits]
+    if splits:
+        canvas.plot(shares, [_shown(o, r.objective) for o in splits], label="splits")
+    for option in r.candidates[len(splits) :]:
+        level = [_shown(option, r.objective)] * 2
+        canvas.plot([0, 100], level, label=option.name, marker="braille")
+    canvas.title(_heading(r.objective))
+    canvas.xlabel(f"share of {r.profiles[0].job}, %")
+    # It ends each line with a colour code even where there is no colour.
+    return str(canvas.uncolorize(canvas.build()))
+
+
+def _rates(r: Decision) -> Iterator[str]:
+    """What each job does, in its own unit, and what the GPU draws."""
+    p = r.choice.prediction
+    if r.choice.sharing == "exclusive":
+        return
+    for profile, part in zip(r.profiles, p.parts, strict=True):
+        rate = f"{_number(part.rate.value)} {profile.rate_unit}/s"
+        kept = part.speed.times(100)
+        speed = f"{percent(part.speed.value)} of its speed{_range(kept)}"
+        yield f"{profile.job} {slower(part.speed.value)}: {rate}, {speed}"
+    memory = p.memory_power_w
+    of_memory = f", of it the memory {memory.value:.0f} W{_range(memory)}" if memory else ""
+    yield f"power {p.power_w.value:.0f} W{_range(p.power_w)}{of_memory}"
+
+
+def slower(speed: float) -> str:
+    """How long a job takes, for one that takes 1 alone."""
+    return f"takes {1 / speed:.1f} times as long" if speed > 0 else "stands still"
+
+
+def _pair_notes(given: ModelAdvice) -> Iterator[str]:
+    yield from given.recommendation.warnings
+    if given.measured:
+        yield f"{given.measured.text}: {given.measured.at_choice} of them at this split"
+    coverage = percent(given.manifest.coverage)
+    yield f"ranges are to hold {coverage} of what is measured; model {given.manifest.version}"
+
+
+def _pair_how(r: Decision) -> Iterator[str]:
+    if r.choice.sharing == "exclusive":
+        jobs = ", and when it has ended ".join(p.job for p in r.profiles)
+        yield f"run {jobs}; each has the whole GPU"
+        return
+    names = [p.job for p in r.profiles]
+    command = f"advisor launch {as_asked(names)} --split {r.choice.name}"
+    seats = zip(names, environments(r.profiles, r.choice), strict=True)
+    yield from how(command, r.choice.sharing, r.profiles[0].gpu_model, seats)
+
+
+def _other_objectives(r: Decision) -> Iterator[str]:
+    for name, pick in r.picks.items():
+        if pick.name != r.choice.name:
+            p = pick.prediction
+            yield (
+                f"--objective {name} would take {_way_name(pick)}: "
+                f"{p.stp.value:.2f} times the work "
+                f"an hour, {less_or_more(p.energy_saved.value)} energy"
+            )
+
+
+def _candidates(r: Decision) -> Table:
+    known = r.objective.name in (DEFAULT_OBJECTIVE, "throughput")
+    jobs, more = (p.job for p in r.profiles), () if known else (_heading(r.objective),)
+    headings = ("way", *jobs, "W", "energy saved", "work an hour", "", *more)
+    return plain_table(
+        headings, (_candidate(r, option)[: len(headings)] for option in r.candidates)
+    )
+
+
+def _candidate(r: Decision, option: RatedSplit) -> tuple[str, ...]:
+    p = option.prediction
+    notes = {r.choice.name: "chosen"} | ({r.call.name: "for time"} if r.call else {})
+    note = notes.get(option.name, "breaks a limit" * bool(option.violations))
+    # One after the other, each job runs at its full speed.
+    is_alone = option.sharing == "exclusive"
+    speeds = (percent(1.0 if is_alone else part.speed.value) for part in p.parts)
+    power, saved = f"{p.power_w.value:.0f}", percent(p.energy_saved.value, 1)
+    value = f"{_shown(option, r.objective):.4g}"
+    return option.name, *speeds, power, saved, f"{p.stp.value:.2f}", note, value
+
+
+def _shown(option: RatedSplit, objective: Objective) -> float:
+    """The objective as people read it."""
+    if objective.name == DEFAULT_OBJECTIVE:
+        return 100 * option.prediction.energy_saved.value
+    return (1000.0 if objective.unit == "1/W" else 1.0) * option.objective_value.value
+
+
+def _heading(objective: Objective) -> str:
+    if objective.name == DEFAULT_OBJECTIVE:
+        return "energy saved, %"
+    unit = "per kW" if objective.unit == "1/W" else objective.unit
+    return objective.name if unit == "1" else f"{objective.name} {unit}"
+
+
+def _range(found: Interval) -> str:
+    if found.low == found.high:
+        return ""
+    return f" ({found.low:.0f} to {found.high:.0f})"
+
+
+def _number(value: float) -> str:
+    """Three digits, and never an exponent where thousands can be read."""
+    return f"{float(f'{value:.3g}'):,.0f}" if 1000 <= value < 1e9 else f"{value:.3g}"
+
+
+def _same_work_lines(r: Decision) -> Iterator[str]:
+    """A heading, and a line for each way."""
+    found, choice, apart = same_work(r), r.choice, r.exclusive
+    of_jobs = zip(found.work.alone_s, r.profiles, strict=True)
+    work = " and ".join(f"{duration_text(alone_s)} of {p.job}" for alone_s, p in of_jobs)
+    yield f"the same work, {work} alone, until both are done"
+    rows = [(f"this: {_way_name(choice)}", found.choice, _note(found.choice))]
+    if found.restarted:
+        note = "the one left over goes on without a limit"
+        rows.append(("  restarted", found.restarted, note))
+    if choice is not apart:
+        note = "breaks a limit" if apart.violations else ""
+        rows.append((_way_name(apart), found.exclusive, note))
+    for name, finish, note in rows:
+        yield f"  {name:<24}{_finish_text(finish, found.choice)}  {note}".rstrip()
+
+
+def _way_name(option: RatedSplit) -> str:
+    """Shares, or the way in words."""
+    return {"exclusive": "one after the other", "uncapped": "no limits"}.get(
+        option.name, option.name
+    )
+
+
+def _note(finish: Finish) -> str:
+    if not finish.shared_s or finish.time_s - finish.shared_s < 1e-6 * finish.time_s:
+        return ""
+    return f"one has ended after {duration_text(finish.shared_s)}; the other's limit stays"
+
+
+def _finish_text(finish: Finish, this: Finish) -> str:
+    """Energy and time of the work, and how much more they are than those of the chosen way."""
+    is_this = finish is this
+    over_j = "" if is_this else _over(finish.energy_j, this.energy_j)
+    over_s = "" if is_this else _over(finish.time_s, this.time_s)
+    energy, time = energy_text(finish.energy_j), duration_text(finish.time_s)
+    return f"{energy:>9} {over_j:>7}  {time:>11} {over_s:>7}"
+
+
+def _over(value: float, this: float) -> str:
+    change = 100 * (value / this - 1) if this else 0.0
+    return f"{change:+.1f} %" if abs(change) >= 0.05 else "same"
+
+
+def _set_how(given: SetAdvice) -> Iterator[str]:
+    if (way := given.chosen) is None:
+        yield "start each job on a GPU of its own"
+        return
+    seats = ((share.job, share.environment) for share in way.jobs)
+    yield from how(launch_command(way), way.sharing, given.gpu_model, seats)
+
+
+def how(
+    command: str, sharing: Sharing, gpu_model: str, jobs: Iterable[tuple[str, Mapping[str, str]]]
+) -> Iterator[str]:
+    """What to copy into the shells that start jobs, each with the variables of its limit."""
+    yield f"{command}   # or by hand:"
+    if sharing == "time-sliced":
+        yield "# no MPS daemon may run for this GPU: they would be its clients"
+    elif vendor_of(gpu_model) == "nvidia":
+        yield "nvidia-cuda-mps-control -d            # once, as the user of all jobs"
+    else:
+        yield "# all with ROCR_VISIBLE_DEVICES set to the GPU that they share, or none is limited"
+    free: list[str] = []
+    for job, environment in jobs:
+        for name, value in environment.items():
+            yield f"export {name}={value:<4} # in the shell that starts {job}"
+        if not environment:
+            free.append(job)
+    if free:
+        yield f"# no variable for {counted(free)}; each job in a shell of its own"
+
+
+def _way_tail(way: Way) -> str:
+    tails = [share.latency_p99_ms.value for share in way.jobs if share.latency_p99_ms]
+    return f"{max(tails):.3g}" if tails and way.sharing != "exclusive" else "-"
+
+
+def _slowest(way: Way) -> float:
+    return 1.0 if way.sharing == "exclusive" else min(share.speed.value for share in way.jobs)
+
+
+_WAY_COLUMNS: Columns[Way] = (
+    ("way", lambda way: limits_of(way) if way.sharing == "limited" else way.name),
+    ("W", lambda way: f"{way.power_w.value:.0f}"),
+    ("saved: off", lambda way: percent(round(way.energy_saved.value, 2) or 0.0)),
+    ("idle", lambda way: percent(round(way.energy_saved_idle.value, 2) or 0.0)),
+    ("hours", lambda way: percent(round(way.gpu_time_saved.value, 2) or 0.0)),
+    ("slowest", lambda way: percent(_slowest(way))),
+    ("p99 ms", _way_tail),
+    ("", lambda way: "not kept" if way.violations else ""),
+)
+
+
+@grouped
+def replicas(
+    job: Annotated[
+        str, typer.Argument(help="Name of a profiled job", metavar="JOB", autocompletion=job_names)
+    ],
+    asked: AdviceOptions,
+    most: Annotated[
+        int, typer.Option(help="Copies that are looked at; beyond 7 nothing was measured")
+    ] = MOST_JOBS,
+    notes: Notes = False,
+    as_json: AsJson = False,
+) -> None:
+    """How many copies of a job run on one GPU, and what ends their number?
+
+    Says the rate of all, the tail, watts and joules for each unit of progress. Exit code 10: not
+    even one keeps its limits.
+
+    Example: advisor replicas bert-serve-30 --max-p99 50ms
+    """
+    told = ask.replicas(job, most=most, **asdict(asked))
+    say(as_json_text(told)) if as_json else _show_replicas(told, with_notes=notes)
+
+
+def _show_replicas(told: Replicas, *, with_notes: bool) -> None:
+    best = told.copies[-1]
+    console = plain_console(highlight=False, most=MOST_WIDTH)
+    copies = "1 copy" if told.best == 1 else f"{told.best} copies"
+    where = f"{told.job} on the {told.gpu_model}{_WAYS[told.sharing]}"
+    rests_on = basis(best.measured, [told.job] * told.one_window)
+    print_folded(console, "", f"{where}: {copies}. {rests_on}")
+    if told.best > 1:
+        off, idle = (less_or_more(x.value, 0) for x in (best.energy_saved, best.energy_saved_idle))
+        times = f"{best.rate.value / told.copies[0].rate.value:.2f} times the rate of one"
+        print_folded(
+            console, "", f"{times}, {off} energy with freed GPUs off, {idle} with them idle"
+        )
+
+    def note(copies: Copies) -> str:
+        is_measured = copies.measured is not None and copies.measured.at_choice > 0
+        return ", ".join(["too many"] * (copies is told.beyond) + ["measured"] * is_measured)
+
+    columns: Columns[Copies] = [
+        ("copies", lambda c: c.number),
+        (f"{told.rate_unit}/s", lambda c: f"{c.rate.value:,.4g}"),
+        ("each", lambda c: percent(min(c.speed.value, 1.0))),
+        ("at worst", lambda c: percent(min(c.speed.low, 1.0))),
+        ("p99 ms", lambda c: f"{c.latency_p99_ms.value:.3g}" if c.latency_p99_ms else "-"),
+        ("at worst", lambda c: f"{c.latency_p99_ms.high:.3g}" if c.latency_p99_ms else "-"),
+        ("W", lambda c: f"{c.power_w.value:.0f}"),
+        ("J each", lambda c: f"{c.joules.value:.3g}"),
+        ("", note),
+    ]
+    print_table(table_of(columns, (*told.copies, *filter(None, [told.beyond]))))
+    ended = f"ended by {told.ended_by}: " if told.ended_by else ""
+    print_folded(console, "", f"{ended}{told.why}")
+    print_folded(console, "", _FAULTS[told.sharing])
+    if with_notes:
+        print_list(console, "notes", "!", told.warnings)
+    elif told.warnings:
+        print_folded(console, "", f"what may be wrong with it: --notes ({len(told.warnings)})")
+
+
+_WAYS = {"uncapped": "", "time-sliced": " in turns, without MPS"}
+
+_FAULTS = {
+    "uncapped": "a fault of one copy ends all, as MPS does not keep them apart: --isolate",
+    "time-sliced": "a fault of one copy leaves the others running",
+}

@@ -1,0 +1,612 @@
+"""`advisor run`: a queue of jobs on the GPUs of this host, until all are done."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, WHOLE, Gpu, vendor_of
+from advisor.core.job import Job
+from advisor.core.split import Split
+from advisor.core.wording import as_asked, count_of, energy_text, less_or_more, listed
+from advisor.decide.filling import OBJECTIVE
+from advisor.errors import STOPPED, InputError, JobError, NoSplitError
+from advisor.formats.moments import duration_text
+from advisor.launch.run_queue import EndedJob, LaunchedJob, QueueFile, SeenLaunch, open_queue
+from advisor.launch.spec import LaunchPart, LaunchSet
+from advisor.launch.start import check_memory
+from advisor.settings import Settings, read_settings
+from advisor.wire.answers import Said
+from advisor.wire.requests import LaunchRequest
+from advisor_advice.launching import ResolvedLaunch, frozen
+from advisor_advice.options import every_job, job_requests, longest_p99_ms, read_works
+from advisor_advice.queue import QueueCard, QueueLook, QueueRun, read_advice
+from advisor_cli.console import Columns, plain_console, print_screen, table_of
+from advisor_cli.launch import user_name
+from advisor_cli.launch_text import asking_to_stop, unread_text
+from advisor_cli.options import AsJson, MaxP99, MinSpeed
+from advisor_cli.say import as_json_text, say
+from advisor_profiling.testbed.live import find_gpu, with_units
+
+_State = Literal["waiting", "starting", "running", "silent", "ending", "done", "failed", "ended"]
+"""Of a job; `ended` is a server that was ended with the last batch job; of the launch of a `silent`
+one nothing was heard for 10 s."""
+
+_STATES: Mapping[str, _State] = {
+    "waiting": "starting",
+    "starting": "starting",
+    "running": "running",
+    "finished": "done",
+    "failed": "failed",
+    "hung": "failed",
+    "ended": "ended",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunJob:
+    """One job of the queue; docs/run.md has the keys."""
+
+    job: str
+    state: _State
+    gpu: int | None = None
+    share_percent: float | None = None
+    steps: float | None = None
+    progress: float | None = None
+    speed: float | None = None
+    predicted_speed: float | None = None
+    launch_id: str | None = None
+    error: str | None = None
+    unread: str | None = None
+    unread_since: str | None = None
+    stalled_since: str | None = None
+
+    @property
+    def unread_text(self) -> str:
+        """What is not known of it, or that it makes no progress."""
+        return unread_text(self.unread, self.unread_since, self.stalled_since)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """The queue; docs/run.md has the keys."""
+
+    state: Literal["running", "stopping", "done", "failed", "stopped"]
+    jobs: tuple[RunJob, ...]
+    left_s: float | None
+    gpu_s: float
+    energy_j: float | None
+    starts_j: float
+    unwatched_s: float
+    alone_s: float | None
+    alone_j: float | None
+
+    def count(self, *states: _State) -> int:
+        """How many jobs are in one of these states."""
+        return sum(job.state in states for job in self.jobs)
+
+    @property
+    def headline(self) -> str:
+        """Where it stands, in a line."""
+        said = [f"{self.count('done', 'ended')} of {count_of(len(self.jobs), 'job')} done"]
+        for words, number in (
+            ("run", self.count("starting", "running", "ending")),
+            ("not heard of", self.count("silent")),
+            ("wait", self.count("waiting")),
+            ("failed", self.count("failed")),
+        ):
+            said += [f"{number} {words}"] if number else []
+        left = "" if self.left_s is None else f"; about {duration_text(self.left_s)} left"
+        return ", ".join(said) + left
+
+
+def run_state(queue: QueueRun, look: QueueLook, works_s: Mapping[str, float]) -> RunState:
+    """State of a queue; `works_s` has the seconds that jobs take alone, by name."""
+    record = look.record
+    equal = {one.job: one for one in reversed(record.ended) if one.came == "finished"}
+    jobs = [*_jobs(queue, look, works_s, equal)]
+    counted = [one for one in record.ended if one.came in ("finished", "ended")]
+    state: Literal["running", "stopping", "done", "failed", "stopped"] = "running"
+    if queue.done(look):
+        state = "failed" if record.failed else "done"
+    elif queue.stopping:
+        state = "stopped" if look.over else "stopping"
+    return RunState(
+        state=state,
+        jobs=tuple(jobs),
+        left_s=_left_s(queue, jobs, works_s, equal),
+        gpu_s=record.held_s,
+        energy_j=record.energy_j,
+        starts_j=record.starts_j,
+        unwatched_s=record.unwatched_s,
+        alone_s=_sum([one.alone_s for one in counted]),
+        alone_j=_sum([one.alone_j for one in counted]),
+    )
+
+
+_Equal: TypeAlias = Mapping[str, EndedJob]
+"""The first finished job of each name, which other jobs of that name are expected to equal."""
+
+
+def _jobs(
+    queue: QueueRun, look: QueueLook, works_s: Mapping[str, float], equal: _Equal
+) -> Iterator[RunJob]:
+    """All jobs in the order of the queue; of jobs with one name the ended ones come first."""
+    seats = defaultdict[str, list[RunJob]](list)
+    for one in look.record.ended:
+        if one.came != "lost":
+            ended = RunJob(
+                job=one.job,
+                state=_STATES[one.came],
+                steps=one.steps,
+                progress=1.0 if one.came == "finished" else None,
+                launch_id=one.launch_id,
+                error=one.error,
+            )
+            seats[one.job].append(ended)
+    for launch in look.launches:
+        for job in launch.jobs:
+            seats[job.part.job.name].append(_seated(queue, launch, job, works_s, equal))
+    for name in queue.names:
+        own = seats[name]
+        yield own.pop(0) if own else RunJob(job=name, state="waiting")
+
+
+def _seated(
+    queue: QueueRun,
+    launch: SeenLaunch,
+    job: LaunchedJob,
+    works_s: Mapping[str, float],
+    equal: _Equal,
+) -> RunJob:
+    name, status, running = job.part.job.name, job.status, launch.running
+    card = next((card for card in queue.cards if card.gpu.uuid == launch.gpu), None)
+    silent = launch.status.silent_s is not None and status.ended_at is None
+    # By its work, else as many steps as an equal job had.
+    steps = equal[name].steps if name in equal else None
+    if name in works_s and job.part.solo_rate:
+        steps = works_s[name] * job.part.solo_rate
+    expected = None
+    if card and job in running:
+        shares = [one.status.share_percent for one in running]
+        names = [one.part.job.name for one in running]
+        expected = card.advice.expected(names, shares, launch.status.sharing)
+    progress = min(1.0, status.steps / steps) if steps else None
+    return RunJob(
+        job=name,
+        state="silent" if silent else _STATES.get(status.outcome, "ending"),
+        gpu=card and card.gpu.index,
+        share_percent=status.share_percent,
+        steps=status.steps,
+        progress=1.0 if status.outcome == "finished" else progress,
+        speed=status.relative_speed,
+        predicted_speed=expected and expected.parts[running.index(job)].speed.value,
+        launch_id=launch.launch_id,
+        error=status.trouble,
+        unread=status.unread,
+        unread_since=status.unread_since,
+        stalled_since=status.stalled_since,
+    )
+
+
+def _left_s(
+    queue: QueueRun, jobs: Sequence[RunJob], works_s: Mapping[str, float], equal: _Equal
+) -> float | None:
+    """Seconds until all batch jobs are done, at the present pace; None: not known."""
+    left_s, pace = 0.0, 0.0
+    for job in jobs:
+        if queue.is_server(job.job) or job.state in ("done", "failed", "ended"):
+            continue
+        alone_s = works_s.get(job.job) or (equal[job.job].alone_s if job.job in equal else None)
+        if alone_s is None or (job.state == "running" and job.progress is None):
+            return None
+        left_s += alone_s * (1 - (job.progress or 0.0))
+        if job.state == "running":
+            pace += job.speed or job.predicted_speed or 0.0
+    return left_s / pace if pace else None
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+_LOOK_S = 0.25
+
+
+def follow(queue: QueueRun, works_s: Mapping[str, float], *, as_json: bool) -> RunState:
+    """Run a queue until nothing is left to do, or it is stopped; its last state.
+
+    A terminal shows a live table, else each change is a line or an object.
+
+    Raises:
+        AdvisorError: what is needed for advice cannot be read; what runs goes on.
+        OSError: what is kept of it cannot be written.
+    """
+    console, before = plain_console(), None
+    live = (
+        Live(console=console, auto_refresh=False) if console.is_terminal and not as_json else None
+    )
+    with live or nullcontext(), asking_to_stop(queue.stop):
+        queue.take_up()
+        while True:
+            look = queue.look()
+            state = run_state(queue, look, works_s)
+            if live:
+                live.update(table(state), refresh=True)
+            elif before is None or _key(before) != _key(state):
+                for text in [as_json_text(state)] if as_json else event_lines(before, state):
+                    say(text)
+            before = state
+            if state.state in ("done", "failed", "stopped"):
+                queue.finish(look)
+                return state
+            if not queue.act(look):
+                time.sleep(_LOOK_S)
+
+
+def stop_all(queue: QueueRun) -> None:
+    """Stop what runs of a queue, and wait until it has ended."""
+    queue.stop()
+    while not (look := queue.look()).over:
+        queue.act(look)
+        time.sleep(_LOOK_S)
+
+
+def _key(state: RunState) -> object:
+    """Changes with the state of a job, or where its progress becomes unknown or stalls."""
+    return state.state, [(job.state, job.unread_text) for job in state.jobs]
+
+
+def _percent(part: float | None) -> str:
+    return "" if part is None else f"{100 * part:.0f} %"
+
+
+_COLUMNS: Columns[RunJob] = (
+    ("job", lambda job: job.job),
+    ("GPU", lambda job: job.gpu),
+    ("share", lambda job: None if job.share_percent is None else f"{job.share_percent:g} %"),
+    ("state", lambda job: job.state),
+    (
+        "progress",
+        lambda job: _percent(job.progress) or (None if job.steps is None else f"{job.steps:,.0f}"),
+    ),
+    ("speed", lambda job: _percent(job.speed)),
+    ("predicted", lambda job: _percent(job.predicted_speed)),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstJob:
+    """A job that starts at once; docs/run.md has the keys."""
+
+    job: str
+    gpu: int
+    share_percent: float
+    predicted_speed: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    """What `--dry-run` tells; docs/run.md has the keys."""
+
+    dry_run: bool = True
+    first: tuple[FirstJob, ...]
+    running: tuple[str, ...]
+    waiting: tuple[str, ...]
+    alone: Mapping[str, str]
+
+    def screen(self) -> Said:
+        """The plan in words."""
+        number = len(self.first) + len(self.waiting)
+        run = f", and {len(self.running)} that run" if self.running else ""
+        headline = f"{count_of(number, 'job')}{run}; nothing is started."
+        return Said(headline=headline, lines=tuple(self._lines()))
+
+    def _lines(self) -> Iterator[tuple[str, str]]:
+        if self.running:
+            yield "Running", f"{', '.join(self.running)}: the same command takes them up"
+        for gpu in dict.fromkeys(job.gpu for job in self.first):
+            yield f"GPU {gpu}", "; ".join(_first(job) for job in self.first if job.gpu == gpu)
+        if joining := [name for name in self.waiting if name not in self.alone]:
+            yield "Then", f"{', '.join(joining)}: each joins where that saves time or energy"
+        for text in alone_texts(self.alone):
+            yield "Alone", text
+
+
+def alone_texts(alone: Mapping[str, str]) -> Iterator[str]:
+    """Who cannot run beside others, why, and what to do about it."""
+    for name, why in alone.items():
+        yield f"{name}, when the others are done: {why} (advisor profile {name})"
+
+
+def table(state: RunState) -> Group:
+    """Everything on one screen."""
+    tail = (
+        Text(f"{job.job}: {text}")
+        for job in state.jobs
+        for text in (job.error, job.unread_text)
+        if text
+    )
+    shown = table_of(_COLUMNS, state.jobs, whole=[name for name, _ in _COLUMNS])
+    return Group(Text(state.headline, style="bold"), shown, *tail)
+
+
+def event_lines(before: RunState | None, state: RunState) -> Iterator[str]:
+    """A line for each job that is in another state than before, or is not known or stalled now."""
+    for n, job in enumerate(state.jobs):
+        was = before.jobs[n] if before else None
+        if (text := job.unread_text) and text != (was and was.unread_text):
+            yield f"{job.job} {text}"
+        if (was.state if was else "waiting") == job.state:
+            continue
+        at = "" if job.gpu is None else f" on GPU {job.gpu} at {job.share_percent:g} %"
+        error = f": {job.error}" if job.error else ""
+        yield f"{job.job} {job.state}{at}{error} ({state.headline})"
+
+
+def end_screen(state: RunState) -> Said:
+    """Time and energy beside those of one job after the other, and how to go on."""
+    headline = f"{state.state.upper()}: {state.headline}."
+    return Said(headline=headline, lines=tuple(_end_lines(state)))
+
+
+def _end_lines(state: RunState) -> Iterator[tuple[str, str]]:
+    yield "GPUs", f"held for {_beside(state.gpu_s, state.alone_s, duration_text)}"
+    if state.energy_j is not None:
+        ran_j, starts = state.energy_j - state.starts_j, energy_text(state.starts_j)
+        yield "Energy", _beside(ran_j, state.alone_j, energy_text)
+        yield "", f"{starts} more before jobs ran, in all {energy_text(state.energy_j)}"
+    if state.unwatched_s:
+        yield "Unwatched", f"{state.unwatched_s:.1f} s between two looks at the jobs beyond 2 s"
+    for job in state.jobs:
+        if job.state == "failed":
+            yield "Failed", f"{job.job}: {job.error}; advisor launches show {job.launch_id}"
+    if state.state == "stopped":
+        yield "Go on", "the same command; what was stopped begins again, what is done does not"
+    elif state.count("failed"):
+        yield "Again", "the same command runs those that failed, and no other"
+
+
+def _beside(own: float, apart: float | None, text: Callable[[float], str]) -> str:
+    if apart is None:
+        return f"{text(own)}; each alone is not known: not every job has a profile"
+    saved = less_or_more(1 - own / apart, 0) if apart else "nothing to compare"
+    return f"{text(own)}; each alone, by its profile, {text(apart)}: {saved}"
+
+
+def _first(job: FirstJob) -> str:
+    speed = "" if job.predicted_speed is None else f", {_percent(job.predicted_speed)} of its speed"
+    return f"{job.job} at {job.share_percent:g} %{speed}"
+
+
+_SUFFIXES = (".yaml", ".yml")
+
+_CODES = {"done": 0, "stopped": STOPPED}
+"""Exit codes by what came of the queue."""
+
+_First = Sequence[tuple[QueueCard, LaunchSet]]
+
+
+def run(
+    jobs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Names of jobs, A*3 for three of A; or a folder of job files, or files of one",
+            metavar="JOBS...",
+        ),
+    ],
+    gpus: Annotated[str, typer.Option(help="Indices or UUIDs of GPUs of this host, 0,1")] = "0",
+    min_speed: MinSpeed = None,
+    max_p99: MaxP99 = None,
+    work: Annotated[
+        list[str] | None,
+        typer.Option(help="Time that a job takes alone, JOB=3h or 3h for all: tells when all end"),
+    ] = None,
+    time_limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="End a job, as failed, once it has run for so long: JOB=2h, or 2h for all but "
+            "servers"
+        ),
+    ] = None,
+    hang_s: Annotated[
+        float | None,
+        typer.Option(
+            "--hang-after",
+            help="End a job without progress for this many seconds; if not given, it is shown as "
+            "stalled",
+        ),
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Begin again, though the last time is not done")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would start, and start nothing")
+    ] = False,
+    gpu_model: Annotated[
+        str | None,
+        typer.Option(help="With --dry-run: what would start on such GPUs, though none is here"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a queue on the GPUs of this host until all jobs are done; goes on after any end.
+
+    Servers start first and end with the last batch job. After Ctrl-C, a kill or a crash the same
+    command goes on: what has finished is not run again.
+
+    Example: advisor run nightly/ --gpus 0
+    """
+    names, settings = _named(jobs, read_settings())
+    found = [frozen(name, settings) for name in names]
+    _check_ends(found)
+    works_s = read_works(work or (), names)
+    limits_s = read_works(time_limit or (), names, "--time-limit")
+    if gpu_model is not None and not dry_run:
+        raise InputError(
+            "--gpu-model is for --dry-run", why="a queue runs on GPUs of this host: --gpus"
+        )
+    if gpu_model is None:
+        there = [with_units(find_gpu(name), settings) for name in gpus.split(",")]
+    else:
+        there = _assumed(gpus, gpu_model)
+    by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
+    request = LaunchRequest(
+        jobs=job_requests(names, names, min_speed or (), by_job_ms),
+        max_p99_ms=for_all_ms,
+        objective=OBJECTIVE,
+        hang_s=hang_s,
+    )
+    if len({gpu.uuid for gpu in there}) < len(there):
+        raise InputError(f"--gpus {gpus} names a GPU twice", fix="name each once: --gpus 0,1")
+    cards: list[QueueCard] = []
+    for gpu in there:
+        wanted = ResolvedLaunch(request=request, gpu=gpu.uuid, card=gpu, asked_by=user_name())
+        cards.append(QueueCard(wanted=wanted, advice=read_advice(found, wanted, settings)))
+    _check_alone(found, cards)
+    with open_queue(settings.home, settings.jobs_dir, names) as file:
+        if fresh and dry_run:
+            file = QueueFile(file.path.with_suffix(".fresh"))  # is never written
+        elif fresh:
+            stop_all(QueueRun(found, cards, file, settings))
+            file.remove()
+        queue = QueueRun(found, cards, file, settings, limits_s)
+        first = [*queue.first_sets()]
+        _check_servers(queue, first)
+        if dry_run:
+            plan = _plan(queue, first)
+            say(as_json_text(plan)) if as_json else print_screen(plan.screen())
+            return
+        for text in () if as_json else alone_texts(_alone(cards)):
+            say(f"! {text}", err=True)
+        state = follow(queue, works_s, as_json=as_json)
+    if not as_json:
+        print_screen(end_screen(state))
+    raise typer.Exit(_CODES.get(state.state, JobError.exit_code))
+
+
+def _named(texts: Sequence[str], settings: Settings) -> tuple[tuple[str, ...], Settings]:
+    """The names of the jobs, and the settings with the folder that they are of."""
+    paths = [Path(text) for text in texts]
+    if len(paths) == 1 and paths[0].is_dir():
+        paths = sorted(path for path in paths[0].iterdir() if path.suffix in _SUFFIXES)
+        if not paths:
+            raise InputError(
+                f"{texts[0]} has no job files",
+                why="each job of a queue has one: advisor profile --name NAME -- COMMAND writes it",
+                fix="name a folder of .yaml files",
+            )
+    elif any("/" in text and not path.exists() for text, path in zip(texts, paths, strict=True)):
+        raise InputError(f"there is no {' '.join(texts)}", fix="name a folder of .yaml files")
+    elif not all(path.suffix in _SUFFIXES for path in paths):
+        return every_job(texts), settings
+    folders = {path.absolute().parent for path in paths}
+    if len(folders) > 1:
+        raise InputError(
+            f"the job files are in {len(folders)} folders",
+            why="the jobs of a queue are of one folder",
+            fix="put them together, or run one queue after the other",
+        )
+    return tuple(path.stem for path in paths), replace(settings, jobs_dir=folders.pop())
+
+
+def _check_ends(jobs: Sequence[Job]) -> None:
+    """Refuse jobs that do not end by themselves, and a queue that does not."""
+    for job in jobs:
+        if job.progress.kind == "runs":
+            raise InputError(
+                f"{job.name} is repeated without end, as its file says (progress: runs)",
+                why="a queue waits until each job ends by itself",
+                fix="read its progress by `counter` or `output`: docs/progress.md",
+            )
+    if all(job.offered_rate is not None for job in jobs):
+        raise InputError(
+            "all of these are servers",
+            why="a queue ends its servers with its last batch job",
+            fix=f"run them until they are stopped: advisor launch {as_asked(j.name for j in jobs)}",
+        )
+
+
+def _assumed(text: str, gpu_model: str) -> list[Gpu]:
+    """GPUs that need not be there, with what is known of their model."""
+    names = [model for model in MEMORY_MIB if gpu_model.casefold() in model.casefold()]
+    model = names[0] if len(names) == 1 else gpu_model
+    return [
+        Gpu(
+            uuid=name,
+            model=model,
+            vendor=vendor_of(model),
+            index=int(name) if name.isdecimal() else n,
+            units_total=CARD_UNITS.get(model),
+            memory_mib=MEMORY_MIB.get(model),
+        )
+        for n, name in enumerate(text.split(","))
+    ]
+
+
+def _check_alone(jobs: Sequence[Job], cards: Sequence[QueueCard]) -> None:
+    """Refuse a job that does not even fit alone, and a server of which nothing is known."""
+    for card in cards:
+        for job in jobs:
+            alone = LaunchSet(split=Split((WHOLE,)), parts=(LaunchPart(job=job),))
+            check_memory(alone, card.gpu)
+            if job.offered_rate is not None and job.name in card.advice.lacking:
+                raise InputError(
+                    f"{job.name} has no profile on {card.gpu.model}",
+                    why="jobs that run beside a server must leave it what it needs",
+                    fix=f"advisor profile {job.name}",
+                )
+
+
+def _check_servers(queue: QueueRun, first: _First) -> None:
+    """Refuse servers that find no place together, unless they run already."""
+    look = queue.look()
+    waiting = [name for name in _left(look, first) if queue.is_server(name)]
+    if waiting and not look.launches:
+        raise NoSplitError(
+            f"{listed(waiting)} would find no place beside the other servers",
+            why="no way of sharing keeps the limits of all of them",
+            fix="name more GPUs with --gpus, or allow more: --max-p99, --min-speed",
+        )
+
+
+def _left(look: QueueLook, first: _First) -> list[str]:
+    """Jobs that wait once these have started, in the order of the queue."""
+    waiting = [*look.waiting]
+    for _, made in first:
+        for job in made.jobs:
+            if job.name in waiting:
+                waiting.remove(job.name)
+    return waiting
+
+
+def _plan(queue: QueueRun, first: _First) -> RunPlan:
+    look = queue.look()
+    return RunPlan(
+        first=tuple(row for card, made in first for row in _first_jobs(card, made)),
+        running=tuple(job.status.job for launch in look.launches for job in launch.running),
+        waiting=tuple(_left(look, first)),
+        alone=_alone(queue.cards),
+    )
+
+
+def _alone(cards: Sequence[QueueCard]) -> dict[str, str]:
+    return {name: why for card in cards for name, why in card.advice.lacking.items()}
+
+
+def _first_jobs(card: QueueCard, made: LaunchSet) -> list[FirstJob]:
+    names, split = [job.name for job in made.jobs], made.split
+    expected = card.advice.expected(names, split.shares, split.sharing)
+    speeds = [part.speed.value for part in expected.parts] if expected else [None] * len(names)
+    return [
+        FirstJob(job=name, gpu=card.gpu.index, share_percent=share, predicted_speed=speed)
+        for name, share, speed in zip(names, split.shares, speeds, strict=True)
+    ]

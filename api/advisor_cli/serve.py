@@ -1,0 +1,154 @@
+"""`advisor serve`: recommendations, launches and profiles over HTTP."""
+
+import grp
+import os
+import signal
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from advisor.errors import InputError
+from advisor.settings import Settings, read_settings
+from advisor_api.http.options import ServeOptions
+from advisor_api.server import serve as serve_http
+from advisor_cli.options import LogFormat, LogLevel
+from advisor_cli.say import say
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="TCP port; 0: any", min=0, max=65535)] = 8765,
+    socket: Annotated[
+        Path | None,
+        typer.Option(help="Unix socket to listen on instead of a port; the kernel says who asks"),
+    ] = None,
+    socket_group: Annotated[
+        str | None, typer.Option(help="Group whose members may read, write and launch there")
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="PEM file with the certificate and its signers")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file with its key")] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Let other hosts connect without TLS")
+    ] = False,
+    launching: Annotated[
+        bool, typer.Option("--launching", help="Let tokens with that scope launch jobs")
+    ] = False,
+    demo: Annotated[
+        bool,
+        typer.Option("--demo", help="Play recorded launches, a day in ten minutes; needs no GPU"),
+    ] = False,
+    anonymous_read: Annotated[
+        bool | None,
+        typer.Option(
+            help="Whether reading needs no token; without either, only on loopback",
+            show_default=False,
+        ),
+    ] = None,
+    allowed_host: Annotated[
+        list[str] | None, typer.Option(help="Another name of this server; may be repeated")
+    ] = None,
+    requests_per_s: Annotated[
+        float, typer.Option(help="Requests per second of each caller", min=0.1)
+    ] = 10_000.0,
+    max_connections: Annotated[
+        int, typer.Option(help="Open connections; the idlest makes room", min=1)
+    ] = 4096,
+    log_level: LogLevel = "info",
+    log_format: LogFormat = "text",
+    otel: Annotated[
+        bool,
+        typer.Option(
+            "--otel", help="Send traces and metrics to where OTEL_EXPORTER_OTLP_ENDPOINT says"
+        ),
+    ] = False,
+) -> None:
+    """Serve HTTP; by default only this host can connect, and nothing is launched.
+
+    Example: advisor serve --port 8765
+    """
+    options = ServeOptions(
+        host=host,
+        port=port,
+        socket=socket and socket.absolute(),
+        socket_group=None if socket_group is None else _group(socket_group),
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+        insecure=insecure,
+        launching=launching,
+        anonymous_read=anonymous_read,
+        allowed_hosts=tuple(allowed_host or ()),
+        requests_per_s=requests_per_s,
+        burst=max(1, round(requests_per_s)),
+        max_connections=max_connections,
+        replayed=demo,
+        log_level=log_level,
+        log_format=log_format,
+        otel=otel,
+    )
+    with ExitStack() as stack:
+        settings = read_settings()
+        if demo:
+            settings = stack.enter_context(_played(settings, launching=launching))
+        serve_http(settings, options, _say_started)
+
+
+def _played(settings: Settings, *, launching: bool) -> AbstractContextManager[Settings]:
+    """Settings of a demonstration, until the end of the block.
+
+    Raises:
+        InputError: it is to launch something.
+    """
+    if launching:
+        raise InputError("a demonstration launches nothing", fix="leave out --launching or --demo")
+    from advisor_api.demo import demo_settings
+
+    _leave_by_signals()
+    return demo_settings(settings)
+
+
+def _leave_by_signals() -> None:
+    """Before the server listens, and where the terminal is lost, nothing is left behind either."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    def pass_on(_number: int, _frame: FrameType | None) -> None:
+        # The server takes that one by itself, and lets requests end.
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGHUP, pass_on)
+
+
+def _group(name: str) -> int:
+    """The number of a group of this host.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError as error:
+        raise InputError(
+            f"this host has no group {name}", fix="make it: groupadd NAME; or give another one"
+        ) from error
+
+
+def _say_started(options: ServeOptions) -> None:
+    say(f"advisor listens on {options.url}")
+    if options.replayed:
+        say("  a demonstration: all that it shows was recorded earlier, and is gone when it ends")
+        return
+    if options.socket is None:
+        say(f"  API: {options.url}/docs, {options.url}/v1/openapi.json")
+    else:
+        say(f"  API: curl --unix-socket {options.socket} http://localhost/v1/openapi.json")
+        say("  this user and root may do everything")
+    say(f"  launching: {'on' if options.launching else 'off; turn it on with --launching'}")
+    say(f"  reading: {'needs no token' if options.anonymous else 'needs a token'}")
+    say("  make a token: advisor tokens create NAME --scope read --scope write")

@@ -1,1 +1,0 @@
-"""Options and screens that several commands share."""

@@ -1,0 +1,119 @@
+"""`advisor tokens`: who may do what with the service."""
+
+import dataclasses
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from advisor.formats.moments import now
+from advisor.settings import read_settings
+from advisor_cli.console import Columns, print_table, table_of
+from advisor_cli.options import AsJson
+from advisor_cli.say import as_json_text, say
+
+if TYPE_CHECKING:
+    from advisor_data.state import ServiceState, Token
+
+
+app = typer.Typer(
+    help="Make, list and revoke the tokens that the service lets in.", no_args_is_help=True
+)
+
+Name = Annotated[str, typer.Argument(help="Whom or what it is for; stands in the audit log")]
+
+
+@app.command("create")
+def create(
+    name: Name,
+    scope: Annotated[
+        list[str],
+        typer.Option(
+            help="What it may do, repeatable. read: ask; write: also bring in points; "
+            "launch: start and stop jobs; admin: all, models and the audit log too"
+        ),
+    ],
+    days: Annotated[
+        int | None, typer.Option(help="Until it expires; else it never does", min=1, max=36500)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token and print its secret, once: only its hash is kept.
+
+    Example: advisor tokens create scheduler --scope read --days 90
+    """
+    expires_at = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
+    with _state() as state:
+        token, secret = state.make_token(name, tuple(scope), expires_at)
+        _note(state, "token.create", name)
+    if as_json:
+        say(as_json_text({**_plain(token), "secret": secret}))
+        return
+    until = f" until {token.expires_at}" if token.expires_at else ", and does not expire"
+    say(f"{name} may {', '.join(token.scopes)}{until}. Its secret, shown once:", err=True)
+    say(secret)
+
+
+@app.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """All tokens there ever were, the newest first; their secrets are not known.
+
+    Example: advisor tokens list
+    """
+    with _state() as state:
+        tokens = state.tokens()
+    if as_json:
+        say(as_json_text({"tokens": [_plain(token) for token in tokens]}))
+        return
+    columns: Columns[Token] = (
+        ("token", lambda token: token.name),
+        ("may", lambda token: ", ".join(token.scopes)),
+        ("made", lambda token: token.created_at[:10]),
+        ("expires", lambda token: (token.expires_at or "never")[:10]),
+        ("state", _standing),
+    )
+    if tokens:
+        print_table(table_of(columns, tokens))
+    else:
+        say("no token yet: advisor tokens create NAME --scope read")
+
+
+@app.command("revoke")
+def revoke(name: Name, as_json: AsJson = False) -> None:
+    """End a token; servers let it in for a second more at most.
+
+    Example: advisor tokens revoke scheduler
+    """
+    with _state() as state:
+        state.revoke_token(name)
+        _note(state, "token.revoke", name)
+    say(as_json_text({"revoked": name}) if as_json else f"{name} is revoked")
+
+
+@contextmanager
+def _state() -> "Generator[ServiceState]":
+    from advisor_data.state import open_service_state  # SQLAlchemy takes time to load
+
+    settings = read_settings()
+    with open_service_state(settings.database_url, settings.home) as state:
+        yield state
+
+
+def _note(state: "ServiceState", action: str, name: str) -> None:
+    from advisor_data.state import AuditEntry
+
+    who = f"user id {os.getuid()}"
+    state.audit(AuditEntry(at=now(), who=who, action=action, subject=name, outcome="ok"))
+
+
+def _plain(token: "Token") -> dict[str, object]:
+    return {**dataclasses.asdict(token), "state": _standing(token)}
+
+
+def _standing(token: "Token") -> str:
+    if token.lives():
+        return "valid"
+    return "revoked" if token.revoked_at else "expired"

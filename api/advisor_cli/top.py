@@ -1,0 +1,432 @@
+"""`advisor top`: the GPUs, who runs on them and what is saved, in a terminal."""
+
+import os
+import select
+import socket
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from advisor.core.wording import count_of, counted, energy_text
+from advisor.errors import AdvisorError, InputError
+from advisor.formats.moments import duration_text
+from advisor.installed import install
+from advisor.launch.folder import LaunchFolder, list_folders
+from advisor.launch.overview import (
+    CardNow,
+    DrawnLaunch,
+    Entry,
+    HistoryValues,
+    Launch,
+    Overview,
+    Seen,
+    entry_of,
+    launch_of,
+    overview,
+    read_history,
+)
+from advisor.launch.status import GOING, JobStatus, Saved
+from advisor.settings import Settings, read_settings
+from advisor_api.launches.cards import HostCards
+from advisor_cli.console import PIPE_WIDTH, Columns, plain_console, plain_table, table_of
+from advisor_cli.options import AsJson, ServiceCa
+from advisor_cli.say import as_json_text, say
+
+_EVERY_S = 2.0
+_SERVICE = "http://127.0.0.1:8765"
+_LOCAL_S, _FAR_S = 1.0, 10.0
+"""Who has named no service does not wait for one that hangs."""
+
+_Look = Callable[[], Overview]
+
+
+def top(
+    once: Annotated[bool, typer.Option("--once", help="Show it once, as in a pipe")] = False,
+    as_json: AsJson = False,
+    service: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Address of advisor serve; if not given {_SERVICE}, and the launches of this "
+            "host where nobody answers there"
+        ),
+    ] = None,
+    service_ca: ServiceCa = None,
+) -> None:
+    """Show GPUs, who runs on them, and what was saved; j and k move, q ends it.
+
+    Where the service wants a token, it is in ADVISOR_TOKEN.
+
+    Example: advisor top
+    """
+    with ExitStack() as stack:
+        look, source = _opened(stack, service, service_ca, read_settings())
+        if as_json:
+            say(as_json_text(look()))
+        elif once or not sys.stdout.isatty():
+            width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
+            plain_console(highlight=False, width=width).print(_drawn(look(), source))
+        else:
+            _follow(look, source)
+
+
+def _opened(
+    stack: ExitStack, service: str | None, service_ca: Path | None, settings: Settings
+) -> tuple[_Look, str]:
+    """What is looked at, and its name: the service, where one answers or is named.
+
+    Raises:
+        AdvisorError: the service that is named does not answer.
+    """
+    address = service or _SERVICE
+    try:
+        from advisor_cli.node_agent import client_of
+    except ModuleNotFoundError as error:
+        if service:
+            raise InputError("a service is asked by httpx", fix=install("client")) from error
+    else:
+        wait_s = _FAR_S if service else _LOCAL_S
+        client = stack.enter_context(client_of(address, service_ca, settings, wait_s))
+        if service or client.healthy():
+            return client.overview, address
+    host = stack.enter_context(closing(HostLaunches(settings)))
+    return host.look, "launches of this host"
+
+
+def _follow(look: _Look, source: str) -> None:
+    """Show it again every two seconds, or after a key, until q or Ctrl-C."""
+    console = plain_console(highlight=False)
+    screen = Scrolled()
+    with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            screen.whole = _shown(look, source)
+            live.update(screen, refresh=True)
+            try:
+                while keys := pressed(_EVERY_S):
+                    if keys in ("q", "Q"):
+                        return
+                    screen.press(keys)
+                    live.refresh()
+            except KeyboardInterrupt:
+                return
+
+
+def _shown(look: _Look, source: str) -> RenderableType:
+    """What goes wrong is shown in its place: a service that is started again is found again."""
+    try:
+        return _drawn(look(), source)
+    except AdvisorError as error:
+        return Text(f"{source}: {error}")
+
+
+def _drawn(seen: Overview, source: str) -> RenderableType:
+    return overview_screen(seen, source, letters_of(sys.stdout.encoding))
+
+
+@contextmanager
+def _keys() -> Generator[Callable[[float], str]]:
+    """Waits so long for a key, which is read as it is pressed; empty where none was."""
+    if not sys.stdin.isatty():
+        yield _sleep
+        return
+    before = termios.tcgetattr(sys.stdin)
+
+    def pressed(seconds: float) -> str:
+        ready, _, _ = select.select([sys.stdin], [], [], seconds)
+        # An arrow is three bytes.
+        return os.read(sys.stdin.fileno(), 8).decode(errors="replace") if ready else ""
+
+    try:
+        tty.setcbreak(sys.stdin)
+        yield pressed
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _sleep(seconds: float) -> str:
+    time.sleep(seconds)
+    return ""
+
+
+HOST = socket.gethostname()
+
+
+class HostLaunches:
+    """Each folder of a launch that is over is read once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings, self._root = settings, settings.home / "launches"
+        self._cards = HostCards(settings)
+        self._ended: dict[str, tuple[Launch, Entry | None]] = {}
+
+    def look(self) -> Overview:
+        """All at one look."""
+        running: list[Launch] = []
+        for folder in list_folders(self._root):
+            if folder.launch_id in self._ended:
+                continue
+            one = launch_of(folder.read_status(), HOST)
+            if one.over:
+                self._ended[folder.launch_id] = one, entry_of(one)
+            else:
+                running.append(one)
+        ended = [self._ended[name] for name in sorted(self._ended, reverse=True)]
+        entries = [*(entry for _, entry in ended), *map(entry_of, running)]
+        seen = Seen(
+            now=datetime.now().astimezone(),
+            running=running,
+            ended=[launch for launch, _ in ended],
+            entries=[entry for entry in entries if entry is not None],
+            cards=self._cards.look({one.gpu_uuid or "" for one in running}),
+            host=HOST,
+        )
+        return overview(
+            seen, lambda name: read_history(LaunchFolder(self._root / name)), self._settings.prices
+        )
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        self._cards.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """What bars and lines are drawn with; a line of no letters is left out."""
+
+    full: str
+    empty: str
+    line: str
+    between: str
+
+
+BLOCKS = Letters("█", "·", "▁▂▃▄▅▆▇█", " · ")
+ASCII = Letters("#", ".", "", ", ")
+
+_BAR_WIDTH, _LINE_WIDTH = 10, 8
+_KWH_J, _HOUR_S = 3.6e6, 3600.0
+_SHARINGS = {"uncapped": "no limit", "time-sliced": "in turns"}
+
+
+def letters_of(encoding: str | None) -> Letters:
+    """Those that an output of this encoding has."""
+    try:
+        (BLOCKS.full + BLOCKS.line + BLOCKS.empty).encode(encoding or "ascii")
+    except UnicodeEncodeError:
+        return ASCII
+    return BLOCKS
+
+
+def overview_screen(seen: Overview, source: str, letters: Letters = BLOCKS) -> RenderableType:
+    """All of it; `source` says where it comes from."""
+    return _Drawn(seen, letters).all(source)
+
+
+class _Drawn:
+    def __init__(self, seen: Overview, letters: Letters) -> None:
+        self._seen, self._letters = seen, letters
+
+    def all(self, source: str) -> RenderableType:
+        """What is saved, each card with its launch, and what has ended."""
+        seen = self._seen
+        drawn = {one.launch.launch_id: one for one in seen.running}
+        saved = table_of(_SAVED_COLUMNS, [("saved today", seen.today), ("this week", seen.week)])
+        parts = [self._head(source), saved, Text(_basis(seen), style="dim"), Text()]
+        parts += [self._card(card, drawn.get(card.launch_id or "")) for card in seen.gpus]
+        if not (seen.gpus or seen.ended):
+            parts.append(Text("No GPU is seen, and nothing was launched: advisor launch A B"))
+        if seen.ended:
+            parts += [Text("\nEnded: observed (predicted)", style="bold"), self._ended()]
+        return Group(*parts)
+
+    def _head(self, source: str) -> Text:
+        head = Text.assemble(("advisor", "bold"), f"  {_clock(self._seen.at)}  {source}")
+        if self._seen.replayed:
+            head.append("  replayed, no GPU is in use", style="yellow")
+        return head
+
+    def _card(self, card: CardNow, drawn: DrawnLaunch | None) -> RenderableType:
+        limit = f" of {card.power_limit_w:.0f} W" if card.power_limit_w else ""
+        watts = "power not read" if card.power_w is None else f"{card.power_w:.0f} W{limit}"
+        part = (card.power_w or 0.0) / card.power_limit_w if card.power_limit_w else 0.0
+        name = card.gpu_uuid.removeprefix("GPU-")[:8]
+        head = Text.assemble((card.gpu_model or "GPU", "bold"), f" {card.host} {name}  ")
+        head.append_text(self._bar(part)).append(f" {watts}")
+        if drawn is None:
+            return head.append("  free", style="dim")
+        launch = drawn.launch
+        style = "dim" if launch.silent_s is None else "red"
+        table = plain_table(("", "", "", "", "", ""), self._seats(drawn))
+        table.show_header = False
+        return Group(head, Text(f"  {self._standing(launch)}", style=style), table)
+
+    def _standing(self, launch: Launch) -> str:
+        parts = [launch.launch_id, launch.standing]
+        if launch.started_at:
+            at = datetime.fromisoformat(self._seen.at)
+            passed_s = (at - datetime.fromisoformat(launch.started_at)).total_seconds()
+            began = _clock(launch.started_at, self._seen.at)
+            parts.append(f"since {began} ({duration_text(max(0, passed_s))})")
+        if launch.ledger:
+            parts.append(f"{_gain(launch)} saved")
+        return self._letters.between.join(parts)
+
+    def _seats(self, drawn: DrawnLaunch) -> Iterator[tuple[str | Text, ...]]:
+        launch, history = drawn.launch, drawn.history
+        for n, job in enumerate(launch.jobs):
+            speeds = history.jobs[n].speeds if history and n < len(history.jobs) else ()
+            overflow = "ellipsis" if self._letters is BLOCKS else "crop"
+            name = Text(f"  {job.job}", no_wrap=True, overflow=overflow)
+            bar, line = self._bar(job.speed or 0.0), self._line(speeds)
+            yield name, _share(launch, job), bar, _speed(launch, n), _p99(job), line
+
+    def _bar(self, part: float) -> Text:
+        full = round(_BAR_WIDTH * min(1.0, max(0.0, part)))
+        empty = self._letters.empty * (_BAR_WIDTH - full)
+        return Text.assemble((self._letters.full * full, "cyan"), (empty, "dim"))
+
+    def _line(self, series: HistoryValues) -> Text:
+        """All of it in a few letters, between its least and its most."""
+        known, steps = [value for value in series if value is not None], self._letters.line
+        if len(known) < _LINE_WIDTH or not steps:
+            return Text("")
+        shown = [known[n * (len(known) - 1) // (_LINE_WIDTH - 1)] for n in range(_LINE_WIDTH)]
+        # What hardly moves is not drawn as if it did.
+        low, span = min(shown), max(max(shown) - min(shown), 0.1 * max(shown), 1e-9)
+        return Text("".join(steps[round((v - low) / span * (len(steps) - 1))] for v in shown))
+
+    def _ended(self) -> Table:
+        columns = ("began", "jobs", "lasted", "speed", "W", "saved", "in all")
+        rows = (_row(one.launch, self._seen.at) for one in self._seen.ended)
+        return plain_table(columns, rows, whole=[name for name in columns if name != "jobs"])
+
+
+_SAVED_COLUMNS: Columns[tuple[str, Saved]] = (
+    ("", lambda row: row[0]),
+    ("energy", lambda row: energy_text(row[1].kwh_saved * _KWH_J)),
+    ("if freed cards idle", lambda row: _idle_text(row[1].kwh_saved_idle)),
+    ("GPU hours", lambda row: f"{row[1].gpu_hours_saved:.1f}"),
+    ("money", lambda row: "-" if row[1].cost_saved is None else f"{row[1].cost_saved:.2f}"),
+)
+
+
+def _idle_text(saved_kwh: float | None) -> str:
+    return "-" if saved_kwh is None else energy_text(saved_kwh * _KWH_J)
+
+
+def _basis(seen: Overview) -> str:
+    week = seen.week
+    left = f", {week.uncounted} not counted" if week.uncounted else ""
+    launches = count_of(week.launches, "launch")
+    unread_s = week.gpu_hours_unread * _HOUR_S
+    dark = f"; energy not known for {duration_text(unread_s)}, not saved" if unread_s >= 1 else ""
+    return f"observed of {launches} this week{left}, against a whole GPU for each job{dark}"
+
+
+def _share(launch: Launch, job: JobStatus) -> str:
+    if job.outcome not in GOING:
+        return job.outcome
+    if launch.sharing != "limited" or job.share_percent >= 100:
+        return _SHARINGS.get(launch.sharing, "no limit")
+    units = "" if job.units_granted is None else f" {job.units_granted} SMs"
+    return f"{job.share_percent:g} %{units}"
+
+
+def _speed(launch: Launch, n: int) -> str:
+    job = launch.jobs[n]
+    if job.speed is None:
+        return "-"
+    expected = launch.forecast and not job.joined_at and launch.forecast.jobs[n]
+    said = f" ({100 * expected.rate.value / expected.solo_rate:.0f})" if expected else ""
+    return f"{100 * job.speed:.0f} %{said}"
+
+
+def _p99(job: JobStatus) -> Text:
+    own = job.mean_p99_ms if job.latency_p99_ms is None else job.latency_p99_ms
+    if own is None:
+        return Text("")
+    if job.max_p99_ms is None:
+        return Text(f"p99 {own:.3g} ms")
+    style = "red" if own > job.max_p99_ms else "green"
+    return Text(f"p99 {own:.3g}/{job.max_p99_ms:g} ms", style=style)
+
+
+def _row(launch: Launch, at: str) -> tuple[str, ...]:
+    speeds = [job.speed for job in launch.jobs if job.speed is not None]
+    jobs, forecast = counted(job.job for job in launch.jobs), launch.forecast
+    saved = "-" if launch.part_saved is None else f"{100 * launch.part_saved:.0f} %"
+    if forecast and forecast.energy_saved and launch.part_saved is not None:
+        saved += f" ({100 * forecast.energy_saved.value:.0f})"
+    return (
+        _clock(launch.started_at or launch.updated_at, at),
+        f"{jobs}: failed" if launch.state == "failed" else jobs,
+        duration_text(launch.overlap_s + launch.rest_s),
+        f"{100 * sum(speeds) / len(speeds):.0f} %" if speeds else "-",
+        "-" if launch.watts is None else f"{launch.watts:.0f}",
+        saved,
+        _gain(launch) if launch.ledger else "-",
+    )
+
+
+def _gain(launch: Launch) -> str:
+    return energy_text(launch.ledger.alone_j - launch.ledger.energy_j) if launch.ledger else "-"
+
+
+def _clock(text: str, at: str = "") -> str:
+    """In the zone of this host; with its day where that is not the one of `at`."""
+    moment = datetime.fromisoformat(text).astimezone()
+    today = not at or moment.date() == datetime.fromisoformat(at).astimezone().date()
+    return f"{moment:%H:%M}" if today else f"{moment:%m-%d %H:%M}"
+
+
+_DOWN, _UP = ("j", "\x1b[B"), ("k", "\x1b[A")
+_PAGE_DOWN, _PAGE_UP = (" ", "\x1b[6~"), ("b", "\x1b[5~")
+
+
+@dataclass(slots=True)
+class Scrolled:
+    """What is shown, from a line on.
+
+    Attributes:
+        whole: All of it.
+        first: The line on top, counted from 0.
+        room: Lines that the terminal had when it was drawn last.
+    """
+
+    whole: RenderableType = ""
+    first: int = 0
+    room: int = 0
+
+    def press(self, keys: str) -> None:
+        """Move by a key, as `less` does, or by arrows."""
+        if keys in (*_DOWN, *_UP):
+            self.first += 1 if keys in _DOWN else -1
+        elif keys in (*_PAGE_DOWN, *_PAGE_UP):
+            self.first += self.room if keys in _PAGE_DOWN else -self.room
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """What rich asks for."""
+        lines = console.render_lines(self.whole, options.update(height=None), pad=False)
+        fits = len(lines) <= console.height
+        self.room = len(lines) if fits else max(1, console.height - 1)
+        self.first = max(0, min(self.first, len(lines) - self.room))
+        last = self.first + self.room
+        for number, line in enumerate(lines[self.first : last]):
+            yield from ([Segment.line()] if number else [])
+            yield from line
+        if not fits:
+            told = f"lines {self.first + 1} to {last} of {len(lines)}: j and k move, q ends"
+            yield Segment.line()
+            yield Text(told, style="dim", end="")
