@@ -12,7 +12,6 @@ from waiting import PATIENCE_S
 
 from advisor.core.records import PairPoint
 from advisor_data import open_store
-from advisor_data.store.file_store import FileStore
 
 PAIRS = "one+two,one+one,two+two,three+three"
 PLAN = ("--pairs", PAIRS, "--splits", "50/50", "--window", "0.5", "--run", "night")
@@ -36,7 +35,11 @@ def stored(host: FakeHost) -> list[PairPoint]:
 
 def of_shards(host: FakeHost) -> list[PairPoint]:
     """The pair points that shards which run have measured so far."""
-    return FileStore(host.folder / "home/fanout/night/points").pair_points()
+    found = list[PairPoint]()
+    for file in (host.folder / "home/fanout/night").glob("*/points.db"):
+        with open_store(f"sqlite:///{file}", file.parent) as store:
+            found += store.pair_points()
+    return found
 
 
 def each_once(points: list[PairPoint]) -> bool:

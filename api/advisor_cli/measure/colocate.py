@@ -1,6 +1,5 @@
 """`advisor colocate`: measure pairs or larger sets of jobs on one GPU at splits."""
 
-import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
@@ -14,12 +13,11 @@ from advisor.formats.job_file import sound_jobs
 from advisor.settings import Settings, job_folders, read_settings
 from advisor_cli.measure.colocate_request import ColocateRequest, ColocateWhere, check_anything
 from advisor_cli.measure.colocate_text import ReportJson, measured_pairs, show_campaign
-from advisor_cli.measure.on_nodes import NodesRequest, run_on_nodes
-from advisor_cli.measure.several_gpus import run_on_each
 from advisor_cli.measure.testbeds import (
     bundled_points,
     check_replay,
     known_timing,
+    liner,
     open_points,
     open_testbed,
     part_of,
@@ -36,6 +34,7 @@ from advisor_profiling.campaign.outcome import Cost
 from advisor_profiling.campaign.plan import Plan
 from advisor_profiling.campaign.safe_plan import counts_on
 from advisor_profiling.campaign.sweep import new_run
+from advisor_profiling.fanout import FanOut, run_everywhere
 from advisor_profiling.reports.sweep import ConsoleReporter
 from advisor_profiling.testbed.live import Mode, SourceName
 from advisor_profiling.testbed.replay import ReplayTestbed
@@ -98,20 +97,19 @@ def _answer(
     campaign: Campaign, where: ColocateWhere, names: list[str], settings: Settings, console: Console
 ) -> tuple[ReportJson, int]:
     """What came of the campaign, of all GPUs together, and the exit code."""
-    gpus = where.gpus()
+    gpus, run = where.gpus(), campaign.plan.name
     if where.on != "here":
-        request = NodesRequest(
-            on=where.on, run=campaign.plan.name, gpu=where.gpu, options=("--shards", "0")
-        )
-        answers, code = run_on_nodes(request, names, settings, campaign.store, console)
-        answer = _total(answers)
-        for skipped in answer["skipped"]:
-            campaign.reporter.phase(f"skipping {' + '.join(skipped['pair'])}: {skipped['reason']}")
-        return answer, code
-    if len(gpus) > 1:
-        answers, code = run_on_each(gpus, campaign.part, sys.argv[1:], console)
-        return _total(answers), code
-    return _on_one(campaign, settings, gpus[0], where.source, where.noise)
+        wanted = FanOut(names=names, on=where.on, run=run, options=("--shards", "0"))
+    elif len(gpus) > 1:
+        names = [f"GPU {gpu}" for gpu in gpus]
+        wanted = FanOut(names=names, gpus=gpus, part=campaign.part)
+    else:
+        return _on_one(campaign, settings, gpus[0], where.source, where.noise)
+    answers, code = run_everywhere(wanted, settings, campaign.store, liner(console))
+    answer = _total(answers)
+    for skipped in answer["skipped"] if where.on != "here" else ():
+        campaign.reporter.phase(f"skipping {' + '.join(skipped['pair'])}: {skipped['reason']}")
+    return answer, code
 
 
 def _on_one(

@@ -11,8 +11,7 @@ from advisor.core.job import Job
 from advisor.core.records import PairPoint
 from advisor.core.wording import listed
 from advisor.errors import InputError
-from advisor_cli.measure.on_nodes import On
-from advisor_cli.measure.testbeds import Noise, Telemetry, bundled_points
+from advisor_cli.measure.testbeds import Noise, On, Telemetry, bundled_points, check_engine
 from advisor_cli.shared.options import AllowUnsafe, AsJson
 from advisor_data.files.bundled import bundled_set_points
 from advisor_profiling.campaign.plan import Plan
@@ -152,6 +151,7 @@ class ColocateWhere:
             raise InputError(
                 "--on and --shards belong together", fix="write --on slurm --shards 8, or neither"
             )
+        check_engine(self.on, self.gpu)
         if self.on != "here" and self.shard != "1/1":
             raise InputError("--shard cannot be combined with --on", fix="give --shards alone")
         return [f"shard-{number}-of-{self.shards}" for number in range(1, self.shards + 1)]

@@ -14,16 +14,16 @@ from advisor.core.records import SoloPoint
 from advisor.errors import InputError
 from advisor.formats.rows import from_row, to_row
 from advisor.settings import Settings, read_settings
-from advisor_cli.measure.on_nodes import NodesRequest, On, OnWhat, run_on_nodes
 from advisor_cli.measure.profile_here import measure
 from advisor_cli.measure.profile_request import ProfileRequest, named_job
-from advisor_cli.measure.testbeds import open_points, part_of
+from advisor_cli.measure.testbeds import On, check_engine, liner, open_points, part_of
 from advisor_cli.shared.console import plain_console, show_chart
 from advisor_cli.shared.grouped import grouped
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.stopping import stoppable
 from advisor_profiling.campaign.sweep import SweepResult
+from advisor_profiling.fanout import FanOut, OnWhat, run_everywhere
 from advisor_profiling.reports import sweep as report
 
 
@@ -43,9 +43,7 @@ def profile(
     settings, console = read_settings(), plain_console(stderr=True)
     asked.check()
     if on != "here":
-        jobs = _jobs_of_nodes(asked.what, asked.name, on, settings)
-        request = _nodes_request(on, jobs, asked.gpu, fresh=not asked.resume)
-        _profile_on_nodes(request, jobs, settings, console, as_json=as_json)
+        _profile_on_nodes(asked, on, settings, console, as_json=as_json)
         return
     asked = replace(asked, what=_part(asked.what, shard))
     _profile_here(asked, settings, console, as_json=as_json)
@@ -60,40 +58,29 @@ def _part(what: Sequence[str], shard: str) -> list[str]:
     return [what[number - 1]]
 
 
-def _jobs_of_nodes(
-    what: Sequence[str], name: str | None, on: OnWhat, settings: Settings
-) -> list[Job]:
-    if name is not None:
+def _profile_on_nodes(
+    asked: ProfileRequest, on: OnWhat, settings: Settings, console: Console, *, as_json: bool
+) -> None:
+    """A GPU of some node for each job, with all its shares."""
+    what = asked.what
+    if asked.name is not None:
         raise InputError(f"--name cannot be combined with --on {on}", fix="write a job file")
     if twice := sorted({word for word in what if what.count(word) > 1}):
         raise InputError(f"{twice[0]} is named twice", fix="name each job once")
-    return [named_job([word], settings, replayed=False) for word in what]
-
-
-def _nodes_request(on: OnWhat, jobs: Sequence[Job], gpu: str, *, fresh: bool) -> NodesRequest:
-    run = f"profile-{zlib.crc32(repr(_shard_names(jobs)).encode()):08x}"
-    # A shard that is started again goes on in any case.
-    return NodesRequest(
-        on=on, run=run, gpu=gpu, keep_answers=not fresh, fresh=fresh, options=("--resume",)
+    check_engine(on, asked.gpu)
+    jobs = [named_job([word], settings, replayed=False) for word in what]
+    # What changes a job makes it another shard, whose old answer does not count.
+    names = [f"{job.name}-{job.job_hash}" for job in jobs]
+    wanted = FanOut(
+        names=names,
+        on=on,
+        run=f"profile-{zlib.crc32(repr(names).encode()):08x}",
+        keep_answers=asked.resume,
+        fresh=not asked.resume,
+        options=("--resume",),  # a shard that is started again goes on in any case
     )
-
-
-def _shard_names(jobs: Sequence[Job]) -> list[str]:
-    """What changes a job makes it another shard, whose old answer does not count."""
-    return [f"{job.name}-{job.job_hash}" for job in jobs]
-
-
-def _profile_on_nodes(
-    request: NodesRequest,
-    jobs: Sequence[Job],
-    settings: Settings,
-    console: Console,
-    *,
-    as_json: bool,
-) -> None:
-    """A GPU of some node for each job, with all its shares."""
-    with stoppable(console), open_points(settings, request.gpu) as store:
-        answers, code = run_on_nodes(request, _shard_names(jobs), settings, store, console)
+    with stoppable(console), open_points(settings, asked.gpu) as store:
+        answers, code = run_everywhere(wanted, settings, store, liner(console))
     show_profiles(answers, as_json=as_json)
     if code:
         raise typer.Exit(code)
