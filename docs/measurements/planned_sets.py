@@ -35,7 +35,7 @@ from advisor.place.sets.placing import PlacedSet, Placing
 from advisor.place.sets.solver import place_running
 from advisor.predict.profiles import Floats
 from advisor_data.files.files import read_points
-from advisor_profiling.campaign.sets import Member, write_set
+from advisor_profiling.campaign.splits import Member, write_set
 from advisor_profiling.reports.campaign import alone_by_job
 from advisor_profiling.reports.sets import LEFT_OUT, SetPart, SetResult, set_results
 

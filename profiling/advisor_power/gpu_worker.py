@@ -10,7 +10,7 @@ from advisor.core.gpu import Gpu
 from advisor.core.telemetry import TelemetrySource
 from advisor.files.home import open_home
 from advisor.settings import Settings
-from advisor_profiling.campaign.safe_plan import check_safe_count
+from advisor_profiling.campaign.plan import check_safe_count
 from advisor_profiling.telemetry.nvml import NvmlSource
 from advisor_profiling.testbed.answering import (
     AnsweringJob,

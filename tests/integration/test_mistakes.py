@@ -11,7 +11,7 @@ from command_line import Advisor, in_its_own
 from host import FakeHost
 
 from advisor.installed import install
-from advisor_profiling.reports.doctor import examine_extras, lacking
+from advisor_profiling.doctor import examine_extras, lacking
 
 
 @pytest.mark.parametrize(

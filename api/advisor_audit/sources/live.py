@@ -10,8 +10,7 @@ from advisor.core.gpu import Gpu
 from advisor.core.telemetry import COUNTERS, MEMORY_USED, POWER_GPU, POWER_LIMIT
 from advisor_audit.sources.lines import write_lines
 from advisor_audit.sources.series import BUSY, FREE, LIMIT, METRICS, NAMES, POWER, USED, Series
-from advisor_profiling.telemetry.dcgm import fetch
-from advisor_profiling.telemetry.dcgm_text import samples
+from advisor_profiling.telemetry.dcgm import fetch, samples
 from advisor_profiling.telemetry.nvml import NvmlSource, busy_percent, held_mib, list_gpus
 
 EVERY_S = 10.0

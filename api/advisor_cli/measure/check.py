@@ -19,17 +19,19 @@ from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.stopping import stoppable
-from advisor_profiling.counts.check import (
+from advisor_profiling.counts import (
     CheckedGpu,
     CheckOutcome,
     CheckStep,
+    Script,
     check_counts,
     continues,
     counts_to_check,
+    installed_libraries,
+    library_script,
 )
-from advisor_profiling.counts.script import Script, installed_libraries, library_script
 from advisor_profiling.testbed.live import find_gpu, live_backend, with_units
-from advisor_profiling.testbed.phase_lock import HostPhaseLock
+from advisor_profiling.testbed.testbed import HostPhaseLock
 from advisor_profiling.window.clock import LiveClock
 
 

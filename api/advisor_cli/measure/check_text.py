@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from advisor.core.gpu import SM_QUANTUM
 from advisor.core.wording import count_of
-from advisor_profiling.counts.check import CheckOutcome, CheckStep
+from advisor_profiling.counts import CheckOutcome, CheckStep
 
 _NAMED = 3
 """Operations that are named of those that were wrong at a count."""

@@ -29,10 +29,9 @@ from advisor_cli.shared.options import REPLAY
 from advisor_cli.shared.stopping import stoppable
 from advisor_data.files.bundled import bundled_set_references, bundled_solo_points
 from advisor_power.operands.of_job import with_fingerprint
+from advisor_profiling.campaign.campaign import Cost
 from advisor_profiling.campaign.colocation import Campaign, CampaignReport, carry_out
-from advisor_profiling.campaign.outcome import Cost
-from advisor_profiling.campaign.plan import Plan
-from advisor_profiling.campaign.safe_plan import counts_on
+from advisor_profiling.campaign.plan import Plan, counts_on
 from advisor_profiling.campaign.sweep import new_run
 from advisor_profiling.fanout import FanOut, run_everywhere
 from advisor_profiling.reports.sweep import ConsoleReporter
@@ -40,7 +39,7 @@ from advisor_profiling.testbed.live import Mode, SourceName
 from advisor_profiling.testbed.replay import ReplayTestbed
 from advisor_profiling.testbed.testbed import Testbed
 from advisor_profiling.window.clock import LiveClock
-from advisor_profiling.window.rules import SETS, WindowRules, rules_for
+from advisor_profiling.window.window import SETS, WindowRules, rules_for
 
 
 @grouped

@@ -22,7 +22,7 @@ from advisor_profiling.campaign.plan_file import (
     plan_from_options,
     run_name,
 )
-from advisor_profiling.campaign.sets import MOST_JOBS, Member, write_set
+from advisor_profiling.campaign.splits import MOST_JOBS, Member, write_set
 
 _NAMED, _SETS_NAMED = 3, 8
 """How many things of a long list a message names, and sets: people copy one of them."""

@@ -11,8 +11,8 @@ from advisor_cli.measure.testbeds import bundled_points
 from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.say import as_json_text, say
 from advisor_data import Store
+from advisor_profiling.campaign.campaign import Cost
 from advisor_profiling.campaign.colocation import Campaign, PlannedSplit
-from advisor_profiling.campaign.outcome import Cost
 from advisor_profiling.reports import campaign as pair_report
 from advisor_profiling.reports import sets as set_report
 

@@ -14,8 +14,7 @@ from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.say import as_json_text, say, with_places
 from advisor_node.slurm.matching.books import all_faults
 from advisor_node.slurm.matching.slurm import ask
-from advisor_profiling.reports.doctor import examine
-from advisor_profiling.reports.finding import Finding
+from advisor_profiling.doctor import Finding, examine
 from advisor_profiling.testbed.live import list_gpus
 
 _SLURM_CONF = tuple(

@@ -23,8 +23,8 @@ from advisor_cli.measure.testbeds import known_timing, open_points, open_testbed
 from advisor_cli.shared.console import plain_console
 from advisor_data import Store
 from advisor_power.operands.of_job import with_fingerprint
-from advisor_profiling.campaign.outcome import Reporter
-from advisor_profiling.campaign.safe_plan import check_asked_shares, counts_on, default_shares
+from advisor_profiling.campaign.campaign import Reporter
+from advisor_profiling.campaign.plan import check_asked_shares, counts_on, default_shares
 from advisor_profiling.campaign.sweep import (
     DEFAULT_SHARES,
     SweepResult,
@@ -37,7 +37,7 @@ from advisor_profiling.reports.sweep import ConsoleReporter, problems
 from advisor_profiling.testbed.live import Mode, SourceName
 from advisor_profiling.testbed.testbed import Testbed
 from advisor_profiling.window.clock import LiveClock
-from advisor_profiling.window.rules import WindowRules, rules_for
+from advisor_profiling.window.window import WindowRules, rules_for
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

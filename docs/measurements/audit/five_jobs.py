@@ -50,8 +50,7 @@ from advisor_data.files.files import write_points
 from advisor_profiling.telemetry.nvml import NvmlSource
 from advisor_profiling.testbed.live import find_gpu
 from advisor_profiling.window.clock import LiveClock
-from advisor_profiling.window.rules import WindowRules
-from advisor_profiling.window.window import measure_idle
+from advisor_profiling.window.window import WindowRules, measure_idle
 
 FIVE = "whisper-infer-b2,mobilenet-train-b2,notebook-busy,recommender-serve-10,bert-serve-30"
 """None of them fills an H100 alone."""

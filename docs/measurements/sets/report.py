@@ -17,7 +17,7 @@ from rich.console import Console
 from rows import Campaign, campaigns
 
 from advisor.core.flags import HEAT
-from advisor_profiling.campaign.pairing import filling_jobs
+from advisor_profiling.campaign.plan import filling_jobs
 from advisor_profiling.reports.sets import SetResult, set_results, set_table, sharing_text
 
 

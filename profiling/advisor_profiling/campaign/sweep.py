@@ -13,12 +13,10 @@ from advisor.core.telemetry import MEMORY_USED
 from advisor.errors import LimitBrokenError, LimitNotProvenError
 from advisor_data import Store
 from advisor_profiling.campaign.blocks import cut
-from advisor_profiling.campaign.campaign import conditions_on, measure_blocks
-from advisor_profiling.campaign.outcome import Failure, Reporter
+from advisor_profiling.campaign.campaign import Failure, Reporter, conditions_on, measure_blocks
 from advisor_profiling.testbed.testbed import Testbed
-from advisor_profiling.window.rules import WindowRules
-from advisor_profiling.window.targets import Target, solo
-from advisor_profiling.window.window import measure_idle
+from advisor_profiling.window.points import Target, solo
+from advisor_profiling.window.window import WindowRules, measure_idle
 
 DEFAULT_SHARES = tuple(Share(float(percent)) for percent in range(10, 101, 10))
 

@@ -19,8 +19,8 @@ from advisor.core.objectives import (
 )
 from advisor.core.records import PairPoint, PointPart, SoloPoint
 from advisor.core.split import EQUAL, Split
+from advisor_profiling.campaign.campaign import Cost
 from advisor_profiling.campaign.colocation import PlannedSplit
-from advisor_profiling.campaign.outcome import Cost
 
 WIDTH = 120
 """Columns that the table may need."""

@@ -12,7 +12,7 @@ from rich.text import Text
 from advisor.core.flags import FLAGS
 from advisor.core.gpu import WHOLE
 from advisor.core.records import Point, PointPart, SoloPoint
-from advisor_profiling.campaign.outcome import Failure
+from advisor_profiling.campaign.campaign import Failure
 from advisor_profiling.campaign.sweep import IDLE_DRIFT_W, SweepResult
 
 WIDTH = 120

@@ -20,8 +20,7 @@ from advisor.runtime.host.processes import MPS_SERVER, name_of, wait_until
 from advisor.runtime.jobs.launcher import end_leftovers
 from advisor.settings import Settings
 from advisor_profiling.telemetry import amd, nvml
-from advisor_profiling.testbed.phase_lock import HostPhaseLock
-from advisor_profiling.testbed.testbed import LiveTestbed
+from advisor_profiling.testbed.testbed import HostPhaseLock, LiveTestbed
 
 _ALONE_S = 5
 _PASSING_S = 1

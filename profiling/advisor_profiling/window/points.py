@@ -1,20 +1,87 @@
 """Turns a window into a point, with a flag for everything that was wrong with it."""
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import advisor
 from advisor.core.flags import HEAT, RESULTS_ONLY
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import Gpu, Share
+from advisor.core.job import Job
 from advisor.core.records import Counters, PairPoint, Point, PointPart, SoloPoint
 from advisor.core.results import NOTHING, Reported, Verdict, verdict_flags, write_first
 from advisor.core.telemetry import POWER_CAPS
 from advisor.runtime.backends.backend import Granted
 from advisor_profiling.window.estimate import MeanEstimate
-from advisor_profiling.window.rules import WindowRules
-from advisor_profiling.window.targets import ProcessSpec, Target
-from advisor_profiling.window.window import Latency, MeasuredWindow
+from advisor_profiling.window.window import Latency, MeasuredWindow, WindowRules
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """One process that takes part in windows.
+
+    Attributes:
+        copy: 1 for the second of several alike, where a job runs next to itself at the same share.
+    """
+
+    job: Job
+    share: Share
+    copy: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.job.name} at {self.share} %"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One window: a job alone, or several together, for the `repeat`-th time."""
+
+    specs: tuple[ProcessSpec, ...]
+    repeat: int = 0
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """Names of its jobs."""
+        return tuple(spec.job.name for spec in self.specs)
+
+    def __str__(self) -> str:
+        return " with ".join(map(str, self.specs))
+
+
+def solo(job: Job, share: Share, repeat: int = 0) -> Target:
+    """A job alone."""
+    return Target((ProcessSpec(job, share),), repeat)
+
+
+def together(jobs: Iterable[tuple[Job, Share]], repeat: int = 0) -> Target:
+    """Jobs side by side; in the order of their names, alike ones in the order of their shares."""
+    specs = list[ProcessSpec]()
+    for job, share in sorted(jobs, key=lambda of: (of[0].name, of[1].percent)):
+        copy = sum((spec.job, spec.share) == (job, share) for spec in specs)
+        specs.append(ProcessSpec(job, share, copy))
+    return Target(tuple(specs), repeat)
+
+
+def pair(
+    job_a: Job,
+    share_a: Share,
+    job_b: Job,
+    share_b: Share,
+    repeat: int = 0,
+    *,
+    two_ends: bool = False,
+) -> Target:
+    """Two jobs together.
+
+    With `two_ends` the second one's units are counted from the last down, as CU masks need it.
+    """
+    target = together(((job_a, share_a), (job_b, share_b)), repeat)
+    if not two_ends:
+        return target
+    first, second = target.specs
+    return Target((first, replace(second, share=replace(second.share, upper=True))), repeat)
+
 
 _MODEL_COUNTERS = (
     "sm_active_percent",

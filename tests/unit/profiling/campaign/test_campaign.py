@@ -18,12 +18,11 @@ from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import AdvisorError, JobError, PartitionError
 from advisor_data.store.file_store import FileStore
 from advisor_profiling.campaign.blocks import Block
-from advisor_profiling.campaign.campaign import conditions_on, measure_blocks
-from advisor_profiling.campaign.outcome import CampaignOutcome
+from advisor_profiling.campaign.campaign import CampaignOutcome, conditions_on, measure_blocks
 from advisor_profiling.testbed.replay import ReplayTestbed
 from advisor_profiling.testbed.testbed import WarmProcess
-from advisor_profiling.window.rules import rules_for
-from advisor_profiling.window.targets import Target, pair, solo
+from advisor_profiling.window.points import Target, pair, solo
+from advisor_profiling.window.window import rules_for
 
 SHARES = (10, 30, 50, 70, 90, 100)
 SOLO = [

@@ -15,16 +15,14 @@ from watching import Watching
 from advisor.core.records import PairPoint, Point
 from advisor.core.split import TIME_SLICED, UNCAPPED, Split
 from advisor_data.store.file_store import FileStore
+from advisor_profiling.campaign.campaign import Cost
 from advisor_profiling.campaign.colocation import Campaign, CampaignReport, OpenTestbed, carry_out
-from advisor_profiling.campaign.outcome import Cost
-from advisor_profiling.campaign.pairing import PairNames
-from advisor_profiling.campaign.plan import Plan, PlanEntry, Skipped
-from advisor_profiling.campaign.sets import read_set
-from advisor_profiling.campaign.splits import AroundBest, SplitRequest
+from advisor_profiling.campaign.plan import PairNames, Plan, PlanEntry, Skipped
+from advisor_profiling.campaign.splits import AroundBest, SplitRequest, read_set
 from advisor_profiling.testbed.live import Mode
 from advisor_profiling.testbed.replay import ReplayTestbed
 from advisor_profiling.testbed.testbed import Testbed
-from advisor_profiling.window.rules import rules_for
+from advisor_profiling.window.window import rules_for
 
 JOBS = ("fft", "gemm", "sort", "triad")
 SPLITS = (Split((30.0, 70.0)), Split((50.0, 50.0)), UNCAPPED)

@@ -19,8 +19,8 @@ from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, JobError, LimitNotProvenError, StoreError
 from advisor_data.store.file_store import FileStore
 from advisor_profiling.campaign.sweep import SweepResult, new_run, plan, sweep, unfinished_run
-from advisor_profiling.window.rules import rules_for
-from advisor_profiling.window.targets import solo
+from advisor_profiling.window.points import solo
+from advisor_profiling.window.window import rules_for
 
 POINTS = [point(share_percent=s, rate=s, power_w=100 + s, idle_power_w=70) for s in (20, 50, 100.0)]
 SHARES = [Share(share) for share in (20, 50, 100)]

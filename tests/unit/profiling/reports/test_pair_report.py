@@ -8,7 +8,7 @@ from simple_pairs import SOLOS, nine, pair, solo
 
 from advisor.core.flags import DOUBTFUL, FLAGS
 from advisor.core.records import PairPoint, SoloPoint
-from advisor_profiling.campaign.outcome import Cost
+from advisor_profiling.campaign.campaign import Cost
 from advisor_profiling.reports.campaign import (
     COLUMNS,
     WIDTH,

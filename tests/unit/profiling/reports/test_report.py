@@ -12,7 +12,7 @@ from advisor.core.flags import FLAGS
 from advisor.core.gpu import Share
 from advisor.core.job import Job
 from advisor.core.records import SoloPoint
-from advisor_profiling.campaign.outcome import Failure
+from advisor_profiling.campaign.campaign import Failure
 from advisor_profiling.campaign.sweep import SweepResult
 from advisor_profiling.reports.sweep import (
     ConsoleReporter,
@@ -22,7 +22,7 @@ from advisor_profiling.reports.sweep import (
     summary,
     table,
 )
-from advisor_profiling.window.targets import solo
+from advisor_profiling.window.points import solo
 
 FULL = point(
     share_percent=50.0,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from advisor_profiling.testbed import phase_lock as phase_lock_module
-from advisor_profiling.testbed.phase_lock import HostPhaseLock
+from advisor_profiling.testbed import testbed as phase_lock_module
+from advisor_profiling.testbed.testbed import HostPhaseLock
 
 
 def test_starts_and_windows_never_overlap(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from store_points import point
 from advisor.core.gpu import Share
 from advisor.core.job import Job, ProgressSettings
 from advisor.errors import AdvisorError, JobError, LimitNotProvenError, PartitionError, StoreError
-from advisor_profiling.testbed.process_pool import ProcessPool
+from advisor_profiling.campaign.campaign import ProcessPool
 from advisor_profiling.testbed.replay import ReplayTestbed
 from advisor_profiling.testbed.testbed import WarmProcess
-from advisor_profiling.window.targets import ProcessSpec
+from advisor_profiling.window.points import ProcessSpec
 
 SHARES = (30.0, 50.0, 70.0, 100.0)
 SOLO = [point(job=job, share_percent=share) for job in ("gemm", "sort") for share in SHARES]

@@ -18,12 +18,11 @@ from advisor.core.records import Counters, PairPoint, SoloPoint
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU
 from advisor.errors import InputError, JobError
 from advisor_data.store.file_store import FileStore
+from advisor_profiling.campaign.campaign import measure_target
 from advisor_profiling.campaign.sweep import SweepResult, sweep, unfinished_run
-from advisor_profiling.testbed.measure_target import measure_target
-from advisor_profiling.testbed.recordings import JobAtShare
-from advisor_profiling.testbed.replay import ReplayTestbed
-from advisor_profiling.window.rules import rules_for
-from advisor_profiling.window.targets import ProcessSpec, Target, pair, solo
+from advisor_profiling.testbed.replay import JobAtShare, ReplayTestbed
+from advisor_profiling.window.points import ProcessSpec, Target, pair, solo
+from advisor_profiling.window.window import rules_for
 
 COUNTERS = {field.name: 11.0 + n for n, field in enumerate(dataclasses.fields(Counters))}
 

@@ -16,14 +16,15 @@ from advisor_profiling.window.estimate import MeanEstimate
 from advisor_profiling.window.points import (
     JobResult,
     RunConditions,
+    Target,
     WindowResult,
     failed_point,
     flags_of,
+    pair,
+    solo,
     to_point,
 )
-from advisor_profiling.window.rules import WindowRules
-from advisor_profiling.window.targets import Target, pair, solo
-from advisor_profiling.window.window import Latency, MeasuredWindow
+from advisor_profiling.window.window import Latency, MeasuredWindow, WindowRules
 
 COUNTERS = Counters(
     sm_active_percent=48,

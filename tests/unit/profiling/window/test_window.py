@@ -12,8 +12,14 @@ from advisor.errors import JobError
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.validity.sensor_timing import PowerTiming
 from advisor_profiling.window.clock import VirtualClock
-from advisor_profiling.window.rules import WindowRules, rules_for
-from advisor_profiling.window.window import Latency, WindowInputs, measure, measure_idle
+from advisor_profiling.window.window import (
+    Latency,
+    WindowInputs,
+    WindowRules,
+    measure,
+    measure_idle,
+    rules_for,
+)
 
 RULES = WindowRules()
 
