@@ -14,8 +14,7 @@ from advisor.core.records import SoloPoint
 from advisor.errors import InputError
 from advisor.formats.rows import from_row, to_row
 from advisor.settings import Settings, read_settings
-from advisor_cli.measure.profile_here import measure
-from advisor_cli.measure.profile_request import ProfileRequest, named_job
+from advisor_cli.measure.profile_here import ProfileRequest, measure, named_job
 from advisor_cli.measure.testbeds import On, check_engine, liner, open_points, part_of
 from advisor_cli.shared.console import plain_console, show_chart
 from advisor_cli.shared.grouped import grouped
