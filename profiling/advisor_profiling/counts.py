@@ -19,7 +19,7 @@ from advisor.runtime.jobs.launcher import prove
 from advisor.runtime.jobs.running_job import RunningJob
 from advisor.settings import workload_path
 from advisor.validity.checks import CountCheck
-from advisor_profiling.window.clock import LiveClock
+from advisor_profiling.window.clock import Clock
 
 AT_ONCE = 8
 """Most processes at a time."""
@@ -362,7 +362,7 @@ def _with(check: CountCheck, answer: ScriptResult, seconds: float) -> CountCheck
         check,
         checked=tuple(sorted({*check.checked, answer.units})),
         wrong={count: wrong[count] for count in sorted(wrong) if wrong[count]},
-        checked_at=LiveClock().utc(),
+        checked_at=Clock().utc(),
         seconds=round(seconds, 1),
     )
 

@@ -29,7 +29,7 @@ from advisor_profiling.counts import installed_libraries, library_script
 from advisor_profiling.telemetry.dcgm import fetch, missing_counters
 from advisor_profiling.telemetry.nvml import NvmlSource
 from advisor_profiling.testbed.live import with_units
-from advisor_profiling.window.clock import LiveClock
+from advisor_profiling.window.clock import Clock
 from advisor_profiling.window.window import MeasuredWindow, WindowInputs, WindowRules, measure
 
 FindingLevel = Literal["ok", "warning", "missing"]
@@ -147,7 +147,7 @@ def _telemetry(gpu: Gpu) -> Iterable[Finding]:
         return
     try:
         # Nobody counts steps here: two seconds of whatever runs, without waiting for it to settle.
-        watch = WindowInputs(counts=(), source=source, clock=LiveClock())
+        watch = WindowInputs(counts=(), source=source, clock=Clock())
         window = measure(watch, WindowRules(least_s=2, most_s=2, settle_most_s=0))
         yield _channels(gpu, source.channels)
         yield _energy(gpu, window)

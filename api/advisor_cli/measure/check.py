@@ -40,7 +40,7 @@ from advisor_profiling.counts import (
 from advisor_profiling.reports import sweep as report
 from advisor_profiling.testbed.live import find_gpu, live_backend, with_units
 from advisor_profiling.testbed.testbed import HostPhaseLock
-from advisor_profiling.window.clock import LiveClock
+from advisor_profiling.window.clock import Clock
 from advisor_profiling.window.window import RESULTS_ONLY
 
 _NAMED = 3
@@ -113,7 +113,7 @@ def check_job(
     """
     job = with_fingerprint(find_job(name, settings.jobs_dir))
     console = plain_console(stderr=True)
-    total, run = gpu.units_total or 0, new_run(LiveClock().utc())
+    total, run = gpu.units_total or 0, new_run(Clock().utc())
     shares = [Share(percent_for_units(count, total)) for count in {*counts, total}]
     with (
         stoppable(console),
@@ -242,7 +242,7 @@ def _run(
     def report(step: CheckStep) -> None:
         console.print(f"  {step_line(step)}", highlight=False, soft_wrap=True)
 
-    run = f"check-{LiveClock().utc().replace(':', '')}"
+    run = f"check-{Clock().utc().replace(':', '')}"
     folder = open_home(settings.home, "logs", run)
     with (
         stoppable(console),

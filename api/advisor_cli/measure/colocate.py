@@ -64,7 +64,7 @@ from advisor_profiling.reports.sweep import ConsoleReporter
 from advisor_profiling.testbed.live import Mode, SourceName
 from advisor_profiling.testbed.replay import ReplayTestbed
 from advisor_profiling.testbed.testbed import Testbed
-from advisor_profiling.window.clock import LiveClock
+from advisor_profiling.window.clock import Clock
 from advisor_profiling.window.window import SETS, WindowRules, rules_for
 
 _NAMED, _SETS_NAMED = 3, 8
@@ -370,7 +370,7 @@ def _on_one(
         seed = run if noise else None
         # A run goes on in several processes, one after the other and on several GPUs, and opens
         # a GPU with limits and without MPS; each time has logs of its own.
-        logs = f"{run}/{new_run(LiveClock().utc())}"
+        logs = f"{run}/{new_run(Clock().utc())}"
         return _open(settings, gpu, campaign.plan, source, mode, logs, seed)
 
     report = carry_out(campaign, open_gpu)

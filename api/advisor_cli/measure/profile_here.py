@@ -56,7 +56,7 @@ from advisor_profiling.reports.sweep import ConsoleReporter, problems
 from advisor_profiling.testbed.live import Mode, SourceName, computes, find_gpu
 from advisor_profiling.testbed.replay import ReplayTestbed
 from advisor_profiling.testbed.testbed import Testbed
-from advisor_profiling.window.clock import LiveClock
+from advisor_profiling.window.clock import Clock
 from advisor_profiling.window.window import WindowRules, rules_for
 
 _Number = TypeVar("_Number", int, float)
@@ -399,7 +399,7 @@ def _opened(
 ) -> Generator[_Sweep]:
     """The testbed, and the store that its points go to."""
     rules = rules_for(asked.window, known_timing(settings, asked.gpu, asked.source, console))
-    run = new_run(LiveClock().utc())
+    run = new_run(Clock().utc())
     seed = run if asked.noise else None
     with open_testbed(settings, asked.gpu, asked.source, asked.mode, run, noise=seed) as testbed:
         if asked.replayed:

@@ -49,7 +49,7 @@ from advisor_audit.sources.series import METRICS
 from advisor_data.files.files import write_points
 from advisor_profiling.telemetry.nvml import NvmlSource
 from advisor_profiling.testbed.live import find_gpu
-from advisor_profiling.window.clock import LiveClock
+from advisor_profiling.window.clock import Clock
 from advisor_profiling.window.window import WindowRules, measure_idle
 
 FIVE = "whisper-infer-b2,mobilenet-train-b2,notebook-busy,recommender-serve-10,bert-serve-30"
@@ -134,7 +134,7 @@ def _measure(folder: Path, file: Path, options: argparse.Namespace) -> None:
 def _idle_w(gpu: Gpu) -> float | None:
     """Mean over some seconds in which nothing runs."""
     with closing(NvmlSource(gpu.uuid)) as source:
-        return measure_idle(source, LiveClock(), WindowRules(idle_s=IDLE_S))
+        return measure_idle(source, Clock(), WindowRules(idle_s=IDLE_S))
 
 
 def _watched(

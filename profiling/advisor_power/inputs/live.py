@@ -20,7 +20,7 @@ from advisor_power.inputs.keeping import input_lines
 from advisor_power.inputs.matrices import Filling, Matrices, filling
 from advisor_power.inputs.result import InputConditions, InputPower, OutputCheck
 from advisor_profiling.testbed.answering import failed
-from advisor_profiling.window.clock import LiveClock
+from advisor_profiling.window.clock import Clock
 from advisor_profiling.window.window import (
     WindowInputs,
     WindowRules,
@@ -53,7 +53,7 @@ class LiveInputBench:
 
     worker: GpuWorker[InputReady]
     rules: WindowRules
-    clock = LiveClock()
+    clock = Clock()
 
     @property
     def conditions(self) -> InputConditions:

@@ -22,7 +22,7 @@ from advisor.runtime.host.processes import pin
 from advisor.runtime.jobs.computing import check_limits
 from advisor.runtime.jobs.launcher import prove
 from advisor.runtime.jobs.running_job import RunningJob
-from advisor_profiling.window.clock import Clock, LiveClock
+from advisor_profiling.window.clock import Clock
 from advisor_profiling.window.points import Target
 
 _POLL_S = 0.02
@@ -284,7 +284,7 @@ class LiveTestbed:
         # Where there is no place, the proof of the first job says so.
         self.max_clients = max(1, backend.max_clients)
         self.check_alive, self.spoiled = backend.check_alive, backend.spoiled
-        self.clock: Clock = LiveClock()
+        self.clock: Clock = Clock()
         self.cores = plan_cores(physical_cores(), jobs)
         self._numbers = itertools.count()
         self._jobs: list[RunningJob] = []
