@@ -38,8 +38,7 @@ from advisor_profiling.counts import (
     library_script,
 )
 from advisor_profiling.reports import sweep as report
-from advisor_profiling.testbed.live import find_gpu, live_backend, with_units
-from advisor_profiling.testbed.testbed import HostPhaseLock
+from advisor_profiling.testbed.live import PhaseLock, find_gpu, live_backend, with_units
 from advisor_profiling.window.clock import Clock
 from advisor_profiling.window.window import RESULTS_ONLY
 
@@ -247,7 +246,7 @@ def _run(
     with (
         stoppable(console),
         live_backend(settings, gpu, "mps") as backend,
-        HostPhaseLock(settings.lock_dir).starting(),
+        PhaseLock(settings.lock_dir).starting(),
     ):
         console.print("  the reference on the whole GPU ...", highlight=False)
         place = CheckedGpu(backend, settings.job_environment(), folder)

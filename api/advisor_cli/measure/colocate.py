@@ -62,8 +62,7 @@ from advisor_profiling.reports import campaign as pair_report
 from advisor_profiling.reports import sets as set_report
 from advisor_profiling.reports.sweep import ConsoleReporter
 from advisor_profiling.testbed.live import Mode, SourceName
-from advisor_profiling.testbed.replay import ReplayTestbed
-from advisor_profiling.testbed.testbed import Testbed
+from advisor_profiling.testbed.replay import ReplayTestbed, Testbed
 from advisor_profiling.window.clock import Clock
 from advisor_profiling.window.window import SETS, WindowRules, rules_for
 

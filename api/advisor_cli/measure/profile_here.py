@@ -54,8 +54,7 @@ from advisor_profiling.campaign.sweep import (
 )
 from advisor_profiling.reports.sweep import ConsoleReporter, problems
 from advisor_profiling.testbed.live import Mode, SourceName, computes, find_gpu
-from advisor_profiling.testbed.replay import ReplayTestbed
-from advisor_profiling.testbed.testbed import Testbed
+from advisor_profiling.testbed.replay import ReplayTestbed, Testbed
 from advisor_profiling.window.clock import Clock
 from advisor_profiling.window.window import WindowRules, rules_for
 

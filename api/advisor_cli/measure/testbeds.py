@@ -26,8 +26,7 @@ from advisor_data.files.bundled import (
 from advisor_data.files.power_records import known_sensors
 from advisor_profiling.fanout import OnWhat
 from advisor_profiling.testbed.live import Mode, SourceName, find_gpu, live_testbed
-from advisor_profiling.testbed.replay import ReplayTestbed
-from advisor_profiling.testbed.testbed import Testbed
+from advisor_profiling.testbed.replay import ReplayTestbed, Testbed
 
 Telemetry: TypeAlias = Annotated[
     SourceName | None, typer.Option(help="Telemetry; vendor's if not given")

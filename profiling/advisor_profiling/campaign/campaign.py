@@ -22,7 +22,7 @@ from advisor.runtime.host.processes import cpu_steal_s
 from advisor.runtime.jobs.ending import stop_all
 from advisor_data import Store
 from advisor_profiling.campaign.blocks import Block
-from advisor_profiling.testbed.testbed import Testbed, WarmProcess
+from advisor_profiling.testbed.replay import Testbed, WarmProcess
 from advisor_profiling.window.points import (
     JobResult,
     ProcessSpec,

@@ -30,7 +30,7 @@ from advisor_profiling.campaign.plan import (
     expand,
 )
 from advisor_profiling.testbed.live import Mode
-from advisor_profiling.testbed.testbed import Testbed
+from advisor_profiling.testbed.replay import Testbed
 from advisor_profiling.window.points import Target, pair_mode
 from advisor_profiling.window.window import WindowRules
 

@@ -14,7 +14,7 @@ from advisor.errors import LimitBrokenError, LimitNotProvenError
 from advisor_data import Store
 from advisor_profiling.campaign.blocks import cut
 from advisor_profiling.campaign.campaign import Failure, Reporter, conditions_on, measure_blocks
-from advisor_profiling.testbed.testbed import Testbed
+from advisor_profiling.testbed.replay import Testbed
 from advisor_profiling.window.points import Target, solo
 from advisor_profiling.window.window import WindowRules, measure_idle
 

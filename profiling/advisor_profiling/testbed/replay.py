@@ -31,7 +31,7 @@ from advisor.core.units import vendor_of
 from advisor.errors import InputError, JobError
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime.backends.backend import Granted
-from advisor_profiling.testbed.testbed import NoPhaseLock, PhaseLock, WarmProcess
+from advisor_profiling.testbed.live import LiveProcess, LiveTestbed, PhaseLock
 from advisor_profiling.window.clock import Clock, VirtualClock
 from advisor_profiling.window.points import Target
 
@@ -358,8 +358,8 @@ class ReplayTestbed:
         self.mode = mode or next((p.mode for p in points if p.mode != "uncapped"), first.mode)
         self._recordings = Recordings(points, pairs, self.mode)
         self._random = None if noise is None else random.Random(noise)
-        self.clock: Clock = VirtualClock()
-        self.phase_lock: PhaseLock = NoPhaseLock()
+        self.clock = VirtualClock()
+        self.phase_lock = PhaseLock()
         self.gpu = Gpu(
             uuid=first.gpu_uuid,
             model=first.gpu_model,
@@ -383,11 +383,11 @@ class ReplayTestbed:
         jobs_at_shares = [(spec.job.name, spec.share.percent) for spec in target.specs]
         return "" if self._recordings.find(jobs_at_shares) else "not recorded"
 
-    def prove(self, job: Job, share: Share) -> Callable[[], WarmProcess]:
+    def prove(self, job: Job, share: Share) -> Callable[[], ReplayProcess]:
         """What was granted is on record."""
         return lambda: self.start(job, share)
 
-    def start(self, job: Job, share: Share) -> WarmProcess:
+    def start(self, job: Job, share: Share) -> ReplayProcess:
         """A process whose windows were recorded."""
         process = ReplayProcess(job, share, self, self._recordings.granted(job.name, share))
         self._open.append(process)
@@ -468,3 +468,10 @@ def _answered(p50_ms: float | None, p99_ms: float | None, playing_s: float) -> t
 def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
     """Two histograms; that of no requests is empty."""
     return tuple(map(sum, zip(one, other, strict=True))) if one and other else one or other
+
+
+WarmProcess = LiveProcess | ReplayProcess
+"""One job, started at one share, standing at its gate or running."""
+
+Testbed = LiveTestbed | ReplayTestbed
+"""A GPU on which jobs can be started at shares."""

@@ -105,7 +105,10 @@ def test_each_gpu_has_as_many_physical_cores_of_its_own(gpus: int, cores: int) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fanout, "physical_cores", lambda: groups(cores))
         wanted = FanOut(names=[*map(str, range(gpus))])
-        parts = [shard.cores for shard in fanout._shards(wanted, Path(), read_settings({}))]
+        parts = [
+            shard.cores
+            for shard in fanout._shards(wanted, Path(), read_settings({}))  # pyright: ignore[reportPrivateUsage]
+        ]
     if cores < gpus:
         assert parts == [frozenset[int]().union(*groups(cores))] * gpus
         return
@@ -257,7 +260,11 @@ def test_whole_lines_are_passed_on_as_they_come(shards: list[Shard]) -> None:
 def test_ctrl_c_ends_all(shards: list[Shard], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each ends its jobs in the safe order, and is waited for."""
     child = Child()
-    monkeypatch.setattr(fanout, "start_shard", lambda *_: child)
+
+    def start(*_asked: object) -> Child:
+        return child
+
+    monkeypatch.setattr(fanout, "start_shard", start)
 
     def interrupt(_line: str) -> None:
         raise KeyboardInterrupt

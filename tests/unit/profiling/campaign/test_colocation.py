@@ -20,8 +20,7 @@ from advisor_profiling.campaign.colocation import Campaign, CampaignReport, Open
 from advisor_profiling.campaign.plan import PairNames, Plan, PlanEntry, Skipped
 from advisor_profiling.campaign.splits import AroundBest, SplitRequest, read_set
 from advisor_profiling.testbed.live import Mode
-from advisor_profiling.testbed.replay import ReplayTestbed
-from advisor_profiling.testbed.testbed import Testbed
+from advisor_profiling.testbed.replay import ReplayTestbed, Testbed
 from advisor_profiling.window.window import rules_for
 
 JOBS = ("fft", "gemm", "sort", "triad")

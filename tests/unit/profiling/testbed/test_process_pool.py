@@ -12,8 +12,8 @@ from advisor.core.gpu import Share
 from advisor.core.job import Job, ProgressSettings
 from advisor.errors import AdvisorError, JobError, LimitNotProvenError, PartitionError, StoreError
 from advisor_profiling.campaign.campaign import ProcessPool
-from advisor_profiling.testbed.replay import ReplayTestbed
-from advisor_profiling.testbed.testbed import WarmProcess
+from advisor_profiling.testbed.live import PhaseLock
+from advisor_profiling.testbed.replay import ReplayTestbed, WarmProcess
 from advisor_profiling.window.points import ProcessSpec
 
 SHARES = (30.0, 50.0, 70.0, 100.0)
@@ -44,10 +44,11 @@ class LoggingTestbed(BreakableTestbed):
         return [who for found, _, who in (line.partition(" ") for line in self.log) if found == act]
 
 
-class LoggingQuiet:
+class LoggingQuiet(PhaseLock):
     """Notes when starts are allowed."""
 
     def __init__(self, testbed: LoggingTestbed) -> None:
+        super().__init__()
         self._testbed = testbed
 
     @contextmanager

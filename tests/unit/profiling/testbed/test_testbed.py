@@ -6,7 +6,7 @@ from typing import Any, cast
 from advisor.core.gpu import Share
 from advisor.runtime.backends.backend import Granted
 from advisor.runtime.host.cores import plan_cores
-from advisor_profiling.testbed.testbed import LiveProcess
+from advisor_profiling.testbed.live import LiveProcess
 
 
 class Job:
