@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import workload_scripts
 
-loader = workload_scripts.load("loader")
+loader = workload_scripts.load("harness")
 EVERY_S = 0.03
 
 
