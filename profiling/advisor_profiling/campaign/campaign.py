@@ -14,8 +14,8 @@ from typing import Protocol, Self
 
 from advisor.core.gpu import WHOLE
 from advisor.core.job import ResultsSettings
-from advisor.core.records import REPLAY_SOURCE, Point, SoloPoint
-from advisor.core.results import Reported, Verdict, judge, read_first
+from advisor.core.records import REPLAY_SOURCE, Point, PointPart, SoloPoint
+from advisor.core.results import Reported, judge, read_first
 from advisor.core.wording import count_of
 from advisor.errors import AdvisorError, JobError, LimitBrokenError, LimitNotProvenError
 from advisor.runtime.host.processes import cpu_steal_s
@@ -24,16 +24,15 @@ from advisor_data import Store
 from advisor_profiling.campaign.blocks import Block
 from advisor_profiling.testbed.replay import Testbed, WarmProcess
 from advisor_profiling.window.points import (
-    JobResult,
     ProcessSpec,
     RunConditions,
     Target,
     WindowResult,
     failed_point,
+    part_of,
     to_point,
 )
 from advisor_profiling.window.window import (
-    MeasuredWindow,
     WindowInputs,
     WindowRules,
     measure,
@@ -158,21 +157,15 @@ class References:
 
     def judged(self, result: WindowResult) -> WindowResult:
         """The window with a verdict for each of its jobs."""
-        target = result.target
-        if is_reference(target):
-            self._keep(target.specs[0], result.parts[0].reported)
-        sides = zip(target.specs, result.parts, strict=True)
-        return replace(result, parts=tuple(self._judged(spec, part) for spec, part in sides))
-
-    def _keep(self, spec: ProcessSpec, reported: Reported) -> None:
-        if reported.count and not reported.not_finite:
-            self._known[spec.job.job_hash] = reported
-
-    def _judged(self, spec: ProcessSpec, part: JobResult) -> JobResult:
-        reference = self._known.get(spec.job.job_hash)
-        tolerance = (spec.job.results or ResultsSettings()).tolerance
-        verdict: Verdict | None = judge(part.reported, reference, tolerance)
-        return replace(part, verdict=verdict)
+        target, parts = result.target, list[PointPart]()
+        if is_reference(target) and result.reported[0].count and not result.reported[0].not_finite:
+            self._known[target.specs[0].job.job_hash] = result.reported[0]
+        sides = zip(target.specs, result.parts, result.reported, strict=True)
+        for spec, part, reported in sides:
+            tolerance = (spec.job.results or ResultsSettings()).tolerance
+            verdict = judge(reported, self._known.get(spec.job.job_hash), tolerance)
+            parts.append(replace(part, results=verdict))
+        return replace(result, parts=tuple(parts))
 
 
 def is_reference(target: Target) -> bool:
@@ -295,65 +288,60 @@ def measure_target(
         JobError: one of them ended before the window did, or made fewer than two steps.
         LimitBrokenError: something computed that was not under its limit.
     """
+
+    def check() -> None:
+        for process in processes:
+            process.check()
+
     for slot, process in enumerate(processes):
         process.go(slot)
     testbed.check_limits()
     begun_s, steal_s = testbed.clock.now_s(), cpu_steal_s()
     cpu_s = [process.cpu_s() for process in processes]
-    window = measure(_watch(processes, testbed), rules)
+    window = measure(
+        WindowInputs(
+            counts=[process.count for process in processes],
+            source=testbed.source,
+            clock=testbed.clock,
+            latencies=[process.latencies for process in processes],
+            check=check,
+        ),
+        rules,
+    )
     # One that ended in the last moments would leave its partner's time alone in the window.
-    for process in processes:
-        process.check()
+    check()
     time_s = testbed.clock.now_s() - begun_s
     testbed.check_limits()
-    parts = [
-        _part(target, slot, process, window, _percent(process.cpu_s(), cpu_s[slot], time_s))
-        for slot, process in enumerate(processes)
-    ]
+    parts = list[PointPart]()
+    for slot, (spec, process) in enumerate(zip(target.specs, processes, strict=True)):
+        if (rate := window.rates[slot]) is None:
+            raise JobError(
+                f"{spec} made fewer than two steps in its window of {window.window_s:.0f} s",
+                why="it is too slow, or starved by the job next to it"
+                if len(processes) > 1
+                else "",
+                fix="give it more time with --window",
+            )
+        p50_ms, p99_ms = window.latencies[slot]
+        parts.append(
+            part_of(
+                spec,
+                units=process.granted.units,
+                rate=rate.mean,
+                rate_stderr=rate.stderr,
+                memory_used_mib=process.memory_mib(),
+                cpu_percent=_percent(process.cpu_s(), cpu_s[slot], time_s),
+                latency_p50_ms=p50_ms,
+                latency_p99_ms=p99_ms,
+            )
+        )
     cores = os.cpu_count() or 1
     return WindowResult(
         target=target,
         parts=tuple(parts),
+        reported=tuple(process.reported() for process in processes),
         window=window,
         cpu_steal_percent=max(0.0, 100 * (cpu_steal_s() - steal_s) / (time_s * cores)),
-    )
-
-
-def _watch(processes: Sequence[WarmProcess], testbed: Testbed) -> WindowInputs:
-    def check() -> None:
-        for process in processes:
-            process.check()
-
-    return WindowInputs(
-        counts=[process.count for process in processes],
-        source=testbed.source,
-        clock=testbed.clock,
-        latencies=[process.latencies for process in processes],
-        check=check,
-    )
-
-
-def _part(
-    target: Target,
-    slot: int,
-    process: WarmProcess,
-    window: MeasuredWindow,
-    cpu_percent: float | None,
-) -> JobResult:
-    if (rate := window.rates[slot]) is None:
-        raise JobError(
-            f"{target.specs[slot]} made fewer than two steps in its window of "
-            f"{window.window_s:.0f} s",
-            why="it is too slow, or starved by the job next to it" if len(window.rates) > 1 else "",
-            fix="give it more time with --window",
-        )
-    return JobResult(
-        granted=process.granted,
-        rate=rate,
-        latency=window.latencies[slot],
-        memory_used_mib=process.memory_mib(),
-        cpu_percent=cpu_percent,
-        reported=process.reported(),
     )
 
 

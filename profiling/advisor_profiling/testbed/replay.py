@@ -33,7 +33,7 @@ from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime.backends.backend import Granted
 from advisor_profiling.testbed.live import LiveProcess, LiveTestbed, PhaseLock
 from advisor_profiling.window.clock import Clock, VirtualClock
-from advisor_profiling.window.points import Target
+from advisor_profiling.window.points import Target, part_alone
 
 JobAtShare = tuple[str, float]
 """Name of a job and its share in percent."""
@@ -94,20 +94,9 @@ class Recordings:
 
     def _add_solo(self, point: SoloPoint) -> None:
         job_at_share = point.job, point.share_percent
-        part = PointPart(
-            job=point.job,
-            share_percent=point.share_percent,
-            rate=point.rate,
-            rate_stderr=point.rate_stderr,
-            memory_used_mib=point.memory_used_mib,
-            cpu_percent=point.job_cpu_percent,
-            latency_p50_ms=point.latency_p50_ms,
-            latency_p99_ms=point.latency_p99_ms,
-            results=point.results,
-        )
         found = self._windows[(job_at_share,)]
         if not found or found[0].point.mode == point.mode:
-            found.append(Recording(point, (part,)))
+            found.append(Recording(point, (part_alone(point),)))
         self._units.setdefault(job_at_share, point.units_granted)
         self._jobs.setdefault(point.job, _job(point))
 

@@ -226,21 +226,14 @@ class WindowInputs:
     check: Callable[[], None] = lambda: None
 
 
-@dataclass(frozen=True, slots=True)
-class Latency:
-    """How long one job took to answer requests; None where it answered none, or says nothing."""
-
-    p50_ms: float | None = None
-    p99_ms: float | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredWindow:
     """What a window showed; readings that were not available are None.
 
     Attributes:
         rates: Progress per second of each job; None for one that made fewer than two steps.
-        latencies: Of each job whose latencies were watched.
+        latencies: Median and 99th percentile of each job whose latencies were watched, ms; None
+            where it answered no request.
     """
 
     started_at: str
@@ -248,7 +241,7 @@ class MeasuredWindow:
     settle_s: float
     settled: bool
     rates: tuple[MeanEstimate | None, ...]
-    latencies: tuple[Latency, ...]
+    latencies: tuple[tuple[float | None, float | None], ...]
     power: MeanEstimate | None
     counter_power_w: float | None
     memory_power_w: float | None = None
@@ -329,7 +322,7 @@ def measure(watch: WindowInputs, rules: WindowRules) -> MeasuredWindow:
         settled=settled,
         rates=tuple(rate_estimate(steps.events) for steps in log.steps),
         latencies=tuple(
-            Latency(percentile_ms(*both, 50), percentile_ms(*both, 99)) for both in histograms
+            (percentile_ms(*both, 50), percentile_ms(*both, 99)) for both in histograms
         ),
         power=power,
         counter_power_w=_counter_power(before, after),
