@@ -1,18 +1,17 @@
-"""One line of what `advisor doctor` reports."""
+"""What `advisor doctor` finds: everything that measuring needs of the host and of each GPU."""
 
-import importlib.util
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Literal
 
 from advisor.core.flags import COUNTER_BOUND
 from advisor.core.gpu import Gpu
-from advisor.core.telemetry import COUNTERS, Channel
+from advisor.core.telemetry import COUNTERS
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError
 from advisor.installed import DISTRIBUTION, install
@@ -30,9 +29,11 @@ from advisor_profiling.telemetry.dcgm import fetch, missing_counters
 from advisor_profiling.telemetry.nvml import NvmlSource
 from advisor_profiling.testbed.live import with_units
 from advisor_profiling.window.clock import Clock
-from advisor_profiling.window.window import MeasuredWindow, WindowInputs, WindowRules, measure
+from advisor_profiling.window.window import WindowInputs, WindowRules, measure
 
 FindingLevel = Literal["ok", "warning", "missing"]
+
+_CHECK, _SENSOR = "advisor check", "advisor power sensor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,163 +52,39 @@ def ok_if(good: bool, check: str, found: str, fix: str) -> Finding:
 
 
 def missing(check: str, error: AdvisorError) -> Finding:
-    """Something is missing, and says itself how to mend that."""
+    """Something is missing; the error says how to mend that."""
     found = error.what + (f" ({error.why})" if error.why else "")
     return Finding(check, "missing", found, error.fix)
 
 
-_CHECK, _SENSOR = "advisor check", "advisor power sensor"
-
-
-def examine_gpu(gpu: Gpu, settings: Settings) -> Iterable[Finding]:
-    """Everything that measuring needs of one GPU; nothing of it is changed."""
-    name = f"gpu {gpu.index}"
-    yield Finding(name, "ok", f"{gpu.model}, {gpu.uuid}, driver {gpu.driver}")
-    if gpu.vendor != "nvidia":
-        return
-    yield _compute_mode(gpu)
-    yield _sms(gpu, settings)
-    yield _counts(gpu, settings)
-    yield _sensor(gpu, settings)
-    yield from _telemetry(gpu)
-    if left := leftovers(gpu.uuid, settings.runtime_dir):
-        yield Finding(
-            name, "warning", f"jobs of an earlier advisor still run: {left}",
-            "the next `advisor profile` ends them",
-        )  # fmt: skip
-
-
-def _compute_mode(gpu: Gpu) -> Finding:
-    name = f"gpu {gpu.index} mode"
-    if gpu.mig:
-        return Finding(name, "warning", "MIG is on", "advisor splits whole GPUs: turn MIG off")
-    if gpu.compute_mode == "prohibited":
-        return Finding(name, "missing", "compute mode prohibited", "nvidia-smi -c DEFAULT (root)")
-    return Finding(name, "ok", f"compute mode {gpu.compute_mode}, MIG off")
-
-
-def _sms(gpu: Gpu, settings: Settings) -> Finding:
+def _found(check: str, looked: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings, and what is missing where looking failed."""
     try:
-        units = with_units(gpu, settings).units_total
-        return Finding(f"gpu {gpu.index} SMs", "ok", f"{units} SMs")
+        yield from looked
     except AdvisorError as error:
-        return missing(f"gpu {gpu.index} SMs", error)
-
-
-def _counts(gpu: Gpu, settings: Settings) -> Finding:
-    """Whether the counts at which libraries compute right results are known."""
-    name = f"gpu {gpu.index} results"
-    try:
-        stored = check_for(gpu.model, CHECKS.read(settings.home))
-        known = check_for(gpu.model, known_checks(settings.home))
-    except AdvisorError as error:
-        return missing(name, error)
-    if known is None:
-        return Finding(name, "warning", "not checked at which SM counts they are right", _CHECK)
-    where = "here" if stored else "on another card, bundled"
-    text = (
-        f"{len(known.safe)} of {len(known.checked)} SM counts are safe, checked "
-        f"{known.checked_at[:10]} {where}"
-    )
-    changed = known.differs_from(gpu.driver or "", _libraries(settings))
-    return ok_if(not changed, name, f"{text}; {changed}" if changed else text, f"{_CHECK} again")
-
-
-def _sensor(gpu: Gpu, settings: Settings) -> Finding:
-    """Whether it is known how the card's power is read."""
-    name = f"gpu {gpu.index} sensor"
-    try:
-        records = known_sensors(settings.home)
-    except AdvisorError as error:
-        return missing(name, error)
-    record = record_for(gpu.uuid, gpu.model, gpu.driver or "", records)
-    if record is None:
-        others = sorted({other.driver for other in records if other.gpu_model == gpu.model})
-        but = f" (only with driver {listed(others)})" if others else ""
-        return Finding(name, "ok", f"not measured{but}: waits suit all power sensors", _SENSOR)
-    origin = origin_of(record, gpu.uuid)
-    known = [channel for channel in record.channels if channel.accepted]
-    windows = listed(f"{c.name} {c.window_ms:.0f} ms every {c.period_ms:.0f} ms" for c in known)
-    text = f"{origin}, {record.measured_at[:10]}: {windows or 'nothing accepted'}"
-    return ok_if(bool(known), name, text, f"{_SENSOR} again, on an idle GPU")
-
-
-def _libraries(settings: Settings) -> dict[str, str]:
-    """Versions that jobs load by default; none where their interpreter has no PyTorch."""
-    with suppress(AdvisorError):
-        return installed_libraries(library_script("python3"), settings.job_environment())
-    return {}
-
-
-def _telemetry(gpu: Gpu) -> Iterable[Finding]:
-    try:
-        source = NvmlSource(gpu.uuid)
-    except AdvisorError as error:
-        yield missing(f"gpu {gpu.index} NVML", error)
-        return
-    try:
-        # Nobody counts steps here: two seconds of whatever runs, without waiting for it to settle.
-        watch = WindowInputs(counts=(), source=source, clock=Clock())
-        window = measure(watch, WindowRules(least_s=2, most_s=2, settle_most_s=0))
-        yield _channels(gpu, source.channels)
-        yield _energy(gpu, window)
-        yield _counters(gpu, window)
-    except AdvisorError as error:
-        yield missing(f"gpu {gpu.index} NVML", error)
-    finally:
-        source.close()
-
-
-def _channels(gpu: Gpu, channels: Iterable[Channel]) -> Finding:
-    """What is read of the GPU; counters have a line of their own."""
-    shown = [f"{c.name} ({c.kind}, {c.unit})" for c in channels if c.name not in COUNTERS]
-    return Finding(f"gpu {gpu.index} telemetry", "ok", ", ".join(shown))
-
-
-def _energy(gpu: Gpu, window: MeasuredWindow) -> Finding:
-    name, gap = f"gpu {gpu.index} energy", window.counter_gap
-    if window.power is None or window.counter_power_w is None or gap is None:
-        return Finding(name, "warning", "no energy counter", "power is not cross-checked")
-    text = (
-        f"counter {window.counter_power_w:.1f} W, instant power {window.power.mean:.1f} W, "
-        f"{100 * gap:+.1f} %"
-    )
-    fix = "repeat on an idle GPU; trust the counter, if it stays"
-    return ok_if(abs(gap) <= COUNTER_BOUND, name, text, fix)
-
-
-def _counters(gpu: Gpu, window: MeasuredWindow) -> Finding:
-    name = f"gpu {gpu.index} counters"
-    if window.counters.sm_active_percent is not None:
-        return Finding(name, "ok", "SM, memory and PCIe counters (NVML GPM)")
-    return Finding(
-        name,
-        "warning",
-        "NVML gives no counters (GPM needs Hopper or newer, and the permission)",
-        "run dcgm-exporter and use --source dcgm",
-    )
+        yield missing(check, error)
 
 
 LEAST_CORE_SPEED = 0.85
-"""A core that does less than this part of the fastest is disturbed; what a launch-bound job does
-would change by as much."""
+"""Least speed of a core, as a part of the fastest one's: a slower one is disturbed, and changes the
+rate of a launch-bound job by as much."""
 
 
 def examine(settings: Settings, gpus: Callable[[], list[Gpu]]) -> list[Finding]:
     """Look at everything that measuring needs; `gpus`, which lists them, may raise SourceError."""
-    findings = [_cores(), _core_speed(), _steal(), _variables(settings), _store(settings)]
-    findings += examine_extras(lacking())
+    host = [*_host(settings), *examine_extras(lacking())]
+    mps = [*_found("mps", _mps_binary(settings))]
     try:
         found = gpus()
     except AdvisorError as error:
-        return [missing("gpu", error), *findings, *_mps_binary(settings)]
+        return [missing("gpu", error), *host, *mps]
     if not found:
-        findings.append(Finding("gpu", "missing", "the driver lists no GPU", "look at `dmesg`"))
+        host.append(Finding("gpu", "missing", "the driver lists no GPU", "look at `dmesg`"))
     if any(gpu.vendor == "nvidia" for gpu in found):
-        findings += _mps_binary(settings)
+        host += mps
     for gpu in found:
-        findings += examine_gpu(gpu, settings)
-    return [*findings, _daemon(settings), _exporter(settings)]
+        host += _gpu(gpu, settings)
+    return [*host, *_found("mps daemon", _daemon(settings)), _exporter(settings)]
 
 
 def examine_extras(without: Mapping[str, Sequence[str]]) -> list[Finding]:
@@ -221,83 +98,57 @@ def examine_extras(without: Mapping[str, Sequence[str]]) -> list[Finding]:
     return [Finding("extras", "ok", found, install(wanted) if rest else "")]
 
 
-def _cores() -> Finding:
+def _host(settings: Settings) -> Iterator[Finding]:
+    """Cores, variables and store of this host."""
     cores = available_cores()
     fix = "give it 5 or more: one for advisor, two for each job"
-    return ok_if(len(cores) >= 5, "cores", f"{len(cores)} CPU cores", fix)
-
-
-def _core_speed() -> Finding:
-    speeds = core_speeds(available_cores())
+    yield ok_if(len(cores) >= 5, "cores", f"{len(cores)} CPU cores", fix)
+    speeds = core_speeds(cores)
     slowest = min(speeds, key=lambda core: speeds[core])
     part = speeds[slowest] / max(speeds.values())
     text = f"the slowest core ({slowest}) does {100 * part:.0f} % of the fastest"
     fix = "something else uses the host's cores: measure launch-bound jobs when it is gone"
-    return ok_if(part >= LEAST_CORE_SPEED, "core-speed", text, fix)
-
-
-def _steal() -> Finding:
+    yield ok_if(part >= LEAST_CORE_SPEED, "core-speed", text, fix)
     before_s, begun_s = cpu_steal_s(), time.monotonic()
     time.sleep(0.5)
     share = (cpu_steal_s() - before_s) / (time.monotonic() - begun_s) / (os.cpu_count() or 1)
     text = f"{100 * share:.1f} % of CPU time taken by other guests"
-    return ok_if(share < 0.01, "cpu-steal", text, "measure on a host that is not overbooked")
-
-
-def _variables(settings: Settings) -> Finding:
-    found = [name for name in LIMIT_VARIABLES if name in settings.environment]
-    text = f"{', '.join(found)} set" if found else "no variable limits jobs from outside"
+    yield ok_if(share < 0.01, "cpu-steal", text, "measure on a host that is not overbooked")
+    names = [name for name in LIMIT_VARIABLES if name in settings.environment]
+    text = f"{', '.join(names)} set" if names else "no variable limits jobs from outside"
     fix = "advisor sets them for each job itself; unset them to avoid surprises"
-    return ok_if(not found, "environment", text, fix)
+    yield ok_if(not names, "environment", text, fix)
+    yield from _found("store", _store(settings))
 
 
-def _store(settings: Settings) -> Finding:
-    where = settings.database_url or str(settings.home)
-    if importlib.util.find_spec("sqlalchemy") is None:
-        return Finding("store", "ok", f"JSON-lines files in {settings.home}/points (no SQLAlchemy)")
-    home = settings.home
+def _store(settings: Settings) -> Iterator[Finding]:
+    """Whether points can be kept; nothing is made by looking."""
+    home = own = settings.home
     while not home.exists():
         home = home.parent
     if not os.access(home, os.W_OK):
-        return Finding("store", "missing", f"{home} is not writable", "set ADVISOR_HOME")
-    return _pages(settings) or Finding("store", "ok", where)
+        yield Finding("store", "missing", f"{home} is not writable", "set ADVISOR_HOME")
+        return
+    if settings.database_url is not None or (own / "advisor.db").exists():
+        # Loads SQLAlchemy.
+        from advisor_data.service.backup import check_database
+
+        check_database(settings.database_url or f"sqlite:///{own / 'advisor.db'}", own)
+    yield Finding("store", "ok", settings.database_url or str(own))
 
 
-def _pages(settings: Settings) -> Finding | None:
-    """What is wrong with the database that is there; nothing is made by looking."""
-    own = settings.home / "advisor.db"
-    if settings.database_url is None and not own.exists():
-        return None
-    # Loads SQLAlchemy.
-    from advisor_data.service.backup import check_database
-
-    try:
-        check_database(settings.database_url or f"sqlite:///{own}", settings.home)
-    except AdvisorError as error:
-        return missing("store", error)
-    return None
+def _mps_binary(settings: Settings) -> Iterator[Finding]:
+    version = binary_version(settings.job_environment())
+    yield Finding("mps", "ok", f"nvidia-cuda-mps-control, version {version}")
 
 
-def _mps_binary(settings: Settings) -> list[Finding]:
-    try:
-        version = binary_version(settings.job_environment())
-    except AdvisorError as error:
-        return [missing("mps", error)]
-    return [Finding("mps", "ok", f"nvidia-cuda-mps-control, version {version}")]
-
-
-def _daemon(settings: Settings) -> Finding:
-    pipe_dir = settings.mps_pipe_dir
-    if pipe_dir is None:
-        return Finding("mps daemon", "ok", "advisor starts its own, one for each GPU")
-    try:
+def _daemon(settings: Settings) -> Iterator[Finding]:
+    text = "advisor starts its own, one for each GPU"
+    if pipe_dir := settings.mps_pipe_dir:
         control = Control(pipe_dir, settings.job_environment())
-        return Finding(
-            "mps daemon", "ok", f"{pipe_dir}: default {control.default_percentage():g} %, "
-            f"{sum(len(control.clients(s)) for s in control.servers())} clients",
-        )  # fmt: skip
-    except AdvisorError as error:
-        return missing("mps daemon", error)
+        text = f"{pipe_dir}: default {control.default_percentage():g} %, "
+        text += f"{sum(len(control.clients(s)) for s in control.servers())} clients"
+    yield Finding("mps daemon", "ok", text)
 
 
 def _exporter(settings: Settings) -> Finding:
@@ -308,6 +159,94 @@ def _exporter(settings: Settings) -> Finding:
         return Finding(name, "ok", f"none at {url} (only needed for --source dcgm)")
     found = f"gives no {', '.join(lacks)}" if lacks else url
     return ok_if(not lacks, name, found, "add them to its CSV (-f)")
+
+
+def _gpu(gpu: Gpu, settings: Settings) -> Iterator[Finding]:
+    """Everything that measuring needs of one GPU; nothing of it is changed."""
+    name = f"gpu {gpu.index}"
+    yield Finding(name, "ok", f"{gpu.model}, {gpu.uuid}, driver {gpu.driver}")
+    if gpu.vendor != "nvidia":
+        return
+    mode = f"{name} mode"
+    if gpu.mig:
+        yield Finding(mode, "warning", "MIG is on", "advisor splits whole GPUs: turn MIG off")
+    elif gpu.compute_mode == "prohibited":
+        yield Finding(mode, "missing", "compute mode prohibited", "nvidia-smi -c DEFAULT (root)")
+    else:
+        yield Finding(mode, "ok", f"compute mode {gpu.compute_mode}, MIG off")
+    for part, looked in (
+        ("SMs", _sms),
+        ("results", _counts),
+        ("sensor", _sensor),
+        ("NVML", _telemetry),
+    ):
+        yield from _found(f"{name} {part}", looked(f"{name} {part}", gpu, settings))
+    if left := leftovers(gpu.uuid, settings.runtime_dir):
+        text = f"jobs of an earlier advisor still run: {left}"
+        yield Finding(name, "warning", text, "the next `advisor profile` ends them")
+
+
+def _sms(name: str, gpu: Gpu, settings: Settings) -> Iterator[Finding]:
+    yield Finding(name, "ok", f"{with_units(gpu, settings).units_total} SMs")
+
+
+def _counts(name: str, gpu: Gpu, settings: Settings) -> Iterator[Finding]:
+    """Whether the counts at which libraries compute right results are known."""
+    stored = check_for(gpu.model, CHECKS.read(settings.home))
+    known = check_for(gpu.model, known_checks(settings.home))
+    if known is None:
+        yield Finding(name, "warning", "not checked at which SM counts they are right", _CHECK)
+        return
+    libraries: Mapping[str, str] = {}
+    with suppress(AdvisorError):  # the interpreter of jobs may have no PyTorch
+        script = library_script("python3")
+        libraries = installed_libraries(script, settings.job_environment())
+    changed = known.differs_from(gpu.driver or "", libraries)
+    text = (
+        f"{len(known.safe)} of {len(known.checked)} SM counts are safe, checked "
+        f"{known.checked_at[:10]} {'here' if stored else 'on another card, bundled'}"
+    )
+    yield ok_if(not changed, name, f"{text}; {changed}" if changed else text, f"{_CHECK} again")
+
+
+def _sensor(name: str, gpu: Gpu, settings: Settings) -> Iterator[Finding]:
+    """Whether it is known how the card's power is read."""
+    records = known_sensors(settings.home)
+    record = record_for(gpu.uuid, gpu.model, gpu.driver or "", records)
+    if record is None:
+        others = sorted({other.driver for other in records if other.gpu_model == gpu.model})
+        but = f" (only with driver {listed(others)})" if others else ""
+        yield Finding(name, "ok", f"not measured{but}: waits suit all power sensors", _SENSOR)
+        return
+    known = [channel for channel in record.channels if channel.accepted]
+    windows = listed(f"{c.name} {c.window_ms:.0f} ms every {c.period_ms:.0f} ms" for c in known)
+    origin = f"{origin_of(record, gpu.uuid)}, {record.measured_at[:10]}"
+    text = f"{origin}: {windows or 'nothing accepted'}"
+    yield ok_if(bool(known), name, text, f"{_SENSOR} again, on an idle GPU")
+
+
+def _telemetry(_name: str, gpu: Gpu, _settings: Settings) -> Iterator[Finding]:
+    """Two seconds of whatever runs: channels, energy counter against power, and counters."""
+    with closing(NvmlSource(gpu.uuid)) as source:
+        rules = WindowRules(least_s=2, most_s=2, settle_most_s=0)
+        window = measure(WindowInputs(counts=(), source=source, clock=Clock()), rules)
+        shown = [
+            f"{c.name} ({c.kind}, {c.unit})" for c in source.channels if c.name not in COUNTERS
+        ]
+        yield Finding(f"gpu {gpu.index} telemetry", "ok", ", ".join(shown))
+    name, gap = f"gpu {gpu.index} energy", window.counter_gap
+    if window.power is None or window.counter_power_w is None or gap is None:
+        yield Finding(name, "warning", "no energy counter", "power is not cross-checked")
+    else:
+        both = f"counter {window.counter_power_w:.1f} W, instant power {window.power.mean:.1f} W"
+        fix = "repeat on an idle GPU; trust the counter, if it stays"
+        yield ok_if(abs(gap) <= COUNTER_BOUND, name, f"{both}, {100 * gap:+.1f} %", fix)
+    name = f"gpu {gpu.index} counters"
+    if window.counters.sm_active_percent is not None:
+        yield Finding(name, "ok", "SM, memory and PCIe counters (NVML GPM)")
+        return
+    text = "NVML gives no counters (GPM needs Hopper or newer, and the permission)"
+    yield Finding(name, "warning", text, "run dcgm-exporter and use --source dcgm")
 
 
 _REQUIREMENT = re.compile(r"([\w.-]+).*;.*extra == ['\"]([\w-]+)['\"]")
@@ -349,16 +288,15 @@ def core_speeds(
     """
     before = os.sched_getaffinity(0)
     try:
-        return {core: _speed(core, seconds, clock) for core in cores}
+        speeds = dict[int, float]()
+        for core in cores:
+            os.sched_setaffinity(0, {core})
+            begun, rounds = clock(), 0
+            while (passed := clock() - begun) < seconds:
+                for _ in range(_ROUNDS):
+                    pass
+                rounds += _ROUNDS
+            speeds[core] = rounds / passed
+        return speeds
     finally:
         os.sched_setaffinity(0, before)
-
-
-def _speed(core: int, seconds: float, clock: Callable[[], float]) -> float:
-    os.sched_setaffinity(0, {core})
-    begun, rounds = clock(), 0
-    while (passed := clock() - begun) < seconds:
-        for _ in range(_ROUNDS):
-            pass
-        rounds += _ROUNDS
-    return rounds / passed
