@@ -1,4 +1,8 @@
-"""At which numbers of SMs the libraries compute right results."""
+"""Checks at which numbers of SMs the libraries of this host compute right results (docs/check.md).
+
+The reference is computed on the whole GPU, then the same at each count. A count is safe only if a
+process ran there, saw exactly that many SMs and had every operation right.
+"""
 
 import json
 import subprocess
@@ -27,194 +31,11 @@ AT_ONCE = 8
 LONGEST_S = 180
 """A process that takes longer is ended."""
 
-_POLL_S = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A process that was run at a number of SMs.
-
-    Attributes:
-        output: All that it wrote, if it ended well.
-        fault: Why there is nothing to believe; empty where it ended well.
-    """
-
-    units: int
-    output: str = ""
-    fault: str = ""
-
-
-def processes_at_once(backend: Backend, memory_mib: int) -> int:
-    """How many processes that need so much GPU memory each may run at a time."""
-    room = MEMORY_PART * (backend.gpu.memory_mib or memory_mib) // memory_mib
-    return max(1, min(AT_ONCE, backend.max_clients, int(room)))
-
-
-def run_at_counts(
-    job: Job,
-    counts: Collection[int],
-    backend: Backend,
-    base: Mapping[str, str],
-    folder: Path,
-    at_once: int,
-) -> Generator[Ended]:
-    """Each count as its process ends; what still runs when the generator is closed is ended.
-
-    The command ends by itself. Each limit is proven before a start; `base` has none.
-
-    Raises:
-        PartitionError: what enforces the limits is gone.
-    """
-    waiting, running = deque(counts), dict[int, _Process]()
-    try:
-        while waiting or running:
-            if waiting and len(running) < at_once:
-                units = waiting.popleft()
-                try:
-                    running[units] = _start(job, units, backend, base, folder)
-                except AdvisorError as error:
-                    backend.check_alive()
-                    yield Ended(units, fault=str(error))
-            for units in [units for units, process in running.items() if process.over()]:
-                yield running.pop(units).end(units)
-            time.sleep(_POLL_S)
-    finally:
-        # All of them, also when one cannot be ended in the safe order.
-        with ExitStack() as stops:
-            for process in running.values():
-                stops.callback(process.job.stop)
-
-
-class _Process:
-    """A process that was started, and when."""
-
-    def __init__(self, job: RunningJob) -> None:
-        self.job, self._started = job, time.monotonic()
-
-    def over(self) -> bool:
-        """Whether it has ended, or had its time."""
-        late = time.monotonic() - self._started > LONGEST_S
-        return late or self.job.exit_code is not None
-
-    def end(self, units: int) -> Ended:
-        """Stop it; what it wrote, or the last line of that where it failed or was too slow."""
-        code = self.job.exit_code
-        self.job.stop()
-        if code == 0:
-            return Ended(units, output=self.job.output.read_text(errors="replace"))
-        last = self.job.tail().rpartition("\n")[2] or "it wrote nothing"
-        if code is None:
-            return Ended(units, fault=f"did not end within {LONGEST_S} s: {last}")
-        how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-        return Ended(units, fault=f"ended with {how}: {last}")
-
-
-def _start(
-    job: Job, units: int, backend: Backend, base: Mapping[str, str], folder: Path
-) -> _Process:
-    share = Share(percent_for_units(units, _total(backend.gpu)))
-    # A second try must not find the output of the first.
-    own = folder / f"{units}-{time.monotonic_ns()}"
-    own.mkdir(parents=True)
-    return _Process(prove(job, share, backend, base, own).start())
-
-
-def _total(gpu: Gpu) -> int:
-    assert gpu.units_total is not None  # known before a back-end is opened
-    return gpu.units_total
-
-
 PROCESS_MEMORY_MIB = 5000
-"""What one process may need on the GPU."""
+"""GPU memory that one process may need."""
 
+_POLL_S = 0.05
 _LIBRARIES_S = 120
-
-
-@dataclass(frozen=True, slots=True)
-class Script:
-    """The program, and the interpreter that has PyTorch."""
-
-    python: str
-    path: Path
-
-    def job(self, *options: str) -> Job:
-        """The program as a job."""
-        command = (self.python, str(self.path), *options)
-        return Job(name="library-check", command=command, memory_mib=PROCESS_MEMORY_MIB)
-
-
-@dataclass(frozen=True, slots=True)
-class ScriptResult:
-    """What the program said at one count; `units` are the SMs that it saw."""
-
-    units: int
-    libraries: Mapping[str, str]
-    operations: tuple[str, ...]
-    wrong: tuple[str, ...]
-    skipped: Mapping[str, str]
-
-
-def library_script(python: str) -> Script:
-    """The check of the libraries."""
-    return Script(python, workload_path("library_check.py"))
-
-
-def installed_libraries(script: Script, environment: Mapping[str, str]) -> dict[str, str]:
-    """Versions of the libraries that the interpreter loads; no GPU is used.
-
-    Raises:
-        InputError: it cannot be started, or has no PyTorch.
-    """
-    said = ""
-    try:
-        done = subprocess.run(
-            script.job("--libraries").command,
-            env=dict(environment),
-            capture_output=True,
-            text=True,
-            timeout=_LIBRARIES_S,
-            check=False,
-        )
-        said = done.stderr.strip().rpartition("\n")[2]
-        return _texts(_last_object(done.stdout))
-    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        raise InputError(
-            f"{script.python} cannot say which libraries it has",
-            why=said or str(error),
-            fix="name an interpreter that has PyTorch: advisor check --python /path/to/python",
-        ) from error
-
-
-def read_answer(ended: Ended) -> ScriptResult | str:
-    """What the program said, or why that is not to be believed."""
-    if ended.fault:
-        return ended.fault
-    try:
-        found = _last_object(ended.output)
-        answer = ScriptResult(
-            units=found["units"],
-            libraries=_texts(found["libraries"]),
-            operations=tuple(map(str, found["operations"])),
-            wrong=tuple(map(str, found["wrong"])),
-            skipped=_texts(found.get("skipped", {})),
-        )
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
-        return f"it ended well but did not say what it computed ({error!r})"
-    if answer.units != ended.units:
-        return f"it saw {answer.units} SMs"
-    return answer
-
-
-def _last_object(text: str) -> dict[str, Any]:
-    """The JSON object in the last line that begins one; libraries write warnings around it."""
-    lines = [line for line in text.splitlines() if line.startswith("{")]
-    if not lines:
-        raise ValueError("no JSON object in its output")
-    return cast("dict[str, Any]", json.loads(lines[-1]))
-
-
-def _texts(found: Mapping[Any, Any]) -> dict[str, str]:
-    return {str(name): str(text) for name, text in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +74,17 @@ class CheckOutcome:
     skipped: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class ScriptResult:
+    """What the program printed at one count; `units` are the SMs that it saw."""
+
+    units: int
+    libraries: Mapping[str, str]
+    operations: tuple[str, ...]
+    wrong: tuple[str, ...]
+    skipped: Mapping[str, str]
+
+
 def counts_to_check(asked: Collection[int], gpu: Gpu) -> tuple[int, ...]:
     """The counts that were asked for, in order; without any: all that MPS grants.
 
@@ -271,9 +103,35 @@ def continues(kept: CountCheck, gpu: Gpu, libraries: Mapping[str, str]) -> bool:
     return then == (gpu.uuid, gpu.driver or "", dict(libraries))
 
 
+def installed_libraries(python: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Versions of the libraries that the interpreter loads; no GPU is used.
+
+    Raises:
+        InputError: it cannot be started, or has no PyTorch.
+    """
+    said = ""
+    try:
+        done = subprocess.run(
+            _script(python, "--libraries").command,
+            env=dict(environment),
+            capture_output=True,
+            text=True,
+            timeout=_LIBRARIES_S,
+            check=False,
+        )
+        said = done.stderr.strip().rpartition("\n")[2]
+        return _texts(_last_object(done.stdout))
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        raise InputError(
+            f"{python} cannot say which libraries it has",
+            why=said or str(error),
+            fix="name an interpreter that has PyTorch: advisor check --python /path/to/python",
+        ) from error
+
+
 def check_counts(
     counts: Collection[int],
-    script: Script,
+    python: str,
     place: CheckedGpu,
     kept: CountCheck | None,
     keep: Callable[[CountCheck], object],
@@ -288,16 +146,31 @@ def check_counts(
         JobError: nothing right can be computed on the whole GPU.
         PartitionError: what enforces the limits is gone.
     """
-    begun = time.monotonic()
-    reference = _reference(script, place)
-    check = _begin(reference, place.backend.gpu, kept)
+    begun_s, gpu = time.monotonic(), place.backend.gpu
+    file = str(place.folder / "reference.json")
+    reference = _reference(_script(python, "--write", file), place)
+    same = kept is not None and continues(kept, gpu, reference.libraries)
+    if kept is None or not same or kept.operations != reference.operations:
+        kept = CountCheck(
+            gpu_model=gpu.model,
+            gpu_uuid=gpu.uuid,
+            units_total=reference.units,
+            driver=gpu.driver or "",
+            libraries=reference.libraries,
+            checked=(),
+            wrong={},
+            operations=reference.operations,
+            checked_at="",
+            seconds=0,
+        )
+    check, before_s = _with(kept, reference, kept.seconds), kept.seconds
+    not_known = dict[int, str]()
     keep(check)
-    before_s, not_known = check.seconds, dict[int, str]()
     todo = [count for count in counts if count not in check.checked]
-    job = script.job("--reference", str(_reference_file(place)))
-    with closing(_answers(job, todo, place, reference)) as answers:
+    job = _script(python, "--reference", file)
+    with closing(_tried(job, todo, place, reference.operations)) as answers:
         for done, (units, answer) in enumerate(answers, 1):
-            spent_s = time.monotonic() - begun
+            spent_s = time.monotonic() - begun_s
             if isinstance(answer, str):
                 not_known[units] = answer
             else:
@@ -309,13 +182,16 @@ def check_counts(
     return CheckOutcome(check, not_known, reference.skipped)
 
 
-def _reference(script: Script, place: CheckedGpu) -> ScriptResult:
+def _script(python: str, *options: str) -> Job:
+    command = (python, str(workload_path("library_check.py")), *options)
+    return Job(name="library-check", command=command, memory_mib=PROCESS_MEMORY_MIB)
+
+
+def _reference(job: Job, place: CheckedGpu) -> ScriptResult:
     """What the whole GPU computes: right, or there is nothing to compare with."""
     place.folder.mkdir(parents=True, exist_ok=True)
     total = place.backend.gpu.units_total or 0
-    job = script.job("--write", str(_reference_file(place)))
-    (ended,) = run_at_counts(job, [total], place.backend, place.base, place.folder, 1)
-    answer = read_answer(ended)
+    ((_, answer),) = _computed(job, [total], place, 1)
     if isinstance(answer, str):
         raise JobError(
             f"nothing could be computed on all {total} SMs",
@@ -332,30 +208,6 @@ def _reference(script: Script, place: CheckedGpu) -> ScriptResult:
     return answer
 
 
-def _reference_file(place: CheckedGpu) -> Path:
-    return place.folder / "reference.json"
-
-
-def _begin(reference: ScriptResult, gpu: Gpu, kept: CountCheck | None) -> CountCheck:
-    """What still holds of what was known, with the whole GPU in it."""
-    if kept is None or not (
-        continues(kept, gpu, reference.libraries) and kept.operations == reference.operations
-    ):
-        kept = CountCheck(
-            gpu_model=gpu.model,
-            gpu_uuid=gpu.uuid,
-            units_total=reference.units,
-            driver=gpu.driver or "",
-            libraries=reference.libraries,
-            checked=(),
-            wrong={},
-            operations=reference.operations,
-            checked_at="",
-            seconds=0,
-        )
-    return _with(kept, reference, kept.seconds)
-
-
 def _with(check: CountCheck, answer: ScriptResult, seconds: float) -> CountCheck:
     wrong = {**check.wrong, answer.units: answer.wrong}
     return replace(
@@ -367,30 +219,107 @@ def _with(check: CountCheck, answer: ScriptResult, seconds: float) -> CountCheck
     )
 
 
-def _answers(
-    job: Job, counts: Collection[int], place: CheckedGpu, reference: ScriptResult
+def _tried(
+    job: Job, counts: Collection[int], place: CheckedGpu, operations: tuple[str, ...]
 ) -> Generator[tuple[int, ScriptResult | str]]:
-    """Each count with what was said there, or why nothing is known.
+    """Each count with its result, or why nothing is known.
 
     A client that faults takes its neighbours down, so a count that failed is tried again alone.
     """
-    at_once = processes_at_once(place.backend, PROCESS_MEMORY_MIB)
-    failed: list[int] = []
-    for units, answer in _round(job, counts, place, reference, at_once):
-        if isinstance(answer, str):
-            failed.append(units)
-        else:
-            yield units, answer
-    yield from _round(job, failed, place, reference, 1)
+    backend, failed = place.backend, list[int]()
+    room = MEMORY_PART * (backend.gpu.memory_mib or PROCESS_MEMORY_MIB) // PROCESS_MEMORY_MIB
+    at_once = max(1, min(AT_ONCE, backend.max_clients, int(room)))
+    with closing(_computed(job, counts, place, at_once, operations)) as answers:
+        for units, answer in answers:
+            if isinstance(answer, str):
+                failed.append(units)
+            else:
+                yield units, answer
+    yield from _computed(job, failed, place, 1, operations)
 
 
-def _round(
-    job: Job, counts: Collection[int], place: CheckedGpu, reference: ScriptResult, at_once: int
+def _computed(
+    job: Job,
+    counts: Collection[int],
+    place: CheckedGpu,
+    at_once: int,
+    operations: tuple[str, ...] | None = None,
 ) -> Generator[tuple[int, ScriptResult | str]]:
-    runs = run_at_counts(job, counts, place.backend, place.base, place.folder, at_once)
-    with closing(runs):
-        for ended in runs:
-            answer = read_answer(ended)
-            if isinstance(answer, ScriptResult) and answer.operations != reference.operations:
-                answer = "it computed other operations than on the whole GPU"
-            yield ended.units, answer
+    """Each count as its process ends; what still runs when the generator is closed is ended.
+
+    Each limit is proven before a start.
+
+    Raises:
+        PartitionError: what enforces the limits is gone.
+    """
+    waiting, running = deque(counts), dict[int, tuple[RunningJob, float]]()
+    try:
+        while waiting or running:
+            if waiting and len(running) < at_once:
+                units = waiting.popleft()
+                try:
+                    running[units] = _start(job, units, place), time.monotonic()
+                except AdvisorError as error:
+                    place.backend.check_alive()
+                    yield units, str(error)
+            for units, (process, begun_s) in [*running.items()]:
+                late = time.monotonic() - begun_s > LONGEST_S
+                if late or process.exit_code is not None:
+                    del running[units]
+                    yield units, _answer(process, units, operations)
+            time.sleep(_POLL_S)
+    finally:
+        # All of them, also when one cannot be ended in the safe order.
+        with ExitStack() as stops:
+            for process, _ in running.values():
+                stops.callback(process.stop)
+
+
+def _start(job: Job, units: int, place: CheckedGpu) -> RunningJob:
+    share = Share(percent_for_units(units, place.backend.gpu.units_total or 0))
+    # A second try must not find the output of the first.
+    own = place.folder / f"{units}-{time.monotonic_ns()}"
+    own.mkdir(parents=True)
+    return prove(job, share, place.backend, place.base, own).start()
+
+
+def _answer(
+    process: RunningJob, units: int, operations: tuple[str, ...] | None
+) -> ScriptResult | str:
+    """Stop a process that ended or is late; what it printed, or why that is not to be believed."""
+    code = process.exit_code
+    process.stop()
+    if code != 0:
+        last = process.tail().rpartition("\n")[2] or "it wrote nothing"
+        if code is None:
+            return f"did not end within {LONGEST_S} s: {last}"
+        how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+        return f"ended with {how}: {last}"
+    try:
+        found = _last_object(process.output.read_text(errors="replace"))
+        answer = ScriptResult(
+            units=found["units"],
+            libraries=_texts(found["libraries"]),
+            operations=tuple(map(str, found["operations"])),
+            wrong=tuple(map(str, found["wrong"])),
+            skipped=_texts(found.get("skipped", {})),
+        )
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        return f"it ended well but did not say what it computed ({error!r})"
+    if answer.units != units:
+        return f"it saw {answer.units} SMs"
+    if operations is not None and answer.operations != operations:
+        return "it computed other operations than on the whole GPU"
+    return answer
+
+
+def _last_object(text: str) -> dict[str, Any]:
+    """The JSON object in the last line that begins one; libraries write warnings around it."""
+    lines = [line for line in text.splitlines() if line.startswith("{")]
+    if not lines:
+        raise ValueError("no JSON object in its output")
+    return cast("dict[str, Any]", json.loads(lines[-1]))
+
+
+def _texts(found: Mapping[Any, Any]) -> dict[str, str]:
+    return {str(name): str(text) for name, text in found.items()}

@@ -24,7 +24,7 @@ from advisor.validity.checks import CHECKS, check_for
 from advisor.validity.sensor_record import origin_of, record_for
 from advisor_data.files.checked import known_checks
 from advisor_data.files.power_records import known_sensors
-from advisor_profiling.counts import installed_libraries, library_script
+from advisor_profiling.counts import installed_libraries
 from advisor_profiling.telemetry.dcgm import fetch, missing_counters
 from advisor_profiling.telemetry.nvml import NvmlSource
 from advisor_profiling.testbed.live import with_units
@@ -199,8 +199,7 @@ def _counts(name: str, gpu: Gpu, settings: Settings) -> Iterator[Finding]:
         return
     libraries: Mapping[str, str] = {}
     with suppress(AdvisorError):  # the interpreter of jobs may have no PyTorch
-        script = library_script("python3")
-        libraries = installed_libraries(script, settings.job_environment())
+        libraries = installed_libraries("python3", settings.job_environment())
     changed = known.differs_from(gpu.driver or "", libraries)
     text = (
         f"{len(known.safe)} of {len(known.checked)} SM counts are safe, checked "

@@ -30,12 +30,10 @@ from advisor_profiling.counts import (
     CheckedGpu,
     CheckOutcome,
     CheckStep,
-    Script,
     check_counts,
     continues,
     counts_to_check,
     installed_libraries,
-    library_script,
 )
 from advisor_profiling.reports import sweep as report
 from advisor_profiling.testbed.live import PhaseLock, find_gpu, live_backend, with_units
@@ -177,19 +175,19 @@ def check(
 
     Example: advisor check --gpu 0
     """
-    settings, script, console = read_settings(), library_script(python), plain_console(stderr=True)
+    settings, console = read_settings(), plain_console(stderr=True)
     found = _mps_gpu(gpu, settings)
     wanted = counts_to_check(numbers("counts", counts, int), found)
     if job is not None:
         check_job(job, gpu, wanted, found, settings, as_json)
         return
-    libraries = installed_libraries(script, settings.job_environment())
+    libraries = installed_libraries(python, settings.job_environment())
     kept = _kept(found, wanted, libraries, settings, fresh, console)
     if kept is not None and set(wanted) <= set(kept.checked):
         console.print("all of these were checked before; --fresh checks them again")
         outcome = CheckOutcome(kept, {}, {})
     else:
-        outcome = _run(gpu, wanted, script, kept, settings, console)
+        outcome = _run(gpu, wanted, python, kept, settings, console)
     for line in [as_json_text(_as_json(outcome))] if as_json else check_lines(outcome):
         say(line)
     if outcome.not_known:
@@ -230,7 +228,7 @@ def _kept(
 def _run(
     gpu: str,
     wanted: Sequence[int],
-    script: Script,
+    python: str,
     kept: CountCheck | None,
     settings: Settings,
     console: Console,
@@ -250,7 +248,7 @@ def _run(
     ):
         console.print("  the reference on the whole GPU ...", highlight=False)
         place = CheckedGpu(backend, settings.job_environment(), folder)
-        return check_counts(wanted, script, place, kept, keep, report)
+        return check_counts(wanted, python, place, kept, keep, report)
 
 
 def _as_json(outcome: CheckOutcome) -> dict[str, object]:
