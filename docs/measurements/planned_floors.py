@@ -32,7 +32,7 @@ from advisor.predict.sets import SetPredictor
 from advisor.settings import MIN_SPEED
 from advisor_advice.placing_sets import CUT_OFF_W
 from advisor_data.files.files import read_points
-from advisor_profiling.reports.sets import SetPart
+from advisor_profiling.reports import SetPart
 
 JOBS_HEAD = ("way", "set", "W said", "job", "floor", "speed: said", "measured", "p99, ms")
 LIMITS_HEAD = (

@@ -36,8 +36,7 @@ from advisor.place.sets.solver import place_running
 from advisor.predict.profiles import Floats
 from advisor_data.files.files import read_points
 from advisor_profiling.campaign.splits import Member, write_set
-from advisor_profiling.reports.campaign import alone_by_job
-from advisor_profiling.reports.sets import LEFT_OUT, SetPart, SetResult, set_results
+from advisor_profiling.reports import LEFT_OUT, SetPart, SetResult, alone_by_job, set_results
 
 JOBS, GPUS = 80, 19
 WAYS = ("planned", "by chance")

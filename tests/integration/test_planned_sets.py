@@ -14,8 +14,7 @@ from advisor.core.records import PairPoint, SoloPoint
 from advisor.decide.limits import Limits
 from advisor.formats.rows import to_row
 from advisor_data.files.bundled import bundled_set_points, bundled_set_references
-from advisor_profiling.reports.campaign import alone_by_job
-from advisor_profiling.reports.sets import LEFT_OUT, set_results
+from advisor_profiling.reports import LEFT_OUT, alone_by_job, set_results
 
 FOLDER = Path(__file__).parents[2] / "docs/measurements"
 RUN = "sets-20"

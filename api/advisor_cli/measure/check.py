@@ -24,6 +24,7 @@ from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.stopping import stoppable
 from advisor_data import open_store
 from advisor_power.operands.of_job import with_fingerprint
+from advisor_profiling import reports
 from advisor_profiling.campaign.campaign import Failure
 from advisor_profiling.campaign.sweep import new_run, plan, sweep
 from advisor_profiling.counts import (
@@ -35,7 +36,6 @@ from advisor_profiling.counts import (
     counts_to_check,
     installed_libraries,
 )
-from advisor_profiling.reports import sweep as report
 from advisor_profiling.testbed.live import PhaseLock, find_gpu, live_backend, with_units
 from advisor_profiling.window.clock import Clock
 from advisor_profiling.window.window import RESULTS_ONLY
@@ -118,7 +118,7 @@ def check_job(
         open_store(settings.database_url, settings.home) as store,
     ):
         targets = plan(job, shares, 1, run)
-        found = sweep(targets, run, testbed, store, report.ConsoleReporter(console), RESULTS_ONLY)
+        found = sweep(targets, run, testbed, store, reports.ConsoleReporter(console), RESULTS_ONLY)
     answer = _answer(job, gpu, found.points, found.failures)
     for line in [as_json_text(answer)] if as_json else _lines(answer, len(shares)):
         say(line)

@@ -45,6 +45,7 @@ from advisor_data.files.bundled import (
     bundled_solo_points,
 )
 from advisor_power.operands.of_job import with_fingerprint
+from advisor_profiling import reports
 from advisor_profiling.campaign.campaign import Cost
 from advisor_profiling.campaign.colocation import Campaign, CampaignReport, PlannedSplit, carry_out
 from advisor_profiling.campaign.plan import Plan, counts_on
@@ -58,9 +59,7 @@ from advisor_profiling.campaign.plan_file import (
 from advisor_profiling.campaign.splits import MOST_JOBS, Member, write_set
 from advisor_profiling.campaign.sweep import new_run
 from advisor_profiling.fanout import FanOut, run_everywhere
-from advisor_profiling.reports import campaign as pair_report
-from advisor_profiling.reports import sets as set_report
-from advisor_profiling.reports.sweep import ConsoleReporter
+from advisor_profiling.reports import ConsoleReporter
 from advisor_profiling.testbed.live import Mode, SourceName
 from advisor_profiling.testbed.replay import ReplayTestbed, Testbed
 from advisor_profiling.window.clock import Clock
@@ -248,30 +247,28 @@ def show_campaign(answer: ReportJson, campaign: Campaign, before: int, *, as_jso
     profiles = _profiles(answer, store)
     points = with_pair_flags(store.pair_points(run=run), with_solo_flags(profiles))
     # For jobs without a rate in the run, of other runs on such GPUs.
-    solo = pair_report.references(store.solo_points(run=run), profiles)
-    sets = set_report.set_results(points, solo) if has_sets else []
+    solo = reports.references(store.solo_points(run=run), profiles)
+    sets = reports.set_results(points, solo) if has_sets else []
     if as_json:
         rows = [to_row(point) for point in points]
         found = [asdict(result) for result in sets]
         say(as_json_text({"run": run, **answer, "sets": found, "points": rows}))
         return
-    console = plain_console(least=pair_report.WIDTH)
+    console = plain_console(least=reports.WIDTH)
     note = " (replay of recorded points)" if answer["replay"] else ""
     console.print(f"run {run} on {answer['gpu_model']}{note}")
-    pairs = pair_report.table(pair_report.summarise(points, solo))
+    pairs = reports.pair_table(reports.summarise(points, solo))
     if campaign.dry_run:
-        pairs = pair_report.planned_table(
-            [PlannedSplit(**planned) for planned in answer["planned"]]
-        )
-    console.print(set_report.set_table(sets) if has_sets and not campaign.dry_run else pairs)
-    nothing = pair_report.nothing_to_do_text(
+        pairs = reports.planned_table([PlannedSplit(**planned) for planned in answer["planned"]])
+    console.print(reports.set_table(sets) if has_sets and not campaign.dry_run else pairs)
+    nothing = reports.nothing_to_do_text(
         answer["windows"], answer["to_measure"], dry_run=campaign.dry_run
     )
     new, what = measured_pairs(campaign) - before, "set" if has_sets else "pair"
     for line in (
-        *pair_report.unknown_alone_text(points, solo),
-        nothing or pair_report.cost_text(Cost(**answer["cost"]), new, what),
-        pair_report.left_out_text(points, set_report.LEFT_OUT if has_sets else DOUBTFUL),
+        *reports.unknown_alone_text(points, solo),
+        nothing or reports.cost_text(Cost(**answer["cost"]), new, what),
+        reports.left_out_text(points, reports.LEFT_OUT if has_sets else DOUBTFUL),
     ):
         if line:
             console.print(line, highlight=False)

@@ -21,9 +21,9 @@ from advisor_cli.shared.grouped import grouped
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.stopping import stoppable
+from advisor_profiling import reports
 from advisor_profiling.campaign.sweep import SweepResult
 from advisor_profiling.fanout import FanOut, OnWhat, run_everywhere
-from advisor_profiling.reports import sweep as report
 
 
 @grouped
@@ -119,20 +119,20 @@ def _show_sweep(
     replayed: bool,
 ) -> None:
     """Print what was measured: table, curve and problems, or JSON."""
-    wrong = report.problems(points, result, gpu.memory_mib)
+    wrong = reports.problems(points, result, gpu.memory_mib)
     if replayed:
-        points = [p for p in map(report.as_recorded, points) if isinstance(p, SoloPoint)]
+        points = [p for p in map(reports.as_recorded, points) if isinstance(p, SoloPoint)]
     if as_json:
         say(as_json_text(_as_json(job, gpu, points, result, wrong, replayed)))
         return
-    console = plain_console(least=report.WIDTH)
+    console = plain_console(least=reports.WIDTH)
     console.print(f"{job.name} on {gpu.model}, rate in {job.progress.unit}/s{_note(replayed)}")
     if points:
-        console.print(report.table(points))
-        if (requests := report.requests(points)) is not None:
+        console.print(reports.table(points))
+        if (requests := reports.requests(points)) is not None:
             console.print(requests)
-        show_chart(report.plot(points))
-        console.print(report.summary(points, replayed=replayed), highlight=False)
+        show_chart(reports.plot(points))
+        console.print(reports.summary(points, replayed=replayed), highlight=False)
     for line in wrong:
         console.print(f"! {line}", highlight=False)
 
@@ -142,10 +142,10 @@ def show_profiles(answers: Sequence[Mapping[str, Any]], *, as_json: bool) -> Non
     if as_json:
         say(as_json_text({"profiles": list(answers)}))
         return
-    console = plain_console(least=report.WIDTH)
+    console = plain_console(least=reports.WIDTH)
     for answer in answers:
         console.print(f"{answer['job']} on {answer['gpu_model']}{_note(answer['replay'])}")
-        console.print(report.table([from_row(SoloPoint, row) for row in answer["points"]]))
+        console.print(reports.table([from_row(SoloPoint, row) for row in answer["points"]]))
         for line in answer["problems"]:
             console.print(f"! {line}", highlight=False)
 

@@ -52,7 +52,7 @@ from advisor_profiling.campaign.sweep import (
     sweep,
     unfinished_run,
 )
-from advisor_profiling.reports.sweep import ConsoleReporter, problems
+from advisor_profiling.reports import ConsoleReporter, problems
 from advisor_profiling.testbed.live import Mode, SourceName, computes, find_gpu
 from advisor_profiling.testbed.replay import ReplayTestbed, Testbed
 from advisor_profiling.window.clock import Clock

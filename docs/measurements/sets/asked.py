@@ -23,7 +23,7 @@ from rows import Part, Row, campaigns, rows_of
 
 from advisor.core.flags import HEAT
 from advisor.core.gpu import WHOLE
-from advisor_profiling.reports.sets import LEFT_OUT
+from advisor_profiling.reports import LEFT_OUT
 
 FOLDER = Path(__file__).parent
 

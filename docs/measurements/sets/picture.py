@@ -14,7 +14,7 @@ from pathlib import Path
 from report import rows_of
 from rows import bundled_campaigns
 
-from advisor_profiling.reports.sets import SetResult
+from advisor_profiling.reports import SetResult
 
 SETS = {
     "recommender-serve-10*3 bert-train-b2*2": "5 small jobs: three servers, two trainings",

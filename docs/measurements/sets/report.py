@@ -18,7 +18,7 @@ from rows import Campaign, campaigns
 
 from advisor.core.flags import HEAT
 from advisor_profiling.campaign.plan import filling_jobs
-from advisor_profiling.reports.sets import SetResult, set_results, set_table, sharing_text
+from advisor_profiling.reports import SetResult, set_results, set_table, sharing_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from advisor_data.files.bundled import (
     bundled_solo_points,
 )
 from advisor_data.files.dataset import select
-from advisor_profiling.reports.sets import LEFT_OUT
+from advisor_profiling.reports import LEFT_OUT
 
 AGAIN = "the same set on another card"
 

@@ -149,7 +149,7 @@ def part_alone(point: SoloPoint) -> PointPart:
 def to_point(result: WindowResult, conditions: RunConditions) -> Point:
     """The point of one window: of a job alone, or of several together."""
     measured = _measured(result, conditions)
-    if len(result.parts) > 1:
+    if len(result.target.jobs) > 1:
         mode = pair_mode(conditions.mode, result.target)
         return PairPoint(parts=result.parts, mode=mode, **measured)
     return SoloPoint(

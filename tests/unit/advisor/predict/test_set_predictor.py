@@ -24,7 +24,7 @@ from advisor_data.files.bundled import (
     bundled_set_references,
     bundled_solo_points,
 )
-from advisor_profiling.reports.sets import LEFT_OUT
+from advisor_profiling.reports import LEFT_OUT
 
 LIMIT_W = 700.0
 

@@ -14,14 +14,7 @@ from advisor.core.job import Job
 from advisor.core.records import SoloPoint
 from advisor_profiling.campaign.campaign import Failure
 from advisor_profiling.campaign.sweep import SweepResult
-from advisor_profiling.reports.sweep import (
-    ConsoleReporter,
-    plot,
-    problems,
-    requests,
-    summary,
-    table,
-)
+from advisor_profiling.reports import ConsoleReporter, plot, problems, requests, summary, table
 from advisor_profiling.window.points import solo
 
 FULL = point(
