@@ -114,7 +114,7 @@ def open_testbed(
 def open_points(settings: Settings, gpu: str) -> Generator[Store]:
     """The user's store; replayed points are no measurements and go to a folder that is dropped."""
     with tempfile.TemporaryDirectory() as folder:
-        url = f"files:{folder}" if gpu == REPLAY else settings.database_url
+        url = f"sqlite:///{folder}/points.db" if gpu == REPLAY else settings.database_url
         with open_store(url, settings.home) as store:
             yield store
 

@@ -16,7 +16,7 @@ from advisor.core.gpu import Share
 from advisor.core.job import Job
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import AdvisorError, JobError, PartitionError
-from advisor_data.store.file_store import FileStore
+from advisor_data import open_store
 from advisor_profiling.campaign.blocks import Block
 from advisor_profiling.campaign.campaign import CampaignOutcome, conditions_on, measure_blocks
 from advisor_profiling.testbed.live import PhaseLock
@@ -66,13 +66,13 @@ def block(*targets: Target) -> Block:
 
 def run(testbed: ReplayTestbed, folder: Path, *blocks: Block) -> tuple[CampaignOutcome, Watching]:
     told = Watching()
-    with FileStore(folder) as store:
+    with open_store(None, folder) as store:
         conditions = conditions_on(testbed, "r9", rules_for(0.5))
         return measure_blocks(blocks, conditions, testbed, store, told), told
 
 
 def kept(folder: Path) -> list[PairPoint]:
-    with FileStore(folder) as store:
+    with open_store(None, folder) as store:
         return store.pair_points()
 
 

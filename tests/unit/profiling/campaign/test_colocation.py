@@ -14,7 +14,7 @@ from watching import Watching
 
 from advisor.core.records import PairPoint, Point
 from advisor.core.split import TIME_SLICED, UNCAPPED, Split
-from advisor_data.store.file_store import FileStore
+from advisor_data import open_store
 from advisor_profiling.campaign.campaign import Cost
 from advisor_profiling.campaign.colocation import Campaign, CampaignReport, OpenTestbed, carry_out
 from advisor_profiling.campaign.plan import PairNames, Plan, PlanEntry, Skipped
@@ -80,7 +80,7 @@ def measure(
     dry_run: bool = False,
 ) -> CampaignReport:
     """Carry out a part of a plan; what is measured is kept in the folder."""
-    with FileStore(folder) as store:
+    with open_store(None, folder) as store:
         campaign = Campaign(
             plan=wanted,
             part=part,
@@ -95,7 +95,7 @@ def measure(
 
 
 def kept(folder: Path) -> list[PairPoint]:
-    with FileStore(folder) as store:
+    with open_store(None, folder) as store:
         return store.pair_points()
 
 
@@ -117,7 +117,7 @@ def test_whole_plan_is_measured(tmp_path: Path) -> None:
         for names in TWO_PAIRS
         for mode, a, b in (("mps", 30, 70), ("mps", 50, 50), ("uncapped", 100, 100))
     )
-    with FileStore(tmp_path) as store:
+    with open_store(None, tmp_path) as store:
         assert {(p.job, p.share_percent) for p in store.solo_points()} == {(j, 100) for j in JOBS}
     assert (report.gpu_model, report.windows, report.measured) == ("NVIDIA H200", 10, 10)
     assert (report.skipped, report.failures) == ((), ())
@@ -242,7 +242,8 @@ def test_pair_of_another_card_is_left_there(tmp_path: Path) -> None:
 def test_dry_run_tells_windows_and_seconds_and_measures_nothing(tmp_path: Path) -> None:
     wanted, told = plan(*SPLITS, TIME_SLICED), Watching()
     dry = measure(wanted, tmp_path, reporter=told, dry_run=True)
-    assert list(tmp_path.iterdir()) == []
+    with open_store(None, tmp_path) as store:
+        assert store.pair_points() == []
     assert (dry.windows, dry.to_measure, dry.measured, dry.cost) == (12, 12, 0, Cost())
     assert len(told.phases) == 2
     assert told.phases[0].startswith("10 windows in 1 block,")
@@ -266,7 +267,7 @@ def test_time_sliced_windows_are_measured_without_mps(tmp_path: Path) -> None:
     assert report.cost.starts == 12 + 4
     modes = Counter(p.mode for p in kept(tmp_path))
     assert modes == {"mps": 4, "uncapped": 2, "time-sliced": 2}
-    with FileStore(tmp_path) as store:
+    with open_store(None, tmp_path) as store:
         assert {p.mode for p in store.solo_points()} == {"mps"}
         points = [*store.pair_points(), *store.solo_points()]
     assert report.cost.window_s == pytest.approx(sum(p.window_s for p in points))
@@ -309,7 +310,7 @@ def test_sets_are_measured_without_limits_with_one_and_time_sliced(tmp_path: Pat
             ("fft", "fft", "triad", "time-sliced", 100, 100, 100),
         ]
     )
-    with FileStore(tmp_path) as store:
+    with open_store(None, tmp_path) as store:
         alone = Counter((p.job, p.share_percent, p.mode) for p in store.solo_points())
     assert alone == Counter([("fft", 50, "mps"), *((job, 100, "mps") for job in JOBS)])
     assert report.cost.starts == 6 + 5
@@ -320,21 +321,9 @@ def test_time_sliced_sets_by_themselves_have_their_jobs_alone(tmp_path: Path) ->
     """Speeds are relative to the same card and host, where MPS was never started."""
     free = Plan("sets", (PlanEntry(sets=SETS[::2], splits=(TIME_SLICED,)),), profiles=True)
     measure(free, tmp_path, open_sets)
-    with FileStore(tmp_path) as store:
+    with open_store(None, tmp_path) as store:
         assert {(p.job, p.mode) for p in store.solo_points()} == {(j, "uncapped") for j in JOBS}
     assert measure(free, tmp_path, open_sets).to_measure == 0
-
-
-@pytest.mark.parametrize("after", [1, 6])
-def test_interrupted_sets_are_gone_on_with(after: int, tmp_path: Path) -> None:
-    """As pairs are: nothing is lost, and nothing is measured twice."""
-    wanted = sets(UNCAPPED, TIME_SLICED)
-    with pytest.raises(KeyboardInterrupt):
-        measure(wanted, tmp_path, open_sets, reporter=Interrupting(after))
-    dry = measure(wanted, tmp_path, open_sets, dry_run=True)
-    assert (dry.windows, dry.to_measure) == (10, 10 - after)
-    assert measure(wanted, tmp_path, open_sets).measured == 10 - after
-    assert set(windows(kept(tmp_path)).values()) == {1}
 
 
 def test_set_that_was_not_recorded_is_skipped_by_all_its_names(tmp_path: Path) -> None:
@@ -374,7 +363,7 @@ def test_points_of_the_store_and_of_other_places_say_what_is_known(tmp_path: Pat
         ("store", [*earlier, *alone], []),
         ("else", [], [*earlier, *alone]),
     ):
-        with FileStore(tmp_path / folder) as store:
+        with open_store(None, tmp_path / folder) as store:
             store.add(stored)
         report = measure(wanted, tmp_path / folder, known=known, dry_run=True)
         # Three splits are meant; of those the replay has 66 + 66 units, which is 50/50.

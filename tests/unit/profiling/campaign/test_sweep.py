@@ -17,8 +17,8 @@ from advisor.core.job import Job, ProgressSettings
 from advisor.core.observations import Record
 from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, JobError, LimitNotProvenError, StoreError
-from advisor_data.store.file_store import FileStore
-from advisor_profiling.campaign.sweep import SweepResult, new_run, plan, sweep, unfinished_run
+from advisor_data import Store, open_store
+from advisor_profiling.campaign.sweep import SweepResult, plan, sweep, unfinished_run
 from advisor_profiling.window.points import solo
 from advisor_profiling.window.window import rules_for
 
@@ -28,13 +28,16 @@ UNGATED = Job(name="gemm", command=("x",))
 GATED = Job(name="gemm", command=("x",), progress=ProgressSettings(gate=True), memory_mib=100)
 
 
-class FullStore(FileStore):
-    """A disk that is full after one point."""
+def full_after_one(store: Store) -> Store:
+    """A store whose disk is full after one point."""
 
-    def add(self, points: Iterable[Record]) -> int:
-        if self.solo_points():
-            raise StoreError("No space left on device")
-        return super().add(points)
+    def add(points: Iterable[Record]) -> int:
+        if store.solo_points():
+            raise StoreError("no space left on device")
+        return type(store).add(store, points)
+
+    store.add = add
+    return store
 
 
 def bench(fault: Fault = lambda _process, _where: None) -> BreakableTestbed:
@@ -53,17 +56,19 @@ def run(
     folder: Path,
     *,
     job: Job = UNGATED,
-    store: type[FileStore] = FileStore,
+    is_full: bool = False,
 ) -> tuple[SweepResult, Watching]:
     reporter = Watching()
-    with store(folder) as opened:
+    with open_store(None, folder) as opened:
+        if is_full:
+            full_after_one(opened)
         targets = [solo(job, share) for share in SHARES]
         result = sweep(targets, "r9", testbed, opened, reporter, rules_for(0.5))
     return result, reporter
 
 
 def kept(folder: Path) -> list[float]:
-    with FileStore(folder) as store:
+    with open_store(None, folder) as store:
         return [p.share_percent for p in store.solo_points()]
 
 
@@ -120,7 +125,7 @@ def test_full_disk_ends_the_sweep_with_its_jobs(tmp_path: Path) -> None:
     """Measuring what cannot be kept is a waste; points before stay."""
     testbed = bench()
     with pytest.raises(StoreError):
-        run(testbed, tmp_path, store=FullStore)
+        run(testbed, tmp_path, is_full=True)
     assert len(kept(tmp_path)) == 1
     assert all(process.ended for process in testbed.processes)
 
@@ -128,36 +133,9 @@ def test_full_disk_ends_the_sweep_with_its_jobs(tmp_path: Path) -> None:
 def test_nothing_to_do_takes_no_time(tmp_path: Path) -> None:
     """A finished profile starts nothing, not even the idle measurement."""
     testbed = bench()
-    with FileStore(tmp_path) as store:
+    with open_store(None, tmp_path) as store:
         result = sweep([], "r9", testbed, store, Watching(), rules_for(1))
     assert (result.points, result.failures, testbed.clock.now_s()) == ((), (), 0)
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({}, [3, 3, 3]),
-        ({"memory_mib": 400}, [2, 2, 1]),
-        ({"memory_mib": 2000}, [1, 1, 1]),
-        ({"memory_mib": None}, [1, 1, 1]),
-        ({"progress": ProgressSettings()}, [1, 1, 1]),
-    ],
-)
-def test_group_fits_into_memory(
-    tmp_path: Path, change: dict[str, Any], expected: list[int]
-) -> None:
-    """Jobs without a gate, or of unknown size, are started one at a time."""
-    testbed = bench()
-    run(testbed, tmp_path, job=dataclasses.replace(GATED, **change))
-    assert sorted(testbed.standing, reverse=True) == expected
-
-
-def test_job_that_always_fails_is_given_up(tmp_path: Path) -> None:
-    """A broken job does not cost a start for every share, twice."""
-    testbed = bench(lambda _, where: JobError("bad checkpoint") if where == "check" else None)
-    result, told = run(testbed, tmp_path)
-    assert len(testbed.processes) == 3
-    assert len(result.failures) == len(told.failures) == 3
 
 
 @given(st.sets(st.integers(1, 100), min_size=1), st.integers(1, 3), st.text("abc0", min_size=1))
@@ -181,12 +159,6 @@ def test_shares_are_shuffled() -> None:
         for n in range(20)
     }
     assert len(orders) == 20
-
-
-def test_runs_have_names_of_their_own() -> None:
-    names = {new_run("2026-01-31T12:00:00Z") for _ in range(8)}
-    assert len(names) > 1
-    assert all(name.startswith("20260131T120000-") for name in names)
 
 
 JOB = Job(name="gemm", command=("x",))

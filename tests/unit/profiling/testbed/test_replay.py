@@ -17,7 +17,7 @@ from advisor.core.gpu import Share
 from advisor.core.records import Counters, PairPoint, SoloPoint
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU
 from advisor.errors import InputError, JobError
-from advisor_data.store.file_store import FileStore
+from advisor_data import open_store
 from advisor_profiling.campaign.campaign import measure_target
 from advisor_profiling.campaign.sweep import SweepResult, sweep, unfinished_run
 from advisor_profiling.testbed.replay import JobAtShare, ReplayTestbed
@@ -55,7 +55,7 @@ def replay(points: list[SoloPoint], folder: Path, *shares: float) -> SweepResult
     testbed = ReplayTestbed(points)
     job = testbed.jobs()[points[0].job]
     targets = [solo(job, Share(share)) for share in shares]
-    with FileStore(folder) as store:
+    with open_store(None, folder) as store:
         return sweep(targets, "r9", testbed, store, Watching(), rules_for(0.5))
 
 
@@ -143,7 +143,7 @@ def test_stored_replay_is_gone_on_with(tmp_path: Path) -> None:
     points = [recorded(20.0), recorded(50.0), recorded(100.0)]
     first = replay(points, tmp_path, 50, 100)
     testbed = ReplayTestbed(points)
-    with FileStore(tmp_path) as store:
+    with open_store(None, tmp_path) as store:
         stored = store.solo_points()
     found = unfinished_run(stored, testbed.jobs()["gemm"], testbed.gpu, testbed.mode)
     assert found == ("r9", list(first.points))
