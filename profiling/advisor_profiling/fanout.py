@@ -141,10 +141,15 @@ def run_everywhere(
     """
     with _folder(wanted, settings) as folder:
         shards = _shards(wanted, folder, settings)
+        engines: dict[OnWhat, Callable[[], Engine]] = {
+            "here": lambda: on_this_host(wanted.gpus),
+            "slurm": lambda: on_slurm(folder),
+            "ray": lambda: on_ray(settings.secrets()),
+        }
         kept = [s.folder for s in shards if wanted.keep_answers and (s.answer() or (1,))[0] == 0]
         try:
             # Ray prints what happens to its nodes, where an answer as JSON goes.
-            with redirect_stdout(sys.stderr), _engine(wanted, folder, settings) as submit:
+            with redirect_stdout(sys.stderr), engines[wanted.on]() as submit:
                 _take_points(folder, store)
                 for path in folder.iterdir():
                     if path.is_dir() and path not in kept:
@@ -430,16 +435,6 @@ def _folder(wanted: FanOut, settings: Settings) -> Generator[Path]:
                 fix="wait for it, or give this one another --run",
             )
         yield folder
-
-
-def _engine(wanted: FanOut, folder: Path, settings: Settings) -> Engine:
-    match wanted.on:
-        case "here":
-            return on_this_host(wanted.gpus)
-        case "slurm":
-            return on_slurm(folder)
-        case "ray":
-            return on_ray(settings.secrets())
 
 
 def _shards(wanted: FanOut, folder: Path, settings: Settings) -> list[Shard]:

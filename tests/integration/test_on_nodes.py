@@ -42,7 +42,8 @@ class EngineHere:
 def engine(monkeypatch: pytest.MonkeyPatch) -> EngineHere:
     """Stands for each engine that a command asks for."""
     made = EngineHere()
-    monkeypatch.setattr(fanout, "_engine", made.opened)
+    for engine_of in ("on_slurm", "on_ray"):
+        monkeypatch.setattr(fanout, engine_of, made.opened)
     return made
 
 

@@ -8,7 +8,7 @@ alone.
 import os
 import platform
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Protocol, Self
 
@@ -241,28 +241,20 @@ class ProcessPool:
         missing = [spec for spec in wanted if spec not in known]
         starts = {spec: self._testbed.prove(spec.job, spec.share) for spec in missing}
         for spec, start in starts.items():
-            self._start(spec, start)
-        for spec in missing:
-            self._await(spec)
-
-    def _start(self, spec: ProcessSpec, start: Callable[[], WarmProcess]) -> None:
-        try:
-            self.processes[spec] = start()
-        except JobError as error:
-            self.errors[spec] = error
-        else:
-            self.starts += 1
-
-    def _await(self, spec: ProcessSpec) -> None:
-        if (process := self.processes.get(spec)) is None:
-            return
-        try:
-            while not process.ready():
-                self._testbed.clock.sleep(_READY_POLL_S)
-            process.check_limit()
-        except (JobError, LimitNotProvenError) as error:
-            # It may still be starting, and must not go on next to an open window.
-            self.lose(spec, error)
+            try:
+                self.processes[spec] = start()
+                self.starts += 1
+            except JobError as error:
+                self.errors[spec] = error
+        for spec in [spec for spec in missing if spec in self.processes]:
+            process = self.processes[spec]
+            try:
+                while not process.ready():
+                    self._testbed.clock.sleep(_READY_POLL_S)
+                process.check_limit()
+            except (JobError, LimitNotProvenError) as error:
+                # It may still be starting, and must not go on next to an open window.
+                self.lose(spec, error)
 
     def __enter__(self) -> Self:
         return self

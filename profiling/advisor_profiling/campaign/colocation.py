@@ -31,7 +31,7 @@ from advisor_profiling.campaign.plan import (
 )
 from advisor_profiling.testbed.live import Mode
 from advisor_profiling.testbed.replay import Testbed
-from advisor_profiling.window.points import Target, pair_mode
+from advisor_profiling.window.points import Target, pair_mode, part_alone
 from advisor_profiling.window.window import WindowRules
 
 WindowKey = tuple[tuple[tuple[str, str | None, float], ...], str, int]
@@ -53,13 +53,25 @@ def left_to_measure(
     The points are those of the same run, of any card; `beside` are windows of the plan on a testbed
     of another mode, each with that mode: with and without limits a pair is compared as well.
     """
-    cards = _keys_by_card(points, gpu)
+    cards: defaultdict[str, set[WindowKey]] = defaultdict(set)
+    for point in points:
+        if point.gpu_model == gpu.model and "failed" not in point.flags:
+            parts = point.parts if isinstance(point, PairPoint) else (part_alone(point),)
+            slots = tuple((part.job, part.job_hash, part.share_percent) for part in parts)
+            cards[point.gpu_uuid].add((slots, point.mode, point.repeat))
     targets = [target for block in blocks for target in block.targets]
     others: defaultdict[tuple[str, ...], set[WindowKey]] = defaultdict(set)
     for other, target in beside:
         others[target.jobs].add(_key(target, other))
     done = _done(targets, cards, gpu.uuid, mode, others)
-    return [b for b in remaining(blocks, done) if not _only_references_left(b, cards, mode)]
+    known = set[WindowKey]().union(*cards.values())
+    left = remaining(blocks, done)
+    # A block whose pairs are done needs no windows of jobs alone that another card has.
+    return [
+        block
+        for block in left
+        if any(len(t.specs) > 1 or _key(t, mode) not in known for t in block.targets)
+    ]
 
 
 def _done(
@@ -81,31 +93,9 @@ def _done(
     return done
 
 
-def _only_references_left(block: Block, cards: dict[str, set[WindowKey]], mode: str) -> bool:
-    """Its pairs are done, and the jobs' own windows are known from the card that did them."""
-    known = set[WindowKey]().union(*cards.values())
-    return all(len(t.specs) == 1 and _key(t, mode) in known for t in block.targets)
-
-
-def _keys_by_card(points: Iterable[Point], gpu: Gpu) -> dict[str, set[WindowKey]]:
-    cards: defaultdict[str, set[WindowKey]] = defaultdict(set)
-    for point in points:
-        if point.gpu_model == gpu.model and "failed" not in point.flags:
-            cards[point.gpu_uuid].add(_key_of(point))
-    return cards
-
-
 def _key(target: Target, mode: str) -> WindowKey:
     slots = tuple((r.job.name, r.job.job_hash, r.share.percent) for r in target.specs)
     return slots, pair_mode(mode, target) if len(slots) > 1 else mode, target.repeat
-
-
-def _key_of(point: SoloPoint | PairPoint) -> WindowKey:
-    if isinstance(point, SoloPoint):
-        slots = ((point.job, point.job_hash, point.share_percent),)
-    else:
-        slots = tuple((part.job, part.job_hash, part.share_percent) for part in point.parts)
-    return slots, point.mode, point.repeat
 
 
 _SMALLER = (1, 1.2, 1.5, 2, 3, 4, 6, 12, 24)

@@ -88,7 +88,10 @@ def sweep(
     begun_s = testbed.clock.now_s()
     reporter.phase("measuring idle power")
     conditions = conditions_on(testbed, run, rules)
-    blocks = cut(targets, testbed.max_clients, _free_memory_mib(testbed), run, alone=False)
+    free_mib = testbed.gpu.memory_mib
+    if free_mib is not None:
+        free_mib -= testbed.source.read((MEMORY_USED,))[MEMORY_USED] or 0
+    blocks = cut(targets, testbed.max_clients, free_mib, run, alone=False)
     outcome = measure_blocks(blocks, conditions, testbed, store, reporter)
     for failure in outcome.failures:
         # A job that lifts its limit is the only one here: no other share is believed either.
@@ -103,13 +106,6 @@ def sweep(
         idle_after_w=_idle_again(testbed, rules, conditions.idle_power_w),
         duration_s=testbed.clock.now_s() - begun_s,
     )
-
-
-def _free_memory_mib(testbed: Testbed) -> float | None:
-    """Memory of the GPU that nobody uses; None where its size is not known."""
-    if testbed.gpu.memory_mib is None:
-        return None
-    return testbed.gpu.memory_mib - (testbed.source.read((MEMORY_USED,))[MEMORY_USED] or 0)
 
 
 def _idle_again(testbed: Testbed, rules: WindowRules, before_w: float | None) -> float | None:

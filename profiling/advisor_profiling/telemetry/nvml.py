@@ -366,7 +366,9 @@ class NvmlSource:
         self.name = "nvml" if has_instant else "nvml-power-usage"
         self._readers = _READERS | {_MEMORY_BUSY.name: _memory_busy_percent}
         if not has_instant:
-            self._readers[POWER_GPU] = _power_usage_w
+            self._readers[POWER_GPU] = lambda device: _scaled(
+                reading("nvmlDeviceGetPowerUsage", device), 1000
+            )
         self.channels = (
             *self._power.channels,
             *(() if has_instant else (Channel(POWER_GPU, "mean", AVERAGED_S),)),
@@ -446,14 +448,6 @@ def _scaled(value: int | None, per_unit: int = 1) -> float | None:
     return None if value is None else value / per_unit
 
 
-def _power_usage_w(device: Any) -> float | None:
-    return _scaled(reading("nvmlDeviceGetPowerUsage", device), 1000)
-
-
-def _energy_j(device: Any) -> float | None:
-    return _scaled(reading("nvmlDeviceGetTotalEnergyConsumption", device), 1000)
-
-
 def _memory_used_mib(device: Any) -> float | None:
     memory = reading("nvmlDeviceGetMemoryInfo", device)
     return None if memory is None else memory.used / _MIB
@@ -465,7 +459,9 @@ def _memory_busy_percent(device: Any) -> float | None:
 
 
 _READERS: dict[str, Callable[[Any], float | None]] = {
-    ENERGY_GPU: _energy_j,
+    ENERGY_GPU: lambda device: _scaled(
+        reading("nvmlDeviceGetTotalEnergyConsumption", device), 1000
+    ),
     CLOCK_SM: lambda device: _scaled(reading("nvmlDeviceGetClockInfo", device, 1)),
     CLOCK_MEMORY: lambda device: _scaled(reading("nvmlDeviceGetClockInfo", device, 2)),
     TEMPERATURE_GPU: lambda device: _scaled(reading("nvmlDeviceGetTemperature", device, 0)),
