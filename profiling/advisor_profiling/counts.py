@@ -149,20 +149,7 @@ def check_counts(
     begun_s, gpu = time.monotonic(), place.backend.gpu
     file = str(place.folder / "reference.json")
     reference = _reference(_script(python, "--write", file), place)
-    same = kept is not None and continues(kept, gpu, reference.libraries)
-    if kept is None or not same or kept.operations != reference.operations:
-        kept = CountCheck(
-            gpu_model=gpu.model,
-            gpu_uuid=gpu.uuid,
-            units_total=reference.units,
-            driver=gpu.driver or "",
-            libraries=reference.libraries,
-            checked=(),
-            wrong={},
-            operations=reference.operations,
-            checked_at="",
-            seconds=0,
-        )
+    kept = _still_known(kept, reference, gpu)
     check, before_s = _with(kept, reference, kept.seconds), kept.seconds
     not_known = dict[int, str]()
     keep(check)
@@ -180,6 +167,25 @@ def check_counts(
             wrong, fault = check.wrong.get(units, ()), not_known.get(units, "")
             report(CheckStep(units, wrong, fault, done, len(todo), eta_s))
     return CheckOutcome(check, not_known, reference.skipped)
+
+
+def _still_known(kept: CountCheck | None, reference: ScriptResult, gpu: Gpu) -> CountCheck:
+    """The earlier check where it still holds; else one without a count."""
+    same = kept is not None and continues(kept, gpu, reference.libraries)
+    if kept is not None and same and kept.operations == reference.operations:
+        return kept
+    return CountCheck(
+        gpu_model=gpu.model,
+        gpu_uuid=gpu.uuid,
+        units_total=reference.units,
+        driver=gpu.driver or "",
+        libraries=reference.libraries,
+        checked=(),
+        wrong={},
+        operations=reference.operations,
+        checked_at="",
+        seconds=0,
+    )
 
 
 def _script(python: str, *options: str) -> Job:

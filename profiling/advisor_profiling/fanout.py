@@ -40,7 +40,7 @@ Ended = Callable[[], Mapping[str, str]]
 """Names of the shards that will not run again, each with an error or an empty text."""
 
 Submit = Callable[[Sequence["Shard"]], Ended]
-Engine = AbstractContextManager[Submit]
+ShardEngine = AbstractContextManager[Submit]
 """Has no shard of an earlier command when it opens; stops all shards when an error closes it."""
 
 _ANSWER, _LOG, _OUTPUT, _POINTS = "answer.json", "log", "output", "points.db"
@@ -131,17 +131,15 @@ def run_everywhere(
 
     The store gets the points of all shards.
 
-    Returns:
-        The JSON answers of the shards that gave one, and the largest exit code.
+    Returns the JSON answers of the shards that gave one, and the largest exit code.
 
     Raises:
         AdvisorError: no shard gave an answer; the error of their exit code.
-        BusyError: another command does the same.
         InputError: the engine cannot be used.
     """
     with _folder(wanted, settings) as folder:
         shards = _shards(wanted, folder, settings)
-        engines: dict[OnWhat, Callable[[], Engine]] = {
+        engines: dict[OnWhat, Callable[[], ShardEngine]] = {
             "here": lambda: on_this_host(wanted.gpus),
             "slurm": lambda: on_slurm(folder),
             "ray": lambda: on_ray(settings.secrets()),
@@ -307,20 +305,7 @@ def on_slurm(folder: Path) -> Generator[Submit]:
             time.sleep(0.5)
 
     def submit(shards: Sequence[Shard]) -> Ended:
-        # It would win over our name, by which the jobs are found again.
-        os.environ.pop("SBATCH_JOB_NAME", None)
-        refusals = (RuntimeError, OSError, submitit.core.utils.FailedJobError)
-        fix = "try `sbatch --wrap true` here; SBATCH_PARTITION and others are heeded"
-        with InputError.instead_of(refusals, "Slurm did not take the shards", fix=fix):
-            executor = submitit.SlurmExecutor(logs, max_num_timeout=_MOST_REQUEUES)
-            executor.update_parameters(
-                job_name=name,
-                time=_TIME_LIMIT_MIN,
-                array_parallelism=len(shards),
-                gpus_per_node=1,
-                additional_parameters={"requeue": True},
-            )
-            jobs = executor.submit_array([_SlurmTask(shard) for shard in shards])
+        jobs = _array_job(submitit, logs, name, shards)
         names = {job.job_id: shard.name for job, shard in zip(jobs, shards, strict=True)}
 
         def ended() -> Mapping[str, str]:
@@ -333,6 +318,23 @@ def on_slurm(folder: Path) -> Generator[Submit]:
     stop()
     with undone_by(stop):
         yield submit
+
+
+def _array_job(submitit: Any, logs: Path, name: str, shards: Sequence[Shard]) -> Any:
+    # It would win over our name, by which the jobs are found again.
+    os.environ.pop("SBATCH_JOB_NAME", None)
+    refusals = (RuntimeError, OSError, submitit.core.utils.FailedJobError)
+    fix = "try `sbatch --wrap true` here; SBATCH_PARTITION and others are heeded"
+    with InputError.instead_of(refusals, "Slurm did not take the shards", fix=fix):
+        executor = submitit.SlurmExecutor(logs, max_num_timeout=_MOST_REQUEUES)
+        executor.update_parameters(
+            job_name=name,
+            time=_TIME_LIMIT_MIN,
+            array_parallelism=len(shards),
+            gpus_per_node=1,
+            additional_parameters={"requeue": True},
+        )
+        return executor.submit_array([_SlurmTask(shard) for shard in shards])
 
 
 def _slurm(*command: str) -> str | None:

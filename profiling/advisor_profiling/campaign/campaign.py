@@ -33,6 +33,7 @@ from advisor_profiling.window.points import (
     to_point,
 )
 from advisor_profiling.window.window import (
+    MeasuredWindow,
     WindowInputs,
     WindowRules,
     measure,
@@ -280,60 +281,65 @@ def measure_target(
         JobError: one of them ended before the window did, or made fewer than two steps.
         LimitBrokenError: something computed that was not under its limit.
     """
-
-    def check() -> None:
-        for process in processes:
-            process.check()
-
     for slot, process in enumerate(processes):
         process.go(slot)
     testbed.check_limits()
     begun_s, steal_s = testbed.clock.now_s(), cpu_steal_s()
     cpu_s = [process.cpu_s() for process in processes]
-    window = measure(
-        WindowInputs(
-            counts=[process.count for process in processes],
-            source=testbed.source,
-            clock=testbed.clock,
-            latencies=[process.latencies for process in processes],
-            check=check,
-        ),
-        rules,
+    inputs = WindowInputs(
+        counts=[process.count for process in processes],
+        source=testbed.source,
+        clock=testbed.clock,
+        latencies=[process.latencies for process in processes],
+        check=lambda: _check(processes),
     )
+    window = measure(inputs, rules)
     # One that ended in the last moments would leave its partner's time alone in the window.
-    check()
+    _check(processes)
     time_s = testbed.clock.now_s() - begun_s
     testbed.check_limits()
-    parts = list[PointPart]()
-    for slot, (spec, process) in enumerate(zip(target.specs, processes, strict=True)):
-        if (rate := window.rates[slot]) is None:
-            raise JobError(
-                f"{spec} made fewer than two steps in its window of {window.window_s:.0f} s",
-                why="it is too slow, or starved by the job next to it"
-                if len(processes) > 1
-                else "",
-                fix="give it more time with --window",
-            )
-        p50_ms, p99_ms = window.latencies[slot]
-        parts.append(
-            part_of(
-                spec,
-                units=process.granted.units,
-                rate=rate.mean,
-                rate_stderr=rate.stderr,
-                memory_used_mib=process.memory_mib(),
-                cpu_percent=_percent(process.cpu_s(), cpu_s[slot], time_s),
-                latency_p50_ms=p50_ms,
-                latency_p99_ms=p99_ms,
-            )
-        )
-    cores = os.cpu_count() or 1
+    parts = [
+        _part(spec, process, window, slot, _percent(process.cpu_s(), cpu_s[slot], time_s))
+        for slot, (spec, process) in enumerate(zip(target.specs, processes, strict=True))
+    ]
+    cores_s = time_s * (os.cpu_count() or 1)
     return WindowResult(
         target=target,
         parts=tuple(parts),
         reported=tuple(process.reported() for process in processes),
         window=window,
-        cpu_steal_percent=max(0.0, 100 * (cpu_steal_s() - steal_s) / (time_s * cores)),
+        cpu_steal_percent=max(0.0, 100 * (cpu_steal_s() - steal_s) / cores_s),
+    )
+
+
+def _check(processes: Sequence[WarmProcess]) -> None:
+    for process in processes:
+        process.check()
+
+
+def _part(
+    spec: ProcessSpec,
+    process: WarmProcess,
+    window: MeasuredWindow,
+    slot: int,
+    cpu_percent: float | None,
+) -> PointPart:
+    if (rate := window.rates[slot]) is None:
+        raise JobError(
+            f"{spec} made fewer than two steps in its window of {window.window_s:.0f} s",
+            why="it is too slow, or starved by the job next to it" if len(window.rates) > 1 else "",
+            fix="give it more time with --window",
+        )
+    p50_ms, p99_ms = window.latencies[slot]
+    return part_of(
+        spec,
+        units=process.granted.units,
+        rate=rate.mean,
+        rate_stderr=rate.stderr,
+        memory_used_mib=process.memory_mib(),
+        cpu_percent=cpu_percent,
+        latency_p50_ms=p50_ms,
+        latency_p99_ms=p99_ms,
     )
 
 
