@@ -75,7 +75,7 @@ class CheckOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class ScriptResult:
+class _ScriptResult:
     """What the program printed at one count; `units` are the SMs that it saw."""
 
     units: int
@@ -169,7 +169,7 @@ def check_counts(
     return CheckOutcome(check, not_known, reference.skipped)
 
 
-def _still_known(kept: CountCheck | None, reference: ScriptResult, gpu: Gpu) -> CountCheck:
+def _still_known(kept: CountCheck | None, reference: _ScriptResult, gpu: Gpu) -> CountCheck:
     """The earlier check where it still holds; else one without a count."""
     same = kept is not None and continues(kept, gpu, reference.libraries)
     if kept is not None and same and kept.operations == reference.operations:
@@ -193,7 +193,7 @@ def _script(python: str, *options: str) -> Job:
     return Job(name="library-check", command=command, memory_mib=PROCESS_MEMORY_MIB)
 
 
-def _reference(job: Job, place: CheckedGpu) -> ScriptResult:
+def _reference(job: Job, place: CheckedGpu) -> _ScriptResult:
     """What the whole GPU computes: right, or there is nothing to compare with."""
     place.folder.mkdir(parents=True, exist_ok=True)
     total = place.backend.gpu.units_total or 0
@@ -214,7 +214,7 @@ def _reference(job: Job, place: CheckedGpu) -> ScriptResult:
     return answer
 
 
-def _with(check: CountCheck, answer: ScriptResult, seconds: float) -> CountCheck:
+def _with(check: CountCheck, answer: _ScriptResult, seconds: float) -> CountCheck:
     wrong = {**check.wrong, answer.units: answer.wrong}
     return replace(
         check,
@@ -227,7 +227,7 @@ def _with(check: CountCheck, answer: ScriptResult, seconds: float) -> CountCheck
 
 def _tried(
     job: Job, counts: Collection[int], place: CheckedGpu, operations: tuple[str, ...]
-) -> Generator[tuple[int, ScriptResult | str]]:
+) -> Generator[tuple[int, _ScriptResult | str]]:
     """Each count with its result, or why nothing is known.
 
     A client that faults takes its neighbours down, so a count that failed is tried again alone.
@@ -250,7 +250,7 @@ def _computed(
     place: CheckedGpu,
     at_once: int,
     operations: tuple[str, ...] | None = None,
-) -> Generator[tuple[int, ScriptResult | str]]:
+) -> Generator[tuple[int, _ScriptResult | str]]:
     """Each count as its process ends; what still runs when the generator is closed is ended.
 
     Each limit is proven before a start.
@@ -291,7 +291,7 @@ def _start(job: Job, units: int, place: CheckedGpu) -> RunningJob:
 
 def _answer(
     process: RunningJob, units: int, operations: tuple[str, ...] | None
-) -> ScriptResult | str:
+) -> _ScriptResult | str:
     """Stop a process that ended or is late; what it printed, or why that is not to be believed."""
     code = process.exit_code
     process.stop()
@@ -303,7 +303,7 @@ def _answer(
         return f"ended with {how}: {last}"
     try:
         found = _last_object(process.output.read_text(errors="replace"))
-        answer = ScriptResult(
+        answer = _ScriptResult(
             units=found["units"],
             libraries=_texts(found["libraries"]),
             operations=tuple(map(str, found["operations"])),

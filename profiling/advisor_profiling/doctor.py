@@ -46,7 +46,7 @@ class Finding:
     fix: str = ""
 
 
-def ok_if(good: bool, check: str, found: str, fix: str) -> Finding:
+def _ok_if(good: bool, check: str, found: str, fix: str) -> Finding:
     """What was found; a warning with its `fix` where it is not good."""
     return Finding(check, "ok", found) if good else Finding(check, "warning", found, fix)
 
@@ -102,22 +102,22 @@ def _host(settings: Settings) -> Iterator[Finding]:
     """Cores, variables and store of this host."""
     cores = available_cores()
     fix = "give it 5 or more: one for advisor, two for each job"
-    yield ok_if(len(cores) >= 5, "cores", f"{len(cores)} CPU cores", fix)
+    yield _ok_if(len(cores) >= 5, "cores", f"{len(cores)} CPU cores", fix)
     speeds = core_speeds(cores)
     slowest = min(speeds, key=lambda core: speeds[core])
     part = speeds[slowest] / max(speeds.values())
     text = f"the slowest core ({slowest}) does {100 * part:.0f} % of the fastest"
     fix = "something else uses the host's cores: measure launch-bound jobs when it is gone"
-    yield ok_if(part >= LEAST_CORE_SPEED, "core-speed", text, fix)
+    yield _ok_if(part >= LEAST_CORE_SPEED, "core-speed", text, fix)
     before_s, begun_s = cpu_steal_s(), time.monotonic()
     time.sleep(0.5)
     share = (cpu_steal_s() - before_s) / (time.monotonic() - begun_s) / (os.cpu_count() or 1)
     text = f"{100 * share:.1f} % of CPU time taken by other guests"
-    yield ok_if(share < 0.01, "cpu-steal", text, "measure on a host that is not overbooked")
+    yield _ok_if(share < 0.01, "cpu-steal", text, "measure on a host that is not overbooked")
     names = [name for name in LIMIT_VARIABLES if name in settings.environment]
     text = f"{', '.join(names)} set" if names else "no variable limits jobs from outside"
     fix = "advisor sets them for each job itself; unset them to avoid surprises"
-    yield ok_if(not names, "environment", text, fix)
+    yield _ok_if(not names, "environment", text, fix)
     yield from _found("store", _store(settings))
 
 
@@ -158,7 +158,7 @@ def _exporter(settings: Settings) -> Finding:
     except AdvisorError:
         return Finding(name, "ok", f"none at {url} (only needed for --source dcgm)")
     found = f"gives no {', '.join(lacks)}" if lacks else url
-    return ok_if(not lacks, name, found, "add them to its CSV (-f)")
+    return _ok_if(not lacks, name, found, "add them to its CSV (-f)")
 
 
 def _gpu(gpu: Gpu, settings: Settings) -> Iterator[Finding]:
@@ -205,7 +205,7 @@ def _counts(name: str, gpu: Gpu, settings: Settings) -> Iterator[Finding]:
         f"{len(known.safe)} of {len(known.checked)} SM counts are safe, checked "
         f"{known.checked_at[:10]} {'here' if stored else 'on another card, bundled'}"
     )
-    yield ok_if(not changed, name, f"{text}; {changed}" if changed else text, f"{_CHECK} again")
+    yield _ok_if(not changed, name, f"{text}; {changed}" if changed else text, f"{_CHECK} again")
 
 
 def _sensor(name: str, gpu: Gpu, settings: Settings) -> Iterator[Finding]:
@@ -221,7 +221,7 @@ def _sensor(name: str, gpu: Gpu, settings: Settings) -> Iterator[Finding]:
     windows = listed(f"{c.name} {c.window_ms:.0f} ms every {c.period_ms:.0f} ms" for c in known)
     origin = f"{origin_of(record, gpu.uuid)}, {record.measured_at[:10]}"
     text = f"{origin}: {windows or 'nothing accepted'}"
-    yield ok_if(bool(known), name, text, f"{_SENSOR} again, on an idle GPU")
+    yield _ok_if(bool(known), name, text, f"{_SENSOR} again, on an idle GPU")
 
 
 def _telemetry(_name: str, gpu: Gpu, _settings: Settings) -> Iterator[Finding]:
@@ -239,7 +239,7 @@ def _telemetry(_name: str, gpu: Gpu, _settings: Settings) -> Iterator[Finding]:
     else:
         both = f"counter {window.counter_power_w:.1f} W, instant power {window.power.mean:.1f} W"
         fix = "repeat on an idle GPU; trust the counter, if it stays"
-        yield ok_if(abs(gap) <= COUNTER_BOUND, name, f"{both}, {100 * gap:+.1f} %", fix)
+        yield _ok_if(abs(gap) <= COUNTER_BOUND, name, f"{both}, {100 * gap:+.1f} %", fix)
     name = f"gpu {gpu.index} counters"
     if window.counters.sm_active_percent is not None:
         yield Finding(name, "ok", "SM, memory and PCIe counters (NVML GPM)")

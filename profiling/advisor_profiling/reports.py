@@ -81,7 +81,7 @@ def references(own: Sequence[SoloPoint], others: Iterable[SoloPoint]) -> list[So
     return [*own, *newest.values()]
 
 
-def percent_text(saved: float | None) -> str:
+def _percent_text(saved: float | None) -> str:
     """A part of energy that is saved, as a table has it."""
     return "-" if saved is None else f"{100 * saved:.1f} %"
 
@@ -245,7 +245,7 @@ def _pair_cells(line: PairResult) -> list[str]:
     speeds = [f"{speed:.2f}" for speed in line.speeds]
     watts = f"{line.best.power_w:.0f}"
     saved = (line.saved, line.equal_saved, line.uncapped_saved)
-    return [*cells, split, *speeds, watts, *map(percent_text, saved)]
+    return [*cells, split, *speeds, watts, *map(_percent_text, saved)]
 
 
 LEFT_OUT = DOUBTFUL - {"not-settled"}
@@ -351,8 +351,8 @@ def _set_cells(result: SetResult) -> list[str]:
         f"{result.power_w:.0f}",
         f"{result.slowest:.2f}",
         "-" if result.p99_ms is None else f"{result.p99_ms:.0f}",
-        percent_text(result.saved_off),
-        percent_text(result.saved_idle),
+        _percent_text(result.saved_off),
+        _percent_text(result.saved_idle),
     ]
 
 

@@ -55,7 +55,7 @@ def step_line(step: CheckStep) -> str:
     return f"{step.done}/{step.total}  {step.units} SMs  {what}  {eta}"
 
 
-def check_lines(outcome: CheckOutcome) -> Iterator[str]:
+def _check_lines(outcome: CheckOutcome) -> Iterator[str]:
     """The whole result, in lines."""
     check = outcome.check
     versions = ", ".join(f"{name} {version}" for name, version in check.libraries.items())
@@ -97,7 +97,7 @@ def _consequence(unsafe: Sequence[int]) -> str:
     return f"From now on no job is given {ranges(unsafe)} SMs."
 
 
-def check_job(
+def _check_job(
     name: str, gpu_name: str, counts: Sequence[int], gpu: Gpu, settings: Settings, as_json: bool
 ) -> None:
     """Run a job that reports results at each count, long enough to read them.
@@ -179,7 +179,7 @@ def check(
     found = _mps_gpu(gpu, settings)
     wanted = counts_to_check(numbers("counts", counts, int), found)
     if job is not None:
-        check_job(job, gpu, wanted, found, settings, as_json)
+        _check_job(job, gpu, wanted, found, settings, as_json)
         return
     libraries = installed_libraries(python, settings.job_environment())
     kept = _kept(found, wanted, libraries, settings, fresh, console)
@@ -188,7 +188,7 @@ def check(
         outcome = CheckOutcome(kept, {}, {})
     else:
         outcome = _run(gpu, wanted, python, kept, settings, console)
-    for line in [as_json_text(_as_json(outcome))] if as_json else check_lines(outcome):
+    for line in [as_json_text(_as_json(outcome))] if as_json else _check_lines(outcome):
         say(line)
     if outcome.not_known:
         raise typer.Exit(5)

@@ -70,7 +70,7 @@ _NAMED, _SETS_NAMED = 3, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColocateRequest:
+class _ColocateRequest:
     """What is to be measured."""
 
     file: Annotated[
@@ -151,7 +151,7 @@ class ColocateRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColocateWhere:
+class _ColocateWhere:
     """Where and how a plan is measured."""
 
     gpu: Annotated[str, typer.Option(help="Index, UUID, several (0,1) or `replay`")] = "0"
@@ -198,7 +198,7 @@ class ColocateWhere:
         return [f"shard-{number}-of-{self.shards}" for number in range(1, self.shards + 1)]
 
 
-def check_anything(answer: Mapping[str, Any], plan: Plan) -> None:
+def _check_anything(answer: Mapping[str, Any], plan: Plan) -> None:
     """Nothing of the plan can be measured: a mistake in the plan, not a result.
 
     Raises:
@@ -241,7 +241,7 @@ ReportJson = dict[str, Any]
 """A report as JSON."""
 
 
-def show_campaign(answer: ReportJson, campaign: Campaign, before: int, *, as_json: bool) -> None:
+def _show_campaign(answer: ReportJson, campaign: Campaign, before: int, *, as_json: bool) -> None:
     """Print the run's points of pairs or sets, of which it had so many before: a table, or JSON."""
     run, store, has_sets = campaign.plan.name, campaign.store, campaign.plan.has_sets
     profiles = _profiles(answer, store)
@@ -289,7 +289,7 @@ def measured_pairs(campaign: Campaign) -> int:
 
 
 @grouped
-def colocate(what: ColocateRequest, where: ColocateWhere) -> None:
+def colocate(what: _ColocateRequest, where: _ColocateWhere) -> None:
     """Measure pairs or sets of jobs on one GPU at splits: rates, and the power of all.
 
     Each point is kept as soon as it is measured; after Ctrl-C or a crash the same command goes on.
@@ -301,7 +301,7 @@ def colocate(what: ColocateRequest, where: ColocateWhere) -> None:
 
 
 def _colocate(
-    what: ColocateRequest, where: ColocateWhere, settings: Settings, console: Console
+    what: _ColocateRequest, where: _ColocateWhere, settings: Settings, console: Console
 ) -> int:
     """Measure and show; the exit code of the command."""
     gpus, part = where.gpus(), part_of(where.shard)
@@ -333,13 +333,17 @@ def _colocate(
         before = measured_pairs(campaign)
         answer, code = _answer(campaign, where, names, settings, console)
         if part == (1, 1):  # others may have what this part has not
-            check_anything(answer, chosen)
-        show_campaign(answer, campaign, before, as_json=where.as_json)
+            _check_anything(answer, chosen)
+        _show_campaign(answer, campaign, before, as_json=where.as_json)
     return code
 
 
 def _answer(
-    campaign: Campaign, where: ColocateWhere, names: list[str], settings: Settings, console: Console
+    campaign: Campaign,
+    where: _ColocateWhere,
+    names: list[str],
+    settings: Settings,
+    console: Console,
 ) -> tuple[ReportJson, int]:
     """What came of the campaign, of all GPUs together, and the exit code."""
     gpus, run = where.gpus(), campaign.plan.name

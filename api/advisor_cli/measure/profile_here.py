@@ -62,7 +62,7 @@ _Number = TypeVar("_Number", int, float)
 
 
 @dataclass(frozen=True, slots=True)
-class SweepRequest:
+class _SweepRequest:
     """What is to be measured: shares in percent, or exact counts of units."""
 
     shares: tuple[float, ...]
@@ -114,7 +114,7 @@ class ProfileRequest:
     ] = True
 
     @property
-    def sweep(self) -> SweepRequest:
+    def sweep(self) -> _SweepRequest:
         """Which shares.
 
         Raises:
@@ -205,7 +205,7 @@ def _tell_found(name: str, known: FoundJob) -> None:
         )
 
 
-def _sweep_request(shares: str, units: str, repeats: int) -> SweepRequest:
+def _sweep_request(shares: str, units: str, repeats: int) -> _SweepRequest:
     """What options ask for, whose lists are divided by commas.
 
     Raises:
@@ -213,7 +213,7 @@ def _sweep_request(shares: str, units: str, repeats: int) -> SweepRequest:
     """
     if repeats < 1:
         raise InputError(f"{repeats} windows per share measure nothing", fix="give --repeats 1")
-    wanted = SweepRequest(numbers("shares", shares, float), numbers("units", units, int), repeats)
+    wanted = _SweepRequest(numbers("shares", shares, float), numbers("units", units, int), repeats)
     if wanted.shares and 0 < min(wanted.shares) < 1:
         percent = ",".join(f"{100 * share:g}" for share in wanted.shares if share <= 1)
         asked = f"did you mean {percent}? " if max(wanted.shares) <= 1 else ""

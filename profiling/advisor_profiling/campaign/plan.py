@@ -230,7 +230,7 @@ def check_asked_shares(shares: Iterable[Share], job: Job, safety: Safety) -> Non
         check_share(share.percent, safety)
 
 
-def splits_to_measure(
+def _splits_to_measure(
     requested: SplitRequest, splits: Sequence[Split], nominal: bool, jobs: tuple[Job, Job],
     safety: tuple[Safety, Safety],
 ) -> Iterator[Split]:  # fmt: skip
@@ -257,13 +257,13 @@ def splits_to_measure(
             yield split
 
 
-def nominal_splits(requested: Iterable[SplitRequest]) -> frozenset[SplitRequest]:
+def _nominal_splits(requested: Iterable[SplitRequest]) -> frozenset[SplitRequest]:
     """Those that stand for `nine`: where all nine are wished, nobody asked for each by hand."""
     every = set(requested)
     return frozenset(NINE) if every.issuperset(NINE) else frozenset()
 
 
-def moved_splits_texts(jobs: tuple[Job, Job], safety: tuple[Safety, Safety]) -> Iterator[str]:
+def _moved_splits_texts(jobs: tuple[Job, Job], safety: tuple[Safety, Safety]) -> Iterator[str]:
     """Why `nine` are not measured as they are."""
     for text in avoided_texts(NINE, [job.name for job in jobs], safety):
         yield f"{text}; the nearest safe splits are measured instead"
@@ -462,7 +462,7 @@ def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Wind
         if entry.sets:
             yield from _set_windows(entry, jobs, past)
             continue
-        nominal = nominal_splits(entry.splits)
+        nominal = _nominal_splits(entry.splits)
         for names in _pairs(entry, plan.name, jobs, past):
             first, second = named(names[0], jobs), named(names[1], jobs)
             both, safety = (first, second), (past.safety_of(names[0]), past.safety_of(names[1]))
@@ -470,13 +470,13 @@ def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Wind
                 yield Skipped(names, reason)
                 continue
             if nominal:
-                yield from moved_splits_texts(both, safety)
+                yield from _moved_splits_texts(both, safety)
             for requested in entry.splits:
                 splits = past.splits(requested, names)
                 if isinstance(splits, Skipped):
                     yield splits
                     continue
-                used = splits_to_measure(requested, splits, requested in nominal, both, safety)
+                used = _splits_to_measure(requested, splits, requested in nominal, both, safety)
                 for split, repeat in itertools.product(used, range(entry.repeats)):
                     shares, apart = tuple(map(Share, split.shares)), past.masks and split.is_limited
                     target = pair(first, shares[0], second, shares[1], repeat, two_ends=apart)

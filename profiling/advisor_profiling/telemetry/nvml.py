@@ -90,7 +90,7 @@ def call(function: str, *arguments: Any, missing: frozenset[int] = frozenset()) 
     except _pynvml.NVMLError as error:
         if error.value in missing:
             return None
-        raise nvml_error(function, error.value) from error
+        raise _nvml_error(function, error.value) from error
 
 
 def reading(function: str, *arguments: Any) -> Any | None:
@@ -102,13 +102,13 @@ def reading(function: str, *arguments: Any) -> Any | None:
     return call(function, *arguments, missing=NOT_AVAILABLE)
 
 
-def nvml_error(function: str, code: int) -> SourceError:
+def _nvml_error(function: str, code: int) -> SourceError:
     """Our error for the code that an NVML function returned."""
     why, fix = _ADVICE.get(code, ("", "run `nvidia-smi` and `dmesg` to see the state of the GPU"))
     return SourceError(f"{function} failed: {_name(code)} (NVML error {code})", why=why, fix=fix)
 
 
-def metrics_request() -> Any:
+def _metrics_request() -> Any:
     """An empty `nvmlGpmMetricsGet_t` of the version that pynvml speaks."""
     request = _pynvml.c_nvmlGpmMetricsGet_t()
     request.version = _pynvml.NVML_GPM_METRICS_GET_VERSION
@@ -143,7 +143,7 @@ _LEAST_S = 0.11
 """Two samples must be more than 100 ms apart."""
 
 
-class Gpm:
+class _Gpm:
     """Counters of one GPU since `start`, or since it was made."""
 
     def __init__(self, device: Any) -> None:
@@ -182,7 +182,7 @@ class Gpm:
 
 
 def _metrics(names: list[str], first: Any, second: Any) -> dict[str, float | None]:
-    request = metrics_request()
+    request = _metrics_request()
     request.sample1, request.sample2 = first, second
     request.numMetrics = len(names)
     for position, name in enumerate(names):
@@ -222,7 +222,7 @@ _FIELDS = (
 """What is read where the card has it; the first one of a channel that answers."""
 
 
-class PowerFields:
+class _PowerFields:
     """The power fields of one GPU; which ones it has is asked once."""
 
     def __init__(self, device: Any) -> None:
@@ -267,7 +267,7 @@ def milliwatts(number: int, scope: int, answer: Any) -> int | None:
     code = answer.nvmlReturn
     unknown = scope != GPU and code == _UNKNOWN_SCOPE
     if code and not unknown and code not in NOT_AVAILABLE:
-        raise nvml_error(f"field {number}", code)
+        raise _nvml_error(f"field {number}", code)
     return None if code else int(answer.value.uiVal)
 
 
@@ -357,8 +357,8 @@ class NvmlSource:
         try:
             self._device = _find(str(uuid_or_index))
             self.gpu = _describe(self._device)
-            self._power = PowerFields(self._device)
-            self._gpm = Gpm(self._device)
+            self._power = _PowerFields(self._device)
+            self._gpm = _Gpm(self._device)
         except SourceError:
             call("nvmlShutdown")
             raise

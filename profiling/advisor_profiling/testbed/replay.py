@@ -40,7 +40,7 @@ JobAtShare = tuple[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class _Recording:
     """A recorded window with its jobs in order of name and share."""
 
     point: SoloPoint | PairPoint
@@ -57,7 +57,7 @@ class Recordings:
     """Windows of one way of sharing the GPU (`mode`, as of a testbed), without failed ones."""
 
     def __init__(self, points: Sequence[SoloPoint], pairs: Sequence[PairPoint], mode: str) -> None:
-        self._windows: defaultdict[tuple[JobAtShare, ...], list[Recording]] = defaultdict(list)
+        self._windows: defaultdict[tuple[JobAtShare, ...], list[_Recording]] = defaultdict(list)
         self._units: dict[JobAtShare, int | None] = {}
         self._jobs: dict[str, Job] = {}
         newest = sorted(points, key=lambda p: p.started_at, reverse=True)
@@ -69,7 +69,7 @@ class Recordings:
             self._add_pair(pair)
         self._mps = mode == "mps"
 
-    def find(self, jobs_at_shares: Sequence[JobAtShare]) -> list[Recording]:
+    def find(self, jobs_at_shares: Sequence[JobAtShare]) -> list[_Recording]:
         """Windows in which exactly these ran, the one to prefer first; empty if there is none."""
         return self._windows[tuple(sorted(jobs_at_shares))]
 
@@ -96,7 +96,7 @@ class Recordings:
         job_at_share = point.job, point.share_percent
         found = self._windows[(job_at_share,)]
         if not found or found[0].point.mode == point.mode:
-            found.append(Recording(point, (part_alone(point),)))
+            found.append(_Recording(point, (part_alone(point),)))
         self._units.setdefault(job_at_share, point.units_granted)
         self._jobs.setdefault(point.job, _job(point))
 
@@ -104,7 +104,7 @@ class Recordings:
         if any(part.rate is None for part in point.parts):
             return
         parts = tuple(sorted(point.parts, key=_seat))
-        self._windows[tuple(map(_seat, parts))].append(Recording(point, parts))
+        self._windows[tuple(map(_seat, parts))].append(_Recording(point, parts))
         for part in point.parts:
             self._units.setdefault(_seat(part), part.units)
 
@@ -151,7 +151,7 @@ _COLUMNS: Mapping[str, str] = {
 """Channels that are a column of a point."""
 
 
-class ReplaySource:
+class _ReplaySource:
     """Telemetry of the window that is replayed at the moment.
 
     Attributes:
@@ -357,7 +357,7 @@ class ReplayTestbed:
             power_limit_w=first.power_limit_w,
             driver=first.driver,
         )
-        self.source = ReplaySource(
+        self.source = _ReplaySource(
             self.gpu, self.clock, first.idle_power_w, first.active_idle_power_w
         )
         self._open: list[ReplayProcess] = []
@@ -433,7 +433,7 @@ class ReplayTestbed:
         point = recording.point
         self.source.power_factor = self._noise(point.power_stderr_w, point.power_w)
 
-    def _choose(self, found: Sequence[Recording]) -> Recording | None:
+    def _choose(self, found: Sequence[_Recording]) -> _Recording | None:
         if not found:
             return None
         return found[0] if self._random is None else self._random.choice(found)
