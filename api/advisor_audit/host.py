@@ -16,15 +16,14 @@ from advisor.core.interval import Interval
 from advisor.core.records import FILLS_PERCENT
 from advisor.formats.moments import now
 from advisor.predict.profiles import Profile
-from advisor.runtime.processes import MPS_SERVER, descendants, name_of, owner_of
+from advisor.runtime.processes import descendants, name_of, owner_of
 from advisor_audit.audit import Wanted, walk_of, worlds_of
 from advisor_audit.kinds import SM, Survey
 from advisor_audit.phases import HELD_MIB, Segment
 from advisor_audit.ranges import WORLDS, interval, saved_w
-from advisor_audit.sources.live import ThisHost
 from advisor_audit.sources.series import POWER, USED, Owner
 from advisor_audit.walk import Walk, Walked
-from advisor_profiling.telemetry.nvml import compute_pids
+from advisor_profiling.attached import GpuLook, HostGpus
 
 WINDOW_S = 60.0
 HALF = WHOLE / 2
@@ -106,11 +105,8 @@ class HostWatch:
     """
 
     def __init__(self, wanted: Wanted, every_s: float) -> None:
-        self._host, self._wanted, self._looks = (
-            ThisHost(),
-            wanted,
-            max(1, round(WINDOW_S / every_s)),
-        )
+        self._host, self._wanted = HostGpus(), wanted
+        self._looks = max(1, round(WINDOW_S / every_s))
         self._cards: dict[str, _Card] = {}
 
     def look(self) -> HostSeen:
@@ -119,12 +115,12 @@ class HostWatch:
         Raises:
             SourceError: a GPU does not answer any more.
         """
-        there: list[tuple[Gpu, Means, Segment]] = []
-        for gpu, read in self._host.look():
-            pids = _roots(compute_pids(gpu.uuid))
-            card = self._cards.setdefault(gpu.uuid, _Card(deque(maxlen=self._looks)))
-            there.append((gpu, read, _segment(gpu, card.add(pids, read), pids)))
-        segments = [one for _, _, one in there]
+        there: list[tuple[GpuLook, Segment]] = []
+        for seen in self._host.look():
+            pids = _roots(seen.pids)
+            card = self._cards.setdefault(seen.gpu.uuid, _Card(deque(maxlen=self._looks)))
+            there.append((seen, _segment(seen.gpu, card.add(pids, seen.means), pids)))
+        segments = [one for _, one in there]
         survey = Survey()
         survey.add_page(segments)
         walk = walk_of(segments, survey, self._wanted, Walked(WINDOW_S))
@@ -132,14 +128,13 @@ class HostWatch:
         return HostSeen(
             at=now(),
             basis="estimated",
-            jobs=tuple(
-                self._job(gpu, read, one, survey) for gpu, read, one in there if one.state != "free"
-            ),
-            free_gpus=tuple(gpu.index for gpu, _, one in there if one.state == "free"),
+            jobs=tuple(self._job(seen, one, survey) for seen, one in there if one.state != "free"),
+            free_gpus=tuple(seen.gpu.index for seen, one in there if one.state == "free"),
             together=tuple(_together(walk, self._wanted)),
         )
 
-    def _job(self, gpu: Gpu, read: Means, one: Segment, survey: Survey) -> HostJob:
+    def _job(self, seen: GpuLook, one: Segment, survey: Survey) -> HostJob:
+        gpu, read = seen.gpu, seen.means
         pids, active = self._cards[gpu.uuid].pids, one.means.get(SM)
         return HostJob(
             job=one.owner.name if one.owner else " + ".join(map(_name, pids)),
@@ -168,9 +163,8 @@ class HostWatch:
 
 def _roots(pids: Sequence[int]) -> tuple[int, ...]:
     """Those that compute and were not started by another one of them."""
-    working = [pid for pid in pids if not name_of(pid).startswith(MPS_SERVER)]
-    below = {child for pid in working for child in descendants(pid)}
-    return tuple(pid for pid in working if pid not in below)
+    below = {child for pid in pids for child in descendants(pid)}
+    return tuple(pid for pid in pids if pid not in below)
 
 
 def _segment(gpu: Gpu, means: Means, pids: tuple[int, ...]) -> Segment:

@@ -27,13 +27,14 @@ from advisor_audit.page import headline, page
 from advisor_audit.reading import Source
 from advisor_audit.result import Audit
 from advisor_audit.sources.lines import SeriesFile
-from advisor_audit.sources.live import EVERY_S, ThisHost, read_exporters, record
+from advisor_audit.sources.live import EVERY_S, read_exporters, read_host, record
 from advisor_audit.sources.prometheus import Prometheus, session_for
 from advisor_cli.console import print_screen
 from advisor_cli.options import AsJson, ProfilesOption
 from advisor_cli.progress import progress
 from advisor_cli.say import as_json_text, say
 from advisor_models.one_window_errors import bundled_head
+from advisor_profiling.attached import HostGpus
 
 DAY_S = 86400.0
 LATELY_S = DAY_S
@@ -169,8 +170,8 @@ def _watch(
     urls: Sequence[str], file: Path, span_s: float, every_s: float, tell: TellProgress
 ) -> None:
     """Record GPUs for a while; what Ctrl-C leaves is enough to go on with."""
-    host = None if urls else ThisHost()
-    read = host.read if host else partial(read_exporters, urls)
+    host = None if urls else HostGpus()
+    read = partial(read_host, host) if host else partial(read_exporters, urls)
     with suppress(KeyboardInterrupt):
         record(
             read,

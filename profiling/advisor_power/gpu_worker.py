@@ -10,7 +10,7 @@ from advisor.core.gpu import Gpu
 from advisor.core.telemetry import TelemetrySource
 from advisor.files import open_home
 from advisor.settings import Settings
-from advisor_profiling.campaign.safe_plan import check_safe_count
+from advisor_profiling.campaign.plan import check_safe_count
 from advisor_profiling.telemetry.nvml import NvmlSource
 from advisor_profiling.testbed.answering import (
     AnsweringJob,
@@ -19,7 +19,7 @@ from advisor_profiling.testbed.answering import (
     started,
 )
 from advisor_profiling.testbed.live import later_strangers, worker_backend
-from advisor_profiling.window.clock import LiveClock
+from advisor_profiling.window.clock import Clock
 
 ReadyT = TypeVar("ReadyT", bound=SaidReady)
 
@@ -75,7 +75,7 @@ def open_worker(
     with worker_backend(settings, place.gpu, place.units) as backend:
         gpu = backend.gpu
         check_safe_count(place.units, gpu, settings.home, allow_unsafe=place.allow_unsafe)
-        folder = open_home(settings.home, "logs", f"{name}-{LiveClock().utc().replace(':', '')}")
+        folder = open_home(settings.home, "logs", f"{name}-{Clock().utc().replace(':', '')}")
         workload = script_workload(
             backend,
             settings,

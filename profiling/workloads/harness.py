@@ -8,23 +8,200 @@ import contextlib
 import itertools
 import math
 import os
+import random
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 # A workload often runs under another Python than the advisor: then this checkout serves it.
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from checking import checksum, same_numbers
-from library_tensors import torch_type
-
 from advisor.progress import Progress
 
 Value = TypeVar("Value")
+CHUNK = 16_384
+"""Random numbers are drawn in pieces of this size. PyTorch deals a longer row out to as many blocks
+of 256 threads as the granted SMs hold, eight on each, and which block draws a number decides which
+one it is. Eight SMs, the fewest that there are under MPS, hold 64 blocks."""
+
+_PIECE = 2**22
+"""Elements that a checksum takes at once, for the sake of GPU memory."""
+
+
+@contextlib.contextmanager
+def same_numbers() -> Iterator[None]:
+    """Inside, random tensors are the same for the same seed, whatever the number of SMs."""
+    import torch
+
+    changed = {
+        (torch.Tensor, name): _in_pieces(getattr(torch.Tensor, name))
+        for name in ("normal_", "uniform_", "random_")
+    } | {
+        (torch, "randn"): lambda *shape, **options: torch.empty(*shape, **options).normal_(),
+        (torch, "rand"): lambda *shape, **options: torch.empty(*shape, **options).uniform_(),
+        (torch, "randint"): _random_integers,
+    }
+    # Changed in place: initialisers of networks reach them by many ways.
+    before = {place: getattr(*place) for place in changed}
+    try:
+        for (owner, name), function in changed.items():
+            setattr(owner, name, function)
+        yield
+    finally:
+        for (owner, name), function in before.items():
+            setattr(owner, name, function)
+
+
+def _in_pieces(fill: Callable[..., Any]) -> Callable[..., Any]:
+    def fill_in_pieces(tensor: Any, *args: Any, **options: Any) -> Any:
+        chunk = CHUNK // 2 if tensor.is_complex() else CHUNK  # two numbers for each element
+        if not tensor.is_contiguous() or tensor.numel() <= chunk:
+            return fill(tensor, *args, **options)
+        for piece in tensor.detach().view(-1).split(chunk):
+            fill(piece, *args, **options)
+        return tensor
+
+    return fill_in_pieces
+
+
+def _random_integers(*arguments: Any, **options: Any) -> Any:
+    """As `torch.randint([low], high, shape)`."""
+    import torch
+
+    *bounds, shape = arguments
+    low, high = bounds if len(bounds) == 2 else (0, bounds[0])
+    return torch.empty(shape, **{"dtype": torch.int64, **options}).random_(low, high)
+
+
+def checksum(result: Any) -> float:
+    """One number for a result: its size, and how it lies in one pseudo-random direction.
+
+    Root mean square plus the absolute projection on signs that depend on the place of an element:
+    parts that were never written, or moved, change it even where the size stays as it was. NaN
+    and infinity come through.
+    """
+    squares, projection, count = 0.0, 0.0, 0
+    for tensor in tensors_of(result):
+        for piece in tensor.detach().reshape(-1).split(_PIECE):
+            if not piece.numel():
+                continue
+            values = _real(piece).double()
+            squares += float((values * values).sum())
+            projection += float((values * _signs(values, count)).sum())
+            count += values.numel()
+    return math.sqrt(squares / count) + abs(projection) / math.sqrt(count) if count else math.nan
+
+
+def tensors_of(result: Any) -> Iterator[Any]:
+    """The tensors of a result, in order."""
+    import torch
+
+    if isinstance(result, torch.Tensor):
+        yield result
+    elif hasattr(result, "logits"):
+        yield result.logits
+    elif isinstance(result, list | tuple):
+        for item in result:
+            yield from tensors_of(item)
+
+
+@contextlib.contextmanager
+def without_dropout(network: Any) -> Iterator[None]:
+    """Inside, nothing is dropped: which elements are depends on the number of SMs."""
+    import torch
+
+    dropped = [m for m in network.modules() if isinstance(m, torch.nn.Dropout)]
+    before = [module.p for module in dropped]
+    for module in dropped:
+        module.p = 0.0
+    try:
+        yield
+    finally:
+        for module, chance in zip(dropped, before, strict=True):
+            module.p = chance
+
+
+def _real(piece: Any) -> Any:
+    import torch
+
+    return torch.view_as_real(piece).reshape(-1) if piece.is_complex() else piece
+
+
+def _signs(values: Any, first: int) -> Any:
+    """+1 or -1 by the place of an element (Knuth's multiplicative hash, one of its high bits)."""
+    import torch
+
+    places = torch.arange(first, first + values.numel(), device=values.device)
+    return 1 - 2 * ((places * 2_654_435_761 >> 31) & 1).double()
+
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+STORED_IMAGES = 256
+MARGIN = 32
+AHEAD = 2
+
+
+def prefetched(read: Callable[[], Value], every_s: float, seed: object) -> Iterator[Value]:
+    """What `read` returns, read in a thread, one each `every_s` seconds at most, two ahead.
+
+    Each comes at a random moment of its own `every_s` seconds: jobs alike that begin at the same
+    moment would wait and work in step otherwise. The rate is as steady as without that.
+    """
+    chance, slot_s = random.Random(str(seed)), float("-inf")
+
+    def paced() -> Value:
+        nonlocal slot_s
+        # Later only where reading takes longer than that, or nobody has asked for a batch.
+        slot_s = max(slot_s + every_s, time.monotonic())
+        due_s = slot_s + every_s * chance.random()
+        value = read()
+        time.sleep(max(0.0, due_s - time.monotonic()))
+        return value
+
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        ahead: deque[Future[Value]] = deque(thread.submit(paced) for _ in range(AHEAD))
+        while True:
+            value = ahead.popleft().result()
+            ahead.append(thread.submit(paced))
+            yield value
+
+
+def token_reader(
+    batch: int, tokens: int, vocabulary: int, seed: int
+) -> Callable[[], "npt.NDArray[np.int64]"]:
+    """Reads random texts; shape (batch, tokens). From 1: token 0 is padding."""
+    import numpy as np
+
+    chance = np.random.default_rng(seed)
+    return lambda: chance.integers(1, vocabulary, (batch, tokens))
+
+
+def image_reader(batch: int, pixels: int, seed: int) -> Callable[[], "npt.NDArray[np.uint8]"]:
+    """Reads random images, each cut and mirrored at random; shape (batch, pixels, pixels, 3)."""
+    import numpy as np
+
+    chance = np.random.default_rng(seed)
+    side = pixels + MARGIN
+    stored = chance.integers(0, 256, (STORED_IMAGES, side, side, 3), dtype=np.uint8)
+
+    def read() -> "npt.NDArray[np.uint8]":
+        images = np.empty((batch, pixels, pixels, 3), dtype=np.uint8)
+        for image in images:
+            number, top, left = chance.integers((STORED_IMAGES, MARGIN, MARGIN))
+            cut = stored[number, top : top + pixels, left : left + pixels]
+            image[:] = cut[:, ::-1] if chance.integers(2) else cut
+        return images
+
+    return read
+
+
 WARM_UP_STEPS = 3
 WATCH_S = 1.0
 """How often a running workload says whether its results are still finite."""
@@ -185,6 +362,20 @@ def run(
 def own_seed(args: argparse.Namespace) -> object:
     """A seed that no process beside this one has: what is random in time must not go in step."""
     return args.seed, os.environ.get("ADVISOR_PROGRESS_FILE")
+
+
+def torch_type(name: str) -> Any:
+    """PyTorch's name of a type."""
+    import torch
+
+    return {
+        "bf16": torch.bfloat16,
+        "fp16": torch.float16,
+        "fp32": torch.float32,
+        "tf32": torch.float32,
+        "fp8": getattr(torch, "float8_e4m3fn", None),
+        "int8": torch.int8,
+    }[name]
 
 
 def torch_dtype(args: argparse.Namespace, default: str = "bf16") -> Any:

@@ -21,8 +21,19 @@ from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from collectives import COLLECTIVES, Group, end_with_stdin, lead, words_of
-from kernel_operations import canonical, completed, launches, operation_options, parser, work
+from kernel_operations import (
+    COLLECTIVES,
+    Group,
+    canonical,
+    completed,
+    end_with_stdin,
+    launches,
+    lead,
+    operation_options,
+    parser,
+    words_of,
+    work,
+)
 
 SHORTEST_S = 100e-6
 """An execution is as many launches as take this long: shorter ones events do not time well."""

@@ -13,15 +13,519 @@ on the whole GPU. Prints one JSON object: units, libraries, operations, wrong, v
 import argparse
 import ctypes
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from library_cases import ResultFingerprint, products, same
-from library_operations import compute, operations
-from library_products import count_wrong_rows
-from library_tensors import Noise, attempt
+from harness import torch_type
+
+Shape = tuple[int, ...]
+
+EPSILON = {
+    "bf16": 2**-8,
+    "fp16": 2**-10,
+    "tf32": 2**-10,
+    "fp32": 2**-18,
+    "fp8": 2**-7,  # its products are rounded to bf16
+    "int8": 127**2 * 2**-30,  # exact, on values up to 127 instead of 1
+}
+"""Relative rounding error that one element may have, by type, sums in that type's way included."""
+
+SLACK = 8
+"""How many times `EPSILON` a result may be off: errors of many elements cancel, so that rounding
+stays far below it, and a tile that is missing is far above."""
+
+TINY_SIDE = 32
+
+CHUNK = 1 << 24
+"""Elements that are taken to float64 at a time."""
+
+PRODUCTS = (
+    (4096, 4096, 4096),
+    (12288, 1536, 512),
+    (12288, 512, 2048),
+    (2048, 2048, 2048),
+    (1000, 1000, 1000),
+    (4096, 3072, 768),
+    (4096, 768, 768),
+    (512, 512, 65536),
+    (128, 4096, 4096),
+    (1, 4096, 4096),
+    (32768, 64, 256),
+)
+"""Rows, output features and input features of a linear layer."""
+
+NARROW_PRODUCTS = (
+    *((rows * 2, wide, narrow) for rows, narrow, wide in (
+        (3136, 64, 256), (784, 128, 512), (196, 256, 1024), (49, 512, 2048)
+    )),
+    *((rows * 2, narrow, wide) for rows, narrow, wide in (
+        (3136, 64, 256), (784, 128, 512), (196, 256, 1024), (49, 512, 2048)
+    )),
+    (98, 1000, 2048),
+    (256, 768, 768),
+    (394, 2304, 768),
+    (394, 768, 3072),
+    (512, 30522, 768),
+    (2048, 1024, 4096),
+    (8192, 128, 8192),
+    (100352, 64, 256),
+)  # fmt: skip
+"""Small and narrow ones, in half precision only: 1x1 convolutions of ResNet-50 and linear layers of
+transformers at batch 2. Which kernel is taken, and how many clusters it has, depends on the shape;
+ResNet-50 at batch 2 once gave NaN at a count at which none of the larger products were wrong."""
+
+SMALL_TYPE_PRODUCTS = ((4096, 4096, 4096), (12288, 1536, 512), (2048, 2048, 2048))
+"""The same for fp8 and int8, which need multiples of 16."""
+
+BATCHED = ((96, 512, 512, 64), (16, 1024, 512, 1024))
+"""Batch, rows, columns, and the length that is summed over."""
+
+WITH_BIAS = ((12288, 2048, 512), (4096, 768, 768))
+
+CONVOLUTIONS = {
+    "3x3": ((16, 64, 56, 56), (64, 64, 3, 3), 1),
+    "3x3 of 512": ((16, 512, 7, 7), (512, 512, 3, 3), 1),
+    "1x1": ((16, 256, 56, 56), (64, 256, 1, 1), 1),
+    "7x7": ((16, 3, 224, 224), (64, 3, 7, 7), 2),
+    "depthwise": ((16, 96, 56, 56), (96, 1, 3, 3), 1),
+}
+"""Shapes of input and weight, and the stride."""
+
+ATTENTION = (4, 8, 512, 64)
+"""Batch, heads, tokens, features of a head."""
+
+LAYER_NORM = (4096, 1024)
+BATCH_NORM = (16, 128, 28, 28)
+FFT = (16, 1 << 16)
+SORT, SUM, CUMSUM = (1 << 22,), (1 << 24,), (1 << 20,)
+
+
+@dataclass(frozen=True)
+class LibraryProduct:
+    """A matrix product: left (.., rows, inner) by right (.., inner, columns).
+
+    Attributes:
+        kind: "forward" is x @ w.T of a linear layer, "data gradient" g @ w, "weight gradient"
+            g.T @ x; "batched" and "bias" are what they say.
+        shape: (m, n, k): x is m by k, w is n by k, g is m by n; with the batch in front.
+    """
+
+    dtype: str
+    kind: str
+    shape: Shape
+
+    @property
+    def name(self) -> str:
+        """Such as `matmul fp16 forward 512x4096x4096`."""
+        return f"matmul {self.dtype} {self.kind} {'x'.join(map(str, self.shape))}"
+
+    @property
+    def inner(self) -> int:
+        """Length that is summed over."""
+        m, n, k = self.shape[-3:]
+        return {"data gradient": n, "weight gradient": m}.get(self.kind, k)
+
+    @property
+    def columns(self) -> int:
+        """Columns of the result."""
+        _, n, k = self.shape[-3:]
+        return k if self.kind.endswith("gradient") else n
+
+    @property
+    def tolerance(self) -> float:
+        """How far a row of the result, times a random vector, may be off."""
+        return product_tolerance(self.dtype, self.inner, self.columns)
+
+
+def products(tiny: bool = False) -> list[LibraryProduct]:
+    """All matrix products that are tried."""
+    every_type = ("bf16", "fp16", "fp32", "tf32")
+    linear = [
+        LibraryProduct(dtype, kind, shape)
+        for dtypes, shapes in ((every_type, PRODUCTS), (every_type[:2], NARROW_PRODUCTS))
+        for dtype in dtypes
+        for shape in shapes
+        for kind in ("forward", "data gradient", "weight gradient")
+    ]
+    small = [LibraryProduct(t, "forward", s) for t in ("fp8", "int8") for s in SMALL_TYPE_PRODUCTS]
+    more = [
+        LibraryProduct(dtype, kind, shape)
+        for dtype in ("bf16", "fp16", "fp32")
+        for kind, shapes in (("batched", BATCHED), ("bias", WITH_BIAS))
+        for shape in shapes
+    ]
+    every = [*linear, *small, *more]
+    if not tiny:
+        return every
+    return list(dict.fromkeys(LibraryProduct(p.dtype, p.kind, cut(p.shape)) for p in every))
+
+
+def cut(shape: Shape) -> Shape:
+    """The shape as small as a smoke test wants it."""
+    return tuple(min(side, TINY_SIDE) for side in shape)
+
+
+def product_tolerance(dtype: str, inner: int, columns: int) -> float:
+    """Bound on the error of (C v) in one row, for factors and v uniform in [-1, 1].
+
+    An element of C has a standard deviation of sqrt(inner) / 3 and is rounded to `EPSILON`; the
+    errors of a row's elements are independent, so that their sum grows as the root of the columns.
+    """
+    return SLACK * EPSILON[dtype] * (inner * columns / 3) ** 0.5
+
+
+def wrong_rows(
+    dot: Callable[[Any, Any], Any],
+    product: Any,
+    left: Any,
+    right: Any,
+    vector: Any,
+    tolerance: float,
+    offset: Any = 0,
+) -> int:
+    """Rows of `product` that are not `left` times `right`: Freivalds' check.
+
+    (Rusins Freivalds, Probabilistic machines can use less running time, IFIP 1977.) No product of
+    matrices is used: C v is compared with A (B v), each a row of plain sums in float64.
+
+    Args:
+        dot: Sums rows times a vector in float64, over the last axis.
+        product: (.., rows, columns); an element that was never written is NaN and never right.
+        left: (.., rows, inner).
+        right: (.., inner, columns).
+        vector: (columns,), random.
+        tolerance: Bound on the error of a row.
+        offset: What the product has on top in each row, already times the vector.
+    """
+    inner = dot(right, vector)[..., None, :]
+    error = abs(dot(product, vector) - dot(left, inner) - offset)
+    return int((~(error <= tolerance)).sum())
+
+
+@dataclass(frozen=True)
+class ResultFingerprint:
+    """A result in four numbers: values that are not finite, and of the others these sums.
+
+    Attributes:
+        weighted: Sum of values times fixed random numbers.
+        total: Sum of the values' sizes.
+        norm: Root of the sum of squares.
+    """
+
+    not_finite: int
+    weighted: float
+    total: float
+    norm: float
+
+
+def same(
+    found: Sequence[ResultFingerprint], wanted: Sequence[ResultFingerprint], dtype: str
+) -> bool:
+    """Whether results are those of the reference, but for the rounding of `dtype`."""
+    bound = SLACK * EPSILON[dtype]
+    return len(found) == len(wanted) and all(
+        f.not_finite == w.not_finite
+        and abs(f.weighted - w.weighted) <= bound * w.norm
+        and abs(f.total - w.total) <= bound * w.total
+        for f, w in zip(found, wanted, strict=True)
+    )
+
+
+POISON = 1 << 27
+"""32-bit NaNs that are freed again before an operation, so that its results lie among them."""
+
+SMALL_POISON, SMALL_BLOCKS = 1 << 18, 16
+"""The same for results below 1 MiB, which PyTorch's allocator keeps apart."""
+
+
+class Noise:
+    """Numbers uniform in [-1, 1) that depend on nothing but their index.
+
+    Those of PyTorch's own generator on CUDA depend on the number of SMs.
+    """
+
+    def __init__(self, device: str, size: int) -> None:
+        import torch
+
+        self.device = device
+        parts = (
+            torch.arange(i, min(i + CHUNK, size), device=device) for i in range(0, size, CHUNK)
+        )
+        self._bank = torch.cat([_hashed(part) for part in parts])
+
+    def __call__(self, *shape: int, seed: int = 1) -> Any:
+        """A float32 tensor; other seeds begin elsewhere."""
+        count = math.prod(shape)
+        start = seed * 7990271 % (len(self._bank) - count + 1)
+        return self._bank[start : start + count].view(*shape)
+
+
+def _hashed(index: Any) -> Any:
+    """Mixes the bits of an index (after MurmurHash3's finaliser, Austin Appleby)."""
+    x = (index * 2654435761 + 12345) & 0xFFFFFFFF
+    x = ((x ^ (x >> 15)) * 2246822519) & 0xFFFFFFFF
+    x = ((x ^ (x >> 13)) * 3266489917) & 0xFFFFFFFF
+    return (x ^ (x >> 16)).float() / 2**31 - 1
+
+
+def fingerprint(values: Any, noise: Noise) -> list[float]:
+    """A result of any type in the four numbers of a `Fingerprint`."""
+    import torch
+
+    values = torch.view_as_real(values) if values.is_complex() else values
+    flat = values.detach().reshape(-1).double()
+    finite = flat.isfinite()
+    flat = torch.where(finite, flat, 0)
+    weights = noise(len(flat), seed=78)
+    sums = (~finite).sum(), (flat * weights).sum(), flat.abs().sum(), flat.square().sum().sqrt()
+    return [number.item() for number in sums]
+
+
+def attempt(compute: Callable[[], Any]) -> tuple[Any, str]:
+    """What is computed, or why there is no such operation here.
+
+    Raises:
+        RuntimeError: the GPU is broken.
+    """
+    import torch
+
+    try:
+        return compute(), ""
+    except (RuntimeError, NotImplementedError, AttributeError, TypeError) as error:
+        # Fails again where it is the GPU that does not work.
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        return None, str(error).split("\n")[0][:200] or type(error).__name__
+
+
+def poison(device: str) -> None:
+    """Leave NaNs in the memory that the allocator hands out next."""
+    import torch
+
+    if device == "cpu":
+        return
+    torch.cuda.empty_cache()
+    blocks = [torch.full((SMALL_POISON,), float("nan"), device=device) for _ in range(SMALL_BLOCKS)]
+    blocks.append(torch.full((POISON,), float("nan"), device=device))
+    del blocks
+
+
+def count_wrong_rows(product: LibraryProduct, noise: Noise) -> int:
+    """Compute a matrix product into NaNs, and count the rows that are wrong."""
+    import torch
+
+    torch.set_float32_matmul_precision("high" if product.dtype == "tf32" else "highest")
+    left, right = _factors(product, noise)
+    vector = noise(product.columns, seed=77).double()
+    offset = 0
+    if product.kind == "bias":
+        bias = noise(product.columns, seed=4).to(left.dtype)
+        offset = (bias.double() * vector).sum()
+        poison(noise.device)
+        found = torch.nn.functional.linear(left, right.t(), bias)
+    else:
+        found = _multiply(product, left, right)
+    return wrong_rows(_dot, found, left, right, vector, product.tolerance, offset)
+
+
+def _factors(product: LibraryProduct, noise: Noise) -> tuple[Any, Any]:
+    *batch, m, n, k = product.shape
+    x, w, g = (
+        _as_type(noise(*batch, *sides, seed=seed), product.dtype)
+        for seed, sides in enumerate(((m, k), (n, k), (m, n)), 1)
+    )
+    if product.kind == "data gradient":
+        return g, w
+    if product.kind == "weight gradient":
+        return g.t(), x
+    return x, w.transpose(-1, -2)
+
+
+def _as_type(values: Any, dtype: str) -> Any:
+    return (values * 127 if dtype == "int8" else values).to(torch_type(dtype))
+
+
+def _multiply(product: LibraryProduct, left: Any, right: Any) -> Any:
+    """The product, written into memory that holds nothing like it."""
+    import torch
+
+    shape = (*left.shape[:-1], right.shape[-1])
+    if product.dtype == "int8":
+        out = torch.full(shape, 2**30, dtype=torch.int32, device=left.device)
+        return torch._int_mm(left, right, out=out)
+    kind = torch.bfloat16 if product.dtype == "fp8" else left.dtype
+    out = torch.full(shape, float("nan"), dtype=kind, device=left.device)
+    if product.dtype == "fp8":
+        one = torch.ones((), device=left.device)
+        return torch._scaled_mm(left, right, scale_a=one, scale_b=one, out_dtype=kind, out=out)
+    return torch.matmul(left, right, out=out)
+
+
+def _dot(matrix: Any, vector: Any) -> Any:
+    """Row by row, in float64, a part at a time."""
+    import torch
+
+    step = max(1, CHUNK // (matrix.numel() // len(matrix)))
+    vector = vector.expand_as(matrix)
+    parts = [slice(i, i + step) for i in range(0, len(matrix), step)]
+    return torch.cat([(_wide(matrix[part]) * vector[part]).sum(-1) for part in parts])
+
+
+def _wide(values: Any) -> Any:
+    # There is no way from float8 to float64 but over float32.
+    return values.float().double() if values.element_size() == 1 else values.double()
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation with its inputs, whose results are compared with those of the whole GPU.
+
+    Attributes:
+        dtype: Of its inputs.
+        rounding: The type in which it rounds.
+        inputs: Shapes; the values are noise.
+        function: From inputs to the result.
+        gradients: Those by all inputs are results, too.
+        reference: The function in float64, where it must be another.
+    """
+
+    name: str
+    dtype: str
+    rounding: str
+    inputs: tuple[Shape, ...]
+    function: Callable[..., Any]
+    gradients: bool = True
+    reference: Callable[..., Any] | None = None
+
+
+def operations(tiny: bool = False) -> list[Operation]:
+    """All operations that are no plain matrix products."""
+    every = [*_convolutions(), *_attention(), *_norms(), *_others()]
+    return [_cut(operation) for operation in every] if tiny else every
+
+
+def compute(operation: Operation, noise: Noise, wide: bool = False) -> list[list[float]]:
+    """Fingerprints of the results, as JSON has them; `wide`: of the same inputs in float64.
+
+    Raises:
+        RuntimeError: there is no such operation here.
+    """
+    function = (wide and operation.reference) or operation.function
+    inputs = [
+        _input(noise, shape, seed, operation, wide)
+        for seed, shape in enumerate(operation.inputs, 1)
+    ]
+    poison(noise.device)
+    found = function(*inputs)
+    if not operation.gradients:
+        return [fingerprint(found, noise)]
+    above = noise(*found.shape, seed=9).to(torch_type(operation.dtype)).to(found.dtype)
+    poison(noise.device)
+    import torch
+
+    return [fingerprint(t, noise) for t in (found, *torch.autograd.grad(found, inputs, above))]
+
+
+def _input(noise: Noise, shape: Shape, seed: int, operation: Operation, wide: bool) -> Any:
+    values = noise(*shape, seed=seed).to(torch_type(operation.dtype))
+    values = values.double() if wide else values.clone()
+    return values.requires_grad_(operation.gradients)
+
+
+def _cut(operation: Operation) -> Operation:
+    return replace(operation, inputs=tuple(cut(shape) for shape in operation.inputs))
+
+
+def _convolutions() -> Iterator[Operation]:
+    import torch
+
+    layouts = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
+    for dtype in ("bf16", "fp16", "fp32"):
+        for size, (x, w, stride) in CONVOLUTIONS.items():
+            for layout, memory_format in layouts.items():
+                yield Operation(
+                    f"convolution {dtype} {size} {layout}",
+                    dtype,
+                    "tf32" if dtype == "fp32" else dtype,  # PyTorch's default for convolutions
+                    (x, w),
+                    _convolution(stride, memory_format),
+                )
+
+
+def _convolution(stride: int, memory_format: Any) -> Callable[..., Any]:
+    import torch
+
+    def convolve(x: Any, w: Any) -> Any:
+        x, w = x.to(memory_format=memory_format), w.to(memory_format=memory_format)
+        groups = x.shape[1] // w.shape[1]
+        return torch.nn.functional.conv2d(x, w, None, stride, w.shape[2] // 2, groups=groups)
+
+    return convolve
+
+
+def _attention() -> Iterator[Operation]:
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.nn.functional import scaled_dot_product_attention
+
+    def attend(kind: SDPBackend) -> Callable[..., Any]:
+        def function(q: Any, k: Any, v: Any) -> Any:
+            with sdpa_kernel(kind):
+                return scaled_dot_product_attention(q, k, v, is_causal=True)
+
+        return function
+
+    kinds = {
+        "flash": SDPBackend.FLASH_ATTENTION,
+        "memory-efficient": SDPBackend.EFFICIENT_ATTENTION,
+        "cudnn": getattr(SDPBackend, "CUDNN_ATTENTION", None),
+    }
+    for dtype in ("bf16", "fp16"):
+        for name, kind in kinds.items():
+            if kind is not None:
+                yield Operation(
+                    f"attention {dtype} {name}", dtype, dtype, (ATTENTION,) * 3,
+                    attend(kind), reference=attend(SDPBackend.MATH),
+                )  # fmt: skip
+
+
+def _norms() -> Iterator[Operation]:
+    from torch.nn.functional import batch_norm, layer_norm
+
+    def over_batch(x: Any, w: Any, b: Any) -> Any:
+        return batch_norm(x, None, None, w, b, training=True)
+
+    rows, features = LAYER_NORM
+    channels = (BATCH_NORM[1],)
+    for dtype in ("bf16", "fp16", "fp32"):
+        yield Operation(
+            f"layer norm {dtype}", dtype, dtype, ((rows, features), (features,), (features,)),
+            lambda x, w, b: layer_norm(x, w.shape, w, b),
+        )  # fmt: skip
+        yield Operation(
+            f"batch norm {dtype}", dtype, dtype, (BATCH_NORM, channels, channels), over_batch
+        )
+
+
+def _others() -> Iterator[Operation]:
+    import torch
+
+    functions: dict[str, tuple[tuple[Shape, ...], Callable[..., Any]]] = {
+        "fft": (
+            (FFT,) * 2,
+            lambda real, imaginary: torch.fft.fft(torch.complex(real, imaginary)),
+        ),
+        "sort": ((SORT,), lambda x: x.sort()[0]),
+        # Sizes, so that nothing cancels.
+        "sum": ((SUM,), lambda x: x.abs().sum()),
+        "cumsum": ((CUMSUM,), lambda x: x.abs().cumsum(0)),
+    }
+    for name, (inputs, function) in functions.items():
+        yield Operation(f"{name} fp32", "fp32", "fp32", inputs, function, gradients=False)
+
 
 BANK, TINY_BANK = 1 << 26, 1 << 20
 

@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import harness
-import loader
 import torch
 import transformers as hf
-from checking import without_dropout
 from torch.nn import functional
 
 LOADS = {
@@ -186,7 +184,7 @@ def _training(model: Model, args: argparse.Namespace) -> harness.Work:
         optimizer.zero_grad(set_to_none=True)
 
     def gradients() -> list[torch.Tensor]:
-        with without_dropout(network):
+        with harness.without_dropout(network):
             loss = backward(*fixed)
         found = [p.grad for p in network.parameters() if p.grad is not None]
         optimizer.zero_grad(set_to_none=True)
@@ -198,9 +196,9 @@ def _training(model: Model, args: argparse.Namespace) -> harness.Work:
 def _from_storage(model: Model, dtype: torch.dtype, args: argparse.Namespace) -> Iterator[Inputs]:
     """Batches from a loader: texts, or bytes scaled on the device to mean 0 and variance 1."""
     if args.name in ("bert", "albert"):
-        read = loader.token_reader(args.batch, args.size, STORED_TOKENS, args.seed)
+        read = harness.token_reader(args.batch, args.size, STORED_TOKENS, args.seed)
     elif args.name in ("vit", "resnet50", "mobilenet"):
-        read = loader.image_reader(args.batch, args.size, args.seed)
+        read = harness.image_reader(args.batch, args.size, args.seed)
     else:
         raise SystemExit(f"{args.name} reads no images or texts: leave --input-ms away")
 
@@ -217,7 +215,7 @@ def _from_storage(model: Model, dtype: torch.dtype, args: argparse.Namespace) ->
         # Bytes that are all as likely have the mean 127.5 and the standard deviation 73.9.
         return cast({"pixel_values": pixels.float().sub_(127.5).div_(73.9)}, dtype, model)
 
-    batches = loader.prefetched(read_pinned, args.input_ms / 1000, harness.own_seed(args))
+    batches = harness.prefetched(read_pinned, args.input_ms / 1000, harness.own_seed(args))
     return map(placed, batches)
 
 

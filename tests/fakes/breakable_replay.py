@@ -6,7 +6,6 @@ from advisor.core.gpu import Share
 from advisor.core.job import Job
 from advisor.core.records import PairPoint, SoloPoint
 from advisor_profiling.testbed.replay import ReplayProcess, ReplayTestbed
-from advisor_profiling.testbed.testbed import WarmProcess
 
 Fault = Callable[["BreakableProcess", str], BaseException | None]
 
@@ -89,11 +88,11 @@ class BreakableTestbed(ReplayTestbed):
         self.standing: list[int] = []
         self.alive: Callable[[], None] = lambda: None
 
-    def prove(self, job: Job, share: Share) -> Callable[[], WarmProcess]:
+    def prove(self, job: Job, share: Share) -> Callable[[], ReplayProcess]:
         self.log.append(f"prove {job.name} at {share} %")
         return super().prove(job, share)
 
-    def start(self, job: Job, share: Share) -> WarmProcess:
+    def start(self, job: Job, share: Share) -> ReplayProcess:
         process = BreakableProcess(job, share, self, super().start(job, share).granted)
         process.note("start")
         self.processes.append(process)

@@ -35,9 +35,9 @@ def stored(host: FakeHost) -> list[PairPoint]:
 
 def of_shards(host: FakeHost) -> list[PairPoint]:
     """The pair points that shards which run have measured so far."""
-    found: list[PairPoint] = []
+    found = list[PairPoint]()
     for file in (host.folder / "home/fanout/night").glob("*/points.db"):
-        with open_store(f"sqlite:///{file}", host.folder) as store:
+        with open_store(f"sqlite:///{file}", file.parent) as store:
             found += store.pair_points()
     return found
 

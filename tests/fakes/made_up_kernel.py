@@ -13,7 +13,7 @@ from advisor.core.records import Counters
 from advisor.validity.sensor_record import EnergyCounter, PowerChannel, SensorRecord
 from advisor_power.kernels.running.bench import KernelReady, RunRequest
 from advisor_power.kernels.trace import GaplessRun, PowerReading, Run
-from advisor_profiling.window.ticks import CounterTick
+from advisor_profiling.window.window import CounterTick
 
 INSTANT = PowerChannel(
     name="instant",

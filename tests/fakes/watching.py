@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from advisor.core.records import Point
-from advisor_profiling.campaign.outcome import Failure
+from advisor_profiling.campaign.campaign import Failure
 
 
 @dataclass

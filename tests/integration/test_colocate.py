@@ -16,7 +16,7 @@ from reading import answer_of
 
 from advisor.formats.rows import flat, to_row
 from advisor_data import open_store
-from advisor_profiling.reports.sets import LEFT_OUT
+from advisor_profiling.reports import LEFT_OUT
 
 QUICK = ("--window", "0.5")
 PLAN = """\

@@ -15,9 +15,8 @@ from store_points import point
 from advisor.core.gpu import Gpu
 from advisor.settings import read_settings
 from advisor_data import open_store
-from advisor_profiling.reports import doctor as checks
-from advisor_profiling.reports.doctor import examine
-from advisor_profiling.reports.finding import Finding
+from advisor_profiling import doctor as checks
+from advisor_profiling.doctor import Finding, examine
 
 GPU = Gpu(uuid=UUID, model="Fake H200", driver="580", compute_mode="default", mig=False)
 NOWHERE = "http://127.0.0.1:9/metrics"

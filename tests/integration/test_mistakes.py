@@ -11,7 +11,7 @@ from command_line import Advisor, in_its_own
 from host import FakeHost
 
 from advisor.installed import install
-from advisor_profiling.reports.doctor import examine_extras, lacking
+from advisor_profiling.doctor import examine_extras, lacking
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_without_a_gpu_no_command_is_watched(
     advisor: Advisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was run for up to 20 s before anybody looked for the GPU."""
-    monkeypatch.setattr("advisor_cli.measure.profile_request.find_progress", None)
+    monkeypatch.setattr("advisor_cli.measure.profile_here.find_progress", None)
     done = advisor("profile", "--name", "a", "--", "sleep", "60")
     assert (done.code, "looking for progress" in done.err) == (6, False)
 

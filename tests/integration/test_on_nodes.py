@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ from command_line import Advisor, in_this_process
 from host import FakeHost
 
 from advisor.formats.rows import flat
-from advisor_cli.measure import on_nodes
 from advisor_cli.measure.profile import show_profiles
 from advisor_data import open_store
-from advisor_profiling.fanout.shards import Shard, run_shard
+from advisor_profiling import fanout
+from advisor_profiling.fanout import Ended, Shard, Submit, run_shard
 
 NODES = ("--on", "slurm", "--shards", "2")
 COLOCATE = ("colocate", "--pairs", "one+two,two+two", "--splits", "50/50", "--window", "0.5")
@@ -26,27 +27,23 @@ class EngineHere:
     def __init__(self) -> None:
         self.submitted: list[Shard] = []
 
-    def submit(self, shards: Sequence[Shard]) -> None:
+    def submit(self, shards: Sequence[Shard]) -> Ended:
         self.submitted += shards
         for shard in shards:
             run_shard(shard, {**os.environ, "CUDA_VISIBLE_DEVICES": "0"})
+        return lambda: {shard.name: "" for shard in self.submitted}
 
-    def ended(self) -> Mapping[str, str]:
-        return {shard.name: "" for shard in self.submitted}
-
-    def stop(self) -> None:
-        """Nothing runs."""
+    @contextmanager
+    def opened(self, *_asked: object) -> Generator[Submit]:
+        yield self.submit
 
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> EngineHere:
     """Stands for each engine that a command asks for."""
     made = EngineHere()
-
-    def engine_of(*_asked: object) -> EngineHere:
-        return made
-
-    monkeypatch.setattr(on_nodes, "_engine", engine_of)
+    for engine_of in ("on_slurm", "on_ray"):
+        monkeypatch.setattr(fanout, engine_of, made.opened)
     return made
 
 

@@ -116,7 +116,7 @@ def test_each_job_is_profiled_on_a_gpu(
     words = ("profile", "one", "two", *shares, "--on", "slurm", "--json")
     with host.start_advisor(*words, **there) as process:
         answer = answer_of(process)
-    assert set(answer) == {"profiles"}
+    assert set(answer) == {"schema", "profiles"}
     assert [profile["job"] for profile in answer["profiles"]] == ["one", "two"]
     assert {len(profile["points"]) for profile in answer["profiles"]} == {2}
     with open_store(None, host.folder / "home") as store:

@@ -1,30 +1,25 @@
 """`advisor watch`: processes that run already beside a fake driver, and how to profile them."""
 
 import json
-import os
 import re
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-import pytest
 from fake_nvml import FakeNvml
 from host import FAKES, FakeHost
 from launched import wait_for_line
 from waiting import eventually
 
-from advisor.core.gpu import Gpu
 from advisor.formats.job_file import load_job
 from advisor.progress import FILE_BYTES
 from advisor.scrape.fetch import answers
 from advisor.scrape.servers import SERVERS
-from advisor_profiling.attached import watching
 
 STEPS_PER_S = 100.0
 PRINTS = (
@@ -89,20 +84,6 @@ def test_a_process_that_prints_is_counted_beside_what_its_gpu_does(
     assert gpu["power_w"] > 0
     assert gpu["sm_active_percent"] is not None
     assert "to profile it: advisor profile --name" in shown
-
-
-def test_one_look_is_shown_however_long_it_takes_to_open_the_gpus(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """`--once` showed nothing where that took a tenth of a second."""
-
-    def found(_pid: int) -> list[Gpu]:
-        time.sleep(0.3)
-        return []
-
-    monkeypatch.setattr(watching, "_gpus", found)
-    (look,) = watching.watch(os.getpid(), None, 0.05, 0.05)
-    assert look.pid == os.getpid()
 
 
 def test_a_count_goes_before_what_is_printed(host: FakeHost, tmp_path: Path) -> None:

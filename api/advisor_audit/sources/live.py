@@ -6,21 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from advisor.core.gpu import Gpu
-from advisor.core.telemetry import COUNTERS, MEMORY_USED, POWER_GPU, POWER_LIMIT
 from advisor_audit.sources.lines import write_lines
-from advisor_audit.sources.series import BUSY, FREE, LIMIT, METRICS, NAMES, POWER, USED, Series
-from advisor_profiling.telemetry.dcgm import fetch
-from advisor_profiling.telemetry.dcgm_text import samples
-from advisor_profiling.telemetry.nvml import NvmlSource, busy_percent, held_mib, list_gpus
+from advisor_audit.sources.series import METRICS, NAMES, Series
+from advisor_profiling.attached import HostGpus
+from advisor_profiling.telemetry.dcgm import fetch, samples
 
 EVERY_S = 10.0
 LINE_S = 60.0
 """A line holds so much: what is written survives an interruption."""
 
 _Row: TypeAlias = tuple[Mapping[str, str], float]
-
-_STATES = {POWER_GPU: POWER, POWER_LIMIT: LIMIT, MEMORY_USED: USED}
 
 
 def record(
@@ -86,45 +81,10 @@ def read_exporters(urls: Sequence[str]) -> Iterator[_Row]:
                 yield {**kept, "__name__": name}, value
 
 
-class ThisHost:
-    """The NVIDIA GPUs of this host, through NVML.
-
-    Raises:
-        SourceError: no driver, or no GPU.
-    """
-
-    def __init__(self) -> None:
-        self._sources = [NvmlSource(gpu.uuid) for gpu in list_gpus()]
-        for source in self._sources:
-            source.start_window()
-
-    def read(self) -> Iterator[_Row]:
-        """What the GPUs read now, under the names of dcgm-exporter."""
-        for gpu, found in self.look():
-            labels = {"UUID": gpu.uuid, "modelName": gpu.model}
-            for column, value in found.items():
-                name, scale = next(iter(METRICS[column].items()))
+def read_host(host: HostGpus) -> Iterator[_Row]:
+    """What the GPUs of this host read now, under the names of dcgm-exporter."""
+    for look in host.look():
+        labels = {"UUID": look.gpu.uuid, "modelName": look.gpu.model}
+        for column, value in look.means.items():
+            for name, scale in [*METRICS.get(column, {}).items()][:1]:
                 yield {**labels, "__name__": name}, value / scale
-
-    def look(self) -> Iterator[tuple[Gpu, dict[str, float]]]:
-        """Each GPU, and what it reads now; counters are means since the last look."""
-        for source in self._sources:
-            uuid = source.gpu.uuid
-            read = source.read([channel.name for channel in source.channels])
-            found = {_STATES.get(name) or COUNTERS.get(name, ""): of for name, of in read.items()}
-            # Cards before Hopper have no other activity.
-            if found.get(BUSY) is None:
-                found[BUSY] = busy_percent(uuid)
-            # Of an empty card, too, the driver keeps some memory for itself.
-            taken_mib, held = found[USED], held_mib(uuid)
-            if source.gpu.memory_mib is not None and taken_mib is not None:
-                found[USED] = taken_mib if held is None else held
-                found[FREE] = source.gpu.memory_mib - taken_mib
-            known = ((column, value) for column, value in found.items() if column in METRICS)
-            yield source.gpu, {column: value for column, value in known if value is not None}
-            source.start_window()
-
-    def close(self) -> None:
-        """Let the driver go."""
-        for source in self._sources:
-            source.close()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from advisor.core.telemetry import CLOCK_SM, ENERGY_GPU, MEMORY_USED, POWER_GPU, POWER_LIMIT
 from advisor.core.telemetry import COUNTERS as COLUMNS
-from advisor_profiling.telemetry.dcgm_text import COUNTERS, PREFIX, STATE, DcgmField
+from advisor_profiling.telemetry.dcgm import COUNTERS, PREFIX, STATE, DcgmField
 
 POWER, LIMIT, ENERGY = "power_w", "power_limit_w", "energy_j"
 USED, FREE, BUSY = "memory_used_mib", "memory_free_mib", "gpu_busy_percent"

@@ -1,36 +1,161 @@
 """`advisor check`: at which numbers of SMs the libraries of this host compute right results."""
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import SM_QUANTUM, Gpu, Share, percent_for_units
+from advisor.core.job import Job
+from advisor.core.records import SoloPoint
+from advisor.core.wording import count_of
 from advisor.errors import InputError
 from advisor.files import open_home
+from advisor.formats.job_file import find_job
 from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
 from advisor.validity.safe_counts import CHECKS, CountCheck, check_for, keep_check
 from advisor_cli.console import plain_console
-from advisor_cli.measure.check_job import check_job
-from advisor_cli.measure.check_text import check_lines, step_line
-from advisor_cli.measure.profile_request import numbers
+from advisor_cli.measure.profile_here import numbers
+from advisor_cli.measure.testbeds import open_testbed
 from advisor_cli.options import AsJson
 from advisor_cli.say import as_json_text, say
 from advisor_cli.stopping import stoppable
-from advisor_profiling.counts.check import (
+from advisor_data import open_store
+from advisor_power.operands.of_job import with_fingerprint
+from advisor_profiling import reports
+from advisor_profiling.campaign.campaign import Failure
+from advisor_profiling.campaign.sweep import new_run, plan, sweep
+from advisor_profiling.counts import (
     CheckedGpu,
     CheckOutcome,
     CheckStep,
     check_counts,
     continues,
     counts_to_check,
+    installed_libraries,
 )
-from advisor_profiling.counts.script import Script, installed_libraries, library_script
-from advisor_profiling.testbed.live import find_gpu, live_backend, with_units
-from advisor_profiling.testbed.phase_lock import HostPhaseLock
-from advisor_profiling.window.clock import LiveClock
+from advisor_profiling.testbed.live import PhaseLock, find_gpu, live_backend, with_units
+from advisor_profiling.window.clock import Clock
+from advisor_profiling.window.window import RESULTS_ONLY
+
+_NAMED = 3
+"""Operations that are named of those that were wrong at a count."""
+
+
+def step_line(step: CheckStep) -> str:
+    """One count that is done."""
+    what = "right"
+    if step.fault:
+        what = f"not known: {step.fault}"
+    elif step.wrong:
+        what = f"{count_of(len(step.wrong), 'operation')} wrong"
+    eta = f"eta {int(step.eta_s) // 60}:{int(step.eta_s) % 60:02}"
+    return f"{step.done}/{step.total}  {step.units} SMs  {what}  {eta}"
+
+
+def _check_lines(outcome: CheckOutcome) -> Iterator[str]:
+    """The whole result, in lines."""
+    check = outcome.check
+    versions = ", ".join(f"{name} {version}" for name, version in check.libraries.items())
+    yield f"{check.gpu_model}, {check.units_total} SMs, driver {check.driver}, {versions}"
+    yield f"safe      {ranges(check.safe)}"
+    yield f"unsafe    {ranges(check.unsafe)}"
+    for count in check.unsafe:
+        yield _wrong_line(count, check.wrong[count], len(check.operations))
+    for count, reason in sorted(outcome.not_known.items()):
+        yield f"  {count:>4} SMs  not known: {reason}"
+    for name, reason in outcome.skipped.items():
+        yield f"  not tried: {name}: {reason}"
+    yield (
+        f"{count_of(len(check.checked), 'count')}, {count_of(len(check.operations), 'operation')} "
+        f"each, {check.seconds:.0f} s, {check.checked_at[:10]}"
+    )
+    yield _consequence(check.unsafe)
+
+
+def ranges(counts: Sequence[int]) -> str:
+    """Counts in a row as one: 8-16 is every even count from 8 to 16."""
+    rows: list[list[int]] = []
+    for count in counts:
+        if rows and count == rows[-1][-1] + SM_QUANTUM:
+            rows[-1].append(count)
+        else:
+            rows.append([count])
+    return " ".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in rows) or "none"
+
+
+def _wrong_line(count: int, names: Sequence[str], operations: int) -> str:
+    more = ", .." if len(names) > _NAMED else ""
+    return f"  {count:>4} SMs  {len(names)} of {operations}: {', '.join(names[:_NAMED])}{more}"
+
+
+def _consequence(unsafe: Sequence[int]) -> str:
+    if not unsafe:
+        return "Every count that was checked may be given to a job."
+    return f"From now on no job is given {ranges(unsafe)} SMs."
+
+
+def _check_job(
+    name: str, gpu_name: str, counts: Sequence[int], gpu: Gpu, settings: Settings, as_json: bool
+) -> None:
+    """Run a job that reports results at each count, long enough to read them.
+
+    The points are kept: their results decide where the job may run, and no profile has their rates.
+
+    Raises:
+        InputError: there is no such job.
+        JobError: the job does not run, or reports nothing on the whole GPU.
+    """
+    job = with_fingerprint(find_job(name, settings.jobs_dir))
+    console = plain_console(stderr=True)
+    total, run = gpu.units_total or 0, new_run(Clock().utc())
+    shares = [Share(percent_for_units(count, total)) for count in {*counts, total}]
+    with (
+        stoppable(console),
+        open_testbed(settings, gpu_name, None, "mps", run) as testbed,
+        open_store(settings.database_url, settings.home) as store,
+    ):
+        targets = plan(job, shares, 1, run)
+        found = sweep(targets, run, testbed, store, reports.ConsoleReporter(console), RESULTS_ONLY)
+    answer = _answer(job, gpu, found.points, found.failures)
+    for line in [as_json_text(answer)] if as_json else _lines(answer, len(shares)):
+        say(line)
+    if total in answer["silent"]:
+        raise InputError(
+            f"{job.name} reported nothing that can be compared",
+            why="it reports no values, or none in its first second",
+            fix="let it report its loss or a checksum: docs/job-file.md, Results",
+        )
+    if found.failures:
+        raise typer.Exit(5)
+
+
+def _answer(
+    job: Job, gpu: Gpu, points: Sequence[SoloPoint], failures: Sequence[Failure]
+) -> dict[str, Any]:
+    counts: dict[str, list[int]] = {key: [] for key in ("right", "wrong", "differ", "silent")}
+    for point in sorted(points, key=lambda p: p.units_granted or 0):
+        counts[point.results or "silent"].append(point.units_granted or 0)
+    failed = {f"{f.target.specs[0].share}": f.reason or f.error for f in failures}
+    return {"job": job.name, "gpu_model": gpu.model, **counts, "failed": failed}
+
+
+def _lines(answer: dict[str, Any], asked: int) -> Iterator[str]:
+    yield f"{answer['job']} on {answer['gpu_model']}, {asked} SM counts"
+    yield f"right     {ranges(answer['right'])}"
+    for key, meaning in (
+        ("wrong", "a result was not finite"),
+        ("differ", "results are not those on the whole GPU"),
+        ("silent", "nothing was reported that can be compared"),
+    ):
+        if answer[key]:
+            yield f"{key:9} {ranges(answer[key])}: {meaning}"
+    for share, reason in answer["failed"].items():
+        yield f"failed at {share} %: {reason}"
+    if avoided := [*answer["wrong"], *answer["differ"]]:
+        yield f"From now on {answer['job']} is not given {ranges(sorted(avoided))} SMs."
 
 
 def check(
@@ -50,20 +175,20 @@ def check(
 
     Example: advisor check --gpu 0
     """
-    settings, script, console = read_settings(), library_script(python), plain_console(stderr=True)
+    settings, console = read_settings(), plain_console(stderr=True)
     found = _mps_gpu(gpu, settings)
     wanted = counts_to_check(numbers("counts", counts, int), found)
     if job is not None:
-        check_job(job, gpu, wanted, found, settings, as_json)
+        _check_job(job, gpu, wanted, found, settings, as_json)
         return
-    libraries = installed_libraries(script, settings.job_environment())
+    libraries = installed_libraries(python, settings.job_environment())
     kept = _kept(found, wanted, libraries, settings, fresh, console)
     if kept is not None and set(wanted) <= set(kept.checked):
         console.print("all of these were checked before; --fresh checks them again")
         outcome = CheckOutcome(kept, {}, {})
     else:
-        outcome = _run(gpu, wanted, script, kept, settings, console)
-    for line in [as_json_text(_as_json(outcome))] if as_json else check_lines(outcome):
+        outcome = _run(gpu, wanted, python, kept, settings, console)
+    for line in [as_json_text(_as_json(outcome))] if as_json else _check_lines(outcome):
         say(line)
     if outcome.not_known:
         raise typer.Exit(5)
@@ -103,7 +228,7 @@ def _kept(
 def _run(
     gpu: str,
     wanted: Sequence[int],
-    script: Script,
+    python: str,
     kept: CountCheck | None,
     settings: Settings,
     console: Console,
@@ -114,16 +239,16 @@ def _run(
     def report(step: CheckStep) -> None:
         console.print(f"  {step_line(step)}", highlight=False, soft_wrap=True)
 
-    run = f"check-{LiveClock().utc().replace(':', '')}"
+    run = f"check-{Clock().utc().replace(':', '')}"
     folder = open_home(settings.home, "logs", run)
     with (
         stoppable(console),
         live_backend(settings, gpu, "mps") as backend,
-        HostPhaseLock(settings.lock_dir).starting(),
+        PhaseLock(settings.lock_dir).starting(),
     ):
         console.print("  the reference on the whole GPU ...", highlight=False)
         place = CheckedGpu(backend, settings.job_environment(), folder)
-        return check_counts(wanted, script, place, kept, keep, report)
+        return check_counts(wanted, python, place, kept, keep, report)
 
 
 def _as_json(outcome: CheckOutcome) -> dict[str, object]:

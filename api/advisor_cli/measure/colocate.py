@@ -1,50 +1,289 @@
 """`advisor colocate`: measure pairs or larger sets of jobs on one GPU at splits."""
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from advisor.core.job import Job
+from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint
+from advisor.core.wording import listed
+from advisor.errors import InputError
 from advisor.formats.job_file import sound_jobs
+from advisor.formats.rows import to_row
 from advisor.settings import Settings, job_folders, read_settings
+from advisor.validity.points import with_pair_flags, with_solo_flags
 from advisor_cli.console import plain_console
-from advisor_cli.measure.colocate_request import ColocateRequest, ColocateWhere, check_anything
-from advisor_cli.measure.colocate_text import ReportJson, measured_pairs, show_campaign
-from advisor_cli.measure.on_nodes import NodesRequest, run_on_nodes
-from advisor_cli.measure.several_gpus import run_on_each
 from advisor_cli.measure.testbeds import (
+    Noise,
+    On,
+    Telemetry,
     bundled_points,
+    check_engine,
     check_replay,
     known_timing,
+    liner,
     open_points,
     open_testbed,
     part_of,
     say_replay,
 )
-from advisor_cli.options import REPLAY, grouped
+from advisor_cli.options import REPLAY, AllowUnsafe, AsJson, grouped
+from advisor_cli.say import as_json_text, say
 from advisor_cli.stopping import stoppable
-from advisor_data.bundled import bundled_set_references, bundled_solo_points
+from advisor_data import Store
+from advisor_data.bundled import bundled_set_points, bundled_set_references, bundled_solo_points
 from advisor_power.operands.of_job import with_fingerprint
-from advisor_profiling.campaign.colocation import Campaign, CampaignReport, carry_out
-from advisor_profiling.campaign.outcome import Cost
-from advisor_profiling.campaign.plan import Plan
-from advisor_profiling.campaign.safe_plan import counts_on
+from advisor_profiling import reports
+from advisor_profiling.campaign.campaign import Cost
+from advisor_profiling.campaign.colocation import Campaign, CampaignReport, PlannedSplit, carry_out
+from advisor_profiling.campaign.plan import Plan, counts_on
+from advisor_profiling.campaign.plan_file import (
+    DEFAULT_SET_SPLITS,
+    DEFAULT_SPLITS,
+    load_plan,
+    plan_from_options,
+    run_name,
+)
+from advisor_profiling.campaign.splits import MOST_JOBS, Member, write_set
 from advisor_profiling.campaign.sweep import new_run
-from advisor_profiling.reports.sweep import ConsoleReporter
+from advisor_profiling.fanout import FanOut, run_everywhere
+from advisor_profiling.reports import ConsoleReporter
 from advisor_profiling.testbed.live import Mode, SourceName
-from advisor_profiling.testbed.replay import ReplayTestbed
-from advisor_profiling.testbed.testbed import Testbed
-from advisor_profiling.window.clock import LiveClock
-from advisor_profiling.window.rules import SETS, WindowRules, rules_for
+from advisor_profiling.testbed.replay import ReplayTestbed, Testbed
+from advisor_profiling.window.clock import Clock
+from advisor_profiling.window.window import SETS, WindowRules, rules_for
+
+_NAMED, _SETS_NAMED = 3, 8
+"""How many things of a long list a message names, and sets: people copy one of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ColocateRequest:
+    """What is to be measured."""
+
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="Plan file (docs/colocate.md); or --among or --pairs", metavar="PLAN"),
+    ] = None
+    among: Annotated[str, typer.Option(help="All pairs of these jobs, such as a,b,c")] = ""
+    pairs: Annotated[str, typer.Option(help="Pairs, such as a+b,c+d")] = ""
+    sets: Annotated[
+        str,
+        typer.Option(
+            help=f"Sets of 2 to {MOST_JOBS} jobs, such as a+b+c,a+a+d@50 (d limited to 50 %); or a "
+            "number: draw so many of --among, or of all jobs"
+        ),
+    ] = ""
+    seed: Annotated[
+        int | None, typer.Option(min=1, help="Which sets are drawn; 1 if not given")
+    ] = None
+    splits: Annotated[
+        str | None,
+        typer.Option(
+            help="nine, uncapped, time-sliced, 70/70, '66+66 units', 'around-best 8'; "
+            f"{DEFAULT_SPLITS} if not given. Of sets: uncapped, time-sliced; {DEFAULT_SET_SPLITS}"
+        ),
+    ] = None
+    sample: Annotated[int | None, typer.Option(min=1, help="Draw this many pairs of --among")] = (
+        None
+    )
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="Windows for each pair and split; 1 if not given")
+    ] = None
+    run: Annotated[
+        str | None, typer.Option(help="Name of the run; a new one measures everything again")
+    ] = None
+
+    def plan(self, jobs: Mapping[str, Job]) -> Plan:
+        """The plan of a file or of options.
+
+        Raises:
+            InputError: there is none, or more than one, or it cannot be understood.
+        """
+        named = (self.file is not None) + bool(self.among and not self.sets) + bool(self.pairs)
+        if named + bool(self.sets) != 1:
+            raise InputError(
+                "what to measure is not clear",
+                fix="give a plan file, or --among, or --pairs, or --sets",
+            )
+        if self.file is None:
+            return self._of_options()
+        options = {"splits": self.splits, "repeats": self.repeats, "sample": self.sample}
+        options |= {"seed": self.seed}
+        if given := [f"--{name}" for name, value in options.items() if value not in (None, "")]:
+            raise InputError(
+                f"{', '.join(given)} cannot be combined with a plan file",
+                fix="write it into the plan",
+            )
+        plan = load_plan(self.file, jobs)
+        return plan if self.run is None else replace(plan, name=run_name(self.run))
+
+    def _of_options(self) -> Plan:
+        others = {"sample": self.sample if self.sets else None, "seed": not self.sets and self.seed}
+        if wrong := [f"--{name}" for name, value in others.items() if value]:
+            raise InputError(
+                f"{', '.join(wrong)} has no meaning here",
+                fix="--sample draws pairs of --among; --seed says which sets --sets 40 draws",
+            )
+        default = DEFAULT_SET_SPLITS if self.sets else DEFAULT_SPLITS
+        return plan_from_options(
+            self.among,
+            self.pairs,
+            default if self.splits is None else self.splits,
+            1 if self.repeats is None else self.repeats,
+            self.run,
+            sample=self.sample,
+            sets=self.sets,
+            seed=self.seed,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ColocateWhere:
+    """Where and how a plan is measured."""
+
+    gpu: Annotated[str, typer.Option(help="Index, UUID, several (0,1) or `replay`")] = "0"
+    shard: Annotated[str, typer.Option(help="Part of the plan, such as 2/8")] = "1/1"
+    on: On = "here"
+    shards: Annotated[
+        int, typer.Option(min=0, help="With --on: parts, each for a GPU of some node")
+    ] = 0
+    window: Annotated[
+        float | None, typer.Option(min=0.5, help="Longest window, s; 8 if not given, 5 of sets")
+    ] = None
+    source: Telemetry = None
+    noise: Noise = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be measured, and how long")
+    ] = False
+    allow_unsafe: AllowUnsafe = False
+    as_json: AsJson = False
+
+    def gpus(self) -> list[str]:
+        """Each by its index or UUID.
+
+        Raises:
+            InputError: there is none.
+        """
+        gpus = [word.strip() for word in self.gpu.split(",") if word.strip()]
+        if not gpus:
+            raise InputError(f"--gpu {self.gpu!r} names no GPU", fix="write --gpu 0, or --gpu 0,1")
+        return gpus
+
+    def shard_names(self) -> list[str]:
+        """What the parts are called that an engine places; none on this host.
+
+        Raises:
+            InputError: the options do not go together.
+        """
+        if (self.on == "here") != (self.shards == 0):
+            raise InputError(
+                "--on and --shards belong together", fix="write --on slurm --shards 8, or neither"
+            )
+        check_engine(self.on, self.gpu)
+        if self.on != "here" and self.shard != "1/1":
+            raise InputError("--shard cannot be combined with --on", fix="give --shards alone")
+        return [f"shard-{number}-of-{self.shards}" for number in range(1, self.shards + 1)]
+
+
+def _check_anything(answer: Mapping[str, Any], plan: Plan) -> None:
+    """Nothing of the plan can be measured: a mistake in the plan, not a result.
+
+    Raises:
+        InputError: every window was skipped.
+    """
+    skipped = answer["skipped"]
+    if answer["windows"] or not skipped:
+        return
+    why = "; ".join(f"{' + '.join(item['pair'])}: {item['reason']}" for item in skipped[:_NAMED])
+    raise InputError(
+        f"no window of the plan {plan.name} can be measured",
+        why=why + (f"; and {len(skipped) - _NAMED} more" if len(skipped) > _NAMED else ""),
+        fix=_recorded(answer, skipped[0]["pair"], plan) if answer["replay"] else "choose others",
+    )
+
+
+def _recorded(answer: Mapping[str, Any], pair: Sequence[str], plan: Plan) -> str:
+    """What a replay could have shown, of that pair where it was recorded at all."""
+    if plan.has_sets:
+        sets = sorted({_set(point) for point in bundled_set_points()}, key=len)
+        return f"{len(sets)} sets were recorded, such as {listed(sets[:_SETS_NAMED])}"
+    points = (point for point in bundled_points() if isinstance(point, PairPoint))
+    known = [point for point in points if point.gpu_model == answer["gpu_model"]]
+    if splits := {_split(point) for point in known if point.jobs == tuple(sorted(pair))}:
+        return f"of {' + '.join(pair)} were recorded {listed(sorted(splits))}"
+    pairs = sorted({"+".join(point.jobs) for point in known})
+    return f"{len(pairs)} pairs were recorded, such as {listed(pairs[:_NAMED])}"
+
+
+def _set(point: PairPoint) -> str:
+    return write_set(tuple(Member(part.job, part.share_percent) for part in point.parts))
+
+
+def _split(point: PairPoint) -> str:
+    shares = "/".join(f"{share:g}" for share in point.shares_percent)
+    return shares if point.mode == "mps" else point.mode
+
+
+ReportJson = dict[str, Any]
+"""A report as JSON."""
+
+
+def _show_campaign(answer: ReportJson, campaign: Campaign, before: int, *, as_json: bool) -> None:
+    """Print the run's points of pairs or sets, of which it had so many before: a table, or JSON."""
+    run, store, has_sets = campaign.plan.name, campaign.store, campaign.plan.has_sets
+    profiles = _profiles(answer, store)
+    points = with_pair_flags(store.pair_points(run=run), with_solo_flags(profiles))
+    # For jobs without a rate in the run, of other runs on such GPUs.
+    solo = reports.references(store.solo_points(run=run), profiles)
+    sets = reports.set_results(points, solo) if has_sets else []
+    if as_json:
+        rows = [to_row(point) for point in points]
+        found = [asdict(result) for result in sets]
+        say(as_json_text({"run": run, **answer, "sets": found, "points": rows}))
+        return
+    console = plain_console(least=reports.WIDTH)
+    note = " (replay of recorded points)" if answer["replay"] else ""
+    console.print(f"run {run} on {answer['gpu_model']}{note}")
+    pairs = reports.pair_table(reports.summarise(points, solo))
+    if campaign.dry_run:
+        pairs = reports.planned_table([PlannedSplit(**planned) for planned in answer["planned"]])
+    console.print(reports.set_table(sets) if has_sets and not campaign.dry_run else pairs)
+    nothing = reports.nothing_to_do_text(
+        answer["windows"], answer["to_measure"], dry_run=campaign.dry_run
+    )
+    new, what = measured_pairs(campaign) - before, "set" if has_sets else "pair"
+    for line in (
+        *reports.unknown_alone_text(points, solo),
+        nothing or reports.cost_text(Cost(**answer["cost"]), new, what),
+        reports.left_out_text(points, reports.LEFT_OUT if has_sets else DOUBTFUL),
+    ):
+        if line:
+            console.print(line, highlight=False)
+
+
+def _profiles(answer: ReportJson, store: Store) -> list[SoloPoint]:
+    """All jobs alone on such GPUs."""
+    model = answer["gpu_model"]
+    stored = store.solo_points(gpu_model=model)
+    bundled = (p for p in bundled_points() if isinstance(p, SoloPoint)) if answer["replay"] else ()
+    return stored + [point for point in bundled if point.gpu_model == model]
+
+
+def measured_pairs(campaign: Campaign) -> int:
+    """How many windows of pairs the run has; marked points of jobs that failed are none."""
+    points: list[PairPoint] = campaign.store.pair_points(run=campaign.plan.name)
+    return sum("failed" not in point.flags for point in points)
 
 
 @grouped
-def colocate(what: ColocateRequest, where: ColocateWhere) -> None:
+def colocate(what: _ColocateRequest, where: _ColocateWhere) -> None:
     """Measure pairs or sets of jobs on one GPU at splits: rates, and the power of all.
 
     Each point is kept as soon as it is measured; after Ctrl-C or a crash the same command goes on.
@@ -56,7 +295,7 @@ def colocate(what: ColocateRequest, where: ColocateWhere) -> None:
 
 
 def _colocate(
-    what: ColocateRequest, where: ColocateWhere, settings: Settings, console: Console
+    what: _ColocateRequest, where: _ColocateWhere, settings: Settings, console: Console
 ) -> int:
     """Measure and show; the exit code of the command."""
     gpus, part = where.gpus(), part_of(where.shard)
@@ -88,29 +327,32 @@ def _colocate(
         before = measured_pairs(campaign)
         answer, code = _answer(campaign, where, names, settings, console)
         if part == (1, 1):  # others may have what this part has not
-            check_anything(answer, chosen)
-        show_campaign(answer, campaign, before, as_json=where.as_json)
+            _check_anything(answer, chosen)
+        _show_campaign(answer, campaign, before, as_json=where.as_json)
     return code
 
 
 def _answer(
-    campaign: Campaign, where: ColocateWhere, names: list[str], settings: Settings, console: Console
+    campaign: Campaign,
+    where: _ColocateWhere,
+    names: list[str],
+    settings: Settings,
+    console: Console,
 ) -> tuple[ReportJson, int]:
     """What came of the campaign, of all GPUs together, and the exit code."""
-    gpus = where.gpus()
+    gpus, run = where.gpus(), campaign.plan.name
     if where.on != "here":
-        request = NodesRequest(
-            on=where.on, run=campaign.plan.name, gpu=where.gpu, options=("--shards", "0")
-        )
-        answers, code = run_on_nodes(request, names, settings, campaign.store, console)
-        answer = _total(answers)
-        for skipped in answer["skipped"]:
-            campaign.reporter.phase(f"skipping {' + '.join(skipped['pair'])}: {skipped['reason']}")
-        return answer, code
-    if len(gpus) > 1:
-        answers, code = run_on_each(gpus, campaign.part, sys.argv[1:], console)
-        return _total(answers), code
-    return _on_one(campaign, settings, gpus[0], where.source, where.noise)
+        wanted = FanOut(names=names, on=where.on, run=run, options=("--shards", "0"))
+    elif len(gpus) > 1:
+        names = [f"GPU {gpu}" for gpu in gpus]
+        wanted = FanOut(names=names, gpus=gpus, part=campaign.part)
+    else:
+        return _on_one(campaign, settings, gpus[0], where.source, where.noise)
+    answers, code = run_everywhere(wanted, settings, campaign.store, liner(console))
+    answer = _total(answers)
+    for skipped in answer["skipped"] if where.on != "here" else ():
+        campaign.reporter.phase(f"skipping {' + '.join(skipped['pair'])}: {skipped['reason']}")
+    return answer, code
 
 
 def _on_one(
@@ -122,7 +364,7 @@ def _on_one(
         seed = run if noise else None
         # A run goes on in several processes, one after the other and on several GPUs, and opens
         # a GPU with limits and without MPS; each time has logs of its own.
-        logs = f"{run}/{new_run(LiveClock().utc())}"
+        logs = f"{run}/{new_run(Clock().utc())}"
         return _open(settings, gpu, campaign.plan, source, mode, logs, seed)
 
     report = carry_out(campaign, open_gpu)

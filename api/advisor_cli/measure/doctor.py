@@ -13,8 +13,7 @@ from advisor_cli.console import plain_table, print_table
 from advisor_cli.options import AsJson
 from advisor_cli.say import as_json_text, say, with_places
 from advisor_node.slurm.queue import all_faults, ask
-from advisor_profiling.reports.doctor import examine
-from advisor_profiling.reports.finding import Finding
+from advisor_profiling.doctor import Finding, examine
 from advisor_profiling.testbed.live import list_gpus
 
 _SLURM_CONF = tuple(

@@ -15,15 +15,14 @@ from advisor.errors import InputError
 from advisor.formats.rows import from_row, to_row
 from advisor.settings import Settings, read_settings
 from advisor_cli.console import plain_console, show_chart
-from advisor_cli.measure.on_nodes import NodesRequest, On, OnWhat, run_on_nodes
-from advisor_cli.measure.profile_here import measure
-from advisor_cli.measure.profile_request import ProfileRequest, named_job
-from advisor_cli.measure.testbeds import open_points, part_of
+from advisor_cli.measure.profile_here import ProfileRequest, measure, named_job
+from advisor_cli.measure.testbeds import On, check_engine, liner, open_points, part_of
 from advisor_cli.options import AsJson, grouped
 from advisor_cli.say import as_json_text, say
 from advisor_cli.stopping import stoppable
+from advisor_profiling import reports
 from advisor_profiling.campaign.sweep import SweepResult
-from advisor_profiling.reports import sweep as report
+from advisor_profiling.fanout import FanOut, OnWhat, run_everywhere
 
 
 @grouped
@@ -42,9 +41,7 @@ def profile(
     settings, console = read_settings(), plain_console(stderr=True)
     asked.check()
     if on != "here":
-        jobs = _jobs_of_nodes(asked.what, asked.name, on, settings)
-        request = _nodes_request(on, jobs, asked.gpu, fresh=not asked.resume)
-        _profile_on_nodes(request, jobs, settings, console, as_json=as_json)
+        _profile_on_nodes(asked, on, settings, console, as_json=as_json)
         return
     asked = replace(asked, what=_part(asked.what, shard))
     _profile_here(asked, settings, console, as_json=as_json)
@@ -59,40 +56,29 @@ def _part(what: Sequence[str], shard: str) -> list[str]:
     return [what[number - 1]]
 
 
-def _jobs_of_nodes(
-    what: Sequence[str], name: str | None, on: OnWhat, settings: Settings
-) -> list[Job]:
-    if name is not None:
+def _profile_on_nodes(
+    asked: ProfileRequest, on: OnWhat, settings: Settings, console: Console, *, as_json: bool
+) -> None:
+    """A GPU of some node for each job, with all its shares."""
+    what = asked.what
+    if asked.name is not None:
         raise InputError(f"--name cannot be combined with --on {on}", fix="write a job file")
     if twice := sorted({word for word in what if what.count(word) > 1}):
         raise InputError(f"{twice[0]} is named twice", fix="name each job once")
-    return [named_job([word], settings, replayed=False) for word in what]
-
-
-def _nodes_request(on: OnWhat, jobs: Sequence[Job], gpu: str, *, fresh: bool) -> NodesRequest:
-    run = f"profile-{zlib.crc32(repr(_shard_names(jobs)).encode()):08x}"
-    # A shard that is started again goes on in any case.
-    return NodesRequest(
-        on=on, run=run, gpu=gpu, keep_answers=not fresh, fresh=fresh, options=("--resume",)
+    check_engine(on, asked.gpu)
+    jobs = [named_job([word], settings, replayed=False) for word in what]
+    # What changes a job makes it another shard, whose old answer does not count.
+    names = [f"{job.name}-{job.job_hash}" for job in jobs]
+    wanted = FanOut(
+        names=names,
+        on=on,
+        run=f"profile-{zlib.crc32(repr(names).encode()):08x}",
+        keep_answers=asked.resume,
+        fresh=not asked.resume,
+        options=("--resume",),  # a shard that is started again goes on in any case
     )
-
-
-def _shard_names(jobs: Sequence[Job]) -> list[str]:
-    """What changes a job makes it another shard, whose old answer does not count."""
-    return [f"{job.name}-{job.job_hash}" for job in jobs]
-
-
-def _profile_on_nodes(
-    request: NodesRequest,
-    jobs: Sequence[Job],
-    settings: Settings,
-    console: Console,
-    *,
-    as_json: bool,
-) -> None:
-    """A GPU of some node for each job, with all its shares."""
-    with stoppable(console), open_points(settings, request.gpu) as store:
-        answers, code = run_on_nodes(request, _shard_names(jobs), settings, store, console)
+    with stoppable(console), open_points(settings, asked.gpu) as store:
+        answers, code = run_everywhere(wanted, settings, store, liner(console))
     show_profiles(answers, as_json=as_json)
     if code:
         raise typer.Exit(code)
@@ -132,20 +118,20 @@ def _show_sweep(
     replayed: bool,
 ) -> None:
     """Print what was measured: table, curve and problems, or JSON."""
-    wrong = report.problems(points, result, gpu.memory_mib)
+    wrong = reports.problems(points, result, gpu.memory_mib)
     if replayed:
-        points = [p for p in map(report.as_recorded, points) if isinstance(p, SoloPoint)]
+        points = [p for p in map(reports.as_recorded, points) if isinstance(p, SoloPoint)]
     if as_json:
         say(as_json_text(_as_json(job, gpu, points, result, wrong, replayed)))
         return
-    console = plain_console(least=report.WIDTH)
+    console = plain_console(least=reports.WIDTH)
     console.print(f"{job.name} on {gpu.model}, rate in {job.progress.unit}/s{_note(replayed)}")
     if points:
-        console.print(report.table(points))
-        if (requests := report.requests(points)) is not None:
+        console.print(reports.table(points))
+        if (requests := reports.requests(points)) is not None:
             console.print(requests)
-        show_chart(report.plot(points))
-        console.print(report.summary(points, replayed=replayed), highlight=False)
+        show_chart(reports.plot(points))
+        console.print(reports.summary(points, replayed=replayed), highlight=False)
     for line in wrong:
         console.print(f"! {line}", highlight=False)
 
@@ -155,10 +141,10 @@ def show_profiles(answers: Sequence[Mapping[str, Any]], *, as_json: bool) -> Non
     if as_json:
         say(as_json_text({"profiles": list(answers)}))
         return
-    console = plain_console(least=report.WIDTH)
+    console = plain_console(least=reports.WIDTH)
     for answer in answers:
         console.print(f"{answer['job']} on {answer['gpu_model']}{_note(answer['replay'])}")
-        console.print(report.table([from_row(SoloPoint, row) for row in answer["points"]]))
+        console.print(reports.table([from_row(SoloPoint, row) for row in answer["points"]]))
         for line in answer["problems"]:
             console.print(f"! {line}", highlight=False)
 

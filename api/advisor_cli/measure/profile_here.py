@@ -1,28 +1,46 @@
 """A sweep on a GPU of this host, or a replay, as `advisor profile` and `advisor.profile` ask it."""
 
-from collections.abc import Generator, Iterator, Sequence
+import math
+import shlex
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
+import typer
 from rich.console import Console
 
-from advisor.core.gpu import Gpu, Share
-from advisor.core.job import Job, ProgressKind
+from advisor.core.gpu import Gpu, Share, Vendor, share_for_units
+from advisor.core.job import Job, ProgressKind, ProgressSettings
 from advisor.core.records import SoloPoint
+from advisor.core.wording import measuring
+from advisor.errors import InputError
+from advisor.formats.job_file import find_job, inline_job, load_job, save_job
 from advisor.formats.rows import to_row
+from advisor.runtime.progress_search import WATCHED_S, FoundJob, find_progress
 from advisor.runtime.running_job import check_program
 from advisor.settings import Settings, read_settings
 from advisor.validity.points import why_no_profile, with_solo_flags
 from advisor.validity.safe_counts import Safety, moved_text
 from advisor.wire.answers import Tabular
 from advisor_cli.console import plain_console
-from advisor_cli.measure.profile_request import ProfileRequest
-from advisor_cli.measure.testbeds import known_timing, open_points, open_testbed, say_replay
+from advisor_cli.measure.testbeds import (
+    LongestWindow,
+    Noise,
+    Telemetry,
+    check_replay,
+    known_timing,
+    open_points,
+    open_testbed,
+    say_replay,
+)
+from advisor_cli.options import REPLAY, AllowUnsafe, job_names
+from advisor_cli.say import say
 from advisor_data import Store
+from advisor_data.bundled import bundled_solo_points
 from advisor_power.operands.of_job import with_fingerprint
-from advisor_profiling.campaign.outcome import Reporter
-from advisor_profiling.campaign.safe_plan import check_asked_shares, counts_on, default_shares
+from advisor_profiling.campaign.campaign import Reporter
+from advisor_profiling.campaign.plan import check_asked_shares, counts_on, default_shares
 from advisor_profiling.campaign.sweep import (
     DEFAULT_SHARES,
     SweepResult,
@@ -31,11 +49,217 @@ from advisor_profiling.campaign.sweep import (
     sweep,
     unfinished_run,
 )
-from advisor_profiling.reports.sweep import ConsoleReporter, problems
-from advisor_profiling.testbed.live import Mode, SourceName
-from advisor_profiling.testbed.testbed import Testbed
-from advisor_profiling.window.clock import LiveClock
-from advisor_profiling.window.rules import WindowRules, rules_for
+from advisor_profiling.reports import ConsoleReporter, problems
+from advisor_profiling.testbed.live import Mode, SourceName, computes, find_gpu
+from advisor_profiling.testbed.replay import ReplayTestbed, Testbed
+from advisor_profiling.window.clock import Clock
+from advisor_profiling.window.window import WindowRules, rules_for
+
+_Number = TypeVar("_Number", int, float)
+
+
+@dataclass(frozen=True, slots=True)
+class _SweepRequest:
+    """What is to be measured: shares in percent, or exact counts of units."""
+
+    shares: tuple[float, ...]
+    units: tuple[int, ...]
+    repeats: int
+
+    def shares_on(self, gpu: Gpu, mode: str) -> tuple[Share, ...]:
+        """The shares that were asked for, in percent of this GPU, as `mode` can enforce them."""
+        if mode == "uncapped":
+            if self.units or set(self.shares) - {100.0}:
+                raise InputError("without a limit 100 % is the only share", fix="use --mode mps")
+            return (Share(100.0),)
+        if self.units:
+            vendor: Vendor = "amd" if mode == "cu_mask" else "nvidia"
+            total = gpu.units_total or 0
+            return tuple(Share(share_for_units(n, total, vendor)) for n in self.units)
+        return tuple(map(Share, self.shares))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileRequest:
+    """What is to be measured here, and how."""
+
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            help="Job name or file, several with --on, --shard; with --name: the command, after --",
+            autocompletion=job_names,
+        ),
+    ]
+    name: Annotated[str | None, typer.Option(help="Name of a job given as a command")] = None
+    unit: Annotated[str, typer.Option(help="With --name: what one step is")] = "steps"
+    progress: Annotated[
+        ProgressKind | None,
+        typer.Option(help="With --name: how progress is read; else found in the output"),
+    ] = None
+    pattern: Annotated[str | None, typer.Option(help="With --progress output")] = None
+    shares: Annotated[str, typer.Option(help="Percentages, such as 10,50,100")] = ""
+    units: Annotated[str, typer.Option(help="Exact SM counts, such as 12,66,132")] = ""
+    repeats: Annotated[int, typer.Option(min=1, help="Windows per share")] = 1
+    window: LongestWindow = 8
+    gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0"
+    source: Telemetry = None
+    mode: Annotated[Mode | None, typer.Option(help="How shares are enforced")] = None
+    noise: Noise = False
+    allow_unsafe: AllowUnsafe = False
+    resume: Annotated[
+        bool, typer.Option("--resume/--fresh", help="Go on with the last run, or start again")
+    ] = True
+
+    @property
+    def sweep(self) -> _SweepRequest:
+        """Which shares.
+
+        Raises:
+            InputError: lists that are none, or both.
+        """
+        return _sweep_request(self.shares, self.units, self.repeats)
+
+    def check(self) -> None:
+        """Refuse what no GPU gives and no replay does, before a job is looked at.
+
+        Raises:
+            InputError: said so.
+        """
+        check_replay([self.gpu], self.noise, self.source, self.mode)
+        if not 0 < self.window < math.inf:
+            raise InputError(f"no window takes {self.window:g} s", fix="give --window 8")
+        _ = self.sweep
+
+    @property
+    def replayed(self) -> bool:
+        """Whether no GPU is used."""
+        return self.gpu == REPLAY
+
+    def job(self, settings: Settings) -> Job:
+        """The job that is meant.
+
+        Raises:
+            InputError: there is none, or not one alone.
+        """
+        if self.name is None:
+            return named_job(self.what, settings, replayed=self.replayed)
+        if self.progress is None and self.pattern is None and not self.replayed:
+            return _searched_job(self.name, self.what, self.gpu, settings)
+        kind = self.progress or ("output" if self.pattern else "counter")
+        progress = ProgressSettings(kind=kind, unit=self.unit, pattern=self.pattern)
+        return inline_job(self.name, self.what, progress)
+
+
+def _searched_job(name: str, command: Sequence[str], gpu: str, settings: Settings) -> Job:
+    """A command that tells its progress in some way; its file is written and named.
+
+    Raises:
+        InputError: the name or the command cannot be used.
+        JobError: nothing tells its progress, or it failed.
+        SourceError: there is no such GPU.
+    """
+    file = settings.jobs_dir / f"{name}.yaml"
+    if file.is_file() and (known := load_job(file)).command == tuple(command):
+        return known
+    job = inline_job(name, command, ProgressSettings())
+    check_program(job, settings.job_environment())
+    card = find_gpu(gpu)  # before the command is watched in vain
+    say(f"looking for progress in what {name} prints, about {WATCHED_S:g} s", err=True)
+    environment = {**settings.job_environment(), "CUDA_VISIBLE_DEVICES": gpu}
+    known = find_progress(command, environment, computes=lambda: computes(card))
+    if known.command != tuple(command):
+        counted = shlex.join(known.command)
+        say(f"it prints no count and runs PyTorch, so {counted} counts its steps", err=True)
+    _tell_found(name, known)
+    job = inline_job(name, known.command, known.found.progress)
+    if not file.exists():
+        save_job(job, file)
+        say(f"kept as {file}", err=True)
+    return job
+
+
+def _tell_found(name: str, known: FoundJob) -> None:
+    """Show what was found, and what else could be taken."""
+    found, progress = known.found, known.found.progress
+    if known.counted:
+        say(
+            f"it runs PyTorch, so its optimizer steps can be counted, and all shares be measured "
+            f"in one run: advisor profile --name {name} -- {known.counted}",
+            err=True,
+        )
+    if found.line:
+        say(f"found, in {progress.unit}: {found.line}", err=True)
+    elif progress.kind == "metrics":
+        say(f"found, in {progress.unit}: {progress.counter} at {progress.url}", err=True)
+    else:
+        gate = ", and stands at its gate" if progress.gate else ""
+        say(f"found: it counts in its progress file{gate}", err=True)
+    if other := found.runner_up:
+        say(
+            f"next best, in {other.progress.unit}: {other.line} "
+            f"(--pattern {shlex.quote(other.progress.pattern or '')})",
+            err=True,
+        )
+
+
+def _sweep_request(shares: str, units: str, repeats: int) -> _SweepRequest:
+    """What options ask for, whose lists are divided by commas.
+
+    Raises:
+        InputError: one is no list of numbers, both are given, or nothing is to be measured.
+    """
+    if repeats < 1:
+        raise InputError(f"{repeats} windows per share measure nothing", fix="give --repeats 1")
+    wanted = _SweepRequest(numbers("shares", shares, float), numbers("units", units, int), repeats)
+    if wanted.shares and 0 < min(wanted.shares) < 1:
+        percent = ",".join(f"{100 * share:g}" for share in wanted.shares if share <= 1)
+        asked = f"did you mean {percent}? " if max(wanted.shares) <= 1 else ""
+        raise InputError(
+            f"--shares {shares} has a share below 1 %",
+            why="shares are in percent, and a GPU gives no fewer SMs than at 1 %",
+            fix=f"{asked}write percentages such as 10,50,100",
+        )
+    for share in wanted.shares:
+        Share(share)  # refuses what no GPU can give, before a job is looked at
+    if wanted.shares and wanted.units:
+        raise InputError("--shares and --units were both given", fix="give one of them")
+    return wanted
+
+
+def named_job(what: Sequence[str], settings: Settings, *, replayed: bool) -> Job:
+    """The one job of that name or file, of a replay a recorded one.
+
+    Raises:
+        InputError: there is none, or not one alone.
+    """
+    if len(what) != 1:
+        raise InputError(
+            f"one job was expected, not {' '.join(what)}",
+            fix=f"to profile a command: {measuring(what)}" if what else "give its name",
+        )
+    if not replayed:
+        return find_job(what[0], settings.jobs_dir)
+    recorded = ReplayTestbed(bundled_solo_points()).jobs()
+    if what[0] not in recorded:
+        raise InputError(
+            f"no recorded job {what[0]}", fix=f"recorded are: {', '.join(sorted(recorded))}"
+        )
+    return recorded[what[0]]
+
+
+def numbers(option: str, text: str, number: Callable[[str], _Number]) -> tuple[_Number, ...]:
+    """What an option lists, divided by commas.
+
+    Raises:
+        InputError: it is no list of numbers.
+    """
+    try:
+        return tuple(number(part) for part in text.split(",") if part.strip())
+    except ValueError as error:
+        kind = "whole numbers" if number is int else "numbers"
+        raise InputError(
+            f"--{option} {text} is not a list of {kind}", fix=f"write --{option} 10,20,30"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -171,7 +395,7 @@ def _opened(
 ) -> Generator[_Sweep]:
     """The testbed, and the store that its points go to."""
     rules = rules_for(asked.window, known_timing(settings, asked.gpu, asked.source, console))
-    run = new_run(LiveClock().utc())
+    run = new_run(Clock().utc())
     seed = run if asked.noise else None
     with open_testbed(settings, asked.gpu, asked.source, asked.mode, run, noise=seed) as testbed:
         if asked.replayed:

@@ -1,8 +1,9 @@
 """What the measuring commands share: the testbed, live or replayed, and its store."""
 
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Annotated, TypeAlias
 
 import typer
@@ -22,14 +23,18 @@ from advisor_data.bundled import (
     bundled_solo_points,
 )
 from advisor_data.known import known_sensors
+from advisor_profiling.fanout import OnWhat
 from advisor_profiling.testbed.live import Mode, SourceName, find_gpu, live_testbed
-from advisor_profiling.testbed.replay import ReplayTestbed
-from advisor_profiling.testbed.testbed import Testbed
+from advisor_profiling.testbed.replay import ReplayTestbed, Testbed
 
 Telemetry: TypeAlias = Annotated[
     SourceName | None, typer.Option(help="Telemetry; vendor's if not given")
 ]
 Noise: TypeAlias = Annotated[bool, typer.Option("--noise", help="Replay with the measured noise")]
+On: TypeAlias = Annotated[
+    OnWhat,
+    typer.Option("--on", help="GPUs of this host, or of the nodes of a Slurm or Ray cluster"),
+]
 LongestWindow: TypeAlias = Annotated[float, typer.Option(min=0.5, help="Longest window, s")]
 
 
@@ -47,6 +52,24 @@ def check_replay(
         raise InputError("a replay has its own source and mode", fix="leave out --source, --mode")
     if REPLAY in gpus and len(gpus) > 1:
         raise InputError("a replay cannot be combined with a GPU", fix="give --gpu replay alone")
+
+
+def check_engine(on: OnWhat, gpu: str) -> None:
+    """Refuse the name of a GPU where an engine chooses it.
+
+    Raises:
+        InputError: a GPU is named.
+    """
+    if on != "here" and gpu != "0":
+        raise InputError(
+            f"--gpu {gpu} cannot be combined with --on {on}",
+            fix="leave it out: the engine chooses the GPU of each shard",
+        )
+
+
+def liner(console: Console) -> Callable[[str], None]:
+    """Prints lines as they are: nothing in them is markup, and none is broken."""
+    return partial(console.print, highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager

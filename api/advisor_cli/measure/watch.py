@@ -26,9 +26,18 @@ from advisor.settings import read_settings
 from advisor_cli.console import plain_console, plain_table
 from advisor_cli.options import AsJson
 from advisor_cli.say import as_json_text, say
-from advisor_profiling.attached.told import AskedProcess, ToldProgress, find_told, output_of
-from advisor_profiling.attached.watching import GpuSeen, WatchedNow, command_of, family, workdir_of
-from advisor_profiling.attached.watching import watch as watching
+from advisor_profiling.attached import (
+    AskedProcess,
+    GpuSeen,
+    ToldProgress,
+    WatchedNow,
+    command_of,
+    family,
+    find_told,
+    output_of,
+    workdir_of,
+)
+from advisor_profiling.attached import watch as watching
 
 if TYPE_CHECKING:
     from advisor.core.interval import Interval

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint
-from advisor_profiling.campaign.pairing import kinds_of
+from advisor_profiling.campaign.plan import kinds_of
 from advisor_training.dataset.split_kinds import KINDS
 from advisor_training.dataset.split_kinds import kinds_of as kinds_of_points
 

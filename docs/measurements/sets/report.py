@@ -17,8 +17,8 @@ from rich.console import Console
 from rows import Campaign, campaigns
 
 from advisor.core.records import HEAT
-from advisor_profiling.campaign.pairing import filling_jobs
-from advisor_profiling.reports.sets import SetResult, set_results, set_table, sharing_text
+from advisor_profiling.campaign.plan import filling_jobs
+from advisor_profiling.reports import SetResult, set_results, set_table, sharing_text
 
 
 @dataclass(frozen=True, slots=True)

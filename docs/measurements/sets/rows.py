@@ -25,7 +25,7 @@ from advisor_data.bundled import (
     bundled_solo_points,
     select,
 )
-from advisor_profiling.reports.sets import LEFT_OUT
+from advisor_profiling.reports import LEFT_OUT
 
 AGAIN = "the same set on another card"
 

@@ -19,9 +19,14 @@ from advisor_power.inputs.keeping import input_lines
 from advisor_power.inputs.matrices import Filling, Matrices, filling
 from advisor_power.inputs.result import InputConditions, InputPower, OutputCheck
 from advisor_profiling.testbed.answering import failed
-from advisor_profiling.window.clock import LiveClock
-from advisor_profiling.window.rules import WindowRules, rules_for
-from advisor_profiling.window.window import WindowInputs, measure, measure_idle
+from advisor_profiling.window.clock import Clock
+from advisor_profiling.window.window import (
+    WindowInputs,
+    WindowRules,
+    measure,
+    measure_idle,
+    rules_for,
+)
 
 WINDOW_S = 2.1
 """Some thirty readings, and twenty ticks of the counter."""
@@ -47,7 +52,7 @@ class LiveInputBench:
 
     worker: GpuWorker[InputReady]
     rules: WindowRules
-    clock = LiveClock()
+    clock = Clock()
 
     @property
     def conditions(self) -> InputConditions:

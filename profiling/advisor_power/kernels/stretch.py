@@ -4,7 +4,7 @@ from advisor.validity.sensor_record import AVERAGE_SETTLE_S, SensorRecord
 from advisor.wire.power import Estimate, StretchPower
 from advisor_power.kernels.estimates import mean_of
 from advisor_power.kernels.trace import GaplessRun
-from advisor_profiling.window.memory_power import FEWEST_READINGS
+from advisor_profiling.window.window import FEWEST_READINGS
 
 STRETCH_S = 2.0
 """After the memory's sensor has settled: eight readings, at four a second."""

@@ -14,7 +14,7 @@ from itertools import pairwise
 from advisor.core.records import Counters
 from advisor.wire.power import Estimate
 from advisor_power.kernels.estimates import mean_of
-from advisor_profiling.window.ticks import CounterTick
+from advisor_profiling.window.window import CounterTick
 
 IDLE = "idle"
 """What was before a run, where no operation was."""

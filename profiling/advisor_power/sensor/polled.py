@@ -19,9 +19,8 @@ from typing import Any
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, POWER_MEMORY, TelemetrySource
 from advisor.errors import SourceError
 from advisor_power.sensor.trace import AVERAGE, ENERGY, INSTANT, MEMORY, append
-from advisor_profiling.telemetry import nvml_fields
-from advisor_profiling.telemetry.nvml import NvmlSource
-from advisor_profiling.telemetry.nvml_errors import call, nvml_session, reading
+from advisor_profiling.telemetry import nvml
+from advisor_profiling.telemetry.nvml import NvmlSource, call, nvml_session, reading
 from advisor_profiling.telemetry.polling import POLL_S, is_over
 from advisor_profiling.testbed.live import strangers
 
@@ -29,9 +28,9 @@ MOST_LINES = 200_000
 """A recording of four minutes has about 15 000; a channel that flickers must not fill the disk."""
 
 FIELDS = {
-    INSTANT: (nvml_fields.INSTANT, nvml_fields.GPU),
-    AVERAGE: (nvml_fields.AVERAGE, nvml_fields.GPU),
-    MEMORY: (nvml_fields.AVERAGE, nvml_fields.MEMORY),
+    INSTANT: (nvml.INSTANT, nvml.GPU),
+    AVERAGE: (nvml.AVERAGE, nvml.GPU),
+    MEMORY: (nvml.AVERAGE, nvml.MEMORY),
 }
 """Number and scope of each power channel."""
 
@@ -140,7 +139,7 @@ def _power(uuid: str) -> tuple[Poll, float]:
         answers: list[Any] = reading("nvmlDeviceGetFieldValues", device, asked) or []
         found: list[list[Any]] = []
         for name, answer in zip(FIELDS, answers, strict=bool(answers)):
-            power_mw = nvml_fields.milliwatts(*FIELDS[name], answer)
+            power_mw = nvml.milliwatts(*FIELDS[name], answer)
             power_w = power_mw / 1000 if power_mw else None  # no running GPU draws 0
             found += changes.lines(name, time_s, power_w, answer.timestamp or None)
         return found

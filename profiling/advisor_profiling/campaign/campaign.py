@@ -5,30 +5,347 @@ written as soon as it is known. A window that failed is tried once more with its
 alone.
 """
 
+import os
 import platform
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import astuple, dataclass, replace
+from typing import Protocol, Self
 
-from advisor.core.records import REPLAY_SOURCE, Point, SoloPoint
+from advisor.core.gpu import WHOLE
+from advisor.core.job import Reported, ResultsSettings, judge, read_first
+from advisor.core.records import REPLAY_SOURCE, Point, PointPart, SoloPoint
 from advisor.core.wording import count_of
-from advisor.errors import AdvisorError, JobError, LimitBrokenError
+from advisor.errors import AdvisorError, JobError, LimitBrokenError, LimitNotProvenError
+from advisor.runtime.job_process import stop_all
+from advisor.runtime.processes import cpu_steal_s
 from advisor_data import Store
 from advisor_profiling.campaign.blocks import Block
-from advisor_profiling.campaign.outcome import (
-    CampaignOutcome,
-    Cost,
-    Failure,
-    References,
-    Reporter,
-    RetryLimit,
+from advisor_profiling.testbed.replay import Testbed, WarmProcess
+from advisor_profiling.window.points import (
+    ProcessSpec,
+    RunConditions,
+    Target,
+    WindowResult,
+    failed_point,
+    part_of,
+    to_point,
 )
-from advisor_profiling.testbed.measure_target import measure_target
-from advisor_profiling.testbed.process_pool import ProcessPool
-from advisor_profiling.testbed.testbed import Testbed
-from advisor_profiling.window.points import RunConditions, failed_point, to_point
-from advisor_profiling.window.rules import WindowRules
-from advisor_profiling.window.targets import ProcessSpec, Target
-from advisor_profiling.window.window import measure_idle
+from advisor_profiling.window.window import (
+    MeasuredWindow,
+    WindowInputs,
+    WindowRules,
+    measure,
+    measure_idle,
+)
+
+MAX_FAILURES = 3
+"""Failures in a row that are enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A window that could not be measured.
+
+    Attributes:
+        error: The whole message, with where to look.
+        reason: The same in a line without paths, as a point keeps it.
+        cause: What was raised.
+    """
+
+    target: Target
+    error: str
+    reason: str = ""
+    cause: AdvisorError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a campaign took on one GPU.
+
+    Attributes:
+        duration_s: From its first process's start to its last window's end.
+        measuring_s: Of it, time with a job running in a window or settling for one.
+        window_s: Of it, time inside windows.
+        starting_s: Time in which processes were ended and started.
+        waiting_s: Time in which the windows and starts of other GPUs of the host were waited for.
+        starts: Processes that were started.
+    """
+
+    duration_s: float = 0.0
+    measuring_s: float = 0.0
+    window_s: float = 0.0
+    starting_s: float = 0.0
+    waiting_s: float = 0.0
+    starts: int = 0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        mine, others = astuple(self), astuple(other)
+        return Cost(*(a + b for a, b in zip(mine, others, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignOutcome:
+    """What was measured in this process; points of an earlier part are in the store."""
+
+    points: tuple[Point, ...]
+    failures: tuple[Failure, ...]
+    cost: Cost
+
+
+class Reporter(Protocol):
+    """What watches a campaign."""
+
+    def phase(self, text: str) -> None:
+        """Something begins that takes a while."""
+        ...
+
+    def point(self, point: Point, done: int, total: int, eta_s: float) -> None:
+        """A point was measured and written."""
+        ...
+
+    def failure(self, failure: Failure) -> None:
+        """A window failed for good."""
+        ...
+
+
+class RetryLimit:
+    """Counts failures by who ran: a faulty job takes its neighbours down, who did nothing wrong.
+
+    So a job is given up when it failed alone, or when no other was in all of its failures; jobs
+    that failed together as often are given up as a set, without a verdict on each.
+    """
+
+    def __init__(self) -> None:
+        self._beside: defaultdict[str, list[set[str]]] = defaultdict(list)
+        self._sets: Counter[tuple[str, ...]] = Counter()
+
+    def failed(self, jobs: tuple[str, ...]) -> None:
+        """A window of these jobs, one or more, failed."""
+        self._sets[jobs] += 1
+        # A job next to itself failed once.
+        for job in set(jobs):
+            self._beside[job].append(set((Counter(jobs) - Counter([job])).elements()))
+
+    def worked(self, jobs: tuple[str, ...]) -> None:
+        """A window of these jobs was measured: what was before is forgotten."""
+        self._sets.pop(jobs, None)
+        for job in jobs:
+            self._beside.pop(job, None)
+
+    def verdict(self, jobs: tuple[str, ...]) -> str | None:
+        """Why these are not tried again; None while they are."""
+        for job in jobs:
+            beside = self._beside.get(job, list[set[str]]())
+            if len(beside) >= MAX_FAILURES and not beside[0].intersection(*beside):
+                return f"{job} failed {len(beside)} times in a row before"
+        if self._sets[jobs] >= MAX_FAILURES:
+            return f"{' with '.join(jobs)} failed {self._sets[jobs]} times in a row before"
+        return None
+
+
+class References:
+    """What jobs reported on the whole GPU of one model and driver, by hash of the job."""
+
+    def __init__(self, points: Iterable[SoloPoint] = ()) -> None:
+        self._known: dict[str, Reported] = {}
+        for point in points:
+            reported = read_first(point.reported)
+            whole = point.share_percent == WHOLE and point.results == "right"
+            if whole and reported is not None and point.job_hash is not None:
+                self._known[point.job_hash] = reported
+
+    def judged(self, result: WindowResult) -> WindowResult:
+        """The window with a verdict for each of its jobs."""
+        target, parts = result.target, list[PointPart]()
+        if is_reference(target) and result.reported[0].count and not result.reported[0].not_finite:
+            self._known[target.specs[0].job.job_hash] = result.reported[0]
+        sides = zip(target.specs, result.parts, result.reported, strict=True)
+        for spec, part, reported in sides:
+            tolerance = (spec.job.results or ResultsSettings()).tolerance
+            verdict = judge(reported, self._known.get(spec.job.job_hash), tolerance)
+            parts.append(replace(part, results=verdict))
+        return replace(result, parts=tuple(parts))
+
+
+def is_reference(target: Target) -> bool:
+    """Whether it is a job alone on the whole GPU."""
+    return len(target.specs) == 1 and target.specs[0].share.percent == WHOLE
+
+
+_READY_POLL_S = 0.05
+
+
+class ProcessPool:
+    """Processes at their gates, by what they were started as.
+
+    Attributes:
+        processes: Those that are ready.
+        errors: Why others are not; those are not started again until this is cleared.
+        starts: How many were started so far.
+        starting_s: How long that took, with the end of those before.
+        waiting_s: How long starts waited for open windows of other GPUs.
+    """
+
+    def __init__(self, testbed: Testbed) -> None:
+        self._testbed = testbed
+        self.processes: dict[ProcessSpec, WarmProcess] = {}
+        self.errors: dict[ProcessSpec, AdvisorError] = {}
+        self.starts = 0
+        self.starting_s, self.waiting_s = 0.0, 0.0
+
+    def change(self, wanted: Collection[ProcessSpec]) -> None:
+        """End the processes that are not wanted any more, start those that are missing, wait.
+
+        A process without a gate has run since its start, so it is never kept. Both happen while no
+        window is open anywhere on the host. All shares are proven before the first job starts,
+        while nothing else holds the driver's locks. A job that lifts its own limit is ended, with
+        the reason in `errors`.
+
+        Raises:
+            LimitNotProvenError: a share is not in force before a job starts.
+            PartitionError: what enforces the shares is gone.
+        """
+        asked_s = self._testbed.clock.now_s()
+        with self._testbed.phase_lock.starting():
+            begun_s = self._testbed.clock.now_s()
+            self.waiting_s += begun_s - asked_s
+            self._change(wanted)
+            self.starting_s += self._testbed.clock.now_s() - begun_s
+
+    def end(self, specs: Collection[ProcessSpec]) -> None:
+        """Stop these processes; all are asked to leave before the first is waited for."""
+        leaving = [self.processes.pop(spec) for spec in specs if spec in self.processes]
+        for error in stop_all(leaving):
+            raise error
+
+    def lose(self, spec: ProcessSpec, error: AdvisorError) -> None:
+        """Stop a process that failed, and keep the reason."""
+        self.errors[spec] = error
+        self.end([spec])
+
+    def lose_jobs(self, names: Collection[str], error: AdvisorError) -> None:
+        """Stop every process of these jobs, and keep the reason."""
+        for spec in [spec for spec in self.processes if spec.job.name in names]:
+            self.lose(spec, error)
+
+    def dead(self) -> list[ProcessSpec]:
+        """Processes that ended without being asked, as a fault of a neighbour makes them."""
+        return [spec for spec, process in self.processes.items() if not _lives(process)]
+
+    def _change(self, wanted: Collection[ProcessSpec]) -> None:
+        if self._testbed.spoiled():
+            self.end(list(self.processes))
+        self.end([r for r in self.processes if r not in wanted or not r.job.progress.gate])
+        known = self.processes.keys() | self.errors.keys()
+        missing = [spec for spec in wanted if spec not in known]
+        starts = {spec: self._testbed.prove(spec.job, spec.share) for spec in missing}
+        for spec, start in starts.items():
+            try:
+                self.processes[spec] = start()
+                self.starts += 1
+            except JobError as error:
+                self.errors[spec] = error
+        for spec in [spec for spec in missing if spec in self.processes]:
+            process = self.processes[spec]
+            try:
+                while not process.ready():
+                    self._testbed.clock.sleep(_READY_POLL_S)
+                process.check_limit()
+            except (JobError, LimitNotProvenError) as error:
+                # It may still be starting, and must not go on next to an open window.
+                self.lose(spec, error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.end(list(self.processes))
+
+
+def _lives(process: WarmProcess) -> bool:
+    try:
+        process.check()
+    except JobError:
+        return False
+    return True
+
+
+def measure_target(
+    target: Target, processes: Sequence[WarmProcess], testbed: Testbed, rules: WindowRules
+) -> WindowResult:
+    """Let the processes run together and measure; they run on afterwards.
+
+    Raises:
+        JobError: one of them ended before the window did, or made fewer than two steps.
+        LimitBrokenError: something computed that was not under its limit.
+    """
+    for slot, process in enumerate(processes):
+        process.go(slot)
+    testbed.check_limits()
+    begun_s, steal_s = testbed.clock.now_s(), cpu_steal_s()
+    cpu_s = [process.cpu_s() for process in processes]
+    inputs = WindowInputs(
+        counts=[process.count for process in processes],
+        source=testbed.source,
+        clock=testbed.clock,
+        latencies=[process.latencies for process in processes],
+        check=lambda: _check(processes),
+    )
+    window = measure(inputs, rules)
+    # One that ended in the last moments would leave its partner's time alone in the window.
+    _check(processes)
+    time_s = testbed.clock.now_s() - begun_s
+    testbed.check_limits()
+    parts = [
+        _part(spec, process, window, slot, _percent(process.cpu_s(), cpu_s[slot], time_s))
+        for slot, (spec, process) in enumerate(zip(target.specs, processes, strict=True))
+    ]
+    cores_s = time_s * (os.cpu_count() or 1)
+    return WindowResult(
+        target=target,
+        parts=tuple(parts),
+        reported=tuple(process.reported() for process in processes),
+        window=window,
+        cpu_steal_percent=max(0.0, 100 * (cpu_steal_s() - steal_s) / cores_s),
+    )
+
+
+def _check(processes: Sequence[WarmProcess]) -> None:
+    for process in processes:
+        process.check()
+
+
+def _part(
+    spec: ProcessSpec,
+    process: WarmProcess,
+    window: MeasuredWindow,
+    slot: int,
+    cpu_percent: float | None,
+) -> PointPart:
+    if (rate := window.rates[slot]) is None:
+        raise JobError(
+            f"{spec} made fewer than two steps in its window of {window.window_s:.0f} s",
+            why="it is too slow, or starved by the job next to it" if len(window.rates) > 1 else "",
+            fix="give it more time with --window",
+        )
+    p50_ms, p99_ms = window.latencies[slot]
+    return part_of(
+        spec,
+        units=process.granted.units,
+        rate=rate.mean,
+        rate_stderr=rate.stderr,
+        memory_used_mib=process.memory_mib(),
+        cpu_percent=cpu_percent,
+        latency_p50_ms=p50_ms,
+        latency_p99_ms=p99_ms,
+    )
+
+
+def _percent(after_s: float | None, before_s: float | None, time_s: float) -> float | None:
+    if after_s is None or before_s is None:
+        return None
+    return max(0.0, 100 * (after_s - before_s) / time_s)
 
 
 def conditions_on(

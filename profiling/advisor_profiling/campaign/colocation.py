@@ -1,7 +1,7 @@
 """Carries out a plan on one GPU: under limits first, then what is to be time-sliced."""
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 
@@ -12,16 +12,91 @@ from advisor.core.split import Split, without_limits
 from advisor.core.wording import count_of
 from advisor.validity.points import with_pair_flags, with_solo_flags
 from advisor_data import Store
-from advisor_profiling.campaign.blocks import Block, cut, estimate_s, shard
-from advisor_profiling.campaign.campaign import conditions_on, measure_blocks
-from advisor_profiling.campaign.outcome import CampaignOutcome, Cost, Failure, Reporter
-from advisor_profiling.campaign.plan import Plan, PlannedWindows, Skipped, expand
-from advisor_profiling.campaign.resume import left_to_measure
-from advisor_profiling.campaign.safe_plan import ANY_COUNT, CountRules
+from advisor_profiling.campaign.blocks import Block, cut, estimate_s, remaining, shard
+from advisor_profiling.campaign.campaign import (
+    CampaignOutcome,
+    Cost,
+    Failure,
+    Reporter,
+    conditions_on,
+    measure_blocks,
+)
+from advisor_profiling.campaign.plan import (
+    ANY_COUNT,
+    CountRules,
+    Plan,
+    PlannedWindows,
+    Skipped,
+    expand,
+)
 from advisor_profiling.testbed.live import Mode
-from advisor_profiling.testbed.testbed import Testbed
-from advisor_profiling.window.rules import WindowRules
-from advisor_profiling.window.targets import Target
+from advisor_profiling.testbed.replay import Testbed
+from advisor_profiling.window.points import Target, pair_mode, part_alone
+from advisor_profiling.window.window import WindowRules
+
+WindowKey = tuple[tuple[tuple[str, str | None, float], ...], str, int]
+"""What makes a window the one that was wanted: jobs, hashes and shares; mode; repeat."""
+
+
+def left_to_measure(
+    blocks: Sequence[Block],
+    points: Iterable[Point],
+    gpu: Gpu,
+    mode: str,
+    beside: Sequence[tuple[str, Target]] = (),
+) -> list[Block]:
+    """The blocks without what the run's points already answer.
+
+    All splits of a pair are compared with each other, so they come from one card: a pair that
+    another card has only in part is measured again on this one.
+
+    The points are those of the same run, of any card; `beside` are windows of the plan on a testbed
+    of another mode, each with that mode: with and without limits a pair is compared as well.
+    """
+    cards: defaultdict[str, set[WindowKey]] = defaultdict(set)
+    for point in points:
+        if point.gpu_model == gpu.model and "failed" not in point.flags:
+            parts = point.parts if isinstance(point, PairPoint) else (part_alone(point),)
+            slots = tuple((part.job, part.job_hash, part.share_percent) for part in parts)
+            cards[point.gpu_uuid].add((slots, point.mode, point.repeat))
+    targets = [target for block in blocks for target in block.targets]
+    others: defaultdict[tuple[str, ...], set[WindowKey]] = defaultdict(set)
+    for other, target in beside:
+        others[target.jobs].add(_key(target, other))
+    done = _done(targets, cards, gpu.uuid, mode, others)
+    known = set[WindowKey]().union(*cards.values())
+    left = remaining(blocks, done)
+    # A block whose pairs are done needs no windows of jobs alone that another card has.
+    return [
+        block
+        for block in left
+        if any(len(t.specs) > 1 or _key(t, mode) not in known for t in block.targets)
+    ]
+
+
+def _done(
+    targets: Sequence[Target],
+    cards: dict[str, set[WindowKey]],
+    card: str,
+    mode: str,
+    others: Mapping[tuple[str, ...], set[WindowKey]],
+) -> set[Target]:
+    pairs: defaultdict[tuple[str, ...], list[Target]] = defaultdict(list)
+    for target in targets:
+        pairs[target.jobs].append(target)
+    done: set[Target] = set()
+    for names, group in pairs.items():
+        keys = {target: _key(target, mode) for target in group}
+        wanted = {*keys.values(), *others.get(names, ())}
+        whole = len(names) > 1 and any(found >= wanted for found in cards.values())
+        done |= {t for t, key in keys.items() if whole or key in cards.get(card, set())}
+    return done
+
+
+def _key(target: Target, mode: str) -> WindowKey:
+    slots = tuple((r.job.name, r.job.job_hash, r.share.percent) for r in target.specs)
+    return slots, pair_mode(mode, target) if len(slots) > 1 else mode, target.repeat
+
 
 _SMALLER = (1, 1.2, 1.5, 2, 3, 4, 6, 12, 24)
 """How much smaller than they could be the blocks are tried that parts are made of."""

@@ -3,43 +3,270 @@
 docs/colocate.md describes the file; advisor_profiling.campaign.plan_file reads and writes it.
 """
 
+import difflib
 import functools
 import itertools
+import random
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from advisor.core.gpu import MEMORY_PART, WHOLE, Gpu, MemoryFit, Share
+from advisor.core.gpu import MEMORY_PART, WHOLE, Gpu, MemoryFit, Share, percent_for_units
 from advisor.core.job import Job
-from advisor.core.records import DOUBTFUL, Measured, PairPoint, SoloPoint
-from advisor.core.split import TIME_SLICED, UNCAPPED, Split
+from advisor.core.records import CPU_BOUND, DOUBTFUL, FILLS_PERCENT, Measured, PairPoint, SoloPoint
+from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.core.wording import listed
-from advisor.validity.safe_counts import Safety
-from advisor_profiling.campaign.pairing import (
-    PairNames,
-    all_pairs,
-    filling_jobs,
-    kinds_of,
-    named,
-    sample,
+from advisor.errors import InputError
+from advisor.validity.points import own_results
+from advisor.validity.safe_counts import (
+    CheckedCounts,
+    Safety,
+    avoided_texts,
+    check_share,
+    check_split,
+    safe_solo_shares,
+    safe_splits,
+    unsafe_texts,
 )
-from advisor_profiling.campaign.safe_plan import (
-    ANY_COUNT,
-    CountRules,
-    check_asked_shares,
-    default_shares,
-    moved_splits_texts,
-    nominal_splits,
-    splits_to_measure,
-)
-from advisor_profiling.campaign.sets import LIMITS, MOST_JOBS, DrawnSets, JobSet, draw
+from advisor_data.known import checked_counts
 from advisor_profiling.campaign.splits import (
+    LIMITS,
+    MOST_JOBS,
     AroundBest,
+    DrawnSets,
+    JobSet,
     SplitRequest,
     UnitSplit,
     best_units,
+    draw,
 )
-from advisor_profiling.window.targets import Target, pair, together
+from advisor_profiling.window.points import Target, pair, together
+
+BoundBy = Literal["compute", "memory", "launch"]
+PairNames = tuple[str, str]
+
+_HALF_PERCENT = 50
+"""Below it in SM activity a GPU idles most of the time, so two such jobs fit into each other's
+gaps; from it on in DRAM activity two jobs together ask for more than the memory interface has.
+"Energy-efficient GPU SM allocation" (table 1) parts its workloads at 50 % of both as well, and so
+does `advisor_training.dataset.solo`, by the same counters. On an H200 no job is near: 47 % and
+76 % are the nearest in SM activity, 45 % and 51 % in DRAM activity.
+"""
+
+
+def kind_of(points: Iterable[SoloPoint]) -> BoundBy | None:
+    """What bounds a job, by its newest point at its largest share.
+
+    Args:
+        points: Solo points of one job on one GPU model.
+
+    Returns:
+        "launch" for a job that keeps the GPU waiting, "memory" or "compute"; None where there is
+        no point, or its counters were not available.
+    """
+    point = max(points, key=lambda p: (p.share_percent, p.started_at), default=None)
+    if point is None:
+        return None
+    if CPU_BOUND in point.flags:
+        return "launch"
+    if point.sm_active_percent is None or point.dram_active_percent is None:
+        return None
+    if point.sm_active_percent < _HALF_PERCENT:
+        return "launch"
+    return "memory" if point.dram_active_percent >= _HALF_PERCENT else "compute"
+
+
+def kinds_of(points: Iterable[SoloPoint]) -> dict[str, BoundBy]:
+    """The kind of each job that has one; on several GPU models that with most of its points."""
+    found: dict[str, dict[str, list[SoloPoint]]] = {}
+    for point in points:
+        found.setdefault(point.job, {}).setdefault(point.gpu_model, []).append(point)
+    most = {job: max(by_model.values(), key=len) for job, by_model in found.items()}
+    return {job: kind for job, its in most.items() if (kind := kind_of(its)) is not None}
+
+
+def filling_jobs(points: Iterable[SoloPoint], gpu_model: str) -> set[str]:
+    """Jobs that fill the GPU: at their largest share its SMs are active half of the time or more.
+
+    What was measured on that GPU model goes before the same on others; a job of which nothing is
+    known is not among them.
+    """
+    read = [p for p in points if p.sm_active_percent is not None]
+    read.sort(key=lambda p: (p.gpu_model == gpu_model, p.share_percent, p.started_at))
+    newest = {p.job: p.sm_active_percent or 0.0 for p in read}
+    return {job for job, active in newest.items() if active >= FILLS_PERCENT}
+
+
+def all_pairs(jobs: Iterable[str], *, selves: bool = True) -> list[PairNames]:
+    """Every pair of the jobs, each in the order of names; with `selves` also each beside itself."""
+    names = sorted(set(jobs))
+    if selves:
+        return list(itertools.combinations_with_replacement(names, 2))
+    return list(itertools.combinations(names, 2))
+
+
+def sample(
+    jobs: Iterable[str], count: int, seed: str, kinds: Mapping[str, BoundBy], *, selves: bool = True
+) -> list[PairNames]:
+    """A balanced sample of the pairs of `jobs`, the same for the same seed.
+
+    One pair after the other: that of the two jobs that were drawn least, and of those one whose
+    jobs met the other's kind least. Jobs next to themselves have the same part of the sample as of
+    all pairs.
+
+    Jobs without a kind count as a kind of their own; of fewer pairs than `count` all are drawn.
+    """
+    names, chance = sorted(set(jobs)), random.Random(seed)
+    left, drawn = all_pairs(names, selves=False), list[PairNames]()
+    chance.shuffle(left)
+    if selves and names:
+        part = min(1, count / (len(left) + len(names)))
+        drawn = [(name, name) for name in chance.sample(names, round(part * len(names)))]
+    times = Counter(name for name, _ in drawn)
+    met = Counter((name, kinds.get(name)) for name, _ in drawn)
+
+    def cost(pair: PairNames) -> tuple[int, int]:
+        a, b = pair
+        return times[a] + times[b], met[a, kinds.get(b)] + met[b, kinds.get(a)]
+
+    while left and len(drawn) < count:
+        a, b = min(left, key=cost)
+        left.remove((a, b))
+        drawn.append((a, b))
+        times.update((a, b))
+        met.update([(a, kinds.get(b)), (b, kinds.get(a))])
+    return sorted(drawn)
+
+
+def named(name: str, jobs: Mapping[str, Job]) -> Job:
+    """The job of that name.
+
+    Raises:
+        InputError: there is none.
+    """
+    if name not in jobs:
+        raise no_such_job(name, jobs)
+    return jobs[name]
+
+
+def no_such_job(name: str, known: Collection[str]) -> InputError:
+    """The error for a name that no job has; it names the nearest."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0)
+    return InputError(
+        f"there is no job {name!r} among {len(known)}",
+        fix=f"the nearest is {near[0]}" if near else "",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountRules:
+    """What decides at which counts of units of one GPU jobs are measured.
+
+    Attributes:
+        host: What the check of the GPU model found; None: there was none.
+        allow_unsafe: Measure what was asked for as it is, and the defaults, too.
+    """
+
+    host: CheckedCounts | None = None
+    allow_unsafe: bool = False
+
+    def safety(self, job: str, gpu: Gpu, solo: Iterable[SoloPoint]) -> Safety:
+        """What is known of one job on the GPU, of solo points of any job and GPU model."""
+        # Percentages are counted as MPS counts them.
+        if self.allow_unsafe or gpu.vendor != "nvidia":
+            return Safety()
+        right, wrong = own_results(p for p in solo if (p.job, p.gpu_model) == (job, gpu.model))
+        return Safety(units_total=gpu.units_total, host=self.host, right=right, wrong=wrong)
+
+
+ANY_COUNT = CountRules(allow_unsafe=True)
+"""Nothing is avoided: where points are replayed, nothing is computed."""
+
+
+def counts_on(gpu: Gpu, home: Path, *, allow_unsafe: bool) -> CountRules:
+    """What decides on a GPU of this host.
+
+    Raises:
+        StoreError: what its check found cannot be read.
+    """
+    if allow_unsafe:
+        return ANY_COUNT
+    return CountRules(host=checked_counts(home, gpu.model, gpu.units_total))
+
+
+def check_safe_count(
+    units: int | None, gpu: Gpu, home: Path, *, allow_unsafe: bool = False
+) -> None:
+    """Refuse units, None for the whole GPU, at which results of this host's libraries are wrong.
+
+    Raises:
+        UnsafeCountError: they are wrong there.
+        StoreError: what its check found cannot be read.
+    """
+    if units:
+        safety = counts_on(gpu, home, allow_unsafe=allow_unsafe).safety("", gpu, ())
+        check_share(percent_for_units(units, gpu.units_total or 0), safety)
+
+
+def reports_results(job: Job) -> bool:
+    """Whether a job says itself whether its results are right, which judges each of its points."""
+    return job.results is not None
+
+
+def default_shares(shares: Sequence[Share], safety: Safety) -> tuple[Share, ...]:
+    """The shares of a sweep, each moved to the nearest safe count."""
+    return tuple(map(Share, safe_solo_shares([share.percent for share in shares], safety)))
+
+
+def check_asked_shares(shares: Iterable[Share], job: Job, safety: Safety) -> None:
+    """Refuse shares that were asked for at unsafe counts, where nothing would judge the results.
+
+    Raises:
+        UnsafeCountError: one of them is.
+    """
+    for share in shares if not reports_results(job) else ():
+        check_share(share.percent, safety)
+
+
+def _splits_to_measure(
+    requested: SplitRequest, splits: Sequence[Split], nominal: bool, jobs: tuple[Job, Job],
+    safety: tuple[Safety, Safety],
+) -> Iterator[Split]:  # fmt: skip
+    """The splits at which a pair is measured, of those that a `requested` one means on the GPU.
+
+    Those of `nine` are moved to the nearest safe ones, and of `around-best` unsafe ones left out.
+
+    Raises:
+        UnsafeCountError: a split that was asked for is at an unsafe count, where nothing would
+            judge the results.
+    """
+    mirrored = jobs[0].name > jobs[1].name
+    judged = [Safety() if reports_results(j) else s for j, s in zip(jobs, safety, strict=True)]
+    for split in splits:
+        if not split.is_limited:
+            yield split
+        elif nominal:
+            yield from filter(None, safe_splits([split], safety, mirrored=mirrored))
+        elif isinstance(requested, AroundBest):
+            if not unsafe_texts(*zip(split.shares, safety, strict=True)):
+                yield split
+        else:
+            check_split(split, judged, mirrored=mirrored)
+            yield split
+
+
+def _nominal_splits(requested: Iterable[SplitRequest]) -> frozenset[SplitRequest]:
+    """Those that stand for `nine`: where all nine are wished, nobody asked for each by hand."""
+    every = set(requested)
+    return frozenset(NINE) if every.issuperset(NINE) else frozenset()
+
+
+def _moved_splits_texts(jobs: tuple[Job, Job], safety: tuple[Safety, Safety]) -> Iterator[str]:
+    """Why `nine` are not measured as they are."""
+    for text in avoided_texts(NINE, [job.name for job in jobs], safety):
+        yield f"{text}; the nearest safe splits are measured instead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +462,7 @@ def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Wind
         if entry.sets:
             yield from _set_windows(entry, jobs, past)
             continue
-        nominal = nominal_splits(entry.splits)
+        nominal = _nominal_splits(entry.splits)
         for names in _pairs(entry, plan.name, jobs, past):
             first, second = named(names[0], jobs), named(names[1], jobs)
             both, safety = (first, second), (past.safety_of(names[0]), past.safety_of(names[1]))
@@ -243,13 +470,13 @@ def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Wind
                 yield Skipped(names, reason)
                 continue
             if nominal:
-                yield from moved_splits_texts(both, safety)
+                yield from _moved_splits_texts(both, safety)
             for requested in entry.splits:
                 splits = past.splits(requested, names)
                 if isinstance(splits, Skipped):
                     yield splits
                     continue
-                used = splits_to_measure(requested, splits, requested in nominal, both, safety)
+                used = _splits_to_measure(requested, splits, requested in nominal, both, safety)
                 for split, repeat in itertools.product(used, range(entry.repeats)):
                     shares, apart = tuple(map(Share, split.shares)), past.masks and split.is_limited
                     target = pair(first, shares[0], second, shares[1], repeat, two_ends=apart)

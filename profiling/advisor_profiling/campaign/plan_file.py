@@ -20,13 +20,15 @@ import yaml
 from advisor.errors import InputError
 from advisor.files import NAME, RULE
 from advisor.formats import yaml_fields as read
-from advisor_profiling.campaign.pairing import PairNames, no_such_job
-from advisor_profiling.campaign.plan import Plan, PlanEntry
-from advisor_profiling.campaign.sets import DrawnSets, JobSet, read_set, write_set
+from advisor_profiling.campaign.plan import PairNames, Plan, PlanEntry, no_such_job
 from advisor_profiling.campaign.splits import (
+    DrawnSets,
+    JobSet,
     SplitRequest,
     check_set_splits,
+    read_set,
     read_split,
+    write_set,
     write_splits,
 )
 

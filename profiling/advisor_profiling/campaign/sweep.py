@@ -13,12 +13,10 @@ from advisor.core.telemetry import MEMORY_USED
 from advisor.errors import LimitBrokenError, LimitNotProvenError
 from advisor_data import Store
 from advisor_profiling.campaign.blocks import cut
-from advisor_profiling.campaign.campaign import conditions_on, measure_blocks
-from advisor_profiling.campaign.outcome import Failure, Reporter
-from advisor_profiling.testbed.testbed import Testbed
-from advisor_profiling.window.rules import WindowRules
-from advisor_profiling.window.targets import Target, solo
-from advisor_profiling.window.window import measure_idle
+from advisor_profiling.campaign.campaign import Failure, Reporter, conditions_on, measure_blocks
+from advisor_profiling.testbed.replay import Testbed
+from advisor_profiling.window.points import Target, solo
+from advisor_profiling.window.window import WindowRules, measure_idle
 
 DEFAULT_SHARES = tuple(Share(float(percent)) for percent in range(10, 101, 10))
 
@@ -90,7 +88,10 @@ def sweep(
     begun_s = testbed.clock.now_s()
     reporter.phase("measuring idle power")
     conditions = conditions_on(testbed, run, rules)
-    blocks = cut(targets, testbed.max_clients, _free_memory_mib(testbed), run, alone=False)
+    free_mib = testbed.gpu.memory_mib
+    if free_mib is not None:
+        free_mib -= testbed.source.read((MEMORY_USED,))[MEMORY_USED] or 0
+    blocks = cut(targets, testbed.max_clients, free_mib, run, alone=False)
     outcome = measure_blocks(blocks, conditions, testbed, store, reporter)
     for failure in outcome.failures:
         # A job that lifts its limit is the only one here: no other share is believed either.
@@ -105,13 +106,6 @@ def sweep(
         idle_after_w=_idle_again(testbed, rules, conditions.idle_power_w),
         duration_s=testbed.clock.now_s() - begun_s,
     )
-
-
-def _free_memory_mib(testbed: Testbed) -> float | None:
-    """Memory of the GPU that nobody uses; None where its size is not known."""
-    if testbed.gpu.memory_mib is None:
-        return None
-    return testbed.gpu.memory_mib - (testbed.source.read((MEMORY_USED,))[MEMORY_USED] or 0)
 
 
 def _idle_again(testbed: Testbed, rules: WindowRules, before_w: float | None) -> float | None:

@@ -4,7 +4,12 @@ What each call means is in NVIDIA's NVML API reference; sensor behaviour is from
 Armour, "Part-time Power Measurements" (SC24, arXiv 2312.02741).
 """
 
-from collections.abc import Callable, Collection, Iterator
+import importlib
+import math
+import time
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from advisor.core.gpu import Gpu
@@ -15,15 +20,256 @@ from advisor.core.telemetry import (
     MEMORY_USED,
     POWER_GPU,
     POWER_LIMIT,
+    POWER_MEMORY,
     TEMPERATURE_GPU,
     Channel,
     Readings,
     channels_of,
 )
 from advisor.errors import SourceError
-from advisor_profiling.telemetry.gpm import Gpm
-from advisor_profiling.telemetry.nvml_errors import MEMORY_V2, call, nvml_session, reading
-from advisor_profiling.telemetry.nvml_fields import AVERAGED_S, PowerFields
+
+# pynvml carries no types.
+_pynvml: Any = importlib.import_module("pynvml")
+
+NOT_AVAILABLE = frozenset({3, 13, 21})
+"""Not supported by the GPU, not in this driver's library, no data: a reading that is None."""
+
+MEMORY_V2: int = _pynvml.nvmlMemory_v2
+"""Of `nvmlDeviceGetMemoryInfo`: the answer that tells used memory from the driver's own."""
+
+_ADVICE: dict[int, tuple[str, str]] = {
+    1: ("NVML is not initialised", "do not use a source after it was closed"),
+    4: (
+        "this user may not read it",
+        "run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0",
+    ),
+    6: ("no GPU has this UUID or index", "list the GPUs with `nvidia-smi -L`"),
+    2: ("NVML does not know this GPU or reading", "list the GPUs with `nvidia-smi -L`"),
+    9: (
+        "the NVIDIA driver is not loaded",
+        "load it (`modprobe nvidia`); in a container, ask for the GPU (`--gpus all`)",
+    ),
+    12: (
+        "libnvidia-ml.so.1, which comes with the NVIDIA driver, is not on this host",
+        "install the driver, or in a container ask for the GPU (`--gpus all`)",
+    ),
+    15: (
+        "the GPU has fallen off the bus or is not reachable",
+        "look for Xid lines in `dmesg`, then reset the GPU or reboot the host",
+    ),
+    16: ("the GPU needs a reset", "reset it with `nvidia-smi --gpu-reset` when it is idle"),
+    18: (
+        "the driver in the kernel and its libraries have different versions",
+        "reboot, or load the new driver; it was updated while in use",
+    ),
+}
+
+
+@contextmanager
+def nvml_session() -> Generator[None]:
+    """NVML initialised for the length of the block.
+
+    Raises:
+        SourceError: no library, no driver, or no permission.
+    """
+    call("nvmlInit")
+    try:
+        yield
+    finally:
+        call("nvmlShutdown")
+
+
+def call(function: str, *arguments: Any, missing: frozenset[int] = frozenset()) -> Any:
+    """The answer of `pynvml.<function>`, or None for the errors of `missing`.
+
+    Raises:
+        SourceError: NVML returned any other error.
+    """
+    try:
+        return getattr(_pynvml, function)(*arguments)
+    except _pynvml.NVMLError as error:
+        if error.value in missing:
+            return None
+        raise _nvml_error(function, error.value) from error
+
+
+def reading(function: str, *arguments: Any) -> Any | None:
+    """The answer of `pynvml.<function>`, or None where the GPU or driver does not give it.
+
+    Raises:
+        SourceError: NVML returned an error that is about more than this reading.
+    """
+    return call(function, *arguments, missing=NOT_AVAILABLE)
+
+
+def _nvml_error(function: str, code: int) -> SourceError:
+    """Our error for the code that an NVML function returned."""
+    why, fix = _ADVICE.get(code, ("", "run `nvidia-smi` and `dmesg` to see the state of the GPU"))
+    return SourceError(f"{function} failed: {_name(code)} (NVML error {code})", why=why, fix=fix)
+
+
+def _metrics_request() -> Any:
+    """An empty `nvmlGpmMetricsGet_t` of the version that pynvml speaks."""
+    request = _pynvml.c_nvmlGpmMetricsGet_t()
+    request.version = _pynvml.NVML_GPM_METRICS_GET_VERSION
+    return request
+
+
+def _name(code: int) -> str:
+    names = (n for n in dir(_pynvml) if n.startswith("NVML_ERROR_"))
+    found = next((n for n in names if getattr(_pynvml, n) == code), "NVML_ERROR_UNKNOWN")
+    return found.removeprefix("NVML_ERROR_").lower().replace("_", " ")
+
+
+METRICS: dict[str, int] = {
+    "counter.gpu_busy": 1,
+    "counter.sm_active": 2,
+    "counter.sm_occupancy": 3,
+    "counter.integer_active": 4,
+    "counter.tensor_active": 5,
+    "counter.dram_active": 10,
+    "counter.fp64_active": 11,
+    "counter.fp32_active": 12,
+    "counter.fp16_active": 13,
+    "counter.pcie_tx": 20,
+    "counter.pcie_rx": 21,
+    # Received comes first here, unlike everywhere else.
+    "counter.nvlink_rx": 60,
+    "counter.nvlink_tx": 61,
+}
+"""Channel to GPM metric number."""
+
+_LEAST_S = 0.11
+"""Two samples must be more than 100 ms apart."""
+
+
+class _Gpm:
+    """Counters of one GPU since `start`, or since it was made."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+        support = reading("nvmlGpmQueryDeviceSupport", device)
+        supported = support is not None and bool(support.isSupportedDevice)
+        self._samples = [call("nvmlGpmSampleAlloc") for _ in range(2 if supported else 0)]
+        self._started_s = 0.0
+        self.start()
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """What it can give; nothing on GPUs without GPM."""
+        return tuple(METRICS) if self._samples else ()
+
+    def start(self) -> None:
+        """Take the first sample."""
+        if self._samples:
+            call("nvmlGpmSampleGet", self._device, self._samples[0])
+            self._started_s = time.monotonic()
+
+    def read(self, names: Collection[str]) -> dict[str, float | None]:
+        """Averages since the first sample; waits until that is more than 100 ms ago."""
+        wanted = [name for name in names if name in self.channels]
+        if not wanted:
+            return {}
+        time.sleep(max(0.0, self._started_s + _LEAST_S - time.monotonic()))
+        call("nvmlGpmSampleGet", self._device, self._samples[1])
+        return _metrics(wanted, *self._samples)
+
+    def close(self) -> None:
+        """Free the samples."""
+        for sample in self._samples:
+            call("nvmlGpmSampleFree", sample)
+        self._samples = []
+
+
+def _metrics(names: list[str], first: Any, second: Any) -> dict[str, float | None]:
+    request = _metrics_request()
+    request.sample1, request.sample2 = first, second
+    request.numMetrics = len(names)
+    for position, name in enumerate(names):
+        request.metrics[position].metricId = METRICS[name]
+    call("nvmlGpmMetricsGet", request)
+    return {name: _value(request.metrics[position]) for position, name in enumerate(names)}
+
+
+def _value(answer: Any) -> float | None:
+    # Any code but success is about this metric alone: what breaks the GPU fails the call.
+    available = answer.nvmlReturn == 0 and math.isfinite(answer.value)
+    return float(answer.value) if available else None
+
+
+AVERAGE, INSTANT = 185, 186
+GPU, MEMORY = 0, 2
+
+AVERAGED_S = 1.0
+"""What NVML's power averages over, on Ampere and newer except GA100."""
+
+_UNKNOWN_SCOPE = 2
+"""NVML_ERROR_INVALID_ARGUMENT: how a driver may answer to a scope that it does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    number: int
+    scope: int
+    channel: Channel
+
+
+_FIELDS = (
+    _Field(INSTANT, GPU, Channel(POWER_GPU)),
+    _Field(INSTANT, MEMORY, Channel(POWER_MEMORY)),
+    _Field(AVERAGE, MEMORY, Channel(POWER_MEMORY, "mean", AVERAGED_S)),
+)
+"""What is read where the card has it; the first one of a channel that answers."""
+
+
+class _PowerFields:
+    """The power fields of one GPU; which ones it has is asked once."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+        self._known: dict[str, _Field] = {}
+        for field, milliwatts in zip(_FIELDS, self._ask(_FIELDS), strict=True):
+            # A scope without a sensor may also answer 0, which no power of a running GPU is.
+            if milliwatts:
+                self._known.setdefault(field.channel.name, field)
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """What the card has."""
+        return tuple(field.channel for field in self._known.values())
+
+    def read(self, names: Collection[str]) -> dict[str, float | None]:
+        """Watts of those that it has, in one call; none of them, no call."""
+        wanted = [field for name, field in self._known.items() if name in names]
+        found = self._ask(wanted) if wanted else []
+        return {
+            field.channel.name: None if milliwatts is None else milliwatts / 1000
+            for field, milliwatts in zip(wanted, found, strict=True)
+        }
+
+    def _ask(self, fields: Collection[_Field]) -> list[int | None]:
+        asked = [(field.number, field.scope) for field in fields]
+        values = reading("nvmlDeviceGetFieldValues", self._device, asked)
+        if values is None:
+            return [None] * len(asked)
+        return [
+            milliwatts(field.number, field.scope, value)
+            for field, value in zip(fields, values, strict=True)
+        ]
+
+
+def milliwatts(number: int, scope: int, answer: Any) -> int | None:
+    """The answer to a power field; None where the card does not have it.
+
+    Raises:
+        SourceError: NVML returned an error that is about more than this reading.
+    """
+    code = answer.nvmlReturn
+    unknown = scope != GPU and code == _UNKNOWN_SCOPE
+    if code and not unknown and code not in NOT_AVAILABLE:
+        raise _nvml_error(f"field {number}", code)
+    return None if code else int(answer.value.uiVal)
+
 
 THROTTLE_REASONS: dict[int, str] = {
     0x04: "sw-power-cap",
@@ -111,8 +357,8 @@ class NvmlSource:
         try:
             self._device = _find(str(uuid_or_index))
             self.gpu = _describe(self._device)
-            self._power = PowerFields(self._device)
-            self._gpm = Gpm(self._device)
+            self._power = _PowerFields(self._device)
+            self._gpm = _Gpm(self._device)
         except SourceError:
             call("nvmlShutdown")
             raise
@@ -120,7 +366,9 @@ class NvmlSource:
         self.name = "nvml" if has_instant else "nvml-power-usage"
         self._readers = _READERS | {_MEMORY_BUSY.name: _memory_busy_percent}
         if not has_instant:
-            self._readers[POWER_GPU] = _power_usage_w
+            self._readers[POWER_GPU] = lambda device: _scaled(
+                reading("nvmlDeviceGetPowerUsage", device), 1000
+            )
         self.channels = (
             *self._power.channels,
             *(() if has_instant else (Channel(POWER_GPU, "mean", AVERAGED_S),)),
@@ -200,14 +448,6 @@ def _scaled(value: int | None, per_unit: int = 1) -> float | None:
     return None if value is None else value / per_unit
 
 
-def _power_usage_w(device: Any) -> float | None:
-    return _scaled(reading("nvmlDeviceGetPowerUsage", device), 1000)
-
-
-def _energy_j(device: Any) -> float | None:
-    return _scaled(reading("nvmlDeviceGetTotalEnergyConsumption", device), 1000)
-
-
 def _memory_used_mib(device: Any) -> float | None:
     memory = reading("nvmlDeviceGetMemoryInfo", device)
     return None if memory is None else memory.used / _MIB
@@ -219,7 +459,9 @@ def _memory_busy_percent(device: Any) -> float | None:
 
 
 _READERS: dict[str, Callable[[Any], float | None]] = {
-    ENERGY_GPU: _energy_j,
+    ENERGY_GPU: lambda device: _scaled(
+        reading("nvmlDeviceGetTotalEnergyConsumption", device), 1000
+    ),
     CLOCK_SM: lambda device: _scaled(reading("nvmlDeviceGetClockInfo", device, 1)),
     CLOCK_MEMORY: lambda device: _scaled(reading("nvmlDeviceGetClockInfo", device, 2)),
     TEMPERATURE_GPU: lambda device: _scaled(reading("nvmlDeviceGetTemperature", device, 0)),

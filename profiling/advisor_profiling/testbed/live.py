@@ -1,15 +1,21 @@
 """Opens a live testbed: the GPU, its telemetry, its back-end, and the lock that makes it ours."""
 
+import fcntl
+import itertools
+import logging
+import os
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Literal
+from pathlib import Path
+from typing import IO, Literal
 
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import Gpu, Share
+from advisor.core.job import Job
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import BusyError, InputError, SourceError
-from advisor.files import open_home
+from advisor.files import holders, open_home, try_lock
 from advisor.runtime.backend import (
     PIPE_DIRECTORY,
     Backend,
@@ -18,14 +24,182 @@ from advisor.runtime.backend import (
     look,
     look_hip,
 )
-from advisor.runtime.lock import gpu_lock
+from advisor.runtime.lock import gpu_lock, open_lock
 from advisor.runtime.mps import open_mps
-from advisor.runtime.processes import MPS_SERVER, name_of, wait_until
-from advisor.runtime.running_job import end_leftovers
+from advisor.runtime.processes import (
+    MPS_SERVER,
+    name_of,
+    physical_cores,
+    pin,
+    plan_cores,
+    wait_until,
+)
+from advisor.runtime.running_job import RunningJob, check_limits, end_leftovers, prove
 from advisor.settings import Settings
 from advisor_profiling.telemetry import amd, nvml
-from advisor_profiling.testbed.phase_lock import HostPhaseLock
-from advisor_profiling.testbed.testbed import LiveTestbed
+from advisor_profiling.window.clock import Clock
+from advisor_profiling.window.points import Target
+
+_POLL_S = 0.02
+_SILENT_S = 10.0
+"""Windows end, and most jobs are ready, before this; a power run takes minutes."""
+
+_logger = logging.getLogger(__name__)
+
+
+class PhaseLock:
+    """Two lock files that all advisors of a host share; a killed one lets go by itself.
+
+    Without a folder there is nothing to keep apart, as in a replay.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+
+    @contextmanager
+    def starting(self) -> Generator[None]:
+        """While jobs start: open windows end first, and no new one opens."""
+        with self._files() as files:
+            if files:
+                starts, windows = files
+                fcntl.flock(starts, fcntl.LOCK_SH)
+                _wait_until_free(windows, "measures")
+            yield
+
+    @contextmanager
+    def measuring(self) -> Generator[None]:
+        """While windows are measured: no job starts on the GPU; waits for those that do."""
+        with self._files() as files:
+            while files:
+                starts, windows = files
+                _wait_until_free(starts, "starts jobs or measures power")
+                fcntl.flock(windows, fcntl.LOCK_SH)
+                # A start may have come between the two: it waits for us, so we give way.
+                if _free(starts):
+                    break
+                fcntl.flock(windows, fcntl.LOCK_UN)
+            yield
+
+    @contextmanager
+    def _files(self) -> Generator[tuple[IO[str], IO[str]] | None]:
+        if self._folder is None:
+            yield None
+            return
+        with (
+            open_lock(self._folder, "starting.lock") as starts,
+            open_lock(self._folder, "measuring.lock") as windows,
+        ):
+            yield starts, windows
+
+
+def _wait_until_free(file: IO[str], doing: str) -> None:
+    tell_at_s = time.monotonic() + _SILENT_S
+    while not _free(file):
+        time.sleep(_POLL_S)
+        if time.monotonic() > tell_at_s:
+            tell_at_s = float("inf")
+            pids = ", ".join(map(str, holders(file)))
+            _logger.warning(
+                "waiting for %s, which %s on another GPU of this host: one disturbs the other",
+                f"process {pids}" if pids else "a process",
+                doing,
+            )
+
+
+def _free(file: IO[str]) -> bool:
+    """Whether nobody else holds the file; asks without keeping it."""
+    if free := try_lock(file):
+        fcntl.flock(file, fcntl.LOCK_UN)
+    return free
+
+
+class LiveProcess:
+    """A running job on a live GPU."""
+
+    def __init__(self, job: RunningJob, testbed: "LiveTestbed") -> None:
+        self._job, self._testbed = job, testbed
+        self.share, self.granted = job.share, job.granted
+        self.count, self.check = job.count, job.check
+        self.reported, self.latencies = job.reported, job.latencies
+        self.check_limit, self.leave, self.stop = job.check_limit, job.leave, job.stop
+
+    def ready(self) -> bool:
+        """Whether it waits at its gate; from then on it is pinned to where jobs wait."""
+        if not self._job.ready():
+            return False
+        # It was free to use every core while it started; dozens look at their gates now.
+        self._job.pin(self._testbed.cores.waiting)
+        return True
+
+    def cpu_s(self) -> float | None:
+        """Of its living processes, s."""
+        return self._job.cpu_s()
+
+    def memory_mib(self) -> float | None:
+        """Of its living processes, MiB, as the GPU counts it."""
+        return self._testbed.source.processes_memory_mib(self._job.pids())
+
+    def go(self, slot: int = 0) -> None:
+        """Pin it to the cores of the slot before its gate opens."""
+        self._job.pin(self._testbed.cores.slots[slot])
+        self._job.go()
+
+    def hold(self) -> None:
+        """Close its gate, and leave the cores of the slot to others."""
+        self._job.hold()
+        self._job.pin(self._testbed.cores.waiting)
+
+
+class LiveTestbed:
+    """A real GPU, its limits and its telemetry.
+
+    A folder of the run has counters, gates and outputs of its jobs, of which a window has `jobs`.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        source: TelemetrySource,
+        base: Mapping[str, str],
+        folder: Path,
+        phase_lock: PhaseLock,
+        jobs: int = 2,
+    ) -> None:
+        self.phase_lock = phase_lock
+        self._backend, self.source, self._base, self._folder = backend, source, base, folder
+        self.gpu, self.mode = backend.gpu, backend.mode
+        # Where there is no place, the proof of the first job says so.
+        self.max_clients = max(1, backend.max_clients)
+        self.check_alive, self.spoiled = backend.check_alive, backend.spoiled
+        self.clock = Clock()
+        self.cores = plan_cores(physical_cores(), jobs)
+        self._numbers = itertools.count()
+        self._jobs: list[RunningJob] = []
+        pin([os.getpid()], self.cores.own)
+
+    def refuses(self, target: Target) -> str:
+        """A live GPU can try everything."""
+        return ""
+
+    def prove(self, job: Job, share: Share) -> Callable[[], LiveProcess]:
+        """Prove the share with the job's variables; the job is free to use every job's core."""
+        folder = self._folder / f"{job.name}-{share}-{next(self._numbers)}"
+        folder.mkdir(parents=True)
+        proven = prove(job, share, self._backend, self._base, folder)
+
+        def start() -> LiveProcess:
+            running = proven.start()
+            self._jobs.append(running)
+            running.pin(self.cores.jobs)
+            return LiveProcess(running, self)
+
+        return start
+
+    def check_limits(self) -> None:
+        """Ask the driver about all jobs that were started, at their gates or not."""
+        self._jobs = [job for job in self._jobs if not job.over]
+        check_limits(self._jobs)
+
 
 _ALONE_S = 5
 _PASSING_S = 1
@@ -54,7 +228,7 @@ def live_testbed(
         source = open_source(backend.gpu, source_name, settings)
         try:
             folder = open_home(settings.home, "logs", run)
-            phase_lock = HostPhaseLock(settings.lock_dir)
+            phase_lock = PhaseLock(settings.lock_dir)
             base = settings.job_environment()
             yield LiveTestbed(backend, source, base, folder, phase_lock, jobs)
         finally:
@@ -85,7 +259,7 @@ def worker_backend(settings: Settings, gpu_name: str, units: int | None) -> Gene
     """
     with (
         live_backend(settings, gpu_name, "mps" if units else "uncapped") as backend,
-        HostPhaseLock(settings.lock_dir).starting(),
+        PhaseLock(settings.lock_dir).starting(),
     ):
         yield backend
 

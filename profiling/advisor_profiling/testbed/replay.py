@@ -4,22 +4,229 @@ Rates, power and counters are those that were measured; time is virtual. Nothing
 share or a split that was not recorded cannot be replayed.
 """
 
+import math
 import random
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from advisor.core.gpu import Gpu, Share, vendor_of
-from advisor.core.job import NOTHING, Job, Reported
-from advisor.core.records import PairPoint, PointPart, SoloPoint
+from advisor.core.job import NOTHING, Job, ProgressSettings, Reported, read_first
+from advisor.core.records import HEAT, REPLAY_SOURCE, PairPoint, PointPart, SoloPoint
+from advisor.core.telemetry import (
+    CLOCK_MEMORY,
+    CLOCK_SM,
+    COUNTERS,
+    ENERGY_GPU,
+    POWER_GPU,
+    POWER_LIMIT,
+    TEMPERATURE_GPU,
+    Channel,
+    Readings,
+    channels_of,
+)
 from advisor.errors import InputError, JobError
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime.backend import Granted
-from advisor_profiling.testbed.phase_lock import NoPhaseLock, PhaseLock
-from advisor_profiling.testbed.recordings import JobAtShare, Recording, Recordings
-from advisor_profiling.testbed.replay_source import ReplaySource
-from advisor_profiling.testbed.testbed import WarmProcess
+from advisor_profiling.testbed.live import LiveProcess, LiveTestbed, PhaseLock
 from advisor_profiling.window.clock import Clock, VirtualClock
-from advisor_profiling.window.targets import Target
+from advisor_profiling.window.points import Target, part_alone
+
+JobAtShare = tuple[str, float]
+"""Name of a job and its share in percent."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Recording:
+    """A recorded window with its jobs in order of name and share."""
+
+    point: SoloPoint | PairPoint
+    parts: tuple[PointPart, ...]
+
+    @property
+    def reported(self) -> Reported:
+        """What a job alone said of its results; of a pair that is not kept."""
+        values = read_first(self.point.reported) if isinstance(self.point, SoloPoint) else None
+        return values or NOTHING
+
+
+class Recordings:
+    """Windows of one way of sharing the GPU (`mode`, as of a testbed), without failed ones."""
+
+    def __init__(self, points: Sequence[SoloPoint], pairs: Sequence[PairPoint], mode: str) -> None:
+        self._windows: defaultdict[tuple[JobAtShare, ...], list[_Recording]] = defaultdict(list)
+        self._units: dict[JobAtShare, int | None] = {}
+        self._jobs: dict[str, Job] = {}
+        newest = sorted(points, key=lambda p: p.started_at, reverse=True)
+        for point in sorted(newest, key=lambda p: p.mode != mode):
+            self._add_solo(point)
+        modes = {"time-sliced"} if mode == "uncapped" else {mode, "uncapped"}
+        shown = [p for p in pairs if p.mode in modes and "failed" not in p.flags]
+        for pair in _most_complete_first(shown):
+            self._add_pair(pair)
+        self._mps = mode == "mps"
+
+    def find(self, jobs_at_shares: Sequence[JobAtShare]) -> list[_Recording]:
+        """Windows in which exactly these ran, the one to prefer first; empty if there is none."""
+        return self._windows[tuple(sorted(jobs_at_shares))]
+
+    def jobs(self) -> dict[str, Job]:
+        """The recorded jobs, with what their points tell of them; all can wait at a gate."""
+        return self._jobs
+
+    def granted(self, job: str, share: Share) -> Granted:
+        """What was read back for a job at a share.
+
+        Raises:
+            InputError: it was recorded neither alone nor in a pair.
+        """
+        if (job, share.percent) not in self._units:
+            shares = sorted(percent for name, percent in self._units if name == job)
+            known = [f"{percent:g} %" for percent in shares] or sorted(self._jobs)
+            raise InputError(
+                f"no recorded point of {job} at {share} %",
+                fix=f"recorded are: {', '.join(known)}",
+            )
+        return Granted(self._units[job, share.percent], mps=self._mps)
+
+    def _add_solo(self, point: SoloPoint) -> None:
+        job_at_share = point.job, point.share_percent
+        found = self._windows[(job_at_share,)]
+        if not found or found[0].point.mode == point.mode:
+            found.append(_Recording(point, (part_alone(point),)))
+        self._units.setdefault(job_at_share, point.units_granted)
+        self._jobs.setdefault(point.job, _job(point))
+
+    def _add_pair(self, point: PairPoint) -> None:
+        if any(part.rate is None for part in point.parts):
+            return
+        parts = tuple(sorted(point.parts, key=_seat))
+        self._windows[tuple(map(_seat, parts))].append(_Recording(point, parts))
+        for part in point.parts:
+            self._units.setdefault(_seat(part), part.units)
+
+
+def _seat(part: PointPart) -> JobAtShare:
+    return part.job, part.share_percent
+
+
+def _most_complete_first(pairs: Sequence[PairPoint]) -> list[PairPoint]:
+    """All splits of a pair come from one run on one card where one has them all."""
+    groups: defaultdict[tuple[str, ...], list[PairPoint]] = defaultdict(list)
+    for point in sorted(pairs, key=lambda p: p.started_at, reverse=True):
+        groups[*point.jobs, point.run, point.gpu_uuid].append(point)
+    # Groups of equally many splits stay in the order of their newest windows.
+    ordered = sorted(groups.values(), key=_splits, reverse=True)
+    return [point for group in ordered for point in group]
+
+
+def _splits(pairs: Sequence[PairPoint]) -> int:
+    """How many there are, however often each was measured."""
+    return len({(p.mode, *p.shares_percent) for p in pairs})
+
+
+def _job(point: SoloPoint) -> Job:
+    used_mib = point.memory_used_mib
+    return Job(
+        name=point.job,
+        command=("replay",),
+        progress=ProgressSettings(unit=point.rate_unit, gate=True),
+        memory_mib=None if used_mib is None else math.ceil(used_mib),
+        offered_rate=point.offered_rate,
+    )
+
+
+_TICK_S = 0.1
+
+_COLUMNS: Mapping[str, str] = {
+    CLOCK_SM: "sm_clock_mhz",
+    CLOCK_MEMORY: "memory_clock_mhz",
+    TEMPERATURE_GPU: "temperature_c",
+    POWER_LIMIT: "power_limit_w",
+    **COUNTERS,
+}
+"""Channels that are a column of a point."""
+
+
+class _ReplaySource:
+    """Telemetry of the window that is replayed at the moment.
+
+    Attributes:
+        playing: The recorded point; None while no job runs.
+        waiting: Whether jobs are open on the GPU, at work or not.
+        power_factor: What its power is multiplied by, for a replay with noise.
+    """
+
+    name = REPLAY_SOURCE
+    interval_s = 0.02
+
+    def __init__(
+        self, gpu: Gpu, clock: Clock, idle_power_w: float | None, active_idle_power_w: float | None
+    ) -> None:
+        self.gpu = gpu
+        self.playing: SoloPoint | PairPoint | None = None
+        self.power_factor = 1.0
+        self.waiting = False
+        self._clock = clock
+        self._idle_power_w, self._active_idle_power_w = idle_power_w, active_idle_power_w
+        self._energy_j, self._metered_s = 0.0, 0.0
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """What points have columns for."""
+        return channels_of((POWER_GPU, ENERGY_GPU, *_COLUMNS))
+
+    def read(self, names: Collection[str]) -> Readings:
+        """From the point that plays; between points only power and energy have values."""
+        return {name: self._reading(name) for name in names}
+
+    def throttle_reasons(self) -> tuple[str, ...] | None:
+        """One for a point that was throttled: heat where its flags say so, else the power cap."""
+        if self.playing is None or self.playing.throttled is None:
+            return None
+        heat = HEAT in self.playing.flags
+        return (("hw-slowdown",) if heat else ("sw-power-cap",)) * self.playing.throttled
+
+    def _reading(self, name: str) -> float | None:
+        if name == POWER_GPU:
+            return self._power_w()
+        if name == ENERGY_GPU:
+            return self._counted_j()
+        column = _COLUMNS.get(name)
+        return getattr(self.playing, column) if self.playing and column else None
+
+    def _power_w(self) -> float | None:
+        if self.playing is None:
+            return self._active_idle_power_w if self.waiting else self._idle_power_w
+        return self._played(self.playing.power_w)
+
+    def _counted_j(self) -> float | None:
+        """The counter's recorded power in ticks of a tenth of a second, as on the card.
+
+        What was recorded without it has the power of the other reading.
+        """
+        counter_w = self.playing and self._played(self.playing.counter_power_w)
+        power_w = self._power_w() if counter_w is None else counter_w
+        ticks = (self._clock.now_s() - self._metered_s) // _TICK_S
+        if power_w is None:
+            return None
+        self._energy_j += ticks * _TICK_S * power_w
+        self._metered_s += ticks * _TICK_S
+        return self._energy_j
+
+    def _played(self, recorded_w: float | None) -> float | None:
+        return None if recorded_w is None else recorded_w * self.power_factor
+
+    def processes_memory_mib(self, pids: Collection[int]) -> float | None:
+        """None: a record has no processes, and `ReplayProcess` has what was recorded."""
+        return None
+
+    def start_window(self) -> None:
+        """Recorded counters have no window of their own."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
 
 _HUNDREDS_PER_S = 1000
 
@@ -137,8 +344,8 @@ class ReplayTestbed:
         self.mode = mode or next((p.mode for p in points if p.mode != "uncapped"), first.mode)
         self._recordings = Recordings(points, pairs, self.mode)
         self._random = None if noise is None else random.Random(noise)
-        self.clock: Clock = VirtualClock()
-        self.phase_lock: PhaseLock = NoPhaseLock()
+        self.clock = VirtualClock()
+        self.phase_lock = PhaseLock()
         self.gpu = Gpu(
             uuid=first.gpu_uuid,
             model=first.gpu_model,
@@ -147,7 +354,7 @@ class ReplayTestbed:
             power_limit_w=first.power_limit_w,
             driver=first.driver,
         )
-        self.source = ReplaySource(
+        self.source = _ReplaySource(
             self.gpu, self.clock, first.idle_power_w, first.active_idle_power_w
         )
         self._open: list[ReplayProcess] = []
@@ -162,11 +369,11 @@ class ReplayTestbed:
         jobs_at_shares = [(spec.job.name, spec.share.percent) for spec in target.specs]
         return "" if self._recordings.find(jobs_at_shares) else "not recorded"
 
-    def prove(self, job: Job, share: Share) -> Callable[[], WarmProcess]:
+    def prove(self, job: Job, share: Share) -> Callable[[], ReplayProcess]:
         """What was granted is on record."""
         return lambda: self.start(job, share)
 
-    def start(self, job: Job, share: Share) -> WarmProcess:
+    def start(self, job: Job, share: Share) -> ReplayProcess:
         """A process whose windows were recorded."""
         process = ReplayProcess(job, share, self, self._recordings.granted(job.name, share))
         self._open.append(process)
@@ -223,7 +430,7 @@ class ReplayTestbed:
         point = recording.point
         self.source.power_factor = self._noise(point.power_stderr_w, point.power_w)
 
-    def _choose(self, found: Sequence[Recording]) -> Recording | None:
+    def _choose(self, found: Sequence[_Recording]) -> _Recording | None:
         if not found:
             return None
         return found[0] if self._random is None else self._random.choice(found)
@@ -247,3 +454,10 @@ def _answered(p50_ms: float | None, p99_ms: float | None, playing_s: float) -> t
 def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
     """Two histograms; that of no requests is empty."""
     return tuple(map(sum, zip(one, other, strict=True))) if one and other else one or other
+
+
+WarmProcess = LiveProcess | ReplayProcess
+"""One job, started at one share, standing at its gate or running."""
+
+Testbed = LiveTestbed | ReplayTestbed
+"""A GPU on which jobs can be started at shares."""

@@ -1,12 +1,13 @@
 """Turns a window into a point, with a flag for everything that was wrong with it."""
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, cast
 
 import advisor
-from advisor.core.gpu import Gpu
-from advisor.core.job import NOTHING, Reported, Verdict, verdict_flags, write_first
+from advisor.core.gpu import Gpu, Share
+from advisor.core.job import Job, Reported, Verdict, verdict_flags, write_first
 from advisor.core.records import (
     HEAT,
     RESULTS_ONLY,
@@ -17,11 +18,75 @@ from advisor.core.records import (
     SoloPoint,
 )
 from advisor.core.telemetry import POWER_CAPS
-from advisor.runtime.backend import Granted
 from advisor_profiling.window.estimate import MeanEstimate
-from advisor_profiling.window.rules import WindowRules
-from advisor_profiling.window.targets import ProcessSpec, Target
-from advisor_profiling.window.window import Latency, MeasuredWindow
+from advisor_profiling.window.window import MeasuredWindow, WindowRules
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """One process that takes part in windows.
+
+    Attributes:
+        copy: 1 for the second of several alike, where a job runs next to itself at the same share.
+    """
+
+    job: Job
+    share: Share
+    copy: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.job.name} at {self.share} %"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One window: a job alone, or several together, for the `repeat`-th time."""
+
+    specs: tuple[ProcessSpec, ...]
+    repeat: int = 0
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """Names of its jobs."""
+        return tuple(spec.job.name for spec in self.specs)
+
+    def __str__(self) -> str:
+        return " with ".join(map(str, self.specs))
+
+
+def solo(job: Job, share: Share, repeat: int = 0) -> Target:
+    """A job alone."""
+    return Target((ProcessSpec(job, share),), repeat)
+
+
+def together(jobs: Iterable[tuple[Job, Share]], repeat: int = 0) -> Target:
+    """Jobs side by side; in the order of their names, alike ones in the order of their shares."""
+    specs = list[ProcessSpec]()
+    for job, share in sorted(jobs, key=lambda of: (of[0].name, of[1].percent)):
+        copy = sum((spec.job, spec.share) == (job, share) for spec in specs)
+        specs.append(ProcessSpec(job, share, copy))
+    return Target(tuple(specs), repeat)
+
+
+def pair(
+    job_a: Job,
+    share_a: Share,
+    job_b: Job,
+    share_b: Share,
+    repeat: int = 0,
+    *,
+    two_ends: bool = False,
+) -> Target:
+    """Two jobs together.
+
+    With `two_ends` the second one's units are counted from the last down, as CU masks need it.
+    """
+    target = together(((job_a, share_a), (job_b, share_b)), repeat)
+    if not two_ends:
+        return target
+    first, second = target.specs
+    return Target((first, replace(second, share=replace(second.share, upper=True))), repeat)
+
 
 _MODEL_COUNTERS = (
     "sm_active_percent",
@@ -51,42 +116,53 @@ class RunConditions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobResult:
-    """What one job of a window was granted, did and used.
+class WindowResult:
+    """One window, what it was taken for, and the part of each of its jobs.
 
     Attributes:
-        reported: What it said of its results, from its start to the end of the window.
-        verdict: What they were found to be; None: not known yet, or not to be known.
+        reported: What each job said of its results, from its start to the end of the window.
     """
 
-    granted: Granted
-    rate: MeanEstimate
-    latency: Latency
-    memory_used_mib: float | None
-    cpu_percent: float | None
-    reported: Reported = NOTHING
-    verdict: Verdict | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowResult:
-    """One window, what it was taken for, and the part of each of its jobs."""
-
     target: Target
-    parts: tuple[JobResult, ...]
+    parts: tuple[PointPart, ...]
+    reported: tuple[Reported, ...]
     window: MeasuredWindow
     cpu_steal_percent: float | None
+
+
+def part_of(spec: ProcessSpec, **measured: Any) -> PointPart:
+    """A job's part of a window, with what was measured of it."""
+    return PointPart(
+        job=spec.job.name,
+        job_hash=spec.job.job_hash,
+        share_percent=spec.share.percent,
+        rate_unit=spec.job.progress.unit,
+        offered_rate=spec.job.offered_rate,
+        **measured,
+    )
+
+
+_OF_SOLO = {"units": "units_granted", "cpu_percent": "job_cpu_percent"}
+"""Columns of a part that a solo point has under another name."""
+
+
+def part_alone(point: SoloPoint) -> PointPart:
+    """A solo point as the part of its one job."""
+    names = (field.name for field in fields(PointPart))
+    return PointPart(**{name: getattr(point, _OF_SOLO.get(name, name)) for name in names})
 
 
 def to_point(result: WindowResult, conditions: RunConditions) -> Point:
     """The point of one window: of a job alone, or of several together."""
     measured = _measured(result, conditions)
-    if len(result.parts) == 1:
-        return _solo(result.target, result.parts[0], conditions.mode, measured)
-    parts = zip(result.target.specs, result.parts, strict=True)
-    return PairPoint(
-        parts=tuple(_measured_part(spec, part) for spec, part in parts),
-        mode=pair_mode(conditions.mode, result.target),
+    if len(result.target.jobs) > 1:
+        mode = pair_mode(conditions.mode, result.target)
+        return PairPoint(parts=result.parts, mode=mode, **measured)
+    return SoloPoint(
+        **{_OF_SOLO.get(name, name): value for name, value in asdict(result.parts[0]).items()},
+        mode=conditions.mode,
+        reported=write_first(result.reported[0]),
+        input_fingerprint=result.target.specs[0].job.input_fingerprint,
         **measured,
     )
 
@@ -94,7 +170,7 @@ def to_point(result: WindowResult, conditions: RunConditions) -> Point:
 def failed_point(target: Target, conditions: RunConditions, moment: str, error: str) -> PairPoint:
     """The mark that a pair leaves where it could not be measured."""
     return PairPoint(
-        parts=tuple(PointPart(**_wanted(spec)) for spec in target.specs),
+        parts=tuple(map(part_of, target.specs)),
         mode=pair_mode(conditions.mode, target),
         **_origin(target, conditions),
         window_s=0.0,
@@ -119,8 +195,11 @@ def flags_of(result: WindowResult, conditions: RunConditions) -> tuple[str, ...]
     counters = window.counters
     wrong = {
         "noisy-rate": any(
-            _noisy(part.rate, max(target, _by_chance(spec.job.offered_rate, window.window_s)))
-            for spec, part in zip(result.target.specs, result.parts, strict=True)
+            _noisy(
+                MeanEstimate(part.rate or 0.0, part.rate_stderr),
+                max(target, _by_chance(part.offered_rate, window.window_s)),
+            )
+            for part in result.parts
         ),
         "noisy-power": window.power is not None and _noisy(window.power, target),
         "not-settled": not window.settled,
@@ -133,48 +212,7 @@ def flags_of(result: WindowResult, conditions: RunConditions) -> tuple[str, ...]
         RESULTS_ONLY: conditions.rules.results_only,
     }
     found = (flag for flag, holds in wrong.items() if holds)
-    return (*found, *verdict_flags(part.verdict for part in result.parts))
-
-
-def _solo(target: Target, part: JobResult, mode: str, measured: dict[str, Any]) -> SoloPoint:
-    (spec,) = target.specs
-    return SoloPoint(
-        **_wanted(spec),
-        **_done(part),
-        mode=mode,
-        units_granted=part.granted.units,
-        job_cpu_percent=part.cpu_percent,
-        reported=write_first(part.reported),
-        input_fingerprint=spec.job.input_fingerprint,
-        **measured,
-    )
-
-
-def _measured_part(spec: ProcessSpec, part: JobResult) -> PointPart:
-    cpu_percent, units = part.cpu_percent, part.granted.units
-    return PointPart(**_wanted(spec), **_done(part), units=units, cpu_percent=cpu_percent)
-
-
-def _wanted(spec: ProcessSpec) -> dict[str, Any]:
-    """What is known of a job's part before it is measured."""
-    return {
-        "job": spec.job.name,
-        "job_hash": spec.job.job_hash,
-        "share_percent": spec.share.percent,
-        "rate_unit": spec.job.progress.unit,
-        "offered_rate": spec.job.offered_rate,
-    }
-
-
-def _done(part: JobResult) -> dict[str, Any]:
-    return {
-        "rate": part.rate.mean,
-        "rate_stderr": part.rate.stderr,
-        "latency_p50_ms": part.latency.p50_ms,
-        "latency_p99_ms": part.latency.p99_ms,
-        "memory_used_mib": part.memory_used_mib,
-        "results": part.verdict,
-    }
+    return (*found, *verdict_flags(cast("Verdict | None", part.results) for part in result.parts))
 
 
 def _origin(target: Target, conditions: RunConditions) -> dict[str, Any]:
@@ -228,9 +266,9 @@ def _by_chance(offered_rate: float | None, window_s: float) -> float:
     return 1.5 / math.sqrt(offered_rate * window_s) if offered_rate else 0.0
 
 
-def _cpu_bound(counters: Counters, parts: tuple[JobResult, ...], gpu: Gpu) -> bool:
+def _cpu_bound(counters: Counters, parts: tuple[PointPart, ...], gpu: Gpu) -> bool:
     """SM activity is relative to the whole GPU, so it is compared with the granted part."""
-    active, units = counters.sm_active_percent, [part.granted.units for part in parts]
+    active, units = counters.sm_active_percent, [part.units for part in parts]
     if active is None or not gpu.units_total or not all(units):
         return False
     granted = min(gpu.units_total, sum(filter(None, units)))

@@ -5,29 +5,195 @@ of about 0.1 s, so the window begins and ends at a tick. (Windows that ignore th
 by up to one tick at each end: 3 % at 2 s.)
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from advisor.core.records import COUNTER_BOUND, Counters
 from advisor.core.telemetry import (
     CLOCK_MEMORY,
     CLOCK_SM,
     COUNTERS,
+    ENERGY_GPU,
     POWER_GPU,
     POWER_LIMIT,
     POWER_MEMORY,
     TEMPERATURE_GPU,
+    Channel,
     Readings,
     TelemetrySource,
     counters_of,
 )
+from advisor.errors import InputError
 from advisor.launch.meter import timed
 from advisor.runtime.counting import percentile_ms
+from advisor.validity.sensor_record import PowerTiming
 from advisor_profiling.window.clock import Clock
 from advisor_profiling.window.estimate import MeanEstimate, is_flat, mean_estimate, rate_estimate
-from advisor_profiling.window.memory_power import memory_power_w
-from advisor_profiling.window.rules import WindowRules
-from advisor_profiling.window.ticks import CounterTick, next_tick
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowRules:
+    """When a window begins and ends.
+
+    Attributes:
+        least_s: Shortest window.
+        most_s: Longest window; it ends then, whatever the error. Only for a job that has made fewer
+            than three steps by then it goes on, up to four times as long.
+        target: Relative standard error of rate and of power at which a window may end.
+        settle_least_s: Shortest time between opening the gate and the window.
+        sensor_lag_s: What is shown of power in so long after a change of load is of the time
+            before, too, and not looked at; 0 where that is not known of the card.
+        settle_most_s: The window begins then even if power or rate still moves; it is flagged.
+        flat: Largest relative difference of the two halves of the settling view.
+        idle_s: Time over which idle power is measured.
+        poll_s: Time between two looks at the progress.
+        results_only: The window is only as long as it takes to read the job's results; it is
+            flagged, and its rates are never used.
+    """
+
+    least_s: float = 2.0
+    most_s: float = 8.0
+    target: float = 0.01
+    settle_least_s: float = 1.5
+    sensor_lag_s: float = 0.0
+    settle_most_s: float = 20.0
+    flat: float = 0.015
+    idle_s: float = 2.0
+    poll_s: float = 0.002
+    results_only: bool = False
+
+
+RESULTS_ONLY = WindowRules(
+    least_s=1.0, most_s=1.0, settle_least_s=0.0, settle_most_s=0.2, idle_s=0.5, results_only=True
+)
+"""For what a job reports, not for how fast it is."""
+
+
+SETS = WindowRules(least_s=4.0, most_s=5.0, settle_least_s=2.0, settle_most_s=3.0)
+"""For three jobs and more: 6.5 s a window. A server of 34 requests a second has more than a hundred
+of them in its tail, and rates that wait for the host are not flat however long one waits."""
+
+
+def rules_for(
+    window_s: float | None = None,
+    timing: PowerTiming | None = None,
+    default: WindowRules = WindowRules(),
+) -> WindowRules:
+    """Rules for windows of at most `window_s`; one below 2 s shortens all other waits with it.
+
+    What is known of the card's sensor says how long power settles, else a wait for all sensors.
+
+    Raises:
+        InputError: a window of that length holds too few readings of this sensor.
+    """
+    window_s = default.most_s if window_s is None else window_s
+    rules = WindowRules(
+        least_s=min(default.least_s, window_s),
+        most_s=window_s,
+        settle_least_s=min(default.settle_least_s, window_s),
+        settle_most_s=min(default.settle_most_s, 10 * window_s),
+        idle_s=min(default.idle_s, window_s),
+    )
+    return rules if timing is None else _timed(rules, timing)
+
+
+def _timed(rules: WindowRules, timing: PowerTiming) -> WindowRules:
+    if rules.most_s < timing.shortest_window_s:
+        raise InputError(
+            f"a window of {rules.most_s:g} s is too short for the power sensor of this card",
+            why="it would hold fewer than eight readings (docs/power.md)",
+            fix=f"give --window {timing.shortest_window_s:.1f} or more",
+        )
+    settle_least_s = timing.shown_s + timing.shortest_window_s
+    return replace(
+        rules,
+        least_s=max(rules.least_s, timing.shortest_window_s),
+        settle_least_s=settle_least_s,
+        settle_most_s=max(rules.settle_most_s, 2 * settle_least_s),
+        sensor_lag_s=timing.shown_s,
+        idle_s=max(rules.idle_s, timing.shortest_window_s),
+    )
+
+
+_MOST_S = 0.05
+"""A change within so long of the look before: at both ends 2.5 % of 2 s at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class CounterTick:
+    """A change of the energy counter: when it was, as near as it was looked, and its new value."""
+
+    at_s: float
+    energy_j: float
+
+
+def next_tick(
+    source: TelemetrySource,
+    now_s: Callable[[], float],
+    within_s: float,
+    meanwhile: Callable[[], object],
+) -> CounterTick | None:
+    """The next change that is seen at once; None where none is within that time.
+
+    One that nobody saw for long, as on a busy host that stops this process, has no moment.
+
+    Args:
+        source: Of the counter.
+        now_s: A clock, s.
+        within_s: How long it is waited for.
+        meanwhile: Called between two looks, and lets some time pass.
+    """
+    most_s = max(_MOST_S, source.interval_s / 10)  # an exporter answers as slowly as that
+    since_s = now_s()
+    end_s, stood_j = since_s + within_s, energy_j(source)
+    while stood_j is not None and now_s() < end_s:
+        meanwhile()
+        looked_s = now_s()
+        if (stands_j := energy_j(source)) is None:
+            continue
+        if stands_j != stood_j and (seen_s := now_s()) - since_s <= most_s:
+            return CounterTick((since_s + seen_s) / 2, stands_j)
+        stood_j, since_s = stands_j, looked_s
+    return None
+
+
+def energy_j(source: TelemetrySource) -> float | None:
+    """What its counter stands at."""
+    return source.read((ENERGY_GPU,))[ENERGY_GPU]
+
+
+FEWEST_READINGS = 4
+"""From so many on, readings that are all the same tell of a sensor that is stuck: a working one
+tells milliwatts, and load moves them."""
+
+
+def memory_power_w(
+    readings: Sequence[tuple[float, float | None]],
+    channels: Iterable[Channel],
+    begun_s: float,
+    power_w: float | None,
+) -> float | None:
+    """Mean of the readings that are of the window alone, W.
+
+    A mean over a second that is read earlier than a second after the beginning is of the time
+    before as well. NVML's field 185 in the scope of the memory is such a mean.
+
+    Readings are of a time in s and in W, or None; `power_w` is of the whole GPU over the window.
+
+    Returns:
+        None where the window is too short, a reading is missing, zero or not below the power of
+        the whole GPU, or the sensor is stuck.
+    """
+    own = next((c for c in channels if c.name == POWER_MEMORY), None)
+    if own is None or power_w is None:
+        return None
+    inside = [watts for at_s, watts in readings if at_s >= begun_s + (own.window_s or 0.0)]
+    known = [watts for watts in inside if watts is not None and 0 < watts < power_w]
+    if len(known) < max(len(inside), FEWEST_READINGS) or len(set(known)) == 1:
+        return None
+    return statistics.fmean(known)
+
 
 _STATE = (CLOCK_SM, CLOCK_MEMORY, TEMPERATURE_GPU, POWER_LIMIT, POWER_MEMORY)
 _STATE_INTERVAL_S = 0.25
@@ -59,21 +225,14 @@ class WindowInputs:
     check: Callable[[], None] = lambda: None
 
 
-@dataclass(frozen=True, slots=True)
-class Latency:
-    """How long one job took to answer requests; None where it answered none, or says nothing."""
-
-    p50_ms: float | None = None
-    p99_ms: float | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredWindow:
     """What a window showed; readings that were not available are None.
 
     Attributes:
         rates: Progress per second of each job; None for one that made fewer than two steps.
-        latencies: Of each job whose latencies were watched.
+        latencies: Median and 99th percentile of each job whose latencies were watched, ms; None
+            where it answered no request.
     """
 
     started_at: str
@@ -81,7 +240,7 @@ class MeasuredWindow:
     settle_s: float
     settled: bool
     rates: tuple[MeanEstimate | None, ...]
-    latencies: tuple[Latency, ...]
+    latencies: tuple[tuple[float | None, float | None], ...]
     power: MeanEstimate | None
     counter_power_w: float | None
     memory_power_w: float | None = None
@@ -162,7 +321,7 @@ def measure(watch: WindowInputs, rules: WindowRules) -> MeasuredWindow:
         settled=settled,
         rates=tuple(rate_estimate(steps.events) for steps in log.steps),
         latencies=tuple(
-            Latency(percentile_ms(*both, 50), percentile_ms(*both, 99)) for both in histograms
+            (percentile_ms(*both, 50), percentile_ms(*both, 99)) for both in histograms
         ),
         power=power,
         counter_power_w=_counter_power(before, after),

@@ -83,13 +83,6 @@ def test_orders_of_sums_are_no_wrong_answers_of_a_language_model(name: str) -> N
 
 
 @every_job
-def test_ten_fit_on_one_card(job: Job) -> None:
-    """Ten processes of a job fit together on a card of 139 GiB, one per share."""
-    assert job.memory_mib is not None
-    assert 0 < job.memory_mib <= 12 * 1024
-
-
-@every_job
 def test_the_profiler_can_hold_it(job: Job) -> None:
     """Every job counts into the file and waits at the gate, so that shares can be prepared."""
     assert job.progress.kind == "counter"
@@ -105,36 +98,11 @@ def test_the_demand_of_a_server_is_that_of_its_command(job: Job) -> None:
     assert job.command[1] == "serving.py"
 
 
-def test_servers_are_there_at_several_loads() -> None:
-    """Each at two or three, that are parts of the same capacity and alike but for that."""
-    names = {name.rpartition("-")[0] for name in SERVERS}
-    assert len({name.split("-")[0] for name in names}) == 6
-    for name in names:
-        loads = {p: SERVERS[f"{name}-{p}"] for p in (10, 30, 60) if f"{name}-{p}" in SERVERS}
-        assert len(loads) >= 2
-        capacities = [100 * (job.offered_rate or 0) / percent for percent, job in loads.items()]
-        assert max(capacities) == pytest.approx(min(capacities), rel=0.05)
-        assert (
-            len({(job.command[:-1], job.progress, job.memory_mib) for job in loads.values()}) == 1
-        )
-
-
 @pytest.mark.parametrize("name", sorted(name for name in JOBS if name.endswith("-waiting")))
 def test_a_job_that_waits_differs_in_its_input_alone(name: str) -> None:
     """What is lost by waiting can be told from the job that does not wait."""
     command = JOBS[name.removesuffix("-waiting")].command
     assert JOBS[name].command[:-1] == (*command, "--input-ms")
-
-
-def test_half_of_forty_jobs_do_not_fill_a_card() -> None:
-    """Servers, jobs that wait, notebooks, and what the CPU launches too slowly."""
-    small = [
-        name
-        for name, job in JOBS.items()
-        if job.offered_rate or name.endswith(("-waiting", "-b2")) or "notebook" in name
-    ]
-    assert len(JOBS) >= 40
-    assert len(small) >= 20
 
 
 def test_the_readme_lists_every_job() -> None:

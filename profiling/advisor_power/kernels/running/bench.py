@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from advisor_power.kernels.trace import GaplessRun, Run
-from advisor_profiling.window.ticks import CounterTick
+from advisor_profiling.window.window import CounterTick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

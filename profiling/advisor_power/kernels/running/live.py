@@ -23,7 +23,7 @@ from advisor_power.kernels.timesync import PingPong, fit_clock
 from advisor_power.kernels.trace import GaplessRun, Run, durations_ms
 from advisor_power.sensor.poller import Poller
 from advisor_profiling.testbed.live import check_alone, find_gpu, list_gpus
-from advisor_profiling.window.ticks import CounterTick, next_tick
+from advisor_profiling.window.window import CounterTick, next_tick
 
 SPARE_S = 30.0
 """A run that takes so much longer than its executions never ends."""

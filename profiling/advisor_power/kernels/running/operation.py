@@ -37,7 +37,7 @@ from advisor_power.kernels.steady import shortest_run
 from advisor_power.kernels.stitch import sensor_of
 from advisor_power.kernels.stretch import STRETCH_S, memory_settle_s, stretch_power
 from advisor_power.kernels.trace import IDLE, TraceBlock
-from advisor_profiling.window.clock import LiveClock
+from advisor_profiling.window.clock import Clock
 
 
 def measure_operation(
@@ -124,7 +124,7 @@ def _report_of(
         period_ms=channel.period_ms,
         gpu_busy_s=sum(run.length_s + wanted.lead_s for block in blocks for run in block.runs),
         seconds=seconds,
-        measured_at=LiveClock().utc(),
+        measured_at=Clock().utc(),
     )
 
 

@@ -27,7 +27,7 @@ from advisor.predict.sets import (
     turns,
 )
 from advisor_data.bundled import bundled_set_points, bundled_set_references, bundled_solo_points
-from advisor_profiling.reports.sets import LEFT_OUT
+from advisor_profiling.reports import LEFT_OUT
 
 LIMIT_W = 700.0
 

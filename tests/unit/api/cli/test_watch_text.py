@@ -1,7 +1,7 @@
 """What `advisor watch` says of a look."""
 
 from advisor_cli.measure.watch import _rate_text  # pyright: ignore[reportPrivateUsage]
-from advisor_profiling.attached.watching import GpuSeen, WatchedNow
+from advisor_profiling.attached import GpuSeen, WatchedNow
 
 
 def gpu(*others: int) -> GpuSeen:

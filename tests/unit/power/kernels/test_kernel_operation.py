@@ -21,7 +21,7 @@ from advisor_power.kernels.running.measure import BLOCK_RUNS, KernelStep
 from advisor_power.kernels.running.operation import measure_operation
 from advisor_power.kernels.running.wanted import Sensors, WantedKernel, sensors_of
 from advisor_power.kernels.trace import Run
-from advisor_profiling.window.ticks import CounterTick
+from advisor_profiling.window.window import CounterTick
 
 GPU = Gpu(uuid="GPU-1", model="Fake H200", driver="580.00.00", units_total=132)
 FEW = WantedKernel(runs=80)

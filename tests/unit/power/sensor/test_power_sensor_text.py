@@ -19,9 +19,8 @@ from advisor.validity.sensor_record import SensorRecord, keep_record
 from advisor_cli import app as command_line
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.trace import read_trace
-from advisor_profiling.reports import doctor as checks
-from advisor_profiling.reports.doctor import examine
-from advisor_profiling.reports.finding import Finding
+from advisor_profiling import doctor as checks
+from advisor_profiling.doctor import Finding, examine
 
 OF_THE_COMMAND = ("accepted", "settle_s", "shortest_window_s")
 """Keys that a record has not by itself."""

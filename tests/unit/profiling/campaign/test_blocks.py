@@ -17,8 +17,8 @@ from advisor.core.gpu import MEMORY_PART, Share
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED
 from advisor.errors import InputError
 from advisor_profiling.campaign.blocks import Block, cut, estimate_s, remaining, shard
-from advisor_profiling.window.rules import WindowRules, rules_for
-from advisor_profiling.window.targets import ProcessSpec, Target, pair, solo
+from advisor_profiling.window.points import ProcessSpec, Target, pair, solo
+from advisor_profiling.window.window import WindowRules, rules_for
 
 CLIENTS = 48
 WINDOW_S = 6.5
@@ -131,7 +131,7 @@ def test_cut_does_not_depend_on_the_process() -> None:
     program = """
 from planned import jobs, windows
 from advisor_profiling.campaign.blocks import cut, shard
-from advisor_profiling.campaign.pairing import sample
+from advisor_profiling.campaign.plan import sample
 blocks = cut(windows(jobs("abcdefgh").values()), 48, 90_000, "seed")
 print([[str(target) for target in block.targets] for block in shard(blocks, 2, 3)])
 print(sample("abcdefgh", 20, "seed", {}))

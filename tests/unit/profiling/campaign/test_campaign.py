@@ -18,12 +18,11 @@ from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import AdvisorError, JobError, PartitionError
 from advisor_data import open_store
 from advisor_profiling.campaign.blocks import Block
-from advisor_profiling.campaign.campaign import conditions_on, measure_blocks
-from advisor_profiling.campaign.outcome import CampaignOutcome
-from advisor_profiling.testbed.replay import ReplayTestbed
-from advisor_profiling.testbed.testbed import WarmProcess
-from advisor_profiling.window.rules import rules_for
-from advisor_profiling.window.targets import Target, pair, solo
+from advisor_profiling.campaign.campaign import CampaignOutcome, conditions_on, measure_blocks
+from advisor_profiling.testbed.live import PhaseLock
+from advisor_profiling.testbed.replay import ReplayProcess, ReplayTestbed
+from advisor_profiling.window.points import Target, pair, solo
+from advisor_profiling.window.window import rules_for
 
 SHARES = (10, 30, 50, 70, 90, 100)
 SOLO = [
@@ -45,7 +44,7 @@ class SharedFaultTestbed(BreakableTestbed):
 
     in_fault = False
 
-    def start(self, job: Job, share: Share) -> WarmProcess:
+    def start(self, job: Job, share: Share) -> ReplayProcess:
         assert not self.spoiled()
         return super().start(job, share)
 
@@ -204,10 +203,11 @@ def test_starved_job_marks_the_point(tmp_path: Path) -> None:
     assert len(good(tmp_path)) == 3
 
 
-class RecordingQuiet:
+class RecordingQuiet(PhaseLock):
     """Two phases that write down when they begin and end."""
 
     def __init__(self, log: list[str]) -> None:
+        super().__init__()
         self._log = log
 
     @contextmanager

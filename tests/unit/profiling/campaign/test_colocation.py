@@ -15,16 +15,13 @@ from watching import Watching
 from advisor.core.records import PairPoint, Point
 from advisor.core.split import TIME_SLICED, UNCAPPED, Split
 from advisor_data import open_store
+from advisor_profiling.campaign.campaign import Cost
 from advisor_profiling.campaign.colocation import Campaign, CampaignReport, OpenTestbed, carry_out
-from advisor_profiling.campaign.outcome import Cost
-from advisor_profiling.campaign.pairing import PairNames
-from advisor_profiling.campaign.plan import Plan, PlanEntry, Skipped
-from advisor_profiling.campaign.sets import read_set
-from advisor_profiling.campaign.splits import AroundBest, SplitRequest
+from advisor_profiling.campaign.plan import PairNames, Plan, PlanEntry, Skipped
+from advisor_profiling.campaign.splits import AroundBest, SplitRequest, read_set
 from advisor_profiling.testbed.live import Mode
-from advisor_profiling.testbed.replay import ReplayTestbed
-from advisor_profiling.testbed.testbed import Testbed
-from advisor_profiling.window.rules import rules_for
+from advisor_profiling.testbed.replay import ReplayTestbed, Testbed
+from advisor_profiling.window.window import rules_for
 
 JOBS = ("fft", "gemm", "sort", "triad")
 SPLITS = (Split((30.0, 70.0)), Split((50.0, 50.0)), UNCAPPED)
@@ -327,18 +324,6 @@ def test_time_sliced_sets_by_themselves_have_their_jobs_alone(tmp_path: Path) ->
     with open_store(None, tmp_path) as store:
         assert {(p.job, p.mode) for p in store.solo_points()} == {(j, "uncapped") for j in JOBS}
     assert measure(free, tmp_path, open_sets).to_measure == 0
-
-
-@pytest.mark.parametrize("after", [1, 6])
-def test_interrupted_sets_are_gone_on_with(after: int, tmp_path: Path) -> None:
-    """As pairs are: nothing is lost, and nothing is measured twice."""
-    wanted = sets(UNCAPPED, TIME_SLICED)
-    with pytest.raises(KeyboardInterrupt):
-        measure(wanted, tmp_path, open_sets, reporter=Interrupting(after))
-    dry = measure(wanted, tmp_path, open_sets, dry_run=True)
-    assert (dry.windows, dry.to_measure) == (10, 10 - after)
-    assert measure(wanted, tmp_path, open_sets).measured == 10 - after
-    assert set(windows(kept(tmp_path)).values()) == {1}
 
 
 def test_set_that_was_not_recorded_is_skipped_by_all_its_names(tmp_path: Path) -> None:

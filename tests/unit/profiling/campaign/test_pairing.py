@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 from planned import solo_point
 
 from advisor_data.bundled import bundled_solo_points
-from advisor_profiling.campaign.pairing import (
-    BoundBy,
-    PairNames,
-    all_pairs,
-    kind_of,
-    kinds_of,
-    sample,
-)
+from advisor_profiling.campaign.plan import BoundBy, PairNames, all_pairs, kind_of, kinds_of, sample
 from advisor_training.dataset.solo import HIGH_PERCENT, job_classes
 
 THREE: tuple[BoundBy, ...] = ("compute", "memory", "launch")

@@ -10,10 +10,9 @@ from planned import H200, MI300X, job, jobs, pair_point, shares_of, solo_point, 
 from advisor.core.gpu import Gpu, Share
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import InputError
-from advisor_profiling.campaign.pairing import all_pairs
-from advisor_profiling.campaign.plan import Plan, PlanEntry, Skipped, expand
+from advisor_profiling.campaign.plan import Plan, PlanEntry, Skipped, all_pairs, expand
 from advisor_profiling.campaign.splits import AroundBest, UnitSplit
-from advisor_profiling.window.targets import pair
+from advisor_profiling.window.points import pair
 
 JOBS = jobs(["bert", "fft", "gemm", "triad"])
 

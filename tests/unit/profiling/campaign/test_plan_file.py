@@ -22,8 +22,7 @@ from advisor_profiling.campaign.plan_file import (
     plan_from_options,
     to_yaml,
 )
-from advisor_profiling.campaign.sets import DrawnSets, Member, read_set
-from advisor_profiling.campaign.splits import AroundBest, UnitSplit
+from advisor_profiling.campaign.splits import AroundBest, DrawnSets, Member, UnitSplit, read_set
 
 JOBS = ("bert-train", "fft", "gemm", "null", "triad")
 NINE_UNCAPPED = (*NINE, UNCAPPED)

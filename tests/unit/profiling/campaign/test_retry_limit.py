@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor_profiling.campaign.outcome import MAX_FAILURES, RetryLimit
+from advisor_profiling.campaign.campaign import MAX_FAILURES, RetryLimit
 
 jobs = st.sampled_from([("a",), ("b",), ("a", "a"), ("a", "b"), ("a", "c"), ("b", "c")])
 

@@ -13,9 +13,16 @@ from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import UnsafeCountError
 from advisor.runtime.backend import CuMaskBackend
 from advisor.validity.safe_counts import CheckedCounts
-from advisor_profiling.campaign import safe_plan
-from advisor_profiling.campaign.plan import Plan, PlanEntry, PlannedWindows, expand
-from advisor_profiling.campaign.safe_plan import CountRules, check_asked_shares, check_safe_count
+from advisor_profiling.campaign import plan as safe_plan
+from advisor_profiling.campaign.plan import (
+    CountRules,
+    Plan,
+    PlanEntry,
+    PlannedWindows,
+    check_asked_shares,
+    check_safe_count,
+    expand,
+)
 from advisor_profiling.campaign.splits import AroundBest, UnitSplit
 
 JOBS = jobs(["bert", "triad"])

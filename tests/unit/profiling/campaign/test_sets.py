@@ -14,10 +14,16 @@ from advisor.core.gpu import units_for_percent
 from advisor.core.job import ProgressSettings
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED
 from advisor.errors import InputError, UnsafeCountError
-from advisor_profiling.campaign.plan import Plan, PlanEntry, PlannedWindows, Skipped, expand
+from advisor_profiling.campaign.plan import (
+    CountRules,
+    Plan,
+    PlanEntry,
+    PlannedWindows,
+    Skipped,
+    expand,
+)
 from advisor_profiling.campaign.plan_file import plan_from_options
-from advisor_profiling.campaign.safe_plan import CountRules
-from advisor_profiling.campaign.sets import (
+from advisor_profiling.campaign.splits import (
     MOST_JOBS,
     DrawnSets,
     JobSet,

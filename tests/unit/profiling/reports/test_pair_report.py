@@ -7,17 +7,17 @@ from rich.console import Console
 from simple_pairs import SOLOS, nine, pair, solo
 
 from advisor.core.records import DOUBTFUL, FLAGS, PairPoint, SoloPoint
-from advisor_profiling.campaign.outcome import Cost
-from advisor_profiling.reports.campaign import (
-    COLUMNS,
+from advisor_profiling.campaign.campaign import Cost
+from advisor_profiling.reports import (
+    PAIR_COLUMNS,
     WIDTH,
     PairResult,
     cost_text,
     left_out_text,
     nothing_to_do_text,
+    pair_table,
     references,
     summarise,
-    table,
     unknown_alone_text,
 )
 
@@ -28,7 +28,7 @@ def printed(results: list[PairResult]) -> list[list[str]]:
     """The lines of the table as a terminal of its width shows them, cut into words."""
     console = Console(width=WIDTH, file=io.StringIO())
     with console.capture() as capture:
-        console.print(table(results))
+        console.print(pair_table(results))
     return [line.split() for line in capture.get().splitlines()]
 
 
@@ -156,7 +156,7 @@ def test_pairs_come_in_the_order_of_their_names() -> None:
 def test_line_of_the_table() -> None:
     (found,) = summarise([*nine({30: 1.5}), UNCAPPED], SOLOS)
     head, line = printed([found])
-    assert " ".join(head) == " ".join(COLUMNS)
+    assert " ".join(head) == " ".join(PAIR_COLUMNS)
     assert line == ["a", "+", "b", "10", "30/70", "0.75", "0.75", "100",
                     "33.3", "%", "0.0", "%", "20.0", "%"]  # fmt: skip
     # Sharing that costs more than one after the other stands there with its sign.

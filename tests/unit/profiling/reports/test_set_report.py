@@ -9,7 +9,7 @@ from rich.console import Console
 from simple_pairs import solo
 
 from advisor.core.records import PairPoint
-from advisor_profiling.reports.sets import COLUMNS, WIDTH, SetResult, set_results, set_table
+from advisor_profiling.reports import SET_COLUMNS, WIDTH, SetResult, set_results, set_table
 
 ALONE = [solo("a"), solo("b", rate=2.0, power_w=200.0)]
 
@@ -90,7 +90,7 @@ def test_set_of_a_job_that_was_not_measured_alone_is_in_no_line() -> None:
 def test_table_names_copies_once_and_limits_with_their_job() -> None:
     limited = three(share_3_percent=50.0, mode="mps", latency_p99_3_ms=12.4)
     head, first, second = printed(set_results([three(), limited], ALONE))
-    assert head.split() == " ".join(COLUMNS).split()
+    assert head.split() == " ".join(SET_COLUMNS).split()
     assert first.split("  ")[0] == "2 x a 0.50, 0.60 + b@50 0.75"
     assert first.split()[-8:] == ["limits", "200", "0.50", "12", "23.1", "%", "15.4", "%"]
     assert second.split("  ")[0] == "2 x a 0.50, 0.60 + b 0.75"

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from advisor.core.gpu import Gpu
 from advisor.errors import SourceError
 from advisor_profiling.telemetry import dcgm
-from advisor_profiling.telemetry.dcgm import DcgmSource, fetch
-from advisor_profiling.telemetry.dcgm_text import (
+from advisor_profiling.telemetry.dcgm import (
     COUNTERS,
     STATE,
+    DcgmSource,
     csv_lines,
+    fetch,
     missing_counters,
     values_of,
 )

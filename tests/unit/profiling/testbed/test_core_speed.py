@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from advisor_profiling.reports.doctor import core_speeds
+from advisor_profiling.doctor import core_speeds
 
 
 def test_every_core_is_looked_at_and_the_thread_goes_back() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from advisor_profiling.testbed import phase_lock as phase_lock_module
-from advisor_profiling.testbed.phase_lock import HostPhaseLock
+from advisor_profiling.testbed import live as phase_lock_module
+from advisor_profiling.testbed.live import PhaseLock
 
 
 def test_starts_and_windows_never_overlap(tmp_path: Path) -> None:
@@ -14,7 +14,7 @@ def test_starts_and_windows_never_overlap(tmp_path: Path) -> None:
     inside, lock, clashes = {"start": 0, "window": 0}, threading.Lock(), list[str]()
 
     def phase(kind: str, other: str) -> None:
-        phase_lock = HostPhaseLock(tmp_path)
+        phase_lock = PhaseLock(tmp_path)
         for _ in range(15):
             with phase_lock.starting() if kind == "start" else phase_lock.measuring():
                 with lock:
@@ -35,14 +35,14 @@ def test_starts_and_windows_never_overlap(tmp_path: Path) -> None:
 def test_waiting_start_goes_before_the_next_window(tmp_path: Path) -> None:
     """Windows without a gap keep no start waiting; two of either kind may be open together."""
     order = list[str]()
-    phase_lock = HostPhaseLock(tmp_path)
-    with phase_lock.measuring(), HostPhaseLock(tmp_path).measuring():
+    phase_lock = PhaseLock(tmp_path)
+    with phase_lock.measuring(), PhaseLock(tmp_path).measuring():
         order.append("two windows")
-    with phase_lock.starting(), HostPhaseLock(tmp_path).starting():
+    with phase_lock.starting(), PhaseLock(tmp_path).starting():
         order.append("two starts")
 
     def start() -> None:
-        with HostPhaseLock(tmp_path).starting():
+        with PhaseLock(tmp_path).starting():
             order.append("start")
             time.sleep(0.1)
 
@@ -61,10 +61,10 @@ def test_who_is_waited_for_is_said(
 ) -> None:
     """A profile that was stopped by Ctrl-Z keeps all others of the host waiting, without end."""
     monkeypatch.setattr(phase_lock_module, "_SILENT_S", 0.05)
-    with ThreadPoolExecutor(1) as pool, HostPhaseLock(tmp_path).starting():
+    with ThreadPoolExecutor(1) as pool, PhaseLock(tmp_path).starting():
 
         def measure() -> None:
-            with HostPhaseLock(tmp_path).measuring():
+            with PhaseLock(tmp_path).measuring():
                 pass
 
         waiting = pool.submit(measure)

@@ -11,10 +11,10 @@ from store_points import point
 from advisor.core.gpu import Share
 from advisor.core.job import Job, ProgressSettings
 from advisor.errors import AdvisorError, JobError, LimitNotProvenError, PartitionError, StoreError
-from advisor_profiling.testbed.process_pool import ProcessPool
-from advisor_profiling.testbed.replay import ReplayTestbed
-from advisor_profiling.testbed.testbed import WarmProcess
-from advisor_profiling.window.targets import ProcessSpec
+from advisor_profiling.campaign.campaign import ProcessPool
+from advisor_profiling.testbed.live import PhaseLock
+from advisor_profiling.testbed.replay import ReplayTestbed, WarmProcess
+from advisor_profiling.window.points import ProcessSpec
 
 SHARES = (30.0, 50.0, 70.0, 100.0)
 SOLO = [point(job=job, share_percent=share) for job in ("gemm", "sort") for share in SHARES]
@@ -44,10 +44,11 @@ class LoggingTestbed(BreakableTestbed):
         return [who for found, _, who in (line.partition(" ") for line in self.log) if found == act]
 
 
-class LoggingQuiet:
+class LoggingQuiet(PhaseLock):
     """Notes when starts are allowed."""
 
     def __init__(self, testbed: LoggingTestbed) -> None:
+        super().__init__()
         self._testbed = testbed
 
     @contextmanager

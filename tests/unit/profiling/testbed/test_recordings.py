@@ -7,7 +7,7 @@ from store_points import point
 from advisor.core.gpu import Share
 from advisor.core.records import PairPoint
 from advisor.errors import InputError
-from advisor_profiling.testbed.recordings import Recordings
+from advisor_profiling.testbed.replay import Recordings
 
 SPLITS = ((30.0, 70.0), (50.0, 50.0), (70.0, 30.0), (100.0, 100.0))
 SOLO = [

@@ -18,12 +18,11 @@ from advisor.core.records import Counters, PairPoint, SoloPoint
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU
 from advisor.errors import InputError, JobError
 from advisor_data import open_store
+from advisor_profiling.campaign.campaign import measure_target
 from advisor_profiling.campaign.sweep import SweepResult, sweep, unfinished_run
-from advisor_profiling.testbed.measure_target import measure_target
-from advisor_profiling.testbed.recordings import JobAtShare
-from advisor_profiling.testbed.replay import ReplayTestbed
-from advisor_profiling.window.rules import rules_for
-from advisor_profiling.window.targets import ProcessSpec, Target, pair, solo
+from advisor_profiling.testbed.replay import JobAtShare, ReplayTestbed
+from advisor_profiling.window.points import ProcessSpec, Target, pair, solo
+from advisor_profiling.window.window import rules_for
 
 COUNTERS = {field.name: 11.0 + n for n, field in enumerate(dataclasses.fields(Counters))}
 
@@ -251,7 +250,7 @@ def test_three_jobs_are_replayed_of_which_no_two_were_recorded() -> None:
     target = Target(tuple(ProcessSpec(jobs[job], Share(share)) for job, share in alike))
     processes = [testbed.start(spec.job, spec.share) for spec in target.specs]
     result = measure_target(target, processes, testbed, rules_for(0.5))
-    assert [part.rate.mean for part in result.parts] == pytest.approx([100, 1000, 9])
+    assert [part.rate for part in result.parts] == pytest.approx([100, 1000, 9])
     assert result.window.power is not None
     assert result.window.power.mean == pytest.approx(610)
 

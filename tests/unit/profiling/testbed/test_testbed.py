@@ -6,7 +6,7 @@ from typing import Any, cast
 from advisor.core.gpu import Share
 from advisor.runtime.backend import Granted
 from advisor.runtime.processes import plan_cores
-from advisor_profiling.testbed.testbed import LiveProcess
+from advisor_profiling.testbed.live import LiveProcess
 
 
 class Job:

@@ -7,9 +7,13 @@ from scripted import ScriptedSource
 
 from advisor.core.telemetry import POWER_MEMORY, Channel, Readings
 from advisor_profiling.window.clock import VirtualClock
-from advisor_profiling.window.memory_power import memory_power_w
-from advisor_profiling.window.rules import WindowRules
-from advisor_profiling.window.window import MeasuredWindow, WindowInputs, measure
+from advisor_profiling.window.window import (
+    MeasuredWindow,
+    WindowInputs,
+    WindowRules,
+    measure,
+    memory_power_w,
+)
 
 AVERAGE = (Channel(POWER_MEMORY, "mean", 1.0),)
 READINGS = [(0.25 * n, 60.0 + 0.001 * n) for n in range(12)]

@@ -1,28 +1,29 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scripted import GPU
 
 from advisor.core.gpu import Share
-from advisor.core.job import InputData, Job
+from advisor.core.job import NOTHING, InputData, Job
 from advisor.core.records import FLAGS, HEAT, Counters, PairPoint, SoloPoint
 from advisor.formats.rows import from_row, to_row
-from advisor.runtime.backend import Granted
 from advisor_power.operands.of_job import with_fingerprint
 from advisor_profiling.window.estimate import MeanEstimate
 from advisor_profiling.window.points import (
-    JobResult,
     RunConditions,
+    Target,
     WindowResult,
     failed_point,
     flags_of,
+    pair,
+    part_of,
+    solo,
     to_point,
 )
-from advisor_profiling.window.rules import WindowRules
-from advisor_profiling.window.targets import Target, pair, solo
-from advisor_profiling.window.window import Latency, MeasuredWindow
+from advisor_profiling.window.window import MeasuredWindow, WindowRules
 
 COUNTERS = Counters(
     sm_active_percent=48,
@@ -38,7 +39,7 @@ WINDOW = MeasuredWindow(
     settle_s=1.5,
     settled=True,
     rates=(MeanEstimate(100, 0.5),),
-    latencies=(Latency(),),
+    latencies=((None, None),),
     power=MeanEstimate(300, 1.0),
     counter_power_w=303.0,
     counters=COUNTERS,
@@ -50,26 +51,28 @@ WINDOW = MeasuredWindow(
 )
 JOB = Job(name="x", command=("x",))
 OTHER = Job(name="other", command=("y",))
-PART = JobResult(
-    granted=Granted(66, mps=True),
-    rate=MeanEstimate(100, 0.5),
-    latency=Latency(4.0, 9.0),
-    memory_used_mib=500,
-    cpu_percent=100,
+
+
+def taken(target: Target, *measured: dict[str, Any]) -> WindowResult:
+    """A window of the target, with what was measured of each of its jobs."""
+    usual = {"units": 66, "rate": 100, "rate_stderr": 0.5, "memory_used_mib": 500}
+    usual |= {"cpu_percent": 100, "latency_p50_ms": 4.0, "latency_p99_ms": 9.0}
+    parts = zip(target.specs, measured or [{}], strict=True)
+    return WindowResult(
+        target=target,
+        parts=tuple(part_of(spec, **(usual | own)) for spec, own in parts),
+        reported=(NOTHING,) * len(target.specs),
+        window=WINDOW,
+        cpu_steal_percent=0.1,
+    )
+
+
+TAKEN = taken(solo(JOB, Share(50)))
+SIDES = (
+    {"units": 38, "rate": 7, "rate_stderr": 0.01, "cpu_percent": 80},
+    {"units": 92, "cpu_percent": 3},
 )
-TAKEN = WindowResult(
-    target=solo(JOB, Share(50)), parts=(PART,), window=WINDOW, cpu_steal_percent=0.1
-)
-PAIR = dataclasses.replace(
-    TAKEN,
-    target=pair(JOB, Share(70), OTHER, Share(30), repeat=2),
-    parts=(
-        dataclasses.replace(
-            PART, granted=Granted(38, mps=True), rate=MeanEstimate(7, 0.01), cpu_percent=80
-        ),
-        dataclasses.replace(PART, granted=Granted(92, mps=True), cpu_percent=3),
-    ),
-)
+PAIR = taken(pair(JOB, Share(70), OTHER, Share(30), repeat=2), *SIDES)
 CONDITIONS = RunConditions(
     gpu=GPU,
     rules=WindowRules(),
@@ -85,15 +88,11 @@ def changed(**window: object) -> WindowResult:
     return dataclasses.replace(TAKEN, window=dataclasses.replace(WINDOW, **window))
 
 
-def with_rate(rate: MeanEstimate) -> WindowResult:
-    return dataclasses.replace(TAKEN, parts=(dataclasses.replace(PART, rate=rate),))
-
-
 @pytest.mark.parametrize(
     ("result", "flag"),
     [
-        (with_rate(MeanEstimate(100, 2.0)), "noisy-rate"),
-        (with_rate(MeanEstimate(100, None)), "noisy-rate"),
+        (taken(TAKEN.target, {"rate_stderr": 2.0}), "noisy-rate"),
+        (taken(TAKEN.target, {"rate_stderr": None}), "noisy-rate"),
         (changed(power=MeanEstimate(300, 4.0)), "noisy-power"),
         (changed(settled=False), "not-settled"),
         (changed(throttle_reasons=("sw-power-cap",)), "throttled"),
@@ -125,10 +124,8 @@ def test_counter_may_meet_other_pulses_than_the_readings(
 def test_chance_of_arrivals_is_no_noise(stderr: float, flags: tuple[str, ...]) -> None:
     """Of 100 requests a second in 5 s: 4.5 % either way, half as much more allowed."""
     server = dataclasses.replace(JOB, offered_rate=100.0)
-    served = with_rate(MeanEstimate(100, stderr))
     served = dataclasses.replace(
-        served,
-        target=solo(server, Share(50)),
+        taken(solo(server, Share(50)), {"rate_stderr": stderr}),
         window=dataclasses.replace(WINDOW, window_s=5.0),
     )
     assert flags_of(served, CONDITIONS) == flags
@@ -160,8 +157,7 @@ def test_point_of_a_job_that_tells_its_data_has_their_fingerprint() -> None:
     (spec,) = TAKEN.target.specs
     declared = InputData(dtype="bf16", data="zeros")
     telling = with_fingerprint(dataclasses.replace(JOB, input=declared))
-    target = Target((dataclasses.replace(spec, job=telling),))
-    point = to_point(dataclasses.replace(TAKEN, target=target), CONDITIONS)
+    point = to_point(taken(Target((dataclasses.replace(spec, job=telling),))), CONDITIONS)
     assert isinstance(point, SoloPoint)
     assert point.input_fingerprint is not None
     found = json.loads(point.input_fingerprint)
@@ -186,12 +182,11 @@ def test_pair_point_keeps_its_two_jobs_apart() -> None:
 
 def test_a_server_has_its_demand_and_its_latencies() -> None:
     server = dataclasses.replace(JOB, offered_rate=120.0)
-    alone = to_point(dataclasses.replace(TAKEN, target=solo(server, Share(50))), CONDITIONS)
+    alone = to_point(taken(solo(server, Share(50))), CONDITIONS)
     assert isinstance(alone, SoloPoint)
     assert (alone.offered_rate, alone.latency_p50_ms, alone.latency_p99_ms) == (120, 4, 9)
-    training = dataclasses.replace(PAIR.parts[0], latency=Latency())
-    target = pair(server, Share(70), OTHER, Share(30))
-    both = dataclasses.replace(PAIR, target=target, parts=(training, PAIR.parts[1]))
+    training = {"latency_p50_ms": None, "latency_p99_ms": None}
+    both = taken(pair(server, Share(70), OTHER, Share(30)), training, {})
     names = ("job", "offered_rate", "latency_p50_ms", "latency_p99_ms")
     parts = to_row(to_point(both, CONDITIONS))["jobs"]
     assert [tuple(part[name] for name in names) for part in parts] == [
@@ -216,17 +211,17 @@ def test_pair_says_how_the_gpu_was_shared(
     """Without limits under MPS and without MPS are two different things."""
     target = pair(JOB, Share(shares[0]), OTHER, Share(shares[1]))
     conditions = dataclasses.replace(CONDITIONS, mode=mode)
-    point = to_point(dataclasses.replace(PAIR, target=target), conditions)
+    point = to_point(taken(target, {}, {}), conditions)
     assert isinstance(point, PairPoint)
     assert point.mode == expected
 
 
 def test_pair_is_cpu_bound_when_one_of_its_jobs_is() -> None:
     """The busy core of either leaves the granted SMs idle."""
-    busy, other = PAIR.parts
-    parts = (dataclasses.replace(busy, cpu_percent=95), other)
+    first, second = SIDES
+    busy = taken(PAIR.target, first | {"cpu_percent": 95}, second)
     assert flags_of(PAIR, CONDITIONS) == ()
-    assert flags_of(dataclasses.replace(PAIR, parts=parts), CONDITIONS) == ("cpu-bound",)
+    assert flags_of(busy, CONDITIONS) == ("cpu-bound",)
 
 
 def test_failed_pair_leaves_a_mark_that_every_store_can_keep() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 WORKLOADS = Path(__file__).parents[4] / "profiling/workloads"
 sys.path.append(str(WORKLOADS))
-cases: Any = importlib.import_module("library_cases")
+cases: Any = importlib.import_module("library_check")
 library_check: Any = importlib.import_module("library_check")
 
 needs_torch = pytest.mark.skipif(

@@ -12,9 +12,9 @@ from advisor.core.gpu import Gpu
 from advisor.core.job import ProgressSettings
 from advisor.errors import InputError, JobError
 from advisor.progress import FILE_BYTES, Progress
-from advisor_profiling.attached import told as attached
-from advisor_profiling.attached import watching
-from advisor_profiling.attached.told import AskedProcess, ToldProgress, find_told
+from advisor_profiling import attached
+from advisor_profiling.attached import AskedProcess, ToldProgress, find_told, watch
+from advisor_profiling.window.clock import VirtualClock
 
 US, ANOTHER = (os.getpid(),), (os.getppid(),)
 
@@ -101,11 +101,25 @@ def test_a_look_without_a_count_has_its_reason(monkeypatch: pytest.MonkeyPatch) 
             raise JobError("the page is gone")
         return count
 
-    monkeypatch.setattr(watching, "_gpus", no_gpus)
-    monkeypatch.setattr(watching, "_LOOK_S", 0.001)
+    monkeypatch.setattr(attached, "_gpus", no_gpus)
     told = ToldProgress(ProgressSettings(), read)
-    *_, look = watching.watch(os.getpid(), told, 0.1, 0.1)
+    *_, look = watch(os.getpid(), told, 2, 4, VirtualClock())
     assert (look.count, look.rate, look.fault) == (None, None, "the page is gone.")
+
+
+def test_one_look_is_shown_however_long_it_takes_to_open_the_gpus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`--once` showed nothing where that took a tenth of a second."""
+    clock = VirtualClock()
+
+    def found(_pid: int) -> list[Gpu]:
+        clock.sleep(0.3)
+        return []
+
+    monkeypatch.setattr(attached, "_gpus", found)
+    (look,) = watch(os.getpid(), None, 0.05, 0.05, clock)
+    assert look.pid == os.getpid()
 
 
 def test_output_that_starts_again_is_counted_on(

@@ -1,0 +1,449 @@
+"""Reads what runs already on this host: its GPUs, and the progress of one process."""
+
+import math
+import os
+import re
+import stat
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from advisor.core.gpu import Gpu
+from advisor.core.job import ProgressSettings
+from advisor.core.telemetry import COUNTERS, MEMORY_USED, POWER_GPU, POWER_LIMIT
+from advisor.errors import AdvisorError, InputError, JobError, SourceError
+from advisor.formats.moments import now
+from advisor.launch.meter import Moment, RateMeter
+from advisor.runtime.counting import CounterFile, OutputLines, Tally, number_of, plain
+from advisor.runtime.processes import descendants, environment_of, owner_of
+from advisor.runtime.progress_search import search
+from advisor.runtime.running_job import PROGRESS_MARK
+from advisor.scrape.fetch import fetch, listening_urls
+from advisor.scrape.page import Selector, SeriesTotal, parse_selector, read_page
+from advisor.scrape.servers import server_of
+from advisor_profiling.telemetry.nvml import (
+    NvmlSource,
+    busy_percent,
+    compute_pids,
+    held_mib,
+    list_gpus,
+)
+from advisor_profiling.testbed.live import strangers
+from advisor_profiling.window.clock import Clock
+
+_TAIL_BYTES = 64 * 1024
+"""Of an output that was written before, the end."""
+
+_TAIL_LINES = 50
+"""Of that end, the newest: a count that begins again with each epoch rises among few lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedProcess:
+    """What somebody knows of the process and told us.
+
+    Attributes:
+        pattern: Of its output.
+        url: Of its Prometheus page.
+        counter: On that page.
+    """
+
+    pattern: str | None = None
+    url: str | None = None
+    counter: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToldProgress:
+    """Where a process tells how far it is.
+
+    Attributes:
+        progress: The same for a job file.
+        read: The count now; None before the first one. Raises AdvisorError while it cannot be
+            read.
+        close: Lets go of the file that is read.
+    """
+
+    progress: ProgressSettings
+    read: Callable[[], float | None]
+    close: Callable[[], None] = lambda: None
+
+
+def find_told(
+    pids: Sequence[int], command: Sequence[str], asked: AskedProcess
+) -> ToldProgress | None:
+    """Where the processes of a job tell its progress; None where nothing of it can be read.
+
+    A page is read from a named URL, or from a port of a known server on which these processes
+    alone listen.
+
+    Raises:
+        InputError: `asked` names no pattern, URL or counter that can be used.
+    """
+    if asked.pattern is not None:
+        return _by_output(pids, asked.pattern)
+    if asked.url is not None or asked.counter is not None:
+        return _by_page(pids, command, asked)
+    return (
+        _by_file(pids)
+        or _by_page(pids, command, asked)
+        or _by_output(pids, None)
+        or _by_file(pids, begun=False)
+    )
+
+
+def output_of(pids: Sequence[int]) -> str:
+    """Where the first process writes, in words."""
+    names = [_link(pid, 1) for pid in pids]
+    name = next((name for name in names if name), "nowhere")
+    if name.startswith(("/dev/pts/", "/dev/tty")):
+        return "a terminal"
+    return "a pipe" if name.startswith("pipe:") else name
+
+
+def _by_file(pids: Sequence[int], *, begun: bool = True) -> ToldProgress | None:
+    """A file that was counted in already, or one that may be."""
+    for pid in pids:
+        path = Path(environment_of(pid).get(PROGRESS_MARK, "/nonexistent"))
+        if not path.is_file():
+            continue
+        count = CounterFile(path)
+        if _has_begun(count) or not begun:
+            return ToldProgress(ProgressSettings(), count.read, count.close)
+        count.close()
+    return None
+
+
+def _has_begun(count: CounterFile) -> bool:
+    try:
+        return count.read() > 0
+    except JobError:  # whoever wrote the reason counts there
+        return True
+
+
+def _by_page(
+    pids: Sequence[int], command: Sequence[str], asked: AskedProcess
+) -> ToldProgress | None:
+    server, named_url = server_of(command) or (None, None)
+    name = asked.counter or (server and server.counter)
+    if name is None or (server is None and asked.url is None):
+        if asked == AskedProcess():
+            return None
+        raise InputError(
+            "it is not known which counter of the page to read, or where the page is",
+            why="the command line is not that of a server whose page is known",
+            fix="say both --url and --counter",
+        )
+    counter = parse_selector(name)
+    url = asked.url or (server and _own_page(pids, server.path, named_url, counter))
+    if url is None:
+        if asked == AskedProcess():
+            return None
+        raise InputError(
+            f"no port on which the process listens has a page with {name}",
+            fix="name the page: --url http://127.0.0.1:PORT/metrics",
+        )
+    settings = ProgressSettings(
+        kind="metrics",
+        unit=server.unit if server else "steps",
+        url=url,
+        counter=name,
+        histogram=server and server.histogram,
+    )
+    total = SeriesTotal()
+    return ToldProgress(settings, lambda: total.add(read_page(fetch(url), counter, None).counts))
+
+
+def _own_page(
+    pids: Sequence[int], path: str, named_url: str | None, counter: Selector
+) -> str | None:
+    """The page of a server on its own ports, the one of its command line first."""
+    named = named_url and urlsplit(named_url).port
+    pages = [base + path for base in listening_urls(pids)]
+    for page in sorted(pages, key=lambda page: urlsplit(page).port != named):
+        with suppress(AdvisorError):
+            read_page(fetch(page), counter, None)
+            return page
+    return None
+
+
+def _by_output(pids: Sequence[int], pattern: str | None) -> ToldProgress | None:
+    for path in _outputs(pids):
+        output = _Output(path)
+        if pattern is not None:
+            progress = ProgressSettings(kind="output", pattern=pattern)
+        elif found := search(output.newest()):
+            progress = found.progress
+        else:
+            output.close()
+            continue
+        return ToldProgress(progress, output.reader(progress), output.close)
+    return None
+
+
+def _outputs(pids: Sequence[int]) -> Iterator[Path]:
+    """Files that the processes write to as output or errors, each once."""
+    seen = set[tuple[int, int]]()
+    for pid in pids:
+        for number in (1, 2):
+            path = Path(f"/proc/{pid}/fd/{number}")
+            with suppress(OSError):
+                found = path.stat()
+                if stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) not in seen:
+                    seen.add((found.st_dev, found.st_ino))
+                    yield path
+
+
+class _Output:
+    """The lines of an output from near its end on."""
+
+    def __init__(self, path: Path) -> None:
+        self._lines = OutputLines(path, last_bytes=_TAIL_BYTES)
+        self.close = self._lines.close
+        self._unread: list[str] = []
+
+    def newest(self) -> list[str]:
+        """The newest lines; a `reader` counts them as well."""
+        self._unread = [*self._unread, *map(plain, self._lines.read())][-_TAIL_LINES:]
+        return self._unread
+
+    def reader(self, progress: ProgressSettings) -> Callable[[], float | None]:
+        """What reads the count; None before the first match."""
+        expression, tally = re.compile(progress.pattern or ""), Tally()
+        group = expression.groups
+        count: float | None = None
+
+        def read() -> float | None:
+            nonlocal count
+            lines, self._unread = [*self._unread, *map(plain, self._lines.read())], []
+            for match in filter(None, map(expression.search, lines)):
+                number = number_of(match[group] or "") if group else 1.0
+                if not math.isfinite(number):
+                    continue
+                if group and progress.cumulative:
+                    tally.add(number)
+                    count = tally.total
+                else:
+                    count = (count or 0.0) + number
+            return count
+
+        return read
+
+
+def _link(pid: int, number: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/fd/{number}")  # noqa: PTH115 - a pipe is no path
+    except OSError:
+        return ""
+
+
+USED, FREE, BUSY = "memory_used_mib", "memory_free_mib", "gpu_busy_percent"
+_STATES = {POWER_GPU: "power_w", POWER_LIMIT: "power_limit_w", MEMORY_USED: USED}
+
+_CLOCK = Clock()
+_LOOK_S = 0.1
+"""Between two looks at the count: a rate over ten seconds is right to a percent."""
+
+_RATE_S = 30.0
+"""A rate is over the last so many seconds, or over what there was of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSeen:
+    """A GPU on which the process computes.
+
+    Attributes:
+        power_w: Of the whole card.
+        sm_active_percent: Of the whole card since the last look; None: it has no such counter.
+        memory_mib: Of the process and those that it started.
+        others: Processes of other jobs that compute there, too.
+    """
+
+    index: int | None
+    model: str
+    power_w: float | None
+    power_limit_w: float | None
+    sm_active_percent: float | None
+    memory_mib: float | None
+    others: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedNow:
+    """What a look showed; `advisor watch --json` writes it.
+
+    Attributes:
+        count: Progress so far, in `unit`; None where it was not read in this look.
+        rate: Per second; None while it is not known.
+        fault: Why the count cannot be read now; None where it can, or where there is none.
+    """
+
+    pid: int
+    at: str
+    watched_s: float
+    count: float | None
+    unit: str | None
+    rate: float | None
+    fault: str | None
+    gpus: tuple[GpuSeen, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuLook:
+    """A GPU as one look shows it.
+
+    Attributes:
+        means: By the columns of points; counters are means since the last look.
+        pids: Processes that compute, without MPS servers.
+        own_memory_mib: Memory of the processes that the look is about; None: not read.
+    """
+
+    gpu: Gpu
+    means: Mapping[str, float]
+    pids: tuple[int, ...]
+    own_memory_mib: float | None
+
+
+def command_of(pid: int) -> tuple[str, ...]:
+    """What a process was started as.
+
+    Raises:
+        InputError: there is no such process, or it is another user's.
+    """
+    if owner_of(pid) is None:
+        raise InputError(f"there is no process {pid}", fix="its number is in nvidia-smi, or ps -ef")
+    if not os.access(f"/proc/{pid}/fd", os.R_OK) or not workdir_of(pid):
+        raise InputError(
+            f"process {pid} is another user's, or keeps to itself",
+            why="the kernel does not show you what it was started with and where it writes",
+            fix="watch it as its user, or as root",
+        )
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return tuple(word.decode(errors="replace") for word in words if word)
+
+
+def workdir_of(pid: int) -> Path | None:
+    """The folder in which a process runs; None where it is not shown."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cwd").readlink()
+    return None
+
+
+def family(pid: int) -> list[int]:
+    """The process and all below it."""
+    return [pid, *descendants(pid)]
+
+
+def watch(
+    pid: int,
+    told: ToldProgress | None,
+    every_s: float,
+    lasts_s: float,
+    clock: Clock = _CLOCK,
+) -> Iterator[WatchedNow]:
+    """A look each so many seconds, until the process has ended or the time is over.
+
+    Raises:
+        SourceError: a GPU does not answer any more.
+    """
+    meter = RateMeter(_RATE_S)
+    with closing(HostGpus(pid)) as gpus, closing(told) if told else nullcontext():
+        begun_s = clock.now_s()  # to open the GPUs may take longer than all looks
+        next_s = begun_s + every_s
+        while next_s <= begun_s + lasts_s + _LOOK_S:
+            count, fault = None, None
+            while clock.now_s() < next_s:
+                if told is not None:
+                    count, fault = _read(told)
+                if count is not None:
+                    meter.add(Moment(clock.now_s()), count)
+                clock.sleep(_LOOK_S)
+            if owner_of(pid) is None:
+                return
+            own = family(pid)
+            yield WatchedNow(
+                pid=pid,
+                at=now(),
+                watched_s=round(clock.now_s() - begun_s, 3),
+                count=count,
+                unit=told and told.progress.unit,
+                rate=meter.rate() if fault is None else None,
+                fault=fault,
+                gpus=tuple(_seen(gpu, own) for gpu in gpus.look(own)),
+            )
+            next_s = clock.now_s() + every_s
+
+
+def _read(told: ToldProgress) -> tuple[float | None, str | None]:
+    """The count now, or why it cannot be read."""
+    try:
+        return told.read(), None
+    except AdvisorError as error:
+        return None, str(error)
+
+
+class HostGpus:
+    """NVIDIA GPUs of this host, read again and again: all, or those that a process computes on.
+
+    Raises:
+        SourceError: without a process: no driver, or no GPU.
+    """
+
+    def __init__(self, pid: int | None = None) -> None:
+        self._sources = list[NvmlSource]()
+        for gpu in list_gpus() if pid is None else _gpus(pid):
+            self._sources.append(NvmlSource(gpu.uuid))
+            self._sources[-1].start_window()
+
+    def look(self, own: Collection[int] = ()) -> Iterator[GpuLook]:
+        """Each GPU now, with the memory of the processes `own`.
+
+        Raises:
+            SourceError: a GPU does not answer any more.
+        """
+        for source in self._sources:
+            read = source.read([channel.name for channel in source.channels])
+            means = {_STATES.get(name) or COUNTERS.get(name, ""): of for name, of in read.items()}
+            means.pop("", None)
+            # Cards before Hopper have no other activity.
+            if means.get(BUSY) is None:
+                means[BUSY] = busy_percent(source.gpu.uuid)
+            # The driver keeps some memory of an empty card for itself.
+            taken_mib, held = means[USED], held_mib(source.gpu.uuid)
+            if source.gpu.memory_mib is not None and taken_mib is not None:
+                means[USED] = taken_mib if held is None else held
+                means[FREE] = source.gpu.memory_mib - taken_mib
+            yield GpuLook(
+                gpu=source.gpu,
+                means={column: value for column, value in means.items() if value is not None},
+                pids=tuple(strangers(source.gpu)),
+                own_memory_mib=source.processes_memory_mib(own) if own else None,
+            )
+            source.start_window()
+
+    def close(self) -> None:
+        """Close NVML."""
+        for source in self._sources:
+            source.close()
+
+
+def _gpus(pid: int) -> list[Gpu]:
+    """A host without a driver has none; the count of the process is read all the same."""
+    own = {*family(pid)}
+    with suppress(SourceError):
+        return [gpu for gpu in list_gpus() if own.intersection(compute_pids(gpu.uuid))]
+    return []
+
+
+def _seen(look: GpuLook, own: Collection[int]) -> GpuSeen:
+    return GpuSeen(
+        index=look.gpu.index,
+        model=look.gpu.model,
+        power_w=look.means.get("power_w"),
+        power_limit_w=look.gpu.power_limit_w,
+        sm_active_percent=look.means.get("sm_active_percent"),
+        memory_mib=look.own_memory_mib,
+        others=tuple(other for other in look.pids if other not in own),
+    )

@@ -1,1 +1,0 @@
-"""At which numbers of SMs the libraries compute right results."""

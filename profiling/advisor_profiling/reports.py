@@ -1,0 +1,594 @@
+"""What measuring says to a person: live progress, tables of profiles, pairs and sets, a plot."""
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from advisor.core.gpu import WHOLE
+from advisor.core.objectives import (
+    DEFAULT_OBJECTIVE,
+    OBJECTIVES,
+    Candidate,
+    PartResult,
+    SplitResult,
+    best,
+)
+from advisor.core.records import DOUBTFUL, FLAGS, PairPoint, Point, PointPart, SoloPoint
+from advisor.core.split import EQUAL, Split
+from advisor_profiling.campaign.campaign import Cost, Failure
+from advisor_profiling.campaign.colocation import PlannedSplit
+from advisor_profiling.campaign.sweep import IDLE_DRIFT_W, SweepResult
+
+WIDTH = 120
+"""Columns that the table may need."""
+
+SoloByJob = Mapping[str, tuple[float, float]]
+"""Rate and power of each job alone on the whole GPU."""
+
+PAIR_COLUMNS = (
+    "pair", "windows", "best split", "speed 1", "speed 2", "W", "saves", "at 50/50", "no limit",
+)  # fmt: skip
+"""Headings of the table; speed is relative to the job alone on the whole GPU, and what is saved is
+energy for the same work, against one after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairResult:
+    """The measured split of a pair that saves most energy and is not over-subscribed.
+
+    Attributes:
+        windows: Good points of the pair.
+        best: The mean of its windows; None where the jobs' rates and power alone are not known.
+        saved: Part of the energy saved for the same work, against one after the other; 0.1 is 10 %.
+        equal_saved: The same of 50/50 on that card; None where it was not measured.
+        uncapped_saved: The same of MPS without limits on that card.
+    """
+
+    pair: tuple[str, ...]
+    windows: int
+    best: PairPoint | None = None
+    speeds: tuple[float, float] | None = None
+    saved: float | None = None
+    equal_saved: float | None = None
+    uncapped_saved: float | None = None
+
+
+def summarise(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[PairResult]:
+    """Each pair's best split, against solo points at 100 %; without those that failed a check."""
+    alone = alone_by_job(solo)
+    pairs: defaultdict[tuple[str, ...], list[PairPoint]] = defaultdict(list)
+    for point in points:
+        if not DOUBTFUL & set(point.flags):
+            pairs[point.jobs].append(point)
+    return [_pair_result(pair, found, alone) for pair, found in sorted(pairs.items())]
+
+
+def references(own: Sequence[SoloPoint], others: Iterable[SoloPoint]) -> list[SoloPoint]:
+    """A run's solo points, and the newest of others for jobs without a rate at 100 % there."""
+    known = alone_by_job(own)
+    newest: dict[str, SoloPoint] = {}
+    for point in sorted(others, key=lambda p: p.started_at):
+        if point.job not in known and alone_by_job([point]):
+            newest[point.job] = point
+    return [*own, *newest.values()]
+
+
+def _percent_text(saved: float | None) -> str:
+    """A part of energy that is saved, as a table has it."""
+    return "-" if saved is None else f"{100 * saved:.1f} %"
+
+
+def unknown_alone_text(points: Iterable[PairPoint], solo: Sequence[SoloPoint]) -> list[str]:
+    """A line for each job of the pairs whose rate and power alone are not known."""
+    jobs = {job for point in points for job in point.jobs}
+    return [
+        f"no rate and power of {job} alone at 100 % are known: advisor profile {job}"
+        for job in sorted(jobs - alone_by_job(solo).keys())
+    ]
+
+
+def alone_by_job(solo: Iterable[SoloPoint], left_out: Set[str] = DOUBTFUL) -> SoloByJob:
+    """Rate and power of each job alone on the whole GPU, the mean of its windows without flags."""
+    readings: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for p in solo:
+        if p.share_percent == 100 and p.rate and p.power_w and not left_out & set(p.flags):
+            readings[p.job].append((p.rate, p.power_w))
+    return {
+        job: (fmean(rate for rate, _ in found), fmean(power_w for _, power_w in found))
+        for job, found in readings.items()
+    }
+
+
+def means(points: Sequence[PairPoint]) -> list[tuple[PairPoint, int]]:
+    """One point for each split and card, the mean of its complete windows, and how many they are.
+
+    So luck does not choose.
+    """
+    windows: defaultdict[tuple[object, ...], list[PairPoint]] = defaultdict(list)
+    for p in points:
+        if p.power_w and all(part.rate is not None for part in p.parts):
+            windows[p.jobs, p.gpu_uuid, p.mode, p.shares_percent].append(p)
+    return [
+        (
+            replace(
+                same[0],
+                parts=tuple(map(_mean_part, zip(*(p.parts for p in same), strict=True))),
+                power_w=fmean(p.power_w or 0 for p in same),
+            ),
+            len(same),
+        )
+        for same in windows.values()
+    ]
+
+
+def _mean_part(parts: Sequence[PointPart]) -> PointPart:
+    tails = [part.latency_p99_ms for part in parts if part.latency_p99_ms is not None]
+    rate = fmean(part.rate or 0 for part in parts)
+    return replace(parts[0], rate=rate, latency_p99_ms=_mean(tails))
+
+
+def pair_table(results: Sequence[PairResult]) -> Table:
+    """The pairs, one line each."""
+    return _laid_out(PAIR_COLUMNS, map(_pair_cells, results), left=("pair", "best split"))
+
+
+def planned_table(planned: Sequence[PlannedSplit]) -> Table:
+    """What a campaign would measure, one line for each pair, set or job alone."""
+    splits: defaultdict[tuple[str, ...], list[PlannedSplit]] = defaultdict(list)
+    for item in planned:
+        splits[item.jobs].append(item)
+    rows = (
+        (
+            " + ".join(jobs) + (" alone" if len(jobs) == 1 else ""),
+            str(sum(item.windows for item in items)),
+            " ".join(item.split for item in items),
+        )
+        for jobs, items in splits.items()
+    )
+    return _laid_out(
+        ("to measure", "windows", "splits"), rows, left=("to measure", "splits"), wrap=("splits",)
+    )
+
+
+def cost_text(cost: Cost, points: int, what: str = "pair") -> str:
+    """What a campaign took, in one line; the windows of its jobs alone are part of the cost."""
+    if not cost.duration_s:
+        return "nothing was measured"
+    if not points:
+        return f"no {what} was measured in {cost.duration_s / 60:.1f} GPU-minutes"
+    return (
+        f"{points} {what} points in {cost.duration_s / 60:.1f} GPU-minutes: "
+        f"{cost.duration_s / points:.1f} GPU-seconds a {what} point, {cost.starts} starts, "
+        f"{100 * cost.measuring_s / cost.duration_s:.0f} % of the time measuring "
+        f"({100 * cost.window_s / cost.duration_s:.0f} % in windows, the rest settling), "
+        f"{100 * cost.starting_s / cost.duration_s:.0f} % starting, "
+        f"{100 * cost.waiting_s / cost.duration_s:.0f} % waiting for other GPUs"
+    )
+
+
+def nothing_to_do_text(windows: int, to_measure: int, *, dry_run: bool) -> str | None:
+    """Why a campaign took nothing at all; None where it was to take something."""
+    if windows and not to_measure:
+        return f"all {windows} windows were measured before"
+    if dry_run:
+        return "dry run: nothing was measured"
+    return None
+
+
+def left_out_text(points: Sequence[PairPoint], left_out: Set[str] = DOUBTFUL) -> str | None:
+    """How many points failed a cross-check, by flag; None when none did."""
+    flags = Counter(flag for p in points for flag in p.flags if flag in left_out)
+    if not flags:
+        return None
+    listed = ", ".join(f"{count} {flag}" for flag, count in sorted(flags.items()))
+    return f"left out of the table: {listed}"
+
+
+def _pair_result(
+    pair: tuple[str, ...], points: Sequence[PairPoint], alone: SoloByJob
+) -> PairResult:
+    known = [c for c in (_candidate(p, alone) for p, _ in means(points)) if c is not None]
+    limited = {c: p for c, p in known if p.mode in {"mps", "cu_mask"} and _fits(p)}
+    if not limited:
+        return PairResult(pair, len(points))
+    chosen = best(limited, OBJECTIVES[DEFAULT_OBJECTIVE])
+    same_card = [(c, p) for c, p in known if p.gpu_uuid == limited[chosen].gpu_uuid]
+    equal = [c.result.energy_saved for c, _ in same_card if c.split == EQUAL]
+    free = [c.result.energy_saved for c, p in same_card if p.mode == "uncapped"]
+    return PairResult(
+        pair,
+        len(points),
+        limited[chosen],
+        (chosen.result.speeds[0], chosen.result.speeds[1]),
+        chosen.result.energy_saved,
+        _mean(equal),
+        _mean(free),
+    )
+
+
+def _fits(point: PairPoint) -> bool:
+    """Whether the shares are not over-subscribed: no unit is in both."""
+    units = [part.units for part in point.parts if part.units is not None]
+    if len(units) < len(point.parts) or point.units_total is None:
+        return sum(point.shares_percent) <= 100
+    return sum(units) <= point.units_total
+
+
+def _candidate(point: PairPoint, alone: SoloByJob) -> tuple[Candidate, PairPoint] | None:
+    first, second, *more = point.parts
+    if more:
+        return None
+    a, b = alone.get(first.job), alone.get(second.job)
+    if not (a and b and point.power_w) or first.rate is None or second.rate is None:
+        return None
+    parts = PartResult(first.rate, *a), PartResult(second.rate, *b)
+    return Candidate(Split(point.shares_percent), SplitResult(parts, point.power_w)), point
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
+
+
+def _pair_cells(line: PairResult) -> list[str]:
+    cells = [" + ".join(line.pair), str(line.windows)]
+    if line.best is None or line.speeds is None:
+        return [*cells, *["-"] * (len(PAIR_COLUMNS) - len(cells))]
+    split = "/".join(f"{share:g}" for share in line.best.shares_percent)
+    speeds = [f"{speed:.2f}" for speed in line.speeds]
+    watts = f"{line.best.power_w:.0f}"
+    saved = (line.saved, line.equal_saved, line.uncapped_saved)
+    return [*cells, split, *speeds, watts, *map(_percent_text, saved)]
+
+
+LEFT_OUT = DOUBTFUL - {"not-settled"}
+"""Flags of windows that no table of sets has. Rates of jobs that wait for the host never get flat,
+and the more jobs there are, the more of them wait."""
+
+SET_COLUMNS = ("set, speed of each job", "sharing", "W", "slowest", "p99 ms", "saves, off", "idle")
+"""Headings of the table; speed is relative to the job alone on the whole GPU. Energy is saved for
+the same work, against a GPU for each job: with those that become free switched off, or idle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPart:
+    """One job of a set; a server does no more than is asked of it, so its speed is at most 1."""
+
+    job: str
+    share_percent: float
+    speed: float
+    latency_p99_ms: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetResult:
+    """One set in one way of sharing on one card, the mean of its good windows.
+
+    Attributes:
+        slowest: The lowest speed.
+        p99_ms: The longest tail of its servers; None where it has none.
+        saved_off: Part of the energy saved for the same work, against a GPU for each job, where
+            those that become free draw nothing; 0.1 is 10 %.
+        saved_idle: The same where they draw idle power; None where that was not read.
+    """
+
+    parts: tuple[SetPart, ...]
+    mode: str
+    gpu_uuid: str
+    windows: int
+    power_w: float
+    slowest: float
+    p99_ms: float | None
+    saved_off: float
+    saved_idle: float | None
+
+
+def set_results(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[SetResult]:
+    """Sets of jobs that were measured alone at 100 %, too; without points that failed a check."""
+    alone = alone_by_job(solo, LEFT_OUT)
+    good = [p for p in points if not LEFT_OUT & set(p.flags) and set(p.jobs) <= alone.keys()]
+    found = [_set_result(point, windows, alone) for point, windows in means(good)]
+    return sorted(found, key=lambda r: (len(r.parts), [p.job for p in r.parts], r.mode))
+
+
+def set_table(results: Sequence[SetResult]) -> Table:
+    """The sets, one line each."""
+    left = SET_COLUMNS[:2]
+    return _laid_out(SET_COLUMNS, map(_set_cells, results), left=left, wrap=left)
+
+
+def sharing_text(result: SetResult) -> str:
+    """How the jobs share the GPU: `limits` where one of them has one."""
+    limits = any(part.share_percent != WHOLE for part in result.parts)
+    return "limits" if limits else result.mode
+
+
+def _set_result(point: PairPoint, windows: int, alone: SoloByJob) -> SetResult:
+    shared = SplitResult(
+        tuple(PartResult(_served_rate(part, alone), *alone[part.job]) for part in point.parts),
+        point.power_w or 0.0,
+    )
+    tails = [part.latency_p99_ms for part in point.parts if part.latency_p99_ms is not None]
+    return SetResult(
+        parts=tuple(
+            SetPart(
+                job=part.job,
+                share_percent=part.share_percent,
+                speed=speed,
+                latency_p99_ms=part.latency_p99_ms,
+            )
+            for part, speed in zip(point.parts, shared.speeds, strict=True)
+        ),
+        mode=point.mode,
+        gpu_uuid=point.gpu_uuid,
+        windows=windows,
+        power_w=shared.power_w,
+        slowest=min(shared.speeds),
+        p99_ms=max(tails, default=None),
+        saved_off=shared.energy_saved,
+        saved_idle=None
+        if point.idle_power_w is None
+        else shared.energy_saved_beside(point.idle_power_w),
+    )
+
+
+def _served_rate(part: PointPart, alone: SoloByJob) -> float:
+    rate = part.rate or 0.0
+    return rate if part.offered_rate is None else min(rate, alone[part.job][0])
+
+
+def _set_cells(result: SetResult) -> list[str]:
+    return [
+        _set_text(result),
+        sharing_text(result),
+        f"{result.power_w:.0f}",
+        f"{result.slowest:.2f}",
+        "-" if result.p99_ms is None else f"{result.p99_ms:.0f}",
+        _percent_text(result.saved_off),
+        _percent_text(result.saved_idle),
+    ]
+
+
+def _set_text(result: SetResult) -> str:
+    """Each job with its speed; those of copies follow one another."""
+    names = [_part_name(part) for part in result.parts]
+    texts = list[str]()
+    for name, count in Counter(names).items():
+        of_name = zip(names, result.parts, strict=True)
+        speeds = ", ".join(f"{part.speed:.2f}" for its, part in of_name if its == name)
+        texts.append(f"{f'{count} x ' if count > 1 else ''}{name} {speeds}")
+    return " + ".join(texts)
+
+
+def _part_name(part: SetPart) -> str:
+    return part.job if part.share_percent == WHOLE else f"{part.job}@{part.share_percent:g}"
+
+
+class ConsoleReporter:
+    """Writes progress as lines, so that a log file reads as well as a terminal.
+
+    Args:
+        console: Where to.
+        replayed: Windows come from recordings.
+    """
+
+    def __init__(self, console: Console, *, replayed: bool = False) -> None:
+        self._console, self._replayed = console, replayed
+
+    def phase(self, text: str) -> None:
+        """A line for what takes a while."""
+        self._say(f"{text} ...")
+
+    def point(self, point: Point, done: int, total: int, eta_s: float) -> None:
+        """A line for a point that was measured, with how long the others still take."""
+        point = as_recorded(point) if self._replayed else point
+        flags = f"  [{', '.join(point.flags)}]" if point.flags else ""
+        eta = f"eta {int(eta_s) // 60}:{int(eta_s) % 60:02}"
+        power = f"{_text(point.power_w)} W{_beside(point.power_stderr_w, point.power_w)}"
+        self._say(f"{done}/{total}  {_what(point)}  {power}  {eta}{flags}")
+
+    def failure(self, failure: Failure) -> None:
+        """A red line for what could not be measured, and why."""
+        self._say(f"failed: {failure.target}: {failure.error}", style="red")
+
+    def _say(self, text: str, style: str | None = None) -> None:
+        if not self._console.encoding.startswith("utf"):
+            text = text.replace("±", "+-")
+        # A line stays one: a log file has no width, and a terminal breaks lines itself.
+        self._console.print(f"  {text}", style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def as_recorded(point: Point) -> Point:
+    """A replayed window: one recording, within which nothing varies, so no error is known."""
+    if isinstance(point, SoloPoint):
+        return replace(point, rate_stderr=None, power_stderr_w=None)
+    parts = tuple(replace(part, rate_stderr=None) for part in point.parts)
+    return replace(point, parts=parts, power_stderr_w=None)
+
+
+def _what(point: Point) -> str:
+    if isinstance(point, SoloPoint):
+        return _job(point, point.units_granted)
+    return f"{point.mode}  {'  |  '.join(_job(part, part.units) for part in point.parts)}"
+
+
+def _job(of: SoloPoint | PointPart, units: int | None) -> str:
+    """One job of a point."""
+    error = _beside(of.rate_stderr, of.rate)
+    speed = "-" if of.rate is None else f"{of.rate:.4g} {of.rate_unit}/s{error}"
+    return f"{of.job} {of.share_percent:g} % = {_text(units)} units  {speed}"
+
+
+COLUMNS = (
+    "share%", "units", "rate", "±%", "W", "±%", "Δ%", "/kJ", "SM%", "DRAM%", "MHz", "flags",
+)  # fmt: skip
+"""Headings of the table; Δ is the energy counter against the mean of instant power."""
+
+
+def table(points: Sequence[SoloPoint]) -> Table:
+    """A profile as a table, one line per point; all but the flags fits into 80 columns."""
+    return _laid_out(COLUMNS, map(_point_cells, _ordered(points)), left=("flags",))
+
+
+REQUEST_COLUMNS = ("share%", "offered", "answered", "answered%", "p50 ms", "p99 ms")
+"""Headings of the table of a server; rates are per second."""
+
+
+def requests(points: Sequence[SoloPoint]) -> Table | None:
+    """What a server made of its demand, one line per point; None of a job that serves none."""
+    served = [
+        p for p in _ordered(points) if p.offered_rate is not None or p.latency_p50_ms is not None
+    ]
+    return _laid_out(REQUEST_COLUMNS, map(_request_cells, served)) if served else None
+
+
+def _ordered(points: Iterable[SoloPoint]) -> list[SoloPoint]:
+    return sorted(points, key=lambda p: (p.share_percent, p.repeat))
+
+
+def _laid_out(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    left: Collection[str] = (),
+    wrap: Collection[str] = (),
+) -> Table:
+    result = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        justify = "left" if name in left else "right"
+        result.add_column(Text(name), justify=justify, no_wrap=name not in wrap)
+    for row in rows:
+        result.add_row(*map(Text, row))
+    return result
+
+
+def plot(points: Sequence[SoloPoint], width: int = 78, height: int = 16) -> str:
+    """Rate (left axis) and power (right axis) against the share, as text."""
+    import plotext  # most commands of campaigns draw nothing
+
+    ordered = sorted(points, key=lambda p: p.share_percent)
+    powered = [p for p in ordered if p.power_w is not None]
+    canvas: Any = plotext
+    canvas.clear_figure()
+    canvas.theme("clear")
+    canvas.plotsize(width, height)
+    rate_label = f"{ordered[0].rate_unit}/s"
+    canvas.plot([p.share_percent for p in ordered], [p.rate for p in ordered], label=rate_label)
+    if powered:
+        shares, watts = [p.share_percent for p in powered], [p.power_w for p in powered]
+        canvas.plot(shares, watts, label="W (right)", marker="braille", yside="right")
+    canvas.xlabel("share of the GPU, %")
+    # It ends each line with a colour code even where there is no colour.
+    return str(canvas.uncolorize(canvas.build()))
+
+
+def problems(
+    points: Sequence[SoloPoint], result: SweepResult | None = None, memory_mib: int | None = None
+) -> list[str]:
+    """What a reader should know before trusting the profile, one sentence each."""
+    found = [
+        f"{flag} at {', '.join(shares)} %: {FLAGS.get(flag, 'see docs/schema.md')}"
+        for flag, shares in _shares_by_flag(points).items()
+    ]
+    if _differs_everywhere(points):
+        found.append(
+            "its results differ from those on the whole GPU at every share: fix the job's seed, or "
+            "set results.tolerance in its file (docs/job-file.md, Results)"
+        )
+    used = max((p.memory_used_mib or 0 for p in points), default=0)
+    if memory_mib and used > memory_mib / 2:
+        found.append(
+            f"it uses {used:.0f} of {memory_mib} MiB: too big to pair with another job of this size"
+        )
+    if result is not None:
+        found += _sweep_problems(result)
+    return found
+
+
+def _differs_everywhere(points: Sequence[SoloPoint]) -> bool:
+    """More likely a job that is never the same twice than a GPU that is never right."""
+    compared = [p.results for p in points if p.share_percent < WHOLE and p.results]
+    return len(compared) > 1 and set(compared) == {"differ"}
+
+
+def _sweep_problems(result: SweepResult) -> list[str]:
+    found = [f"no point of {f.target}: {f.error}" for f in result.failures]
+    before, after = result.idle_before_w, result.idle_after_w
+    if before is not None and after is not None and abs(after - before) > IDLE_DRIFT_W:
+        found.append(
+            f"idle power was {before:.1f} W before and {after:.1f} W after: the card was still "
+            "cooling down or something else used it"
+        )
+    return found
+
+
+def _shares_by_flag(points: Sequence[SoloPoint]) -> dict[str, list[str]]:
+    shares: dict[str, list[str]] = {}
+    for point in sorted(points, key=lambda p: p.share_percent):
+        for flag in point.flags:
+            shares.setdefault(flag, []).append(f"{point.share_percent:g}")
+    return shares
+
+
+def summary(points: Sequence[SoloPoint], *, replayed: bool = False) -> str:
+    """One line: how exact the profile is and how long its windows were."""
+    errors = [p.rate_stderr / p.rate for p in points if p.rate_stderr is not None and p.rate]
+    median = f"{100 * statistics.median(errors):.2f} %" if errors else "unknown"
+    windows_s = sum(point.window_s for point in points)
+    exact = f"median standard error of the rate {median}"
+    how = "one recording each, so their error is not known" if replayed else exact
+    return f"{len(points)} points; {how}; {windows_s:.0f} s of windows"
+
+
+def _point_cells(point: SoloPoint) -> list[str]:
+    power_w, counter_w = point.power_w, point.counter_power_w
+    gap = 100 * (counter_w / power_w - 1) if power_w and counter_w is not None else None
+    return [
+        f"{point.share_percent:g}",
+        _text(point.units_granted),
+        f"{point.rate:.4g}",
+        _error(point.rate_stderr, point.rate),
+        _text(power_w),
+        _error(point.power_stderr_w, power_w),
+        "-" if gap is None else f"{gap:+.1f}",
+        "-" if not power_w else f"{1000 * point.rate / power_w:.4g}",
+        _text(point.sm_active_percent),
+        _text(point.dram_active_percent),
+        "-" if point.sm_clock_mhz is None else f"{point.sm_clock_mhz:.0f}",
+        " ".join(point.flags),
+    ]
+
+
+def _request_cells(point: SoloPoint) -> list[str]:
+    offered = point.offered_rate
+    numbers = (point.rate, point.latency_p50_ms, point.latency_p99_ms)
+    rate, p50_ms, p99_ms = ("-" if number is None else f"{number:.4g}" for number in numbers)
+    return [
+        f"{point.share_percent:g}",
+        "-" if offered is None else f"{offered:.4g}",
+        rate,
+        "-" if not offered else f"{100 * point.rate / offered:.1f}",
+        p50_ms,
+        p99_ms,
+    ]
+
+
+def _text(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return str(value) if isinstance(value, int) else f"{value:.1f}"
+
+
+def _error(stderr: float | None, mean: float | None) -> str:
+    return "-" if stderr is None or not mean else f"{100 * stderr / mean:.2f}"
+
+
+def _beside(stderr: float | None, mean: float | None) -> str:
+    """The error behind a number; nothing where it is not known."""
+    return "" if stderr is None or not mean else f" ±{_error(stderr, mean)} %"

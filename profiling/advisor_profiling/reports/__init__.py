@@ -1,1 +1,0 @@
-"""What a sweep, a campaign and a host look like to a person."""
