@@ -11,7 +11,6 @@ tables before committing.
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -34,7 +33,8 @@ def main() -> None:
     printed = advisor("evaluate", "--out", str(EVALUATION.relative_to(ROOT)))
     put(ROOT / "docs/evaluation.md", "printed by advisor evaluate", f"```text\n{printed}```")
     checked = ROOT / "training/advisor_training/bundled_evaluation.json"
-    shutil.copyfile(EVALUATION / "evaluation-check.json", checked)
+    figures_of_check = json.loads((EVALUATION / "evaluation.json").read_text("utf-8"))["check"]
+    checked.write_text(f"{json.dumps(figures_of_check, indent=2)}\n", "utf-8")
     attach(BUNDLED, EVALUATION / "evaluation.json")
     manifest = read_manifest(BUNDLED)
     card = BUNDLED / "README.md"

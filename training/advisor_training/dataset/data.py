@@ -22,7 +22,6 @@ from advisor.predict.situation import is_launch_bound, kind_of
 from advisor_training.dataset.pairs import LeftOut, MeasuredPair, Measurement, make_pairs
 from advisor_training.dataset.rows import Rows, make_rows
 from advisor_training.dataset.rows import profiled as with_profiles
-from advisor_training.dataset.solo import Classes, job_classes, whole_gpu
 
 UNPROFILED = "a job of the pair has no profile that reaches down to its share"
 """Why a measurement is not learned from."""
@@ -38,7 +37,6 @@ class Data:
         profiles: By (job, GPU model).
         active_idle_fill: Of profiles that lack active idle power, as the pairs tell it; they
             have it now.
-        classes: What each job uses of the GPU alone, by (GPU model, job).
     """
 
     pairs: tuple[MeasuredPair, ...]
@@ -46,7 +44,6 @@ class Data:
     measurements: tuple[Measurement, ...]
     profiles: Mapping[tuple[str, str], Profile]
     active_idle_fill: Mapping[str, float]
-    classes: Classes
     left_out: tuple[LeftOut, ...]
 
     def profiles_of(self, measurement: Measurement) -> tuple[Profile, Profile]:
@@ -83,28 +80,14 @@ def make_data(
     Raises:
         InputError: no pair was measured well enough, or none has profiles of both its jobs.
     """
-    solos = [*references, *profiled]
-    found, unused = make_pairs(points, solos, full=False)
+    found, unused = make_pairs(points, [*references, *profiled], full=False)
     if not found:
         raise InputError(
             f"none of {count_of(len(points), 'pair point')} can be learned from",
             why="; ".join(f"{item.points}: {item.reason}" for item in (*left_out, *unused)),
             fix="measure pairs at the nine splits, and their jobs alone: advisor colocate",
         )
-    return data_of(found, make_profiles(profiled), solos, (*left_out, *unused))
-
-
-def data_of(
-    found: Sequence[MeasuredPair],
-    profiles: Mapping[tuple[str, str], Profile],
-    solos: Sequence[SoloPoint],
-    left_out: Sequence[LeftOut],
-) -> Data:
-    """Pairs that are made already, with their profiles by (job, GPU model).
-
-    Raises:
-        InputError: none of them has profiles of both its jobs.
-    """
+    profiles = make_profiles(profiled)
     pairs = tuple(with_profiles(found, profiles))
     above_w = active_idle_fill(pairs, profiles)
     profiles = {key: with_active_idle(profile, above_w) for key, profile in profiles.items()}
@@ -117,8 +100,7 @@ def data_of(
         measurements=tuple(m for pair in pairs for m in pair.measurements),
         profiles=profiles,
         active_idle_fill=above_w,
-        classes=job_classes(whole_gpu(solos)),
-        left_out=(*left_out, *without),
+        left_out=(*left_out, *unused, *without),
     )
 
 

@@ -20,7 +20,7 @@ class Error:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errors:
-    """Errors of one learner, each over all tested rows; None where it predicts no such thing.
+    """Errors of one learner, each over all tested rows; None of no values.
 
     Attributes:
         rate: Rate of each job as it is served: the predicted relative speed times the rate of its
@@ -69,18 +69,14 @@ def compare(data: Data, held_out: HeldOut, which: Mask) -> ExpectedAndMeasured:
     )
 
 
-def errors_of(data: Data, answers: Answers, which: Mask, sums_only: bool = False) -> Errors:
-    """Errors over the tested ones of the rows of a mask; with `sums_only` none of single jobs."""
+def errors_of(data: Data, answers: Answers, which: Mask) -> Errors:
+    """Errors over the tested ones of the rows of a mask."""
     asked = answers.tested & which[answers.held_out.row]
     found = compare(data, answers.held_out, asked)
-    both = [
-        (np.concatenate(found.rates), np.concatenate(found.measured_rates)),
-        (np.concatenate(found.speeds), np.concatenate(found.measured_speeds)),
-    ]
     return Errors(
         rows=int(asked.sum()),
-        rate=None if sums_only else error(*both[0]),
-        speed=None if sums_only else error(*both[1]),
+        rate=error(np.concatenate(found.rates), np.concatenate(found.measured_rates)),
+        speed=error(np.concatenate(found.speeds), np.concatenate(found.measured_speeds)),
         power=error(found.power_w, found.measured_power_w),
         rates_sum=error(np.add(*found.rates), np.add(*found.measured_rates)),
         speeds_sum=error(np.add(*found.speeds), np.add(*found.measured_speeds)),

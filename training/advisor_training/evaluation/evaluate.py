@@ -1,30 +1,29 @@
 """The whole evaluation: every method under every protocol."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
 from advisor_training.dataset.data import Data
 from advisor_training.dataset.noise import noise_ceiling
-from advisor_training.evaluation.bars import bars_by_job, by_group, by_job
-from advisor_training.evaluation.curve import curve, curve_fits
-from advisor_training.evaluation.disturbed import learn_undisturbed
+from advisor_training.dataset.rows import Rows
+from advisor_training.evaluation.bars import by_job
 from advisor_training.evaluation.errors import compare
 from advisor_training.evaluation.methods import (
     HEADLINE,
+    METHODS,
     OURS,
     PHYSICAL,
     Method,
     MethodResult,
     ask,
-    methods,
 )
 from advisor_training.evaluation.other_gpu import leave_gpus_out
 from advisor_training.evaluation.outcomes import figures_of
-from advisor_training.evaluation.rows import MethodResults, choice_rows, error_rows, limit_rows
+from advisor_training.evaluation.rows import choice_rows, error_rows, limit_rows
 from advisor_training.evaluation.values import (
     Evaluation,
     EvaluationBasis,
@@ -34,9 +33,8 @@ from advisor_training.learn import carrying_over
 from advisor_training.learn.calibration import calibrate, strictest
 from advisor_training.learn.conformal import COVERAGE
 from advisor_training.learn.estimator import extra_trees
-from advisor_training.learn.learners import fit
+from advisor_training.learn.learners import Regressors, fit
 from advisor_training.learn.protocols import (
-    ALL_PAIRS,
     BOTH_UNSEEN,
     BY_FAMILY,
     BY_GPU_MODEL,
@@ -45,11 +43,9 @@ from advisor_training.learn.protocols import (
     BY_WORKLOAD,
     PROTOCOLS,
     RANDOM_ROWS,
-    AfterFit,
     has_other_runs,
 )
 
-CURVE = "with more data"
 OTHER_GPU = "on another GPU model"
 OTHER_SEEDS = "by workload, other seeds"
 
@@ -60,76 +56,62 @@ OnProgress: TypeAlias = Callable[[str, str], None]
 """Takes the protocol and the method after each fit."""
 
 
-def run_evaluation(
-    data: Data, *, quick: bool, watch: OnProgress, every: Data | None = None
-) -> Evaluation:
+def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
     """Run the protocols, and tell `watch` of every fit.
 
-    Quick are the model and physics only, by workload, and what the intervals are made of. `every`
-    is the same data with disturbed pairs; None: these are not asked for.
+    Quick are the model and physics only, by workload, and what the intervals are made of.
 
     Raises:
         InputError: too few pairs to leave some out.
     """
-    known = methods(data)
     results = {
         (protocol, name): ask(
-            known[name], data, PROTOCOLS[protocol].answer, partial(watch, protocol, name)
+            METHODS[name], data, PROTOCOLS[protocol].answer, partial(watch, protocol, name)
         )
-        for protocol, name in _asked(data, known, quick=quick)
+        for protocol, name in _asked(data, quick=quick)
     }
-    disturbed = {} if quick or every is None else _all_pairs(data, every, known, watch)
     ours = results[BY_WORKLOAD, OURS]
     chosen = {name: ours.choices(data, name) for name in HEADLINE}
-    held_out = ours.speeds.held_out
+    held_out = ours.answers.held_out
+    gpus = [] if quick else list(leave_gpus_out(data, partial(watch, OTHER_GPU, OURS)))
     return Evaluation(
         quick=quick,
         basis=_basis(data),
         ceilings={o.name: noise_ceiling(data.pairs, o) for o in OBJECTIVES.values()},
-        choices=tuple(choice_rows(data, results, every, disturbed)),
-        errors=tuple(error_rows(data, results, every, disturbed)),
+        choices=tuple(choice_rows(data, results)),
+        errors=tuple(error_rows(data, results)),
         wanted_coverage=COVERAGE,
-        coverage=calibrate(data.rows, results[strictest(data.rows), OURS].speeds.held_out).held,
+        coverage=calibrate(data.rows, results[strictest(data.rows), OURS].answers.held_out).held,
         training_s={name: t.training_s for (p, name), t in results.items() if p == BY_WORKLOAD},
         jobs=by_job(data, held_out, chosen),
-        job_gains={name: _job_gains(data, results, name) for name in HEADLINE},
-        groups=by_group(data, chosen),
-        curve=()
-        if quick
-        else tuple(curve(data, _curved(known), lambda name: partial(watch, CURVE, name))),
-        **_other_gpus(data, quick, partial(watch, OTHER_GPU, OURS)),
+        gpus=tuple(figures for figures, _ in gpus),
+        gpu_curve=tuple(point for _, points in gpus for point in points),
         limits=tuple(
             row
             for (protocol, _), answers in results.items()
-            if not answers.method.sums_only and protocol not in (RANDOM_ROWS, BY_PAIR)
+            if protocol not in (RANDOM_ROWS, BY_PAIR)
             for row in limit_rows(data, protocol, answers)
         ),
-        seeds=() if quick else tuple(_seeds(data, known[OURS], ours, watch)),
+        seeds=() if quick else tuple(_seeds(data, ours, watch)),
         chosen={name: tuple(found) for name, found in chosen.items()},
         compared=compare(data, held_out, (data.rows.kind == "nine")[held_out.row]),
     )
 
 
-def planned_fits(
-    data: Data, *, quick: bool, every: Data | None = None
-) -> dict[tuple[str, str], int]:
+def planned_fits(data: Data, *, quick: bool) -> dict[tuple[str, str], int]:
     """How many fits an evaluation takes, by protocol and method, in the order of its work."""
-    known = methods(data)
     fits = {
-        (protocol, name): PROTOCOLS[protocol].fits(data.rows) * known[name].fits
-        for protocol, name in _asked(data, known, quick=quick)
+        (protocol, name): PROTOCOLS[protocol].fits(data.rows)
+        for protocol, name in _asked(data, quick=quick)
     }
     if quick:
         return fits
-    if every is not None:
-        fits |= {(ALL_PAIRS, name): len(every.rows.jobs) for name in (OURS, PHYSICAL)}
-    fits |= {(CURVE, name): n for name, n in curve_fits(_curved(known)).items()}
     others = carrying_over.fits(data.rows)
     fits |= {(OTHER_GPU, OURS): others} if others else {}
     return fits | {(OTHER_SEEDS, OURS): len(SEEDS) * len(data.rows.jobs)}
 
 
-def _asked(data: Data, known: Mapping[str, Method], *, quick: bool) -> list[tuple[str, str]]:
+def _asked(data: Data, *, quick: bool) -> list[tuple[str, str]]:
     """Which method is asked under which protocol; some need several runs or GPU models."""
     if quick:
         # Intervals are made of what the strictest protocol finds.
@@ -138,36 +120,22 @@ def _asked(data: Data, known: Mapping[str, Method], *, quick: bool) -> list[tupl
     models = [BY_GPU_MODEL] if carrying_over.gpu_models(data.rows) else []
     runs = [BY_RUN] if has_other_runs(data.rows) else []
     strict = [(p, name) for p in (BOTH_UNSEEN, BY_FAMILY, *runs) for name in (OURS, PHYSICAL)]
-    shared = [(p, name) for p in (BY_WORKLOAD, *models, BY_PAIR, RANDOM_ROWS) for name in known]
+    shared = [(p, name) for p in (BY_WORKLOAD, *models, BY_PAIR, RANDOM_ROWS) for name in METHODS]
     return [*shared, *strict]
 
 
-def _all_pairs(
-    data: Data, every: Data, known: Mapping[str, Method], watch: OnProgress
-) -> dict[tuple[str, str], MethodResult]:
-    """Disturbed pairs as well; they are not learned from."""
-    found: dict[tuple[str, str], MethodResult] = {}
-    for name in (OURS, PHYSICAL):
-        learner = learn_undisturbed(known[name].by_speeds, every, data)
-        method = Method(name, learner, learner)
-        answer = PROTOCOLS[ALL_PAIRS].answer
-        found[ALL_PAIRS, name] = ask(method, every, answer, partial(watch, ALL_PAIRS, name))
-    return found
-
-
-def _seeds(
-    data: Data, method: Method, ours: MethodResult, watch: OnProgress
-) -> Iterator[SeedFigures]:
+def _seeds(data: Data, ours: MethodResult, watch: OnProgress) -> Iterator[SeedFigures]:
     """The model's own seed, then the others."""
     yield _seed(data, 0, ours)
     for seed in SEEDS:
 
-        def learner(rows: Any, seed: int = seed) -> Any:
+        def learner(rows: Rows, seed: int = seed) -> Regressors:
             return fit(lambda: extra_trees(seed), rows)
 
-        other = Method(method.name, learner, learner)
-        tick = partial(watch, OTHER_SEEDS, method.name)
-        yield _seed(data, seed, ask(other, data, PROTOCOLS[BY_WORKLOAD].answer, tick))
+        tick = partial(watch, OTHER_SEEDS, OURS)
+        yield _seed(
+            data, seed, ask(Method(OURS, learner), data, PROTOCOLS[BY_WORKLOAD].answer, tick)
+        )
 
 
 def _seed(data: Data, seed: int, results: MethodResult) -> SeedFigures:
@@ -182,30 +150,6 @@ def _seed(data: Data, seed: int, results: MethodResult) -> SeedFigures:
         fractions={name: figures.mean_percent for name, figures in known.items()},
         errors=results.errors(data, np.asarray(data.rows.kind == "nine")),
     )
-
-
-def _other_gpus(data: Data, quick: bool, tick: AfterFit) -> dict[str, Any]:
-    found = [] if quick else list(leave_gpus_out(data, tick))
-    return {
-        "gpus": tuple(figures for figures, _ in found),
-        "gpu_curve": tuple(point for _, points in found for point in points),
-    }
-
-
-def _curved(known: Mapping[str, Method]) -> list[Method]:
-    """Those that learn, so more data can help."""
-    return [method for name, method in known.items() if name != PHYSICAL]
-
-
-def _job_gains(data: Data, results: MethodResults, objective: str) -> dict[str, tuple[float, ...]]:
-    """By method, for the jobs in whose pairs 50/50 is worth anything."""
-    found: dict[str, tuple[float, ...]] = {}
-    for (protocol, name), answers in results.items():
-        if protocol == BY_WORKLOAD:
-            bars = bars_by_job(data, {objective: answers.choices(data, objective)}).values()
-            gains = [bar[objective].gain_percent for bar in bars]
-            found[name] = tuple(gain for gain in gains if gain is not None)
-    return found
 
 
 def _basis(data: Data) -> EvaluationBasis:

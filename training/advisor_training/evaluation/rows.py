@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor.decide.recommend import TIE
 from advisor_training.dataset.data import Data
 from advisor_training.evaluation.choices import (
     QUESTIONS,
@@ -99,23 +100,12 @@ class LimitRow:
     saved: BootstrapEstimate
 
 
-def choice_rows(
-    data: Data, results: MethodResults, every: Data | None, disturbed: MethodResults
-) -> Iterator[ChoiceRow]:
-    """What each method and rule chooses, by objective and for each subset of the pairs.
-
-    `every` are the pairs with disturbed ones, and `disturbed` the answers about those.
-    """
+def choice_rows(data: Data, results: MethodResults) -> Iterator[ChoiceRow]:
+    """What each method and rule chooses, by objective and for each subset of the pairs."""
     for (protocol, name), answers in results.items():
         for objective in OBJECTIVES if protocol == BY_WORKLOAD else HEADLINE:
-            # A learner of sums does not know the slower job.
-            if not (answers.method.sums_only and objective == "max-min"):
-                found = answers.choices(data, objective)
-                yield from _rows(data, protocol, name, objective, found)
-    for (protocol, name), answers in disturbed.items():
-        for objective in HEADLINE:
-            assert every is not None
-            yield from _rows(every, protocol, name, objective, answers.choices(every, objective))
+            found = answers.choices(data, objective)
+            yield from _rows(data, protocol, name, objective, found)
     keys = keys_of(results[BY_WORKLOAD, OURS].choices(data, DEFAULT_OBJECTIVE))
     for rule in RULES:
         for objective, question in QUESTIONS.items():
@@ -123,17 +113,12 @@ def choice_rows(
             yield from _rows(data, BY_WORKLOAD, rule, objective, found)
 
 
-def error_rows(
-    data: Data, results: MethodResults, every: Data | None, disturbed: MethodResults
-) -> Iterator[ErrorRow]:
-    """How far each method is off, for each subset of the rows; arguments as of `choice_rows`."""
-    asked = [(data, step, answers) for step, answers in results.items()]
-    asked += [(every, step, answers) for step, answers in disturbed.items() if every]
-    for its, (protocol, name), answers in asked:
-        kinds = ("nine",) if answers.method.sums_only else ("nine", "uncapped")
-        for splits in kinds:
-            for pairs, mask in _row_subsets(its, protocol).items():
-                errors = answers.errors(its, (its.rows.kind == splits) & mask)
+def error_rows(data: Data, results: MethodResults) -> Iterator[ErrorRow]:
+    """How far each method is off, for each subset of the rows."""
+    for (protocol, name), answers in results.items():
+        for splits in ("nine", "uncapped"):
+            for pairs, mask in _row_subsets(data, protocol).items():
+                errors = answers.errors(data, (data.rows.kind == splits) & mask)
                 if errors.rows:
                     yield ErrorRow(
                         protocol=protocol, method=name, splits=splits, pairs=pairs, errors=errors
@@ -145,7 +130,7 @@ def limit_rows(data: Data, protocol: str, results: MethodResult) -> Iterator[Lim
     for least, kept in itertools.product(LEAST_SPEEDS, get_args(KeptBy)):
         wanted = ChoiceQuestion(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", least)
         asked = results.method.asks(replace(wanted, kept=kept))
-        chosen = choose(data, results.speeds.held_out, asked, results.method.tie, wanted)
+        chosen = choose(data, results.answers.held_out, asked, TIE, wanted)
         if found := figures_of(chosen):
             yield LimitRow(
                 protocol=protocol,

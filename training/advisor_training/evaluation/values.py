@@ -11,9 +11,8 @@ import pandas as pd
 from advisor.formats.wire import as_answer
 from advisor_training.dataset.noise import Ceiling
 from advisor_training.dataset.pairs import LeftOut
-from advisor_training.evaluation.bars import GroupFigures, JobFigures
+from advisor_training.evaluation.bars import JobFigures
 from advisor_training.evaluation.choices import Choice
-from advisor_training.evaluation.curve import LearningCurvePoint
 from advisor_training.evaluation.errors import Errors, ExpectedAndMeasured
 from advisor_training.evaluation.other_gpu import GpuCurvePoint, GpuFigures
 from advisor_training.evaluation.outcomes import ChoiceFigures
@@ -63,9 +62,6 @@ class Evaluation:
         coverage: What intervals of jobs that were left out, with run and cards where there are
             several, hold of "speed", "power" and "efficiency".
         training_s: Seconds of one fit to all jobs but one, by method.
-        job_gains: Gain over 50/50 of each job that was left out, in percent, by objective and by
-            method; the gain of means, as in figure 3 of the paper.
-        groups: The model's figures by what the two jobs use of the GPU.
         gpus: The model on each GPU model that was left out; empty where there is one only, and
             where the evaluation is quick. `gpu_curve` with ever more pairs of it likewise.
         seeds: What hangs on the seed; empty where the evaluation is quick.
@@ -82,9 +78,6 @@ class Evaluation:
     coverage: Mapping[str, Coverage]
     training_s: Mapping[str, float]
     jobs: tuple[JobFigures, ...]
-    job_gains: Mapping[str, Mapping[str, tuple[float, ...]]]
-    groups: tuple[GroupFigures, ...]
-    curve: tuple[LearningCurvePoint, ...]
     gpus: tuple[GpuFigures, ...]
     gpu_curve: tuple[GpuCurvePoint, ...]
     limits: tuple[LimitRow, ...]

@@ -108,16 +108,6 @@ def draw_rows(rows: Rows, part: float, repeats: int) -> Iterator[Draw]:
         yield Draw(f"draw {repeat}", learned, np.ones(len(rows), dtype=bool))
 
 
-def draw_pairs(rows: Rows, part: float, repeats: int) -> Iterator[Draw]:
-    """So many of the pairs, each with all of its rows; the other pairs are asked for."""
-    random = np.random.default_rng(SEED)
-    pairs = np.unique(rows.pair)
-    for repeat in range(repeats):
-        chosen = random.permutation(pairs)[: max(1, round(part * len(pairs)))]
-        learned = np.isin(rows.pair, chosen)
-        yield Draw(f"draw {repeat}", learned, ~learned)
-
-
 def _unseen_pairs(rows: Rows) -> Iterator[Draw]:
     """Each pair, learned from the pairs that have neither of its jobs."""
     for pair in np.unique(rows.pair):
@@ -183,7 +173,6 @@ BOTH_UNSEEN = "both jobs unseen"
 BY_GPU_MODEL = "by GPU model"
 BY_FAMILY = "by family"
 BY_RUN = "by workload, run and card"
-ALL_PAIRS = "by workload, all pairs"
 
 
 def _drawn(name: str, meaning: str, draws: Callable[[Rows], Iterator[Draw]]) -> EvaluationProtocol:
@@ -209,12 +198,6 @@ PROTOCOLS: Mapping[str, EvaluationProtocol] = MappingProxyType(
                 BOTH_UNSEEN,
                 "every pair of either of the two jobs, for each pair in turn",
                 _unseen_pairs,
-            ),
-            EvaluationProtocol(
-                ALL_PAIRS,
-                "as by workload; disturbed pairs are asked for too, but not learned from",
-                lambda rows: len(rows.jobs),
-                _by_workload,
             ),
             _drawn(
                 BY_FAMILY,

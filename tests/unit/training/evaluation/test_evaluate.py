@@ -16,14 +16,11 @@ from made_up_rows import full_solo_points, measured, spy
 from advisor.core.objectives import (
     OBJECTIVES,
     PER_WATT_OBJECTIVE,
-    RAW_OBJECTIVE,
 )
-from advisor.core.records import PairPoint, PointPart
 from advisor.errors import InputError, ModelError
 from advisor.formats.wire import SCHEMA
 from advisor_training.dataset.data import Data, make_data
 from advisor_training.dataset.rows import Rows
-from advisor_training.evaluation import curve as evaluation_curve
 from advisor_training.evaluation.bars import bar_of, by_job
 from advisor_training.evaluation.check import (
     TOLERANCES,
@@ -38,10 +35,9 @@ from advisor_training.evaluation.choices import (
     ChoiceQuestion,
     choose,
 )
-from advisor_training.evaluation.disturbed import learn_undisturbed, make_all_data
 from advisor_training.evaluation.errors import error, errors_of
 from advisor_training.evaluation.evaluate import planned_fits, run_evaluation
-from advisor_training.evaluation.methods import OURS, PAPER, PHYSICAL, ask, methods
+from advisor_training.evaluation.methods import METHODS, OURS, PHYSICAL, ask
 from advisor_training.evaluation.outcomes import figures_of
 from advisor_training.evaluation.rows import limit_rows
 from advisor_training.evaluation.values import Evaluation, to_json
@@ -56,14 +52,10 @@ from advisor_training.learn.protocols import (
     PROTOCOLS,
     RANDOM_ROWS,
     Answers,
-    draw_pairs,
     draw_rows,
     has_other_runs,
 )
-from advisor_training.reports.document import to_svg
-from advisor_training.reports.evaluation_figures import figures
-from advisor_training.reports.evaluation_report import write_evaluation
-from advisor_training.reports.evaluation_sentences import said
+from advisor_training.reports.evaluation import said, write_evaluation
 
 pytestmark = pytest.mark.figures
 
@@ -127,15 +119,6 @@ def test_random_rows_are_the_papers(data: Data) -> None:
     assert found.tested.mean() == pytest.approx(0.3, abs=0.02)
     draws = [*draw_rows(data.rows, 0.7, 2)]
     assert (draws[0].learned != draws[1].learned).any()
-
-
-@pytest.mark.parametrize("part", [0.1, 0.5, 0.9])
-def test_drawn_pairs_are_whole(data: Data, part: float) -> None:
-    for draw in draw_pairs(data.rows, part, 3):
-        learned, asked = data.rows.pair[draw.learned], data.rows.pair[draw.asked]
-        assert len(set(learned)) == max(1, round(15 * part))
-        assert not set(learned) & set(asked)
-        assert draw.learned.sum() + draw.asked.sum() == len(data.rows)
 
 
 def test_who_knows_all_reaches_the_oracle(data: Data) -> None:
@@ -236,16 +219,6 @@ def test_own_and_neighbours_errors_are_apart(data: Data) -> None:
     )
 
 
-def test_the_paper_answers_sums_only(data: Data) -> None:
-    """Its X1 + X2 comes from one learner, its sum of speeds from another; no single job."""
-    results = ask(methods(data)[PAPER], data, PROTOCOLS[BY_WORKLOAD].answer, lambda: None)
-    found = results.errors(data, np.asarray(data.rows.kind == "nine"))
-    assert (found.rate, found.speed) == (None, None)
-    for objective in (PER_WATT_OBJECTIVE, RAW_OBJECTIVE):
-        assert results.choices(data, objective)
-    assert results.speeds is not results.rates
-
-
 @pytest.mark.usefixtures("evaluation")
 def test_planned_fits_are_the_fits_that_happen(
     data: Data, fits_made: list[tuple[str, str]]
@@ -253,29 +226,6 @@ def test_planned_fits_are_the_fits_that_happen(
     planned = planned_fits(data, quick=True)
     assert {step: fits_made.count(step) for step in planned} == planned
     assert len(fits_made) == sum(planned.values()) == 10
-
-
-def test_the_curve_takes_its_fits_and_is_drawn(
-    data: Data, evaluation: Evaluation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two parts, drawn once by rows and by pairs; more data does not make it worse."""
-    monkeypatch.setattr(evaluation_curve, "PARTS", (0.2, 0.9))
-    monkeypatch.setattr(evaluation_curve, "REPEATS", {"rows": 1, "pairs": 1})
-    linear, done = methods(data)["linear"], list[str]()
-    points = evaluation_curve.curve(data, [linear], lambda name: lambda: done.append(name))
-    assert evaluation_curve.curve_fits([linear]) == {"linear": len(done)} == {"linear": 4}
-    assert [(p.drawn, p.part_percent) for p in points] == [
-        ("rows", 20), ("rows", 90), ("pairs", 20), ("pairs", 90),
-    ]  # fmt: skip
-    few, most = points[0].errors.power, points[1].errors.power
-    assert few
-    assert most
-    assert most.mean_percent < few.mean_percent
-    names = {figure.name for figure in figures(evaluation)}
-    with_curve = figures(dataclasses.replace(evaluation, curve=tuple(points)))
-    added = [figure for figure in with_curve if figure.name not in names]
-    assert len(added) == 5
-    assert all("linear" in to_svg(figure) for figure in added)
 
 
 def test_one_pair_alone_cannot_be_evaluated() -> None:
@@ -348,7 +298,7 @@ def test_json_has_all_but_the_rows(evaluation: Evaluation) -> None:
 
 
 def test_the_page_needs_nothing_else(evaluation: Evaluation, tmp_path: Path) -> None:
-    """No outside hosts, each identity once, names as text, the paper's numbers on it."""
+    """No outside hosts, each identity once, names as text."""
     named = dataclasses.replace(evaluation.basis, gpu_models=("<script>x</script>",))
     strange = dataclasses.replace(evaluation, basis=named)
     page, *_ = write_evaluation(strange, tmp_path / "a")
@@ -359,7 +309,6 @@ def test_the_page_needs_nothing_else(evaluation: Evaluation, tmp_path: Path) -> 
     assert len(identities) == len(set(identities))
     assert "<script>" not in text
     assert all(line in unescape(text) for line in said(strange))
-    assert "+35.0 %" in text
     assert "prefers-color-scheme: dark" in text
 
 
@@ -397,35 +346,8 @@ def test_a_run_is_left_out_with_its_cards(data: Data) -> None:
     assert len(seen) == PROTOCOLS[BY_RUN].fits(rows) == 2 * len(rows.jobs)
 
 
-def test_disturbed_pairs_are_asked_for_and_not_learned_from() -> None:
-    """A run in which a job was slow alone is out of the data, and in that of all pairs."""
-    slow = [
-        dataclasses.replace(point, run="slow", gpu_uuid="GPU-slow", rate=0.5 * point.rate)
-        for point in full_solo_points()
-        if point.share_percent == 100
-    ]
-    again = [
-        dataclasses.replace(point, gpu_uuid="GPU-slow", parts=slowed(point))
-        for point in made_up.pair_points([(made_up.HOG, made_up.SLOW)], "slow")
-    ]
-    points = [*made_up.pair_points(), *again]
-    clean = make_data(points, full_solo_points(), slow)
-    every = make_all_data(points, full_solo_points(), slow)
-    assert len(every.measurements) == len(clean.measurements) + 1
-    seen: list[tuple[Rows, Rows]] = []
-    learner = learn_undisturbed(spy(seen), every, clean)
-    answers = PROTOCOLS[BY_WORKLOAD].answer(every.rows, learner, lambda: None)
-    assert "slow" in set(every.rows.run[answers.held_out.row])
-    assert not any("slow" in set(learned.run) for learned, _ in seen)
-
-
-def slowed(point: PairPoint) -> tuple[PointPart, ...]:
-    """The parts of a point at half of their rates."""
-    return tuple(dataclasses.replace(part, rate=0.5 * (part.rate or 0)) for part in point.parts)
-
-
 def test_low_ends_share_no_more_often_than_expected_speeds(data: Data) -> None:
-    results = ask(methods(data)["linear"], data, PROTOCOLS[BY_WORKLOAD].answer, lambda: None)
+    results = ask(METHODS["linear"], data, PROTOCOLS[BY_WORKLOAD].answer, lambda: None)
     rows = list(limit_rows(data, BY_WORKLOAD, results))
     ways = ["as advised", "low end", "expected"]
     assert [(row.min_speed, row.kept) for row in rows] == [

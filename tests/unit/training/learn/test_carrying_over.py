@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+from html import unescape
 
 import numpy as np
 import pytest
@@ -34,9 +35,8 @@ from advisor_training.learn.conformal import COVERAGE, held, widening
 from advisor_training.learn.learners import Fitted, Predicted, as_predicted
 from advisor_training.learn.protocols import BY_GPU_MODEL, PROTOCOLS
 from advisor_training.learn.residuals import Residuals
-from advisor_training.reports.evaluation_gpu_tables import gpu_tables
-from advisor_training.reports.evaluation_report import page as to_html
-from advisor_training.reports.evaluation_sentences import other_gpus, said
+from advisor_training.reports.evaluation import gpu_tables, said
+from advisor_training.reports.evaluation import page as to_html
 
 pytestmark = pytest.mark.figures
 
@@ -213,7 +213,7 @@ def test_tables_page_and_json(evaluation: Evaluation) -> None:
     assert [row[0] for row in first.rows] == sorted(MODELS)
     assert len(second.rows) == len(evaluation.gpu_curve)
     assert all(len(row) == len(t.headings) for t in (first, second) for row in t.rows)
-    assert "Another GPU model" in to_html(evaluation)
+    assert first.title in unescape(to_html(evaluation))
     values = json.loads(to_json(evaluation))
     assert set(values["gpus"][0]) == {
         "left_out", "learned_pairs", "pairs", "fractions", "errors", "held", "widening",
@@ -221,14 +221,15 @@ def test_tables_page_and_json(evaluation: Evaluation) -> None:
     assert set(values["gpu_curve"][0]) == {
         "left_out", "added_pairs", "draws", "fractions", "errors", "held",
     }  # fmt: skip
-    assert f"] on the {two_cards.OTHER_MODEL} (" in other_gpus(evaluation)
+    whole = dataclasses.replace(evaluation, quick=False)
+    assert f"] on the {two_cards.OTHER_MODEL} (" in said(whole)[-1]
 
 
 def test_one_gpu_model_is_said(evaluation: Evaluation) -> None:
     """A whole evaluation says that it could not tell; a quick one did not try."""
     none = dataclasses.replace(evaluation, gpus=(), gpu_curve=())
-    assert gpu_tables(none) == []
-    assert "Another GPU model" not in to_html(none)
+    assert not any(table.rows for table in gpu_tables(none))
+    assert "A GPU model and a job that were not learned from" not in to_html(none)
     assert not any("another GPU model" in line for line in said(none))
     whole = said(dataclasses.replace(none, quick=False))
     assert whole[-1].startswith("These pairs do not tell how good it is on another GPU model")
