@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from advisor.core.wording import count_of, listed
 from advisor.predict.profiles import Profile
-from advisor_models.made_from import MOST_PAIRS, OtherGpu
-from advisor_models.manifest import Manifest
+from advisor_models.manifest import MOST_PAIRS, Manifest, OtherGpu
 
 
 def gpu_warnings(manifest: Manifest, profiles: Sequence[Profile]) -> Iterator[str]:

@@ -29,17 +29,20 @@ from sklearn.preprocessing import MinMaxScaler
 from advisor.core.objectives import RAW_OBJECTIVE
 from advisor.decide.recommend import TIE
 from advisor.predict.profiles import Floats, Profile
-from advisor_training.dataset.data import Data, make_data
-from advisor_training.dataset.measured import read_measured
-from advisor_training.dataset.rows import Rows
-from advisor_training.dataset.solo import job_classes, whole_gpu
-from advisor_training.evaluation.bars import bar_of
-from advisor_training.evaluation.choices import QUESTIONS, Choice, choose
-from advisor_training.evaluation.errors import Error, errors_of
-from advisor_training.learn.estimator import SEED
-from advisor_training.learn.held_out import leave_one_job_out
-from advisor_training.learn.learners import LEARNERS, Fitted, Learner, Predicted, as_predicted
-from advisor_training.learn.protocols import PAPER_REPEATS, SUBSETS, answer_draws, draw_rows
+from advisor_training.choices import QUESTIONS, Choice, choose
+from advisor_training.evaluation import bar_of
+from advisor_training.held_out import (
+    PAPER_REPEATS,
+    SUBSETS,
+    answer_draws,
+    draw_rows,
+    leave_one_job_out,
+)
+from advisor_training.learners import LEARNERS, SEED, Fitted, Learner, Predicted, as_predicted
+from advisor_training.pairs import job_classes, whole_gpu
+from advisor_training.points import read_measured
+from advisor_training.rows import Data, Rows, make_data
+from advisor_training.scoring import Error, errors_of
 
 AVERAGED = (
     "sm_active_percent", "sm_occupancy_percent", "fp32_active_percent", "dram_active_percent",

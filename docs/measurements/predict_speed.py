@@ -32,11 +32,10 @@ from advisor_models.heads import HEADS, inputs_of
 from advisor_models.manifest import named, read_manifest, trees_file, write_artefact
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import BUNDLED
-from advisor_training.dataset.pairs import make_pairs
-from advisor_training.dataset.rows import Rows, make_rows
-from advisor_training.learn.artefact import forest_bytes
-from advisor_training.learn.estimator import LEAST_IN_LEAF, PART_OF_FEATURES, SEED, TREES
-from advisor_training.learn.learners import Regressors, fit
+from advisor_training.learners import LEAST_IN_LEAF, PART_OF_FEATURES, SEED, TREES, Regressors, fit
+from advisor_training.pairs import make_pairs
+from advisor_training.rows import Rows, make_rows
+from advisor_training.train import forest_bytes
 
 SPLITS = (*NINE, UNCAPPED)
 TURNS = 2000

@@ -24,21 +24,22 @@ import numpy as np
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE, RAW_OBJECTIVE
 from advisor.decide.recommend import TIE
-from advisor_training.dataset.data import Data, make_data
-from advisor_training.dataset.measured import read_measured
-from advisor_training.evaluation.choices import (
+from advisor_training.choices import (
     RULES,
     Choice,
+    ChoiceFigures,
     ChoiceQuestion,
     choose,
     choose_best,
     choose_by_rule,
+    figures_of,
     keys_of,
 )
-from advisor_training.evaluation.outcomes import ChoiceFigures, figures_of
-from advisor_training.learn.bootstrap import BootstrapEstimate
-from advisor_training.learn.held_out import HeldOut, leave_one_job_out
-from advisor_training.learn.learners import LEARNERS
+from advisor_training.held_out import HeldOut, leave_one_job_out
+from advisor_training.learners import LEARNERS
+from advisor_training.noise import BootstrapEstimate
+from advisor_training.points import read_measured
+from advisor_training.rows import Data, make_data
 
 HEADINGS = (
     "chosen by", "objective", "minimum speed", "choices", "energy saved, %", "median, %",

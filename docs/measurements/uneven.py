@@ -22,8 +22,8 @@ from advisor_data.files.bundled import (
     bundled_solo_points,
 )
 from advisor_data.files.dataset import select
-from advisor_training.dataset.noise import best_split, noise_ceiling
-from advisor_training.dataset.pairs import BASELINES, MeasuredPair, Measurement, make_pairs
+from advisor_training.noise import best_split, noise_ceiling
+from advisor_training.pairs import BASELINES, MeasuredPair, Measurement, make_pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,12 @@ Without a promotion the champion is the model that comes with the package.
 """
 
 import fcntl
+import os
 import re
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,20 +24,97 @@ from typing import TYPE_CHECKING
 from advisor.errors import InputError, ModelError
 from advisor.files.safe_files import private_folder, writing_private
 from advisor.files.whole_files import sync_folder
+from advisor.formats.typed_json import parse
+from advisor.formats.wire import to_plain, write
 from advisor.installed import install
-from advisor_models.history import Action, HistoryEntry, append, read_history, standing
+from advisor.wire.lists import Action, Champion, ChampionChange, ModelDetails, ModelList, ModelRow
 from advisor_models.manifest import (
+    BUNDLED_NAME,
     MANIFEST,
     Artefact,
     Manifest,
     check_intervals,
     check_version,
     read_artefact,
+    read_manifest,
     write_artefact,
 )
 
 if TYPE_CHECKING:
     from advisor_models.model_predictor import ModelPredictor
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One change of the champion.
+
+    Attributes:
+        at: ISO 8601, UTC.
+        version: The new champion; None is the bundled model.
+        figures: Of the new champion's evaluation.
+    """
+
+    at: str
+    action: Action
+    version: str | None
+    replaced: str | None
+    figures: Mapping[str, float]
+
+
+def read_history(path: Path) -> list[HistoryEntry]:
+    """All changes, the oldest first.
+
+    Raises:
+        ModelError: it cannot be read, or a line is no change.
+    """
+    with ModelError.instead_of(OSError, f"{path} cannot be read"):
+        data = path.read_bytes() if path.exists() else b""
+    lines = enumerate(data[: _whole(data)].splitlines(), start=1)
+    return [_change(path, number, line) for number, line in lines]
+
+
+def append(path: Path, change: HistoryEntry) -> None:
+    """Add a change; it is on disk when this returns. Only one process at a time may do so.
+
+    Raises:
+        OSError: it cannot be written; then the history is as it was.
+    """
+    line = write(change).encode() + b"\n"
+    with path.open("ab+") as file:
+        file.seek(0)
+        end = _whole(file.read())
+        # What a killed process left of its line.
+        file.truncate(end)
+        try:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(end)
+            raise
+
+
+def standing(changes: Iterable[HistoryEntry]) -> list[HistoryEntry]:
+    """The promotions that were not taken back: two rollbacks go two back, not there and back."""
+    found: list[HistoryEntry] = []
+    for change in changes:
+        found = [*found, change] if change.action == "promote" else found[:-1]
+    return found
+
+
+def _whole(data: bytes) -> int:
+    """Length of the lines that have their end."""
+    return data.rfind(b"\n") + 1
+
+
+def _change(path: Path, number: int, line: bytes) -> HistoryEntry:
+    with ModelError.instead_of(
+        ValueError,
+        f"{path}, line {number} is not a change of the champion",
+        fix="repair the line, or move the file away: the bundled model is used then",
+    ):
+        return parse(HistoryEntry, line)
+
 
 BUNDLED = Path(__file__).parent / "bundled"
 """The model that comes with the package."""
@@ -266,3 +345,109 @@ def _write(artefact: Artefact, target: Path) -> None:
         shutil.rmtree(draft, ignore_errors=True)
         raise
     sync_folder(target.parent)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A model of this host; `key` is None for the bundled one, the manifest for a damaged one."""
+
+    key: str | None
+    is_champion: bool
+    manifest: Manifest | None
+    error: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.key or BUNDLED_NAME
+
+
+def key_of(name: str) -> str | None:
+    """The version as the registry has it."""
+    return None if name == BUNDLED_NAME else name
+
+
+def keys(registry: Registry) -> list[str | None]:
+    """The bundled model and all versions."""
+    return [None, *registry.versions()]
+
+
+def list_models(registry: Registry) -> list[Listed]:
+    """All models, the bundled one first.
+
+    Raises:
+        ModelError: the history cannot be read.
+    """
+    champion = registry.champion()
+    return [_look(registry, key, is_champion=key == champion) for key in keys(registry)]
+
+
+def _model_row(item: Listed) -> ModelRow:
+    """What a list says of a model."""
+    m = item.manifest
+    return ModelRow(
+        model=item.name,
+        champion=item.is_champion,
+        version=m and m.version,
+        created_at=m and m.created_at,
+        gpu_models=m.gpu_models if m else (),
+        pairs=m and m.dataset.pairs,
+        figures=m.figures if m else {},
+        error=item.error,
+    )
+
+
+def model_list(registry: Registry, limit: int | None = None) -> ModelList:
+    """All models, the champion first, then the newest, and what became of them.
+
+    At most so many models and changes as `limit` says; None: all of them.
+
+    Raises:
+        ModelError: the history cannot be read.
+    """
+    rows = [_model_row(item) for item in list_models(registry)]
+    rows.sort(key=lambda row: (row.champion, row.created_at or ""), reverse=True)
+    return ModelList(models=tuple(rows[:limit]), history=changes(registry.history(), limit))
+
+
+def model_details(registry: Registry, key: str | None, limit: int | None = None) -> ModelDetails:
+    """All that is known of one model; `limit` is of the changes that it had a part in.
+
+    Raises:
+        ModelError: it is damaged, or the history cannot be read.
+    """
+    manifest = read_manifest(registry.folder(key))
+    had_part = [c for c in registry.history() if key in (c.version, c.replaced)]
+    return ModelDetails(
+        model=key or BUNDLED_NAME,
+        champion=key == registry.champion(),
+        manifest=to_plain(manifest),
+        history=changes(had_part, limit),
+    )
+
+
+def changes(made: Iterable[HistoryEntry], limit: int | None = None) -> tuple[ChampionChange, ...]:
+    """Changes of the champion by the names that people use, the newest first."""
+    return tuple(
+        ChampionChange(
+            at=change.at,
+            action=change.action,
+            version=change.version or BUNDLED_NAME,
+            replaced=change.replaced or BUNDLED_NAME,
+            figures=change.figures,
+        )
+        for change in list(made)[::-1][:limit]
+    )
+
+
+def change_of_champion(now: str | None, before: str | None) -> Champion:
+    """What a promotion or a rollback did."""
+    return Champion(champion=now or BUNDLED_NAME, replaced=before or BUNDLED_NAME)
+
+
+def _look(registry: Registry, key: str | None, *, is_champion: bool) -> Listed:
+    # A damaged model is one line of the list, not its end.
+    try:
+        return Listed(key, is_champion, read_manifest(registry.folder(key)))
+    except ModelError as error:
+        return Listed(key, is_champion, None, str(error))

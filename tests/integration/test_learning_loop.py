@@ -24,8 +24,8 @@ from advisor_data import open_store
 from advisor_data.files.bundled import bundled_pair_points
 from advisor_models.manifest import read_manifest
 from advisor_models.registry import Registry
-from advisor_training.dataset.data import make_data
-from advisor_training.dataset.measured import (
+from advisor_training.own_pairs import evaluate_own
+from advisor_training.points import (
     BUNDLED,
     MEASURED_HERE,
     OF_LAUNCHES,
@@ -34,7 +34,7 @@ from advisor_training.dataset.measured import (
     read_own,
     with_launches,
 )
-from advisor_training.evaluation.own import evaluate_own
+from advisor_training.rows import make_data
 
 
 @pytest.fixture(scope="module", autouse=True)

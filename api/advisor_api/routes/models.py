@@ -14,10 +14,16 @@ from advisor_api.schemas.query import LimitInQuery, VersionInPath
 from advisor_api.service.audit import Audited
 from advisor_api.service.profiles import changing
 from advisor_api.service.service import ServiceOf
-from advisor_models.history import standing
+from advisor_models.manifest import BUNDLED_NAME as BUNDLED
 from advisor_models.manifest import read_artefact
-from advisor_models.model_list import BUNDLED, change_of_champion, key_of, model_details, model_list
-from advisor_models.registry import Registry
+from advisor_models.registry import (
+    Registry,
+    change_of_champion,
+    key_of,
+    model_details,
+    model_list,
+    standing,
+)
 
 router = v1_router("models")
 

@@ -35,7 +35,7 @@ from advisor_cli.shared.options import AsJson, ProfilesOption
 from advisor_cli.shared.progress import progress
 from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.screen import Screen, print_screen
-from advisor_models.one_window_errors import bundled_head
+from advisor_models.one_window import bundled_head
 
 DAY_S = 86400.0
 LATELY_S = DAY_S

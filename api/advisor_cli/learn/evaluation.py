@@ -14,15 +14,22 @@ from advisor_cli.shared.console import plain_console, plain_table
 from advisor_cli.shared.progress import progress
 from advisor_cli.shared.say import as_json_text, say
 from advisor_models.registry import Registry
-from advisor_training.dataset.data import make_data
-from advisor_training.dataset.measured import read_measured, read_own
-from advisor_training.evaluation.check import bundled_figures, check, checked_figures
-from advisor_training.evaluation.evaluate import OnProgress, planned_fits, run_evaluation
-from advisor_training.evaluation.methods import METHODS
-from advisor_training.evaluation.own import OwnEvaluation, evaluate_own
-from advisor_training.evaluation.values import Evaluation, to_json
+from advisor_training.evaluation import (
+    METHODS,
+    Evaluation,
+    OnProgress,
+    bundled_figures,
+    check,
+    checked_figures,
+    planned_fits,
+    run_evaluation,
+    to_json,
+)
+from advisor_training.own_pairs import OwnEvaluation, evaluate_own
+from advisor_training.points import read_measured, read_own
 from advisor_training.reports.document import make_folder
 from advisor_training.reports.evaluation import printed_tables, said, write_evaluation
+from advisor_training.rows import make_data
 
 _WIDTH = 140
 

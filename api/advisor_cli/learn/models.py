@@ -12,10 +12,11 @@ from advisor.settings import read_settings
 from advisor_cli.shared.console import plain_table, print_table
 from advisor_cli.shared.options import AsJson
 from advisor_cli.shared.say import as_json_text, say
+from advisor_models.manifest import BUNDLED_NAME as BUNDLED
 from advisor_models.manifest import MANIFEST, Manifest, read_manifest
-from advisor_models.model_list import (
-    BUNDLED,
+from advisor_models.registry import (
     Listed,
+    Registry,
     change_of_champion,
     key_of,
     keys,
@@ -23,7 +24,6 @@ from advisor_models.model_list import (
     model_details,
     model_list,
 )
-from advisor_models.registry import Registry
 
 app = typer.Typer(help="List, check and choose the models on this host.", no_args_is_help=True)
 

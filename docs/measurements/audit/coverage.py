@@ -29,10 +29,9 @@ from advisor.core.interval import NORMAL_90, Interval
 from advisor.core.objectives import Prices
 from advisor.predict.profiles import make_profiles
 from advisor_data.files.bundled import bundled_set_references, bundled_solo_points
-from advisor_models.one_window import OneWindowModel
-from advisor_models.one_window_errors import OneWindowHead
-from advisor_training.learn.one_window import fit_one_window, learnable, left_out_errors
-from advisor_training.learn.protocols import family_of
+from advisor_models.one_window import OneWindowHead, OneWindowModel
+from advisor_training.held_out import family_of
+from advisor_training.one_window import fit_one_window, learnable, left_out_errors
 
 BEGIN_S = 1_790_006_400.0
 UNSEEN = 6

@@ -14,7 +14,7 @@ import numpy as np
 
 from advisor.predict.one_window import ESTIMATED_SHARES
 from advisor.predict.profiles import Floats
-from advisor_models.one_window_errors import LeftOutJob, bundled_head, drawn_errors
+from advisor_models.one_window import LeftOutJob, bundled_head, drawn_errors
 
 WORLDS, WEEKS = 400, 500
 RATES = slice(2, 2 + len(ESTIMATED_SHARES))

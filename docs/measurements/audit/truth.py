@@ -21,7 +21,7 @@ from advisor_audit.result import Audit, Now, Shared
 from advisor_audit.totals import AuditTotals, Hours
 from advisor_audit.walk import SLOT_S, Walk, Walked
 from advisor_data.files.bundled import bundled_set_points
-from advisor_models.one_window_errors import OneWindowHead, bundled_head
+from advisor_models.one_window import OneWindowHead, bundled_head
 
 
 def run_audit(

@@ -15,7 +15,7 @@ from advisor.decide.constraints import violations
 from advisor.decide.limits import Limits
 from advisor.decide.recommendation import TIE, choose
 from advisor.predict.predictions import Prediction, predict_exclusive
-from advisor_training.dataset.data import Data
+from advisor_training.rows import Data
 
 _VALUE = OBJECTIVES[DEFAULT_OBJECTIVE].value
 

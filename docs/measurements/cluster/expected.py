@@ -12,12 +12,10 @@ from advisor.core.interval import Interval
 from advisor.core.split import UNCAPPED, Split
 from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import Profile
-from advisor_training.dataset.data import Data
-from advisor_training.dataset.rows import Rows
-from advisor_training.evaluation.bounds import SpeedBounds, bounds_without
-from advisor_training.learn.held_out import HeldOut, fold_by
-from advisor_training.learn.learners import LEARNERS
-from advisor_training.learn.protocols import FOLDS
+from advisor_training.choices import SpeedBounds, bounds_without
+from advisor_training.held_out import FOLDS, HeldOut, fold_by
+from advisor_training.learners import LEARNERS
+from advisor_training.rows import Data, Rows
 
 Expected = Mapping[int, tuple[Prediction, ...]]
 """Predictions of all ways of a measurement, by its number; without exclusive."""

@@ -8,9 +8,9 @@ from truth import WHOLE, Kinds, Shares, Site, Way
 from advisor.core.finish import Rest
 from advisor.core.split import EQUAL
 from advisor.predict.profiles import Profile
-from advisor_training.dataset.data import Data, make_data
-from advisor_training.dataset.measured import read_measured
-from advisor_training.dataset.pairs import Measurement
+from advisor_training.pairs import Measurement
+from advisor_training.points import read_measured
+from advisor_training.rows import Data, make_data
 
 
 def read_data() -> Data:

@@ -31,7 +31,7 @@ from advisor.core.split import ADVISED_JOBS
 from advisor.predict.profiles import Profile, make_profiles
 from advisor.settings import MIN_SPEED
 from advisor_data.files.bundled import bundled_solo_points
-from advisor_training.dataset.data import Data
+from advisor_training.rows import Data
 
 GPUS = {"NVIDIA H200": 192, "NVIDIA H100 80GB HBM3": 64}
 DAYS = 2.0

@@ -27,10 +27,10 @@ from advisor.predict.measured import MeasuredPredictor
 from advisor.predict.predictions import PredictedPart, Prediction
 from advisor.predict.profiles import Profile
 from advisor.predict.windows import Window
-from advisor_training.dataset.data import Data, make_data
-from advisor_training.dataset.measured import read_measured
-from advisor_training.learn.held_out import HeldOut, leave_one_job_out
-from advisor_training.learn.learners import LEARNERS
+from advisor_training.held_out import HeldOut, leave_one_job_out
+from advisor_training.learners import LEARNERS
+from advisor_training.points import read_measured
+from advisor_training.rows import Data, make_data
 
 KNOWN = (0, 1, 3)
 QUANTITIES = ("speeds", "power below the limit", "power at the limit")

@@ -26,25 +26,28 @@ from advisor.predict.gaps import ACTIVE_IDLE_ABOVE
 from advisor.predict.profiles import Profile, make_profiles
 from advisor.predict.situation import is_launch_bound, kind_of
 from advisor_models.intervals import SPLIT, UNCAPPED, LogBounds, bounds_of_stratum
-from advisor_training.dataset.data import Data, active_idle_above_w, make_data
-from advisor_training.dataset.measured import CheckedPoints, read_measured
-from advisor_training.dataset.pairs import Measurement
-from advisor_training.evaluation import choices
-from advisor_training.evaluation.bounds import SpeedBounds
-from advisor_training.evaluation.choices import (
+from advisor_training import choices
+from advisor_training.choices import (
     CandidateScope,
     Choice,
     ChoiceQuestion,
     KeptBy,
+    SpeedBounds,
     choose,
 )
-from advisor_training.learn.conformal import bounds_of
-from advisor_training.learn.estimator import extra_trees
-from advisor_training.learn.head_learners import POWER_LEARNER, SPEED_LEARNER
-from advisor_training.learn.held_out import HeldOut, leave_one_job_out
-from advisor_training.learn.learners import Learner, fit, physical
-from advisor_training.learn.protocols import BY_RUN, PROTOCOLS
-from advisor_training.learn.residuals import Residuals, efficiency_residuals, residuals_of
+from advisor_training.held_out import BY_RUN, PROTOCOLS, HeldOut, leave_one_job_out
+from advisor_training.intervals import Residuals, bounds_of, efficiency_residuals, residuals_of
+from advisor_training.learners import (
+    POWER_LEARNER,
+    SPEED_LEARNER,
+    Learner,
+    extra_trees,
+    fit,
+    physical,
+)
+from advisor_training.pairs import Measurement
+from advisor_training.points import CheckedPoints, read_measured
+from advisor_training.rows import Data, active_idle_above_w, make_data
 
 SMALL_SHARE_PERCENT, SMALL_RATE = 20.0, 0.7
 """A small job has this part of its rate at a fifth of the GPU: most wait for the CPU, and one

@@ -39,7 +39,7 @@ from advisor.validity.degenerate import with_pair_flags, with_solo_flags
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_data.files.files import read_points, write_points
 from advisor_data.store.points import in_order
-from advisor_training.dataset.split_kinds import how_many, is_full, kinds_of, split_of
+from advisor_training.pairs import how_many, is_full, kinds_of, split_of
 
 ROOT = Path(__file__).resolve().parents[3]
 BUNDLED = ROOT / "data/advisor_data/bundled"

@@ -24,7 +24,7 @@ from advisor.predict.profiles import Floats, Profile, make_profiles
 from advisor.predict.serving import Serving
 from advisor.predict.situation import kind_of
 from advisor_data.files.bundled import bundled_set_references, bundled_solo_points
-from advisor_training.learn.one_window import learnable
+from advisor_training.one_window import learnable
 
 LACKING: Mapping[str, Sequence[str]] = {
     "all counters": (),

@@ -37,12 +37,11 @@ from advisor.predict.situation import kind_of
 from advisor_data.files.bundled import bundled_set_references
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import BUNDLED
-from advisor_training.dataset.data import Data, make_data
-from advisor_training.dataset.measured import read_measured
-from advisor_training.evaluation import choices
-from advisor_training.learn.estimator import extra_trees
-from advisor_training.learn.held_out import leave_one_job_out
-from advisor_training.learn.learners import fit
+from advisor_training import choices
+from advisor_training.held_out import leave_one_job_out
+from advisor_training.learners import extra_trees, fit
+from advisor_training.points import read_measured
+from advisor_training.rows import Data, make_data
 
 MIN_SPEED, MIN_GAIN = 0.4, 0.03
 MET = 0.9

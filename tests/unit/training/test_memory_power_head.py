@@ -21,22 +21,21 @@ from advisor_cli.advise.recommend_text import show
 from advisor_models.heads import KNOWN_HEADS
 from advisor_models.manifest import read_manifest, write_artefact
 from advisor_models.model_predictor import ModelPredictor
-from advisor_training.dataset.pairs import make_pairs
-from advisor_training.dataset.rows import Rows, make_rows
-from advisor_training.described import make_artefact
-from advisor_training.learn import head_learners
-from advisor_training.learn.estimator import extra_trees
-from advisor_training.learn.head_learners import (
+from advisor_training import learners as head_learners
+from advisor_training.held_out import leave_one_job_out
+from advisor_training.intervals import residuals_of
+from advisor_training.learners import (
     HEAD_LEARNERS,
     MEMORY_POWER_LEARNER,
+    extra_trees,
+    fit,
     is_enough,
     learners_for,
 )
-from advisor_training.learn.held_out import leave_one_job_out
-from advisor_training.learn.learners import fit
-from advisor_training.learn.residuals import residuals_of
-from advisor_training.learn.scoring import head_errors
-from advisor_training.train import Trained, TrainingSet, fit_model, make_training_set
+from advisor_training.pairs import make_pairs
+from advisor_training.rows import Rows, make_rows
+from advisor_training.scoring import head_errors
+from advisor_training.train import Trained, TrainingSet, fit_model, make_artefact, make_training_set
 
 pytestmark = pytest.mark.figures
 

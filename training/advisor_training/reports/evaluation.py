@@ -13,20 +13,20 @@ import numpy as np
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, RAW_OBJECTIVE
 from advisor.core.wording import count_of
 from advisor.predict.profiles import Floats
-from advisor_training.evaluation.choices import QUESTIONS
-from advisor_training.evaluation.errors import Error, Errors
-from advisor_training.evaluation.methods import HEADLINE, OURS, PHYSICAL
-from advisor_training.evaluation.outcomes import ChoiceFigures
-from advisor_training.evaluation.rows import Some
-from advisor_training.evaluation.values import (
+from advisor_training.choices import QUESTIONS, ChoiceFigures
+from advisor_training.evaluation import (
+    HEADLINE,
+    OURS,
+    PHYSICAL,
     Evaluation,
+    Some,
     choice_figures,
     errors_of_all_pairs,
     find_choices,
     to_json,
 )
-from advisor_training.learn.bootstrap import BootstrapEstimate
-from advisor_training.learn.protocols import BY_WORKLOAD, PROTOCOLS
+from advisor_training.held_out import BY_WORKLOAD, PROTOCOLS
+from advisor_training.noise import BootstrapEstimate
 from advisor_training.reports.document import (
     BLUE,
     Figure,
@@ -35,6 +35,7 @@ from advisor_training.reports.document import (
     to_html,
     write_files,
 )
+from advisor_training.scoring import Error, Errors
 
 HTML_NAME, JSON_NAME = "evaluation.html", "evaluation.json"
 

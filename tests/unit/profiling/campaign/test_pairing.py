@@ -19,7 +19,7 @@ from advisor_profiling.campaign.pairing import (
     kinds_of,
     sample,
 )
-from advisor_training.dataset.solo import HIGH_PERCENT, job_classes
+from advisor_training.pairs import HIGH_PERCENT, job_classes
 
 THREE: tuple[BoundBy, ...] = ("compute", "memory", "launch")
 

@@ -11,8 +11,8 @@ from advisor.core.split import Split
 from advisor.predict.gaps import ACTIVE_IDLE_ABOVE, filled, with_active_idle
 from advisor.predict.profiles import Profile
 from advisor.predict.sides import demanded_power_w, physical_power_w, power_limit_w, side
-from advisor_training.dataset.data import active_idle_above_w, active_idle_fill
-from advisor_training.dataset.pairs import MeasuredPair, Measurement
+from advisor_training.pairs import MeasuredPair, Measurement
+from advisor_training.rows import active_idle_above_w, active_idle_fill
 
 SPLITS = [Split((10.0 * n, 100.0 - 10 * n)) for n in range(1, 10)]
 

@@ -11,8 +11,8 @@ from simple_pairs import SOLOS, nine, pair
 
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.records import PairPoint
-from advisor_training.dataset.noise import Ceiling, noise_ceiling, quantile, worse
-from advisor_training.dataset.pairs import make_pairs
+from advisor_training.noise import Ceiling, noise_ceiling, quantile, worse
+from advisor_training.pairs import make_pairs
 
 EVERY = pytest.mark.parametrize("name", sorted(OBJECTIVES))
 

@@ -9,8 +9,7 @@ from simple_pairs import SHARES, SOLOS, nine, pair, solo
 from advisor.core.objectives import PartResult, SplitResult
 from advisor.core.records import REPLAY_SOURCE, PairPoint, PointPart
 from advisor.core.split import NINE, Split
-from advisor_training.dataset.pairs import BASELINES, DISTURBED, LeftOut, MeasuredPair, make_pairs
-from advisor_training.dataset.split_kinds import kinds_of
+from advisor_training.pairs import BASELINES, DISTURBED, LeftOut, MeasuredPair, kinds_of, make_pairs
 
 
 def only(points: list[PairPoint], **fields: Any) -> MeasuredPair:

@@ -6,7 +6,7 @@ import pytest
 from simple_pairs import solo
 
 from advisor.core.records import SoloPoint
-from advisor_training.dataset.solo import (
+from advisor_training.pairs import (
     MEMORY_COUNTERS,
     SoloReference,
     job_classes,

@@ -14,7 +14,7 @@ from advisor_data.files.bundled import (
     bundled_solo_points,
 )
 from advisor_data.files.files import read_points
-from advisor_training.dataset.pairs import make_pairs
+from advisor_training.pairs import make_pairs
 
 
 def test_the_data_set_is_a_frame(tmp_path: Path) -> None:

@@ -20,18 +20,10 @@ from advisor.core.observations import Observation, ObservedPart
 from advisor.core.records import OBSERVED_SOURCE, PairPoint, PointPart, SoloPoint
 from advisor.predict.profiles import make_profiles
 from advisor.validity.safe_counts import CheckedCounts
-from advisor_training.dataset.data import make_data
-from advisor_training.dataset.observed import (
-    LEAST_S,
-    Teaching,
-    profiles_that_lack,
-    taught_here,
-    teach,
-)
-from advisor_training.dataset.pairs import make_pairs
-from advisor_training.dataset.rows import OBSERVED_WEIGHT, SOME, make_rows
-from advisor_training.learn.estimator import extra_trees
-from advisor_training.learn.learners import fit
+from advisor_training.learners import extra_trees, fit
+from advisor_training.pairs import make_pairs
+from advisor_training.points import LEAST_S, Teaching, profiles_that_lack, taught_here, teach
+from advisor_training.rows import OBSERVED_WEIGHT, SOME, make_data, make_rows
 from advisor_training.train import fit_model, make_training_set
 
 SOLOS = solo_points()

@@ -15,8 +15,8 @@ from advisor.predict.features import matrix, power_features, speed_features
 from advisor.predict.profiles import make_profiles
 from advisor.predict.serving import Serving
 from advisor.predict.sides import Side, prior_kept, side
-from advisor_training.dataset.pairs import make_pairs
-from advisor_training.dataset.rows import OBSERVED_WEIGHT, SOME, Rows, flat, make_rows
+from advisor_training.pairs import make_pairs
+from advisor_training.rows import OBSERVED_WEIGHT, SOME, Rows, flat, make_rows
 
 SOLOS = solo_points()
 PROFILES = make_profiles(SOLOS)

@@ -12,9 +12,8 @@ from advisor.core.objectives import OBJECTIVES
 from advisor.core.records import PairPoint
 from advisor.core.split import Split
 from advisor_data.files.bundled import bundled_pair_points
-from advisor_training.dataset.noise import noise_ceiling
-from advisor_training.dataset.pairs import make_pairs
-from advisor_training.dataset.split_kinds import is_full, kinds_of, split_of, uses_the_gpu
+from advisor_training.noise import noise_ceiling
+from advisor_training.pairs import is_full, kinds_of, make_pairs, split_of, uses_the_gpu
 
 UNITS = {10: 12, 11: 14, 26: 34, 47: 62, 50: 66, 54: 70, 90: 118}
 SAFE = ((10, 90), (11, 90), (26, 54), (47, 54), (50, 50), (54, 47), (54, 26), (90, 11), (90, 10))

@@ -10,8 +10,8 @@ from made_up_rows import solo_points
 
 from advisor.errors import InputError
 from advisor.predict.situation import is_launch_bound
-from advisor_training.dataset.data import UNPROFILED, make_data
-from advisor_training.dataset.pairs import LeftOut
+from advisor_training.pairs import LeftOut
+from advisor_training.rows import UNPROFILED, make_data
 
 POINTS, SOLOS = made_up.pair_points(), solo_points()
 DATA = make_data(POINTS, SOLOS)

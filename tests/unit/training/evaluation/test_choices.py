@@ -15,8 +15,7 @@ from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, SplitResult
 from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
 from advisor.predict.serving import Serving
 from advisor.settings import MIN_SPEED
-from advisor_training.dataset.data import Data, make_data
-from advisor_training.evaluation.choices import (
+from advisor_training.choices import (
     QUESTIONS,
     RULES,
     Choice,
@@ -26,8 +25,9 @@ from advisor_training.evaluation.choices import (
     choose_by_rule,
     keys_of,
 )
-from advisor_training.learn.held_out import HeldOut
-from advisor_training.learn.learners import as_predicted
+from advisor_training.held_out import HeldOut
+from advisor_training.learners import as_predicted
+from advisor_training.rows import Data, make_data
 
 EFFICIENCY = OBJECTIVES[DEFAULT_OBJECTIVE]
 NINE_ONLY = ChoiceQuestion(EFFICIENCY)

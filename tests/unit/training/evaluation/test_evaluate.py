@@ -19,31 +19,28 @@ from advisor.core.objectives import (
 )
 from advisor.errors import InputError, ModelError
 from advisor.formats.wire import SCHEMA
-from advisor_training.dataset.data import Data, make_data
-from advisor_training.dataset.rows import Rows
-from advisor_training.evaluation.bars import bar_of, by_job
-from advisor_training.evaluation.check import (
+from advisor_training import scoring
+from advisor_training.choices import Choice, ChoiceQuestion, choose, figures_of
+from advisor_training.evaluation import (
+    METHODS,
+    OURS,
+    PHYSICAL,
     TOLERANCES,
+    Evaluation,
     FigureKind,
+    ask,
+    bar_of,
     bundled_figures,
+    by_job,
     check,
     checked_figures,
+    limit_rows,
+    planned_fits,
+    run_evaluation,
+    to_json,
     worse_figures,
 )
-from advisor_training.evaluation.choices import (
-    Choice,
-    ChoiceQuestion,
-    choose,
-)
-from advisor_training.evaluation.errors import error, errors_of
-from advisor_training.evaluation.evaluate import planned_fits, run_evaluation
-from advisor_training.evaluation.methods import METHODS, OURS, PHYSICAL, ask
-from advisor_training.evaluation.outcomes import figures_of
-from advisor_training.evaluation.rows import limit_rows
-from advisor_training.evaluation.values import Evaluation, to_json
-from advisor_training.learn import scoring
-from advisor_training.learn.learners import LEARNERS, Fitted, as_predicted
-from advisor_training.learn.protocols import (
+from advisor_training.held_out import (
     BOTH_UNSEEN,
     BY_FAMILY,
     BY_PAIR,
@@ -55,7 +52,10 @@ from advisor_training.learn.protocols import (
     draw_rows,
     has_other_runs,
 )
+from advisor_training.learners import LEARNERS, Fitted, as_predicted
 from advisor_training.reports.evaluation import said, write_evaluation
+from advisor_training.rows import Data, Rows, make_data
+from advisor_training.scoring import error, errors_of
 
 pytestmark = pytest.mark.figures
 

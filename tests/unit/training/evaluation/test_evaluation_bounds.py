@@ -12,10 +12,10 @@ from advisor.core.split import EQUAL as EVEN
 from advisor.core.split import UNCAPPED as FREE
 from advisor.predict.serving import Serving
 from advisor_models.intervals import UNCAPPED, LogBounds
-from advisor_training.dataset.rows import Rows
-from advisor_training.evaluation.bounds import NO_BOUNDS, SpeedBounds, bounds_without
-from advisor_training.learn.held_out import HeldOut
-from advisor_training.learn.learners import as_predicted
+from advisor_training.choices import NO_BOUNDS, SpeedBounds, bounds_without
+from advisor_training.held_out import HeldOut
+from advisor_training.learners import as_predicted
+from advisor_training.rows import Rows
 
 pytestmark = pytest.mark.figures
 

@@ -9,7 +9,7 @@ import synthetic_pairs as made_up
 from made_up_rows import full_solo_points
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE
-from advisor_training.dataset.data import make_data
+from advisor_training.rows import make_data
 
 SCRIPT = run_path(str(Path(__file__).parents[4] / "docs/measurements/question.py"))
 ASKED, MIN_SPEEDS, ORACLE = (SCRIPT[name] for name in ("ASKED", "MIN_SPEEDS", "ORACLE"))

@@ -18,12 +18,16 @@ from advisor.errors import ModelError, StoreError
 from advisor.predict.profiles import make_profiles
 from advisor_models.manifest import Artefact, read_artefact, sha256, write_artefact
 from advisor_models.model_predictor import ModelPredictor
-from advisor_training.dataset.rows import flat
-from advisor_training.described import make_artefact
-from advisor_training.learn.artefact import forest_bytes, trees_files, write_model
-from advisor_training.learn.estimator import extra_trees
-from advisor_training.learn.learners import fit
-from advisor_training.train import Trained, fit_model
+from advisor_training.learners import extra_trees, fit
+from advisor_training.rows import flat
+from advisor_training.train import (
+    Trained,
+    fit_model,
+    forest_bytes,
+    make_artefact,
+    trees_files,
+    write_model,
+)
 
 pytestmark = pytest.mark.figures
 
@@ -44,7 +48,7 @@ def made() -> Artefact:
 def test_trees_that_say_something_else_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is written that predicts something else than what was evaluated."""
     other: Any = fit(lambda: extra_trees().set_params(random_state=1), ROWS).by_head["power"]
-    name = "advisor_training.learn.artefact.forest_bytes"
+    name = "advisor_training.train.forest_bytes"
     known = forest_bytes(other.regressor_)
 
     def always(_regressor: object) -> bytes:
@@ -69,9 +73,9 @@ def test_another_processor_gives_the_same_bytes() -> None:
     code = (
         "import hashlib, numpy\n"
         "from made_up_rows import training_set\n"
-        "from advisor_training.learn.artefact import forest_bytes\n"
-        "from advisor_training.learn.estimator import extra_trees\n"
-        "from advisor_training.learn.learners import fit\n"
+        "from advisor_training.train import forest_bytes\n"
+        "from advisor_training.learners import extra_trees\n"
+        "from advisor_training.learners import fit\n"
         "found = fit(extra_trees, training_set().rows).by_head\n"
         "files = [forest_bytes(each.regressor_) for each in found.values()]\n"
         "print(*(hashlib.sha256(file).hexdigest() for file in files))"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor_training.learn.bootstrap import Resamples
+from advisor_training.noise import Resamples
 
 pytestmark = pytest.mark.figures
 

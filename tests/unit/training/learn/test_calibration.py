@@ -8,19 +8,18 @@ from synthetic_pairs import GPU_MODEL
 
 from advisor.predict.profiles import make_profiles
 from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, LogBounds, on_gpu_model
-from advisor_training.dataset.rows import Rows
-from advisor_training.learn.calibration import (
+from advisor_training.held_out import BY_RUN, BY_WORKLOAD
+from advisor_training.intervals import (
     ask_blind,
     calibrate,
+    efficiency_residuals,
     left_out,
     strictest,
     with_card_term,
     without_counters,
 )
-from advisor_training.learn.head_learners import HEAD_LEARNERS
-from advisor_training.learn.learners import LEARNERS, Predicted
-from advisor_training.learn.protocols import BY_RUN, BY_WORKLOAD
-from advisor_training.learn.residuals import efficiency_residuals
+from advisor_training.learners import HEAD_LEARNERS, LEARNERS, Predicted
+from advisor_training.rows import Rows
 
 SET = training_set()
 ROWS = SET.rows

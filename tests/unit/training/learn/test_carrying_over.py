@@ -16,14 +16,8 @@ from retraining import few_trees
 
 from advisor.errors import InputError
 from advisor_models.intervals import LogBounds
-from advisor_models.made_from import MOST_PAIRS, OtherGpu
-from advisor_training.dataset.data import Data, make_data
-from advisor_training.dataset.rows import Rows
-from advisor_training.evaluation.evaluate import OTHER_GPU, planned_fits, run_evaluation
-from advisor_training.evaluation.methods import OURS
-from advisor_training.evaluation.other_gpu import leave_gpus_out
-from advisor_training.evaluation.values import Evaluation, to_json
-from advisor_training.learn.carrying_over import (
+from advisor_models.manifest import MOST_PAIRS, OtherGpu
+from advisor_training.carrying_over import (
     DRAWS,
     add_pairs,
     carry_over,
@@ -31,12 +25,21 @@ from advisor_training.learn.carrying_over import (
     gpu_models,
     learn_other_gpu,
 )
-from advisor_training.learn.conformal import COVERAGE, held, widening
-from advisor_training.learn.learners import Fitted, Predicted, as_predicted
-from advisor_training.learn.protocols import BY_GPU_MODEL, PROTOCOLS
-from advisor_training.learn.residuals import Residuals
+from advisor_training.evaluation import (
+    OTHER_GPU,
+    OURS,
+    Evaluation,
+    leave_gpus_out,
+    planned_fits,
+    run_evaluation,
+    to_json,
+)
+from advisor_training.held_out import BY_GPU_MODEL, PROTOCOLS
+from advisor_training.intervals import COVERAGE, Residuals, held, widening
+from advisor_training.learners import Fitted, Predicted, as_predicted
 from advisor_training.reports.evaluation import gpu_tables, said
 from advisor_training.reports.evaluation import page as to_html
+from advisor_training.rows import Data, Rows, make_data
 
 pytestmark = pytest.mark.figures
 

@@ -13,18 +13,24 @@ from made_up_rows import as_measured, training_set
 
 from advisor.errors import InputError
 from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, on_gpu_model, place_of
-from advisor_training.dataset.rows import Names
-from advisor_training.learn.conformal import (
+from advisor_training.held_out import leave_one_job_out
+from advisor_training.intervals import (
+    Residuals,
     bounds_of,
     held,
     intervals,
     measured_coverage,
+    residuals_of,
     widening,
 )
-from advisor_training.learn.head_learners import HEAD_LEARNERS, POWER_LEARNER, SPEED_LEARNER
-from advisor_training.learn.held_out import leave_one_job_out
-from advisor_training.learn.learners import LEARNERS, learned_from
-from advisor_training.learn.residuals import Residuals, residuals_of
+from advisor_training.learners import (
+    HEAD_LEARNERS,
+    LEARNERS,
+    POWER_LEARNER,
+    SPEED_LEARNER,
+    learned_from,
+)
+from advisor_training.rows import Names
 
 ROWS = training_set().rows
 

@@ -10,7 +10,7 @@ from sklearn.utils import estimator_checks
 
 import advisor
 from advisor.errors import InputError
-from advisor_training.learn.estimator import LEAST_IN_LEAF, PriorRegressor
+from advisor_training.learners import LEAST_IN_LEAF, PriorRegressor
 
 pytestmark = pytest.mark.figures
 

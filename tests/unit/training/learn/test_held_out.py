@@ -5,11 +5,10 @@ import pytest
 from made_up_rows import training_set
 
 from advisor.errors import InputError
-from advisor_training.dataset.rows import Rows
-from advisor_training.learn.head_learners import POWER_LEARNER
-from advisor_training.learn.held_out import HeldOut, leave_one_job_out
-from advisor_training.learn.learners import Fitted, Predicted, as_predicted
-from advisor_training.learn.scoring import head_errors, speed_errors
+from advisor_training.held_out import HeldOut, leave_one_job_out
+from advisor_training.learners import POWER_LEARNER, Fitted, Predicted, as_predicted
+from advisor_training.rows import Rows
+from advisor_training.scoring import head_errors, speed_errors
 
 ROWS = training_set().rows
 

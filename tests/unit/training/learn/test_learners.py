@@ -7,17 +7,19 @@ import pytest
 from made_up_rows import training_set
 
 from advisor.predict.profiles import Floats
-from advisor_training.dataset.rows import HeadRows, Rows, flat
-from advisor_training.learn.estimator import extra_trees
-from advisor_training.learn.head_learners import HEAD_LEARNERS, LEAST_SPEED, SPEED_LEARNER
-from advisor_training.learn.learners import (
+from advisor_training.learners import (
+    HEAD_LEARNERS,
     LEARNERS,
+    LEAST_SPEED,
     PRIOR,
+    SPEED_LEARNER,
     Predicted,
+    extra_trees,
     fit,
     learned_from,
     physical,
 )
+from advisor_training.rows import HeadRows, Rows, flat
 
 pytestmark = pytest.mark.figures
 

@@ -15,7 +15,7 @@ from advisor.predict.sets import SetPredictor, fills
 from advisor_data.files.bundled import bundled_set_references, bundled_solo_points
 from advisor_models import one_window
 from advisor_models.one_window import OneWindowModel, bundled_one_window
-from advisor_training.learn.one_window import fit_one_window, learnable
+from advisor_training.one_window import fit_one_window, learnable
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 import synthetic_pairs as made_up
 from made_up_rows import full_solo_points
 
-from advisor_training.dataset.data import Data, make_data
+from advisor_training.rows import Data, make_data
 
 SCRIPT = run_path(str(Path(__file__).parents[4] / "docs/measurements/paper.py"))
 MODEL = made_up.GPU_MODEL

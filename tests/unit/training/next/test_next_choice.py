@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from advisor_training.next.choice import OpenPair, PairUse, choose_pairs, distances, nearest, value
+from advisor_training.next import OpenPair, PairUse, choose_pairs, distances, nearest, value
 
 NAMES = some.sampled_from(["bert", "fft", "gemm", "triad", "vit"])
 

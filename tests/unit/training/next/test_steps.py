@@ -10,12 +10,13 @@ from made_up_rows import solo_points
 from advisor.core.observations import Observation
 from advisor.core.split import Split
 from advisor_profiling.campaign.plan_file import DEFAULT_SPLITS, plan_from_options
-from advisor_training.next.measured import MeasuredSoFar, measured_so_far
-from advisor_training.next.steps import (
+from advisor_training.next import (
     SPLITS,
     SPLITS_BESIDE_ITSELF,
+    MeasuredSoFar,
     NextStep,
     chosen_pairs,
+    measured_so_far,
     next_steps,
     pair_minutes,
 )

@@ -5,9 +5,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from advisor_training.dataset.pairs import make_pairs
-from advisor_training.retrain.collected import Collected, PointSet, bundled_points
-from advisor_training.retrain.sifted import sift, usable_points, with_flags
+from advisor_training.pairs import make_pairs
+from advisor_training.retrain.points import (
+    Collected,
+    PointSet,
+    bundled_points,
+    sift,
+    usable_points,
+    with_flags,
+)
 
 
 @pytest.mark.figures

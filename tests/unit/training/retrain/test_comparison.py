@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor_training.retrain.comparison import ALL, ComparedFigure, compare, decide
-from advisor_training.retrain.rivals import Questions, Scores
+from advisor_training.retrain.challenger import (
+    ALL,
+    ComparedFigure,
+    Questions,
+    Scores,
+    compare,
+    decide,
+)
 
 JOBS = [f"job{n}" for n in range(8)]
 PAIRS = tuple(itertools.combinations(JOBS, 2))

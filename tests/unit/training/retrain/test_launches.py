@@ -19,11 +19,10 @@ from retraining import (
 from advisor.core.observations import Observation
 from advisor.core.records import OBSERVED_SOURCE
 from advisor_data import open_store
-from advisor_training.dataset.pairs import LeftOut
-from advisor_training.retrain import collected as collecting
-from advisor_training.retrain.collected import POINTS, Collected, PointSet, collect
+from advisor_training.pairs import LeftOut
+from advisor_training.retrain import points as collecting
+from advisor_training.retrain.points import POINTS, Collected, PointSet, collect, sift
 from advisor_training.retrain.retrain import retrain
-from advisor_training.retrain.sifted import sift
 
 SOME = [p for p in BUNDLED_POINTS.pairs if p.mode == "mps" and sum(p.shares_percent) == 100]
 GOOD = [launched(point, number) for number, point in enumerate(SOME[:9])]

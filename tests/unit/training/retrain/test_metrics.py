@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from advisor_cli.learn.retrain import metrics_text, write_metrics
-from advisor_training.dataset.pairs import LeftOut
-from advisor_training.retrain.comparison import ComparedFigure
-from advisor_training.retrain.refused import REASONS, RefusedPoints
-from advisor_training.retrain.report import RetrainReport
+from advisor_training.pairs import LeftOut
+from advisor_training.retrain.challenger import ComparedFigure
+from advisor_training.retrain.points import REASONS, RefusedPoints
+from advisor_training.retrain.retrain import RetrainReport
 
 REPORT = RetrainReport(
     at="2026-02-01T03:00:00+00:00",

@@ -25,12 +25,9 @@ from small_model import make_manifest, save_model
 from advisor.errors import BusyError, ModelError
 from advisor_models.manifest import Artefact
 from advisor_training.retrain import retrain as retraining
-from advisor_training.retrain.challenger import training_set
-from advisor_training.retrain.collected import POINTS, Collected, PointSet, learned_from
-from advisor_training.retrain.comparison import PromotionDecision
-from advisor_training.retrain.report import RetrainReport
-from advisor_training.retrain.retrain import retrain
-from advisor_training.retrain.workplace import working_in
+from advisor_training.retrain.challenger import PromotionDecision, training_set
+from advisor_training.retrain.points import POINTS, Collected, PointSet, learned_from
+from advisor_training.retrain.retrain import RetrainReport, retrain, working_in
 
 
 class Site:

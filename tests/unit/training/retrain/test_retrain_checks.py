@@ -9,9 +9,7 @@ from retraining import BUNDLED_POINTS, FIRST_DAY, changed, collected, faster, po
 
 from advisor.core.records import PairPoint
 from advisor.core.wording import listed
-from advisor_training.retrain.collected import PointSet
-from advisor_training.retrain.refused import by_reason
-from advisor_training.retrain.sifted import Sifted, sift
+from advisor_training.retrain.points import PointSet, Sifted, by_reason, sift
 
 # The intervals of a model of three jobs are wide, so what is wrong here is very wrong.
 KNOWN_JOBS = made_up.JOBS[:3]
@@ -111,8 +109,8 @@ def test_what_was_learned_stays_beside_an_unlike_copy() -> None:
 
 def test_one_writer_teaches_a_bounded_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest first; others and what this site measured itself are not held up."""
-    monkeypatch.setattr("advisor_training.retrain.sifted.LEAST_TAUGHT", 5)
-    monkeypatch.setattr("advisor_training.retrain.sifted.MOST_TAUGHT", 0.0)
+    monkeypatch.setattr("advisor_training.retrain.points.LEAST_TAUGHT", 5)
+    monkeypatch.setattr("advisor_training.retrain.points.MOST_TAUGHT", 0.0)
     own = points(KNOWN_JOBS)
     sent = replace(own, pairs=tuple(replace(p, written_by="agents") for p in own.pairs[:20]))
     others = tuple(replace(p, written_by="bench") for p in own.pairs[20:24])

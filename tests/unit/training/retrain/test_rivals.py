@@ -5,11 +5,9 @@ import dataclasses
 import numpy as np
 from retraining import BUNDLED_POINTS, NEW_POINTS
 
-from advisor_training.learn.estimator import extra_trees
-from advisor_training.learn.held_out import HeldOut, leave_one_job_out
-from advisor_training.learn.learners import as_predicted, fit, physical
-from advisor_training.retrain.challenger import training_set
-from advisor_training.retrain.rivals import answers, questions_of, scores
+from advisor_training.held_out import HeldOut, leave_one_job_out
+from advisor_training.learners import as_predicted, extra_trees, fit, physical
+from advisor_training.retrain.challenger import answers, questions_of, scores, training_set
 
 ROWS = training_set(NEW_POINTS | BUNDLED_POINTS).rows
 

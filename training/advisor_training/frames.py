@@ -19,10 +19,11 @@ from advisor_data.files.bundled import (
     bundled_solo_points,
 )
 from advisor_data.files.files import read_points
-from advisor_training.dataset.solo import SoloReference, references_by_job, references_of
+from advisor_training.pairs import SoloReference, references_by_job, references_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 _BUNDLED: Mapping[str, Callable[[], Sequence[Record]]] = {
     "pairs": bundled_pair_points,

@@ -12,14 +12,11 @@ import numpy as np
 
 from advisor.errors import InputError
 from advisor_models.intervals import LIMITED, SPLIT, Strata, place_of
-from advisor_models.made_from import MOST_PAIRS, OtherGpu
-from advisor_training.dataset.rows import Rows
-from advisor_training.learn.conformal import COVERAGE, bounds_of, held, widening
-from advisor_training.learn.estimator import SEED
-from advisor_training.learn.head_learners import HEAD_LEARNERS, HeadLearner
-from advisor_training.learn.held_out import HeldOut, Mask, OnFold, joined, predicted
-from advisor_training.learn.learners import Learner
-from advisor_training.learn.residuals import Residuals, residuals_of
+from advisor_models.manifest import MOST_PAIRS, OtherGpu
+from advisor_training.held_out import HeldOut, Mask, OnFold, joined, predicted
+from advisor_training.intervals import COVERAGE, Residuals, bounds_of, held, residuals_of, widening
+from advisor_training.learners import HEAD_LEARNERS, SEED, HeadLearner, Learner
+from advisor_training.rows import Rows
 
 ADDED = (0, 2, 5, 10, MOST_PAIRS)
 """Pairs of the new GPU model that are learned from next to the others."""

@@ -13,12 +13,11 @@ from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Floats
 from advisor_models.model_predictor import ModelPredictor
-from advisor_training.dataset.data import Data
-from advisor_training.dataset.pairs import LeftOut
-from advisor_training.learn.head_learners import POWER_LEARNER
-from advisor_training.learn.held_out import HeldOut
-from advisor_training.learn.learners import as_predicted
-from advisor_training.learn.scoring import fractions, head_errors, speed_errors
+from advisor_training.held_out import HeldOut
+from advisor_training.learners import POWER_LEARNER, as_predicted
+from advisor_training.pairs import LeftOut
+from advisor_training.rows import Data
+from advisor_training.scoring import fractions, head_errors, speed_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,76 @@
-"""How far a measurement can be trusted: choose the best split on one take, score it on another."""
+"""Figures over pairs and how sure they are: another site has other jobs, so jobs are drawn again.
+
+A pair counts as often as its first job was drawn, times the second ("The pigeonhole bootstrap",
+A. B. Owen, Annals of Applied Statistics 1(2), 2007): all pairs of a job come and go together. It
+is conservative: noise of single pairs counts up to three times.
+"""
 
 import itertools
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from advisor.core.objectives import Candidate, Objective, best
 from advisor.core.split import EQUAL, Split
-from advisor_training.dataset.pairs import MeasuredPair, ResultsBySplit
-from advisor_training.dataset.split_kinds import is_full
+from advisor.predict.profiles import Floats
+from advisor_training.learners import SEED
+from advisor_training.pairs import MeasuredPair, ResultsBySplit, is_full
+
+DRAWS = 1000
+
+OUTSIDE = 0.025
+"""Part of the draws below an interval, and above it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BootstrapEstimate:
+    """A figure and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} [{self.low:.2f} {self.high:.2f}]"
+
+
+class Resamples:
+    """Sets of pairs as they could have been, had other jobs been measured.
+
+    Args:
+        pairs: The two jobs of each value, at least one; one job twice where it is next to itself.
+    """
+
+    def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
+        names, places = np.unique(np.array(pairs), return_inverse=True)
+        first, second = places.reshape(-1, 2).T
+        equal = np.full(len(names), 1 / len(names))
+        times = np.random.default_rng(SEED).multinomial(len(names), equal, DRAWS)
+        both = np.where(first == second, times[:, first], times[:, first] * times[:, second])
+        self._weights: Floats = both[both.any(axis=1)].astype(np.float64)
+
+    def mean(self, values: Sequence[float] | Floats) -> BootstrapEstimate:
+        """Of values that are in the order of the pairs."""
+        found = np.asarray(values, dtype=np.float64)
+        drawn = self._weights @ found / self._weights.sum(axis=1)
+        return _estimate(float(found.mean()), drawn)
+
+    def median(self, values: Sequence[float] | Floats) -> BootstrapEstimate:
+        """The same of the median."""
+        found = np.asarray(values, dtype=np.float64)
+        order = np.argsort(found, kind="stable")
+        reached = np.cumsum(self._weights[:, order], axis=1)
+        places = (reached >= reached[:, -1:] / 2).argmax(axis=1)
+        return _estimate(float(np.median(found)), found[order][places])
+
+
+def _estimate(value: float, drawn: npt.NDArray[np.float64]) -> BootstrapEstimate:
+    low, high = np.quantile(drawn, (OUTSIDE, 1 - OUTSIDE))
+    return BootstrapEstimate(value, float(low), float(high))
+
 
 NOISE_QUANTILE = 0.95
 """Part of the differences between two takes that is smaller than what is called the noise."""

@@ -32,11 +32,16 @@ from advisor.predict.one_window import (
 from advisor.predict.profiles import Floats, Profile
 from advisor.predict.situation import kind_of
 from advisor_models.manifest import MANIFEST, hashes, trees_file
-from advisor_models.one_window import OneWindowManifest, OneWindowModel, asked
-from advisor_models.one_window_errors import ERRORS, ErrorsFile, LeftOutJob
-from advisor_training.learn.artefact import LIBRARIES, forest_bytes, write_model
-from advisor_training.learn.protocols import family_of
-from advisor_training.train import dataset_sha256
+from advisor_models.one_window import (
+    ERRORS,
+    ErrorsFile,
+    LeftOutJob,
+    OneWindowManifest,
+    OneWindowModel,
+    asked,
+)
+from advisor_training.held_out import family_of
+from advisor_training.train import LIBRARIES, dataset_sha256, forest_bytes, write_model
 
 TREES, LEAST_IN_LEAF, SEED = 60, 3, 0
 """As many trees as the heads of pairs have; a profile has few rows, so leaves are smaller."""
