@@ -215,11 +215,8 @@ def _expected(
     data: Data, held_out: HeldOut, question: ChoiceQuestion
 ) -> Iterator[tuple[ChoiceKey, dict[str, Prediction]]]:
     """What is expected of each way, by its name, for each choice."""
-    tests: dict[ChoiceKey, list[int]] = {}
-    numbers = data.rows.measurement[held_out.row].tolist()
-    for test, key in enumerate(zip(held_out.left_out.tolist(), numbers, strict=True)):
-        tests.setdefault(key, []).append(test)
-    for key, its in sorted(tests.items()):
+    every = np.ones(len(data.rows), dtype=bool)
+    for key, its in held_out.by_measurement(data.rows, every):
         if not data.measurements[key[1]].is_full:
             continue
         profiles = data.profiles_of(data.measurements[key[1]])

@@ -1,6 +1,6 @@
 """Predictions of rows that a learner was not fitted to, and the ways to part rows for that."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -52,31 +52,75 @@ class HeldOut:
         """Expected power, W; shape (n,)."""
         return self.predicted.power_w
 
+    def by_measurement(self, rows: Rows, which: Mask) -> list[tuple[tuple[str, int], list[int]]]:
+        """Places of the answers about rows of a mask, for each (left out, measurement), sorted."""
+        places = np.flatnonzero(which[self.row])
+        names, numbers = self.left_out[places], rows.measurement[self.row[places]]
+        found: dict[tuple[str, int], list[int]] = {}
+        for *key, place in zip(names.tolist(), numbers.tolist(), places.tolist(), strict=True):
+            found.setdefault((key[0], key[1]), []).append(place)
+        return sorted(found.items())
+
     def take(self, which: Mask | npt.NDArray[np.int64]) -> "HeldOut":
         """Some of the answers: by a mask of shape (n,), or by their numbers in any order."""
         heads = {name: values[which] for name, values in self.heads.items()}
         return HeldOut(self.left_out[which], self.row[which], Predicted(self.speed[which], heads))
 
 
-def leave_one_job_out(rows: Rows, learner: Learner, progress: OnFold | None = None) -> HeldOut:
+@dataclass(frozen=True, slots=True, eq=False)
+class Draw:
+    """One fit: masks of the rows that it learns from, and of those that it is asked for."""
+
+    name: str
+    learned: Mask
+    asked: Mask
+
+
+def leave_out(
+    rows: Rows,
+    learner: Learner,
+    draws: Sequence[Draw],
+    progress: OnFold | None = None,
+    asked: Rows | None = None,
+) -> HeldOut:
+    """What a learner expects, fitted once for each draw; `asked` are other rows to be asked for.
+
+    Raises:
+        InputError: a draw has nothing to learn from.
+    """
+    parts: list[HeldOut] = []
+    for count, draw in enumerate(draws, 1):
+        if not draw.learned.any():
+            raise InputError(
+                f"{draw.name} cannot be left out",
+                why=f"that leaves none of {len(rows)} rows to learn from",
+                fix="measure more pairs: advisor colocate",
+            )
+        fitted = learner(rows.take(draw.learned))
+        parts.append(predicted(fitted, rows if asked is None else asked, draw.asked, draw.name))
+        if progress is not None:
+            progress(draw.name, count, len(draws))
+    return joined(parts)
+
+
+def leave_one_job_out(
+    rows: Rows, learner: Learner, progress: OnFold | None = None, asked: Rows | None = None
+) -> HeldOut:
     """For each job, what a learner that never saw it expects of every row with it.
+
+    `asked` are the rows that are asked for, where they are others than those learned from.
 
     Raises:
         InputError: without a job there are no rows left to learn from.
     """
-    return _tested(rows, learner, [(job, rows.of(job)) for job in rows.jobs], progress)
+    tested = rows if asked is None else asked
+    draws = [Draw(job, ~rows.of(job), tested.of(job)) for job in tested.jobs]
+    return leave_out(rows, learner, draws, progress, asked)
 
 
-def fold_by(
-    rows: Rows, groups: npt.NDArray[Any], learner: Learner, progress: OnFold | None = None
-) -> HeldOut:
-    """For each group of rows, what a learner that was fitted to the other groups expects of it.
-
-    Raises:
-        InputError: there is one group only.
-    """
-    folds = [(str(group), groups == group) for group in np.unique(groups)]
-    return _tested(rows, learner, folds, progress)
+def folds(groups: npt.NDArray[Any]) -> list[Draw]:
+    """Each group of rows, learned from the other groups; `groups` has that of each row."""
+    return [Draw(str(group), groups != group, groups == group) for group in np.unique(groups)]
 
 
 def predicted(fitted: Fitted, rows: Rows, mask: Mask, name: str) -> HeldOut:
@@ -93,23 +137,6 @@ def joined(parts: Sequence[HeldOut]) -> HeldOut:
         np.concatenate([part.row for part in parts]),
         Predicted(np.concatenate([part.speed for part in parts]), heads),
     )
-
-
-def _tested(
-    rows: Rows, learner: Learner, folds: Sequence[tuple[str, Mask]], progress: OnFold | None
-) -> HeldOut:
-    parts: list[HeldOut] = []
-    for count, (name, mask) in enumerate(folds, 1):
-        if mask.all():
-            raise InputError(
-                f"{name} cannot be left out",
-                why=f"it has {mask.sum()} of {len(rows)} rows",
-                fix="measure more pairs: advisor colocate",
-            )
-        parts.append(predicted(learner(rows.take(~mask)), rows, mask, name))
-        if progress is not None:
-            progress(name, count, len(folds))
-    return joined(parts)
 
 
 FOLDS = 10
@@ -144,15 +171,6 @@ class Answers:
     tested: Mask
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Draw:
-    """One fit: masks of the rows that it learns from, and of those that it is asked for."""
-
-    name: str
-    learned: Mask
-    asked: Mask
-
-
 @dataclass(frozen=True, slots=True)
 class EvaluationProtocol:
     """One way to part rows.
@@ -163,28 +181,30 @@ class EvaluationProtocol:
 
     name: str
     meaning: str
-    fits: Callable[[Rows], int]
-    answer: Callable[[Rows, Learner, AfterFit], Answers]
+    draws: Callable[[Rows], Iterable[Draw]]
+
+    def fits(self, rows: Rows) -> int:
+        """How many fits it takes."""
+        return sum(1 for _ in self.draws(rows))
+
+    def answer(self, rows: Rows, learner: Learner, tick: AfterFit) -> Answers:
+        """What a learner expects of rows.
+
+        Raises:
+            InputError: a draw has nothing to learn from.
+        """
+        return answer_draws(rows, learner, self.draws(rows), tick)
 
 
-def answer_draws(rows: Rows, learner: Learner, draws: Iterator[Draw], tick: AfterFit) -> Answers:
+def answer_draws(rows: Rows, learner: Learner, draws: Iterable[Draw], tick: AfterFit) -> Answers:
     """What a learner expects, fitted once for each draw.
 
     Raises:
-        InputError: a draw has nothing to learn from, or there is none.
+        InputError: a draw has nothing to learn from.
     """
-    parts: list[HeldOut] = []
-    tested: list[Mask] = []
-    for draw in draws:
-        if not draw.learned.any():
-            raise InputError(
-                f"there is nothing to learn from without {draw.name}",
-                fix="measure more pairs: advisor colocate",
-            )
-        parts.append(predicted(learner(rows.take(draw.learned)), rows, draw.asked, draw.name))
-        tested.append(~draw.learned[draw.asked])
-        tick()
-    return Answers(joined(parts), np.concatenate(tested))
+    drawn = list(draws)
+    held_out = leave_out(rows, learner, drawn, lambda *_: tick())
+    return Answers(held_out, np.concatenate([~draw.learned[draw.asked] for draw in drawn]))
 
 
 def draw_rows(rows: Rows, part: float, repeats: int) -> Iterator[Draw]:
@@ -232,29 +252,11 @@ def has_other_runs(rows: Rows) -> bool:
     return all(draw.learned.any() for draw in _runs_of_jobs(rows))
 
 
-def _deal_pairs(rows: Rows) -> Names:
-    """The fold of each row: all rows of a pair are in the same one."""
-    pairs = np.unique(rows.pair)
-    order = np.random.default_rng(SEED).permutation(len(pairs)).tolist()
-    place = dict(zip(pairs.tolist(), order, strict=True))
-    return np.array([f"fold {place[pair] % FOLDS}" for pair in rows.pair.tolist()])
-
-
-def _by_workload(rows: Rows, learner: Learner, tick: AfterFit) -> Answers:
-    return _all_tested(leave_one_job_out(rows, learner, progress=each_fold(tick)))
-
-
-def each_fold(tick: AfterFit) -> OnFold:
-    """A tick after each fold."""
-
-    def progress(name: str, done: int, total: int) -> None:
-        tick()
-
-    return progress
-
-
-def _all_tested(held_out: HeldOut) -> Answers:
-    return Answers(held_out, np.ones(len(held_out), dtype=bool))
+def _tenths_of_pairs(rows: Rows) -> list[Draw]:
+    """A tenth of the pairs at a time, each with all of its rows."""
+    pairs, place = np.unique(rows.pair, return_inverse=True)
+    order = np.random.default_rng(SEED).permutation(len(pairs))
+    return folds(np.array([f"fold {number % FOLDS}" for number in order])[place])
 
 
 BY_WORKLOAD = "by workload"
@@ -266,59 +268,43 @@ BY_FAMILY = "by family"
 BY_RUN = "by workload, run and card"
 
 
-def _drawn(name: str, meaning: str, draws: Callable[[Rows], Iterator[Draw]]) -> EvaluationProtocol:
-    return EvaluationProtocol(
-        name,
-        meaning,
-        lambda rows: sum(1 for _ in draws(rows)),
-        lambda rows, learner, tick: answer_draws(rows, learner, draws(rows), tick),
-    )
-
-
 PROTOCOLS: Mapping[str, EvaluationProtocol] = MappingProxyType(
     {
-        protocol.name: protocol
-        for protocol in (
-            EvaluationProtocol(
+        name: EvaluationProtocol(name, meaning, draws)
+        for name, meaning, draws in (
+            (
                 BY_WORKLOAD,
                 "every pair of one job, for each job in turn",
-                lambda rows: len(rows.jobs),
-                _by_workload,
+                lambda rows: (Draw(job, ~rows.of(job), rows.of(job)) for job in rows.jobs),
             ),
-            _drawn(
+            (
                 BOTH_UNSEEN,
                 "every pair of either of the two jobs, for each pair in turn",
                 _unseen_pairs,
             ),
-            _drawn(
+            (
                 BY_FAMILY,
                 "every pair of a family of jobs, such as bert-train, bert-infer and their batches "
                 "of two, for each family in turn",
                 _families,
             ),
-            _drawn(
+            (
                 BY_RUN,
                 "every pair of one job, and all that was measured in a run or on one of its cards, "
                 "for each job and run in turn, where there are several runs",
                 _runs_of_jobs,
             ),
-            EvaluationProtocol(
+            (
                 BY_GPU_MODEL,
                 "every pair on one GPU model, for each in turn, where there are two",
-                lambda rows: len(np.unique(rows.gpu_model)),
-                lambda rows, learner, tick: _all_tested(
-                    fold_by(rows, rows.gpu_model, learner, each_fold(tick))
-                ),
+                lambda rows: folds(rows.gpu_model),
             ),
-            EvaluationProtocol(
+            (
                 BY_PAIR,
                 "a tenth of the pairs, their jobs seen beside others",
-                lambda rows: min(FOLDS, len(np.unique(rows.pair))),
-                lambda rows, learner, tick: _all_tested(
-                    fold_by(rows, _deal_pairs(rows), learner, each_fold(tick))
-                ),
+                _tenths_of_pairs,
             ),
-            _drawn(
+            (
                 RANDOM_ROWS,
                 "3 of 10 random splits, whatever their pair, as the paper does it",
                 lambda rows: draw_rows(rows, PAPER_PART, PAPER_REPEATS),

@@ -7,10 +7,10 @@ workload out: each workload has the same weight, however many rows it has, and t
 between two quantiles of the weighted residuals.
 
 Power depends on the GPU model, too: each GPU model with enough jobs has its own intervals
-("Mondrian" conformal prediction, V. Vovk, A. Gammerman, G. Shafer, "Algorithmic Learning in a Random
-World", 2005, section 4.5), the others have pooled ones. Pooled over all of them, power below the
-limit was expected 2 % too high on H100 and 2 % too low on H200, and intervals for 90 % held 87 and
-95 % on cards left out (docs/measurements/model.md, 2026-11-23).
+("Mondrian" conformal prediction, V. Vovk, A. Gammerman, G. Shafer, "Algorithmic Learning in a
+Random World", 2005, section 4.5), the others have pooled ones. Pooled over all of them, power below
+the limit was expected 2 % too high on H100 and 2 % too low on H200, and intervals for 90 % held 87
+and 95 % on cards left out (docs/measurements/model.md, 2026-11-23).
 
 Pooling alone holds a little less than it says. As in split conformal prediction, where n points
 take the quantile (1 + 1/n) x coverage, the part to be held is raised by one over the number of
@@ -56,8 +56,6 @@ from advisor_training.held_out import (
     PROTOCOLS,
     HeldOut,
     has_other_runs,
-    joined,
-    predicted,
 )
 from advisor_training.learners import HEAD_LEARNERS, LEAST_SPEED, HeadLearner, Learner
 from advisor_training.rows import Names, Rows, flat
@@ -67,8 +65,8 @@ def _strata(rows: Rows, held_out: HeldOut, learner: HeadLearner) -> Names:
     """Of each residual; whether a card is at its limit is told from what is expected."""
     row = held_out.row
     if learner.head.of == "job":
-        return np.concatenate([rows.situation_a[row], rows.situation_b[row]])
-    found = rows.situation[row]
+        return np.concatenate([rows.situation_a[row], rows.situation_b[row]]).astype(str)
+    found = rows.situation[row].astype(str)
     if learner.head.limit_of is None:
         return found
     expected = held_out.heads[learner.head.name][:, 0]
@@ -428,16 +426,6 @@ def without_counters(profile: Profile) -> Profile:
     }
     missing = tuple(name for name in COLUMNS if name not in NEEDED)
     return replace(profile, values=values, missing=missing)
-
-
-def ask_blind(rows: Rows, blind: Rows, learner: Learner) -> HeldOut:
-    """Each job left out, what is expected of its rows when no profile has counters."""
-    return joined(
-        [
-            predicted(learner(rows.take(~rows.of(job))), blind, rows.of(job), job)
-            for job in rows.jobs
-        ]
-    )
 
 
 def _calibrated(rows: Rows, errors: Residuals, learner: HeadLearner) -> Strata:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.split import Split
@@ -63,14 +64,6 @@ class HeadRows:
         """Some of the rows: by a mask of shape (n,), or by their numbers in any order."""
         return HeadRows(self.features[which], self.prior[which])
 
-    @staticmethod
-    def joined(blocks: "Sequence[HeadRows]") -> "HeadRows":
-        """The rows of all blocks of one head, one block behind the other."""
-        return HeadRows(
-            np.concatenate([block.features for block in blocks]),
-            np.concatenate([block.prior for block in blocks]),
-        )
-
 
 def _head_rows(head: Head, sides: Sequence[Side]) -> HeadRows:
     """What a head takes of jobs at their shares, one row for each."""
@@ -84,65 +77,45 @@ def flat(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.concatenate(list(np.moveaxis(values, 1, 0)))
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Pairs at splits; every array has one entry for each row, shape (n,) unless said otherwise.
+    """Pairs at splits: a table of n rows, and what each head takes of them.
 
-    Attributes:
-        measurement: Number of the measurement that the row is of; splits are compared within one.
-        pair: Number of the pair; several measurements can be of one pair.
-        card: UUID of the GPU that it was measured on.
-        kind: "nine", "some" or "uncapped".
-        situation: What the jobs are beside each other, after the place of the split
-            (`advisor.predict.situation`); `situation_a` is that of the first job.
-        all_served_a: Relative speed from which on the first job counts as serving all of its
-            demand: more it would do with more to do. Infinite for a job without a fixed demand.
-        speed_a: Measured relative speed of the first job.
-        power_w: Measured power, W.
-        memory_power_w: Measured power of the memory, W; NaN where its sensor was not read.
-        solo_rate_a: Rate of the first job alone on the whole GPU, same card and run, per second.
-        solo_power_a_w: Power of the GPU meanwhile, W.
-        profile_power_a_w: The same in the job's profile, on whatever card that was measured.
-        power_limit_w: Limit of the card, W; infinite where it is not known.
-        weight: What the row counts in training: 1 if measured, `OBSERVED_WEIGHT` if of a launch.
+    A column is an attribute of shape (n,), such as `rows.speed_a`; what belongs to one of the two
+    jobs ends in `_a` or `_b`.
+
+    - `job_a`, `gpu_model`, `card` (UUID of the GPU), `run`.
+    - `measurement`: number of the measurement; splits are compared within one. `pair`: number of
+      the pair; several measurements can be of one pair.
+    - `kind`: "nine", "some" or "uncapped".
+    - `situation`: what the jobs are beside each other, after the place of the split
+      (`advisor.predict.situation`); `situation_a` is that of the first job.
+    - `share_a`: percent.
+    - `all_served_a`: relative speed from which on the first job counts as serving all of its
+      demand: more it would do with more to do. Infinite for a job without a fixed demand.
+    - `speed_a`: measured relative speed. `power_w`, `memory_power_w`: measured, W; the latter NaN
+      where its sensor was not read.
+    - `solo_rate_a`, `solo_power_a_w`: rate, 1/s, and power of the GPU, W, of the job alone on the
+      whole GPU, same card and run; `profile_power_a_w`: that power in the job's profile.
+    - `power_limit_w`: limit of the card, W; infinite where it is not known.
+    - `weight`: what the row counts in training: 1 if measured, `OBSERVED_WEIGHT` if of a launch.
     """
 
-    job_a: Names
-    job_b: Names
-    gpu_model: Names
-    card: Names
-    run: Names
-    measurement: npt.NDArray[np.int64]
-    pair: npt.NDArray[np.int64]
-    kind: Names
-    situation: Names
-    situation_a: Names
-    situation_b: Names
-    share_a: Floats
-    share_b: Floats
+    table: pd.DataFrame
     heads: Mapping[str, HeadRows]
-    all_served_a: Floats
-    all_served_b: Floats
-    speed_a: Floats
-    speed_b: Floats
-    power_w: Floats
-    memory_power_w: Floats
-    solo_rate_a: Floats
-    solo_rate_b: Floats
-    solo_power_a_w: Floats
-    solo_power_b_w: Floats
-    profile_power_a_w: Floats
-    profile_power_b_w: Floats
-    power_limit_w: Floats
-    weight: Floats
 
     def __len__(self) -> int:
-        return len(self.power_w)
+        return len(self.table)
+
+    def __getattr__(self, column: str) -> npt.NDArray[Any]:
+        if column not in self.table:
+            raise AttributeError(column)
+        return self.table[column].to_numpy()
 
     @property
     def jobs(self) -> list[str]:
         """Names of all jobs, sorted."""
-        return sorted(set(self.job_a.tolist()) | set(self.job_b.tolist()))
+        return sorted({*self.job_a, *self.job_b})
 
     def of(self, job: str) -> npt.NDArray[np.bool_]:
         """Which rows have that job; shape (n,)."""
@@ -155,9 +128,12 @@ class Rows:
 
     def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "Rows":
         """Some of the rows: by a mask of shape (n,), or by their numbers in any order."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        heads = {name: seen.take(which) for name, seen in fields.pop("heads").items()}
-        return Rows(heads=heads, **{name: values[which] for name, values in fields.items()})
+        heads = {name: seen.take(which) for name, seen in self.heads.items()}
+        return Rows(self.table.iloc[which].reset_index(drop=True), heads)
+
+    def assign(self, **columns: npt.NDArray[Any]) -> "Rows":
+        """The rows with other values in some columns."""
+        return Rows(self.table.assign(**columns), self.heads)
 
 
 def make_rows(
@@ -170,16 +146,32 @@ def make_rows(
     Raises:
         InputError: there is none.
     """
-    blocks = list(_blocks(pairs, profiles, heads))
-    if not blocks:
+    tables: list[pd.DataFrame] = []
+    blocks: dict[str, list[HeadRows]] = {head.name: [] for head in heads}
+    for number, pair in enumerate(with_profiles(pairs, profiles)):
+        a, b = (profiles[job, pair.gpu_model] for job in pair.jobs)
+        for m in pair.measurements:
+            shares = np.array([split.shares for _, split in _splits(m)]).T
+            sides = side(a, shares[0]), side(b, shares[1])
+            for head in heads:
+                blocks[head.name].append(_head_rows(head, sides))
+            table = pd.DataFrame(_columns(m, (a, b)))
+            limit_w = power_limit_w(sides)
+            tables.append(table.assign(measurement=len(tables), pair=number, power_limit_w=limit_w))
+    if not tables:
         raise InputError(
             "no measured pair has profiles of both its jobs",
             fix="profile the jobs of the pairs: advisor profile JOB",
         )
-    seen = [block.pop("heads") for block in blocks]
     return Rows(
-        heads={h.name: HeadRows.joined([each[h.name] for each in seen]) for h in heads},
-        **{name: np.concatenate([b[name] for b in blocks]) for name in blocks[0]},
+        pd.concat(tables, ignore_index=True),
+        {
+            name: HeadRows(
+                np.concatenate([block.features for block in found]),
+                np.concatenate([block.prior for block in found]),
+            )
+            for name, found in blocks.items()
+        },
     )
 
 
@@ -204,70 +196,38 @@ def _splits(m: Measurement) -> list[tuple[SplitKind, Split]]:
     return [(kind, split) for kind in KINDS for split in m.splits[kind]]
 
 
-def _blocks(
-    pairs: Iterable[MeasuredPair],
-    profiles: Mapping[tuple[str, str], Profile],
-    heads: Sequence[Head],
-) -> Iterator[dict[str, Any]]:
-    count = 0
-    for number, pair in enumerate(with_profiles(pairs, profiles)):
-        a, b = (profiles[job, pair.gpu_model] for job in pair.jobs)
-        for measurement in pair.measurements:
-            numbers = {"measurement": count, "pair": number}
-            yield _block(measurement, (a, b), numbers, heads)
-            count += 1
-
-
-def _block(
-    m: Measurement,
-    profiles: tuple[Profile, Profile],
-    numbers: Mapping[str, int],
-    heads: Sequence[Head],
-) -> dict[str, Any]:
-    a, b = profiles
+def _columns(m: Measurement, profiles: tuple[Profile, Profile]) -> dict[str, Any]:
+    """Columns of one measurement; a scalar is the same in all of its rows."""
     splits = _splits(m)
     results = [m.splits[kind][split] for kind, split in splits]
-    share_a = np.array([split.shares[0] for _, split in splits])
-    share_b = np.array([split.shares[1] for _, split in splits])
-    own, other = side(a, share_a), side(b, share_b)
-    n = len(splits)
-    return {
-        "job_a": np.full(n, m.jobs[0]),
-        "job_b": np.full(n, m.jobs[1]),
-        "gpu_model": np.full(n, m.gpu_model),
-        "card": np.full(n, m.gpu_uuid),
-        "run": np.full(n, m.run),
-        **{name: np.full(n, number) for name, number in numbers.items()},
-        "kind": np.array([kind if m.is_full or kind != "nine" else SOME for kind, _ in splits]),
-        **_situations(splits, kind_of(a), kind_of(b)),
-        "share_a": share_a,
-        "share_b": share_b,
-        "heads": {head.name: _head_rows(head, (own, other)) for head in heads},
-        "all_served_a": np.full(n, _all_served(a)),
-        "all_served_b": np.full(n, _all_served(b)),
-        "speed_a": np.array([result.speeds[0] for result in results]),
-        "speed_b": np.array([result.speeds[1] for result in results]),
-        "power_w": np.array([result.power_w for result in results]),
-        "memory_power_w": np.array([result.memory_power_w for result in results], np.float64),
-        "solo_rate_a": np.array([result.parts[0].solo_rate for result in results]),
-        "solo_rate_b": np.array([result.parts[1].solo_rate for result in results]),
-        "solo_power_a_w": np.array([result.parts[0].solo_power_w for result in results]),
-        "solo_power_b_w": np.array([result.parts[1].solo_power_w for result in results]),
-        "profile_power_a_w": np.full(n, a.whole_gpu_power_w),
-        "profile_power_b_w": np.full(n, b.whole_gpu_power_w),
-        "power_limit_w": np.full(n, power_limit_w([own, other])),
-        "weight": np.full(n, OBSERVED_WEIGHT if m.observed else 1.0),
-    }
-
-
-def _situations(splits: Sequence[tuple[SplitKind, Split]], a: str, b: str) -> dict[str, Names]:
     places = [UNCAPPED if kind == UNCAPPED else SPLIT for kind, _ in splits]
-    of = list(zip(places, (split.shares for _, split in splits), strict=True))
-    return {
-        "situation": np.array([of_pair([a, b], place) for place in places]),
-        "situation_a": np.array([of_job(a, [b], shares[0], place) for place, shares in of]),
-        "situation_b": np.array([of_job(b, [a], shares[1], place) for place, shares in of]),
+    kinds = [kind_of(profile) for profile in profiles]
+    found: dict[str, Any] = {
+        "gpu_model": m.gpu_model,
+        "card": m.gpu_uuid,
+        "run": m.run,
+        "kind": [kind if m.is_full or kind != "nine" else SOME for kind, _ in splits],
+        "situation": [of_pair(kinds, place) for place in places],
+        "power_w": [result.power_w for result in results],
+        "memory_power_w": np.array([result.memory_power_w for result in results], np.float64),
+        "weight": OBSERVED_WEIGHT if m.observed else 1.0,
     }
+    for n, (side_name, profile) in enumerate(zip("ab", profiles, strict=True)):
+        shares = [split.shares[n] for _, split in splits]
+        found |= {
+            f"job_{side_name}": m.jobs[n],
+            f"situation_{side_name}": [
+                of_job(kinds[n], [kinds[1 - n]], share, place)
+                for share, place in zip(shares, places, strict=True)
+            ],
+            f"share_{side_name}": shares,
+            f"all_served_{side_name}": _all_served(profile),
+            f"speed_{side_name}": [result.speeds[n] for result in results],
+            f"solo_rate_{side_name}": [result.parts[n].solo_rate for result in results],
+            f"solo_power_{side_name}_w": [result.parts[n].solo_power_w for result in results],
+            f"profile_power_{side_name}_w": profile.whole_gpu_power_w,
+        }
+    return found
 
 
 def _all_served(profile: Profile) -> float:

@@ -1,9 +1,9 @@
 """How good predictions are: the value of the split they choose, and their relative errors."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.core.objectives import Candidate, Objective, PartResult, SplitResult, best
 from advisor.predict.profiles import Floats
@@ -20,13 +20,18 @@ def fractions(rows: Rows, predicted: HeldOut, objective: Objective, tie: float) 
     measurement), in their order, so a measurement that was left out for two jobs counts twice;
     those in which no split is worth anything are not among them.
     """
-    return np.array(
-        [
-            found
-            for tests in _choices(rows, predicted)
-            if (found := _fraction(rows, predicted, tests, objective, tie)) is not None
-        ]
-    )
+    found: list[float] = []
+    for _, places in predicted.by_measurement(rows, rows.kind == "nine"):
+        row = predicted.row[places]
+        measured = np.column_stack([rows.speed_a, rows.speed_b])[row]
+        values = [objective.value(x) for x in _results(rows, row, measured, rows.power_w[row])]
+        expected = _results(rows, row, predicted.speed[places], predicted.power_w[places])
+        candidates = [Candidate(rows.split(r), x) for r, x in zip(row, expected, strict=True)]
+        chosen = best(candidates, objective, tie)
+        if max(values) > 0:
+            place = next(n for n, candidate in enumerate(candidates) if candidate is chosen)
+            found.append(values[place] / max(values))
+    return np.array(found)
 
 
 def speed_errors(rows: Rows, predicted: HeldOut, kind: str = "nine") -> Floats:
@@ -50,47 +55,17 @@ def head_errors(rows: Rows, predicted: HeldOut, learner: HeadLearner, kind: str 
     return errors[~np.isnan(errors)]
 
 
-def _measured_result(rows: Rows, row: int) -> SplitResult:
-    """What was measured of a row."""
-    return _result(rows, row, (rows.speed_a[row], rows.speed_b[row]), rows.power_w[row])
-
-
-def _choices(rows: Rows, predicted: HeldOut) -> Iterator[list[int]]:
-    """Indices into the tests of the nine splits of each (left out, measurement)."""
-    groups: dict[tuple[str, int], list[int]] = {}
-    for test, (name, row) in enumerate(zip(predicted.left_out, predicted.row, strict=True)):
-        if rows.kind[row] == "nine":
-            groups.setdefault((str(name), int(rows.measurement[row])), []).append(test)
-    return (tests for _, tests in sorted(groups.items()))
-
-
-def _fraction(
-    rows: Rows, predicted: HeldOut, tests: list[int], objective: Objective, tie: float
-) -> float | None:
-    values = {test: objective.value(_measured_result(rows, predicted.row[test])) for test in tests}
-    candidates = {test: _candidate(rows, predicted, test) for test in tests}
-    chosen = best(candidates.values(), objective, tie)
-    most = max(values.values())
-    if most <= 0:
-        return None
-    return next(values[test] for test, c in candidates.items() if c is chosen) / most
-
-
-def _candidate(rows: Rows, predicted: HeldOut, test: int) -> Candidate:
-    row = predicted.row[test]
-    result = _result(rows, row, predicted.speed[test], predicted.power_w[test])
-    return Candidate(rows.split(row), result)
-
-
-def _result(rows: Rows, row: int, speeds: Sequence[float] | Floats, power_w: float) -> SplitResult:
-    solo_a, solo_b = float(rows.solo_rate_a[row]), float(rows.solo_rate_b[row])
-    return SplitResult(
-        parts=(
-            PartResult(float(speeds[0]) * solo_a, solo_a, float(rows.solo_power_a_w[row])),
-            PartResult(float(speeds[1]) * solo_b, solo_b, float(rows.solo_power_b_w[row])),
-        ),
-        power_w=float(power_w),
-    )
+def _results(
+    rows: Rows, row: npt.NDArray[np.int64], speeds: Floats, power_w: Floats
+) -> list[SplitResult]:
+    """Results at rows with speeds, shape (n, 2), and powers, W, shape (n,)."""
+    rates = np.column_stack([rows.solo_rate_a, rows.solo_rate_b])[row]
+    watts = np.column_stack([rows.solo_power_a_w, rows.solo_power_b_w])[row]
+    parts = np.stack([speeds * rates, rates, watts], axis=2).tolist()
+    return [
+        SplitResult(parts=tuple(PartResult(*part) for part in both), power_w=power)
+        for both, power in zip(parts, power_w.tolist(), strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,6 @@ from advisor_training.held_out import BY_WORKLOAD, HeldOut, OnFold, leave_one_jo
 from advisor_training.intervals import (
     COVERAGE,
     Calibrated,
-    ask_blind,
     calibrate,
     left_out,
     strictest,
@@ -251,7 +250,7 @@ def fit_model(
 
     held_out = leave_one_job_out(rows, learner, progress=progress)
     strict = left_out(rows, learner) if strictest(rows) != BY_WORKLOAD else held_out
-    asked_blind = ask_blind(rows, blind, learner) if blind is not None else None
+    asked_blind = leave_one_job_out(rows, learner, asked=blind) if blind is not None else None
     calibrated = calibrate(rows, strict, asked_blind, learners)
     other_gpu = learn_other_gpu(rows, learner, progress, learners)
     fitting = time.perf_counter()

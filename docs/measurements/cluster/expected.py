@@ -13,7 +13,8 @@ from advisor.core.split import UNCAPPED, Split
 from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import Profile
 from advisor_training.choices import SpeedBounds, bounds_without
-from advisor_training.held_out import FOLDS, HeldOut, fold_by
+from advisor_training.held_out import FOLDS, HeldOut, leave_out
+from advisor_training.held_out import folds as draws_of
 from advisor_training.learners import LEARNERS
 from advisor_training.rows import Data, Rows
 
@@ -28,7 +29,9 @@ def pair_unseen(data: Data) -> Expected:
 
     A pair that was measured on both GPU models is left out on both.
     """
-    return _expected(data, fold_by(data.rows, folds(data.rows), LEARNERS["extra-trees"]))
+    return _expected(
+        data, leave_out(data.rows, LEARNERS["extra-trees"], draws_of(folds(data.rows)))
+    )
 
 
 def folds(rows: Rows) -> np.ndarray:

@@ -1,18 +1,18 @@
 """A model learned from checked points, next to what the champion's points teach."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
+import pandas as pd
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
 from advisor.core.wording import listed
 from advisor.decide.recommend import TIE
-from advisor.errors import InputError, ModelError
+from advisor.errors import ModelError
 from advisor.predict.profiles import Floats
 from advisor_models.manifest import (
     NEGLIGIBLE_PERCENT,
@@ -21,9 +21,9 @@ from advisor_models.manifest import (
     check_intervals,
     write_artefact,
 )
-from advisor_training.held_out import HeldOut, Mask, OnFold, joined, predicted
-from advisor_training.learners import LEARNERS, Learner
-from advisor_training.noise import BootstrapEstimate, Resamples
+from advisor_training.held_out import HeldOut, Mask, OnFold, leave_one_job_out
+from advisor_training.learners import LEARNERS
+from advisor_training.noise import Resamples
 from advisor_training.pairs import Classes, job_classes, measurement_of, whole_gpu
 from advisor_training.retrain.points import (
     LONG_AGO,
@@ -33,7 +33,7 @@ from advisor_training.retrain.points import (
     moment_of,
     points_file,
 )
-from advisor_training.rows import Names, Rows
+from advisor_training.rows import Rows
 from advisor_training.scoring import fractions
 from advisor_training.train import (
     Trained,
@@ -45,91 +45,26 @@ from advisor_training.train import (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Scores:
-    """How good answers are, one value for each of n (left-out job, measurement).
+def scores(rows: Rows, held_out: HeldOut) -> pd.DataFrame:
+    """How good answers are, one row for each (left-out job, measurement), sorted.
 
-    Attributes:
-        error: Mean relative error of both rates and of the power, at splits; shape (n,).
-        regret: What the chosen split is worth less than the best of the nine, as a part of that;
-            NaN where the nine were not all measured; shape (n,).
+    Columns: `left_out`; `row`, one of the measurement; `job_a`, `job_b`; `error`, mean relative
+    error of both rates and of the power at splits; `regret`, value of the chosen split below that
+    of the best of the nine, as a part of it, NaN where the nine were not all measured.
     """
-
-    error: Floats
-    regret: Floats
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Questions:
-    """What both were asked: n (left-out job, measurement).
-
-    Attributes:
-        left_out: The job that neither had seen; shape (n,).
-        row: A row of the measurement; shape (n,).
-    """
-
-    left_out: Names
-    row: Sequence[int]
-    pairs: tuple[tuple[str, str], ...]
-
-
-def answers(
-    learned: Rows, asked: Rows, learner: Learner, progress: OnFold | None = None
-) -> HeldOut:
-    """For each job asked for, what a learner fitted to rows without it says of its rows.
-
-    Raises:
-        InputError: without a job there is nothing to learn from.
-    """
-    parts: list[HeldOut] = []
-    for count, job in enumerate(asked.jobs, 1):
-        rest = ~learned.of(job)
-        if not rest.any():
-            raise InputError(
-                f"there is nothing to learn from without {job}",
-                why="all pairs that the champion has learned from have it",
-                fix="measure pairs of other jobs: advisor colocate",
-            )
-        fitted = learner(learned.take(rest))
-        parts.append(predicted(fitted, asked, asked.of(job), job))
-        if progress is not None:
-            progress(job, count, len(asked.jobs))
-    return joined(parts)
-
-
-def questions_of(rows: Rows, held_out: HeldOut) -> Questions:
-    """What was asked, in the order of the scores."""
-    found = [(name, int(held_out.row[places[0]])) for name, places in _tests(rows, held_out)]
-    return Questions(
-        left_out=np.array([name for name, _ in found]),
-        row=[row for _, row in found],
-        pairs=tuple((str(rows.job_a[row]), str(rows.job_b[row])) for _, row in found),
+    found = held_out.by_measurement(rows, rows.kind != "uncapped")
+    row = np.array([held_out.row[places[0]] for _, places in found])
+    tests = [held_out.take(np.array(places)) for _, places in found]
+    return pd.DataFrame(
+        {
+            "left_out": [name for (name, _), _ in found],
+            "row": row,
+            "job_a": rows.job_a[row],
+            "job_b": rows.job_b[row],
+            "error": [_error(rows, test) for test in tests],
+            "regret": [_regret(rows, test) for test in tests],
+        }
     )
-
-
-def scores(rows: Rows, held_out: HeldOut) -> Scores:
-    """How good answers are, test by test."""
-    places = [which for _, which in _tests(rows, held_out)]
-    return Scores(error=_each(_error, rows, held_out, places),
-                  regret=_each(_regret, rows, held_out, places))  # fmt: skip
-
-
-def _tests(rows: Rows, held_out: HeldOut) -> Iterator[tuple[str, list[int]]]:
-    """Places in the answers of each (left-out job, measurement), splits without limits aside."""
-    groups: dict[tuple[str, int], list[int]] = {}
-    for place, (name, row) in enumerate(zip(held_out.left_out, held_out.row, strict=True)):
-        if rows.kind[row] != "uncapped":
-            groups.setdefault((str(name), int(rows.measurement[row])), []).append(place)
-    return ((name, places) for (name, _), places in sorted(groups.items()))
-
-
-def _each(
-    score: Callable[[Rows, HeldOut], float],
-    rows: Rows,
-    held_out: HeldOut,
-    places: Sequence[list[int]],
-) -> Floats:
-    return np.array([score(rows, held_out.take(np.array(which))) for which in places])
 
 
 def _error(rows: Rows, of_test: HeldOut) -> float:
@@ -196,24 +131,22 @@ class ComparedFigure:
 
 
 def compare(
-    rivals: tuple[Scores, Scores],
-    tests: Questions,
-    groups: Mapping[str, Mask],
+    champion: pd.DataFrame, challenger: pd.DataFrame, groups: Mapping[str, Mask]
 ) -> tuple[ComparedFigure, ...]:
-    """Both figures of champion and challenger over every group, a mask of tests, that has some."""
+    """Both figures of two `scores` over every group, a mask of their rows, that has some."""
     return tuple(
         found
         for group, mask in groups.items()
         for figure in FIGURES
-        if (found := _compared(rivals, tests, group, figure, mask)) is not None
+        if (found := _compared(champion[mask], challenger[mask], group, figure)) is not None
     )
 
 
-def groups_of(rows: Rows, tests: Questions, newest: Mask, classes: Classes) -> dict[str, Mask]:
+def groups_of(rows: Rows, tests: pd.DataFrame, newest: Mask, classes: Classes) -> dict[str, Mask]:
     """All tests, the newest, those of each GPU model, and those of each class of left-out jobs."""
-    row = np.array(tests.row)
+    row = tests["row"].to_numpy()
     models = rows.gpu_model[row]
-    keys = zip(models.tolist(), tests.left_out.tolist(), strict=True)
+    keys = zip(models.tolist(), tests["left_out"].tolist(), strict=True)
     codes = np.array([classes.get(key, "") for key in keys])
     return {
         ALL: np.ones(len(row), dtype=bool),
@@ -224,35 +157,30 @@ def groups_of(rows: Rows, tests: Questions, newest: Mask, classes: Classes) -> d
 
 
 def _compared(
-    rivals: tuple[Scores, Scores], tests: Questions, group: str, figure: FigureName, mask: Mask
+    champion: pd.DataFrame, challenger: pd.DataFrame, group: str, figure: FigureName
 ) -> ComparedFigure | None:
-    champion, challenger = (_values(scores, figure) for scores in rivals)
-    which = np.flatnonzero(mask & ~np.isnan(champion) & ~np.isnan(challenger))
-    if not len(which):
+    both = champion.assign(champion=champion[figure], challenger=challenger[figure])
+    both = both.dropna(subset=["champion", "challenger"])
+    if both.empty:
         return None
-    pairs = [tests.pairs[place] for place in which]
-    jobs = len(set(tests.left_out[which].tolist()))
-    gain = _percent(Resamples(pairs).mean((champion - challenger)[which]))
+    jobs, pairs = both["left_out"].nunique(), list(zip(both["job_a"], both["job_b"], strict=True))
+    gain = Resamples(pairs).mean((both["champion"] - both["challenger"]).to_numpy())
     return ComparedFigure(
         group=group,
         figure=figure,
-        tests=len(which),
+        tests=len(both),
         jobs=jobs,
-        champion_percent=round(100 * float(champion[which].mean()), 3),
-        challenger_percent=round(100 * float(challenger[which].mean()), 3),
-        gain_percent=gain.value,
-        low_percent=gain.low,
-        high_percent=gain.high,
+        champion_percent=_percent(both["champion"].mean()),
+        challenger_percent=_percent(both["challenger"].mean()),
+        gain_percent=_percent(gain.value),
+        low_percent=_percent(gain.low),
+        high_percent=_percent(gain.high),
         decides=jobs >= LEAST_JOBS and len(set(pairs)) >= LEAST_PAIRS,
     )
 
 
-def _values(scores: Scores, figure: FigureName) -> npt.NDArray[np.float64]:
-    return scores.error if figure == "error" else scores.regret
-
-
-def _percent(part: BootstrapEstimate) -> BootstrapEstimate:
-    return BootstrapEstimate(*(round(100 * v, 3) for v in (part.value, part.low, part.high)))
+def _percent(part: float) -> float:
+    return round(100 * float(part), 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,8 +264,8 @@ def training_set(points: PointSet) -> TrainingSet:
     weights = _by_age(made_from.rows, points)
     return replace(
         made_from,
-        rows=replace(made_from.rows, weight=made_from.rows.weight * weights),
-        blind=replace(made_from.blind, weight=made_from.blind.weight * weights),
+        rows=made_from.rows.assign(weight=made_from.rows.weight * weights),
+        blind=made_from.blind.assign(weight=made_from.blind.weight * weights),
     )
 
 
@@ -370,24 +298,23 @@ def compare_with(
 ) -> tuple[ComparedFigure, ...]:
     """What the champion's checked points teach against what the challenger's do, on the same rows.
 
+    The champion has learned from its own jobs, so what it says of them is no measure. For each job,
+    the learner is fitted to the champion's points without that job and to the challenger's without
+    it, and both answer every row with the job.
+
     Raises:
         InputError: nothing can be learned from the champion's points.
     """
     rows = challenger.made_from.rows
-    of_champion = answers(
-        training_set(learned).rows,
-        rows,
-        LEARNERS["extra-trees"],
-        on_stage("asking the champion's points"),
+    stage = on_stage("asking the champion's points")
+    of_champion = leave_one_job_out(
+        training_set(learned).rows, LEARNERS["extra-trees"], stage, rows
     )
-    of_challenger = challenger.trained.held_out
-    tests = questions_of(rows, of_challenger)
+    tests = scores(rows, challenger.trained.held_out)
     solos = whole_gpu((*challenger.points.references, *challenger.points.profiled))
-    return compare(
-        (scores(rows, of_champion), scores(rows, of_challenger)),
-        tests,
-        groups_of(rows, tests, _newest(rows, challenger.points, learned), job_classes(solos)),
-    )
+    newest = _newest(rows, challenger.points, learned)
+    groups = groups_of(rows, tests, newest, job_classes(solos))
+    return compare(scores(rows, of_champion), tests, groups)
 
 
 def _newest(rows: Rows, points: PointSet, learned: PointSet) -> Mask:

@@ -60,5 +60,5 @@ def test_measurements_with_a_launch_bound_job_are_told() -> None:
 def test_a_card_at_97_percent_of_its_limit_is_held_back() -> None:
     """As H200 cards at their limit read."""
     measured = {"power_w": [96.9, 97.0, 101.0], "power_limit_w": [100.0] * 3}
-    rows = replace(DATA.rows, **{name: np.array(watts) for name, watts in measured.items()})
+    rows = DATA.rows.take(np.arange(3)).assign(**{k: np.array(w) for k, w in measured.items()})
     assert replace(DATA, rows=rows).at_power_limit().tolist() == [False, True, True]

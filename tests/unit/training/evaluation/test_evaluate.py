@@ -315,8 +315,7 @@ def test_the_page_needs_nothing_else(evaluation: Evaluation, tmp_path: Path) -> 
 def test_a_family_is_left_out_whole(data: Data) -> None:
     names = np.array(["bert-train", "bert-infer-b2", "triad", "gemm", "matmul-bf16", "fft"])
     jobs = dict(zip(data.rows.jobs, names, strict=False))
-    rows = dataclasses.replace(
-        data.rows,
+    rows = data.rows.assign(
         job_a=np.array([jobs[j] for j in data.rows.job_a.tolist()]),
         job_b=np.array([jobs[j] for j in data.rows.job_b.tolist()]),
     )
@@ -334,8 +333,7 @@ def test_a_run_is_left_out_with_its_cards(data: Data) -> None:
     alone = data.rows.take(data.rows.run == data.rows.run[0])
     assert not has_other_runs(alone)
     number = np.arange(len(data.rows)) % 2
-    rows = dataclasses.replace(
-        data.rows,
+    rows = data.rows.assign(
         run=np.where(number, "second", "first"),
         card=np.where(number, "GPU-2", "GPU-1"),
     )

@@ -8,9 +8,8 @@ from synthetic_pairs import GPU_MODEL
 
 from advisor.predict.profiles import make_profiles
 from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, LogBounds, on_gpu_model
-from advisor_training.held_out import BY_RUN, BY_WORKLOAD
+from advisor_training.held_out import BY_RUN, BY_WORKLOAD, leave_one_job_out
 from advisor_training.intervals import (
-    ask_blind,
     calibrate,
     efficiency_residuals,
     left_out,
@@ -27,8 +26,7 @@ ROWS = SET.rows
 
 def test_a_card_that_draws_more_for_everything_saves_the_same() -> None:
     """Pairs and jobs alone 5 % above the profiles: expected 5 % too low, and saved as expected."""
-    hot = dataclasses.replace(
-        ROWS,
+    hot = ROWS.assign(
         power_w=1.05 * ROWS.power_w,
         solo_power_a_w=1.05 * ROWS.profile_power_a_w,
         solo_power_b_w=1.05 * ROWS.profile_power_b_w,
@@ -55,9 +53,7 @@ def test_the_card_term_is_in_watts_below_the_limit_only() -> None:
 def test_several_runs_are_left_out_one_run_gets_the_card_term() -> None:
     assert strictest(ROWS) == BY_WORKLOAD
     number = np.arange(len(ROWS)) % 2
-    two = dataclasses.replace(
-        ROWS, run=np.where(number, "x", "y"), card=np.where(number, "GPU-x", "GPU-y")
-    )
+    two = ROWS.assign(run=np.where(number, "x", "y"), card=np.where(number, "GPU-x", "GPU-y"))
     assert strictest(two) == BY_RUN
     learner = LEARNERS["linear"]
     one_run = calibrate(ROWS, left_out(ROWS, learner))
@@ -69,7 +65,7 @@ def test_several_runs_are_left_out_one_run_gets_the_card_term() -> None:
 def test_profiles_without_counters_make_intervals_wider() -> None:
     """A learner that is far off on them; what it learns from has every counter."""
     seen: list[tuple[Rows, Rows]] = []
-    asked = ask_blind(ROWS, SET.blind, spy(seen))
+    asked = leave_one_job_out(ROWS, spy(seen), asked=SET.blind)
     assert len(seen) == len(ROWS.jobs)
     assert not any(set(learned.jobs) & {str(name)} for (learned, _), name in zip(
         seen, ROWS.jobs, strict=True))  # fmt: skip

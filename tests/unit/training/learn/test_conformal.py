@@ -231,7 +231,7 @@ def test_a_situation_with_few_jobs_has_none_of_its_own() -> None:
 
 def test_a_job_that_was_faster_than_alone_was_as_fast() -> None:
     """It had been slow alone: neither an error is told by that, nor is more learned than 1."""
-    rows = dataclasses.replace(ROWS, speed_a=np.full(len(ROWS), 1.1))
+    rows = ROWS.assign(speed_a=np.full(len(ROWS), 1.1))
     found = residuals_of(rows, as_measured(rows, 0.5, 1.0), SPEED_LEARNER)
     np.testing.assert_allclose(found.values[: len(rows)], -math.log(0.55))
     np.testing.assert_array_equal(learned_from(SPEED_LEARNER, rows).y[: len(rows)], 1)
@@ -239,8 +239,7 @@ def test_a_job_that_was_faster_than_alone_was_as_fast() -> None:
 
 def test_errors_of_servers_are_of_what_they_could_do() -> None:
     """Where all was expected and served there is nothing to see; else the capacity was off."""
-    rows = dataclasses.replace(
-        ROWS,
+    rows = ROWS.assign(
         speed_a=np.ones(len(ROWS)),
         speed_b=np.full(len(ROWS), 0.8),
         all_served_a=np.full(len(ROWS), 0.98),
@@ -251,7 +250,7 @@ def test_errors_of_servers_are_of_what_they_could_do() -> None:
     assert len(found) == len(held_out)
     np.testing.assert_allclose(found.values, -np.log(1.6))
     # Short by less than twice what chance makes: nothing to see either.
-    nearly = dataclasses.replace(rows, speed_b=np.full(len(ROWS), 0.965))
+    nearly = rows.assign(speed_b=np.full(len(ROWS), 0.965))
     assert len(residuals_of(nearly, as_measured(nearly, 1.6, 1.6), SPEED_LEARNER)) == 0
     # Served, though it was not expected: it could do that at least.
     half = as_measured(rows, 0.5, 0.5)

@@ -36,7 +36,7 @@ def swapped(rows: Rows) -> Rows:
     heads = {
         name: HeadRows(h.features[:, ::-1], h.prior[:, ::-1]) for name, h in rows.heads.items()
     }
-    return dataclasses.replace(rows, heads=heads, **turned)
+    return dataclasses.replace(rows.assign(**turned), heads=heads)
 
 
 def test_estimators_get_what_was_measured() -> None:
@@ -48,7 +48,7 @@ def test_estimators_get_what_was_measured() -> None:
 
 
 def test_a_starved_job_has_a_logarithm() -> None:
-    starved = dataclasses.replace(ROWS, speed_a=np.zeros(len(ROWS)))
+    starved = ROWS.assign(speed_a=np.zeros(len(ROWS)))
     np.testing.assert_array_equal(learned_from(SPEED_LEARNER, starved).y[: len(ROWS)], LEAST_SPEED)
 
 
@@ -73,8 +73,8 @@ def test_a_server_is_learned_from_where_it_falls_short() -> None:
     """A row in which it served everything says only that it could do no less."""
     half = np.arange(len(ROWS)) < len(ROWS) // 2
     full = np.where(half, 0.98, np.inf)
-    rows = dataclasses.replace(ROWS, all_served_a=full, speed_a=np.where(half, 1.0, ROWS.speed_a))
-    told = dataclasses.replace(rows, speed_a=np.where(half, 1.05, ROWS.speed_a))
+    rows = ROWS.assign(all_served_a=full, speed_a=np.where(half, 1.0, ROWS.speed_a))
+    told = rows.assign(speed_a=np.where(half, 1.05, ROWS.speed_a))
     learned, again = (fit(extra_trees, each)(rows) for each in (rows, told))
     np.testing.assert_array_equal(learned.speed, again.speed)
 
@@ -82,9 +82,8 @@ def test_a_server_is_learned_from_where_it_falls_short() -> None:
 def test_a_server_serves_no_more_than_its_demand() -> None:
     """What it could do is known next to that; no other job is faster than alone."""
     speed = dataclasses.replace(ROWS.heads["speed"], prior=np.full((len(ROWS), 2), 3.0))
-    rows = dataclasses.replace(
-        ROWS, heads={**ROWS.heads, "speed": speed}, all_served_a=np.full(len(ROWS), 0.98)
-    )
+    served = ROWS.assign(all_served_a=np.full(len(ROWS), 0.98))
+    rows = dataclasses.replace(served, heads={**ROWS.heads, "speed": speed})
     found = physical(rows)(rows)
     assert set(found.speed[:, 0]) == {1.0}
     assert set(found.speed[:, 1]) == {1.0}
@@ -94,8 +93,8 @@ def test_a_server_serves_no_more_than_its_demand() -> None:
 def test_a_weight_changes_what_is_learned_and_one_changes_nothing() -> None:
     """Half the weight is not the same model; rows of weight 1 are rows without weights."""
     noise = np.random.default_rng(0).normal(0, 0.2, len(ROWS))
-    noisy = dataclasses.replace(ROWS, power_w=ROWS.power_w * np.exp(noise))
-    half = dataclasses.replace(noisy, weight=np.where(ROWS.job_a == "climber", 0.1, 1.0))
+    noisy = ROWS.assign(power_w=ROWS.power_w * np.exp(noise))
+    half = noisy.assign(weight=np.where(ROWS.job_a == "climber", 0.1, 1.0))
     for name in ("extra-trees", "linear"):
         plain, weighed = (LEARNERS[name](rows)(ROWS).power_w for rows in (noisy, half))
         assert not np.array_equal(plain, weighed)

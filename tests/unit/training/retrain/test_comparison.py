@@ -1,48 +1,66 @@
-"""When a challenger counts as better or worse, on scores that are made up."""
+"""When a challenger counts as better or worse."""
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from retraining import BUNDLED_POINTS, NEW_POINTS
 
+from advisor_training.held_out import leave_one_job_out
+from advisor_training.learners import as_predicted, physical
 from advisor_training.retrain.challenger import (
     ALL,
     ComparedFigure,
-    Questions,
-    Scores,
     compare,
     decide,
+    scores,
+    training_set,
 )
 
 JOBS = [f"job{n}" for n in range(8)]
 PAIRS = tuple(itertools.combinations(JOBS, 2))
-
-
-def questions(pairs: Sequence[tuple[str, str]]) -> Questions:
-    """Each job of each pair left out once."""
-    return Questions(
-        left_out=np.array([job for pair in pairs for job in pair]),
-        row=list(range(2 * len(pairs))),
-        pairs=tuple(pair for pair in pairs for _ in range(2)),
-    )
-
-
-TESTS = questions(PAIRS)
-NOISE = np.random.default_rng(0).normal(0, 0.02, len(TESTS.pairs))
+NOISE = np.random.default_rng(0).normal(0, 0.02, 2 * len(PAIRS))
 
 
 def compared(
-    gain: float, noise: float = 1.0, tests: Questions = TESTS
+    gain: float, noise: float = 1.0, pairs: Sequence[tuple[str, str]] = PAIRS
 ) -> tuple[ComparedFigure, ...]:
-    """A challenger whose errors are smaller by a gain, each off by some noise."""
-    champion = np.full(len(tests.pairs), 0.1)
-    regret = np.full(len(tests.pairs), np.nan)
-    challenger = champion - gain + noise * NOISE[: len(champion)]
-    rivals = Scores(error=champion, regret=regret), Scores(error=challenger, regret=regret)
-    return compare(rivals, tests, {ALL: np.ones(len(champion), dtype=bool)})
+    """A challenger whose errors are smaller by a gain, each off by some noise.
+
+    Each job of each pair is left out once.
+    """
+    tests = pd.DataFrame(
+        [
+            {"left_out": job, "job_a": a, "job_b": b, "error": 0.1, "regret": np.nan}
+            for a, b in pairs
+            for job in (a, b)
+        ]
+    )
+    challenger = tests.assign(error=0.1 - gain + noise * NOISE[: len(tests)])
+    return compare(tests, challenger, {ALL: np.ones(len(tests), dtype=bool)})
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.1])
+def test_scores_of_left_out_jobs(factor: float) -> None:
+    """Each measurement is asked once for each of its jobs, whatever was learned."""
+    rows = training_set(NEW_POINTS | BUNDLED_POINTS).rows
+    asked = leave_one_job_out(rows, physical)
+    speed = np.column_stack([rows.speed_a, rows.speed_b])[asked.row]
+    exact = as_predicted(factor * speed, factor * rows.power_w[asked.row])
+    found = scores(rows, dataclasses.replace(asked, predicted=exact))
+    assert np.allclose(found["error"], factor - 1)
+    assert np.allclose(found["regret"], 0, atol=0.02)  # ties go to the more even split
+    other = leave_one_job_out(training_set(BUNDLED_POINTS).rows, physical, asked=rows)
+    names = ["left_out", "row", "job_a", "job_b"]
+    assert scores(rows, other)[names].equals(found[names])
+    asked_of = found[["left_out", "job_a", "job_b"]].drop_duplicates()
+    assert all(name in pair for name, *pair in asked_of.itertuples(index=False))
+    assert len(asked_of) == 2 * 15 - (asked_of["job_a"] == asked_of["job_b"]).sum()
 
 
 def test_what_is_better_beyond_noise_is_promoted() -> None:
@@ -85,7 +103,7 @@ def test_a_loss_smaller_than_a_rate_repeats_is_none() -> None:
 def test_few_jobs_and_few_pairs_decide_nothing(pairs: Sequence[tuple[str, str]]) -> None:
     """Two jobs drawn again show one sign only; so do three pairs that share no job."""
     for gain in (0.05, -0.05):
-        [found] = compared(gain, tests=questions(pairs))
+        [found] = compared(gain, pairs=pairs)
         assert not found.decides
         assert not found.is_better
         assert not found.is_worse
