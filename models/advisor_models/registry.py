@@ -14,9 +14,8 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,24 +43,7 @@ if TYPE_CHECKING:
     from advisor_models.model_predictor import ModelPredictor
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryEntry:
-    """One change of the champion.
-
-    Attributes:
-        at: ISO 8601, UTC.
-        version: The new champion; None is the bundled model.
-        figures: Of the new champion's evaluation.
-    """
-
-    at: str
-    action: Action
-    version: str | None
-    replaced: str | None
-    figures: Mapping[str, float]
-
-
-def read_history(path: Path) -> list[HistoryEntry]:
+def read_history(path: Path) -> list[ChampionChange]:
     """All changes, the oldest first.
 
     Raises:
@@ -69,11 +51,18 @@ def read_history(path: Path) -> list[HistoryEntry]:
     """
     with ModelError.instead_of(OSError, f"{path} cannot be read"):
         data = path.read_bytes() if path.exists() else b""
-    lines = enumerate(data[: _whole(data)].splitlines(), start=1)
-    return [_change(path, number, line) for number, line in lines]
+    found: list[ChampionChange] = []
+    for number, line in enumerate(data[: _whole(data)].splitlines(), start=1):
+        with ModelError.instead_of(
+            ValueError,
+            f"{path}, line {number} is not a change of the champion",
+            fix="repair the line, or move the file away: the bundled model is used then",
+        ):
+            found.append(parse(ChampionChange, line))
+    return found
 
 
-def append(path: Path, change: HistoryEntry) -> None:
+def append(path: Path, change: ChampionChange) -> None:
     """Add a change; it is on disk when this returns. Only one process at a time may do so.
 
     Raises:
@@ -94,9 +83,9 @@ def append(path: Path, change: HistoryEntry) -> None:
             raise
 
 
-def standing(changes: Iterable[HistoryEntry]) -> list[HistoryEntry]:
+def standing(changes: Iterable[ChampionChange]) -> list[ChampionChange]:
     """The promotions that were not taken back: two rollbacks go two back, not there and back."""
-    found: list[HistoryEntry] = []
+    found: list[ChampionChange] = []
     for change in changes:
         found = [*found, change] if change.action == "promote" else found[:-1]
     return found
@@ -105,15 +94,6 @@ def standing(changes: Iterable[HistoryEntry]) -> list[HistoryEntry]:
 def _whole(data: bytes) -> int:
     """Length of the lines that have their end."""
     return data.rfind(b"\n") + 1
-
-
-def _change(path: Path, number: int, line: bytes) -> HistoryEntry:
-    with ModelError.instead_of(
-        ValueError,
-        f"{path}, line {number} is not a change of the champion",
-        fix="repair the line, or move the file away: the bundled model is used then",
-    ):
-        return parse(HistoryEntry, line)
 
 
 BUNDLED = Path(__file__).parent / "bundled"
@@ -145,9 +125,9 @@ class Registry:
             ModelError: the history cannot be read.
         """
         changes = self.history()
-        return changes[-1].version if changes else None
+        return key_of(changes[-1].version) if changes else None
 
-    def history(self) -> list[HistoryEntry]:
+    def history(self) -> list[ChampionChange]:
         """All promotions and rollbacks, the oldest first.
 
         Raises:
@@ -266,7 +246,7 @@ class Registry:
                     why="no promotion stands",
                     fix="see the versions: advisor models list",
                 )
-            version = promotions[-1].replaced
+            version = key_of(promotions[-1].replaced)
             manifest = self.open(version).manifest
             self._record("rollback", version, manifest)
         return manifest
@@ -294,13 +274,19 @@ class Registry:
             ModelError: the history cannot be read.
         """
         promotions = standing(self.history())
-        return promotions[-1].replaced if promotions else None
+        return key_of(promotions[-1].replaced) if promotions else None
 
     def _record(
         self, action: Action, version: str | None, manifest: Manifest, at: datetime | None = None
     ) -> None:
         now = (at or datetime.now(UTC)).isoformat(timespec="seconds")
-        change = HistoryEntry(now, action, version, self.champion(), manifest.figures)
+        change = ChampionChange(
+            at=now,
+            action=action,
+            version=version or BUNDLED_NAME,
+            replaced=self.champion() or BUNDLED_NAME,
+            figures=manifest.figures,
+        )
         append(self._folder / "history.jsonl", change)
         sync_folder(self._folder)
 
@@ -347,21 +333,6 @@ def _write(artefact: Artefact, target: Path) -> None:
     sync_folder(target.parent)
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A model of this host; `key` is None for the bundled one, the manifest for a damaged one."""
-
-    key: str | None
-    is_champion: bool
-    manifest: Manifest | None
-    error: str | None = None
-
-    @property
-    def name(self) -> str:
-        """What people call it."""
-        return self.key or BUNDLED_NAME
-
-
 def key_of(name: str) -> str | None:
     """The version as the registry has it."""
     return None if name == BUNDLED_NAME else name
@@ -372,28 +343,31 @@ def keys(registry: Registry) -> list[str | None]:
     return [None, *registry.versions()]
 
 
-def list_models(registry: Registry) -> list[Listed]:
-    """All models, the bundled one first.
+def model_rows(registry: Registry) -> list[ModelRow]:
+    """All models, the bundled one first; a damaged one is one row of the list, not its end.
 
     Raises:
         ModelError: the history cannot be read.
     """
     champion = registry.champion()
-    return [_look(registry, key, is_champion=key == champion) for key in keys(registry)]
+    return [_model_row(registry, key, key == champion) for key in keys(registry)]
 
 
-def _model_row(item: Listed) -> ModelRow:
-    """What a list says of a model."""
-    m = item.manifest
+def _model_row(registry: Registry, key: str | None, champion: bool) -> ModelRow:
+    m, fault = None, None
+    try:
+        m = read_manifest(registry.folder(key))
+    except ModelError as error:
+        fault = str(error)
     return ModelRow(
-        model=item.name,
-        champion=item.is_champion,
+        model=key or BUNDLED_NAME,
+        champion=champion,
         version=m and m.version,
         created_at=m and m.created_at,
         gpu_models=m.gpu_models if m else (),
         pairs=m and m.dataset.pairs,
         figures=m.figures if m else {},
-        error=item.error,
+        error=fault,
     )
 
 
@@ -405,9 +379,10 @@ def model_list(registry: Registry, limit: int | None = None) -> ModelList:
     Raises:
         ModelError: the history cannot be read.
     """
-    rows = [_model_row(item) for item in list_models(registry)]
+    rows = model_rows(registry)
     rows.sort(key=lambda row: (row.champion, row.created_at or ""), reverse=True)
-    return ModelList(models=tuple(rows[:limit]), history=changes(registry.history(), limit))
+    newest_first = registry.history()[::-1]
+    return ModelList(models=tuple(rows[:limit]), history=tuple(newest_first[:limit]))
 
 
 def model_details(registry: Registry, key: str | None, limit: int | None = None) -> ModelDetails:
@@ -416,38 +391,16 @@ def model_details(registry: Registry, key: str | None, limit: int | None = None)
     Raises:
         ModelError: it is damaged, or the history cannot be read.
     """
-    manifest = read_manifest(registry.folder(key))
-    had_part = [c for c in registry.history() if key in (c.version, c.replaced)]
+    manifest, name = read_manifest(registry.folder(key)), key or BUNDLED_NAME
+    had_part = [c for c in registry.history()[::-1] if name in (c.version, c.replaced)]
     return ModelDetails(
-        model=key or BUNDLED_NAME,
+        model=name,
         champion=key == registry.champion(),
         manifest=to_plain(manifest),
-        history=changes(had_part, limit),
-    )
-
-
-def changes(made: Iterable[HistoryEntry], limit: int | None = None) -> tuple[ChampionChange, ...]:
-    """Changes of the champion by the names that people use, the newest first."""
-    return tuple(
-        ChampionChange(
-            at=change.at,
-            action=change.action,
-            version=change.version or BUNDLED_NAME,
-            replaced=change.replaced or BUNDLED_NAME,
-            figures=change.figures,
-        )
-        for change in list(made)[::-1][:limit]
+        history=tuple(had_part[:limit]),
     )
 
 
 def change_of_champion(now: str | None, before: str | None) -> Champion:
     """What a promotion or a rollback did."""
     return Champion(champion=now or BUNDLED_NAME, replaced=before or BUNDLED_NAME)
-
-
-def _look(registry: Registry, key: str | None, *, is_champion: bool) -> Listed:
-    # A damaged model is one line of the list, not its end.
-    try:
-        return Listed(key, is_champion, read_manifest(registry.folder(key)))
-    except ModelError as error:
-        return Listed(key, is_champion, None, str(error))
