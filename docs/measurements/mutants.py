@@ -36,8 +36,8 @@ AREAS = {
     "decide": ("advisor/decide", f"{UNIT}/advisor/decide"),
     "use-cases": ("api/advisor_advice", f"{UNIT}/api/advice"),
     "monitor": ("advisor/launch/monitor", f"{UNIT}/advisor/launch"),
-    "dataset": (f"{TRAINING}/pairs.py", f"{UNIT}/training/dataset"),
-    "choices": (f"{TRAINING}/choices.py", f"{UNIT}/training/evaluation/test_choices.py"),
+    "dataset": (f"{TRAINING}/pairs.py", f"{UNIT}/training/test_pairs.py"),
+    "choices": (f"{TRAINING}/choices.py", f"{UNIT}/training/test_choices.py"),
 }
 """What is broken, and the tests that are to notice."""
 

@@ -1,6 +1,8 @@
-"""Measured pairs and profiles as arrays."""
+"""Rows of measured pairs, and what stands in for readings that are missing."""
 
 import dataclasses
+import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,14 +11,35 @@ from made_up_profiles import profile
 from made_up_rows import solo_points
 from simple_pairs import pair, solo
 
+from advisor.core.objectives import PartResult, SplitResult
 from advisor.core.records import OBSERVED_SOURCE
+from advisor.core.split import Split
 from advisor.errors import InputError
 from advisor.predict.features import matrix, power_features, speed_features
-from advisor.predict.profiles import make_profiles
+from advisor.predict.gaps import ACTIVE_IDLE_ABOVE, filled, with_active_idle
+from advisor.predict.profiles import Profile, make_profiles
 from advisor.predict.serving import Serving
-from advisor.predict.sides import Side, prior_kept, side
-from advisor_training.pairs import make_pairs
-from advisor_training.rows import OBSERVED_WEIGHT, SOME, Rows, flat, make_rows
+from advisor.predict.sides import (
+    Side,
+    demanded_power_w,
+    physical_power_w,
+    power_limit_w,
+    prior_kept,
+    side,
+)
+from advisor.predict.situation import is_launch_bound
+from advisor_training.pairs import LeftOut, MeasuredPair, Measurement, make_pairs
+from advisor_training.rows import (
+    OBSERVED_WEIGHT,
+    SOME,
+    UNPROFILED,
+    Rows,
+    active_idle_above_w,
+    active_idle_fill,
+    flat,
+    make_data,
+    make_rows,
+)
 
 SOLOS = solo_points()
 PROFILES = make_profiles(SOLOS)
@@ -148,3 +171,127 @@ def test_profiles_take_doubtful_points_only_where_there_are_no_others() -> None:
     profile = make_profiles([*only_doubtful, *wrong])["hog", made_up.GPU_MODEL]
     assert profile.values["rate"][0] == pytest.approx(1.05 * solos[0].rate)
     assert profile.values["rate"][1:] == pytest.approx([p.rate for p in solos[1:]])
+
+
+SPLITS = [Split((10.0 * n, 100.0 - 10 * n)) for n in range(1, 10)]
+
+
+@dataclasses.dataclass
+class Made:
+    """What is asked of a measurement."""
+
+    splits: dict[str, dict[Split, SplitResult]]
+
+
+def pair_of(a: Profile, b: Profile, power_w: list[float]) -> MeasuredPair:
+    part = PartResult(1.0, 1.0, 1.0)
+    results = [SplitResult((part, part), p) for p in power_w]
+    made: Measurement = Made({"nine": dict(zip(SPLITS, results, strict=True))})  # pyright: ignore
+    return MeasuredPair((a.job, b.job), a.gpu_model, (made,))
+
+
+def both(limit_w: float) -> tuple[Profile, Profile]:
+    one = profile("a", power_limit_w=limit_w)
+    return one, dataclasses.replace(one, job="b")
+
+
+def test_what_two_jobs_share_is_found_again() -> None:
+    """Both powers less 125 W, on cards that are 80 W empty; one window off changes nothing."""
+    a, b = both(2000.0)
+    alone = 2 * 100.0 + 3.0 * 100
+    power_w = [alone - 125.0] * 8 + [alone - 300.0]
+    known = {(p.job, p.gpu_model): p for p in (a, b)}
+    above_w = active_idle_above_w([pair_of(a, b, power_w)], known)
+    assert above_w == pytest.approx(45)
+    sides = [side(with_active_idle(p, {ACTIVE_IDLE_ABOVE: above_w}), [30.0]) for p in (a, b)]
+    there = demanded_power_w(sides)[0]
+    assert there == pytest.approx(2 * (100 + 90) - 125)
+
+
+def test_each_gpu_model_has_its_own_where_pairs_tell() -> None:
+    """One of which no pair tells has what all have; the same profile stays the same."""
+    a, b = both(2000.0)
+    c, d = (dataclasses.replace(p, gpu_model="Other") for p in (a, b))
+    known = {(p.job, p.gpu_model): p for p in (a, b, c, d)}
+    pairs = [pair_of(a, b, [500.0 - 125] * 9), pair_of(c, d, [500.0 - 85] * 9)]
+    fill = active_idle_fill(pairs, known)
+    drawn = [with_active_idle(p, fill).active_idle_power_w - 80 for p in (a, c)]
+    assert drawn == pytest.approx([45, 5])
+    third = dataclasses.replace(a, gpu_model="Third")
+    assert with_active_idle(third, fill).active_idle_power_w == 80 + fill[ACTIVE_IDLE_ABOVE]
+    assert with_active_idle(third, fill) is with_active_idle(third, fill)
+
+
+def test_what_the_limit_hides_tells_nothing() -> None:
+    """Nor does a pair that draws more than both alone: a card with jobs open draws no less."""
+    a, b = both(300.0)
+    known = {(p.job, p.gpu_model): p for p in (a, b)}
+    assert active_idle_above_w([pair_of(a, b, [250.0] * 9)], known) == 0
+    a, b = both(2000.0)
+    known = {(p.job, p.gpu_model): p for p in (a, b)}
+    assert active_idle_above_w([pair_of(a, b, [900.0] * 9)], known) == 0
+    assert active_idle_above_w([], {}) == 0
+
+
+def test_a_measured_active_idle_power_stays() -> None:
+    """What is learned stands for profiles without; nobody's idle power is as before."""
+    own = profile("a", active_idle_power_w=130.0)
+    assert with_active_idle(own, {ACTIVE_IDLE_ABOVE: 45.0}).active_idle_power_w == 130
+    assert filled(profile("a"), {ACTIVE_IDLE_ABOVE: 45.0}).active_idle_power_w == 125
+    bare = profile("a")
+    assert math.isnan(filled(bare, {}).active_idle_power_w)
+    sides = [side(bare, [30.0]), side(bare, [70.0])]
+    assert physical_power_w(sides)[0] == pytest.approx(min(190 + 310 - 80.0, power_limit_w(sides)))
+
+
+POINTS, FULL_SOLOS = made_up.pair_points(), solo_points()
+DATA = make_data(POINTS, FULL_SOLOS)
+
+
+def test_jobs_without_a_profile_are_left_out_and_counted() -> None:
+    """After what was left out before: each of the five pairs of one job has twelve points."""
+    solos = [p for p in FULL_SOLOS if p.job != "slow" or p.share_percent == 100]
+    before = LeftOut("flagged", 3)
+    unread = replace(POINTS[0], power_w=None)
+    found = make_data([*POINTS, unread], solos, left_out=[before])
+    assert "slow" not in found.rows.jobs
+    assert len(found.measurements) == len(np.unique(found.rows.measurement)) == 10
+    assert found.left_out == (
+        before, LeftOut("no reading of power", 1), LeftOut(UNPROFILED, 60)
+    )  # fmt: skip
+    assert make_data(POINTS, solos[:-1], solos[-1:]).left_out == (LeftOut(UNPROFILED, 60),)
+
+
+def test_without_any_pair_it_is_said_why() -> None:
+    with pytest.raises(InputError) as refused:
+        make_data(
+            [replace(p, power_w=None) for p in POINTS[:2]], FULL_SOLOS, (), [LeftOut("late", 3)]
+        )
+    assert (refused.value.what, refused.value.why) == (
+        "none of 2 pair points can be learned from", "3: late; 2: no reading of power",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("active_percent", "flags", "bound"),
+    [(49.9, (), True), (50.0, (), False), (99.0, ("cpu-bound",), True)],
+)
+def test_a_job_that_leaves_the_gpu_idle_is_launch_bound(
+    active_percent: float, flags: tuple[str, ...], bound: bool
+) -> None:
+    columns = {"sm_active_percent": [99.0 - active_percent, active_percent]}
+    assert is_launch_bound(profile("a", shares=(10, 100), flags=flags, columns=columns)) == bound
+
+
+def test_measurements_with_a_launch_bound_job_are_told() -> None:
+    """All five of the only one that keeps the GPU waiting."""
+    with_sitter = ["sitter" in m.jobs for m in DATA.measurements]
+    assert DATA.with_launch_bound().tolist() == with_sitter
+    assert sum(with_sitter) == 5
+
+
+def test_a_card_at_97_percent_of_its_limit_is_held_back() -> None:
+    """As H200 cards at their limit read."""
+    measured = {"power_w": [96.9, 97.0, 101.0], "power_limit_w": [100.0] * 3}
+    rows = DATA.rows.take(np.arange(3)).assign(**{k: np.array(w) for k, w in measured.items()})
+    assert replace(DATA, rows=rows).at_power_limit().tolist() == [False, True, True]

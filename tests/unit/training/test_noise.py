@@ -1,8 +1,9 @@
-"""The noise ceiling: choose on one take, score on another."""
+"""How sure figures are: takes of one pair, and intervals by drawing jobs again."""
 
 import dataclasses
 import random
 
+import numpy as np
 import pytest
 import synthetic_pairs as made_up
 from hypothesis import given
@@ -11,7 +12,7 @@ from simple_pairs import SOLOS, nine, pair
 
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.records import PairPoint
-from advisor_training.noise import Ceiling, noise_ceiling, quantile, worse
+from advisor_training.noise import Ceiling, Resamples, noise_ceiling, quantile, worse
 from advisor_training.pairs import make_pairs
 
 EVERY = pytest.mark.parametrize("name", sorted(OBJECTIVES))
@@ -117,3 +118,36 @@ def test_a_quantile_by_hand() -> None:
     random.Random(1).shuffle(values)
     assert quantile(values, 0.1) == 1
     assert quantile(values, 0.25) == 2.5
+
+
+pytestmark = pytest.mark.figures
+
+JOBS = st.sampled_from(["a", "b", "c", "d"])
+
+
+@given(st.lists(st.tuples(JOBS, JOBS, st.floats(-10, 10)), min_size=1, max_size=20))
+def test_intervals_lie_within_the_values(found: list[tuple[str, str, float]]) -> None:
+    drawn = Resamples([(a, b) for a, b, _ in found])
+    values = [value for _, _, value in found]
+    for estimate in (drawn.mean(values), drawn.median(values)):
+        assert min(values) - 1e-9 <= estimate.low <= estimate.high <= max(values) + 1e-9
+    assert drawn.mean(values).value == pytest.approx(np.mean(values))
+    assert drawn.median(values).value == pytest.approx(np.median(values))
+
+
+def test_pairs_of_one_job_hang_together() -> None:
+    """Ten pairs that all have one odd job tell less than ten that share none."""
+    values = [1.0] * 10 + [0.0] * 10
+    others = [(f"a{n}", f"b{n}") for n in range(10)]
+    apart = Resamples([*((f"c{n}", f"d{n}") for n in range(10)), *others]).mean(values)
+    together = Resamples([*(("odd", f"d{n}") for n in range(10)), *others]).mean(values)
+    assert together.high - together.low > apart.high - apart.low
+
+
+def test_the_interval_is_about_that_of_the_mean() -> None:
+    """Jobs next to themselves are independent: two standard errors on each side."""
+    values = np.random.default_rng(1).normal(size=200)
+    found = Resamples([(str(n), str(n)) for n in range(200)]).mean(values)
+    wanted = 1.96 * values.std() / np.sqrt(200)
+    assert found.high - found.value == pytest.approx(wanted, rel=0.15)
+    assert found.value - found.low == pytest.approx(wanted, rel=0.15)
