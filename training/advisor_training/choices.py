@@ -223,7 +223,10 @@ def _expected(
         bounds = NO_BOUNDS
         if question.min_speed and question.kept != "expected":
             bounds = bounds_without(data.rows, held_out, key[0], (profiles[0].job, profiles[1].job))
-        named = (_prediction(data, held_out, test, profiles, bounds) for test in its)
+        named = (
+            _prediction(held_out, test, split, profiles, bounds)
+            for test, split in zip(its, data.rows.splits(held_out.row[its]), strict=True)
+        )
         options = {name: found for name, found in named if _in_scope(name, question.scope)}
         if _in_scope("exclusive", question.scope):
             options["exclusive"] = predict_exclusive(profiles)
@@ -232,27 +235,19 @@ def _expected(
 
 
 def _prediction(
-    data: Data,
     held_out: HeldOut,
     test: int,
+    split: Split,
     profiles: tuple[Profile, Profile],
     bounds: SpeedBounds,
 ) -> tuple[str, Prediction]:
-    capacities = held_out.heads["speed"][test].tolist()
-    split = data.rows.split(held_out.row[test])
-    prediction = Prediction(
-        split=split,
-        parts=tuple(
-            predicted_part(profile, bounds.around(capacity, split, n, profiles))
-            for n, (profile, capacity) in enumerate(zip(profiles, capacities, strict=True))
-        ),
-        power_w=_exact(held_out.power_w[test]),
+    speeds, power_w = held_out.heads["speed"][test].tolist(), float(held_out.power_w[test])
+    parts = tuple(
+        predicted_part(profile, bounds.around(speed, split, n, profiles))
+        for n, (profile, speed) in enumerate(zip(profiles, speeds, strict=True))
     )
-    return str(prediction.split), prediction
-
-
-def _exact(value: float) -> Interval:
-    return Interval(float(value), float(value), float(value))
+    exact_w = Interval(power_w, power_w, power_w)
+    return str(split), Prediction(split=split, parts=parts, power_w=exact_w)
 
 
 def _pick(

@@ -96,8 +96,7 @@ def _predict(predictor: ModelPredictor, data: Data) -> list[Prediction]:
     rows, found = data.rows, list[Prediction]()
     for number, measurement in enumerate(data.measurements):
         which = np.flatnonzero(rows.measurement == number)
-        splits = [rows.split(int(row)) for row in which]
-        found += predictor.predict(data.profiles_of(measurement), splits)
+        found += predictor.predict(data.profiles_of(measurement), rows.splits(which))
     return found
 
 

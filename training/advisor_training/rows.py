@@ -121,10 +121,13 @@ class Rows:
         """Which rows have that job; shape (n,)."""
         return (self.job_a == job) | (self.job_b == job)
 
-    def split(self, row: int) -> Split:
-        """Of one row."""
-        shares = float(self.share_a[row]), float(self.share_b[row])
-        return Split(shares, "uncapped" if self.kind[row] == "uncapped" else "limited")
+    def splits(self, which: npt.NDArray[np.int64]) -> list[Split]:
+        """Of some rows by their numbers."""
+        columns = self.share_a[which], self.share_b[which], self.kind[which]
+        return [
+            Split((a, b), "uncapped" if kind == "uncapped" else "limited")
+            for a, b, kind in zip(*(column.tolist() for column in columns), strict=True)
+        ]
 
     def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "Rows":
         """Some of the rows: by a mask of shape (n,), or by their numbers in any order."""

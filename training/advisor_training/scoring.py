@@ -26,7 +26,7 @@ def fractions(rows: Rows, predicted: HeldOut, objective: Objective, tie: float) 
         measured = np.column_stack([rows.speed_a, rows.speed_b])[row]
         values = [objective.value(x) for x in _results(rows, row, measured, rows.power_w[row])]
         expected = _results(rows, row, predicted.speed[places], predicted.power_w[places])
-        candidates = [Candidate(rows.split(r), x) for r, x in zip(row, expected, strict=True)]
+        candidates = [Candidate(*each) for each in zip(rows.splits(row), expected, strict=True)]
         chosen = best(candidates, objective, tie)
         if max(values) > 0:
             place = next(n for n, candidate in enumerate(candidates) if candidate is chosen)

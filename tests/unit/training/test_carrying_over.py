@@ -31,7 +31,6 @@ from advisor_training.evaluation import (
     Evaluation,
     leave_gpus_out,
     planned_fits,
-    run_evaluation,
     to_json,
 )
 from advisor_training.held_out import BY_GPU_MODEL, PROTOCOLS
@@ -53,7 +52,7 @@ def data_of(*cards: tuple[two_cards.Pairs, two_cards.Solos]) -> Data:
 
 @pytest.fixture(scope="module")
 def both() -> Data:
-    return data_of(two_cards.known(), two_cards.slower_memory(two_cards.JOBS[:4]))
+    return data_of(two_cards.known(made_up.JOBS[:4]), two_cards.slower_memory(two_cards.JOBS[:3]))
 
 
 @pytest.fixture(scope="module")
@@ -67,12 +66,12 @@ def ticks() -> list[None]:
 
 
 @pytest.fixture(scope="module")
-def evaluation(both: Data, ticks: list[None]) -> Evaluation:
+def by_gpu(both: Data, evaluation: Evaluation, ticks: list[None]) -> Evaluation:
+    """The small evaluation, with the figures of two GPU models."""
     with few_trees():
-        quick = run_evaluation(both, quick=True, watch=lambda protocol, method: None)
         found = list(leave_gpus_out(both, lambda: ticks.append(None)))
     return dataclasses.replace(
-        quick,
+        evaluation,
         gpus=tuple(figures for figures, _ in found),
         gpu_curve=tuple(point for _, points in found for point in points),
     )
@@ -194,43 +193,39 @@ def test_share_without_an_interval() -> None:
         held(lonely, {"50": LogBounds(-1, 1)})
 
 
-def test_figures_of_each_direction(both: Data, evaluation: Evaluation, ticks: list[None]) -> None:
-    assert [found.left_out for found in evaluation.gpus] == sorted(MODELS)
+def test_figures_of_each_direction(both: Data, by_gpu: Evaluation, ticks: list[None]) -> None:
+    assert [found.left_out for found in by_gpu.gpus] == sorted(MODELS)
     pairs = {model: int((both.rows.gpu_model == model).sum()) for model in MODELS}
     assert pairs[MODELS[0]] > pairs[MODELS[1]]
-    by_name = {found.left_out: found for found in evaluation.gpus}
-    assert (by_name[MODELS[0]].learned_pairs, by_name[MODELS[0]].pairs) == (10, 15)
-    assert (by_name[MODELS[1]].learned_pairs, by_name[MODELS[1]].pairs) == (15, 10)
-    added = [(p.left_out, p.added_pairs) for p in evaluation.gpu_curve]
-    assert added == [
-        (model, n)
-        for model in sorted(MODELS)
-        for n in ((0, 2, 5, 10) if model == MODELS[0] else (0, 2, 5))
-    ]
+    by_name = {found.left_out: found for found in by_gpu.gpus}
+    assert (by_name[MODELS[0]].learned_pairs, by_name[MODELS[0]].pairs) == (6, 10)
+    assert (by_name[MODELS[1]].learned_pairs, by_name[MODELS[1]].pairs) == (10, 6)
+    added = [(p.left_out, p.added_pairs) for p in by_gpu.gpu_curve]
+    assert added == [(model, n) for model in sorted(MODELS) for n in (0, 2, 5)]
     assert len(ticks) == fits(both.rows) == planned_fits(both, quick=False)[OTHER_GPU, OURS]
 
 
-def test_tables_page_and_json(evaluation: Evaluation) -> None:
+def test_tables_page_and_json(by_gpu: Evaluation) -> None:
     """What was found is in all three; a quick evaluation has none of it."""
-    first, second = gpu_tables(evaluation)
+    first, second = gpu_tables(by_gpu)
     assert [row[0] for row in first.rows] == sorted(MODELS)
-    assert len(second.rows) == len(evaluation.gpu_curve)
+    assert len(second.rows) == len(by_gpu.gpu_curve)
     assert all(len(row) == len(t.headings) for t in (first, second) for row in t.rows)
-    assert first.title in unescape(to_html(evaluation))
-    values = json.loads(to_json(evaluation))
+    assert first.title in unescape(to_html(by_gpu))
+    values = json.loads(to_json(by_gpu))
     assert set(values["gpus"][0]) == {
         "left_out", "learned_pairs", "pairs", "fractions", "errors", "held", "widening",
     }  # fmt: skip
     assert set(values["gpu_curve"][0]) == {
         "left_out", "added_pairs", "draws", "fractions", "errors", "held",
     }  # fmt: skip
-    whole = dataclasses.replace(evaluation, quick=False)
+    whole = dataclasses.replace(by_gpu, quick=False)
     assert f"] on the {two_cards.OTHER_MODEL} (" in said(whole)[-1]
 
 
-def test_one_gpu_model_is_said(evaluation: Evaluation) -> None:
+def test_one_gpu_model_is_said(by_gpu: Evaluation) -> None:
     """A whole evaluation says that it could not tell; a quick one did not try."""
-    none = dataclasses.replace(evaluation, gpus=(), gpu_curve=())
+    none = dataclasses.replace(by_gpu, gpus=(), gpu_curve=())
     assert not any(table.rows for table in gpu_tables(none))
     assert "A GPU model and a job that were not learned from" not in to_html(none)
     assert not any("another GPU model" in line for line in said(none))

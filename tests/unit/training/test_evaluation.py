@@ -63,23 +63,6 @@ OBJECTIVE = OBJECTIVES[PER_WATT_OBJECTIVE]
 QUESTION = ChoiceQuestion(OBJECTIVE)
 
 
-@pytest.fixture(scope="module")
-def data() -> Data:
-    points = [*made_up.pair_points(), *made_up.pair_points([(made_up.HOG, made_up.SLOW)], "again")]
-    return make_data(points, full_solo_points())
-
-
-@pytest.fixture(scope="module")
-def fits_made() -> list[tuple[str, str]]:
-    """Protocol and method of each fit of the evaluation."""
-    return []
-
-
-@pytest.fixture(scope="module")
-def evaluation(data: Data, fits_made: list[tuple[str, str]]) -> Evaluation:
-    return run_evaluation(data, quick=True, watch=lambda p, m: fits_made.append((p, m)))
-
-
 def knows_all(rows: Rows) -> Fitted:
     return measured
 
