@@ -65,8 +65,8 @@ def _strata(rows: Rows, held_out: HeldOut, learner: HeadLearner) -> Names:
     """Of each residual; whether a card is at its limit is told from what is expected."""
     row = held_out.row
     if learner.head.of == "job":
-        return np.concatenate([rows.situation_a[row], rows.situation_b[row]]).astype(str)
-    found = rows.situation[row].astype(str)
+        return np.concatenate([rows.situation_a[row], rows.situation_b[row]])
+    found = rows.situation[row]
     if learner.head.limit_of is None:
         return found
     expected = held_out.heads[learner.head.name][:, 0]

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.split import Split
@@ -79,10 +78,10 @@ def flat(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Pairs at splits: a table of n rows, and what each head takes of them.
+    """Pairs at splits: columns of n rows, and what each head takes of them.
 
     A column is an attribute of shape (n,), such as `rows.speed_a`; what belongs to one of the two
-    jobs ends in `_a` or `_b`.
+    jobs ends in `_a` or `_b`. It is no data frame, which makes an evaluation 1.3 to 2 times slower.
 
     - `job_a`, `gpu_model`, `card` (UUID of the GPU), `run`.
     - `measurement`: number of the measurement; splits are compared within one. `pair`: number of
@@ -101,21 +100,21 @@ class Rows:
     - `weight`: what the row counts in training: 1 if measured, `OBSERVED_WEIGHT` if of a launch.
     """
 
-    table: pd.DataFrame
+    columns: Mapping[str, npt.NDArray[Any]]
     heads: Mapping[str, HeadRows]
 
     def __len__(self) -> int:
-        return len(self.table)
+        return len(self.columns["power_w"])
 
     def __getattr__(self, column: str) -> npt.NDArray[Any]:
-        if column not in self.table:
+        if column not in self.columns:
             raise AttributeError(column)
-        return self.table[column].to_numpy()
+        return self.columns[column]
 
     @property
     def jobs(self) -> list[str]:
         """Names of all jobs, sorted."""
-        return sorted({*self.job_a, *self.job_b})
+        return sorted({*self.job_a.tolist(), *self.job_b.tolist()})
 
     def of(self, job: str) -> npt.NDArray[np.bool_]:
         """Which rows have that job; shape (n,)."""
@@ -132,11 +131,11 @@ class Rows:
     def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "Rows":
         """Some of the rows: by a mask of shape (n,), or by their numbers in any order."""
         heads = {name: seen.take(which) for name, seen in self.heads.items()}
-        return Rows(self.table.iloc[which].reset_index(drop=True), heads)
+        return Rows({name: values[which] for name, values in self.columns.items()}, heads)
 
     def assign(self, **columns: npt.NDArray[Any]) -> "Rows":
         """The rows with other values in some columns."""
-        return Rows(self.table.assign(**columns), self.heads)
+        return Rows({**self.columns, **columns}, self.heads)
 
 
 def make_rows(
@@ -149,7 +148,7 @@ def make_rows(
     Raises:
         InputError: there is none.
     """
-    tables: list[pd.DataFrame] = []
+    tables: list[dict[str, npt.NDArray[Any]]] = []
     blocks: dict[str, list[HeadRows]] = {head.name: [] for head in heads}
     for number, pair in enumerate(with_profiles(pairs, profiles)):
         a, b = (profiles[job, pair.gpu_model] for job in pair.jobs)
@@ -158,16 +157,19 @@ def make_rows(
             sides = side(a, shares[0]), side(b, shares[1])
             for head in heads:
                 blocks[head.name].append(_head_rows(head, sides))
-            table = pd.DataFrame(_columns(m, (a, b)))
-            limit_w = power_limit_w(sides)
-            tables.append(table.assign(measurement=len(tables), pair=number, power_limit_w=limit_w))
+            values = _columns(m, (a, b)) | {
+                "measurement": len(tables),
+                "pair": number,
+                "power_limit_w": power_limit_w(sides),
+            }
+            tables.append({n: np.broadcast_to(v, shares.shape[1]) for n, v in values.items()})
     if not tables:
         raise InputError(
             "no measured pair has profiles of both its jobs",
             fix="profile the jobs of the pairs: advisor profile JOB",
         )
     return Rows(
-        pd.concat(tables, ignore_index=True),
+        {name: np.concatenate([table[name] for table in tables]) for name in tables[0]},
         {
             name: HeadRows(
                 np.concatenate([block.features for block in found]),
@@ -200,7 +202,7 @@ def _splits(m: Measurement) -> list[tuple[SplitKind, Split]]:
 
 
 def _columns(m: Measurement, profiles: tuple[Profile, Profile]) -> dict[str, Any]:
-    """Columns of one measurement; a scalar is the same in all of its rows."""
+    """Columns of one measurement by name; a scalar is the same in all of its rows."""
     splits = _splits(m)
     results = [m.splits[kind][split] for kind, split in splits]
     places = [UNCAPPED if kind == UNCAPPED else SPLIT for kind, _ in splits]

@@ -96,8 +96,9 @@ def test_every_column_of_a_row() -> None:
         ),
     }
     rows = make_rows(make_pairs([point], solos, full=False)[0], profiles)
-    assert rows.table.to_dict("records") == [
-        {
+    assert {name: values.tolist() for name, values in rows.columns.items()} == {
+        name: [value]
+        for name, value in {
             "job_a": "a", "job_b": "b", "gpu_model": "Card", "card": "GPU-1", "run": "r1",
             "measurement": 0, "pair": 0, "kind": SOME, "share_a": 30, "share_b": 70,
             "situation": "split, with a server", "situation_a": "split, server",
@@ -106,8 +107,8 @@ def test_every_column_of_a_row() -> None:
             "power_w": 250, "memory_power_w": 60, "solo_rate_a": 2, "solo_rate_b": 5,
             "solo_power_a_w": 150, "solo_power_b_w": 170, "profile_power_a_w": 400,
             "profile_power_b_w": 200, "power_limit_w": 700, "weight": OBSERVED_WEIGHT,
-        }
-    ]  # fmt: skip
+        }.items()
+    }  # fmt: skip
 
 
 def test_features_are_seen_from_each_job() -> None:
