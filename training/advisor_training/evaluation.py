@@ -117,10 +117,6 @@ class MethodResult:
         asked = QUESTIONS[objective]
         return choose(data, self.answers.held_out, self.method.asks(asked), TIE, asked)
 
-    def errors(self, data: Data, which: Mask) -> Errors:
-        """Over the rows of a mask, shape (rows,)."""
-        return errors_of(data, self.answers, which)
-
 
 METHODS: Mapping[str, Method] = MappingProxyType(
     {name: Method(name, learner, _COSTS.get(name, 1.0)) for name, learner in LEARNERS.items()}
@@ -271,8 +267,10 @@ def leave_gpus_out(data: Data, tick: AfterFit) -> Iterator[tuple[GpuFigures, lis
     """Each GPU model left out, then with pairs of it added; nothing where there is one only."""
     for name in gpu_models(data.rows):
         mask = data.rows.gpu_model == name
-        carried = carry_over(data.rows, mask, name, LEARNERS[OURS], lambda *_: tick())
-        added = add_pairs(data.rows, mask, LEARNERS[OURS], lambda *_: tick())
+        carried = carry_over(
+            data.rows, mask, name, LEARNERS[OURS], lambda name, done, total: tick()
+        )
+        added = add_pairs(data.rows, mask, LEARNERS[OURS], lambda name, done, total: tick())
         yield _figures(data, carried), [_point(data, carried, pairs) for pairs in added]
 
 
@@ -401,7 +399,7 @@ def error_rows(data: Data, results: MethodResults) -> Iterator[ErrorRow]:
     for (protocol, name), answers in results.items():
         for splits in ("nine", "uncapped"):
             for pairs, mask in _row_subsets(data, protocol).items():
-                errors = answers.errors(data, (data.rows.kind == splits) & mask)
+                errors = errors_of(data, answers.answers, (data.rows.kind == splits) & mask)
                 if errors.rows:
                     yield ErrorRow(
                         protocol=protocol, method=name, splits=splits, pairs=pairs, errors=errors
@@ -677,7 +675,7 @@ def _seed(data: Data, seed: int, results: MethodResult) -> SeedFigures:
         shared_percent=asked.shared.value,
         missed_percent=asked.missed.value if asked.missed else None,
         fractions={name: figures.mean_percent for name, figures in known.items()},
-        errors=results.errors(data, np.asarray(data.rows.kind == "nine")),
+        errors=errors_of(data, results.answers, np.asarray(data.rows.kind == "nine")),
     )
 
 

@@ -203,7 +203,7 @@ def answer_draws(rows: Rows, learner: Learner, draws: Iterable[Draw], tick: Afte
         InputError: a draw has nothing to learn from.
     """
     drawn = list(draws)
-    held_out = leave_out(rows, learner, drawn, lambda *_: tick())
+    held_out = leave_out(rows, learner, drawn, lambda name, done, total: tick())
     return Answers(held_out, np.concatenate([~draw.learned[draw.asked] for draw in drawn]))
 
 
@@ -270,41 +270,41 @@ BY_RUN = "by workload, run and card"
 
 PROTOCOLS: Mapping[str, EvaluationProtocol] = MappingProxyType(
     {
-        name: EvaluationProtocol(name, meaning, draws)
-        for name, meaning, draws in (
-            (
+        protocol.name: protocol
+        for protocol in (
+            EvaluationProtocol(
                 BY_WORKLOAD,
                 "every pair of one job, for each job in turn",
                 lambda rows: (Draw(job, ~rows.of(job), rows.of(job)) for job in rows.jobs),
             ),
-            (
+            EvaluationProtocol(
                 BOTH_UNSEEN,
                 "every pair of either of the two jobs, for each pair in turn",
                 _unseen_pairs,
             ),
-            (
+            EvaluationProtocol(
                 BY_FAMILY,
                 "every pair of a family of jobs, such as bert-train, bert-infer and their batches "
                 "of two, for each family in turn",
                 _families,
             ),
-            (
+            EvaluationProtocol(
                 BY_RUN,
                 "every pair of one job, and all that was measured in a run or on one of its cards, "
                 "for each job and run in turn, where there are several runs",
                 _runs_of_jobs,
             ),
-            (
+            EvaluationProtocol(
                 BY_GPU_MODEL,
                 "every pair on one GPU model, for each in turn, where there are two",
                 lambda rows: folds(rows.gpu_model),
             ),
-            (
+            EvaluationProtocol(
                 BY_PAIR,
                 "a tenth of the pairs, their jobs seen beside others",
                 _tenths_of_pairs,
             ),
-            (
+            EvaluationProtocol(
                 RANDOM_ROWS,
                 "3 of 10 random splits, whatever their pair, as the paper does it",
                 lambda rows: draw_rows(rows, PAPER_PART, PAPER_REPEATS),

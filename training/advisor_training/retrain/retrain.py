@@ -116,11 +116,6 @@ class RetrainReport:
         return f"{new}, {out} left out: {reasons}"
 
 
-def moment_text(now: datetime) -> str:
-    """A moment as reports have it."""
-    return now.isoformat(timespec="seconds")
-
-
 @dataclass(frozen=True, slots=True)
 class LastRun:
     """What a run had looked at.
@@ -238,7 +233,7 @@ def _run(
     artefact = read_artefact(registry.folder(champion))
     learned = learned_from(artefact, collected, is_bundled=champion is None)
     nothing = RetrainReport(
-        at=moment_text(now),
+        at=now.isoformat(timespec="seconds"),
         outcome="nothing-new",
         why="nothing new was measured",
         champion=champion,
