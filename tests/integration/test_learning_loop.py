@@ -219,8 +219,7 @@ def test_own_pairs_that_are_predicted_exactly_have_no_error(home: Path) -> None:
     rows = data.rows
     keys = zip(rows.measurement, zip(rows.share_a, rows.share_b, strict=True), strict=True)
     found = [of_all[int(number), (float(a), float(b))] for number, (a, b) in keys]
-    exact = dataclasses.replace(
-        rows,
+    exact = rows.assign(
         speed_a=np.array([p.parts[0].speed.value for p in found]),
         speed_b=np.array([p.parts[1].speed.value for p in found]),
         power_w=np.array([p.power_w.value for p in found]),
