@@ -11,14 +11,14 @@ _MODULES = {
     "Gpu": "advisor.core.gpu",
     "Job": "advisor.core.job",
     "PairPoint": "advisor.core.records",
-    "PriorRegressor": "advisor_training.learn.estimator",
+    "PriorRegressor": "advisor_training.learners",
     "Share": "advisor.core.gpu",
     "SoloPoint": "advisor.core.records",
-    "load_dataset": "advisor_training.dataset.frames",
+    "load_dataset": "advisor_training.frames",
     "profile": "advisor_cli.measure.profile_here",
     "recommend": "advisor_advice.ask",
     "replicas": "advisor_advice.ask",
-    "training_data": "advisor_training.training_data",
+    "training_data": "advisor_training.train",
 }
 """Where each name is, as `__init__.pyi` tells type checkers. What is called lies in the folders
 above, which import this one."""

@@ -66,8 +66,7 @@ from advisor.wire.answers import (
 from advisor.wire.requests import RecommendationRequest, WayRequest
 from advisor_advice.conditions import Conditions, KnownJobs
 from advisor_advice.profiles import ProfileSet, with_idle_power
-from advisor_models.made_from import MOST_PAIRS, OtherGpu
-from advisor_models.manifest import Manifest
+from advisor_models.manifest import MOST_PAIRS, Manifest, OtherGpu
 from advisor_models.model_predictor import ModelPredictor
 
 _NAMED = 3

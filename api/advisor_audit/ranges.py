@@ -2,7 +2,7 @@
 
 Two things are not known. What jobs are of which one window was seen: in each of a number of worlds
 all of them are off at once, as jobs of families that the head had not seen were
-(`advisor_models.one_window_errors`), and what was seen is packed anew; the median of the worlds is
+(`advisor_models.one_window`), and what was seen is packed anew; the median of the worlds is
 what an audit says, as a packer that knew more would find more, and a world may be far off. And what
 sets do otherwise than the law says: by the same wherever a set runs, and half of the variance is
 taken to be common to all sets of a class (assumed), since all of them are said by the same few

@@ -33,7 +33,7 @@ from advisor_cli.console import print_screen
 from advisor_cli.options import AsJson, ProfilesOption
 from advisor_cli.progress import progress
 from advisor_cli.say import as_json_text, say
-from advisor_models.one_window_errors import bundled_head
+from advisor_models.one_window import bundled_head
 from advisor_profiling.attached import HostGpus
 
 DAY_S = 86400.0

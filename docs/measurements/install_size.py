@@ -25,7 +25,7 @@ IMPORTED = {
     "data": "advisor_data",
     "advise": "advisor_advice.answers",
     "serve": "advisor_api.server",
-    "train": "advisor_training.learn.learners",
+    "train": "advisor_training.learners",
     "client": "advisor.client",
 }
 """Extras, and what is imported first where they are used."""

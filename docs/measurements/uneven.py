@@ -22,8 +22,8 @@ from advisor_data.bundled import (
     bundled_solo_points,
     select,
 )
-from advisor_training.dataset.noise import best_split, noise_ceiling
-from advisor_training.dataset.pairs import BASELINES, MeasuredPair, Measurement, make_pairs
+from advisor_training.noise import best_split, noise_ceiling
+from advisor_training.pairs import BASELINES, MeasuredPair, Measurement, make_pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

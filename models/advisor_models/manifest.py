@@ -11,14 +11,91 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
+
+from advisor.formats.wire import read
 
 from advisor.errors import ModelError
 from advisor.files import NAME, PUBLIC_FILE, read_whole, replace_file
 from advisor.formats.moments import is_utc
-from advisor.formats.wire import read, to_plain
-from advisor_models.intervals import Strata
-from advisor_models.made_from import DatasetFacts, LearnerSettings, OtherGpu
-from advisor_models.trained_head import TrainedHead, faults
+from advisor.formats.wire import to_plain
+from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, Strata, place_of
+
+Of = Literal["job", "pair"]
+"""What a head has a value of: each of the jobs, seen from it, or all of them together."""
+
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedHead:
+    """A head of a model: prediction = exp(mean of its trees) x prior.
+
+    Attributes:
+        name: Such as "speed" or "power"; the file of its trees has the same name.
+        unit: Of the target; "1" is a ratio.
+        prior: What the trees tell the logarithm of the distance to, in words.
+        features: Names in the order of the columns.
+        ranges: Smallest and largest value of each feature in training.
+        intervals: Bounds by stratum.
+    """
+
+    name: str
+    of: Of
+    target: str
+    unit: str
+    prior: str
+    features: tuple[str, ...]
+    ranges: tuple[Range, ...]
+    intervals: Strata
+
+
+def faults(head: TrainedHead) -> dict[str, bool]:
+    """What types do not say, and whether it is wrong."""
+    bounds = [(b.low, b.high) for b in head.intervals.values()]
+    strata = head.intervals.keys()
+    return {
+        f"a feature of {head.name} has no range, or a range no feature": (
+            len(head.features) != len(head.ranges)
+        ),
+        f"of {head.name}, a low is above its high": any(
+            low > high for low, high in (*bounds, *head.ranges)
+        ),
+        f"the intervals of {head.name} are of {', '.join(strata) or 'nothing'}": (
+            not {SPLIT, UNCAPPED} <= {*map(place_of, strata)} <= {SPLIT, UNCAPPED, LIMITED}
+        ),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerSettings:
+    """How the trees were grown."""
+
+    trees: int
+    least_in_leaf: int
+    part_of_features: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class OtherGpu:
+    """What to expect of predictions for a GPU model that a model has not seen.
+
+    Attributes:
+        widening: By head, how much further apart the bounds are there; 1 or more.
+        left_out: GPU models that were left out of training, one at a time, to find this out; empty
+            where there is one only: the widening is then `HeadLearner.one_gpu_widening`.
+        pairs_to_par: Measured pairs of the new GPU model from which on intervals hold what they
+            promise without being wider; None: more than `MOST_PAIRS`.
+    """
+
+    widening: Mapping[str, float]
+    left_out: tuple[str, ...]
+    pairs_to_par: int | None
+
+
+MOST_PAIRS = 20
+"""The most pairs of a new GPU model that are tried."""
 
 SCHEMA = 5
 MANIFEST = "manifest.json"
@@ -38,6 +115,34 @@ NEGLIGIBLE_PERCENT = 1.0
 """A measured rate repeats no better, so a smaller error is none."""
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def write_parsed(folder: Path, manifest: object, parsed: Callable[[Path, bytes], object]) -> None:
+    """Write a manifest of any kind, which raises where it could not be read back."""
+    text = json.dumps(to_plain(manifest), indent=1).encode() + b"\n"
+    parsed(folder / MANIFEST, text)
+    replace_file(folder / MANIFEST, text, PUBLIC_FILE)
+
+
+def sha256(data: bytes) -> str:
+    """The hash as manifests have it."""
+    return hashlib.sha256(data).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetFacts:
+    """What a model was trained on.
+
+    Attributes:
+        sha256: Of the points.
+        cards: GPUs that they were measured on.
+    """
+
+    sha256: str
+    pair_points: int
+    pairs: int
+    jobs: tuple[str, ...]
+    cards: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,18 +217,6 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         OSError: it cannot be written.
     """
     write_parsed(folder, manifest, _parsed)
-
-
-def write_parsed(folder: Path, manifest: object, parsed: Callable[[Path, bytes], object]) -> None:
-    """Write a manifest of any kind, which raises where it could not be read back."""
-    text = json.dumps(to_plain(manifest), indent=1).encode() + b"\n"
-    parsed(folder / MANIFEST, text)
-    replace_file(folder / MANIFEST, text, PUBLIC_FILE)
-
-
-def sha256(data: bytes) -> str:
-    """The hash as manifests have it."""
-    return hashlib.sha256(data).hexdigest()
 
 
 def trees_file(head: str) -> str:

@@ -20,10 +20,18 @@ from advisor.predict.predictions import (
 )
 from advisor.predict.profiles import COLUMNS, NEEDED, JobKind, Profile, filled, kind_of, of_pair
 from advisor_models.forest import Forest, read_trees
-from advisor_models.heads import KNOWN_HEADS, MEMORY_POWER, POWER, SPEED, Head
+from advisor_models.heads import (
+    KNOWN_HEADS,
+    MEMORY_POWER,
+    POWER,
+    SPEED,
+    Head,
+    PredictionRequest,
+    ServedHead,
+    Values,
+)
 from advisor_models.intervals import SPLIT, bounds_of_stratum
 from advisor_models.manifest import REPLACE, RETRAIN, Manifest, read_artefact, trees_file
-from advisor_models.served_head import PredictionRequest, ServedHead, Values
 
 _Factors: TypeAlias = tuple[float, float]
 

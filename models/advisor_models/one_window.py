@@ -1,13 +1,15 @@
 """The head for jobs of which only one window on the whole GPU was seen: a whole profile from it."""
 
 import functools
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from advisor.core.gpu import WHOLE
+from advisor.core.interval import NORMAL_90
 from advisor.errors import ModelError
 from advisor.formats.wire import read
 from advisor.predict.features import rounded
@@ -106,3 +108,117 @@ def bundled_file(name: str) -> bytes:
     with ModelError.instead_of(ValueError, f"{BUNDLED} has no manifest", fix=_RENEW):
         manifest = read(OneWindowManifest, whole_file(BUNDLED / MANIFEST, _RENEW))
         return checked_file(BUNDLED / name, manifest.files[name], _RENEW)
+
+
+ERRORS = "errors.json"
+
+OF_WORLD = 1 / 4
+"""Of the families, how many a world has: three of sixteen. Of all the nearest would mostly be the
+same one."""
+
+STUDENT_95 = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812)
+"""Quantile of 95 % of Student's t, for 1 to 10 degrees of freedom."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOutJob:
+    """One job whose family was left out.
+
+    Attributes:
+        missing: Counters that it was estimated without.
+        sm: SM activity as it was estimated, or read; fraction.
+        part_of_power: Of its window.
+        errors: True less told of each of `WindowEstimate.numbers`.
+    """
+
+    family: str
+    is_server: bool
+    missing: tuple[str, ...]
+    sm: float
+    part_of_power: float
+    errors: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneWindowHead:
+    """Estimates profiles, and what they might be."""
+
+    model: OneWindowModel
+    left_out: tuple[LeftOutJob, ...]
+
+    def profile(self, window: SoloWindow) -> Profile:
+        """As `OneWindowModel.profile`."""
+        return self.model.profile(window)
+
+    def guesses(self, window: SoloWindow, *, is_server: bool) -> Callable[[int], Profile]:
+        """Its profile in each world, by number; those of all windows belong together."""
+        told = self.model.estimate(window)
+        near = self._nearest(window, told, is_server=is_server)
+        errors = drawn_errors(near, {one.family for one in self.left_out})
+        return lambda world: estimated_profile(window, told.off_by(errors(world)))
+
+    def _nearest(
+        self, window: SoloWindow, told: WindowEstimate, *, is_server: bool
+    ) -> dict[str, Floats]:
+        """Errors of the job of each family that is most like this one, the nearest family first."""
+        # Without SM activity, that of the DRAM makes little difference.
+        missing = COUNTERS if COUNTERS[0] in window.missing else ()
+        seen = [one for one in self.left_out if one.missing == missing]
+        alike = [one for one in seen if one.is_server == is_server]
+        # One family says nothing of how far families are from each other.
+        several = len({one.family for one in alike}) > 1
+        found: dict[str, Floats] = {}
+        for one in sorted(alike if several else seen, key=lambda one: _away(one, window, told)):
+            found.setdefault(one.family, np.array(one.errors))
+        return found
+
+
+def drawn_errors(near: Mapping[str, Floats], families: Iterable[str]) -> Callable[[int], Floats]:
+    """Errors of a job in each world, by number.
+
+    Args:
+        near: Of each family that it may be like, the nearest first.
+        families: All of them; what is drawn of these is so for all jobs of a world.
+    """
+    errors, order, n = np.array([*near.values()]), sorted(families), len(near)
+    count = max(1, round(OF_WORLD * n))
+    ways = [math.comb(n - 1 - place, count - 1) for place in range(n)]
+    chances = np.array(ways, dtype=np.float64) / math.comb(n, count)
+    mean, times = chances @ errors, wider(1 / float(chances @ chances))
+
+    def in_world(world: int) -> Floats:
+        shuffled = np.random.default_rng(world).permutation(order).tolist()
+        drawn = [family for family in shuffled if family in near][:count]
+        return mean + times * (next(near[one] for one in near if one in drawn) - mean)
+
+    return in_world
+
+
+def wider(number: float) -> float:
+    """How much further from the mean of so many families a further one is than they are."""
+    degrees = max(number - 1, 1.0)
+    student = float(np.interp(degrees, range(1, len(STUDENT_95) + 1), STUDENT_95))
+    return student / NORMAL_90 * math.sqrt((number + 1) / degrees)
+
+
+def _away(one: LeftOutJob, window: SoloWindow, told: WindowEstimate) -> float:
+    return abs(one.sm - told.sm) + abs(one.part_of_power - window.part_of_power)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorsFile:
+    """What stands in `ERRORS`."""
+
+    left_out: tuple[LeftOutJob, ...]
+
+
+@functools.cache
+def bundled_head() -> OneWindowHead:
+    """The one that comes with the package.
+
+    Raises:
+        ModelError: it is not whole.
+    """
+    with ModelError.instead_of(ValueError, f"{ERRORS} cannot be read", fix="install advisor again"):
+        left_out = read(ErrorsFile, bundled_file(ERRORS)).left_out
+    return OneWindowHead(model=bundled_one_window(), left_out=left_out)

@@ -11,30 +11,90 @@ Without a promotion the champion is the model that comes with the package.
 """
 
 import fcntl
+import os
 import re
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from advisor.formats.wire import read
+
 from advisor.errors import InputError, ModelError
 from advisor.files import private_folder, sync_folder, writing_private
+from advisor.formats.wire import to_plain, write
 from advisor.installed import install
-from advisor_models.history import Action, HistoryEntry, append, read_history, standing
+from advisor.wire.lists import Action, Champion, ChampionChange, ModelDetails, ModelList, ModelRow
 from advisor_models.manifest import (
+    BUNDLED_NAME,
     MANIFEST,
     Artefact,
     Manifest,
     check_intervals,
     check_version,
     read_artefact,
+    read_manifest,
     write_artefact,
 )
 
 if TYPE_CHECKING:
     from advisor_models.model_predictor import ModelPredictor
+
+
+def read_history(path: Path) -> list[ChampionChange]:
+    """All changes, the oldest first.
+
+    Raises:
+        ModelError: it cannot be read, or a line is no change.
+    """
+    with ModelError.instead_of(OSError, f"{path} cannot be read"):
+        data = path.read_bytes() if path.exists() else b""
+    found: list[ChampionChange] = []
+    for number, line in enumerate(data[: _whole(data)].splitlines(), start=1):
+        with ModelError.instead_of(
+            ValueError,
+            f"{path}, line {number} is not a change of the champion",
+            fix="repair the line, or move the file away: the bundled model is used then",
+        ):
+            found.append(read(ChampionChange, line))
+    return found
+
+
+def append(path: Path, change: ChampionChange) -> None:
+    """Add a change; it is on disk when this returns. Only one process at a time may do so.
+
+    Raises:
+        OSError: it cannot be written; then the history is as it was.
+    """
+    line = write(change).encode() + b"\n"
+    with path.open("ab+") as file:
+        file.seek(0)
+        end = _whole(file.read())
+        # What a killed process left of its line.
+        file.truncate(end)
+        try:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(end)
+            raise
+
+
+def standing(changes: Iterable[ChampionChange]) -> list[ChampionChange]:
+    """The promotions that were not taken back: two rollbacks go two back, not there and back."""
+    found: list[ChampionChange] = []
+    for change in changes:
+        found = [*found, change] if change.action == "promote" else found[:-1]
+    return found
+
+
+def _whole(data: bytes) -> int:
+    """Length of the lines that have their end."""
+    return data.rfind(b"\n") + 1
+
 
 BUNDLED = Path(__file__).parent / "bundled"
 """The model that comes with the package."""
@@ -65,9 +125,9 @@ class Registry:
             ModelError: the history cannot be read.
         """
         changes = self.history()
-        return changes[-1].version if changes else None
+        return key_of(changes[-1].version) if changes else None
 
-    def history(self) -> list[HistoryEntry]:
+    def history(self) -> list[ChampionChange]:
         """All promotions and rollbacks, the oldest first.
 
         Raises:
@@ -186,7 +246,7 @@ class Registry:
                     why="no promotion stands",
                     fix="see the versions: advisor models list",
                 )
-            version = promotions[-1].replaced
+            version = key_of(promotions[-1].replaced)
             manifest = self.open(version).manifest
             self._record("rollback", version, manifest)
         return manifest
@@ -214,13 +274,19 @@ class Registry:
             ModelError: the history cannot be read.
         """
         promotions = standing(self.history())
-        return promotions[-1].replaced if promotions else None
+        return key_of(promotions[-1].replaced) if promotions else None
 
     def _record(
         self, action: Action, version: str | None, manifest: Manifest, at: datetime | None = None
     ) -> None:
         now = (at or datetime.now(UTC)).isoformat(timespec="seconds")
-        change = HistoryEntry(now, action, version, self.champion(), manifest.figures)
+        change = ChampionChange(
+            at=now,
+            action=action,
+            version=version or BUNDLED_NAME,
+            replaced=self.champion() or BUNDLED_NAME,
+            figures=manifest.figures,
+        )
         append(self._folder / "history.jsonl", change)
         sync_folder(self._folder)
 
@@ -265,3 +331,76 @@ def _write(artefact: Artefact, target: Path) -> None:
         shutil.rmtree(draft, ignore_errors=True)
         raise
     sync_folder(target.parent)
+
+
+def key_of(name: str) -> str | None:
+    """The version as the registry has it."""
+    return None if name == BUNDLED_NAME else name
+
+
+def keys(registry: Registry) -> list[str | None]:
+    """The bundled model and all versions."""
+    return [None, *registry.versions()]
+
+
+def model_rows(registry: Registry) -> list[ModelRow]:
+    """All models, the bundled one first; a damaged one is one row of the list, not its end.
+
+    Raises:
+        ModelError: the history cannot be read.
+    """
+    champion = registry.champion()
+    return [_model_row(registry, key, key == champion) for key in keys(registry)]
+
+
+def _model_row(registry: Registry, key: str | None, champion: bool) -> ModelRow:
+    m, fault = None, None
+    try:
+        m = read_manifest(registry.folder(key))
+    except ModelError as error:
+        fault = str(error)
+    return ModelRow(
+        model=key or BUNDLED_NAME,
+        champion=champion,
+        version=m and m.version,
+        created_at=m and m.created_at,
+        gpu_models=m.gpu_models if m else (),
+        pairs=m and m.dataset.pairs,
+        figures=m.figures if m else {},
+        error=fault,
+    )
+
+
+def model_list(registry: Registry, limit: int | None = None) -> ModelList:
+    """All models, the champion first, then the newest, and what became of them.
+
+    At most so many models and changes as `limit` says; None: all of them.
+
+    Raises:
+        ModelError: the history cannot be read.
+    """
+    rows = model_rows(registry)
+    rows.sort(key=lambda row: (row.champion, row.created_at or ""), reverse=True)
+    newest_first = registry.history()[::-1]
+    return ModelList(models=tuple(rows[:limit]), history=tuple(newest_first[:limit]))
+
+
+def model_details(registry: Registry, key: str | None, limit: int | None = None) -> ModelDetails:
+    """All that is known of one model; `limit` is of the changes that it had a part in.
+
+    Raises:
+        ModelError: it is damaged, or the history cannot be read.
+    """
+    manifest, name = read_manifest(registry.folder(key)), key or BUNDLED_NAME
+    had_part = [c for c in registry.history()[::-1] if name in (c.version, c.replaced)]
+    return ModelDetails(
+        model=name,
+        champion=key == registry.champion(),
+        manifest=to_plain(manifest),
+        history=tuple(had_part[:limit]),
+    )
+
+
+def change_of_champion(now: str | None, before: str | None) -> Champion:
+    """What a promotion or a rollback did."""
+    return Champion(champion=now or BUNDLED_NAME, replaced=before or BUNDLED_NAME)

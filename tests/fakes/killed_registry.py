@@ -18,7 +18,8 @@ from types import FrameType
 from typing import Any
 
 from advisor.files import replace_file
-from advisor_models import history, registry
+from advisor_models import registry
+from advisor_models import registry as history
 from advisor_models.manifest import read_manifest, write_manifest
 from advisor_models.registry import Registry
 

@@ -17,7 +17,7 @@ from advisor_power.learn.train import (
     write_input_model,
 )
 from advisor_power.model.manifest import InputManifest
-from advisor_training.learn import estimator
+from advisor_training import learners
 
 IDLE_W = 110.0
 CLOCK_MHZ = 1900.0
@@ -125,7 +125,7 @@ def references(law: Law = switching, **of: Any) -> list[InputPoint]:
 def trained_on(measured: list[InputPoint], trees: int = 4) -> TrainedInputs:
     """Quickly: with few trees."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(estimator, "TREES", trees)
+        patch.setattr(learners, "TREES", trees)
         return fit_inputs(measured)
 
 

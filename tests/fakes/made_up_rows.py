@@ -9,9 +9,9 @@ import synthetic_pairs as made_up
 from synthetic_pairs import MadeUpJob
 
 from advisor.core.records import SoloPoint
-from advisor_training.dataset.rows import Rows
-from advisor_training.learn.held_out import HeldOut
-from advisor_training.learn.learners import Fitted, Predicted, as_predicted
+from advisor_training.held_out import HeldOut
+from advisor_training.learners import Fitted, Predicted, as_predicted
+from advisor_training.rows import Rows
 from advisor_training.train import TrainingSet, make_training_set
 
 

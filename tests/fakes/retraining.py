@@ -17,10 +17,10 @@ from synthetic_pairs import MadeUpJob
 from advisor.core.records import Observation, ObservedPart, PairPoint
 from advisor_models.manifest import named, write_artefact
 from advisor_models.registry import Registry
-from advisor_training.learn import estimator
-from advisor_training.learn.estimator import TREES
+from advisor_training import learners
+from advisor_training.learners import TREES
 from advisor_training.retrain.challenger import train_challenger, training_set
-from advisor_training.retrain.collected import Collected, PointSet
+from advisor_training.retrain.points import Collected, PointSet
 
 
 def _on(day: str, moment: str) -> str:
@@ -58,7 +58,7 @@ def registry_in(folder: Path, bundled: Path | None = None) -> Registry:
 @contextmanager
 def few_trees(trees: int = 8) -> Generator[None]:
     """Small models, since a run of retraining makes some twenty."""
-    with mock.patch.object(estimator, "TREES", trees):
+    with mock.patch.object(learners, "TREES", trees):
         yield
 
 

@@ -23,12 +23,19 @@ from advisor.predict.profiles import COLUMNS, Floats, Profile, of_job
 from advisor_models.heads import HEADS, Head
 from advisor_models.intervals import SPLIT, LogBounds
 from advisor_models.intervals import UNCAPPED as WITHOUT_LIMITS
-from advisor_models.made_from import DatasetFacts, LearnerSettings, OtherGpu
-from advisor_models.manifest import SCHEMA, Manifest, hashes, trees_file, write_manifest
-from advisor_models.trained_head import TrainedHead
-from advisor_training.learn.artefact import forest_bytes
-from advisor_training.learn.estimator import PriorRegressor
-from advisor_training.learn.learners import Regressors
+from advisor_models.manifest import (
+    SCHEMA,
+    DatasetFacts,
+    LearnerSettings,
+    Manifest,
+    OtherGpu,
+    TrainedHead,
+    hashes,
+    trees_file,
+    write_manifest,
+)
+from advisor_training.learners import PriorRegressor, Regressors
+from advisor_training.train import forest_bytes
 
 GPU_MODEL = "Card"
 SHARES = tuple(float(share) for share in range(10, 101, 10))

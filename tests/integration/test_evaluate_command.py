@@ -31,7 +31,7 @@ def test_page_image_values_and_tables(
     methods = {line.split()[0] for line in done.out.splitlines() if line}
     assert {"extra-trees", "physical", "equal", "exclusive", "larger-rate"} <= methods
     written = done.out.splitlines()[-1]
-    names = ("evaluation.html", "evaluation.json", "evaluation-check.json")
+    names = ("evaluation.html", "evaluation.json")
     assert written == f"written: {', '.join(f'report/{name}' for name in names)}"
     assert json.loads((tmp_path / "report/evaluation.json").read_text())["basis"]["pairs"] == 15
 

@@ -23,8 +23,8 @@ from advisor_data import open_store
 from advisor_data.bundled import bundled_pair_points
 from advisor_models.manifest import read_manifest
 from advisor_models.registry import Registry
-from advisor_training.dataset.data import make_data
-from advisor_training.dataset.measured import (
+from advisor_training.own_pairs import evaluate_own
+from advisor_training.points import (
     BUNDLED,
     MEASURED_HERE,
     OF_LAUNCHES,
@@ -33,7 +33,7 @@ from advisor_training.dataset.measured import (
     read_own,
     with_launches,
 )
-from advisor_training.evaluation.own import evaluate_own
+from advisor_training.rows import make_data
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -218,8 +218,7 @@ def test_own_pairs_that_are_predicted_exactly_have_no_error(home: Path) -> None:
     rows = data.rows
     keys = zip(rows.measurement, zip(rows.share_a, rows.share_b, strict=True), strict=True)
     found = [of_all[int(number), (float(a), float(b))] for number, (a, b) in keys]
-    exact = dataclasses.replace(
-        rows,
+    exact = rows.assign(
         speed_a=np.array([p.parts[0].speed.value for p in found]),
         speed_b=np.array([p.parts[1].speed.value for p in found]),
         power_w=np.array([p.power_w.value for p in found]),

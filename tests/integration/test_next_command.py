@@ -13,7 +13,7 @@ from advisor.core.records import PairPoint, SoloPoint
 from advisor_cli.learn import next as command
 from advisor_data import open_store
 from advisor_profiling.campaign.plan_file import load_plan
-from advisor_training.dataset.measured import CheckedPoints
+from advisor_training.points import CheckedPoints
 
 JOBS = ("climber", "hog", "middle", "new", "sitter")
 

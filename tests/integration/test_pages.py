@@ -31,7 +31,7 @@ from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
 from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 from advisor_models.manifest import read_artefact, write_manifest
 from advisor_models.registry import BUNDLED, Registry
-from advisor_training.evaluation.bars import JobFigures
+from advisor_training.evaluation import JobFigures
 
 __all__ = ["browser", "tab", "visit"]
 

@@ -27,7 +27,7 @@ from advisor_cli.power.input_text import predicted_cells, predicted_table
 from advisor_data.known import input_points_text
 from advisor_power.inputs.predicting.asked import predictions, with_features
 from advisor_power.model.find import load_input_model, own_folder
-from advisor_training.learn import estimator
+from advisor_training import learners
 
 ROUTE = "/v1/power/input"
 SMALL = [1024, 1024, 1024]
@@ -53,7 +53,7 @@ def api(with_input_model: Path) -> Iterator[Api]:
 def test_points_of_a_file_become_the_model_in_use(
     advisor: Advisor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(estimator, "TREES", 3)
+    monkeypatch.setattr(learners, "TREES", 3)
     file = tmp_path / "some.jsonl"
     file.write_bytes(input_points_text([*points(groups=FEW), *references()]))
     said = advisor("power", "train", "--points", str(file), "--json")

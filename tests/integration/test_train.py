@@ -23,12 +23,10 @@ from advisor_cli.app import main
 from advisor_data.files import read_points, write_points
 from advisor_models.heads import HEADS
 from advisor_models.manifest import read_artefact, read_manifest, trees_file
-from advisor_training.dataset.measured import read_measured
-from advisor_training.dataset.pairs import LeftOut
-from advisor_training.learn.artefact import LIBRARIES, forest_bytes
-from advisor_training.learn.estimator import extra_trees
-from advisor_training.learn.learners import fit
-from advisor_training.train import make_training_set
+from advisor_training.learners import extra_trees, fit
+from advisor_training.pairs import LeftOut
+from advisor_training.points import read_measured
+from advisor_training.train import LIBRARIES, forest_bytes, make_training_set
 
 ROOT = Path(__file__).resolve().parents[2]
 BUNDLED = Path(advisor_models.__file__).parent / "bundled"

@@ -1,45 +1,147 @@
-"""Measured points to a model: rows, the fit, its intervals, and what is known of it."""
+"""Measured points to a model: rows, the fit, its intervals, what is known of it, and its files."""
 
 import hashlib
+import importlib
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from importlib import metadata
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE
 from advisor.core.records import PairPoint, Point, SoloPoint
 from advisor.core.wording import listed
 from advisor.decide.recommendation import TIE
-from advisor.errors import InputError
+from advisor.errors import InputError, ModelError, StoreError
 from advisor.formats.rows import to_row
-from advisor.predict.profiles import COLUMNS, IDLE, Profile, filled
+from advisor.predict.features import Float32s, feature_names_of
+from advisor.predict.profiles import COLUMNS, IDLE, Floats, Profile, filled
+from advisor_models.forest import LEAF, NODE, Forest, read_trees
 from advisor_models.heads import KNOWN_HEADS
-from advisor_models.made_from import DatasetFacts, OtherGpu
-from advisor_models.manifest import figure_word
-from advisor_training.dataset.data import make_data
-from advisor_training.dataset.pairs import LeftOut
-from advisor_training.dataset.rows import Rows, make_rows
-from advisor_training.learn.calibration import (
+from advisor_models.manifest import (
+    SCHEMA,
+    Artefact,
+    DatasetFacts,
+    LearnerSettings,
+    Manifest,
+    OtherGpu,
+    TrainedHead,
+    figure_word,
+    named,
+    trees_file,
+)
+from advisor_training.carrying_over import learn_other_gpu
+from advisor_training.held_out import BY_WORKLOAD, HeldOut, OnFold, leave_one_job_out
+from advisor_training.intervals import (
+    COVERAGE,
     Calibrated,
-    ask_blind,
     calibrate,
     left_out,
     strictest,
     without_counters,
 )
-from advisor_training.learn.carrying_over import learn_other_gpu
-from advisor_training.learn.estimator import extra_trees
-from advisor_training.learn.head_learners import HeadLearner, learners_for
-from advisor_training.learn.held_out import HeldOut, OnFold, leave_one_job_out
-from advisor_training.learn.learners import (
+from advisor_training.learners import (
+    HEAD_LEARNERS,
+    LEAST_IN_LEAF,
+    OPTIONAL_LEARNERS,
+    PART_OF_FEATURES,
+    SEED,
+    TREES,
+    HeadLearner,
     Regressors,
+    extra_trees,
     fit,
+    learned_from,
+    learners_for,
 )
-from advisor_training.learn.protocols import BY_WORKLOAD
-from advisor_training.learn.scoring import fractions, head_errors, speed_errors
+from advisor_training.pairs import LeftOut
+from advisor_training.points import read_measured
+from advisor_training.rows import Names, Rows, flat, make_data, make_rows
+from advisor_training.scoring import fractions, head_errors, speed_errors
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+LIBRARIES = ("numpy", "scikit-learn")
+"""What the trees hang on."""
+
+LARGEST_DIFFERENCE = 1e-12
+"""Between the logarithms of the file and of scikit-learn, which adds up in another order."""
+
+
+def trees_files(fitted: Mapping[str, Any], asked: Mapping[str, Float32s]) -> dict[str, bytes]:
+    """The trees of all heads by name of their file, which say on rows what scikit-learn says.
+
+    `fitted` are the estimators of the heads.
+
+    Raises:
+        ModelError: it does not.
+    """
+    regressors = {name: estimator.regressor_ for name, estimator in fitted.items()}
+    found = {name: forest_bytes(regressor) for name, regressor in regressors.items()}
+    for name, data in found.items():
+        _check_same(name, data, regressors[name], asked[name])
+    return {trees_file(name): data for name, data in found.items()}
+
+
+def forest_bytes(regressor: Any) -> bytes:
+    """The trees of a regressor, as `advisor_models.forest` has them."""
+    trees = [one.tree_ for one in regressor.estimators_]
+    roots = np.cumsum([0, *(tree.node_count for tree in trees[:-1])])
+    left, right = (
+        np.concatenate(
+            [getattr(tree, side) + root for tree, root in zip(trees, roots, strict=True)]
+        )
+        for side in ("children_left", "children_right")
+    )
+    leaf = np.concatenate([tree.children_left for tree in trees]) < 0
+    nodes = np.empty(len(leaf), NODE)
+    nodes["feature"] = np.where(leaf, LEAF, np.concatenate([tree.feature for tree in trees]))
+    answers = np.concatenate([tree.value[:, 0, 0] for tree in trees])
+    nodes["number"] = np.where(leaf, answers, np.concatenate([tree.threshold for tree in trees]))
+    levels = [roots]
+    while len(inner := levels[-1][~leaf[levels[-1]]]):
+        levels.append(np.column_stack([left[inner], right[inner]]).ravel())
+    return nodes[np.concatenate(levels)].tobytes()
+
+
+def _check_same(name: str, data: bytes, regressor: Any, asked: Float32s) -> float:
+    """The largest difference between a file of trees and the regressor over all rows.
+
+    Raises:
+        ModelError: it is above `LARGEST_DIFFERENCE`.
+    """
+    (found,) = Forest(read_trees(name, data, asked.shape[1]))(asked)
+    largest = float(np.abs(found - regressor.predict(asked)).max())
+    if largest > LARGEST_DIFFERENCE:
+        raise ModelError(
+            f"{trees_file(name)} differs from scikit-learn by {largest:.2g}",
+            why=f"up to {LARGEST_DIFFERENCE:g} of a logarithm is rounding",
+            fix="report this, with the version of scikit-learn",
+        )
+    return largest
+
+
+def write_model(folder: Path, write: Callable[[Path], None]) -> None:
+    """Make a folder and write a model into it.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    with StoreError.instead_of(
+        OSError, f"the model cannot be written to {folder}", fix="give another folder with --out"
+    ):
+        folder.mkdir(parents=True, exist_ok=True)
+        write(folder)
+
 
 SCORED = (DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE, "raw-throughput-per-watt")
 
@@ -147,7 +249,7 @@ def fit_model(
 
     held_out = leave_one_job_out(rows, learner, progress=progress)
     strict = left_out(rows, learner) if strictest(rows) != BY_WORKLOAD else held_out
-    asked_blind = ask_blind(rows, blind, learner) if blind is not None else None
+    asked_blind = leave_one_job_out(rows, learner, asked=blind) if blind is not None else None
     calibrated = calibrate(rows, strict, asked_blind, learners)
     other_gpu = learn_other_gpu(rows, learner, progress, learners)
     fitting = time.perf_counter()
@@ -230,3 +332,125 @@ def _figures(
         found[f"uncapped_{each.head.name}_mean_error"] = float(errors.mean())
     held = {f"{figure_word(n)}_coverage": part.overall for n, part in calibrated.held.items()}
     return {f"{name}_percent": round(100 * v, 3) for name, v in (found | held).items()}
+
+
+LEARNER = "extra-trees"
+
+
+def make_artefact(
+    made_from: TrainingSet,
+    trained: Trained,
+    created_at: datetime,
+    more: Mapping[str, bytes] = MappingProxyType({}),
+) -> Artefact:
+    """A model as files, with `more` that belong to it, under the name that is its own.
+
+    It was created at a moment in UTC.
+
+    Raises:
+        ModelError: its trees are not what scikit-learn says.
+    """
+    asked = {name: flat(head.features) for name, head in made_from.rows.heads.items()}
+    files = trees_files(trained.regressors.by_head, asked)
+    return named(_manifest(made_from, trained, created_at), {**files, **more})
+
+
+def _manifest(made_from: TrainingSet, trained: Trained, created_at: datetime) -> Manifest:
+    """All that is known of a model, but for its files and its name."""
+    rows = made_from.rows
+    return Manifest(
+        schema=SCHEMA,
+        version="",
+        learner=LEARNER,
+        created_at=created_at.isoformat(timespec="seconds"),
+        gpu_models=tuple(sorted(set(rows.gpu_model.tolist()))),
+        fill=made_from.fill,
+        coverage=COVERAGE,
+        heads=tuple(_trained_head(x, rows, trained.calibrated) for x in trained.learners),
+        efficiency=trained.calibrated.efficiency,
+        other_gpu=trained.other_gpu,
+        no_counters=trained.calibrated.no_counters,
+        dataset=made_from.facts,
+        figures=trained.figures,
+        settings=LearnerSettings(TREES, LEAST_IN_LEAF, PART_OF_FEATURES, SEED),
+        libraries={name: metadata.version(name) for name in LIBRARIES},
+        files={},
+    )
+
+
+def _trained_head(learner: HeadLearner, rows: Rows, calibrated: Calibrated) -> TrainedHead:
+    head = learner.head
+    seen = flat(rows.take(learner.is_known(rows)).heads[head.name].features)
+    return TrainedHead(
+        name=head.name,
+        of=head.of,
+        target=head.target,
+        unit=head.unit,
+        prior=head.prior,
+        features=feature_names_of(head.features_of),
+        ranges=tuple(zip(seen.min(axis=0).tolist(), seen.max(axis=0).tolist(), strict=True)),
+        intervals=calibrated.intervals[head.name],
+    )
+
+
+Indices = npt.NDArray[np.int64]
+
+_LEARNERS = {learner.head.name: learner for learner in (*HEAD_LEARNERS, *OPTIONAL_LEARNERS)}
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TrainingData:
+    """One head's share of the training rows, as scikit-learn takes it; n rows.
+
+    Attributes:
+        X: The column `prior`, then the features by their names.
+        y: What was measured, in the unit of the head; shape (n,).
+        weight: What each row counts; shape (n,).
+        jobs: Of each row, in the order of their names; shape (n, 2).
+    """
+
+    X: "pd.DataFrame"
+    y: Floats
+    weight: Floats
+    jobs: Names
+
+    def folds(self) -> Iterator[tuple[Indices, Indices]]:
+        """For each job the rows without it and those with it: the `cv` of `cross_val_score`."""
+        for job in np.unique(self.jobs):
+            is_tested = np.any(self.jobs == job, axis=1)
+            yield np.flatnonzero(~is_tested), np.flatnonzero(is_tested)
+
+
+def training_data(
+    head: str = "speed",
+    *,
+    pairs: str | Path | None = None,
+    solo: str | Path | None = None,
+    with_bundled: bool = False,
+) -> TrainingData:
+    """What `advisor train` learns of a head, from the bundled points or from files.
+
+    Args:
+        head: `speed` of a job, `power` of the GPU, or `memory_power`.
+        pairs: A file of pair points; of those not given, the bundled ones.
+        solo: A file of solo points; as `pairs`.
+        with_bundled: The bundled points as well as the files'.
+
+    Raises:
+        InputError: no such head, a file that cannot be read, or nothing to learn from.
+    """
+    if head not in _LEARNERS:
+        raise InputError(f"no head {head}", fix=f"name one of {', '.join(_LEARNERS)}")
+    files = [None if file is None else Path(file) for file in (pairs, solo)]
+    measured = read_measured(*files, with_bundled=with_bundled)
+    rows = make_training_set(measured.pairs, measured.profiled, measured.references).rows
+    learner = _LEARNERS[head]
+    known = rows.take(learner.is_known(rows))
+    found = learned_from(learner, known)
+    frame: Any = importlib.import_module("pandas").DataFrame
+    return TrainingData(
+        X=frame(found.X, columns=["prior", *feature_names_of(learner.head.features_of)]),
+        y=found.y,
+        weight=found.weight,
+        jobs=np.column_stack([known.job_a, known.job_b])[found.row],
+    )

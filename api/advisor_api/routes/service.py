@@ -16,10 +16,16 @@ from advisor_api.http.errors import ERROR_ANSWERS, may_refuse, not_found
 from advisor_api.http.routing import JSON, KNOWN_QUERY, answer, v1_router
 from advisor_api.schemas import LimitInQuery, VersionInPath
 from advisor_api.service import Audited, ServiceOf, changing
-from advisor_models.history import standing
 from advisor_models.manifest import read_artefact
-from advisor_models.model_list import BUNDLED, change_of_champion, key_of, model_details, model_list
-from advisor_models.registry import Registry
+from advisor_models.registry import (
+    BUNDLED,
+    Registry,
+    change_of_champion,
+    key_of,
+    model_details,
+    model_list,
+    standing,
+)
 
 models = v1_router("models")
 

@@ -14,19 +14,22 @@ from advisor_cli.console import plain_console, plain_table
 from advisor_cli.progress import progress
 from advisor_cli.say import as_json_text, say
 from advisor_models.registry import Registry
-from advisor_training.dataset.data import make_data
-from advisor_training.dataset.measured import read_measured, read_own
-from advisor_training.evaluation.check import bundled_figures, check, checked_figures
-from advisor_training.evaluation.disturbed import make_all_data
-from advisor_training.evaluation.evaluate import OnProgress, planned_fits, run_evaluation
-from advisor_training.evaluation.methods import methods
-from advisor_training.evaluation.own import OwnEvaluation, evaluate_own
-from advisor_training.evaluation.values import Evaluation, to_json
+from advisor_training.evaluation import (
+    METHODS,
+    Evaluation,
+    OnProgress,
+    bundled_figures,
+    check,
+    checked_figures,
+    planned_fits,
+    run_evaluation,
+    to_json,
+)
+from advisor_training.own_pairs import OwnEvaluation, evaluate_own
+from advisor_training.points import read_measured, read_own
 from advisor_training.reports.document import make_folder
-from advisor_training.reports.evaluation_gpu_tables import gpu_tables
-from advisor_training.reports.evaluation_report import write_evaluation
-from advisor_training.reports.evaluation_sentences import said
-from advisor_training.reports.evaluation_tables import printed_tables
+from advisor_training.reports.evaluation import printed_tables, said, write_evaluation
+from advisor_training.rows import make_data
 
 _WIDTH = 140
 
@@ -50,12 +53,11 @@ def show(
     make_folder(out)
     measured = read_measured(pairs, solo, with_bundled=with_bundled)
     data = make_data(measured.pairs, measured.profiled, measured.references, measured.left_out)
-    every = None if quick else make_all_data(measured.pairs, measured.profiled, measured.references)
-    costs = {name: method.cost for name, method in methods(data).items()}
-    fits = planned_fits(data, quick=quick, every=every)
+    costs = {name: method.cost for name, method in METHODS.items()}
+    fits = planned_fits(data, quick=quick)
     plan = {step: n * costs[step[1]] for step, n in fits.items()}
     with _watching(plan, costs) as watch:
-        evaluation = run_evaluation(data, quick=quick, watch=watch, every=every)
+        evaluation = run_evaluation(data, quick=quick, watch=watch)
     files = write_evaluation(evaluation, out)
     if not as_json:
         _print(evaluation, files)
@@ -71,7 +73,7 @@ def _print(evaluation: Evaluation, files: tuple[Path, ...]) -> None:
     console = plain_console(least=_WIDTH)
     for line in said(evaluation):
         console.print(line, highlight=False)
-    for table in (*printed_tables(evaluation), *gpu_tables(evaluation)):
+    for table in printed_tables(evaluation):
         console.print(f"\n{table.title}", highlight=False)
         console.print(plain_table(table.headings, table.rows, whole=table.headings[:1]))
     for item in evaluation.basis.left_out:

@@ -9,21 +9,21 @@ import typer
 from advisor.core.wording import count_of
 from advisor.errors import ModelError
 from advisor.settings import read_settings
+from advisor.wire.lists import ModelRow
 from advisor_cli.console import plain_table, print_table
 from advisor_cli.options import AsJson
 from advisor_cli.say import as_json_text, say
+from advisor_models.manifest import BUNDLED_NAME as BUNDLED
 from advisor_models.manifest import MANIFEST, Manifest, read_manifest
-from advisor_models.model_list import (
-    BUNDLED,
-    Listed,
+from advisor_models.registry import (
+    Registry,
     change_of_champion,
     key_of,
     keys,
-    list_models,
     model_details,
     model_list,
+    model_rows,
 )
-from advisor_models.registry import Registry
 
 app = typer.Typer(help="List, check and choose the models on this host.", no_args_is_help=True)
 
@@ -50,7 +50,7 @@ def list_(as_json: AsJson = False) -> None:
         say(as_json_text(model_list(registry)))
         return
     headings = ("", "model", "made", "GPU models", "pairs", *_FIGURES, "state")
-    print_table(plain_table(headings, map(_cells, list_models(registry))), _WIDTH)
+    print_table(plain_table(headings, map(_cells, model_rows(registry))), _WIDTH)
 
 
 @app.command("show")
@@ -71,8 +71,7 @@ def show(
         say(as_json_text(model_details(registry, wanted)))
         return
     manifest = read_manifest(registry.folder(wanted))
-    item = Listed(wanted, wanted == champion, manifest)
-    for line in _lines(item, manifest):
+    for line in _lines(wanted or BUNDLED, manifest, is_champion=wanted == champion):
         say(line)
     figures = ((name, f"{value:g}") for name, value in manifest.figures.items())
     print_table(plain_table(("figure", "value"), figures), _WIDTH)
@@ -156,20 +155,20 @@ def _fault(registry: Registry, key: str | None) -> str | None:
     return None
 
 
-def _cells(item: Listed) -> list[str]:
-    star, m = "*" if item.is_champion else "", item.manifest
-    if m is None:
-        return [star, item.name, *[""] * (3 + len(_FIGURES)), item.error or ""]
-    figures = [f"{m.figures[name]:.2f}" if name in m.figures else "-" for name in _FIGURES.values()]
-    gpu_models = ", ".join(m.gpu_models)
-    name = item.key or f"{BUNDLED} {m.version}"
-    return [star, name, m.created_at[:10], gpu_models, str(m.dataset.pairs), *figures, "ok"]
+def _cells(row: ModelRow) -> list[str]:
+    star = "*" if row.champion else ""
+    if row.error is not None:
+        return [star, row.model, *[""] * (3 + len(_FIGURES)), row.error]
+    figures = [f"{row.figures[n]:.2f}" if n in row.figures else "-" for n in _FIGURES.values()]
+    name = f"{BUNDLED} {row.version}" if row.model == BUNDLED else row.model
+    made, gpu_models = (row.created_at or "")[:10], ", ".join(row.gpu_models)
+    return [star, name, made, gpu_models, str(row.pairs), *figures, "ok"]
 
 
-def _lines(item: Listed, m: Manifest) -> Iterator[str]:
-    star = ", the champion" if item.is_champion else ""
+def _lines(name: str, m: Manifest, *, is_champion: bool) -> Iterator[str]:
+    star = ", the champion" if is_champion else ""
     jobs, cards = count_of(len(m.dataset.jobs), "job"), count_of(m.dataset.cards, "card")
-    yield f"{item.name}: {m.version}{star}"
+    yield f"{name}: {m.version}{star}"
     yield f"{m.learner}, {count_of(m.settings.trees, 'tree')}, made {m.created_at}"
     yield (
         f"learned from {count_of(m.dataset.pairs, 'pair')} ({m.dataset.pair_points} points) of "

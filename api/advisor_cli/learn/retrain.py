@@ -19,12 +19,10 @@ from advisor_cli.progress import progress
 from advisor_cli.say import as_json_text, say
 from advisor_data import is_begun, open_store
 from advisor_models.manifest import BUNDLED_NAME
-from advisor_training.learn.held_out import OnFold
+from advisor_training.held_out import OnFold
 from advisor_training.retrain.challenger import OnStage
-from advisor_training.retrain.collected import Collected, collect
-from advisor_training.retrain.refused import REASONS
-from advisor_training.retrain.report import OUTCOMES, RetrainReport
-from advisor_training.retrain.retrain import KEPT_VERSIONS
+from advisor_training.retrain.points import REASONS, Collected, collect
+from advisor_training.retrain.retrain import KEPT_VERSIONS, OUTCOMES, RetrainReport
 from advisor_training.retrain.retrain import retrain as run
 
 

@@ -15,7 +15,7 @@ from advisor_cli.options import AsJson, WithBundled, WithLaunches
 from advisor_cli.progress import leaving_out
 from advisor_cli.say import as_json_text, say
 from advisor_models.manifest import MANIFEST, Manifest, check_intervals, write_artefact
-from advisor_training.dataset.measured import (
+from advisor_training.points import (
     BUNDLED,
     MEASURED_HERE,
     CheckedPoints,
@@ -23,9 +23,15 @@ from advisor_training.dataset.measured import (
     read_own,
     with_launches,
 )
-from advisor_training.described import make_artefact
-from advisor_training.learn.artefact import write_model
-from advisor_training.train import SCORED, Trained, TrainingSet, fit_model, make_training_set
+from advisor_training.train import (
+    SCORED,
+    Trained,
+    TrainingSet,
+    fit_model,
+    make_artefact,
+    make_training_set,
+    write_model,
+)
 
 NEWEST = "newest"
 

@@ -125,7 +125,7 @@ def _watch_host(every_s: float, lasts_s: float, *, once: bool, as_json: bool) ->
     from advisor.decide.limits import Limits  # only here: a process is watched without numpy
     from advisor_audit.audit import Wanted
     from advisor_audit.host import HostWatch
-    from advisor_models.one_window_errors import bundled_head
+    from advisor_models.one_window import bundled_head
 
     limits = Limits(default_min_speed=read_settings().min_speed)
     wanted = Wanted(head=bundled_head(), within="user", limits=limits)

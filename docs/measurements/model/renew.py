@@ -11,7 +11,6 @@ the sentences around these tables before committing.
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -37,7 +36,8 @@ def main() -> None:
     shown = "\n\n".join(part for part in printed.split("\n\n") if part.startswith(SHOWN))
     put(ROOT / "docs/evaluation.md", "printed by advisor evaluate", f"```text\n{shown}\n```")
     checked = ROOT / "training/advisor_training/bundled_evaluation.json"
-    shutil.copyfile(EVALUATION / "evaluation-check.json", checked)
+    figures_of_check = json.loads((EVALUATION / "evaluation.json").read_text("utf-8"))["check"]
+    checked.write_text(f"{json.dumps(figures_of_check, indent=2)}\n", "utf-8")
     attach(BUNDLED, EVALUATION / "evaluation.json")
     manifest = read_manifest(BUNDLED)
     card = BUNDLED / "README.md"

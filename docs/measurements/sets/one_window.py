@@ -36,8 +36,8 @@ from advisor.predict.sets import SetPredictor, fills
 from advisor.wire.requests import MIN_GAIN
 from advisor_data.bundled import bundled_set_references, bundled_solo_points
 from advisor_models.one_window import BUNDLED
-from advisor_training.learn.one_window import blind, learnable, left_out, write_one_window
-from advisor_training.learn.protocols import family_of
+from advisor_training.held_out import family_of
+from advisor_training.one_window import blind, learnable, left_out, write_one_window
 
 Key = tuple[str, str]
 """Job and GPU model."""

@@ -15,8 +15,8 @@ from advisor.predict.profiles import Floats
 from advisor.wire.power import InputPoint
 from advisor_power.components.least_squares import non_negative_least_squares
 from advisor_power.model.physics import columns, parts
-from advisor_training.learn.estimator import PriorRegressor
-from advisor_training.learn.residuals import Residuals
+from advisor_training.intervals import Residuals
+from advisor_training.learners import PriorRegressor
 
 Points: TypeAlias = Sequence[InputPoint]
 FittedPower: TypeAlias = Callable[[Points], Floats]

@@ -16,8 +16,7 @@ from advisor.predict.features import Float32s
 from advisor.wire.power import FEATURES, InputPoint
 from advisor_data.known import input_points_sha256, input_points_text
 from advisor_models.intervals import LogBounds
-from advisor_models.made_from import LearnerSettings
-from advisor_models.manifest import hashes, version_of
+from advisor_models.manifest import LearnerSettings, hashes, version_of
 from advisor_power.learn.evaluate import (
     InputErrors,
     errors_of,
@@ -43,9 +42,9 @@ from advisor_power.model.manifest import (
 )
 from advisor_power.model.pace import known_of
 from advisor_power.model.physics import COLUMNS, PARTS, columns, feature_matrix
-from advisor_training.learn.artefact import LIBRARIES, trees_files, write_model
-from advisor_training.learn.conformal import COVERAGE, bounds_of, measured_coverage
-from advisor_training.learn.estimator import LEAST_IN_LEAF, PART_OF_FEATURES, SEED, TREES
+from advisor_training.intervals import COVERAGE, bounds_of, measured_coverage
+from advisor_training.learners import LEAST_IN_LEAF, PART_OF_FEATURES, SEED, TREES
+from advisor_training.train import LIBRARIES, trees_files, write_model
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

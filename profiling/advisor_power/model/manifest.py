@@ -12,9 +12,10 @@ from advisor.formats.moments import is_utc
 from advisor.formats.wire import read
 from advisor.wire.power import FEATURES
 from advisor_models.intervals import LogBounds
-from advisor_models.made_from import LearnerSettings
 from advisor_models.manifest import (
     MANIFEST,
+    LearnerSettings,
+    Range,
     check_version,
     checked_file,
     file_faults,
@@ -22,7 +23,6 @@ from advisor_models.manifest import (
     whole_file,
     write_parsed,
 )
-from advisor_models.trained_head import Range
 from advisor_power.model.pace import Known
 from advisor_power.model.physics import COLUMNS, PARTS
 

@@ -6,7 +6,7 @@ import pytest
 from advisor.core.gpu import WHOLE
 from advisor.predict.one_window import SoloWindow
 from advisor.predict.profiles import Floats
-from advisor_models.one_window_errors import bundled_head, drawn_errors, wider
+from advisor_models.one_window import bundled_head, drawn_errors, wider
 
 
 def around_one(count: int, seed: int) -> dict[str, Floats]:

@@ -140,7 +140,7 @@ def test_history(added: Registry, tmp_path: Path) -> None:
     added.rollback()
     found = [(c.action, c.version, c.replaced, dict(c.figures)) for c in added.history()]
     assert found == [
-        ("promote", "v1", None, {"fraction_of_oracle": 0.9}),
+        ("promote", "v1", "bundled", {"fraction_of_oracle": 0.9}),
         ("promote", "v2", "v1", {"fraction_of_oracle": 0.91}),
         ("rollback", "v1", "v2", {"fraction_of_oracle": 0.9}),
     ]
@@ -262,4 +262,4 @@ def test_two_at_once(added: Registry) -> None:
     for thread in threads:
         thread.join()
     changes = added.history()
-    assert [c.replaced for c in changes] == [None, *(c.version for c in changes[:-1])]
+    assert [c.replaced for c in changes] == ["bundled", *(c.version for c in changes[:-1])]

@@ -14,7 +14,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from advisor.core.wording import count_of
 from advisor.errors import StoreError
 from advisor.files import PUBLIC_FILE, open_home, replace_file
 from advisor.settings import read_settings
@@ -73,16 +72,6 @@ class TextTable:
     rows: Sequence[Sequence[str]]
 
 
-def signed(percent: float | None) -> str:
-    """A gain or a loss; "-" where there is none."""
-    return "-" if percent is None else f"{percent:+.1f} %"
-
-
-def part(percent: float | None) -> str:
-    """A part of something; "-" where there is none."""
-    return "-" if percent is None else f"{percent:.0f} %"
-
-
 def to_html(template: str, **values: Any) -> str:
     """A page that needs nothing else, from one of the templates."""
     room = Environment(
@@ -92,8 +81,6 @@ def to_html(template: str, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Any] = room.filters
-    filters |= {"signed": signed, "part": part, "count_of": count_of}
     return room.get_template(template).render(values)
 
 

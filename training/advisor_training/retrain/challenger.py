@@ -1,24 +1,31 @@
 """A model learned from checked points, next to what the champion's points teach."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
+import pandas as pd
 
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor.core.wording import listed
+from advisor.decide.recommendation import TIE
 from advisor.errors import ModelError
 from advisor.predict.profiles import Floats
-from advisor_models.manifest import Artefact, Manifest, check_intervals, write_artefact
-from advisor_training.dataset.rows import Rows
-from advisor_training.dataset.solo import job_classes, whole_gpu
-from advisor_training.dataset.split_kinds import measurement_of
-from advisor_training.described import make_artefact
-from advisor_training.learn.artefact import write_model
-from advisor_training.learn.held_out import Mask, OnFold
-from advisor_training.learn.learners import LEARNERS
-from advisor_training.retrain.collected import (
+from advisor_models.manifest import (
+    NEGLIGIBLE_PERCENT,
+    Artefact,
+    Manifest,
+    check_intervals,
+    write_artefact,
+)
+from advisor_training.held_out import HeldOut, Mask, OnFold, leave_one_job_out
+from advisor_training.learners import LEARNERS
+from advisor_training.noise import Resamples
+from advisor_training.pairs import Classes, job_classes, measurement_of, whole_gpu
+from advisor_training.retrain.points import (
     LONG_AGO,
     POINTS,
     PointSet,
@@ -26,14 +33,184 @@ from advisor_training.retrain.collected import (
     moment_of,
     points_file,
 )
-from advisor_training.retrain.comparison import ComparedFigure, compare, groups_of
-from advisor_training.retrain.rivals import answers, questions_of, scores
+from advisor_training.rows import Rows
+from advisor_training.scoring import fractions
 from advisor_training.train import (
     Trained,
     TrainingSet,
     fit_model,
+    make_artefact,
     make_training_set,
+    write_model,
 )
+
+
+def scores(rows: Rows, held_out: HeldOut) -> pd.DataFrame:
+    """How good answers are, one row for each (left-out job, measurement), sorted.
+
+    Columns: `left_out`; `row`, one of the measurement; `job_a`, `job_b`; `error`, mean relative
+    error of both rates and of the power at splits; `regret`, value of the chosen split below that
+    of the best of the nine, as a part of it, NaN where the nine were not all measured.
+    """
+    found = held_out.by_measurement(rows, rows.kind != "uncapped")
+    row = np.array([held_out.row[places[0]] for _, places in found])
+    tests = [held_out.take(np.array(places)) for _, places in found]
+    return pd.DataFrame(
+        {
+            "left_out": [name for (name, _), _ in found],
+            "row": row,
+            "job_a": rows.job_a[row],
+            "job_b": rows.job_b[row],
+            "error": [_error(rows, test) for test in tests],
+            "regret": [_regret(rows, test) for test in tests],
+        }
+    )
+
+
+def _error(rows: Rows, of_test: HeldOut) -> float:
+    row = of_test.row
+    measured = np.column_stack([rows.speed_a[row], rows.speed_b[row], rows.power_w[row]])
+    expected = np.column_stack([of_test.speed, of_test.power_w])
+    known = measured > 0  # a rate of 0 has no relative error
+    return float(np.abs(expected[known] / measured[known] - 1).mean()) if known.any() else 0.0
+
+
+def _regret(rows: Rows, of_test: HeldOut) -> float:
+    if not (rows.kind[of_test.row] == "nine").all():
+        return np.nan
+    found = fractions(rows, of_test, OBJECTIVES[DEFAULT_OBJECTIVE], TIE)
+    return 1 - float(found[0]) if len(found) else np.nan
+
+
+FigureName: TypeAlias = Literal["error", "regret"]
+FIGURES: tuple[FigureName, ...] = ("error", "regret")
+
+LEAST_JOBS = 4
+"""Of a group that decides: drawing again from three jobs hardly ever shows another sign."""
+
+LEAST_PAIRS = 6
+"""The same: five pairs that do not hang together have one sign in one case of 16 by chance, which
+is above the 5 % that the interval leaves out, and six in one of 32."""
+
+ALL, NEWEST = "all", "newest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedFigure:
+    """One figure of both rivals over one group of tests; less is better.
+
+    Attributes:
+        group: "all", "newest", "GPU model NVIDIA H200", "job class HL".
+        jobs: How many jobs were left out in turn.
+        champion_percent: Mean over the tests.
+        gain_percent: Champion less challenger, paired, in points.
+        low_percent: Of its 95 % interval over jobs; `high_percent` is its other end.
+        decides: Whether there are enough jobs to tell.
+    """
+
+    group: str
+    figure: FigureName
+    tests: int
+    jobs: int
+    champion_percent: float
+    challenger_percent: float
+    gain_percent: float
+    low_percent: float
+    high_percent: float
+    decides: bool
+
+    @property
+    def is_better(self) -> bool:
+        """Beyond noise, and a set of tests in which a gain counts."""
+        return self.decides and self.group in (ALL, NEWEST) and self.low_percent > 0
+
+    @property
+    def is_worse(self) -> bool:
+        """Beyond noise, and by more than a measured rate repeats."""
+        return self.decides and self.high_percent < 0 and self.gain_percent < -NEGLIGIBLE_PERCENT
+
+
+def compare(
+    champion: pd.DataFrame, challenger: pd.DataFrame, groups: Mapping[str, Mask]
+) -> tuple[ComparedFigure, ...]:
+    """Both figures of two `scores` over every group, a mask of their rows, that has some."""
+    return tuple(
+        found
+        for group, mask in groups.items()
+        for figure in FIGURES
+        if (found := _compared(champion[mask], challenger[mask], group, figure)) is not None
+    )
+
+
+def groups_of(rows: Rows, tests: pd.DataFrame, newest: Mask, classes: Classes) -> dict[str, Mask]:
+    """All tests, the newest, those of each GPU model, and those of each class of left-out jobs."""
+    row = tests["row"].to_numpy()
+    models = rows.gpu_model[row]
+    keys = zip(models.tolist(), tests["left_out"].tolist(), strict=True)
+    codes = np.array([classes.get(key, "") for key in keys])
+    return {
+        ALL: np.ones(len(row), dtype=bool),
+        NEWEST: newest[row],
+        **{f"GPU model {name}": models == name for name in np.unique(models)},
+        **{f"job class {code}": codes == code for code in np.unique(codes) if code},
+    }
+
+
+def _compared(
+    champion: pd.DataFrame, challenger: pd.DataFrame, group: str, figure: FigureName
+) -> ComparedFigure | None:
+    both = champion.assign(champion=champion[figure], challenger=challenger[figure])
+    both = both.dropna(subset=["champion", "challenger"])
+    if both.empty:
+        return None
+    jobs, pairs = both["left_out"].nunique(), list(zip(both["job_a"], both["job_b"], strict=True))
+    gain = Resamples(pairs).mean((both["champion"] - both["challenger"]).to_numpy())
+    return ComparedFigure(
+        group=group,
+        figure=figure,
+        tests=len(both),
+        jobs=jobs,
+        champion_percent=_percent(both["champion"].mean()),
+        challenger_percent=_percent(both["challenger"].mean()),
+        gain_percent=_percent(gain.value),
+        low_percent=_percent(gain.low),
+        high_percent=_percent(gain.high),
+        decides=jobs >= LEAST_JOBS and len(set(pairs)) >= LEAST_PAIRS,
+    )
+
+
+def _percent(part: float) -> float:
+    return round(100 * float(part), 3)
+
+
+@dataclass(frozen=True, slots=True)
+class PromotionDecision:
+    """The verdict, and its reason in words."""
+
+    promote: bool
+    why: str
+
+
+def decide(compared: Sequence[ComparedFigure], news: Sequence[str]) -> PromotionDecision:
+    """Promote what is worse nowhere.
+
+    What a model learns of a job or a pair cannot show in tests that leave the job out, so a
+    challenger need not be better in these: it has learned from newer points. `news` are jobs and
+    GPU models that only the challenger has seen.
+    """
+    if worse := [one for one in compared if one.is_worse]:
+        return PromotionDecision(False, f"worse for {listed(map(_words, worse))}")
+    if better := [one for one in compared if one.is_better]:
+        return PromotionDecision(True, f"better for {listed(map(_words, better))}")
+    if news:
+        return PromotionDecision(True, f"not worse, and has seen {listed(news)}")
+    return PromotionDecision(True, "not worse, and has learned from newer points")
+
+
+def _words(one: ComparedFigure) -> str:
+    gain = f"{abs(one.gain_percent):.2f} [{one.low_percent:.2f} {one.high_percent:.2f}] points"
+    return f"{one.group} ({one.figure} by {gain})"
+
 
 HALF_LIFE_DAYS = 30.0
 LEAST_WEIGHT = 0.25
@@ -87,8 +264,8 @@ def training_set(points: PointSet) -> TrainingSet:
     weights = _by_age(made_from.rows, points)
     return replace(
         made_from,
-        rows=replace(made_from.rows, weight=made_from.rows.weight * weights),
-        blind=replace(made_from.blind, weight=made_from.blind.weight * weights),
+        rows=made_from.rows.assign(weight=made_from.rows.weight * weights),
+        blind=made_from.blind.assign(weight=made_from.blind.weight * weights),
     )
 
 
@@ -121,24 +298,23 @@ def compare_with(
 ) -> tuple[ComparedFigure, ...]:
     """What the champion's checked points teach against what the challenger's do, on the same rows.
 
+    The champion has learned from its own jobs, so what it says of them is no measure. For each job,
+    the learner is fitted to the champion's points without that job and to the challenger's without
+    it, and both answer every row with the job.
+
     Raises:
         InputError: nothing can be learned from the champion's points.
     """
     rows = challenger.made_from.rows
-    of_champion = answers(
-        training_set(learned).rows,
-        rows,
-        LEARNERS["extra-trees"],
-        on_stage("asking the champion's points"),
+    stage = on_stage("asking the champion's points")
+    of_champion = leave_one_job_out(
+        training_set(learned).rows, LEARNERS["extra-trees"], stage, rows
     )
-    of_challenger = challenger.trained.held_out
-    tests = questions_of(rows, of_challenger)
+    tests = scores(rows, challenger.trained.held_out)
     solos = whole_gpu((*challenger.points.references, *challenger.points.profiled))
-    return compare(
-        (scores(rows, of_champion), scores(rows, of_challenger)),
-        tests,
-        groups_of(rows, tests, _newest(rows, challenger.points, learned), job_classes(solos)),
-    )
+    newest = _newest(rows, challenger.points, learned)
+    groups = groups_of(rows, tests, newest, job_classes(solos))
+    return compare(scores(rows, of_champion), tests, groups)
 
 
 def _newest(rows: Rows, points: PointSet, learned: PointSet) -> Mask:

@@ -3,30 +3,187 @@
 Nothing here looks at the clock, and nothing is changed before the end: a challenger is a draft
 until it is whole and chosen, and the champion is one line of the registry's history. A run that is
 killed leaves the champion as it was, and the next run does all of it again.
+
+The folder of retraining is `retrain` in the folder of models: `lock` is held while a run goes on,
+`last.json` has the points of the last run that came to its end, and `draft` is a challenger that is
+being written.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+import shutil
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Literal, TypeAlias, get_args
 
-from advisor.errors import StoreError
-from advisor_models.manifest import Manifest, read_artefact
+from advisor.formats.wire import read
+
+from advisor.core.wording import count_of
+from advisor.errors import BusyError, StoreError
+from advisor.files import private_folder, replace_file, try_lock, writing_private
+from advisor.formats.wire import write
+from advisor_models.manifest import BUNDLED_NAME, Manifest, read_artefact
 from advisor_models.registry import Registry
+from advisor_training.pairs import LeftOut
 from advisor_training.retrain.challenger import (
     Challenger,
+    ComparedFigure,
     OnStage,
+    PromotionDecision,
     compare_with,
+    decide,
     train_challenger,
     training_set,
 )
-from advisor_training.retrain.collected import POINTS, Collected, PointSet, learned_from
-from advisor_training.retrain.comparison import PromotionDecision, decide
-from advisor_training.retrain.refused import by_reason
-from advisor_training.retrain.report import RetrainReport, moment_text
-from advisor_training.retrain.sifted import Sifted, sift, usable_points, with_flags
-from advisor_training.retrain.workplace import LastRun, Workplace, working_in
+from advisor_training.retrain.points import (
+    POINTS,
+    Collected,
+    PointSet,
+    RefusedPoints,
+    Sifted,
+    by_reason,
+    learned_from,
+    sift,
+    usable_points,
+    with_flags,
+)
 from advisor_training.train import dataset_sha256
+
+_Outcome: TypeAlias = Literal["nothing-new", "promoted", "kept"]
+OUTCOMES: tuple[_Outcome, ...] = get_args(_Outcome)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrainReport:
+    """A run, from the points to the decision.
+
+    Attributes:
+        at: When, ISO 8601, UTC.
+        outcome: nothing-new: nothing was trained. kept: the challenger did not become the champion.
+        champion: The model in use after the run; None is the bundled one.
+        challenger: Version of the model that was trained.
+        new_points: Points that the champion has not learned from, left-out ones among them.
+        used_points: Points that the challenger has learned from; None where there is none.
+        left_out: New points that it has not learned from, by reason.
+        launches_left_out: Launches that teach nothing, and why; they are no points, and are the
+            same in each run.
+        removed: Versions that were deleted, as newer ones took their place.
+    """
+
+    at: str
+    outcome: _Outcome
+    why: str
+    champion: str | None
+    replaced: str | None = None
+    challenger: str | None = None
+    new_points: int = 0
+    used_points: int | None = None
+    left_out: tuple[RefusedPoints, ...] = ()
+    launches_left_out: tuple[LeftOut, ...] = ()
+    compared: tuple[ComparedFigure, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    @property
+    def left_out_points(self) -> int:
+        """New points that it has not learned from, over all reasons."""
+        return sum(of_reason.points for of_reason in self.left_out)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether there is nothing to tell: nothing was trained and nothing left out."""
+        return self.outcome == "nothing-new" and not self.left_out
+
+    @property
+    def summary(self) -> str:
+        """One line for the mail of cron."""
+        return f"{self._verdict}: {self.why}; {self._points}"
+
+    @property
+    def _verdict(self) -> str:
+        now = self.champion or BUNDLED_NAME
+        if self.outcome == "promoted":
+            return f"{now} replaces {self.replaced or BUNDLED_NAME}"
+        return f"{now} stays"
+
+    @property
+    def _points(self) -> str:
+        new, out = count_of(self.new_points, "new point"), self.left_out_points
+        if not out:
+            return new
+        reasons = ", ".join(f"{one.points} {one.reason}" for one in self.left_out)
+        return f"{new}, {out} left out: {reasons}"
+
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """What a run had looked at.
+
+    Attributes:
+        points_sha256: Of all points that were there, refused ones among them.
+        at: When, ISO 8601, UTC.
+        why: How it ended.
+    """
+
+    points_sha256: str
+    at: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """The folder of a run that holds the lock."""
+
+    folder: Path
+
+    @property
+    def draft(self) -> Path:
+        """Where the challenger is written before the registry takes it."""
+        return self.folder / "draft"
+
+    def clear(self) -> None:
+        """Remove the draft of this run, or of one that was killed."""
+        shutil.rmtree(self.draft, ignore_errors=True)
+
+    def last_run(self) -> LastRun | None:
+        """The last run that came to its end; None where there is none, or nobody can read it."""
+        try:
+            return read(LastRun, (self.folder / "last.json").read_bytes())
+        except (OSError, ValueError):
+            return None
+
+    def remember(self, run: LastRun) -> None:
+        """Keep what a run has looked at.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        replace_file(self.folder / "last.json", write(run).encode() + b"\n")
+
+
+@contextmanager
+def working_in(models: Path) -> Generator[Workplace]:
+    """The workplace below the folder of models, for one run at a time.
+
+    Raises:
+        BusyError: another run goes on.
+        OSError: it cannot be made.
+    """
+    folder = private_folder(models, "retrain")
+    with writing_private(folder / "lock", "r+") as lock:
+        if not try_lock(lock):
+            raise BusyError(
+                "another advisor retrain is running",
+                why=f"{folder / 'lock'} is held",
+                fix="wait for it to end; cron will call again",
+            )
+        place = Workplace(folder)
+        place.clear()
+        try:
+            yield place
+        finally:
+            place.clear()
+
 
 KEPT_VERSIONS = 10
 """Versions of retraining that stay on disk; one takes about 2 MB."""
@@ -75,7 +232,7 @@ def _run(
     artefact = read_artefact(registry.folder(champion))
     learned = learned_from(artefact, collected, is_bundled=champion is None)
     nothing = RetrainReport(
-        at=moment_text(now),
+        at=now.isoformat(timespec="seconds"),
         outcome="nothing-new",
         why="nothing new was measured",
         champion=champion,

@@ -6,7 +6,7 @@ import pytest
 from small_model import make_manifest, make_profile
 
 from advisor_advice.answers import gpu_warnings
-from advisor_models.made_from import MOST_PAIRS, OtherGpu
+from advisor_models.manifest import MOST_PAIRS, OtherGpu
 
 A, B = make_profile("a", 1, gpu_model="New"), make_profile("b", 2, gpu_model="New")
 

@@ -19,7 +19,7 @@ from advisor_audit.ranges import SavedInWorlds, interval, saved
 from advisor_audit.sources.series import Owner
 from advisor_audit.walk import Walk, Walked
 from advisor_data.bundled import bundled_solo_points
-from advisor_models.one_window_errors import bundled_head
+from advisor_models.one_window import bundled_head
 
 MODEL, CARD_MIB, HOUR_S = "NVIDIA H100 80GB HBM3", 81559.0, 3600.0
 

@@ -39,7 +39,7 @@ from advisor_power.learn.model import (
     physics_and_trees,
     residuals_of,
 )
-from advisor_training.learn.conformal import bounds_of, held
+from advisor_training.intervals import bounds_of, held
 
 POWER = Path(__file__).parents[4] / "docs/measurements/power"
 

@@ -12,7 +12,7 @@ from planned import solo_point
 
 from advisor_data.bundled import bundled_solo_points
 from advisor_profiling.campaign.plan import BoundBy, PairNames, all_pairs, kind_of, kinds_of, sample
-from advisor_training.dataset.solo import HIGH_PERCENT, job_classes
+from advisor_training.pairs import HIGH_PERCENT, job_classes
 
 THREE: tuple[BoundBy, ...] = ("compute", "memory", "launch")
 

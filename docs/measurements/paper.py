@@ -1,0 +1,227 @@
+"""Figures 1 to 4 of "Energy-efficient GPU SM allocation" (Han et al.), on the bundled points.
+
+    python docs/measurements/paper.py              # every figure; about 20 minutes on one core
+    python docs/measurements/paper.py --figures 3 4
+
+Figure 1: errors of X1 + X2 and of the power against the part of the rows that is learned from, and
+seconds of a fit. Figure 2: fraction of the oracle by (X1 + X2) / W against the same. Rows are drawn
+at random whatever their pair, ten times, as in the paper. Figure 3: fraction of the oracle by the
+left-out job, next to that of 50/50. Figure 4: the same by what the two jobs use of the GPU.
+
+`paper` is the paper's method. Section 3.1 lists nine features; section 3.2 sums raw metrics of both
+jobs, averages percentages, and scales all of them. Extra Trees predict X1 + X2 from all nine, and
+the power from the seven that are metrics of the GPU. Where the paper leaves a choice: the rate
+alone is the one at the job's share, the sensitivity is the slope of a line through all profiled
+shares, and the trees have scikit-learn's defaults. `extra-trees` is the model of this product.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MinMaxScaler
+
+from advisor.core.objectives import RAW_OBJECTIVE
+from advisor.decide.recommendation import TIE
+from advisor.predict.profiles import Floats, Profile
+from advisor_training.choices import QUESTIONS, Choice, choose
+from advisor_training.evaluation import bar_of
+from advisor_training.held_out import (
+    PAPER_REPEATS,
+    SUBSETS,
+    answer_draws,
+    draw_rows,
+    leave_one_job_out,
+)
+from advisor_training.learners import LEARNERS, SEED, Fitted, Learner, Predicted, as_predicted
+from advisor_training.pairs import job_classes, whole_gpu
+from advisor_training.points import read_measured
+from advisor_training.rows import Data, Rows, make_data
+from advisor_training.scoring import Error, errors_of
+
+AVERAGED = (
+    "sm_active_percent", "sm_occupancy_percent", "fp32_active_percent", "dram_active_percent",
+    "memory_busy_percent",
+)  # fmt: skip
+SUMMED = ("pcie_tx_mib_per_s", "pcie_rx_mib_per_s")
+CLASSES = ("HH", "HL", "LH", "LL")
+"""Compute, then memory: high or low; the heaviest first."""
+
+PAPER = {
+    "1": "errors below 10 % (section 5.1)",
+    "2": "1.5 % below the oracle (section 5.2)",
+    "3": "gain over 50/50 35 % in the mean, 12 % to 60.6 % by job (sections 5.2, 6)",
+    "4": "by compute and memory use, high from 50 % on (section 5.2)",
+}
+
+Cells = tuple[object, ...]
+
+
+def paper_learner(data: Data) -> Learner:
+    """The paper's method; half of the predicted X1 + X2 stands for each job."""
+
+    def learn(rows: Rows) -> Fitted:
+        nine = rows.take(rows.kind != "uncapped")
+        features = paper_features(nine, data)
+        total = nine.speed_a * nine.solo_rate_a + nine.speed_b * nine.solo_rate_b
+        both = _trees().fit(features, total)
+        power = _trees().fit(features[:, :7], nine.power_w)
+
+        def predict(asked: Rows) -> Predicted:
+            features = paper_features(asked, data)
+            half = both.predict(features) / 2
+            whole = [per_job(asked, data, side, lambda p, _: p.whole_gpu_rate) for side in "ab"]
+            speeds = np.column_stack([half / rate for rate in whole])
+            return as_predicted(speeds, power.predict(features[:, :7]))
+
+        return predict
+
+    return learn
+
+
+def paper_features(rows: Rows, data: Data) -> Floats:
+    """Seven metrics of the GPU, then the sum of rates and the sum of slopes; shape (n, 9)."""
+
+    def both(name: str) -> Floats:
+        a, b = (per_job(rows, data, side, lambda p, at: p.at(at)[name]) for side in "ab")
+        return a + b
+
+    slopes = [per_job(rows, data, side, lambda p, _: slope(p)) for side in "ab"]
+    means = [both(name) / 2 for name in AVERAGED]
+    return np.column_stack([*means, *map(both, SUMMED), both("rate"), slopes[0] + slopes[1]])
+
+
+def slope(profile: Profile) -> float:
+    """Slope of a line through the rates alone over the shares, 1/s for 1 %."""
+    return float(np.polyfit(profile.shares, profile.values["rate"], 1)[0])
+
+
+def per_job(
+    rows: Rows, data: Data, side: str, value: Callable[[Profile, Floats], Floats | float]
+) -> Floats:
+    """A value of one job of each row, by its profile and its shares; shape (n,)."""
+    jobs, shares = getattr(rows, f"job_{side}"), getattr(rows, f"share_{side}")
+    found = np.empty(len(rows))
+    for job, model in set(zip(jobs.tolist(), rows.gpu_model.tolist(), strict=True)):
+        its = (jobs == job) & (rows.gpu_model == model)
+        found[its] = value(data.profiles[job, model], shares[its])
+    return found
+
+
+def _trees() -> Any:
+    trees = ExtraTreesRegressor(random_state=SEED)
+    return Pipeline([("scale", MinMaxScaler()), ("trees", trees)])
+
+
+def learning_curve(data: Data, name: str, learner: Learner) -> Iterator[Cells]:
+    """Figures 1 and 2: one row for each tenth of the rows that is learned from."""
+    for tenths in range(1, SUBSETS):
+        seconds: list[float] = []
+
+        def timed(rows: Rows, seconds: list[float] = seconds) -> Fitted:
+            start = time.perf_counter()
+            fitted = learner(rows)
+            seconds.append(time.perf_counter() - start)
+            return fitted
+
+        draws = draw_rows(data.rows, tenths / SUBSETS, PAPER_REPEATS)
+        answers = answer_draws(data.rows, timed, draws, lambda: None)
+        errors = errors_of(data, answers, np.asarray(data.rows.kind == "nine"))
+        found = choose(data, answers.held_out, QUESTIONS[RAW_OBJECTIVE], _tie(name))
+        fraction = statistics.mean(choice.fraction for choice in found)
+        yield (
+            name, f"{10 * tenths}", _mean(errors.rates_sum), _mean(errors.power),
+            f"{statistics.median(seconds):.3f}", f"{100 * fraction:.2f}",
+        )  # fmt: skip
+
+
+def unseen_jobs(data: Data, name: str, learner: Learner) -> list[Choice]:
+    """Choices by (X1 + X2) / W for pairs of a job that was left out."""
+    held_out = leave_one_job_out(data.rows, learner)
+    return choose(data, held_out, QUESTIONS[RAW_OBJECTIVE], _tie(name))
+
+
+def bars(name: str, groups: Iterable[tuple[str, Sequence[Choice]]]) -> Iterator[Cells]:
+    """Figures 3 and 4: fraction of the oracle of each group, that of 50/50, and the gain."""
+    for group, choices in groups:
+        bar = bar_of(choices)
+        gain = "-" if bar.gain_percent is None else f"{bar.gain_percent:+.1f}"
+        yield (
+            name, group, bar.choices, f"{bar.fraction_percent:.2f}", f"{bar.equal_percent:.2f}",
+            gain,
+        )  # fmt: skip
+
+
+def grouped(
+    choices: Iterable[Choice], key: Callable[[Choice], str | None]
+) -> list[tuple[str, list[Choice]]]:
+    """Choices by key, sorted; those without one are left out."""
+    found: dict[str, list[Choice]] = {}
+    for choice in choices:
+        if group := key(choice):
+            found.setdefault(group, []).append(choice)
+    return sorted(found.items())
+
+
+def group_of(data: Data, classes: Any, choice: Choice) -> str | None:
+    """Classes of both jobs of a choice, the heavier first; None where one is not known."""
+    gpu_model = data.measurements[choice.number].gpu_model
+    codes = [classes.get((gpu_model, job)) for job in choice.jobs]
+    return " with ".join(sorted(codes, key=CLASSES.index)) if all(codes) else None
+
+
+def _tie(name: str) -> float:
+    """The paper takes no ties."""
+    return 0.0 if name == "paper" else TIE
+
+
+def _mean(error: Error | None) -> str:
+    return f"{error.mean_percent:.2f}" if error else "-"
+
+
+def _print(figure: str, title: str, headings: Cells, rows: Iterable[Cells]) -> None:
+    print(f"\nFigure {figure}. {title}. The paper: {PAPER[figure[0]]}.\n")
+    for row in (headings, ["---"] * len(headings), *rows):
+        print("|", " | ".join(map(str, row)), "|", flush=True)
+
+
+def main() -> None:
+    """Print the figures as tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--figures", nargs="+", choices=PAPER, default=[*PAPER])
+    wanted: list[str] = parser.parse_args().figures
+    measured = read_measured(None, None)
+    data = make_data(measured.pairs, measured.profiled, measured.references)
+    learners = {"paper": paper_learner(data), "extra-trees": LEARNERS["extra-trees"]}
+    if {"1", "2"} & {*wanted}:
+        heads = ("method", "learned, %", "X1 + X2, %", "power, %", "fit, s", "of the oracle, %")
+        points = [point for each in learners.items() for point in learning_curve(data, *each)]
+        _print("1 and 2", "Errors and fraction of the oracle by part learned from", heads, points)
+    if not {"3", "4"} & {*wanted}:
+        return
+    chosen = {name: unseen_jobs(data, name, learner) for name, learner in learners.items()}
+    heads = ("method", "group", "choices", "of the oracle, %", "50/50, %", "gain, %")
+    if "3" in wanted:
+        rows = [
+            row
+            for name, found in chosen.items()
+            for row in bars(name, [*grouped(found, lambda c: c.left_out), ("all jobs", found)])
+        ]
+        _print("3", "By the job that was left out", heads, rows)
+    if "4" in wanted:
+        classes = job_classes(whole_gpu([*measured.references, *measured.profiled]))
+        rows = [
+            row
+            for name, found in chosen.items()
+            for row in bars(name, grouped(found, lambda c: group_of(data, classes, c)))
+        ]
+        _print("4", "By what both jobs use of the GPU, compute then memory", heads, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""When a challenger counts as better or worse."""
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from retraining import BUNDLED_POINTS, NEW_POINTS
+
+from advisor_training.held_out import leave_one_job_out
+from advisor_training.learners import as_predicted, physical
+from advisor_training.retrain.challenger import (
+    ALL,
+    ComparedFigure,
+    compare,
+    decide,
+    scores,
+    training_set,
+)
+
+JOBS = [f"job{n}" for n in range(8)]
+PAIRS = tuple(itertools.combinations(JOBS, 2))
+NOISE = np.random.default_rng(0).normal(0, 0.02, 2 * len(PAIRS))
+
+
+def compared(
+    gain: float, noise: float = 1.0, pairs: Sequence[tuple[str, str]] = PAIRS
+) -> tuple[ComparedFigure, ...]:
+    """A challenger whose errors are smaller by a gain, each off by some noise.
+
+    Each job of each pair is left out once.
+    """
+    tests = pd.DataFrame(
+        [
+            {"left_out": job, "job_a": a, "job_b": b, "error": 0.1, "regret": np.nan}
+            for a, b in pairs
+            for job in (a, b)
+        ]
+    )
+    challenger = tests.assign(error=0.1 - gain + noise * NOISE[: len(tests)])
+    return compare(tests, challenger, {ALL: np.ones(len(tests), dtype=bool)})
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.1])
+def test_scores_of_left_out_jobs(factor: float) -> None:
+    """Each measurement is asked once for each of its jobs, whatever was learned."""
+    rows = training_set(NEW_POINTS | BUNDLED_POINTS).rows
+    asked = leave_one_job_out(rows, physical)
+    speed = np.column_stack([rows.speed_a, rows.speed_b])[asked.row]
+    exact = as_predicted(factor * speed, factor * rows.power_w[asked.row])
+    found = scores(rows, dataclasses.replace(asked, predicted=exact))
+    assert np.allclose(found["error"], factor - 1)
+    assert np.allclose(found["regret"], 0, atol=0.02)  # ties go to the more even split
+    other = leave_one_job_out(training_set(BUNDLED_POINTS).rows, physical, asked=rows)
+    names = ["left_out", "row", "job_a", "job_b"]
+    assert scores(rows, other)[names].equals(found[names])
+    asked_of = found[["left_out", "job_a", "job_b"]].drop_duplicates()
+    assert all(name in pair for name, *pair in asked_of.itertuples(index=False))
+    assert len(asked_of) == 2 * 15 - (asked_of["job_a"] == asked_of["job_b"]).sum()
+
+
+def test_what_is_better_beyond_noise_is_promoted() -> None:
+    """The figures are those of both, and the gain is paired."""
+    [found] = compared(0.03)
+    assert (found.champion_percent, found.jobs, found.tests) == (10.0, 8, 56)
+    assert abs(found.gain_percent - (found.champion_percent - found.challenger_percent)) < 0.002
+    assert found.is_better
+    assert not found.is_worse
+    assert decide([found], []).promote
+
+
+def test_what_is_worse_beyond_noise_is_not_promoted_whatever_it_has_seen() -> None:
+    """New jobs are no excuse."""
+    [found] = compared(-0.03)
+    assert found.is_worse
+    assert decide([found], ["new-job"]) == decide([found], [])
+    assert not decide([found], ["new-job"]).promote
+    better = compared(0.03)
+    assert not decide([*better, found], []).promote
+
+
+def test_what_is_not_worse_is_promoted_since_it_is_newer() -> None:
+    """What was learned of a job cannot show where the job is left out."""
+    [found] = compared(0.0)
+    assert not found.is_better
+    assert not found.is_worse
+    assert decide([found], []).promote
+    assert "newer points" in decide([found], []).why
+    assert "new-job" in decide([found], ["new-job"]).why
+
+
+def test_a_loss_smaller_than_a_rate_repeats_is_none() -> None:
+    [found] = compared(-0.009, noise=0.0)
+    assert found.high_percent < 0
+    assert not found.is_worse
+
+
+@pytest.mark.parametrize("pairs", [PAIRS[:1], [("a", "b"), ("c", "d"), ("e", "f")]])
+def test_few_jobs_and_few_pairs_decide_nothing(pairs: Sequence[tuple[str, str]]) -> None:
+    """Two jobs drawn again show one sign only; so do three pairs that share no job."""
+    for gain in (0.05, -0.05):
+        [found] = compared(gain, pairs=pairs)
+        assert not found.decides
+        assert not found.is_better
+        assert not found.is_worse
+
+
+@given(st.floats(-0.05, 0.05))
+def test_no_challenger_is_both(gain: float) -> None:
+    [found], [mirrored] = compared(gain, noise=0), compared(-gain, noise=0)
+    assert not (found.is_better and found.is_worse)
+    assert abs(found.gain_percent + mirrored.gain_percent) < 0.002

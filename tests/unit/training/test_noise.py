@@ -1,0 +1,153 @@
+"""How sure figures are: takes of one pair, and intervals by drawing jobs again."""
+
+import dataclasses
+import random
+
+import numpy as np
+import pytest
+import synthetic_pairs as made_up
+from hypothesis import given
+from hypothesis import strategies as st
+from simple_pairs import SOLOS, nine, pair
+
+from advisor.core.objectives import OBJECTIVES
+from advisor.core.records import PairPoint
+from advisor_training.noise import Ceiling, Resamples, noise_ceiling, quantile, worse
+from advisor_training.pairs import make_pairs
+
+EVERY = pytest.mark.parametrize("name", sorted(OBJECTIVES))
+
+
+def ceiling(points: list[PairPoint], name: str = "throughput") -> Ceiling | None:
+    return noise_ceiling(make_pairs(points, SOLOS)[0], OBJECTIVES[name])
+
+
+@EVERY
+def test_without_noise_the_ceiling_is_exactly_one(name: str) -> None:
+    """Two equal takes agree on the best split."""
+    points = made_up.pair_points(run="first") + made_up.pair_points(run="second")
+    pairs, _ = make_pairs(points, made_up.solo_points())
+    found = noise_ceiling(pairs, OBJECTIVES[name])
+    assert found is not None
+    assert (found.pairs, found.choices, found.other_card_pairs) == (15, 30, 0)
+    assert (found.mean_percent, found.worst_percent, found.noise_percent) == (100, 100, 0)
+
+
+@EVERY
+def test_noise_lowers_the_ceiling(name: str) -> None:
+    noise_percent = [0.0]
+    for noise in (0.01, 0.1):
+        points = [
+            point
+            for seed, run in enumerate(("first", "second"))
+            for point in made_up.pair_points(run=run, noise=noise, seed=seed)
+        ]
+        found = noise_ceiling(make_pairs(points, made_up.solo_points())[0], OBJECTIVES[name])
+        assert found is not None
+        assert found.worst_percent <= found.p10_percent <= found.median_percent <= 100
+        assert found.mean_percent < 100
+        noise_percent.append(found.noise_percent)
+    assert noise_percent == sorted(noise_percent)
+
+
+def test_a_ceiling_by_hand() -> None:
+    """Each take's choice is scored on the other, as a part of the other's best."""
+    flat = dict.fromkeys(range(10, 100, 10), 0.8)
+    half = dict.fromkeys(flat, 0.4)  # a slower card, which changes no comparison within it
+    points = [
+        *nine({**flat, 30: 1.6, 70: 1.44}, run="r1"),
+        *nine({**half, 30: 0.6, 70: 1.0}, run="r2", gpu_uuid="GPU-2"),
+        *nine(job_2="a"),  # taken once
+    ]
+    found = ceiling(points)
+    assert found is not None
+    # r1 chooses 30/70, worth 0.6 of 1.0 in r2; r2 chooses 70/30, worth 1.44 of 1.6 in r1.
+    scores = {"mean": 75, "median": 75, "p10": 63, "worst": 60}
+    # Changes against 50/50: six times 0, 1 - 1.2 / 1.6 and 1 - 1.44 / 2; the 95 % lies between.
+    noise = 25 + 0.65 * 3
+    expected = {f"{name}_percent": value for name, value in [*scores.items(), ("noise", noise)]}
+    assert dataclasses.asdict(found) == pytest.approx(
+        {"pairs": 1, "other_card_pairs": 1, "choices": 2, **expected}
+    )
+    assert found.tie == pytest.approx(noise / 100)
+    assert [worse(value, 10.0, found.tie) for value in (7.3, 7.31)] == [True, False]
+
+
+def test_it_takes_two_takes_that_can_be_compared() -> None:
+    """Three in one run give six choices. Noise that was not measured is not known, not 0.
+
+    A second take of four splits cannot score a choice among nine, nor one worth nothing.
+    """
+    found = ceiling([point for n in range(3) for point in nine(repeat=n)])
+    assert found is not None
+    assert (found.pairs, found.choices) == (1, 6)
+    assert ceiling(nine()) is None
+    assert ceiling([*nine(), *nine(repeat=1)[2:6]]) is None
+    assert ceiling([p for n in range(2) for p in nine(rate_1=0.0, repeat=n)], "max-min") is None
+
+
+def test_a_split_missing_in_one_take_is_not_chosen() -> None:
+    flat = dict.fromkeys(range(10, 100, 10), 1.0)
+    first = nine({**flat, 10: 2.2, 80: 2.0})
+    second = [p for p in nine({**flat, 80: 2.0}, repeat=1) if p.shares_percent[0] != 10]
+    found = ceiling([*first, *second])
+    assert found is not None
+    assert found.mean_percent == 100
+
+
+def test_a_starved_job_does_not_break_the_ceiling() -> None:
+    """Where 50/50 starves a job, max-min is 0 there; the tie stays possible."""
+    one = nine(repeat=0)
+    other = [p for p in nine(repeat=1) if p.shares_percent[0] != 50] + [pair(rate_1=0.0, repeat=1)]
+    found = ceiling([*one, *other], "max-min")
+    assert found is not None
+    assert found.noise_percent == 100
+    assert found.tie < 1
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30), st.floats(0, 1))
+def test_quantiles_lie_in_order_within_the_values(values: list[float], part: float) -> None:
+    assert min(values) - 1e-6 <= quantile(values, part) <= max(values) + 1e-6
+    assert (quantile(values, 0), quantile(values, 1)) == (min(values), max(values))
+    assert quantile(values, part / 2) <= quantile(values, part) + 1e-6
+
+
+def test_a_quantile_by_hand() -> None:
+    """Interpolated between neighbours, whatever the order."""
+    values = [float(n) for n in range(11)]
+    random.Random(1).shuffle(values)
+    assert quantile(values, 0.1) == 1
+    assert quantile(values, 0.25) == 2.5
+
+
+pytestmark = pytest.mark.figures
+
+JOBS = st.sampled_from(["a", "b", "c", "d"])
+
+
+@given(st.lists(st.tuples(JOBS, JOBS, st.floats(-10, 10)), min_size=1, max_size=20))
+def test_intervals_lie_within_the_values(found: list[tuple[str, str, float]]) -> None:
+    drawn = Resamples([(a, b) for a, b, _ in found])
+    values = [value for _, _, value in found]
+    for estimate in (drawn.mean(values), drawn.median(values)):
+        assert min(values) - 1e-9 <= estimate.low <= estimate.high <= max(values) + 1e-9
+    assert drawn.mean(values).value == pytest.approx(np.mean(values))
+    assert drawn.median(values).value == pytest.approx(np.median(values))
+
+
+def test_pairs_of_one_job_hang_together() -> None:
+    """Ten pairs that all have one odd job tell less than ten that share none."""
+    values = [1.0] * 10 + [0.0] * 10
+    others = [(f"a{n}", f"b{n}") for n in range(10)]
+    apart = Resamples([*((f"c{n}", f"d{n}") for n in range(10)), *others]).mean(values)
+    together = Resamples([*(("odd", f"d{n}") for n in range(10)), *others]).mean(values)
+    assert together.high - together.low > apart.high - apart.low
+
+
+def test_the_interval_is_about_that_of_the_mean() -> None:
+    """Jobs next to themselves are independent: two standard errors on each side."""
+    values = np.random.default_rng(1).normal(size=200)
+    found = Resamples([(str(n), str(n)) for n in range(200)]).mean(values)
+    wanted = 1.96 * values.std() / np.sqrt(200)
+    assert found.high - found.value == pytest.approx(wanted, rel=0.15)
+    assert found.value - found.low == pytest.approx(wanted, rel=0.15)

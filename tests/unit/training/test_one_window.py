@@ -1,0 +1,95 @@
+"""The head for jobs of which one window was seen: fitted, bundled, and asked."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from advisor.core.records import ONE_WINDOW
+from advisor.core.split import without_limits
+from advisor.errors import ModelError
+from advisor.predict.one_window import COUNTERS, ESTIMATED_SHARES, window_of
+from advisor.predict.profiles import Profile, make_profiles
+from advisor.predict.sets import SetPredictor, fills
+from advisor_data.bundled import bundled_set_references, bundled_solo_points
+from advisor_models import one_window
+from advisor_models.one_window import OneWindowModel, bundled_one_window
+from advisor_training.one_window import fit_one_window, learnable
+
+
+@pytest.fixture(scope="module")
+def profiles() -> list[Profile]:
+    return learnable(make_profiles([*bundled_solo_points(), *bundled_set_references()]).values())
+
+
+def test_the_bundled_head_is_the_one_of_the_bundled_profiles(profiles: list[Profile]) -> None:
+    """Or something was changed without `docs/measurements/sets/one_window.py --write`."""
+    fitted = OneWindowModel(fit_one_window(profiles))
+    for profile in profiles[::10]:
+        ours, theirs = (m.profile(window_of(profile)) for m in (fitted, bundled_one_window()))
+        np.testing.assert_allclose(ours.values["rate"], theirs.values["rate"], atol=1e-9)
+        np.testing.assert_allclose(ours.values["power_w"], theirs.values["power_w"], rtol=1e-9)
+
+
+@pytest.mark.parametrize("lacking", [(), COUNTERS[:1], COUNTERS])
+def test_an_estimated_profile_is_possible_and_near_the_whole_one(
+    profiles: list[Profile], lacking: tuple[str, ...]
+) -> None:
+    offs = list[float]()
+    for whole in profiles:
+        window = window_of(whole)
+        seen = {n: v for n, v in window.counters.items() if n not in lacking}
+        found = bundled_one_window().profile(replace(window, counters=seen))
+        rate, power = found.values["rate"], found.values["power_w"]
+        assert found.shares.tolist() == [*ESTIMATED_SHARES, 100.0]
+        assert (np.diff(rate) >= 0).all()
+        assert rate[-1] == 1
+        assert (np.diff(power) >= 0).all()
+        assert power[-1] == pytest.approx(whole.whole_gpu_power_w)
+        assert (found.values["sm_active_percent"] <= found.shares).all()
+        assert found.flags == (ONE_WINDOW,)
+        shares = np.maximum(whole.shares[:-1], ESTIMATED_SHARES[0])
+        kept = whole.values["rate"][:-1] / whole.values["rate"][-1]
+        offs += np.abs(found.at(shares)["rate"] - kept).tolist()
+    assert np.mean(offs) < 0.05
+
+
+def test_a_card_that_draws_no_more_than_idle_is_estimated_too(profiles: list[Profile]) -> None:
+    """Such as one whose limit was set to that, or whose other jobs had warmed it."""
+    window = window_of(profiles[0])
+    for limit_w, power_w in ((window.idle_power_w, window.idle_power_w), (700.0, 10.0)):
+        odd = replace(window, power_limit_w=limit_w, power_w=power_w)
+        found = bundled_one_window().profile(odd)
+        assert np.isfinite(found.values["power_w"]).all()
+        assert np.isfinite(found.values["rate"]).all()
+
+
+def test_who_fills_is_told_without_sm_activity(profiles: list[Profile]) -> None:
+    whole = [p for p in profiles if p.gpu_model == "NVIDIA H200"]
+    wrong = 0
+    for p in whole:
+        window = window_of(p)
+        seen = {n: v for n, v in window.counters.items() if n not in COUNTERS}
+        wrong += fills(bundled_one_window().profile(replace(window, counters=seen))) != fills(p)
+    assert wrong <= len(whole) // 20
+
+
+def test_sets_are_answered_for_from_windows(profiles: list[Profile]) -> None:
+    """Without limits the law needs the whole GPU alone, so both say the same but for servers."""
+    own = [p for p in profiles if p.gpu_model == "NVIDIA H200" and p.serving is None][:5]
+    split = without_limits("uncapped", len(own))
+    seen = [bundled_one_window().profile(window_of(p)) for p in own]
+    one, whole = (SetPredictor().predict(ps, [split])[0] for ps in (seen, own))
+    assert one.power_w.value == pytest.approx(whole.power_w.value, rel=0.05)
+    for estimated, known in zip(one.parts, whole.parts, strict=True):
+        assert estimated.speed.value == pytest.approx(known.speed.value, abs=1e-6)
+
+
+def test_a_damaged_head_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for file in one_window.BUNDLED.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "rate.trees").write_bytes(b"0" * 10)
+    monkeypatch.setattr(one_window, "BUNDLED", tmp_path)
+    with pytest.raises(ModelError, match=r"rate\.trees is not the file"):
+        bundled_one_window.__wrapped__()

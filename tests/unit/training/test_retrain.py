@@ -1,0 +1,481 @@
+"""Whole runs of retraining on made-up points: what is promoted, kept, forgotten and refused."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import synthetic_pairs as made_up
+from retraining import (
+    BUNDLED_POINTS,
+    FIRST_DAY,
+    NEW_POINTS,
+    bundled_model,
+    changed,
+    collected,
+    faster,
+    few_trees,
+    launched,
+    points,
+    registry_in,
+)
+from small_model import make_manifest, save_model
+
+from advisor.core.records import OBSERVED_SOURCE, Observation, PairPoint
+from advisor.core.wording import listed
+from advisor.errors import BusyError, ModelError
+from advisor_cli.learn.retrain import metrics_text, write_metrics
+from advisor_data import open_store
+from advisor_models.manifest import Artefact
+from advisor_training.pairs import LeftOut, make_pairs
+from advisor_training.retrain import points as collecting
+from advisor_training.retrain import retrain as retraining
+from advisor_training.retrain.challenger import ComparedFigure, PromotionDecision, training_set
+from advisor_training.retrain.points import (
+    POINTS,
+    REASONS,
+    Collected,
+    PointSet,
+    RefusedPoints,
+    Sifted,
+    bundled_points,
+    by_reason,
+    collect,
+    learned_from,
+    sift,
+    usable_points,
+    with_flags,
+)
+from advisor_training.retrain.retrain import RetrainReport, retrain, working_in
+
+
+class Site:
+    """A site that retrains."""
+
+    def __init__(self, folder: Path, bundled: Path) -> None:
+        self.models, self.registry = folder / "models", registry_in(folder, bundled)
+
+    def night(self, day: int, own: PointSet = NEW_POINTS, keep: int = 10) -> RetrainReport:
+        now = FIRST_DAY + timedelta(days=day)
+        return retrain(collected(own), self.models, now, registry=self.registry, keep=keep)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_models() -> Iterator[None]:
+    with few_trees():
+        yield
+
+
+@pytest.fixture(scope="module")
+def bundled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bundled_model(tmp_path_factory.mktemp("bundled"))
+
+
+@pytest.fixture(scope="module")
+def first_night(
+    tmp_path_factory: pytest.TempPathFactory, bundled: Path
+) -> tuple[Path, RetrainReport]:
+    """The models after two new jobs were learned, and the report of it."""
+    folder = tmp_path_factory.mktemp("first")
+    return folder / "models", Site(folder, bundled).night(0)
+
+
+@pytest.fixture
+def site(tmp_path: Path, bundled: Path, first_night: tuple[Path, RetrainReport]) -> Site:
+    shutil.copytree(first_night[0], tmp_path / "models")
+    return Site(tmp_path, bundled)
+
+
+def test_new_jobs_are_learned_and_served(
+    site: Site, first_night: tuple[Path, RetrainReport]
+) -> None:
+    """The history has the moment that was given, and says what was replaced."""
+    report = first_night[1]
+    assert report.outcome == "promoted"
+    assert report.champion == report.challenger == site.registry.champion()
+    assert report.replaced is None
+    assert report.new_points == len(list(NEW_POINTS))
+    assert report.left_out == ()
+    [change] = site.registry.history()
+    assert change.at == FIRST_DAY.isoformat()
+    assert set(site.registry.open_champion().manifest.dataset.jobs) == {
+        j.name for j in made_up.JOBS
+    }
+
+
+def test_nothing_new_trains_nothing(site: Site) -> None:
+    report = site.night(1)
+    assert (report.outcome, report.new_points, report.challenger) == ("nothing-new", 0, None)
+    assert site.night(2, PointSet()).outcome == "nothing-new"
+    assert len(site.registry.versions()) == 1
+
+
+def test_what_is_left_out_every_night_trains_once(site: Site) -> None:
+    """A refused point is new for ever; nothing else is, so nothing is trained for it."""
+    bad = replace(NEW_POINTS.pairs[0], power_w=-1.0, run="bad")
+    own = replace(NEW_POINTS, pairs=(*NEW_POINTS.pairs, bad))
+    report = site.night(1, own)
+    assert (report.outcome, report.challenger) == ("nothing-new", None)
+    assert [(one.reason, one.points, one.point_ids) for one in report.left_out] == [
+        ("malformed", 1, (bad.point_id,))
+    ]
+    assert report.why == "nothing of what is new can be learned from"
+    again = site.night(2, own)
+    assert "nothing new since 2026-02-02" in again.why
+
+
+def test_more_of_the_same_is_no_worse(site: Site) -> None:
+    """It is newer, so it serves; the next night trains none."""
+    own = NEW_POINTS | points(made_up.JOBS[:2], "2026-02-03")
+    report = site.night(3, own)
+    assert report.outcome == "promoted"
+    assert report.why == "not worse, and has learned from newer points"
+    assert report.champion == report.challenger == site.registry.champion()
+    assert site.night(4, own).outcome == "nothing-new"
+
+
+def test_what_is_worse_leaves_no_version(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The champion stays, and the next night does not try again."""
+    worse = mock.Mock(return_value=PromotionDecision(False, "worse for all"))
+    monkeypatch.setattr(retraining, "decide", worse)
+    before, own = site.registry.champion(), NEW_POINTS | points(made_up.JOBS[:2], "2026-02-03")
+    report = site.night(3, own)
+    assert (report.outcome, report.why) == ("kept", "worse for all")
+    assert report.champion == site.registry.champion() == before != report.challenger
+    assert len(site.registry.versions()) == 1
+    assert site.night(4, own).outcome == "nothing-new"
+
+
+def test_older_points_count_less() -> None:
+    """Half after a month, a quarter at least; and moments that nobody can read are old."""
+    ages = ["2026-03-03", "2026-02-01", "2020-01-01", "2026-03-03"]
+    found = [points(made_up.JOBS[:3], day, f"node-{n}") for n, day in enumerate(ages)]
+    unread = tuple(replace(p, started_at="?") for p in found[3].pairs)
+    made = training_set(found[0] | found[1] | found[2] | replace(found[3], pairs=unread))
+    of_run = {str(run)[-6:]: made.rows.weight[made.rows.run == run] for run in made.rows.run}
+    for host, weight in {"node-0": 1.0, "node-1": 0.5, "node-2": 0.25, "node-3": 0.25}.items():
+        assert of_run[host] == pytest.approx(weight, rel=1e-3)
+
+
+def test_what_a_person_takes_back_stays_taken_back(site: Site) -> None:
+    """Without new points the model that was rolled back is not promoted again."""
+    site.registry.rollback()
+    report = site.night(1)
+    assert report.outcome == "nothing-new"
+    assert site.registry.champion() is None
+
+
+def test_a_version_of_a_killed_run_is_used(site: Site, bundled: Path) -> None:
+    """It was taken in and not promoted, and nothing was remembered."""
+    (site.models / "history.jsonl").unlink()
+    (site.models / "retrain/last.json").unlink()
+    before = site.registry.versions()
+    report = site.night(0)
+    assert report.outcome == "promoted"
+    assert [site.registry.champion()] == site.registry.versions() == before
+
+
+def test_only_the_last_versions_stay(site: Site, tmp_path: Path) -> None:
+    """Neither the champion goes, nor what a rollback goes to, nor what somebody else made."""
+    [first] = site.registry.versions()
+    site.registry.add(save_model(tmp_path / "by-hand", version="20250101-byhand"))
+    own = NEW_POINTS | points((made_up.MadeUpJob("new", 50, 0.3, 0.3, 200, 60), *made_up.JOBS[:2]),
+                              "2026-02-02")  # fmt: skip
+    report = site.night(1, own, keep=1)
+    assert report.outcome == "promoted"
+    assert report.removed == ()
+    assert site.registry.rollback_target() == first
+    site.registry.promote("20250101-byhand")
+    assert not site.registry.remove("20250101-byhand")
+    site.registry.promote(report.champion)
+    assert site.registry.remove(first)
+    assert site.registry.versions() == ["20250101-byhand", report.champion]
+    with pytest.raises(ModelError, match="no model"):
+        site.registry.remove(first)
+
+
+def test_one_run_at_a_time(site: Site) -> None:
+    with working_in(site.models), pytest.raises(BusyError, match="another advisor retrain"):
+        site.night(1, changed(NEW_POINTS, 0, run="new"))
+    assert site.night(1).outcome == "nothing-new"
+
+
+def test_own_points_alone(site: Site) -> None:
+    own = Collected(own=points(made_up.JOBS, host="x"), bundled=BUNDLED_POINTS, with_bundled=False)
+    report = retrain(own, site.models, FIRST_DAY + timedelta(days=1), registry=site.registry)
+    assert report.used_points == len(list(own.own))
+
+
+def test_a_model_without_a_list_of_points_knows_what_was_there_before_it() -> None:
+    """As `advisor train` makes them: what was measured later is new."""
+    made = Artefact(make_manifest({}, created_at="2026-02-01T12:00:00+00:00"), {})
+    later = points(made_up.JOBS, "2026-02-02")
+    known = learned_from(made, collected(NEW_POINTS | later), is_bundled=False)
+    assert known.ids == NEW_POINTS.ids | BUNDLED_POINTS.ids
+
+
+def test_a_list_of_points_that_is_none() -> None:
+    """Damage that the hash does not show: somebody wrote another file and its hash."""
+    for data in (b"{", b"3", b"[[]]"):
+        with pytest.raises(ModelError, match="not a list of points"):
+            learned_from(Artefact(make_manifest({}), {POINTS: data}), collected(), is_bundled=False)
+
+
+# The intervals of a model of three jobs are wide, so what is wrong here is very wrong.
+KNOWN_JOBS = made_up.JOBS[:3]
+
+
+def sifted(own: PointSet, learned: PointSet = BUNDLED_POINTS) -> Sifted:
+    return sift(collected(own), learned, FIRST_DAY)
+
+
+def test_good_points_pass() -> None:
+    own = points(made_up.JOBS)
+    found = sifted(own)
+    assert found.refused == ()
+    assert found.new == len(list(own))
+    assert found.accepted.ids == own.ids | BUNDLED_POINTS.ids
+
+
+def part_with(point: PairPoint, **fields: object) -> PairPoint:
+    first, *rest = point.parts
+    return replace(point, parts=(replace(first, **fields), *rest))  # pyright: ignore
+
+
+FAULTS: dict[str, tuple[str, Callable[[PairPoint], PairPoint], str]] = {
+    "from the future": (
+        "malformed", lambda p: replace(p, started_at="2026-02-03T00:00:00Z"), "which is now"
+    ),
+    "no moment": ("malformed", lambda p: replace(p, started_at="yesterday"), "'yesterday'"),
+    "no share": ("malformed", lambda p: part_with(p, share_percent=0.0), "at 0 %"),
+    "no number": ("malformed", lambda p: part_with(p, rate=float("nan")), "nan/s"),
+    "no window": ("malformed", lambda p: replace(p, window_s=0.0), "window_s is 0"),
+    "minus power": ("malformed", lambda p: replace(p, power_w=-1.0), "power_w is -1"),
+    "above the limit": (
+        "impossible", lambda p: replace(p, power_w=721.1, power_limit_w=700.0), "limit of 700 W"
+    ),
+    "below idle": ("impossible", lambda p: replace(p, power_w=70, idle_power_w=80.0), "70 W"),
+    "too fast": ("impossible", lambda p: faster(p, 20), "alone it does"),
+    "flagged": ("flagged", lambda p: replace(p, flags=("limit-broken",)), "limit-broken"),
+    "wrong results": ("flagged", lambda p: part_with(p, results="wrong"), "not right"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_fault_is_refused_by_its_name(name: str) -> None:
+    """Only the point that has it, which keeps its place in the store."""
+    reason, spoil, words = FAULTS[name]
+    own = points(KNOWN_JOBS)
+    place = next(n for n, p in enumerate(own.pairs) if p.shares_percent == (60.0, 40.0))
+    spoilt = spoil(own.pairs[place])
+    found = sifted(replace(own, pairs=(*own.pairs[:place], spoilt, *own.pairs[place + 1 :])))
+    [refused] = found.refused
+    assert (refused.reason, refused.point_id) == (reason, spoilt.point_id)
+    assert words in refused.why
+    assert spoilt.point_id not in found.accepted.ids
+
+
+def test_bounds_of_power_are_those_of_the_instruments() -> None:
+    """A card at its limit reads a little more than that."""
+    own = points(KNOWN_JOBS)
+    warm = changed(own, 0, power_limit_w=(own.pairs[0].power_w or 0) / 1.03)
+    assert sifted(warm).refused == ()
+
+
+def test_a_window_under_another_name_is_a_duplicate() -> None:
+    """Of two new ones one stays; of a known one and a new one the known one."""
+    own = points(KNOWN_JOBS)
+    copies = tuple(replace(p, run="copy") for p in own.pairs)
+    found = sifted(replace(own, pairs=(*own.pairs, *copies)))
+    [counted] = by_reason(found.refused)
+    assert (counted.reason, counted.points) == ("duplicate", len(copies))
+    assert len(found.accepted.pairs) == len(own.pairs) + len(BUNDLED_POINTS.pairs)
+    known = PointSet(pairs=tuple(replace(p, run="copy") for p in BUNDLED_POINTS.pairs))
+    found = sifted(known)
+    assert {one.point_id for one in found.refused} == known.ids
+
+
+def test_unlike_copies_of_a_window_keep_each_other_out() -> None:
+    """A forged copy takes no place of the true one, whoever is first by name; neither teaches."""
+    own = points(KNOWN_JOBS)
+    for forger in ("a", "z"):
+        forged = replace(faster(own.pairs[0], 0.7), written_by=forger)
+        forged = replace(forged, started_at=forged.started_at.replace("+00:00", "Z"))
+        found = sifted(replace(own, pairs=(*own.pairs, forged)))
+        assert {one.point_id for one in found.refused} == {own.pairs[0].point_id, forged.point_id}
+        [counted] = by_reason(found.refused)
+        assert counted.reason == "disputed"
+        assert f"by {listed(sorted((forger, 'this site itself')))}" in counted.example
+        assert "--written-by NAME" in counted.example
+
+
+def test_what_was_learned_stays_beside_an_unlike_copy() -> None:
+    """Else who writes copies would empty the model."""
+    known = BUNDLED_POINTS.pairs[0]
+    found = sifted(PointSet(pairs=(replace(faster(known, 0.7), written_by="a"),)))
+    assert [one.reason for one in found.refused] == ["duplicate"]
+    assert known.point_id in found.accepted.ids
+
+
+def test_one_writer_teaches_a_bounded_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest first; others and what this site measured itself are not held up."""
+    monkeypatch.setattr("advisor_training.retrain.points.LEAST_TAUGHT", 5)
+    monkeypatch.setattr("advisor_training.retrain.points.MOST_TAUGHT", 0.0)
+    own = points(KNOWN_JOBS)
+    sent = replace(own, pairs=tuple(replace(p, written_by="agents") for p in own.pairs[:20]))
+    others = tuple(replace(p, written_by="bench") for p in own.pairs[20:24])
+    found = sifted(replace(sent, pairs=(*sent.pairs, *others, *own.pairs[24:])))
+    [counted] = by_reason(found.refused)
+    assert (counted.reason, counted.points) == ("too-many", 15)
+    assert "agents teaches 5 pairs at most" in counted.example
+    taught = [p for p in found.accepted.pairs if p.written_by == "agents"]
+    assert max(p.started_at for p in taught) <= min(
+        p.started_at for p in sent.pairs if p.point_id in counted.point_ids
+    )
+
+
+@pytest.mark.parametrize(("power_w", "words"), [(721.1, "limit of 700 W"), (70.0, "idle GPU")])
+def test_power_of_a_job_alone_has_the_same_bounds(power_w: float, words: str) -> None:
+    """Nothing draws more than the limit, or less than the idle GPU."""
+    profiled = points(KNOWN_JOBS[:1]).profiled
+    bad = replace(profiled[0], power_w=power_w, power_limit_w=700.0, idle_power_w=80.0)
+    [refused] = sifted(PointSet(profiled=(bad, *profiled[1:]))).refused
+    assert (refused.reason, refused.point_id) == ("impossible", bad.point_id)
+    assert words in refused.why
+
+
+SOME = [p for p in BUNDLED_POINTS.pairs if p.mode == "mps" and sum(p.shares_percent) == 100]
+GOOD = [launched(point, number) for number, point in enumerate(SOME[:9])]
+BAD = replace(GOOD[0], launch_id="bad", state="failed", started_at="2026-01-31T23:00:00+00:00")
+
+
+@pytest.fixture(autouse=True)
+def few_bundled_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collecting, "bundled_points", lambda: BUNDLED_POINTS)
+
+
+def collected_from(home: Path, *seen: Observation, with_launches: bool = True) -> Collected:
+    with open_store(None, home) as store:
+        store.add([*seen])
+        return collect(store, home, with_launches=with_launches)
+
+
+def test_a_launch_is_learned_from_and_listed(tmp_path: Path) -> None:
+    """One that failed is counted with the reason; without launches nothing is new."""
+    site = collected_from(tmp_path, *GOOD, BAD)
+    assert site.launches_left_out == (LeftOut("launches that failed", 1),)
+    assert {point.source for point in site.own.pairs} == {OBSERVED_SOURCE}
+    assert len(site.own.pairs) == len(GOOD)
+    registry, own = registry_in(tmp_path), points(made_up.JOBS[:4])
+    with few_trees():
+        report = retrain(
+            replace(site, own=site.own | own), tmp_path / "models", FIRST_DAY, registry=registry
+        )
+    assert (report.outcome, report.new_points) == ("promoted", len(GOOD) + len(own.ids))
+    assert report.left_out == ()
+    assert report.launches_left_out == site.launches_left_out
+    listed = json.loads((registry.folder(report.champion) / POINTS).read_text())
+    assert site.own.ids <= set(listed)
+    assert collected_from(tmp_path, with_launches=False).own == PointSet()
+
+
+def test_own_points_borrow_profiles_for_launches(tmp_path: Path) -> None:
+    """Of bundled jobs that were launched and never profiled here, where no bundled pair counts."""
+    site = replace(collected_from(tmp_path, *GOOD), with_bundled=False)
+    jobs = {job for point in site.own.pairs for job in point.jobs}
+    assert {solo.job for solo in site.candidates.profiled} == jobs
+
+
+def test_launches_pass_the_checks_of_points(tmp_path: Path) -> None:
+    """Far off is news; faster than alone is never possible."""
+    even = next(p for p in SOME if p.jobs == ("climber", "climber"))
+
+    def refused(factor: float, times: int) -> list[str]:
+        slow = faster(even, factor)
+        seen = [
+            replace(launched(slow, n), started_at=f"2026-01-31T20:00:0{n}+00:00")
+            for n in range(times)
+        ]
+        site = collected_from(tmp_path / f"{factor}-{times}", *seen)
+        return [one.reason for one in sift(site, BUNDLED_POINTS, FIRST_DAY).refused]
+
+    assert refused(1e-4, 1) == []
+    assert refused(20, 3) == ["impossible"] * 3
+    assert refused(1, 1) == []
+
+
+REPORT = RetrainReport(
+    at="2026-02-01T03:00:00+00:00",
+    outcome="promoted",
+    why="better",
+    champion="20260201-abc",
+    challenger="20260201-abc",
+    new_points=12,
+    left_out=(RefusedPoints("flagged", 2, "far off", ("x", "y")),),
+    launches_left_out=(LeftOut("launches that failed", 3),),
+    compared=(
+        ComparedFigure(
+            group='GPU model "X\\Y"', figure="error", tests=3, jobs=5, champion_percent=7.5,
+            challenger_percent=6.0, gain_percent=1.5, low_percent=1.0, high_percent=2.0,
+            decides=True,
+        ),
+    ),
+)  # fmt: skip
+
+
+def test_metrics() -> None:
+    """Every reason and outcome has a sample, so that a first one is a rise."""
+    lines = metrics_text(REPORT).splitlines()
+    assert "advisor_retrain_last_success_timestamp_seconds 1769914800.0" in lines
+    assert 'advisor_retrain_outcome{outcome="promoted"} 1.0' in lines
+    assert 'advisor_retrain_outcome{outcome="kept"} 0.0' in lines
+    assert 'advisor_retrain_champion_info{version="20260201-abc"} 1.0' in lines
+    assert 'advisor_retrain_left_out_points{reason="flagged"} 2.0' in lines
+    assert sum(line.startswith("advisor_retrain_left_out_points{") for line in lines) == len(
+        REASONS
+    )
+    assert 'advisor_retrain_left_out_launches{reason="launches that failed"} 3' in lines
+    group = r'group="GPU model \"X\\Y\""'
+    assert f'advisor_retrain_error_percent{{{group},model="challenger"}} 6.0' in lines
+
+
+def test_promtool_is_content() -> None:
+    """Names, types and escapes are what Prometheus takes."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("needs promtool (Debian package prometheus)")
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=metrics_text(REPORT), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert done.stdout == ""
+
+
+def test_the_file_is_replaced_at_once(tmp_path: Path) -> None:
+    """Readable for the collector, and nothing is left next to it."""
+    path = tmp_path / "advisor.prom"
+    path.write_text("old")
+    write_metrics(path, REPORT)
+    assert path.read_text() == metrics_text(REPORT)
+    assert path.stat().st_mode & 0o044
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.figures
+def test_no_point_that_the_bundled_model_has_learned_from_is_refused() -> None:
+    """As if all of them were new."""
+    usable = usable_points(with_flags(bundled_points()))
+    pairs, _ = make_pairs(usable.pairs, [*usable.references, *usable.profiled], full=False)
+    used = {(*m.jobs, m.gpu_uuid, m.run) for pair in pairs for m in pair.measurements}
+    own = tuple(p for p in usable.pairs if (*p.jobs, p.gpu_uuid, p.run) in used)
+    alone = PointSet(profiled=usable.profiled, references=usable.references)
+    site = Collected(own=replace(alone, pairs=own), bundled=PointSet())
+    found = sift(site, alone, datetime(2026, 12, 1, tzinfo=UTC))
+    assert found.new == len(own) > 800
+    assert found.refused == ()

@@ -1,0 +1,305 @@
+"""Rows of measured pairs, and what stands in for readings that are missing."""
+
+import dataclasses
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import synthetic_pairs as made_up
+from made_up_profiles import profile
+from made_up_rows import solo_points
+from simple_pairs import pair, solo
+
+from advisor.core.objectives import PartResult, SplitResult
+from advisor.core.records import OBSERVED_SOURCE
+from advisor.core.split import Split
+from advisor.errors import InputError
+from advisor.predict.features import (
+    Side,
+    demanded_power_w,
+    matrix,
+    physical_power_w,
+    power_features,
+    power_limit_w,
+    prior_kept,
+    side,
+    speed_features,
+)
+from advisor.predict.profiles import (
+    ACTIVE_IDLE_ABOVE,
+    Profile,
+    Serving,
+    filled,
+    is_launch_bound,
+    make_profiles,
+    with_active_idle,
+)
+from advisor_training.pairs import LeftOut, MeasuredPair, Measurement, make_pairs
+from advisor_training.rows import (
+    OBSERVED_WEIGHT,
+    SOME,
+    UNPROFILED,
+    Rows,
+    active_idle_above_w,
+    active_idle_fill,
+    flat,
+    make_data,
+    make_rows,
+)
+
+SOLOS = solo_points()
+PROFILES = make_profiles(SOLOS)
+
+
+def rows_of(*pairs: tuple[made_up.MadeUpJob, made_up.MadeUpJob]) -> Rows:
+    return make_rows(make_pairs(made_up.pair_points(pairs), SOLOS)[0], PROFILES)
+
+
+def sides(rows: Rows, first: str, second: str) -> tuple[Side, Side]:
+    a, b = (PROFILES[name, made_up.GPU_MODEL] for name in (first, second))
+    return side(a, rows.share_a), side(b, rows.share_b)
+
+
+def test_a_row_for_each_split_that_is_learned_from() -> None:
+    """The nine and uncapped; neither time-sliced nor over-subscribed splits."""
+    rows = rows_of((made_up.CLIMBER, made_up.SITTER))
+    assert len(rows) == 10
+    assert rows.jobs == ["climber", "sitter"]
+    assert rows.share_a.tolist() == [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
+    assert rows.kind.tolist() == ["nine"] * 9 + ["uncapped"]
+    assert rows.gpu_model.tolist() == [made_up.GPU_MODEL] * 10
+
+
+def test_values_are_those_measured_and_those_alone() -> None:
+    """Speeds and power of the pair; rates alone at the share, and power without learning."""
+    rows = rows_of((made_up.CLIMBER, made_up.SITTER))
+    kept = prior_kept(sides(rows, "climber", "sitter"))
+    for row, share in enumerate(range(10, 100, 10)):
+        speed_a, speed_b, power_w = made_up.speeds_and_power(
+            made_up.CLIMBER, made_up.SITTER, "mps", share, 100 - share
+        )
+        assert rows.speed_a[row] == pytest.approx(speed_a)
+        assert rows.speed_b[row] == pytest.approx(speed_b)
+        assert rows.power_w[row] == pytest.approx(power_w)
+        alone = made_up.CLIMBER.speed(share), made_up.SITTER.speed(100 - share)
+        np.testing.assert_allclose(rows.heads["speed"].prior[row], np.array(alone) * kept[row])
+    both_w = 80 + 400 * made_up.CLIMBER.speed(10) + 60
+    assert rows.heads["power"].prior[0] == pytest.approx(both_w, rel=0.01)
+
+
+def test_every_column_of_a_row() -> None:
+    """A server with a demand next to one without: all of the pair, of each alone, of the card."""
+    point = pair(
+        30, 70, rate_1=1.2, rate_2=0.5, power_w=250.0, memory_power_w=60.0, source=OBSERVED_SOURCE
+    )
+    solos = [solo("a", rate=2.0, power_w=150.0), solo("b", rate=5.0, power_w=170.0)]
+    asked = Serving(offered_rate=2.0, rate_noise=None, latency_p99_ms=())
+    undemanding = dataclasses.replace(asked, offered_rate=None)
+    profiles = {
+        ("a", "Card"): profile("a", gpu_model="Card", serving=asked),
+        ("b", "Card"): profile(
+            "b", gpu_model="Card", serving=undemanding, columns={"power_w": [200.0] * 10}
+        ),
+    }
+    rows = make_rows(make_pairs([point], solos, full=False)[0], profiles)
+    assert {name: values.tolist() for name, values in rows.columns.items()} == {
+        name: [value]
+        for name, value in {
+            "job_a": "a", "job_b": "b", "gpu_model": "Card", "card": "GPU-1", "run": "r1",
+            "measurement": 0, "pair": 0, "kind": SOME, "share_a": 30, "share_b": 70,
+            "situation": "split, with a server", "situation_a": "split, server",
+            "situation_b": "split, launch-bound",
+            "all_served_a": 0.98, "all_served_b": np.inf, "speed_a": 0.6, "speed_b": 0.1,
+            "power_w": 250, "memory_power_w": 60, "solo_rate_a": 2, "solo_rate_b": 5,
+            "solo_power_a_w": 150, "solo_power_b_w": 170, "profile_power_a_w": 400,
+            "profile_power_b_w": 200, "power_limit_w": 700, "weight": OBSERVED_WEIGHT,
+        }.items()
+    }  # fmt: skip
+
+
+def test_features_are_seen_from_each_job() -> None:
+    rows = rows_of((made_up.HOG, made_up.MIDDLE))
+    hog, middle = (PROFILES[name, made_up.GPU_MODEL] for name in ("hog", "middle"))
+    a, b = side(hog, rows.share_a), side(middle, rows.share_b)
+    speed, power = rows.heads["speed"].features, rows.heads["power"].features
+    np.testing.assert_array_equal(speed[:, 0], matrix(speed_features(a, [b])))
+    np.testing.assert_array_equal(speed[:, 1], matrix(speed_features(b, [a])))
+    np.testing.assert_array_equal(power[:, 0], matrix(power_features([a, b])))
+    np.testing.assert_array_equal(flat(speed), np.concatenate([speed[:, 0], speed[:, 1]]))
+
+
+def test_rows_know_their_pair_and_measurement() -> None:
+    """Two runs of one pair are two measurements; splits are compared within one."""
+    points = [
+        *made_up.pair_points([(made_up.CLIMBER, made_up.SITTER)], run="first"),
+        *made_up.pair_points([(made_up.CLIMBER, made_up.SITTER)], run="second"),
+        *made_up.pair_points([(made_up.HOG, made_up.HOG)], run="first"),
+    ]
+    rows = make_rows(make_pairs(points, SOLOS)[0], PROFILES)
+    assert np.bincount(rows.pair).tolist() == [20, 6]
+    assert np.bincount(rows.measurement).tolist() == [10, 10, 6]
+
+
+def test_rows_of_a_job_and_a_part_of_them() -> None:
+    rows = rows_of((made_up.CLIMBER, made_up.SITTER), (made_up.HOG, made_up.CLIMBER))
+    assert rows.of("climber").all()
+    assert rows.of("hog").sum() == 10
+    part = rows.take(rows.of("hog"))
+    assert len(part) == 10
+    assert part.jobs == ["climber", "hog"]
+    np.testing.assert_array_equal(part.speed_a, rows.speed_a[rows.of("hog")])
+
+
+def test_pairs_without_a_profile_are_no_rows() -> None:
+    """A reference on the whole GPU is enough for a speed, but not for features below a profile."""
+    pairs, _ = make_pairs(made_up.pair_points(), SOLOS)
+    some = {key: profile for key, profile in PROFILES.items() if key[0] != "hog"}
+    rows = make_rows(pairs, some)
+    assert rows.jobs == ["climber", "middle", "sitter", "slow"]
+    some["hog", made_up.GPU_MODEL] = profile("hog", None, (30, 100), gpu_model=made_up.GPU_MODEL)
+    within = [p for p in made_up.pair_points(run="within") if min(p.shares_percent) >= 30]
+    both = make_pairs([*made_up.pair_points(), *within], SOLOS, full=False)[0]
+    rows = make_rows(both, some)
+    assert set(rows.run[rows.of("hog")]) == {"within"}
+    with pytest.raises(InputError, match="no measured pair has profiles of both"):
+        make_rows(pairs, {})
+
+
+def test_profiles_take_doubtful_points_only_where_there_are_no_others() -> None:
+    """A share that failed its cross-check once is taken from its other window."""
+    solos = [p for p in SOLOS if p.job == "hog"]
+    wrong = [
+        dataclasses.replace(
+            p, rate=p.rate * 1.05, run="again", flags=("not-settled",), started_at="2026-02-01T00Z"
+        )
+        for p in solos
+    ]
+    only_doubtful = [p for p in solos if p.share_percent != 10]
+    profile = make_profiles([*only_doubtful, *wrong])["hog", made_up.GPU_MODEL]
+    assert profile.values["rate"][0] == pytest.approx(1.05 * solos[0].rate)
+    assert profile.values["rate"][1:] == pytest.approx([p.rate for p in solos[1:]])
+
+
+SPLITS = [Split((10.0 * n, 100.0 - 10 * n)) for n in range(1, 10)]
+
+
+@dataclasses.dataclass
+class Made:
+    """What is asked of a measurement."""
+
+    splits: dict[str, dict[Split, SplitResult]]
+
+
+def pair_of(a: Profile, b: Profile, power_w: list[float]) -> MeasuredPair:
+    part = PartResult(1.0, 1.0, 1.0)
+    results = [SplitResult((part, part), p) for p in power_w]
+    made: Measurement = Made({"nine": dict(zip(SPLITS, results, strict=True))})  # pyright: ignore
+    return MeasuredPair((a.job, b.job), a.gpu_model, (made,))
+
+
+def both(limit_w: float) -> tuple[Profile, Profile]:
+    one = profile("a", power_limit_w=limit_w)
+    return one, dataclasses.replace(one, job="b")
+
+
+def test_what_two_jobs_share_is_found_again() -> None:
+    """Both powers less 125 W, on cards that are 80 W empty; one window off changes nothing."""
+    a, b = both(2000.0)
+    alone = 2 * 100.0 + 3.0 * 100
+    power_w = [alone - 125.0] * 8 + [alone - 300.0]
+    known = {(p.job, p.gpu_model): p for p in (a, b)}
+    above_w = active_idle_above_w([pair_of(a, b, power_w)], known)
+    assert above_w == pytest.approx(45)
+    sides = [side(with_active_idle(p, {ACTIVE_IDLE_ABOVE: above_w}), [30.0]) for p in (a, b)]
+    there = demanded_power_w(sides)[0]
+    assert there == pytest.approx(2 * (100 + 90) - 125)
+
+
+def test_each_gpu_model_has_its_own_where_pairs_tell() -> None:
+    """One of which no pair tells has what all have; the same profile stays the same."""
+    a, b = both(2000.0)
+    c, d = (dataclasses.replace(p, gpu_model="Other") for p in (a, b))
+    known = {(p.job, p.gpu_model): p for p in (a, b, c, d)}
+    pairs = [pair_of(a, b, [500.0 - 125] * 9), pair_of(c, d, [500.0 - 85] * 9)]
+    fill = active_idle_fill(pairs, known)
+    drawn = [with_active_idle(p, fill).active_idle_power_w - 80 for p in (a, c)]
+    assert drawn == pytest.approx([45, 5])
+    third = dataclasses.replace(a, gpu_model="Third")
+    assert with_active_idle(third, fill).active_idle_power_w == 80 + fill[ACTIVE_IDLE_ABOVE]
+    assert with_active_idle(third, fill) is with_active_idle(third, fill)
+
+
+def test_what_the_limit_hides_tells_nothing() -> None:
+    """Nor does a pair that draws more than both alone: a card with jobs open draws no less."""
+    a, b = both(300.0)
+    known = {(p.job, p.gpu_model): p for p in (a, b)}
+    assert active_idle_above_w([pair_of(a, b, [250.0] * 9)], known) == 0
+    a, b = both(2000.0)
+    known = {(p.job, p.gpu_model): p for p in (a, b)}
+    assert active_idle_above_w([pair_of(a, b, [900.0] * 9)], known) == 0
+    assert active_idle_above_w([], {}) == 0
+
+
+def test_a_measured_active_idle_power_stays() -> None:
+    """What is learned stands for profiles without; nobody's idle power is as before."""
+    own = profile("a", active_idle_power_w=130.0)
+    assert with_active_idle(own, {ACTIVE_IDLE_ABOVE: 45.0}).active_idle_power_w == 130
+    assert filled(profile("a"), {ACTIVE_IDLE_ABOVE: 45.0}).active_idle_power_w == 125
+    bare = profile("a")
+    assert math.isnan(filled(bare, {}).active_idle_power_w)
+    sides = [side(bare, [30.0]), side(bare, [70.0])]
+    assert physical_power_w(sides)[0] == pytest.approx(min(190 + 310 - 80.0, power_limit_w(sides)))
+
+
+POINTS, FULL_SOLOS = made_up.pair_points(), solo_points()
+DATA = make_data(POINTS, FULL_SOLOS)
+
+
+def test_jobs_without_a_profile_are_left_out_and_counted() -> None:
+    """After what was left out before: each of the five pairs of one job has twelve points."""
+    solos = [p for p in FULL_SOLOS if p.job != "slow" or p.share_percent == 100]
+    before = LeftOut("flagged", 3)
+    unread = replace(POINTS[0], power_w=None)
+    found = make_data([*POINTS, unread], solos, left_out=[before])
+    assert "slow" not in found.rows.jobs
+    assert len(found.measurements) == len(np.unique(found.rows.measurement)) == 10
+    assert found.left_out == (
+        before, LeftOut("no reading of power", 1), LeftOut(UNPROFILED, 60)
+    )  # fmt: skip
+    assert make_data(POINTS, solos[:-1], solos[-1:]).left_out == (LeftOut(UNPROFILED, 60),)
+
+
+def test_without_any_pair_it_is_said_why() -> None:
+    with pytest.raises(InputError) as refused:
+        make_data(
+            [replace(p, power_w=None) for p in POINTS[:2]], FULL_SOLOS, (), [LeftOut("late", 3)]
+        )
+    assert (refused.value.what, refused.value.why) == (
+        "none of 2 pair points can be learned from", "3: late; 2: no reading of power",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("active_percent", "flags", "bound"),
+    [(49.9, (), True), (50.0, (), False), (99.0, ("cpu-bound",), True)],
+)
+def test_a_job_that_leaves_the_gpu_idle_is_launch_bound(
+    active_percent: float, flags: tuple[str, ...], bound: bool
+) -> None:
+    columns = {"sm_active_percent": [99.0 - active_percent, active_percent]}
+    assert is_launch_bound(profile("a", shares=(10, 100), flags=flags, columns=columns)) == bound
+
+
+def test_measurements_with_a_launch_bound_job_are_told() -> None:
+    """All five of the only one that keeps the GPU waiting."""
+    with_sitter = ["sitter" in m.jobs for m in DATA.measurements]
+    assert DATA.with_launch_bound().tolist() == with_sitter
+    assert sum(with_sitter) == 5
+
+
+def test_a_card_at_97_percent_of_its_limit_is_held_back() -> None:
+    """As H200 cards at their limit read."""
+    measured = {"power_w": [96.9, 97.0, 101.0], "power_limit_w": [100.0] * 3}
+    rows = DATA.rows.take(np.arange(3)).assign(**{k: np.array(w) for k, w in measured.items()})
+    assert replace(DATA, rows=rows).at_power_limit().tolist() == [False, True, True]

@@ -1,0 +1,440 @@
+"""Splits that predictions and simple rules choose, and what those are worth as measured."""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+
+from advisor.core.interval import Interval
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Objective, SplitResult
+from advisor.core.split import EQUAL, Split
+from advisor.decide import recommend
+from advisor.decide.limits import Limits, floor, violations
+from advisor.predict.predictions import (
+    Prediction,
+    is_within,
+    possible_speed,
+    predict_exclusive,
+    predicted_part,
+    safe_splits_of,
+)
+from advisor.predict.profiles import Profile, kind_of, of_job
+from advisor.settings import MIN_SPEED
+from advisor_models.intervals import SPLIT, UNCAPPED, LogBounds, Strata, bounds_of_stratum
+from advisor_training.held_out import HeldOut
+from advisor_training.intervals import bounds_of, residuals_of
+from advisor_training.learners import SPEED_LEARNER
+from advisor_training.noise import BootstrapEstimate, Resamples, quantile
+from advisor_training.pairs import BASELINES, Measurement
+from advisor_training.rows import Data, Rows
+
+_UNKNOWN = LogBounds(-math.inf, math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedBounds:
+    """Bounds of speeds by stratum (`advisor_models.intervals`); empty: nothing is known."""
+
+    known: Strata
+
+    def around(
+        self, capacity: float, split: Split, part: int, profiles: Sequence[Profile]
+    ) -> Interval:
+        """What is expected of a job of a split that could reach a speed."""
+        kinds = [kind_of(profile) for profile in profiles]
+        place = SPLIT if split.is_limited else UNCAPPED
+        others = (*kinds[:part], *kinds[part + 1 :])
+        name = of_job(kinds[part], others, split.shares[part], place)
+        low, high = (bounds_of_stratum(self.known, name) if self.known else _UNKNOWN).factors
+        found = Interval(capacity, capacity * low, capacity * high)
+        return possible_speed(profiles[part], found)
+
+
+NO_BOUNDS = SpeedBounds({SPLIT: LogBounds(0.0, 0.0), UNCAPPED: LogBounds(0.0, 0.0)})
+"""Every speed is what is expected."""
+
+
+def bounds_without(rows: Rows, held_out: HeldOut, name: str, jobs: tuple[str, str]) -> SpeedBounds:
+    """Bounds of the errors of all pairs that have neither of two jobs.
+
+    Errors of the fit without `name`, what was left out for the choice that they are for, are not
+    used.
+    """
+    a, b = rows.job_a[held_out.row], rows.job_b[held_out.row]
+    others = held_out.take((held_out.left_out != name) & ~np.isin(a, jobs) & ~np.isin(b, jobs))
+    # Jobs count the same. Where pairs or runs were left out, an error is of the first job.
+    is_job = np.isin(others.left_out, rows.jobs)
+    of_job = np.where(is_job, others.left_out, rows.job_a[others.row])
+    residuals = residuals_of(rows, dataclasses.replace(others, left_out=of_job), SPEED_LEARNER)
+    return SpeedBounds(bounds_of(residuals))
+
+
+CandidateScope = Literal["nine", "nine or exclusive", "every way"]
+"""What is chosen from: the nine splits, as in the paper, those and exclusive, or uncapped too."""
+
+KeptBy = Literal["as advised", "low end", "expected"]
+
+ChoiceKey = tuple[str, int]
+"""What was left out, and the number of the measurement."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceQuestion:
+    """What is asked.
+
+    Attributes:
+        min_speed: Relative speed that each job keeps where they share, and a job with a fixed
+            demand all of it; 0: any.
+        kept: What is to keep that: the low ends of the intervals, the expected values, or each
+            where `advisor recommend` has it.
+    """
+
+    objective: Objective
+    scope: CandidateScope = "nine"
+    min_speed: float = 0.0
+    kept: KeptBy = "as advised"
+
+    def allows(self, name: str, result: SplitResult, jobs: tuple[Profile, Profile]) -> bool:
+        """Whether a way, as measured, keeps the minimum speeds; jobs that do not share always do.
+
+        They run one after the other, or each on a GPU of its own: the energy is the same.
+        """
+        if name == "exclusive" or not self.min_speed:
+            return True
+        limits = Limits(default_min_speed=self.min_speed)
+        return all(s >= floor(job, limits) for s, job in zip(result.speeds, jobs, strict=True))
+
+
+QUESTIONS: Mapping[str, ChoiceQuestion] = MappingProxyType(
+    {
+        **{name: ChoiceQuestion(objective) for name, objective in OBJECTIVES.items()},
+        DEFAULT_OBJECTIVE: ChoiceQuestion(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", MIN_SPEED),
+    }
+)
+"""By objective: the default one as `advisor recommend` asks it, the others as the paper does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One choice, scored by what was measured.
+
+    Attributes:
+        left_out: What the learner had not seen.
+        chosen: Name of the way: shares such as "30/70", "uncapped", "time-sliced", "exclusive".
+        oracle: The best way of the scope that keeps the minimum speed as measured.
+        fraction: Value at the choice for each one of the oracle; above 1 where the choice is not
+            in the scope or does not keep the minimum speed.
+        missed: Whether a job is below the minimum speed that was asked for; None where none was
+            asked for, or the jobs do not share.
+        over: Value at the choice for each one of a baseline, by the baseline's name.
+    """
+
+    left_out: str
+    number: int
+    jobs: tuple[str, str]
+    chosen: str
+    oracle: str
+    fraction: float
+    energy_saved: float
+    stp: float
+    slower_speed: float
+    missed: bool | None
+    over: Mapping[str, float]
+
+
+def choose(
+    data: Data,
+    held_out: HeldOut,
+    question: ChoiceQuestion,
+    tie: float,
+    judged_by: ChoiceQuestion | None = None,
+) -> list[Choice]:
+    """What predictions choose, one choice for each thing left out and measurement.
+
+    Choices are made from what is known before: predicted relative speeds and power, and the
+    profiles' rates; `tie` is that of `advisor.decide.recommend.choose`. They may be scored by
+    another question. Measurements in which nothing is worth anything are left out.
+    """
+    found = (
+        _scored(data, key, _pick(data, key, options, question, tie), judged_by or question)
+        for key, options in _expected(data, held_out, question)
+    )
+    return [choice for choice in found if choice]
+
+
+def choose_best(
+    data: Data, keys: Iterable[ChoiceKey], by: ChoiceQuestion, judged_by: ChoiceQuestion
+) -> list[Choice]:
+    """What somebody who knows every measured value chooses by one question, scored by another."""
+    found = (_scored(data, key, _best(data, key, by), judged_by) for key in keys)
+    return [choice for choice in found if choice]
+
+
+def choose_by_rule(
+    data: Data, keys: Iterable[ChoiceKey], rule: str, question: ChoiceQuestion
+) -> list[Choice]:
+    """What a rule of `RULES` chooses of the same measurements as `choose`, so that both compare.
+
+    Measurements that lack what it chooses are left out.
+    """
+    named = ((key, RULES[rule](data, data.measurements[key[1]])) for key in keys)
+    found = (_scored(data, key, name, question) for key, name in named)
+    return [choice for choice in found if choice]
+
+
+def keys_of(choices: Iterable[Choice]) -> list[ChoiceKey]:
+    """What the choices are of."""
+    return [(choice.left_out, choice.number) for choice in choices]
+
+
+def _larger_rate(data: Data, measurement: Measurement) -> str:
+    """90 % for the job with more steps per second, at a safe split; empty: not in the profiles."""
+    profiles = data.profiles_of(measurement)
+    one, other = (profile.whole_gpu_rate for profile in profiles)
+    larger = Split((90.0, 10.0) if one > other else (10.0, 90.0))
+    (split,) = safe_splits_of(profiles, [EQUAL if one == other else larger], None)
+    return str(split) if split and is_within(split, profiles) else ""
+
+
+RULES: Mapping[str, Callable[[Data, Measurement], str]] = MappingProxyType(
+    {
+        "equal": lambda data, measurement: str(EQUAL),
+        "uncapped": lambda data, measurement: "uncapped",
+        "time-sliced": lambda data, measurement: "time-sliced",
+        "exclusive": lambda data, measurement: "exclusive",
+        "larger-rate": _larger_rate,
+    }
+)
+"""Rules that need no model, as `advisor.decide.recommend` names them: the way that each of them
+takes."""
+
+
+def _expected(
+    data: Data, held_out: HeldOut, question: ChoiceQuestion
+) -> Iterator[tuple[ChoiceKey, dict[str, Prediction]]]:
+    """What is expected of each way, by its name, for each choice."""
+    every = np.ones(len(data.rows), dtype=bool)
+    for key, its in held_out.by_measurement(data.rows, every):
+        if not data.measurements[key[1]].is_full:
+            continue
+        profiles = data.profiles_of(data.measurements[key[1]])
+        bounds = NO_BOUNDS
+        if question.min_speed and question.kept != "expected":
+            bounds = bounds_without(data.rows, held_out, key[0], (profiles[0].job, profiles[1].job))
+        named = (
+            _prediction(held_out, test, split, profiles, bounds)
+            for test, split in zip(its, data.rows.splits(held_out.row[its]), strict=True)
+        )
+        options = {name: found for name, found in named if _in_scope(name, question.scope)}
+        if _in_scope("exclusive", question.scope):
+            options["exclusive"] = predict_exclusive(profiles)
+        if options:
+            yield key, options
+
+
+def _prediction(
+    held_out: HeldOut,
+    test: int,
+    split: Split,
+    profiles: tuple[Profile, Profile],
+    bounds: SpeedBounds,
+) -> tuple[str, Prediction]:
+    speeds, power_w = held_out.heads["speed"][test].tolist(), float(held_out.power_w[test])
+    parts = tuple(
+        predicted_part(profile, bounds.around(speed, split, n, profiles))
+        for n, (profile, speed) in enumerate(zip(profiles, speeds, strict=True))
+    )
+    exact_w = Interval(power_w, power_w, power_w)
+    return str(split), Prediction(split=split, parts=parts, power_w=exact_w)
+
+
+def _pick(
+    data: Data,
+    key: ChoiceKey,
+    options: Mapping[str, Prediction],
+    question: ChoiceQuestion,
+    tie: float,
+) -> str:
+    """The name of the way that is recommended; of those that are allowed, if any is.
+
+    Jobs need not share: one that answers requests gets a GPU of its own then.
+    """
+    profiles = data.profiles_of(data.measurements[key[1]])
+    limits = Limits(default_min_speed=question.min_speed)
+    if question.kept == "low end":
+        limits = replace(limits, min_speed={p.job: floor(p, limits) for p in profiles})
+    allowed = {
+        name: option
+        for name, option in options.items()
+        # Without a minimum speed a server may fall short as well, as the oracle has it.
+        if name == "exclusive" or not question.min_speed or not violations(option, profiles, limits)
+    } or options
+    # Jobs of a measurement are in the order of their names, so nothing is mirrored.
+    value = question.objective.value
+    chosen = recommend.choose(allowed.values(), lambda p: value(p.result), tie, mirrored=False)
+    return next(name for name, option in allowed.items() if option is chosen)
+
+
+def _scored(data: Data, key: ChoiceKey, name: str, question: ChoiceQuestion) -> Choice | None:
+    """The choice of a way, None where it was not measured or nothing is worth anything."""
+    measurement = data.measurements[key[1]]
+    jobs = data.profiles_of(measurement)
+    result = dict(measured_ways(measurement)).get(name)
+    oracle, most = _oracle(measurement, question, jobs)
+    if result is None or most <= 0:
+        return None
+    value = question.objective.value(result)
+    asked = question.min_speed > 0 and name != "exclusive"
+    return Choice(
+        left_out=key[0],
+        number=key[1],
+        jobs=measurement.jobs,
+        chosen=name,
+        oracle=oracle,
+        fraction=value / most,
+        energy_saved=result.energy_saved,
+        stp=result.stp,
+        slower_speed=min(result.speeds),
+        missed=not question.allows(name, result, jobs) if asked else None,
+        over={
+            baseline: value / worth
+            for baseline, find in BASELINES.items()
+            if (found := find(measurement)) and (worth := question.objective.value(found)) > 0
+        },
+    )
+
+
+def _best(data: Data, key: ChoiceKey, question: ChoiceQuestion) -> str:
+    measurement = data.measurements[key[1]]
+    return _oracle(measurement, question, data.profiles_of(measurement))[0]
+
+
+def _oracle(
+    measurement: Measurement, question: ChoiceQuestion, jobs: tuple[Profile, Profile]
+) -> tuple[str, float]:
+    """The best way of the scope as measured, and its value; allowed ones first."""
+    within = {n: r for n, r in measured_ways(measurement) if _in_scope(n, question.scope)}
+    allowed = {n: r for n, r in within.items() if question.allows(n, r, jobs)} or within
+    values = {name: question.objective.value(result) for name, result in allowed.items()}
+    oracle = max(values, key=lambda name: values[name])
+    return oracle, values[oracle]
+
+
+def measured_ways(measurement: Measurement) -> Iterator[tuple[str, SplitResult]]:
+    """Every way that was measured, by name; exclusive comes from the jobs alone."""
+    for split, result in measurement.nine.items():
+        yield str(split), result
+    for name in ("uncapped", "time-sliced", "exclusive"):
+        if result := BASELINES[name](measurement):
+            yield name, result
+
+
+def _in_scope(name: str, scope: CandidateScope) -> bool:
+    others = {"exclusive": scope != "nine", "uncapped": scope == "every way"}
+    return "/" in name or others.get(name, False)
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Gain over one baseline in percent, of this many choices.
+
+    The mean of ratios hangs on few pairs in which the baseline starves a job; the median does not.
+    """
+
+    choices: int
+    mean_percent: float
+    median_percent: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceFigures:
+    """Many choices in short, in percent where nothing else is said, with 95 % intervals by job.
+
+    Attributes:
+        pairs: Of jobs, whatever GPU model; `jobs` that are in them.
+        saved: Energy saved for the same work against one after the other, mean;
+            `saved_median` likewise.
+        loses: Choices that cost more energy than one after the other.
+        shared: Choices that are not one after the other.
+        missed: Of these, those in which a job is below the minimum speed that was asked for; None
+            where none was asked for or nothing is shared.
+        fraction: Value for each one of the oracle.
+        p10_percent: A tenth of the choices reaches less of the oracle.
+        worst_choice: What was chosen there, and what the oracle is.
+        over: Gain over each baseline; without those that were never measured.
+    """
+
+    choices: int
+    pairs: int
+    jobs: int
+    saved: BootstrapEstimate
+    saved_median: BootstrapEstimate
+    loses: BootstrapEstimate
+    stp: BootstrapEstimate
+    slower: BootstrapEstimate
+    shared: BootstrapEstimate
+    missed: BootstrapEstimate | None
+    fraction: BootstrapEstimate
+    p10_percent: float
+    worst_percent: float
+    worst_pair: tuple[str, str]
+    worst_choice: tuple[str, str]
+    over: Mapping[str, Over]
+
+    @property
+    def mean_percent(self) -> float:
+        """Mean fraction of the oracle."""
+        return self.fraction.value
+
+
+def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
+    """The choices in short; None of none."""
+    if not choices:
+        return None
+    drawn = Resamples([c.jobs for c in choices])
+
+    def mean(value: Callable[[Choice], float]) -> BootstrapEstimate:
+        return drawn.mean([100 * value(choice) for choice in choices])
+
+    worst = min(choices, key=lambda choice: choice.fraction)
+    return ChoiceFigures(
+        choices=len(choices),
+        pairs=len({c.jobs for c in choices}),
+        jobs=len({job for c in choices for job in c.jobs}),
+        saved=mean(lambda c: c.energy_saved),
+        saved_median=drawn.median([100 * c.energy_saved for c in choices]),
+        loses=mean(lambda c: c.energy_saved < 0),
+        stp=drawn.mean([c.stp for c in choices]),
+        slower=mean(lambda c: c.slower_speed),
+        shared=mean(lambda c: c.chosen != "exclusive"),
+        missed=_missed(choices),
+        fraction=mean(lambda c: c.fraction),
+        p10_percent=100 * quantile([choice.fraction for choice in choices], 0.1),
+        worst_percent=100 * worst.fraction,
+        worst_pair=worst.jobs,
+        worst_choice=(worst.chosen, worst.oracle),
+        over=_gains(choices),
+    )
+
+
+def _missed(choices: Sequence[Choice]) -> BootstrapEstimate | None:
+    asked = [c for c in choices if c.missed is not None]
+    if not asked:
+        return None
+    drawn = Resamples([c.jobs for c in asked])
+    return drawn.mean([100.0 if c.missed else 0.0 for c in asked])
+
+
+def _gains(choices: Sequence[Choice]) -> dict[str, Over]:
+    over = {name: [c.over[name] for c in choices if name in c.over] for name in BASELINES}
+    return {name: _over(ratios) for name, ratios in over.items() if ratios}
+
+
+def _over(ratios: Sequence[float]) -> Over:
+    means = statistics.mean(ratios), statistics.median(ratios)
+    return Over(len(ratios), 100 * (means[0] - 1), 100 * (means[1] - 1))

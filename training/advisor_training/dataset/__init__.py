@@ -1,1 +1,0 @@
-"""Measured pairs as values and arrays."""

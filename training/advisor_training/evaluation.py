@@ -1,0 +1,801 @@
+"""The whole evaluation: every method under every protocol, its figures, their JSON, the check."""
+
+import dataclasses
+import itertools
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import resources
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import pandas as pd
+
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE, RAW_OBJECTIVE
+from advisor.decide.recommendation import TIE
+from advisor.errors import ModelError
+from advisor.formats.wire import as_answer
+from advisor.predict.profiles import is_launch_bound
+from advisor_training import carrying_over
+from advisor_training.carrying_over import (
+    Added,
+    Carried,
+    add_pairs,
+    carry_over,
+    gpu_models,
+    mean_held,
+    parts_held,
+    widenings,
+)
+from advisor_training.choices import (
+    QUESTIONS,
+    RULES,
+    CandidateScope,
+    Choice,
+    ChoiceFigures,
+    ChoiceQuestion,
+    KeptBy,
+    choose,
+    choose_by_rule,
+    figures_of,
+    keys_of,
+)
+from advisor_training.held_out import (
+    BOTH_UNSEEN,
+    BY_FAMILY,
+    BY_GPU_MODEL,
+    BY_PAIR,
+    BY_RUN,
+    BY_WORKLOAD,
+    PROTOCOLS,
+    RANDOM_ROWS,
+    AfterFit,
+    Answers,
+    HeldOut,
+    Mask,
+    has_other_runs,
+    joined,
+)
+from advisor_training.intervals import COVERAGE, Coverage, calibrate, strictest
+from advisor_training.learners import LEARNERS, Fitted, Learner, Regressors, extra_trees, fit
+from advisor_training.noise import BootstrapEstimate, Ceiling, noise_ceiling
+from advisor_training.pairs import LeftOut
+from advisor_training.rows import Data, Rows
+from advisor_training.scoring import Error, Errors, ExpectedAndMeasured, compare, error, errors_of
+
+HEADLINE = (DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE, RAW_OBJECTIVE)
+"""Objectives whose figures are always shown."""
+
+OURS = next(iter(LEARNERS))
+PHYSICAL = "physical"
+
+_COSTS = {"linear": 0.02, PHYSICAL: 0.001}
+
+RunProtocol: TypeAlias = Callable[[Rows, Learner, AfterFit], Answers]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A learner that is compared.
+
+    Attributes:
+        cost: Time of a fit relative to the model's; for the time that is left only.
+    """
+
+    name: str
+    learner: Learner
+    cost: float = 1.0
+
+    def asks(self, question: ChoiceQuestion) -> ChoiceQuestion:
+        """The question as it is put to this method.
+
+        Physics does not know that a job without limits starves another one, and is not asked.
+        """
+        if self.name == PHYSICAL and question.scope == "every way":
+            return dataclasses.replace(question, scope="nine or exclusive")
+        return question
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MethodResult:
+    """What a method answers under a protocol.
+
+    Attributes:
+        training_s: Seconds of one fit, the median.
+    """
+
+    method: Method
+    answers: Answers
+    training_s: float
+
+    def choices(self, data: Data, objective: str) -> list[Choice]:
+        """What it chooses by an objective."""
+        asked = QUESTIONS[objective]
+        return choose(data, self.answers.held_out, self.method.asks(asked), TIE, asked)
+
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {name: Method(name, learner, _COSTS.get(name, 1.0)) for name, learner in LEARNERS.items()}
+)
+"""Every method by name, the model first."""
+
+
+def ask(method: Method, data: Data, protocol: RunProtocol, tick: AfterFit) -> MethodResult:
+    """A method's answers under a protocol."""
+    seconds: list[float] = []
+
+    def timed(rows: Rows) -> Fitted:
+        start = time.perf_counter()
+        fitted = method.learner(rows)
+        seconds.append(time.perf_counter() - start)
+        return fitted
+
+    answers = protocol(data.rows, timed, tick)
+    return MethodResult(method, answers, float(np.median(seconds)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """Mean fractions of the oracle over some pairs, and of 50/50 in the same pairs.
+
+    Attributes:
+        gain_percent: Gain of the first mean over the second; None where the second is 0.
+    """
+
+    choices: int
+    fraction_percent: float
+    equal_percent: float
+    gain_percent: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFigures:
+    """One job that was left out: all pairs with it.
+
+    Attributes:
+        own: Error of the job's own relative speed; `beside` of the jobs next to it.
+    """
+
+    job: str
+    gpu_model: str
+    launch_bound: bool
+    sm_active_percent: float
+    bars: Mapping[str, Bar]
+    own: Error | None
+    beside: Error | None
+    power: Error | None
+
+
+def by_job(
+    data: Data, held_out: HeldOut, choices: Mapping[str, Sequence[Choice]]
+) -> tuple[JobFigures, ...]:
+    """One entry for each job that was left out and GPU model, the busiest SMs first."""
+    groups: dict[tuple[str, str], dict[str, list[Choice]]] = {}
+    for objective, found in choices.items():
+        for choice in found:
+            key = choice.left_out, data.measurements[choice.number].gpu_model
+            groups.setdefault(key, {}).setdefault(objective, []).append(choice)
+    jobs = [
+        _job(data, held_out, key, {name: bar_of(its) for name, its in group.items()})
+        for key, group in groups.items()
+    ]
+    return tuple(sorted(jobs, key=lambda job: (-job.sm_active_percent, job.job)))
+
+
+def bar_of(choices: Sequence[Choice]) -> Bar:
+    """The mean of choices; at least one."""
+    ours = statistics.mean(choice.fraction for choice in choices)
+    # A pair in which 50/50 is worth nothing has no ratio to it, and 50/50 is 0 of its oracle.
+    equal = statistics.mean(
+        choice.fraction / choice.over["equal"] if choice.over.get("equal") else 0.0
+        for choice in choices
+    )
+    return Bar(
+        choices=len(choices),
+        fraction_percent=100 * ours,
+        equal_percent=100 * equal,
+        gain_percent=100 * (ours / equal - 1) if equal > 0 else None,
+    )
+
+
+def _job(
+    data: Data, held_out: HeldOut, key: tuple[str, str], bars: Mapping[str, Bar]
+) -> JobFigures:
+    rows, profile = data.rows, data.profiles[key]
+    nine = (rows.kind == "nine") & (rows.gpu_model == key[1])
+    its = (held_out.left_out == key[0]) & nine[held_out.row]
+    found, tested = compare(data, held_out, its), rows.take(held_out.row[its])
+    expected, measured = (np.concatenate(v) for v in (found.speeds, found.measured_speeds))
+    own = np.concatenate([tested.job_a == key[0], tested.job_b == key[0]])
+    return JobFigures(
+        job=key[0],
+        gpu_model=key[1],
+        launch_bound=is_launch_bound(profile),
+        sm_active_percent=float(profile.values["sm_active_percent"][-1]),
+        bars=bars,
+        own=error(expected[own], measured[own]),
+        beside=error(expected[~own], measured[~own]),
+        power=error(found.power_w, found.measured_power_w),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuFigures:
+    """The model on a GPU model that it has not learned from, nor from the job on another one.
+
+    Attributes:
+        learned_pairs: Pairs of the other GPU models.
+        errors: At the nine splits.
+        held: Parts of "speed" and "power" within the intervals of the other GPU models.
+        widening: How much wider those must be to hold what they promise, likewise.
+    """
+
+    left_out: str
+    learned_pairs: int
+    pairs: int
+    fractions: Mapping[str, ChoiceFigures]
+    errors: Errors
+    held: Mapping[str, float]
+    widening: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuCurvePoint:
+    """The model with some pairs of the GPU model that it has otherwise not learned from.
+
+    Attributes:
+        added_pairs: Pairs of it that are learned from.
+        draws: Random draws of these; figures are over all of them.
+        fractions: Choices of all other pairs of it, by objective.
+        errors: Of these at the nine splits.
+        held: Parts of "speed" and "power" within the intervals of the other GPU models.
+    """
+
+    left_out: str
+    added_pairs: int
+    draws: int
+    fractions: Mapping[str, ChoiceFigures]
+    errors: Errors
+    held: Mapping[str, float]
+
+
+def leave_gpus_out(data: Data, tick: AfterFit) -> Iterator[tuple[GpuFigures, list[GpuCurvePoint]]]:
+    """Each GPU model left out, then with pairs of it added; nothing where there is one only."""
+    for name in gpu_models(data.rows):
+        mask = data.rows.gpu_model == name
+        carried = carry_over(
+            data.rows, mask, name, LEARNERS[OURS], lambda name, done, total: tick()
+        )
+        added = add_pairs(data.rows, mask, LEARNERS[OURS], lambda name, done, total: tick())
+        yield _figures(data, carried), [_point(data, carried, pairs) for pairs in added]
+
+
+def _figures(data: Data, carried: Carried) -> GpuFigures:
+    held_out, rows = carried.held_out, data.rows
+    return GpuFigures(
+        left_out=carried.left_out,
+        learned_pairs=carried.learned_pairs,
+        pairs=len(np.unique(rows.pair[held_out.row])),
+        fractions=_fractions(data, held_out),
+        errors=_errors(data, held_out),
+        held=parts_held(carried, rows, held_out),
+        widening=widenings(carried, rows),
+    )
+
+
+def _point(data: Data, carried: Carried, added: Added) -> GpuCurvePoint:
+    held_out = joined(added.held_out)
+    return GpuCurvePoint(
+        left_out=carried.left_out,
+        added_pairs=added.pairs,
+        draws=len(added.held_out),
+        fractions=_fractions(data, held_out),
+        errors=_errors(data, held_out),
+        held=mean_held(carried, data.rows, added.held_out),
+    )
+
+
+def _fractions(data: Data, held_out: HeldOut) -> dict[str, ChoiceFigures]:
+    found = {name: figures_of(choose(data, held_out, QUESTIONS[name], TIE)) for name in HEADLINE}
+    return {name: figures for name, figures in found.items() if figures}
+
+
+def _errors(data: Data, held_out: HeldOut) -> Errors:
+    answers = Answers(held_out, np.ones(len(held_out), dtype=bool))
+    return errors_of(data, answers, np.asarray(data.rows.kind == "nine"))
+
+
+MethodResults: TypeAlias = Mapping[tuple[str, str], MethodResult]
+"""By protocol and method."""
+
+LEAST_SPEEDS = (0.4, 0.5)
+"""The default, and "both keep half of their speed"."""
+
+
+Some: TypeAlias = Literal[
+    "all",
+    "with a launch-bound job",
+    "without",
+    "with a server",
+    "without a server",
+    "at the power limit",
+    "below the power limit",
+]
+"""Which pairs or rows: a launch-bound job measures a core of the CPU, which profiles cannot
+foresee, and at the limit the power is known beforehand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceRow:
+    """What one method's or rule's choices are worth.
+
+    Attributes:
+        protocol: What the method had seen; rules see nothing.
+        scope: What is chosen from, and what the oracle chooses from.
+    """
+
+    protocol: str
+    method: str
+    objective: str
+    scope: CandidateScope
+    pairs: Some
+    figures: ChoiceFigures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorRow:
+    """One method's errors.
+
+    Attributes:
+        splits: The nine splits, or "uncapped".
+    """
+
+    protocol: str
+    method: str
+    splits: Literal["nine", "uncapped"]
+    pairs: Some
+    errors: Errors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitRow:
+    """Choices by energy for the same work that keep a minimum speed as predicted.
+
+    Attributes:
+        min_speed: What each job is to keep, as measured.
+        kept: What keeps that where a split is chosen.
+        shared: Choices that are not one after the other, percent.
+        missed: Of these, those with a job below the minimum speed as measured, percent.
+    """
+
+    protocol: str
+    method: str
+    min_speed: float
+    kept: KeptBy
+    shared: BootstrapEstimate
+    missed: BootstrapEstimate | None
+    saved: BootstrapEstimate
+
+
+def choice_rows(data: Data, results: MethodResults) -> Iterator[ChoiceRow]:
+    """What each method and rule chooses, by objective and for each subset of the pairs."""
+    for (protocol, name), answers in results.items():
+        for objective in OBJECTIVES if protocol == BY_WORKLOAD else HEADLINE:
+            found = answers.choices(data, objective)
+            yield from _rows(data, protocol, name, objective, found)
+    keys = keys_of(results[BY_WORKLOAD, OURS].choices(data, DEFAULT_OBJECTIVE))
+    for rule in RULES:
+        for objective, question in QUESTIONS.items():
+            found = choose_by_rule(data, keys, rule, question)
+            yield from _rows(data, BY_WORKLOAD, rule, objective, found)
+
+
+def error_rows(data: Data, results: MethodResults) -> Iterator[ErrorRow]:
+    """How far each method is off, for each subset of the rows."""
+    for (protocol, name), answers in results.items():
+        for splits in ("nine", "uncapped"):
+            for pairs, mask in _row_subsets(data, protocol).items():
+                errors = errors_of(data, answers.answers, (data.rows.kind == splits) & mask)
+                if errors.rows:
+                    yield ErrorRow(
+                        protocol=protocol, method=name, splits=splits, pairs=pairs, errors=errors
+                    )
+
+
+def limit_rows(data: Data, protocol: str, results: MethodResult) -> Iterator[LimitRow]:
+    """One for each minimum speed, and what is to keep it."""
+    for least, kept in itertools.product(LEAST_SPEEDS, get_args(KeptBy)):
+        wanted = ChoiceQuestion(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", least)
+        asked = results.method.asks(replace(wanted, kept=kept))
+        chosen = choose(data, results.answers.held_out, asked, TIE, wanted)
+        if found := figures_of(chosen):
+            yield LimitRow(
+                protocol=protocol,
+                method=results.method.name,
+                min_speed=least,
+                kept=kept,
+                shared=found.shared,
+                missed=found.missed,
+                saved=found.saved,
+            )
+
+
+def _subsets(data: Data, protocol: str) -> dict[Some, frozenset[int]]:
+    """Numbers of the measurements of each subset; under most protocols all of them only."""
+    bound, server = data.with_launch_bound(), data.with_server()
+    every: dict[Some, frozenset[int]] = {"all": frozenset(range(len(bound)))}
+    if protocol != BY_WORKLOAD:
+        return every
+    return {
+        **every,
+        "with a launch-bound job": frozenset(np.flatnonzero(bound).tolist()),
+        "without": frozenset(np.flatnonzero(~bound).tolist()),
+        "with a server": frozenset(np.flatnonzero(server).tolist()),
+        "without a server": frozenset(np.flatnonzero(~server).tolist()),
+    }
+
+
+def _rows(
+    data: Data, protocol: str, method: str, objective: str, found: Sequence[Choice]
+) -> Iterator[ChoiceRow]:
+    for pairs, numbers in _subsets(data, protocol).items():
+        if figures := figures_of([choice for choice in found if choice.number in numbers]):
+            yield ChoiceRow(
+                protocol=protocol,
+                method=method,
+                objective=objective,
+                scope=QUESTIONS[objective].scope,
+                pairs=pairs,
+                figures=figures,
+            )
+
+
+def _row_subsets(data: Data, protocol: str) -> dict[Some, Mask]:
+    """Which rows are in each subset; shape (rows,)."""
+    found: dict[Some, Mask] = {
+        name: np.isin(data.rows.measurement, [*numbers])
+        for name, numbers in _subsets(data, protocol).items()
+    }
+    limited = data.at_power_limit()
+    return {**found, "at the power limit": limited, "below the power limit": ~limited}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedFigures:
+    """The model grown from another seed, by workload.
+
+    Attributes:
+        fractions: Mean fraction of the oracle by objective, percent.
+    """
+
+    seed: int
+    saved_percent: float
+    shared_percent: float
+    missed_percent: float | None
+    fractions: Mapping[str, float]
+    errors: Errors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationBasis:
+    """What an evaluation rests on."""
+
+    gpu_models: tuple[str, ...]
+    cards: int
+    jobs: int
+    launch_bound_pairs: int
+    pairs: int
+    measurements: int
+    splits: int
+    left_out: tuple[LeftOut, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Everything that was found.
+
+    Attributes:
+        quick: Whether only the model and physics were asked, and not under every protocol.
+        ceilings: The noise ceiling by objective; None where no pair was measured twice.
+        wanted_coverage: What the intervals are made for.
+        coverage: What intervals of jobs that were left out, with run and cards where there are
+            several, hold of "speed", "power" and "efficiency".
+        training_s: Seconds of one fit to all jobs but one, by method.
+        gpus: The model on each GPU model that was left out; empty where there is one only, and
+            where the evaluation is quick. `gpu_curve` with ever more pairs of it likewise.
+        seeds: What hangs on the seed; empty where the evaluation is quick.
+        chosen: The model's choices for jobs that were left out, by objective.
+        compared: The model's predictions of these, at the nine splits; not in the JSON form.
+    """
+
+    quick: bool
+    basis: EvaluationBasis
+    ceilings: Mapping[str, Ceiling | None]
+    choices: tuple[ChoiceRow, ...]
+    errors: tuple[ErrorRow, ...]
+    wanted_coverage: float
+    coverage: Mapping[str, Coverage]
+    training_s: Mapping[str, float]
+    jobs: tuple[JobFigures, ...]
+    gpus: tuple[GpuFigures, ...]
+    gpu_curve: tuple[GpuCurvePoint, ...]
+    limits: tuple[LimitRow, ...]
+    seeds: tuple[SeedFigures, ...]
+    chosen: Mapping[str, tuple[Choice, ...]]
+    compared: ExpectedAndMeasured
+
+
+def choice_figures(evaluation: Evaluation, pairs: Some = "all") -> "pd.Series[Any]":
+    """`ChoiceFigures` over some pairs, by protocol, method and objective."""
+    rows = _table(ChoiceRow, evaluation.choices)
+    index = ["protocol", "method", "objective"]
+    return rows[rows["pairs"] == pairs].set_index(index)["figures"]
+
+
+def errors_of_all_pairs(evaluation: Evaluation) -> "pd.Series[Any]":
+    """`Errors` of all pairs at the nine splits, by protocol and method."""
+    rows = _table(ErrorRow, evaluation.errors)
+    its = (rows["pairs"] == "all") & (rows["splits"] == "nine")
+    return rows[its].set_index(["protocol", "method"])["errors"]
+
+
+def find_choices(
+    evaluation: Evaluation, method: str, objective: str, pairs: Some = "all"
+) -> ChoiceFigures | None:
+    """A method's choices over some pairs, a job left out at a time; None where it was not asked."""
+    return choice_figures(evaluation, pairs).get((BY_WORKLOAD, method, objective))
+
+
+def to_json(evaluation: Evaluation) -> str:
+    """The evaluation as JSON text."""
+    values = {
+        field.name: getattr(evaluation, field.name)
+        for field in dataclasses.fields(evaluation)
+        if field.name != "compared"
+    }
+    protocols = {name: protocol.meaning for name, protocol in PROTOCOLS.items()}
+    whole = {"protocols": protocols, **values, "check": checked_figures(evaluation)}
+    return as_answer(json.dumps(whole, default=_fields, allow_nan=False).encode()).decode()
+
+
+def _table(kind: type[Any], rows: Iterable[Any]) -> pd.DataFrame:
+    """Dataclasses as rows, a column for each field."""
+    names = [field.name for field in dataclasses.fields(kind)]
+    records = [[getattr(row, name) for name in names] for row in rows]
+    return pd.DataFrame.from_records(records, columns=names)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
+OTHER_GPU = "on another GPU model"
+OTHER_SEEDS = "by workload, other seeds"
+
+SEEDS = tuple(range(1, 10))
+"""Seeds next to that of the model."""
+
+OnProgress: TypeAlias = Callable[[str, str], None]
+"""Takes the protocol and the method after each fit."""
+
+
+def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
+    """Run the protocols, and tell `watch` of every fit.
+
+    Quick are the model and physics only, by workload, and what the intervals are made of.
+
+    Raises:
+        InputError: too few pairs to leave some out.
+    """
+    results = {
+        (protocol, name): ask(
+            METHODS[name], data, PROTOCOLS[protocol].answer, partial(watch, protocol, name)
+        )
+        for protocol, name in _asked(data, quick=quick)
+    }
+    ours = results[BY_WORKLOAD, OURS]
+    chosen = {name: ours.choices(data, name) for name in HEADLINE}
+    held_out = ours.answers.held_out
+    gpus = [] if quick else list(leave_gpus_out(data, partial(watch, OTHER_GPU, OURS)))
+    return Evaluation(
+        quick=quick,
+        basis=_basis(data),
+        ceilings={o.name: noise_ceiling(data.pairs, o) for o in OBJECTIVES.values()},
+        choices=tuple(choice_rows(data, results)),
+        errors=tuple(error_rows(data, results)),
+        wanted_coverage=COVERAGE,
+        coverage=calibrate(data.rows, results[strictest(data.rows), OURS].answers.held_out).held,
+        training_s={name: t.training_s for (p, name), t in results.items() if p == BY_WORKLOAD},
+        jobs=by_job(data, held_out, chosen),
+        gpus=tuple(figures for figures, _ in gpus),
+        gpu_curve=tuple(point for _, points in gpus for point in points),
+        limits=tuple(
+            row
+            for (protocol, _), answers in results.items()
+            if protocol not in (RANDOM_ROWS, BY_PAIR)
+            for row in limit_rows(data, protocol, answers)
+        ),
+        seeds=() if quick else tuple(_seeds(data, ours, watch)),
+        chosen={name: tuple(found) for name, found in chosen.items()},
+        compared=compare(data, held_out, (data.rows.kind == "nine")[held_out.row]),
+    )
+
+
+def planned_fits(data: Data, *, quick: bool) -> dict[tuple[str, str], int]:
+    """How many fits an evaluation takes, by protocol and method, in the order of its work."""
+    fits = {
+        (protocol, name): PROTOCOLS[protocol].fits(data.rows)
+        for protocol, name in _asked(data, quick=quick)
+    }
+    if quick:
+        return fits
+    others = carrying_over.fits(data.rows)
+    fits |= {(OTHER_GPU, OURS): others} if others else {}
+    return fits | {(OTHER_SEEDS, OURS): len(SEEDS) * len(data.rows.jobs)}
+
+
+def _asked(data: Data, *, quick: bool) -> list[tuple[str, str]]:
+    """Which method is asked under which protocol; some need several runs or GPU models."""
+    if quick:
+        # Intervals are made of what the strictest protocol finds.
+        strictly = dict.fromkeys([(BY_WORKLOAD, OURS), (strictest(data.rows), OURS)])
+        return [*strictly, (BY_WORKLOAD, PHYSICAL)]
+    models = [BY_GPU_MODEL] if carrying_over.gpu_models(data.rows) else []
+    runs = [BY_RUN] if has_other_runs(data.rows) else []
+    strict = [(p, name) for p in (BOTH_UNSEEN, BY_FAMILY, *runs) for name in (OURS, PHYSICAL)]
+    shared = [(p, name) for p in (BY_WORKLOAD, *models, BY_PAIR, RANDOM_ROWS) for name in METHODS]
+    return [*shared, *strict]
+
+
+def _seeds(data: Data, ours: MethodResult, watch: OnProgress) -> Iterator[SeedFigures]:
+    """The model's own seed, then the others."""
+    yield _seed(data, 0, ours)
+    for seed in SEEDS:
+
+        def learner(rows: Rows, seed: int = seed) -> Regressors:
+            return fit(lambda: extra_trees(seed), rows)
+
+        tick = partial(watch, OTHER_SEEDS, OURS)
+        yield _seed(
+            data, seed, ask(Method(OURS, learner), data, PROTOCOLS[BY_WORKLOAD].answer, tick)
+        )
+
+
+def _seed(data: Data, seed: int, results: MethodResult) -> SeedFigures:
+    found = {name: figures_of(results.choices(data, name)) for name in HEADLINE}
+    known = {name: figures for name, figures in found.items() if figures}
+    asked = known[DEFAULT_OBJECTIVE]
+    return SeedFigures(
+        seed=seed,
+        saved_percent=asked.saved.value,
+        shared_percent=asked.shared.value,
+        missed_percent=asked.missed.value if asked.missed else None,
+        fractions={name: figures.mean_percent for name, figures in known.items()},
+        errors=errors_of(data, results.answers, np.asarray(data.rows.kind == "nine")),
+    )
+
+
+def _basis(data: Data) -> EvaluationBasis:
+    return EvaluationBasis(
+        gpu_models=tuple(sorted({m.gpu_model for m in data.measurements})),
+        cards=len({m.gpu_uuid for m in data.measurements}),
+        jobs=len(data.rows.jobs),
+        pairs=len(data.pairs),
+        launch_bound_pairs=len(
+            {
+                (*m.jobs, m.gpu_model)
+                for m, bound in zip(data.measurements, data.with_launch_bound(), strict=True)
+                if bound
+            }
+        ),
+        measurements=len(data.measurements),
+        splits=len(data.rows),
+        left_out=data.left_out,
+    )
+
+
+FigureKind = Literal["fraction of oracle", "error", "coverage"]
+
+KINDS: tuple[FigureKind, ...] = get_args(FigureKind)
+
+Figures: TypeAlias = Mapping[FigureKind, Mapping[str, float]]
+"""Percent, by what they are of."""
+
+TOLERANCES: Mapping[FigureKind, float] = MappingProxyType(
+    {"fraction of oracle": 0.3, "error": 0.5, "coverage": 3.0}
+)
+"""Points by which a figure may be worse: other versions of libraries grow other trees."""
+
+BUNDLED = "bundled_evaluation.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Worse:
+    """A figure that is out of bounds.
+
+    Attributes:
+        value: What was found now; None where it was not found at all.
+        bound: The worst value that is allowed.
+    """
+
+    kind: FigureKind
+    name: str
+    value: float | None
+    bundled: float
+    bound: float
+
+    def __str__(self) -> str:
+        now = "missing" if self.value is None else f"{self.value:.2f} %"
+        side = "at most" if self.kind == "error" else "at least"
+        return (
+            f"{self.kind} of {self.name} is {now}, {side} {self.bound:.2f} % is wanted "
+            f"(bundled: {self.bundled:.2f} %)"
+        )
+
+
+def checked_figures(evaluation: Evaluation) -> dict[FigureKind, dict[str, float]]:
+    """The figures that are compared; those of the quick protocol, so any evaluation has them."""
+    return {
+        "fraction of oracle": dict(_checked_fractions(evaluation)),
+        "error": dict(_checked_errors(evaluation)),
+        "coverage": {name: 100 * found.overall for name, found in evaluation.coverage.items()},
+    }
+
+
+def bundled_figures() -> Figures:
+    """The figures that come with the advisor."""
+    text = resources.files("advisor_training").joinpath(BUNDLED).read_text("utf-8")
+    return json.loads(text)
+
+
+def worse_figures(found: Figures, bundled: Figures) -> list[Worse]:
+    """What is worse than bundled by more than the tolerance."""
+    return [
+        Worse(kind, name, value, was, bound)
+        for kind in KINDS
+        for name, was in bundled[kind].items()
+        for value, bound in [(found[kind].get(name), _bound(kind, was))]
+        if value is None or _beyond(kind, value, bound)
+    ]
+
+
+def check(found: Figures, bundled: Figures) -> None:
+    """Accept figures as good as the bundled ones.
+
+    Raises:
+        ModelError: one is worse by more than its tolerance; the message names all of them.
+    """
+    if worse := worse_figures(found, bundled):
+        raise ModelError(
+            "; ".join(map(str, worse)),
+            why="features, learners or data changed",
+            fix=f"mend that, or show why the new figures are right and replace {BUNDLED}",
+        )
+
+
+def _bound(kind: FigureKind, bundled: float) -> float:
+    return bundled + TOLERANCES[kind] * (1 if kind == "error" else -1)
+
+
+def _beyond(kind: FigureKind, value: float, bound: float) -> bool:
+    # "not within" is true of NaN as well.
+    return not (value <= bound if kind == "error" else value >= bound)
+
+
+def _checked_fractions(evaluation: Evaluation) -> Iterator[tuple[str, float]]:
+    for row in evaluation.choices:
+        quick = row.protocol == BY_WORKLOAD and row.pairs == "all"
+        if quick and row.method in (OURS, PHYSICAL):
+            yield f"{row.method} by {row.objective}, {row.scope}", row.figures.mean_percent
+
+
+def _checked_errors(evaluation: Evaluation) -> Iterator[tuple[str, float]]:
+    for method, errors in errors_of_all_pairs(evaluation)[BY_WORKLOAD].items():
+        if method in (OURS, PHYSICAL):
+            for name, error in (("rates", errors.rate), ("power", errors.power)):
+                if error:
+                    yield f"{method}, {name}", error.mean_percent

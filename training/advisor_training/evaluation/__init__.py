@@ -1,1 +1,0 @@
-"""How good a model is for jobs, runs and cards that it has not seen."""

@@ -1,1 +1,0 @@
-"""Learners, what they may see, and intervals for what they have not seen."""

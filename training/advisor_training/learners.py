@@ -1,0 +1,352 @@
+"""What learns from rows: the model, what it is compared with, and physics.
+
+A head of the model is an estimator of scikit-learn that learns how far off a prior is; so any
+regressor can be learned, left out and scored as the model is.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Self, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+from sklearn import base, utils
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import validation
+
+from advisor.predict.card_factor import CARD_SPREAD
+from advisor.predict.features import rounded
+from advisor.predict.profiles import Floats
+from advisor_models.heads import MEMORY_POWER, POWER, SPEED, Head
+from advisor_models.intervals import UNCAPPED
+from advisor_training.rows import Rows, flat
+
+TREES = 60
+"""A hundred reach the same fraction of the oracle, within what another seed changes, and take
+longer in serving in proportion."""
+
+LEAST_IN_LEAF = 4
+PART_OF_FEATURES = 0.5
+SEED = 0
+
+
+_BASE, _UTILS, _VALIDATION = cast("Any", base), cast("Any", utils), cast("Any", validation)
+"""They have no types."""
+
+_TAKES: Mapping[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+"""Trees learn from features that are missing; another regressor refuses them by itself."""
+
+
+def extra_trees(seed: int = SEED) -> Any:
+    """The regressor of the model; the same data and seed give the same trees.
+
+    One thread: several fit no faster at this size, and add up the trees in any order.
+    """
+    return ExtraTreesRegressor(
+        TREES,
+        min_samples_leaf=LEAST_IN_LEAF,
+        max_features=PART_OF_FEATURES,
+        random_state=seed,
+    )
+
+
+class PriorRegressor(RegressorMixin, BaseEstimator):
+    """A quantity above 0, learned as the logarithm of what was measured over its prior.
+
+    Logarithms, since errors count relative to the value. They and the weights are `rounded`, so
+    that every processor learns the same.
+
+    Args:
+        regressor: What learns them, cloned when fitted; None: `extra_trees()`.
+        prior_column: Column of X that holds the prior, in the unit of y, and is no feature; None:
+            there is none, and the logarithm of y itself is learned.
+    """
+
+    def __init__(self, regressor: Any = None, prior_column: int | None = None) -> None:
+        self.regressor = regressor
+        self.prior_column = prior_column
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
+        """Learn from rows of X, shape (n, columns), and y above 0, shape (n,)."""
+        given, y = _VALIDATION.validate_data(self, X, y, y_numeric=True, **_TAKES)
+        prior, features = self._parts(given)
+        if not (np.all(y > 0) and np.all(prior > 0)):
+            raise ValueError("y and its prior must be above 0: logarithms of them are learned")
+        self.regressor_: Any = _BASE.clone(
+            extra_trees() if self.regressor is None else self.regressor
+        )
+        weights = {} if sample_weight is None else self._weights(sample_weight)
+        self.regressor_.fit(features, rounded(np.log(y / prior)), **weights)
+        return self
+
+    def predict(self, X: Any) -> Floats:  # noqa: N803
+        """What is expected, in the unit of y, shape (n,)."""
+        _VALIDATION.check_is_fitted(self)
+        prior, features = self._parts(_VALIDATION.validate_data(self, X, reset=False, **_TAKES))
+        found: Floats = np.exp(self.regressor_.predict(features)) * prior
+        return found
+
+    def __sklearn_tags__(self) -> Any:
+        tags = cast("Any", super()).__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        own = _UTILS.get_tags(self._own())
+        tags.input_tags.allow_nan = own.input_tags.allow_nan
+        return tags
+
+    def _own(self) -> Any:
+        return extra_trees() if self.regressor is None else self.regressor
+
+    def _parts(self, X: Floats) -> tuple[Floats | float, Floats]:  # noqa: N803
+        if self.prior_column is None:
+            return 1.0, X
+        return X[:, self.prior_column], np.delete(X, self.prior_column, axis=1)
+
+    def _weights(self, sample_weight: Any) -> dict[str, Floats]:
+        """A pipeline has them for its last step."""
+        steps = getattr(self.regressor_, "steps", None)
+        step = f"{steps[-1][0]}__" if steps else ""
+        return {f"{step}sample_weight": rounded(np.asarray(sample_weight, np.float64))}
+
+
+LEAST_SPEED = 1e-4
+"""Relative speeds below are taken as this, so that a starved job has a logarithm."""
+
+
+FEWEST_JOBS = 20
+"""A head that not every window tells is learned from so many jobs at least, with limits of SMs and
+without. Of n jobs left out, the error of a new one is above all of theirs once in n + 1: an
+interval that is to miss 5 % on each side needs 19."""
+
+
+def _never(rows: Rows) -> Floats:
+    return np.full((len(rows), 1), np.inf)
+
+
+def _all_served(rows: Rows) -> Floats:
+    return np.column_stack([rows.all_served_a, rows.all_served_b])
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class HeadLearner:
+    """What a head is learned from, and how sure it is where the rows do not tell.
+
+    Attributes:
+        measured: What was measured of it in rows; shape (n, parts).
+        all_served: From which value on a measured one only says that it could be no less: such rows
+            are not learned from, and have no error where so much was expected; shape (n, parts).
+        least: Measured values below are taken as this.
+        most: Measured and expected values above are taken as this; shape (n, parts).
+        card_spread: Standard deviation between cards of the logarithm, below the power limit, where
+            the rows have no other card to show it; 0: cards do not differ.
+        one_gpu_widening: How much wider intervals are taken to be for other GPU models where the
+            rows are of one. Leaving out a run of the H200 with all its cards, and the job as well,
+            the worst of the runs takes intervals 1.61 times as wide for speeds and 1.32 times for
+            power, and 20 of its pairs until none need be wider. Rounded up to halves: a card of
+            another model differs from these more than they do from each other.
+            docs/measurements/model.md has the figures.
+    """
+
+    head: Head
+    measured: Callable[[Rows], Floats]
+    all_served: Callable[[Rows], Floats] = _never
+    least: float = 0.0
+    most: Callable[[Rows], Floats] = _never
+    card_spread: float = 0.0
+    one_gpu_widening: float = 2.0
+
+    def is_known(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """In which rows it was measured; shape (n,)."""
+        known: npt.NDArray[np.bool_] = np.isfinite(self.measured(rows))
+        return np.logical_and.reduce(known, axis=1)
+
+    def possible(self, rows: Rows, values: Floats) -> Floats:
+        """Values of rows between `least` and `most`, part by part; shape (parts x n,)."""
+        return flat(np.clip(values, self.least, self.most(rows)))
+
+    def is_told(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Which of the targets are known, part by part; shape (parts x n,)."""
+        return flat(self.measured(rows) < self.all_served(rows))
+
+
+SPEED_LEARNER = HeadLearner(
+    head=SPEED,
+    measured=lambda rows: np.column_stack([rows.speed_a, rows.speed_b]),
+    all_served=_all_served,
+    least=LEAST_SPEED,
+    most=lambda rows: np.where(np.isfinite(_all_served(rows)), np.inf, 1.0),
+)
+
+POWER_LEARNER = HeadLearner(
+    head=POWER,
+    measured=lambda rows: rows.power_w[:, None],
+    card_spread=CARD_SPREAD,
+    one_gpu_widening=1.5,
+)
+
+MEMORY_POWER_LEARNER = HeadLearner(
+    head=MEMORY_POWER,
+    measured=lambda rows: rows.memory_power_w[:, None],
+    card_spread=CARD_SPREAD,
+)
+
+HEAD_LEARNERS = (SPEED_LEARNER, POWER_LEARNER)
+"""Of the heads that every model has."""
+
+OPTIONAL_LEARNERS = (MEMORY_POWER_LEARNER,)
+"""Of heads that not every window tells."""
+
+
+def learners_for(rows: Rows) -> tuple[HeadLearner, ...]:
+    """Of all heads that can be learned from rows: the optional ones, where there are enough."""
+    return (*HEAD_LEARNERS, *(x for x in OPTIONAL_LEARNERS if is_enough(rows, x)))
+
+
+def is_enough(rows: Rows, learner: HeadLearner) -> bool:
+    """Whether an optional head was measured of enough jobs.
+
+    And in two runs, since intervals are made of errors in another run.
+    """
+    known = learner.is_known(rows)
+    kinds = (known & (rows.kind == UNCAPPED), known & (rows.kind != UNCAPPED))
+    jobs = min(len(rows.take(kind).jobs) for kind in kinds)
+    return jobs >= FEWEST_JOBS and len(np.unique(rows.run[known])) > 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Predicted:
+    """What a learner expects of n rows.
+
+    Attributes:
+        speed: Relative speed of each job, shape (n, 2).
+        heads: What each head says, shape (n, parts): "power" in W, and "speed" as it would be if
+            there were always something to do, where the learner tells that from the speeds.
+    """
+
+    speed: Floats
+    heads: Mapping[str, Floats]
+
+    @property
+    def power_w(self) -> Floats:
+        """Power of the GPU, W; shape (n,)."""
+        return self.heads["power"][:, 0]
+
+
+PRIOR = 0
+"""Column of the prior in what estimators take."""
+
+Fitted: TypeAlias = Callable[[Rows], Predicted]
+Learner: TypeAlias = Callable[[Rows], Fitted]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Regressors:
+    """The estimators of a model by head."""
+
+    by_head: Mapping[str, Any]
+
+    def __call__(self, rows: Rows) -> Predicted:
+        """Expected speeds and power of rows."""
+        return served(rows, {name: self._values(name, rows) for name in self.by_head})
+
+    def _values(self, head: str, rows: Rows) -> Floats:
+        # Part by part: where a value stands in an array may change the last bit of numpy's exp.
+        parts = range(rows.heads[head].prior.shape[1])
+        return np.stack([self.by_head[head].predict(inputs(head, rows, n)) for n in parts], 1)
+
+
+def as_predicted(speed: Floats, power_w: Floats) -> Predicted:
+    """Speeds of jobs with always something to do, shape (n, 2), and the power, shape (n,)."""
+    return Predicted(speed, {"speed": speed, "power": power_w[:, None]})
+
+
+def served(rows: Rows, heads: Mapping[str, Floats]) -> Predicted:
+    """Speeds by what jobs could do: none is faster than alone, or serves more than is asked."""
+    return Predicted(np.minimum(heads["speed"], 1), heads)
+
+
+def fit(
+    make: Callable[[], Any], rows: Rows, learners: Sequence[HeadLearner] = HEAD_LEARNERS
+) -> Regressors:
+    """Estimators with regressors of one kind, one for each head, fitted to rows.
+
+    Of a job that served all of its demand a row only says that it could do no less, so speeds are
+    learned from the others.
+    """
+    return Regressors({learner.head.name: _fitted(make(), rows, learner) for learner in learners})
+
+
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """In place of a regressor that nothing was there to learn from: it expects NaN."""
+
+    def predict(self, inputs: Floats) -> Floats:
+        """NaN for each row; inputs have shape (n, 1 + features), the answer (n,)."""
+        return np.full(len(inputs), np.nan)
+
+
+def inputs(head: str, rows: Rows, part: int) -> Floats:
+    """What the estimator of a head takes of one part of rows: its prior, then its features."""
+    seen = rows.heads[head]
+    return np.column_stack([seen.prior[:, part], seen.features[:, part].astype(np.float64)])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Learned:
+    """What the estimator of a head learns from.
+
+    Attributes:
+        X: The prior, then the features; shape (m, columns).
+        y: What was measured, in the unit of the head; shape (m,).
+        weight: Shape (m,).
+        row: Number of the row; one of two jobs has each row once for each job; shape (m,).
+    """
+
+    X: Floats
+    y: Floats
+    weight: Floats
+    row: npt.NDArray[np.int64]
+
+
+def learned_from(learner: HeadLearner, rows: Rows) -> Learned:
+    """Those parts of rows that tell what the head learns, all of the first part first."""
+    told = learner.is_told(rows)
+    parts = len(told) // len(rows)
+    seen = np.concatenate([inputs(learner.head.name, rows, part) for part in range(parts)])
+    values = learner.possible(rows, learner.measured(rows))
+    row = np.tile(np.arange(len(rows)), parts)[told]
+    return Learned(seen[told], values[told], rows.weight[row], row)
+
+
+def _fitted(regressor: Any, rows: Rows, learner: HeadLearner) -> Any:
+    found = learned_from(learner, rows)
+    if not len(found.y):
+        return Untold()
+    return PriorRegressor(regressor, PRIOR).fit(found.X, found.y, found.weight)
+
+
+def _linear() -> Any:
+    return Pipeline([("scale", StandardScaler()), ("ridge", Ridge(alpha=10.0))])
+
+
+def physical(rows: Rows) -> Fitted:
+    """No learning: what the model learns the distance to.
+
+    Rates alone at the shares, less what the supply of bandwidth and power takes (`prior_kept`);
+    both powers less one idle power, up to the limit.
+    """
+    return lambda rows: served(rows, {name: seen.prior for name, seen in rows.heads.items()})
+
+
+LEARNERS: Mapping[str, Learner] = MappingProxyType(
+    {
+        "extra-trees": lambda rows: fit(extra_trees, rows),
+        "linear": lambda rows: fit(_linear, rows),
+        "physical": physical,
+    }
+)
+"""Every learner by name; the first one is the model."""

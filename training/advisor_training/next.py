@@ -1,0 +1,334 @@
+"""What to measure next: which jobs alone and which pairs teach a model most for GPU time."""
+
+import itertools
+import math
+import shlex
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from advisor.core.gpu import MEMORY_MIB, WHOLE, MemoryFit
+from advisor.core.records import Observation, PairPoint, SoloPoint
+from advisor.core.wording import count_of
+from advisor.predict.profiles import ACTIVITY, Floats, Profile
+from advisor_training.rows import make_data
+
+PairNames: TypeAlias = tuple[str, str]
+
+Use: TypeAlias = tuple[float, ...]
+"""What a job uses of the whole GPU, in parts of what there is; NaN where it is not known."""
+
+PairUse: TypeAlias = tuple[Use, Use]
+
+HALF_PERCENT = 50.0
+
+LEAST_DISTANCE = 0.01
+"""Of pairs that are no different: what else is said of them then decides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenPair:
+    """A pair that could be measured.
+
+    Attributes:
+        minutes: GPU time that measuring it takes.
+        asked: How often the two were launched together.
+        uses: What each job uses of the GPU alone.
+    """
+
+    jobs: PairNames
+    minutes: float
+    uses: PairUse
+    asked: int = 0
+
+
+def choose_pairs(
+    candidates: Iterable[OpenPair],
+    measured: Mapping[str, int],
+    minutes: float,
+    learned: Sequence[PairUse] = (),
+) -> list[OpenPair]:
+    """The pairs to measure within a budget of minutes, the most telling first.
+
+    One after the other: the pair that is worth most (`value`), where those that were chosen before
+    count as measured, so that a plan asks neither the same job nor the same kind of pair again and
+    again. A pair that takes more than what is left is passed over. `measured` says in how many
+    measured pairs each job is, `learned` what the jobs of measured pairs use of the GPU.
+    """
+    known, left = Counter(measured), sorted(candidates, key=lambda c: c.jobs)
+    uses = [candidate.uses for candidate in left]
+    apart = nearest(uses, learned)
+    open_places, chosen = set(range(len(left))), list[OpenPair]()
+    while fitting := [n for n in sorted(open_places) if left[n].minutes <= minutes]:
+        best = max(fitting, key=lambda n: value(left[n], known, float(apart[n])))
+        chosen.append(left[best])
+        open_places.remove(best)
+        minutes -= left[best].minutes
+        known.update(set(left[best].jobs))
+        apart = np.minimum(apart, distances(uses, left[best].uses))
+    return chosen
+
+
+def value(candidate: OpenPair, measured: Mapping[str, int], apart: float = math.inf) -> float:
+    """What measuring a pair is worth; only the order of values has a meaning.
+
+    How often the answer is needed, times how little its jobs have been measured, times how far
+    `apart` it is from the nearest measured pair (`distances`; infinite where there is none). A job
+    in no measured pair counts 1, in a single one a half; a job next to itself counts once. The
+    distance is that of k-centre selection (T. F. Gonzalez, "Clustering to minimize the maximum
+    intercluster distance", 1985). How unsure a model is of the pair does not count: that chose no
+    better pairs (docs/next.md).
+    """
+    new = sum(1 / (1 + measured.get(job, 0)) for job in set(candidate.jobs))
+    unlike = max(apart, LEAST_DISTANCE) if math.isfinite(apart) else 1.0
+    return (1 + candidate.asked) * new * unlike
+
+
+def use_of(profile: Profile) -> Use:
+    """Activity of the units, power over its limit, and the rate at half of the GPU over the whole.
+
+    A profile that begins above half of the GPU is asked where it begins.
+    """
+    activity = (float(profile.values[name][-1]) / WHOLE for name in ACTIVITY)
+    limit_w = profile.power_limit_w or profile.whole_gpu_power_w
+    half = profile.at([max(HALF_PERCENT, float(profile.shares[0]))])["rate"][0]
+    return (
+        *activity,
+        profile.whole_gpu_power_w / limit_w,
+        float(half) / profile.whole_gpu_rate,
+    )
+
+
+def distances(pairs: Sequence[PairUse], other: PairUse) -> Floats:
+    """How far each pair is from another one: Euclidean, jobs put together as they fit best.
+
+    0 for the same use; what is not known counts as alike; shape (pairs,).
+    """
+    if not pairs:
+        return np.zeros(0)
+    uses = np.array(pairs, dtype=np.float64)
+    first, second = (_apart(uses, np.array(jobs)) for jobs in (other, other[::-1]))
+    return np.minimum(first, second)
+
+
+def _apart(uses: Floats, other: Floats) -> Floats:
+    return np.sqrt(np.nansum((uses - other) ** 2, axis=(1, 2)))
+
+
+def nearest(pairs: Sequence[PairUse], others: Sequence[PairUse]) -> Floats:
+    """How far each pair is from the nearest of others; infinite without others; shape (pairs,)."""
+    found = np.full(len(pairs), math.inf)
+    for other in others:
+        found = np.minimum(found, distances(pairs, other))
+    return found
+
+
+_JOBS = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class MeasuredSoFar:
+    """What is known of one GPU model, and of the jobs that can be measured on it.
+
+    Attributes:
+        jobs: Names of the jobs that can be started here.
+        measured: Pairs of the GPU model that a model can learn from, names in order.
+        learned: What the jobs of measured pairs use of the GPU, on any GPU model; of pairs that
+            still are as they were measured.
+        pairs_of: In how many measured pairs each job is, on any GPU model.
+        asked: How often two jobs were launched together on the GPU model, names in order.
+        checked: Whether its safe counts are known, or need not be.
+        drifting: Jobs that are no longer as they were measured.
+    """
+
+    gpu_model: str
+    jobs: Collection[str]
+    profiles: Mapping[str, Profile]
+    measured: Collection[PairNames]
+    learned: Sequence[PairUse]
+    pairs_of: Mapping[str, int]
+    asked: Mapping[PairNames, int]
+    checked: bool
+    drifting: Collection[str] = ()
+
+
+def measured_so_far(
+    pairs: Sequence[PairPoint],
+    profiled: Sequence[SoloPoint],
+    references: Sequence[SoloPoint],
+    observations: Iterable[Observation],
+    *,
+    gpu_model: str,
+    jobs: Collection[str],
+    checked: bool,
+    drifting: Collection[str] = (),
+) -> MeasuredSoFar:
+    """What is known of one GPU model by all points that a model would be trained on, of any.
+
+    `checked` and `drifting` are as of `MeasuredSoFar`.
+
+    Raises:
+        InputError: nothing can be learned from the points.
+    """
+    data = make_data(pairs, profiled, references)
+    found = {(*pair.jobs, pair.gpu_model) for pair in data.pairs}
+    uses = {key: use_of(profile) for key, profile in data.profiles.items()}
+    profiles = {job: of_job for (job, model), of_job in data.profiles.items() if model == gpu_model}
+    return MeasuredSoFar(
+        gpu_model=gpu_model,
+        jobs=jobs,
+        profiles=profiles,
+        measured={(a, b) for a, b, model in found if model == gpu_model},
+        learned=[
+            (uses[a, model], uses[b, model])
+            for a, b, model in sorted(found)
+            if {a, b}.isdisjoint(drifting)
+        ],
+        pairs_of=Counter(job for a, b, _ in found for job in {a, b}),
+        asked=_asked(observations, gpu_model),
+        checked=checked,
+        drifting=drifting,
+    )
+
+
+def _asked(observations: Iterable[Observation], gpu_model: str) -> Counter[PairNames]:
+    """Recommendations leave no record; launches do, and they are what counts."""
+    of_pairs = (o for o in observations if o.gpu_model == gpu_model and len(o.jobs) == _JOBS)
+    return Counter((o.jobs[0], o.jobs[1]) for o in of_pairs)
+
+
+StepKind = Literal["check", "profile", "pair"]
+
+PAIR_POINT_S = 7.8
+"""A pair at one split, with its part of references, settling and start-ups: 2025 pair points in
+264.5 GPU-minutes (docs/measurements/pairs/cost.py)."""
+
+SPLITS, SPLITS_BESIDE_ITSELF = 10, 6
+"""Windows of a pair at `nine,uncapped`, and of a job next to itself."""
+
+PROFILE_MINUTES = 80 / 60
+"""A job alone at ten shares: median of 43 sweeps (docs/measurements/cost.py)."""
+
+CHECK_MINUTES = 133 / 60
+"""63 counts of SMs on an H100 (docs/check.md)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextStep:
+    """One thing to measure.
+
+    Attributes:
+        jobs: None for a check of a GPU model, one for a profile, two for a pair.
+        minutes: GPU time, estimated; `total_minutes` with all steps before.
+    """
+
+    kind: StepKind
+    jobs: tuple[str, ...]
+    why: str
+    minutes: float
+    total_minutes: float = 0.0
+
+    @property
+    def command(self) -> str:
+        """What measures it, as it is typed into a shell."""
+        if self.kind == "pair":
+            return f"advisor colocate --pairs {shlex.quote('+'.join(self.jobs))}"
+        return " ".join(["advisor", self.kind, *map(shlex.quote, self.jobs)])
+
+
+def next_steps(known: MeasuredSoFar, minutes: float) -> tuple[NextStep, ...]:
+    """What to measure within a budget of GPU minutes, the most telling first.
+
+    First the safe counts: without them no other point can be trusted. Then profiles: of a job
+    without one nothing is predicted. What is left goes to pairs.
+    """
+    steps = list[NextStep]()
+    for step in _checks_and_profiles(known):
+        if step.minutes <= minutes:
+            steps.append(step)
+            minutes -= step.minutes
+    steps += (
+        NextStep(kind="pair", jobs=pair.jobs, why=_why_pair(pair, known), minutes=pair.minutes)
+        for pair in _chosen_pairs(known, minutes)
+    )
+    totals = itertools.accumulate(step.minutes for step in steps)
+    return tuple(
+        replace(step, total_minutes=total) for step, total in zip(steps, totals, strict=True)
+    )
+
+
+def _checks_and_profiles(known: MeasuredSoFar) -> Iterator[NextStep]:
+    if not known.checked:
+        why = f"nobody has checked at which SM counts results are right on {known.gpu_model}"
+        yield NextStep(kind="check", jobs=(), why=why, minutes=CHECK_MINUTES)
+    lacking = [job for job in known.jobs if job in known.drifting or job not in known.profiles]
+    for job in sorted(lacking, key=lambda job: (-_asked_of(job, known), job)):
+        yield NextStep(
+            kind="profile", jobs=(job,), why=_why_profile(job, known), minutes=PROFILE_MINUTES
+        )
+
+
+def _asked_of(job: str, known: MeasuredSoFar) -> int:
+    return sum(count for jobs, count in known.asked.items() if job in jobs)
+
+
+def _why_profile(job: str, known: MeasuredSoFar) -> str:
+    drifts = job in known.profiles
+    reasons = ["it drifts: no longer as it was measured" if drifts else "it has no profile"]
+    if asked := _asked_of(job, known):
+        reasons.append(f"launched {count_of(asked, 'time')}")
+    return ", ".join(reasons)
+
+
+def _chosen_pairs(known: MeasuredSoFar, minutes: float) -> list[OpenPair]:
+    uses = {job: use_of(profile) for job, profile in known.profiles.items()}
+    candidates = (
+        OpenPair(
+            jobs=jobs,
+            minutes=pair_minutes(jobs),
+            uses=(uses[jobs[0]], uses[jobs[1]]),
+            asked=known.asked.get(jobs, 0),
+        )
+        for jobs in _open_pairs(known)
+    )
+    still_valid = {job: n for job, n in known.pairs_of.items() if job not in known.drifting}
+    return choose_pairs(candidates, still_valid, minutes, known.learned)
+
+
+def _open_pairs(known: MeasuredSoFar) -> Iterator[PairNames]:
+    """Pairs of profiled jobs that fit into memory together, and that no measurement holds for."""
+    names = sorted(known.profiles.keys() & set(known.jobs))
+    memory_mib = MEMORY_MIB.get(known.gpu_model)
+    for a, b in itertools.combinations_with_replacement(names, 2):
+        if (a, b) in known.measured and not {a, b} & set(known.drifting):
+            continue
+        used = known.profiles[a].memory_used_mib, known.profiles[b].memory_used_mib
+        if MemoryFit(used, memory_mib).fits is not False:
+            yield a, b
+
+
+def pair_minutes(jobs: tuple[str, str]) -> float:
+    """GPU time of a pair at the nine splits and without limits."""
+    splits = SPLITS_BESIDE_ITSELF if jobs[0] == jobs[1] else SPLITS
+    return splits * PAIR_POINT_S / 60
+
+
+def _why_pair(found: OpenPair, known: MeasuredSoFar) -> str:
+    reasons = [f"launched {count_of(found.asked, 'time')}"] if found.asked else []
+    reasons += (_why_job(job, known) for job in dict.fromkeys(found.jobs))
+    return ", ".join(reasons)
+
+
+def _why_job(job: str, known: MeasuredSoFar) -> str:
+    if job in known.drifting:
+        return f"{job} drifts"
+    count = known.pairs_of.get(job, 0)
+    return f"{job} is in {count_of(count, 'measured pair') if count else 'no measured pair'}"
+
+
+def chosen_pairs(steps: Iterable[NextStep]) -> list[PairNames]:
+    """The pairs among steps, as a plan of a campaign takes them."""
+    return [(step.jobs[0], step.jobs[1]) for step in steps if step.kind == "pair"]

@@ -1,1 +1,0 @@
-"""What to measure next: which jobs alone and which pairs teach a model most for GPU time."""

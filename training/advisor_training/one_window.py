@@ -1,0 +1,170 @@
+"""Learns how jobs do on parts of a GPU from one window on the whole of it.
+
+From jobs that were measured at several shares, all but the whole GPU hidden. Differences to
+`advisor.predict.one_window.prior_kept` are learned, not their logarithms: at small shares of small
+jobs these are large, and matter little.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import ExtraTreesRegressor
+
+from advisor.core.gpu import WHOLE
+from advisor.core.records import SoloPoint
+from advisor.files import PUBLIC_FILE, replace_file
+from advisor.formats.wire import to_plain
+from advisor.predict.one_window import (
+    COUNTERS,
+    ESTIMATED_SHARES,
+    SoloWindow,
+    WindowEstimate,
+    counter_features,
+    prior_kept,
+    share_features,
+    window_of,
+)
+from advisor.predict.profiles import Floats, Profile, kind_of
+from advisor_models.manifest import MANIFEST, hashes, trees_file
+from advisor_models.one_window import (
+    ERRORS,
+    ErrorsFile,
+    LeftOutJob,
+    OneWindowManifest,
+    OneWindowModel,
+    asked,
+)
+from advisor_training.held_out import family_of
+from advisor_training.train import LIBRARIES, dataset_sha256, forest_bytes, write_model
+
+TREES, LEAST_IN_LEAF, SEED = 60, 3, 0
+"""As many trees as the heads of pairs have; a profile has few rows, so leaves are smaller."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowRows:
+    """Features and what is to be learned; shapes (n, 5) and (n,)."""
+
+    features: Floats
+    targets: Floats
+
+
+def learnable(profiles: Iterable[Profile]) -> list[Profile]:
+    """Those whose counters and power limit are known, so that they say something."""
+    return [
+        p
+        for p in profiles
+        if p.power_limit_w and not any(np.isnan(p.values[name][-1]) for name in COUNTERS)
+    ]
+
+
+def fit_one_window(profiles: Sequence[Profile]) -> Mapping[str, bytes]:
+    """The trees of each head of `OneWindowModel`, from profiles that are `learnable`."""
+    heads = {name: _counter_rows(profiles, name) for name in COUNTERS}
+    heads |= {name: _share_rows(profiles, name) for name in ("rate", "power")}
+    return {name: _trees(rows) for name, rows in heads.items()}
+
+
+def write_one_window(
+    folder: Path, profiles: Sequence[Profile], points: Iterable[SoloPoint]
+) -> None:
+    """Fit the model to profiles that are `learnable`, made from these points, and write it.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    files = {trees_file(name): data for name, data in fit_one_window(profiles).items()}
+    errors = ErrorsFile(tuple(left_out_errors(profiles)))
+    files[ERRORS] = json.dumps(to_plain(errors), separators=(",", ":")).encode() + b"\n"
+    manifest = OneWindowManifest(
+        profiles=len(profiles),
+        dataset_sha256=dataset_sha256(points),
+        libraries={name: version(name) for name in LIBRARIES},
+        files=hashes(files),
+    )
+    files[MANIFEST] = json.dumps(to_plain(manifest), indent=1).encode() + b"\n"
+
+    def write(to: Path) -> None:
+        for name, data in files.items():
+            replace_file(to / name, data, PUBLIC_FILE)
+
+    write_model(folder, write)
+
+
+def _counter_rows(profiles: Iterable[Profile], name: str) -> WindowRows:
+    """A counter as a fraction, one row for each profile."""
+    found = [(counter_features(window_of(p))[0], p.values[name][-1] / WHOLE) for p in profiles]
+    return WindowRows(*map(np.array, zip(*found, strict=True)))
+
+
+def _share_rows(profiles: Iterable[Profile], of: str) -> WindowRows:
+    """The rate, or the power, over the prior at each share that was measured."""
+    found = [(features, kept[of] - prior) for features, prior, kept in map(_kept, profiles)]
+    return WindowRows(*map(np.concatenate, zip(*found, strict=True)))
+
+
+def left_out(profiles: Sequence[Profile]) -> Iterator[tuple[OneWindowModel, list[Profile]]]:
+    """For each family of jobs the model that has seen none of it, and its profiles."""
+    families = np.array([family_of(p.job) for p in profiles])
+    for family in dict.fromkeys(families.tolist()):
+        others = [p for p, own in zip(profiles, families, strict=True) if own != family]
+        asked_of = [p for p, own in zip(profiles, families, strict=True) if own == family]
+        yield OneWindowModel(fit_one_window(others)), asked_of
+
+
+def left_out_errors(profiles: Sequence[Profile]) -> Iterator[LeftOutJob]:
+    """Of each by the model that has seen none of its family, with and without counters."""
+    for model, own in left_out(profiles):
+        for p in own:
+            for missing in ((), COUNTERS):
+                window = blind(window_of(p), missing)
+                told = model.estimate(window)
+                errors = _errors(p, told)
+                yield LeftOutJob(
+                    family=family_of(p.job),
+                    is_server=kind_of(p) == "server",
+                    missing=missing,
+                    sm=round(told.sm, 4),
+                    part_of_power=round(window.part_of_power, 4),
+                    errors=tuple(errors.round(4).tolist()),
+                )
+
+
+def blind(window: SoloWindow, lacking: Sequence[str]) -> SoloWindow:
+    """The same without these counters."""
+    return replace(window, counters={n: v for n, v in window.counters.items() if n not in lacking})
+
+
+def _errors(profile: Profile, told: WindowEstimate) -> Floats:
+    """True less told; where nothing was measured, as at the nearest share that was."""
+    window, (_, _, kept) = window_of(profile), _kept(profile)
+    sm, dram = (window.read(name) / WHOLE for name in COUNTERS)
+    shares = profile.shares[:-1]
+    of_shares = [
+        np.interp(ESTIMATED_SHARES, shares, kept[of] - np.interp(shares, ESTIMATED_SHARES, of_told))
+        for of, of_told in (("rate", told.rate), ("power", told.power))
+    ]
+    return np.concatenate([[sm - told.sm, dram - told.dram], *of_shares])
+
+
+def _kept(profile: Profile) -> tuple[Floats, Floats, dict[str, Floats]]:
+    """Features at each share that was measured, the prior there, and what was kept."""
+    window = window_of(profile)
+    sm, dram = (window.read(name) / WHOLE for name in COUNTERS)
+    shares = profile.shares[:-1].tolist()
+    over_w = profile.values["power_w"][:-1] - profile.idle_power_w
+    kept = {
+        "rate": np.minimum(1.0, profile.values["rate"][:-1] / profile.values["rate"][-1]),
+        "power": over_w / (window.power_w - window.idle_power_w),
+    }
+    return share_features(window, sm, dram, shares), prior_kept(sm, shares), kept
+
+
+def _trees(rows: WindowRows) -> bytes:
+    regressor: Any = ExtraTreesRegressor(TREES, min_samples_leaf=LEAST_IN_LEAF, random_state=SEED)
+    return forest_bytes(regressor.fit(asked(rows.features), rows.targets))

@@ -1,0 +1,492 @@
+"""The report of an evaluation: sentences and tables for the terminal, one page, and one JSON file.
+
+Every number in the sentences is computed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, RAW_OBJECTIVE
+from advisor.core.wording import count_of
+from advisor.predict.profiles import Floats
+from advisor_training.choices import QUESTIONS, ChoiceFigures
+from advisor_training.evaluation import (
+    HEADLINE,
+    OURS,
+    PHYSICAL,
+    Evaluation,
+    Some,
+    choice_figures,
+    errors_of_all_pairs,
+    find_choices,
+    to_json,
+)
+from advisor_training.held_out import BY_WORKLOAD, PROTOCOLS
+from advisor_training.noise import BootstrapEstimate
+from advisor_training.reports.document import (
+    BLUE,
+    Figure,
+    Ink,
+    TextTable,
+    to_html,
+    write_files,
+)
+from advisor_training.scoring import Error, Errors
+
+HTML_NAME, JSON_NAME = "evaluation.html", "evaluation.json"
+
+_ORACLES = ("oracle", "oracle, per watt", "oracle, raw")
+"""Headings of the fractions by `HEADLINE`."""
+
+_WORST = 12
+"""Choices in a table of those that lose most."""
+
+
+def write_evaluation(evaluation: Evaluation, folder: Path) -> tuple[Path, ...]:
+    """Write the page and the JSON file into the folder, which is made when needed.
+
+    Raises:
+        StoreError: the files cannot be written.
+    """
+    contents = {HTML_NAME: page(evaluation).encode(), JSON_NAME: to_json(evaluation).encode()}
+    return write_files(contents, folder)
+
+
+def page(evaluation: Evaluation) -> str:
+    """The sentences, the figures, then all tables."""
+    headline, *sentences = said(evaluation)
+    return to_html(
+        "evaluation.html",
+        evaluation=evaluation,
+        headline=headline,
+        sentences=sentences,
+        figures=figures(evaluation),
+        tables=[
+            *printed_tables(evaluation, [name for name in OBJECTIVES if name != DEFAULT_OBJECTIVE]),
+            *(_worst_choices(evaluation, name) for name in HEADLINE),
+            _jobs(evaluation),
+        ],
+        protocols=PROTOCOLS.values(),
+    )
+
+
+def figures(evaluation: Evaluation) -> list[Figure]:
+    """Predicted against measured: relative speeds, then power."""
+    found = evaluation.compared
+    speeds = np.concatenate(found.measured_speeds), np.concatenate(found.speeds)
+    power_w = found.measured_power_w, found.power_w
+    return [
+        Figure(
+            "speeds",
+            "Relative speeds of jobs in pairs, at the nine splits: predicted by a model that has "
+            "not seen one of the two jobs, against measured. On the line both are the same.",
+            partial(_draw_scatter, *speeds, "relative speed"),
+            0.8,
+        ),
+        Figure(
+            "power",
+            "The same for the power of the GPU.",
+            partial(_draw_scatter, *power_w, "power, W"),
+            0.8,
+        ),
+    ]
+
+
+def _draw_scatter(measured: Floats, expected: Floats, what: str, axes: Any, ink: Ink) -> None:
+    both = np.concatenate([measured, expected])
+    ends = [float(both.min()), float(both.max())]
+    axes.plot(ends, ends, color=ink.text, linewidth=0.8)
+    axes.scatter(measured, expected, s=5, color=BLUE, alpha=0.45, linewidths=0)
+    axes.set_xlabel(f"measured {what}", color=ink.text)
+    axes.set_ylabel(f"predicted {what}", color=ink.text)
+
+
+def said(evaluation: Evaluation) -> list[str]:
+    """The sentences above the tables."""
+    parts = (_headline, _servers, _compared, _kept_limits, _accuracy, _basis, _other_gpus)
+    return [sentence for part in parts if (sentence := part(evaluation))]
+
+
+def _headline(evaluation: Evaluation) -> str:
+    found = find_choices(evaluation, OURS, DEFAULT_OBJECTIVE)
+    if not found:
+        return "No choice could be scored."
+    return (
+        f"In {found.choices} choices for {count_of(found.pairs, 'pair')} of {found.jobs} jobs, one "
+        f"of which it has not seen, the model saves {_between(found.saved)} of the energy for the "
+        f"same work (median {found.saved_median.value:.1f} %), one after the other "
+        f"where sharing does not pay; {found.loses.value:.0f} % of the choices cost more energy. "
+        f"Work is done {found.stp.value:.2f} times as fast, the slower job runs at "
+        f"{found.slower.value:.0f} % of its speed alone."
+    )
+
+
+def _servers(evaluation: Evaluation) -> str:
+    ways: tuple[tuple[str, Some], ...] = (
+        ("with a server", "with a server"),
+        ("without", "without a server"),
+    )
+    parts = [
+        f"{words} {_between(found.saved)} ({found.choices} choices, {found.pairs} pairs, "
+        f"{found.jobs} jobs; missed {found.missed.value if found.missed else 0:.0f} %)"
+        for words, pairs in ways
+        if (found := find_choices(evaluation, OURS, DEFAULT_OBJECTIVE, pairs))
+    ]
+    return f"It saves {', '.join(parts)}." if parts else ""
+
+
+def _compared(evaluation: Evaluation) -> str:
+    others = {
+        PHYSICAL: "physics without learning",
+        "equal": "50/50",
+        "uncapped": "no limits",
+        "larger-rate": "90 % for the larger raw rate",
+    }
+    parts = [
+        f"{words} {found.saved.value:+.1f} % (costs more in {found.loses.value:.0f} %)"
+        for method, words in others.items()
+        if (found := find_choices(evaluation, method, DEFAULT_OBJECTIVE))
+    ]
+    ours = [
+        f"{found.mean_percent:.1f} % by {name}"
+        for name in HEADLINE
+        if (found := find_choices(evaluation, OURS, name))
+    ]
+    return f"In the same pairs: {', '.join(parts)}. Of the oracle it reaches {', '.join(ours)}."
+
+
+def _kept_limits(evaluation: Evaluation) -> str:
+    least = QUESTIONS[DEFAULT_OBJECTIVE].min_speed
+    wanted = (BY_WORKLOAD, OURS, least, "as advised")
+    for row in evaluation.limits:
+        of = (row.protocol, row.method, row.min_speed, row.kept)
+        if of == wanted and row.missed:
+            return (
+                f"Of the choices that share, {_between(row.missed)} leave a job below "
+                f"{least:g} of its speed, or a server below all of its demand."
+            )
+    return "No choice shares the GPU."
+
+
+def _accuracy(evaluation: Evaluation) -> str:
+    errors = errors_of_all_pairs(evaluation)[BY_WORKLOAD, OURS]
+    parts = [
+        f"{words} by {error.mean_percent:.1f} % (median {error.median_percent:.1f} %)"
+        for words, error in (("rates", errors.rate), ("power", errors.power))
+        if error
+    ]
+    held = [f"{100 * found.overall:.0f} % of {name}" for name, found in evaluation.coverage.items()]
+    return (
+        f"It misses {' and '.join(parts)} at the nine splits. Its intervals for "
+        f"{evaluation.wanted_coverage:.0%} hold {' and '.join(held)}."
+    )
+
+
+def _basis(evaluation: Evaluation) -> str:
+    found = evaluation.basis
+    return (
+        f"{count_of(found.splits, 'split')} of {count_of(found.pairs, 'pair')} of "
+        f"{count_of(found.jobs, 'job')} on {count_of(found.cards, 'card')} of "
+        f"{', '.join(found.gpu_models)}; {found.launch_bound_pairs} of the pairs have a "
+        "launch-bound job. Brackets are 95 % intervals by a bootstrap over jobs."
+    )
+
+
+def _other_gpus(evaluation: Evaluation) -> str:
+    if evaluation.quick:
+        return ""
+    if not evaluation.gpus:
+        return (
+            "These pairs do not tell how good it is on another GPU model: leaving one out takes "
+            "pairs of two."
+        )
+    parts = [
+        f"{_between(default.saved)} on the {found.left_out} "
+        f"({default.mean_percent:.1f} % of the oracle)"
+        for found in evaluation.gpus
+        if (default := found.fractions.get(DEFAULT_OBJECTIVE))
+    ]
+    return (
+        f"Learned from the other GPU models only, and without the job, it saves {', '.join(parts)}."
+    )
+
+
+def _between(found: BootstrapEstimate) -> str:
+    return f"{found.value:.1f} % [{found.low:.1f} {found.high:.1f}]"
+
+
+def printed_tables(
+    evaluation: Evaluation, objectives: Sequence[str] = HEADLINE[1:]
+) -> list[TextTable]:
+    """The tables of the terminal, those without rows left out; `objectives` of the second one."""
+    found = [
+        _unseen_jobs(evaluation),
+        _by_objective(evaluation, objectives),
+        _protocols(evaluation),
+        _limits(evaluation),
+        _kinds(evaluation),
+        _coverage(evaluation),
+        _seeds(evaluation),
+        *gpu_tables(evaluation),
+    ]
+    return [table for table in found if table.rows]
+
+
+def _unseen_jobs(evaluation: Evaluation) -> TextTable:
+    """Every method and rule by energy for the same work, a job left out at a time."""
+    found = choice_figures(evaluation).xs(
+        (BY_WORKLOAD, DEFAULT_OBJECTIVE), level=("protocol", "objective")
+    )
+    best_first = sorted(found.items(), key=lambda row: -row[1].saved.value)
+    return TextTable(
+        "Jobs that were not seen: energy saved for the same work against one after the other, each "
+        f"job to keep {QUESTIONS[DEFAULT_OBJECTIVE].min_speed:g} of its speed; means in % with "
+        "95 % intervals by job",
+        (
+            "method", "choices", "saved", "median", "lose", "STP", "slower job", "share",
+            "missed", "of the oracle", "worst",
+        ),
+        [
+            (
+                str(method), str(f.choices), _saved(f), f"{f.saved_median.value:.1f}",
+                _lose(f), f"{f.stp.value:.2f}", f"{f.slower.value:.0f}", f"{f.shared.value:.0f}",
+                f"{f.missed.value:.0f} [{f.missed.low:.0f} {f.missed.high:.0f}]"
+                if f.missed else "-",
+                str(f.fraction), f"{f.worst_percent:.1f}",
+            )
+            for method, f in best_first
+        ],
+    )  # fmt: skip
+
+
+def _by_objective(evaluation: Evaluation, objectives: Sequence[str]) -> TextTable:
+    """Mean fraction of the oracle by other objectives, among the nine splits, any speed allowed."""
+    cells = choice_figures(evaluation)[BY_WORKLOAD].map(_fraction)
+    rows = cells.unstack(sort=False).reindex(columns=[*objectives]).fillna("-").itertuples()
+    ceilings = [evaluation.ceilings[name] for name in objectives]
+    noise = [f"{c.mean_percent:.2f}" if c else "-" for c in ceilings]
+    return TextTable(
+        "Jobs that were not seen, by other objectives: mean fraction of the best of the nine "
+        "splits, whatever speed a job keeps, in % with 95 % intervals by job",
+        ("method", *objectives),
+        [("noise ceiling", *noise), *((str(method), *row) for method, *row in rows)],
+    )
+
+
+def _protocols(evaluation: Evaluation) -> TextTable:
+    """Each method under each protocol: what it saves, and how far it is off."""
+    found, errors = choice_figures(evaluation), errors_of_all_pairs(evaluation)
+    steps = [step for name in PROTOCOLS for step in errors.index if step[0] == name]
+    return TextTable(
+        "By what is left out of training: energy saved, choices that lose, fraction of the oracle, "
+        "and errors at the nine splits, mean | median, in %",
+        ("left out, method", "saved", "lose", *_ORACLES, "rate", "power"),
+        [
+            (
+                f"{protocol}, {method}",
+                _saved(found.get((protocol, method, DEFAULT_OBJECTIVE))),
+                _lose(found.get((protocol, method, DEFAULT_OBJECTIVE))),
+                *(_mean_of(found.get((protocol, method, name))) for name in HEADLINE),
+                *_error_cells(errors[protocol, method]),
+            )
+            for protocol, method in steps
+        ],
+    )
+
+
+def _limits(evaluation: Evaluation) -> TextTable:
+    """How often a job is slower than it was to be, by what is left out of training."""
+    return TextTable(
+        "Minimum speeds that are missed, part of the choices that share, in % with 95 % intervals "
+        "by job, by what is to keep it where a way is chosen: low ends of servers and expected "
+        "speeds of others, as advised; all low ends; all expected speeds",
+        ("left out, method", "each job keeps", "by", "share", "missed", "saved"),
+        [
+            (
+                f"{row.protocol}, {row.method}",
+                f"{row.min_speed:g}",
+                row.kept,
+                f"{row.shared.value:.1f}",
+                str(row.missed or "-"),
+                str(row.saved),
+            )
+            for row in evaluation.limits
+            if (row.method == OURS or (row.method, row.protocol) == (PHYSICAL, BY_WORKLOAD))
+        ],
+    )
+
+
+def _kinds(evaluation: Evaluation) -> TextTable:
+    """Launch-bound jobs, the power limit, uncapped: where errors come from."""
+    return TextTable(
+        "Errors for jobs that were not seen, mean | median in %",
+        ("method, pairs or rows, splits", "rows", "rate", "power"),
+        [
+            (f"{r.method}, {r.pairs}, {r.splits}", str(r.errors.rows), *_error_cells(r.errors))
+            for r in evaluation.errors
+            if r.protocol == BY_WORKLOAD and r.method in (OURS, PHYSICAL)
+            if r.splits == "nine" or (r.method, r.pairs) == (OURS, "all")
+        ],
+    )
+
+
+def _coverage(evaluation: Evaluation) -> TextTable:
+    """How much the intervals hold of jobs that took no part in making them."""
+    return TextTable(
+        f"What intervals for {evaluation.wanted_coverage:.0%} hold of unseen jobs in other runs on "
+        "other cards, by what the jobs are beside each other, in %",
+        ("of", "where", "held"),
+        [
+            (name, situation, f"{100 * part:.2f}")
+            for name, found in evaluation.coverage.items()
+            for situation, part in [
+                ("all", found.overall),
+                ("worst job", found.least),
+                *sorted(found.strata.items()),
+            ]
+        ],
+    )
+
+
+def _seeds(evaluation: Evaluation) -> TextTable:
+    """The model by the seed of its trees."""
+    return TextTable(
+        f"{OURS} grown from other seeds, jobs that were not seen, in %",
+        ("seed", "saved", "share", "missed", *_ORACLES, "rate", "power"),
+        [
+            (
+                str(found.seed),
+                f"{found.saved_percent:.2f}",
+                f"{found.shared_percent:.0f}",
+                "-" if found.missed_percent is None else f"{found.missed_percent:.1f}",
+                *(f"{found.fractions[name]:.2f}" for name in HEADLINE),
+                *_error_cells(found.errors),
+            )
+            for found in evaluation.seeds
+        ],
+    )
+
+
+_FIGURES = ("saved", "lose", "oracle", "worst", "oracle, raw", "worst, raw", "rate", "power")
+_HELD = ("speed held", "power held")
+
+
+def gpu_tables(evaluation: Evaluation) -> list[TextTable]:
+    """Each GPU model left out with the tested job, then with some pairs of it learned from."""
+    return [
+        TextTable(
+            "A GPU model and a job that were not learned from: fraction of the oracle, errors, "
+            f"mean | median, and what intervals for {evaluation.wanted_coverage:.0%} hold, in %",
+            (
+                "left out", "learned pairs", "pairs", *_FIGURES, *_HELD, "speed wider by",
+                "power wider by",
+            ),
+            [
+                (
+                    found.left_out,
+                    str(found.learned_pairs),
+                    str(found.pairs),
+                    *_gpu_cells(found.fractions, found.errors),
+                    *(f"{100 * part:.1f}" for part in found.held.values()),
+                    *(f"{factor:.2f}" for factor in found.widening.values()),
+                )
+                for found in evaluation.gpus
+            ],
+        ),
+        TextTable(
+            "With pairs of that GPU model learned from, its other pairs: the same figures",
+            ("left out", "pairs added", "draws", *_FIGURES, *_HELD),
+            [
+                (
+                    point.left_out,
+                    str(point.added_pairs),
+                    str(point.draws),
+                    *_gpu_cells(point.fractions, point.errors),
+                    *(f"{100 * part:.1f}" for part in point.held.values()),
+                )
+                for point in evaluation.gpu_curve
+            ],
+        ),
+    ]  # fmt: skip
+
+
+def _gpu_cells(fractions: Mapping[str, ChoiceFigures], errors: Errors) -> Iterator[str]:
+    default = fractions.get(DEFAULT_OBJECTIVE)
+    yield str(default.saved) if default else "-"
+    yield _lose(default)
+    for name in (DEFAULT_OBJECTIVE, RAW_OBJECTIVE):
+        found = fractions.get(name)
+        yield _mean_of(found)
+        yield f"{found.worst_percent:.1f}" if found else "-"
+    yield from _error_cells(errors)
+
+
+def _jobs(evaluation: Evaluation) -> TextTable:
+    """Each job that was left out, the one with the busiest SMs first."""
+    return TextTable(
+        f"{OURS}, by the job that was left out: fraction of the oracle and mean errors, in %",
+        (
+            "job", "SM active", "pairs", *HEADLINE, "own speed off by", "the other's", "power",
+        ),
+        [
+            (
+                f"{job.job}{' (launch-bound)' if job.launch_bound else ''}",
+                f"{job.sm_active_percent:.0f}",
+                str(job.bars[DEFAULT_OBJECTIVE].choices),
+                *(f"{job.bars[name].fraction_percent:.2f}" for name in HEADLINE),
+                *(_mean(error) for error in (job.own, job.beside, job.power)),
+            )
+            for job in evaluation.jobs
+        ],
+    )  # fmt: skip
+
+
+def _worst_choices(evaluation: Evaluation, objective: str) -> TextTable:
+    worst = sorted(evaluation.chosen[objective], key=lambda choice: choice.fraction)[:_WORST]
+    return TextTable(
+        f"The choices that lose most by {objective}, in %",
+        ("pair", "left out", "chosen", "oracle", "of the oracle", "energy saved"),
+        [
+            (
+                " with ".join(choice.jobs),
+                choice.left_out,
+                choice.chosen,
+                choice.oracle,
+                f"{100 * choice.fraction:.2f}",
+                f"{100 * choice.energy_saved:.2f}",
+            )
+            for choice in worst
+        ],
+    )
+
+
+def _fraction(figures: ChoiceFigures) -> str:
+    return str(figures.fraction)
+
+
+def _saved(figures: ChoiceFigures | None) -> str:
+    if figures is None:
+        return "-"
+    return f"{figures.saved.value:.1f} [{figures.saved.low:.1f} {figures.saved.high:.1f}]"
+
+
+def _lose(figures: ChoiceFigures | None) -> str:
+    return f"{figures.loses.value:.0f}" if figures else "-"
+
+
+def _mean_of(figures: ChoiceFigures | None) -> str:
+    return f"{figures.mean_percent:.2f}" if figures else "-"
+
+
+def _error_cells(found: Errors) -> Iterator[str]:
+    """Errors of rates and of the power: mean | median, percent."""
+    for error in (found.rate, found.power):
+        yield f"{error.mean_percent:.1f} | {error.median_percent:.1f}" if error else "-"
+
+
+def _mean(error: Error | None) -> str:
+    return f"{error.mean_percent:.1f}" if error else "-"
