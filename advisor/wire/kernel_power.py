@@ -101,28 +101,22 @@ class StretchPower:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scatter:
-    """How far readings are off a polynomial of degree four, by what is done to them.
+class Measurement:
+    """What was measured on which card.
 
     Attributes:
-        full_w: Root mean square, with clocks synchronised and golden runs alone.
-        unsynchronised_w: The same by the host's time of the launch and of the reading, the delay of
-            the sensor not taken off; None where the launch was not noted.
-        unbinned_w: The same with all runs that can be used; None where all are golden.
-        few_runs: How many runs are compared with all of them; None where there are not more.
-        few_runs_differ: Root mean square between both polynomials over the mean power.
+        measured_at: ISO 8601, UTC.
     """
 
-    full_w: float
-    unsynchronised_w: float | None
-    unbinned_w: float | None
-    few_runs: int | None
-    few_runs_differ: float | None
+    gpu_model: str
+    gpu_uuid: str
+    driver: str
+    measured_at: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KernelPower:
-    """What is known of the power of one operation.
+class KernelReport(Measurement):
+    """Power and energy of one operation on one card, with all that one must know to use them.
 
     Attributes:
         before_w: Power before the runs; None where no reading fell there.
@@ -150,7 +144,18 @@ class KernelPower:
             band leaves what a GPU can draw, or the energy counter says something else.
         no_curve: Why.
         stretch: Without a gap for seconds; None where another operation was before the runs.
-        scatter: Of the readings; None where there are too few golden runs or readings.
+        units: SMs that it had.
+        launches: Of the operation in one execution.
+        captured: Whether an execution is one CUDA graph.
+        launch_flop: Floating point operations of one launch, by definition; None: not known.
+        launch_bytes: That its operands hold, each once; None: not known.
+        before: What ran before each run.
+        libraries: Versions by name.
+        window_ms: Of the sensor, as its record says; so are delay, noise and period.
+        gpu_busy_s: Executions alone, those that looked for the length of a run not counted.
+        seconds: Wall time of the command that measured it.
+        launch_energy_j: Of one launch of the operation in steady power.
+        source: live, replay or bundled.
     """
 
     before_w: float | None
@@ -175,33 +180,7 @@ class KernelPower:
     curve: tuple[CurveBin, ...]
     no_curve: str
     stretch: StretchPower | None
-    scatter: Scatter | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelReport(KernelPower):
-    """One operation on one card, with all that one must know to use the result.
-
-    Attributes:
-        units: SMs that it had.
-        launches: Of the operation in one execution.
-        captured: Whether an execution is one CUDA graph.
-        launch_flop: Floating point operations of one launch, by definition; None: not known.
-        launch_bytes: That its operands hold, each once; None: not known.
-        before: What ran before each run.
-        libraries: Versions by name.
-        window_ms: Of the sensor, as its record says; so are delay, noise and period.
-        gpu_busy_s: Executions alone, those that looked for the length of a run not counted.
-        seconds: Wall time of the command that measured it.
-        measured_at: ISO 8601, UTC.
-        launch_energy_j: Of one launch of the operation in steady power.
-        source: live, replay or bundled.
-    """
-
     operation: str
-    gpu_model: str
-    gpu_uuid: str
-    driver: str
     units: int | None
     launches: int
     captured: bool
@@ -215,7 +194,6 @@ class KernelReport(KernelPower):
     period_ms: float
     gpu_busy_s: float
     seconds: float
-    measured_at: str
     launch_energy_j: Estimate | None
     source: str = "live"
 

@@ -64,10 +64,9 @@ _MODULES = {
         "learn": ("evaluate", "models", "next", "report", "retrain", "train"),
         "manage": ("config", "data", "jobs", "kubernetes", "serve", "slurm", "tokens", "top"),
         "measure": ("check", "colocate", "doctor", "profile", "watch"),
-        "power": ("power",),
     }.items()
     for name in names
-}
+} | {"power": "advisor_cli.power"}
 
 
 _EXTRAS = {

@@ -39,6 +39,36 @@ class WorkerPlace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerReady:
+    """What a workload says of itself first: SMs that it sees (None: no GPU), and libraries."""
+
+    units: int | None
+    libraries: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """Where something was measured: results under other conditions are not put together."""
+
+    gpu_model: str
+    gpu_uuid: str
+    driver: str
+    units: int | None
+    torch: str
+
+    @classmethod
+    def of(cls, gpu: Gpu, ready: WorkerReady) -> "Conditions":
+        """Conditions of a worker on a GPU."""
+        return cls(
+            gpu_model=gpu.model,
+            gpu_uuid=gpu.uuid,
+            driver=gpu.driver or "",
+            units=ready.units,
+            torch=ready.libraries.get("torch", ""),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuWorker(Generic[ReadyT]):
     """A worker that is ready."""
 

@@ -4,11 +4,10 @@ import pytest
 from real_gpu import GPU, run_json, the_gpu
 
 from advisor.settings import read_settings
+from advisor_power.data.language import DTYPES
+from advisor_power.data.measuring import filled, open_inputs
+from advisor_power.data.result import case_of
 from advisor_power.gpu_worker import WorkerPlace
-from advisor_power.inputs.case import case_of
-from advisor_power.inputs.live import open_inputs
-from advisor_power.inputs.matrices import filled
-from advisor_power.operands.words import DTYPES
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 

@@ -35,10 +35,10 @@ from advisor_data.files.power_records import (
     known_sensors,
     stored_kernels,
 )
+from advisor_power.kernels.plan import sensors_of
 from advisor_power.kernels.replay import bytes_of, operation_name
-from advisor_power.kernels.running.wanted import sensors_of
 from advisor_power.sensor.analysis import record_of
-from advisor_power.sensor.replay import bundled_trace
+from advisor_power.sensor.trace import bundled_trace
 
 OTHERS_RECORD = "record of the power sensor: of another card of this model, bundled"
 KERNEL = ("power", "kernel", "gemm", "--m", "400", "--n", "64", "--k", "64", "--gpu", "replay")

@@ -22,11 +22,10 @@ from advisor.client import InputAsked
 from advisor.errors import ModelError
 from advisor.formats.wire import read
 from advisor.wire.input_power import InputPredictions
-from advisor_cli.power.input_text import predicted_cells, predicted_table
+from advisor_cli.power.input import predicted_cells, predicted_table
 from advisor_cli.shared import progress
 from advisor_data.files.input_points import input_points_text
-from advisor_power.inputs.predicting.asked import predictions, with_features
-from advisor_power.model.find import load_input_model, own_folder
+from advisor_power.data.predictor import load_input_model, own_folder, predictions, with_features
 from advisor_training.learn import estimator
 
 ROUTE = "/v1/power/input"

@@ -43,7 +43,7 @@ from advisor_models.manifest import Manifest
 from advisor_models.registry import Registry
 
 if TYPE_CHECKING:
-    from advisor_power.components.known import KnownPower
+    from advisor_power.components import KnownPower
 
 # What tells where power goes is imported with the first question: most services are asked none.
 

@@ -59,7 +59,7 @@ def _kernels(service: Service, span: Span) -> KernelReports:
 
 def _predicted(asked: InputPowerRequest, home: Path) -> InputPredictions:
     # Filling and counting bits are imported with the first question: most services are asked none.
-    from advisor_power.inputs.predicting.asked import NoInputModelError, predicted
+    from advisor_power.data.predictor import NoInputModelError, predicted
 
     try:
         return predicted(asked, home)

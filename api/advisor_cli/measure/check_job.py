@@ -17,7 +17,7 @@ from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.stopping import stoppable
 from advisor_data import open_store
-from advisor_power.operands.of_job import with_fingerprint
+from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling.campaign.outcome import Failure
 from advisor_profiling.campaign.sweep import new_run, plan, sweep
 from advisor_profiling.reports import sweep as report

@@ -30,7 +30,7 @@ from advisor_cli.shared.grouped import grouped
 from advisor_cli.shared.options import REPLAY
 from advisor_cli.shared.stopping import stoppable
 from advisor_data.files.bundled import bundled_set_references, bundled_solo_points
-from advisor_power.operands.of_job import with_fingerprint
+from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling.campaign.colocation import Campaign, CampaignReport, carry_out
 from advisor_profiling.campaign.outcome import Cost
 from advisor_profiling.campaign.plan import Plan

@@ -22,7 +22,7 @@ from advisor_cli.measure.profile_request import ProfileRequest
 from advisor_cli.measure.testbeds import known_timing, open_points, open_testbed, say_replay
 from advisor_cli.shared.console import plain_console
 from advisor_data import Store
-from advisor_power.operands.of_job import with_fingerprint
+from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling.campaign.outcome import Reporter
 from advisor_profiling.campaign.safe_plan import check_asked_shares, counts_on, default_shares
 from advisor_profiling.campaign.sweep import (

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 from rich.console import Console
@@ -14,19 +14,22 @@ from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import EnergyCounter, SensorRecord, keep_record
 from advisor.validity.sensor_timing import power_timing
-from advisor_cli.power.replayed import ReplayedModel, check_gpu_model, say_power_replay
+from advisor.wire.kernel_power import KernelReport
 from advisor_cli.shared.console import plain_console
 from advisor_cli.shared.options import REPLAY, AsJson
 from advisor_cli.shared.say import as_json_text, say
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.recording import SensorRecording, record
-from advisor_power.sensor.replay import recorded_sensor
-from advisor_power.sensor.trace import Trace, read_trace
+from advisor_power.sensor.trace import Trace, read_trace, recorded_sensor
 from advisor_profiling.testbed.answering import AnsweringSpec, script_workload
 from advisor_profiling.testbed.live import find_gpu, worker_backend
 
 NOT_ACCEPTED = 6
 """Exit code: nothing of what was found is to be believed."""
+
+ReplayedModel: TypeAlias = Annotated[
+    str | None, typer.Option(help="With --gpu replay: such as 'NVIDIA H200'")
+]
 
 
 def sensor(
@@ -165,4 +168,24 @@ def _energy(energy: EnergyCounter) -> str:
     return (
         f"energy counter: every {energy.period_ms:.0f} ms, spread over phases "
         f"{100 * energy.coverage_spread:.2f} %: {_COVERS[energy.covers_everything]}"
+    )
+
+
+def check_gpu_model(gpu: str, gpu_model: str | None) -> None:
+    """A card has its own model.
+
+    Raises:
+        InputError: a model was named for a card.
+    """
+    if gpu_model is not None and gpu != REPLAY:
+        raise InputError("--gpu-model is for a replay", fix="add --gpu replay, or leave it out")
+
+
+def say_power_replay(console: Console, what: str, of: SensorRecord | KernelReport) -> None:
+    """Nobody takes a replay for a measurement."""
+    console.print(
+        f"REPLAY of a {what} of {of.gpu_model}, {of.gpu_uuid}, driver {of.driver}, measured "
+        f"{of.measured_at[:10]}: no GPU is used.",
+        soft_wrap=True,
+        highlight=False,
     )

@@ -25,15 +25,18 @@ from advisor.core.records import PairPoint, SoloPoint
 from advisor.predict.profiles import Floats
 from advisor_data.files.bundled import bundled_pair_points, bundled_solo_points
 from advisor_data.files.files import read_points
-from advisor_power.components import activity as activities
-from advisor_power.components.activity import SM_POWER_EXPONENT, TERMS, Activity, activity_of
-from advisor_power.components.least_squares import non_negative_least_squares
-from advisor_power.components.parts import components
-from advisor_power.components.weights import (
+from advisor_power import components as activities
+from advisor_power.components import (
     MICROBENCHMARK,
+    SM_POWER_EXPONENT,
+    TERMS,
+    Activity,
     ComponentWeights,
+    activity_of,
+    components,
     fit_components,
     fitted_to,
+    non_negative_least_squares,
 )
 
 BAR_PERCENT = 4.0

@@ -1,8 +1,7 @@
-"""What figures say of FinGraV's claims F1, F4, F5 and F6; fingrav_table.py prints it.
+"""What figures say of FinGraV's claims F1, F4 and F5; fingrav_table.py prints it.
 
 F1: equal execution times come with different power. F4: light operations take on power of what ran
 before them, heavy ones do not. F5: the same work takes less energy with the light operation first.
-F6: the method's steps make readings scatter less.
 """
 
 import math
@@ -10,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor.wire.kernel_power import CurveBin, Estimate, KernelPower, Scatter
-from advisor_power.kernels.estimates import STANDARD_ERRORS_95, around, mean_of, standard_error
-from advisor_power.kernels.scatter import FEW_RUNS
+from advisor.wire.kernel_power import CurveBin, Estimate, KernelReport
+from advisor_power.kernels.runs import STANDARD_ERRORS_95, around, mean_of, standard_error
 
 Verdict = Literal["confirmed", "refuted", "open"]
 
@@ -129,7 +127,7 @@ class Shift:
     raw: float | None
 
 
-def rise_of(power: KernelPower) -> Rise | None:
+def rise_of(power: KernelReport) -> Rise | None:
     """None where one of the two steady points is not known."""
     sse_w, sse_j, ssp_w = power.sse_power_w, power.sse_energy_j, power.ssp_power_w
     if sse_w is None or sse_j is None or ssp_w is None:
@@ -139,7 +137,7 @@ def rise_of(power: KernelPower) -> Rise | None:
     return Rise(power=over.value - 1, time=power.execution_ms / sse_ms - 1, half=half)
 
 
-def shift_of(after: KernelPower, own_w: float) -> Shift | None:
+def shift_of(after: KernelReport, own_w: float) -> Shift | None:
     """How far power is off the operation's own, once what was before has left the sensor.
 
     Args:
@@ -250,38 +248,3 @@ def _standard_error(values: Sequence[float]) -> float:
     mean = sum(values) / len(values)
     variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1)
     return (variance / len(values)) ** 0.5
-
-
-FALLS = 0.20
-"""Part by which scatter falls by each of synchronisation and binning."""
-
-FEW_DIFFER = 0.03
-"""Part by which few runs differ from all."""
-
-
-def steps_reduce_scatter(scatters: Sequence[Scatter]) -> Finding:
-    """The method's own claim, over kernels; intervals are between kernels."""
-    sync = [_fall(s.full_w, s.unsynchronised_w) for s in scatters if s.unsynchronised_w is not None]
-    # Where all runs are golden, binning has nothing to do.
-    binned = [_fall(s.full_w, s.unbinned_w or s.full_w) for s in scatters]
-    few = [s.few_runs_differ for s in scatters if s.few_runs_differ is not None]
-    if not sync or not few:
-        return not_yet("F6", "no kernel has enough golden runs with the time of their launch")
-    by_sync, by_binning, differ = mean_of(sync), mean_of(binned), mean_of(few)
-    ours = (
-        f"scatter falls by {percents(by_sync)} by synchronisation, {percents(by_binning)} by "
-        f"binning; {FEW_RUNS} runs differ by {percents(differ)} from all; {len(scatters)} kernels"
-    )
-    why = f"each fall >= {FALLS:.0%} and {FEW_RUNS} runs within {FEW_DIFFER:.0%}"
-    return Finding("F6", ours, _method_verdict((by_sync, by_binning), differ), why)
-
-
-def _fall(full_w: float, without_w: float) -> float:
-    return 1 - full_w / without_w if without_w else 0.0
-
-
-def _method_verdict(falls: Sequence[Estimate], differ: Estimate) -> Verdict:
-    if all(fall.value >= FALLS for fall in falls) and differ.value <= FEW_DIFFER:
-        return "confirmed"
-    falls_not = any(at_most(fall, FALLS) for fall in falls)
-    return "refuted" if falls_not or at_least(differ, FEW_DIFFER) else "open"

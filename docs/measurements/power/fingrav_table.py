@@ -23,7 +23,6 @@ from fingrav_findings import (
     light_inherit_heavy_do_not,
     rise_of,
     shift_of,
-    steps_reduce_scatter,
 )
 from fingrav_work import (
     WorkPower,
@@ -34,9 +33,9 @@ from fingrav_work import (
 )
 
 from advisor.formats.wire import read_tolerant
-from advisor.wire.kernel_power import KernelPower, StretchPower
+from advisor.wire.kernel_power import KernelReport, StretchPower
 from advisor_power.kernels.deconvolve import fault_of
-from advisor_power.kernels.trace import IDLE
+from advisor_power.kernels.runs import IDLE
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.reading_errors import measured
 from advisor_power.sensor.trace import read_trace
@@ -140,7 +139,6 @@ def _of_units(answers: Answers, units: int) -> list[Finding]:
             {kernel: shift for kernel, shift in shifts.items() if kernel == HEAVY},
         ),
         _order(answers, units),
-        steps_reduce_scatter([power.scatter for power in powers.values() if power.scatter]),
     ]
 
 
@@ -173,7 +171,7 @@ def _collectives(answers: Answers) -> Finding:
 def _shifts(
     answers: Answers,
     units: int,
-    powers: Mapping[str, KernelPower],
+    powers: Mapping[str, KernelReport],
     works: Mapping[str, WorkPower],
 ) -> dict[str, Shift]:
     """Against the operation's own power at the end of runs, else without a gap."""
@@ -188,9 +186,9 @@ def _shifts(
     return shifts
 
 
-def _power(answer: Mapping[str, Any]) -> KernelPower:
+def _power(answer: Mapping[str, Any]) -> KernelReport:
     """What a cell says; without what it says by a curve that is not to be believed."""
-    power = read_tolerant(KernelPower, json.dumps(answer))
+    power = read_tolerant(KernelReport, json.dumps(answer))
     idle_w = power.before_w or 0.0 if answer["before"] == IDLE else 0.0
     band_w = (
         min((p.low_w for p in power.curve), default=idle_w),

@@ -23,7 +23,7 @@ from fingrav_findings import (
 )
 
 from advisor.wire.kernel_power import Estimate, StretchPower
-from advisor_power.kernels.estimates import STANDARD_ERRORS_95
+from advisor_power.kernels.runs import STANDARD_ERRORS_95
 from advisor_power.sensor.reading_errors import ReadingError
 
 FOLLOWS, FOLLOWS_NOT = 0.8, 0.4

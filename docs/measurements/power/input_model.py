@@ -22,28 +22,25 @@ from advisor.errors import InputError
 from advisor.formats.typed_json import parse
 from advisor.predict.profiles import Floats
 from advisor.wire.input_power import InputPoint
-from advisor_power.inputs.keeping import read_kept
-from advisor_power.inputs.predicting.learned_from import points_of
-from advisor_power.inputs.result import InputPower
-from advisor_power.learn.evaluate import (
+from advisor_power.data.result import InputPower, read_kept
+from advisor_power.data.training import (
     METHODS,
+    FittedPower,
+    Points,
     RelativeErrors,
+    above_idle_w,
     errors_of,
+    group_left_out,
+    learnable,
     noise_floor,
+    physics,
+    physics_and_trees,
+    points_of,
     real_left_out,
     relative_errors,
     sweep_left_out,
-)
-from advisor_power.learn.held_out import group_left_out
-from advisor_power.learn.model import (
-    FittedPower,
-    Points,
-    above_idle_w,
-    physics,
-    physics_and_trees,
     types_of,
 )
-from advisor_power.learn.train import learnable
 
 LEAST_SPREAD = 0.05
 """Of calibration points, as a part of their mean: nearer ones tell no offset from a factor."""

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.predict.profiles import Floats
-from advisor_power.kernels.estimates import STANDARD_ERRORS_95
-from advisor_power.kernels.stitch import Sensor, Stitched
+from advisor_power.kernels.runs import STANDARD_ERRORS_95, Sensor, Stitched
 
 MOST_OF_LIMIT = 1.6
 """Of the power limit: bands of operations at it went up to 1.5 times (docs/measurements)."""

@@ -4,26 +4,231 @@ Of the energy counter it says whether it sees everything, or only the time in wh
 """
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats
-from advisor.validity.sensor_record import EnergyCounter, SensorRecord
-from advisor_power.sensor.channel import power_channel
-from advisor_power.sensor.levels import wave_levels
-from advisor_power.sensor.period import Period, period_of
-from advisor_power.sensor.stimulus import BURSTS, FLAT, IDLE, LOCKED_WAVE
+from advisor.validity.sensor_record import EnergyCounter, PowerChannel, SensorRecord
+from advisor.wire.power_readings import SensorCurve
+from advisor_power.sensor.fit import (
+    COARSE_S,
+    LevelTimes,
+    WindowFit,
+    fit_window,
+    noise_w,
+    prediction_error,
+    refine,
+    refine_each,
+    sample_of,
+    training_levels,
+    wave_levels,
+    window_parts,
+)
 from advisor_power.sensor.trace import (
+    BURSTS,
     ENERGY,
+    FLAT,
+    IDLE,
+    LOCKED_WAVE,
     POWER_CHANNELS,
+    WAVE,
     Look,
     ReadingSeries,
     RecordedStage,
+    SpanS,
     Trace,
+    joined,
 )
+
+LEAST_CHANGES = 30
+"""Fewer do not show a period."""
+
+MOST_DRIFT = 0.05
+"""Relative difference between two parts of a recording at which the period has changed."""
+
+_LEAST_REGULAR = 0.8
+_NEAR = 0.25
+_MOST_MISSED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """Time between two updates of a channel."""
+
+    period_s: float
+    regular_share: float
+    """Part of all gaps that is near a whole number of periods."""
+
+    @property
+    def regular(self) -> bool:
+        """Whether there is one period at all."""
+        return self.regular_share >= _LEAST_REGULAR
+
+
+def period_of(times_s: Floats) -> Period | None:
+    """The period of a channel from the times (n,) of its changes; None where they are too few.
+
+    An update to the same value shows no change, so that a gap may be two or three periods long; the
+    median is one period as long as less than half of the updates show none.
+    """
+    gaps_s = np.diff(times_s)
+    if len(gaps_s) < LEAST_CHANGES:
+        return None
+    first_s = float(np.median(gaps_s))
+    steps = np.rint(gaps_s / first_s)
+    near = np.abs(gaps_s - steps * first_s) < _NEAR * first_s
+    used = near & (steps >= 1) & (steps <= _MOST_MISSED)
+    # Longer gaps are stretches of the same value, which say nothing.
+    judged = int(np.count_nonzero(gaps_s < (_MOST_MISSED + 0.5) * first_s))
+    if not used.any():
+        return Period(first_s, 0.0)
+    return Period(
+        float(gaps_s[used].sum() / steps[used].sum()), float(np.count_nonzero(used)) / judged
+    )
+
+
+def drift_of(first: Period, second: Period) -> float:
+    """Relative difference of two periods."""
+    return abs(second.period_s / first.period_s - 1)
+
+
+TENTHS = 10
+MOST_SPREAD_MS = 2.0
+MOST_RELATIVE_SPREAD = 0.02
+"""For windows of a second, in which a burst of 9 ms hardly shows."""
+
+MOST_PREDICTION_ERROR = 0.03
+MOST_SPREAD_OF_PERIOD = 0.5
+"""Were the delay anywhere within a period, nearly any reading could be explained."""
+
+
+def power_channel(trace: Trace, name: str) -> tuple[PowerChannel | None, str]:
+    """What a channel does, None where it shows nothing, and why it is not accepted, else ""."""
+    readings = trace.series.get(name)
+    if readings is None:
+        return None, "the card does not have it, or it reads 0"
+    if len(set(readings.values)) <= 2:
+        return None, f"it always reads {readings.values[-1]:g} W, whatever runs"
+    (bursts,), waves = trace.named(BURSTS), trace.named(WAVE, LOCKED_WAVE)
+    first = period_of(readings.between(bursts.begun_s, bursts.ended_s).times_s)
+    if first is None or not first.regular:
+        return None, _no_period(readings.between(bursts.begun_s, bursts.ended_s), first)
+    fit = _fit(trace, readings)
+    noise = noise_w(_settled_flat(trace, readings, fit))
+    if noise is None:
+        return None, "too few readings of the flat load for its noise"
+    later = period_of(readings.times_s[readings.times_s > waves[0].begun_s]) if waves else None
+    spread_ms = _spread_ms(trace, readings, fit)
+    error = _prediction_error(trace, readings, fit)
+    why = _why_not(first, later, spread_ms, fit, error)
+    channel = PowerChannel(
+        name=name,
+        period_ms=round(1000 * first.period_s, 3),
+        response=fit.place.response,
+        window_ms=round(1000 * fit.place.window_s, 3),
+        delay_ms=round(1000 * fit.place.delay_s, 3),
+        delay_spread_ms=round(1000 * fit.place.spread_s, 3),
+        noise_w=round(noise, 3),
+        window_spread_ms=round(spread_ms, 3),
+        prediction_error=1.0 if error is None else round(error, 5),
+        accepted=not why,
+    )
+    return channel, why
+
+
+def _no_period(readings: ReadingSeries, period: Period | None) -> str:
+    if period is None:
+        return f"it changed {len(readings.values)} times during the bursts, too rarely to be fitted"
+    return f"only {100 * period.regular_share:.0f} % of its changes keep one period"
+
+
+def _fit(trace: Trace, readings: ReadingSeries) -> WindowFit:
+    """By the bursts, then by the locked waves, too: few readings meet a burst.
+
+    Of bursts alone W is uncertain by 2.5 ms, or 10 % of a window of a second. The other waves are
+    kept to check it with.
+    """
+    levels = training_levels(trace)
+    fit = fit_window(sample_of(_bursts(trace, readings), levels))
+    return refine(sample_of(_training(trace, readings), levels), fit.place, COARSE_S)
+
+
+def _bursts(trace: Trace, readings: ReadingSeries) -> ReadingSeries:
+    return readings.between(trace.stages[0].begun_s, trace.named(BURSTS)[0].ended_s)
+
+
+def _training(trace: Trace, readings: ReadingSeries) -> ReadingSeries:
+    """Readings of all stages that the fit is made of."""
+    bursts, waves = _bursts(trace, readings), trace.named(LOCKED_WAVE)
+    if not waves:
+        return bursts
+    return joined((bursts, readings.between(waves[0].begun_s, waves[-1].ended_s)))
+
+
+def _settled_flat(trace: Trace, readings: ReadingSeries, fit: WindowFit) -> ReadingSeries:
+    (flat,) = trace.named(FLAT)
+    begun_s, ended_s = flat.on[0][0], flat.on[-1][1]
+    return readings.between(begun_s + fit.place.settled_s, ended_s)
+
+
+def _spread_ms(trace: Trace, readings: ReadingSeries, fit: WindowFit) -> float:
+    """How far W would differ between halves of the data: twice its standard error.
+
+    By tenths of the time that are left out in turn (jackknife): two halves themselves differ by
+    anything from nothing to twice as much. The flat step is never left out.
+    """
+    used = _training(trace, readings)
+    (bursts,) = trace.named(BURSTS)
+    later = used.times_s >= bursts.begun_s
+    tenths = np.where(later, (np.cumsum(later) - 1) * TENTHS // np.count_nonzero(later), -1)
+    coarse_s = fit.place.window_s / 8
+    fine_s = min(COARSE_S, fit.place.window_s / 200)
+    whole = sample_of(used, training_levels(trace))
+    rests = [whole.part(tenths != tenth) for tenth in range(TENTHS)]
+    fits = refine_each(rests, fit.place, coarse_s, fine_s)
+    windows_s = [found.place.window_s for found in fits]
+    return 2 * 1000 * float(np.std(windows_s)) * math.sqrt(TENTHS - 1)
+
+
+def _prediction_error(trace: Trace, readings: ReadingSeries, fit: WindowFit) -> float | None:
+    waves = trace.named(WAVE)
+    if not any(wave.on for wave in waves):
+        return None
+    seen = readings.between(waves[0].begun_s + fit.place.settled_s, waves[-1].ended_s)
+    if len(seen.values) < 30:
+        return None
+    return prediction_error(sample_of(seen, wave_levels(waves)), fit.place)
+
+
+def _why_not(
+    first: Period,
+    later: Period | None,
+    spread_ms: float,
+    fit: WindowFit,
+    error: float | None,
+) -> str:
+    if later is not None and drift_of(first, later) > MOST_DRIFT:
+        return (
+            f"its period changed from {1000 * first.period_s:.1f} to "
+            f"{1000 * later.period_s:.1f} ms during the recording"
+        )
+    if fit.place.spread_s > MOST_SPREAD_OF_PERIOD * first.period_s:
+        return (
+            f"its delay varies by {1000 * fit.place.spread_s:.0f} ms, more than half of its "
+            f"period of {1000 * first.period_s:.0f} ms"
+        )
+    if spread_ms > max(MOST_SPREAD_MS, MOST_RELATIVE_SPREAD * 1000 * fit.place.window_s):
+        return f"halves of the data give windows that differ by {spread_ms:.1f} ms"
+    if error is None:
+        return "no square waves were recorded to check it with"
+    if error > MOST_PREDICTION_ERROR:
+        return f"square waves are predicted {100 * error:.1f} % wrong"
+    return ""
+
 
 _LONGEST_BETWEEN_LOOKS_S = 5.0
 _LONGEST_START_S = 3.0
@@ -191,3 +396,68 @@ def _slope(x: Floats, y: Floats) -> float:
     """Of the least-squares line."""
     centred = x - x.mean()
     return float(centred @ (y - y.mean()) / (centred @ centred))
+
+
+_BEFORE_STEP_S, _AFTER_STEP_S = 0.3, 0.7
+"""Around the moment at which a flat load begins; after it the sensor has time to settle, too."""
+
+_PERIODS_OF_WAVE = 8
+_POINTS = 400
+
+
+def predicted_curves(trace: Trace, record: SensorRecord) -> list[SensorCurve]:
+    """A step and a square wave for each channel of a record, where they were recorded."""
+    return [
+        curve
+        for channel in record.channels
+        if (readings := trace.series.get(channel.name)) is not None
+        for curve in _curves(trace, channel, readings)
+    ]
+
+
+def _curves(trace: Trace, channel: PowerChannel, readings: ReadingSeries) -> Iterator[SensorCurve]:
+    step, waves = trace.named(IDLE, FLAT), trace.named(WAVE)
+    if len(step) == 2 and step[1].on:
+        begun_s = step[1].on[0][0]
+        shown = (begun_s - _BEFORE_STEP_S, begun_s + channel.settle_s + _AFTER_STEP_S)
+        yield from _curve("step", step, shown, channel, readings)
+    if waves and len(waves[-1].on) > 1:
+        wave = waves[-1]
+        begun_s = max(wave.on[0][0], wave.begun_s + channel.settle_s)
+        period_s = wave.on[1][0] - wave.on[0][0]
+        shown = (begun_s, begun_s + _PERIODS_OF_WAVE * period_s)
+        yield from _curve("wave", (wave,), shown, channel, readings)
+
+
+def _curve(
+    load: str,
+    stages: Sequence[RecordedStage],
+    shown: SpanS,
+    channel: PowerChannel,
+    readings: ReadingSeries,
+) -> Iterator[SensorCurve]:
+    """The stretch that is shown; nothing where too few readings tell the powers of the load."""
+    levels = wave_levels(stages)
+    known = readings.between(stages[0].begun_s + channel.settle_s, stages[-1].ended_s)
+    seen = readings.between(*shown)
+    if len(known.values) <= len(levels) or not len(seen.values):
+        return
+    powers_w, *_ = np.linalg.lstsq(_parts(levels, known.times_s, channel), known.values)
+    times_s = np.linspace(*shown, _POINTS)
+    yield SensorCurve(
+        channel=channel.name,
+        load=load,
+        read_s=_plain(seen.times_s - shown[0]),
+        read_w=_plain(seen.values),
+        times_s=_plain(times_s - shown[0]),
+        predicted_w=_plain(_parts(levels, times_s, channel) @ powers_w),
+    )
+
+
+def _parts(levels: Sequence[LevelTimes], times_s: Floats, channel: PowerChannel) -> Floats:
+    ends_s = times_s - channel.delay_ms / 1000
+    return window_parts(levels, ends_s, channel.window_ms / 1000, channel.response)
+
+
+def _plain(values: Floats) -> tuple[float, ...]:
+    return tuple(map(float, values))

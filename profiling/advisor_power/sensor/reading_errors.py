@@ -24,8 +24,16 @@ from advisor.validity.sensor_timing import (
     power_timing,
 )
 from advisor.wire.power_readings import ReadingError
-from advisor_power.sensor.stimulus import FLAT, LoadStage
-from advisor_power.sensor.trace import AVERAGE, ENERGY, INSTANT, ReadingSeries, SpanS, Trace
+from advisor_power.sensor.trace import (
+    AVERAGE,
+    ENERGY,
+    FLAT,
+    INSTANT,
+    LoadStage,
+    ReadingSeries,
+    SpanS,
+    Trace,
+)
 
 EXECUTIONS = 20
 KERNELS_S = (30e-6, 100e-6, 300e-6, 1e-3, 3e-3, 10e-3, 30e-3)

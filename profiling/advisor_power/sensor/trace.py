@@ -16,6 +16,8 @@ Times are those of the host's monotonic clock; `epoch_s` of the first line makes
 
 import json
 import os
+import random
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,8 +25,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from advisor.errors import InputError
+from advisor.core.wording import listed
+from advisor.errors import InputError, StoreError
 from advisor.predict.profiles import Floats
+from advisor.validity.sensor_record import SensorRecord
+from advisor_data.files.power_records import bundled_recording, bundled_sensors
 
 FORMAT = "advisor-power-trace-2"
 
@@ -217,3 +222,109 @@ def _refused(path: Path, why: str) -> InputError:
         why=why,
         fix="give a file that `advisor power sensor` wrote",
     )
+
+
+IDLE, FLAT, BURSTS, WAVE, LOCKED_WAVE = "idle", "flat", "bursts", "wave", "locked-wave"
+"""Names of stages: a locked wave has the period of the sensor."""
+
+LONGEST_S = 240.0
+"""What all stages together may take."""
+
+LONGEST_PERIOD_S = 0.5
+"""Sensors slower than that are not measured: a wave would be too few of their readings."""
+
+_STEP_S = 4.0
+_BURSTS, _BURST_S, _GAPS_S = 150, 0.009, (0.25, 0.42)
+_WAVE_S, _PHASES = 6.0, 20
+_OTHER_PERIODS = (1 / 2, 2 / 3, 3 / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadStage:
+    """A stretch of the stimulus."""
+
+    name: str
+    length_s: float
+    on: tuple[SpanS, ...] = ()
+    """When the load runs, s from the beginning of the stage."""
+
+
+def steps_and_bursts(seed: int) -> tuple[LoadStage, ...]:
+    """What needs no knowledge of the sensor: 4 s idle, 4 s of load, 150 bursts."""
+    draw = random.Random(seed)
+    end_s, bursts = 0.0, list[SpanS]()
+    for _ in range(_BURSTS):
+        start_s = end_s + draw.uniform(*_GAPS_S)
+        end_s = start_s + _BURST_S
+        bursts.append((start_s, end_s))
+    return (
+        LoadStage(IDLE, _STEP_S),
+        LoadStage(FLAT, _STEP_S, ((0.0, _STEP_S),)),
+        LoadStage(BURSTS, end_s + _GAPS_S[0], tuple(bursts)),
+    )
+
+
+def waves(period_s: float, seed: int) -> tuple[LoadStage, ...]:
+    """Square waves, half of the time on, at and around the period of the sensor.
+
+    Args:
+        period_s: Between two changes of the reading, at most `LONGEST_PERIOD_S`.
+        seed: Of the phases at which those of the sensor's own period begin.
+    """
+    draw = random.Random(seed)
+    others = [_wave(WAVE, part * period_s, 0.0) for part in _OTHER_PERIODS]
+    locked = [_wave(LOCKED_WAVE, period_s, draw.uniform(0, period_s)) for _ in range(_PHASES)]
+    return (*others, *locked)
+
+
+def planned_s(stages: Sequence[LoadStage]) -> float:
+    """What the stages take, s."""
+    return sum(stage.length_s for stage in stages)
+
+
+def _wave(name: str, period_s: float, first_s: float) -> LoadStage:
+    starts = [first_s + k * period_s for k in range(int(_WAVE_S / period_s))]
+    return LoadStage(name, first_s + _WAVE_S, tuple((s, s + period_s / 2) for s in starts))
+
+
+def recorded_sensor(gpu_model: str | None = None) -> tuple[SensorRecord, Trace]:
+    """The bundled record of a GPU model, of the first one if none is named, and its recording.
+
+    Raises:
+        InputError: nothing is bundled, or nothing of that GPU model.
+        StoreError: the installation is damaged.
+    """
+    records = bundled_sensors()
+    if not records:
+        raise InputError(
+            "no recording of a power sensor comes with this version of advisor",
+            fix="measure a card with `advisor power sensor`, or give a recording with --trace",
+        )
+    found = next((one for one in records if gpu_model in (None, one.gpu_model)), None)
+    if found is None:
+        models = sorted({one.gpu_model for one in records})
+        raise InputError(
+            f"no recording of a power sensor of {gpu_model} comes with advisor",
+            fix=f"give --gpu-model one of {listed(models)}",
+        )
+    return found, bundled_trace(found)
+
+
+def bundled_trace(record: SensorRecord) -> Trace:
+    """The recording that a bundled record was made of.
+
+    Raises:
+        StoreError: the installation is damaged, or there is no room to unpack it.
+    """
+    packed = bundled_recording(record)
+    with (
+        StoreError.instead_of(
+            OSError,
+            "a recording cannot be unpacked into the folder for temporary files",
+            fix="make room there, or name another folder with TMPDIR",
+        ),
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        file = Path(folder) / "recording.jsonl"
+        file.write_bytes(packed)
+        return read_trace(file)

@@ -12,18 +12,23 @@ from hypothesis.extra.numpy import arrays
 from advisor.core.records import PairPoint, PointPart, SoloPoint
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats
-from advisor_power.components.activity import (
+from advisor_power.components import (
     COLUMNS,
+    DRAWS,
     PARTS,
     SM_CLASSES,
     TERMS,
     Activity,
+    ComponentWeights,
     activity_of,
+    at_once,
+    at_power,
+    at_work,
+    causes,
+    components,
+    fit_components,
+    non_negative_least_squares,
 )
-from advisor_power.components.least_squares import non_negative_least_squares
-from advisor_power.components.parts import components
-from advisor_power.components.together import at_once, at_power, at_work, causes
-from advisor_power.components.weights import DRAWS, ComponentWeights, fit_components
 
 TRUE_W = np.array([110.0, 150.0, 900.0, 600.0, 200.0, 40.0, 15.0, 450.0])
 TOP_MHZ = 1980.0

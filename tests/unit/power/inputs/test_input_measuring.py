@@ -16,24 +16,31 @@ from made_up_inputs import CONDITIONS, SMALL, HereFilling, MadeUpBench, case, re
 
 from advisor.errors import InputError
 from advisor.formats.kept import RecordLines
-from advisor_cli.power.input_text import note_lines
-from advisor_power.inputs import measuring
-from advisor_power.inputs.case import InputCase, case_of, parse_shape
-from advisor_power.inputs.keeping import input_lines, newest_of
-from advisor_power.inputs.matrices import Matrices, fill_case, filled
-from advisor_power.inputs.measuring import (
+from advisor_cli.power.input import note_lines
+from advisor_power.data import measuring
+from advisor_power.data.fill import STORAGE, fill_pair
+from advisor_power.data.fingerprint import fingerprint
+from advisor_power.data.measuring import (
     REFERENCE_EVERY,
     AskedCases,
+    Matrices,
     Outcome,
     Step,
+    fill_case,
+    filled,
     measure_cases,
     with_references,
 )
-from advisor_power.inputs.reference import reference_for, with_ratios
-from advisor_power.inputs.result import InputPower
-from advisor_power.operands.bits import STORAGE
-from advisor_power.operands.fill import fill_pair
-from advisor_power.operands.fingerprint import fingerprint
+from advisor_power.data.result import (
+    InputCase,
+    InputPower,
+    case_of,
+    input_lines,
+    newest_of,
+    parse_shape,
+    reference_for,
+    with_ratios,
+)
 
 REFERENCE = reference_for(SMALL, "bf16", "product")
 CASES = [case(f"constant({n})") for n in range(20)]

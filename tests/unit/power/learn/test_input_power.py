@@ -23,21 +23,19 @@ from made_up_input_points import (
 from advisor.errors import InputError
 from advisor.wire.input_power import FEATURES, InputPoint
 from advisor_data.files.input_points import input_points_text, read_input_points
-from advisor_power.learn.evaluate import (
+from advisor_power.data.training import (
     METHODS,
+    FittedPower,
     RelativeErrors,
     errors_of,
+    group_left_out,
     noise_floor,
-    real_left_out,
-    relative_errors,
-    sweep_left_out,
-)
-from advisor_power.learn.held_out import group_left_out
-from advisor_power.learn.model import (
-    FittedPower,
     physics,
     physics_and_trees,
+    real_left_out,
+    relative_errors,
     residuals_of,
+    sweep_left_out,
 )
 from advisor_training.learn.conformal import bounds_of, held
 

@@ -16,8 +16,7 @@ from advisor_power.sensor.reading_errors import (
     measured,
     run_stages,
 )
-from advisor_power.sensor.stimulus import steps_and_bursts, waves
-from advisor_power.sensor.trace import read_trace
+from advisor_power.sensor.trace import read_trace, steps_and_bursts, waves
 
 SCRIPTS = Path(__file__).parents[4] / "docs/measurements/power"
 

@@ -10,8 +10,7 @@ from synthetic_sensor import AVERAGE, FADING, INSTANT, MEMORY, MadeUpCard, MadeU
 from advisor.errors import InputError
 from advisor.validity.sensor_record import PowerChannel, SensorRecord
 from advisor_power.sensor.analysis import record_of
-from advisor_power.sensor.stimulus import steps_and_bursts
-from advisor_power.sensor.trace import read_trace
+from advisor_power.sensor.trace import read_trace, steps_and_bursts
 
 pytestmark = pytest.mark.figures
 

@@ -7,19 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor_power.sensor.fit import noise_w
-from advisor_power.sensor.levels import level_times, window_parts
-from advisor_power.sensor.period import drift_of, period_of
+from advisor_power.sensor.analysis import drift_of, period_of
+from advisor_power.sensor.fit import level_times, noise_w, window_parts
 from advisor_power.sensor.reading_errors import run_stages
-from advisor_power.sensor.stimulus import (
+from advisor_power.sensor.trace import (
     LOCKED_WAVE,
     LONGEST_S,
     WAVE,
+    ReadingSeries,
     planned_s,
     steps_and_bursts,
     waves,
 )
-from advisor_power.sensor.trace import ReadingSeries
 
 seeds = st.integers(0, 2**32 - 1)
 

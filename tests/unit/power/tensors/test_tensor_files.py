@@ -15,9 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from advisor.errors import InputError
-from advisor_power.tensors.headers import npy_in, safetensors_in
-from advisor_power.tensors.tensor_file import open_tensors
-from advisor_power.tensors.types import TYPES, size_in_bytes
+from advisor_power.data.tensor_file import (
+    TYPES,
+    npy_in,
+    open_tensors,
+    safetensors_in,
+    size_in_bytes,
+)
 
 NUMBERS = {name: known.number for name, known in TYPES.items() if known.number}
 

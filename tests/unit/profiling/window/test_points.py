@@ -11,7 +11,7 @@ from advisor.core.job import InputData, Job
 from advisor.core.records import Counters, PairPoint, SoloPoint
 from advisor.formats.rows import from_row, to_row
 from advisor.runtime.backends.backend import Granted
-from advisor_power.operands.of_job import with_fingerprint
+from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling.window.estimate import MeanEstimate
 from advisor_profiling.window.points import (
     JobResult,
