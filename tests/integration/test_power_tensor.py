@@ -10,7 +10,7 @@ from command_line import Advisor
 from reading import answer_of
 from safetensors_files import write_safetensors
 
-from advisor_power.data import fingerprint
+from advisor_power.data import predictor
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_an_npy_file_has_one_matrix(advisor: Advisor, tmp_path: Path) -> None:
 def test_ctrl_c_shows_what_was_looked_at(
     advisor: Advisor, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = fingerprint.operand_print
+    real = predictor.operand_print
     calls: list[int] = []
 
     def interrupted(*arguments: Any) -> Any:
@@ -86,7 +86,7 @@ def test_ctrl_c_shows_what_was_looked_at(
             raise KeyboardInterrupt
         return real(*arguments)
 
-    monkeypatch.setattr(fingerprint, "operand_print", interrupted)
+    monkeypatch.setattr(predictor, "operand_print", interrupted)
     said = advisor("power", "tensor", str(model), "--json")
     assert said.code == 130
     found = answer_of(said.out)

@@ -1,6 +1,5 @@
 """`advisor power input`: the power of a product by what its matrices are filled with."""
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -25,7 +24,6 @@ from advisor_cli.shared.say import as_json_text, say
 from advisor_cli.shared.stopping import stoppable
 from advisor_data.files.input_points import bundled_input_points, read_input_points
 from advisor_power.data import training
-from advisor_power.data.fingerprint import Chosen, MatrixPrint, chosen_in
 from advisor_power.data.language import DTYPES, SWEEPS, OperandPair, parse_operands
 from advisor_power.data.measuring import (
     WINDOW_S,
@@ -38,16 +36,16 @@ from advisor_power.data.measuring import (
 )
 from advisor_power.data.predictor import (
     ROWS,
-    Expecting,
     InputManifest,
     InputPredictor,
     NoInputModelError,
     TensorPower,
     find_input_model,
     load_input_model,
-    model_line,
+    no_print,
     own_folder,
     predictions,
+    tensor_powers,
     with_features,
 )
 from advisor_power.data.result import (
@@ -59,7 +57,7 @@ from advisor_power.data.result import (
     read_kept,
     with_ratios,
 )
-from advisor_power.data.tensor_file import shape_text, shown
+from advisor_power.data.tensor_file import open_tensors, shape_text, shown
 from advisor_power.data.training import TrainedInputs, kept_points, points_of
 from advisor_power.gpu_worker import WorkerPlace
 
@@ -130,7 +128,7 @@ def predicted_lines(found: InputPredictions, manifest: InputManifest) -> Iterato
     first = found.predictions[0]
     yield (
         f"expected of {first.gpu_model}, {first.units} SMs, not measured; {found.coverage:.0%} "
-        f"intervals; {model_line(manifest)}"
+        f"intervals; {manifest.line}"
     )
     yield from notes_of(found.predictions)
 
@@ -345,110 +343,76 @@ def tensor(
         from advisor_power.report import check_picture
 
         check_picture(picture)
-    chosen = chosen_in(file, name or ())
-    model = _model(gpu_model)
-    found, stopped = _looked_at(chosen, Expecting(model, units, gpu_model))
-    found.sort(key=lambda one: (-one.matrix.found.along, one.matrix.tensor))
-    not_reached = len(chosen.matrices) - len(found)
+    opened = open_tensors(file)
+    named = [opened.tensor(one) for one in dict.fromkeys(name or ())] or opened.tensors
+    why = {one: no_print(one) for one in named}
+    matrices = [one for one, reason in why.items() if not reason]
+    home = read_settings().home
+    model = load_input_model(home, gpu_model) if find_input_model(home, gpu_model) else None
+    found, stopped = list[TensorPower](), False
+    try:
+        powers = tensor_powers(opened, matrices, model, units, gpu_model)
+        found.extend(counted(powers, len(matrices), "matrices"))
+    except KeyboardInterrupt:
+        stopped = True
+    found.sort(key=lambda one: (-one.found.along, one.tensor.name))
+    not_reached = len(matrices) - len(found)
     if as_json:
-        say(as_json_text(_as_json(chosen, found, not_reached, model)))
+        answer = {
+            "file": str(file),
+            "model": None if model is None else model.manifest.version,
+            "matrices": [one.as_json() for one in found],
+            "left_out": [
+                {"tensor": one.name, "dtype": one.dtype, "shape": one.shape, "why": reason}
+                for one, reason in why.items()
+                if reason
+            ],
+            "not_reached": not_reached,
+        }
+        say(as_json_text(answer))
     else:
-        _show_tensors(chosen, found, not_reached, model)
+        if found:
+            print_table(_tensor_table(found, with_power=model is not None), width=140)
+            say("\n% of all bits, of elements that are 0, and of different values in a sample")
+            for line in _power_lines(found, model):
+                say(line)
+        for reason, count in Counter(filter(None, why.values())).most_common():
+            say(f"left out {count}: {reason}")
+        if not matrices:
+            say("no matrix to look at")
+        if not_reached:
+            say(f"stopped with {not_reached} of {len(matrices)} matrices to go", err=True)
     if picture:
-        _draw(picture, file, found)
+        from advisor_power.report import write_picture
+
+        bars = [
+            (
+                one.tensor.name or file.name,
+                one.found.along,
+                None if one.expected is None else one.expected.power_w.value,
+            )
+            for one in found
+        ]
+        write_picture(picture, file.name, bars)
     if stopped:
         raise typer.Exit(STOPPED)
 
 
-def _model(gpu_model: str | None) -> InputPredictor | None:
-    """The model in use for a GPU model; None where there is none."""
-    home = read_settings().home
-    return load_input_model(home, gpu_model) if find_input_model(home, gpu_model) else None
-
-
-def _looked_at(chosen: Chosen, expecting: Expecting) -> tuple[list[TensorPower], bool]:
-    """Fingerprints, and whether Ctrl-C came before the last one."""
-    found: list[TensorPower] = []
-    try:
-        found.extend(counted(expecting.powers(chosen), len(chosen.matrices), "matrices"))
-    except KeyboardInterrupt:
-        return found, True
-    return found, False
-
-
-def _draw(picture: Path, file: Path, found: Sequence[TensorPower]) -> None:
-    from advisor_power.report import write_picture
-
-    bars = [
-        (
-            one.matrix.tensor or file.name,
-            one.matrix.found.along,
-            None if one.expected is None else one.expected.power_w.value,
-        )
-        for one in found
-    ]
-    write_picture(picture, file.name, bars)
-
-
-_HEADINGS = (
-    "dtype",
-    "shape",
-    "toggle in row",
-    "toggle across rows",
-    "bits set",
-    "zero",
-    "distinct",
-)
-
-_EXPECTED = ("W", "of reference", "T/s", "MHz", "most by")
-
-
-def _as_json(
-    chosen: Chosen, found: Sequence[TensorPower], not_reached: int, model: InputPredictor | None
-) -> dict[str, Any]:
-    """The answer for programs; its keys stay."""
-    return {
-        "file": str(chosen.file.path),
-        "model": None if model is None else model.manifest.version,
-        "matrices": [
-            {**one.matrix.as_json(), "expected": to_plain(one.expected), "why_not": one.why_not}
-            for one in found
-        ],
-        "left_out": [dataclasses.asdict(one) for one in chosen.left_out],
-        "not_reached": not_reached,
-    }
-
-
-def _show_tensors(
-    chosen: Chosen, found: Sequence[TensorPower], not_reached: int, model: InputPredictor | None
-) -> None:
-    """One line for each matrix, and what was left out."""
-    if found:
-        print_table(_table(found, with_power=model is not None), width=140)
-        say("\n% of all bits, of elements that are 0, and of different values in a sample")
-        for line in _power_lines(found, model):
-            say(line)
-    for reason, count in Counter(one.why for one in chosen.left_out).most_common():
-        say(f"left out {count}: {reason}")
-    if not chosen.matrices:
-        say("no matrix to look at")
-    if not_reached:
-        say(f"stopped with {not_reached} of {len(chosen.matrices)} matrices to go", err=True)
-
-
-def _table(found: Sequence[TensorPower], *, with_power: bool) -> Table:
-    whole = (*_HEADINGS, *(_EXPECTED if with_power else ()))
-    rows = (
-        (*_matrix_cells(one.matrix), *(_expected_cells(one) if with_power else ())) for one in found
-    )
-    return plain_table(("tensor", *whole), rows, whole)
-
-
-def _expected_cells(one: TensorPower) -> tuple[str, ...]:
-    if one.expected is None:
-        return ("",) * len(_EXPECTED)
-    power_w, ratio, speed, _, clock, most, _ = predicted_cells(one.expected)
-    return power_w, ratio, speed, clock, most
+def _tensor_table(found: Sequence[TensorPower], *, with_power: bool) -> Table:
+    """A line for each matrix of a file."""
+    bits = ("dtype", "shape", "toggle in row", "toggle across rows", "bits set", "zero", "distinct")
+    power = ("W", "of reference", "T/s", "MHz", "most by") if with_power else ()
+    rows: list[tuple[str, ...]] = []
+    for one in found:
+        of, expected = one.found, ("",) * len(power)
+        if one.expected is not None:
+            power_w, ratio, speed, _, clock, most, _ = predicted_cells(one.expected)
+            expected = power_w, ratio, speed, clock, most
+        parts = (of.along, of.across, of.weight, of.zeros, of.distinct)
+        numbers = (f"{100 * part:.1f} %" for part in parts)
+        name = shown(one.tensor.name) or "-"
+        rows.append((name, one.tensor.dtype, shape_text(one.tensor.shape), *numbers, *expected))
+    return plain_table(("tensor", *bits, *power), rows, (*bits, *power))
 
 
 def _power_lines(found: Sequence[TensorPower], model: InputPredictor | None) -> Iterator[str]:
@@ -461,18 +425,11 @@ def _power_lines(found: Sequence[TensorPower], model: InputPredictor | None) -> 
         yield (
             f"expected, not measured: products of {ROWS} rows of normal random numbers with each "
             f"matrix, {expected[0].gpu_model}, {expected[0].units} SMs; "
-            f"{model.manifest.coverage:.0%} intervals; {model_line(model.manifest)}"
+            f"{model.manifest.coverage:.0%} intervals; {model.manifest.line}"
         )
         yield from notes_of(expected)
     for reason, count in Counter(one.why_not for one in found if one.why_not).most_common():
         yield f"no power of {count}: {reason}"
-
-
-def _matrix_cells(one: MatrixPrint) -> tuple[str, ...]:
-    bits = one.found
-    parts = (bits.along, bits.across, bits.weight, bits.zeros, bits.distinct)
-    numbers = (f"{100 * part:.1f} %" for part in parts)
-    return (shown(one.tensor) or "-", one.dtype, shape_text(one.shape), *numbers)
 
 
 _KINDS = {

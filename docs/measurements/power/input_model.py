@@ -38,7 +38,6 @@ from advisor_power.data.training import (
     points_of,
     real_left_out,
     relative_errors,
-    sweep_left_out,
     types_of,
 )
 
@@ -59,18 +58,18 @@ def main() -> None:
         print(f"left out {count}: {why}")
     kept, left_out = learnable(points)
     print(f"{len(kept)} points of {kept[0].gpu_model}, each pattern of data left out; {left_out}")
-    for name, found in sweep_left_out(kept).items():
+    for name, found in group_left_out([p for p in kept if not p.real], METHODS).items():
         errors = errors_of(found)
         print(
-            f"  {name:<12} power {_text(errors.power)}  speed {_text(errors.speed)}"
-            f"  all, at the measured speed {_text(errors.energy)}"
+            f"  {name:<12} power {_text(errors.get('power'))}  speed {_text(errors.get('speed'))}"
+            f"  all, at the measured speed {_text(errors.get('energy'))}"
         )
     print(f"  repeated reference: {100 * (noise_floor(kept) or 0):.2f} %")
     _whole_gpu(kept)
     if any(p.real for p in kept):
         print("  tensors of files, learned from drawn numbers:")
         for name, errors in real_left_out(kept).items():
-            print(f"  {name:<12} power {_text(errors.power)}")
+            print(f"  {name:<12} power {_text(errors.get('power'))}")
     for gpu_uuid in sorted({p.gpu_uuid for p in points} - {p.gpu_uuid for p in kept}):
         _other(gpu_uuid, [*kept, *_of_known_types(points, kept, gpu_uuid)])
 
@@ -100,9 +99,8 @@ def _whole_gpu(points: tuple[InputPoint, ...]) -> None:
     near = power_w >= NEAR_LIMIT * limits_w
     for name, which in (("at the limit", whole & near), ("below it", whole & ~near)):
         if which.any():
-            groups = [p.group for p, is_so in zip(found.points, which, strict=True) if is_so]
-            power = _text(relative_errors(found.power_w[which], power_w[which], groups))
-            speed = _text(relative_errors(found.flop_per_s[which], rates[which], groups))
+            power = _text(relative_errors(found.power_w[which], power_w[which]))
+            speed = _text(relative_errors(found.flop_per_s[which], rates[which]))
             print(f"  whole GPU, {name}, by its data alone: power {power}  speed {speed}")
 
 
@@ -146,7 +144,6 @@ def other_card(points: Points, gpu_uuid: str) -> dict[str, RelativeErrors]:
         name: relative_errors(
             carried_over(learner(elsewhere), known)(tested),
             np.array([p.power_w for p in tested]),
-            [p.group for p in tested],
         )
         for name, learner in METHODS.items()
     }
@@ -204,8 +201,7 @@ def _of_type(points: Points, dtype: str) -> list[InputPoint]:
 def _text(errors: RelativeErrors | None) -> str:
     if errors is None:
         return "-"
-    mean, low, high, p90 = (100 * e for e in (errors.mean, errors.low, errors.high, errors.p90))
-    return f"{mean:.2f} % [{low:.2f} {high:.2f}] (p90 {p90:.2f} %, {errors.points} points)"
+    return f"{errors.mean:.2%} (p90 {errors.p90:.2%}, {errors.points} points)"
 
 
 if __name__ == "__main__":

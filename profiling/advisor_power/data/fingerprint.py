@@ -7,9 +7,7 @@ add a negative product all of its bits are inverted. All are means over a sample
 bits that there are, so that they compare between types.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,17 +17,11 @@ from advisor.errors import InputError
 from advisor.wire.input_power import InputFingerprint
 from advisor_power.data.fill import STORAGE, fill_pair
 from advisor_power.data.language import DTYPES, OperandPair
-from advisor_power.data.tensor_file import Matrix, Tensor, TensorFile, open_tensors
+from advisor_power.data.tensor_file import Matrix
 
-STRETCH = 512
-"""Neighbouring elements of a line, along the contraction."""
-
-ELEMENTS = 1 << 18
-"""Elements of each operand that are looked at, each with the one beside it."""
-
-_COUNTED = 1 << 15
-"""Elements whose different values are counted: that takes the longest."""
-
+STRETCH = 512  # neighbouring elements of a line, along the contraction
+ELEMENTS = 1 << 18  # of each operand that are looked at, each with the one beside it
+_COUNTED = 1 << 15  # elements whose different values are counted: that takes the longest
 _SIGNIFICANDS = {"fp32": 23, "tf32": 10, "bf16": 7, "fp16": 10, "fp8": 3, "fp8_e5m2": 2}
 """Bits behind the leading one."""
 
@@ -39,40 +31,47 @@ _DROPPED = {"tf32": 13}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperandPrint:
-    """One matrix."""
+    """One matrix, in parts from 0 to 1.
+
+    Attributes:
+        weight: Bits that are set.
+        along: Bits that differ between neighbours along the contraction.
+        across: Bits that differ between neighbours of two lines.
+        signs: Neighbours along the contraction of which one is negative and the other is not.
+        zeros: Elements that are 0.
+        distinct: Different values, of 32,768 elements or of all that there are.
+    """
 
     weight: float
-    """Bits that are set."""
     along: float
-    """Bits that differ between neighbours along the contraction."""
     across: float
-    """Bits that differ between neighbours of two lines."""
     signs: float
-    """Neighbours along the contraction of which one is negative and the other is not."""
     zeros: float
-    """Elements that are 0."""
     distinct: float
-    """Different values, as a part of 32,768 elements or of all that there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fingerprint:
-    """A product; all numbers from 0 to 1."""
+    """A product, in parts from 0 to 1.
+
+    Attributes:
+        product_weight: Bits that are set in products of significands; of int8 in products.
+        product_switching: Bits of them that differ from one step of the contraction to the next.
+        product_signs: Products of which the next one has the other sign; 0 is positive.
+        zero_products: Products that are 0.
+        sum_switching: Bits of the running sum, float32 or of int8 int32, that differ from step to
+            step.
+        sum_non_finite: Steps after which the sum is NaN or infinite.
+    """
 
     a: OperandPrint
     b: OperandPrint
     product_weight: float
-    """Bits that are set in products of significands; of int8 in products."""
     product_switching: float
-    """Bits of them that differ from one step of the contraction to the next."""
     product_signs: float
-    """Products of which the next one has the other sign; 0 is positive."""
     zero_products: float
-    """Products that are 0."""
     sum_switching: float
-    """Bits of the running sum, float32 or of int8 int32, that differ from step to step."""
     sum_non_finite: float
-    """Steps after which the sum is NaN or infinite."""
 
 
 @np.errstate(invalid="ignore", over="ignore")  # NaN among the data is no fault of this
@@ -236,76 +235,3 @@ def _part(holds: Any) -> float:
 
 def _set_bits(bits: NDArray[Any], width: int) -> float:
     return float(np.mean(np.bitwise_count(bits))) / width if bits.size else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class MatrixPrint:
-    """A matrix of a file."""
-
-    tensor: str
-    """Its name; empty in an npy file."""
-    dtype: str
-    """As the project calls it."""
-    shape: tuple[int, ...]
-    """Rows, which are along the contraction, and columns."""
-    found: OperandPrint
-
-    def as_json(self) -> dict[str, Any]:
-        """With the numbers of the fingerprint beside the others."""
-        return {
-            "tensor": self.tensor,
-            "dtype": self.dtype,
-            "shape": list(self.shape),
-            **asdict(self.found),
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOutTensor:
-    """A tensor that has no fingerprint, and why."""
-
-    tensor: str
-    dtype: str
-    shape: tuple[int, ...]
-    why: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Chosen:
-    """What of a file is looked at."""
-
-    file: TensorFile
-    matrices: tuple[Tensor, ...]
-    """Tensors that have a fingerprint."""
-    left_out: tuple[LeftOutTensor, ...]
-    """The others."""
-
-    def prints(self) -> Iterator[MatrixPrint]:
-        """Of each matrix, read when it is asked for."""
-        for tensor in self.matrices:
-            found = operand_print(self.file.matrix(tensor), tensor.dtype)
-            yield MatrixPrint(tensor.name, tensor.dtype, tensor.shape, found)
-
-
-def chosen_in(path: Path, names: Sequence[str] = ()) -> Chosen:
-    """The tensors of a file by name, or all.
-
-    Raises:
-        InputError: the file cannot be read, or has no tensor of a name.
-    """
-    file = open_tensors(path)
-    tensors = [file.tensor(name) for name in dict.fromkeys(names)] or file.tensors
-    why = {tensor: tensor.no_matrix or _no_print(tensor) for tensor in tensors}
-    return Chosen(
-        file,
-        tuple(tensor for tensor in tensors if not why[tensor]),
-        tuple(
-            LeftOutTensor(t.name, t.dtype, t.shape, reason) for t, reason in why.items() if reason
-        ),
-    )
-
-
-def _no_print(tensor: Tensor) -> str:
-    if tensor.dtype in STORAGE:
-        return ""
-    return f"no fingerprint is made of {tensor.dtype}: cast it, for instance to fp32"

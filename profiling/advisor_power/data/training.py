@@ -1,4 +1,9 @@
-"""Which results a model of power by data learns from, as points."""
+"""Measured inputs to a model of power by data: points, learners, their errors, and the model.
+
+Power of a product above idle is its physics (`physics.parts`, weights by non-negative least squares
+on relative errors, for each type) times what Extra Trees leave. Errors are those on patterns of
+data that took no part in fitting, next to medians and lines through one or two metrics.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +17,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from numpy.typing import NDArray
 
 from advisor.errors import InputError
 from advisor.files.whole_files import PUBLIC_FILE, replace_file
@@ -57,12 +61,19 @@ from advisor_training.learn.estimator import (
 )
 from advisor_training.learn.residuals import Residuals
 
-_BAD = ("wrong-outputs", "not-settled")
-"""Flags of results whose power is not that of the product."""
+Points: TypeAlias = Sequence[InputPoint]
+FittedPower: TypeAlias = Callable[[Points], Floats]
+"""Expected power of points, W; shape (points,). It looks at no measured power."""
+PowerLearner: TypeAlias = Callable[[Points], FittedPower]
+OnGroup = Callable[[str, int, int], None]
+"""Called after each group with its name, how many are done, and of how many."""
+
+LEAST_POINTS = 8  # of a type: fewer say nothing about its features
+_BAD = ("wrong-outputs", "not-settled")  # flags of results whose power is not that of the product
 
 
 def kept_points(home: Path) -> tuple[tuple[InputPoint, ...], dict[str, int]]:
-    """What `advisor power input` measured on cards of this host; what is not used, by reason.
+    """Points of what was measured on this host; and what is not used, by reason.
 
     Raises:
         StoreError: a file cannot be read.
@@ -146,49 +157,37 @@ def _with_clocks(points: Sequence[InputPoint]) -> Iterator[InputPoint]:
     A product takes as many cycles at any clock. So others of the same kind, whose clock stood
     still, tell it better than few readings of one that went up and down.
     """
+
+    def kind(p: InputPoint) -> tuple[object, ...]:
+        return p.gpu_uuid, p.dtype, p.shape, p.units
+
     per_cycle: dict[tuple[object, ...], list[float]] = {}
     for p in points:
         if not p.held_back:
-            per_cycle.setdefault(_kind(p), []).append(p.flop_per_s / p.clock_mhz)
+            per_cycle.setdefault(kind(p), []).append(p.flop_per_s / p.clock_mhz)
     for p in points:
-        known = per_cycle.get(_kind(p), ())
+        known = per_cycle.get(kind(p), ())
         told = bool(known) and p.held_back
         yield replace(p, clock_mhz=p.flop_per_s / median(known)) if told else p
 
 
-def _kind(p: InputPoint) -> tuple[object, ...]:
-    return p.gpu_uuid, p.dtype, p.shape, p.units
-
-
 def _pattern(operand: Operand) -> str:
-    words = [operand.source, *(call for call in operand.operations if call.name != "cast")]
-    return "|".join(map(_words, words))
+    def words(call: Call) -> str:
+        if call.name == FILE:
+            return f"{FILE}({call.arguments[0]})"
+        chosen: Sequence[str] = [value for value in call.values if isinstance(value, str)]
+        return f"{call.name}({','.join(chosen)})" if chosen else call.name
 
-
-def _words(call: Call) -> str:
-    if call.name == FILE:
-        return f"{FILE}({call.arguments[0]})"
-    chosen: Sequence[str] = [value for value in call.values if isinstance(value, str)]
-    return f"{call.name}({','.join(chosen)})" if chosen else call.name
-
-
-Points: TypeAlias = Sequence[InputPoint]
-FittedPower: TypeAlias = Callable[[Points], Floats]
-"""Expected power of points, W; shape (points,). It looks at no measured power."""
-PowerLearner: TypeAlias = Callable[[Points], FittedPower]
-
-LEAST_POINTS = 8
-"""Of a type: fewer say nothing about its features."""
+    calls = [operand.source, *(call for call in operand.operations if call.name != "cast")]
+    return "|".join(map(words, calls))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InputModel:
-    """Weights, and the trees behind them, by type."""
+    """Weights of `physics.PARTS` by type, and the trees behind them; none: the physics alone."""
 
     weights: Mapping[str, Floats]
-    """Of `physics.PARTS`."""
     trees: Mapping[str, Any]
-    """Estimators of what the physics leaves; none: the physics alone."""
 
     def __call__(self, points: Points) -> Floats:
         """Expected power, W.
@@ -204,19 +203,14 @@ class InputModel:
         found = np.array([p.idle_w for p in points])
         for dtype, weights in self.weights.items():
             which = [i for i, p in enumerate(points) if p.dtype == dtype]
-            if which:
-                found[which] += self._above_idle([points[i] for i in which], dtype, weights)
+            if not which:
+                continue
+            of, trees = [points[i] for i in which], self.trees.get(dtype)
+            expected = parts(of) @ weights
+            if trees is not None:
+                expected = trees.predict(np.column_stack([expected, columns(of)]))
+            found[which] += expected
         return found
-
-    def _above_idle(self, points: Points, dtype: str, weights: Floats) -> Floats:
-        if (trees := self.trees.get(dtype)) is None:
-            return parts(points) @ weights
-        return trees.predict(_inputs(points, weights))
-
-
-def above_idle_w(points: Points) -> Floats:
-    """What the product draws, W; shape (points,)."""
-    return np.array([p.power_w - p.idle_w for p in points])
 
 
 def physics(points: Points) -> InputModel:
@@ -225,7 +219,13 @@ def physics(points: Points) -> InputModel:
     Raises:
         InputError: a type has too few points.
     """
-    return InputModel({d: _weights(_of_type(points, d)) for d in types_of(points)}, {})
+    weights: dict[str, Floats] = {}
+    for dtype, of in _by_type(points).items():
+        if len(of) < LEAST_POINTS:
+            raise InputError(f"{dtype} has {len(of)} points", fix=f"measure {LEAST_POINTS} or more")
+        rows = parts(of) / _above_idle_w(of)[:, None]
+        weights[dtype] = non_negative_least_squares(rows, np.ones(len(of)))
+    return InputModel(weights, {})
 
 
 def physics_and_trees(points: Points) -> InputModel:
@@ -235,72 +235,114 @@ def physics_and_trees(points: Points) -> InputModel:
         InputError: a type has too few points.
     """
     weights = physics(points).weights
-    trees = {d: _trees(_of_type(points, d), w) for d, w in weights.items()}
+    trees = {
+        dtype: PriorRegressor(prior_column=0).fit(
+            np.column_stack([parts(of) @ weights[dtype], columns(of)]), _above_idle_w(of)
+        )
+        for dtype, of in _by_type(points).items()
+    }
     return InputModel(weights, trees)
 
 
 def residuals_of(points: Points, expected_w: Floats) -> Residuals:
     """Logarithms of measured over expected power above idle, of points by their groups."""
     idle_w = np.array([p.idle_w for p in points])
-    values = np.log(above_idle_w(points) / np.maximum(expected_w - idle_w, 1e-9))
+    values = np.log(_above_idle_w(points) / np.maximum(expected_w - idle_w, 1e-9))
     names = np.array([p.group for p in points])
     return Residuals(values, names, names, np.array([p.dtype for p in points]))
 
 
-def types_of(points: Points) -> list[str]:
-    """The types of points, by name."""
-    return sorted({p.dtype for p in points})
+def _above_idle_w(points: Points) -> Floats:
+    return np.array([p.power_w - p.idle_w for p in points])
 
 
-def _of_type(points: Points, dtype: str) -> list[InputPoint]:
-    return [p for p in points if p.dtype == dtype]
+def _by_type(points: Points) -> dict[str, list[InputPoint]]:
+    return {d: [p for p in points if p.dtype == d] for d in sorted({p.dtype for p in points})}
 
 
-def _weights(points: Points) -> Floats:
-    if len(points) < LEAST_POINTS:
-        raise InputError(
-            f"{points[0].dtype} has {len(points)} points",
-            fix=f"measure {LEAST_POINTS} or more",
+def _linear(metrics: Callable[[InputPoint], Sequence[float]]) -> PowerLearner:
+    """Energy above idle of an operation by a line through metrics; the median without any."""
+
+    def energy_line(of: Points) -> Floats:
+        energy = _above_idle_w(of) / np.array([p.flop_per_s for p in of])
+        table = np.array([[1.0, *metrics(p)] for p in of])
+        if table.shape[1] == 1:
+            return np.array([np.median(energy)])
+        found = np.linalg.lstsq(table / energy[:, None], np.ones(len(of)), rcond=None)[0]
+        return np.asarray(found, dtype=np.float64)
+
+    def learn(points: Points) -> FittedPower:
+        lines = {dtype: energy_line(of) for dtype, of in _by_type(points).items()}
+        return lambda asked: np.array(
+            [
+                p.idle_w + float(np.array([1.0, *metrics(p)]) @ lines[p.dtype]) * p.flop_per_s
+                for p in asked
+            ]
         )
-    measured = above_idle_w(points)
-    return non_negative_least_squares(parts(points) / measured[:, None], np.ones(len(points)))
+
+    return learn
 
 
-def _trees(points: Points, weights: Floats) -> Any:
-    return PriorRegressor(prior_column=0).fit(_inputs(points, weights), above_idle_w(points))
+def _two_metrics(p: InputPoint) -> Sequence[float]:
+    """Hamming weight and alignment of bits, each the mean of both operands.
+
+    Gregersen et al., section V, have one alignment, between multiplied elements; here it is that
+    between neighbours of an operand.
+    """
+    return [(p.features[f"a_{n}"] + p.features[f"b_{n}"]) / 2 for n in ("weight", "along")]
 
 
-def _inputs(points: Points, weights: Floats) -> Floats:
-    """What the physics expects above idle, then the features."""
-    return np.column_stack([parts(points) @ weights, columns(points)])
-
-
-OnGroup = Callable[[str, int, int], None]
-"""Called after each group with its name, how many are done, and of how many."""
+METHODS: Mapping[str, PowerLearner] = MappingProxyType(
+    {
+        "model": physics_and_trees,
+        "physics": physics,
+        "median": _linear(lambda _: ()),
+        "two-metrics": _linear(_two_metrics),
+        "zeros": _linear(lambda p: (p.features["zero_products"],)),
+    }
+)
+"""Every learner by name; the first one is the model."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldOutInputs:
-    """Points in the order of their groups, and what was expected of each."""
+    """Points in the order of their groups, and what was expected of each.
+
+    Attributes:
+        as_run_w: At the rate and the clock that were measured.
+        power_w: At those that its data let expect, at most the power limit.
+        flop_per_s: Expected.
+    """
 
     points: tuple[InputPoint, ...]
     as_run_w: Floats
-    """At the rate and the clock that were measured."""
     power_w: Floats
-    """At those that its data let expect, at most the power limit."""
     flop_per_s: Floats
-    """Expected."""
 
 
 def expected(fitted: FittedPower, known: Known, points: Points) -> HeldOutInputs:
     """What is expected of points by their data alone.
 
+    Each runs at the rate and the clock of other points of its card, type, shape and SMs. Where
+    power limit or heat held the clock back, the power that was left is taken as measured.
+
     Raises:
         InputError: their card or type was not learned.
     """
-    free = [_as_expected(p, known) for p in points]
+
+    def free(p: InputPoint) -> InputPoint:
+        product, _ = known.product(
+            p.dtype, p.shape, p.features, units=p.units, gpu_model=p.gpu_model
+        )
+        return replace(
+            p,
+            idle_w=product.idle_w,
+            flop_per_s=product.flop_per_s,
+            clock_mhz=product.clock_mhz,
+        )
+
     limits_w = np.array([p.power_w if p.held_back else known.limit_w(p.gpu_model) for p in points])
-    run = held_to(fitted, free, limits_w)
+    run = held_to(fitted, list(map(free, points)), limits_w)
     rates = np.array([p.flop_per_s for p in run])
     return HeldOutInputs(tuple(points), fitted(points), fitted(run), rates)
 
@@ -325,137 +367,60 @@ def group_left_out(
             found[name].append(expected(learner(learned), known, tested))
         if progress is not None:
             progress(group, done, len(groups))
-    return {name: _joined(parts) for name, parts in found.items()}
-
-
-def _as_expected(point: InputPoint, known: Known) -> InputPoint:
-    product, _ = known.product(
-        point.dtype, point.shape, point.features, units=point.units, gpu_model=point.gpu_model
-    )
-    return replace(
-        point,
-        idle_w=product.idle_w,
-        flop_per_s=product.flop_per_s,
-        clock_mhz=product.clock_mhz,
-    )
-
-
-def _joined(parts: Sequence[HeldOutInputs]) -> HeldOutInputs:
-    return HeldOutInputs(
-        tuple(p for part in parts for p in part.points),
-        np.concatenate([part.as_run_w for part in parts]),
-        np.concatenate([part.power_w for part in parts]),
-        np.concatenate([part.flop_per_s for part in parts]),
-    )
-
-
-DRAWS = 4000
-"""Of patterns, for an interval."""
-
-
-def _median(points: Points) -> Floats:
-    return np.ones((len(points), 1))
-
-
-def _zeros(points: Points) -> Floats:
-    return np.array([[1, p.features["zero_products"]] for p in points])
-
-
-def _two_metrics(points: Points) -> Floats:
-    """Hamming weight and alignment of bits, each the mean of both operands.
-
-    Gregersen et al., "Input-Dependent Power Usage in GPUs" (2024), section V, have one alignment,
-    between multiplied elements. Here it is that between neighbours of an operand, which the
-    fingerprint has.
-    """
-    return np.array([[1, *(_mean(p.features, n) for n in ("weight", "along"))] for p in points])
-
-
-def _mean(features: Mapping[str, float], name: str) -> float:
-    return (features[f"a_{name}"] + features[f"b_{name}"]) / 2
-
-
-def _linear(metrics: Callable[[Points], Floats]) -> PowerLearner:
-    def learn(points: Points) -> FittedPower:
-        lines = {d: _line(metrics, points, d) for d in types_of(points)}
-
-        def predict(asked: Points) -> Floats:
-            energies = [
-                float(row @ lines[p.dtype]) for row, p in zip(metrics(asked), asked, strict=True)
-            ]
-            return np.array([p.idle_w for p in asked]) + np.array(energies) * _rates(asked)
-
-        return predict
-
-    return learn
-
-
-def _line(metrics: Callable[[Points], Floats], points: Points, dtype: str) -> Floats:
-    of = [p for p in points if p.dtype == dtype]
-    energy, columns = above_idle_w(of) / _rates(of), metrics(of)
-    if columns.shape[1] == 1:
-        return np.array([np.median(energy)])
-    found = np.linalg.lstsq(columns / energy[:, None], np.ones(len(of)), rcond=None)[0]
-    return np.asarray(found, dtype=np.float64)
-
-
-def _rates(points: Points) -> Floats:
-    return np.array([p.flop_per_s for p in points])
-
-
-BASELINES: Mapping[str, PowerLearner] = MappingProxyType(
-    {
-        "median": _linear(_median),
-        "two-metrics": _linear(_two_metrics),
-        "zeros": _linear(_zeros),
+    return {
+        name: HeldOutInputs(
+            tuple(p for one in each for p in one.points),
+            np.concatenate([one.as_run_w for one in each]),
+            np.concatenate([one.power_w for one in each]),
+            np.concatenate([one.flop_per_s for one in each]),
+        )
+        for name, each in found.items()
     }
-)
-"""By name."""
-
-
-METHODS: Mapping[str, PowerLearner] = MappingProxyType(
-    {"model": physics_and_trees, "physics": physics, **BASELINES}
-)
-"""Every learner by name; the first one is the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelativeErrors:
-    """|predicted / measured - 1|."""
+    """|predicted / measured - 1|: mean over all points, and what nine of ten do not exceed."""
 
     mean: float
-    """Over all points."""
     p90: float
-    """That nine of ten points do not exceed."""
     points: int
-    low: float
-    """Of 95 % of the means, were other patterns of data measured, the least."""
-    high: float
-    """The most."""
 
 
-@dataclass(frozen=True, slots=True)
-class InputErrors:
-    """Errors of a method; None: there is no such point."""
-
-    power: RelativeErrors | None
-    """Where nothing held the clock back, by the data alone."""
-    speed: RelativeErrors | None
-    """Where power limit or heat did, by the data and the power that was left."""
-    energy: RelativeErrors
-    """Of power at the speed that was measured, everywhere."""
-
-
-def sweep_left_out(points: Points, progress: OnGroup | None = None) -> dict[str, HeldOutInputs]:
-    """Each method on drawn operands, each pattern of operands left out in its turn.
+def relative_errors(predicted: Floats, measured: Floats) -> RelativeErrors:
+    """Errors of points that took no part in fitting.
 
     Raises:
-        InputError: there is one pattern, or a type has too few points.
+        InputError: there are none.
     """
-    return group_left_out([p for p in points if not p.real], METHODS, progress)
+    if not len(measured):
+        raise InputError("no point is left to test on", fix="measure more")
+    off = np.abs(predicted / measured - 1)
+    return RelativeErrors(float(off.mean()), float(np.quantile(off, 0.9)), len(off))
 
 
-def real_left_out(points: Points) -> dict[str, InputErrors]:
+def errors_of(found: HeldOutInputs) -> dict[str, RelativeErrors]:
+    """Errors by kind; one of which there is no point is left out.
+
+    power: where nothing held the clock back, by the data alone. speed: where power limit or heat
+    did, by the data and the power that was left. energy: power at the speed that was measured.
+    """
+    held_back = np.array([p.held_back for p in found.points], dtype=bool)
+    power_w = np.array([p.power_w for p in found.points])
+    rates = np.array([p.flop_per_s for p in found.points])
+    kinds = {
+        "power": (~held_back, found.power_w, power_w),
+        "speed": (held_back, found.flop_per_s, rates),
+        "energy": (np.ones(len(rates), dtype=bool), found.as_run_w, power_w),
+    }
+    return {
+        kind: relative_errors(predicted[which], measured[which])
+        for kind, (which, predicted, measured) in kinds.items()
+        if which.any()
+    }
+
+
+def real_left_out(points: Points) -> dict[str, dict[str, RelativeErrors]]:
     """Each method, learned from drawn operands, on tensors of networks.
 
     Raises:
@@ -468,27 +433,6 @@ def real_left_out(points: Points) -> dict[str, InputErrors]:
     return {
         name: errors_of(expected(learner(drawn), known, real)) for name, learner in METHODS.items()
     }
-
-
-def errors_of(found: HeldOutInputs) -> InputErrors:
-    """Of points where nothing held the clock back by power, of the others by speed."""
-    held_back = np.array([p.held_back for p in found.points], dtype=bool)
-    power_w = np.array([p.power_w for p in found.points])
-    rates = np.array([p.flop_per_s for p in found.points])
-    groups = np.array([p.group for p in found.points])
-
-    def errors(
-        which: NDArray[np.bool_], predicted: Floats, measured: Floats
-    ) -> RelativeErrors | None:
-        if not which.any():
-            return None
-        return relative_errors(predicted[which], measured[which], groups[which].tolist())
-
-    return InputErrors(
-        errors(~held_back, found.power_w, power_w),
-        errors(held_back, found.flop_per_s, rates),
-        relative_errors(found.as_run_w, power_w, groups.tolist()),
-    )
 
 
 def noise_floor(points: Points) -> float | None:
@@ -508,50 +452,28 @@ def noise_floor(points: Points) -> float | None:
     return float(np.mean(off)) if off else None
 
 
-def relative_errors(predicted: Floats, measured: Floats, groups: Sequence[str]) -> RelativeErrors:
-    """Of points that took no part in fitting, and the patterns of data that they are of.
-
-    Raises:
-        InputError: there are none.
-    """
-    if not len(measured):
-        raise InputError("no point is left to test on", fix="measure more")
-    off = np.abs(predicted / measured - 1)
-    low, high = _interval(off, groups)
-    return RelativeErrors(float(off.mean()), float(np.quantile(off, 0.9)), len(off), low, high)
-
-
-def _interval(off: Floats, groups: Sequence[str]) -> tuple[float, float]:
-    """95 % of the mean by a bootstrap of patterns: points of one are off alike."""
-    names, place = np.unique(np.array(groups), return_inverse=True)
-    sums = np.column_stack([np.bincount(place, off), np.bincount(place)])
-    drawn = np.random.default_rng(0).integers(0, len(names), (DRAWS, len(names)))
-    totals = sums[drawn].sum(axis=1)
-    low, high = np.quantile(totals[:, 0] / totals[:, 1], (0.025, 0.975))
-    return float(low), float(high)
-
-
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TrainedInputs:
-    """A model, and how good it is for patterns of data that it has not seen."""
+    """A model, and how good it is for patterns of data that it has not seen.
+
+    Attributes:
+        points: What it was fitted to.
+        left_out: Points that were not used, by reason.
+        held_out: What each method expected of drawn points, their pattern left out.
+        bounds: By type, of data whose sums are finite.
+        figures: As the manifest has them.
+    """
 
     points: tuple[InputPoint, ...]
-    """What it was fitted to."""
     left_out: Mapping[str, int]
-    """Points that were not used, by reason."""
     model: InputModel
     held_out: Mapping[str, HeldOutInputs]
-    """What each method expected of drawn points, their pattern left out."""
     bounds: Mapping[str, LogBounds]
-    """By type, of data whose sums are finite."""
     figures: Mapping[str, float]
-    """As the manifest has them."""
 
 
 def fit_inputs(
-    points: Sequence[InputPoint],
-    progress: OnGroup | None = None,
-    gpu_model: str | None = None,
+    points: Points, progress: OnGroup | None = None, gpu_model: str | None = None
 ) -> TrainedInputs:
     """Fit the model, and know its errors; the same points in whatever order give the same trees.
 
@@ -570,22 +492,27 @@ def fit_inputs(
             why="; ".join(left_out) or "there are none",
             fix="measure several sweeps: advisor power input --preset T4 --preset T9 --preset T12",
         )
-    held_out = sweep_left_out(kept, progress)
+    held_out = group_left_out([p for p in kept if not p.real], METHODS, progress)
     found = held_out["model"]
     residuals = residuals_of(found.points, found.as_run_w).take(_finite(found.points))
+    figures = _figures({name: errors_of(of) for name, of in held_out.items()})
+    if any(p.real for p in kept):
+        figures |= {f"real_{n}": value for n, value in _figures(real_left_out(kept)).items()}
+    if (noise := noise_floor(kept)) is not None:
+        figures["reference_noise_percent"] = 100 * noise
+    figures["coverage_percent"] = 100 * measured_coverage(residuals).overall
     return TrainedInputs(
         points=kept,
         left_out=left_out,
         model=physics_and_trees(kept),
         held_out=held_out,
         bounds=bounds_of(residuals),
-        figures=_figures(kept, held_out)
-        | {"coverage_percent": 100 * measured_coverage(residuals).overall},
+        figures=figures,
     )
 
 
 def learnable(
-    points: Sequence[InputPoint], gpu_model: str | None = None
+    points: Points, gpu_model: str | None = None
 ) -> tuple[tuple[InputPoint, ...], dict[str, int]]:
     """Points of types that are learned whatever pattern is left out; and the others, by reason.
 
@@ -601,7 +528,7 @@ def learnable(
     )
     points = [p for p in points if p.gpu_model == chosen]
     ordered = sorted(points, key=lambda p: input_points_text([p]))
-    few = {d for d in types_of(points) if not _is_enough([p for p in points if p.dtype == d])}
+    few = {dtype for dtype, of in _by_type(points).items() if not _is_enough(of)}
     why = "{} has fewer than {} points beside each of its patterns"
     left_out = Counter(why.format(p.dtype, LEAST_POINTS) for p in points if p.dtype in few)
     return tuple(p for p in ordered if p.dtype not in few), dict(others + left_out)
@@ -618,7 +545,7 @@ def make_input_manifest(trained: TrainedInputs, created_at: datetime) -> InputMa
         physics=PARTS,
         columns=COLUMNS,
         coverage=COVERAGE,
-        types=tuple(_type_model(d, trained) for d in types_of(points)),
+        types=tuple(_type_model(d, of, trained) for d, of in _by_type(points).items()),
         known=known_of(points),
         dataset=InputFacts(
             sha256=input_points_sha256(points),
@@ -646,25 +573,23 @@ def write_input_model(
         ModelError: the trees are not what scikit-learn says.
         StoreError: the files cannot be written.
     """
-    asked: dict[str, Float32s] = {
-        of.dtype: columns([p for p in trained.points if p.dtype == of.dtype]).astype(np.float32)
-        for of in manifest.types
-    }
+    of_type = _by_type(trained.points)
+    asked: dict[str, Float32s] = {d: columns(of).astype(np.float32) for d, of in of_type.items()}
     trees = trees_files(trained.model.trees, asked)
     contents = {**trees, POINTS: input_points_text(trained.points)}
     written = replace(manifest, files=hashes(contents))
     written = replace(written, version=version_of(written))
-    write_model(folder, lambda folder: _write(folder, contents, written))
+
+    def write(folder: Path) -> None:
+        for name, data in contents.items():
+            replace_file(folder / name, data, PUBLIC_FILE)
+        write_input_manifest(folder, written)
+
+    write_model(folder, write)
     return written
 
 
-def _write(folder: Path, contents: Mapping[str, bytes], manifest: InputManifest) -> None:
-    for name, data in contents.items():
-        replace_file(folder / name, data, PUBLIC_FILE)
-    write_input_manifest(folder, manifest)
-
-
-def _finite(points: Sequence[InputPoint]) -> npt.NDArray[np.bool_]:
+def _finite(points: Points) -> npt.NDArray[np.bool_]:
     """Which points tell the intervals: one pattern of NaN, no work, would widen those of all data.
 
     All of a type that has only one pattern with finite sums.
@@ -677,14 +602,13 @@ def _finite(points: Sequence[InputPoint]) -> npt.NDArray[np.bool_]:
     return np.array([p.dtype in few or not p.features["sum_non_finite"] for p in points])
 
 
-def _is_enough(points: Sequence[InputPoint]) -> bool:
+def _is_enough(points: Points) -> bool:
     drawn = [p for p in points if not p.real]
     groups = Counter(p.group for p in drawn)
     return len(groups) > 1 and len(drawn) - max(groups.values()) >= LEAST_POINTS
 
 
-def _type_model(dtype: str, trained: TrainedInputs) -> TypeModel:
-    of = [p for p in trained.points if p.dtype == dtype]
+def _type_model(dtype: str, of: Points, trained: TrainedInputs) -> TypeModel:
     features = feature_matrix(of)
     usual = [p for p in of if p.is_reference]
     middle = np.median(feature_matrix(usual), axis=0) if usual else ()
@@ -701,28 +625,12 @@ def _type_model(dtype: str, trained: TrainedInputs) -> TypeModel:
     )
 
 
-def _figures(
-    points: Sequence[InputPoint], held_out: Mapping[str, HeldOutInputs]
-) -> dict[str, float]:
-    """Errors of patterns left out, in percent, by method and kind (`InputErrors`).
-
-    Of tensors of files, which took no part in what was fitted for it, with `real_` before it.
-    """
-    found = _error_figures({name: errors_of(of) for name, of in held_out.items()})
-    if any(p.real for p in points):
-        of_real = _error_figures(real_left_out(points))
-        found |= {f"real_{name}": value for name, value in of_real.items()}
-    noise = noise_floor(points)
-    return found | ({} if noise is None else {"reference_noise_percent": 100 * noise})
-
-
-def _error_figures(of_methods: Mapping[str, InputErrors]) -> dict[str, float]:
+def _figures(of_methods: Mapping[str, Mapping[str, RelativeErrors]]) -> dict[str, float]:
+    """Errors in percent, by method and kind."""
     found: dict[str, float] = {}
-    for method, errors in of_methods.items():
-        kinds = {"power": errors.power, "speed": errors.speed, "energy": errors.energy}
-        for kind, its in kinds.items():
-            if its is not None:
-                found[f"{method}_{kind}_mean_error_percent"] = 100 * its.mean
-                found[f"{method}_{kind}_p90_error_percent"] = 100 * its.p90
-                found[f"{kind}_points"] = its.points
+    for method, kinds in of_methods.items():
+        for kind, errors in kinds.items():
+            found[f"{method}_{kind}_mean_error_percent"] = 100 * errors.mean
+            found[f"{method}_{kind}_p90_error_percent"] = 100 * errors.p90
+            found[f"{kind}_points"] = errors.points
     return found

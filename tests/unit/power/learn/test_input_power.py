@@ -26,6 +26,7 @@ from advisor_data.files.input_points import input_points_text, read_input_points
 from advisor_power.data.training import (
     METHODS,
     FittedPower,
+    HeldOutInputs,
     RelativeErrors,
     errors_of,
     group_left_out,
@@ -35,7 +36,6 @@ from advisor_power.data.training import (
     real_left_out,
     relative_errors,
     residuals_of,
-    sweep_left_out,
 )
 from advisor_training.learn.conformal import bounds_of, held
 
@@ -44,14 +44,15 @@ POWER = Path(__file__).parents[4] / "docs/measurements/power"
 
 def asked(fitted: FittedPower, tested: Sequence[InputPoint]) -> RelativeErrors:
     """Of power at the rate and the clock that were measured."""
-    return relative_errors(
-        fitted(tested), np.array([p.power_w for p in tested]), [p.group for p in tested]
-    )
+    return relative_errors(fitted(tested), np.array([p.power_w for p in tested]))
+
+
+def left_out(of: Sequence[InputPoint]) -> dict[str, HeldOutInputs]:
+    return group_left_out(of, METHODS)
 
 
 def power_left_out(of: Sequence[InputPoint]) -> dict[str, RelativeErrors]:
-    found = {name: errors_of(held_out).power for name, held_out in sweep_left_out(of).items()}
-    return {name: errors for name, errors in found.items() if errors is not None}
+    return {name: errors_of(held_out)["power"] for name, held_out in left_out(of).items()}
 
 
 def test_a_law_of_switching_is_found_and_no_baseline_can_say_it() -> None:
@@ -76,13 +77,11 @@ def test_at_the_limit_the_error_is_of_speed_and_nothing_measured_is_looked_at() 
     limited = [p for p in of if p.at_limit]
     assert len(of) / 4 < len(limited) < len(of)
     found = errors_of(group_left_out(of, {"physics": physics})["physics"])
-    assert found.speed is not None
-    assert found.power is not None
-    assert (found.speed.points, found.power.points) == (len(limited), len(of) - len(limited))
-    assert found.speed.mean < 0.03
+    assert (found["speed"].points, found["power"].points) == (len(limited), len(of) - len(limited))
+    assert found["speed"].mean < 0.03
     # The median of the speeds at the limit is worse by far: it is not that alone.
     rates = np.array([p.flop_per_s / p.units for p in limited])
-    assert found.speed.mean < 0.3 * np.mean(np.abs(np.median(rates) / rates - 1))
+    assert found["speed"].mean < 0.3 * np.mean(np.abs(np.median(rates) / rates - 1))
 
 
 def test_on_a_law_of_zeros_the_baseline_of_zeros_is_a_fair_one() -> None:
@@ -99,16 +98,13 @@ def test_types_have_laws_of_their_own() -> None:
 
 def test_real_tensors_are_tested_and_never_learned_from() -> None:
     real = points(switching, seed=3, groups=3, real=True)
-    found = {n: e.power for n, e in real_left_out(points(switching) + real).items()}
+    found = {n: e["power"] for n, e in real_left_out(points(switching) + real).items()}
     model, median = found["model"], found["median"]
-    assert model is not None
-    assert median is not None
     assert model.points == len(real)
     assert model.mean < 0.01 < median.mean
     # With another law in the real ones the error shows: they took no part.
     odd = points(zeros_alone, seed=3, groups=3, real=True)
-    wrong = real_left_out(points(switching) + odd)["model"].power
-    assert wrong is not None
+    wrong = real_left_out(points(switching) + odd)["model"]["power"]
     assert wrong.mean > 0.05
 
 
@@ -174,8 +170,8 @@ def test_calibration_takes_the_reference_before_what_is_expected_to_draw_most(
 def test_intervals_hold_what_they_promise_for_new_sweeps() -> None:
     noise = 0.02
     learned = points(switching, groups=16, noise=noise)
-    left_out = sweep_left_out(learned)["model"]
-    bounds = bounds_of(residuals_of(left_out.points, left_out.as_run_w))
+    found = left_out(learned)["model"]
+    bounds = bounds_of(residuals_of(found.points, found.as_run_w))
     assert set(bounds) == {"bf16"}
     assert -0.1 < bounds["bf16"].low < 0 < bounds["bf16"].high < 0.1
     fresh = points(switching, seed=7, groups=40, noise=noise)
@@ -205,7 +201,7 @@ def test_too_few_points_groups_or_cards_are_refused() -> None:
     with pytest.raises(InputError, match="7 points"):
         physics(points(switching)[:7])
     with pytest.raises(InputError, match="one group"):
-        sweep_left_out(points(switching)[:8])
+        left_out(points(switching)[:8])
     with pytest.raises(InputError, match="no point of fp8"):
         physics(points(switching))(points(switching, dtype="fp8"))
     with pytest.raises(InputError, match="one is missing"):
