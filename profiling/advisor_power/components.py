@@ -12,7 +12,7 @@ import numpy.typing as npt
 from advisor.core.flags import DOUBTFUL
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
-from advisor.core.records import Measured, PairPoint, SoloPoint
+from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.split import UNCAPPED, Split
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.decide.recommendation import Decision
@@ -63,10 +63,14 @@ No FP16 and FP64: no job that was measured uses these pipes in earnest, so nothi
 draw. They are looked at when it is asked whether a job is like those that were measured.
 """
 
-_SM_TERMS: Mapping[str, Component] = {part: part for part in SM_CLASSES}
-
 TERMS: Mapping[str, Component] = MappingProxyType(
-    {"floor": "floor", "temperature": "floor", **_SM_TERMS, "fabric": "fabric", "memory": "memory"}
+    {
+        "floor": "floor",
+        "temperature": "floor",
+        **{part: part for part in SM_CLASSES},
+        "fabric": "fabric",
+        "memory": "memory",
+    }
 )
 """Terms in the order of their columns, and the part that each one is of."""
 
@@ -81,13 +85,15 @@ COOL_C = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """Readings of one window that power is explained by."""
+    """Readings of one window that power is explained by.
+
+    Attributes:
+        counters: Percent by column, of `COLUMNS`.
+        units_part: Part of the SMs that jobs may use, at most 1.
+    """
 
     counters: Mapping[str, float]
-    """Percent by column: those of `SM_CLASSES`, `dram_active_percent`, and what has no weight,
-    `fp16_active_percent` and `fp64_active_percent`."""
     units_part: float
-    """Part of the SMs that jobs may use, at most 1."""
     clock_mhz: float
     temperature_c: float
 
@@ -119,23 +125,18 @@ def activity_of(point: SoloPoint | PairPoint) -> Activity | None:
     counters = {n: float(v) for n, v in found.items() if v is not None and math.isfinite(v)}
     if len(counters) < len(COLUMNS) or not point.sm_clock_mhz or point.temperature_c is None:
         return None
+    given = (
+        [point.units_granted] if isinstance(point, SoloPoint) else [p.units for p in point.parts]
+    )
+    units = sum(units or 0 for units in given)
+    capped = None not in given and getattr(point, "mode", "") != "uncapped"
+    part = max(1, units) / point.units_total if capped and point.units_total else 1.0
     return Activity(
         counters=counters,
-        units_part=_units_part(point),
+        units_part=min(1.0, part),
         clock_mhz=point.sm_clock_mhz,
         temperature_c=point.temperature_c,
     )
-
-
-def _units_part(point: Measured) -> float:
-    """SMs that the jobs may use, of all: the awake part of the time follows from it."""
-    if isinstance(point, SoloPoint):
-        given = [point.units_granted]
-    else:
-        given = [part.units for part in point.parts] if isinstance(point, PairPoint) else [None]
-    if None in given or not point.units_total or getattr(point, "mode", "") == "uncapped":
-        return 1.0
-    return min(1.0, max(1, sum(units or 0 for units in given)) / point.units_total)
 
 
 _ENOUGH = 1e-9
@@ -208,18 +209,21 @@ _SEED = 0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ComponentWeights:
-    """Watts for each term at 1: an activity of 100 % at the highest clock."""
+    """Watts for each term at 1: an activity of 100 % at the highest clock.
+
+    Attributes:
+        values: None is negative; in the order of `TERMS`, shape (terms,).
+        draws: The same, each fitted to jobs drawn again; shape (draws, terms).
+        terms: Of the points that it was fitted to; shape (points, terms).
+        counters: Largest reading of each counter among them, percent.
+    """
 
     gpu_model: str
     highest_clock_mhz: float
     values: Floats
-    """None is negative; in the order of `TERMS`, shape (terms,)."""
     draws: Floats
-    """The same, each fitted to jobs drawn again; shape (draws, terms)."""
     terms: Floats
-    """Of the points that it was fitted to; shape (points, terms)."""
     counters: dict[str, float]
-    """Largest reading of each counter among them, percent."""
     jobs: tuple[str, ...]
 
     def watts(self, activity: Activity) -> float:
@@ -263,18 +267,29 @@ def fit_components(points: Iterable[SoloPoint]) -> ComponentWeights:
     if len(models) > 1:
         raise InputError(f"component weights are of one GPU model, not of {sorted(models)}")
     if len(jobs) < FEWEST_JOBS:
-        raise _too_few(len(jobs))
+        raise InputError(
+            f"{len(jobs)} jobs with all counters, clock and temperature are too few for component "
+            "weights",
+            why=f"what each part draws is told apart by at least {FEWEST_JOBS} unlike jobs",
+            fix="profile more jobs on that GPU: advisor profile JOB",
+        )
     highest = max(a.clock_mhz for _, a in known)
     terms = np.array([a.terms(highest) for _, a in known])
     watts = np.array([p.power_w or 0.0 for p, _ in known])
     rows = terms / watts[:, None]
     by_job = [rows[[p.job == job for p, _ in known]] for job in jobs]
     values = non_negative_least_squares(rows, np.ones(len(rows)))
+    dice, draws = np.random.default_rng(_SEED), list[Floats]()
+    for _ in range(DRAWS):
+        chosen: list[int] = dice.integers(len(by_job), size=len(by_job)).tolist()
+        drawn: Floats = np.concatenate([by_job[n] for n in chosen])
+        # Nearly all draws have coefficients in the same columns as all jobs together.
+        draws.append(non_negative_least_squares(drawn, np.ones(len(drawn)), values > 0))
     return ComponentWeights(
         gpu_model=models.pop(),
         highest_clock_mhz=highest,
         values=values,
-        draws=_drawn(by_job, values > 0),
+        draws=np.array(draws),
         terms=terms,
         counters={n: max(a.counters[n] for _, a in known) for n in known[0][1].counters},
         jobs=tuple(jobs),
@@ -292,52 +307,11 @@ def fitted_to(points: Iterable[SoloPoint]) -> list[SoloPoint]:
     return [p for p in trusted(points) if not p.job.startswith(MICROBENCHMARK)]
 
 
-def _drawn(by_job: Sequence[Floats], begin: npt.NDArray[np.bool_]) -> Floats:
-    # Nearly all draws have coefficients in the same columns as all jobs together.
-    dice = np.random.default_rng(_SEED)
-    drawn: list[Floats] = []
-    for _ in range(DRAWS):
-        chosen: list[int] = dice.integers(len(by_job), size=len(by_job)).tolist()
-        rows: Floats = np.concatenate([by_job[n] for n in chosen])
-        drawn.append(non_negative_least_squares(rows, np.ones(len(rows)), begin))
-    return np.array(drawn)
-
-
-def _too_few(jobs: int) -> InputError:
-    return InputError(
-        f"{jobs} jobs with all counters, clock and temperature are too few for component weights",
-        why=f"what each part draws is told apart by at least {FEWEST_JOBS} unlike jobs",
-        fix="profile more jobs on that GPU: advisor profile JOB",
-    )
-
-
-PERCENTILES = (5.0, 95.0)
-"""Of the draws: the bounds of a part."""
-
+PERCENTILES = (5.0, 95.0)  # of the draws: the bounds of a part
+UNREAD_MEMORY = 2.0  # how much wider the interval of memory is where its sensor was not read
 _FABRIC, _MEMORY = list(PARTS).index("fabric"), list(PARTS).index("memory")
-
-UNREAD_MEMORY = 2.0
-"""How much wider the interval of memory is where its sensor was not read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Components:
-    """Power in parts."""
-
-    total_w: float
-    """Measured or predicted; the values of the parts sum to it."""
-    parts_w: Mapping[Component, Interval]
-    """Every part of `PARTS`."""
-    memory: Basis
-    """How the memory's is known."""
-    others: Basis
-    """How all others' are known; never measured."""
-    unlike: tuple[str, ...] = ()
-    """What is outside of all that the weights were fitted to."""
-
-    def share(self, part: Component) -> float:
-        """Part of the total."""
-        return self.parts_w[part].value / self.total_w
+_BELONGS = np.array([[of == part for part in PARTS] for of in TERMS.values()], dtype=np.float64)
+"""1 where a term is of a part, shape (terms, parts)."""
 
 
 def components(
@@ -345,8 +319,11 @@ def components(
     activity: Activity,
     total_w: float,
     memory_power_w: float | None = None,
-) -> Components:
-    """Splits a total: in proportion to what the weights expect, the memory as measured if it was.
+    *,
+    power_basis: Basis = "measured",
+    limit_w: float | None = None,
+) -> PowerParts:
+    """Split a total in proportion to what the weights expect, the memory as measured if it was.
 
     Args:
         weights: Of the GPU model.
@@ -354,40 +331,42 @@ def components(
         total_w: Its power, above 0.
         memory_power_w: From the sensor of the memory, over the same window; None, or a reading that
             cannot be (not between 0 and the total): estimated.
+        power_basis: How the total is known.
+        limit_w: Power limit of the GPU; None: not known.
     """
     terms = activity.terms(weights.highest_clock_mhz)
-    by_part = _by_part(np.vstack([weights.values, weights.draws]) * terms)
     unlike = weights.outside(activity)
     others: Basis = "extrapolated" if unlike else "estimated"
-    found = _scaled(by_part, total_w)
+    found = _scaled((np.vstack([weights.values, weights.draws]) * terms) @ _BELONGS, total_w)
     # "not between" is true of NaN as well.
-    if memory_power_w is None or not 0 < memory_power_w < total_w:
-        parts = _intervals(found)
-        parts["memory"] = _widened(parts["memory"], total_w)
-        memory = others
-    else:
-        parts = _intervals(_beside(found, memory_power_w, total_w))
-        memory = "measured"
-    return Components(total_w, parts, memory, others, unlike)
-
-
-def _beside(watts: Floats, memory_w: float, total_w: float) -> Floats:
-    """All parts beside a memory that was measured.
-
-    The weight of memory has L2 and crossbar in it: what it says above the sensor is fabric's.
-    """
-    core = watts.copy()
-    core[:, _FABRIC] += np.maximum(0.0, watts[:, _MEMORY] - memory_w)
-    core[:, _MEMORY] = 0.0
-    core = _scaled(core, total_w - memory_w)
-    core[:, _MEMORY] = memory_w
-    return core
-
-
-def _by_part(watts: Floats) -> Floats:
-    """Sums of the terms of each part; (draws, terms) to (draws, parts)."""
-    belongs = np.array([[of == part for part in PARTS] for of in TERMS.values()], dtype=np.float64)
-    return watts @ belongs
+    is_read = memory_power_w is not None and 0 < memory_power_w < total_w
+    if is_read and memory_power_w is not None:
+        # The weight of memory has L2 and crossbar in it: what is above the sensor is fabric's.
+        core = found.copy()
+        core[:, _FABRIC] += np.maximum(0.0, found[:, _MEMORY] - memory_power_w)
+        core[:, _MEMORY] = 0.0
+        found = _scaled(core, total_w - memory_power_w)
+        found[:, _MEMORY] = memory_power_w
+    low, high = np.percentile(found[1:], PERCENTILES, axis=0)
+    value = found[0]
+    low, high = np.minimum(low, value), np.maximum(high, value)
+    if not is_read:
+        below, above = value[_MEMORY] - low[_MEMORY], high[_MEMORY] - value[_MEMORY]
+        low[_MEMORY] = max(0.0, value[_MEMORY] - UNREAD_MEMORY * below)
+        high[_MEMORY] = min(total_w, value[_MEMORY] + UNREAD_MEMORY * above)
+    return PowerParts(
+        power_w=total_w,
+        power_basis=power_basis,
+        headroom_w=None if limit_w is None else limit_w - total_w,
+        clock_mhz=activity.clock_mhz,
+        components_w={
+            str(part): Interval(float(value[n]), float(low[n]), float(high[n]))
+            for n, part in enumerate(PARTS)
+        },
+        memory_basis="measured" if is_read else others,
+        others_basis=others,
+        unlike=unlike,
+    )
 
 
 def _scaled(watts: Floats, total_w: float) -> Floats:
@@ -396,23 +375,6 @@ def _scaled(watts: Floats, total_w: float) -> Floats:
     floor = np.zeros_like(watts)
     floor[:, 0] = 1.0
     return total_w * np.where(sums > 0, watts / np.maximum(sums, 1e-300), floor)
-
-
-def _intervals(watts: Floats) -> dict[Component, Interval]:
-    """Of the first row, with bounds from the others."""
-    low, high = np.percentile(watts[1:], PERCENTILES, axis=0)
-    value = watts[0]
-    low, high = np.minimum(low, value), np.maximum(high, value)
-    return {
-        part: Interval(float(value[n]), float(low[n]), float(high[n]))
-        for n, part in enumerate(PARTS)
-    }
-
-
-def _widened(memory: Interval, total_w: float) -> Interval:
-    low = memory.value - UNREAD_MEMORY * (memory.value - memory.low)
-    high = memory.value + UNREAD_MEMORY * (memory.high - memory.value)
-    return Interval(memory.value, max(0.0, low), min(total_w, high))
 
 
 _SLOWEST = 0.1
@@ -538,20 +500,6 @@ class KnownPower:
             )
         return dict(sorted(read.items()))
 
-    def told(self, parts: Components, basis: Basis, clock_mhz: float) -> PowerParts:
-        """The parts as they leave the process."""
-        limit = self.power_limit_w
-        return PowerParts(
-            power_w=parts.total_w,
-            power_basis=basis,
-            headroom_w=None if limit is None else limit - parts.total_w,
-            clock_mhz=clock_mhz,
-            components_w={str(name): value for name, value in parts.parts_w.items()},
-            memory_basis=parts.memory,
-            others_basis=parts.others,
-            unlike=parts.unlike,
-        )
-
 
 def known_power(
     profiles: Sequence[Profile], points: Iterable[SoloPoint], weights: ComponentWeights
@@ -599,8 +547,13 @@ def components_by_share(known: KnownPower) -> ComponentsOfJob:
         power_limit_w=known.power_limit_w,
         weights=known.fitted_to,
         shares=tuple(
-            ShareParts(share_percent=share, power=_of_window(known, *window))
-            for share, window in known.windows(name).items()
+            ShareParts(
+                share_percent=share,
+                power=_parts(
+                    known, activity, point.power_w or 0.0, "measured", point.memory_power_w
+                ),
+            )
+            for share, (point, activity) in known.windows(name).items()
         ),
     )
 
@@ -658,9 +611,21 @@ def _windows(known: KnownPower) -> tuple[_Windows, _Windows]:
     return known.windows(a.job), known.windows(b.job)
 
 
-def _of_window(known: KnownPower, point: SoloPoint, activity: Activity) -> PowerParts:
-    found = components(known.weights, activity, point.power_w or 0.0, point.memory_power_w)
-    return known.told(found, "measured", activity.clock_mhz)
+def _parts(
+    known: KnownPower,
+    activity: Activity,
+    power_w: float,
+    basis: Basis,
+    memory_power_w: float | None = None,
+) -> PowerParts:
+    return components(
+        known.weights,
+        activity,
+        power_w,
+        memory_power_w,
+        power_basis=basis,
+        limit_w=known.power_limit_w,
+    )
 
 
 def _trusted(known: KnownPower, points: Iterable[PairPoint]) -> list[PairPoint]:
@@ -720,7 +685,6 @@ def _split_parts(
     basis: Basis,
     memory_power_w: float | None = None,
 ) -> SplitParts:
-    parts = components(known.weights, together, power_w, memory_power_w)
     loss_mhz = known.weights.highest_clock_mhz - together.clock_mhz
     unlike = any(known.weights.outside(activity) for activity in alone)
     why_unknown = _why_unknown(known, power_w, loss_mhz, basis, unlike=unlike)
@@ -731,7 +695,7 @@ def _split_parts(
     told = " and ".join(f"{name} causes {cause.value:.0f}" for name, cause in shown)
     return SplitParts(
         split=str(split),
-        power=known.told(parts, basis, together.clock_mhz),
+        power=_parts(known, together, power_w, basis, memory_power_w),
         clock_loss_mhz=loss_mhz,
         causes_mhz=causes_mhz,
         jostling=f"at {split} {why_unknown}"

@@ -248,7 +248,7 @@ def shares_of(weights: ComponentWeights, found: Activity | None, point: SoloPoin
     if found is None:
         raise ValueError(f"{point.job} lacks a reading")
     parts = components(weights, found, point.power_w or 0.0)
-    return 100 * np.array([parts.share(part) for part in parts.parts_w])
+    return 100 * np.array([value.value / parts.power_w for value in parts.components_w.values()])
 
 
 if __name__ == "__main__":

@@ -28,7 +28,6 @@ from advisor_power.data.training import (
     FittedPower,
     Points,
     RelativeErrors,
-    above_idle_w,
     errors_of,
     group_left_out,
     learnable,
@@ -38,7 +37,6 @@ from advisor_power.data.training import (
     points_of,
     real_left_out,
     relative_errors,
-    types_of,
 )
 
 LEAST_SPREAD = 0.05
@@ -156,10 +154,10 @@ def carried_over(fitted: FittedPower, known: Points) -> FittedPower:
     they lie too close, by a factor alone. Types without a point stay as they are.
     """
     by_dtype: dict[str, tuple[float, float]] = {}
-    for dtype in types_of(known):
+    for dtype in sorted({p.dtype for p in known}):
         of = _of_type(known, dtype)
         expected = fitted(of) - np.array([p.idle_w for p in of])
-        by_dtype[dtype] = _line(expected, above_idle_w(of))
+        by_dtype[dtype] = _line(expected, np.array([p.power_w - p.idle_w for p in of]))
 
     def predict(points: Points) -> Floats:
         idle_w = np.array([p.idle_w for p in points])
@@ -176,7 +174,7 @@ def calibration_points(fitted: FittedPower, candidates: Points) -> tuple[InputPo
     what was learned best; the highest expected power is that of the pattern that is known least.
     """
     chosen: list[InputPoint] = []
-    for dtype in types_of(candidates):
+    for dtype in sorted({p.dtype for p in candidates}):
         of = _of_type(candidates, dtype)
         above = (fitted(of) - np.array([p.idle_w for p in of])).tolist()
         usual = [i for i, p in enumerate(of) if p.is_reference]

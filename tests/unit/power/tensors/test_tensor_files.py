@@ -117,7 +117,8 @@ BROKEN = {
     "brackets without end": (file_of("{" + '"a":[' + "[" * 100_000), "header"),
     "a number without end": (file_of('{"w": ' + "1" * 9999 + "}"), "header"),
     "a name twice": (file_of('{"w": {"dtype": "I8", "shape": [1, 1], "data_offsets": [0, 1]}, '
-        '"w": {"dtype": "I8", "shape": [1, 1], "data_offsets": [1, 2]}}', bytes(2)), "belong to no"),
+        '"w": {"dtype": "I8", "shape": [1, 1], "data_offsets": [1, 2]}}', bytes(2)),
+        "belong to no"),
     "no fields": (file_of({"w": {}}), "tensor w, byte 8: .*exactly"),
     "dtype a number": (file_of(one(dtype=3), bytes(6)), "tensor w, byte 8: .*dtype"),
     "a broken side": (file_of(one(shape=[2.0, 3]), bytes(6)), "tensor w, byte 8: .*shape"),
