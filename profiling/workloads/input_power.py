@@ -5,7 +5,6 @@
 The first answer says where it runs. A command is a line of JSON: `load` names files with the bytes
 of both matrices, and is answered when their product was checked and runs in a loop; `stop` ends the
 loop. What one pair cannot do is `refused`, and the next pair may come; a `fault` ends the program.
-`work` is product, half-sums (a product of fp16 summed in fp16), copy (of A) or sum (of A).
 
 B is given as its transpose: the elements along the contraction are neighbours in both matrices,
 whatever the type, as the tensor cores of 8-bit types want them. docs/input-power.md.
@@ -76,7 +75,7 @@ class Player:
         """Take matrices, compute once, check that, and begin the loop."""
         self.stop()
         a, b = self._matrices(command)
-        launch, c = work_of(command, a, b)
+        launch, c = product(command["dtype"], a, b)
         for value in (1, 2):  # what no launch writes differs
             c.fill_(value)
             launch()
@@ -213,22 +212,11 @@ def matrix(path: str, dtype: str, shape: tuple[int, int]) -> Any:
     return data.view(torch_type(dtype)).view(shape)
 
 
-def work_of(command: dict[str, Any], a: Any, b: Any) -> tuple[Callable[[], object], Any]:
-    """What launches the work once, and where its output is."""
-    import torch
-
-    work, dtype = command["work"], command["dtype"]
-    if work == "copy":
-        c = torch.empty_like(a)
-        return (lambda: c.copy_(a)), c
-    return _product(dtype, a, b, half_sums=work == "half-sums")
-
-
-def _product(dtype: str, a: Any, b: Any, *, half_sums: bool) -> tuple[Callable[[], object], Any]:
+def product(dtype: str, a: Any, b: Any) -> tuple[Callable[[], object], Any]:
+    """What launches the product once, and where its output is."""
     import torch
 
     torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
-    torch.backends.cuda.matmul.allow_fp16_accumulation = half_sums
     shape, device = (a.shape[0], b.shape[1]), a.device
     if dtype == "int8":
         c = torch.empty(shape, dtype=torch.int32, device=device)
@@ -238,7 +226,7 @@ def _product(dtype: str, a: Any, b: Any, *, half_sums: bool) -> tuple[Callable[[
         one = torch.ones((), device=device)
         slow = {"out_dtype": torch.bfloat16, "use_fast_accum": False, "out": c}
         return (lambda: torch._scaled_mm(a, b, one, one, **slow)), c
-    if dtype == "fp16" and not half_sums and device.type == "cuda":
+    if dtype == "fp16" and device.type == "cuda":
         # In fp16 outputs would overflow that the sum, in fp32, does not.
         c = torch.empty(shape, dtype=torch.float32, device=device)
         return (lambda: torch.mm(a, b, out_dtype=torch.float32, out=c)), c

@@ -4,7 +4,6 @@ import io
 import json
 import re
 import shutil
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -224,14 +223,6 @@ def test_sensor_is_replayed(folder: Path) -> None:
     text = advisor("power", "sensor", "--gpu", "replay", "--gpu-model", HEADER.gpu_model)
     assert "instant" in text.stdout
 
-
-@pytest.mark.usefixtures("folder")
-def test_recording_without_room_to_unpack_says_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    with pytest.raises(StoreError, match=r"cannot be unpacked.*TMPDIR"):
-        bundled_trace(bundled_sensors()[0])
 
 
 def test_kernel_is_replayed(folder: Path) -> None:

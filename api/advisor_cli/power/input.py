@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from advisor.core.interval import Interval
@@ -27,7 +26,6 @@ from advisor_power.data import training
 from advisor_power.data.language import DTYPES, SWEEPS, OperandPair, parse_operands
 from advisor_power.data.measuring import (
     WINDOW_S,
-    AskedCases,
     InputRun,
     Outcome,
     Step,
@@ -91,7 +89,7 @@ def refused_line(case: InputCase, error: AdvisorError) -> str:
 
 def input_table(found: Sequence[InputPower]) -> Table:
     """A line for each case."""
-    numbers = ("W", "of reference", "T/s", f"pJ/{found[0].case.unit}", "above idle", "MHz", "C")
+    numbers = ("W", "of reference", "T/s", "pJ/operation", "above idle", "MHz", "C")
     return plain_table(("operands", *numbers, "flags"), map(_cells, found))
 
 
@@ -223,7 +221,11 @@ def input_power(
                 "advisor power sensor",
                 soft_wrap=True,
             )
-        outcome = _measure(run, cases, fresh, console)
+
+        def report(step: Step) -> None:
+            console.print(f"  {step_line(step)}", highlight=False, soft_wrap=True)
+
+        outcome = measure_cases(run, cases, report, fresh=fresh)
         found = _results_of(run, cases)
     _show(found, outcome, as_json)
 
@@ -286,14 +288,6 @@ def _predict(
     print_table(predicted_table(found.predictions), width=140)
     for line in predicted_lines(found, model.manifest):
         say(line)
-
-
-def _measure(run: InputRun, cases: Sequence[InputCase], fresh: bool, console: Console) -> Outcome:
-    def report(step: Step) -> None:
-        console.print(f"  {step_line(step)}", highlight=False, soft_wrap=True)
-
-    asked = AskedCases(cases=cases, session=run.name, fresh=fresh)
-    return measure_cases(run.bench, run.filling, asked, run.keep, report)
 
 
 def _show(found: Sequence[InputPower], outcome: Outcome, as_json: bool) -> None:

@@ -4,7 +4,7 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from advisor.validity.sensor_record import record_for
 from advisor.validity.sensor_timing import power_timing
 from advisor.wire.kernel_power import Estimate
 from advisor_data.files.power_records import known_sensors
-from advisor_power.data.fill import Filled, fill, fill_pair
+from advisor_power.data.fill import fill_pair
 from advisor_power.data.fingerprint import Fingerprint, fingerprint
 from advisor_power.data.result import (
     InputCase,
@@ -34,7 +34,6 @@ from advisor_power.data.result import (
     newest_of,
     reference_for,
 )
-from advisor_power.data.tensor_file import Matrix
 from advisor_power.gpu_worker import Conditions, GpuWorker, WorkerPlace, WorkerReady, open_worker
 from advisor_power.kernels.runs import around
 from advisor_profiling.testbed.answering import failed
@@ -49,21 +48,18 @@ MOST_PROCESSES = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrices:
-    """Both matrices of a case."""
+    """Both matrices of a case; files have the bytes of A by rows, and of B by columns."""
 
     a_path: Path
-    """The bytes of A, row by row."""
     a: OperandState
-    b_path: Path | None
-    """The bytes of B, column by column; None where the work has no B."""
-    b: OperandState | None
-    fingerprint: Fingerprint | None
+    b_path: Path
+    b: OperandState
+    fingerprint: Fingerprint
 
     def remove(self) -> None:
         """Delete the files."""
-        for path in (self.a_path, self.b_path):
-            if path is not None:
-                path.unlink(missing_ok=True)
+        self.a_path.unlink(missing_ok=True)
+        self.b_path.unlink(missing_ok=True)
 
 
 def fill_case(case: InputCase, stem: Path) -> Matrices:
@@ -72,24 +68,25 @@ def fill_case(case: InputCase, stem: Path) -> Matrices:
     Raises:
         InputError: as `fill.fill_pair`, or there is no room for the files.
     """
-    m, _, k = case.shape
-    pair, paths = case.pair, (stem.with_suffix(".a"), stem.with_suffix(".b"))
+    a_path, b_path = stem.with_suffix(".a"), stem.with_suffix(".b")
     try:
-        if case.unit == "byte":
-            a = fill(pair.a, (m, k), case.dtype, seed=pair.seed, side="a")
-            _write(paths[0], a.matrix)
-            return Matrices(a_path=paths[0], a=_state(a), b_path=None, b=None, fingerprint=None)
-        a, b = fill_pair(pair, case.shape, case.dtype)
-        _write(paths[0], a.matrix)
-        _write(paths[1], b.matrix.T)
+        a, b = fill_pair(case.pair, case.shape, case.dtype)
+        for path, matrix in ((a_path, a.matrix), (b_path, b.matrix.T)):
+            with path.open("wb") as file:
+                np.ascontiguousarray(matrix).view(np.uint8).tofile(file)
     except (OSError, MemoryError) as error:
         raise InputError(
             f"the matrices of {case} cannot be made",
             why=str(error) or "this host has too little memory",
             fix="take a smaller --shape, or make room",
         ) from error
-    found = fingerprint(a.matrix, b.matrix, case.dtype)
-    return Matrices(a_path=paths[0], a=_state(a), b_path=paths[1], b=_state(b), fingerprint=found)
+    return Matrices(
+        a_path=a_path,
+        a=OperandState(non_finite=a.non_finite, saturated=a.saturated),
+        b_path=b_path,
+        b=OperandState(non_finite=b.non_finite, saturated=b.saturated),
+        fingerprint=fingerprint(a.matrix, b.matrix, case.dtype),
+    )
 
 
 class Filling:
@@ -144,15 +141,6 @@ def _ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _state(filled: Filled) -> OperandState:
-    return OperandState(non_finite=filled.non_finite, saturated=filled.saturated)
-
-
-def _write(path: Path, matrix: Matrix) -> None:
-    with path.open("wb") as file:
-        np.ascontiguousarray(matrix).view(np.uint8).tofile(file)
-
-
 class RefusedError(JobError):
     """One case cannot be computed; others can."""
 
@@ -188,36 +176,35 @@ class InputBench(Protocol):
         ...
 
 
-REFERENCE_EVERY = 8
-"""Cases between two references."""
+REFERENCE_EVERY = 8  # cases between two references
+_T_95 = 2.26  # Student's t, of the ten batches that an error is made of
 
-_T_95 = 2.26
-"""Student's t, of the ten batches that an error is made of."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputRun:
+    """What cases are measured with.
+
+    Attributes:
+        name: Of this run; ratios are made within it.
+        keep: Results that are kept.
+        knows_sensor: Whether there is a record of the card's sensor; else waits are long ones.
+    """
+
+    name: str
+    bench: InputBench
+    filling: Filling
+    keep: RecordLines[InputPower]
+    knows_sensor: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """How far it is."""
+    """Progress: the case, and how many cases and references are done of how many."""
 
     case: InputCase
     done: int
-    """Cases and references of this run."""
     total: int
     eta_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskedCases:
-    """What is to be measured, and for how long."""
-
-    cases: Sequence[InputCase]
-    """In order; those that are kept already are left out."""
-    session: str
-    """Name of this run; ratios are made within it."""
-    end_s: float | None = None
-    """No case begins after this moment of the monotonic clock; None: all are measured."""
-    fresh: bool = False
-    """Measure again what is kept."""
 
 
 @dataclass
@@ -226,109 +213,52 @@ class Outcome:
 
     measured: list[InputPower] = field(default_factory=list[InputPower])
     refused: dict[InputCase, AdvisorError] = field(default_factory=dict[InputCase, AdvisorError])
-    left: int = 0
-    """Cases that time did not suffice for."""
-
-
-@dataclass(frozen=True, slots=True)
-class _InputSession:
-    bench: InputBench
-    keep: RecordLines[InputPower]
-    session: str
-    idle_w: float | None
-    outcome: Outcome
-
-    def one(self, case: InputCase, future: Future[Matrices], *, is_reference: bool) -> None:
-        """Measure a case and keep it; what it cannot do is noted."""
-        try:
-            matrices = filled(case, future)
-            try:
-                measured = self.bench.measure(case, matrices)
-            finally:
-                matrices.remove()
-            result = self._result(case, matrices, measured, is_reference=is_reference)
-        except (InputError, RefusedError) as error:
-            self.outcome.refused[case] = error
-            return
-        self.keep.add(result)
-        self.outcome.measured.append(result)
-
-    def _result(
-        self, case: InputCase, matrices: Matrices, measured: MeasuredCase, *, is_reference: bool
-    ) -> InputPower:
-        """A window as a result; refused where power was not read, or nothing was computed."""
-        window = measured.window
-        (rate,) = window.rates
-        if rate is None:
-            raise RefusedError(
-                f"{case} made no progress in its window of {window.window_s:.0f} s",
-                fix="take a smaller --shape",
-            )
-        if window.power is None or window.power.mean <= 0:
-            raise RefusedError(f"{case}: power was not read", fix="look at `advisor doctor`")
-        return InputPower(
-            case=case,
-            conditions=self.bench.conditions,
-            session=self.session,
-            is_reference=is_reference,
-            measured_at=window.started_at,
-            power_w=_estimate(window.power),
-            rate=_estimate(rate),
-            counter_power_w=window.counter_power_w,
-            memory_power_w=window.memory_power_w,
-            idle_w=self.idle_w,
-            sm_clock_mhz=window.sm_clock_mhz,
-            temperature_c=window.temperature_c,
-            power_limit_w=window.power_limit_w,
-            throttle_reasons=window.throttle_reasons,
-            settled=window.settled,
-            settle_s=window.settle_s,
-            window_s=window.window_s,
-            a=matrices.a,
-            b=matrices.b,
-            fingerprint=matrices.fingerprint,
-            outputs=measured.outputs,
-        )
 
 
 def measure_cases(
-    bench: InputBench,
-    filling: Filling,
-    asked: AskedCases,
-    keep: RecordLines[InputPower],
+    run: InputRun,
+    cases: Iterable[InputCase],
     report: Callable[[Step], object],
+    *,
+    fresh: bool = False,
 ) -> Outcome:
-    """Measure the cases that are not kept yet, with references between them.
+    """Measure the cases that are not kept yet (or all), with references between them.
+
+    Each result is kept at once.
 
     Raises:
         JobError: the workload ended or hangs; results before are kept.
         BusyError: somebody else came to the GPU.
         StoreError: results cannot be read or written.
     """
-    missing = _missing(bench, asked, keep)
+    wanted = list(dict.fromkeys(cases))
+    known = {} if fresh else newest_of(run.keep.resume(), wanted, run.bench.conditions)
+    missing = [case for case in wanted if case not in known]
     outcome = Outcome()
     if not missing:
         return outcome
-    run = _InputSession(bench, keep, asked.session, bench.idle_w(), outcome)
-    order, begun_s, done = with_references(missing), time.monotonic(), 0
-    with closing(filling.of(case for case, _ in order)) as matrices:
-        for (case, is_reference), (_, future) in zip(order, matrices, strict=True):
-            if asked.end_s is not None and time.monotonic() >= asked.end_s:
-                break
-            run.one(case, future, is_reference=is_reference)
-            done += 1
+    idle_w = run.bench.idle_w()
+    order, begun_s = with_references(missing), time.monotonic()
+    with closing(run.filling.of(case for case, _ in order)) as matrices:
+        for done, ((case, is_reference), (_, future)) in enumerate(
+            zip(order, matrices, strict=True), start=1
+        ):
+            try:
+                result = _measured(run, case, future, idle_w, is_reference=is_reference)
+                run.keep.add(result)
+                outcome.measured.append(result)
+            except (InputError, RefusedError) as error:
+                outcome.refused[case] = error
             left_s = (len(order) - done) * (time.monotonic() - begun_s) / done
             report(Step(case=case, done=done, total=len(order), eta_s=left_s))
-    outcome.left = sum(not is_reference for _, is_reference in order[done:])
-    if outcome.left and done and not order[done - 1][1]:
-        _close(run, filling, order[done - 1][0])
     return outcome
 
 
 def with_references(cases: Iterable[InputCase]) -> list[tuple[InputCase, bool]]:
     """The cases in order, each kind of work between references of that kind, marked as such."""
     order: list[tuple[InputCase, bool]] = []
-    for reference, group in groupby(cases, key=_reference):
+    kinds = groupby(cases, key=lambda case: reference_for(case.shape, case.dtype))
+    for reference, group in kinds:
         for number, case in enumerate(group):
             if number % REFERENCE_EVERY == 0:
                 order.append((reference, True))
@@ -337,25 +267,52 @@ def with_references(cases: Iterable[InputCase]) -> list[tuple[InputCase, bool]]:
     return order
 
 
-def _missing(
-    bench: InputBench, asked: AskedCases, keep: RecordLines[InputPower]
-) -> list[InputCase]:
-    wanted = list(dict.fromkeys(asked.cases))
-    if asked.fresh:
-        return wanted
-    known = newest_of(keep.resume(), wanted, bench.conditions)
-    return [case for case in wanted if case not in known]
-
-
-def _close(run: _InputSession, filling: Filling, last: InputCase) -> None:
-    """A reference behind the last case, where time ended the run between two."""
-    with closing(filling.of([_reference(last)])) as matrices:
-        for case, future in matrices:
-            run.one(case, future, is_reference=True)
-
-
-def _reference(case: InputCase) -> InputCase:
-    return reference_for(case.shape, case.dtype, case.work)
+def _measured(
+    run: InputRun,
+    case: InputCase,
+    future: Future[Matrices],
+    idle_w: float | None,
+    *,
+    is_reference: bool,
+) -> InputPower:
+    """One case as a result; refused where power was not read, or nothing was computed."""
+    matrices = filled(case, future)
+    try:
+        measured = run.bench.measure(case, matrices)
+    finally:
+        matrices.remove()
+    window = measured.window
+    (rate,) = window.rates
+    if rate is None:
+        raise RefusedError(
+            f"{case} made no progress in its window of {window.window_s:.0f} s",
+            fix="take a smaller --shape",
+        )
+    if window.power is None or window.power.mean <= 0:
+        raise RefusedError(f"{case}: power was not read", fix="look at `advisor doctor`")
+    return InputPower(
+        case=case,
+        conditions=run.bench.conditions,
+        session=run.name,
+        is_reference=is_reference,
+        measured_at=window.started_at,
+        power_w=_estimate(window.power),
+        rate=_estimate(rate),
+        counter_power_w=window.counter_power_w,
+        memory_power_w=window.memory_power_w,
+        idle_w=idle_w,
+        sm_clock_mhz=window.sm_clock_mhz,
+        temperature_c=window.temperature_c,
+        power_limit_w=window.power_limit_w,
+        throttle_reasons=window.throttle_reasons,
+        settled=window.settled,
+        settle_s=window.settle_s,
+        window_s=window.window_s,
+        a=matrices.a,
+        b=matrices.b,
+        fingerprint=matrices.fingerprint,
+        outputs=measured.outputs,
+    )
 
 
 def _estimate(found: MeanEstimate) -> Estimate:
@@ -364,11 +321,8 @@ def _estimate(found: MeanEstimate) -> Estimate:
     return around(found.mean, _T_95 * found.stderr)
 
 
-WINDOW_S = 2.1
-"""Some thirty readings, and twenty ticks of the counter."""
-
-_LOAD_S = 300.0
-"""Copying and checking the largest matrices."""
+WINDOW_S = 2.1  # some thirty readings, and twenty ticks of the counter
+_LOAD_S = 300.0  # copying and checking the largest matrices
 
 _STOP_S = 60.0
 
@@ -405,13 +359,12 @@ class LiveInputBench:
 
     def _load(self, case: InputCase, matrices: Matrices) -> OutputCheck:
         """Have a case computed from now on; what its outputs are."""
-        job, b_path = self.worker.job, matrices.b_path
+        job = self.worker.job
         asked = {
             "a": str(matrices.a_path),
-            "b": None if b_path is None else str(b_path),
+            "b": str(matrices.b_path),
             "shape": case.shape,
             "dtype": case.dtype,
-            "work": case.work,
         }
         job.ask({"load": asked})
         said = job.answer(_LOAD_S, "was not loaded")
@@ -428,18 +381,6 @@ class LiveInputBench:
                 why="power would be of both",
                 fix="end them, and run the same command again: it goes on from here",
             )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputRun:
-    """What `measuring.measure_cases` takes."""
-
-    name: str
-    bench: InputBench
-    filling: Filling
-    keep: RecordLines[InputPower]
-    knows_sensor: bool
-    """Whether there is a record of the card's sensor; else waits are long ones."""
 
 
 @contextmanager

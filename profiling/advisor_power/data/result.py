@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from advisor.core.telemetry import NEAR_LIMIT, POWER_CAPS
 from advisor.errors import InputError
@@ -23,14 +23,8 @@ from advisor_power.data.language import USUAL, OperandPair, parse_operands
 from advisor_power.gpu_worker import Conditions
 from advisor_power.kernels.runs import STANDARD_ERRORS_95, around, standard_error
 
-InputWork: TypeAlias = Literal["product", "half-sums", "copy"]
-"""product: C = A B with sums in fp32, of int8 in int32; half-sums: the same of fp16 with sums in
-fp16; copy: of A."""
-
 ProductShape: TypeAlias = tuple[int, int, int]
 """m, n, k: A is m by k, B is k by n."""
-
-_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
 
 _MULTIPLES = {"fp8": 16, "int8": 8}
 """Of n and k; of m as well where it is fp8. The library refuses other sizes of these types."""
@@ -40,14 +34,17 @@ _INT8_LEAST_M = 17
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputCase:
-    """One point of a sweep."""
+    """A product of matrices of a shape and a type (of `language.DTYPES`), filled as operands say.
+
+    Attributes:
+        operands: Canonical text of both matrices.
+        work: Something else in results that were kept before, such as a copy.
+    """
 
     operands: str
-    """Canonical text of both matrices."""
     shape: ProductShape
     dtype: str
-    """One of `operands.words.DTYPES`."""
-    work: InputWork = "product"
+    work: str = "product"
 
     @property
     def pair(self) -> OperandPair:
@@ -56,24 +53,15 @@ class InputCase:
 
     @property
     def launch_work(self) -> float:
-        """Of one launch: arithmetic operations of a product, else bytes that are moved."""
-        m, n, k = self.shape
-        return 2.0 * m * k * (_BYTES[self.dtype] if self.work == "copy" else n)
-
-    @property
-    def unit(self) -> str:
-        """What `launch_work` counts."""
-        return "byte" if self.work == "copy" else "operation"
+        """Arithmetic operations of one launch."""
+        return 2.0 * math.prod(self.shape)
 
     def __str__(self) -> str:
         m, n, k = self.shape
-        work = "" if self.work == "product" else f" {self.work}"
-        return f"{self.operands} {m}x{n}x{k} {self.dtype}{work}"
+        return f"{self.operands} {m}x{n}x{k} {self.dtype}"
 
 
-def case_of(
-    operands: str, shape: ProductShape, dtype: str, work: InputWork = "product"
-) -> InputCase:
+def case_of(operands: str, shape: ProductShape, dtype: str) -> InputCase:
     """A case that can be computed, by its canonical text.
 
     Raises:
@@ -81,12 +69,8 @@ def case_of(
             such a shape.
     """
     text = str(pinned(parse_operands(operands)))
-    case = InputCase(operands=text, shape=shape, dtype=dtype, work=work)
-    if work != "copy":
-        _check_shape(shape, dtype)
-    if work == "half-sums" and dtype != "fp16":
-        raise InputError(f"sums in fp16 of a product of {dtype}", fix="take --dtype fp16")
-    return case
+    _check_shape(shape, dtype)
+    return InputCase(operands=text, shape=shape, dtype=dtype)
 
 
 def parse_shape(text: str) -> ProductShape:
@@ -127,26 +111,29 @@ def _check_shape(shape: ProductShape, dtype: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputCheck:
-    """What the output was, as the workload found it."""
+    """What the output was, as the workload found it.
+
+    Attributes:
+        elements: Of the output, all of which were looked at.
+        saturated: Elements at an end of the range of their type.
+        unwritten: Elements that no launch wrote.
+        rows: Computed again in float64 on the CPU.
+        compared: Elements of them that are finite there and within the range of sums.
+        error: Largest difference of those, relative to the sum of absolute products; 1e9 where one
+            is not finite.
+        allowed: Largest that is rounding.
+    """
 
     elements: int
-    """Of the output, all of which were looked at."""
     type: str
     nan: int
     infinite: int
     saturated: int
-    """Elements at an end of the range of their type."""
     unwritten: int
-    """Elements that no launch wrote."""
     rows: int
-    """Computed again in float64 on the CPU."""
     compared: int
-    """Elements of them that are finite there and within the range of sums."""
     error: float
-    """Largest difference of those, relative to the sum of absolute products; 1e9 where one is not
-    finite."""
     allowed: float
-    """Largest that is rounding."""
 
     @property
     def finite(self) -> bool:
@@ -161,11 +148,10 @@ class OutputCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperandState:
-    """What filling a matrix did."""
+    """What filling a matrix did: saturated values of int8 became ends of its range."""
 
     non_finite: int
     saturated: int
-    """Values beyond the range of int8, which became its ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,8 +166,6 @@ class InputPower:
         idle_w: The card with a context before the session, without work.
         temperature_c: At the end of the window.
         settled: Whether power and rate were flat before the window.
-        b: None where the work has no second matrix.
-        fingerprint: None there, too.
         reference_ratio: Power over that of the reference at the same time, by interpolation
             between those whose clock nothing held back; None where there is none.
     """
@@ -211,7 +195,7 @@ class InputPower:
 
     @property
     def energy_pj(self) -> float:
-        """Of one operation, or of one byte that is moved, pJ."""
+        """Of one operation, pJ."""
         return self.power_w.value * self._pj_per_watt
 
     @property
@@ -273,7 +257,7 @@ class InputPower:
             "shape": {"m": m, "n": n, "k": k},
             **{name: value for name, value in to_plain(self).items() if name != "case"},
             "outputs": outputs | {"finite": self.outputs.finite, "right": self.outputs.right},
-            "unit": self.case.unit,
+            "unit": "operation",
             "work_per_s": self.rate.value * self.case.launch_work,
             "energy_pj": self.energy_pj,
             "energy_above_idle_pj": self.energy_above_idle_pj,
@@ -337,10 +321,10 @@ _FEWEST = 3
 """References whose scatter says anything."""
 
 
-def reference_for(shape: ProductShape, dtype: str, work: InputWork) -> InputCase:
+def reference_for(shape: ProductShape, dtype: str) -> InputCase:
     """Normal random numbers: what nearly everybody measures with."""
     operands = str(next(iter(USUAL.pairs(dtype).values())))
-    return InputCase(operands=operands, shape=shape, dtype=dtype, work=work)
+    return InputCase(operands=operands, shape=shape, dtype=dtype)
 
 
 def with_ratios(results: Iterable[InputPower]) -> list[InputPower]:

@@ -17,7 +17,6 @@ Times are those of the host's monotonic clock; `epoch_s` of the first line makes
 import json
 import os
 import random
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,7 +25,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from advisor.core.wording import listed
-from advisor.errors import InputError, StoreError
+from advisor.errors import InputError
 from advisor.predict.profiles import Floats
 from advisor.validity.sensor_record import SensorRecord
 from advisor_data.files.power_records import bundled_recording, bundled_sensors
@@ -135,103 +134,76 @@ def read_trace(path: Path) -> Trace:
         InputError: it is no recording; says where.
         OSError: it cannot be read.
     """
-    *lines, _cut = path.read_text(errors="replace").split("\n")
+    return parse_trace(path.read_text(errors="replace"), str(path))
+
+
+def parse_trace(text: str, name: str) -> Trace:
+    """The recording in a text; one that was broken off ends with its last load.
+
+    Raises:
+        InputError: it is no recording; says where, with the name.
+    """
+    *lines, _cut = text.split("\n")
+    readings: dict[str, list[tuple[float, float]]] = {}
+    stages: list[tuple[str, float, list[SpanS]]] = []
+    looks: list[Look] = []
+    full, end_s, number = False, None, 1
     try:
         header = TraceHeader(**json.loads(lines[0]))
         if header.format != FORMAT:
             raise ValueError(f"its format is {header.format}")
+        for line in lines[1:]:
+            number += 1
+            match json.loads(line):
+                case ["reading", str(channel), time_s, value, _stamp_us]:
+                    readings.setdefault(channel, []).append((float(time_s), float(value)))
+                case ["stage", str(stage), time_s]:
+                    stages.append((stage, float(time_s), []))
+                case ["on", begun_s, ended_s] if stages:
+                    stages[-1][2].append((float(begun_s), float(ended_s)))
+                case ["look", time_s, [*reasons], [*pids]]:
+                    found = tuple(map(str, reasons)), frozenset(map(int, pids))
+                    looks.append(Look(float(time_s), *found))
+                case ["full", _time_s]:
+                    full = True
+                case ["end", time_s]:
+                    end_s = float(time_s)
+                case other:
+                    raise ValueError(f"no line of a recording: {other}")
     except (IndexError, TypeError, ValueError) as error:
-        raise _refused(path, f"its first line: {error}") from error
-    reader = _Reader()
-    for number, line in enumerate(lines[1:], start=2):
-        try:
-            kind, *values = json.loads(line)
-            reader.take(kind, values)
-        except (KeyError, TypeError, ValueError) as error:
-            raise _refused(path, f"line {number}: {error}") from error
-    return reader.trace(header)
-
-
-class _Reader:
-    """Collects lines."""
-
-    def __init__(self) -> None:
-        self._readings: dict[str, list[tuple[float, float]]] = {}
-        self._stages: list[tuple[str, float, list[SpanS]]] = []
-        self._looks: list[Look] = []
-        self._full, self._end_s = False, None
-
-    _end_s: float | None
-
-    def take(self, kind: str, values: list[Any]) -> None:
-        """One line, by its kind.
-
-        Raises:
-            ValueError: a recording has no such line.
-        """
-        match kind, values:
-            case "reading", [str(channel), time_s, value, _stamp_us]:
-                self._readings.setdefault(channel, []).append((float(time_s), float(value)))
-            case "stage", [str(name), time_s]:
-                self._stages.append((name, float(time_s), []))
-            case "on", [begun_s, ended_s] if self._stages:
-                self._stages[-1][2].append((float(begun_s), float(ended_s)))
-            case "look", [time_s, [*reasons], [*pids]]:
-                look = Look(float(time_s), tuple(map(str, reasons)), frozenset(map(int, pids)))
-                self._looks.append(look)
-            case "full", [_time_s]:
-                self._full = True
-            case "end", [time_s]:
-                self._end_s = float(time_s)
-            case _:
-                raise ValueError(f"no line of a recording: {kind} {values}")
-
-    def trace(self, header: TraceHeader) -> Trace:
-        """All that was taken; a recording that was broken off ends with its last load."""
-        return Trace(
-            header=header,
-            series={name: _series(found) for name, found in self._readings.items()},
-            stages=self._whole_stages(),
-            looks=tuple(self._looks),
-            whole=self._end_s is not None,
-            full=self._full,
-        )
-
-    def _whole_stages(self) -> tuple[RecordedStage, ...]:
-        """Each ends where the next begins; one that was broken off ends with its last load."""
-        begins = [begun_s for _, begun_s, _ in self._stages]
-        last_s = self._end_s
-        if last_s is None and self._stages:
-            _, begun_s, on = self._stages[-1]
-            last_s = on[-1][1] if on else begun_s
-        ends = [*begins[1:], *([] if last_s is None else [last_s])]
-        return tuple(
-            RecordedStage(name, begun_s, ended_s, tuple(on))
-            for (name, begun_s, on), ended_s in zip(self._stages, ends, strict=True)
-        )
-
-
-def _series(found: list[tuple[float, float]]) -> ReadingSeries:
-    table = np.array(sorted(found), dtype=np.float64)
-    return ReadingSeries(table[:, 0], table[:, 1])
-
-
-def _refused(path: Path, why: str) -> InputError:
-    return InputError(
-        f"{path} is not a recording of power sensors",
-        why=why,
-        fix="give a file that `advisor power sensor` wrote",
+        place = "its first line" if number == 1 else f"line {number}"
+        raise InputError(
+            f"{name} is not a recording of power sensors",
+            why=f"{place}: {error}",
+            fix="give a file that `advisor power sensor` wrote",
+        ) from error
+    last_s = end_s
+    if last_s is None and stages:
+        _, begun_s, on = stages[-1]
+        last_s = on[-1][1] if on else begun_s
+    # Each stage ends where the next begins.
+    ends = [*(begun_s for _, begun_s, _ in stages[1:]), *([] if last_s is None else [last_s])]
+    return Trace(
+        header=header,
+        series={
+            channel: ReadingSeries(*np.array(sorted(of), dtype=np.float64).T)
+            for channel, of in readings.items()
+        },
+        stages=tuple(
+            RecordedStage(stage, begun_s, ended_s, tuple(on))
+            for (stage, begun_s, on), ended_s in zip(stages, ends, strict=True)
+        ),
+        looks=tuple(looks),
+        whole=end_s is not None,
+        full=full,
     )
 
 
 IDLE, FLAT, BURSTS, WAVE, LOCKED_WAVE = "idle", "flat", "bursts", "wave", "locked-wave"
 """Names of stages: a locked wave has the period of the sensor."""
 
-LONGEST_S = 240.0
-"""What all stages together may take."""
-
-LONGEST_PERIOD_S = 0.5
-"""Sensors slower than that are not measured: a wave would be too few of their readings."""
+LONGEST_S = 240.0  # all stages together
+LONGEST_PERIOD_S = 0.5  # of sensors that are measured: a wave of others has too few readings
 
 _STEP_S = 4.0
 _BURSTS, _BURST_S, _GAPS_S = 150, 0.009, (0.25, 0.42)
@@ -314,17 +286,6 @@ def bundled_trace(record: SensorRecord) -> Trace:
     """The recording that a bundled record was made of.
 
     Raises:
-        StoreError: the installation is damaged, or there is no room to unpack it.
+        StoreError: the installation is damaged.
     """
-    packed = bundled_recording(record)
-    with (
-        StoreError.instead_of(
-            OSError,
-            "a recording cannot be unpacked into the folder for temporary files",
-            fix="make room there, or name another folder with TMPDIR",
-        ),
-        tempfile.TemporaryDirectory() as folder,
-    ):
-        file = Path(folder) / "recording.jsonl"
-        file.write_bytes(packed)
-        return read_trace(file)
+    return parse_trace(bundled_recording(record).decode(), "the bundled recording")

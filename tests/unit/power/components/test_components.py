@@ -166,7 +166,6 @@ def test_parts_sum_to_the_total(
     found = components(true_weights(), activity, total_w, memory_power_w)
     assert tuple(found.components_w) == tuple(PARTS)
     assert sum(part.value for part in found.components_w.values()) == pytest.approx(total_w)
-    assert sum(map(found.share, PARTS)) == pytest.approx(1)
     for part in found.components_w.values():
         slack = 1e-9 * total_w
         assert -slack <= part.low <= part.value + slack
@@ -184,7 +183,8 @@ def test_memory_is_what_its_sensor_says() -> None:
     assert measured.components_w["memory"].value == measured.components_w["memory"].high == 60.0
     assert estimated.components_w["memory"].value > 60.0
     assert measured.components_w["fabric"].value > estimated.components_w["fabric"].value
-    assert measured.components_w["tensor"].value == pytest.approx(estimated.components_w["tensor"].value)
+    tensor = (found.components_w["tensor"].value for found in (measured, estimated))
+    assert len({round(value, 6) for value in tensor}) == 1
 
 
 @pytest.mark.parametrize("impossible_w", [None, 0.0, -1.0, 600.0, 5000.0, float("nan")])
