@@ -377,8 +377,7 @@ def _scaled(watts: Floats, total_w: float) -> Floats:
     return total_w * np.where(sums > 0, watts / np.maximum(sums, 1e-300), floor)
 
 
-_SLOWEST = 0.1
-"""Least part of the highest clock that is considered."""
+_SLOWEST = 0.1  # least part of the highest clock that is considered
 
 _OF_CLOCK = np.array([of in SM_CLASSES for of in TERMS.values()])
 """Which terms follow the clock of the SMs."""
@@ -455,12 +454,15 @@ def causes(weights: ComponentWeights, activities: Sequence[Activity]) -> tuple[I
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownPower:
-    """What is known of the power of jobs on one GPU model."""
+    """What is known of the power of jobs on one GPU model.
+
+    Attributes:
+        profiles: Of the jobs, one or two.
+        solos: Of these jobs on the GPU model, doubtful ones too.
+    """
 
     profiles: tuple[Profile, ...]
-    """Of the jobs, one or two."""
     solos: tuple[SoloPoint, ...]
-    """Of these jobs on the GPU model, doubtful ones too."""
     weights: ComponentWeights
 
     @property

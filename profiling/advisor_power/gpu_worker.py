@@ -26,16 +26,19 @@ ReadyT = TypeVar("ReadyT", bound=SaidReady)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPlace:
-    """Where a worker runs."""
+    """Where a worker runs.
+
+    Attributes:
+        gpu: Index or UUID.
+        units: SMs under MPS; None: the whole GPU.
+        python: Interpreter that has PyTorch.
+        allow_unsafe: Also at counts of SMs at which results are wrong.
+    """
 
     gpu: str = "0"
-    """Index or UUID."""
     units: int | None = None
-    """SMs under MPS; None: the whole GPU."""
     python: str = "python3"
-    """Interpreter that has PyTorch."""
     allow_unsafe: bool = False
-    """Also at counts of SMs at which results are wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,15 +73,18 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuWorker(Generic[ReadyT]):
-    """A worker that is ready."""
+    """A worker that is ready.
+
+    Attributes:
+        gpu: Where it runs, with its number of SMs.
+        later_strangers: Lists processes that have come to the GPU since the worker was ready.
+    """
 
     job: AnsweringJob
     ready: ReadyT
     gpu: Gpu
-    """Where it runs, with its number of SMs."""
     source: TelemetrySource
     later_strangers: Callable[[], Collection[int]]
-    """Lists processes that have come to the GPU since the worker was ready."""
     folder: Path
 
 

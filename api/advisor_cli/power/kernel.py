@@ -33,8 +33,7 @@ from advisor_power.kernels.replay import RecordedKernel, bytes_of, operation_nam
 from advisor_power.kernels.runs import IDLE
 from advisor_profiling.testbed.live import find_gpu
 
-_BAR = 30
-"""Characters of the longest bar of the histogram."""
+_BAR = 30  # characters of the longest bar of the histogram
 
 
 def step_line(step: KernelStep) -> str:

@@ -278,13 +278,16 @@ ELEMENTS_LIMIT = 1 << 28
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filled:
-    """A matrix, and what its type could not hold."""
+    """A matrix, and what its type could not hold.
+
+    Attributes:
+        matrix: In the numpy type of its type; `tf32` as float32.
+        saturated: Values that were beyond the range of int8, and became its ends.
+    """
 
     matrix: Matrix
-    """In the numpy type of its type; `tf32` as float32."""
     non_finite: int
     saturated: int
-    """Values that were beyond the range of int8, and became its ends."""
 
 
 def fill_pair(pair: OperandPair, shape: tuple[int, int, int], dtype: str) -> tuple[Filled, Filled]:

@@ -25,8 +25,7 @@ _COUNTED = 1 << 15  # elements whose different values are counted: that takes th
 _SIGNIFICANDS = {"fp32": 23, "tf32": 10, "bf16": 7, "fp16": 10, "fp8": 3, "fp8_e5m2": 2}
 """Bits behind the leading one."""
 
-_DROPPED = {"tf32": 13}
-"""Lowest bits of the stored number that the tensor core does not see."""
+_DROPPED = {"tf32": 13}  # lowest bits of the stored number that the tensor core does not see
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,14 +37,17 @@ _VALUE = r'"(?:[^"\\]|\\.)*"|[^\s,()|;"]*'
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What a word takes."""
+    """What a word takes.
+
+    Attributes:
+        text: What it must be, in words.
+        canonical: The one text of a value, its key; raises ValueError where it is none.
+        usage: How it is written, with its name for {}.
+    """
 
     text: str
-    """What it must be, in words."""
     canonical: Callable[[str], str]
-    """The one text of a value, its key; raises ValueError where it is none."""
     usage: str = "{}"
-    """How it is written, with its name for {}."""
 
     @property
     def named(self) -> bool:
@@ -54,14 +57,17 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A source or an operation."""
+    """A source or an operation.
+
+    Attributes:
+        stage: Where it stands: one source, then operations on values, a cast, operations on bits.
+        parameters: By name, in order.
+        pattern: What follows the word: a group for each parameter.
+    """
 
     stage: Stage
-    """Where it stands: one source, then operations on values, a cast, operations on bits."""
     parameters: dict[str, Parameter]
-    """By name, in order."""
     pattern: re.Pattern[str]
-    """What follows the word: a group for each parameter."""
 
     @property
     def usage(self) -> str:
@@ -179,12 +185,15 @@ _NEXT = re.compile(r"[\w.+-]+|\S")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A source or an operation."""
+    """A source or an operation.
+
+    Attributes:
+        name: A key of `WORDS`.
+        arguments: The canonical text of each.
+    """
 
     name: str
-    """A key of `WORDS`."""
     arguments: tuple[str, ...] = ()
-    """The canonical text of each."""
 
     @property
     def values(self) -> tuple[Any, ...]:
@@ -219,15 +228,18 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperandPair:
-    """Both matrices of a product A B."""
+    """Both matrices of a product A B.
+
+    Attributes:
+        aligned: B is filled as the transpose of its pattern, so that rows of the pattern of A meet
+            rows of the pattern of B; else columns of the pattern of B.
+        seed: Of the random numbers of both; A and B never draw the same ones.
+    """
 
     a: Operand
     b: Operand
     aligned: bool = True
-    """B is filled as the transpose of its pattern, so that rows of the pattern of A meet rows of
-    the pattern of B; else columns of the pattern of B."""
     seed: int = 0
-    """Of the random numbers of both; A and B never draw the same ones."""
 
     def __str__(self) -> str:
         align = "true" if self.aligned else "false"
@@ -377,13 +389,16 @@ _PARTS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """One experiment of the paper."""
+    """One experiment of the paper.
+
+    Attributes:
+        levels: By type; of bits up to all that the type has.
+        text: The operands at a level, with `{x}` for it and `{sd}` for the usual deviation.
+    """
 
     takeaway: int
     levels: Callable[[str], Sequence[LevelValue]]
-    """By type; of bits up to all that the type has."""
     text: str
-    """The operands at a level, with `{x}` for it and `{sd}` for the usual deviation."""
 
     def pairs(self, dtype: str) -> dict[LevelValue, OperandPair]:
         """The operands of each level."""

@@ -85,33 +85,39 @@ _HALVINGS = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredCard:
-    """A GPU model as it was measured."""
+    """A GPU model as it was measured.
+
+    Attributes:
+        idle_w: With a context, without work.
+        power_limit_w: None: not known.
+        heat_w: Least power at which something else than the power limit, such as heat, held the
+            clock back; None: never.
+        units: Most SMs that were measured.
+    """
 
     gpu_model: str
     idle_w: float
-    """With a context, without work."""
     power_limit_w: float | None
-    """None: not known."""
     heat_w: float | None
-    """Least power at which something else than the power limit, such as heat, held the clock back;
-    None: never."""
     units: int
-    """Most SMs that were measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How fast one shape is computed."""
+    """How fast one shape is computed.
+
+    Attributes:
+        work_per_cycle: Operations of one SM in one cycle of its clock.
+        clock_mhz: The highest one, with whatever data. With the tensor cores of all SMs busy it is
+            150 MHz and more below that of a part of the SMs, far from the power limit.
+    """
 
     gpu_model: str
     dtype: str
     shape: tuple[int, int, int]
     units: int
     work_per_cycle: float
-    """Operations of one SM in one cycle of its clock."""
     clock_mhz: float
-    """The highest one, with whatever data. With the tensor cores of all SMs busy it is 150 MHz and
-    more below that of a part of the SMs, far from the power limit."""
 
 
 @dataclass(frozen=True, slots=True)

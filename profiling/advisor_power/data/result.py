@@ -317,8 +317,7 @@ def _result(line: bytes) -> InputPower:
     return parse(InputPower, line)
 
 
-_FEWEST = 3
-"""References whose scatter says anything."""
+_FEWEST = 3  # references whose scatter says anything
 
 
 def reference_for(shape: ProductShape, dtype: str) -> InputCase:

@@ -50,13 +50,16 @@ HISTOGRAM_BINS = 20
 
 @dataclass(frozen=True, slots=True)
 class Guidance:
-    """What FinGraV's Table I says for one range of execution times."""
+    """What FinGraV's Table I says for one range of execution times.
+
+    Attributes:
+        up_to_ms: Longest execution of the range.
+        margin: Within which golden runs agree, as a part.
+    """
 
     up_to_ms: float
-    """Longest execution of the range."""
     runs: int
     margin: float
-    """Within which golden runs agree, as a part."""
 
 
 TABLE_I = (
@@ -68,14 +71,17 @@ TABLE_I = (
 
 @dataclass(frozen=True, slots=True)
 class Golden:
-    """The bin of execution times with most runs in it."""
+    """The bin of execution times with most runs in it.
+
+    Attributes:
+        runs: Their positions, in order.
+        dropped: Runs outside of it.
+    """
 
     runs: tuple[int, ...]
-    """Their positions, in order."""
     low_ms: float
     high_ms: float
     dropped: int
-    """Runs outside of it."""
 
 
 def guidance(execution_ms: float) -> Guidance:
@@ -113,12 +119,15 @@ STEADY_WITHIN = 0.01
 
 @dataclass(frozen=True, slots=True)
 class SspSearch:
-    """How long a run must be for its power to be steady at its end."""
+    """How long a run must be for its power to be steady at its end.
+
+    Attributes:
+        executions: Of the shortest such run that was tried; None where none was long enough.
+        tried: Executions and mean power at the end of runs of so many, W, as they were tried.
+    """
 
     executions: int | None
-    """Of the shortest such run that was tried; None where none was long enough."""
     tried: tuple[tuple[int, float], ...]
-    """Executions and mean power at the end of runs of so many, W, as they were tried."""
 
 
 def steady_execution(times_ms: Sequence[Sequence[float]], margin: float) -> int:

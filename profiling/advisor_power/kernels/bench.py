@@ -57,12 +57,15 @@ class KernelReady(WorkerReady):
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """One run: after `gap_s` of nothing, the operation before it, if any, then it."""
+    """One run: after `gap_s` of nothing, the operation before it, if any, then it.
+
+    Attributes:
+        lead_s: Of the operation before it.
+    """
 
     executions: int
     gap_s: float
     lead_s: float = 0.0
-    """Of the operation before it."""
 
 
 class KernelBench(Protocol):
@@ -149,8 +152,7 @@ class PolledReadings:
 SPARE_S = 30.0
 """A run that takes so much longer than its executions never ends."""
 
-_LATE_S = 0.005
-"""Beyond the delay of the sensor: until a reading is in the file of the poller."""
+_LATE_S = 0.005  # beyond the delay of the sensor: until a reading is in the file of the poller
 
 _TICK_WITHIN_S = 1.0
 _TICK_POLL_S = 0.005
@@ -160,11 +162,14 @@ STRANGER = "another process on the GPU"
 
 @dataclass(slots=True, kw_only=True)
 class LiveKernelBench:
-    """One operation on one GPU."""
+    """One operation on one GPU.
+
+    Attributes:
+        ready: What the workload says of the operation that it runs now.
+    """
 
     worker: GpuWorker[KernelReady]
     ready: KernelReady
-    """What the workload says of the operation that it runs now."""
     poller: Poller
     polled: PolledReadings
     channel: PowerChannel

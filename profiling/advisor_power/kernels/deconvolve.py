@@ -30,25 +30,26 @@ _PARTS = 4
 """Of each bin, in which power is taken as constant: in whole bins it is not, and what a window that
 begins within a bin sees of that would be taken for a difference between bins."""
 
-_DELAYS = 8
-"""Of those within the spread, how many are looked at."""
+_DELAYS = 8  # of those within the spread, how many are looked at
 
-_PASSES = 3
-"""How often readings are weighed anew by the curve that came out."""
+_PASSES = 3  # how often readings are weighed anew by the curve that came out
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Power in bins since the start of a run."""
+    """Power in bins since the start of a run.
+
+    Attributes:
+        edges_s: Of the bins, shape (bins + 1,).
+        power_w: Mean of each bin, shape (bins,).
+        covariance: Of these means, W^2, shape (bins, bins).
+        readings: Windows that ended in each bin, shape (bins,).
+    """
 
     edges_s: Floats
-    """Of the bins, shape (bins + 1,)."""
     power_w: Floats
-    """Mean of each bin, shape (bins,)."""
     covariance: Floats
-    """Of these means, W^2, shape (bins, bins)."""
     readings: Floats
-    """Windows that ended in each bin, shape (bins,)."""
 
     @property
     def band_w(self) -> Floats:

@@ -55,17 +55,20 @@ class WantedKernel:
 
 @dataclass(frozen=True, slots=True)
 class KernelPlan:
-    """How many runs are made, and what they cost and give."""
+    """How many runs are made, and what they cost and give.
+
+    Attributes:
+        sigma_w: Standard error of the power of one bin within the first window of a run, W.
+        sigma_end_w: The same at the end of a run.
+        gpu_busy_s: Executions alone.
+        seconds: With the idle gaps.
+    """
 
     runs: int
     sigma_w: float
-    """Standard error of the power of one bin within the first window of a run, W."""
     sigma_end_w: float
-    """The same at the end of a run."""
     gpu_busy_s: float
-    """Executions alone."""
     seconds: float
-    """With the idle gaps."""
 
 
 def sigma_power_w(window_ms: float, bin_ms: float, noise_w: float, readings: float) -> float:

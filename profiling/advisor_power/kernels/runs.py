@@ -63,19 +63,22 @@ class PowerReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Executions without a gap, after a while of something else."""
+    """Executions without a gap, after a while of something else.
+
+    Attributes:
+        starts_s: Of each execution.
+        lead_s: How long that which was before it had lasted.
+        readings: From the beginning of the lead until the last execution can be seen.
+        sync_error_s: How far off the times of executions can be.
+        dropped: Why it cannot be used; empty where it can.
+    """
 
     starts_s: tuple[float, ...]
-    """Of each execution."""
     ends_s: tuple[float, ...]
     lead_s: float
-    """How long that which was before it had lasted."""
     readings: tuple[PowerReading, ...]
-    """From the beginning of the lead until the last execution can be seen."""
     sync_error_s: float = 0.0
-    """How far off the times of executions can be."""
     dropped: str = ""
-    """Why it cannot be used; empty where it can."""
 
     @property
     def executions(self) -> int:
@@ -90,11 +93,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceBlock:
-    """Runs of as many executions each, between two ticks of the energy counter."""
+    """Runs of as many executions each, between two ticks of the energy counter.
+
+    Attributes:
+        began: None where there is no counter, or it did not move.
+    """
 
     runs: tuple[Run, ...]
     began: CounterTick | None = None
-    """None where there is no counter, or it did not move."""
     ended: CounterTick | None = None
 
     @property
@@ -105,22 +111,25 @@ class TraceBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaplessRun:
-    """The operation without a gap for some seconds, which shows it to sensors that are slow."""
+    """The operation without a gap for some seconds, which shows it to sensors that are slow.
+
+    Attributes:
+        execution_s: Median.
+        readings: Of the instant channel, meanwhile.
+        memory: Of the power of the memory, meanwhile; empty where the card does not read it.
+        counters: Of the hardware over the stretch.
+        power_capped: Whether the card's power limit held the clock back at any moment.
+        dropped: Why it cannot be used; empty where it can.
+    """
 
     begin_s: float
     end_s: float
     execution_s: float
-    """Median."""
     readings: tuple[PowerReading, ...]
-    """Of the instant channel, meanwhile."""
     memory: tuple[PowerReading, ...]
-    """Of the power of the memory, meanwhile; empty where the card does not read it."""
     counters: Counters
-    """Of the hardware over the stretch."""
     power_capped: bool
-    """Whether the card's power limit held the clock back at any moment."""
     dropped: str = ""
-    """Why it cannot be used; empty where it can."""
 
 
 def start_s(runs: Sequence[Run], executions: int) -> float:
@@ -189,11 +198,9 @@ def _run_j(block: TraceBlock, idle_w: float) -> float:
     return (block.ended.energy_j - block.began.energy_j - idle_w * idle_s) / len(block.runs)
 
 
-_SHORTEST = 0.2
-"""The part of the ping-pongs that is used: others met an interrupt or a busy core."""
+_SHORTEST = 0.2  # the part of the ping-pongs that is used: others met an interrupt or a busy core
 
-_LEAST_SPAN_S = 0.05
-"""Over less time a slope says more about the noise than about the clocks."""
+_LEAST_SPAN_S = 0.05  # over less time a slope says more about the noise than about the clocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,12 +219,15 @@ class PingPong:
 
 @dataclass(frozen=True, slots=True)
 class ClockFit:
-    """Host time of a GPU time: `host_s = offset_s + (1 + drift) * gpu_s`."""
+    """Host time of a GPU time: `host_s = offset_s + (1 + drift) * gpu_s`.
+
+    Attributes:
+        error_s: Half of the longest round trip that was used, plus how far it is off the line.
+    """
 
     offset_s: float
     drift: float
     error_s: float
-    """Half of the longest round trip that was used, plus how far it is off the line."""
 
     def host_s(self, gpu_s: float) -> float:
         """The host's clock when the GPU's stood at `gpu_s`."""
@@ -304,14 +314,17 @@ def sensor_of(channel: PowerChannel) -> Sensor:
 
 @dataclass(frozen=True, slots=True)
 class Stitched:
-    """Readings of all runs, ordered by time."""
+    """Readings of all runs, ordered by time.
+
+    Attributes:
+        tau_s: Time in the run at which each reading's window ended, shape (readings,).
+        power_w: What it read, shape (readings,).
+        base_w: Power before the runs, from readings whose whole window lay there.
+    """
 
     tau_s: Floats
-    """Time in the run at which each reading's window ended, shape (readings,)."""
     power_w: Floats
-    """What it read, shape (readings,)."""
     base_w: float
-    """Power before the runs, from readings whose whole window lay there."""
 
 
 def stitch(runs: Sequence[Run], sensor: Sensor) -> Stitched | None:

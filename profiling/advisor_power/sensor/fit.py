@@ -34,12 +34,15 @@ from advisor_power.sensor.trace import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelTimes:
-    """The stretches of time in which one level of power holds, as time spent in it so far."""
+    """The stretches of time in which one level of power holds, as time spent in it so far.
+
+    Attributes:
+        times_s: Begin and end of each stretch, (2 n,), sorted.
+        spent_s: Seconds of the level until then, (2 n,).
+    """
 
     times_s: Floats
-    """Begin and end of each stretch, (2 n,), sorted."""
     spent_s: Floats
-    """Seconds of the level until then, (2 n,)."""
 
     def until(self, times_s: Floats) -> Floats:
         """Seconds of this level before each time."""
@@ -148,8 +151,7 @@ DELAYS = 9
 _WINDOWS_S = tuple(float(w) for w in np.geomspace(0.003, 1.6, 26))
 _MOST_DELAY_S = 0.4
 _LEAST_DELAY_STEP_S = 0.006
-_SPREADS = (0.0, 0.7)
-"""Of the window, from which steps begin."""
+_SPREADS = (0.0, 0.7)  # of the window, from which steps begin
 
 _LONGEST_WITH_SPREAD_S = 0.3
 """In a mean over a longer time some milliseconds more or less of delay do not show."""
@@ -168,8 +170,7 @@ _MOST_UNLIKELY = 5.0**2
 _SEEN_LATE = 0.02
 """Part of the readings that the driver shows, or the host sees, tens of milliseconds late."""
 
-_CERTAIN_W = 1.0
-"""A reading that no delay within the spread changes by more shows noise alone."""
+_CERTAIN_W = 1.0  # A reading that no delay within the spread changes by more shows noise alone
 
 _LEAST_CERTAIN = 20
 

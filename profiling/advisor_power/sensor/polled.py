@@ -44,8 +44,7 @@ LATE_S = 0.003
 _STATE_INTERVAL_S = 0.001
 _LOOK_INTERVAL_S = 1.0
 _FLUSH_S = 0.25
-_LOOK_EVERY = 50
-"""Polls of bursts for each one at the memory and at what holds the clock back."""
+_LOOK_EVERY = 50  # polls of bursts for each one at the memory and at what holds the clock back
 
 
 class ChangedReadings:

@@ -34,8 +34,7 @@ from advisor_profiling.testbed.answering import AnsweringJob, AnsweringSpec, sta
 Role: TypeAlias = Literal["power", "state", "bursts"]
 """What is polled, and how often: `polled`."""
 
-_READY_S = 120.0
-"""Python takes long to load from a cold or shared disk."""
+_READY_S = 120.0  # python takes long to load from a cold or shared disk
 
 _COMPLAINT_S = 2.0
 
@@ -121,11 +120,9 @@ def recorders(
         yield power, state
 
 
-_WRITTEN_S = 1.0
-"""After so long the recorders have written what they have."""
+_WRITTEN_S = 1.0  # after so long the recorders have written what they have
 
-_LATE_S = 30.0
-"""Of a stage, beyond its own length."""
+_LATE_S = 30.0  # of a stage, beyond its own length
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,16 +134,19 @@ class LoadReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensorRecording:
-    """What is recorded, and how."""
+    """What is recorded, and how.
+
+    Attributes:
+        load: The workload `power_load.py`, on a card on which nobody else computes.
+        file: Must not be there.
+        more: Stages after those of the record.
+    """
 
     load: AnsweringSpec
-    """The workload `power_load.py`, on a card on which nobody else computes."""
     file: Path
-    """Must not be there."""
     seed: int
     report: Callable[[str], None]
     more: Sequence[LoadStage] = ()
-    """Stages after those of the record."""
 
     @property
     def gpu(self) -> Gpu:

@@ -213,12 +213,15 @@ _OTHER_PERIODS = (1 / 2, 2 / 3, 3 / 2)
 
 @dataclass(frozen=True, slots=True)
 class LoadStage:
-    """A stretch of the stimulus."""
+    """A stretch of the stimulus.
+
+    Attributes:
+        on: When the load runs, s from the beginning of the stage.
+    """
 
     name: str
     length_s: float
     on: tuple[SpanS, ...] = ()
-    """When the load runs, s from the beginning of the stage."""
 
 
 def steps_and_bursts(seed: int) -> tuple[LoadStage, ...]:

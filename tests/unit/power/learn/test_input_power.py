@@ -1,9 +1,7 @@
 """The predictor of power by data on made-up points, whose law is known."""
 
 import dataclasses
-import importlib
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -38,8 +36,6 @@ from advisor_power.data.training import (
     residuals_of,
 )
 from advisor_training.learn.conformal import bounds_of, held
-
-POWER = Path(__file__).parents[4] / "docs/measurements/power"
 
 
 def asked(fitted: FittedPower, tested: Sequence[InputPoint]) -> RelativeErrors:
@@ -106,65 +102,6 @@ def test_real_tensors_are_tested_and_never_learned_from() -> None:
     odd = points(zeros_alone, seed=3, groups=3, real=True)
     wrong = real_left_out(points(switching) + odd)["model"]["power"]
     assert wrong.mean > 0.05
-
-
-def _on_other_card(of: Sequence[InputPoint]) -> list[InputPoint]:
-    return [
-        dataclasses.replace(
-            p, gpu_uuid="GPU-2", power_w=95 + 0.8 * (p.power_w - p.idle_w) + 12, idle_w=95.0
-        )
-        for p in of
-    ]
-
-
-@pytest.fixture(scope="module")
-def script() -> Any:
-    """The script that judges the model on other cards."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "path", [str(POWER), *sys.path])
-        return importlib.import_module("input_model")
-
-
-def test_two_points_carry_the_model_to_another_card(script: Any) -> None:
-    there = _on_other_card(points(switching, seed=5))
-    found = script.other_card(points(switching) + there, "GPU-2")
-    assert found["model"].mean < 0.015
-    assert found["model"].mean < 0.3 * found["median"].mean
-    assert found["model"].points == len(there) - 2
-    assert asked(physics_and_trees(points(switching)), there).mean > 5 * found["model"].mean
-
-
-def test_points_that_lie_close_tell_a_factor_alone(script: Any) -> None:
-    fitted = physics(points(switching))
-    first = points(switching)[0]
-    known = [dataclasses.replace(first, power_w=first.idle_w + f * 100) for f in (1.9, 2.1)]
-    expected = float(fitted([first])[0]) - first.idle_w
-    carried = float(script.carried_over(fitted, known)([first])[0]) - first.idle_w
-    assert carried == pytest.approx(200)
-    other = points(switching, seed=9)[0]
-    above = float(fitted([other])[0]) - other.idle_w
-    moved = float(script.carried_over(fitted, known)([other])[0]) - other.idle_w
-    assert moved == pytest.approx(above * 200 / expected)
-
-
-def test_calibration_points_are_the_ends_of_each_type(script: Any) -> None:
-    of = points(switching) + points(zeros_alone, dtype="fp8")
-    fitted = physics(of)
-    chosen = script.calibration_points(fitted, of)
-    assert [p.dtype for p in chosen] == ["bf16", "bf16", "fp8", "fp8"]
-    above = [p.power_w - p.idle_w for p in of if p.dtype == "bf16"]
-    ends = [p.power_w - p.idle_w for p in chosen[:2]]
-    assert ends == pytest.approx([min(above), max(above)], rel=0.01)
-
-
-def test_calibration_takes_the_reference_before_what_is_expected_to_draw_most(
-    script: Any,
-) -> None:
-    of = points(switching)
-    usual = dataclasses.replace(of[len(of) // 2], is_reference=True)
-    lowest, other = script.calibration_points(physics(of), [*of, usual])
-    assert other == usual
-    assert lowest.power_w - lowest.idle_w < other.power_w - other.idle_w
 
 
 def test_intervals_hold_what_they_promise_for_new_sweeps() -> None:
