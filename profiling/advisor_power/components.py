@@ -513,11 +513,7 @@ def known_power(
 
 
 def fitted_weights(points: Iterable[SoloPoint], gpu_model: str) -> ComponentWeights:
-    """The component weights of a GPU model, by all that was measured on it.
-
-    Raises:
-        InputError: too few jobs were.
-    """
+    """The component weights of a GPU model, by all that was measured on it."""
     return fit_components(each_once(points, gpu_model))
 
 
@@ -537,11 +533,7 @@ _Windows = Mapping[float, tuple[SoloPoint, Activity]]
 
 
 def components_by_share(known: KnownPower) -> ComponentsOfJob:
-    """The parts of the first job's power, from the newest trusted window at each share.
-
-    Raises:
-        InputError: it has no window with counters.
-    """
+    """The parts of the first job's power, from the newest trusted window at each share."""
     name = known.profiles[0].job
     return ComponentsOfJob(
         job=name,
@@ -569,9 +561,6 @@ def components_by_split(
         known: Of both jobs.
         given: What is predicted of them, best of all splits whatever their speeds.
         points: Windows of pairs; those of both that can be trusted count, the newest last.
-
-    Raises:
-        InputError: a job has no window with counters.
     """
     windows = _windows(known)
     predicted = (option.prediction for option in given.candidates)

@@ -100,13 +100,6 @@ def open_worker(
     """A worker on a GPU; all that was started for it ends at the end.
 
     The name is that of the measurement, for its folder of logs; the script is a workload.
-
-    Raises:
-        BusyError: somebody else computes on the GPU.
-        InputError: there is no such GPU.
-        JobError: the workload failed, or was not ready in time.
-        LimitNotProvenError: the limit is not in force.
-        UnsafeCountError: results are wrong at that count of SMs.
     """
     with worker_backend(settings, place.gpu, place.units) as backend:
         gpu = backend.gpu

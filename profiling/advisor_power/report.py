@@ -94,11 +94,7 @@ def write_page(
     sections: Sequence[Section],
     unknown: Sequence[str] = (),
 ) -> tuple[Path, ...]:
-    """Write the page into a folder; `unknown` says why the parts of some jobs are not known.
-
-    Raises:
-        StoreError: the files cannot be written.
-    """
+    """Write the page into a folder; `unknown` says why the parts of some jobs are not known."""
     page = to_html(
         "power.html",
         limits=LIMITS,
@@ -256,9 +252,6 @@ def write_picture(path: Path, title: str, bars: Sequence[tuple[str, float, float
         path: The file, .svg or .html.
         title: Name of the file of tensors.
         bars: Name of each matrix, part of the bits that switch in a row, expected power in W.
-
-    Raises:
-        StoreError: it cannot be written.
     """
     shown = bars[:MOST_BARS]
     caption = f"{title}: bits that switch from one element of a row to the next."

@@ -195,12 +195,7 @@ FILE = "file"
 
 
 def pinned(pair: OperandPair) -> OperandPair:
-    """The same operands, each file with the hash of its content, so that their text is a key.
-
-    Raises:
-        InputError: a file cannot be read or holds no such matrix, or has another hash than the text
-            says.
-    """
+    """The same operands, each file with the hash of its content, so that their text is a key."""
     known: dict[Call, Call] = {}
 
     def of(operand: Operand) -> Operand:
@@ -291,12 +286,7 @@ class Filled:
 
 
 def fill_pair(pair: OperandPair, shape: tuple[int, int, int], dtype: str) -> tuple[Filled, Filled]:
-    """Both matrices of a product of `shape` (m, n, k): A is m by k, B is k by n.
-
-    Raises:
-        InputError: a matrix is too large or has no elements, is cast to another type, its
-            operations do not fit its shape or type, or its file is not what the text says.
-    """
+    """Both matrices of a product of `shape` (m, n, k): A is m by k, B is k by n."""
     m, n, k = shape
     a = fill(pair.a, (m, k), dtype, seed=pair.seed, side="a")
     if not pair.aligned:
@@ -308,11 +298,7 @@ def fill_pair(pair: OperandPair, shape: tuple[int, int, int], dtype: str) -> tup
 def fill(
     operand: Operand, shape: Shape, dtype: str, *, seed: int, side: Literal["a", "b"]
 ) -> Filled:
-    """One matrix. Its first values stay the same whatever operations follow.
-
-    Raises:
-        InputError: as `fill_pair`.
-    """
+    """One matrix. Its first values stay the same whatever operations follow."""
     _check(operand, shape, dtype)
     calls = [call for call in operand.operations if call.name != "cast"]
     seeds = np.random.SeedSequence([seed, zlib.crc32(side.encode())]).spawn(len(calls) + 1)

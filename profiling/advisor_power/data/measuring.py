@@ -225,11 +225,6 @@ def measure_cases(
     """Measure the cases that are not kept yet (or all), with references between them.
 
     Each result is kept at once.
-
-    Raises:
-        JobError: the workload ended or hangs; results before are kept.
-        BusyError: somebody else came to the GPU.
-        StoreError: results cannot be read or written.
     """
     wanted = list(dict.fromkeys(cases))
     known = {} if fresh else newest_of(run.keep.resume(), wanted, run.bench.conditions)
@@ -387,11 +382,7 @@ class LiveInputBench:
 def open_inputs(
     settings: Settings, place: WorkerPlace, window_s: float = WINDOW_S
 ) -> Generator[InputRun]:
-    """A GPU with a worker; what was started for it ends at the end.
-
-    Raises:
-        InputError: as `open_worker`, or the card's sensor is too slow for the window.
-    """
+    """A GPU with a worker; what was started for it ends at the end."""
     with open_worker(settings, place, "power-input", "input_power.py", ready=WorkerReady) as worker:
         gpu = worker.gpu
         record = record_for(gpu.uuid, gpu.model, gpu.driver or "", known_sensors(settings.home))

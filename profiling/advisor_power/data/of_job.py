@@ -16,11 +16,7 @@ SIDE = 4096
 
 
 def with_fingerprint(job: Job) -> Job:
-    """The same job with the fingerprint of its data, so that its points have it.
-
-    Raises:
-        InputError: as `input_fingerprint`.
-    """
+    """The same job with the fingerprint of its data, so that its points have it."""
     found = input_fingerprint(job.input)
     return job if found is None else dataclasses.replace(job, input_fingerprint=write(found))
 

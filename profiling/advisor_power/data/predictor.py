@@ -179,12 +179,7 @@ class InputManifest:
 
 
 def own_folder(home: Path) -> Path:
-    """The folder into which `advisor power train` writes; it is made.
-
-    Raises:
-        StoreError: it cannot be made.
-        UnsafeFileError: the home belongs to another user, or is open to others.
-    """
+    """The folder into which `advisor power train` writes; it is made."""
     return open_home(home, MODEL_FOLDER)
 
 
@@ -233,32 +228,19 @@ def load_input_model(home: Path, gpu_model: str | None = None) -> "InputPredicto
 
 
 def read_input_model(folder: Path) -> tuple[InputManifest, dict[str, bytes]]:
-    """The manifest of a folder and its trees by type, every file checked against its hash.
-
-    Raises:
-        ModelError: the manifest or a file is missing, damaged, or of another version.
-    """
+    """The manifest of a folder and its trees by type, every file checked against its hash."""
     manifest = read_input_manifest(folder)
     contents = {n: checked_file(folder / n, h, RETRAIN) for n, h in manifest.files.items()}
     return manifest, {of.dtype: contents[trees_file(of.dtype)] for of in manifest.types}
 
 
 def read_input_manifest(folder: Path) -> InputManifest:
-    """The manifest of a folder alone.
-
-    Raises:
-        ModelError: it is missing, damaged, or of another version.
-    """
+    """The manifest of a folder alone."""
     return _parsed(folder / MANIFEST, whole_file(folder / MANIFEST, RETRAIN))
 
 
 def write_input_manifest(folder: Path, manifest: InputManifest) -> None:
-    """Write the manifest next to its files.
-
-    Raises:
-        ModelError: it could not be read back.
-        OSError: it cannot be written.
-    """
+    """Write the manifest next to its files."""
     write_parsed(folder, manifest, _parsed)
 
 
@@ -442,11 +424,7 @@ def with_sent_features(asked: InputAsked) -> InputAsked:
 
 
 def predictions(model: InputPredictor, asked: Iterable[InputAsked]) -> InputPredictions:
-    """What products with fingerprints are expected to draw.
-
-    Raises:
-        InputError: a GPU model or a type was not measured.
-    """
+    """What products with fingerprints are expected to draw."""
     return InputPredictions(
         model=model.manifest.version,
         coverage=model.manifest.coverage,
@@ -515,11 +493,7 @@ def tensor_powers(
     units: int | None = None,
     gpu_model: str | None = None,
 ) -> Iterator[TensorPower]:
-    """Matrices of a file, each read when it is asked for.
-
-    Raises:
-        InputError: the GPU model was not measured, or has not so many SMs.
-    """
+    """Matrices of a file, each read when it is asked for."""
     if model is not None:
         card = model.manifest.known.card(gpu_model)
         if units is not None:

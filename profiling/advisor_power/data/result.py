@@ -62,12 +62,7 @@ class InputCase:
 
 
 def case_of(operands: str, shape: ProductShape, dtype: str) -> InputCase:
-    """A case that can be computed, by its canonical text.
-
-    Raises:
-        InputError: the operands or a file of them cannot be read, or the library does not multiply
-            such a shape.
-    """
+    """A case that can be computed, by its canonical text."""
     text = str(pinned(parse_operands(operands)))
     _check_shape(shape, dtype)
     return InputCase(operands=text, shape=shape, dtype=dtype)
@@ -276,21 +271,13 @@ def input_lines(home: Path, gpu_uuid: str) -> RecordLines[InputPower]:
 
 
 def kept_inputs(home: Path) -> list[InputPower]:
-    """Everything that was measured on this host, card by card.
-
-    Raises:
-        StoreError: a file cannot be read.
-    """
+    """Everything that was measured on this host, card by card."""
     files = sorted((home / INPUTS_FOLDER).glob("*.jsonl"))
     return [result for file in files for result in read_kept(file)]
 
 
 def read_kept(path: Path) -> list[InputPower]:
-    """The same of any file, which is left as it is: it may be written meanwhile.
-
-    Raises:
-        StoreError: the file cannot be read.
-    """
+    """The same of any file, which is left as it is: it may be written meanwhile."""
     return _lines(path).read()
 
 

@@ -73,11 +73,7 @@ _BAD = ("wrong-outputs", "not-settled")  # flags of results whose power is not t
 
 
 def kept_points(home: Path) -> tuple[tuple[InputPoint, ...], dict[str, int]]:
-    """Points of what was measured on this host; and what is not used, by reason.
-
-    Raises:
-        StoreError: a file cannot be read.
-    """
+    """Points of what was measured on this host; and what is not used, by reason."""
     return points_of(kept_inputs(home))
 
 
@@ -229,11 +225,7 @@ def physics(points: Points) -> InputModel:
 
 
 def physics_and_trees(points: Points) -> InputModel:
-    """The model.
-
-    Raises:
-        InputError: a type has too few points.
-    """
+    """The model."""
     weights = physics(points).weights
     trees = {
         dtype: PriorRegressor(prior_column=0).fit(
@@ -325,9 +317,6 @@ def expected(fitted: FittedPower, known: Known, points: Points) -> HeldOutInputs
 
     Each runs at the rate and the clock of other points of its card, type, shape and SMs. Where
     power limit or heat held the clock back, the power that was left is taken as measured.
-
-    Raises:
-        InputError: their card or type was not learned.
     """
 
     def free(p: InputPoint) -> InputPoint:
@@ -567,12 +556,7 @@ def make_input_manifest(trained: TrainedInputs, created_at: datetime) -> InputMa
 def write_input_model(
     folder: Path, trained: TrainedInputs, manifest: InputManifest
 ) -> InputManifest:
-    """Write a model with its points; the manifest comes last, so that a half is no model.
-
-    Raises:
-        ModelError: the trees are not what scikit-learn says.
-        StoreError: the files cannot be written.
-    """
+    """Write a model with its points; the manifest comes last, so that a half is no model."""
     of_type = _by_type(trained.points)
     asked: dict[str, Float32s] = {d: columns(of).astype(np.float32) for d, of in of_type.items()}
     trees = trees_files(trained.model.trees, asked)

@@ -180,11 +180,7 @@ class LiveKernelBench:
         return self.worker.gpu
 
     def timed(self, request: RunRequest) -> Run:
-        """Times of one run in the host's clock, without readings.
-
-        Raises:
-            JobError: the operation failed, or did not end.
-        """
+        """Times of one run in the host's clock, without readings."""
         self.worker.job.ask(
             {
                 "executions": request.executions,
@@ -226,11 +222,7 @@ class LiveKernelBench:
         )
 
     def read(self) -> PolledReadings:
-        """All that was polled so far.
-
-        Raises:
-            SourceError: nothing polls any more.
-        """
+        """All that was polled so far."""
         self.poller.check()
         self.polled.read()
         return self.polled
@@ -323,11 +315,7 @@ def _second_gpu(settings: Settings, measured: str) -> Generator[str]:
 
 
 def first_free(gpus: Sequence[Gpu], held: ExitStack, lock_dir: Path) -> Gpu:
-    """The first GPU that can be ours alone; it is, until `held` is closed.
-
-    Raises:
-        BusyError: none can be: why not, of the last one.
-    """
+    """The first GPU that can be ours alone; it is, until `held` is closed."""
     *others, last = gpus
     for gpu in others:
         with suppress(BusyError):
@@ -349,9 +337,6 @@ def run_of(said: Mapping[str, Any], request: RunRequest) -> Run:
     Args:
         said: `marks_s` between executions and `lead_began_s`, of the GPU's clock; `ping_pongs`.
         request: What was asked for.
-
-    Raises:
-        SourceError: the clocks cannot be compared.
     """
     clock = fit_clock([PingPong(*numbers) for numbers in said["ping_pongs"]])
     # Clocks are compared to a microsecond; more digits would fill the disk.

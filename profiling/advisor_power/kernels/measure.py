@@ -123,12 +123,6 @@ def measure_operation(
     """Measure an operation; its runs are kept in the home.
 
     `report` is called after each run, `planned` with the plan before the blocks.
-
-    Raises:
-        InputError: what is wanted cannot be had, or takes too long.
-        JobError: the operation failed or did not end.
-        SourceError: no run can be used, or the sensor does not answer.
-        StoreError: runs that were kept cannot be read.
     """
     begun, channel = time.monotonic(), sensors.channel
     check_resolution(channel, wanted.resolution_ms)

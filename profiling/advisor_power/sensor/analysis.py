@@ -283,7 +283,8 @@ def _energy_counter(trace: Trace) -> tuple[EnergyCounter | None, str]:
     ratios = [(begun_s, ratio) for begun_s, ratio in found if ratio]
     if len(ratios) < _LEAST_PHASES:
         return None, f"only {len(ratios)} waves could be compared, {_LEAST_PHASES} are needed"
-    times_s, values = np.array(ratios).T
+    table = np.array(ratios, dtype=np.float64)
+    times_s, values = table[:, 0], table[:, 1]
     # Around a line: a card that warms up draws more from wave to wave, at whichever phase.
     line = np.polynomial.Polynomial.fit(times_s, values, 1)
     spread = float(np.std(values - line(times_s), ddof=2) / np.mean(values))

@@ -106,11 +106,7 @@ class Poller:
 def recorders(
     gpu_uuid: str, file: Path, environment: Mapping[str, str]
 ) -> Generator[tuple[Poller, ...]]:
-    """Two processes that record power and state of a card into a file.
-
-    Raises:
-        SourceError: one does not start.
-    """
+    """Two processes that record power and state of a card into a file."""
     with (
         closing(Poller(gpu_uuid, file, "power", environment)) as power,
         closing(Poller(gpu_uuid, file, "state", environment)) as state,
@@ -155,14 +151,7 @@ class SensorRecording:
 
 
 def record(wanted: SensorRecording) -> Trace:
-    """Record all stages; what was recorded before an error or Ctrl-C stays in the file.
-
-    Raises:
-        JobError: the load does not start, fails or never ends.
-        LimitNotProvenError: the load would not have the whole card.
-        SourceError: the sensors cannot be read.
-        OSError: the file cannot be written.
-    """
+    """Record all stages; what was recorded before an error or Ctrl-C stays in the file."""
     begin_trace(wanted.file, _header_of(wanted.gpu))
     job, _ = started("power-load", wanted.load, LoadReady)
     with (
@@ -195,11 +184,7 @@ def run_stages(
 
 
 def run_stage(job: AnsweringJob, stage: LoadStage) -> Generator[list[Any]]:
-    """Have the load do a stage; the lines of the recording as they come.
-
-    Raises:
-        JobError: it ends, or does not end the stage.
-    """
+    """Have the load do a stage; the lines of the recording as they come."""
     on = [list(span) for span in stage.on]
     job.ask({"name": stage.name, "length_s": stage.length_s, "on": on})
     latest_s = time.monotonic() + stage.length_s + _LATE_S

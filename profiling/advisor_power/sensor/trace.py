@@ -108,11 +108,7 @@ class Trace:
 
 
 def begin_trace(path: Path, header: TraceHeader) -> None:
-    """Write the first line of a new file.
-
-    Raises:
-        OSError: it cannot be written, or is there.
-    """
+    """Write the first line of a new file."""
     with path.open("x") as file:
         file.write(json.dumps(asdict(header)) + "\n")
 
@@ -128,12 +124,7 @@ def append(path: Path, *lines: list[Any]) -> None:
 
 
 def read_trace(path: Path) -> Trace:
-    """The recording in a file; a last line that was cut off is left out.
-
-    Raises:
-        InputError: it is no recording; says where.
-        OSError: it cannot be read.
-    """
+    """The recording in a file; a last line that was cut off is left out."""
     return parse_trace(path.read_text(errors="replace"), str(path))
 
 
@@ -286,9 +277,5 @@ def recorded_sensor(gpu_model: str | None = None) -> tuple[SensorRecord, Trace]:
 
 
 def bundled_trace(record: SensorRecord) -> Trace:
-    """The recording that a bundled record was made of.
-
-    Raises:
-        StoreError: the installation is damaged.
-    """
+    """The recording that a bundled record was made of."""
     return parse_trace(bundled_recording(record).decode(), "the bundled recording")
