@@ -79,7 +79,7 @@ SM_POWER_EXPONENT = 2.5
 voltage, which follows the clock, but less than in proportion (3 if it did, 1 if it stayed). Chosen
 of 2, 2.5 and 3, which docs/measurements/power/component_fit.py compares."""
 
-COOL_C = 30.0
+_COOL_C = 30.0
 """Temperature from which leakage is counted: what an idle card has."""
 
 
@@ -106,7 +106,7 @@ class Activity:
         slower = (self.clock_mhz / highest_clock_mhz) ** SM_POWER_EXPONENT
         parts = {name: value / WHOLE for name, value in self.counters.items()}
         awake = min(1.0, parts["sm_active_percent"] / self.units_part)
-        leakage = max(0.0, self.temperature_c - COOL_C) / 100
+        leakage = max(0.0, self.temperature_c - _COOL_C) / 100
         classes = [parts[column] * slower for column in SM_CLASSES.values()]
         return np.array([1.0, leakage, *classes, awake, parts["dram_active_percent"]])
 
@@ -198,10 +198,10 @@ MICROBENCHMARK = "component-"
 fitted to them as well miss the power of all other jobs by 4.2 % instead of 3.7 % on average
 (docs/component-power.md)."""
 
-FEWEST_JOBS = 8
+_FEWEST_JOBS = 8
 """Fewer jobs than terms say nothing of what each term draws."""
 
-OUTSIDE = 0.1
+_OUTSIDE = 0.1
 """Part of the largest reading by which a window may lie outside all that weights were fitted to."""
 
 _SEED = 0
@@ -239,14 +239,14 @@ class ComponentWeights:
         unweighed = [
             name
             for name in ("fp16_active_percent", "fp64_active_percent")
-            if activity.counters[name] > self.counters[name] + 100 * OUTSIDE
+            if activity.counters[name] > self.counters[name] + 100 * _OUTSIDE
         ]
         scale = np.maximum(self.terms.max(axis=0), 1e-9)
         known, asked = self.terms / scale, activity.terms(self.highest_clock_mhz) / scale
         # The first term is 1 everywhere, so that ten times it has the parts sum to 1.
         known[:, 0], asked[0] = 10.0, 10.0
         mixture = non_negative_least_squares(known.T, asked) @ known
-        far = np.abs(mixture - asked) > OUTSIDE
+        far = np.abs(mixture - asked) > _OUTSIDE
         return (*(name for name, is_far in zip(TERMS, far, strict=True) if is_far), *unweighed)
 
 
@@ -260,17 +260,17 @@ def fit_components(points: Iterable[SoloPoint]) -> ComponentWeights:
         points: Of one GPU model; those that failed a cross-check or lack a reading are left out.
 
     Raises:
-        InputError: points of several GPU models, or of fewer than `FEWEST_JOBS` jobs.
+        InputError: points of several GPU models, or of fewer than `_FEWEST_JOBS` jobs.
     """
     known = [(p, a) for p in fitted_to(points) if (a := activity_of(p)) is not None]
     models, jobs = {p.gpu_model for p, _ in known}, sorted({p.job for p, _ in known})
     if len(models) > 1:
         raise InputError(f"component weights are of one GPU model, not of {sorted(models)}")
-    if len(jobs) < FEWEST_JOBS:
+    if len(jobs) < _FEWEST_JOBS:
         raise InputError(
             f"{len(jobs)} jobs with all counters, clock and temperature are too few for component "
             "weights",
-            why=f"what each part draws is told apart by at least {FEWEST_JOBS} unlike jobs",
+            why=f"what each part draws is told apart by at least {_FEWEST_JOBS} unlike jobs",
             fix="profile more jobs on that GPU: advisor profile JOB",
         )
     highest = max(a.clock_mhz for _, a in known)
@@ -307,8 +307,8 @@ def fitted_to(points: Iterable[SoloPoint]) -> list[SoloPoint]:
     return [p for p in trusted(points) if not p.job.startswith(MICROBENCHMARK)]
 
 
-PERCENTILES = (5.0, 95.0)  # of the draws: the bounds of a part
-UNREAD_MEMORY = 2.0  # how much wider the interval of memory is where its sensor was not read
+_PERCENTILES = (5.0, 95.0)  # of the draws: the bounds of a part
+_UNREAD_MEMORY = 2.0  # how much wider the interval of memory is where its sensor was not read
 _FABRIC, _MEMORY = list(PARTS).index("fabric"), list(PARTS).index("memory")
 _BELONGS = np.array([[of == part for part in PARTS] for of in TERMS.values()], dtype=np.float64)
 """1 where a term is of a part, shape (terms, parts)."""
@@ -347,13 +347,13 @@ def components(
         core[:, _MEMORY] = 0.0
         found = _scaled(core, total_w - memory_power_w)
         found[:, _MEMORY] = memory_power_w
-    low, high = np.percentile(found[1:], PERCENTILES, axis=0)
+    low, high = np.percentile(found[1:], _PERCENTILES, axis=0)
     value = found[0]
     low, high = np.minimum(low, value), np.maximum(high, value)
     if not is_read:
         below, above = value[_MEMORY] - low[_MEMORY], high[_MEMORY] - value[_MEMORY]
-        low[_MEMORY] = max(0.0, value[_MEMORY] - UNREAD_MEMORY * below)
-        high[_MEMORY] = min(total_w, value[_MEMORY] + UNREAD_MEMORY * above)
+        low[_MEMORY] = max(0.0, value[_MEMORY] - _UNREAD_MEMORY * below)
+        high[_MEMORY] = min(total_w, value[_MEMORY] + _UNREAD_MEMORY * above)
     return PowerParts(
         power_w=total_w,
         power_basis=power_basis,
@@ -445,7 +445,7 @@ def causes(weights: ComponentWeights, activities: Sequence[Activity]) -> tuple[I
     of_jobs = (_OF_JOBS * at_work(a, 1.0, top).terms(top) for a in activities)
     asked = np.maximum(np.array([rows @ terms for terms in of_jobs]), 1e-9)
     parts = asked / asked.sum(axis=0)
-    low, high = np.percentile(parts[:, 1:], PERCENTILES, axis=1)
+    low, high = np.percentile(parts[:, 1:], _PERCENTILES, axis=1)
     return tuple(
         Interval(float(v), float(min(lo, v)), float(max(hi, v)))
         for v, lo, hi in zip(parts[:, 0], low, high, strict=True)
@@ -508,24 +508,24 @@ def known_power(
 ) -> KnownPower:
     """What is known of the power of jobs on one GPU model; points may be of other jobs."""
     names = {profile.job for profile in profiles}
-    mine = each_once((p for p in points if p.job in names), profiles[0].gpu_model)
+    mine = _each_once((p for p in points if p.job in names), profiles[0].gpu_model)
     return KnownPower(tuple(profiles), tuple(mine), weights)
 
 
 def fitted_weights(points: Iterable[SoloPoint], gpu_model: str) -> ComponentWeights:
     """The component weights of a GPU model, by all that was measured on it."""
-    return fit_components(each_once(points, gpu_model))
+    return fit_components(_each_once(points, gpu_model))
 
 
-def each_once(points: Iterable[SoloPoint], gpu_model: str) -> list[SoloPoint]:
+def _each_once(points: Iterable[SoloPoint], gpu_model: str) -> list[SoloPoint]:
     """Those of a GPU model; what was imported from the bundle is the same measurement."""
     return list({p.point_id: p for p in points if p.gpu_model == gpu_model}.values())
 
 
-CLOCK_STEP_MHZ = 15.0
+_CLOCK_STEP_MHZ = 15.0
 """Clocks of the SMs are multiples of this: a measured loss below it is none."""
 
-UNSURE_MHZ = 120.0
+_UNSURE_MHZ = 120.0
 """Four of five estimated clocks at the power limit are off by less, in measured pairs of jobs that
 the weights had not seen (docs/measurements/components.md)."""
 
@@ -705,7 +705,7 @@ def _why_unknown(
         return f"{unknown}: the power limit is not known"
     if not _is_at_limit(known, power_w):
         return "the power limit is not reached, so it lowers no clock"
-    if loss_mhz < (CLOCK_STEP_MHZ if basis == "measured" else UNSURE_MHZ):
+    if loss_mhz < (_CLOCK_STEP_MHZ if basis == "measured" else _UNSURE_MHZ):
         return f"the power limit is near, and {unknown}: it falls too little to tell"
     if unlike:
         return f"{unknown}: the weights were fitted to nothing like these jobs"

@@ -38,7 +38,7 @@ from advisor_training.reports.document import (
     write_files,
 )
 
-HTML_NAME = "power.html"
+_HTML_NAME = "power.html"
 
 LIMITS = (
     "What cannot be known here: how far the power of a board is off as a whole. That takes a meter "
@@ -60,7 +60,7 @@ COLOURS: Mapping[str, str] = {
 
 FoundComponents = ComponentsOfJob | ComponentsOfPair
 
-MOST_BARS = 40  # matrices in a picture: more cannot be read
+_MOST_BARS = 40  # matrices in a picture: more cannot be read
 _NAME_LENGTH = 40
 
 _SENSOR = (
@@ -103,7 +103,7 @@ def write_page(
         unknown=unknown,
         sections=sections,
     )
-    return write_files({HTML_NAME: page.encode()}, folder)
+    return write_files({_HTML_NAME: page.encode()}, folder)
 
 
 def sensor_section(
@@ -246,14 +246,14 @@ def check_picture(path: Path) -> None:
 
 
 def write_picture(path: Path, title: str, bars: Sequence[tuple[str, float, float | None]]) -> None:
-    """Write the first `MOST_BARS` matrices as an image or a page that needs nothing else.
+    """Write the first `_MOST_BARS` matrices as an image or a page that needs nothing else.
 
     Args:
         path: The file, .svg or .html.
         title: Name of the file of tensors.
         bars: Name of each matrix, part of the bits that switch in a row, expected power in W.
     """
-    shown = bars[:MOST_BARS]
+    shown = bars[:_MOST_BARS]
     caption = f"{title}: bits that switch from one element of a row to the next."
     if any(power_w is not None for _, _, power_w in shown):
         caption += " Dots are the expected power of the GPU (upper axis), where there is one."

@@ -76,18 +76,18 @@ _UNLIKE = {
 }
 
 
-def step_line(step: Step) -> str:
+def _step_line(step: Step) -> str:
     """How far it is."""
     minutes, seconds = divmod(int(step.eta_s), 60)
     return f"{step.done}/{step.total}  {step.case}  eta {minutes}:{seconds:02}"
 
 
-def refused_line(case: InputCase, error: AdvisorError) -> str:
+def _refused_line(case: InputCase, error: AdvisorError) -> str:
     """Why a case was not measured."""
     return f"not measured: {case}: {error}"
 
 
-def input_table(found: Sequence[InputPower]) -> Table:
+def _input_table(found: Sequence[InputPower]) -> Table:
     """A line for each case."""
     numbers = ("W", "of reference", "T/s", "pJ/operation", "above idle", "MHz", "C")
     return plain_table(("operands", *numbers, "flags"), map(_cells, found))
@@ -121,17 +121,17 @@ def predicted_cells(one: InputPrediction) -> Iterator[str]:
     yield " ".join(one.unmeasured)
 
 
-def predicted_lines(found: InputPredictions, manifest: InputManifest) -> Iterator[str]:
+def _predicted_lines(found: InputPredictions, manifest: InputManifest) -> Iterator[str]:
     """What the predictions rest on, and what of them does not."""
     first = found.predictions[0]
     yield (
         f"expected of {first.gpu_model}, {first.units} SMs, not measured; {found.coverage:.0%} "
         f"intervals; {manifest.line}"
     )
-    yield from notes_of(found.predictions)
+    yield from _notes_of(found.predictions)
 
 
-def notes_of(found: Sequence[InputPrediction]) -> Iterator[str]:
+def _notes_of(found: Sequence[InputPrediction]) -> Iterator[str]:
     """What of predictions was never measured, and when heat may make them slower, once each."""
     for name in dict.fromkeys(name for one in found for name in one.unmeasured):
         yield f"unlike, {name}: {_UNLIKE[name]}. How far that is off, the interval does not say"
@@ -223,7 +223,7 @@ def input_power(
             )
 
         def report(step: Step) -> None:
-            console.print(f"  {step_line(step)}", highlight=False, soft_wrap=True)
+            console.print(f"  {_step_line(step)}", highlight=False, soft_wrap=True)
 
         outcome = measure_cases(run, cases, report, fresh=fresh)
         found = _results_of(run, cases)
@@ -286,7 +286,7 @@ def _predict(
         say(as_json_text(found))
         return
     print_table(predicted_table(found.predictions), width=140)
-    for line in predicted_lines(found, model.manifest):
+    for line in _predicted_lines(found, model.manifest):
         say(line)
 
 
@@ -299,11 +299,11 @@ def _show(found: Sequence[InputPower], outcome: Outcome, as_json: bool) -> None:
         say(as_json_text({"inputs": [r.as_json() for r in found], "refused": refused}))
     else:
         if found:
-            print_table(input_table(found))
+            print_table(_input_table(found))
         for line in note_lines(found):
             say(line)
         for case, error in outcome.refused.items():
-            say(refused_line(case, error))
+            say(_refused_line(case, error))
     if outcome.refused:
         raise typer.Exit(JobError.exit_code)
 
@@ -421,7 +421,7 @@ def _power_lines(found: Sequence[TensorPower], model: InputPredictor | None) -> 
             f"matrix, {expected[0].gpu_model}, {expected[0].units} SMs; "
             f"{model.manifest.coverage:.0%} intervals; {model.manifest.line}"
         )
-        yield from notes_of(expected)
+        yield from _notes_of(expected)
     for reason, count in Counter(one.why_not for one in found if one.why_not).most_common():
         yield f"no power of {count}: {reason}"
 

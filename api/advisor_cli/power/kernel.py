@@ -36,7 +36,7 @@ from advisor_profiling.testbed.live import find_gpu
 _BAR = 30  # characters of the longest bar of the histogram
 
 
-def step_line(step: KernelStep) -> str:
+def _step_line(step: KernelStep) -> str:
     """How far it is."""
     if step.total is None or step.eta_s is None:
         return f"{step.what}: run {step.done}"
@@ -44,7 +44,7 @@ def step_line(step: KernelStep) -> str:
     return f"{step.done}/{step.total}  {step.what}  eta {minutes}:{seconds:02}"
 
 
-def plan_line(plan: KernelPlan, resolution_ms: float) -> str:
+def _plan_line(plan: KernelPlan, resolution_ms: float) -> str:
     """What is going to be done, and what comes of it."""
     return (
         f"{plan.runs} runs, {plan.seconds:.0f} s, of which {plan.gpu_busy_s:.0f} s computing: "
@@ -169,7 +169,7 @@ def _scaled(joules: float) -> str:
     return f"{joules:.4g} J" if abs(joules) >= 1 else f"{joules * 1000:.4g} mJ"
 
 
-COLLECTIVES = ("all-gather", "all-reduce")
+_COLLECTIVES = ("all-gather", "all-reduce")
 """Operations over two GPUs."""
 
 
@@ -208,7 +208,7 @@ class AskedOperation:
     @property
     def together(self) -> bool:
         """Whether it is one over two GPUs."""
-        return self.name in COLLECTIVES
+        return self.name in _COLLECTIVES
 
     def recorded_name(self) -> str:
         """As reports call it.
@@ -327,10 +327,10 @@ def _progress(
         if step.what == said:
             return
         said = step.what
-        console.print(f"  {step_line(step)}", highlight=False, soft_wrap=True)
+        console.print(f"  {_step_line(step)}", highlight=False, soft_wrap=True)
 
     def planned(plan: KernelPlan) -> None:
-        console.print(plan_line(plan, resolution_ms), highlight=False, soft_wrap=True)
+        console.print(_plan_line(plan, resolution_ms), highlight=False, soft_wrap=True)
 
     return report, planned
 

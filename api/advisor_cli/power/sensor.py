@@ -24,7 +24,7 @@ from advisor_power.sensor.trace import Trace, read_trace, recorded_sensor
 from advisor_profiling.testbed.answering import AnsweringSpec, script_workload
 from advisor_profiling.testbed.live import find_gpu, worker_backend
 
-NOT_ACCEPTED = 6
+_NOT_ACCEPTED = 6
 """Exit code: nothing of what was found is to be believed."""
 
 ReplayedModel: TypeAlias = Annotated[
@@ -60,7 +60,7 @@ def sensor(
     for line in [as_json_text(_as_json(found))] if as_json else _sensor_lines(found):
         say(line)
     if not found.accepted:
-        raise typer.Exit(NOT_ACCEPTED)
+        raise typer.Exit(_NOT_ACCEPTED)
 
 
 def _replay(gpu_model: str | None, console: Console) -> SensorRecord:

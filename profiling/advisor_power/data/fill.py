@@ -52,7 +52,7 @@ def random_bits(random: np.random.Generator, shape: tuple[int, int], dtype: str)
     return np.frombuffer(random.bytes(size), dtype=number).reshape(shape)
 
 
-def change_bits(
+def _change_bits(
     matrix: Matrix, dtype: str, name: str, random: np.random.Generator, *arguments: Any
 ) -> Matrix:
     """A matrix after `flip`, `randomize` or `clear`."""
@@ -93,26 +93,26 @@ _CHANGES: dict[str, Callable[..., Matrix]] = {
     "clear": _clear,
 }
 
-Shape: TypeAlias = tuple[int, int]
+_Shape: TypeAlias = tuple[int, int]
 
 
-def _normal(random: np.random.Generator, shape: Shape, mean: float, sd: float) -> Float32s:
+def _normal(random: np.random.Generator, shape: _Shape, mean: float, sd: float) -> Float32s:
     drawn = random.standard_normal(shape, dtype=np.float32)
     with np.errstate(over="ignore"):
         return drawn * np.float32(sd) + np.float32(mean)
 
 
-def _uniform(random: np.random.Generator, shape: Shape, low: float, high: float) -> Float32s:
+def _uniform(random: np.random.Generator, shape: _Shape, low: float, high: float) -> Float32s:
     return (low + random.random(shape, dtype=np.float32) * (high - low)).astype(np.float32)
 
 
 def _unique(
-    random: np.random.Generator, shape: Shape, n: float, mean: float, sd: float
+    random: np.random.Generator, shape: _Shape, n: float, mean: float, sd: float
 ) -> Float32s:
     return _normal(random, (1, int(n)), mean, sd)[0][random.integers(0, int(n), shape)]
 
 
-def _constant(_: np.random.Generator, shape: Shape, value: float) -> Float32s:
+def _constant(_: np.random.Generator, shape: _Shape, value: float) -> Float32s:
     return np.full(shape, value, dtype=np.float32)
 
 
@@ -167,7 +167,7 @@ def _shift(_: np.random.Generator, values: Float32s, by: float) -> Float32s:
         return values + np.float32(by)
 
 
-SOURCES: dict[str, Callable[..., Float32s]] = {
+_SOURCES: dict[str, Callable[..., Float32s]] = {
     "normal": _normal,
     "uniform": _uniform,
     "unique": _unique,
@@ -177,7 +177,7 @@ SOURCES: dict[str, Callable[..., Float32s]] = {
 }
 """By name: (random, shape, arguments) -> values."""
 
-ARRANGED: dict[str, Callable[..., Float32s]] = {
+_ARRANGED: dict[str, Callable[..., Float32s]] = {
     "sort": _sort,
     "sparse": functools.partial(_replaced, value=0.0),
     "spoil": _spoil,
@@ -208,7 +208,7 @@ def pinned(pair: OperandPair) -> OperandPair:
     return dataclasses.replace(pair, a=of(pair.a), b=of(pair.b))
 
 
-def from_file(source: Call, shape: Shape) -> Float32s:
+def _from_file(source: Call, shape: _Shape) -> Float32s:
     """The first rows and columns of a tensor, as float32; float64 is rounded.
 
     Raises:
@@ -267,7 +267,7 @@ def _with_hash(source: Call, sha256: str) -> Call:
     return Call(source.name, (*others, f'sha256="{sha256}"'))
 
 
-ELEMENTS_LIMIT = 1 << 28
+_ELEMENTS_LIMIT = 1 << 28
 """Of one matrix: 1 GiB of float32."""
 
 
@@ -296,7 +296,7 @@ def fill_pair(pair: OperandPair, shape: tuple[int, int, int], dtype: str) -> tup
 
 
 def fill(
-    operand: Operand, shape: Shape, dtype: str, *, seed: int, side: Literal["a", "b"]
+    operand: Operand, shape: _Shape, dtype: str, *, seed: int, side: Literal["a", "b"]
 ) -> Filled:
     """One matrix. Its first values stay the same whatever operations follow."""
     _check(operand, shape, dtype)
@@ -307,13 +307,13 @@ def fill(
     matrix, saturated = _numbers(operand.source, shape, dtype, first, steps)
     for call, random in steps:
         if WORDS[call.name].stage == "bit":
-            matrix = change_bits(matrix, dtype, call.name, random, *call.values)
+            matrix = _change_bits(matrix, dtype, call.name, random, *call.values)
     return Filled(matrix, _non_finite(matrix, dtype), saturated)
 
 
 def _numbers(
     source: Call,
-    shape: Shape,
+    shape: _Shape,
     dtype: str,
     first: np.random.Generator,
     steps: list[tuple[Call, np.random.Generator]],
@@ -322,12 +322,12 @@ def _numbers(
     if source.name == "random_bits":
         return random_bits(first, shape, dtype), 0
     if source.name == FILE:
-        values = from_file(source, shape)
+        values = _from_file(source, shape)
     else:
-        values = SOURCES[source.name](first, shape, *source.values)
+        values = _SOURCES[source.name](first, shape, *source.values)
     for call, random in steps:
-        if call.name in ARRANGED:
-            values = ARRANGED[call.name](random, values, *call.values)
+        if call.name in _ARRANGED:
+            values = _ARRANGED[call.name](random, values, *call.values)
     return cast(values, dtype)
 
 
@@ -338,12 +338,12 @@ def _non_finite(matrix: Matrix, dtype: str) -> int:
         return matrix.size - int(np.isfinite(matrix).sum())
 
 
-def _check(operand: Operand, shape: Shape, dtype: str) -> None:
+def _check(operand: Operand, shape: _Shape, dtype: str) -> None:
     rows, columns = shape
-    if min(shape) < 1 or rows * columns > ELEMENTS_LIMIT:
+    if min(shape) < 1 or rows * columns > _ELEMENTS_LIMIT:
         raise InputError(
             f"a matrix of {rows} by {columns} elements",
-            fix=f"each side is 1 at least, and a matrix has {ELEMENTS_LIMIT} elements at most",
+            fix=f"each side is 1 at least, and a matrix has {_ELEMENTS_LIMIT} elements at most",
         )
     if operand.dtype not in (None, dtype):
         raise InputError(

@@ -19,8 +19,8 @@ from advisor_power.data.fill import STORAGE, fill_pair
 from advisor_power.data.language import DTYPES, OperandPair
 from advisor_power.data.tensor_file import Matrix
 
-STRETCH = 512  # neighbouring elements of a line, along the contraction
-ELEMENTS = 1 << 18  # of each operand that are looked at, each with the one beside it
+_STRETCH = 512  # neighbouring elements of a line, along the contraction
+_ELEMENTS = 1 << 18  # of each operand that are looked at, each with the one beside it
 _COUNTED = 1 << 15  # elements whose different values are counted: that takes the longest
 _SIGNIFICANDS = {"fp32": 23, "tf32": 10, "bf16": 7, "fp16": 10, "fp8": 3, "fp8_e5m2": 2}
 """Bits behind the leading one."""
@@ -116,9 +116,9 @@ def operand_print(matrix: Matrix, dtype: str) -> OperandPrint:
 
 def _starts(steps: int, random: np.random.Generator) -> NDArray[np.int64]:
     """Where each stretch begins along the contraction, for lines of both operands alike."""
-    if steps <= STRETCH:
-        return np.zeros(ELEMENTS // steps, np.int64)
-    return random.permutation(_spread(ELEMENTS // STRETCH, steps, random))
+    if steps <= _STRETCH:
+        return np.zeros(_ELEMENTS // steps, np.int64)
+    return random.permutation(_spread(_ELEMENTS // _STRETCH, steps, random))
 
 
 def _spread(count: int, end: int, random: np.random.Generator) -> NDArray[np.int64]:
@@ -137,10 +137,10 @@ def _sample(
     Of what is small enough every line is taken once.
     """
     count, steps = lines.shape
-    few = steps <= STRETCH and count <= len(starts)
+    few = steps <= _STRETCH and count <= len(starts)
     lots = np.arange(count, dtype=np.int64) if few else _spread(len(starts), count, random)
     chosen = random.permutation(lots)
-    places = (starts[: len(chosen), None] + np.arange(min(STRETCH, steps))) % steps
+    places = (starts[: len(chosen), None] + np.arange(min(_STRETCH, steps))) % steps
     number, unsigned = STORAGE[dtype]
     # Numbers of a file need not begin at a multiple of their size: bits are copied, then numbers.
     bits: Matrix = lines.view(unsigned)

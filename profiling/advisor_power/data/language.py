@@ -27,11 +27,11 @@ def width(dtype: str) -> int:
     return _BITS_OF[dtype]
 
 
-WIDEST_BITS = 32
-UNIQUE_LIMIT = 1 << 20
+_WIDEST_BITS = 32
+_UNIQUE_LIMIT = 1 << 20
 """Of different values in `unique`: more are as good as none."""
 
-NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _VALUE = r'"(?:[^"\\]|\\.)*"|[^\s,()|;"]*'
 
 
@@ -81,7 +81,7 @@ def number(low: float, high: float, *, whole: bool = False) -> Parameter:
 
     def canonical(text: str) -> str:
         # "-0" and "0" are the same operand, and have the same key.
-        value = float(text) + 0.0 if NUMBER.fullmatch(text) else math.nan
+        value = float(text) + 0.0 if _NUMBER.fullmatch(text) else math.nan
         if not low <= value <= high or (whole and not value.is_integer()):
             raise ValueError
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
@@ -90,7 +90,7 @@ def number(low: float, high: float, *, whole: bool = False) -> Parameter:
     return Parameter(f"{kind} from {low:.10g} to {high:.10g}", canonical)
 
 
-def choice(*words: str) -> Parameter:
+def _choice(*words: str) -> Parameter:
     """One of some words."""
 
     def canonical(text: str) -> str:
@@ -135,13 +135,13 @@ def _word(stage: Stage, **takes: Parameter) -> Word:
 _ANY = number(-3e38, 3e38)
 _SPREAD = number(0, 3e38)
 _PART = number(0, 1)
-_BITS = number(0, WIDEST_BITS, whole=True)
-_END = choice("low", "high")
+_BITS = number(0, _WIDEST_BITS, whole=True)
+_END = _choice("low", "high")
 
 WORDS: dict[str, Word] = {
     "normal": _word("source", mean=_ANY, sd=_SPREAD),
     "uniform": _word("source", low=_ANY, high=_ANY),
-    "unique": _word("source", n=number(1, UNIQUE_LIMIT, whole=True), mean=_ANY, sd=_SPREAD),
+    "unique": _word("source", n=number(1, _UNIQUE_LIMIT, whole=True), mean=_ANY, sd=_SPREAD),
     "constant": _word("source", value=_ANY),
     "zeros": _word("source"),
     "ones": _word("source"),
@@ -152,16 +152,16 @@ WORDS: dict[str, Word] = {
         tensor=_quoted("the name of a tensor", '{}="..."'),
         sha256=_quoted("64 digits of a hash", '{}="..."', "[0-9a-f]{64}"),
     ),
-    "sort": _word("value", order=choice("rows", "columns", "within-rows"), fraction=_PART),
+    "sort": _word("value", order=_choice("rows", "columns", "within-rows"), fraction=_PART),
     "sparse": _word("value", fraction=_PART),
-    "spoil": _word("value", **{"with": choice("nan", "inf")}, fraction=_PART),
+    "spoil": _word("value", **{"with": _choice("nan", "inf")}, fraction=_PART),
     "prune": _word("value", ratio=Parameter("n:m with n below m, such as 2:4", _ratio)),
     "scale": _word("value", factor=_ANY),
     "shift": _word("value", by=_ANY),
     "permute": _word(
-        "value", lines=choice("rows", "columns"), key=number(0, 2**32 - 1, whole=True)
+        "value", lines=_choice("rows", "columns"), key=number(0, 2**32 - 1, whole=True)
     ),
-    "cast": _word("cast", dtype=choice(*DTYPES)),
+    "cast": _word("cast", dtype=_choice(*DTYPES)),
     "flip": _word("bit", bits=_BITS),
     "randomize": _word("bit", end=_END, bits=_BITS),
     "clear": _word("bit", end=_END, bits=_BITS),
@@ -173,7 +173,7 @@ TEXT_LIMIT = 2000
 OPERATIONS_LIMIT = 16
 """Operations of one operand."""
 
-_SETTINGS = {"align": choice("true", "false"), "seed": number(0, 2**32 - 1, whole=True)}
+_SETTINGS = {"align": _choice("true", "false"), "seed": number(0, 2**32 - 1, whole=True)}
 _FIELDS = ("a", "b", *_SETTINGS)
 _ORDER: tuple[Stage, ...] = ("source", "value", "cast", "bit")
 
@@ -347,7 +347,7 @@ def _canonical(text: str, at: int, value: str, what: str, parameter: Parameter) 
 def _value(argument: str) -> Any:
     if argument.startswith('"'):
         return json.loads(argument)
-    return float(argument) if NUMBER.fullmatch(argument) else argument
+    return float(argument) if _NUMBER.fullmatch(argument) else argument
 
 
 def _shown(text: str, at: int) -> str:
@@ -380,7 +380,7 @@ def _error(text: str, at: int, what: str, fix: str) -> InputError:
     return InputError(f"operands, line {line}, column {column}: {what}", fix=fix)
 
 
-LevelValue: TypeAlias = float
+_LevelValue: TypeAlias = float
 
 _NARROW = ("int8", "fp8")
 
@@ -397,32 +397,32 @@ class Sweep:
     """
 
     takeaway: int
-    levels: Callable[[str], Sequence[LevelValue]]
+    levels: Callable[[str], Sequence[_LevelValue]]
     text: str
 
-    def pairs(self, dtype: str) -> dict[LevelValue, OperandPair]:
+    def pairs(self, dtype: str) -> dict[_LevelValue, OperandPair]:
         """The operands of each level."""
         sd = 32 if dtype in _NARROW else 1024
         return {x: parse_operands(self.text.format(x=f"{x:g}", sd=sd)) for x in self.levels(dtype)}
 
 
-def _parts(_: str) -> Sequence[LevelValue]:
+def _parts(_: str) -> Sequence[_LevelValue]:
     return _PARTS
 
 
-def _bits(dtype: str) -> Sequence[LevelValue]:
+def _bits(dtype: str) -> Sequence[_LevelValue]:
     return tuple(sorted({round(part * width(dtype)) for part in _PARTS}))
 
 
-def _spreads(dtype: str) -> Sequence[LevelValue]:
+def _spreads(dtype: str) -> Sequence[_LevelValue]:
     return (1, 2, 4, 8, 16, 32) if dtype in _NARROW else (1, 8, 32, 128, 1024, 4096)
 
 
-def _means(dtype: str) -> Sequence[LevelValue]:
+def _means(dtype: str) -> Sequence[_LevelValue]:
     return (0, 8, 16, 32, 64, 120) if dtype in _NARROW else (0, 16, 64, 256, 1024, 4096)
 
 
-def _counts(_: str) -> Sequence[LevelValue]:
+def _counts(_: str) -> Sequence[_LevelValue]:
     return (1, 2, 8, 32, 128, 512)
 
 

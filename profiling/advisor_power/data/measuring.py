@@ -42,7 +42,7 @@ from advisor_profiling.window.estimate import MeanEstimate
 from advisor_profiling.window.rules import WindowRules, rules_for
 from advisor_profiling.window.window import MeasuredWindow, WindowInputs, measure, measure_idle
 
-MOST_PROCESSES = 6
+_MOST_PROCESSES = 6
 """Sorting 4096 by 4096 numbers takes longer than measuring their product."""
 
 
@@ -111,7 +111,7 @@ class Filling:
 @contextmanager
 def filling(folder: Path) -> Generator[Filling]:
     """Processes that fill matrices into a folder; they end at the end."""
-    count = max(1, min(MOST_PROCESSES, (os.cpu_count() or 1) // 2))
+    count = max(1, min(_MOST_PROCESSES, (os.cpu_count() or 1) // 2))
     # Not forked: threads of libraries do not survive that.
     pool = ProcessPoolExecutor(count, get_context("spawn"), _ignore_interrupts)
     try:

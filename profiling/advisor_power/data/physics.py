@@ -20,10 +20,10 @@ from advisor.predict.profiles import Floats
 from advisor.wire.input_power import FEATURES, InputPoint, Product
 from advisor_power.components import SM_POWER_EXPONENT
 
-WORK_EXPONENT = SM_POWER_EXPONENT - 1
+_WORK_EXPONENT = SM_POWER_EXPONENT - 1
 """The energy of the same work grows with this power of the clock."""
 
-SAVING = ("a_zeros", "b_zeros", "zero_products", "sum_non_finite")
+_SAVING = ("a_zeros", "b_zeros", "zero_products", "sum_non_finite")
 """Features that lower power: their opposite has a weight, since none can be negative."""
 
 _ENERGIES = ("operation", *FEATURES)
@@ -31,7 +31,7 @@ _ENERGIES = ("operation", *FEATURES)
 PARTS = (
     "always",
     f"units x clock^{SM_POWER_EXPONENT}",
-    *(f"{name} x rate x clock^{WORK_EXPONENT}" for name in _ENERGIES),
+    *(f"{name} x rate x clock^{_WORK_EXPONENT}" for name in _ENERGIES),
 )
 """What each weight is of."""
 
@@ -49,14 +49,14 @@ def feature_matrix(products: Sequence[Product]) -> Floats:
 def parts(products: Sequence[Product]) -> Floats:
     """What each weight is multiplied with, W at weight 1; shape (products, parts)."""
     features = feature_matrix(products)
-    saving = np.isin(FEATURES, SAVING)
+    saving = np.isin(FEATURES, _SAVING)
     count = len(products)
     of_operation = np.column_stack([np.ones(count), np.where(saving, 1 - features, features)])
     tera_per_s = np.array([p.flop_per_s / 1e12 for p in products])[:, None]
     clock_ghz = np.array([p.clock_mhz / 1000 for p in products])[:, None]
     units = np.array([p.units for p in products], dtype=float)[:, None]
     by_units = units * clock_ghz**SM_POWER_EXPONENT
-    by_rate = of_operation * tera_per_s * clock_ghz**WORK_EXPONENT
+    by_rate = of_operation * tera_per_s * clock_ghz**_WORK_EXPONENT
     return np.column_stack([np.ones(count), by_units, by_rate])
 
 
@@ -77,7 +77,7 @@ P = TypeVar("P", bound=Product)
 LEAST_PART = 0.1
 """Of the clock below the power limit, which lowers it no further."""
 
-MOST_TIMES = 4.0
+_MOST_TIMES = 4.0
 """By which a side may be larger or smaller than that of the nearest shape that was measured."""
 
 _HALVINGS = 24
@@ -159,7 +159,7 @@ class Known:
 
         Raises:
             InputError: the GPU model or the type was not measured, it has not so many SMs, or a
-                side is over `MOST_TIMES` off that of every shape that was.
+                side is over `_MOST_TIMES` off that of every shape that was.
         """
         card = self.card(gpu_model)
         of = [p for p in self.paces if p.gpu_model == card.gpu_model and p.dtype == dtype]
@@ -205,13 +205,13 @@ def _check_shape(paces: Sequence[Pace], shape: tuple[int, int, int]) -> None:
         (max(max(a / b, b / a) for a, b in zip(pace.shape, shape, strict=True)), pace.shape)
         for pace in paces
     )
-    if times > MOST_TIMES:
+    if times > _MOST_TIMES:
         asked, known = ("x".join(map(str, sides)) for sides in (shape, nearest))
         raise InputError(
             f"a product of {asked} is unlike all that were measured in {paces[0].dtype}",
             why=f"a side is {times:.3g} times off that of {known}: a product that waits for memory "
             "or for its launch runs and draws otherwise, which the model does not know",
-            fix=f"ask for sides within {MOST_TIMES:g} times, or measure it: advisor power input "
+            fix=f"ask for sides within {_MOST_TIMES:g} times, or measure it: advisor power input "
             f"--shape {asked}",
         )
 

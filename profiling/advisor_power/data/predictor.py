@@ -70,15 +70,15 @@ from advisor_power.data.tensor_file import Tensor, TensorFile
 
 SCHEMA = 2
 POINTS = "points.jsonl"  # in the folder of a model: what it was made from
-MODEL_FOLDER = "input-model"  # in the advisor's home
+_MODEL_FOLDER = "input-model"  # in the advisor's home
 BUNDLED = Path(__file__).parent / "bundled"  # a folder for each GPU model
-OUTSIDE = 0.02  # how far beyond all that was measured a feature is unlike it
-MOST_FILLED = 1 << 27  # elements of all matrices of one request: four products of 4096 cubed
-SENT_ELEMENTS = SIDE * SIDE  # of one matrix of a request
+_OUTSIDE = 0.02  # how far beyond all that was measured a feature is unlike it
+_MOST_FILLED = 1 << 27  # elements of all matrices of one request: four products of 4096 cubed
+_SENT_ELEMENTS = SIDE * SIDE  # of one matrix of a request
 ROWS = 4096  # of random numbers that a matrix of a file is multiplied with
 _SAMPLED = 128  # of these rows are filled: a fingerprint is a mean over a sample
 
-RETRAIN = (
+_RETRAIN = (
     "make one: advisor power train; without a folder of its own the home has the one that comes "
     "with advisor"
 )
@@ -180,7 +180,7 @@ class InputManifest:
 
 def own_folder(home: Path) -> Path:
     """The folder into which `advisor power train` writes; it is made."""
-    return open_home(home, MODEL_FOLDER)
+    return open_home(home, _MODEL_FOLDER)
 
 
 def bundled_folder(gpu_model: str) -> Path:
@@ -195,11 +195,11 @@ def find_input_model(home: Path, gpu_model: str | None = None) -> Path | None:
     that is asked for and one of that comes with advisor. Where none is of the GPU model it is the
     first that comes with advisor.
     """
-    own = home / MODEL_FOLDER
+    own = home / _MODEL_FOLDER
     first = [own]
     if gpu_model is not None:
         try:
-            cards = read_input_manifest(own).known.cards
+            cards = _read_input_manifest(own).known.cards
             is_of = gpu_model in {card.gpu_model for card in cards}
         except ModelError:
             is_of = True  # damaged ones are not passed over: who loads it is told what is wrong
@@ -229,14 +229,14 @@ def load_input_model(home: Path, gpu_model: str | None = None) -> "InputPredicto
 
 def read_input_model(folder: Path) -> tuple[InputManifest, dict[str, bytes]]:
     """The manifest of a folder and its trees by type, every file checked against its hash."""
-    manifest = read_input_manifest(folder)
-    contents = {n: checked_file(folder / n, h, RETRAIN) for n, h in manifest.files.items()}
+    manifest = _read_input_manifest(folder)
+    contents = {n: checked_file(folder / n, h, _RETRAIN) for n, h in manifest.files.items()}
     return manifest, {of.dtype: contents[trees_file(of.dtype)] for of in manifest.types}
 
 
-def read_input_manifest(folder: Path) -> InputManifest:
+def _read_input_manifest(folder: Path) -> InputManifest:
     """The manifest of a folder alone."""
-    return _parsed(folder / MANIFEST, whole_file(folder / MANIFEST, RETRAIN))
+    return _parsed(folder / MANIFEST, whole_file(folder / MANIFEST, _RETRAIN))
 
 
 def write_input_manifest(folder: Path, manifest: InputManifest) -> None:
@@ -246,7 +246,7 @@ def write_input_manifest(folder: Path, manifest: InputManifest) -> None:
 
 def _parsed(path: Path, text: bytes) -> InputManifest:
     with ModelError.instead_of(
-        ValueError, f"{path} is not the manifest of a model of power by data", fix=RETRAIN
+        ValueError, f"{path} is not the manifest of a model of power by data", fix=_RETRAIN
     ):
         manifest = parse(InputManifest, text)
         if wrong := [name for name, is_so in _faults(manifest).items() if is_so]:
@@ -289,7 +289,7 @@ class InputPredictor:
         self.manifest, trees = read_input_model(folder)
         self._types = {of.dtype: of for of in self.manifest.types}
         self._forests = {
-            dtype: Forest(read_trees(dtype, data, len(COLUMNS), RETRAIN))
+            dtype: Forest(read_trees(dtype, data, len(COLUMNS), _RETRAIN))
             for dtype, data in trees.items()
         }
 
@@ -318,7 +318,7 @@ class InputPredictor:
         if of.usual is not None:
             _, usual_w = self._run(replace(product, features=of.usual), of, 1.0, limit_w)
         values = zip(feature_matrix([product])[0], of.ranges, strict=True)
-        if any(value < low - OUTSIDE or value > high + OUTSIDE for value, (low, high) in values):
+        if any(value < low - _OUTSIDE or value > high + _OUTSIDE for value, (low, high) in values):
             unlike = (*unlike, "fingerprint")
         return InputPrediction(
             operands=asked.operands,
@@ -413,10 +413,10 @@ def with_sent_features(asked: InputAsked) -> InputAsked:
             fix="send its fingerprint to /v1/power/input: features of advisor power tensor FILE "
             "--json",
         )
-    if max(m * k, k * n) > SENT_ELEMENTS:
+    if max(m * k, k * n) > _SENT_ELEMENTS:
         raise InputError(
             f"matrices of {m}x{n}x{k} are too large to be filled here",
-            why=f"one has {SENT_ELEMENTS} elements at most",
+            why=f"one has {_SENT_ELEMENTS} elements at most",
             fix=f"ask for {SIDE}x{SIDE}x{SIDE}, or send the fingerprint",
         )
     with _filling:
@@ -444,10 +444,10 @@ def predicted(asked: InputPowerRequest, home: Path) -> InputPredictions:
     named = {one.gpu_model for one in asked.inputs}
     model = load_input_model(home, named.pop() if len(named) == 1 else None)
     shapes = (one.shape for one in asked.inputs if one.operands is not None)
-    if (filled := sum(m * k + k * n for m, n, k in shapes)) > MOST_FILLED:
+    if (filled := sum(m * k + k * n for m, n, k in shapes)) > _MOST_FILLED:
         raise InputError(
             f"the matrices of the request have {filled} elements",
-            why=f"{MOST_FILLED} are filled for one request at most",
+            why=f"{_MOST_FILLED} are filled for one request at most",
             fix="ask in several requests, or for smaller products, or send fingerprints",
         )
     return predictions(model, map(with_sent_features, asked.inputs))

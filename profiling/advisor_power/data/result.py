@@ -261,18 +261,18 @@ class InputPower:
         }
 
 
-INPUTS_FOLDER = "inputs"
+_INPUTS_FOLDER = "inputs"
 """In the advisor's home."""
 
 
 def input_lines(home: Path, gpu_uuid: str) -> RecordLines[InputPower]:
     """The results of one card."""
-    return _lines(open_home(home, INPUTS_FOLDER) / f"{slug(gpu_uuid)}.jsonl")
+    return _lines(open_home(home, _INPUTS_FOLDER) / f"{slug(gpu_uuid)}.jsonl")
 
 
 def kept_inputs(home: Path) -> list[InputPower]:
     """Everything that was measured on this host, card by card."""
-    files = sorted((home / INPUTS_FOLDER).glob("*.jsonl"))
+    files = sorted((home / _INPUTS_FOLDER).glob("*.jsonl"))
     return [result for file in files for result in read_kept(file)]
 
 

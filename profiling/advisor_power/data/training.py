@@ -68,7 +68,7 @@ PowerLearner: TypeAlias = Callable[[Points], FittedPower]
 OnGroup = Callable[[str, int, int], None]
 """Called after each group with its name, how many are done, and of how many."""
 
-LEAST_POINTS = 8  # of a type: fewer say nothing about its features
+_LEAST_POINTS = 8  # of a type: fewer say nothing about its features
 _BAD = ("wrong-outputs", "not-settled")  # flags of results whose power is not that of the product
 
 
@@ -217,8 +217,10 @@ def physics(points: Points) -> InputModel:
     """
     weights: dict[str, Floats] = {}
     for dtype, of in _by_type(points).items():
-        if len(of) < LEAST_POINTS:
-            raise InputError(f"{dtype} has {len(of)} points", fix=f"measure {LEAST_POINTS} or more")
+        if len(of) < _LEAST_POINTS:
+            raise InputError(
+                f"{dtype} has {len(of)} points", fix=f"measure {_LEAST_POINTS} or more"
+            )
         rows = parts(of) / _above_idle_w(of)[:, None]
         weights[dtype] = non_negative_least_squares(rows, np.ones(len(of)))
     return InputModel(weights, {})
@@ -519,7 +521,7 @@ def learnable(
     ordered = sorted(points, key=lambda p: input_points_text([p]))
     few = {dtype for dtype, of in _by_type(points).items() if not _is_enough(of)}
     why = "{} has fewer than {} points beside each of its patterns"
-    left_out = Counter(why.format(p.dtype, LEAST_POINTS) for p in points if p.dtype in few)
+    left_out = Counter(why.format(p.dtype, _LEAST_POINTS) for p in points if p.dtype in few)
     return tuple(p for p in ordered if p.dtype not in few), dict(others + left_out)
 
 
@@ -589,7 +591,7 @@ def _finite(points: Points) -> npt.NDArray[np.bool_]:
 def _is_enough(points: Points) -> bool:
     drawn = [p for p in points if not p.real]
     groups = Counter(p.group for p in drawn)
-    return len(groups) > 1 and len(drawn) - max(groups.values()) >= LEAST_POINTS
+    return len(groups) > 1 and len(drawn) - max(groups.values()) >= _LEAST_POINTS
 
 
 def _type_model(dtype: str, of: Points, trained: TrainedInputs) -> TypeModel:

@@ -42,10 +42,10 @@ from advisor_power.kernels.runs import (
 from advisor_profiling.window.clock import LiveClock
 from advisor_profiling.window.memory_power import FEWEST_READINGS
 
-LEAST_GOLDEN = 20
+_LEAST_GOLDEN = 20
 """With fewer runs a curve would show single runs, not the operation."""
 
-HISTOGRAM_BINS = 20
+_HISTOGRAM_BINS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Guidance:
     margin: float
 
 
-TABLE_I = (
+_TABLE_I = (
     Guidance(0.05, 400, 0.05),
     Guidance(0.2, 200, 0.05),
     Guidance(math.inf, 200, 0.02),
@@ -86,7 +86,7 @@ class Golden:
 
 def guidance(execution_ms: float) -> Guidance:
     """The row of Table I; an execution below its 25 us takes the first."""
-    return next(row for row in TABLE_I if execution_ms < row.up_to_ms or row is TABLE_I[-1])
+    return next(row for row in _TABLE_I if execution_ms < row.up_to_ms or row is _TABLE_I[-1])
 
 
 def golden(times_ms: Sequence[float], margin: float) -> Golden:
@@ -106,10 +106,10 @@ def golden(times_ms: Sequence[float], margin: float) -> Golden:
     return Golden(tuple(members), low, high, len(ordered) - len(members))
 
 
-LEAST_EXECUTIONS = 4
+_LEAST_EXECUTIONS = 4
 """Of a run, as FinGraV begins with."""
 
-LEAST_WINDOWS = 3
+_LEAST_WINDOWS = 3
 """A run is at least this many windows of the sensor long, with the spread of its delay: readings of
 its end are of it alone."""
 
@@ -145,7 +145,7 @@ def steady_execution(times_ms: Sequence[Sequence[float]], margin: float) -> int:
 
 def shortest_run(execution_s: float, window_s: float) -> int:
     """Executions of the shortest run that is tried."""
-    return max(LEAST_EXECUTIONS, math.ceil(LEAST_WINDOWS * window_s / execution_s))
+    return max(_LEAST_EXECUTIONS, math.ceil(_LEAST_WINDOWS * window_s / execution_s))
 
 
 def search_ssp(power_w: Callable[[int], float], start: int, least: int, most: int) -> SspSearch:
@@ -289,7 +289,7 @@ def analyse(
     dropped = Counter(run.dropped for run in every if run.dropped)
     if chosen.dropped:
         dropped["other execution time"] = chosen.dropped
-    counts, edges = np.histogram(times_ms, bins=HISTOGRAM_BINS)
+    counts, edges = np.histogram(times_ms, bins=_HISTOGRAM_BINS)
     return KernelReport(
         gpu_model=gpu.model,
         gpu_uuid=gpu.uuid,
@@ -348,8 +348,8 @@ def _curve(
     stitched = stitch(runs, sensor)
     if stitched is None:
         return None, None, "no reading fell before a run, so it is not known what was drawn then"
-    if len(runs) < LEAST_GOLDEN:
-        why = f"only {len(runs)} golden runs: it takes {LEAST_GOLDEN} (more with --runs)"
+    if len(runs) < _LEAST_GOLDEN:
+        why = f"only {len(runs)} golden runs: it takes {_LEAST_GOLDEN} (more with --runs)"
         return None, stitched.base_w, why
     length_s = float(np.median([run.length_s for run in longest(runs)]))
     edges_s = bin_edges(length_s, execution_s, resolution_s)

@@ -157,7 +157,7 @@ _LATE_S = 0.005  # beyond the delay of the sensor: until a reading is in the fil
 _TICK_WITHIN_S = 1.0
 _TICK_POLL_S = 0.005
 
-STRANGER = "another process on the GPU"
+_STRANGER = "another process on the GPU"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -234,7 +234,7 @@ class LiveKernelBench:
         )
 
     def _stranger(self) -> str:
-        return STRANGER if self.worker.later_strangers() else ""
+        return _STRANGER if self.worker.later_strangers() else ""
 
 
 @contextmanager

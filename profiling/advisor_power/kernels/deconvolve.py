@@ -17,10 +17,10 @@ import numpy as np
 from advisor.predict.profiles import Floats
 from advisor_power.kernels.runs import STANDARD_ERRORS_95, Sensor, Stitched
 
-MOST_OF_LIMIT = 1.6
+_MOST_OF_LIMIT = 1.6
 """Of the power limit: bands of operations at it went up to 1.5 times (docs/measurements)."""
 
-MOST_DIFFER = 0.03
+_MOST_DIFFER = 0.03
 """Part by which curve and energy counter may differ."""
 
 _STRENGTHS = np.logspace(-6, 4, 41)
@@ -80,13 +80,13 @@ def fault_of(
     low_w, high_w = band_w
     if low_w < idle_w:
         return f"its band goes down to {low_w:.0f} W, and the idle GPU draws {idle_w:.0f} W"
-    if limit_w is not None and high_w > MOST_OF_LIMIT * limit_w:
+    if limit_w is not None and high_w > _MOST_OF_LIMIT * limit_w:
         return (
-            f"its band goes up to {high_w:.0f} W, over {MOST_OF_LIMIT:g} times the limit of "
+            f"its band goes up to {high_w:.0f} W, over {_MOST_OF_LIMIT:g} times the limit of "
             f"{limit_w:.0f} W"
         )
-    if differ is not None and abs(differ) > MOST_DIFFER:
-        return f"the energy counter says {differ:+.1%}, and {MOST_DIFFER:.0%} is allowed"
+    if differ is not None and abs(differ) > _MOST_DIFFER:
+        return f"the energy counter says {differ:+.1%}, and {_MOST_DIFFER:.0%} is allowed"
     return ""
 
 

@@ -51,7 +51,7 @@ from advisor_power.kernels.plan import (
 from advisor_power.kernels.runs import IDLE, Run, TraceBlock, end_powers, sensor_of
 
 BLOCK_RUNS = 20  # between two ticks of the counter: some seconds, of which a tick is 0.1
-LONGEST_RUN_S = 2.0  # power that still changes after so long has no steady state
+_LONGEST_RUN_S = 2.0  # power that still changes after so long has no steady state
 
 _LEAST_READINGS = 6
 _CERTAIN_WITHIN = STEADY_WITHIN / 3  # standard error over mean at which lengths can be compared
@@ -153,9 +153,9 @@ def measure_operation(
     check_cost(plan, channel, bin_ms=wanted.resolution_ms, most_s=wanted.most_s)
     planned(plan)
     # Short runs, for the energy of single executions, need idle before the runs.
-    short = short_run(found.executions) if wanted.before == IDLE else found.executions
+    short = _short_run(found.executions) if wanted.before == IDLE else found.executions
     lengths, count = (found.executions, short), plan.runs // BLOCK_RUNS
-    blocks = run_blocks(runner, lengths, count, blocks, lines.add, report)
+    blocks = _run_blocks(runner, lengths, count, blocks, lines.add, report)
     seconds = time.monotonic() - begun
     made = analyse(blocks, sensors, wanted, gpu, bench.ready, found, seconds)
     KERNEL_REPORTS.keep(made, home, *key)
@@ -192,7 +192,7 @@ def _run_lengths(
         )
     report(KernelStep("without a gap, for sensors that are slow", 1))
     stretch = runner.bench.stretch(memory_settle_s(sensors.record) + STRETCH_S)
-    search = find_ssp(runner, report)
+    search = _find_ssp(runner, report)
     return RunLengths(
         execution_s=execution_s,
         executions=search.executions or max(executions for executions, _ in search.tried),
@@ -219,18 +219,18 @@ def _plan(found: RunLengths, channel: PowerChannel, wanted: WantedKernel) -> Ker
 def _check_fits(execution_s: float, channel: PowerChannel, wanted: WantedKernel) -> None:
     """Refuse an operation whose shortest runs are longer than any run may be."""
     least_s = shortest_run(execution_s, sensor_of(channel).smear_s) * execution_s
-    if 2 * least_s > LONGEST_RUN_S:
+    if 2 * least_s > _LONGEST_RUN_S:
         raise InputError(
             f"one execution takes {execution_s * 1000:.4g} ms",
             why="a run is several of them, so that their power can be told to be steady; power of "
-            f"more than {LONGEST_RUN_S:g} s needs no putting together of runs",
+            f"more than {_LONGEST_RUN_S:g} s needs no putting together of runs",
             fix="measure it with `advisor profile`, or take a smaller part of it",
         )
     if wanted.runs is not None and wanted.runs < 1:
         raise InputError(f"{wanted.runs} runs show nothing", fix="ask for --runs 200, or leave it")
 
 
-def find_ssp(runner: Runner, report: Report) -> SspSearch:
+def _find_ssp(runner: Runner, report: Report) -> SspSearch:
     """How long a run must be for its power to be steady at its end.
 
     Raises:
@@ -257,7 +257,7 @@ def find_ssp(runner: Runner, report: Report) -> SspSearch:
         return float(np.mean(powers))
 
     least = shortest_run(execution_s, sensor.smear_s)
-    most = max(4 * least, math.floor(LONGEST_RUN_S / execution_s))
+    most = max(4 * least, math.floor(_LONGEST_RUN_S / execution_s))
     return search_ssp(end_power_w, 2 * least, least, most)
 
 
@@ -268,7 +268,7 @@ def _enough(powers_w: Sequence[float], runs: int) -> bool:
     return error_w <= _CERTAIN_WITHIN * float(np.mean(powers_w)) or runs >= _MOST_CERTAIN_RUNS
 
 
-def run_blocks(
+def _run_blocks(
     runner: Runner,
     executions: tuple[int, int],
     blocks: int,
@@ -297,7 +297,7 @@ def run_blocks(
     return done
 
 
-def short_run(executions: int) -> int:
+def _short_run(executions: int) -> int:
     """Executions of a short run, with which the energy of the others is found as a difference."""
     return max(1, executions // 2)
 

@@ -14,7 +14,7 @@ from advisor.errors import InputError, SourceError
 from advisor.validity.sensor_record import PowerChannel, SensorRecord, record_for
 from advisor_power.kernels.runs import IDLE
 
-FINEST_MS = 0.5
+_FINEST_MS = 0.5
 """The sensor is asked every 0.3 ms, so when a reading changed is not known better than this."""
 
 
@@ -124,11 +124,11 @@ def check_resolution(channel: PowerChannel, bin_ms: float) -> None:
     Raises:
         InputError: it is below what the sensor can be asked for, or longer than its window.
     """
-    if not bin_ms >= FINEST_MS:
+    if not bin_ms >= _FINEST_MS:
         raise InputError(
             f"{bin_ms:g} ms cannot be resolved",
             why="the sensor is asked every 0.3 ms: what happens within "
-            f"{FINEST_MS:g} ms cannot be told apart, however many readings there are",
+            f"{_FINEST_MS:g} ms cannot be told apart, however many readings there are",
             fix="ask for --resolution-ms 5, or for 1 with many more runs",
         )
     if bin_ms > channel.window_ms:

@@ -45,22 +45,22 @@ from advisor_power.sensor.trace import (
     joined,
 )
 
-LEAST_CHANGES = 30  # of a reading: fewer do not show a period
-MOST_DRIFT = 0.05  # relative difference of two parts of a recording: the period has changed
+_LEAST_CHANGES = 30  # of a reading: fewer do not show a period
+_MOST_DRIFT = 0.05  # relative difference of two parts of a recording: the period has changed
 _LEAST_REGULAR = 0.8  # part of all gaps that is near a whole number of periods
 _NEAR = 0.25
 _MOST_MISSED = 3
 
-TENTHS = 10
-MOST_SPREAD_MS = 2.0
-MOST_RELATIVE_SPREAD = 0.02  # for windows of a second, in which a burst of 9 ms hardly shows
-MOST_PREDICTION_ERROR = 0.03
-MOST_SPREAD_OF_PERIOD = 0.5  # a delay anywhere within a period would explain nearly any reading
+_TENTHS = 10
+_MOST_SPREAD_MS = 2.0
+_MOST_RELATIVE_SPREAD = 0.02  # for windows of a second, in which a burst of 9 ms hardly shows
+_MOST_PREDICTION_ERROR = 0.03
+_MOST_SPREAD_OF_PERIOD = 0.5  # a delay anywhere within a period would explain nearly any reading
 
 _LONGEST_BETWEEN_LOOKS_S = 5.0
 _LONGEST_START_S = 3.0  # a process that starts on another GPU is listed on this one for so long
-MOST_OF_ONE_THAT_INTEGRATES = 0.01
-LEAST_OF_ONE_THAT_SAMPLES = 0.05
+_MOST_OF_ONE_THAT_INTEGRATES = 0.01
+_LEAST_OF_ONE_THAT_SAMPLES = 0.05
 _LEAST_PHASES = 10
 _LEAST_TICKS = 10
 
@@ -85,7 +85,7 @@ def period_of(times_s: Floats) -> Period | None:
     median is one period as long as less than half of the updates show none.
     """
     gaps_s = np.diff(times_s)
-    if len(gaps_s) < LEAST_CHANGES:
+    if len(gaps_s) < _LEAST_CHANGES:
         return None
     first_s = float(np.median(gaps_s))
     steps = np.rint(gaps_s / first_s)
@@ -163,12 +163,12 @@ def _spread_ms(sample: Sample, later: npt.NDArray[np.bool_], place: Place) -> fl
     By tenths of the time that are left out in turn (jackknife): two halves themselves differ by
     anything from nothing to twice as much. Readings that are not `later` are never left out.
     """
-    tenths = np.where(later, (np.cumsum(later) - 1) * TENTHS // np.count_nonzero(later), -1)
-    rests = [sample.part(tenths != tenth) for tenth in range(TENTHS)]
+    tenths = np.where(later, (np.cumsum(later) - 1) * _TENTHS // np.count_nonzero(later), -1)
+    rests = [sample.part(tenths != tenth) for tenth in range(_TENTHS)]
     fine_s = min(COARSE_S, place.window_s / 200)
     fits = refine_each(rests, place, place.window_s / 8, fine_s)
     windows_s = [found.place.window_s for found in fits]
-    return 2 * 1000 * float(np.std(windows_s)) * math.sqrt(TENTHS - 1)
+    return 2 * 1000 * float(np.std(windows_s)) * math.sqrt(_TENTHS - 1)
 
 
 def _prediction_error(trace: Trace, readings: ReadingSeries, place: Place) -> float | None:
@@ -184,21 +184,21 @@ def _prediction_error(trace: Trace, readings: ReadingSeries, place: Place) -> fl
 def _why_not(
     first: Period, later: Period | None, spread_ms: float, place: Place, error: float | None
 ) -> str:
-    if later is not None and abs(later.period_s / first.period_s - 1) > MOST_DRIFT:
+    if later is not None and abs(later.period_s / first.period_s - 1) > _MOST_DRIFT:
         return (
             f"its period changed from {1000 * first.period_s:.1f} to "
             f"{1000 * later.period_s:.1f} ms during the recording"
         )
-    if place.spread_s > MOST_SPREAD_OF_PERIOD * first.period_s:
+    if place.spread_s > _MOST_SPREAD_OF_PERIOD * first.period_s:
         return (
             f"its delay varies by {1000 * place.spread_s:.0f} ms, more than half of its "
             f"period of {1000 * first.period_s:.0f} ms"
         )
-    if spread_ms > max(MOST_SPREAD_MS, MOST_RELATIVE_SPREAD * 1000 * place.window_s):
+    if spread_ms > max(_MOST_SPREAD_MS, _MOST_RELATIVE_SPREAD * 1000 * place.window_s):
         return f"halves of the data give windows that differ by {spread_ms:.1f} ms"
     if error is None:
         return "no square waves were recorded to check it with"
-    if error > MOST_PREDICTION_ERROR:
+    if error > _MOST_PREDICTION_ERROR:
         return f"square waves are predicted {100 * error:.1f} % wrong"
     return ""
 
@@ -288,11 +288,11 @@ def _energy_counter(trace: Trace) -> tuple[EnergyCounter | None, str]:
     # Around a line: a card that warms up draws more from wave to wave, at whichever phase.
     line = np.polynomial.Polynomial.fit(times_s, values, 1)
     spread = float(np.std(values - line(times_s), ddof=2) / np.mean(values))
-    covers = None if spread <= LEAST_OF_ONE_THAT_SAMPLES else False
+    covers = None if spread <= _LEAST_OF_ONE_THAT_SAMPLES else False
     counter = EnergyCounter(
         period_ms=round(1000 * period.period_s, 2),
         coverage_spread=round(spread, 5),
-        covers_everything=True if spread <= MOST_OF_ONE_THAT_INTEGRATES else covers,
+        covers_everything=True if spread <= _MOST_OF_ONE_THAT_INTEGRATES else covers,
     )
     return counter, ""
 

@@ -143,9 +143,9 @@ class Place(NamedTuple):
         return memory_s(self.response, self.window_s) + self.delay_s + self.spread_s / 2
 
 
-Parts: TypeAlias = Callable[[Place], Floats]
+_Parts: TypeAlias = Callable[[Place], Floats]
 
-DELAYS = 9
+_DELAYS = 9
 """Of those within the spread, how many are looked at."""
 
 _WINDOWS_S = tuple(float(w) for w in np.geomspace(0.003, 1.6, 26))
@@ -189,10 +189,10 @@ class WindowFit:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Values read (n,), and the parts of their windows in each level (`parts_of`) at any place."""
+    """Values read (n,), and the parts of their windows in each level (`_parts_of`) at any place."""
 
     values: Floats
-    parts: Parts
+    parts: _Parts
 
     def part(self, kept: npt.NDArray[np.bool_]) -> "Sample":
         """Some of the readings; each part is worked out once for all of them."""
@@ -201,7 +201,7 @@ class Sample:
 
 def sample_of(readings: ReadingSeries, levels: Sequence[LevelTimes]) -> Sample:
     """Readings of a load of these levels."""
-    known = lru_cache(_PLACES_KEPT)(partial(parts_of, readings.times_s, levels))
+    known = lru_cache(_PLACES_KEPT)(partial(_parts_of, readings.times_s, levels))
     return Sample(readings.values, known)
 
 
@@ -265,9 +265,9 @@ def at(sample: Sample, place: Place) -> WindowFit:
     return WindowFit(place, tuple(map(float, powers)), float(np.sum(np.log(variance) + unlikely)))
 
 
-def parts_of(times_s: Floats, levels: Sequence[LevelTimes], place: Place) -> Floats:
+def _parts_of(times_s: Floats, levels: Sequence[LevelTimes], place: Place) -> Floats:
     """Part of each window (n,) in each level, at delays within the spread: (delays, n, levels)."""
-    parts = (np.arange(DELAYS) + 0.5) / DELAYS - 0.5 if place.spread_s else np.zeros(1)
+    parts = (np.arange(_DELAYS) + 0.5) / _DELAYS - 0.5 if place.spread_s else np.zeros(1)
     ends_s = times_s - (place.delay_s + place.spread_s * parts)[:, None]
     found = window_parts(levels, ends_s.ravel(), place.window_s, place.response)
     return found.reshape(*ends_s.shape, len(levels))

@@ -30,7 +30,7 @@ from advisor.predict.profiles import Floats
 from advisor.validity.sensor_record import SensorRecord
 from advisor_data.files.power_records import bundled_recording, bundled_sensors
 
-FORMAT = "advisor-power-trace-2"
+_FORMAT = "advisor-power-trace-2"
 
 INSTANT, AVERAGE, MEMORY, ENERGY = "instant", "average", "memory", "energy"
 POWER_CHANNELS = (INSTANT, AVERAGE, MEMORY)
@@ -48,7 +48,7 @@ class TraceHeader:
     driver: str
     started_at: str
     epoch_s: float
-    format: str = FORMAT
+    format: str = _FORMAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +125,10 @@ def append(path: Path, *lines: list[Any]) -> None:
 
 def read_trace(path: Path) -> Trace:
     """The recording in a file; a last line that was cut off is left out."""
-    return parse_trace(path.read_text(errors="replace"), str(path))
+    return _parse_trace(path.read_text(errors="replace"), str(path))
 
 
-def parse_trace(text: str, name: str) -> Trace:
+def _parse_trace(text: str, name: str) -> Trace:
     """The recording in a text; one that was broken off ends with its last load.
 
     Raises:
@@ -141,7 +141,7 @@ def parse_trace(text: str, name: str) -> Trace:
     full, end_s, number = False, None, 1
     try:
         header = TraceHeader(**json.loads(lines[0]))
-        if header.format != FORMAT:
+        if header.format != _FORMAT:
             raise ValueError(f"its format is {header.format}")
         for line in lines[1:]:
             number += 1
@@ -278,4 +278,4 @@ def recorded_sensor(gpu_model: str | None = None) -> tuple[SensorRecord, Trace]:
 
 def bundled_trace(record: SensorRecord) -> Trace:
     """The recording that a bundled record was made of."""
-    return parse_trace(bundled_recording(record).decode(), "the bundled recording")
+    return _parse_trace(bundled_recording(record).decode(), "the bundled recording")
