@@ -25,8 +25,8 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from advisor_data import migrate
-from advisor_power.model import find
-from advisor_power.model.find import own_folder
+from advisor_power.data import predictor
+from advisor_power.data.predictor import own_folder
 
 # A loaded machine is slow; that is no fault of what is tested. Who changes something else sees the
 # same examples as before and none that another run remembers; `make nightly` searches.
@@ -189,7 +189,7 @@ def with_input_model(tmp_path_factory: pytest.TempPathFactory, input_model: Path
 @pytest.fixture
 def no_bundled_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No model of power by data comes with the package."""
-    monkeypatch.setattr(find, "BUNDLED", tmp_path / "not-bundled")
+    monkeypatch.setattr(predictor, "BUNDLED", tmp_path / "not-bundled")
 
 
 # services

@@ -16,6 +16,7 @@ from typing import Literal
 
 from advisor.formats.kept import RecordFolder
 from advisor.formats.wire import read
+from advisor.wire.power import Measurement
 
 SENSORS_FOLDER = "sensors"
 """In the advisor's home."""
@@ -92,7 +93,7 @@ class EnergyCounter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SensorRecord:
+class SensorRecord(Measurement):
     """What was found on one card with one driver.
 
     Attributes:
@@ -100,19 +101,14 @@ class SensorRecord:
         absent: Names of channels that it does not have, or that read 0, always the same, or change
             too rarely or irregularly to be fitted.
         energy: None where the card has no counter.
-        measured_at: ISO 8601, UTC.
         seconds: What measuring it took, s.
         source: live, replay or bundled.
         reasons: Why channels are absent or not accepted, a sentence each.
     """
 
-    gpu_model: str
-    gpu_uuid: str
-    driver: str
     channels: tuple[PowerChannel, ...]
     absent: tuple[str, ...]
     energy: EnergyCounter | None
-    measured_at: str
     seconds: float
     source: str
     reasons: tuple[str, ...] = ()

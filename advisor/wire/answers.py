@@ -176,6 +176,12 @@ class ComponentsOfPair:
     weights: FittedTo
     splits: tuple[SplitParts, ...]
 
+    @property
+    def worst(self) -> SplitParts:
+        """The split at which the clock falls most, of those with known causes where there are."""
+        known = [one for one in self.splits if one.causes_mhz is not None]
+        return max(known or self.splits, key=lambda one: one.clock_loss_mhz)
+
 
 DriftQuantity: TypeAlias = Literal["rate", "power"]
 

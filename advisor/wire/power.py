@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, TypeAlias
 
 from advisor.core.interval import Interval
 from advisor.wire.requests import Bounds, GpuModel
@@ -105,28 +105,22 @@ class StretchPower:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scatter:
-    """How far readings are off a polynomial of degree four, by what is done to them.
+class Measurement:
+    """What was measured on which card.
 
     Attributes:
-        full_w: Root mean square, with clocks synchronised and golden runs alone.
-        unsynchronised_w: The same by the host's time of the launch and of the reading, the delay of
-            the sensor not taken off; None where the launch was not noted.
-        unbinned_w: The same with all runs that can be used; None where all are golden.
-        few_runs: How many runs are compared with all of them; None where there are not more.
-        few_runs_differ: Root mean square between both polynomials over the mean power.
+        measured_at: ISO 8601, UTC.
     """
 
-    full_w: float
-    unsynchronised_w: float | None
-    unbinned_w: float | None
-    few_runs: int | None
-    few_runs_differ: float | None
+    gpu_model: str
+    gpu_uuid: str
+    driver: str
+    measured_at: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KernelPower:
-    """What is known of the power of one operation.
+class KernelReport(Measurement):
+    """Power and energy of one operation on one card, with all that one must know to use them.
 
     Attributes:
         before_w: Power before the runs; None where no reading fell there.
@@ -154,7 +148,18 @@ class KernelPower:
             band leaves what a GPU can draw, or the energy counter says something else.
         no_curve: Why.
         stretch: Without a gap for seconds; None where another operation was before the runs.
-        scatter: Of the readings; None where there are too few golden runs or readings.
+        units: SMs that it had.
+        launches: Of the operation in one execution.
+        captured: Whether an execution is one CUDA graph.
+        launch_flop: Floating point operations of one launch, by definition; None: not known.
+        launch_bytes: That its operands hold, each once; None: not known.
+        before: What ran before each run.
+        libraries: Versions by name.
+        window_ms: Of the sensor, as its record says; so are delay, noise and period.
+        gpu_busy_s: Executions alone, those that looked for the length of a run not counted.
+        seconds: Wall time of the command that measured it.
+        launch_energy_j: Of one launch of the operation in steady power.
+        source: live, replay or bundled.
     """
 
     before_w: float | None
@@ -179,33 +184,7 @@ class KernelPower:
     curve: tuple[CurveBin, ...]
     no_curve: str
     stretch: StretchPower | None
-    scatter: Scatter | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelReport(KernelPower):
-    """One operation on one card, with all that one must know to use the result.
-
-    Attributes:
-        units: SMs that it had.
-        launches: Of the operation in one execution.
-        captured: Whether an execution is one CUDA graph.
-        launch_flop: Floating point operations of one launch, by definition; None: not known.
-        launch_bytes: That its operands hold, each once; None: not known.
-        before: What ran before each run.
-        libraries: Versions by name.
-        window_ms: Of the sensor, as its record says; so are delay, noise and period.
-        gpu_busy_s: Executions alone, those that looked for the length of a run not counted.
-        seconds: Wall time of the command that measured it.
-        measured_at: ISO 8601, UTC.
-        launch_energy_j: Of one launch of the operation in steady power.
-        source: live, replay or bundled.
-    """
-
     operation: str
-    gpu_model: str
-    gpu_uuid: str
-    driver: str
     units: int | None
     launches: int
     captured: bool
@@ -219,7 +198,6 @@ class KernelReport(KernelPower):
     period_ms: float
     gpu_busy_s: float
     seconds: float
-    measured_at: str
     launch_energy_j: Estimate | None
     source: str = "live"
 
@@ -423,89 +401,6 @@ class InputPredictions:
     model: str
     coverage: float
     predictions: tuple[InputPrediction, ...]
-
-
-ClaimVerdict: TypeAlias = Literal["confirmed", "refuted", "open"]
-ClaimQuantity: TypeAlias = Literal["ratio", "watts", "energy"]
-"""What is compared: power to that of references, watts, or energy above idle for equal work, pJ."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepLevel:
-    """One level of a sweep over its seeds, with its 95 % interval.
-
-    Attributes:
-        level: What the sweep varies, such as the part of zeros.
-        value: Of the quantity that is compared.
-    """
-
-    level: float
-    value: Estimate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputSweep:
-    """One claim on input-dependent power, and what was measured of it.
-
-    Attributes:
-        name: T and the number of the paper's takeaway, or N and a number of ours.
-        says: The claim in a few words.
-        paper: What the paper's data show.
-        quantity: What is compared from level to level.
-        levels: Those with something to compare, in the order of the sweep.
-        left_out: Levels with outputs that are not finite, which say nothing.
-        change: Over the sweep, relative, with its 95 % interval; None: too few levels.
-        clocks_mhz: Lowest and highest mean clock of a level; None: not read.
-    """
-
-    name: str
-    says: str
-    paper: str
-    quantity: ClaimQuantity
-    levels: tuple[SweepLevel, ...]
-    left_out: int
-    change: Estimate | None
-    clocks_mhz: tuple[float, float] | None
-    verdict: ClaimVerdict
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputCasePower:
-    """Data that belong to no sweep, such as a user's own.
-
-    Attributes:
-        case: Operands, shape and type.
-        ratio: Power over that of the reference; None: no reference was measured beside it.
-        energy_pj: Of one operation, or of one byte that is moved.
-    """
-
-    case: str
-    power_w: Estimate
-    ratio: Estimate | None
-    energy_pj: float
-    flags: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputReport:
-    """What was measured of one type on one card at one number of SMs.
-
-    Attributes:
-        units: SMs; None: not known.
-        measured_at: The newest window, ISO 8601, UTC.
-        sweeps: Those of two levels or more.
-        others: What is in none of them.
-    """
-
-    gpu_model: str
-    gpu_uuid: str
-    driver: str
-    torch: str
-    units: int | None
-    dtype: str
-    measured_at: str
-    sweeps: tuple[InputSweep, ...]
-    others: tuple[InputCasePower, ...]
 
 
 @dataclass(frozen=True, slots=True)

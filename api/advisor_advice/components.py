@@ -14,8 +14,14 @@ from advisor_advice.conditions import read_known
 from advisor_advice.profiles import ProfileSet, find_profiles
 from advisor_data import is_begun, open_store
 from advisor_data.bundled import bundled_pair_points, bundled_solo_points
-from advisor_power.components.answers import components_at, components_by_share, components_by_split
-from advisor_power.components.known import KnownPower, fitted_weights, known_power
+from advisor_power.components import (
+    KnownPower,
+    components_at,
+    components_by_share,
+    components_by_split,
+    fitted_weights,
+    known_power,
+)
 
 EVERY_SPLIT = Request(default_min_speed=0.0)
 """Asks for all splits that advice considers, without limits on speeds."""

@@ -55,8 +55,7 @@ from advisor_models.manifest import Manifest
 from advisor_models.registry import Registry
 
 if TYPE_CHECKING:
-    from advisor_power.components.known import KnownPower
-    from advisor_power.components.weights import ComponentWeights
+    from advisor_power.components import ComponentWeights, KnownPower
 
 
 MOST_GPU_MODELS = 64
@@ -77,7 +76,7 @@ class Weights:
             InputError: too few jobs were measured on the GPU model.
             StoreError: the store cannot be read.
         """
-        from advisor_power.components.known import known_power
+        from advisor_power.components import known_power
 
         weights = self._weights(change, found.a.gpu_model)
         if isinstance(weights, InputError):
@@ -106,7 +105,7 @@ class _Fit:
 
 
 def _fitted(stored: Sequence[SoloPoint], gpu_model: str) -> "ComponentWeights | InputError":
-    from advisor_power.components.known import fitted_weights
+    from advisor_power.components import fitted_weights
 
     # That nothing can be fitted is kept, too: finding out takes as long.
     try:

@@ -59,12 +59,12 @@ component."""
 _ROOMS = {
     "learn": ("evaluate", "models", "next", "report", "retrain", "train"),
     "measure": ("check", "colocate", "doctor", "profile", "watch"),
-    "power": ("power",),
 }
 _MODULES = {
     **{name: f"advisor_cli.{name}" for name in _COMMANDS},
     "replicas": "advisor_cli.recommend",
     **{name: f"advisor_cli.{room}.{name}" for room, names in _ROOMS.items() for name in names},
+    "power": "advisor_cli.power",
 }
 
 

@@ -37,8 +37,8 @@ def checked_counts(
     """What the check of a GPU model found; None where there was none.
 
     Counts at which other models of as many SMs were wrong count as wrong here too, in operations
-    that were not tried here (`advisor.validity.safe_counts.wrong_elsewhere`). Where the SMs of the GPU
-    are known, a check of another number is none of it.
+    that were not tried here (`advisor.validity.safe_counts.wrong_elsewhere`). Where the SMs of the
+    GPU are known, a check of another number is none of it.
 
     Raises:
         StoreError: a file of a check cannot be read, so nobody knows which counts are unsafe.

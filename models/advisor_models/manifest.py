@@ -13,12 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from advisor.formats.wire import read
-
 from advisor.errors import ModelError
 from advisor.files import NAME, PUBLIC_FILE, read_whole, replace_file
 from advisor.formats.moments import is_utc
-from advisor.formats.wire import to_plain
+from advisor.formats.wire import read, to_plain
 from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, Strata, place_of
 
 Of = Literal["job", "pair"]

@@ -20,11 +20,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.formats.wire import read
-
 from advisor.errors import InputError, ModelError
 from advisor.files import private_folder, sync_folder, writing_private
-from advisor.formats.wire import to_plain, write
+from advisor.formats.wire import read, to_plain, write
 from advisor.installed import install
 from advisor.wire.lists import Action, Champion, ChampionChange, ModelDetails, ModelList, ModelRow
 from advisor_models.manifest import (

@@ -26,29 +26,65 @@ ReadyT = TypeVar("ReadyT", bound=SaidReady)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPlace:
-    """Where a worker runs."""
+    """Where a worker runs.
+
+    Attributes:
+        gpu: Index or UUID.
+        units: SMs under MPS; None: the whole GPU.
+        python: Interpreter that has PyTorch.
+        allow_unsafe: Also at counts of SMs at which results are wrong.
+    """
 
     gpu: str = "0"
-    """Index or UUID."""
     units: int | None = None
-    """SMs under MPS; None: the whole GPU."""
     python: str = "python3"
-    """Interpreter that has PyTorch."""
     allow_unsafe: bool = False
-    """Also at counts of SMs at which results are wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerReady:
+    """What a workload says of itself first: SMs that it sees (None: no GPU), and libraries."""
+
+    units: int | None
+    libraries: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """Where something was measured: results under other conditions are not put together."""
+
+    gpu_model: str
+    gpu_uuid: str
+    driver: str
+    units: int | None
+    torch: str
+
+    @classmethod
+    def of(cls, gpu: Gpu, ready: WorkerReady) -> "Conditions":
+        """Conditions of a worker on a GPU."""
+        return cls(
+            gpu_model=gpu.model,
+            gpu_uuid=gpu.uuid,
+            driver=gpu.driver or "",
+            units=ready.units,
+            torch=ready.libraries.get("torch", ""),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuWorker(Generic[ReadyT]):
-    """A worker that is ready."""
+    """A worker that is ready.
+
+    Attributes:
+        gpu: Where it runs, with its number of SMs.
+        later_strangers: Lists processes that have come to the GPU since the worker was ready.
+    """
 
     job: AnsweringJob
     ready: ReadyT
     gpu: Gpu
-    """Where it runs, with its number of SMs."""
     source: TelemetrySource
     later_strangers: Callable[[], Collection[int]]
-    """Lists processes that have come to the GPU since the worker was ready."""
     folder: Path
 
 
@@ -64,13 +100,6 @@ def open_worker(
     """A worker on a GPU; all that was started for it ends at the end.
 
     The name is that of the measurement, for its folder of logs; the script is a workload.
-
-    Raises:
-        BusyError: somebody else computes on the GPU.
-        InputError: there is no such GPU.
-        JobError: the workload failed, or was not ready in time.
-        LimitNotProvenError: the limit is not in force.
-        UnsafeCountError: results are wrong at that count of SMs.
     """
     with worker_backend(settings, place.gpu, place.units) as backend:
         gpu = backend.gpu

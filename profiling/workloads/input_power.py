@@ -5,7 +5,6 @@
 The first answer says where it runs. A command is a line of JSON: `load` names files with the bytes
 of both matrices, and is answered when their product was checked and runs in a loop; `stop` ends the
 loop. What one pair cannot do is `refused`, and the next pair may come; a `fault` ends the program.
-`work` is product, half-sums (a product of fp16 summed in fp16), copy (of A) or sum (of A).
 
 B is given as its transpose: the elements along the contraction are neighbours in both matrices,
 whatever the type, as the tensor cores of 8-bit types want them. docs/input-power.md.
@@ -35,9 +34,6 @@ ERRORS = {"bf16": 2**-8, "fp16": 2**-10, "tf32": 2**-9, "fp32": 2**-14, "fp8": 2
 fp8 they are bf16, after sums with fewer bits), of tf32 rounding of inputs, of fp16 and fp32 of sums
 in fp32."""
 
-HALF_SUMS = 2**-4
-"""The same where sums are in fp16: thousands of roundings, one after the other."""
-
 NOT_FINITE = 1e9
 """The error of an element that should be finite and is not; JSON has no word for infinity."""
 
@@ -48,15 +44,15 @@ LEAST = 1e-300
 def checked(command: dict[str, Any], a: Any, b: Any, c: Any, first: Any) -> dict[str, Any]:
     """What the output is.
 
-    The product is of m by k and k by n, or of the first alone. Before `c` was computed there was 2
+    Before `c` was computed there was 2
     in its place, and 1 before `first` was.
     """
     import torch
 
     rows = _rows(a.shape[0])
-    expected, scale = _expected(command["work"], a, b, rows)
+    expected, scale = _expected(a, b, rows)
     got = _double(_picked(c, rows))
-    error, compared = _error(command, c, got, expected, scale, a.shape[1])
+    error, compared = _error(c, got, expected, scale, a.shape[1])
     return {
         "elements": c.numel(),
         "type": str(c.dtype).removeprefix("torch."),
@@ -67,7 +63,7 @@ def checked(command: dict[str, Any], a: Any, b: Any, c: Any, first: Any) -> dict
         "rows": len(rows),
         "compared": compared,
         "error": error,
-        "allowed": HALF_SUMS if command["work"] == "half-sums" else ERRORS[command["dtype"]],
+        "allowed": ERRORS[command["dtype"]],
     }
 
 
@@ -76,11 +72,9 @@ def _rows(count: int) -> list[int]:
     return sorted({round(place * last / (ROWS - 1)) for place in range(ROWS)})
 
 
-def _expected(work: str, a: Any, b: Any, rows: list[int]) -> tuple[Any, Any]:
+def _expected(a: Any, b: Any, rows: list[int]) -> tuple[Any, Any]:
     """Rows in float64, and the sums of their absolute products."""
     some = _double(_picked(a, rows))
-    if work == "copy":
-        return some, some.abs()
     others = _double(b)
     return some @ others, some.abs() @ others.abs()
 
@@ -102,16 +96,14 @@ def _double(values: Any) -> Any:
     return here.double() if here.dtype in (torch.int32, torch.int64) else here.float().double()
 
 
-def _error(
-    command: dict[str, Any], c: Any, got: Any, expected: Any, scale: Any, steps: int
-) -> tuple[float, int]:
+def _error(c: Any, got: Any, expected: Any, scale: Any, steps: int) -> tuple[float, int]:
     """The largest relative error of elements within range, and how many are."""
     import torch
 
     floor, most_sum, most = 0.0, float("inf"), float("inf")
     if c.is_floating_point():
         own = torch.finfo(c.dtype)
-        sums = own if command["work"] == "half-sums" else torch.finfo(torch.float32)
+        sums = torch.finfo(torch.float32)
         floor, most_sum, most = own.tiny + steps * sums.tiny, sums.max / 2, own.max / 2
     usable = expected.isfinite() & (scale < most_sum) & (expected.abs() < most)
     if not usable.any():
@@ -186,7 +178,7 @@ class Player:
         """Take matrices, compute once, check that, and begin the loop."""
         self.stop()
         a, b = self._matrices(command)
-        launch, c = work_of(command, a, b)
+        launch, c = product(command["dtype"], a, b)
         for value in (1, 2):  # what no launch writes differs
             c.fill_(value)
             launch()
@@ -323,22 +315,11 @@ def matrix(path: str, dtype: str, shape: tuple[int, int]) -> Any:
     return data.view(torch_type(dtype)).view(shape)
 
 
-def work_of(command: dict[str, Any], a: Any, b: Any) -> tuple[Callable[[], object], Any]:
-    """What launches the work once, and where its output is."""
-    import torch
-
-    work, dtype = command["work"], command["dtype"]
-    if work == "copy":
-        c = torch.empty_like(a)
-        return (lambda: c.copy_(a)), c
-    return _product(dtype, a, b, half_sums=work == "half-sums")
-
-
-def _product(dtype: str, a: Any, b: Any, *, half_sums: bool) -> tuple[Callable[[], object], Any]:
+def product(dtype: str, a: Any, b: Any) -> tuple[Callable[[], object], Any]:
+    """What launches the product once, and where its output is."""
     import torch
 
     torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
-    torch.backends.cuda.matmul.allow_fp16_accumulation = half_sums
     shape, device = (a.shape[0], b.shape[1]), a.device
     if dtype == "int8":
         c = torch.empty(shape, dtype=torch.int32, device=device)
@@ -348,7 +329,7 @@ def _product(dtype: str, a: Any, b: Any, *, half_sums: bool) -> tuple[Callable[[
         one = torch.ones((), device=device)
         slow = {"out_dtype": torch.bfloat16, "use_fast_accum": False, "out": c}
         return (lambda: torch._scaled_mm(a, b, one, one, **slow)), c
-    if dtype == "fp16" and not half_sums and device.type == "cuda":
+    if dtype == "fp16" and device.type == "cuda":
         # In fp16 outputs would overflow that the sum, in fp32, does not.
         c = torch.empty(shape, dtype=torch.float32, device=device)
         return (lambda: torch.mm(a, b, out_dtype=torch.float32, out=c)), c

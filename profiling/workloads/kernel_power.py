@@ -3,10 +3,8 @@
     python3 kernel_power.py gemm --m 4096 --n 4096 --k 4096 --commands FIFO --answers FIFO
 
 The first answer says what it is; then each command, a line of JSON with `executions`, `gap_s` and
-`lead_s` (or `lead_executions`), is answered with the GPU's times of all executions, and with
-ping-pongs that tell the host's clock from the GPU's. The command `{"prepare": ["gemv", "--m",
-"8192"]}` makes it another operation, and is answered as at the beginning. Ends when the commands
-end. docs/kernel-power.md has the protocol.
+`lead_s`, is answered with the GPU's times of all executions, and with ping-pongs that tell the
+host's clock from the GPU's. Ends when the commands end. docs/kernel-power.md has the protocol.
 """
 
 import argparse
@@ -49,12 +47,8 @@ class Player(Protocol):
         """The first answer."""
         ...
 
-    def prepare(self, words: list[str]) -> None:
-        """Be another operation from now on, by the words of a command line."""
-        ...
-
-    def run(self, executions: int, gap_s: float, lead_s: float, leads: int) -> dict[str, Any]:
-        """Times of a run: after a gap, and the operation before for so long or so often."""
+    def run(self, executions: int, gap_s: float, lead_s: float) -> dict[str, Any]:
+        """Times of a run: after a gap, and the operation before for so long."""
         ...
 
 
@@ -94,13 +88,6 @@ class GpuPlayer:
         self._made: dict[str, Operation] = {}
         self._peer_gpu: str = args.peer_gpu
         self._group: Group | None = None
-        self._choose(args)
-
-    def prepare(self, words: list[str]) -> None:
-        """Run another operation from now on; those that were made are kept."""
-        self._choose(operation_options(words))
-
-    def _choose(self, args: argparse.Namespace) -> None:
         self._together = args.name in COLLECTIVES
         self._operation = self._make(args)
         self._before = self._make(args.before) if args.before else None
@@ -130,7 +117,7 @@ class GpuPlayer:
             **operation.work,
         }
 
-    def run(self, executions: int, gap_s: float, lead_s: float, leads: int) -> dict[str, Any]:
+    def run(self, executions: int, gap_s: float, lead_s: float) -> dict[str, Any]:
         """Times of the GPU are since an event at the begin of the run, s."""
         anchor = _recorded()
         anchor.synchronize()
@@ -140,9 +127,8 @@ class GpuPlayer:
         time.sleep(gap_s)
         began = _recorded()
         if self._before is not None:
-            for _ in range(leads or math.ceil(lead_s / self._before.execution_s)):
+            for _ in range(math.ceil(lead_s / self._before.execution_s)):
                 self._before.execute()
-        launched_s = time.monotonic()
         marks = [_recorded()]
         for _ in range(executions):
             self._operation.execute()
@@ -153,7 +139,6 @@ class GpuPlayer:
             "lead_began_s": _since(anchor, began),
             "marks_s": [_since(anchor, mark) for mark in marks],
             "ping_pongs": ping_pongs,
-            "launched_s": launched_s,
         }
 
 
@@ -162,12 +147,8 @@ def serve(player: Player, commands: Iterable[str], answers: TextIO) -> None:
     say(answers, {"ready": player.ready()})
     for line in commands:
         command = json.loads(line)
-        if "prepare" in command:
-            player.prepare(command["prepare"])
-            say(answers, {"ready": player.ready()})
-            continue
         asked = command["executions"], command["gap_s"], command["lead_s"]
-        say(answers, {"run": player.run(*asked, command.get("lead_executions", 0))})
+        say(answers, {"run": player.run(*asked)})
 
 
 def follow(port: int) -> None:

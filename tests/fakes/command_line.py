@@ -10,9 +10,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from advisor_cli import app
+from advisor_cli import app, power
 from advisor_cli.app import main
-from advisor_cli.power import power
 
 
 @dataclass(frozen=True, slots=True)

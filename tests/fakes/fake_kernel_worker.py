@@ -37,15 +37,7 @@ def main() -> int:
     say(answers, ready("gemm m=64 n=64 k=64 bf16"))
     with commands.open() as lines:
         for line in lines:
-            command = json.loads(line)
-            if "prepare" not in command:
-                say(answers, {"run": run(command)})
-            elif os.environ.get("FAKE_FAILS") in command["prepare"]:
-                fault = {"memory": True, "message": "OutOfMemoryError: 80 GiB"}
-                say(answers, {"fault": fault})
-                return 1
-            else:
-                say(answers, ready(" ".join(command["prepare"])))
+            say(answers, {"run": run(json.loads(line))})
     return 0
 
 
@@ -73,7 +65,6 @@ def run(command: dict[str, float]) -> dict[str, object]:
     now = time.monotonic()
     return {
         "lead_began_s": 0.0,
-        "launched_s": anchor + start,
         "marks_s": [start + number * EXECUTION_S for number in range(count + 1)],
         "ping_pongs": [[anchor, 0.0, anchor + 1e-5], [now, now - anchor, now + 1e-5]],
     }

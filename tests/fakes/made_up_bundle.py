@@ -12,12 +12,11 @@ from synthetic_sensor import INSTANT, MadeUpCard
 from advisor.core.gpu import Gpu
 from advisor.formats.wire import to_plain, write
 from advisor.wire.power import KernelReport
-from advisor_power.kernels.running.operation import measure_operation
-from advisor_power.kernels.running.wanted import Sensors, WantedKernel
+from advisor_power.kernels.measure import measure_operation
+from advisor_power.kernels.plan import Sensors, WantedKernel
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.reading_errors import run_stages
-from advisor_power.sensor.stimulus import steps_and_bursts, waves
-from advisor_power.sensor.trace import read_trace
+from advisor_power.sensor.trace import read_trace, steps_and_bursts, waves
 
 ROOT = Path(__file__).parents[2]
 BUNDLED = ROOT / "data/advisor_data/bundled"

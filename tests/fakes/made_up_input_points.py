@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from advisor.wire.power import FEATURES, InputPoint
-from advisor_power.learn.train import (
+from advisor_power.data.predictor import InputManifest
+from advisor_power.data.training import (
     TrainedInputs,
     fit_inputs,
     make_input_manifest,
     write_input_model,
 )
-from advisor_power.model.manifest import InputManifest
 from advisor_training import learners
 
 IDLE_W = 110.0

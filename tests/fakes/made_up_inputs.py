@@ -9,16 +9,21 @@ from typing import Any
 
 from advisor.core.records import Counters
 from advisor.wire.power import Estimate
-from advisor_power.inputs.bench import MeasuredCase, RefusedError
-from advisor_power.inputs.case import InputCase, case_of
-from advisor_power.inputs.matrices import Matrices, fill_case
-from advisor_power.inputs.result import InputConditions, InputPower, OperandState, OutputCheck
-from advisor_power.kernels.estimates import around
+from advisor_power.data.measuring import Matrices, MeasuredCase, RefusedError, fill_case
+from advisor_power.data.result import (
+    InputCase,
+    InputPower,
+    OperandState,
+    OutputCheck,
+    case_of,
+)
+from advisor_power.gpu_worker import Conditions
+from advisor_power.kernels.runs import around
 from advisor_profiling.window.estimate import MeanEstimate
 from advisor_profiling.window.window import MeasuredWindow
 
 START = datetime(2026, 11, 23, tzinfo=UTC)
-CONDITIONS = InputConditions(
+CONDITIONS = Conditions(
     gpu_model="Fake H200", gpu_uuid="GPU-1", driver="580.00.00", units=66, torch="2.0.0"
 )
 OUTPUTS = OutputCheck(
@@ -52,7 +57,7 @@ def result(
     throttle_reasons: tuple[str, ...] = (),
     rate: float = 1000.0,
     outputs: OutputCheck = OUTPUTS,
-    conditions: InputConditions = CONDITIONS,
+    conditions: Conditions = CONDITIONS,
 ) -> InputPower:
     """One result, whose standard errors are 0.4 W and 0.001 of the ratio."""
     return InputPower(
@@ -88,7 +93,7 @@ class MadeUpBench:
     refuses: frozenset[str] = frozenset()
     stops_after: int | None = None
     without_power: bool = False
-    conditions: InputConditions = CONDITIONS
+    conditions: Conditions = CONDITIONS
     measured: list[str] = field(default_factory=list[str])
 
     def idle_w(self) -> float | None:

@@ -11,8 +11,8 @@ import numpy as np
 
 from advisor.core.records import Counters
 from advisor.validity.sensor_record import EnergyCounter, PowerChannel, SensorRecord
-from advisor_power.kernels.running.bench import KernelReady, RunRequest
-from advisor_power.kernels.trace import GaplessRun, PowerReading, Run
+from advisor_power.kernels.bench import KernelReady, RunRequest
+from advisor_power.kernels.runs import GaplessRun, PowerReading, Run
 from advisor_profiling.window.window import CounterTick
 
 INSTANT = PowerChannel(
@@ -102,7 +102,6 @@ class MadeUpKernel:
         ends = start + np.cumsum(lengths)
         self._draw(self.channel.settle_s, IDLE_W)
         return Run(
-            launched_s=start - 0.00002,
             starts_s=(start, *map(float, ends[:-1])),
             ends_s=tuple(map(float, ends)),
             lead_s=start - began,

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from advisor_power.sensor.stimulus import LoadStage, steps_and_bursts, waves
-from advisor_power.sensor.trace import TraceHeader
+from advisor_power.sensor.trace import LoadStage, TraceHeader, steps_and_bursts, waves
 
 Floats = npt.NDArray[np.float64]
 
@@ -54,7 +53,7 @@ class MadeUpCard:
     Attributes:
         sensors: By name of the channel.
         counter: integrates, samples (adds up what the instant sensor looks at) or none.
-        stages: The stimulus; None: all of it, at the period of the instant sensor.
+        stages: The stimulus; None: a quarter of it, at the period of the instant sensor.
         later_period_s: Of the instant channel, once the waves have begun.
         looks: Throttle reasons and processes at each second since the beginning.
         ends_at_s: The recording is cut off then, s since the beginning.
@@ -74,7 +73,8 @@ class MadeUpCard:
         draw = np.random.default_rng(self.seed)
         stages = self.stages
         if stages is None:
-            stages = (*steps_and_bursts(self.seed), *waves(self._wave_period_s(), self.seed))
+            every = *steps_and_bursts(self.seed), *waves(self._wave_period_s(), self.seed)
+            stages = shorter(every)
         events, length_s, waves_at_s = _events(stages)
         lines: list[list[Any]] = list(events)
         for name, sensor in self.sensors.items():
@@ -122,6 +122,17 @@ class MadeUpCard:
         else:
             return []
         return _changes("energy", ticks_s, 1000.0 + joules)
+
+
+def shorter(stages: Sequence[LoadStage]) -> tuple[LoadStage, ...]:
+    """A quarter of the time: fewer bursts, and fewer and shorter waves."""
+    found: list[LoadStage] = []
+    for stage in stages:
+        wave, bursts = "wave" in stage.name, stage.name == "bursts"
+        length_s = 2.5 if wave else 16.0 if bursts else stage.length_s
+        on = tuple(span for span in stage.on if span[1] < length_s) if wave or bursts else stage.on
+        found.append(LoadStage(stage.name, length_s, on))
+    return tuple(found[:18])
 
 
 def _grid(length_s: float) -> Floats:

@@ -4,11 +4,10 @@ import pytest
 from real_gpu import GPU, run_json, the_gpu
 
 from advisor.settings import read_settings
+from advisor_power.data.language import DTYPES
+from advisor_power.data.measuring import filled, open_inputs
+from advisor_power.data.result import case_of
 from advisor_power.gpu_worker import WorkerPlace
-from advisor_power.inputs.case import case_of
-from advisor_power.inputs.live import open_inputs
-from advisor_power.inputs.matrices import filled
-from advisor_power.operands.words import DTYPES
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
@@ -39,7 +38,6 @@ def test_every_type_is_computed_right() -> None:
     """One after the other in one process, each within its own rounding."""
     cases = [case_of("normal(0,8)", (SIDE, SIDE, SIDE), dtype) for dtype in DTYPES]
     # Sums of products of these stay within the range of fp16, so that they can be compared.
-    cases.append(case_of("normal(0,1)", (SIDE, SIDE, SIDE), "fp16", "half-sums"))
     with open_inputs(read_settings(), WorkerPlace(gpu=GPU, units=UNITS), 1.0) as run:
         for case, future in run.filling.of(cases):
             found = run.bench.measure(case, filled(case, future))

@@ -6,10 +6,6 @@ from real_gpu import GPU, run_json, the_gpu
 from advisor.settings import read_settings
 from advisor.validity.sensor_record import record_for
 from advisor_data.known import known_sensors
-from advisor_power.gpu_worker import WorkerPlace
-from advisor_power.kernels.running.bench import RunRequest
-from advisor_power.kernels.running.live import open_kernel_bench
-from advisor_power.kernels.running.wanted import sensors_of
 from advisor_profiling.testbed.live import list_gpus
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
@@ -42,25 +38,6 @@ def test_steady_power_of_a_product_repeats() -> None:
         assert stretch["no_memory_power"]
     if one["curve"] and one["difference"] and one["execution_ms"] >= 1:
         assert abs(one["difference"]["differ"]) <= 0.03
-
-
-@pytest.mark.usefixtures("record_is_there")
-def test_operation_runs_again_after_others_were_captured() -> None:
-    """Its matrices are still there: a graph alone does not keep them."""
-    settings = read_settings()
-    sensors = sensors_of(the_gpu(), known_sensors(settings.home))
-    small, large = (
-        ("gemm", *(word for side in "mnk" for word in (f"--{side}", size)))
-        for size in ("4096", "8192")
-    )
-    with open_kernel_bench(settings, sensors.channel, WorkerPlace(gpu=GPU), small) as bench:
-        times_s: list[float] = []
-        for words in (small, large, (*small, "--after", " ".join(large)), small):
-            bench.prepare(words)
-            run = bench.run(RunRequest(20, gap_s=0.05, lead_s=0.05))
-            assert len(run.starts_s) == 20
-            times_s.append(bench.ready.execution_s)
-    assert times_s[3] == pytest.approx(times_s[0], rel=0.1)
 
 
 @pytest.mark.usefixtures("record_is_there")

@@ -21,7 +21,7 @@ from waiting import eventually
 
 from advisor_api.openapi import EXAMPLES, operations
 from advisor_models.registry import Registry
-from advisor_power.model.find import own_folder
+from advisor_power.data.predictor import own_folder
 
 # Its types are known in part only.
 jsonschema_rs: Any = importlib.import_module("jsonschema_rs")

@@ -4,7 +4,6 @@ import io
 import json
 import re
 import shutil
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,15 @@ from made_up_bundle import (
     BUNDLED,
     FOLDER_OF_BUNDLED,
     bundle_script,
-    campaign,
     kernel_report,
 )
 from rich.console import Console
-from synthetic_sensor import HEADER, INSTANT, MadeUpCard
+from synthetic_sensor import HEADER
 from typer.testing import CliRunner, Result
 from workload_scripts import load
 
 from advisor.core.gpu import Gpu
-from advisor.errors import AdvisorError, InputError, StoreError
+from advisor.errors import AdvisorError, StoreError
 from advisor.settings import read_settings
 from advisor.validity.sensor_record import keep_record, origin_of, record_for
 from advisor_cli.app import app
@@ -35,10 +33,10 @@ from advisor_data.known import (
     known_sensors,
     stored_kernels,
 )
+from advisor_power.kernels.plan import sensors_of
 from advisor_power.kernels.replay import bytes_of, operation_name
-from advisor_power.kernels.running.wanted import sensors_of
 from advisor_power.sensor.analysis import record_of
-from advisor_power.sensor.replay import bundled_trace
+from advisor_power.sensor.trace import bundled_trace
 
 OTHERS_RECORD = "record of the power sensor: of another card of this model, bundled"
 KERNEL = ("power", "kernel", "gemm", "--m", "400", "--n", "64", "--k", "64", "--gpu", "replay")
@@ -65,67 +63,6 @@ def advisor(*words: str) -> Result:
 
 
 # what is bundled
-
-
-def test_same_folders_give_the_same_bytes(bundled_power: Path, tmp_path: Path) -> None:
-    """Once more over what is there, and the card lists what the folder holds."""
-    again = shutil.copytree(bundled_power, tmp_path / "again")
-    work = bundled_power.parent
-    bundle_script().bundle([work / "kernels", work / "campaign"], again)
-    for file in (path for path in bundled_power.rglob("*") if path.is_file()):
-        assert (again / file.relative_to(bundled_power)).read_bytes() == file.read_bytes()
-    card = (bundled_power / "README.md").read_text()
-    assert "| NVIDIA H100 80GB HBM3 GPU-1 | 580.1 | 2026-11-23 | instant | 66.0 |" in card
-    assert "| Fake H200 | GPU-1 | 580.00.00 | 2 | gemm m=300" in card
-    (found,) = (bundled_power / "sensors").glob("*.gz")
-    assert found.name == "nvidia-h100-80gb-hbm3-1-580.1.jsonl.gz"
-
-
-def test_newer_measurement_of_a_kernel_replaces_the_older(
-    bundled_power: Path, tmp_path: Path
-) -> None:
-    script, into = bundle_script(), shutil.copytree(bundled_power, tmp_path / "into")
-    (older, _) = map(json.loads, (into / "kernels/kernels.jsonl").read_text().splitlines())
-    newer = older | {"measured_at": "2027-01-01T00:00:00Z", "source": "live"}
-    (tmp_path / "new").mkdir()
-    (tmp_path / "new/a.json").write_text(json.dumps(newer))
-    script.bundle([tmp_path / "new"], into)
-    table = [*map(json.loads, (into / "kernels/kernels.jsonl").read_text().splitlines())]
-    assert [row["measured_at"][:4] for row in table].count("2027") == 1
-    assert len(table) == 2
-    assert {row["source"] for row in table} == {"bundled"}
-
-
-def test_disturbed_recording_is_refused(bundled_power: Path, tmp_path: Path) -> None:
-    card = MadeUpCard(
-        {"instant": INSTANT}, looks=lambda second: (["thermal"] if second == 3 else [], [1])
-    )
-    with pytest.raises(InputError, match="was disturbed: the card was throttled"):
-        bundle_script().bundle([campaign(tmp_path / "c", card)], tmp_path)
-    assert not (tmp_path / "sensors").exists()
-
-
-def test_large_recording_and_record_of_another_one_are_refused(
-    bundled_power: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = bundle_script()
-    folder = shutil.copytree(bundled_power.parent / "campaign", tmp_path / "c")
-    said = json.loads((folder / "record.json").read_text())
-    (folder / "record.json").write_text(json.dumps(said | {"gpu_uuid": "GPU-2"}))
-    with pytest.raises(InputError, match="is not the record of"):
-        script.bundle([folder], tmp_path)
-    monkeypatch.setattr(script, "MOST_BYTES", 1024)
-    with pytest.raises(InputError, match="KiB when packed"):
-        script.bundle([bundled_power.parent / "campaign"], tmp_path)
-
-
-@pytest.mark.parametrize("text", [None, "{}", '{"error": {"code": "job", "message": "no"}}'])
-def test_folder_without_results_is_refused(text: str | None, tmp_path: Path) -> None:
-    (tmp_path / "f").mkdir()
-    if text is not None:
-        (tmp_path / "f/a.json").write_text(text)
-    with pytest.raises(InputError):
-        bundle_script().bundle([tmp_path / "f"], tmp_path)
 
 
 def test_what_comes_with_the_package_is_whole() -> None:
@@ -223,15 +160,6 @@ def test_sensor_is_replayed(folder: Path) -> None:
     assert "no GPU is used" in done.stderr
     text = advisor("power", "sensor", "--gpu", "replay", "--gpu-model", HEADER.gpu_model)
     assert "instant" in text.stdout
-
-
-@pytest.mark.usefixtures("folder")
-def test_recording_without_room_to_unpack_says_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    with pytest.raises(StoreError, match=r"cannot be unpacked.*TMPDIR"):
-        bundled_trace(bundled_sensors()[0])
 
 
 def test_kernel_is_replayed(folder: Path) -> None:

@@ -18,10 +18,9 @@ from advisor.formats.wire import read
 from advisor.wire.answers import NOT_IDENTIFIED, ComponentsOfJob, ComponentsOfPair
 from advisor_data import open_store
 from advisor_data.bundled import bundled_solo_points
-from advisor_power.components import known
-from advisor_power.components.activity import PARTS
-from advisor_power.components.weights import ComponentWeights, fit_components
-from advisor_power.reports.parts import notes_of
+from advisor_power import components
+from advisor_power.components import PARTS, ComponentWeights, fit_components
+from advisor_power.report import parts_notes
 
 PAIR = ("triad", "matmul-bf16")
 SHARED = ("mobilenet-train-b2", "triad")
@@ -149,7 +148,7 @@ def test_recommendation_says_no_parts_unless_it_is_asked(
     advisor: Advisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fitting takes longer than the recommendation."""
-    monkeypatch.setattr(known, "fit_components", None)
+    monkeypatch.setattr(components, "fit_components", None)
     answer = advised(advisor, *SHARED)
     assert answer["components"] is answer["components_unknown"] is None
 
@@ -183,7 +182,7 @@ def test_wherever_parts_are_shown_they_are_said_not_to_be_identified(advisor: Ad
     assert recommended.splitlines()[-1].startswith("at ")
     page = Path(advisor_api.__file__).parent / "pages/power_parts.js"
     of_pair = read(ComponentsOfPair, json.dumps(told(advisor, *SHARED, "--splits")))
-    for shown in (alone, pair, recommended, page.read_text("utf-8"), [*notes_of(of_pair)]):
+    for shown in (alone, pair, recommended, page.read_text("utf-8"), [*parts_notes(of_pair)]):
         assert NOT_IDENTIFIED in shown
     unknown = advisor("recommend", *APART, "--components").out
     assert "what the power goes to is not known" in unknown
@@ -224,7 +223,7 @@ def test_service_fits_once_for_each_state_of_the_store(
         fits.append(len(points))
         return fit_components(points)
 
-    monkeypatch.setattr(known, "fit_components", counted)
+    monkeypatch.setattr(components, "fit_components", counted)
     for pair in (SHARED, SHARED[::-1], PAIR):
         asked = {"jobs": [{"job": job} for job in pair], "components": True}
         api.post("/v1/recommendations", asked)

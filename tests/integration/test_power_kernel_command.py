@@ -97,12 +97,6 @@ def test_without_a_record_it_says_what_to_run(host: FakeHost) -> None:
     assert "run `advisor power sensor` first" in said
 
 
-def test_card_without_the_instant_channel_is_refused(host: FakeHost) -> None:
-    know_sensor(host)
-    (host.folder / "nvml/gpu0/power_instant").write_text("error 3\n")
-    assert "has no instant power reading" in refused(host, code=6)
-
-
 def test_gpu_on_which_somebody_computes_is_refused(host: FakeHost) -> None:
     know_sensor(host)
     (host.folder / "nvml/gpu0/compute_processes").write_text("1 100\n")

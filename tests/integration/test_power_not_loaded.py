@@ -70,7 +70,7 @@ def loaded(folder: Path, code: str) -> list[list[str]]:
 def test_a_service(tmp_path: Path) -> None:
     before, after = loaded(tmp_path, SERVES)
     assert before == []
-    assert "advisor_power.components.known" in after
+    assert "advisor_power.components" in after
 
 
 def test_a_launch(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from browsing import Visit, browser, tab, visit
 from raw_server import RawServer
 
-from advisor_power.components.activity import PARTS
+from advisor_power.components import PARTS
 
 __all__ = ["browser", "tab", "visit"]
 

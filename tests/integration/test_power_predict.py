@@ -23,10 +23,9 @@ from advisor.errors import ModelError
 from advisor.formats.wire import read
 from advisor.wire.power import InputPredictions
 from advisor_cli import progress
-from advisor_cli.power.input_text import predicted_cells, predicted_table
+from advisor_cli.power.input import predicted_cells, predicted_table
 from advisor_data.known import input_points_text
-from advisor_power.inputs.predicting.asked import predictions, with_features
-from advisor_power.model.find import load_input_model, own_folder
+from advisor_power.data.predictor import load_input_model, own_folder, predictions, with_features
 from advisor_training import learners
 
 ROUTE = "/v1/power/input"

@@ -23,10 +23,8 @@ from advisor.validity.sensor_record import (
     keep_record,
 )
 from advisor_power.sensor import recording
-from advisor_power.sensor.poller import recorders
-from advisor_power.sensor.recording import LoadReady, run_stage
-from advisor_power.sensor.stimulus import LoadStage
-from advisor_power.sensor.trace import Trace, append, begin_trace, read_trace
+from advisor_power.sensor.recording import LoadReady, recorders, run_stage
+from advisor_power.sensor.trace import LoadStage, Trace, append, begin_trace, read_trace
 from advisor_profiling.testbed.answering import AnsweringJob, AnsweringSpec, started
 
 PYTHON = str(FAKES / "fake_power_load.py")

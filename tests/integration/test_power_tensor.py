@@ -10,7 +10,7 @@ from command_line import Advisor
 from reading import answer_of
 from safetensors_files import write_safetensors
 
-from advisor_power.operands import in_file
+from advisor_power.data import predictor
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_an_npy_file_has_one_matrix(advisor: Advisor, tmp_path: Path) -> None:
 def test_ctrl_c_shows_what_was_looked_at(
     advisor: Advisor, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = in_file.operand_print
+    real = predictor.operand_print
     calls: list[int] = []
 
     def interrupted(*arguments: Any) -> Any:
@@ -86,16 +86,8 @@ def test_ctrl_c_shows_what_was_looked_at(
             raise KeyboardInterrupt
         return real(*arguments)
 
-    monkeypatch.setattr(in_file, "operand_print", interrupted)
+    monkeypatch.setattr(predictor, "operand_print", interrupted)
     said = advisor("power", "tensor", str(model), "--json")
     assert said.code == 130
     found = answer_of(said.out)
     assert (len(found["matrices"]), found["not_reached"]) == (1, 2)
-
-
-def test_thousands_of_tensors_are_listed(advisor: Advisor, tmp_path: Path) -> None:
-    count = 2000
-    tensors = {f"layer.{i}": np.zeros((2, 2), np.int8) for i in range(count)}
-    path = write_safetensors(tmp_path / "many.safetensors", tensors)
-    found = json.loads(advisor("power", "tensor", str(path), "--json").out)
-    assert len(found["matrices"]) == count

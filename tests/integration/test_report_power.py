@@ -14,7 +14,7 @@ from advisor.errors import InputError, StoreError
 from advisor.validity.sensor_record import SENSORS_FOLDER, keep_record
 from advisor_cli.app import app
 from advisor_data.known import KERNEL_REPORTS, bundled_sensors
-from advisor_power.reports.report import LIMITS
+from advisor_power.report import LIMITS
 
 Whole = tuple[str, dict[str, Any]]
 """The page and the answer with --json."""

@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor_power.operands.bits import STORAGE
-from advisor_power.operands.fill import fill_pair
-from advisor_power.operands.fingerprint import Fingerprint, fingerprint, operand_print
-from advisor_power.operands.grammar import parse_operands
-from advisor_power.operands.words import DTYPES
+from advisor_power.data.fill import STORAGE, fill_pair
+from advisor_power.data.fingerprint import Fingerprint, fingerprint, operand_print
+from advisor_power.data.language import DTYPES, parse_operands
 
 SHAPE = (40, 56, 64)
 

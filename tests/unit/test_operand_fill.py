@@ -9,11 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InputError
-from advisor_power.operands.bits import STORAGE, width
-from advisor_power.operands.fill import Filled, fill, fill_pair
-from advisor_power.operands.grammar import parse_operands
-from advisor_power.operands.presets import SWEEPS
-from advisor_power.operands.words import DTYPES
+from advisor_power.data.fill import STORAGE, Filled, fill, fill_pair
+from advisor_power.data.language import DTYPES, SWEEPS, parse_operands, width
 
 PARTS = st.floats(0, 1)
 SHAPE = (12, 16)

@@ -10,16 +10,18 @@ from hypothesis import strategies as st
 
 from advisor.errors import InputError
 from advisor_data.known import bundled_input_points
-from advisor_power.operands.grammar import (
+from advisor_power.data.language import (
+    DTYPES,
     OPERATIONS_LIMIT,
+    SWEEPS,
     TEXT_LIMIT,
+    WORDS,
     Call,
     Operand,
     OperandPair,
+    Stage,
     parse_operands,
 )
-from advisor_power.operands.presets import SWEEPS
-from advisor_power.operands.words import DTYPES, WORDS, Stage
 
 
 def _numbers(low: float, high: float) -> st.SearchStrategy[float]:

@@ -237,7 +237,7 @@ async def show_job_components(
 ) -> Response:
     """What the power of a job alone goes to, at each share."""
     # What works the parts out is imported with the first question: most services are asked none.
-    from advisor_power.components.answers import components_by_share
+    from advisor_power.components import components_by_share
 
     known = await service.engine.known_power([job], gpu_model)
     return await long_answer(lambda: components_by_share(known))
@@ -248,7 +248,7 @@ async def show_pair_components(
     a: JobInPath, b: JobInPath, _: Reader, service: ServiceOf, gpu_model: GpuModelInQuery = None
 ) -> Response:
     """What the power of two jobs together goes to at each split, and who lowers the clock."""
-    from advisor_power.components.answers import components_by_split
+    from advisor_power.components import components_by_split
 
     known = await service.engine.known_power([a, b], gpu_model)
     asked = RecommendationRequest.of(a, b, min_speed=0.0, gpu_model=known.gpu_model)
@@ -334,7 +334,7 @@ async def predict_input_power(asked: InputPowerRequest, _: Reader, service: Serv
 
 def _predicted(asked: InputPowerRequest, home: Path) -> InputPredictions:
     # Filling and counting bits are imported with the first question: most services are asked none.
-    from advisor_power.inputs.predicting.asked import NoInputModelError, predicted
+    from advisor_power.data.predictor import NoInputModelError, predicted
 
     try:
         return predicted(asked, home)

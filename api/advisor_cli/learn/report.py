@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -10,23 +11,28 @@ import typer
 
 from advisor.core.wording import count_of
 from advisor.errors import InputError
-from advisor.formats.wire import to_plain
+from advisor.formats.wire import to_plain, write
 from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import SENSORS_FOLDER, SensorRecord
+from advisor.wire.power import ReadingError, SensorCurve
 from advisor_advice.components import components_of_job, components_of_pair
 from advisor_cli.options import AsJson
 from advisor_cli.say import as_json_text, say
 from advisor_data.known import KERNELS_SOURCE as BUNDLED
 from advisor_data.known import known_kernels, known_sensors
-from advisor_power.inputs.keeping import kept_inputs
-from advisor_power.inputs.reference import with_ratios
-from advisor_power.inputs.sweeps import input_reports
-from advisor_power.reports.parts import FoundComponents
-from advisor_power.reports.report import LIMITS, SensorSection, Shown, write_report
-from advisor_power.sensor.predicted import predicted_curves
+from advisor_power.data.result import InputPower, kept_inputs, with_ratios
+from advisor_power.report import (
+    LIMITS,
+    FoundComponents,
+    input_section,
+    kernel_section,
+    parts_section,
+    sensor_section,
+    write_page,
+)
+from advisor_power.sensor.analysis import predicted_curves
 from advisor_power.sensor.reading_errors import measured
-from advisor_power.sensor.replay import bundled_trace
-from advisor_power.sensor.trace import Trace, read_trace
+from advisor_power.sensor.trace import Trace, bundled_trace, read_trace
 from advisor_training.reports.document import make_folder
 
 
@@ -53,8 +59,9 @@ def power(
     home = settings.home
     records = [r for r in known_sensors(home) if gpu_model in (None, r.gpu_model)]
     kernels = [k for k in known_kernels(home) if gpu_model in (None, k.gpu_model)]
-    measured_inputs = input_reports(with_ratios(kept_inputs(home)))
-    inputs = [i for i in measured_inputs if gpu_model in (None, i.gpu_model)]
+    inputs = [
+        r for r in with_ratios(kept_inputs(home)) if gpu_model in (None, r.conditions.gpu_model)
+    ]
     asked: list[tuple[str, ...]] = [*((name,) for name in job or ()), *((pair,) if pair else ())]
     if not (records or kernels or inputs or asked):
         raise InputError(
@@ -65,29 +72,38 @@ def power(
     make_folder(out)
     counts = f"{count_of(len(records), 'sensor record')}, {count_of(len(kernels), 'kernel')}"
     if inputs:
-        counts += f", {count_of(sum(len(one.sweeps) for one in inputs), 'sweep')}"
+        counts += f", {count_of(len(inputs), 'input')}"
     say(f"drawing {counts}: up to a second for each", err=True)
     parts, unknown = _parts(asked, settings, gpu_model)
-    sensors = [_section(record, home) for record in records]
-    shown = Shown(sensors=sensors, kernels=kernels, inputs=inputs, parts=parts, unknown=unknown)
-    files = [str(path) for path in write_report(shown, out)]
-    told = (*LIMITS, counts, *unknown, f"written: {', '.join(files)}")
-    for line in [as_json_text({**_as_json(shown), "files": files})] if as_json else told:
+    sensors = [(record, *_recorded(record, home)) for record in records]
+    sections = [
+        *(parts_section(n, one) for n, one in enumerate(parts)),
+        *(sensor_section(n, *one) for n, one in enumerate(sensors)),
+        *(input_section(list(of)) for _, of in groupby(sorted(inputs, key=_kind), key=_kind)),
+        *(kernel_section(n, one) for n, one in enumerate(kernels)),
+    ]
+    files = [str(path) for path in write_page(out, kernels, sections, unknown)]
+    if as_json:
+        answer = {
+            "sensors": [
+                {**to_plain(record), "reading_errors": [asdict(error) for error in errors]}
+                for record, _, errors in sensors
+            ],
+            "kernels": to_plain(kernels),
+            "inputs": [one.as_json() for one in inputs],
+            "components": to_plain(parts),
+            "components_unknown": unknown,
+            "files": files,
+        }
+        say(as_json_text(answer))
+        return
+    for line in (*LIMITS, counts, *unknown, f"written: {', '.join(files)}"):
         say(line)
 
 
-def _as_json(shown: Shown) -> dict[str, object]:
-    sensors = [
-        {**to_plain(one.record), "reading_errors": [asdict(error) for error in one.errors]}
-        for one in shown.sensors
-    ]
-    return {
-        "sensors": sensors,
-        "kernels": to_plain(shown.kernels),
-        "inputs": to_plain(shown.inputs),
-        "components": to_plain(shown.parts),
-        "components_unknown": list(shown.unknown),
-    }
+def _kind(one: InputPower) -> str:
+    """Results of one kind stand in one table."""
+    return f"{write(one.conditions)} {one.case.dtype}"
 
 
 def _parts(
@@ -110,15 +126,10 @@ def _parts_of(names: tuple[str, ...], settings: Settings, gpu_model: str | None)
     return components_of_pair(names[0], names[1], settings, gpu_model)
 
 
-def _section(record: SensorRecord, home: Path) -> SensorSection:
+def _recorded(record: SensorRecord, home: Path) -> tuple[list[SensorCurve], list[ReadingError]]:
+    """Curves and errors of reading by the recording of a record; none where it is gone."""
     trace = _trace_of(record, home)
-    if trace is None:
-        return SensorSection(record=record, curves=(), errors=())
-    return SensorSection(
-        record=record,
-        curves=tuple(predicted_curves(trace, record)),
-        errors=tuple(measured(trace, record)),
-    )
+    return ([], []) if trace is None else (predicted_curves(trace, record), measured(trace, record))
 
 
 def _trace_of(record: SensorRecord, home: Path) -> Trace | None:

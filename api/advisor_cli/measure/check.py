@@ -23,7 +23,7 @@ from advisor_cli.options import AsJson
 from advisor_cli.say import as_json_text, say
 from advisor_cli.stopping import stoppable
 from advisor_data import open_store
-from advisor_power.operands.of_job import with_fingerprint
+from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling import reports
 from advisor_profiling.campaign.campaign import Failure
 from advisor_profiling.campaign.sweep import new_run, plan, sweep

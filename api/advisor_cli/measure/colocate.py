@@ -38,7 +38,7 @@ from advisor_cli.say import as_json_text, say
 from advisor_cli.stopping import stoppable
 from advisor_data import Store
 from advisor_data.bundled import bundled_set_points, bundled_set_references, bundled_solo_points
-from advisor_power.operands.of_job import with_fingerprint
+from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling import reports
 from advisor_profiling.campaign.campaign import Cost
 from advisor_profiling.campaign.colocation import Campaign, CampaignReport, PlannedSplit, carry_out

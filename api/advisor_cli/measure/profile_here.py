@@ -38,7 +38,7 @@ from advisor_cli.options import REPLAY, AllowUnsafe, job_names
 from advisor_cli.say import say
 from advisor_data import Store
 from advisor_data.bundled import bundled_solo_points
-from advisor_power.operands.of_job import with_fingerprint
+from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling.campaign.campaign import Reporter
 from advisor_profiling.campaign.plan import check_asked_shares, counts_on, default_shares
 from advisor_profiling.campaign.sweep import (

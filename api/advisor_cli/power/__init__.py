@@ -1,1 +1,38 @@
 """Commands about the power of a card: how it is read, what draws it, and where it goes."""
+
+from typing import Any
+
+import typer
+
+from advisor_cli.lazy import LazyGroup, imported
+
+_COMMANDS = {
+    "sensor": "How often, over what time and how late do the power sensors of a card read?",
+    "kernel": "What power does one operation draw from one execution to the next, and what energy?",
+    "input": "What power does a product of matrices draw, filled with these data?",
+    "components": "What the power of a GPU goes to: floor, classes of SM work, fabric and memory.",
+    "tensor": "How many bits of each matrix are set, switch and are zero, "
+    "and what its product draws.",
+    "train": "Learn what data do to power, from what `advisor power input` measured.",
+}
+"""Commands in the order of the help, with its line; what they import differs by half a second."""
+
+
+def load(name: str) -> Any:
+    """The command of that name, with all its options."""
+    module = "input" if name in ("tensor", "train") else name
+    function = "input_power" if name == "input" else name
+    return imported(f"advisor_cli.power.{module}", name, function)
+
+
+class _Power(LazyGroup):
+    load = staticmethod(load)
+
+
+app = typer.Typer(
+    help="How a card's power is read, what operations and data draw, and where power goes.",
+    cls=_Power,
+    no_args_is_help=True,
+)
+for _name, _line in _COMMANDS.items():
+    app.command(_name, help=_line)(lambda: None)

@@ -68,9 +68,7 @@ def _show_pair(found: ComponentsOfPair) -> None:
     say(f"{a} beside {b} on {found.gpu_model}{_limit(found.power_limit_w)}")
     say(_legend(found.weights))
     print_parts("split", [(one.split, one.power) for one in found.splits])
-    known = [one for one in found.splits if one.causes_mhz is not None]
-    worst = max(known or found.splits, key=lambda one: one.clock_loss_mhz)
-    say(f"\nwhere the clock falls most: {worst.jostling}")
+    say(f"\nwhere the clock falls most: {found.worst.jostling}")
 
 
 def _legend(weights: FittedTo) -> str:

@@ -1,39 +1,175 @@
 """`advisor power input`: the power of a product by what its matrices are filled with."""
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.table import Table
 
-from advisor.errors import InputError, JobError
+from advisor.core.interval import Interval
+from advisor.core.wording import count_of
+from advisor.errors import STOPPED, AdvisorError, InputError, JobError
+from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
-from advisor.wire.power import InputAsked
-from advisor_cli.console import plain_console, print_table
-from advisor_cli.options import AllowUnsafe, AsJson
-from advisor_cli.power.input_text import (
-    input_table,
-    note_lines,
-    predicted_lines,
-    predicted_table,
-    refused_line,
-    step_line,
-)
-from advisor_cli.progress import counted
+from advisor.wire.power import Estimate, InputAsked, InputPoint, InputPrediction, InputPredictions
+from advisor_cli.console import plain_console, plain_table, print_table
+from advisor_cli.options import AllowUnsafe, AsJson, WithBundled
+from advisor_cli.progress import counted, leaving_out
 from advisor_cli.say import as_json_text, say
 from advisor_cli.stopping import stoppable
+from advisor_data.known import bundled_input_points, read_input_points
+from advisor_power.data import training
+from advisor_power.data.language import DTYPES, SWEEPS, OperandPair, parse_operands
+from advisor_power.data.measuring import (
+    WINDOW_S,
+    InputRun,
+    Outcome,
+    Step,
+    measure_cases,
+    open_inputs,
+)
+from advisor_power.data.predictor import (
+    ROWS,
+    InputManifest,
+    InputPredictor,
+    NoInputModelError,
+    TensorPower,
+    find_input_model,
+    load_input_model,
+    no_print,
+    own_folder,
+    predictions,
+    tensor_powers,
+    with_features,
+)
+from advisor_power.data.result import (
+    InputCase,
+    InputPower,
+    case_of,
+    newest_of,
+    parse_shape,
+    read_kept,
+    with_ratios,
+)
+from advisor_power.data.tensor_file import open_tensors, shape_text, shown
+from advisor_power.data.training import TrainedInputs, kept_points, points_of
 from advisor_power.gpu_worker import WorkerPlace
-from advisor_power.inputs.case import InputCase, case_of, parse_shape
-from advisor_power.inputs.keeping import newest_of
-from advisor_power.inputs.live import WINDOW_S, InputRun, open_inputs
-from advisor_power.inputs.measuring import AskedCases, Outcome, Step, measure_cases
-from advisor_power.inputs.predicting.asked import predictions, with_features
-from advisor_power.inputs.reference import with_ratios
-from advisor_power.inputs.result import InputPower
-from advisor_power.model.find import load_input_model
-from advisor_power.operands.grammar import OperandPair, parse_operands
-from advisor_power.operands.presets import SWEEPS
-from advisor_power.operands.words import DTYPES
+
+_NOTES = {
+    "non-finite-operands": "matrices hold NaN or infinity: that lowers power",
+    "saturated-operands": "values were beyond the range of int8, and became its ends",
+    "non-finite-outputs": "outputs are NaN or infinite: sums overflowed, or operands were so",
+    "wrong-outputs": "outputs are not those of float64: at this number of SMs, do not use them",
+    "power-limit": "the power limit held the clock back: data show as speed",
+    "throttled": "the clock was held back by something else than the power limit",
+    "not-settled": "power or rate still moved when the window began",
+}
+
+_UNLIKE = {
+    "shape": "this shape was never measured with this type: it is taken to run as the nearest one",
+    "units": "this number of SMs was never measured with this type: each is taken to run as there",
+    "fingerprint": "data as these were never measured with this type",
+}
+
+
+def _step_line(step: Step) -> str:
+    """How far it is."""
+    minutes, seconds = divmod(int(step.eta_s), 60)
+    return f"{step.done}/{step.total}  {step.case}  eta {minutes}:{seconds:02}"
+
+
+def _refused_line(case: InputCase, error: AdvisorError) -> str:
+    """Why a case was not measured."""
+    return f"not measured: {case}: {error}"
+
+
+def _input_table(found: Sequence[InputPower]) -> Table:
+    """A line for each case."""
+    numbers = ("W", "of reference", "T/s", "pJ/operation", "above idle", "MHz", "C")
+    return plain_table(("operands", *numbers, "flags"), map(_cells, found))
+
+
+def note_lines(found: Sequence[InputPower]) -> Iterator[str]:
+    """Where it was measured, and what the flags mean."""
+    if not found:
+        return
+    where = found[0].conditions
+    yield f"{where.gpu_model}, {where.units or '?'} SMs, driver {where.driver}; 95 % intervals"
+    for flag in dict.fromkeys(flag for result in found for flag in result.flags):
+        yield f"{flag}: {_NOTES[flag]}"
+
+
+def predicted_table(found: Sequence[InputPrediction]) -> Table:
+    """A line for each product whose power was asked for."""
+    whole = ("W", "of reference", "T/s", "J", "MHz", "most by")
+    rows = ((one.operands or "fingerprint", *predicted_cells(one)) for one in found)
+    return plain_table(("operands", *whole, "unlike"), rows, whole)
+
+
+def predicted_cells(one: InputPrediction) -> Iterator[str]:
+    """Power, over that of the reference, speed, energy, clock, what does most, what is new."""
+    yield _bounds(one.power_w, "{:.0f}")
+    yield "" if one.usual_ratio is None else f"{one.usual_ratio:.3f}"
+    yield _bounds(one.work_per_s.times(1e-12), "{:.4g}")
+    yield _bounds(one.energy_j, "{:.3g}")
+    yield f"{one.clock_mhz:.0f}{' at limit' if one.at_limit else ''}"
+    yield "" if one.most is None else f"{one.most.feature} {one.most.difference_w:+.0f} W"
+    yield " ".join(one.unmeasured)
+
+
+def _predicted_lines(found: InputPredictions, manifest: InputManifest) -> Iterator[str]:
+    """What the predictions rest on, and what of them does not."""
+    first = found.predictions[0]
+    yield (
+        f"expected of {first.gpu_model}, {first.units} SMs, not measured; {found.coverage:.0%} "
+        f"intervals; {manifest.line}"
+    )
+    yield from _notes_of(found.predictions)
+
+
+def _notes_of(found: Sequence[InputPrediction]) -> Iterator[str]:
+    """What of predictions was never measured, and when heat may make them slower, once each."""
+    for name in dict.fromkeys(name for one in found for name in one.unmeasured):
+        yield f"unlike, {name}: {_UNLIKE[name]}. How far that is off, the interval does not say"
+    if odd := sum(one.features["sum_non_finite"] > 0 for one in found):
+        yield (
+            f"{odd} of these have NaN or infinity in their sums, so their results are no numbers, "
+            "they draw less for it, and the interval is not for them: look at the data, "
+            "or scale them"
+        )
+    hot = [one.heat_w for one in found if one.heat_w and one.power_w.value > one.heat_w]
+    if hot:
+        yield (
+            f"{len(hot)} of these draw more than {min(hot):.0f} W, from which on heat held back "
+            "the clock of the measured card: with cooling like that, power and speed are lower"
+        )
+
+
+def _bounds(found: Interval, form: str) -> str:
+    value, low, high = (form.format(each) for each in (found.value, found.low, found.high))
+    return value if low == high else f"{value} ({low}-{high})"
+
+
+def _cells(result: InputPower) -> Iterator[str]:
+    above = result.energy_above_idle_pj
+    yield result.case.operands
+    yield _within(result.power_w, "{:.1f}")
+    yield "" if result.reference_ratio is None else _within(result.reference_ratio, "{:.3f}")
+    yield f"{result.rate.value * result.case.launch_work / 1e12:.4g}"
+    yield f"{result.energy_pj:.4g}"
+    yield "" if above is None else f"{above:.4g}"
+    yield "" if result.sm_clock_mhz is None else f"{result.sm_clock_mhz:.0f}"
+    yield "" if result.temperature_c is None else f"{result.temperature_c:.0f}"
+    yield " ".join(result.flags)
+
+
+def _within(found: Estimate, form: str) -> str:
+    if found.high is None:
+        return form.format(found.value)
+    return f"{form.format(found.value)} +-{form.format(found.high - found.value)}"
 
 
 def input_power(
@@ -84,7 +220,11 @@ def input_power(
                 "advisor power sensor",
                 soft_wrap=True,
             )
-        outcome = _measure(run, cases, fresh, console)
+
+        def report(step: Step) -> None:
+            console.print(f"  {_step_line(step)}", highlight=False, soft_wrap=True)
+
+        outcome = measure_cases(run, cases, report, fresh=fresh)
         found = _results_of(run, cases)
     _show(found, outcome, as_json)
 
@@ -145,16 +285,8 @@ def _predict(
         say(as_json_text(found))
         return
     print_table(predicted_table(found.predictions), width=140)
-    for line in predicted_lines(found, model.manifest):
+    for line in _predicted_lines(found, model.manifest):
         say(line)
-
-
-def _measure(run: InputRun, cases: Sequence[InputCase], fresh: bool, console: Console) -> Outcome:
-    def report(step: Step) -> None:
-        console.print(f"  {step_line(step)}", highlight=False, soft_wrap=True)
-
-    asked = AskedCases(cases=cases, session=run.name, fresh=fresh)
-    return measure_cases(run.bench, run.filling, asked, run.keep, report)
 
 
 def _show(found: Sequence[InputPower], outcome: Outcome, as_json: bool) -> None:
@@ -166,10 +298,259 @@ def _show(found: Sequence[InputPower], outcome: Outcome, as_json: bool) -> None:
         say(as_json_text({"inputs": [r.as_json() for r in found], "refused": refused}))
     else:
         if found:
-            print_table(input_table(found))
+            print_table(_input_table(found))
         for line in note_lines(found):
             say(line)
         for case, error in outcome.refused.items():
-            say(refused_line(case, error))
+            say(_refused_line(case, error))
     if outcome.refused:
         raise typer.Exit(JobError.exit_code)
+
+
+def tensor(
+    file: Annotated[Path, typer.Argument(help="A safetensors or npy file; never a pickle")],
+    name: Annotated[
+        list[str] | None,
+        typer.Option("--tensor", metavar="NAME", help="Only this one; may be given more than once"),
+    ] = None,
+    units: Annotated[
+        int | None, typer.Option(min=1, help="SMs of the expected product; else the most measured")
+    ] = None,
+    gpu_model: Annotated[
+        str | None, typer.Option(help="Of the expected product; else the one that was measured")
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw the matrices into this .svg or .html file")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """How many bits of each matrix are set, switch and are zero, and what its product draws.
+
+    Power of a matrix product follows the bits that switch. Files of any size: only a sample is
+    read. The matrix whose bits switch most along its rows comes first. Power and speed are
+    expected where there is a model: advisor power train.
+
+    Example: advisor power tensor model.safetensors
+    """
+    if picture:
+        from advisor_power.report import check_picture
+
+        check_picture(picture)
+    opened = open_tensors(file)
+    named = [opened.tensor(one) for one in dict.fromkeys(name or ())] or opened.tensors
+    why = {one: no_print(one) for one in named}
+    matrices = [one for one, reason in why.items() if not reason]
+    home = read_settings().home
+    model = load_input_model(home, gpu_model) if find_input_model(home, gpu_model) else None
+    found, stopped = list[TensorPower](), False
+    try:
+        powers = tensor_powers(opened, matrices, model, units, gpu_model)
+        found.extend(counted(powers, len(matrices), "matrices"))
+    except KeyboardInterrupt:
+        stopped = True
+    found.sort(key=lambda one: (-one.found.along, one.tensor.name))
+    not_reached = len(matrices) - len(found)
+    if as_json:
+        answer = {
+            "file": str(file),
+            "model": None if model is None else model.manifest.version,
+            "matrices": [one.as_json() for one in found],
+            "left_out": [
+                {"tensor": one.name, "dtype": one.dtype, "shape": one.shape, "why": reason}
+                for one, reason in why.items()
+                if reason
+            ],
+            "not_reached": not_reached,
+        }
+        say(as_json_text(answer))
+    else:
+        if found:
+            print_table(_tensor_table(found, with_power=model is not None), width=140)
+            say("\n% of all bits, of elements that are 0, and of different values in a sample")
+            for line in _power_lines(found, model):
+                say(line)
+        for reason, count in Counter(filter(None, why.values())).most_common():
+            say(f"left out {count}: {reason}")
+        if not matrices:
+            say("no matrix to look at")
+        if not_reached:
+            say(f"stopped with {not_reached} of {len(matrices)} matrices to go", err=True)
+    if picture:
+        from advisor_power.report import write_picture
+
+        bars = [
+            (
+                one.tensor.name or file.name,
+                one.found.along,
+                None if one.expected is None else one.expected.power_w.value,
+            )
+            for one in found
+        ]
+        write_picture(picture, file.name, bars)
+    if stopped:
+        raise typer.Exit(STOPPED)
+
+
+def _tensor_table(found: Sequence[TensorPower], *, with_power: bool) -> Table:
+    """A line for each matrix of a file."""
+    bits = ("dtype", "shape", "toggle in row", "toggle across rows", "bits set", "zero", "distinct")
+    power = ("W", "of reference", "T/s", "MHz", "most by") if with_power else ()
+    rows: list[tuple[str, ...]] = []
+    for one in found:
+        of, expected = one.found, ("",) * len(power)
+        if one.expected is not None:
+            power_w, ratio, speed, _, clock, most, _ = predicted_cells(one.expected)
+            expected = power_w, ratio, speed, clock, most
+        parts = (of.along, of.across, of.weight, of.zeros, of.distinct)
+        numbers = (f"{100 * part:.1f} %" for part in parts)
+        name = shown(one.tensor.name) or "-"
+        rows.append((name, one.tensor.dtype, shape_text(one.tensor.shape), *numbers, *expected))
+    return plain_table(("tensor", *bits, *power), rows, (*bits, *power))
+
+
+def _power_lines(found: Sequence[TensorPower], model: InputPredictor | None) -> Iterator[str]:
+    """What expected power rests on; without a model, how to get one."""
+    if model is None:
+        yield f"no power is expected: {NoInputModelError().fix}"
+        return
+    expected = [one.expected for one in found if one.expected is not None]
+    if expected:
+        yield (
+            f"expected, not measured: products of {ROWS} rows of normal random numbers with each "
+            f"matrix, {expected[0].gpu_model}, {expected[0].units} SMs; "
+            f"{model.manifest.coverage:.0%} intervals; {model.manifest.line}"
+        )
+        yield from _notes_of(expected)
+    for reason, count in Counter(one.why_not for one in found if one.why_not).most_common():
+        yield f"no power of {count}: {reason}"
+
+
+_KINDS = {
+    "power": "power by the data alone, where nothing held the clock back",
+    "speed": "speed by the data and the power that limit or heat left",
+    "energy": "power at the speed that was measured, everywhere",
+}
+
+
+def train(
+    points: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="points.jsonl of a model, or a file of the home's inputs/; may be repeated; else "
+            "those measured here"
+        ),
+    ] = None,
+    with_bundled: WithBundled = False,
+    gpu_model: Annotated[
+        str | None, typer.Option(help="Learn this one; else the one with the most points")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the model; else that of the home: it is used")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Learn what data do to power, from what `advisor power input` measured.
+
+    Each pattern of data is left out once, to know how good the model is for data that it has not
+    seen. It writes trees, points.jsonl and manifest.json.
+
+    Example: advisor power train
+    """
+    settings = read_settings()
+    found, unused = _read(points or [], settings.home, with_bundled=with_bundled)
+    folder = out or own_folder(settings.home)
+    with leaving_out("patterns") as tick:
+        trained = training.fit_inputs(found, tick, gpu_model)
+    # One point of each card is enough to tell when: the newest is the time of the model.
+    newest = max(datetime.fromisoformat(p.measured_at) for p in trained.points)
+    manifest = training.make_input_manifest(trained, newest.astimezone(UTC))
+    manifest = training.write_input_model(folder, trained, manifest)
+    told = [*_lines(manifest, unused), f"written: {folder}"]
+    answer = _to_json(trained, manifest, unused, folder)
+    for line in [as_json_text(answer)] if as_json else told:
+        say(line)
+
+
+def _read(
+    files: list[Path], home: Path, *, with_bundled: bool
+) -> tuple[list[InputPoint], dict[str, int]]:
+    """The points of files, else those measured here; and what of them cannot be used, by reason."""
+    found: list[InputPoint] = []
+    unused: dict[str, int] = {}
+    for some, left_out in [_of_file(file) for file in files] or [kept_points(home)]:
+        found += some
+        for why, count in left_out.items():
+            unused[why] = unused.get(why, 0) + count
+    found += bundled_input_points() if with_bundled else ()
+    if not found:
+        raise InputError(
+            "there are no measured inputs",
+            why=f"{sum(unused.values())} results cannot be used" if unused else "",
+            fix="measure some: advisor power input --preset T4 --preset T9 --preset T12; or give a "
+            "file with --points",
+        )
+    return found, unused
+
+
+def _of_file(file: Path) -> tuple[tuple[InputPoint, ...], dict[str, int]]:
+    """Points, or results as `advisor power input` keeps them, which have a case."""
+    try:
+        with file.open("rb") as lines:
+            is_kept = b'"case":' in lines.readline().replace(b" ", b"")
+    except OSError:
+        is_kept = False  # the reader says why
+    return points_of(read_kept(file)) if is_kept else (read_input_points(file), {})
+
+
+def _to_json(
+    trained: TrainedInputs, manifest: InputManifest, unused: dict[str, int], folder: Path
+) -> dict[str, Any]:
+    return {
+        "version": manifest.version,
+        "points": len(trained.points),
+        "held_back": manifest.dataset.held_back,
+        "patterns": list(manifest.dataset.patterns),
+        "dtypes": {of.dtype: of.points for of in manifest.types},
+        "left_out": {**unused, **trained.left_out},
+        "sha256": manifest.dataset.sha256,
+        "coverage": manifest.coverage,
+        "bounds": {of.dtype: to_plain(of.bounds) for of in manifest.types},
+        "figures": dict(manifest.figures),
+        "files": [str(folder / name) for name in (*manifest.files, "manifest.json")],
+    }
+
+
+def _lines(manifest: InputManifest, unused: dict[str, int]) -> Iterator[str]:
+    facts, figures = manifest.dataset, manifest.figures
+    types = ", ".join(f"{of.points} of {of.dtype}" for of in manifest.types)
+    yield f"{count_of(facts.points, 'point')}, {facts.held_back} with the clock held back: {types}"
+    for why, count in {**unused, **facts.left_out}.items():
+        yield f"left out {count}: {why}"
+    yield f"For data of a pattern that was left out, of {len(facts.patterns)}:"
+    yield from _error_lines(figures)
+    real = {n.removeprefix("real_"): v for n, v in figures.items() if n.startswith("real_")}
+    if real:
+        yield "For tensors of files, learned from drawn data alone:"
+        yield from _error_lines(real)
+    if (noise := figures.get("reference_noise_percent")) is not None:
+        yield f"  the same product, measured again, differs by {noise:.2f} %: nothing can be better"
+    yield (
+        f"  intervals for {manifest.coverage:.0%} hold {figures['coverage_percent']:.1f} % of the "
+        "powers above idle of patterns left out"
+    )
+    yield f"model {manifest.version}"
+
+
+def _error_lines(figures: Mapping[str, float]) -> Iterator[str]:
+    for kind, word in _KINDS.items():
+        if f"{kind}_points" in figures:
+            yield f"  {word}, {figures[f'{kind}_points']:.0f} points, off by (nine of ten within)"
+            yield from _method_lines(figures, kind)
+
+
+def _method_lines(figures: Mapping[str, float], kind: str) -> Iterator[str]:
+    end = f"_{kind}_mean_error_percent"
+    names = (key.removesuffix(end) for key in figures if key.endswith(end))
+    for method in (name for name in names if not name.startswith("real_")):
+        mean, p90 = (figures[f"{method}_{kind}_{what}_error_percent"] for what in ("mean", "p90"))
+        yield f"    {method:<12} {mean:5.2f} % ({p90:.2f} %)"

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 from rich.console import Console
@@ -13,19 +13,22 @@ from advisor.files import open_home
 from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import EnergyCounter, SensorRecord, keep_record, power_timing
+from advisor.wire.power import KernelReport
 from advisor_cli.console import plain_console
 from advisor_cli.options import REPLAY, AsJson
-from advisor_cli.power.replayed import ReplayedModel, check_gpu_model, say_power_replay
 from advisor_cli.say import as_json_text, say
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.recording import SensorRecording, record
-from advisor_power.sensor.replay import recorded_sensor
-from advisor_power.sensor.trace import Trace, read_trace
+from advisor_power.sensor.trace import Trace, read_trace, recorded_sensor
 from advisor_profiling.testbed.answering import AnsweringSpec, script_workload
 from advisor_profiling.testbed.live import find_gpu, worker_backend
 
-NOT_ACCEPTED = 6
+_NOT_ACCEPTED = 6
 """Exit code: nothing of what was found is to be believed."""
+
+ReplayedModel: TypeAlias = Annotated[
+    str | None, typer.Option(help="With --gpu replay: such as 'NVIDIA H200'")
+]
 
 
 def sensor(
@@ -56,7 +59,7 @@ def sensor(
     for line in [as_json_text(_as_json(found))] if as_json else _sensor_lines(found):
         say(line)
     if not found.accepted:
-        raise typer.Exit(NOT_ACCEPTED)
+        raise typer.Exit(_NOT_ACCEPTED)
 
 
 def _replay(gpu_model: str | None, console: Console) -> SensorRecord:
@@ -164,4 +167,24 @@ def _energy(energy: EnergyCounter) -> str:
     return (
         f"energy counter: every {energy.period_ms:.0f} ms, spread over phases "
         f"{100 * energy.coverage_spread:.2f} %: {_COVERS[energy.covers_everything]}"
+    )
+
+
+def check_gpu_model(gpu: str, gpu_model: str | None) -> None:
+    """A card has its own model.
+
+    Raises:
+        InputError: a model was named for a card.
+    """
+    if gpu_model is not None and gpu != REPLAY:
+        raise InputError("--gpu-model is for a replay", fix="add --gpu replay, or leave it out")
+
+
+def say_power_replay(console: Console, what: str, of: SensorRecord | KernelReport) -> None:
+    """Nobody takes a replay for a measurement."""
+    console.print(
+        f"REPLAY of a {what} of {of.gpu_model}, {of.gpu_uuid}, driver {of.driver}, measured "
+        f"{of.measured_at[:10]}: no GPU is used.",
+        soft_wrap=True,
+        highlight=False,
     )

@@ -11,10 +11,14 @@ from pathlib import Path
 
 from advisor.wire.power import InputPoint
 from advisor_data.known import input_points_text
-from advisor_power.inputs.keeping import read_kept
-from advisor_power.inputs.predicting.learned_from import points_of
-from advisor_power.learn.train import fit_inputs, make_input_manifest, write_input_model
-from advisor_power.model.find import bundled_folder
+from advisor_power.data.predictor import bundled_folder
+from advisor_power.data.result import read_kept
+from advisor_power.data.training import (
+    fit_inputs,
+    make_input_manifest,
+    points_of,
+    write_input_model,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 INPUTS = Path(__file__).with_name("inputs")

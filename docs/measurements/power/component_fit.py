@@ -24,15 +24,18 @@ from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint
 from advisor.predict.profiles import Floats
 from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 from advisor_data.files import read_points
-from advisor_power.components import activity as activities
-from advisor_power.components.activity import SM_POWER_EXPONENT, TERMS, Activity, activity_of
-from advisor_power.components.least_squares import non_negative_least_squares
-from advisor_power.components.parts import components
-from advisor_power.components.weights import (
+from advisor_power import components as activities
+from advisor_power.components import (
     MICROBENCHMARK,
+    SM_POWER_EXPONENT,
+    TERMS,
+    Activity,
     ComponentWeights,
+    activity_of,
+    components,
     fit_components,
     fitted_to,
+    non_negative_least_squares,
 )
 
 BAR_PERCENT = 4.0
@@ -244,7 +247,7 @@ def shares_of(weights: ComponentWeights, found: Activity | None, point: SoloPoin
     if found is None:
         raise ValueError(f"{point.job} lacks a reading")
     parts = components(weights, found, point.power_w or 0.0)
-    return 100 * np.array([parts.share(part) for part in parts.parts_w])
+    return 100 * np.array([value.value / parts.power_w for value in parts.components_w.values()])
 
 
 if __name__ == "__main__":

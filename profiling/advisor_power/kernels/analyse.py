@@ -1,154 +1,350 @@
 """From runs to what is known of the operation: steady points, energy, curve and its resolution."""
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from advisor.core.gpu import Gpu
 from advisor.errors import SourceError
-from advisor.validity.sensor_record import PowerChannel, SensorRecord
-from advisor.wire.power import CurveBin, Difference, Estimate, KernelPower, StretchPower
+from advisor.validity.sensor_record import AVERAGE_SETTLE_S, PowerChannel, SensorRecord
+from advisor.wire.power import CurveBin, Difference, Estimate, Histogram, KernelReport, StretchPower
+from advisor_power.kernels.bench import KernelReady
 from advisor_power.kernels.deconvolve import Curve, bin_edges, deconvolve, fault_of
-from advisor_power.kernels.estimates import around, mean_of
-from advisor_power.kernels.golden import (
-    LEAST_GOLDEN,
-    Golden,
-    golden,
-    guidance,
-    histogram,
-)
-from advisor_power.kernels.plan import sigma_power_w
-from advisor_power.kernels.scatter import scatter
-from advisor_power.kernels.steady import steady_execution
-from advisor_power.kernels.stitch import end_powers, naive_curve, sensor_of, stitch
-from advisor_power.kernels.trace import (
+from advisor_power.kernels.plan import Sensors, WantedKernel, sigma_power_w
+from advisor_power.kernels.runs import (
+    IDLE,
+    GaplessRun,
     Run,
     TraceBlock,
+    around,
     duration_s,
     durations_ms,
+    end_powers,
     energy_by_difference,
     longest,
+    mean_of,
+    naive_curve,
+    sensor_of,
     start_s,
+    stitch,
+)
+from advisor_profiling.window.clock import Clock as LiveClock
+from advisor_profiling.window.window import FEWEST_READINGS
+
+_LEAST_GOLDEN = 20
+"""With fewer runs a curve would show single runs, not the operation."""
+
+_HISTOGRAM_BINS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Guidance:
+    """What FinGraV's Table I says for one range of execution times.
+
+    Attributes:
+        up_to_ms: Longest execution of the range.
+        margin: Within which golden runs agree, as a part.
+    """
+
+    up_to_ms: float
+    runs: int
+    margin: float
+
+
+_TABLE_I = (
+    Guidance(0.05, 400, 0.05),
+    Guidance(0.2, 200, 0.05),
+    Guidance(math.inf, 200, 0.02),
 )
 
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """The bin of execution times with most runs in it.
+
+    Attributes:
+        runs: Their positions, in order.
+        dropped: Runs outside of it.
+    """
+
+    runs: tuple[int, ...]
+    low_ms: float
+    high_ms: float
+    dropped: int
+
+
+def guidance(execution_ms: float) -> Guidance:
+    """The row of Table I; an execution below its 25 us takes the first."""
+    return next(row for row in _TABLE_I if execution_ms < row.up_to_ms or row is _TABLE_I[-1])
+
+
+def golden(times_ms: Sequence[float], margin: float) -> Golden:
+    """The runs of the bin with most members within the margin; of equal bins the fastest.
+
+    The longest time of a bin is at most this part above its shortest.
+    """
+    if not times_ms:
+        return Golden((), 0.0, 0.0, 0)
+    order = np.argsort(times_ms, kind="stable")
+    ordered = np.asarray(times_ms)[order]
+    # A bin begins at each time; how far it reaches is found at once for all of them.
+    ends = np.searchsorted(ordered, ordered * (1 + margin), side="right")
+    begin = int(np.argmax(ends - np.arange(len(ordered))))
+    members = sorted(int(place) for place in order[begin : ends[begin]])
+    low, high = float(ordered[begin]), float(ordered[ends[begin] - 1])
+    return Golden(tuple(members), low, high, len(ordered) - len(members))
+
+
+_LEAST_EXECUTIONS = 4
+"""Of a run, as FinGraV begins with."""
+
+_LEAST_WINDOWS = 3
+"""A run is at least this many windows of the sensor long, with the spread of its delay: readings of
+its end are of it alone."""
+
+STEADY_WITHIN = 0.01
+"""Two run lengths whose power differs by less than this part are the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class SspSearch:
+    """How long a run must be for its power to be steady at its end.
+
+    Attributes:
+        executions: Of the shortest such run that was tried; None where none was long enough.
+        tried: Executions and mean power at the end of runs of so many, W, as they were tried.
+    """
+
+    executions: int | None
+    tried: tuple[tuple[int, float], ...]
+
+
+def steady_execution(times_ms: Sequence[Sequence[float]], margin: float) -> int:
+    """SSE: the first execution, counted from 1, after which times fall no further.
+
+    Args:
+        times_ms: Of each run, the time of each execution; runs may differ in length.
+        margin: Times that differ by less than this part are the same.
+    """
+    shortest = min(len(times) for times in times_ms)
+    medians = np.median([times[:shortest] for times in times_ms], axis=0)
+    least_left = np.minimum.accumulate(medians[::-1])[::-1]
+    return int(np.argmax(medians <= (1 + margin) * least_left)) + 1
+
+
+def shortest_run(execution_s: float, window_s: float) -> int:
+    """Executions of the shortest run that is tried."""
+    return max(_LEAST_EXECUTIONS, math.ceil(_LEAST_WINDOWS * window_s / execution_s))
+
+
+def search_ssp(power_w: Callable[[int], float], start: int, least: int, most: int) -> SspSearch:
+    """Double the length of runs until two neighbours agree, or halve it for as long as they do.
+
+    Args:
+        power_w: Mean power at the end of runs of so many executions, W.
+        start: Executions of the first runs.
+        least: Executions of the shortest runs that the sensor can tell anything about.
+        most: Executions of the longest runs that may be tried.
+    """
+    tried: dict[int, float] = {}
+
+    def agree(short: int, long: int) -> bool:
+        for length in (short, long):
+            if length not in tried:
+                tried[length] = power_w(length)
+        return abs(tried[short] - tried[long]) <= STEADY_WITHIN * abs(tried[long])
+
+    length = start
+    while not agree(length, 2 * length):
+        length *= 2
+        if 2 * length > most:
+            return SspSearch(None, tuple(tried.items()))
+    while length == start or length < start:
+        shorter = length // 2
+        if shorter < least or not agree(shorter, length):
+            break
+        length = start = shorter
+    return SspSearch(length, tuple(tried.items()))
+
+
+STRETCH_S = 2.0
+"""After the memory's sensor has settled: eight readings, at four a second."""
+
+
+def stretch_power(stretch: GaplessRun, record: SensorRecord) -> StretchPower:
+    """Power of the whole GPU and of its memory, once the sensor of that has settled."""
+    begin_s = stretch.begin_s + memory_settle_s(record)
+    power = [r.power_w for r in stretch.readings if begin_s <= r.at_s <= stretch.end_s]
+    power_w = mean_of(power) if power and not stretch.dropped else None
+    memory_w = _memory_w(stretch, begin_s, power_w)
+    return StretchPower(
+        power_w=power_w,
+        memory_power_w=None if isinstance(memory_w, str) else memory_w,
+        no_memory_power=memory_w if isinstance(memory_w, str) else "",
+        execution_ms=stretch.execution_s * 1000,
+        seconds=stretch.end_s - stretch.begin_s,
+        tensor_active_percent=stretch.counters.tensor_active_percent,
+        dram_active_percent=stretch.counters.dram_active_percent,
+        power_capped=stretch.power_capped,
+    )
+
+
+def memory_settle_s(record: SensorRecord) -> float:
+    """After the beginning of a load the memory's reading is of that load alone."""
+    channel = record.channel("memory")
+    known_s = channel.settle_s if channel is not None and channel.accepted else 0.0
+    return max(known_s, AVERAGE_SETTLE_S)
+
+
+def _memory_w(stretch: GaplessRun, begin_s: float, power_w: Estimate | None) -> Estimate | str:
+    """Its mean, or why there is none.
+
+    Bounds are its lowest and highest reading: their windows overlap, so that there is no error.
+    """
+    if power_w is None:
+        return stretch.dropped or "the instant power of the GPU did not change in the stretch"
+    if not stretch.memory:
+        return "this card does not read the power of its memory"
+    inside = [r.power_w for r in stretch.memory if begin_s <= r.at_s <= stretch.end_s]
+    if not all(0 < r.power_w < power_w.value for r in stretch.memory):
+        return "the power of the memory reads 0, or more than that of the whole GPU"
+    if len(inside) < FEWEST_READINGS:
+        return f"the power of the memory changed only {len(inside)} times: it is stuck"
+    return Estimate(sum(inside) / len(inside), min(inside), max(inside))
+
+
 LOOKED_AT_S = 0.05
-"""After what ran before has left the sensor."""
+"""Stretch of settled power, once the operation before has left the sensor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLengths:
+    """How long a run is, found before the blocks.
+
+    Attributes:
+        execution_s: As timed then.
+        executions: Of a long run.
+        ssp_execution: Of the shortest run that ends in steady power; None: none was found, or
+            looked for.
+        stretch: Without a gap for seconds; None where another operation is before the runs.
+    """
+
+    execution_s: float
+    executions: int
+    ssp_execution: int | None
+    stretch: StretchPower | None
 
 
 def analyse(
     blocks: Sequence[TraceBlock],
-    record: SensorRecord,
-    channel: PowerChannel,
-    *,
-    execution_ms: float,
-    ssp_execution: int | None,
-    resolution_ms: float,
-    limit_w: float | None = None,
-    after_idle: bool = True,
-    stretch: StretchPower | None = None,
-) -> KernelPower:
-    """What blocks of runs say of the operation.
-
-    Args:
-        blocks: Long and short runs in turn.
-        record: Of the card's sensors.
-        channel: Its instant channel.
-        execution_ms: Of one execution, as timed before; it chooses the row of Table I.
-        ssp_execution: Executions of the shortest run that ends in steady power, if there is one.
-        resolution_ms: Wanted width of the curve's bins.
-        limit_w: Power limit of the GPU; None: not known.
-        after_idle: Whether nothing was before the runs.
-        stretch: What slow sensors said of it.
+    sensors: Sensors,
+    wanted: WantedKernel,
+    gpu: Gpu,
+    ready: KernelReady,
+    found: RunLengths,
+    seconds: float,
+) -> KernelReport:
+    """The report of an operation, from blocks of long and short runs that took so many seconds.
 
     Raises:
         SourceError: no run can be used.
     """
+    channel, after_idle = sensors.channel, wanted.before == IDLE
     every = [run for block in blocks for run in block.runs]
     usable = [run for run in every if not run.dropped]
     if not usable:
         raise _all_dropped(every)
-    typical = _typical(usable, guidance(execution_ms).margin)
-    runs, sse = typical.runs, typical.sse
-    curve, before_w, no_curve = _curve(typical, channel, resolution_ms / 1000)
-    difference = _difference(blocks, record, curve, runs, before_w, after_idle)
-    if curve is not None:
-        differ = None if isinstance(difference, str) else difference.differ
-        idle_w = before_w if before_w is not None and after_idle else 0.0
-        if fault := fault_of(_band_w(curve), idle_w, limit_w, differ):
-            curve, no_curve = None, f"the curve that readings give is not to be believed: {fault}"
-            if not isinstance(difference, str):
-                difference = replace(difference, curve_j=None, differ=None)
-    ssp_w = _ssp_power(runs, channel, ssp_execution)
-    sse_w = curve and _execution_power(curve, runs, sse)
-    return KernelPower(
-        before_w=before_w,
-        execution_ms=typical.execution_s * 1000,
-        sse_execution=sse,
-        sse_power_w=sse_w,
-        ssp_execution=ssp_execution,
-        ssp_power_w=ssp_w,
-        settled_power_w=curve and _settled_power(curve, channel),
-        sse_energy_j=sse_w and sse_w.times(duration_s(runs, sse)),
-        ssp_energy_j=ssp_w and ssp_w.times(typical.execution_s),
-        difference=None if isinstance(difference, str) else difference,
-        no_difference=difference if isinstance(difference, str) else "",
-        histogram=histogram(typical.times_ms),
-        bin_low_ms=typical.golden.low_ms,
-        bin_high_ms=typical.golden.high_ms,
-        runs=len(every),
-        golden_runs=len(runs),
-        dropped=_dropped(every, typical.golden),
-        resolution_ms=_width_ms(curve) if curve else resolution_ms,
-        sigma_w=_sigma_w(curve, channel),
-        curve=_points(curve, runs) if curve else (),
-        no_curve=no_curve,
-        stretch=stretch,
-        scatter=scatter(usable, runs, sensor_of(channel)),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Typical:
-    """Runs whose executions take as long as those of most."""
-
-    sse: int
-    """First execution after which times fall no further, counted from 1."""
-    times_ms: list[float]
-    """Of an execution from there on, of every usable run."""
-    golden: Golden
-    runs: list[Run]
-    """The golden ones."""
-    execution_s: float
-    """Their median."""
-
-
-def _typical(usable: Sequence[Run], margin: float) -> _Typical:
+    margin = guidance(found.execution_s * 1000).margin
     sse = steady_execution([durations_ms(run) for run in usable], margin)
     times_ms = [float(np.median(durations_ms(run)[sse - 1 :])) for run in usable]
     chosen = golden(times_ms, margin)
-    return _Typical(
-        sse=sse,
-        times_ms=times_ms,
-        golden=chosen,
-        runs=[usable[place] for place in chosen.runs],
-        execution_s=float(np.median([times_ms[place] for place in chosen.runs])) / 1000,
+    runs = [usable[place] for place in chosen.runs]
+    execution_s = float(np.median([times_ms[place] for place in chosen.runs])) / 1000
+    curve, before_w, no_curve = _curve(runs, execution_s, channel, wanted.resolution_ms / 1000)
+    difference = _difference(blocks, sensors.record, curve, runs, before_w, after_idle)
+    if curve is not None:
+        differ = None if isinstance(difference, str) else difference.differ
+        idle_w = before_w if before_w is not None and after_idle else 0.0
+        band_w = curve.power_w - curve.band_w, curve.power_w + curve.band_w
+        ends_w = float(band_w[0].min()), float(band_w[1].max())
+        if fault := fault_of(ends_w, idle_w, gpu.power_limit_w, differ):
+            curve, no_curve = None, f"the curve that readings give is not to be believed: {fault}"
+            if not isinstance(difference, str):
+                difference = replace(difference, curve_j=None, differ=None)
+    settled_s = channel.settle_s, channel.settle_s + LOOKED_AT_S
+    sse_w = curve and _execution_power(curve, runs, sse)
+    ssp_w = _ssp_power(runs, channel, found.ssp_execution)
+    ssp_j = ssp_w and ssp_w.times(execution_s)
+    dropped = Counter(run.dropped for run in every if run.dropped)
+    if chosen.dropped:
+        dropped["other execution time"] = chosen.dropped
+    counts, edges = np.histogram(times_ms, bins=_HISTOGRAM_BINS)
+    return KernelReport(
+        gpu_model=gpu.model,
+        gpu_uuid=gpu.uuid,
+        driver=gpu.driver or "",
+        measured_at=LiveClock().utc(),
+        units=ready.units,
+        operation=ready.operation,
+        launches=ready.launches,
+        captured=ready.captured,
+        launch_flop=ready.launch_flop,
+        launch_bytes=ready.launch_bytes,
+        libraries=ready.libraries,
+        before=wanted.before,
+        window_ms=channel.window_ms,
+        delay_ms=channel.delay_ms,
+        noise_w=channel.noise_w,
+        period_ms=channel.period_ms,
+        gpu_busy_s=sum(run.length_s + wanted.lead_s for run in every),
+        seconds=seconds,
+        before_w=before_w,
+        execution_ms=execution_s * 1000,
+        sse_execution=sse,
+        sse_power_w=sse_w,
+        ssp_execution=found.ssp_execution,
+        ssp_power_w=ssp_w,
+        settled_power_w=around(*curve.mean_w(*settled_s))
+        if curve and settled_s[1] <= curve.edges_s[-1]
+        else None,
+        sse_energy_j=sse_w and sse_w.times(duration_s(runs, sse)),
+        ssp_energy_j=ssp_j,
+        launch_energy_j=ssp_j and ssp_j.times(1 / ready.launches),
+        difference=None if isinstance(difference, str) else difference,
+        no_difference=difference if isinstance(difference, str) else "",
+        histogram=Histogram(tuple(map(float, edges)), tuple(map(int, counts))),
+        bin_low_ms=chosen.low_ms,
+        bin_high_ms=chosen.high_ms,
+        runs=len(every),
+        golden_runs=len(runs),
+        dropped=dict(dropped),
+        resolution_ms=_width_ms(curve) if curve else wanted.resolution_ms,
+        sigma_w=curve
+        and sigma_power_w(
+            channel.window_ms, _width_ms(curve), channel.noise_w, float(curve.readings.mean())
+        ),
+        curve=_points(curve, runs) if curve else (),
+        no_curve=no_curve,
+        stretch=found.stretch,
     )
 
 
 def _curve(
-    typical: _Typical, channel: PowerChannel, resolution_s: float
+    runs: Sequence[Run], execution_s: float, channel: PowerChannel, resolution_s: float
 ) -> tuple[Curve | None, float | None, str]:
-    """The curve, power before the runs, and why there is no curve."""
-    runs, sensor = typical.runs, sensor_of(channel)
+    """The curve of golden runs, power before them, and why there is no curve."""
+    sensor = sensor_of(channel)
     stitched = stitch(runs, sensor)
     if stitched is None:
         return None, None, "no reading fell before a run, so it is not known what was drawn then"
-    if not typical.golden.enough:
-        why = f"only {len(runs)} golden runs: it takes {LEAST_GOLDEN} (more with --runs)"
+    if len(runs) < _LEAST_GOLDEN:
+        why = f"only {len(runs)} golden runs: it takes {_LEAST_GOLDEN} (more with --runs)"
         return None, stitched.base_w, why
     length_s = float(np.median([run.length_s for run in longest(runs)]))
-    edges_s = bin_edges(length_s, typical.execution_s, resolution_s)
+    edges_s = bin_edges(length_s, execution_s, resolution_s)
     if len(stitched.tau_s) < len(edges_s):
         why = f"{len(stitched.tau_s)} readings are too few for {len(edges_s) - 1} bins"
         return None, stitched.base_w, f"{why}: more with --runs, or a longer --resolution-ms"
@@ -207,35 +403,8 @@ def _execution_power(curve: Curve, runs: Sequence[Run], execution: int) -> Estim
     return around(*curve.mean_w(begin_s, end_s))
 
 
-def _settled_power(curve: Curve, channel: PowerChannel) -> Estimate | None:
-    """In `LOOKED_AT_S` from when readings are of the operation alone."""
-    begin_s, end_s = channel.settle_s, channel.settle_s + LOOKED_AT_S
-    return around(*curve.mean_w(begin_s, end_s)) if end_s <= curve.edges_s[-1] else None
-
-
-def _dropped(every: Sequence[Run], chosen: Golden) -> dict[str, int]:
-    reasons = Counter(run.dropped for run in every if run.dropped)
-    if chosen.dropped:
-        reasons["other execution time"] = chosen.dropped
-    return dict(reasons)
-
-
-def _band_w(curve: Curve) -> tuple[float, float]:
-    """Its ends."""
-    low_w, high_w = curve.power_w - curve.band_w, curve.power_w + curve.band_w
-    return float(low_w.min()), float(high_w.max())
-
-
 def _width_ms(curve: Curve) -> float:
     return float(curve.edges_s[1] - curve.edges_s[0]) * 1000
-
-
-def _sigma_w(curve: Curve | None, channel: PowerChannel) -> float | None:
-    """At the mean number of readings per bin."""
-    if curve is None:
-        return None
-    readings = float(curve.readings.mean())
-    return sigma_power_w(channel.window_ms, _width_ms(curve), channel.noise_w, readings)
 
 
 def _points(curve: Curve, runs: Sequence[Run]) -> tuple[CurveBin, ...]:

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.predict.profiles import Floats
-from advisor_power.kernels.estimates import STANDARD_ERRORS_95
-from advisor_power.kernels.stitch import Sensor, Stitched
+from advisor_power.kernels.runs import STANDARD_ERRORS_95, Sensor, Stitched
 
-MOST_OF_LIMIT = 1.6
+_MOST_OF_LIMIT = 1.6
 """Of the power limit: bands of operations at it went up to 1.5 times (docs/measurements)."""
 
-MOST_DIFFER = 0.03
+_MOST_DIFFER = 0.03
 """Part by which curve and energy counter may differ."""
 
 _STRENGTHS = np.logspace(-6, 4, 41)
@@ -31,25 +30,26 @@ _PARTS = 4
 """Of each bin, in which power is taken as constant: in whole bins it is not, and what a window that
 begins within a bin sees of that would be taken for a difference between bins."""
 
-_DELAYS = 8
-"""Of those within the spread, how many are looked at."""
+_DELAYS = 8  # of those within the spread, how many are looked at
 
-_PASSES = 3
-"""How often readings are weighed anew by the curve that came out."""
+_PASSES = 3  # how often readings are weighed anew by the curve that came out
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Power in bins since the start of a run."""
+    """Power in bins since the start of a run.
+
+    Attributes:
+        edges_s: Of the bins, shape (bins + 1,).
+        power_w: Mean of each bin, shape (bins,).
+        covariance: Of these means, W^2, shape (bins, bins).
+        readings: Windows that ended in each bin, shape (bins,).
+    """
 
     edges_s: Floats
-    """Of the bins, shape (bins + 1,)."""
     power_w: Floats
-    """Mean of each bin, shape (bins,)."""
     covariance: Floats
-    """Of these means, W^2, shape (bins, bins)."""
     readings: Floats
-    """Windows that ended in each bin, shape (bins,)."""
 
     @property
     def band_w(self) -> Floats:
@@ -80,13 +80,13 @@ def fault_of(
     low_w, high_w = band_w
     if low_w < idle_w:
         return f"its band goes down to {low_w:.0f} W, and the idle GPU draws {idle_w:.0f} W"
-    if limit_w is not None and high_w > MOST_OF_LIMIT * limit_w:
+    if limit_w is not None and high_w > _MOST_OF_LIMIT * limit_w:
         return (
-            f"its band goes up to {high_w:.0f} W, over {MOST_OF_LIMIT:g} times the limit of "
+            f"its band goes up to {high_w:.0f} W, over {_MOST_OF_LIMIT:g} times the limit of "
             f"{limit_w:.0f} W"
         )
-    if differ is not None and abs(differ) > MOST_DIFFER:
-        return f"the energy counter says {differ:+.1%}, and {MOST_DIFFER:.0%} is allowed"
+    if differ is not None and abs(differ) > _MOST_DIFFER:
+        return f"the energy counter says {differ:+.1%}, and {_MOST_DIFFER:.0%} is allowed"
     return ""
 
 

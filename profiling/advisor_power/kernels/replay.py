@@ -14,21 +14,23 @@ _SIZES = {"gemm": "mnk", "gemv": "mk", "all-gather": ("bytes",), "all-reduce": (
 
 _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
-_NAMED = 12
-"""How many of many measured kernels a message names."""
+_NAMED = 12  # how many of many measured kernels a message names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedKernel:
-    """Which measured kernel is asked for."""
+    """Which measured kernel is asked for.
+
+    Attributes:
+        operation: As reports name it.
+        units: SMs; None: as many as there are.
+        gpu_model: None: the first that there is.
+    """
 
     operation: str
-    """As reports name it."""
     before: str
     units: int | None = None
-    """SMs; None: as many as there are."""
     gpu_model: str | None = None
-    """None: the first that there is."""
 
 
 def operation_name(name: str, sizes: dict[str, int], dtype: str, *, rotate: bool) -> str:

@@ -20,8 +20,113 @@ import numpy.typing as npt
 
 from advisor.predict.profiles import Floats
 from advisor.validity.sensor_record import Response, memory_s
-from advisor_power.sensor.levels import LevelTimes, window_parts
-from advisor_power.sensor.trace import ReadingSeries
+from advisor_power.sensor.trace import (
+    BURSTS,
+    FLAT,
+    LOCKED_WAVE,
+    WAVE,
+    ReadingSeries,
+    RecordedStage,
+    SpanS,
+    Trace,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelTimes:
+    """The stretches of time in which one level of power holds, as time spent in it so far.
+
+    Attributes:
+        times_s: Begin and end of each stretch, (2 n,), sorted.
+        spent_s: Seconds of the level until then, (2 n,).
+    """
+
+    times_s: Floats
+    spent_s: Floats
+
+    def until(self, times_s: Floats) -> Floats:
+        """Seconds of this level before each time."""
+        return np.interp(times_s, self.times_s, self.spent_s)
+
+    def mean_before(self, ends_s: Floats, window_s: float) -> Floats:
+        """Part of the window before each end that this level takes up."""
+        return (self.until(ends_s) - self.until(ends_s - window_s)) / window_s
+
+    def remembered(self, ends_s: Floats, constant_s: float) -> Floats:
+        """Part of an exponential response at each end that is of this level."""
+        at_edges = _remembered_at_edges(self, constant_s)
+        last = np.searchsorted(self.times_s, ends_s, side="right")
+        since_s = ends_s - self.times_s[np.maximum(last - 1, 0)]
+        levels = (last % 2 == 1).astype(np.float64)
+        return levels + (at_edges[last] - levels) * np.exp(-np.maximum(since_s, 0) / constant_s)
+
+
+@lru_cache(64)  # neighbours in a search differ in their delay alone
+def _remembered_at_edges(level: LevelTimes, constant_s: float) -> Floats:
+    """Part of an exponential response that is of a level: before all, and at each edge."""
+    shares = np.exp(-np.diff(level.times_s, prepend=level.times_s[0]) / constant_s).tolist()
+    found = [0.0]
+    for off, on in zip(shares[::2], shares[1::2], strict=True):
+        before = found[-1] * off
+        found += before, 1 + (before - 1) * on
+    return np.array(found)
+
+
+def level_times(spans: Sequence[SpanS]) -> LevelTimes:
+    """Stretches that follow each other and do not overlap; at least one."""
+    edges = np.array(spans, dtype=np.float64).reshape(-1)
+    lengths_s = np.diff(edges.reshape(-1, 2), axis=1)[:, 0]
+    spent_s = np.repeat(np.cumsum(lengths_s), 2)
+    spent_s[::2] -= lengths_s
+    return LevelTimes(edges, spent_s)
+
+
+def window_parts(
+    levels: Sequence[LevelTimes], ends_s: Floats, window_s: float, response: Response = "mean"
+) -> Floats:
+    """Part of a reading before each end (n,) that is of each level, (n, levels).
+
+    With the levels' powers P, `parts @ P` is what a sensor of that window reads.
+    """
+    if response == "mean":
+        columns = [level.mean_before(ends_s, window_s) for level in levels]
+    else:
+        columns = [level.remembered(ends_s, window_s / 2) for level in levels]
+    return np.stack(columns, axis=1)
+
+
+def training_levels(trace: Trace) -> list[LevelTimes]:
+    """Levels of all stages: idle, flat load, between bursts, bursts, off and on in waves.
+
+    A burst does not reach the power of a long load, and a GPU between bursts draws more than an
+    idle one: clocks follow the load. So each has a level of its own. A recording without waves has
+    none of theirs.
+    """
+    (flat,), (bursts,) = trace.named(FLAT), trace.named(BURSTS)
+    begun_s, split_s = trace.stages[0].begun_s, flat.on[-1][1]
+    waves = [wave for wave in trace.named(WAVE, LOCKED_WAVE) if wave.on]
+    ended_s = waves[0].begun_s if waves else bursts.ended_s + 10
+    return [
+        level_times(_outside(flat.on, begun_s - 10, split_s)),
+        level_times(flat.on),
+        level_times(_outside(bursts.on, split_s, ended_s)),
+        level_times(bursts.on),
+        *(wave_levels(waves) if waves else ()),
+    ]
+
+
+def wave_levels(stages: Sequence[RecordedStage]) -> list[LevelTimes]:
+    """Levels of stages that follow each other: off and on."""
+    on = [span for stage in stages for span in stage.on]
+    return [
+        level_times(_outside(on, stages[0].begun_s, stages[-1].ended_s)),
+        level_times(on),
+    ]
+
+
+def _outside(spans: Sequence[SpanS], begun_s: float, ended_s: float) -> list[SpanS]:
+    edges = [begun_s, *(edge for span in spans for edge in span), ended_s]
+    return list(zip(edges[::2], edges[1::2], strict=True))
 
 
 class Place(NamedTuple):
@@ -38,16 +143,15 @@ class Place(NamedTuple):
         return memory_s(self.response, self.window_s) + self.delay_s + self.spread_s / 2
 
 
-Parts: TypeAlias = Callable[[Place], Floats]
+_Parts: TypeAlias = Callable[[Place], Floats]
 
-DELAYS = 9
+_DELAYS = 9
 """Of those within the spread, how many are looked at."""
 
 _WINDOWS_S = tuple(float(w) for w in np.geomspace(0.003, 1.6, 26))
 _MOST_DELAY_S = 0.4
 _LEAST_DELAY_STEP_S = 0.006
-_SPREADS = (0.0, 0.7)
-"""Of the window, from which steps begin."""
+_SPREADS = (0.0, 0.7)  # of the window, from which steps begin
 
 _LONGEST_WITH_SPREAD_S = 0.3
 """In a mean over a longer time some milliseconds more or less of delay do not show."""
@@ -66,8 +170,7 @@ _MOST_UNLIKELY = 5.0**2
 _SEEN_LATE = 0.02
 """Part of the readings that the driver shows, or the host sees, tens of milliseconds late."""
 
-_CERTAIN_W = 1.0
-"""A reading that no delay within the spread changes by more shows noise alone."""
+_CERTAIN_W = 1.0  # A reading that no delay within the spread changes by more shows noise alone
 
 _LEAST_CERTAIN = 20
 
@@ -86,10 +189,10 @@ class WindowFit:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Values read (n,), and the parts of their windows in each level (`parts_of`) at any place."""
+    """Values read (n,), and the parts of their windows in each level (`_parts_of`) at any place."""
 
     values: Floats
-    parts: Parts
+    parts: _Parts
 
     def part(self, kept: npt.NDArray[np.bool_]) -> "Sample":
         """Some of the readings; each part is worked out once for all of them."""
@@ -98,7 +201,7 @@ class Sample:
 
 def sample_of(readings: ReadingSeries, levels: Sequence[LevelTimes]) -> Sample:
     """Readings of a load of these levels."""
-    known = lru_cache(_PLACES_KEPT)(partial(parts_of, readings.times_s, levels))
+    known = lru_cache(_PLACES_KEPT)(partial(_parts_of, readings.times_s, levels))
     return Sample(readings.values, known)
 
 
@@ -162,9 +265,9 @@ def at(sample: Sample, place: Place) -> WindowFit:
     return WindowFit(place, tuple(map(float, powers)), float(np.sum(np.log(variance) + unlikely)))
 
 
-def parts_of(times_s: Floats, levels: Sequence[LevelTimes], place: Place) -> Floats:
+def _parts_of(times_s: Floats, levels: Sequence[LevelTimes], place: Place) -> Floats:
     """Part of each window (n,) in each level, at delays within the spread: (delays, n, levels)."""
-    parts = (np.arange(DELAYS) + 0.5) / DELAYS - 0.5 if place.spread_s else np.zeros(1)
+    parts = (np.arange(_DELAYS) + 0.5) / _DELAYS - 0.5 if place.spread_s else np.zeros(1)
     ends_s = times_s - (place.delay_s + place.spread_s * parts)[:, None]
     found = window_parts(levels, ends_s.ravel(), place.window_s, place.response)
     return found.reshape(*ends_s.shape, len(levels))

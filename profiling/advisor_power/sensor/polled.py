@@ -24,17 +24,17 @@ from advisor_profiling.telemetry.nvml import NvmlSource, call, nvml_session, rea
 from advisor_profiling.telemetry.polling import POLL_S, is_over
 from advisor_profiling.testbed.live import strangers
 
-MOST_LINES = 200_000
+_MOST_LINES = 200_000
 """A recording of four minutes has about 15 000; a channel that flickers must not fill the disk."""
 
-FIELDS = {
+_FIELDS = {
     INSTANT: (nvml.INSTANT, nvml.GPU),
     AVERAGE: (nvml.AVERAGE, nvml.GPU),
     MEMORY: (nvml.AVERAGE, nvml.MEMORY),
 }
 """Number and scope of each power channel."""
 
-Poll = Callable[[float], list[list[Any]]]
+_Poll = Callable[[float], list[list[Any]]]
 """Given the time, s: the new lines."""
 
 LATE_S = 0.003
@@ -43,14 +43,13 @@ LATE_S = 0.003
 _STATE_INTERVAL_S = 0.001
 _LOOK_INTERVAL_S = 1.0
 _FLUSH_S = 0.25
-_LOOK_EVERY = 50
-"""Polls of bursts for each one at the memory and at what holds the clock back."""
+_LOOK_EVERY = 50  # polls of bursts for each one at the memory and at what holds the clock back
 
 
 class ChangedReadings:
     """Which readings are other than the one before, as lines; at most `most_lines` of them."""
 
-    def __init__(self, most_lines: float = MOST_LINES) -> None:
+    def __init__(self, most_lines: float = _MOST_LINES) -> None:
         self._last: dict[str, float] = {}
         self._left = most_lines
 
@@ -86,7 +85,7 @@ def main() -> None:
 
 
 def record(
-    poll: Poll,
+    poll: _Poll,
     interval_s: float,
     file: Path,
     over: Callable[[], bool],
@@ -106,7 +105,7 @@ def record(
         append(file, *lines)
 
 
-def burst_poll(source: TelemetrySource, clock: Callable[[], float] = time.monotonic) -> Poll:
+def burst_poll(source: TelemetrySource, clock: Callable[[], float] = time.monotonic) -> _Poll:
     """Changes of the instant power whose moment is known, of the memory, and of the reasons."""
     changes, polls, before_s, reasons = ChangedReadings(math.inf), 0, -math.inf, ""
     begun = False
@@ -131,15 +130,15 @@ def burst_poll(source: TelemetrySource, clock: Callable[[], float] = time.monoto
     return poll
 
 
-def _power(uuid: str) -> tuple[Poll, float]:
+def _power(uuid: str) -> tuple[_Poll, float]:
     device, changes = call("nvmlDeviceGetHandleByUUID", uuid), ChangedReadings()
-    asked = list(FIELDS.values())
+    asked = list(_FIELDS.values())
 
     def poll(time_s: float) -> list[list[Any]]:
         answers: list[Any] = reading("nvmlDeviceGetFieldValues", device, asked) or []
         found: list[list[Any]] = []
-        for name, answer in zip(FIELDS, answers, strict=bool(answers)):
-            power_mw = nvml.milliwatts(*FIELDS[name], answer)
+        for name, answer in zip(_FIELDS, answers, strict=bool(answers)):
+            power_mw = nvml.milliwatts(*_FIELDS[name], answer)
             power_w = power_mw / 1000 if power_mw else None  # no running GPU draws 0
             found += changes.lines(name, time_s, power_w, answer.timestamp or None)
         return found
@@ -147,7 +146,7 @@ def _power(uuid: str) -> tuple[Poll, float]:
     return poll, POLL_S
 
 
-def _state(uuid: str) -> tuple[Poll, float]:
+def _state(uuid: str) -> tuple[_Poll, float]:
     source, changes, next_s = NvmlSource(uuid), ChangedReadings(), 0.0
 
     def poll(_: float) -> list[list[Any]]:

@@ -24,10 +24,18 @@ from advisor.validity.sensor_record import (
     power_timing,
 )
 from advisor.wire.power import ReadingError
-from advisor_power.sensor.stimulus import FLAT, LoadStage
-from advisor_power.sensor.trace import AVERAGE, ENERGY, INSTANT, ReadingSeries, SpanS, Trace
+from advisor_power.sensor.trace import (
+    AVERAGE,
+    ENERGY,
+    FLAT,
+    INSTANT,
+    LoadStage,
+    ReadingSeries,
+    SpanS,
+    Trace,
+)
 
-EXECUTIONS = 20
+_EXECUTIONS = 20
 KERNELS_S = (30e-6, 100e-6, 300e-6, 1e-3, 3e-3, 10e-3, 30e-3)
 WAYS = ("instant", "average", "counter", "ours")
 
@@ -111,6 +119,6 @@ def _runs(kernel_s: float, draw: random.Random) -> LoadStage:
     end_s, spans = 0.0, list[SpanS]()
     for _ in range(_REPEATS):
         start_s = end_s + draw.uniform(*_GAPS_S)
-        end_s = start_s + EXECUTIONS * kernel_s
+        end_s = start_s + _EXECUTIONS * kernel_s
         spans.append((start_s, end_s))
     return LoadStage(_name(kernel_s), end_s, tuple(spans))

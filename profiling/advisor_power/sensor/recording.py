@@ -1,33 +1,124 @@
 """Records a card's sensors while a known load is switched on and off."""
 
+import select
+import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from advisor.core.gpu import Gpu
 from advisor.errors import SourceError
 from advisor.formats.moments import to_exact_text
+from advisor.settings import python
 from advisor_power.sensor.analysis import sensor_period
-from advisor_power.sensor.poller import Poller, recorders
-from advisor_power.sensor.stimulus import (
+from advisor_power.sensor.trace import (
     LONGEST_PERIOD_S,
     LoadStage,
+    Trace,
+    TraceHeader,
+    append,
+    begin_trace,
     planned_s,
+    read_trace,
     steps_and_bursts,
     waves,
 )
-from advisor_power.sensor.trace import Trace, TraceHeader, append, begin_trace, read_trace
+from advisor_profiling.telemetry import polling
 from advisor_profiling.testbed.answering import AnsweringJob, AnsweringSpec, started
 
-_WRITTEN_S = 1.0
-"""After so long the recorders have written what they have."""
+Role: TypeAlias = Literal["power", "state", "bursts"]
+"""What is polled, and how often: `polled`."""
 
-_LATE_S = 30.0
-"""Of a stage, beyond its own length."""
+_READY_S = 120.0  # python takes long to load from a cold or shared disk
+
+_COMPLAINT_S = 2.0
+
+
+class Poller:
+    """A process that appends what it polls to a file that is there, until it is closed."""
+
+    def __init__(
+        self, gpu_uuid: str, file: Path, role: Role, environment: Mapping[str, str]
+    ) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115, closed with the process
+        # A session of its own: Ctrl-C is for advisor, which ends it in order.
+        self._process = subprocess.Popen(
+            [python(), "-m", "advisor_power.sensor.polled", gpu_uuid, str(file), role],
+            env=dict(environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            start_new_session=True,
+        )
+
+    @property
+    def gone(self) -> bool:
+        """Whether it has ended."""
+        return self._process.poll() is not None
+
+    def wait_ready(self) -> None:
+        """Return when it polls.
+
+        Raises:
+            SourceError: it ends before, or takes too long.
+        """
+        assert self._process.stdout is not None
+        said, _, _ = select.select([self._process.stdout], [], [], _READY_S)
+        if not said or self._process.stdout.readline() != b"ready\n":
+            raise self.failed()
+
+    def check(self) -> None:
+        """Check that it still polls.
+
+        Raises:
+            SourceError: it ended.
+        """
+        if self.gone:
+            raise self.failed()
+
+    def failed(self) -> SourceError:
+        """What to say where it does not poll any more: its last words."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_COMPLAINT_S)
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return SourceError(
+            f"the sensors cannot be recorded: {last or 'nothing says why'}",
+            why="the process that polls them ended",
+            fix="look at `nvidia-smi` and `dmesg`, then try again",
+        )
+
+    def close(self) -> None:
+        """End it."""
+        polling.end(self._process)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._errors.close()
+
+
+@contextmanager
+def recorders(
+    gpu_uuid: str, file: Path, environment: Mapping[str, str]
+) -> Generator[tuple[Poller, ...]]:
+    """Two processes that record power and state of a card into a file."""
+    with (
+        closing(Poller(gpu_uuid, file, "power", environment)) as power,
+        closing(Poller(gpu_uuid, file, "state", environment)) as state,
+    ):
+        for poller in (power, state):
+            poller.wait_ready()
+        yield power, state
+
+
+_WRITTEN_S = 1.0  # after so long the recorders have written what they have
+
+_LATE_S = 30.0  # of a stage, beyond its own length
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +130,19 @@ class LoadReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensorRecording:
-    """What is recorded, and how."""
+    """What is recorded, and how.
+
+    Attributes:
+        load: The workload `power_load.py`, on a card on which nobody else computes.
+        file: Must not be there.
+        more: Stages after those of the record.
+    """
 
     load: AnsweringSpec
-    """The workload `power_load.py`, on a card on which nobody else computes."""
     file: Path
-    """Must not be there."""
     seed: int
     report: Callable[[str], None]
     more: Sequence[LoadStage] = ()
-    """Stages after those of the record."""
 
     @property
     def gpu(self) -> Gpu:
@@ -57,14 +151,7 @@ class SensorRecording:
 
 
 def record(wanted: SensorRecording) -> Trace:
-    """Record all stages; what was recorded before an error or Ctrl-C stays in the file.
-
-    Raises:
-        JobError: the load does not start, fails or never ends.
-        LimitNotProvenError: the load would not have the whole card.
-        SourceError: the sensors cannot be read.
-        OSError: the file cannot be written.
-    """
+    """Record all stages; what was recorded before an error or Ctrl-C stays in the file."""
     begin_trace(wanted.file, _header_of(wanted.gpu))
     job, _ = started("power-load", wanted.load, LoadReady)
     with (
@@ -97,11 +184,7 @@ def run_stages(
 
 
 def run_stage(job: AnsweringJob, stage: LoadStage) -> Generator[list[Any]]:
-    """Have the load do a stage; the lines of the recording as they come.
-
-    Raises:
-        JobError: it ends, or does not end the stage.
-    """
+    """Have the load do a stage; the lines of the recording as they come."""
     on = [list(span) for span in stage.on]
     job.ask({"name": stage.name, "length_s": stage.length_s, "on": on})
     latest_s = time.monotonic() + stage.length_s + _LATE_S

@@ -16,6 +16,7 @@ Times are those of the host's monotonic clock; `epoch_s` of the first line makes
 
 import json
 import os
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,10 +24,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from advisor.core.wording import listed
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats
+from advisor.validity.sensor_record import SensorRecord
+from advisor_data.known import bundled_recording, bundled_sensors
 
-FORMAT = "advisor-power-trace-2"
+_FORMAT = "advisor-power-trace-2"
 
 INSTANT, AVERAGE, MEMORY, ENERGY = "instant", "average", "memory", "energy"
 POWER_CHANNELS = (INSTANT, AVERAGE, MEMORY)
@@ -44,7 +48,7 @@ class TraceHeader:
     driver: str
     started_at: str
     epoch_s: float
-    format: str = FORMAT
+    format: str = _FORMAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +108,7 @@ class Trace:
 
 
 def begin_trace(path: Path, header: TraceHeader) -> None:
-    """Write the first line of a new file.
-
-    Raises:
-        OSError: it cannot be written, or is there.
-    """
+    """Write the first line of a new file."""
     with path.open("x") as file:
         file.write(json.dumps(asdict(header)) + "\n")
 
@@ -124,96 +124,158 @@ def append(path: Path, *lines: list[Any]) -> None:
 
 
 def read_trace(path: Path) -> Trace:
-    """The recording in a file; a last line that was cut off is left out.
+    """The recording in a file; a last line that was cut off is left out."""
+    return _parse_trace(path.read_text(errors="replace"), str(path))
+
+
+def _parse_trace(text: str, name: str) -> Trace:
+    """The recording in a text; one that was broken off ends with its last load.
 
     Raises:
-        InputError: it is no recording; says where.
-        OSError: it cannot be read.
+        InputError: it is no recording; says where, with the name.
     """
-    *lines, _cut = path.read_text(errors="replace").split("\n")
+    *lines, _cut = text.split("\n")
+    readings: dict[str, list[tuple[float, float]]] = {}
+    stages: list[tuple[str, float, list[SpanS]]] = []
+    looks: list[Look] = []
+    full, end_s, number = False, None, 1
     try:
         header = TraceHeader(**json.loads(lines[0]))
-        if header.format != FORMAT:
+        if header.format != _FORMAT:
             raise ValueError(f"its format is {header.format}")
+        for line in lines[1:]:
+            number += 1
+            match json.loads(line):
+                case ["reading", str(channel), time_s, value, _stamp_us]:
+                    readings.setdefault(channel, []).append((float(time_s), float(value)))
+                case ["stage", str(stage), time_s]:
+                    stages.append((stage, float(time_s), []))
+                case ["on", begun_s, ended_s] if stages:
+                    stages[-1][2].append((float(begun_s), float(ended_s)))
+                case ["look", time_s, [*reasons], [*pids]]:
+                    found = tuple(map(str, reasons)), frozenset(map(int, pids))
+                    looks.append(Look(float(time_s), *found))
+                case ["full", _time_s]:
+                    full = True
+                case ["end", time_s]:
+                    end_s = float(time_s)
+                case other:
+                    raise ValueError(f"no line of a recording: {other}")
     except (IndexError, TypeError, ValueError) as error:
-        raise _refused(path, f"its first line: {error}") from error
-    reader = _Reader()
-    for number, line in enumerate(lines[1:], start=2):
-        try:
-            kind, *values = json.loads(line)
-            reader.take(kind, values)
-        except (KeyError, TypeError, ValueError) as error:
-            raise _refused(path, f"line {number}: {error}") from error
-    return reader.trace(header)
-
-
-class _Reader:
-    """Collects lines."""
-
-    def __init__(self) -> None:
-        self._readings: dict[str, list[tuple[float, float]]] = {}
-        self._stages: list[tuple[str, float, list[SpanS]]] = []
-        self._looks: list[Look] = []
-        self._full, self._end_s = False, None
-
-    _end_s: float | None
-
-    def take(self, kind: str, values: list[Any]) -> None:
-        """One line, by its kind.
-
-        Raises:
-            ValueError: a recording has no such line.
-        """
-        match kind, values:
-            case "reading", [str(channel), time_s, value, _stamp_us]:
-                self._readings.setdefault(channel, []).append((float(time_s), float(value)))
-            case "stage", [str(name), time_s]:
-                self._stages.append((name, float(time_s), []))
-            case "on", [begun_s, ended_s] if self._stages:
-                self._stages[-1][2].append((float(begun_s), float(ended_s)))
-            case "look", [time_s, [*reasons], [*pids]]:
-                look = Look(float(time_s), tuple(map(str, reasons)), frozenset(map(int, pids)))
-                self._looks.append(look)
-            case "full", [_time_s]:
-                self._full = True
-            case "end", [time_s]:
-                self._end_s = float(time_s)
-            case _:
-                raise ValueError(f"no line of a recording: {kind} {values}")
-
-    def trace(self, header: TraceHeader) -> Trace:
-        """All that was taken; a recording that was broken off ends with its last load."""
-        return Trace(
-            header=header,
-            series={name: _series(found) for name, found in self._readings.items()},
-            stages=self._whole_stages(),
-            looks=tuple(self._looks),
-            whole=self._end_s is not None,
-            full=self._full,
-        )
-
-    def _whole_stages(self) -> tuple[RecordedStage, ...]:
-        """Each ends where the next begins; one that was broken off ends with its last load."""
-        begins = [begun_s for _, begun_s, _ in self._stages]
-        last_s = self._end_s
-        if last_s is None and self._stages:
-            _, begun_s, on = self._stages[-1]
-            last_s = on[-1][1] if on else begun_s
-        ends = [*begins[1:], *([] if last_s is None else [last_s])]
-        return tuple(
-            RecordedStage(name, begun_s, ended_s, tuple(on))
-            for (name, begun_s, on), ended_s in zip(self._stages, ends, strict=True)
-        )
-
-
-def _series(found: list[tuple[float, float]]) -> ReadingSeries:
-    table = np.array(sorted(found), dtype=np.float64)
-    return ReadingSeries(table[:, 0], table[:, 1])
-
-
-def _refused(path: Path, why: str) -> InputError:
-    return InputError(
-        f"{path} is not a recording of power sensors",
-        why=why,
-        fix="give a file that `advisor power sensor` wrote",
+        place = "its first line" if number == 1 else f"line {number}"
+        raise InputError(
+            f"{name} is not a recording of power sensors",
+            why=f"{place}: {error}",
+            fix="give a file that `advisor power sensor` wrote",
+        ) from error
+    last_s = end_s
+    if last_s is None and stages:
+        _, begun_s, on = stages[-1]
+        last_s = on[-1][1] if on else begun_s
+    # Each stage ends where the next begins.
+    ends = [*(begun_s for _, begun_s, _ in stages[1:]), *([] if last_s is None else [last_s])]
+    return Trace(
+        header=header,
+        series={
+            channel: ReadingSeries(*np.array(sorted(of), dtype=np.float64).T)
+            for channel, of in readings.items()
+        },
+        stages=tuple(
+            RecordedStage(stage, begun_s, ended_s, tuple(on))
+            for (stage, begun_s, on), ended_s in zip(stages, ends, strict=True)
+        ),
+        looks=tuple(looks),
+        whole=end_s is not None,
+        full=full,
     )
+
+
+IDLE, FLAT, BURSTS, WAVE, LOCKED_WAVE = "idle", "flat", "bursts", "wave", "locked-wave"
+"""Names of stages: a locked wave has the period of the sensor."""
+
+LONGEST_S = 240.0  # all stages together
+LONGEST_PERIOD_S = 0.5  # of sensors that are measured: a wave of others has too few readings
+
+_STEP_S = 4.0
+_BURSTS, _BURST_S, _GAPS_S = 150, 0.009, (0.25, 0.42)
+_WAVE_S, _PHASES = 6.0, 20
+_OTHER_PERIODS = (1 / 2, 2 / 3, 3 / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadStage:
+    """A stretch of the stimulus.
+
+    Attributes:
+        on: When the load runs, s from the beginning of the stage.
+    """
+
+    name: str
+    length_s: float
+    on: tuple[SpanS, ...] = ()
+
+
+def steps_and_bursts(seed: int) -> tuple[LoadStage, ...]:
+    """What needs no knowledge of the sensor: 4 s idle, 4 s of load, 150 bursts."""
+    draw = random.Random(seed)
+    end_s, bursts = 0.0, list[SpanS]()
+    for _ in range(_BURSTS):
+        start_s = end_s + draw.uniform(*_GAPS_S)
+        end_s = start_s + _BURST_S
+        bursts.append((start_s, end_s))
+    return (
+        LoadStage(IDLE, _STEP_S),
+        LoadStage(FLAT, _STEP_S, ((0.0, _STEP_S),)),
+        LoadStage(BURSTS, end_s + _GAPS_S[0], tuple(bursts)),
+    )
+
+
+def waves(period_s: float, seed: int) -> tuple[LoadStage, ...]:
+    """Square waves, half of the time on, at and around the period of the sensor.
+
+    Args:
+        period_s: Between two changes of the reading, at most `LONGEST_PERIOD_S`.
+        seed: Of the phases at which those of the sensor's own period begin.
+    """
+    draw = random.Random(seed)
+    others = [_wave(WAVE, part * period_s, 0.0) for part in _OTHER_PERIODS]
+    locked = [_wave(LOCKED_WAVE, period_s, draw.uniform(0, period_s)) for _ in range(_PHASES)]
+    return (*others, *locked)
+
+
+def planned_s(stages: Sequence[LoadStage]) -> float:
+    """What the stages take, s."""
+    return sum(stage.length_s for stage in stages)
+
+
+def _wave(name: str, period_s: float, first_s: float) -> LoadStage:
+    starts = [first_s + k * period_s for k in range(int(_WAVE_S / period_s))]
+    return LoadStage(name, first_s + _WAVE_S, tuple((s, s + period_s / 2) for s in starts))
+
+
+def recorded_sensor(gpu_model: str | None = None) -> tuple[SensorRecord, Trace]:
+    """The bundled record of a GPU model, of the first one if none is named, and its recording.
+
+    Raises:
+        InputError: nothing is bundled, or nothing of that GPU model.
+        StoreError: the installation is damaged.
+    """
+    records = bundled_sensors()
+    if not records:
+        raise InputError(
+            "no recording of a power sensor comes with this version of advisor",
+            fix="measure a card with `advisor power sensor`, or give a recording with --trace",
+        )
+    found = next((one for one in records if gpu_model in (None, one.gpu_model)), None)
+    if found is None:
+        models = sorted({one.gpu_model for one in records})
+        raise InputError(
+            f"no recording of a power sensor of {gpu_model} comes with advisor",
+            fix=f"give --gpu-model one of {listed(models)}",
+        )
+    return found, bundled_trace(found)
+
+
+def bundled_trace(record: SensorRecord) -> Trace:
+    """The recording that a bundled record was made of."""
+    return _parse_trace(bundled_recording(record).decode(), "the bundled recording")

@@ -17,12 +17,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-from advisor.formats.wire import read
-
 from advisor.core.wording import count_of
 from advisor.errors import BusyError, StoreError
 from advisor.files import private_folder, replace_file, try_lock, writing_private
-from advisor.formats.wire import write
+from advisor.formats.wire import read, write
 from advisor_models.manifest import BUNDLED_NAME, Manifest, read_artefact
 from advisor_models.registry import Registry
 from advisor_training.pairs import LeftOut

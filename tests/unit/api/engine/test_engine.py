@@ -21,7 +21,7 @@ from advisor_data import open_store
 from advisor_data.bundled import GPU_MODEL, bundled_solo_points
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
-from advisor_power.components import known
+from advisor_power import components
 
 pytestmark = pytest.mark.anyio
 
@@ -172,7 +172,7 @@ async def test_a_write_ends_only_what_may_depend_on_it(
 ) -> None:
     """Checks are read again when they change, component weights fitted again to other points."""
     read, fitted = list[str](), list[int]()
-    checked_counts, fitted_weights = known_to_engine.checked_counts, known.fitted_weights
+    checked_counts, fitted_weights = known_to_engine.checked_counts, components.fitted_weights
 
     def counted(home: Path, gpu_model: str, total: int | None) -> Any:
         read.append(gpu_model)
@@ -183,7 +183,7 @@ async def test_a_write_ends_only_what_may_depend_on_it(
         return fitted_weights(points, gpu_model)
 
     monkeypatch.setattr(known_to_engine, "checked_counts", counted)
-    monkeypatch.setattr(known, "fitted_weights", fit)
+    monkeypatch.setattr(components, "fitted_weights", fit)
 
     async def asked() -> None:
         source.count += 1

@@ -9,8 +9,8 @@ from made_up_input_points import made_up_model, points
 from advisor.errors import InputError, ModelError
 from advisor_data import known
 from advisor_data.known import bundled_input_points, input_points_sha256
-from advisor_power.model import find
-from advisor_power.model.manifest import POINTS, read_input_model
+from advisor_power.data import predictor
+from advisor_power.data.predictor import POINTS, read_input_model
 
 
 @pytest.fixture
@@ -48,51 +48,51 @@ def test_a_damaged_line_is_named(package: Path) -> None:
 def test_the_model_of_the_host_goes_before_the_bundled_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(find, "BUNDLED", tmp_path / "bundled")
-    assert find.find_input_model(tmp_path / "home") is None
+    monkeypatch.setattr(predictor, "BUNDLED", tmp_path / "bundled")
+    assert predictor.find_input_model(tmp_path / "home") is None
     for folder in ("bundled/nvidia-z", "bundled/nvidia-b", "home/input-model"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "manifest.json").touch()
-        assert find.find_input_model(tmp_path / "home") == tmp_path / folder
+        assert predictor.find_input_model(tmp_path / "home") == tmp_path / folder
         named = "home/input-model" if folder.startswith("home") else "bundled/nvidia-z"
-        assert find.find_input_model(tmp_path / "home", "NVIDIA Z") == tmp_path / named
+        assert predictor.find_input_model(tmp_path / "home", "NVIDIA Z") == tmp_path / named
 
 
 def test_a_model_of_another_gpu_goes_after_that_of_the_gpu(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """What was measured here is of cards that are here; of others it says nothing."""
-    monkeypatch.setattr(find, "BUNDLED", tmp_path / "bundled")
+    monkeypatch.setattr(predictor, "BUNDLED", tmp_path / "bundled")
     home, own = tmp_path / "home", tmp_path / "home/input-model"
     made_up_model(own, groups=3, gpu_model="NVIDIA B")
     for folder in ("bundled/nvidia-a", "bundled/nvidia-b"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "manifest.json").touch()
-    assert find.find_input_model(home) == own
-    assert find.find_input_model(home, "NVIDIA B") == own
-    assert find.find_input_model(home, "NVIDIA A") == tmp_path / "bundled/nvidia-a"
+    assert predictor.find_input_model(home) == own
+    assert predictor.find_input_model(home, "NVIDIA B") == own
+    assert predictor.find_input_model(home, "NVIDIA A") == tmp_path / "bundled/nvidia-a"
     # Of neither: the answer is that of the host, which says what was measured here.
-    assert find.find_input_model(home, "NVIDIA C") == own
+    assert predictor.find_input_model(home, "NVIDIA C") == own
     with pytest.raises(InputError, match="NVIDIA C has no inputs: there are measured ones of"):
-        find.load_input_model(home, "NVIDIA C").manifest.known.card("NVIDIA C")
+        predictor.load_input_model(home, "NVIDIA C").manifest.known.card("NVIDIA C")
 
 
 def test_a_damaged_model_of_the_host_is_not_passed_over(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Whoever loads it is told what is wrong, in place of an answer by another model."""
-    monkeypatch.setattr(find, "BUNDLED", tmp_path / "bundled")
+    monkeypatch.setattr(predictor, "BUNDLED", tmp_path / "bundled")
     for folder in ("bundled/nvidia-a", "home/input-model"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "manifest.json").touch()
     with pytest.raises(ModelError, match="input-model"):
-        find.load_input_model(tmp_path / "home", "NVIDIA A")
+        predictor.load_input_model(tmp_path / "home", "NVIDIA A")
 
 
 @pytest.mark.parametrize("gpu_model", ["NVIDIA H100 80GB HBM3", "NVIDIA H200"])
 def test_bundled_models_are_of_their_gpu_and_better_than_what_is_simple(gpu_model: str) -> None:
     """Expected of data whose pattern was left out; their points are among those bundled."""
-    folder = find.bundled_folder(gpu_model)
+    folder = predictor.bundled_folder(gpu_model)
     manifest, _ = read_input_model(folder)
     assert [card.gpu_model for card in manifest.known.cards] == [gpu_model]
     bundled = known.input_points_text(bundled_input_points()).splitlines()

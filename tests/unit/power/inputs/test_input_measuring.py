@@ -5,7 +5,6 @@ from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,39 +15,44 @@ from made_up_inputs import CONDITIONS, SMALL, HereFilling, MadeUpBench, case, re
 
 from advisor.errors import InputError
 from advisor.formats.kept import RecordLines
-from advisor_cli.power.input_text import note_lines
-from advisor_power.inputs import measuring
-from advisor_power.inputs.case import InputCase, case_of, parse_shape
-from advisor_power.inputs.keeping import input_lines, newest_of
-from advisor_power.inputs.matrices import Matrices, fill_case, filled
-from advisor_power.inputs.measuring import (
+from advisor_cli.power.input import note_lines
+from advisor_power.data.fill import STORAGE, fill_pair
+from advisor_power.data.fingerprint import fingerprint
+from advisor_power.data.measuring import (
     REFERENCE_EVERY,
-    AskedCases,
+    InputRun,
+    Matrices,
     Outcome,
     Step,
+    fill_case,
+    filled,
     measure_cases,
     with_references,
 )
-from advisor_power.inputs.reference import reference_for, with_ratios
-from advisor_power.inputs.result import InputPower
-from advisor_power.operands.bits import STORAGE
-from advisor_power.operands.fill import fill_pair
-from advisor_power.operands.fingerprint import fingerprint
+from advisor_power.data.result import (
+    InputCase,
+    InputPower,
+    case_of,
+    input_lines,
+    newest_of,
+    parse_shape,
+    reference_for,
+    with_ratios,
+)
 
-REFERENCE = reference_for(SMALL, "bf16", "product")
+REFERENCE = reference_for(SMALL, "bf16")
 CASES = [case(f"constant({n})") for n in range(20)]
 
 
 def run(
-    folder: Path, bench: MadeUpBench, cases: list[InputCase], end_s: float | None = None
+    folder: Path, bench: MadeUpBench, cases: list[InputCase]
 ) -> tuple[Outcome, RecordLines[InputPower], list[Step]]:
     (folder / "filled").mkdir(exist_ok=True)
     filling: Any = HereFilling(folder / "filled")
     keep, steps = input_lines(folder / "home", "GPU-1"), list[Step]()
-    asked = AskedCases(cases=cases, session="one", end_s=end_s)
-    outcome = measure_cases(bench, filling, asked, keep, steps.append)
-    # What was filled ahead of the end goes with its folder.
-    assert end_s is not None or not list((folder / "filled").iterdir())
+    asked = InputRun(name="one", bench=bench, filling=filling, keep=keep)
+    outcome = measure_cases(asked, cases, steps.append)
+    assert not list((folder / "filled").iterdir())
     return outcome, keep, steps
 
 
@@ -95,16 +99,6 @@ def test_other_conditions_are_measured_again(tmp_path: Path) -> None:
     outcome, keep, _ = run(tmp_path, MadeUpBench(conditions=whole), CASES[:1])
     assert len(outcome.measured) == 3
     assert newest_of(keep.read(), CASES, whole)[CASES[0]].conditions.units == 132
-
-
-def test_time_that_is_over_ends_with_a_reference(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now_s = iter(range(1000))
-    monkeypatch.setattr(measuring, "time", SimpleNamespace(monotonic=lambda: next(now_s)))
-    outcome, keep, _ = run(tmp_path, MadeUpBench(), CASES, end_s=8)
-    assert [r.is_reference for r in keep.read()] == [True, False, False, False, True]
-    assert outcome.left == len(CASES) - 3
 
 
 def test_refused_case_does_not_end_the_others(tmp_path: Path) -> None:
@@ -185,7 +179,7 @@ def test_ratio_follows_the_drift_of_the_reference() -> None:
 def test_without_a_reference_of_its_session_and_type_there_is_no_ratio() -> None:
     results = [
         result(REFERENCE, at_s=0, is_reference=True, session="other"),
-        result(reference_for(SMALL, "fp16", "product"), at_s=1, is_reference=True),
+        result(reference_for(SMALL, "fp16"), at_s=1, is_reference=True),
         result(case(), at_s=2),
     ]
     assert with_ratios(results)[-1].reference_ratio is None
@@ -235,9 +229,6 @@ def test_energy_is_power_over_work() -> None:
     work = 2 * 32 * 16 * 64 * 1000
     assert one.energy_pj == pytest.approx(400e12 / work)
     assert one.energy_above_idle_pj == pytest.approx(300e12 / work)
-    copy = result(case_of("zeros", (64, 1, 128), "bf16", "copy"))
-    assert copy.case.launch_work == 2 * 64 * 128 * 2
-    assert (copy.case.unit, one.case.unit) == ("byte", "operation")
 
 
 def test_flags_say_what_is_wrong() -> None:

@@ -10,14 +10,12 @@ from made_up_inputs import OUTPUTS, SMALL, case, result
 from advisor.errors import InputError
 from advisor.wire.power import FEATURES, InputAsked
 from advisor_data.known import input_points_text, read_input_points
-from advisor_power.inputs.keeping import input_lines, read_kept
-from advisor_power.inputs.predicting.asked import with_features, with_sent_features
-from advisor_power.inputs.predicting.learned_from import kept_points, pattern_of, points_of
-from advisor_power.inputs.result import InputPower
-from advisor_power.operands.fill import fill_pair
-from advisor_power.operands.fingerprint import Fingerprint, fingerprint
-from advisor_power.operands.grammar import parse_operands
-from advisor_power.operands.presets import SWEEPS
+from advisor_power.data.fill import fill_pair
+from advisor_power.data.fingerprint import Fingerprint, fingerprint
+from advisor_power.data.language import SWEEPS, parse_operands
+from advisor_power.data.predictor import with_features, with_sent_features
+from advisor_power.data.result import InputPower, input_lines, read_kept
+from advisor_power.data.training import kept_points, pattern_of, points_of
 
 
 def found_print(text: str) -> Fingerprint:

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from advisor.predict.profiles import Floats
 from advisor_power.kernels.deconvolve import Curve, bin_edges, deconvolve, fault_of
-from advisor_power.kernels.stitch import Sensor, Stitched, naive_curve, stitch
-from advisor_power.kernels.trace import PowerReading, Run
+from advisor_power.kernels.runs import PowerReading, Run, Sensor, Stitched, naive_curve, stitch
 
 SENSOR = Sensor(window_s=0.025, delay_s=0.012, noise_w=2.0)
 BASE_W = 120.0

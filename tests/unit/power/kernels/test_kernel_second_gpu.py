@@ -8,7 +8,7 @@ import pytest
 from advisor.core.gpu import Gpu
 from advisor.errors import BusyError
 from advisor.runtime.lock import gpu_lock
-from advisor_power.kernels.running.live import first_free
+from advisor_power.kernels.bench import first_free
 
 GPUS = [Gpu(vendor="amd", index=n, uuid=f"GPU-of-number-{n}", model="MI300X") for n in range(3)]
 """Of this vendor nobody is asked who computes there."""

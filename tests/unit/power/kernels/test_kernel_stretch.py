@@ -1,20 +1,13 @@
-"""An operation without a gap for seconds, and how readings scatter."""
+"""An operation without a gap for seconds."""
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from made_up_kernel import INSTANT, MadeUpKernel, record
 
 from advisor.wire.power import StretchPower
-from advisor_power.kernels.scatter import scatter
-from advisor_power.kernels.stitch import sensor_of
-from advisor_power.kernels.stretch import (
-    STRETCH_S,
-    memory_settle_s,
-    stretch_power,
-)
-from advisor_power.kernels.trace import GaplessRun, PowerReading, Run
+from advisor_power.kernels.analyse import STRETCH_S, memory_settle_s, stretch_power
+from advisor_power.kernels.runs import GaplessRun, PowerReading
 
 
 def stretched(**more: object) -> GaplessRun:
@@ -61,56 +54,3 @@ def test_stretch_that_was_held_back_says_nothing() -> None:
     found = powers(stretched(dropped="clock held back: hw-thermal"))
     assert (found.power_w, found.memory_power_w) == (None, None)
     assert found.no_memory_power == "clock held back: hw-thermal"
-
-
-SENSOR = replace(sensor_of(INSTANT), delay_s=0.0)
-
-
-def runs(count: int, offset_s: float = 0.0, jitter_s: float = 0.0) -> list[Run]:
-    """Power that rises by 100 W within 0.1 s, two readings in each run.
-
-    Args:
-        count: How many.
-        offset_s: Readings are of the power so long before.
-        jitter_s: The host launches up to so long before the GPU begins.
-    """
-    draw = np.random.default_rng(1)
-    made: list[Run] = []
-    for number in range(count):
-        start_s = float(number)
-        taus_s = [float(tau_s) for tau_s in draw.uniform(0.001, 0.1, 2)]
-        made.append(
-            Run(
-                starts_s=(start_s,),
-                ends_s=(start_s + 0.1,),
-                lead_s=0.1,
-                readings=tuple(
-                    PowerReading(start_s + t, 300.0 + 1000.0 * (t - offset_s)) for t in taus_s
-                ),
-                launched_s=start_s - float(draw.uniform(0, jitter_s)),
-            )
-        )
-    return made
-
-
-def test_scatter_shows_what_synchronisation_and_binning_do() -> None:
-    """Readings that lie on a line scatter by nothing; other runs and other clocks add to that."""
-    golden = runs(60, jitter_s=0.03)
-    found = scatter([*golden, *runs(20, offset_s=0.02)], golden, SENSOR)
-    assert found is not None
-    assert found.full_w == pytest.approx(0, abs=1e-6)
-    assert found.unsynchronised_w is not None
-    assert found.unsynchronised_w > 5
-    assert found.unbinned_w is not None
-    assert found.unbinned_w > 5
-    assert found.few_runs == 50
-    assert found.few_runs_differ == pytest.approx(0, abs=1e-6)
-
-
-def test_too_few_golden_runs_say_nothing_of_scatter() -> None:
-    assert scatter(runs(19), runs(19), SENSOR) is None
-    unnoted = [replace(run, launched_s=None) for run in runs(30)]
-    found = scatter(unnoted, unnoted, SENSOR)
-    assert found is not None
-    assert (found.unsynchronised_w, found.unbinned_w) == (None, None)
-    assert (found.few_runs, found.few_runs_differ) == (None, None)

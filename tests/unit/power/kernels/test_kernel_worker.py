@@ -16,11 +16,15 @@ from advisor.core.gpu import Gpu
 from advisor.core.telemetry import POWER_GPU, POWER_MEMORY
 from advisor.errors import JobError, LimitNotProvenError
 from advisor_power.gpu_worker import GpuWorker
-from advisor_power.kernels.running import live
-from advisor_power.kernels.running.bench import KernelReady, RunRequest
-from advisor_power.kernels.running.live import LiveKernelBench, run_of
-from advisor_power.kernels.running.polled import PolledReadings
-from advisor_power.kernels.trace import PowerReading
+from advisor_power.kernels import bench
+from advisor_power.kernels.bench import (
+    KernelReady,
+    LiveKernelBench,
+    PolledReadings,
+    RunRequest,
+    run_of,
+)
+from advisor_power.kernels.runs import PowerReading
 from advisor_power.sensor import polled
 from advisor_profiling.testbed import answering
 from advisor_profiling.testbed.answering import AnsweringSpec, started
@@ -44,28 +48,15 @@ class Player:
     def ready(self) -> dict[str, Any]:
         return {"operation": self.operation}
 
-    def prepare(self, words: list[str]) -> None:
-        self.operation = " ".join(words)
-
-    def run(self, executions: int, gap_s: float, lead_s: float, leads: int) -> dict[str, Any]:
-        return {"asked": [executions, gap_s, lead_s, leads]}
+    def run(self, executions: int, gap_s: float, lead_s: float) -> dict[str, Any]:
+        return {"asked": [executions, gap_s, lead_s]}
 
 
-@pytest.mark.parametrize(
-    ("command", "answer"),
-    [
-        ({"executions": 4, "gap_s": 0.1, "lead_s": 0.0}, {"run": {"asked": [4, 0.1, 0.0, 0]}}),
-        ({"prepare": ["gemv", "--m", "64"]}, {"ready": {"operation": "gemv --m 64"}}),
-    ],
-)
-def test_workload_answers_each_command_in_a_line(
-    script: Any, command: dict[str, Any], answer: dict[str, Any]
-) -> None:
-    """First what it is, and again when it is told the next operation."""
+def test_workload_answers_each_command_in_a_line(script: Any) -> None:
     answers = io.StringIO()
-    script.serve(Player(), [json.dumps(command)], answers)
+    script.serve(Player(), ['{"executions": 4, "gap_s": 0.1, "lead_s": 0.0}'], answers)
     said = [json.loads(line) for line in answers.getvalue().splitlines()]
-    assert said == [{"ready": {"operation": "x"}}, answer]
+    assert said == [{"ready": {"operation": "x"}}, {"run": {"asked": [4, 0.1, 0.0]}}]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +191,7 @@ def test_operation_that_is_never_ready_is_ended(
 def test_operation_that_never_ends_is_given_up(
     job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(live, "SPARE_S", 0.05)
+    monkeypatch.setattr(bench, "SPARE_S", 0.05)
     monkeypatch.setattr(answering, "os", Said())
     running = start(tmp_path)
     with pytest.raises(JobError, match="did not end within"):

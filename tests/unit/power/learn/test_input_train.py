@@ -22,14 +22,13 @@ from advisor.errors import InputError, ModelError
 from advisor.wire.power import FEATURES, InputAsked
 from advisor_data.known import input_points_sha256, read_input_points
 from advisor_models.manifest import MANIFEST
-from advisor_power.learn.train import (
+from advisor_power.data.predictor import POINTS, InputPredictor, read_input_model
+from advisor_power.data.training import (
     fit_inputs,
     learnable,
     make_input_manifest,
     write_input_model,
 )
-from advisor_power.model.manifest import POINTS, read_input_model
-from advisor_power.model.predictor import InputPredictor
 
 SHAPE = (4096, 4096, 4096)
 

@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats
 from advisor.wire.power import FEATURES, InputPoint, Product
-from advisor_power.model.pace import LEAST_PART, held_to, known_of
-from advisor_power.model.physics import COLUMNS, PARTS, by_feature_w, columns, parts
+from advisor_power.data.physics import (
+    COLUMNS,
+    LEAST_PART,
+    PARTS,
+    by_feature_w,
+    columns,
+    held_to,
+    known_of,
+    parts,
+)
 
 PART = st.floats(0, 1)
 WEIGHTS = st.lists(st.floats(0, 2), min_size=len(PARTS), max_size=len(PARTS))

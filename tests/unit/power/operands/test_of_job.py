@@ -8,7 +8,7 @@ from advisor.core.job import InputData, Job
 from advisor.errors import InputError
 from advisor.formats.wire import read_tolerant, write
 from advisor.wire.power import FEATURES, InputFingerprint
-from advisor_power.operands.of_job import input_fingerprint, with_fingerprint
+from advisor_power.data.of_job import input_fingerprint, with_fingerprint
 
 QUIET = Job(name="a", command=("a",), input=InputData(dtype="bf16"))
 

@@ -57,7 +57,7 @@ def test_json_has_its_keys(home: Path, recording: Path) -> None:
 
 def test_what_a_person_reads(recording: Path) -> None:
     lines = sensor("--trace", recording).stdout.splitlines()
-    assert lines[0].startswith("NVIDIA H100 80GB HBM3, GPU-1, driver 580.1, 19")
+    assert lines[0].startswith("NVIDIA H100 80GB HBM3, GPU-1, driver 580.1, 62 s")
     assert lines[2].split()[:2] == ["instant", "66.0"]
     assert lines[2].endswith("  accepted")
     assert lines[3].endswith("it integrates everything")

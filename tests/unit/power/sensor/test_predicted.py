@@ -9,10 +9,8 @@ from synthetic_sensor import AVERAGE, INSTANT, MadeUpCard
 
 from advisor.validity.sensor_record import SensorRecord
 from advisor.wire.power import SensorCurve
-from advisor_power.sensor.analysis import record_of
-from advisor_power.sensor.predicted import predicted_curves
-from advisor_power.sensor.stimulus import steps_and_bursts
-from advisor_power.sensor.trace import Trace, read_trace
+from advisor_power.sensor.analysis import predicted_curves, record_of
+from advisor_power.sensor.trace import Trace, read_trace, steps_and_bursts
 
 Found = tuple[Trace, SensorRecord]
 

@@ -1,8 +1,6 @@
 """How wrong ways of reading are, in made-up recordings."""
 
 import dataclasses
-import runpy
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,10 +14,7 @@ from advisor_power.sensor.reading_errors import (
     measured,
     run_stages,
 )
-from advisor_power.sensor.stimulus import steps_and_bursts, waves
-from advisor_power.sensor.trace import read_trace
-
-SCRIPTS = Path(__file__).parents[4] / "docs/measurements/power"
+from advisor_power.sensor.trace import read_trace, steps_and_bursts, waves
 
 
 def by_way(errors: list[ReadingError]) -> dict[tuple[float, str], ReadingError]:
@@ -60,14 +55,3 @@ def test_errors_of_a_recording_are_those_of_its_sensor(recording: Path) -> None:
 def test_recording_without_runs_has_no_errors(tmp_path: Path) -> None:
     trace = read_trace(MadeUpCard({"instant": INSTANT}).write(tmp_path / "r.jsonl"))
     assert measured(trace, record_of(trace, "replay")) == []
-
-
-def test_script_prints_the_table(
-    recording: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["sensor_errors.py", "--trace", str(recording)])
-    runpy.run_path(str(SCRIPTS / "sensor_errors.py"), run_name="__main__")
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "| kernel | instant, % | average, % | counter, % | ours, % |"
-    assert len(lines) == 2 + len(KERNELS_S)
-    assert lines[2].startswith("| 30 µs | ")

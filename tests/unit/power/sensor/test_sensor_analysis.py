@@ -10,8 +10,7 @@ from synthetic_sensor import AVERAGE, FADING, INSTANT, MEMORY, MadeUpCard, MadeU
 from advisor.errors import InputError
 from advisor.validity.sensor_record import PowerChannel, SensorRecord
 from advisor_power.sensor.analysis import record_of
-from advisor_power.sensor.stimulus import steps_and_bursts
-from advisor_power.sensor.trace import read_trace
+from advisor_power.sensor.trace import read_trace, steps_and_bursts, waves
 
 pytestmark = pytest.mark.figures
 
@@ -85,7 +84,8 @@ def test_delay_that_varies_and_the_form_of_forgetting_are_found(
     settle_s: float,
 ) -> None:
     """A driver shows values of any age; the instant reading of an H100 or H200 fades."""
-    channel = channel_of(analyse(MadeUpCard(only(sensor))), "instant")
+    whole = (*steps_and_bursts(1), *waves(sensor.period_s, 1))
+    channel = channel_of(analyse(MadeUpCard(only(sensor), stages=whole)), "instant")
     assert channel.accepted
     assert channel.response == response
     assert channel.window_ms == pytest.approx(26, abs=2)
@@ -148,7 +148,7 @@ def throttled_once(second: int) -> tuple[list[str], list[int]]:
 
 
 def with_a_neighbour(second: int) -> tuple[list[str], list[int]]:
-    return [], [1, 2] if 60 <= second < 65 else [1]
+    return [], [1, 2] if 50 <= second < 55 else [1]
 
 
 @pytest.mark.parametrize(
@@ -181,13 +181,13 @@ def test_process_that_only_passes_is_no_neighbour(analyse: Analyse) -> None:
     """Those that start on another GPU show on all of them for some seconds, one after the other."""
 
     def passing(second: int) -> tuple[list[str], list[int]]:
-        return [], [1, second // 3] if 60 <= second < 80 else [1]
+        return [], [1, second // 3] if 40 <= second < 55 else [1]
 
     assert analyse(MadeUpCard(only(INSTANT), looks=passing)).accepted
 
 
 def test_recording_that_was_stopped_is_not_accepted(analyse: Analyse) -> None:
-    record = analyse(MadeUpCard(only(INSTANT), ends_at_s=80))
+    record = analyse(MadeUpCard(only(INSTANT), ends_at_s=50))
     assert record.reasons[0] == "the recording was stopped before its end"
     assert not record.accepted
     assert channel_of(record, "instant").window_ms == pytest.approx(25, abs=0.5)

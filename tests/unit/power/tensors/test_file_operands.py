@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from safetensors_files import write_safetensors
 
 from advisor.errors import InputError
-from advisor_power.operands.bits import STORAGE
-from advisor_power.operands.fill import fill_pair
-from advisor_power.operands.from_file import pinned
-from advisor_power.operands.grammar import OperandPair, parse_operands
+from advisor_power.data.fill import STORAGE, fill_pair, pinned
+from advisor_power.data.language import OperandPair, parse_operands
 
 NAMES = {
     "fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16,
@@ -113,6 +111,6 @@ def test_tensors_that_do_not_fit_are_refused(folder: Path, monkeypatch: pytest.M
         pair_of('file("w.npy",tensor="x")')
     with pytest.raises(InputError, match="1-D"):
         pair_of('file("line.npy")')
-    monkeypatch.setattr("advisor_power.operands.from_file.BYTES_LIMIT", 23)
+    monkeypatch.setattr("advisor_power.data.fill.BYTES_LIMIT", 23)
     with pytest.raises(InputError, match="has 24 bytes"):
         pair_of('file("w.npy")')

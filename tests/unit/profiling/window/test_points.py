@@ -10,7 +10,7 @@ from advisor.core.gpu import Share
 from advisor.core.job import NOTHING, InputData, Job
 from advisor.core.records import FLAGS, HEAT, Counters, PairPoint, SoloPoint
 from advisor.formats.rows import from_row, to_row
-from advisor_power.operands.of_job import with_fingerprint
+from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling.window.estimate import MeanEstimate
 from advisor_profiling.window.points import (
     RunConditions,

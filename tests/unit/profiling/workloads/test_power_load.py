@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor_power.sensor.stimulus import steps_and_bursts, waves
+from advisor_power.sensor.trace import steps_and_bursts, waves
 from advisor_profiling.window.clock import VirtualClock
 
 sys.path.append(str(Path(__file__).parents[4] / "profiling/workloads"))

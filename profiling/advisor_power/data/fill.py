@@ -1,0 +1,366 @@
+"""Types of the GPU as numpy holds them, rounding to them, and changes to their bits."""
+
+import dataclasses
+import functools
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.errors import InputError
+from advisor.predict.features import Float32s
+from advisor_power.data.language import WORDS, Call, Operand, OperandPair, width
+from advisor_power.data.tensor_file import Matrix, Tensor, TensorFile, open_tensors, shown
+
+STORAGE: dict[str, tuple[Any, Any]] = {
+    "fp32": (np.float32, np.uint32),
+    "tf32": (np.float32, np.uint32),
+    "bf16": (ml_dtypes.bfloat16, np.uint16),
+    "fp16": (np.float16, np.uint16),
+    "fp8": (ml_dtypes.float8_e4m3fn, np.uint8),
+    "fp8_e5m2": (ml_dtypes.float8_e5m2, np.uint8),
+    "int8": (np.int8, np.uint8),
+}
+"""The numpy type of a type of the GPU, and the unsigned integers of its bits.
+
+fp8_e5m2 is found in files; products here compute in e4m3, `words.DTYPES`.
+"""
+
+
+def cast(values: NDArray[np.float32], dtype: str) -> tuple[Matrix, int]:
+    """Values rounded to the nearest of a type, and how many became an end of the range of int8.
+
+    What is too large for another type becomes infinite, in e4m3 NaN.
+    """
+    if dtype == "int8":
+        rounded = np.rint(np.nan_to_num(values))
+        saturated = int(((rounded < -128) | (rounded > 127)).sum())
+        return np.clip(rounded, -128, 127).astype(np.int8), saturated
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values.astype(STORAGE[dtype][0]), 0
+
+
+def random_bits(random: np.random.Generator, shape: tuple[int, int], dtype: str) -> Matrix:
+    """Every pattern of bits as often as any other, NaN and infinity among them."""
+    number, unsigned = STORAGE[dtype]
+    size = shape[0] * shape[1] * np.dtype(unsigned).itemsize
+    return np.frombuffer(random.bytes(size), dtype=number).reshape(shape)
+
+
+def _change_bits(
+    matrix: Matrix, dtype: str, name: str, random: np.random.Generator, *arguments: Any
+) -> Matrix:
+    """A matrix after `flip`, `randomize` or `clear`."""
+    bits = np.ascontiguousarray(matrix).view(STORAGE[dtype][1])
+    changed: Any = _CHANGES[name](random, bits, width(dtype), *arguments)
+    return changed.view(STORAGE[dtype][0])
+
+
+def _flip(random: np.random.Generator, bits: Matrix, of: int, n: float) -> Matrix:
+    """Different bits of each element: Knuth, volume 2, section 3.4.2, algorithm S."""
+    flipped = bits.copy()
+    left = np.full(bits.shape, int(n), dtype=np.int8)
+    for i in range(of):
+        chosen = random.random(bits.shape, dtype=np.float32) * (of - i) < left
+        flipped ^= chosen.astype(bits.dtype) << bits.dtype.type(i)
+        left -= chosen
+    return flipped
+
+
+def _randomize(random: np.random.Generator, bits: Matrix, of: int, end: str, n: float) -> Matrix:
+    mask = _mask(bits, of, end, n)
+    drawn = random.integers(0, 1 << of, bits.shape, dtype=bits.dtype)
+    return (bits & ~mask) | (drawn & mask)
+
+
+def _clear(_: np.random.Generator, bits: Matrix, of: int, end: str, n: float) -> Matrix:
+    return bits & ~_mask(bits, of, end, n)
+
+
+def _mask(bits: Matrix, of: int, end: str, n: float) -> Any:
+    low = (1 << int(n)) - 1
+    return bits.dtype.type(low if end == "low" else low << (of - int(n)))
+
+
+_CHANGES: dict[str, Callable[..., Matrix]] = {
+    "flip": _flip,
+    "randomize": _randomize,
+    "clear": _clear,
+}
+
+_Shape: TypeAlias = tuple[int, int]
+
+
+def _normal(random: np.random.Generator, shape: _Shape, mean: float, sd: float) -> Float32s:
+    drawn = random.standard_normal(shape, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        return drawn * np.float32(sd) + np.float32(mean)
+
+
+def _uniform(random: np.random.Generator, shape: _Shape, low: float, high: float) -> Float32s:
+    return (low + random.random(shape, dtype=np.float32) * (high - low)).astype(np.float32)
+
+
+def _unique(
+    random: np.random.Generator, shape: _Shape, n: float, mean: float, sd: float
+) -> Float32s:
+    return _normal(random, (1, int(n)), mean, sd)[0][random.integers(0, int(n), shape)]
+
+
+def _constant(_: np.random.Generator, shape: _Shape, value: float) -> Float32s:
+    return np.full(shape, value, dtype=np.float32)
+
+
+def _sort(_: np.random.Generator, values: Float32s, order: str, fraction: float) -> Float32s:
+    """The lowest part of all values comes first, in order; the others keep theirs."""
+    if order == "columns":
+        return _sort(_, values.T, "rows", fraction).T
+    lines = values if order == "within-rows" else values.reshape(1, -1)
+    count = int(fraction * lines.shape[1])
+    ranks = np.argsort(lines, axis=1, kind="stable")
+    rest = np.sort(ranks[:, count:], axis=1)
+    taken = np.concatenate([ranks[:, :count], rest], axis=1)
+    return np.take_along_axis(lines, taken, axis=1).reshape(values.shape)
+
+
+def _spoil(random: np.random.Generator, values: Float32s, to: str, fraction: float) -> Float32s:
+    return _replaced(random, values, fraction, float(to))
+
+
+def _replaced(
+    random: np.random.Generator, values: Float32s, fraction: float, value: float
+) -> Float32s:
+    chosen = random.permutation(values.size)[: round(fraction * values.size)]
+    flat = values.ravel().copy()
+    flat[chosen] = value
+    return flat.reshape(values.shape)
+
+
+def _prune(_: np.random.Generator, values: Float32s, ratio: str) -> Float32s:
+    """In each group of m along a row all but the n largest become 0, as for sparse tensor cores."""
+    kept, of = map(int, ratio.split(":"))
+    groups = values.reshape(-1, of)
+    smallest = np.argsort(np.abs(groups), axis=1, kind="stable")[:, : of - kept]
+    pruned = groups.copy()
+    np.put_along_axis(pruned, smallest, np.float32(0), axis=1)
+    return pruned.reshape(values.shape)
+
+
+def _permute(_: np.random.Generator, values: Float32s, lines: str, key: float) -> Float32s:
+    axis = 0 if lines == "rows" else 1
+    order = np.random.default_rng(int(key)).permutation(values.shape[axis])
+    return np.take(values, order, axis=axis)
+
+
+def _scale(_: np.random.Generator, values: Float32s, factor: float) -> Float32s:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values * np.float32(factor)
+
+
+def _shift(_: np.random.Generator, values: Float32s, by: float) -> Float32s:
+    with np.errstate(over="ignore"):
+        return values + np.float32(by)
+
+
+_SOURCES: dict[str, Callable[..., Float32s]] = {
+    "normal": _normal,
+    "uniform": _uniform,
+    "unique": _unique,
+    "constant": _constant,
+    "zeros": functools.partial(_constant, value=0.0),
+    "ones": functools.partial(_constant, value=1.0),
+}
+"""By name: (random, shape, arguments) -> values."""
+
+_ARRANGED: dict[str, Callable[..., Float32s]] = {
+    "sort": _sort,
+    "sparse": functools.partial(_replaced, value=0.0),
+    "spoil": _spoil,
+    "prune": _prune,
+    "scale": _scale,
+    "shift": _shift,
+    "permute": _permute,
+}
+"""By name: (random, values, arguments) -> values."""
+
+BYTES_LIMIT = 1 << 31
+"""Of a tensor that fills a matrix: all of it is hashed."""
+
+FILE = "file"
+
+
+def pinned(pair: OperandPair) -> OperandPair:
+    """The same operands, each file with the hash of its content, so that their text is a key."""
+    known: dict[Call, Call] = {}
+
+    def of(operand: Operand) -> Operand:
+        if operand.source.name != FILE:
+            return operand
+        if operand.source not in known:
+            known[operand.source] = _pinned(operand.source)
+        return dataclasses.replace(operand, source=known[operand.source])
+
+    return dataclasses.replace(pair, a=of(pair.a), b=of(pair.b))
+
+
+def _from_file(source: Call, shape: _Shape) -> Float32s:
+    """The first rows and columns of a tensor, as float32; float64 is rounded.
+
+    Raises:
+        InputError: as `pinned`; the text has no hash, or the matrix is smaller than `shape`.
+    """
+    found, tensor = _tensor(source)
+    given = source.named("sha256")
+    if given is None:
+        raise InputError(
+            f"{source} does not say which content it means",
+            why="a result must be of the numbers that were measured, whatever the file becomes",
+            fix=f"write {_with_hash(source, found.sha256(tensor))}",
+        )
+    _check_hash(source, given, found.sha256(tensor))
+    matrix = found.matrix(tensor)
+    if matrix.shape[0] < shape[0] or matrix.shape[1] < shape[1]:
+        raise InputError(
+            f"{source} has {matrix.shape[0]} by {matrix.shape[1]} elements, "
+            f"and {shape[0]} by {shape[1]} are needed",
+            fix="ask for a smaller product; of a larger matrix the first rows and columns are used",
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        return matrix[: shape[0], : shape[1]].astype(np.float32)
+
+
+def _pinned(source: Call) -> Call:
+    found, tensor = _tensor(source)
+    sha256 = found.sha256(tensor)
+    if (given := source.named("sha256")) is not None:
+        _check_hash(source, given, sha256)
+    return _with_hash(source, sha256)
+
+
+def _tensor(source: Call) -> tuple[TensorFile, Tensor]:
+    found = open_tensors(Path(source.values[0]))
+    tensor = found.tensor(source.named("tensor"))
+    found.matrix(tensor)  # raises where it is none
+    if tensor.end - tensor.begin > BYTES_LIMIT:
+        raise InputError(
+            f"{source} has {tensor.end - tensor.begin} bytes",
+            fix=f"use a tensor of {BYTES_LIMIT} bytes at most",
+        )
+    return found, tensor
+
+
+def _check_hash(source: Call, given: str, sha256: str) -> None:
+    if given != sha256:
+        raise InputError(
+            f"{shown(source.values[0])} is not what it was: sha256 is {sha256}, not {given}",
+            fix="put the old content back, or leave sha256 out and measure the new one",
+        )
+
+
+def _with_hash(source: Call, sha256: str) -> Call:
+    others = (a for a in source.arguments if not a.startswith("sha256="))
+    return Call(source.name, (*others, f'sha256="{sha256}"'))
+
+
+_ELEMENTS_LIMIT = 1 << 28
+"""Of one matrix: 1 GiB of float32."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filled:
+    """A matrix, and what its type could not hold.
+
+    Attributes:
+        matrix: In the numpy type of its type; `tf32` as float32.
+        saturated: Values that were beyond the range of int8, and became its ends.
+    """
+
+    matrix: Matrix
+    non_finite: int
+    saturated: int
+
+
+def fill_pair(pair: OperandPair, shape: tuple[int, int, int], dtype: str) -> tuple[Filled, Filled]:
+    """Both matrices of a product of `shape` (m, n, k): A is m by k, B is k by n."""
+    m, n, k = shape
+    a = fill(pair.a, (m, k), dtype, seed=pair.seed, side="a")
+    if not pair.aligned:
+        return a, fill(pair.b, (k, n), dtype, seed=pair.seed, side="b")
+    b = fill(pair.b, (n, k), dtype, seed=pair.seed, side="b")
+    return a, Filled(b.matrix.T, b.non_finite, b.saturated)
+
+
+def fill(
+    operand: Operand, shape: _Shape, dtype: str, *, seed: int, side: Literal["a", "b"]
+) -> Filled:
+    """One matrix. Its first values stay the same whatever operations follow."""
+    _check(operand, shape, dtype)
+    calls = [call for call in operand.operations if call.name != "cast"]
+    seeds = np.random.SeedSequence([seed, zlib.crc32(side.encode())]).spawn(len(calls) + 1)
+    first, *others = map(np.random.default_rng, seeds)
+    steps = list(zip(calls, others, strict=True))
+    matrix, saturated = _numbers(operand.source, shape, dtype, first, steps)
+    for call, random in steps:
+        if WORDS[call.name].stage == "bit":
+            matrix = _change_bits(matrix, dtype, call.name, random, *call.values)
+    return Filled(matrix, _non_finite(matrix, dtype), saturated)
+
+
+def _numbers(
+    source: Call,
+    shape: _Shape,
+    dtype: str,
+    first: np.random.Generator,
+    steps: list[tuple[Call, np.random.Generator]],
+) -> tuple[Matrix, int]:
+    """The matrix as it is cast, and how many values its type could not hold."""
+    if source.name == "random_bits":
+        return random_bits(first, shape, dtype), 0
+    if source.name == FILE:
+        values = _from_file(source, shape)
+    else:
+        values = _SOURCES[source.name](first, shape, *source.values)
+    for call, random in steps:
+        if call.name in _ARRANGED:
+            values = _ARRANGED[call.name](random, values, *call.values)
+    return cast(values, dtype)
+
+
+def _non_finite(matrix: Matrix, dtype: str) -> int:
+    if dtype == "int8":
+        return 0
+    with np.errstate(invalid="ignore"):  # of signalling NaN
+        return matrix.size - int(np.isfinite(matrix).sum())
+
+
+def _check(operand: Operand, shape: _Shape, dtype: str) -> None:
+    rows, columns = shape
+    if min(shape) < 1 or rows * columns > _ELEMENTS_LIMIT:
+        raise InputError(
+            f"a matrix of {rows} by {columns} elements",
+            fix=f"each side is 1 at least, and a matrix has {_ELEMENTS_LIMIT} elements at most",
+        )
+    if operand.dtype not in (None, dtype):
+        raise InputError(
+            f"{operand} is cast to {operand.dtype}, and the product computes in {dtype}",
+            fix="name the same type in both places, or leave the cast out",
+        )
+    for call in operand.operations:
+        _check_call(call, columns, dtype)
+
+
+def _check_call(call: Call, columns: int, dtype: str) -> None:
+    if WORDS[call.name].stage == "bit" and call.values[-1] > width(dtype):
+        raise InputError(f"{call} changes more bits than {dtype} has", fix=f"it has {width(dtype)}")
+    if call.name == "prune":
+        of = int(call.arguments[0].partition(":")[2])
+        if columns % of:
+            raise InputError(
+                f"{call} needs groups of {of}, and a row has {columns} elements",
+                fix=f"use a multiple of {of}",
+            )

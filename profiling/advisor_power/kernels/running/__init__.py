@@ -1,1 +1,0 @@
-"""Runs executions of an operation and reads the sensors meanwhile."""

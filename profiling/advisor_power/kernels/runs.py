@@ -1,0 +1,375 @@
+"""Values with the interval that they are in with 95 %."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from advisor.core.records import Counters
+from advisor.errors import SourceError
+from advisor.predict.profiles import Floats
+from advisor.validity.sensor_record import PowerChannel, Response, memory_s
+from advisor.wire.power import Estimate
+from advisor_profiling.window.window import CounterTick
+
+_T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
+"""Student's t for 95 %, by degrees of freedom from 1 on."""
+
+_T_MANY = 2.0
+
+STANDARD_ERRORS_95 = 1.96
+"""In half an interval of 95 % of a normal value."""
+
+
+def around(value: float, half: float) -> Estimate:
+    """A value with an interval of half this width."""
+    return Estimate(value, value - half, value + half)
+
+
+def standard_error(found: Estimate) -> float:
+    """By its interval; 0 where it has none."""
+    return 0.0 if found.high is None else (found.high - found.value) / STANDARD_ERRORS_95
+
+
+def mean_of(values: Sequence[float]) -> Estimate:
+    """Mean of independent values, with an interval by Student's t.
+
+    Raises:
+        ValueError: there are none.
+    """
+    if not values:
+        raise ValueError("no values have no mean")
+    mean, freedom = float(np.mean(values)), len(values) - 1
+    if not freedom:
+        return Estimate(mean, None, None)
+    t = _T_95[freedom - 1] if freedom <= len(_T_95) else _T_MANY
+    return around(mean, t * float(np.std(values, ddof=1)) / math.sqrt(len(values)))
+
+
+IDLE = "idle"
+"""What was before a run, where no operation was."""
+
+
+@dataclass(frozen=True, slots=True)
+class PowerReading:
+    """A change of the instant channel: when it was seen, and what it read."""
+
+    at_s: float
+    power_w: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Executions without a gap, after a while of something else.
+
+    Attributes:
+        starts_s: Of each execution.
+        lead_s: How long that which was before it had lasted.
+        readings: From the beginning of the lead until the last execution can be seen.
+        sync_error_s: How far off the times of executions can be.
+        dropped: Why it cannot be used; empty where it can.
+    """
+
+    starts_s: tuple[float, ...]
+    ends_s: tuple[float, ...]
+    lead_s: float
+    readings: tuple[PowerReading, ...]
+    sync_error_s: float = 0.0
+    dropped: str = ""
+
+    @property
+    def executions(self) -> int:
+        """How many."""
+        return len(self.starts_s)
+
+    @property
+    def length_s(self) -> float:
+        """From the start of the first execution to the end of the last."""
+        return self.ends_s[-1] - self.starts_s[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceBlock:
+    """Runs of as many executions each, between two ticks of the energy counter.
+
+    Attributes:
+        began: None where there is no counter, or it did not move.
+    """
+
+    runs: tuple[Run, ...]
+    began: CounterTick | None = None
+    ended: CounterTick | None = None
+
+    @property
+    def executions(self) -> int:
+        """Of each run."""
+        return self.runs[0].executions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaplessRun:
+    """The operation without a gap for some seconds, which shows it to sensors that are slow.
+
+    Attributes:
+        execution_s: Median.
+        readings: Of the instant channel, meanwhile.
+        memory: Of the power of the memory, meanwhile; empty where the card does not read it.
+        counters: Of the hardware over the stretch.
+        power_capped: Whether the card's power limit held the clock back at any moment.
+        dropped: Why it cannot be used; empty where it can.
+    """
+
+    begin_s: float
+    end_s: float
+    execution_s: float
+    readings: tuple[PowerReading, ...]
+    memory: tuple[PowerReading, ...]
+    counters: Counters
+    power_capped: bool
+    dropped: str = ""
+
+
+def start_s(runs: Sequence[Run], executions: int) -> float:
+    """When so many executions are over, median of the runs that have as many."""
+    over_s = (
+        (*run.starts_s, run.ends_s[-1])[executions] - run.starts_s[0]
+        for run in runs
+        if run.executions >= executions
+    )
+    return statistics.median(over_s)
+
+
+def duration_s(runs: Sequence[Run], execution: int) -> float:
+    """Of one execution, counted from 1, median."""
+    return statistics.median(durations_ms(run)[execution - 1] for run in runs) / 1000
+
+
+def durations_ms(run: Run) -> list[float]:
+    """Of each execution of a run."""
+    return [(end - start) * 1000 for start, end in zip(run.starts_s, run.ends_s, strict=True)]
+
+
+def longest(runs: Sequence[Run]) -> list[Run]:
+    """The runs that have as many executions as any."""
+    most = max(run.executions for run in runs)
+    return [run for run in runs if run.executions == most]
+
+
+def energy_by_difference(blocks: Sequence[TraceBlock], idle_w: float) -> Estimate | str:
+    """Energy of one of the executions that the longer runs have more; else why there is none.
+
+    Args:
+        blocks: In the order in which they were run; two neighbours of different length are a pair.
+        idle_w: Power between the runs.
+    """
+    usable = [block for block in blocks if _moved(block)]
+    if len(usable) < len(blocks):
+        stuck = len(blocks) - len(usable)
+        return f"the energy counter stood still or went back in {stuck} of {len(blocks)} blocks"
+    found = [
+        _difference_j(one, other, idle_w)
+        for one, other in pairwise(usable)
+        if one.executions != other.executions
+    ]
+    if not found:
+        return "it takes a block of longer runs and one of shorter runs"
+    return mean_of(found)
+
+
+def _moved(block: TraceBlock) -> bool:
+    if block.began is None or block.ended is None:
+        return False
+    return block.ended.energy_j > block.began.energy_j and block.ended.at_s > block.began.at_s
+
+
+def _difference_j(one: TraceBlock, other: TraceBlock, idle_w: float) -> float:
+    more = one.executions - other.executions
+    return (_run_j(one, idle_w) - _run_j(other, idle_w)) / more
+
+
+def _run_j(block: TraceBlock, idle_w: float) -> float:
+    assert block.began is not None  # seen to in _moved
+    assert block.ended is not None
+    busy_s = sum(run.length_s for run in block.runs)
+    idle_s = block.ended.at_s - block.began.at_s - busy_s
+    return (block.ended.energy_j - block.began.energy_j - idle_w * idle_s) / len(block.runs)
+
+
+_SHORTEST = 0.2  # the part of the ping-pongs that is used: others met an interrupt or a busy core
+
+_LEAST_SPAN_S = 0.05  # over less time a slope says more about the noise than about the clocks
+
+
+@dataclass(frozen=True, slots=True)
+class PingPong:
+    """Host's clock before, GPU's clock, host's clock after, s."""
+
+    before_s: float
+    gpu_s: float
+    after_s: float
+
+    @property
+    def round_trip_s(self) -> float:
+        """How long the answer took."""
+        return self.after_s - self.before_s
+
+
+@dataclass(frozen=True, slots=True)
+class ClockFit:
+    """Host time of a GPU time: `host_s = offset_s + (1 + drift) * gpu_s`.
+
+    Attributes:
+        error_s: Half of the longest round trip that was used, plus how far it is off the line.
+    """
+
+    offset_s: float
+    drift: float
+    error_s: float
+
+    def host_s(self, gpu_s: float) -> float:
+        """The host's clock when the GPU's stood at `gpu_s`."""
+        return self.offset_s + gpu_s * (1 + self.drift)
+
+
+def fit_clock(ping_pongs: Sequence[PingPong]) -> ClockFit:
+    """Offset and drift of the GPU's clock against the host's.
+
+    Raises:
+        SourceError: there are no ping-pongs, or time ran backwards in all of them.
+    """
+    usable = sorted((p for p in ping_pongs if p.round_trip_s >= 0), key=lambda p: p.round_trip_s)
+    if not usable:
+        raise SourceError(
+            f"the clocks of host and GPU cannot be compared: {len(ping_pongs)} tries",
+            why="the GPU did not answer, or the host's clock went back in all of them",
+            fix="look at `nvidia-smi` and run it again",
+        )
+    best = _shortest_of_each_end(usable)
+    gpu = np.array([p.gpu_s for p in best])
+    offsets = np.array([(p.before_s + p.after_s) / 2 for p in best]) - gpu
+    drift = _slope(gpu, offsets)
+    left = offsets - drift * gpu
+    offset = float(np.mean(left))
+    error = max(p.round_trip_s for p in best) / 2 + float(np.max(np.abs(left - offset)))
+    return ClockFit(offset, drift, error)
+
+
+def _shortest_of_each_end(by_round_trip: Sequence[PingPong]) -> list[PingPong]:
+    """The shortest of the earlier and of the later half, so that a line has two ends."""
+    middle = (min(p.gpu_s for p in by_round_trip) + max(p.gpu_s for p in by_round_trip)) / 2
+    early = [p for p in by_round_trip if p.gpu_s <= middle]
+    late = [p for p in by_round_trip if p.gpu_s > middle]
+    return [p for half in (early, late) for p in half[: max(1, int(_SHORTEST * len(half)))]]
+
+
+def _slope(gpu: np.ndarray, offsets: np.ndarray) -> float:
+    if np.ptp(gpu) < _LEAST_SPAN_S:
+        return 0.0
+    centred = gpu - gpu.mean()
+    return float(centred @ (offsets - offsets.mean()) / (centred @ centred))
+
+
+@dataclass(frozen=True, slots=True)
+class Sensor:
+    """What a reading is of: `window_s` that ended `delay_s` before it (`PowerChannel.response`).
+
+    Delays differ from reading to reading, by half of `spread_s` up or down.
+    """
+
+    window_s: float
+    delay_s: float
+    noise_w: float
+    spread_s: float = 0.0
+    response: Response = "mean"
+
+    @property
+    def memory_s(self) -> float:
+        """What was longer before the end of a window counts for less than 1 %."""
+        return memory_s(self.response, self.window_s)
+
+    @property
+    def smear_s(self) -> float:
+        """What a reading may be of is so long."""
+        return self.memory_s + self.spread_s
+
+    @property
+    def late_s(self) -> float:
+        """A window may have ended so much before or after it is taken to have."""
+        return self.spread_s / 2
+
+
+def sensor_of(channel: PowerChannel) -> Sensor:
+    """The channel in seconds."""
+    return Sensor(
+        window_s=channel.window_ms / 1000,
+        delay_s=channel.delay_ms / 1000,
+        noise_w=channel.noise_w,
+        spread_s=channel.delay_spread_ms / 1000,
+        response=channel.response,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Stitched:
+    """Readings of all runs, ordered by time.
+
+    Attributes:
+        tau_s: Time in the run at which each reading's window ended, shape (readings,).
+        power_w: What it read, shape (readings,).
+        base_w: Power before the runs, from readings whose whole window lay there.
+    """
+
+    tau_s: Floats
+    power_w: Floats
+    base_w: float
+
+
+def stitch(runs: Sequence[Run], sensor: Sensor) -> Stitched | None:
+    """Readings whose window ended within the run; None without a reading before a run.
+
+    What is drawn after the end of a run is not known, so a window that reaches beyond is left out.
+    """
+    inside, before = list[tuple[float, float]](), list[float]()
+    for run in runs:
+        for tau_s, reading in _in_run(run, sensor.delay_s):
+            if -sensor.late_s < tau_s <= run.length_s - sensor.late_s:
+                inside.append((tau_s, reading.power_w))
+            elif sensor.memory_s + sensor.late_s - run.lead_s <= tau_s <= -sensor.late_s:
+                before.append(reading.power_w)
+    if not before:
+        return None
+    table = np.array(sorted(inside), dtype=np.float64).reshape(-1, 2)
+    return Stitched(table[:, 0], table[:, 1], float(np.mean(before)))
+
+
+def end_powers(runs: Sequence[Run], sensor: Sensor) -> list[float]:
+    """Readings whose whole window lay in the second half of their run, W."""
+    return [
+        reading.power_w
+        for run in runs
+        for tau_s, reading in _in_run(run, sensor.delay_s)
+        if run.length_s / 2 + sensor.memory_s + sensor.late_s <= tau_s
+        and tau_s <= run.length_s - sensor.late_s
+    ]
+
+
+def naive_curve(runs: Sequence[Run], edges_s: Floats) -> list[float | None]:
+    """Mean of what was read while the run was that old, as if readings were of the moment."""
+    readings = [
+        (tau_s, reading.power_w)
+        for run in runs
+        for tau_s, reading in _in_run(run, 0.0)
+        if tau_s <= run.length_s
+    ]
+    table = np.array(readings, dtype=np.float64).reshape(-1, 2)
+    counts, _ = np.histogram(table[:, 0], edges_s)
+    sums, _ = np.histogram(table[:, 0], edges_s, weights=table[:, 1])
+    return [s / n if n else None for s, n in zip(sums.tolist(), counts.tolist(), strict=True)]
+
+
+def _in_run(run: Run, delay_s: float) -> list[tuple[float, PowerReading]]:
+    start_s = run.starts_s[0] + delay_s
+    return [(reading.at_s - start_s, reading) for reading in run.readings]

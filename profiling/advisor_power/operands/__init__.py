@@ -1,1 +1,0 @@
-"""The data of matrix products, written as text: values, their order and their bits."""

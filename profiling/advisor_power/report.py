@@ -1,0 +1,494 @@
+"""The page of `advisor report power`, and the picture of `advisor power tensor`.
+
+The page has a section for each sensor, kernel, card with measured inputs, job and pair.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from advisor.core.wording import count_of
+from advisor.errors import InputError
+from advisor.validity.sensor_record import SensorRecord
+from advisor.wire.answers import (
+    MARKS,
+    NOT_IDENTIFIED,
+    ComponentsOfJob,
+    ComponentsOfPair,
+    PowerParts,
+)
+from advisor.wire.power import Estimate, KernelReport, ReadingError, SensorCurve
+from advisor_power.data.result import InputPower
+from advisor_training.reports.document import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PAPER_INK,
+    SVG_INK,
+    Figure,
+    Ink,
+    TextTable,
+    to_html,
+    to_svg,
+    write_files,
+)
+
+_HTML_NAME = "power.html"
+
+LIMITS = (
+    "What cannot be known here: how far the power of a board is off as a whole. That takes a meter "
+    "outside of it; boards are linear, and off by up to 5 %. Compare values of one card only.",
+    "Nor does any reading show what happens inside an execution that is shorter than the stated "
+    "resolution, or what single parts of the GPU draw over time.",
+)
+
+COLOURS: Mapping[str, str] = {
+    "floor": "#7d8590",
+    "tensor": "#2f7ed8",
+    "fp32": "#c8640a",
+    "integer": "#9a6bd1",
+    "warps": "#9c8500",
+    "fabric": "#c94c86",
+    "memory": "#1f9164",
+}
+"""Colour of each part of the power: that of the pages of the service."""
+
+FoundComponents = ComponentsOfJob | ComponentsOfPair
+
+_MOST_BARS = 40  # matrices in a picture: more cannot be read
+_NAME_LENGTH = 40
+
+_SENSOR = (
+    "channel", "period, ms", "window, ms", "delay, ms", "noise, W", "waves wrong, %", "accepted",
+)  # fmt: skip
+_COVERS = {True: "adds up everything", False: "adds up windows only", None: "open"}
+_LOADS = {
+    "step": "a load that begins and stays",
+    "wave": "a load that is switched on and off",
+}
+_KERNEL = (
+    "kernel", "GPU", "execution, ms", "launches", "SSE, W", "SSP, W", "SSP, J a launch",
+    "counter differs", "golden runs",
+)  # fmt: skip
+_HASH = re.compile(r"(sha256=\"[0-9a-f]{8})[0-9a-f]{56}(?=\")")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the page with a heading; notes stand above tables, figures below."""
+
+    title: str
+    notes: Sequence[str]
+    tables: Sequence[TextTable] = ()
+    figures: Sequence[Figure] = ()
+
+
+def write_page(
+    folder: Path,
+    kernels: Sequence[KernelReport],
+    sections: Sequence[Section],
+    unknown: Sequence[str] = (),
+) -> tuple[Path, ...]:
+    """Write the page into a folder; `unknown` says why the parts of some jobs are not known."""
+    page = to_html(
+        "power.html",
+        limits=LIMITS,
+        figures=_overview(kernels),
+        kernels=_kernel_table(kernels),
+        unknown=unknown,
+        sections=sections,
+    )
+    return write_files({_HTML_NAME: page.encode()}, folder)
+
+
+def sensor_section(
+    number: int,
+    record: SensorRecord,
+    curves: Sequence[SensorCurve],
+    errors: Sequence[ReadingError],
+) -> Section:
+    """A card's sensors; without its recording there are no curves, without runs no errors."""
+    notes = [
+        f"Source: {record.source}. Card {record.gpu_uuid}, {record.seconds:.0f} s of GPU time.",
+        *record.reasons,
+    ]
+    if not curves:
+        notes.append("Its recording is not here, so there are no curves.")
+    if not errors:
+        notes.append(
+            "How wrong other ways of reading power are was not recorded on this card: "
+            "docs/measurements/power/sensor_campaign.py does."
+        )
+    figures = [
+        Figure(
+            f"sensor-{number}-{curve.channel}-{curve.load}",
+            f"{record.gpu_model}, {curve.channel}: {_LOADS[curve.load]}. Dots were read; the line "
+            "is what window and delay of the record predict, with the powers of the load that suit "
+            "the readings best.",
+            partial(_draw_sensor, curve),
+            0.55,
+        )
+        for curve in curves
+    ]
+    title = f"Sensor: {record.gpu_model}, driver {record.driver}, {record.measured_at[:10]}"
+    return Section(title, notes, tuple(_sensor_tables(record, errors)), figures)
+
+
+def kernel_section(number: int, one: KernelReport) -> Section:
+    """One operation: steady points, curve and execution times."""
+    notes = [_kernel_note(one), *([f"No curve: {one.no_curve}."] if one.no_curve else ())]
+    name = _name_of(one)
+    times = Figure(
+        f"kernel-{number}-times",
+        f"{name}: execution times of {one.runs} runs. Golden are those of the bin that "
+        "most runs are in.",
+        partial(_draw_times, one),
+        0.55,
+    )
+    curve = Figure(
+        f"kernel-{number}-curve",
+        f"{name}: power since the start of a run in bins of {one.resolution_ms:.3g} ms, "
+        f"with the window of {one.window_ms:.4g} ms taken out; nothing finer can be told. The band "
+        "is of 95 %. Dots are means of what was read meanwhile: late, and smeared.",
+        partial(_draw_curve, one),
+        0.55,
+    )
+    figures = (curve, times) if one.curve else (times,)
+    return Section(f"Kernel: {name} on {one.gpu_model}", notes, (), figures)
+
+
+def input_section(results: Sequence[InputPower]) -> Section:
+    """What was measured of the data of one type, on one card and number of SMs."""
+    one = max(results, key=lambda r: r.moment_s)
+    where = one.conditions
+    limit = f", {where.units} SMs" if where.units else ""
+    note = (
+        f"Card {where.gpu_uuid}, driver {where.driver}, PyTorch {where.torch}, "
+        f"{one.measured_at[:10]}. The reference is normal random numbers, measured between the "
+        "cases. Where the power limit was reached compare energy: power is the same there."
+    )
+    rows = [
+        (
+            _within(r.power_w, "{:.1f}"),
+            _within(r.reference_ratio, "{:.3f}"),
+            f"{r.energy_pj:.4g}",
+            ", ".join(r.flags),
+            _HASH.sub(r"\1", str(r.case)),
+        )
+        for r in results
+    ]
+    table = TextTable("Measured data", ("W", "of reference", "pJ", "flags", "data"), rows)
+    title = f"Input: {one.case.dtype} on {where.gpu_model}{limit}"
+    return Section(title, [note], [table])
+
+
+def parts_section(number: int, found: FoundComponents) -> Section:
+    """What the power of a job or of a pair goes to: stacked bars, and the watts as a table."""
+    is_pair = isinstance(found, ComponentsOfPair)
+    if is_pair:
+        title = f"Parts of the power: {' beside '.join(found.jobs)} on {found.gpu_model}"
+        powers = [(one.split, one.power) for one in found.splits]
+    else:
+        title = f"Parts of the power: {found.job} alone on {found.gpu_model}"
+        powers = [(f"{one.share_percent:g} %", one.power) for one in found.shares]
+    tables = [
+        TextTable(
+            "W in parts, and their bounds (5 to 95 %)",
+            ["split" if is_pair else "share", "W", "left, W", *COLOURS],
+            [(name, *_part_cells(power)) for name, power in powers],
+        )
+    ]
+    if is_pair:
+        said = [(one.split, f"{one.clock_loss_mhz:.0f}", one.jostling) for one in found.splits]
+        headings = ("split", "below the highest, MHz", "")
+        tables.append(TextTable("Who lowers the clock", headings, said))
+    limit_w = found.power_limit_w
+    end = "" if limit_w is None else f"; the dashed line is the limit of {limit_w:.0f} W"
+    figure = Figure(
+        f"parts-{number}",
+        f"{title}. A bar ends at the power{end}.",
+        partial(_draw_parts, powers, limit_w),
+        0.25 + 0.05 * len(powers),
+        wide=True,
+    )
+    return Section(title, tuple(parts_notes(found)), tables, [figure])
+
+
+def parts_notes(found: FoundComponents) -> Iterator[str]:
+    """How to read the parts, and of a pair where the clock falls most."""
+    yield (
+        "~ is estimated by weights fitted to "
+        f"{count_of(found.weights.windows, 'window')} of {count_of(found.weights.jobs, 'job')} "
+        "alone, ? is extrapolated: these had nothing like it. Without a mark it was measured."
+    )
+    yield NOT_IDENTIFIED
+    if found.power_limit_w is None:
+        yield "The power limit is not known."
+    if isinstance(found, ComponentsOfPair):
+        yield f"Where the clock falls most: {found.worst.jostling}."
+
+
+def check_picture(path: Path) -> None:
+    """Check before minutes of work that a picture can be written under a name.
+
+    Raises:
+        InputError: it ends in something else than .svg or .html.
+    """
+    if path.suffix not in (".svg", ".html"):
+        raise InputError(
+            f"--picture {path} is neither .svg nor .html", fix=f"write {path.stem}.svg"
+        )
+
+
+def write_picture(path: Path, title: str, bars: Sequence[tuple[str, float, float | None]]) -> None:
+    """Write the first `_MOST_BARS` matrices as an image or a page that needs nothing else.
+
+    Args:
+        path: The file, .svg or .html.
+        title: Name of the file of tensors.
+        bars: Name of each matrix, part of the bits that switch in a row, expected power in W.
+    """
+    shown = bars[:_MOST_BARS]
+    caption = f"{title}: bits that switch from one element of a row to the next."
+    if any(power_w is not None for _, _, power_w in shown):
+        caption += " Dots are the expected power of the GPU (upper axis), where there is one."
+    if len(shown) < len(bars):
+        caption += f" The first {len(shown)} of {len(bars)} matrices."
+    height = 0.25 + 0.035 * len(shown)
+    figure = Figure("tensors", caption, partial(_draw_tensors, shown), height, wide=True)
+    if path.suffix == ".html":
+        page = to_html("tensor.html", title=title, figures=(figure,))
+    else:
+        page = to_svg(figure).replace(SVG_INK.text, PAPER_INK.text)
+        page = page.replace(SVG_INK.faint, PAPER_INK.faint)
+        page = page.replace("<svg ", '<svg style="background: white" ', 1)
+    write_files({path.name: page.encode()}, path.parent)
+
+
+def _sensor_tables(record: SensorRecord, errors: Sequence[ReadingError]) -> Iterator[TextTable]:
+    channels = [
+        (
+            one.name,
+            f"{one.period_ms:.1f}",
+            f"{one.window_ms:.1f}",
+            f"{one.delay_ms:.1f}",
+            f"{one.noise_w:.2f}",
+            f"{100 * one.prediction_error:.2f}",
+            "yes" if one.accepted else "no",
+        )
+        for one in record.channels
+    ]
+    yield TextTable("Channels", _SENSOR, channels)
+    if (energy := record.energy) is not None:
+        spread = f"{100 * energy.coverage_spread:.2f}"
+        row = (f"{energy.period_ms:.0f}", spread, _COVERS[energy.covers_everything])
+        yield TextTable("Energy counter", ("every, ms", "spread over phases, %", "verdict"), [row])
+    if not errors:
+        return
+    ways = list(dict.fromkeys(one.way for one in errors))
+    cells = {(e.kernel_s, e.way): f"{100 * e.median:.1f} ({100 * e.p95:.1f})" for e in errors}
+    yield TextTable(
+        "How wrong ways of reading a kernel's power are: median (95 % of cases within), %",
+        ("twenty executions of", *ways),
+        [
+            (f"{1e6 * length:g} µs", *(cells.get((length, way), "-") for way in ways))
+            for length in sorted({one.kernel_s for one in errors})
+        ],
+    )
+
+
+def _kernel_table(reports: Sequence[KernelReport]) -> TextTable:
+    rows = [
+        (
+            _name_of(one),
+            one.gpu_model,
+            f"{one.execution_ms:.4g}",
+            str(one.launches),
+            _within(one.sse_power_w, "{:.1f}"),
+            _within(one.ssp_power_w, "{:.1f}"),
+            _within(one.launch_energy_j, "{:.4g}"),
+            _differ(one) or "-",
+            f"{one.golden_runs} of {one.runs}",
+        )
+        for one in reports
+    ]
+    return TextTable("Measured kernels", _KERNEL, rows)
+
+
+def _name_of(one: KernelReport) -> str:
+    limit = f", {one.units} SMs" if one.units else ""
+    return f"{one.operation}{limit}, after {one.before}"
+
+
+def _differ(one: KernelReport) -> str:
+    """Difference of the energy counter and the curve; empty where it is not known."""
+    differ = one.difference and one.difference.differ
+    return "" if differ is None else f"{differ:+.1%}"
+
+
+def _kernel_note(one: KernelReport) -> str:
+    sse_w, ssp_w = _within(one.sse_power_w, "{:.1f}"), _within(one.ssp_power_w, "{:.1f}")
+    sse_j, ssp_j = _within(one.sse_energy_j, "{:.4g}"), _within(one.ssp_energy_j, "{:.4g}")
+    ssp = "SSP: none, power still changed at the end of the longest runs."
+    if one.ssp_execution is not None:
+        runs = count_of(one.ssp_execution, "execution")
+        ssp = f"SSP at the end of {runs}: {ssp_w} W, {ssp_j} J an execution."
+    counter = f"Energy counter: {one.no_difference}."
+    if (found := one.difference) is not None:
+        against = f", {_differ(one)} against the curve" if _differ(one) else ""
+        joules = _within(found.counter, "{:.4g}")
+        counter = f"By the energy counter {joules} J in executions {found.first} to {found.last}"
+        counter += f"{against}."
+    dropped = "".join(f", {count} dropped: {why}" for why, count in one.dropped.items())
+    return (
+        f"SSE is execution {one.sse_execution}: {sse_w} W, {sse_j} J. {ssp} {counter} "
+        f"{one.golden_runs} of {one.runs} runs are golden{dropped}. Driver {one.driver}, "
+        f"{one.measured_at[:10]}, source {one.source}, {one.seconds:.0f} s."
+    )
+
+
+def _within(found: Estimate | None, form: str) -> str:
+    return found.text(form.format) if found else "-"
+
+
+def _part_cells(power: PowerParts) -> Iterator[str]:
+    yield f"{MARKS[power.power_basis]}{power.power_w:.0f}"
+    yield "not known" if power.headroom_w is None else f"{power.headroom_w:.0f}"
+    for name in COLOURS:
+        value = power.components_w[name]
+        mark = MARKS[power.memory_basis if name == "memory" else power.others_basis]
+        yield f"{mark}{value.value:.0f} [{value.low:.0f}, {value.high:.0f}]"
+
+
+def _overview(kernels: Sequence[KernelReport]) -> tuple[Figure, ...]:
+    """All kernels in one figure; none where nothing was measured."""
+    if not kernels:
+        return ()
+    caption = (
+        "Power of each kernel at its first steady execution (SSE, by the curve) and in steady "
+        "power (SSP), with 95 % intervals. Compare kernels of one card only."
+    )
+    height = 0.2 + 0.06 * len(kernels)
+    return (Figure("overview", caption, partial(_draw_overview, kernels), height, wide=True),)
+
+
+def _draw_sensor(curve: SensorCurve, axes: Any, ink: Ink) -> None:
+    axes.plot(curve.times_s, curve.predicted_w, color=BLUE, linewidth=1.2, label="predicted")
+    axes.scatter(curve.read_s, curve.read_w, s=12, color=ORANGE, label="read", zorder=3)
+    # From 0 on: else the noise of a channel that hardly moves would look like an error.
+    axes.set_ylim(0, 1.2 * max(*curve.read_w, *curve.predicted_w))
+    _label(axes, ink, "s", "W")
+
+
+def _draw_overview(kernels: Sequence[KernelReport], axes: Any, ink: Ink) -> None:
+    for label, colour, shift, points in (
+        ("SSE", ORANGE, -0.15, [one.sse_power_w for one in kernels]),
+        ("SSP", BLUE, 0.15, [one.ssp_power_w for one in kernels]),
+    ):
+        known = [(found, place + shift) for place, found in enumerate(points) if found is not None]
+        for found, place in known:
+            if found.low is not None and found.high is not None:
+                axes.plot([found.low, found.high], [place] * 2, color=colour, linewidth=1.2)
+        values = [found.value for found, _ in known]
+        axes.scatter(values, [place for _, place in known], s=18, color=colour, label=label)
+    several = len({one.gpu_model for one in kernels}) > 1
+    names = [f"{one.gpu_model}: {_name_of(one)}" if several else _name_of(one) for one in kernels]
+    for place, name in enumerate(names):
+        where: Any = axes.get_yaxis_transform()
+        axes.text(0.01, place - 0.3, name, transform=where, va="bottom", color=ink.text)
+    axes.set_yticks([])
+    axes.set_ylim(len(names) - 0.6, -0.8)
+    _label(axes, ink, "W", "")
+
+
+def _draw_curve(one: KernelReport, axes: Any, ink: Ink) -> None:
+    edges = [one.curve[0].begin_ms, *(point.end_ms for point in one.curve)]
+    low, high, power = (
+        [getattr(point, name) for point in one.curve] for name in ("low_w", "high_w", "power_w")
+    )
+    axes.fill_between(
+        edges, [*low, low[-1]], [*high, high[-1]],
+        step="post", color=BLUE, alpha=0.2, linewidth=0, label="95 % band",
+    )  # fmt: skip
+    axes.stairs(power, edges, color=BLUE, baseline=None, linewidth=1.2, label="deconvolved")
+    read = [
+        ((point.begin_ms + point.end_ms) / 2, point.raw_w)
+        for point in one.curve
+        if point.raw_w is not None
+    ]
+    if read:
+        axes.scatter(*zip(*read, strict=True), s=8, color=ORANGE, label="as read")
+    if one.ssp_power_w is not None:
+        axes.axhline(one.ssp_power_w.value, color=GREEN, linewidth=1, linestyle="--", label="SSP")
+    if one.before_w is not None:
+        axes.axhline(one.before_w, color=GREY, linewidth=0.8, linestyle=":", label="before")
+    _label(axes, ink, "ms since the start of a run", "W")
+
+
+def _draw_times(one: KernelReport, axes: Any, ink: Ink) -> None:
+    edges, counts = one.histogram.edges_ms, one.histogram.counts
+    bars = [*zip(edges, edges[1:], counts, strict=False)]
+    for label, colour, golden in (("golden", GREEN, True), ("others", GREY, False)):
+        shown = [
+            (begin, end, count)
+            for begin, end, count in bars
+            if count and (begin <= one.bin_high_ms and end >= one.bin_low_ms) is golden
+        ]
+        if shown:
+            axes.bar(
+            [begin for begin, _, _ in shown],
+            [count for _, _, count in shown],
+            [end - begin for begin, end, _ in shown],
+            align="edge", color=colour, label=label,
+        )  # fmt: skip
+    axes.set_xlim(edges[0], edges[-1])
+    _label(axes, ink, "execution time, ms", "runs")
+
+
+def _label(axes: Any, ink: Ink, x: str, y: str) -> None:
+    axes.set_xlabel(x, color=ink.text)
+    axes.set_ylabel(y, color=ink.text)
+    axes.legend(frameon=False, labelcolor=ink.text, fontsize="small", loc="best")
+
+
+def _draw_parts(
+    powers: Sequence[tuple[str, PowerParts]], limit_w: float | None, axes: Any, ink: Ink
+) -> None:
+    places, ends = range(len(powers)), [0.0] * len(powers)
+    for part, colour in COLOURS.items():
+        watts = [power.components_w[part].value for _, power in powers]
+        axes.barh(places, watts, left=ends, color=colour, label=part, height=0.7)
+        ends = [end + more for end, more in zip(ends, watts, strict=True)]
+    if limit_w is not None:
+        axes.axvline(limit_w, color=ink.text, linewidth=1, linestyle="--")
+    axes.set_yticks(places, [name for name, _ in powers])
+    axes.invert_yaxis()
+    axes.set_xlabel("W", color=ink.text)
+    axes.legend(
+        frameon=False, labelcolor=ink.text, fontsize="small", ncols=len(COLOURS),
+        loc="lower center", bbox_to_anchor=(0.5, 1.0), columnspacing=1.0, handlelength=1.0,
+    )  # fmt: skip
+
+
+def _draw_tensors(bars: Sequence[tuple[str, float, float | None]], axes: Any, ink: Ink) -> None:
+    places = range(len(bars))
+    names = [n if len(n) <= _NAME_LENGTH else f"...{n[3 - _NAME_LENGTH :]}" for n, _, _ in bars]
+    axes.barh(places, [100 * toggle for _, toggle, _ in bars], color=BLUE, height=0.6)
+    axes.set_yticks(places, names, parse_math=False)
+    axes.set_ylim(len(bars) - 0.4, -0.6)
+    axes.set_xlabel("bits that switch in a row, %", color=ink.text)
+    known = [(power_w, at) for at, (_, _, power_w) in zip(places, bars, strict=True) if power_w]
+    if not known:
+        return
+    above = axes.twiny()
+    above.patch.set_alpha(0)
+    above.scatter(*zip(*known, strict=True), s=16, color=ORANGE, zorder=3)
+    above.set_xlim(0, 1.1 * max(power_w for power_w, _ in known))
+    above.tick_params(colors=ink.text)
+    above.set_xlabel("expected power, W", color=ink.text)
+    for side in above.spines.values():
+        side.set_color(ink.faint)

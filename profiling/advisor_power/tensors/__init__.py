@@ -1,1 +1,0 @@
-"""Matrices in files: safetensors and npy, mapped into memory. Never a pickle."""
