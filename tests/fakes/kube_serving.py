@@ -130,11 +130,15 @@ def claimed(pod: Object) -> Object:
     return pod
 
 
+def created(pod: Object) -> Object:
+    """The request to review a new pod."""
+    request = {"uid": "1", "kind": {"kind": "Pod"}, "operation": "CREATE", "object": pod}
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
 def admitted(pod: Object) -> Object:
     """A pod as the webhook leaves it."""
-    request = {"uid": "1", "kind": {"kind": "Pod"}, "operation": "CREATE", "object": pod}
-    asked = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    return patched(pod, review(asked, None)["response"])
+    return patched(pod, review(created(pod), None)["response"])
 
 
 def placed(uid: str, job: str, share: str, gpu: str = "GPU-1", **spec: Any) -> Object:

@@ -89,7 +89,6 @@ class Node:
         return started
 
     def end_pods(self) -> None:
-        """All their processes."""
         for job in self.jobs:
             job.kill()
             job.wait()
@@ -121,13 +120,11 @@ class Node:
         eventually(lambda: self.metric("advisor_pod_limit_proven", job) == value)
 
     def gpu(self) -> dict[str, Any]:
-        """What the annotation of the node says of its GPU; nothing before it says anything."""
         notes = self.api.get(f"{NODES}/{NODE}")["metadata"].get("annotations", {})
         [gpu] = json.loads(notes.get("advisor.dev/gpus", "[{}]"))
         return gpu
 
     def ready(self) -> bool:
-        """Whether it says that the GPU may be used."""
         return bool(self.gpu().get("ready"))
 
     def refuses(self, why: str) -> None:
@@ -234,7 +231,6 @@ ALLOWED = {
 
 
 def check_observation(seen: Observation) -> None:
-    """What a launch would have reported of the same two jobs."""
     assert seen.jobs == ("alpha", "beta")
     assert [part.units for part in seen.parts] == [38, 92]
     assert [part.solo_rate for part in seen.parts] == [400, 400]
@@ -250,7 +246,6 @@ def check_observation(seen: Observation) -> None:
 
 
 def test_a_pod_that_lifts_its_limit_is_found(node: Node) -> None:
-    """By the variables that its process was started with, and by computing outside of MPS."""
     node.run_pod(A, "alpha", "30", CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="90")
     node.run_pod(B, "beta", "70", CUDA_MPS_PIPE_DIRECTORY=str(node.host.folder / "elsewhere"))
     eventually(lambda: len(node.api.events()) == 2)
@@ -295,7 +290,6 @@ def test_a_daemon_that_is_lost_is_started_again_and_pods_are_told(node: Node) ->
 
 
 def test_a_gpu_is_not_ready_while_it_is_not_well(node: Node) -> None:
-    """Nor while nobody can see who computes; the agent itself is well."""
     for file, (text, why) in FAULTS.items():
         (node.host.folder / file).write_text(text)
         node.refuses(why)

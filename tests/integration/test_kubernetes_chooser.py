@@ -32,8 +32,6 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 class Knows(Advice):
-    """Answers every question at once: 26/50."""
-
     def __init__(self) -> None:
         pass
 
@@ -81,12 +79,10 @@ def metric(found: Choosing, name: str) -> float:
 
 
 def make_pod(api: KubeApi, name: str, job: str = "fft", *, max_wait_s: str = "60") -> None:
-    """A pod as the webhook leaves it."""
     api.create_pod(admitted(pod_of(name, job, max_wait_s=max_wait_s)))
 
 
 def open_(api: KubeApi, *pods: str) -> bool:
-    """Whether the gates of all these pods are open."""
     return not any(api.pod(name)["spec"].get("schedulingGates") for name in pods)
 
 
@@ -119,29 +115,6 @@ def test_write_that_comes_too_late_is_made_again(api: KubeApi) -> None:
         assert metric(found, "advisor_kubernetes_write_conflicts_total") == 2
     assert shares(api, "a", "b") == ["26", "50"]
     assert api.pod("a")["metadata"]["labels"]["advisor.dev/managed"] == "true"
-
-
-def test_conflict_at_the_second_pod_gives_it_to_nobody_else(api: KubeApi) -> None:
-    """The first pod is written; the second one follows, though a third has come meanwhile."""
-    refused: list[str] = []
-
-    def refuse(call: Call) -> None:
-        if is_pod_patch(call) and names.PARTNER_UID in str(call.body):
-            if len(refused) == 1:
-                make_pod(api, "c")
-            refused.append(call.path)
-            if 2 <= len(refused) <= 3:
-                raise RefusedError(409, "the object has been modified")
-
-    api.refuse = refuse
-    make_node(api, "node-2", "GPU-2")
-    with choosing(api):
-        make_pod(api, "a")
-        make_pod(api, "b")
-        eventually(lambda: open_(api, "a", "b"))
-    assert notes(api, "b")[names.PARTNER] == "default/a"
-    assert notes(api, "a")[names.GPU_UUID] == notes(api, "b")[names.GPU_UUID]
-    assert not open_(api, "c")
 
 
 def test_a_write_ends_before_the_lease(api: KubeApi, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,44 +186,6 @@ class Silent(Knows):
         return {}
 
 
-def test_pod_that_is_deleted_while_it_waits_is_forgotten(api: KubeApi) -> None:
-    """Its partner is another one; a later pod of its name is another pod, too."""
-    with choosing(api) as found:
-        make_pod(api, "gone")
-        eventually(lambda: metric(found, "advisor_kubernetes_pods_waiting") == 1)
-        api.delete(f"{PODS}/gone")
-        eventually(lambda: metric(found, "advisor_kubernetes_pods_waiting") == 0)
-        make_pod(api, "a")
-        make_pod(api, "gone")
-        eventually(lambda: open_(api, "a", "gone"))
-    assert notes(api, "gone")[names.PARTNER] == "default/a"
-    assert notes(api, "a")[names.PARTNER_UID] == api.pod("gone")["metadata"]["uid"]
-
-
-def test_partner_that_is_deleted_between_the_patches(api: KubeApi) -> None:
-    """The first pod keeps what it was given; a later pod of that name is another, and joins it."""
-    deleted: list[str] = []
-
-    def refuse(call: Call) -> None:
-        if is_pod_patch(call) and not deleted:
-            [other] = {f"{PODS}/a", f"{PODS}/b"} - {call.path}
-            deleted.append(other)
-            api.delete(other)
-
-    api.refuse = refuse
-    with choosing(api) as found:
-        make_pod(api, "a")
-        make_pod(api, "b")
-        eventually(lambda: deleted and metric(found, "advisor_kubernetes_write_conflicts_total"))
-        name = deleted[0].rpartition("/")[2]
-        make_pod(api, name, max_wait_s="600")
-        eventually(lambda: open_(api, name))
-        eventually(lambda: metric_of(found, "joined") == 1)
-    [first] = {"a", "b"} - {name}
-    assert notes(api, name)[names.PARTNER] == f"default/{first}"
-    assert names.PARTNER_UID not in notes(api, name)
-
-
 def test_watches_that_break_lose_nothing(api: KubeApi) -> None:
     """A server that restarts ends them; one that has forgotten the past says 410."""
     with choosing(api) as found:
@@ -266,7 +201,6 @@ def test_watches_that_break_lose_nothing(api: KubeApi) -> None:
 
 
 def test_absent_service_holds_pods_and_says_why(api: KubeApi) -> None:
-    """With `hold` they wait past their time, with an event; when it answers they are paired."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         closed = f"http://127.0.0.1:{probe.getsockname()[1]}"
@@ -289,8 +223,6 @@ def metric_of(found: Choosing, outcome: str) -> float:
 
 
 def test_pods_that_cannot_be_read_or_written_stop_nobody(api: KubeApi) -> None:
-    """Forged, of another version, or refused by another webhook, which is said of the pod."""
-
     def refuse(call: Call) -> None:
         if is_pod_patch(call) and call.path.endswith("/stuck"):
             raise RefusedError(403, "denied by a policy of the site")
@@ -327,7 +259,6 @@ def test_one_of_two_chooses(api: KubeApi) -> None:
 
 
 def test_node_whose_device_plugin_offers_gpus_is_told_of(api: KubeApi) -> None:
-    """By an event of the node and a metric, before anybody runs there twice."""
     api.change(f"{NODES}/node-1", {"status": {"allocatable": {"nvidia.com/gpu": "8"}}})
     with choosing(api) as found:
         [told] = eventually(lambda: said(api, "node-1"))
@@ -337,7 +268,6 @@ def test_node_whose_device_plugin_offers_gpus_is_told_of(api: KubeApi) -> None:
 
 
 def test_every_process_knows_when_no_gpu_is_free(api: KubeApi) -> None:
-    """Also the one that does not choose: the API server asks either about new pods."""
     with choosing(api) as first, choosing(api) as second:
         eventually(lambda: first.ready and second.ready)
         assert not first.is_full

@@ -27,24 +27,22 @@ from advisor_kubernetes.chooser.pairing import (
 )
 from advisor_kubernetes.chooser.places import Node, read_node
 from advisor_kubernetes.chooser.pods import Pod, read_pod
-from advisor_kubernetes.chooser.writing import unfinished, writes_of
+from advisor_kubernetes.chooser.writing import Write, unfinished, writes_of
 from advisor_kubernetes.objects import quantity
 from advisor_node.advice import Answer, Apart, NoAnswer, Question, Together
 
 NOW_S = 1_000_000.0
 APART = Apart("exclusive is better")
 ANY = Policy()
-Decided = TypeVar("Decided", Start, Stay)
+Decided = TypeVar("Decided", bound=PodDecision)
 Ask: TypeAlias = Callable[[Collection[Question]], Mapping[Question, Answer]]
 
 
 def stored(name: str, job: str, *, age_s: float = 5.0, **more: Any) -> dict[str, Any]:
-    """A pod that waits, as the API has it."""
     return held(pod_of(name, job, **more), age_s)
 
 
 def held(pod: dict[str, Any], age_s: float = 5.0) -> dict[str, Any]:
-    """The same of a pod as its author wrote it."""
     pod = admitted(pod)
     made = datetime.fromtimestamp(NOW_S - age_s, UTC).isoformat()
     uid = f"uid-{pod['metadata']['name']}"
@@ -99,7 +97,6 @@ def decided(
 
 
 def only(kind: type[Decided], *round_: Any, **more: Any) -> Decided:
-    """The only decision of a round, which is of this kind."""
     [found] = decided(*round_, **more)
     assert isinstance(found, kind)
     return found
@@ -108,7 +105,6 @@ def only(kind: type[Decided], *round_: Any, **more: Any) -> Decided:
 def decided_by(
     ask: Ask, pods: list[Pod], nodes: list[Node], now_s: float = NOW_S
 ) -> list[PodDecision]:
-    """What a round decides by these answers."""
     return [*Round(pods=pods, nodes=nodes, ask=ask, now_s=now_s, policy=ANY).decide()]
 
 
@@ -137,7 +133,6 @@ def test_nobody_is_left_whom_another_choice_would_have_paired() -> None:
 
 
 def test_a_hundred_pods_of_four_jobs_leave_nobody() -> None:
-    """Of which one has one partner only, who would also do with others."""
     jobs = ("bert", "gemm", "fft", "triad")
     pods = [waiting(f"p{n}", jobs[n % 4], age_s=5 + n) for n in range(100)]
     nodes = [node(f"n{n}", *(f"GPU-{n}-{gpu}" for gpu in range(8))) for n in range(9)]
@@ -148,7 +143,6 @@ def test_a_hundred_pods_of_four_jobs_leave_nobody() -> None:
 
 
 def test_pods_grow_old_by_our_own_clock_where_that_of_the_api_server_is_ahead() -> None:
-    """Else nobody would be matched for as long as it is."""
     ahead, old = waiting("a", "a", age_s=-3600), waiting("b", "b", age_s=30)
     ages = Ages()
     assert [NOW_S - pod.created_s for pod in ages.aged([ahead, old], NOW_S, 100.0)] == [0, 30]
@@ -175,7 +169,6 @@ def test_pods_wait_a_moment_for_those_that_are_made_with_them() -> None:
 
 
 def running(pods: list[Pod], start: Start) -> list[Pod]:
-    """The pods, those that were started with what is written into them."""
     bodies = {write.pod.uid: write.body for write in writes_of(start)}
     return [
         replace(pod, gates=(), given=bodies[pod.uid]["metadata"]["annotations"])
@@ -185,8 +178,16 @@ def running(pods: list[Pod], start: Start) -> list[Pod]:
     ]
 
 
+def notes_of(write: Write) -> dict[str, str | None]:
+    """What a patch writes of shares, partners and memory."""
+    keys = (
+        names.SHARE_PERCENT, names.SPLIT, names.GPU_UUID, names.PARTNER, names.PARTNER_UID,
+        names.MEMORY_LIMIT,
+    )  # fmt: skip
+    return {key: write.body["metadata"]["annotations"].get(key) for key in keys}
+
+
 def test_a_third_pod_joins_two_that_run() -> None:
-    """At the share that is advised beside them; they keep theirs, and nobody is promised."""
     pods = [waiting(name, name, books="30", age_s=9 - n) for n, name in enumerate("abc")]
     gpu = node("n", "GPU-1")
     [pair, _] = decided(pods, [gpu], saves(a_b=0.3))
@@ -196,15 +197,16 @@ def test_a_third_pod_joins_two_that_run() -> None:
     assert [pod.name for pod in join.pods] == ["c"]
     assert [pod.name for pod in join.beside] == ["a", "b"]
     [write] = writes_of(join)
-    notes = write.body["metadata"]["annotations"]
-    assert notes[names.SHARE_PERCENT] == "50"
-    assert notes[names.SPLIT] == "50/26/50"
-    assert notes[names.GPU_UUID] == "GPU-1"
-    assert notes[names.PARTNER] == "default/a, default/b"
-    assert names.PARTNER_UID not in notes
     # What it needs, with a margin, and of what nobody needs the part that is booked.
-    free_mib = int(0.95 * 143771) - 1512 - 2512 - 3512
-    assert notes[names.MEMORY_LIMIT] == f"0={3512 + int(0.9 * free_mib)}M"
+    bound_mib = 3512 + int(0.9 * (int(0.95 * 143771) - 1512 - 2512 - 3512))
+    assert notes_of(write) == {
+        names.SHARE_PERCENT: "50",
+        names.SPLIT: "50/26/50",
+        names.GPU_UUID: "GPU-1",
+        names.PARTNER: "default/a, default/b",
+        names.PARTNER_UID: None,
+        names.MEMORY_LIMIT: f"0={bound_mib}M",
+    }
     full = [*running(there, join), waiting("d", "d", books="30")]
     assert isinstance(decided(full, [gpu], saves(a_b_c_d=0.5))[0], Stay)
 
@@ -227,7 +229,6 @@ def test_small_pods_fill_one_gpu_before_they_take_another() -> None:
 
 
 def test_who_is_left_gets_the_next_partner() -> None:
-    """His share stays, and the rest of his GPU is given to who fits beside him."""
     pods = [waiting("a", "a", age_s=9), waiting("b", "b", age_s=8), waiting("c", "c", age_s=7)]
     gpu = node("n", "GPU-1")
     [pair, _] = decided(pods, [gpu], saves(a_b=0.3))
@@ -242,7 +243,6 @@ def test_who_is_left_gets_the_next_partner() -> None:
 
 
 def test_who_began_alone_leaves_memory_to_who_joins() -> None:
-    """The part that it does not book; a pod that needs more is told why it waits."""
     alone, joins, gpus_ = waiting("a", "a", age_s=99), waiting("b", "b"), [node("n", "GPU-1")]
     [a] = running([alone], only(Start, [alone], gpus_, {}))
     free_mib = int(0.95 * 143771) - 1512
@@ -266,8 +266,6 @@ def test_who_books_all_of_a_gpu_is_alone_at_once() -> None:
 
 
 def test_processors_and_memory_of_nodes_are_counted() -> None:
-    """Two pods that do not fit on one node together have a GPU each, and who has no room waits."""
-
     def greedy(name: str) -> Pod:
         pod = pod_of(name, name, max_wait_s="0")
         pod["spec"]["containers"][0]["resources"]["requests"] |= {"cpu": "60", "memory": "1Gi"}
@@ -298,7 +296,6 @@ def test_a_pod_may_fill_a_node_to_the_last_tenth_of_a_processor() -> None:
 
 
 def test_node_whose_device_plugin_offers_gpus_is_refused() -> None:
-    """It would give the same GPU to somebody whom nobody limits; a pod that waits is told."""
     item = node_of("n", "GPU-1")
     item["status"]["allocatable"] = {"nvidia.com/gpu": "8"}
     refused = read_node(item)
@@ -332,7 +329,6 @@ def test_wishes_reach_the_service(wishes: dict[str, str], work_s: float | None) 
 def test_lengths_of_who_joins_and_of_who_runs_reach_the_service(
     began_s: float | None, joins: dict[str, str], known: list[float | None]
 ) -> None:
-    """What is left of the first at least; where either is not known, both run on and on."""
     questions: list[Question] = []
     item = stored("a", "a", age_s=5000, expected_s="3600")
     start = only(Start, [read_pod(item)], [node("n", "GPU-1")], {})
@@ -344,7 +340,6 @@ def test_lengths_of_who_joins_and_of_who_runs_reach_the_service(
 
 
 def test_many_kinds_of_one_namespace_hold_up_no_other() -> None:
-    """Each namespace has its own part of the questions of a round, however many pods it has."""
     evil = [waiting(f"e{n}", "a", min_speed=f"0.{n % 100:02d}", age_s=50) for n in range(500)]
     others = [waiting(name, name, namespace="tenant") for name in "xy"]
     asked: list[int] = []
@@ -358,7 +353,6 @@ def test_many_kinds_of_one_namespace_hold_up_no_other() -> None:
 
 
 def test_every_kind_has_its_turn() -> None:
-    """Pods that come after many that fit nobody are looked at all the same."""
     pods = [waiting(f"p{n}", f"j{n}", age_s=200 - n, max_wait_s="900") for n in range(100)]
 
     def ask(questions: Collection[Question]) -> Mapping[Question, Answer]:
@@ -437,7 +431,6 @@ def quota(namespace: str, used: str | None = None, **hard: str) -> dict[str, Any
 
 
 def test_quotas_say_how_many_gpus_a_namespace_may_hold() -> None:
-    """A started GPU is one; a quota on whole GPUs counts where there is none on shares."""
     quotas = [
         quota("a", advisor__dev_share="150"),
         quota("a", nvidia__com_gpu="0"),
@@ -453,7 +446,6 @@ def test_quotas_say_how_many_gpus_a_namespace_may_hold() -> None:
     "spec", [{"hard": {"requests.advisor.dev/share": "many"}}, {"hard": 5}, "all"]
 )
 def test_a_quota_that_cannot_be_read_holds_up_its_own_namespace_alone(spec: object) -> None:
-    """Others are given GPUs; its pods wait, and are told which quota it is."""
     wrong = {"metadata": {"name": "q", "namespace": "default"}, "spec": spec}
     allowed, unread = gpus_allowed([wrong, quota("tenant", advisor__dev_share="100")])
     assert allowed == {"tenant": 1}
@@ -468,7 +460,6 @@ def test_a_quota_that_cannot_be_read_holds_up_its_own_namespace_alone(spec: obje
 
 
 def test_nobody_holds_more_gpus_than_the_quota_of_the_namespace() -> None:
-    """Not by pods that find no partner, each of which would hold a whole one."""
     pods = [waiting(name, name, age_s=99 - n) for n, name in enumerate("abc")]
     nodes = [node("n", "GPU-1", "GPU-2", "GPU-3")]
     found = decided(pods, nodes, {}, allowed={"default": 2})
@@ -499,13 +490,14 @@ def test_quantities_are_read_as_kubernetes_writes_them(text: object, number: flo
 
 
 def test_pod_that_waited_long_enough_runs_alone() -> None:
-    """At 100 %, on a GPU of its own, with the reason."""
-    [write] = writes_of(only(Start, [waiting("a", "a", age_s=61)], [node("n", "GPU-1")], {}))
-    annotations = write.body["metadata"]["annotations"]
-    assert annotations[names.SHARE_PERCENT] == "100"
-    assert annotations[names.SPLIT] == "alone"
-    assert annotations[names.WHY] == "alone on a whole GPU: no partner came"
-    assert names.PARTNER not in annotations
+    start = only(Start, [waiting("a", "a", age_s=61)], [node("n", "GPU-1")], {})
+    [write] = writes_of(start)
+    assert write.body["metadata"]["annotations"][names.WHY] == start.why
+    assert start.why == "alone on a whole GPU: no partner came"
+    found = notes_of(write)
+    assert (found[names.SHARE_PERCENT], found[names.SPLIT], found[names.PARTNER]) == (
+        "100", "alone", None,
+    )  # fmt: skip
     only(Stay, [waiting("a", "a", age_s=61, max_wait_s="90")], [node("n", "GPU-1")], {})
 
 
@@ -521,7 +513,6 @@ def test_policy_says_what_pods_do_without_advice(without: WithoutAdvice, outcome
 
 
 def test_each_gpu_model_is_asked_for() -> None:
-    """Both pods go where their split is known."""
     nodes = [node("n", "GPU-1", model="A"), node("m", "GPU-2", model="B")]
     asked: list[str | None] = []
 
@@ -576,7 +567,6 @@ def test_pods_go_only_to_nodes_that_take_them(spec: dict[str, Any], fits: bool) 
 def test_node_that_takes_nobody_has_no_gpus(
     fields: dict[str, Any], metadata: dict[str, Any]
 ) -> None:
-    """Also one whose agent says that its GPU is not ready."""
     item = node_of("n", "GPU-1") | fields
     item["metadata"] |= metadata
     assert read_node(item).gpus == ()
@@ -591,7 +581,6 @@ def test_agent_that_writes_nonsense_is_an_error(text: str) -> None:
 
 
 def given_pair(shares: tuple[str, str] = ("26", "50")) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The first pod of a pair as written, and the second one that still waits."""
     first, second = stored("a", "a"), stored("b", "b")
     both = [read_pod(first), read_pod(second)]
     given = replace(only(Start, both, [node("n", "GPU-1")], saves(a_b=0.2)), shares=shares)
@@ -607,10 +596,10 @@ def test_second_pod_can_be_written_from_the_first_alone(shares: tuple[str, str])
     """Whatever was killed between the two patches, the second pod gets the other share."""
     first, second = given_pair(shares)
     [write] = unfinished([read_pod(first), read_pod(second)], {"n": "n.example"})
-    annotations = write.body["metadata"]["annotations"]
-    assert annotations[names.SHARE_PERCENT] == shares[1]
-    assert annotations[names.GPU_UUID] == "GPU-1"
-    assert annotations[names.PARTNER] == "default/a"
+    found = notes_of(write)
+    assert (found[names.SHARE_PERCENT], found[names.GPU_UUID], found[names.PARTNER]) == (
+        shares[1], "GPU-1", "default/a",
+    )  # fmt: skip
     assert write.body["spec"]["nodeSelector"] == {names.HOSTNAME: "n.example"}
     assert write.body["metadata"]["resourceVersion"] == "7"
 
@@ -652,7 +641,6 @@ def test_second_pod_is_not_written_from_what_the_chooser_did_not_write(split: st
 
 
 def test_pod_of_another_namespace_promises_nothing() -> None:
-    """Nobody keeps the pod of another tenant from a GPU."""
     first, second = given_pair()
     first["metadata"]["namespace"] = "tenant"
     only(Stay, [read_pod(first), read_pod(second)], [node("n", "GPU-1", "GPU-2")], {})
@@ -686,7 +674,6 @@ def test_patch_opens_our_gate_and_no_other() -> None:
 
 
 def test_claim_is_a_place_of_its_own() -> None:
-    """Pods of one claim meet; who comes while it is in use waits."""
     items = [held(claimed(pod_of(name, name)), 9 - n) for n, name in enumerate("abc")]
     found = decided([read_pod(item) for item in items], [], saves(a_b=0.2, a_c=0.1))
     assert pairs(found) == [{"a", "b"}]

@@ -41,7 +41,6 @@ def decided() -> dict[str, Any]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_changed_pods_are_valid(version: str) -> None:
-    """The recorded pod as admitted, and one of a pair as written; no field is unknown."""
     held, placed = admitted(recorded()), decided()
     assert held["spec"]["schedulingGates"]
     assert held != recorded()
