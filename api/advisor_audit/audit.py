@@ -12,13 +12,11 @@ from advisor.errors import InputError
 from advisor.formats.moments import now, to_text
 from advisor.predict.profiles import Profile
 from advisor_audit.kinds import SeenKind, Survey, WindowHead
-from advisor_audit.packing import Packer, make_packer
+from advisor_audit.packing import ALL, SLOT_S, Packer, Walk, Walked, make_packer
 from advisor_audit.phases import Segment
 from advisor_audit.ranges import WORLDS, saved
 from advisor_audit.reading import Pages, Source, read_all
-from advisor_audit.result import Audit, ReadSpan
-from advisor_audit.totals import AuditTotals, Hours, not_seen, to_prove
-from advisor_audit.walk import ALL, SLOT_S, Walk, Walked
+from advisor_audit.result import Audit, AuditTotals, Hours, ReadSpan, not_seen, to_prove
 
 _FEWEST_SLOTS = 96
 

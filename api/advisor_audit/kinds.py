@@ -88,7 +88,7 @@ class SeenWorkload:
         self.pods.add(hash(one.owner))
         self.memory_mib = max(self.memory_mib, one.means.get(USED, 0.0))
         self.energy_j += span_s * one.means.get(POWER, 0.0)
-        active = activity_of(one)
+        active = _activity_of(one)
         if one.state == "paused":
             self.paused_s += span_s
         else:
@@ -98,7 +98,7 @@ class SeenWorkload:
                 self.activity = _joined(self.activity, one.seen_s, active, inside)
 
 
-def activity_of(one: Segment) -> float | None:
+def _activity_of(one: Segment) -> float | None:
     """Percent; None: it was not read."""
     return next((one.means[name] for name in ACTIVITY if name in one.means), None)
 
@@ -232,7 +232,7 @@ class Survey:
 
     def kind_of(self, one: Segment) -> SeenKind | None:
         """The kind of a segment; None: too little was read to say anything."""
-        if one.owner is None or POWER not in one.means or activity_of(one) is None:
+        if one.owner is None or POWER not in one.means or _activity_of(one) is None:
             return None
         memory_mib = self.memory_mib(one.model)
         if memory_mib is None or USED not in one.means:

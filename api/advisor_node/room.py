@@ -50,7 +50,7 @@ _UNSEEN = (
 )
 
 
-class Daemon(Protocol):
+class _Daemon(Protocol):
     """The MPS daemon of the GPU, whoever owns it."""
 
     @property
@@ -103,7 +103,7 @@ class Room(Generic[T]):
 
     def __init__(
         self,
-        daemon: Daemon,
+        daemon: _Daemon,
         source: TelemetrySource | None,
         tenancy: Tenancy[T],
         references: ReferenceCache,

@@ -20,9 +20,9 @@ from waiting import eventually
 
 from advisor.client import Client
 from advisor_kubernetes import names
-from advisor_kubernetes.chooser import chooser as lease
-from advisor_kubernetes.chooser.pairing import Policy
+from advisor_kubernetes import chooser as lease
 from advisor_kubernetes.cluster import NODES
+from advisor_kubernetes.pairing import Policy
 from advisor_kubernetes.serve import Choosing
 from advisor_node.advice import Advice, Answer, Question, Together
 

@@ -23,7 +23,7 @@ from advisor.client import Client
 from advisor.core.observations import Observation
 from advisor.core.records import SoloPoint
 from advisor.progress import FILE_BYTES
-from advisor_node.slurm.queue import parse_comment
+from advisor_node.slurm.site import parse_comment
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
 

@@ -55,8 +55,8 @@ def serve(
     from advisor_api.http.options import ServeOptions
     from advisor_api.server import serve_app
     from advisor_kubernetes.admission import Site
-    from advisor_kubernetes.chooser.pairing import Policy
     from advisor_kubernetes.cluster import connect
+    from advisor_kubernetes.pairing import Policy
     from advisor_kubernetes.serve import PATIENCE_S, Adviser, Choosing, create_app
 
     settings = read_settings()

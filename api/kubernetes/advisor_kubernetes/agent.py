@@ -47,17 +47,17 @@ _OPEN, _PRIVATE = 0o755, 0o700
 
 
 @dataclass(frozen=True, slots=True)
-class DaemonState:
+class _DaemonState:
     """Whether pods may start on a GPU; `why` not, else empty."""
 
     ready: bool
     why: str = ""
 
 
-_NOT_YET = DaemonState(False, "its MPS daemon is being started")
+_NOT_YET = _DaemonState(False, "its MPS daemon is being started")
 
 
-class GpuDaemon:
+class _GpuDaemon:
     """One GPU and its daemon.
 
     Args:
@@ -112,9 +112,9 @@ class GpuDaemon:
                 self._start()
             self._begun = True
             self._check()
-            self.readiness = DaemonState(True)
+            self.readiness = _DaemonState(True)
         except AdvisorError as error:
-            self.readiness = DaemonState(False, str(error))
+            self.readiness = _DaemonState(False, str(error))
         return lost
 
     def sight(self, *, used: bool) -> Sight | None:
@@ -135,11 +135,11 @@ class GpuDaemon:
 
     def _refuse(self, why: str) -> None:
         if self.readiness.ready:
-            self.readiness = DaemonState(False, why)
+            self.readiness = _DaemonState(False, why)
 
     def close(self) -> None:
         """End the daemon, and with it the work of its clients."""
-        self.readiness = DaemonState(False, "the agent of the node has ended")
+        self.readiness = _DaemonState(False, "the agent of the node has ended")
         if self.backend.control.answers():
             self.backend.close()
 
@@ -203,7 +203,7 @@ _METRIC_POD = ("namespace", "pod", "job", "gpu_uuid")
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class _Numbers:
     """A pod or a GPU at the last look, by its labels and the ends of the names of its metrics.
 
     None: not known.
@@ -214,7 +214,7 @@ class Numbers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class _Snapshot:
     """All that was seen at the last look.
 
     Attributes:
@@ -224,8 +224,8 @@ class Snapshot:
 
     looked_s: float | None = None
     ready: bool = False
-    pods: Sequence[Numbers] = ()
-    gpus: Sequence[Numbers] = ()
+    pods: Sequence[_Numbers] = ()
+    gpus: Sequence[_Numbers] = ()
     waiting: int = 0
     sent: int = 0
     lost: int = 0
@@ -235,7 +235,7 @@ class AgentMetrics(Collector):
     """The newest snapshot as metrics; a pod that is gone is in none of them."""
 
     def __init__(self) -> None:
-        self.now = Snapshot()
+        self.now = _Snapshot()
 
     def collect(self) -> Iterator[Metric]:
         """What prometheus_client asks for."""
@@ -362,7 +362,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: Prometheus and the kubelet ask several times a minute."""
 
 
-def _looks(now: Snapshot) -> bool:
+def _looks(now: _Snapshot) -> bool:
     return now.looked_s is not None and time.monotonic() - now.looked_s < STUCK_S
 
 
@@ -376,7 +376,7 @@ _UID = re.compile(r"[0-9A-Za-z-]{1,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SharedPod(Tenant):
+class _SharedPod(Tenant):
     """A pod that has part of a GPU; `booked_percent` is what it books of it."""
 
     namespace: str
@@ -385,7 +385,7 @@ class SharedPod(Tenant):
     booked_percent: int = names.BOOKED_PERCENT
 
 
-def read_pod(raw: Object) -> SharedPod | None:
+def read_pod(raw: Object) -> _SharedPod | None:
     """The pod; None where it has no GPU of ours: without a share, or without a GPU by UUID.
 
     Raises:
@@ -397,7 +397,7 @@ def read_pod(raw: Object) -> SharedPod | None:
         return None
     limits = [part(one, "resources", "limits") for one in parts(raw, "spec", "containers")]
     booked = sum(int(limit.get(names.SHARE_RESOURCE, 0)) for limit in limits)
-    pod = SharedPod(
+    pod = _SharedPod(
         uid=word(meta, "uid"),
         namespace=word(meta, "namespace"),
         name=word(meta, "name"),
@@ -424,7 +424,7 @@ def _memory_mib(limit: str | None) -> int | None:
     return int(found[1])
 
 
-def _check(pod: SharedPod) -> None:
+def _check(pod: _SharedPod) -> None:
     # The uid becomes the name of a folder on the host.
     good = _UID.fullmatch(pod.uid) and re.fullmatch(NAME, pod.job)
     try:
@@ -473,7 +473,7 @@ def progress_file(folder: Path, uid: str) -> Path:
     return folder / uid / volume / names.PROGRESS_FILE
 
 
-def held_gpus(pods: Collection[SharedPod]) -> Mapping[str, float]:
+def _held_gpus(pods: Collection[_SharedPod]) -> Mapping[str, float]:
     """The part of a GPU that each pod on it holds, by uid.
 
     All parts together are the GPU, however little of it is booked: nobody else pays for the rest.
@@ -495,22 +495,22 @@ class GpuHours:
         self.total_s: dict[str, float] = {}
         self._looked_s: float | None = None
 
-    def look(self, now_s: float, pods: Collection[SharedPod]) -> None:
+    def look(self, now_s: float, pods: Collection[_SharedPod]) -> None:
         """Count the time since the last look for those that were there then."""
         if self._looked_s is not None:
             for uid, part in self.held.items():
                 self.total_s[uid] = self.total_s.get(uid, 0.0) + part * (now_s - self._looked_s)
         self._looked_s = now_s
-        self.held = held_gpus([pod for pod in pods if not pod.over])
+        self.held = _held_gpus([pod for pod in pods if not pod.over])
         there = {pod.uid for pod in pods}
         self.total_s = {uid: total_s for uid, total_s in self.total_s.items() if uid in there}
 
 
-class PodWatch:
+class _PodWatch:
     """The managed pods of one node."""
 
     def __init__(self, cluster: Cluster, node: str) -> None:
-        self._pods: dict[str, SharedPod] = {}
+        self._pods: dict[str, _SharedPod] = {}
         self._said: set[str] = set()
         self._mirror = ObjectMirror(
             cluster, PODS, self._read_all,
@@ -521,7 +521,7 @@ class PodWatch:
         """Begin to watch, until `stop` is set; the thread ends with the process."""
         threading.Thread(target=self._mirror.run, args=(stop,), daemon=True).start()
 
-    def pods(self) -> tuple[SharedPod, ...]:
+    def pods(self) -> tuple[_SharedPod, ...]:
         """Those that there are now."""
         return tuple(self._pods.values())
 
@@ -534,7 +534,7 @@ class PodWatch:
         read = (self._read(raw) for raw in self._mirror.objects())
         self._pods = {pod.uid: pod for pod in read if pod is not None}
 
-    def _read(self, raw: Object) -> SharedPod | None:
+    def _read(self, raw: Object) -> _SharedPod | None:
         """A pod of ours; of one that cannot be read is said once why not."""
         try:
             return read_pod(raw)
@@ -555,9 +555,9 @@ class NodeApi:
     def __init__(self, cluster: Cluster, node: str) -> None:
         self._cluster, self._node = cluster, node
 
-    def watch(self) -> PodWatch:
+    def watch(self) -> _PodWatch:
         """The pods of the node."""
-        return PodWatch(self._cluster, self._node)
+        return _PodWatch(self._cluster, self._node)
 
     def publish_gpus(self, gpus: Sequence[Mapping[str, object]]) -> None:
         """Write the state of the node's GPUs where the chooser reads it, and what they offer.
@@ -572,7 +572,7 @@ class NodeApi:
         self._cluster.patch(f"{NODES}/{self._node}/status", capacity)
         self._cluster.patch(f"{NODES}/{self._node}", body)
 
-    def warn(self, pod: SharedPod, reason: str, message: str) -> None:
+    def warn(self, pod: _SharedPod, reason: str, message: str) -> None:
         """A warning event of a pod, which `kubectl describe pod` shows."""
         involved = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
         source = {"component": "advisor-agent", "host": self._node}
@@ -644,7 +644,7 @@ def run_agent(
         except AdvisorError:
             _publish(api, [])  # whatever an agent before has said
             raise
-        agent = KubernetesAgent(options, settings, api, service, gpus)
+        agent = _KubernetesAgent(options, settings, api, service, gpus)
         stack.callback(agent.close)
         server = MetricsServer(agent.metrics, options.host, options.port)
         stack.callback(server.close)
@@ -665,7 +665,7 @@ def _own_gpus(settings: Settings) -> Generator[list[Gpu]]:
         yield [with_units(gpu, settings) for gpu in found]
 
 
-class KubernetesAgent:
+class _KubernetesAgent:
     """Everything that is looked at, once each look."""
 
     def __init__(
@@ -678,15 +678,15 @@ class KubernetesAgent:
     ) -> None:
         self._api = api
         self.metrics = AgentMetrics()
-        self.metrics.now = Snapshot(looked_s=time.monotonic())
+        self.metrics.now = _Snapshot(looked_s=time.monotonic())
         self.watch = api.watch()
         self._reports = ObservationQueue(service.observe)
         references = references_of(service)
-        self._rooms: list[tuple[GpuDaemon, Room[SharedPod]]] = []
+        self._rooms: list[tuple[_GpuDaemon, Room[_SharedPod]]] = []
         self._hours = {gpu.uuid: GpuHours() for gpu in gpus}
         for gpu in gpus:
             computing = partial(nvml.context_pids, gpu.uuid)
-            daemon = GpuDaemon(gpu, options.mps_folder, settings.job_environment(), computing)
+            daemon = _GpuDaemon(gpu, options.mps_folder, settings.job_environment(), computing)
             tenancy = _tenancy(options, daemon, self._warn)
             room = Room(daemon, power_source(gpu, settings), tenancy, references)
             self._rooms.append((daemon, room))
@@ -729,15 +729,15 @@ class KubernetesAgent:
         for _, room in self._rooms:
             room.close()
 
-    def _warn(self, pod: SharedPod, reason: str, message: str) -> None:
+    def _warn(self, pod: _SharedPod, reason: str, message: str) -> None:
         LOG.warning("%s/%s: %s: %s", pod.namespace, pod.name, reason, message)
         try:
             self._api.warn(pod, reason, message)
         except ClusterError as error:
             LOG.warning("%s", error)
 
-    def _snapshot(self) -> Snapshot:
-        return Snapshot(
+    def _snapshot(self) -> _Snapshot:
+        return _Snapshot(
             looked_s=time.monotonic(),
             ready=self.watch.listed and self._published is not None,
             pods=[
@@ -746,7 +746,7 @@ class KubernetesAgent:
                 for meter in room.meters
             ],
             gpus=[
-                Numbers(
+                _Numbers(
                     (daemon.gpu.uuid,),
                     {
                         "ready": daemon.readiness.ready,
@@ -772,9 +772,9 @@ def _publish(api: NodeApi, gpus: Sequence[Mapping[str, object]]) -> bool:
 
 
 def _tenancy(
-    options: AgentOptions, daemon: GpuDaemon, warn: Callable[[SharedPod, str, str], None]
-) -> Tenancy[SharedPod]:
-    def wanted(pod: SharedPod) -> Mapping[str, str]:
+    options: AgentOptions, daemon: _GpuDaemon, warn: Callable[[_SharedPod, str, str], None]
+) -> Tenancy[_SharedPod]:
+    def wanted(pod: _SharedPod) -> Mapping[str, str]:
         limit = {PIPE_DIRECTORY: options.pipe_mount, PERCENTAGE: pod.share_text}
         return daemon.backend.environment(pod.share) | limit
 
@@ -789,7 +789,7 @@ def _tenancy(
     )
 
 
-def _published(daemon: GpuDaemon) -> Mapping[str, object]:
+def _published(daemon: _GpuDaemon) -> Mapping[str, object]:
     return {
         "uuid": daemon.gpu.uuid,
         "model": daemon.gpu.model,
@@ -800,9 +800,9 @@ def _published(daemon: GpuDaemon) -> Mapping[str, object]:
     }
 
 
-def _numbers(meter: TenantMeter[SharedPod], hours: GpuHours) -> Numbers:
+def _numbers(meter: TenantMeter[_SharedPod], hours: GpuHours) -> _Numbers:
     pod = meter.tenant
-    return Numbers(
+    return _Numbers(
         (pod.namespace, pod.name, pod.job, pod.gpu_uuid),
         {
             "share_percent": pod.share.percent,

@@ -31,10 +31,10 @@ from advisor_api.http.options import ServeOptions
 from advisor_api.http.protocol import CERTIFIED
 from advisor_kubernetes import names
 from advisor_kubernetes.admission import STRICT, Advise, Site, review
-from advisor_kubernetes.chooser.chooser import Chooser, ChooserMetrics, Lease
-from advisor_kubernetes.chooser.pairing import Policy
+from advisor_kubernetes.chooser import Chooser, ChooserMetrics, Lease
 from advisor_kubernetes.cluster import Cluster
 from advisor_kubernetes.objects import read_object
+from advisor_kubernetes.pairing import Policy
 from advisor_node.advice import Advice, Answer, NoAnswer, Question
 
 LOG = logging.getLogger("advisor.kubernetes")

@@ -13,13 +13,11 @@ from advisor.core.records import PairPoint
 from advisor.decide.limits import Limits, with_card_memory
 from advisor_audit.audit import Wanted, audit
 from advisor_audit.kinds import SeenKind, Survey
-from advisor_audit.packing import Packer, make_packer
+from advisor_audit.packing import SLOT_S, Packer, Walk, Walked, make_packer
 from advisor_audit.phases import Segment
 from advisor_audit.ranges import SavedInWorlds, saved
 from advisor_audit.reading import Source, pages_of
-from advisor_audit.result import Audit, Now, Shared
-from advisor_audit.totals import AuditTotals, Hours
-from advisor_audit.walk import SLOT_S, Walk, Walked
+from advisor_audit.result import Audit, AuditTotals, Hours, Now, Shared
 from advisor_data.files.bundled import bundled_set_points
 from advisor_models.one_window_errors import OneWindowHead, bundled_head
 

@@ -13,11 +13,10 @@ from advisor.core.objectives import NO_PRICES
 from advisor.decide.limits import Limits
 from advisor.predict.profiles import Profile, make_profiles
 from advisor_audit.kinds import SeenKind, Survey, Workload, workload_of
-from advisor_audit.packing import Packer, make_packer
+from advisor_audit.packing import Packer, Walk, Walked, make_packer
 from advisor_audit.phases import Segment
 from advisor_audit.ranges import SavedInWorlds, interval, saved
 from advisor_audit.sources.series import Owner
-from advisor_audit.walk import Walk, Walked
 from advisor_data.files.bundled import bundled_solo_points
 from advisor_models.one_window_errors import bundled_head
 

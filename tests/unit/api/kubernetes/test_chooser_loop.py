@@ -19,11 +19,8 @@ from waiting import eventually
 
 from advisor.errors import InputError
 from advisor_cli import app as command_line
-from advisor_kubernetes import cluster
-from advisor_kubernetes.chooser import chooser
-from advisor_kubernetes.chooser.chooser import SILENT_S, Agents, Events, Lease
-from advisor_kubernetes.chooser.places import Node, NodeGpu
-from advisor_kubernetes.chooser.pods import read_pod
+from advisor_kubernetes import chooser, cluster
+from advisor_kubernetes.chooser import SILENT_S, Agents, Events, Lease
 from advisor_kubernetes.cluster import (
     NODES,
     PODS,
@@ -32,6 +29,7 @@ from advisor_kubernetes.cluster import (
     connect,
     list_of,
 )
+from advisor_kubernetes.pods import Node, NodeGpu, read_pod
 
 GPU = NodeGpu(uuid="GPU-1", model="H100")
 NODE = Node(name="one", labels={}, taints=(), gpus=(GPU,), checked_at="10:00")

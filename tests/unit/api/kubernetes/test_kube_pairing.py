@@ -15,8 +15,9 @@ from kube_serving import admitted, claimed, gpus, node_of, pod_of
 from advisor.client import JobRequest
 from advisor.errors import InputError
 from advisor_kubernetes import names
-from advisor_kubernetes.chooser.chooser import Ages, gpus_allowed
-from advisor_kubernetes.chooser.pairing import (
+from advisor_kubernetes.chooser import Ages, gpus_allowed
+from advisor_kubernetes.objects import quantity
+from advisor_kubernetes.pairing import (
     MOST_KINDS,
     PodDecision,
     Policy,
@@ -24,11 +25,11 @@ from advisor_kubernetes.chooser.pairing import (
     Start,
     Stay,
     WithoutAdvice,
+    Write,
+    unfinished,
+    writes_of,
 )
-from advisor_kubernetes.chooser.places import Node, read_node
-from advisor_kubernetes.chooser.pods import Pod, read_pod
-from advisor_kubernetes.chooser.writing import Write, unfinished, writes_of
-from advisor_kubernetes.objects import quantity
+from advisor_kubernetes.pods import Node, Pod, read_node, read_pod
 from advisor_node.advice import Answer, Apart, NoAnswer, Question, Together
 
 NOW_S = 1_000_000.0

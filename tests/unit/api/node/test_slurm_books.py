@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 
 from advisor.errors import InputError, SourceError
-from advisor_node.slurm.cluster import (
+from advisor_node.slurm.site import (
+    all_faults,
+    ask,
+    books,
     parse_minutes,
     read_nodes,
     read_partitions,
+    read_queue,
     read_settings_file,
 )
-from advisor_node.slurm.queue import all_faults, ask, books, read_queue
 
 CONFIG = {
     "AccountingStorageType": "accounting_storage/slurmdbd",

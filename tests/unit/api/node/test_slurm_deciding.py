@@ -9,7 +9,6 @@ import pytest
 
 from advisor.client import JobRequest
 from advisor_node.advice import Answer, Apart, NamedSets, Question, Together
-from advisor_node.slurm.cluster import Partition, SlurmNode
 from advisor_node.slurm.matching import (
     GATHER_S,
     HOLD_S,
@@ -19,7 +18,7 @@ from advisor_node.slurm.matching import (
     QueueRound,
     with_places,
 )
-from advisor_node.slurm.queue import Named, SlurmTask
+from advisor_node.slurm.site import Named, Partition, SlurmNode, SlurmTask
 
 NOW_S, WAIT_S = 100_000.0, 60.0
 NODE = SlurmNode(name="n1", partitions=("p",), free_cpus=8, gpus=3, is_shared=True)

@@ -19,7 +19,7 @@ from advisor_node.slurm.agent import (
     parse_status,
     read_job,
 )
-from advisor_node.slurm.queue import Named, parse_comment
+from advisor_node.slurm.site import Named, parse_comment
 
 USER = os.geteuid()
 

@@ -1,4 +1,4 @@
-"""The loop that finds a partner, a GPU and a split for pods that wait."""
+"""The chooser: gives waiting pods a partner, a GPU and a split."""
 
 import contextlib
 import logging
@@ -15,12 +15,18 @@ from typing import Any, TypeVar
 from advisor.errors import AdvisorError, InputError
 from advisor_api.http.metrics import HttpMetrics
 from advisor_kubernetes import names
-from advisor_kubernetes.chooser.pairing import PodDecision, Policy, Round, Stay
-from advisor_kubernetes.chooser.places import Node, added, read_node, requested
-from advisor_kubernetes.chooser.pods import Pod, read_pod
-from advisor_kubernetes.chooser.writing import Write, unfinished, writes_of
 from advisor_kubernetes.cluster import NODES, PODS, QUOTAS, Cluster, ClusterError, ObjectMirror
 from advisor_kubernetes.objects import Object, event_of, part, quantity, word
+from advisor_kubernetes.pairing import (
+    PodDecision,
+    Policy,
+    Round,
+    Stay,
+    Write,
+    unfinished,
+    writes_of,
+)
+from advisor_kubernetes.pods import Node, Pod, added, read_node, read_pod, requested
 from advisor_node.advice import Advice
 
 SHARES = f"requests.{names.SHARE_RESOURCE}"
