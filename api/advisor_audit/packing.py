@@ -100,7 +100,8 @@ class Packer:
     )
 
     def __post_init__(self) -> None:
-        self.alone = np.array([self._cost_alone(n) for n in range(len(self.kinds))])
+        placing, power_w = self.answers.placing, self.answers.many.alone.power_w
+        self.alone = placing.per_card + placing.per_w * power_w[: len(self.kinds), 0]
 
     def pack(self, counts: Mapping[int, int]) -> _Found:
         """Sets for so many jobs of each kind, with their level; those alone are among them."""
@@ -111,7 +112,9 @@ class Packer:
             sm = self.answers.many.alone.sm[:, 0]
             orders = (sorted(counts, key=lambda n: (sign * sm[n], n)) for sign in (-1, 1))
             ways = [self._grown(counts, order) for order in orders]
-            self._packed[key] = min(ways, key=self._total)
+            self._packed[key] = min(
+                ways, key=lambda found: sum(n * self.cost(*one) for one, n in found.items())
+            )
         return self._packed[key]
 
     def _grown(self, counts: Mapping[int, int], order: Sequence[int]) -> _Found:
@@ -181,10 +184,6 @@ class Packer:
             gains=np.where(gains > LEAST_GAIN * before, gains, -np.inf), levels=best, costs=cheapest
         )
 
-    def _cost_alone(self, kind: int) -> float:
-        placing = self.answers.placing
-        return placing.per_card + placing.per_w * self._alone_w(kind)
-
     def _alone_w(self, kind: int) -> float:
         return float(self.answers.many.alone.power_w[kind, 0])
 
@@ -199,9 +198,6 @@ class Packer:
             (1 - speed) * placing.lag[kind] for kind, speed in zip(members, one.speeds, strict=True)
         )
         return float(placing.per_card + placing.per_w * one.power_w + behind)
-
-    def _total(self, found: Mapping[tuple[Members, int], int]) -> float:
-        return sum(count * self.cost(*key) for key, count in found.items())
 
     def set_of(self, members: Members, level: int) -> PackedSet:
         """What a set of two or more does, or what a job does alone."""

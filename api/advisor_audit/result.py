@@ -243,9 +243,6 @@ class AuditTotals:
         kinds = self.packers[key.model].kinds
         return any(not kinds[n].known for n in key.members)
 
-    def _basis(self, key: SetKey) -> AuditBasis:
-        return "estimated" if self._is_estimated(key) else "predicted"
-
     def shared(self, now: Now) -> Shared:
         """The same work in sets."""
         hours, saved, prices = self.walked.hours, self.saved, self.prices
@@ -283,7 +280,7 @@ class AuditTotals:
     def _sharing(self, team: Team, hours: float) -> SharingSet:
         one = self._set(team.key)
         return SharingSet(
-            basis=self._basis(team.key),
+            basis="estimated" if self._is_estimated(team.key) else "predicted",
             jobs=tuple(job.name for job in team.jobs),
             group=team.jobs[0].group,
             gpu_model=team.key.model,
@@ -296,16 +293,13 @@ class AuditTotals:
 
     def jobs(self) -> tuple[SeenJob, ...]:
         """Those with the most hours."""
-        tails, several = self._tails(), self._several()
+        tails, several = self._tails(), set(map(workload_of, self.survey.several))
         order = sorted(
             self.survey.seen.items(), key=lambda item: (-item[1].busy_s - item[1].paused_s, item[0])
         )
         return tuple(
             self._seen(job, seen, tails.get(job), job in several) for job, seen in order[:MOST_JOBS]
         )
-
-    def _several(self) -> set[Workload]:
-        return {workload_of(owner) for owner in self.survey.several}
 
     def _seen(
         self, job: Workload, seen: SeenWorkload, tail: Interval | None, several: bool
@@ -388,8 +382,24 @@ _LEFT_ALONE: Mapping[str, str] = {
 
 def not_seen(totals: AuditTotals, mig: int) -> Iterator[str]:
     """What the series do not show; `mig` GPUs are in MIG instances."""
-    yield from _not_collected(totals)
-    yield from _left_out(totals, mig)
+    if not totals.reads_power:
+        yield (
+            "no power was read, so nothing can be said of energy, nor of who could share: "
+            "collect DCGM_FI_DEV_POWER_USAGE"
+        )
+    elif SM not in totals.hours.channels:
+        yield (
+            "SM activity (DCGM_FI_PROF_SM_ACTIVE) is not collected, as dcgm-exporter's default "
+            "counters leave it out: it is estimated from power, memory utilisation, PCIe "
+            "traffic and clock"
+        )
+    if unseen_s := totals.hours.seconds.get("unseen", 0.0):
+        yield f"{unseen_s / HOUR_S:,.0f} GPU hours have no readings, and are in no figure"
+    if mig:
+        yield f"{count_of(mig, 'GPU')} in MIG instances are left out"
+    for why, text in _LEFT_ALONE.items():
+        if hours := totals.walked.apart.get(why):
+            yield f"{hours:,.0f} GPU hours {text}"
     if totals.survey.groups == {""}:
         yield (
             "no series says whose a job is, so all are taken to be of one owner; where "
@@ -406,30 +416,6 @@ def not_seen(totals: AuditTotals, mig: int) -> Iterator[str]:
         "GPUs say to each other"
     )
     yield "of servers the load is seen, not what they could serve, nor how long answers take"
-
-
-def _not_collected(totals: AuditTotals) -> Iterator[str]:
-    if not totals.reads_power:
-        yield (
-            "no power was read, so nothing can be said of energy, nor of who could share: "
-            "collect DCGM_FI_DEV_POWER_USAGE"
-        )
-    elif SM not in totals.hours.channels:
-        yield (
-            "SM activity (DCGM_FI_PROF_SM_ACTIVE) is not collected, as dcgm-exporter's default "
-            "counters leave it out: it is estimated from power, memory utilisation, PCIe "
-            "traffic and clock"
-        )
-
-
-def _left_out(totals: AuditTotals, mig: int) -> Iterator[str]:
-    if unseen_s := totals.hours.seconds.get("unseen", 0.0):
-        yield f"{unseen_s / HOUR_S:,.0f} GPU hours have no readings, and are in no figure"
-    if mig:
-        yield f"{count_of(mig, 'GPU')} in MIG instances are left out"
-    for why, text in _LEFT_ALONE.items():
-        if hours := totals.walked.apart.get(why):
-            yield f"{hours:,.0f} GPU hours {text}"
 
 
 def to_prove(slot_s: float) -> Sequence[str]:

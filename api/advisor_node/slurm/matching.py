@@ -466,7 +466,17 @@ class _Matching:
         if self._is_due():
             self._look_at_site(nodes)
         if waiting and self._books == "ok":
-            for change in self._round(jobs, nodes).decide():
+            found = QueueRound(
+                jobs=with_places(jobs, nodes),
+                nodes=nodes,
+                partitions=self._partitions,
+                ask=self._advice.answers,
+                sets=self._advice.sets,
+                now_s=time.time(),
+                wait_s=self._settings.wait_s,
+                model=self._settings.gpu_model,
+            ).decide()
+            for change in found:
                 self._tell(change)
 
     def _is_due(self) -> bool:
@@ -483,18 +493,6 @@ class _Matching:
         self._books, self._partitions = found, read_partitions(self._ask)
         write_facts(self._settings, found, self._partitions, list(nodes.values()), time.time())
         self._seen_s = time.monotonic()
-
-    def _round(self, jobs: list[SlurmTask], nodes: Mapping[str, SlurmNode]) -> QueueRound:
-        return QueueRound(
-            jobs=with_places(jobs, nodes),
-            nodes=nodes,
-            partitions=self._partitions,
-            ask=self._advice.answers,
-            sets=self._advice.sets,
-            now_s=time.time(),
-            wait_s=self._settings.wait_s,
-            model=self._settings.gpu_model,
-        )
 
     def _tell(self, change: Change) -> None:
         """A job that has begun or ended meanwhile stays as it is."""

@@ -89,12 +89,6 @@ NO_GPU: Object = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
 """Of containers that do not compute: many images ask for all GPUs, and would have them past MPS."""
 
 
-def _shape_of(pod: Object, container: Object) -> _PodShape:
-    """What is added to a pod: by claim where its container uses one."""
-    claimed = parts(pod, "spec", "resourceClaims") and parts(container, "resources", "claims")
-    return ON_CLAIM if claimed else ON_HOST
-
-
 def _patch_of(pod: Object, place: int, shape: _PodShape) -> list[Object]:
     """The operations that a pod still needs; none where all is there.
 
@@ -291,12 +285,6 @@ Advise: TypeAlias = Callable[[Question], Answer]
 """Asks the service, within the time that the API server waits."""
 
 
-def _question_of(asked: Wishes) -> Question:
-    """The job beside the one that its author expects there."""
-    own = JobRequest(job=asked.job, min_speed=asked.min_speed, max_p99_ms=asked.max_p99_ms)
-    return Question(jobs=(own, JobRequest(job=asked.partner or asked.job)), model=None)
-
-
 def _advised(pod: Object, asked: Wishes, place: int, answer: Answer) -> tuple[list[Object], str]:
     """The patch of a pod, and what its author is told.
 
@@ -439,8 +427,10 @@ def _check_volumes(pod: Object, container: Object, shape: _PodShape, site: Site)
         if mount not in shape.mounts:
             if word(mount, "name") in VOLUMES:
                 raise _of_ours(f"a mount of {word(mount, 'name')}")
-            if _in_the_way(word(mount, "mountPath"), shape):
-                raise _of_ours(f"the mount at {shown(word(mount, 'mountPath'))}")
+            path = word(mount, "mountPath")
+            ours = [one["mountPath"] for one in shape.mounts]
+            if any(_is_in(path, one) or _is_in(one, path) for one in ours):
+                raise _of_ours(f"the mount at {shown(path)}")
 
 
 def _check_pod(spec: Object) -> None:
@@ -544,11 +534,6 @@ def _is_in(path: str, folder: str) -> bool:
     return _clean(path).startswith(_clean(folder))
 
 
-def _in_the_way(path: str, shape: _PodShape) -> bool:
-    ours = [mount["mountPath"] for mount in shape.mounts]
-    return any(_is_in(path, one) or _is_in(one, path) for one in ours)
-
-
 def _too_much(what: str) -> InputError:
     return InputError(
         what,
@@ -648,8 +633,11 @@ def _created(pod: Object, *, site: Site, is_full: bool, advise: Advise) -> tuple
     place, container = container_of(pod, asked)
     if asked.placed_by is not None:
         _check_unmanaged(pod)
-        return _advised(pod, asked, place, advise(_question_of(asked)))
-    shape = _shape_of(pod, container)
+        own = JobRequest(job=asked.job, min_speed=asked.min_speed, max_p99_ms=asked.max_p99_ms)
+        other = JobRequest(job=asked.partner or asked.job)
+        return _advised(pod, asked, place, advise(Question(jobs=(own, other), model=None)))
+    claimed = parts(pod, "spec", "resourceClaims") and parts(container, "resources", "claims")
+    shape = ON_CLAIM if claimed else ON_HOST
     _check(pod, container, shape, site)
     if not is_full:
         return _patch_of(pod, place, shape), ""
@@ -681,13 +669,11 @@ def _updated(request: Object, chooser: str | None) -> list[Object]:
         )
     if names.MANAGED not in part(old, "metadata", "labels"):
         return []
-    return [*_without_gpus(new), *_debugged(old, new)]
-
-
-def _without_gpus(new: Object) -> Iterator[Object]:
-    """Who applies a manifest again asks once more for the GPU that was taken away from it."""
+    patch = [*_debugged(old, new)]
+    # A manifest that is applied again asks once more for the GPU that was taken away from it.
     for place, container in enumerate(parts(new, "spec", "containers")):
-        yield from _without_gpu(container, f"/spec/containers/{place}")
+        patch += _without_gpu(container, f"/spec/containers/{place}")
+    return patch
 
 
 def _debugged(old: Object, new: Object) -> Iterator[Object]:

@@ -46,15 +46,7 @@ _START_S = 10
 _OPEN, _PRIVATE = 0o755, 0o700
 
 
-@dataclass(frozen=True, slots=True)
-class _DaemonState:
-    """Whether pods may start on a GPU; `why` not, else empty."""
-
-    ready: bool
-    why: str = ""
-
-
-_NOT_YET = _DaemonState(False, "its MPS daemon is being started")
+_NOT_YET = "its MPS daemon is being started"
 
 
 class _GpuDaemon:
@@ -68,7 +60,7 @@ class _GpuDaemon:
         computing: Lists the processes with a context on the GPU.
 
     Attributes:
-        readiness: As of the last look.
+        unready: Why no pod may start on the GPU, as of the last look; empty: pods may.
         losses: How often a daemon that had run was gone.
     """
 
@@ -78,7 +70,7 @@ class _GpuDaemon:
         self._folder, self._environment = folder / gpu.uuid, environment
         control = Control(self._folder / "pipe", environment)
         self.backend = MpsBackend(gpu, control, owned=True, computing=computing)
-        self.readiness = _NOT_YET
+        self.unready = _NOT_YET
         self.losses = 0
         self._begun = self._proven = False
 
@@ -112,9 +104,9 @@ class _GpuDaemon:
                 self._start()
             self._begun = True
             self._check()
-            self.readiness = _DaemonState(True)
+            self.unready = ""
         except AdvisorError as error:
-            self.readiness = _DaemonState(False, str(error))
+            self.unready = str(error)
         return lost
 
     def sight(self, *, used: bool) -> Sight | None:
@@ -134,12 +126,11 @@ class _GpuDaemon:
         return False
 
     def _refuse(self, why: str) -> None:
-        if self.readiness.ready:
-            self.readiness = _DaemonState(False, why)
+        self.unready = self.unready or why
 
     def close(self) -> None:
         """End the daemon, and with it the work of its clients."""
-        self.readiness = _DaemonState(False, "the agent of the node has ended")
+        self.unready = "the agent of the node has ended"
         if self.backend.control.answers():
             self.backend.close()
 
@@ -202,15 +193,8 @@ MOST_CONNECTIONS = 64
 _METRIC_POD = ("namespace", "pod", "job", "gpu_uuid")
 
 
-@dataclass(frozen=True, slots=True)
-class _Numbers:
-    """A pod or a GPU at the last look, by its labels and the ends of the names of its metrics.
-
-    None: not known.
-    """
-
-    labels: tuple[str, ...]
-    values: Mapping[str, float | None]
+_Numbers: TypeAlias = tuple[tuple[str, ...], Mapping[str, float | None]]
+"""Labels of a pod or GPU, and values by the ends of the names of its metrics; None: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +229,7 @@ class AgentMetrics(Collector):
             ("gpu", ("gpu_uuid",), _OF_GPUS, now.gpus),
         ):
             for kind, name, text in metrics:
-                values = [(one.labels, one.values[name]) for one in seen]
+                values = [(of, numbers[name]) for of, numbers in seen]
                 yield family(kind, f"{what}_{name}", text, labels, values)
         text = "Observations that the service does not have yet"
         waiting = [((), now.waiting)]
@@ -473,15 +457,6 @@ def progress_file(folder: Path, uid: str) -> Path:
     return folder / uid / volume / names.PROGRESS_FILE
 
 
-def _held_gpus(pods: Collection[_SharedPod]) -> Mapping[str, float]:
-    """The part of a GPU that each pod on it holds, by uid.
-
-    All parts together are the GPU, however little of it is booked: nobody else pays for the rest.
-    """
-    booked = sum(pod.booked_percent for pod in pods)
-    return {pod.uid: pod.booked_percent / booked for pod in pods}
-
-
 class GpuHours:
     """Adds up what the pods of one GPU hold.
 
@@ -501,16 +476,27 @@ class GpuHours:
             for uid, part in self.held.items():
                 self.total_s[uid] = self.total_s.get(uid, 0.0) + part * (now_s - self._looked_s)
         self._looked_s = now_s
-        self.held = _held_gpus([pod for pod in pods if not pod.over])
+        # All parts are the GPU, however little of it is booked: nobody else pays for the rest.
+        booked = {pod.uid: pod.booked_percent for pod in pods if not pod.over}
+        self.held = {uid: percent / sum(booked.values()) for uid, percent in booked.items()}
         there = {pod.uid for pod in pods}
         self.total_s = {uid: total_s for uid, total_s in self.total_s.items() if uid in there}
 
 
-class _PodWatch:
-    """The managed pods of one node."""
+HAS_MPS = f"{names.PREFIX}mps"
+"""Label of a node whose GPUs have MPS daemons of the agent; its value is `true`."""
+
+
+class NodeApi:
+    """The API server, for one node; what is written raises a `ClusterError`.
+
+    Attributes:
+        pods: The managed pods of the node, as of the last change.
+    """
 
     def __init__(self, cluster: Cluster, node: str) -> None:
-        self._pods: dict[str, _SharedPod] = {}
+        self._cluster, self._node = cluster, node
+        self.pods: Sequence[_SharedPod] = ()
         self._said: set[str] = set()
         self._mirror = ObjectMirror(
             cluster, PODS, self._read_all,
@@ -518,12 +504,8 @@ class _PodWatch:
         )  # fmt: skip
 
     def start(self, stop: threading.Event) -> None:
-        """Begin to watch, until `stop` is set; the thread ends with the process."""
+        """Begin to watch the pods, until `stop` is set; the thread ends with the process."""
         threading.Thread(target=self._mirror.run, args=(stop,), daemon=True).start()
-
-    def pods(self) -> tuple[_SharedPod, ...]:
-        """Those that there are now."""
-        return tuple(self._pods.values())
 
     @property
     def listed(self) -> bool:
@@ -532,10 +514,10 @@ class _PodWatch:
 
     def _read_all(self) -> None:
         read = (self._read(raw) for raw in self._mirror.objects())
-        self._pods = {pod.uid: pod for pod in read if pod is not None}
+        self.pods = [pod for pod in read if pod is not None]
 
     def _read(self, raw: Object) -> _SharedPod | None:
-        """A pod of ours; of one that cannot be read is said once why not."""
+        """A pod of ours; a pod that cannot be read is logged once."""
         try:
             return read_pod(raw)
         except InputError as error:
@@ -543,21 +525,6 @@ class _PodWatch:
                 self._said.add(str(error))
                 LOG.warning("%s", error)
             return None
-
-
-HAS_MPS = f"{names.PREFIX}mps"
-"""Label of a node whose GPUs have MPS daemons of the agent; its value is `true`."""
-
-
-class NodeApi:
-    """The API server, for one node; every method raises a `ClusterError`."""
-
-    def __init__(self, cluster: Cluster, node: str) -> None:
-        self._cluster, self._node = cluster, node
-
-    def watch(self) -> _PodWatch:
-        """The pods of the node."""
-        return _PodWatch(self._cluster, self._node)
 
     def publish_gpus(self, gpus: Sequence[Mapping[str, object]]) -> None:
         """Write the state of the node's GPUs where the chooser reads it, and what they offer.
@@ -650,7 +617,7 @@ def run_agent(
         stack.callback(server.close)
         on_start(server.port)
         agent.publish(time.monotonic())  # not ready yet
-        agent.watch.start(stop)
+        api.start(stop)
         for _ in keep_looking(agent.look, stop):
             pass
 
@@ -679,7 +646,6 @@ class _KubernetesAgent:
         self._api = api
         self.metrics = AgentMetrics()
         self.metrics.now = _Snapshot(looked_s=time.monotonic())
-        self.watch = api.watch()
         self._reports = ObservationQueue(service.observe)
         references = references_of(service)
         self._rooms: list[tuple[_GpuDaemon, Room[_SharedPod]]] = []
@@ -694,7 +660,7 @@ class _KubernetesAgent:
 
     def look(self) -> None:
         """Look at every GPU and its pods; say what has changed."""
-        pods = self.watch.pods()
+        pods = self._api.pods
         for daemon, room in self._rooms:
             if daemon.look():
                 room.doubt()
@@ -739,17 +705,17 @@ class _KubernetesAgent:
     def _snapshot(self) -> _Snapshot:
         return _Snapshot(
             looked_s=time.monotonic(),
-            ready=self.watch.listed and self._published is not None,
+            ready=self._api.listed and self._published is not None,
             pods=[
                 _numbers(meter, self._hours[daemon.gpu.uuid])
                 for daemon, room in self._rooms
                 for meter in room.meters
             ],
             gpus=[
-                _Numbers(
+                (
                     (daemon.gpu.uuid,),
                     {
-                        "ready": daemon.readiness.ready,
+                        "ready": not daemon.unready,
                         "daemon_losses": daemon.losses,
                         "energy_joules": room.energy.metered and room.energy.metered.joules,
                     },
@@ -795,14 +761,14 @@ def _published(daemon: _GpuDaemon) -> Mapping[str, object]:
         "model": daemon.gpu.model,
         "sm_count": daemon.gpu.units_total,
         "memory_mib": daemon.gpu.memory_mib,
-        "ready": daemon.readiness.ready,
-        "why": daemon.readiness.why,
+        "ready": not daemon.unready,
+        "why": daemon.unready,
     }
 
 
 def _numbers(meter: TenantMeter[_SharedPod], hours: GpuHours) -> _Numbers:
     pod = meter.tenant
-    return _Numbers(
+    return (
         (pod.namespace, pod.name, pod.job, pod.gpu_uuid),
         {
             "share_percent": pod.share.percent,

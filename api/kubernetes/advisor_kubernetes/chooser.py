@@ -334,7 +334,8 @@ class Chooser:
         if self.synced:
             self._before, self._now = self._now, {}
             nodes = self._read(self.nodes.objects(), read_node)
-            self._count_free(nodes)
+            there = [gpu.key for node in nodes for gpu in node.gpus]
+            self.is_full = bool(there) and {pod.holds for pod in self._pods()}.issuperset(there)
             if leads:
                 self._round(nodes)
 
@@ -347,11 +348,6 @@ class Chooser:
     def synced(self) -> bool:
         """Whether all of it was listed once."""
         return all(mirror.synced.is_set() for mirror in self.mirrors)
-
-    def _count_free(self, nodes: Iterable[Node]) -> None:
-        held = {pod.holds for pod in self._pods()}
-        there = [gpu.uuid for node in nodes for gpu in node.gpus]
-        self.is_full = bool(there) and held.issuperset(there)
 
     def _round(self, nodes: Sequence[Node]) -> None:
         hostnames = {node.name: node.labels.get(names.HOSTNAME, node.name) for node in nodes}
@@ -369,17 +365,10 @@ class Chooser:
         self._counts.refused.set(len(refused))
         for node in refused:
             self._events.say_of_node(node.name, "GpusOfferedTwice", node.refused)
-        for decision in self._decisions(pods, self._agents.heard(nodes, now)):
-            self._carry_out(decision)
-
-    def _pods(self) -> list[Pod]:
-        return self._read(self.pods.objects(), read_pod)
-
-    def _decisions(self, pods: Sequence[Pod], nodes: Sequence[Node]) -> Iterable[PodDecision]:
         allowed, unread = gpus_allowed(self.quotas.objects())
-        return Round(
+        decisions = Round(
             pods=pods,
-            nodes=nodes,
+            nodes=self._agents.heard(nodes, now),
             ask=self._advice.answers,
             now_s=time.time(),
             policy=self._policy,
@@ -388,6 +377,11 @@ class Chooser:
             others=_by_node(self.others.objects()),
             left_alone=self._left_alone,
         ).decide()
+        for decision in decisions:
+            self._carry_out(decision)
+
+    def _pods(self) -> list[Pod]:
+        return self._read(self.pods.objects(), read_pod)
 
     def _carry_out(self, decision: PodDecision) -> None:
         if isinstance(decision, Stay):
@@ -407,8 +401,8 @@ class Chooser:
                 self._not_written(write.pod, error)
                 return
             self._counts.decided.labels(outcome).inc()
-            given = write.given
-            text = f"{given.share} % of the SMs of {given.gpu_uuid or write.pod.claim}: {given.why}"
+            where = write.gpu_uuid or write.pod.claim
+            text = f"{write.share} % of the SMs of {where}: {write.why}"
             self._events.say(write.pod, "GotGpu", text)
 
     def _not_written(self, pod: Pod, error: ClusterError) -> None:

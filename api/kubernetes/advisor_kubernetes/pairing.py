@@ -85,11 +85,7 @@ class _Cards:
         self._tenants: dict[str, str] = {}
         self._free: dict[object, dict[str, deque[GpuSlot]]] = {}
         self._fits: dict[tuple[str, str], bool] = {}
-        self._places = {
-            gpu.uuid: GpuSlot(key=gpu.uuid, model=gpu.model, memory_mib=gpu.memory_mib, node=node)
-            for node in nodes
-            for gpu in node.gpus
-        }
+        self._places = {gpu.key: replace(gpu, node=node) for node in nodes for gpu in node.gpus}
         self.held: dict[str, _Card] = {}
         for pod in pods:
             if pod.holds is not None:
@@ -310,8 +306,8 @@ _SHOWN = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Given:
-    """What a pod is given.
+class Write:
+    """One pod, and what it is given.
 
     Attributes:
         share: In percent of the SMs, as the driver reads it.
@@ -320,10 +316,11 @@ class _Given:
         gpu_uuid: None: its claim says which.
         node: None: its claim says which.
         hostname: Label of the node by which the pod is kept there.
-        partners: Who is on the GPU as well; the second of two that start together is written from
-            what the first has.
+        partners: Other pods of the GPU; the second of two that start together is written from what
+            the first has.
     """
 
+    pod: Pod
     share: str
     split: str
     memory: str
@@ -335,39 +332,25 @@ class _Given:
     second: Pod | None = None
 
     @property
-    def annotations(self) -> dict[str, str]:
-        """As the pod has them."""
-        partners = ", ".join(partner.key for partner in self.partners)
+    def body(self) -> Object:
+        """A merge patch that fails where the pod has changed since it was read."""
         written = {
             names.SHARE_PERCENT: self.share,
             names.SPLIT: self.split,
             names.GPU_UUID: self.gpu_uuid,
             names.NODE: self.node,
-            names.PARTNER: partners or None,
+            names.PARTNER: ", ".join(partner.key for partner in self.partners) or None,
             names.PARTNER_UID: self.second and self.second.uid,
             names.MEMORY_MIB: self.memory,
             names.MEMORY_LIMIT: f"0={self.memory.partition('/')[0]}M",
             names.WHY: self.why[:_SHOWN],
             names.KAI_PORTION: f"{float(self.share) / 100:.4g}",
         }
-        return {key: text for key, text in written.items() if text is not None}
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """One pod, and what it is given."""
-
-    pod: Pod
-    given: _Given
-
-    @property
-    def body(self) -> Object:
-        """A merge patch that fails where the pod has changed since it was read."""
+        annotations = {key: text for key, text in written.items() if text is not None}
         kept = [{"name": name} for name in self.pod.gates if name != names.GATE]
         spec: Object = {"schedulingGates": kept or None}
-        if self.given.hostname is not None:
-            spec["nodeSelector"] = {names.HOSTNAME: self.given.hostname}
-        annotations = self.given.annotations
+        if self.hostname is not None:
+            spec["nodeSelector"] = {names.HOSTNAME: self.hostname}
         metadata = {"resourceVersion": self.pod.version, "annotations": annotations}
         return {"metadata": metadata, "spec": spec}
 
@@ -377,20 +360,18 @@ def writes_of(start: Start) -> list[Write]:
     node, there = start.place.node, [pod.share or ALONE for pod in start.beside]
     return [
         Write(
-            pod,
-            _Given(
-                share=start.shares[n],
-                split="/".join([*_own_first(start.shares, n), *there])
-                if there or len(start.pods) > 1
-                else "alone",
-                memory="/".join(map(str, _own_first(start.memory_mib, n))),
-                why=start.why,
-                gpu_uuid=node and start.place.key,
-                node=node and node.name,
-                hostname=node and node.labels[names.HOSTNAME],
-                partners=(*start.beside, *start.pods[:n], *start.pods[n + 1 :]),
-                second=start.pods[1 - n] if len(start.pods) > 1 else None,
-            ),
+            pod=pod,
+            share=start.shares[n],
+            split="/".join([*_own_first(start.shares, n), *there])
+            if there or len(start.pods) > 1
+            else "alone",
+            memory="/".join(map(str, _own_first(start.memory_mib, n))),
+            why=start.why,
+            gpu_uuid=node and start.place.key,
+            node=node and node.name,
+            hostname=node and node.labels[names.HOSTNAME],
+            partners=(*start.beside, *start.pods[:n], *start.pods[n + 1 :]),
+            second=start.pods[1 - n] if len(start.pods) > 1 else None,
         )
         for n, pod in enumerate(start.pods)
     ]
@@ -415,7 +396,8 @@ def unfinished(pods: Iterable[Pod], hostnames: Mapping[str, str]) -> Iterator[Wr
         if not (is_share(a) and is_share(b) and own.isdigit() and other.isdigit()):
             continue  # not of the chooser
         node = first.given.get(names.NODE)
-        given = _Given(
+        yield Write(
+            pod=second,
             share=b,
             split=f"{b}/{a}",
             memory=f"{other}/{own}",
@@ -426,7 +408,6 @@ def unfinished(pods: Iterable[Pod], hostnames: Mapping[str, str]) -> Iterator[Wr
             partners=(first,),
             second=first,
         )
-        yield Write(second, given)
 
 
 WithoutAdvice: TypeAlias = Literal["pass", "hold"]
@@ -496,7 +477,7 @@ class Round:
         # A pod whose partner has its share already is given its own, beside it and to nobody else.
         promised = {write.pod.uid: write for write in unfinished(self.pods, {})}
         for write in promised.values():
-            [first] = write.given.partners
+            [first] = write.partners
             if first.holds in cards.held:
                 cards.take(cards.held[first.holds].place, [write.pod])
         not_now = {*promised, *self.left_alone}

@@ -25,22 +25,13 @@ class GpuSlot:
         key: Its UUID, or the claim.
         model: As its driver names it; None: not known.
         memory_mib: Of the card; None: not known.
-        node: Of the GPU; None: the claim says where.
+        node: Of the GPU; None: the claim says where, or its node has it.
     """
 
     key: str
     model: str | None = None
     memory_mib: int | None = None
     node: "Node | None" = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeGpu:
-    """A GPU that is ready, as the agent of its node says."""
-
-    uuid: str
-    model: str
-    memory_mib: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,7 +50,7 @@ class Node:
     name: str
     labels: Mapping[str, str]
     taints: tuple[Object, ...]
-    gpus: tuple[NodeGpu, ...]
+    gpus: tuple[GpuSlot, ...]
     allocatable: Mapping[str, float] = field(default_factory=dict[str, float])
     checked_at: str = ""
     refused: str = ""
@@ -103,14 +94,14 @@ def _refused(allocatable: Mapping[str, float]) -> str:
     return ""
 
 
-def _gpus(told: str) -> Iterator[NodeGpu]:
+def _gpus(told: str) -> Iterator[GpuSlot]:
     try:
         found: Any = json.loads(told)
         for gpu in found:
             if gpu["ready"] is True:
                 memory_mib = gpu.get("memory_mib")
-                yield NodeGpu(
-                    uuid=str(gpu["uuid"]),
+                yield GpuSlot(
+                    key=str(gpu["uuid"]),
                     model=str(gpu["model"]),
                     memory_mib=memory_mib and int(memory_mib),
                 )

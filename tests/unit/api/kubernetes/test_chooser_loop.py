@@ -29,9 +29,9 @@ from advisor_kubernetes.cluster import (
     connect,
     list_of,
 )
-from advisor_kubernetes.pods import Node, NodeGpu, read_pod
+from advisor_kubernetes.pods import GpuSlot, Node, read_pod
 
-GPU = NodeGpu(uuid="GPU-1", model="H100")
+GPU = GpuSlot(key="GPU-1", model="H100")
 NODE = Node(name="one", labels={}, taints=(), gpus=(GPU,), checked_at="10:00")
 
 
