@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -82,18 +83,17 @@ def _listed(value: Any) -> list[Any]:
 
 
 _WORD = re.compile(r"(?:^|[\s;])advisor:([^\s;]*)", re.IGNORECASE)
-_SHARE = re.compile(r"[1-9][0-9]?(?:\.[0-9]{1,17})?|100")
-"""The driver takes 0, and more than 100, for no limit at all."""
-
-_PATTERNS = {
-    "job": NAME,
-    "with": NAME,
-    "p99": r"[0-9]{1,9}(?:\.[0-9]{1,9})?",
-    "speed": r"(?:0(?:\.[0-9]{1,9})?|1)",
-    "share": _SHARE.pattern,
-    "counted": r"[1-9][0-9]?|100",
-    "memory": r"[1-9][0-9]{0,8}",
+_FIELDS: Mapping[str, tuple[str, str, Callable[[str], object]]] = {
+    "job": ("job", NAME, str),
+    "with": ("beside", NAME, str),
+    "p99": ("max_p99_ms", r"[0-9]{1,9}(?:\.[0-9]{1,9})?", float),
+    "speed": ("min_speed", r"(?:0(?:\.[0-9]{1,9})?|1)", float),
+    # The driver takes 0, and more than 100, for no limit at all.
+    "share": ("share_text", r"[1-9][0-9]?(?:\.[0-9]{1,17})?|100", str),
+    "counted": ("counted", r"[1-9][0-9]?|100", int),
+    "memory": ("memory_mib", r"[1-9][0-9]{0,8}", int),
 }
+"""Keys of the comment: the field, the pattern of its text, and what reads it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,11 +124,8 @@ class Named:
 
     def text(self) -> str:
         """The word."""
-        values = (
-            self.job, self.beside, _plain(self.max_p99_ms), _plain(self.min_speed), self.share_text,
-            self.counted, self.memory_mib,
-        )  # fmt: skip
-        given = zip(_PATTERNS, values, strict=True)
+        values = ((key, getattr(self, field)) for key, (field, *_) in _FIELDS.items())
+        given = ((key, f"{v:g}" if isinstance(v, float) else v) for key, v in values)
         return "advisor:" + ",".join(f"{key}={v}" for key, v in given if v is not None)
 
     def in_comment(self, comment: str) -> str:
@@ -144,23 +141,16 @@ def parse_comment(text: str) -> Named | None:
     """
     if (found := _WORD.search(text)) is None:
         return None
-    given: dict[str, str] = {}
+    given: dict[str, Any] = {}
     for word in found[1].split(","):
         key, _, value = word.partition("=")
-        if key in given or not re.fullmatch(_PATTERNS.get(key, "(?!)"), value):
+        field, pattern, read = _FIELDS.get(key, ("", "(?!)", str))
+        if field in given or not re.fullmatch(pattern, value):
             raise _no_name(text)
-        given[key] = value
+        given[field] = read(value)
     if "job" not in given:
         raise _no_name(text)
-    return Named(
-        job=given["job"],
-        beside=given.get("with"),
-        max_p99_ms=_number(given.get("p99")),
-        min_speed=_number(given.get("speed")),
-        share_text=given.get("share"),
-        counted=_count(given.get("counted")),
-        memory_mib=_count(given.get("memory")),
-    )
+    return Named(**given)
 
 
 def _no_name(text: str) -> InputError:
@@ -168,18 +158,6 @@ def _no_name(text: str) -> InputError:
         f"the comment {text[:100]!a} names no job",
         fix="write advisor:job=NAME, and ,p99=MS or ,speed=0.6 behind it",
     )
-
-
-def _number(text: str | None) -> float | None:
-    return None if text is None else float(text)
-
-
-def _count(text: str | None) -> int | None:
-    return None if text is None else int(text)
-
-
-def _plain(number: float | None) -> str | None:
-    return None if number is None else f"{number:g}"
 
 
 WHOLE = 100
@@ -245,12 +223,7 @@ class SlurmTask:
 def read_queue(ask: SlurmCommand) -> list[SlurmTask]:
     """All jobs that wait or run; those of highest priority, then the oldest first."""
     jobs = [job for row in _rows(ask("squeue", "--json", "--all"), "jobs") for job in _jobs(row)]
-    return sorted(jobs, key=lambda job: (-job.priority, *_order(job.key)))
-
-
-def _order(key: str) -> tuple[int, int]:
-    base, _, task = key.partition("_")
-    return int(base), int(task or 0)
+    return sorted(jobs, key=lambda job: (-job.priority, *map(int, f"{job.key}_0".split("_")[:2])))
 
 
 def _jobs(row: Mapping[str, Any]) -> Iterator[SlurmTask]:
@@ -283,13 +256,16 @@ def _tasks(text: str) -> Iterator[int]:
 def _job(key: str, row: Mapping[str, Any], *, pending: bool) -> SlurmTask:
     comment = str(row.get("comment") or "")
     asked = re.fullmatch(r"gres[:/]mps[:=]([0-9]+)", str(row.get("tres_per_node") or ""))
+    named = None
+    with suppress(InputError):
+        named = parse_comment(comment)
     return SlurmTask(
         key=key,
         user=str(row.get("user_name") or row.get("user_id")),
         partition=str(row.get("partition")),
         pending=pending,
         comment=comment,
-        named=_named(comment),
+        named=named,
         counted=int(asked[1]) if asked else None,
         eligible_s=number(row.get("eligible_time")) or 0.0,
         priority=number(row.get("priority")) or 0.0,
@@ -300,13 +276,6 @@ def _job(key: str, row: Mapping[str, Any], *, pending: bool) -> SlurmTask:
         held=row.get("state_reason") in _HELD or number(row.get("priority")) == 0,
         cards=_cards(row),
     )
-
-
-def _named(comment: str) -> Named | None:
-    try:
-        return parse_comment(comment)
-    except InputError:
-        return None
 
 
 def _cards(row: Mapping[str, Any]) -> Mapping[tuple[str, int], int]:

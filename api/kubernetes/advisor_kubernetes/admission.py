@@ -346,17 +346,6 @@ _OURS = (*_RESERVED, "ADVISOR_")
 """How names of variables begin that nobody else may set where a pod computes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
-    """What a site allows pods that share a GPU.
-
-    Attributes:
-        host_paths: Folders of nodes that they may mount, with all that is in them.
-    """
-
-    host_paths: tuple[str, ...] = ()
-
-
 def container_of(pod: Object, asked: Wishes) -> tuple[int, Object]:
     """The container that computes, with its place in the list.
 
@@ -379,7 +368,7 @@ def container_of(pod: Object, asked: Wishes) -> tuple[int, Object]:
     return found[0]
 
 
-def _check(pod: Object, container: Object, shape: _PodShape, site: Site) -> None:
+def _check(pod: Object, container: Object, shape: _PodShape, host_paths: Sequence[str]) -> None:
     """Refuse what cannot share a GPU, or would get more of the node than its own part.
 
     Raises:
@@ -393,7 +382,7 @@ def _check(pod: Object, container: Object, shape: _PodShape, site: Site) -> None
             _check_beside(other)
         if part(other, "securityContext").get("privileged"):
             raise _too_much(f"the container {shown(word(other, 'name'))} is privileged")
-    _check_volumes(pod, container, shape, site)
+    _check_volumes(pod, container, shape, host_paths)
 
 
 def _check_beside(other: Object) -> None:
@@ -414,14 +403,16 @@ def _check_beside(other: Object) -> None:
             raise _of_ours(f"a mount of {word(mount, 'name')}")
 
 
-def _check_volumes(pod: Object, container: Object, shape: _PodShape, site: Site) -> None:
+def _check_volumes(
+    pod: Object, container: Object, shape: _PodShape, host_paths: Sequence[str]
+) -> None:
     for volume in parts(pod, "spec", "volumes"):
         if volume in shape.volumes:
             continue
         if word(volume, "name") in VOLUMES:
             raise _of_ours(f"the volume {word(volume, 'name')}")
         path = word(part(volume, "hostPath"), "path")
-        if path and not any(_is_in(path, allowed) for allowed in site.host_paths):
+        if path and not any(_is_in(path, allowed) for allowed in host_paths):
             raise _too_much(f"a volume is the folder {shown(path)} of the node")
     for mount in parts(container, "volumeMounts"):
         if mount not in shape.mounts:
@@ -552,8 +543,6 @@ def _of_ours(what: str) -> InputError:
 
 _VERSION = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
 
-STRICT = Site()
-
 _FULL = (
     "advisor: no GPU is free for sharing, so the pod waits behind its gate until one is; with the "
     f"annotation {names.WHEN_FULL}: whole it would ask for a whole GPU instead"
@@ -566,7 +555,7 @@ _LONGEST = 1000
 def review(
     asked: Object,
     chooser: str | None,
-    site: Site = STRICT,
+    host_paths: Sequence[str] = (),
     *,
     is_full: bool = False,
     advise: Advise = lambda _: NoAnswer("there is no service to ask"),
@@ -576,7 +565,7 @@ def review(
     Args:
         asked: The AdmissionReview.
         chooser: Name of the user that writes what was chosen; None: not known yet.
-        site: What the site allows.
+        host_paths: Folders of nodes that pods may mount, with all that is in them.
         is_full: Whether no GPU is free that pods could share.
         advise: Asks the service about a pod that another scheduler places.
 
@@ -589,7 +578,7 @@ def review(
             "this is no AdmissionReview of admission.k8s.io/v1",
             fix="set admissionReviewVersions: [v1] in the webhook's configuration",
         )
-    create = partial(_created, site=site, is_full=is_full, advise=advise)
+    create = partial(_created, host_paths=host_paths, is_full=is_full, advise=advise)
     return {**_VERSION, "response": {"uid": request["uid"], **_answer(request, chooser, create)}}
 
 
@@ -618,7 +607,9 @@ def _answer(request: Object, chooser: str | None, create: _Create) -> Object:
     return {**told, "patchType": "JSONPatch", "patch": encoded}
 
 
-def _created(pod: Object, *, site: Site, is_full: bool, advise: Advise) -> tuple[list[Object], str]:
+def _created(
+    pod: Object, *, host_paths: Sequence[str], is_full: bool, advise: Advise
+) -> tuple[list[Object], str]:
     """The patch of a new pod, and what its author is told, which `kubectl` prints."""
     annotations = part(pod, "metadata", "annotations")
     if strangers := sorted(_ours(annotations) - names.ASKED):
@@ -638,7 +629,7 @@ def _created(pod: Object, *, site: Site, is_full: bool, advise: Advise) -> tuple
         return _advised(pod, asked, place, advise(Question(jobs=(own, other), model=None)))
     claimed = parts(pod, "spec", "resourceClaims") and parts(container, "resources", "claims")
     shape = ON_CLAIM if claimed else ON_HOST
-    _check(pod, container, shape, site)
+    _check(pod, container, shape, host_paths)
     if not is_full:
         return _patch_of(pod, place, shape), ""
     whole = names.GPU_RESOURCE in part(container, "resources", "limits")

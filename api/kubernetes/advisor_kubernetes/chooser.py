@@ -255,28 +255,6 @@ _GATHER_S = 0.05
 """What changes together is looked at together."""
 
 
-class ChooserMetrics:
-    """What `/metrics` shows of the chooser."""
-
-    def __init__(self, metrics: HttpMetrics) -> None:
-        self.waiting = metrics.gauge(
-            "kubernetes_pods_waiting", "Pods behind the gate, where this leads"
-        )
-        self.leading = metrics.gauge("kubernetes_chooser_leads", "1 where this process chooses")
-        self.decided = metrics.counter("kubernetes_pods_decided", "Pods given a GPU", ("outcome",))
-        for outcome in ("paired", "joined", "alone"):
-            self.decided.labels(outcome)
-        self.conflicts = metrics.counter(
-            "kubernetes_write_conflicts", "Writes that came after another change of the pod"
-        )
-        self.refused = metrics.gauge(
-            "kubernetes_nodes_refused", "Nodes whose device plugin offers the same GPUs"
-        )
-        self.longest = metrics.gauge(
-            "kubernetes_longest_wait_seconds", "Of the pod behind the gate that waits longest"
-        )
-
-
 class Chooser:
     """Watches pods and nodes, and decides.
 
@@ -285,11 +263,27 @@ class Chooser:
     """
 
     def __init__(
-        self, cluster: Cluster, advice: Advice, lease: Lease, policy: Policy, counts: ChooserMetrics
+        self, cluster: Cluster, advice: Advice, lease: Lease, policy: Policy, metrics: HttpMetrics
     ) -> None:
         self._cluster, self._advice, self._lease = cluster, advice, lease
         self._policy = policy
-        self._counts, self._events = counts, Events(cluster)
+        self._events = Events(cluster)
+        self._waiting = metrics.gauge(
+            "kubernetes_pods_waiting", "Pods behind the gate, where this leads"
+        )
+        self._leading = metrics.gauge("kubernetes_chooser_leads", "1 where this process chooses")
+        self._decided = metrics.counter("kubernetes_pods_decided", "Pods given a GPU", ("outcome",))
+        for outcome in ("paired", "joined", "alone"):
+            self._decided.labels(outcome)
+        self._conflicts = metrics.counter(
+            "kubernetes_write_conflicts", "Writes that came after another change of the pod"
+        )
+        self._refused = metrics.gauge(
+            "kubernetes_nodes_refused", "Nodes whose device plugin offers the same GPUs"
+        )
+        self._longest = metrics.gauge(
+            "kubernetes_longest_wait_seconds", "Of the pod behind the gate that waits longest"
+        )
         self._changed = threading.Event()
         managed = f"{names.MANAGED}=true"
         changed = self._changed.set
@@ -330,7 +324,7 @@ class Chooser:
 
     def _turn(self) -> None:
         leads = self._lease.take()
-        self._counts.leading.set(leads)
+        self._leading.set(leads)
         if self.synced:
             self._before, self._now = self._now, {}
             nodes = self._read(self.nodes.objects(), read_node)
@@ -359,10 +353,10 @@ class Chooser:
         pods = self._ages.aged(self._pods(), time.time(), now)
         self._events.forget({pod.uid for pod in pods})
         waits_s = [time.time() - pod.created_s for pod in pods if pod.waits]
-        self._counts.waiting.set(len(waits_s))
-        self._counts.longest.set(max(waits_s, default=0.0))
+        self._waiting.set(len(waits_s))
+        self._longest.set(max(waits_s, default=0.0))
         refused = [node for node in nodes if node.refused]
-        self._counts.refused.set(len(refused))
+        self._refused.set(len(refused))
         for node in refused:
             self._events.say_of_node(node.name, "GpusOfferedTwice", node.refused)
         allowed, unread = gpus_allowed(self.quotas.objects())
@@ -400,14 +394,14 @@ class Chooser:
             except ClusterError as error:
                 self._not_written(write.pod, error)
                 return
-            self._counts.decided.labels(outcome).inc()
+            self._decided.labels(outcome).inc()
             where = write.gpu_uuid or write.pod.claim
             text = f"{write.share} % of the SMs of {where}: {write.why}"
             self._events.say(write.pod, "GotGpu", text)
 
     def _not_written(self, pod: Pod, error: ClusterError) -> None:
         if error.is_conflict:
-            self._counts.conflicts.inc()
+            self._conflicts.inc()
         elif error.is_of_object:
             # The others must not wait for a pod that something else refuses for ever.
             self._left_alone[pod.uid] = time.monotonic() + _LEFT_ALONE_S

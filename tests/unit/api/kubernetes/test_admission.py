@@ -13,7 +13,7 @@ from kube_objects import CHOOSER, Object, merged, patched
 
 from advisor.errors import InputError
 from advisor_kubernetes import names
-from advisor_kubernetes.admission import Site, review
+from advisor_kubernetes.admission import review
 from advisor_kubernetes.objects import read_object
 
 FIXTURES = Path(__file__).parents[3] / "fixtures/kubernetes"
@@ -273,7 +273,7 @@ def test_a_site_may_allow_folders_of_nodes(path: str, allowed: bool) -> None:
     asked = asking()
     container_in(asked)["envFrom"] = [{"prefix": "APP_", "configMapRef": {"name": "c"}}]
     asked["request"]["object"]["spec"]["volumes"] = host_folder(path)
-    assert review(asked, None, Site(host_paths=("/data",)))["response"]["allowed"] == allowed
+    assert review(asked, None, ["/data"])["response"]["allowed"] == allowed
 
 
 def test_containers_that_do_not_compute_see_no_gpu() -> None:
