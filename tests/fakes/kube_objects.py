@@ -165,16 +165,6 @@ class KubeApi:
     def pod(self, name: str) -> Object:
         return self.get(f"/api/v1/namespaces/default/pods/{name}")
 
-    def bind(self, path: str, node: str) -> Object:
-        """Put a pod on a node, as a scheduler does."""
-        with self._lock:
-            pod = self.get(path)
-            if pod["spec"].get("schedulingGates"):
-                raise RefusedError(409, "pod has non-empty .spec.schedulingGates")
-            pod["spec"]["nodeName"] = node
-            self._store(path, pod, "MODIFIED")
-        return {"kind": "Status", "status": "Success"}
-
     def set_phase(self, path: str, phase: str) -> None:
         with self._lock:
             self._store(path, {**self.get(path), "status": {"phase": phase}}, "MODIFIED")

@@ -141,8 +141,6 @@ def test_two_pods_go_from_admission_to_their_node(api: KubeApi, served: KubeServ
     for name, job in (("a", "mobilenet-train-b2"), ("b", "triad")):
         api.create_pod(pod_of(name, job))
         assert gates(api, name) == [{"name": "advisor.dev/split"}]
-        with pytest.raises(RefusedError, match="schedulingGates"):
-            api.bind(f"/api/v1/namespaces/default/pods/{name}", "node-1")
     mine = {"metadata": {"annotations": {names.GPU_UUID: "GPU-9"}}}
     with pytest.raises(RefusedError, match="cannot be changed"):
         api.change("/api/v1/namespaces/default/pods/a", mine, who="me")
@@ -156,7 +154,6 @@ def test_two_pods_go_from_admission_to_their_node(api: KubeApi, served: KubeServ
     assert {notes(api, name)[names.GPU_UUID] for name in "ab"} == {"GPU-1"}
     eventually(lambda: any("% of the SMs of GPU-1" in text for text in said(api, "b")))
     for name in "ab":
-        api.bind(f"/api/v1/namespaces/default/pods/{name}", "node-1")
         assert api.pod(name)["spec"]["nodeSelector"] == {names.HOSTNAME: "node-1.example"}
 
 
@@ -172,20 +169,6 @@ def test_pod_that_another_scheduler_places_is_advised(api: KubeApi, served: Kube
     assert not gates(api, "a")
     other = pod_of("b", "nobody", placed_by="hami", **{"with": "triad"}, user=1000)
     assert api.create_pod(other)["spec"] == other["spec"]
-
-
-def test_pods_of_several_jobs_share_one_gpu(api: KubeApi, served: KubeServed) -> None:
-    """Two meet, and others join them one by one, by what the real service says.
-
-    Two pairs would have taken both GPUs.
-    """
-    make_node(api, "node-1", "GPU-1", "GPU-2")
-    for name in "abcd":
-        api.create_pod(pod_of(name, "mobilenet-train-b2", books="25"))
-    eventually(lambda: not any(gates(api, name) for name in "abcd"), served.log.read_text)
-    assert len({notes(api, name)[names.GPU_UUID] for name in "abcd"}) == 1
-    last = max("abcd", key=lambda name: len(notes(api, name)[names.PARTNER]))
-    assert len(notes(api, last)[names.PARTNER].split(", ")) == 3
 
 
 def test_quota_on_whole_gpus_is_not_passed_by(api: KubeApi, served: KubeServed) -> None:

@@ -133,16 +133,6 @@ def test_nobody_is_left_whom_another_choice_would_have_paired() -> None:
     assert pairs(decided(pods, [node("n", "GPU-1")], saves(a=0.5, a_b=0.1))) == [{"o", "p"}]
 
 
-def test_a_hundred_pods_of_four_jobs_leave_nobody() -> None:
-    jobs = ("bert", "gemm", "fft", "triad")
-    pods = [waiting(f"p{n}", jobs[n % 4], age_s=5 + n) for n in range(100)]
-    nodes = [node(f"n{n}", *(f"GPU-{n}-{gpu}" for gpu in range(8))) for n in range(9)]
-    known = saves(bert=0.3, bert_gemm=0.1, fft_triad=0.2, bert_fft=0.25)
-    found = decided(pods, nodes, known)
-    assert len(pairs(found)) == 50
-    assert len({name for pair in pairs(found) for name in pair}) == 100
-
-
 def test_pods_grow_old_by_our_own_clock_where_that_of_the_api_server_is_ahead() -> None:
     ahead, old = waiting("a", "a", age_s=-3600), waiting("b", "b", age_s=30)
     ages = Ages()
@@ -406,22 +396,17 @@ def test_pods_of_two_namespaces_are_on_no_node_together() -> None:
 
 
 def test_one_gpu_holds_one_pair() -> None:
-    pods = [waiting(name, "a", age_s=9 - n) for n, name in enumerate("wxyz")]
-    found = decided(pods, [node("n", "GPU-1")], saves(a=0.2))
-    assert pairs(found) == [{"w", "x"}]
-    assert [d.why for d in found if isinstance(d, Stay)] == [
+    pods, gpu = [waiting(name, "a", age_s=9 - n) for n, name in enumerate("wxyz")], node("n", "G")
+    pair, *rest = decided(pods, [gpu], saves(a=0.2))
+    assert is_pair(pair)
+    assert pairs([pair, *rest]) == [{"w", "x"}]
+    assert [d.why for d in rest if isinstance(d, Stay)] == [
         "no GPU is free that the pod may use"
     ] * 2
-    given = [write for d in found if is_pair(d) for write in writes_of(d)]
-    bodies = {write.pod.key: write.body for write in given}
-    after = [stored(name, "a", age_s=9 - n) for n, name in enumerate("wxyz")]
-    for item in after[:2]:
-        item.update(merged(item, bodies[f"default/{item['metadata']['name']}"]))
-    for phase, paired in (("Running", []), ("Succeeded", [{"y", "z"}])):
-        for item in after[:2]:
-            item["status"] = {"phase": phase}
-        again = decided([read_pod(item) for item in after], [node("n", "GPU-1")], saves(a=0.2))
-        assert pairs(again) == paired
+    there = running(pods, pair)
+    assert pairs(decided(there, [gpu], saves(a=0.2))) == []
+    ended = [replace(pod, over=not pod.waits) for pod in there]
+    assert pairs(decided(ended, [gpu], saves(a=0.2))) == [{"y", "z"}]
 
 
 def quota(namespace: str, used: str | None = None, **hard: str) -> dict[str, Any]:
@@ -639,12 +624,6 @@ def test_second_pod_is_not_written_from_what_the_chooser_did_not_write(split: st
     first, second = given_pair()
     first["metadata"]["annotations"][names.SPLIT] = split
     assert [*unfinished([read_pod(first), read_pod(second)], {})] == []
-
-
-def test_pod_of_another_namespace_promises_nothing() -> None:
-    first, second = given_pair()
-    first["metadata"]["namespace"] = "tenant"
-    only(Stay, [read_pod(first), read_pod(second)], [node("n", "GPU-1", "GPU-2")], {})
 
 
 @pytest.mark.parametrize(

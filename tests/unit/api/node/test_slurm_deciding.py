@@ -267,6 +267,10 @@ SENT = waiting(
     "x", named=Named(job="x", share_text="26", counted=34), counted=34, needs_node="n1",
     eligible_s=NOW_S - 1,
 )  # fmt: skip
+OTHERS: list[dict[str, Any]] = [
+    {"user": "other"}, {"where": "h200"}, {"partition": "other"}, {"held": True},
+    {"counted": 30}, {"named": Named(job="b", beside="x")}, {"eligible_s": NOW_S + 500},
+]  # fmt: skip
 THIRD = waiting("m", named=None, pending=False, cards={("n1", 0): 10}, eligible_s=NOW_S)
 BEFORE = begun("x", counted=90, named=Named(job="x", share_text="90", counted=90))
 
@@ -278,10 +282,7 @@ BEFORE = begun("x", counted=90, named=Named(job="x", share_text="90", counted=90
         ([waiting("a", ago_s=GATHER_S - 1), waiting("b", ago_s=0)], {}, ""),
         *(
             ([waiting("a"), waiting("b", **other)], {}, "")
-            for other in (
-                {"user": "other"}, {"where": "h200"}, {"partition": "other"}, {"held": True},
-                {"counted": 30}, {"named": Named(job="b", beside="x")}, {"eligible_s": NOW_S + 500},
-            )
+            for other in OTHERS
         ),
         ([waiting("a"), waiting("b", user="other")], {"partitions": SEVERAL}, "a"),
         # A time limit that the partition does not allow: neither is killed for having shared.
