@@ -117,30 +117,29 @@ def at_300_w(now_s: float) -> Metered:
 
 
 def together(
-    first: Tenant, second: Tenant, duration_s: float, read: Callable[[float], Metered] = at_300_w
-) -> tuple[Overlap[Tenant], float]:
-    """Two jobs that make 10 and 20 steps a second on a GPU of 300 W; the last of these moments."""
-    meters = [TenantMeter(first), TenantMeter(second)]
+    duration_s: int,
+    read: Callable[[float], Metered] = at_300_w,
+    share_text: str = "50",
+) -> Overlap[Tenant]:
+    """Two jobs that make 10 and 20 steps a second on a GPU of 300 W, for so long."""
+    meters = [TenantMeter(tenant(uid, share_text)) for uid in (UID, OTHER)]
+    overlaps: list[Overlap[Tenant]] = []
     for meter in meters:
         meter.reference = Reference(rate=40.0, power_w=400.0, rates=((25, 10.0), (100, 40.0)))
         meter.take_proof(TenantProof(True, 66))
-    overlap, now_s = None, 0.0
-    gpu = Gpu(uuid="GPU-1", model="H", units_total=132)
-    while now_s <= duration_s:
+    for now_s in range(duration_s + 1):
         for meter, rate in zip(meters, (10, 20), strict=True):
-            meter.look(now_s, progress(1 + int(now_s * rate)), HERE)
-        if overlap is None:
-            overlap = Overlap(gpu, meters, now_s, read(now_s))
+            meter.look(now_s, progress(1 + now_s * rate), HERE)
+        if overlaps:
+            overlaps[0].add(now_s, read(now_s))
         else:
-            overlap.add(now_s, read(now_s))
-        now_s += 1
-    assert overlap is not None
-    return overlap, now_s - 1
+            gpu = Gpu(uuid="GPU-1", model="H", units_total=132)
+            overlaps.append(Overlap(gpu, meters, now_s, read(now_s)))
+    return overlaps[0]
 
 
 def test_an_overlap_is_observed_as_a_launch_is() -> None:
-    overlap, _ = together(tenant(UID), tenant(OTHER), 20)
-    seen = overlap.observe("node-1", "slurm")
+    seen = together(20).observe("node-1", "slurm")
     assert [part.rate for part in seen.parts] == pytest.approx([10, 20])
     assert (seen.power_w, seen.energy_j, seen.overlap_s) == pytest.approx((300, 6000, 20))
     assert seen.settled_s == pytest.approx(20 - SETTLE_S)
@@ -150,8 +149,7 @@ def test_an_overlap_is_observed_as_a_launch_is() -> None:
 
 
 def test_energy_that_was_missed_saves_nothing() -> None:
-    overlap, _ = together(tenant(UID), tenant(OTHER), 20, lambda now_s: at_300_w(min(now_s, 10)))
-    seen = overlap.observe("node-1", "slurm")
+    seen = together(20, lambda now_s: at_300_w(min(now_s, 10))).observe("node-1", "slurm")
     assert (seen.power_w, seen.energy_j) == (pytest.approx(300), None)
 
 
@@ -159,7 +157,7 @@ def test_energy_that_was_missed_saves_nothing() -> None:
     ("states", "state"), [(("finished", "running"), "finished"), (("failed", "finished"), "failed")]
 )
 def test_the_state_is_that_of_the_jobs(states: tuple[State, State], state: str) -> None:
-    overlap, _ = together(tenant(UID), tenant(OTHER), 5)
+    overlap = together(5)
     for meter, now in zip(overlap.meters, states, strict=True):
         meter.tenant = tenant(meter.tenant.uid, state=now)
     seen = overlap.observe("n", "slurm")
@@ -170,9 +168,8 @@ def test_the_state_is_that_of_the_jobs(states: tuple[State, State], state: str) 
 
 
 def test_doubts_become_flags() -> None:
-    short, _ = together(tenant(UID), tenant(OTHER), 2)
-    assert "not-settled" in short.observe("n", "slurm").flags
-    overlap, _ = together(tenant(UID, "25"), tenant(OTHER, "25"), 20)
+    assert "not-settled" in together(2).observe("n", "slurm").flags
+    overlap = together(20, share_text="25")
     overlap.meters[0].take_proof(TenantProof(False, why="x"))
     assert overlap.observe("n", "slurm").flags == ("limit-broken", "too-fast")
     overlap.meters[1].reference = Reference(rates=((25, 1000.0), (100, 4000.0)))
@@ -198,7 +195,7 @@ def test_who_joins_and_leaves_parts_observations() -> None:
 
 def test_an_overlap_ends_with_a_job_and_not_with_a_pause() -> None:
     """Schedulers learn of the end of a process later; a restart ends nothing at once."""
-    overlap, last_s = together(tenant(UID), tenant(OTHER), 5)
+    overlap, last_s = together(5), 5
     both = overlap.uids
     assert not overlap.has_ended(last_s, both)
     overlap.meters[0].working = False
@@ -219,7 +216,7 @@ def test_observations_wait_for_a_service_that_is_down(monkeypatch: pytest.Monkey
     send = Mock(side_effect=[UnreachableError("down"), None, refused, None])
     waiting = ObservationQueue(send)
     for n in range(3):
-        waiting.add(together(tenant(UID), tenant(OTHER), 5)[0].observe(f"n{n}", "slurm"))
+        waiting.add(together(5).observe(f"n{n}", "slurm"))
     waiting.flush()
     waiting.flush()
     assert (waiting.waiting, send.call_count) == (3, 1)
@@ -233,7 +230,7 @@ def test_observations_wait_for_a_service_that_is_down(monkeypatch: pytest.Monkey
 def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports, "MOST_WAITING", 2)
     waiting = ObservationQueue(lambda _: None)
-    one = together(tenant(UID), tenant(OTHER), 5)[0].observe("n", "slurm")
+    one = together(5).observe("n", "slurm")
     for _ in range(5):
         waiting.add(one)
     assert (waiting.waiting, waiting.lost) == (2, 3)
