@@ -89,6 +89,10 @@ def audit(
         prices=wanted.prices,
         saved=saved(walk.walked, walk.packers, _told(worlds_of(walk, wanted), on_progress)),
     )
+    return _answer(source, wanted, totals, len(pages.mig()))
+
+
+def _answer(source: Source, wanted: Wanted, totals: AuditTotals, mig: int) -> Audit:
     strays = source.asked.strays
     left_out = f"{strays:,} samples are left out: their times are over a year off the others"
     begin, end = (to_text(datetime.fromtimestamp(s, UTC)) for s in (source.begin_s, source.end_s))
@@ -100,7 +104,7 @@ def audit(
             begin=begin,
             end=end,
             step_s=source.step_s,
-            slot_s=slot_s,
+            slot_s=totals.walked.slot_s,
             within=wanted.within,
             objective=wanted.objective,
             min_speed=wanted.limits.default_min_speed,
@@ -112,10 +116,10 @@ def audit(
         shared=totals.shared(held),
         sets=totals.sets(),
         jobs=jobs,
-        left_out=len(survey.seen) - len(jobs),
+        left_out=len(totals.survey.seen) - len(jobs),
         profile_next=totals.profile_next(),
-        not_seen=(*([left_out] if strays else []), *not_seen(totals, len(pages.mig()))),
-        to_prove=tuple(to_prove(slot_s)),
+        not_seen=(*([left_out] if strays else []), *not_seen(totals, mig)),
+        to_prove=tuple(to_prove(totals.walked.slot_s)),
     )
 
 

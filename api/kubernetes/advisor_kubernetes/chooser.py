@@ -285,9 +285,8 @@ class Chooser:
             "kubernetes_longest_wait_seconds", "Of the pod behind the gate that waits longest"
         )
         self._changed = threading.Event()
-        managed = f"{names.MANAGED}=true"
         changed = self._changed.set
-        self.pods = ObjectMirror(cluster, PODS, changed, labelSelector=managed)
+        self.pods = ObjectMirror(cluster, PODS, changed, labelSelector=f"{names.MANAGED}=true")
         self.nodes = ObjectMirror(cluster, NODES, changed)
         self.quotas = ObjectMirror(cluster, QUOTAS, changed)
         # What they ask of nodes; that one of them changes is no reason to look again.

@@ -288,6 +288,7 @@ BEFORE = begun("x", counted=90, named=Named(job="x", share_text="90", counted=90
         # A time limit that the partition does not allow: neither is killed for having shared.
         ([waiting("a", limit_min=50), waiting("b", limit_min=10)], {"partitions": SHORT}, ""),
         ([waiting("a", limit_min=10), waiting("b", limit_min=60)], {"partitions": SHORT}, ""),
+        ([waiting("a", limit_min=30), waiting("b", limit_min=30)], {"partitions": SHORT}, "a"),
         # Nobody joins where it would not start, nor on a GPU that another job takes or shares.
         ([begun("a"), waiting("b")], {"nodes": FULL}, ""),
         ([begun("a"), waiting("b")], {"nodes": {}}, ""),
