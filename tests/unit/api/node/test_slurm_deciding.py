@@ -293,6 +293,7 @@ BEFORE = begun("x", counted=90, named=Named(job="x", share_text="90", counted=90
         ([begun("a"), waiting("b")], {"nodes": FULL}, ""),
         ([begun("a"), waiting("b")], {"nodes": {}}, ""),
         ([begun("a"), SENT, waiting("b")], {}, ""),
+        ([begun("a"), replace(SENT, counted=50), waiting("b")], {}, "b"),
         ([begun("a"), THIRD, waiting("b")], {}, ""),
         # Slurm takes the first GPU that fits.
         ([begun("a", index=1), waiting("b")], {}, ""),
