@@ -11,14 +11,13 @@ from advisor.decide.limits import Limits, with_card_memory
 from advisor.errors import InputError
 from advisor.formats.moments import now, to_text
 from advisor.predict.profiles import Profile
-from advisor_audit.kinds import SeenKind, Survey, WindowHead
-from advisor_audit.packing import Packer, make_packer
+from advisor_audit.kinds import SeenKind, Survey
+from advisor_audit.packing import ALL, SLOT_S, Packer, Walk, Walked, make_packer
 from advisor_audit.phases import Segment
 from advisor_audit.ranges import WORLDS, saved
 from advisor_audit.reading import Pages, Source, read_all
-from advisor_audit.result import Audit, ReadSpan
-from advisor_audit.totals import AuditTotals, Hours, not_seen, to_prove
-from advisor_audit.walk import ALL, SLOT_S, Walk, Walked
+from advisor_audit.result import Audit, AuditTotals, Hours, ReadSpan, not_seen, to_prove
+from advisor_models.one_window import OneWindowHead
 
 _FEWEST_SLOTS = 96
 
@@ -35,7 +34,7 @@ class Wanted:
         known: Profiles that the store has, by GPU model and job.
     """
 
-    head: WindowHead
+    head: OneWindowHead
     within: str = "namespace"
     objective: Aim = "least-energy"
     limits: Limits = field(default_factory=Limits)
@@ -77,8 +76,10 @@ def audit(
         raise InputError(
             "no job was seen on any GPU", fix="ask for other days, or see that the exporter runs"
         )
-    slot_s = _slot_s(source)
-    every = max(1, round((source.end_s - source.begin_s) / slot_s / SAMPLE))
+    span_s = source.end_s - source.begin_s
+    # Shorter where little was read.
+    slot_s = min(SLOT_S, max(source.step_s, span_s / _FEWEST_SLOTS))
+    every = max(1, round(span_s / slot_s / SAMPLE))
     walk = _packed(pages, survey, wanted, Walked(slot_s, every), on_progress)
     totals = AuditTotals(
         survey=survey,
@@ -88,11 +89,38 @@ def audit(
         prices=wanted.prices,
         saved=saved(walk.walked, walk.packers, _told(worlds_of(walk, wanted), on_progress)),
     )
-    found = _audit(totals, _span(source, wanted, slot_s), len(pages.mig()))
-    if strays := source.asked.strays:
-        left_out = f"{strays:,} samples are left out: their times are over a year off the others"
-        return replace(found, not_seen=(left_out, *found.not_seen))
-    return found
+    return _answer(source, wanted, totals, len(pages.mig()))
+
+
+def _answer(source: Source, wanted: Wanted, totals: AuditTotals, mig: int) -> Audit:
+    strays = source.asked.strays
+    left_out = f"{strays:,} samples are left out: their times are over a year off the others"
+    begin, end = (to_text(datetime.fromtimestamp(s, UTC)) for s in (source.begin_s, source.end_s))
+    held, jobs = totals.now(), totals.jobs()
+    return Audit(
+        made_at=now(),
+        span=ReadSpan(
+            source=source.url,
+            begin=begin,
+            end=end,
+            step_s=source.step_s,
+            slot_s=totals.walked.slot_s,
+            within=wanted.within,
+            objective=wanted.objective,
+            min_speed=wanted.limits.default_min_speed,
+            requests=source.asked.requests,
+            received_bytes=source.asked.received_bytes,
+            waits=source.asked.waits,
+        ),
+        now=held,
+        shared=totals.shared(held),
+        sets=totals.sets(),
+        jobs=jobs,
+        left_out=len(totals.survey.seen) - len(jobs),
+        profile_next=totals.profile_next(),
+        not_seen=(*([left_out] if strays else []), *not_seen(totals, mig)),
+        to_prove=tuple(to_prove(totals.walked.slot_s)),
+    )
 
 
 def _surveyed(pages: Pages, wanted: Wanted, on_progress: TellProgress) -> tuple[Survey, Hours]:
@@ -116,12 +144,6 @@ def _packed(
         walk.page(pages.segments(page), begin_s, end_s)
         on_progress("packing", page + 1, len(pages.pages))
     return walk
-
-
-def _slot_s(source: Source) -> float:
-    """Shorter where little was read."""
-    span_s = source.end_s - source.begin_s
-    return min(SLOT_S, max(source.step_s, span_s / _FEWEST_SLOTS))
 
 
 def walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, walked: Walked) -> Walk:
@@ -194,37 +216,4 @@ def _packer(
         wanted.objective,
         limits,
         wanted.prices,
-    )
-
-
-def _span(source: Source, wanted: Wanted, slot_s: float) -> ReadSpan:
-    begin, end = (to_text(datetime.fromtimestamp(s, UTC)) for s in (source.begin_s, source.end_s))
-    return ReadSpan(
-        source=source.url,
-        begin=begin,
-        end=end,
-        step_s=source.step_s,
-        slot_s=slot_s,
-        within=wanted.within,
-        objective=wanted.objective,
-        min_speed=wanted.limits.default_min_speed,
-        requests=source.asked.requests,
-        received_bytes=source.asked.received_bytes,
-        waits=source.asked.waits,
-    )
-
-
-def _audit(totals: AuditTotals, span: ReadSpan, mig: int) -> Audit:
-    held, jobs = totals.now(), totals.jobs()
-    return Audit(
-        made_at=now(),
-        span=span,
-        now=held,
-        shared=totals.shared(held),
-        sets=totals.sets(),
-        jobs=jobs,
-        left_out=len(totals.survey.seen) - len(jobs),
-        profile_next=totals.profile_next(),
-        not_seen=tuple(not_seen(totals, mig)),
-        to_prove=tuple(to_prove(span.slot_s)),
     )

@@ -9,7 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from advisor_audit.sources.series import (
     Owner,
     workload_name,
 )
+from advisor_models.one_window import OneWindowHead
 
 SERVER_SPREAD, SERVER_S = 0.3, 1800.0
 """What looks like a server: its activity goes up and down by so much of its mean, from minute to
@@ -87,7 +88,7 @@ class SeenWorkload:
         self.pods.add(hash(one.owner))
         self.memory_mib = max(self.memory_mib, one.means.get(USED, 0.0))
         self.energy_j += span_s * one.means.get(POWER, 0.0)
-        active = activity_of(one)
+        active = _activity_of(one)
         if one.state == "paused":
             self.paused_s += span_s
         else:
@@ -97,7 +98,7 @@ class SeenWorkload:
                 self.activity = _joined(self.activity, one.seen_s, active, inside)
 
 
-def activity_of(one: Segment) -> float | None:
+def _activity_of(one: Segment) -> float | None:
     """Percent; None: it was not read."""
     return next((one.means[name] for name in ACTIVITY if name in one.means), None)
 
@@ -135,20 +136,6 @@ IDLE_W = 70.0
 SURE_S = 600.0
 """The highest clock of a GPU model is the mean of a window of so long: one of few readings would
 say that all others are held back."""
-
-Guess: TypeAlias = Callable[[int], Profile]
-
-
-class WindowHead(Protocol):
-    """Estimates profiles from windows."""
-
-    def profile(self, window: SoloWindow) -> Profile:
-        """As expected."""
-        ...
-
-    def guesses(self, window: SoloWindow, *, is_server: bool) -> Guess:
-        """What it might be, in each world by number."""
-        ...
 
 
 class SeenKind(NamedTuple):
@@ -231,7 +218,7 @@ class Survey:
 
     def kind_of(self, one: Segment) -> SeenKind | None:
         """The kind of a segment; None: too little was read to say anything."""
-        if one.owner is None or POWER not in one.means or activity_of(one) is None:
+        if one.owner is None or POWER not in one.means or _activity_of(one) is None:
             return None
         memory_mib = self.memory_mib(one.model)
         if memory_mib is None or USED not in one.means:
@@ -265,7 +252,7 @@ class Survey:
             kept[1] += one.seen_s
             kept[2] = max(kept[2], value)
 
-    def profiles(self, kinds: Iterable[SeenKind], head: WindowHead) -> list[Profile]:
+    def profiles(self, kinds: Iterable[SeenKind], head: OneWindowHead) -> list[Profile]:
         """Of each kind: as it was measured, else as it is estimated from its mean window."""
         return [
             self.known[kind.model, kind.known]
@@ -275,13 +262,13 @@ class Survey:
         ]
 
     def guesses(
-        self, kinds: Iterable[SeenKind], head: WindowHead
+        self, kinds: Iterable[SeenKind], head: OneWindowHead
     ) -> Callable[[int], list[Profile]]:
         """The same in each world, where what is measured is as it is."""
         found = [(kind, self._guess(kind, head)) for kind in kinds]
         return lambda world: [_as_seen(kind, guess(world)) for kind, guess in found]
 
-    def _guess(self, kind: SeenKind, head: WindowHead) -> Guess:
+    def _guess(self, kind: SeenKind, head: OneWindowHead) -> Callable[[int], Profile]:
         if kind.known:
             return lambda _: self.known[kind.model, kind.known]
         return head.guesses(self.window(kind), is_server=kind.is_server)

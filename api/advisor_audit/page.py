@@ -85,7 +85,7 @@ def _first(audit: Audit) -> Iterator[str]:
         if before is not None and after is not None:
             yield (
                 f"<div><dt>{name}</dt><dd class=big>{after.value:,.0f}</dd>"
-                f"<dd>{_between(after)} {word}</dd>"
+                f"<dd>{after.low:,.0f} to {after.high:,.0f} {word}</dd>"
                 f"<dd class=soft>{before:,.0f} today {_word('measured')}</dd></div>"
             )
     yield "</dl>"
@@ -119,10 +119,6 @@ def headline(audit: Audit) -> str:
 def _text(of: str) -> str:
     """As HTML; what would steer the terminal of who looks at the file is shown instead."""
     return escape(printable(of))
-
-
-def _between(of: Interval) -> str:
-    return f"{of.low:,.0f} to {of.high:,.0f}"
 
 
 def _word(word: str) -> str:

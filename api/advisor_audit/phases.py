@@ -51,7 +51,7 @@ class SourceFacts:
 
 
 @dataclass(slots=True, eq=False)
-class GpuPage:
+class _GpuPage:
     """One GPU over a page.
 
     Attributes:
@@ -75,14 +75,14 @@ class GpuPage:
 
 def gpu_pages(
     series: Iterable[Series], site: SourceFacts, begin_s: float, steps: int
-) -> tuple[dict[str, GpuPage], set[str]]:
+) -> tuple[dict[str, _GpuPage], set[str]]:
     """Each GPU of a page, and the GPUs that are there as MIG instances only.
 
     Samples of one step count by their mean, totals by their newest; the order in which they come
     does not matter, nor do labels that are there a few steps longer than their pod.
     """
     by_metric = {name: (channel, scale) for channel, (name, scale) in site.metrics.items()}
-    rows: dict[str, GpuPage] = {}
+    rows: dict[str, _GpuPage] = {}
     sums: dict[str, dict[str, Floats]] = defaultdict(dict)
     there: dict[str, dict[Owner | None, npt.NDArray[np.bool_]]] = defaultdict(dict)
     mig: set[str] = set()
@@ -106,9 +106,9 @@ def gpu_pages(
     return rows, mig - set(rows)
 
 
-def _page(gpu: str, labels: Mapping[str, str]) -> GpuPage:
+def _page(gpu: str, labels: Mapping[str, str]) -> _GpuPage:
     host = labels.get("Hostname") or labels.get("hostname") or labels.get("instance", "")
-    return GpuPage(gpu, labels.get("modelName", ""), host)
+    return _GpuPage(gpu, labels.get("modelName", ""), host)
 
 
 def _placed(
@@ -169,7 +169,7 @@ def _held(there: Sequence[npt.NDArray[np.bool_]], steps: int) -> npt.NDArray[np.
     table = np.array(there)
     held = np.where(table.any(axis=0), table.argmax(axis=0), NOBODY)
     held[table.sum(axis=0) > 1] = SEVERAL
-    for begin, end, code in runs(held):
+    for begin, end, code in _runs(held):
         if code == SEVERAL and end - begin < SHORTEST_SHARED:
             after = held[end] if end < steps else NOBODY
             before = held[begin - 1] if begin else NOBODY
@@ -177,7 +177,7 @@ def _held(there: Sequence[npt.NDArray[np.bool_]], steps: int) -> npt.NDArray[np.
     return held
 
 
-def runs(codes: npt.NDArray[np.int64]) -> list[tuple[int, int, int]]:
+def _runs(codes: npt.NDArray[np.int64]) -> list[tuple[int, int, int]]:
     """Stretches of equal codes: begin, end and code of each."""
     if not len(codes):
         return []
@@ -259,7 +259,7 @@ class Watched:
 class _Frame:
     """A page of one GPU, and where its steps lie in time."""
 
-    page: GpuPage
+    page: _GpuPage
     activity: Floats
     begin_s: float
     step_s: float
@@ -299,12 +299,12 @@ class _Frame:
         )
 
 
-def segments(page: GpuPage, watched: Watched, begin_s: float, step_s: float) -> Iterator[Segment]:
+def segments(page: _GpuPage, watched: Watched, begin_s: float, step_s: float) -> Iterator[Segment]:
     """What a GPU did over a page, in order; `watched` is brought to its end."""
     frame = _Frame(page, page.first_of(ACTIVITY), begin_s, step_s)
     owners = [*page.owners]
     held = _bridged(frame, _with_unnamed(frame, owners, watched), owners, watched)
-    for first, last, code in runs(held):
+    for first, last, code in _runs(held):
         if code >= 0:
             yield from _of_owner(frame, owners[code], watched, first, last)
         else:
@@ -318,7 +318,7 @@ def _with_unnamed(frame: _Frame, owners: list[Owner], watched: Watched) -> Codes
     used = page.first_of((USED,))
     taken = (used > HELD_MIB) | (np.isnan(used) & (frame.activity > QUIET_PERCENT))
     held = np.where(seen | (page.held != NOBODY), page.held, _UNSEEN)
-    for first, last, is_unnamed in runs(np.where((held == NOBODY) & taken, 1, 0)):
+    for first, last, is_unnamed in _runs(np.where((held == NOBODY) & taken, 1, 0)):
         if not is_unnamed:
             continue
         before = _before(frame, held[:first], owners, watched)
@@ -348,7 +348,7 @@ def _before(frame: _Frame, held: Codes, owners: list[Owner], watched: Watched) -
 def _bridged(frame: _Frame, held: Codes, owners: list[Owner], watched: Watched) -> Codes:
     """The same with short gaps given to the job that is there on both sides."""
     found = held.copy()
-    for first, last, code in runs(held):
+    for first, last, code in _runs(held):
         if code not in (_UNSEEN, NOBODY) or last == len(held) or held[last] < 0:
             continue
         if first:
@@ -369,11 +369,11 @@ def _of_owner(
         watched.owner, watched.quiet_s = owner, 0.0
         watched.phase, watched.blocks = 0, (0, 0.0, 0.0)
     quiet = np.where(frame.activity[first:last] < QUIET_PERCENT, 1, 0)
-    for a, b, is_quiet in runs(quiet):
+    for a, b, is_quiet in _runs(quiet):
         long_s = (b - a) * frame.step_s + (watched.quiet_s if a == 0 else 0.0)
         watched.quiet_s = long_s if is_quiet else 0.0
         quiet[a:b] = is_quiet and long_s > PATIENCE_S
-    for a, b, paused in runs(quiet):
+    for a, b, paused in _runs(quiet):
         if paused:
             yield frame.segment(first + a, first + b, "paused", owner, watched.phase)
             continue

@@ -21,8 +21,7 @@ import numpy as np
 from advisor.core.interval import NORMAL_90, Interval
 from advisor.predict.profiles import Floats
 from advisor.predict.sets import ENERGY_ERRORS, SPEED_ERRORS
-from advisor_audit.packing import PackedSet, Packer
-from advisor_audit.walk import SetKey, SlotCards, Walked
+from advisor_audit.packing import PackedSet, Packer, SetKey, SlotCards, Walked
 
 WORLDS, DRAWS = 16, 25
 """Worlds, and draws of what sets do in each."""

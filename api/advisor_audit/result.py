@@ -5,10 +5,25 @@ from one window of a job on the whole GPU, and `predicted` what follows from its
 of the latter are for a launch to prove.
 """
 
-from dataclasses import dataclass
+import math
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from advisor.core.interval import Interval
+import numpy as np
+
+from advisor.core.interval import NORMAL_90, Interval
+from advisor.core.objectives import Prices
+from advisor.core.records import FILLS_PERCENT
+from advisor.core.wording import count_of
+from advisor.predict.sets import ENERGY_ERRORS, MEASURED_ON, P99_ERRORS
+from advisor_audit.kinds import SM, SeenWorkload, Survey, Workload, workload_of
+from advisor_audit.packing import PackedSet, Packer, SetKey, Team, Walked
+from advisor_audit.phases import Segment
+from advisor_audit.ranges import ONE_WINDOW_ENERGY, SavedInWorlds, interval
+from advisor_audit.sources.series import POWER
 
 AuditBasis: TypeAlias = Literal["measured", "estimated", "predicted"]
 
@@ -145,6 +160,276 @@ class NextProfile:
     shared_hours: float
     part_of_doubt: float
     command: str
+
+
+MOST_JOBS, MOST_SETS, MOST_NEXT = 500, 100, 10
+"""Jobs and sets that are listed, those with the most hours first; profiles that are asked for."""
+
+HOUR_S = 3600.0
+
+
+@dataclass(slots=True)
+class Hours:
+    """What GPUs did, measured."""
+
+    gpus: set[str] = field(default_factory=set[str])
+    models: Counter[str] = field(default_factory=Counter[str])
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    joules: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    channels: set[str] = field(default_factory=set[str])
+
+    def add_page(self, segments: Iterable[Segment]) -> None:
+        """One page of the whole cluster."""
+        for one in segments:
+            if one.gpu not in self.gpus:
+                self.gpus.add(one.gpu)
+                self.models[one.model] += 1
+            span_s = one.end_s - one.begin_s
+            self.seconds[one.state] += span_s
+            self.joules[one.state] += span_s * one.means.get(POWER, 0.0)
+            self.channels |= one.means.keys()
+
+    def of(self, table: Mapping[str, float], *states: str) -> float:
+        """Added up over states."""
+        return sum(table.get(state, 0.0) for state in states)
+
+
+HELD = ("busy", "paused", "shared")
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class AuditTotals:
+    """All that the answer is made of."""
+
+    survey: Survey
+    packers: Mapping[str, Packer]
+    walked: Walked
+    hours: Hours
+    prices: Prices
+    saved: SavedInWorlds
+
+    def now(self) -> Now:
+        """What is held today."""
+        seconds, joules = self.hours.seconds, self.hours.joules
+        gpu_hours = self.hours.of(seconds, *HELD) / HOUR_S
+        kwh = self.hours.of(joules, *HELD) / 3.6e6 if self.reads_power else None
+        return Now(
+            gpus=len(self.hours.gpus),
+            cards=self.walked.most_now,
+            gpu_hours=gpu_hours,
+            paused_hours=seconds.get("paused", 0.0) / HOUR_S,
+            free_hours=seconds.get("free", 0.0) / HOUR_S,
+            unseen_hours=seconds.get("unseen", 0.0) / HOUR_S,
+            kwh=kwh,
+            free_kwh=joules.get("free", 0.0) / 3.6e6 if self.reads_power else None,
+            cost=self._cost(gpu_hours, kwh),
+        )
+
+    @property
+    def reads_power(self) -> bool:
+        """Whether there is any power in the series."""
+        return POWER in self.hours.channels
+
+    def _cost(self, gpu_hours: float, kwh: float | None) -> float | None:
+        prices = self.prices
+        if kwh is None or not prices.are_set:
+            return None
+        return prices.of(gpu_hours * HOUR_S, kwh * 3.6e6)
+
+    def _set(self, key: SetKey) -> PackedSet:
+        return self.packers[key.model].set_of(key.members, key.level)
+
+    def _is_estimated(self, key: SetKey) -> bool:
+        kinds = self.packers[key.model].kinds
+        return any(not kinds[n].known for n in key.members)
+
+    def shared(self, now: Now) -> Shared:
+        """The same work in sets."""
+        hours, saved, prices = self.walked.hours, self.saved, self.prices
+        gpu_hours = now.gpu_hours - saved.freed_h
+        cards = interval(np.minimum(now.cards, saved.cards))
+        kwh = kwh_idle = cost = None
+        if now.kwh is not None:
+            off = now.kwh - saved.kwh
+            kwh, kwh_idle = interval(off), interval(off + self._idle_kw(hours) * saved.freed_h)
+            if prices.are_set:
+                by_hour, by_kwh = prices.of(HOUR_S, 0.0), prices.of(0.0, 3.6e6)
+                cost = interval(by_hour * gpu_hours + by_kwh * off)
+        return Shared(
+            basis="estimated" if not hours or any(map(self._is_estimated, hours)) else "predicted",
+            cards=Interval(round(cards.value), math.floor(cards.low), math.ceil(cards.high)),
+            gpu_hours=interval(gpu_hours),
+            kwh=kwh,
+            kwh_idle=kwh_idle,
+            cost=cost,
+            predicted_hours=self.walked.known_hours,
+            apart_hours=dict(self.walked.apart),
+        )
+
+    def _idle_kw(self, hours: Mapping[SetKey, float]) -> float:
+        """Of a freed card, by the GPU models of the sets."""
+        total = sum(hours.values())
+        watts = sum(h * self.survey.idle_power_w(key.model) for key, h in hours.items())
+        return watts / total / 1000 if total else 0.0
+
+    def sets(self) -> tuple[SharingSet, ...]:
+        """Those with the most hours."""
+        order = sorted(self.walked.teams.items(), key=lambda item: (-item[1], item[0]))
+        return tuple(self._sharing(team, hours) for team, hours in order[:MOST_SETS])
+
+    def _sharing(self, team: Team, hours: float) -> SharingSet:
+        one = self._set(team.key)
+        return SharingSet(
+            basis="estimated" if self._is_estimated(team.key) else "predicted",
+            jobs=tuple(job.name for job in team.jobs),
+            group=team.jobs[0].group,
+            gpu_model=team.key.model,
+            hours=hours,
+            speeds=one.speeds,
+            limits_percent=one.shares,
+            power_w=one.power_w,
+            saved_w=one.saved_w,
+        )
+
+    def jobs(self) -> tuple[SeenJob, ...]:
+        """Those with the most hours."""
+        tails, several = self._tails(), set(map(workload_of, self.survey.several))
+        order = sorted(
+            self.survey.seen.items(), key=lambda item: (-item[1].busy_s - item[1].paused_s, item[0])
+        )
+        return tuple(
+            self._seen(job, seen, tails.get(job), job in several) for job, seen in order[:MOST_JOBS]
+        )
+
+    def _seen(
+        self, job: Workload, seen: SeenWorkload, tail: Interval | None, several: bool
+    ) -> SeenJob:
+        known = (seen.model, job.known_as) in self.survey.known
+        read, active, _ = seen.activity
+        sm_read = SM in self.hours.channels
+        return SeenJob(
+            basis="predicted" if known else "estimated",
+            job=job.name,
+            group=job.group,
+            gpu_model=seen.model,
+            pods=len(seen.pods),
+            gpu_hours=(seen.busy_s + seen.paused_s) / HOUR_S,
+            paused_hours=seen.paused_s / HOUR_S,
+            kwh=seen.energy_j / 3.6e6,
+            activity_percent=active if read else None,
+            spread=seen.spread,
+            memory_mib=seen.memory_mib,
+            fills=active >= FILLS_PERCENT if read and sm_read else None,
+            is_server=seen.is_server,
+            several_gpus=several,
+            shared_hours=self.walked.shared.get(job, 0.0),
+            tail=tail,
+        )
+
+    def _tails(self) -> dict[Workload, Interval]:
+        """Of what looks like a server, how much longer its p99 could be at worst."""
+        found: dict[Workload, Interval] = {}
+        for team in self.walked.teams:
+            one = self._set(team.key)
+            for job, longer in zip(team.jobs, one.longer, strict=True):
+                if self.survey.seen[job].is_server:
+                    tail = P99_ERRORS[one.of_class].times(longer)
+                    if job not in found or tail.high > found[job].high:
+                        found[job] = tail
+        return found
+
+    def profile_next(self) -> tuple[NextProfile, ...]:
+        """Jobs that were seen only and make the ranges wide: those whose energy is least known."""
+        doubt: dict[Workload, float] = defaultdict(float)
+        for team, hours in self.walked.teams.items():
+            one = self._set(team.key)
+            low, high = map(math.log, ENERGY_ERRORS[one.of_class])
+            wide = math.hypot((high - low) / (2 * NORMAL_90), ONE_WINDOW_ENERGY)
+            for job in set(team.jobs):
+                # A server's window shows its load and not what it could serve: twice as far off.
+                times = 2.0 if self.survey.seen[job].is_server else 1.0
+                if (team.key.model, job.known_as) not in self.survey.known:
+                    doubt[job] += times * hours * one.power_w * wide / len(team.jobs)
+        total = sum(doubt.values())
+        order = sorted(doubt, key=lambda job: (-doubt[job], job))
+        return tuple(
+            NextProfile(
+                job=job.name,
+                group=job.group,
+                shared_hours=self.walked.shared[job],
+                part_of_doubt=doubt[job] / total,
+                # Labels are chosen by whoever may start a pod.
+                command=shlex.join(
+                    (
+                        "advisor",
+                        "profile",
+                        f"--name={job.known_as}",
+                        "--",
+                        "COMMAND",
+                    )
+                ),
+            )
+            for job in order[:MOST_NEXT]
+        )
+
+
+_LEFT_ALONE: Mapping[str, str] = {
+    "several GPUs": "of jobs on several GPUs at once are left as they are",
+    "shared already": "of GPUs that several jobs held at once are left as they are",
+    "too little read": "lack power, memory or any activity, and are left as they are",
+}
+
+
+def not_seen(totals: AuditTotals, mig: int) -> Iterator[str]:
+    """What the series do not show; `mig` GPUs are in MIG instances."""
+    if not totals.reads_power:
+        yield (
+            "no power was read, so nothing can be said of energy, nor of who could share: "
+            "collect DCGM_FI_DEV_POWER_USAGE"
+        )
+    elif SM not in totals.hours.channels:
+        yield (
+            "SM activity (DCGM_FI_PROF_SM_ACTIVE) is not collected, as dcgm-exporter's default "
+            "counters leave it out: it is estimated from power, memory utilisation, PCIe "
+            "traffic and clock"
+        )
+    if unseen_s := totals.hours.seconds.get("unseen", 0.0):
+        yield f"{unseen_s / HOUR_S:,.0f} GPU hours have no readings, and are in no figure"
+    if mig:
+        yield f"{count_of(mig, 'GPU')} in MIG instances are left out"
+    for why, text in _LEFT_ALONE.items():
+        if hours := totals.walked.apart.get(why):
+            yield f"{hours:,.0f} GPU hours {text}"
+    if totals.survey.groups == {""}:
+        yield (
+            "no series says whose a job is, so all are taken to be of one owner; where "
+            "--within names a label that tells owners apart, strangers do not share"
+        )
+    strangers = sorted(set(totals.hours.models) - set(MEASURED_ON))
+    if strangers:
+        yield (
+            f"no set was measured on {', '.join(strangers)}: what is said of it is by the law "
+            f"of sets of {' and '.join(MEASURED_ON)}"
+        )
+    yield (
+        "host cores, host memory, disks and networks are not looked at; nor is what several "
+        "GPUs say to each other"
+    )
+    yield "of servers the load is seen, not what they could serve, nor how long answers take"
+
+
+def to_prove(slot_s: float) -> Sequence[str]:
+    """What only a launch would show."""
+    return (
+        "nothing here has run together: speeds, watts and tails of sets are for a launch to prove "
+        "(advisor launch says which jobs do not do what was expected)",
+        "of many sets those are taken that look best, so expect less than the value, within the "
+        "range",
+        f"jobs are packed anew every {slot_s / 60:.0f} minutes as they overlapped; a job that runs "
+        "does not move, so a scheduler that places each once frees fewer cards",
+        "jobs that run longer beside others overlap with more of those that come later; the work "
+        "that lags behind is counted, on cards of its own, and not when it is done",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

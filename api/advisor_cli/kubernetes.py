@@ -54,9 +54,8 @@ def serve(
     # The client of Kubernetes takes a second that no other command should wait.
     from advisor_api.http.options import ServeOptions
     from advisor_api.server import serve_app
-    from advisor_kubernetes.admission import Site
-    from advisor_kubernetes.chooser.pairing import Policy
     from advisor_kubernetes.cluster import connect
+    from advisor_kubernetes.pairing import Policy
     from advisor_kubernetes.serve import PATIENCE_S, Adviser, Choosing, create_app
 
     settings = read_settings()
@@ -80,9 +79,8 @@ def serve(
     ):
         policy = Policy(without_advice=without_advice, mixed_nodes=mixed_nodes)
         choosing = Choosing(connect(), client, namespace, policy)
-        site = Site(host_paths=tuple(host_path or ()))
         serve_app(
-            lambda real: create_app(real, choosing, Adviser(quick), site),
+            lambda real: create_app(real, choosing, Adviser(quick), host_path or ()),
             options,
             lambda real: say(f"advisor answers the cluster on {real.url}"),
             settings.environment,

@@ -8,7 +8,7 @@ import os
 import stat
 import struct
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -143,11 +143,6 @@ def users_by_tenant(sight: Sight, tenant_of: TenantOf) -> dict[str, GpuUsers]:
                 else GpuUsers(known.clients, known.outside | {pid})
             )
     return found
-
-
-def strangers(sight: Sight, tenant_of: TenantOf, uids: Collection[str]) -> frozenset[int]:
-    """Processes that compute on a GPU and are of none of these."""
-    return frozenset(pid for pid in sight.computing if tenant_of(pid) not in uids)
 
 
 def prove(

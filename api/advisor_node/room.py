@@ -41,7 +41,6 @@ from advisor_node.meters import (
     idle_power_w,
     prove,
     read_progress,
-    strangers,
     users_by_tenant,
 )
 
@@ -53,7 +52,7 @@ _UNSEEN = (
 )
 
 
-class Daemon(Protocol):
+class _Daemon(Protocol):
     """The MPS daemon of the GPU, whoever owns it."""
 
     @property
@@ -106,7 +105,7 @@ class Room(Generic[T]):
 
     def __init__(
         self,
-        daemon: Daemon,
+        daemon: _Daemon,
         source: TelemetrySource | None,
         tenancy: Tenancy[T],
         references: ReferenceCache,
@@ -133,7 +132,16 @@ class Room(Generic[T]):
         """Look at everything once; gives what has come to its end."""
         present = self._take_in(tenants)
         # Before all else: to prove a limit takes seconds, and so may a daemon that is asked.
-        (progress, drawn), now = timed(lambda: (self._progress(), self.energy.read()), self._clock)
+        (progress, drawn), now = timed(
+            lambda: (
+                {
+                    meter.tenant.uid: read_progress(self._tenancy.progress_file(meter.tenant))
+                    for meter in self.living
+                },
+                self.energy.read(),
+            ),
+            self._clock,
+        )
         sight = self._daemon.sight(used=bool(self.living))
         users = sight and users_by_tenant(sight, self._tenancy.tenant_of)
         self._look_at_tenants(now.at_s, progress if now.is_known else {}, users)
@@ -162,10 +170,6 @@ class Room(Generic[T]):
             if meter.tenant.uid not in present:
                 meter.tenant = self._tenancy.gone(meter.tenant)
         return present
-
-    def _progress(self) -> dict[str, ProgressReading | None]:
-        tenants = [meter.tenant for meter in self.living]
-        return {one.uid: read_progress(self._tenancy.progress_file(one)) for one in tenants}
 
     def _look_at_tenants(
         self,
@@ -200,7 +204,8 @@ class Room(Generic[T]):
         return prove(meter.tenant.share, wanted, own, self._daemon.prove, meter.proof)
 
     def _look_for_strangers(self, sight: Sight, present: frozenset[str]) -> None:
-        found = strangers(sight, self._tenancy.tenant_of, present)
+        tenant_of = self._tenancy.tenant_of
+        found = frozenset(pid for pid in sight.computing if tenant_of(pid) not in present)
         # A process that starts on one GPU shows on all GPUs of the host for a moment.
         staying = sorted(found & self._strangers)
         self._strangers = found
@@ -298,7 +303,9 @@ class Overlap(Generic[T]):
             driver=self._gpu.driver,
             mode="mps",
             power_w=power_w,
-            energy_j=self._energy_j(),
+            energy_j=self._first
+            and self._last
+            and self._last.since(self._first).whole_j(self._overlap_s),
             overlap_s=self._overlap_s,
             settled_s=max(steps.span_s for steps in self._steps),
             work_per_joule=work_per_joule(speeds, power_w),
@@ -310,11 +317,6 @@ class Overlap(Generic[T]):
             flags=self._flags(parts),
         )
         return with_job_energy(seen, idle_power_w(self.meters))
-
-    def _energy_j(self) -> float | None:
-        if self._first is None or self._last is None:
-            return None
-        return self._last.since(self._first).whole_j(self._overlap_s)
 
     def _flags(self, parts: Sequence[ObservedPart]) -> tuple[str, ...]:
         of_meters = zip(self.meters, parts, strict=True)

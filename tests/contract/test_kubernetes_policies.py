@@ -11,10 +11,8 @@ from kube_objects import Object, merged
 from kube_serving import admitted, node_of, pod_of
 
 from advisor_kubernetes import names
-from advisor_kubernetes.chooser.offers import Start
-from advisor_kubernetes.chooser.places import GpuSlot, read_node
-from advisor_kubernetes.chooser.pods import read_pod
-from advisor_kubernetes.chooser.writing import writes_of
+from advisor_kubernetes.pairing import Start, writes_of
+from advisor_kubernetes.pods import GpuSlot, read_node, read_pod
 
 cel: Any = pytest.importorskip("cel", reason="needs the package common-expression-language")
 

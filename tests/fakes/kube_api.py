@@ -101,10 +101,7 @@ def kube_api() -> Generator[KubeApi]:
 def _answer_to(api: KubeApi, call: Call) -> Object:
     if call.path.endswith("/selfsubjectreviews"):
         return {"status": {"userInfo": {"username": CHOOSER}}}
-    *folder, name = call.path.split("/")
     if call.method == "POST":
-        if name == "binding":
-            return api.bind("/".join(folder), call.body["target"]["name"])
         return api.create(call.path, call.body)
     if call.method == "PATCH":
         return api.change(call.path.removesuffix("/status"), call.body)
@@ -115,6 +112,6 @@ def _answer_to(api: KubeApi, call: Call) -> Object:
         return {"kind": "Status", "status": "Success"}
     if call.path in api.objects:
         return api.get(call.path)
-    if name in ("pods", "nodes", "events", "resourcequotas"):
+    if call.path.endswith(("/pods", "/nodes", "/events", "/resourcequotas")):
         return api.list(call.path, call.query)
     raise RefusedError(404, "NotFound")

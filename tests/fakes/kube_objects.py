@@ -119,25 +119,11 @@ class KubeApi:
             path = f"{folder}/{metadata['name']}"
             if path in self.objects:
                 raise RefusedError(409, "AlreadyExists")
-            if folder.endswith("/pods"):
-                self._check_quotas(folder, item)
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             made = item["metadata"]
             made["creationTimestamp"] = made.get("creationTimestamp") or now
             made.setdefault("uid", str(uuid.uuid4()))
             return self._store(path, item, "ADDED")
-
-    def _check_quotas(self, folder: str, item: Object) -> None:
-        """As ResourceQuota counts: after all webhooks, what pods ask for that have not ended."""
-        there = [self.objects[path] for path in self.objects if _in(path, folder)]
-        for path, quota in self.objects.items():
-            if not path.startswith(folder.removesuffix("pods") + "resourcequotas/"):
-                continue
-            for key, hard in quota["spec"]["hard"].items():
-                name = key.removeprefix("requests.")
-                used = sum(requested(pod, name) for pod in there if not _ended(pod))
-                if requested(item, name) and used + requested(item, name) > int(hard):
-                    raise RefusedError(403, f"exceeded quota: {key}, used {used}, limited {hard}")
 
     def change(self, path: str, body: Any, who: str = CHOOSER) -> Object:
         """Patch an object, as the user `who`.
@@ -178,16 +164,6 @@ class KubeApi:
 
     def pod(self, name: str) -> Object:
         return self.get(f"/api/v1/namespaces/default/pods/{name}")
-
-    def bind(self, path: str, node: str) -> Object:
-        """Put a pod on a node, as a scheduler does."""
-        with self._lock:
-            pod = self.get(path)
-            if pod["spec"].get("schedulingGates"):
-                raise RefusedError(409, "pod has non-empty .spec.schedulingGates")
-            pod["spec"]["nodeName"] = node
-            self._store(path, pod, "MODIFIED")
-        return {"kind": "Status", "status": "Success"}
 
     def set_phase(self, path: str, phase: str) -> None:
         with self._lock:
@@ -283,16 +259,6 @@ class KubeApi:
                 400, f"the webhook denied the request: {answer['status']['message']}"
             )
         return patched(new, answer)
-
-
-def requested(pod: Object, name: str) -> int:
-    """What the containers of a pod ask for of an extended resource."""
-    containers: list[Object] = pod["spec"]["containers"]
-    return sum(int(c.get("resources", {}).get("limits", {}).get(name, 0)) for c in containers)
-
-
-def _ended(pod: Object) -> bool:
-    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
 def patched(item: Object, answer: Object) -> Object:

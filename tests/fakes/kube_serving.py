@@ -94,22 +94,32 @@ def make_node(api: KubeApi, name: str, *uuids: str) -> None:
     api.create(NODES, node_of(name, *uuids))
 
 
-def pod_of(name: str, job: str, *, user: int | None = 1000, **wishes: str) -> Object:
-    """A pod as its author writes it."""
+def pod_of(
+    name: str,
+    job: str,
+    *,
+    user: int | None = 1000,
+    namespace: str = "default",
+    image: str = "registry.example/train:1",
+    books: str | None = None,
+    **wishes: str,
+) -> Object:
+    """A pod as its author writes it; it asks for a GPU, or books a part of one."""
     keys = {names.JOB: job} | {
         f"{names.PREFIX}{key.replace('_', '-')}": text for key, text in wishes.items()
     }
-    container = {
-        "name": "main",
-        "image": "registry.example/train:1",
-        "resources": {"limits": {"nvidia.com/gpu": "1"}, "requests": {"nvidia.com/gpu": "1"}},
-    }
-    security = {} if user is None else {"runAsUser": user}
+    gpu = {"nvidia.com/gpu": "1"}
+    resources = {"limits": {names.SHARE_RESOURCE: books}} if books else {"limits": gpu}
+    if not books:
+        resources["requests"] = {**gpu}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "annotations": keys},
-        "spec": {"containers": [container], "securityContext": security},
+        "metadata": {"name": name, "namespace": namespace, "annotations": keys},
+        "spec": {
+            "containers": [{"name": "main", "image": image, "resources": resources}],
+            "securityContext": {} if user is None else {"runAsUser": user},
+        },
     }
 
 
@@ -120,11 +130,15 @@ def claimed(pod: Object) -> Object:
     return pod
 
 
+def created(pod: Object) -> Object:
+    """The request to review a new pod."""
+    request = {"uid": "1", "kind": {"kind": "Pod"}, "operation": "CREATE", "object": pod}
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
 def admitted(pod: Object) -> Object:
     """A pod as the webhook leaves it."""
-    request = {"uid": "1", "kind": {"kind": "Pod"}, "operation": "CREATE", "object": pod}
-    asked = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    return patched(pod, review(asked, None)["response"])
+    return patched(pod, review(created(pod), None)["response"])
 
 
 def placed(uid: str, job: str, share: str, gpu: str = "GPU-1", **spec: Any) -> Object:

@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +90,6 @@ KEYS = {
 
 
 def test_audit_of_a_prometheus(advisor: Advisor, tmp_path: Path) -> None:
-    """What is said and written: stable keys, one page that fetches nothing, and no state after."""
     rows = [
         ({**labels, "namespace": "team<b>\x1b[2J"}, samples)
         for labels, samples in cluster(time.time(), 7)
@@ -113,37 +111,14 @@ def test_audit_of_a_prometheus(advisor: Advisor, tmp_path: Path) -> None:
     assert "<b>" not in page.replace("<body>", "")
     assert not re.search(r"(src|href)=|url\(|<script", page)
     assert len(page) < 100_000
-    checked = _Checked()
-    checked.feed(page)
-    assert checked.open == []
-    assert {"measured", "estimated"} <= checked.words
+    assert {"measured", "estimated"} <= {*re.findall(">([^<]+)<", page)}
     assert not [*(tmp_path / "home/audits").iterdir()]
     again = advisor("audit", "--series", "kept.jsonl", "--json")
     assert again.code == 0, again.err
     check(answer_of(again.out))
 
 
-class _Checked(HTMLParser):
-    """Tags that are closed, and the words that say where figures are from."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.words: set[str] = set()
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        if tag not in ("meta", "br", "!doctype"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.words.add(data)
-
-
 def test_a_person_is_told_in_lines(advisor: Advisor) -> None:
-    """The first line says what is worth knowing, with the word for how sure it is; money, too."""
     with metrics_server(cluster(time.time(), 3)) as server:
         done = advisor("audit", "--prometheus", server.url, "--days", "0.1")
     assert done.code == 0, done.err
@@ -182,7 +157,6 @@ def test_each_audit_reads_what_is_there_now(advisor: Advisor, tmp_path: Path) ->
 
 
 def test_two_audits_do_not_share_a_folder(tmp_path: Path) -> None:
-    """The second is told, and takes nothing from under the first."""
     with _alone(tmp_path), pytest.raises(InputError, match="runs already"), _alone(tmp_path):
         pass
 
@@ -243,8 +217,6 @@ def test_gpus_of_this_host_are_watched(nvml: FakeNvml, tmp_path: Path) -> None:
 
 
 def test_what_was_seen_until_ctrl_c_is_kept(tmp_path: Path) -> None:
-    """It is to be audited, the last minute, too."""
-
     def stop(_seconds: float) -> None:
         raise KeyboardInterrupt
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from advisor_data.bundled import bundled_solo_points
-from advisor_node.slurm.queue import parse_comment
+from advisor_node.slurm.site import parse_comment
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"

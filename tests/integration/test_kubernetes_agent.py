@@ -25,7 +25,7 @@ from serving import Served, serving
 from waiting import ending, eventually
 
 from advisor.client import Client
-from advisor.core.records import Observation, SoloPoint
+from advisor.core.records import SoloPoint
 from advisor_kubernetes.agent import progress_file
 from advisor_kubernetes.cluster import NODES
 
@@ -88,7 +88,6 @@ class Node:
         return started
 
     def end_pods(self) -> None:
-        """All their processes."""
         for job in self.jobs:
             job.kill()
             job.wait()
@@ -120,13 +119,11 @@ class Node:
         eventually(lambda: self.metric("advisor_pod_limit_proven", job) == value)
 
     def gpu(self) -> dict[str, Any]:
-        """What the annotation of the node says of its GPU; nothing before it says anything."""
         notes = self.api.get(f"{NODES}/{NODE}")["metadata"].get("annotations", {})
         [gpu] = json.loads(notes.get("advisor.dev/gpus", "[{}]"))
         return gpu
 
     def ready(self) -> bool:
-        """Whether it says that the GPU may be used."""
         return bool(self.gpu().get("ready"))
 
     def refuses(self, why: str) -> None:
@@ -221,7 +218,11 @@ def test_two_pods_are_proven_metered_and_reported(node: Node, service: Served) -
         node.api.set_phase(f"{PODS}/alpha-pod", "Succeeded")
         # Pods of other tests, of which some are flagged, have run together as well.
         [seen] = eventually(lambda: [seen for seen in client.observations() if not seen.flags])
-    check_observation(seen)
+    assert (seen.jobs, seen.state, seen.host) == (("alpha", "beta"), "finished", NODE)
+    assert [(part.units, part.solo_rate) for part in seen.parts] == [(38, 400), (92, 400)]
+    assert [part.ended_first for part in seen.parts] == [True, False]
+    assert 0 < (seen.parts[0].rate or 0) < (seen.parts[1].rate or 0)
+    assert None not in (seen.energy_j, seen.power_w, seen.work_per_joule)
 
 
 ALLOWED = {
@@ -232,24 +233,7 @@ ALLOWED = {
 }
 
 
-def check_observation(seen: Observation) -> None:
-    """What a launch would have reported of the same two jobs."""
-    assert seen.jobs == ("alpha", "beta")
-    assert [part.units for part in seen.parts] == [38, 92]
-    assert [part.solo_rate for part in seen.parts] == [400, 400]
-    rates = [part.rate or 0 for part in seen.parts]
-    assert 0 < rates[0] < rates[1]
-    assert (seen.state, seen.host, seen.flags) == ("finished", NODE, ())
-    assert [part.ended_first for part in seen.parts] == [True, False]
-    assert seen.overlap_s > SETTLE_S
-    assert seen.energy_j is not None
-    assert seen.energy_j > 0
-    assert seen.power_w is not None
-    assert seen.work_per_joule is not None
-
-
 def test_a_pod_that_lifts_its_limit_is_found(node: Node) -> None:
-    """By the variables that its process was started with, and by computing outside of MPS."""
     node.run_pod(A, "alpha", "30", CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="90")
     node.run_pod(B, "beta", "70", CUDA_MPS_PIPE_DIRECTORY=str(node.host.folder / "elsewhere"))
     eventually(lambda: len(node.api.events()) == 2)
@@ -294,7 +278,6 @@ def test_a_daemon_that_is_lost_is_started_again_and_pods_are_told(node: Node) ->
 
 
 def test_a_gpu_is_not_ready_while_it_is_not_well(node: Node) -> None:
-    """Nor while nobody can see who computes; the agent itself is well."""
     for file, (text, why) in FAULTS.items():
         (node.host.folder / file).write_text(text)
         node.refuses(why)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from kube_answers import ANSWER
@@ -19,28 +20,22 @@ from scripted_http import Reply, scripted_http
 from waiting import eventually
 
 from advisor.client import Client
+from advisor_kubernetes import chooser as lease
 from advisor_kubernetes import names
-from advisor_kubernetes.chooser import chooser as lease
-from advisor_kubernetes.chooser.pairing import Policy
 from advisor_kubernetes.cluster import NODES
+from advisor_kubernetes.pairing import Policy
 from advisor_kubernetes.serve import Choosing
-from advisor_node.advice import Advice, Answer, Question, Together
+from advisor_node.advice import Answer, AskAdvice, Question, Together
 
 ANY = Policy()
 
 PODS = "/api/v1/namespaces/default/pods"
 
 
-class Knows(Advice):
+def knows(asked: Collection[Question]) -> Mapping[Question, Answer]:
     """Answers every question at once: 26/50."""
-
-    def __init__(self) -> None:
-        pass
-
-    def answers(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
-        unknown = (None, None)
-        good = Together(shares=("26", "50"), needs_mib=unknown, energy_saved=0.2, split="26/50")
-        return dict.fromkeys(questions, good)
+    good = Together(shares=("26", "50"), needs_mib=(None, None), energy_saved=0.2, split="26/50")
+    return dict.fromkeys(asked, good)
 
 
 @pytest.fixture
@@ -51,10 +46,17 @@ def api() -> Generator[KubeApi]:
         yield server
 
 
+@pytest.fixture
+def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chooser that is killed cannot give its Lease back."""
+    monkeypatch.setattr(lease, "HELD_S", 1)
+    monkeypatch.setattr(lease, "RENEW_S", 0.2)
+
+
 @contextmanager
 def choosing(
     api: KubeApi,
-    advice: Advice | None = None,
+    answers: AskAdvice = knows,
     *,
     service: str | None = None,
     policy: Policy = ANY,
@@ -63,15 +65,15 @@ def choosing(
     with Client(service or "http://127.0.0.1:9", timeout_s=0.3) as client:
         found = Choosing(cluster_at(api.url), client, "advisor", policy)
         if service is None:
-            tell(found, advice or Knows())
+            tell(found, answers)
         with found.running():
             yield found
 
 
-def tell(found: Choosing, advice: Advice) -> None:
+def tell(found: Choosing, answers: AskAdvice) -> None:
     """Have a chooser take its advice from elsewhere."""
     chooser: Any = found._chooser  # pyright: ignore[reportPrivateUsage]
-    chooser._advice = advice
+    chooser._advice = Mock(answers=answers)
 
 
 def metric(found: Choosing, name: str) -> float:
@@ -80,13 +82,12 @@ def metric(found: Choosing, name: str) -> float:
     return float(next(line for line in lines if line.startswith(f"{name} ")).split()[-1])
 
 
-def make_pod(api: KubeApi, name: str, job: str = "fft", *, max_wait_s: str = "60") -> None:
-    """A pod as the webhook leaves it."""
-    api.create_pod(admitted(pod_of(name, job, max_wait_s=max_wait_s)))
+def make_pods(api: KubeApi, *pods: str, max_wait_s: str = "60") -> None:
+    for name in pods:
+        api.create_pod(admitted(pod_of(name, "fft", max_wait_s=max_wait_s)))
 
 
 def open_(api: KubeApi, *pods: str) -> bool:
-    """Whether the gates of all these pods are open."""
     return not any(api.pod(name)["spec"].get("schedulingGates") for name in pods)
 
 
@@ -113,41 +114,16 @@ def test_write_that_comes_too_late_is_made_again(api: KubeApi) -> None:
 
     api.refuse = refuse
     with choosing(api) as found:
-        make_pod(api, "a")
-        make_pod(api, "b")
+        make_pods(api, "a", "b")
         eventually(lambda: open_(api, "a", "b"))
         assert metric(found, "advisor_kubernetes_write_conflicts_total") == 2
     assert shares(api, "a", "b") == ["26", "50"]
     assert api.pod("a")["metadata"]["labels"]["advisor.dev/managed"] == "true"
 
 
-def test_conflict_at_the_second_pod_gives_it_to_nobody_else(api: KubeApi) -> None:
-    """The first pod is written; the second one follows, though a third has come meanwhile."""
-    refused: list[str] = []
-
-    def refuse(call: Call) -> None:
-        if is_pod_patch(call) and names.PARTNER_UID in str(call.body):
-            if len(refused) == 1:
-                make_pod(api, "c")
-            refused.append(call.path)
-            if 2 <= len(refused) <= 3:
-                raise RefusedError(409, "the object has been modified")
-
-    api.refuse = refuse
-    make_node(api, "node-2", "GPU-2")
-    with choosing(api):
-        make_pod(api, "a")
-        make_pod(api, "b")
-        eventually(lambda: open_(api, "a", "b"))
-    assert notes(api, "b")[names.PARTNER] == "default/a"
-    assert notes(api, "a")[names.GPU_UUID] == notes(api, "b")[names.GPU_UUID]
-    assert not open_(api, "c")
-
-
-def test_a_write_ends_before_the_lease(api: KubeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("short_lease")
+def test_a_write_ends_before_the_lease(api: KubeApi) -> None:
     """Else an API server that hangs would take it when another process chooses already."""
-    monkeypatch.setattr(lease, "HELD_S", 1)
-    monkeypatch.setattr(lease, "RENEW_S", 0.2)
     began_s: list[float] = []
     answered = threading.Event()
 
@@ -159,7 +135,7 @@ def test_a_write_ends_before_the_lease(api: KubeApi, monkeypatch: pytest.MonkeyP
                 raise RefusedError(500)
 
     api.refuse = refuse
-    make_pod(api, "a", max_wait_s="0")
+    make_pods(api, "a", max_wait_s="0")
     with choosing(api):
         eventually(lambda: open_(api, "a"))
         answered.set()
@@ -167,13 +143,9 @@ def test_a_write_ends_before_the_lease(api: KubeApi, monkeypatch: pytest.MonkeyP
     assert began_s[1] - began_s[0] < 5
 
 
-def test_chooser_killed_between_the_two_patches(
-    api: KubeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("short_lease")
+def test_chooser_killed_between_the_two_patches(api: KubeApi, tmp_path: Path) -> None:
     """Kill -9 after the first patch: the next chooser writes the second pod from the first."""
-    # The killed one cannot give its Lease back.
-    monkeypatch.setattr(lease, "HELD_S", 1)
-    monkeypatch.setattr(lease, "RENEW_S", 0.2)
     killed = threading.Event()
     written: list[str] = []
 
@@ -191,64 +163,17 @@ def test_chooser_killed_between_the_two_patches(
     ):
         service.will(Reply(body={"answers": [{"answer": ANSWER, "error": None}]}))
         api.refuse = refuse
-        make_pod(api, "a", "fft")
-        make_pod(api, "b", "gemm")
+        make_pods(api, "a", "b")
         assert killed.wait(60), served.log.read_text()
     [first] = [name for name in ("a", "b") if open_(api, name)]
     [second] = {"a", "b"} - {first}
     assert names.SHARE_PERCENT not in notes(api, second)
     api.refuse = lambda call: None
-    with choosing(api, Silent()):
+    with choosing(api, lambda _: {}):
         eventually(lambda: open_(api, second))
     assert shares(api, "a", "b") == ["26", "50"]
     assert notes(api, second)[names.PARTNER] == f"default/{first}"
     assert notes(api, second)[names.GPU_UUID] == "GPU-1"
-
-
-class Silent(Knows):
-    """Must not be asked: what was decided stands in the first pod."""
-
-    def answers(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
-        assert not questions
-        return {}
-
-
-def test_pod_that_is_deleted_while_it_waits_is_forgotten(api: KubeApi) -> None:
-    """Its partner is another one; a later pod of its name is another pod, too."""
-    with choosing(api) as found:
-        make_pod(api, "gone")
-        eventually(lambda: metric(found, "advisor_kubernetes_pods_waiting") == 1)
-        api.delete(f"{PODS}/gone")
-        eventually(lambda: metric(found, "advisor_kubernetes_pods_waiting") == 0)
-        make_pod(api, "a")
-        make_pod(api, "gone")
-        eventually(lambda: open_(api, "a", "gone"))
-    assert notes(api, "gone")[names.PARTNER] == "default/a"
-    assert notes(api, "a")[names.PARTNER_UID] == api.pod("gone")["metadata"]["uid"]
-
-
-def test_partner_that_is_deleted_between_the_patches(api: KubeApi) -> None:
-    """The first pod keeps what it was given; a later pod of that name is another, and joins it."""
-    deleted: list[str] = []
-
-    def refuse(call: Call) -> None:
-        if is_pod_patch(call) and not deleted:
-            [other] = {f"{PODS}/a", f"{PODS}/b"} - {call.path}
-            deleted.append(other)
-            api.delete(other)
-
-    api.refuse = refuse
-    with choosing(api) as found:
-        make_pod(api, "a")
-        make_pod(api, "b")
-        eventually(lambda: deleted and metric(found, "advisor_kubernetes_write_conflicts_total"))
-        name = deleted[0].rpartition("/")[2]
-        make_pod(api, name, max_wait_s="600")
-        eventually(lambda: open_(api, name))
-        eventually(lambda: metric_of(found, "joined") == 1)
-    [first] = {"a", "b"} - {name}
-    assert notes(api, name)[names.PARTNER] == f"default/{first}"
-    assert names.PARTNER_UID not in notes(api, name)
 
 
 def test_watches_that_break_lose_nothing(api: KubeApi) -> None:
@@ -259,27 +184,23 @@ def test_watches_that_break_lose_nothing(api: KubeApi) -> None:
             names_ = (f"a{turn}", f"b{turn}")
             make_node(api, f"more-{turn}", f"GPU-more-{turn}")
             api.forget_the_past()
-            for name in names_:
-                make_pod(api, name)
+            make_pods(api, *names_)
             eventually(lambda pods=names_: open_(api, *pods))
             assert notes(api, names_[0])[names.PARTNER] == f"default/{names_[1]}"
 
 
 def test_absent_service_holds_pods_and_says_why(api: KubeApi) -> None:
-    """With `hold` they wait past their time, with an event; when it answers they are paired."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         closed = f"http://127.0.0.1:{probe.getsockname()[1]}"
     with choosing(api, service=closed, policy=Policy(without_advice="hold")) as found:
-        make_pod(api, "a", max_wait_s="1")
-        make_pod(api, "b", max_wait_s="1")
-        eventually(lambda: any("held, no advice" in text for text in said(api, "a")))
-        eventually(lambda: any("held, no advice" in text for text in said(api, "b")))
-        assert not open_(api, "a")
-        assert not open_(api, "b")
+        make_pods(api, "a", "b", max_wait_s="1")
+        for name in "ab":
+            eventually(lambda pod=name: any("held, no advice" in text for text in said(api, pod)))
+            assert not open_(api, name)
         event = next(e for e in api.events() if "held, no advice" in e["message"])
         assert event["type"] == "Warning"
-        tell(found, Knows())
+        tell(found, knows)
         eventually(lambda: open_(api, "a", "b"))
     assert shares(api, "a", "b") == ["26", "50"]
 
@@ -289,8 +210,6 @@ def metric_of(found: Choosing, outcome: str) -> float:
 
 
 def test_pods_that_cannot_be_read_or_written_stop_nobody(api: KubeApi) -> None:
-    """Forged, of another version, or refused by another webhook, which is said of the pod."""
-
     def refuse(call: Call) -> None:
         if is_pod_patch(call) and call.path.endswith("/stuck"):
             raise RefusedError(403, "denied by a policy of the site")
@@ -301,11 +220,10 @@ def test_pods_that_cannot_be_read_or_written_stop_nobody(api: KubeApi) -> None:
         ("odd", {"labels": {names.MANAGED: "true"}, "annotations": {names.JOB: "!"}}),
     ):
         api.create(PODS, {"metadata": {"name": name, **metadata}, "spec": {"containers": []}})
-    make_pod(api, "stuck", max_wait_s="0")
+    make_pods(api, "stuck", max_wait_s="0")
     with choosing(api):
         eventually(lambda: any("denied by a policy of the site" in t for t in said(api, "stuck")))
-        make_pod(api, "a")
-        make_pod(api, "b")
+        make_pods(api, "a", "b")
         eventually(lambda: open_(api, "a", "b"))
     assert not open_(api, "stuck")
     assert notes(api, "a")[names.PARTNER] == "default/b"
@@ -317,8 +235,7 @@ def test_one_of_two_chooses(api: KubeApi) -> None:
         eventually(lambda: metric(second, "advisor_kubernetes_chooser_leads") == 1)
         with choosing(api) as first:
             eventually(lambda: first.ready)
-            make_pod(api, "a")
-            make_pod(api, "b")
+            make_pods(api, "a", "b")
             eventually(lambda: open_(api, "a", "b"))
             eventually(lambda: metric_of(second, "paired") == 2)
             assert metric_of(first, "paired") == 0
@@ -327,7 +244,6 @@ def test_one_of_two_chooses(api: KubeApi) -> None:
 
 
 def test_node_whose_device_plugin_offers_gpus_is_told_of(api: KubeApi) -> None:
-    """By an event of the node and a metric, before anybody runs there twice."""
     api.change(f"{NODES}/node-1", {"status": {"allocatable": {"nvidia.com/gpu": "8"}}})
     with choosing(api) as found:
         [told] = eventually(lambda: said(api, "node-1"))
@@ -337,11 +253,10 @@ def test_node_whose_device_plugin_offers_gpus_is_told_of(api: KubeApi) -> None:
 
 
 def test_every_process_knows_when_no_gpu_is_free(api: KubeApi) -> None:
-    """Also the one that does not choose: the API server asks either about new pods."""
     with choosing(api) as first, choosing(api) as second:
         eventually(lambda: first.ready and second.ready)
         assert not first.is_full
-        make_pod(api, "a", max_wait_s="0")
+        make_pods(api, "a", max_wait_s="0")
         eventually(lambda: first.is_full and second.is_full)
         api.delete(f"{PODS}/a")
         eventually(lambda: not first.is_full and not second.is_full)

@@ -17,7 +17,7 @@ from waiting import eventually
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
 
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT")
-SHARES = {("a", "b"): (50, 26), ("a", "c"): (50, 40), ("k", "k"): (30, 30),
+SHARES = {("a", "b"): (50, 26), ("k", "k"): (30, 30),
           ("s", "s"): (100, 100), ("s", "s", "s"): (100, 100, 100)}  # fmt: skip
 WAIT_S = 6
 # Writes what it was given, and what its steps are; then waits until its partner runs, too.
@@ -139,34 +139,7 @@ def test_three_small_jobs_meet_on_one_gpu(cluster: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("service")
-def test_who_is_left_is_joined_by_the_next(cluster: Cluster) -> None:
-    """At what is free, and at the share that was given already."""
-    a = submit(cluster, "a", UNTIL.format("go.a"))
-    b = submit(cluster, "b", UNTIL.format("go.b"))
-    cluster.await_state(b, "RUNNING")
-    (cluster.folder / "go.b").touch()
-    cluster.await_state(b, "COMPLETED")
-    c = submit(cluster, "c", UNTIL.format("go.a"))
-    cluster.await_state(c, "RUNNING")
-    assert cluster.job(a)["JobState"] == "RUNNING"
-    (cluster.folder / "go.a").touch()
-    assert finished(cluster, c)[0]["TresPerNode"] == "gres:mps:34"
-    assert variables(cluster, "env.c")["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "40"
-
-
-@pytest.mark.usefixtures("service")
-def test_who_fits_nobody_has_a_whole_gpu(cluster: Cluster) -> None:
-    """After its time, and billed as one."""
-    number = submit(cluster, "alone", "env > env.alone")
-    job = finished(cluster, number)[0]
-    assert job["TresPerNode"] == "gres:mps:100"
-    assert variables(cluster, "env.alone")["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "100"
-    assert billed(cluster, number)["billing"] == "103"
-
-
-@pytest.mark.usefixtures("service")
 def test_tasks_of_an_array_meet(cluster: Cluster) -> None:
-    """Each task is a job of its own."""
     script = "touch k.$SLURM_ARRAY_TASK_ID; for i in $(seq 100); do [ -e k.1 -a -e k.2 ] && exit 0;"
     array = submit(cluster, "k", f"{script} sleep 0.2; done; exit 4", "--array=1-2")
     for task, counted in ((1, 51), (2, 49)):
@@ -191,7 +164,6 @@ def test_who_decides_may_die(cluster: Cluster, service: Scripted) -> None:
 
 @pytest.mark.usefixtures("service")
 def test_a_limit_on_gpus_holds_for_parts_of_them(cluster: Cluster) -> None:
-    """Where it is for both; where it is for GPUs alone, nothing is rewritten."""
     of_user = ("modify", "user", "nobody", "set")
     wrapped = ("--gres=gpu:1", "--chdir=/", "--output=/dev/null", "--wrap=true")
 
@@ -250,27 +222,11 @@ def test_what_comes_with_a_gpu_is_kept(
     assert found == ("gres:mps:100", cpus, memory)
 
 
-@pytest.mark.usefixtures("service")
-@pytest.mark.parametrize(
-    "options",
-    [("--gres=gpu:1", "--exclusive"), ("--gres=gpu:2",),
-     ("--gres=gpu:1", ":", "--comment=advisor:job=b", "--gres=gpu:1")],
-)  # fmt: skip
-def test_what_cannot_share_is_taken_as_it_is(cluster: Cluster, options: tuple[str, ...]) -> None:
-    first, *rest = options
-    done = cluster.run(
-        "sbatch", "--hold", "--comment=advisor:job=a", first, *rest, script="#!/bin/sh\ntrue\n"
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("advisor: unchanged: ") == 1 + (":" in rest), done.stderr
-
-
 # Shares belong to jobs
 
 
 @pytest.mark.usefixtures("service")
 def test_a_job_within_a_job_has_its_own_share(cluster: Cluster) -> None:
-    """Not its parent's, nor the parent's daemon and count."""
     kinds = {"whole": "--gres=gpu:1", "part": "--gres=mps:10", "none": "--ntasks=1"}
     sends = "\n".join(
         f"sbatch {request} --job-name={name} --chdir={cluster.folder} "
@@ -293,16 +249,8 @@ def test_a_job_within_a_job_has_its_own_share(cluster: Cluster) -> None:
         assert "ADVISOR_PROGRESS_FILE" not in part
 
 
-def test_a_share_in_the_environment_is_nothing(cluster: Cluster) -> None:
-    options = ("--gres=mps:1", "--export=ALL,ADVISOR_SHARE_PERCENT=100", "--job-name=sly")
-    number, _ = cluster.submit("env > env.sly", f"--chdir={cluster.folder}", *options)
-    finished(cluster, number)
-    assert variables(cluster, "env.sly")["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "1"
-
-
 @pytest.mark.usefixtures("service")
 def test_a_count_that_root_has_changed_is_followed(cluster: Cluster) -> None:
-    """And its user cannot change it."""
     blocker, _ = cluster.submit(UNTIL.format("go.block"), "--gres=mps:100")
     cluster.await_state(blocker, "RUNNING")
     a = submit(cluster, "a", "env > env.changed")
@@ -314,24 +262,6 @@ def test_a_count_that_root_has_changed_is_followed(cluster: Cluster) -> None:
     cluster.run("scancel", blocker)
     finished(cluster, a)
     assert variables(cluster, "env.changed")["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "5"
-
-
-@pytest.mark.usefixtures("service")
-def test_a_user_cannot_change_what_was_decided(cluster: Cluster) -> None:
-    """Neither its share in the comment, nor what is counted."""
-    done = cluster.run(
-        "sbatch", "--parsable", "--gres=gpu:1", "--comment=advisor:job=alone", "--chdir=/",
-        "--output=/dev/null", "--wrap=true", user="nobody",
-    )  # fmt: skip
-    number = done.stdout.strip()
-    for change in ("Comment=advisor:job=alone,share=90,counted=1", "Gres=mps:1"):
-        done = cluster.run("scontrol", "update", f"JobId={number}", change, user="nobody")
-        assert done.returncode != 0, change
-    assert (
-        cluster.run("scontrol", "update", f"JobId={number}", "Name=x", user="nobody").returncode
-        == 0
-    )
-    assert cluster.job(number)["TresPerNode"] == "gres:mps:100"
 
 
 def test_no_user_drains_a_node(cluster: Cluster) -> None:
@@ -413,7 +343,6 @@ def test_another_user_waits(cluster: Cluster) -> None:
 
 @pytest.mark.usefixtures("service")
 def test_a_controller_that_was_killed_forgets_nothing(cluster: Cluster) -> None:
-    """Kill -9 of slurmctld beside a running job and one that was given a part."""
     running, _ = cluster.submit(UNTIL.format("go"), "--gres=mps:80")
     cluster.await_state(running, "RUNNING")
     a = submit(cluster, "a", "env > env.killed")

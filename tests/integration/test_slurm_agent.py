@@ -22,7 +22,7 @@ from waiting import eventually
 from advisor.client import Client
 from advisor.core.records import Observation, SoloPoint
 from advisor.progress import FILE_BYTES
-from advisor_node.slurm.queue import parse_comment
+from advisor_node.slurm.site import parse_comment
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
 
@@ -72,12 +72,10 @@ class Node:
 
     @property
     def log(self) -> str:
-        """What the agent says."""
         file = self.cluster.mps / "agent.log"
         return file.read_text() if file.exists() else ""
 
     def script(self, program: str) -> str:
-        """What a batch job runs."""
         names = {"libraries": self.libraries, "folder": self.cluster.folder, "uuid": UUID,
                  "python": sys.executable, "fakes": FAKES}  # fmt: skip
         return (START + program).format(**names)
@@ -123,12 +121,10 @@ class Node:
         time.sleep(SETTLE_S + 2)
 
     def steps(self, number: str) -> int:
-        """How far a job is."""
         file = self.cluster.mps / "gpu0-0/jobs" / number / "progress"
         return int.from_bytes(file.read_bytes()[:8], "little") if file.exists() else 0
 
     def end(self, numbers: dict[str, str]) -> list[str]:
-        """Let the jobs end by themselves; their states."""
         file = self.cluster.folder / "end"
         file.touch()
         ended = [self.cluster.await_state(number, *ENDED) for number in numbers.values()]
@@ -239,7 +235,6 @@ def test_a_pair_is_observed(node: Node) -> None:
 
 
 def test_what_cannot_be_observed_is_said_once(node: Node) -> None:
-    """A job that counts nothing; others go on."""
     wait = "touch runs.$SLURM_JOB_ID; while [ ! -e end ]; do sleep 0.1; done"
     silent = node.submit(wait, "advisor:job=unprofiled")
     node.until((node.cluster.folder / f"runs.{silent}").exists)

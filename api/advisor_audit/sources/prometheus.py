@@ -190,7 +190,11 @@ class Prometheus:
                 status, body, wait_s = self._once(path, asked, post=post)
             except (requests.ConnectionError, requests.Timeout, urllib3.exceptions.HTTPError) as e:
                 if not self.asked.received_bytes:  # most likely a wrong address
-                    raise self._unreached(_cause(e)) from e
+                    raise SourceError(
+                        f"{self.url} does not answer",
+                        why=_cause(e),
+                        fix=f"see that it runs, or {_ADDRESS}",
+                    ) from e
                 status, body, wait_s, why = 503, b"", None, _cause(e)
             except OSError as e:  # an address or a certificate that no second try mends
                 raise self._wrong(str(e)) from e
@@ -258,11 +262,6 @@ class Prometheus:
             f"{self.url} does not answer what is asked",
             why=said,
             fix=_ADDRESS,
-        )
-
-    def _unreached(self, why: str) -> SourceError:
-        return SourceError(
-            f"{self.url} does not answer", why=why, fix=f"see that it runs, or {_ADDRESS}"
         )
 
     def _no_gpus(self, why: str) -> SourceError:

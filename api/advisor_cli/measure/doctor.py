@@ -12,7 +12,7 @@ from advisor.settings import read_settings
 from advisor_cli.console import plain_table, print_table
 from advisor_cli.options import AsJson
 from advisor_cli.say import as_json_text, say, with_places
-from advisor_node.slurm.queue import all_faults, ask
+from advisor_node.slurm.site import all_faults, ask
 from advisor_profiling.doctor import Finding, examine
 from advisor_profiling.testbed.live import list_gpus
 

@@ -25,7 +25,7 @@ from advisor.settings import Settings
 from advisor_node.meters import Tenant, granted_units, read_plain
 from advisor_node.reports import ObservationQueue, keep_looking, power_source, references_of
 from advisor_node.room import Room, Tenancy
-from advisor_node.slurm.queue import parse_comment
+from advisor_node.slurm.site import parse_comment
 from advisor_profiling.telemetry import nvml
 from advisor_profiling.testbed.live import with_units
 

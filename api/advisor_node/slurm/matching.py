@@ -14,15 +14,21 @@ from advisor.core.wording import listed
 from advisor.errors import AdvisorError
 from advisor_node.advice import Advice, AskAdvice, NamedSets, Question, Together
 from advisor_node.matching import Offer, matched, weighed
-from advisor_node.slurm.cluster import (
+from advisor_node.slurm.site import (
+    WHOLE,
+    Named,
     Partition,
     SiteSettings,
+    SlurmCommand,
     SlurmNode,
+    SlurmTask,
+    ask,
+    books,
     read_nodes,
     read_partitions,
+    read_queue,
     write_facts,
 )
-from advisor_node.slurm.queue import WHOLE, Named, SlurmCommand, SlurmTask, ask, books, read_queue
 
 CardTasks = tuple[SlurmTask, ...]
 """Jobs on one GPU, or one that is to begin on a part of any."""
@@ -35,7 +41,7 @@ _YOUNGER = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meeting(Offer):
+class _Meeting(Offer):
     """Jobs that could share a GPU.
 
     Attributes:
@@ -79,7 +85,7 @@ def with_places(jobs: Sequence[SlurmTask], nodes: Mapping[str, SlurmNode]) -> li
     return found
 
 
-def open_cards(
+def _open_cards(
     jobs: Sequence[SlurmTask], kind: Callable[[SlurmTask], object]
 ) -> Iterator[CardTasks]:
     """Those on which something is left for others; on each all jobs are of one kind."""
@@ -99,9 +105,9 @@ def open_cards(
             yield (*sorted(holders, key=lambda job: job.pending),)
 
 
-def pairs_and_joins(
+def _pairs_and_joins(
     cards: Sequence[CardTasks], waiting: Sequence[SlurmTask], model: str | None
-) -> Iterator[Meeting]:
+) -> Iterator[_Meeting]:
     """Of two each; kinds are the cards, and then the jobs that wait."""
     for n, job in enumerate(waiting, len(cards)):
         for place, card in enumerate(cards):
@@ -112,13 +118,13 @@ def pairs_and_joins(
                 yield _meeting((place, n), (), (other, job), model)
 
 
-def planned_sets(
+def _planned_sets(
     cards: Sequence[CardTasks],
     waiting: Sequence[SlurmTask],
     among: Collection[str],
     plan: PlanSets,
     model: str | None,
-) -> Iterator[Meeting]:
+) -> Iterator[_Meeting]:
     """Of three and more, each job in one of them; kinds as above.
 
     Which set a plan has in mind for a job it does not say: those that have begun come first, and
@@ -166,9 +172,9 @@ def _meeting(
     model: str | None,
     *,
     planned: bool = False,
-) -> Meeting:
+) -> _Meeting:
     # A part of a GPU that is held, and used by nobody, goes before all that take another one.
-    return Meeting(
+    return _Meeting(
         kinds=kinds,
         question=Question(
             jobs=tuple(map(_request, (*there, *coming))),
@@ -260,7 +266,7 @@ class QueueRound:
         """What is to be changed now."""
         yield from self._given_up()
         cards: dict[object, list[CardTasks]] = defaultdict(list)
-        for card in open_cards(self.jobs, self._kind):
+        for card in _open_cards(self.jobs, self._kind):
             cards[self._kind(card[0])].append(card)
         waiting: dict[object, list[SlurmTask]] = defaultdict(list)
         for job in self.jobs:
@@ -271,10 +277,10 @@ class QueueRound:
 
     def _of(self, cards: Sequence[CardTasks], waiting: Sequence[SlurmTask]) -> Iterator[Change]:
         """Of jobs that may meet: some have a part of a GPU, the others wait."""
-        good = self._good(pairs_and_joins(cards, waiting, self.model))
+        good = self._good(_pairs_and_joins(cards, waiting, self.model))
         # Of who shares with nobody the service may know nothing, and then plans nothing.
         sharing = {job.key for meeting, _ in good for job in meeting.jobs}
-        good += self._good(planned_sets(cards, waiting, sharing, self.sets, self.model))
+        good += self._good(_planned_sets(cards, waiting, sharing, self.sets, self.model))
         together: set[str] = set()
         for meeting, answer in matched([1] * (len(cards) + len(waiting)), good, 0):
             together |= {job.key for job in meeting.jobs}
@@ -284,7 +290,7 @@ class QueueRound:
             if first.pending and first.key not in together and late:
                 yield self._whole(first, "nobody is left to share with")
 
-    def _good(self, meetings: Iterable[Meeting]) -> list[tuple[Meeting, Together]]:
+    def _good(self, meetings: Iterable[_Meeting]) -> list[tuple[_Meeting, Together]]:
         """Those that are advised, and in which time limits leave their work to all that come."""
         return [
             (meeting, answer)
@@ -293,7 +299,7 @@ class QueueRound:
             if -1 not in map(self._limit, meeting.coming, answer.low_speeds[len(meeting.there) :])
         ]
 
-    def _told(self, meeting: Meeting, answer: Together) -> Iterator[Change]:
+    def _told(self, meeting: _Meeting, answer: Together) -> Iterator[Change]:
         if not meeting.there:
             if self.now_s - self._came_s(meeting.coming[0]) >= GATHER_S:
                 yield self._begins(meeting, answer)
@@ -312,7 +318,7 @@ class QueueRound:
 
     # What is told
 
-    def _begins(self, meeting: Meeting, answer: Together) -> Change:
+    def _begins(self, meeting: _Meeting, answer: Together) -> Change:
         """One with the largest share is the first.
 
         Slurm takes any GPU with room for it: more than half leaves none for the first of others.
@@ -324,7 +330,7 @@ class QueueRound:
         why = f"of a GPU, held for {listed(map(_name, others))}, split {answer.split}"
         return self._share(meeting, answer, place, counted, why)
 
-    def _joins(self, meeting: Meeting, answer: Together) -> Iterator[Change]:
+    def _joins(self, meeting: _Meeting, answer: Together) -> Iterator[Change]:
         found = self._place(meeting, answer)
         if found is not None:
             node, counted = found
@@ -334,7 +340,7 @@ class QueueRound:
             yield replace(self._share(meeting, answer, place, counted, why), node=node)
 
     def _share(
-        self, meeting: Meeting, answer: Together, place: int, counted: int, why: str
+        self, meeting: _Meeting, answer: Together, place: int, counted: int, why: str
     ) -> Change:
         job, fit, low_speed = meeting.jobs[place], meeting.memory(answer), answer.low_speeds[place]
         share, limit = answer.shares[place], self._limit(job, low_speed)
@@ -384,7 +390,7 @@ class QueueRound:
     def _held(self, card: tuple[str, int]) -> int:
         return sum(job.cards.get(card, 0) for job in self.jobs)
 
-    def _place(self, meeting: Meeting, answer: Together) -> tuple[str, int] | None:
+    def _place(self, meeting: _Meeting, answer: Together) -> tuple[str, int] | None:
         """The node of those that run, where Slurm would put the next one on their GPU; its part.
 
         The last one has all that is left, and the others leave something for those behind them.
@@ -419,7 +425,7 @@ SITE_S = 20.0
 
 def run_match(settings: SiteSettings, client: Client, stop: threading.Event) -> None:
     """Look at the queue until `stop` is set. Whatever fails is tried again at the next look."""
-    matching, said = Matching(settings, Advice(client)), ""
+    matching, said = _Matching(settings, Advice(client)), ""
     while not stop.is_set():
         try:
             matching.look()
@@ -432,7 +438,7 @@ def run_match(settings: SiteSettings, client: Client, stop: threading.Event) -> 
         stop.wait(LOOK_S)
 
 
-class Matching:
+class _Matching:
     """One controller.
 
     Args:
@@ -460,7 +466,17 @@ class Matching:
         if self._is_due():
             self._look_at_site(nodes)
         if waiting and self._books == "ok":
-            for change in self._round(jobs, nodes).decide():
+            found = QueueRound(
+                jobs=with_places(jobs, nodes),
+                nodes=nodes,
+                partitions=self._partitions,
+                ask=self._advice.answers,
+                sets=self._advice.sets,
+                now_s=time.time(),
+                wait_s=self._settings.wait_s,
+                model=self._settings.gpu_model,
+            ).decide()
+            for change in found:
                 self._tell(change)
 
     def _is_due(self) -> bool:
@@ -477,18 +493,6 @@ class Matching:
         self._books, self._partitions = found, read_partitions(self._ask)
         write_facts(self._settings, found, self._partitions, list(nodes.values()), time.time())
         self._seen_s = time.monotonic()
-
-    def _round(self, jobs: list[SlurmTask], nodes: Mapping[str, SlurmNode]) -> QueueRound:
-        return QueueRound(
-            jobs=with_places(jobs, nodes),
-            nodes=nodes,
-            partitions=self._partitions,
-            ask=self._advice.answers,
-            sets=self._advice.sets,
-            now_s=time.time(),
-            wait_s=self._settings.wait_s,
-            model=self._settings.gpu_model,
-        )
 
     def _tell(self, change: Change) -> None:
         """A job that has begun or ended meanwhile stays as it is."""

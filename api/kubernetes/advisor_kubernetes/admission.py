@@ -25,7 +25,7 @@ _PERCENT = re.compile(r"[1-9][0-9]?|100")
 
 
 @dataclass(frozen=True, slots=True)
-class PodShape:
+class _PodShape:
     """What the webhook adds; all of it as Kubernetes writes it after filling in defaults.
 
     Attributes:
@@ -55,10 +55,10 @@ def _mount(name: str, path: str, **more: Any) -> Object:
 
 _SHARE = _of_annotation(PERCENTAGE, names.SHARE_PERCENT)
 
-ON_CLAIM = PodShape((_SHARE,))
+ON_CLAIM = _PodShape((_SHARE,))
 """The claim says how much memory, too."""
 
-ON_HOST = PodShape(
+ON_HOST = _PodShape(
     variables=(
         _of_annotation("ADVISOR_GPU_UUID", names.GPU_UUID),
         _SHARE,
@@ -89,13 +89,7 @@ NO_GPU: Object = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
 """Of containers that do not compute: many images ask for all GPUs, and would have them past MPS."""
 
 
-def shape_of(pod: Object, container: Object) -> PodShape:
-    """What is added to a pod: by claim where its container uses one."""
-    claimed = parts(pod, "spec", "resourceClaims") and parts(container, "resources", "claims")
-    return ON_CLAIM if claimed else ON_HOST
-
-
-def patch_of(pod: Object, place: int, shape: PodShape) -> list[Object]:
+def _patch_of(pod: Object, place: int, shape: _PodShape) -> list[Object]:
     """The operations that a pod still needs; none where all is there.
 
     Args:
@@ -113,11 +107,11 @@ def patch_of(pod: Object, place: int, shape: PodShape) -> list[Object]:
         *_more(f"{path}/env", parts(container, "env"), shape.variables),
         *_more(f"{path}/volumeMounts", parts(container, "volumeMounts"), shape.mounts),
         *_booking(container, path),
-        *without_devices(pod, container),
+        *_without_devices(pod, container),
     ]
 
 
-def without_devices(pod: Object, computing: Object | None) -> Iterator[Object]:
+def _without_devices(pod: Object, computing: Object | None) -> Iterator[Object]:
     """Have all other containers of a pod see no GPU."""
     for kind in CONTAINERS:
         for place, other in enumerate(parts(pod, "spec", kind)):
@@ -142,7 +136,7 @@ def _more(path: str, there: Sequence[Object], wanted: Sequence[Object]) -> Itera
         yield _add(f"{path}/-", item)
 
 
-def without_gpu(container: Object, path: str) -> Iterator[Object]:
+def _without_gpu(container: Object, path: str) -> Iterator[Object]:
     """Take the request for a whole GPU away: the device plugin would choose one by itself."""
     for kind in ("limits", "requests"):
         if names.GPU_RESOURCE in part(container, "resources", kind):
@@ -152,7 +146,7 @@ def without_gpu(container: Object, path: str) -> Iterator[Object]:
 
 def _booking(container: Object, path: str) -> Iterator[Object]:
     """What counts in quotas in the place of the whole GPU; of a claim the claim counts."""
-    yield from without_gpu(container, path)
+    yield from _without_gpu(container, path)
     for kind in ("limits", "requests"):
         there = part(container, "resources", kind)
         if names.GPU_RESOURCE in there and names.SHARE_RESOURCE not in there:
@@ -178,7 +172,7 @@ def booked_percent(container: Object) -> int:
     return int(told)
 
 
-def added_to(path: str, values: Mapping[str, str]) -> Iterator[Object]:
+def _added_to(path: str, values: Mapping[str, str]) -> Iterator[Object]:
     """Keys of an object that is there, added or replaced."""
     return (_add(f"{path}/{_escaped(name)}", value) for name, value in values.items())
 
@@ -291,13 +285,7 @@ Advise: TypeAlias = Callable[[Question], Answer]
 """Asks the service, within the time that the API server waits."""
 
 
-def question_of(asked: Wishes) -> Question:
-    """The job beside the one that its author expects there."""
-    own = JobRequest(job=asked.job, min_speed=asked.min_speed, max_p99_ms=asked.max_p99_ms)
-    return Question(jobs=(own, JobRequest(job=asked.partner or asked.job)), model=None)
-
-
-def advised(pod: Object, asked: Wishes, place: int, answer: Answer) -> tuple[list[Object], str]:
+def _advised(pod: Object, asked: Wishes, place: int, answer: Answer) -> tuple[list[Object], str]:
     """The patch of a pod, and what its author is told.
 
     Args:
@@ -320,7 +308,7 @@ def advised(pod: Object, asked: Wishes, place: int, answer: Answer) -> tuple[lis
         f"advisor: {share} % of the GPU beside {asked.partner}, {100 * speed:.0f} % of the speed "
         "alone expected"
     )
-    return [*added_to("/metadata/annotations", notes), *patch], told
+    return [*_added_to("/metadata/annotations", notes), *patch], told
 
 
 def _of_placer(
@@ -335,7 +323,7 @@ def _of_placer(
         if memory_mib is not None:
             wanted["nvidia.com/gpumem"] = str(memory_mib)
         missing = {name: count for name, count in wanted.items() if name not in limits}
-        yield from added_to(f"{path}/resources/limits", missing)
+        yield from _added_to(f"{path}/resources/limits", missing)
     set_by_author = part(pod, "metadata", "annotations")
     if placer == "kai" and memory_mib is not None and not {*_OF_KAI} & {*set_by_author}:
         notes[_OF_KAI[0]] = str(memory_mib)
@@ -356,17 +344,6 @@ _RESERVED = (*LIMIT_VARIABLES, MEMORY_LIMIT, "NVIDIA_VISIBLE_DEVICES")
 
 _OURS = (*_RESERVED, "ADVISOR_")
 """How names of variables begin that nobody else may set where a pod computes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
-    """What a site allows pods that share a GPU.
-
-    Attributes:
-        host_paths: Folders of nodes that they may mount, with all that is in them.
-    """
-
-    host_paths: tuple[str, ...] = ()
 
 
 def container_of(pod: Object, asked: Wishes) -> tuple[int, Object]:
@@ -391,7 +368,7 @@ def container_of(pod: Object, asked: Wishes) -> tuple[int, Object]:
     return found[0]
 
 
-def check(pod: Object, container: Object, shape: PodShape, site: Site) -> None:
+def _check(pod: Object, container: Object, shape: _PodShape, host_paths: Sequence[str]) -> None:
     """Refuse what cannot share a GPU, or would get more of the node than its own part.
 
     Raises:
@@ -402,13 +379,13 @@ def check(pod: Object, container: Object, shape: PodShape, site: Site) -> None:
     _check_variables(container, shape)
     for other in _containers(pod):
         if other is not container:
-            check_beside(other)
+            _check_beside(other)
         if part(other, "securityContext").get("privileged"):
             raise _too_much(f"the container {shown(word(other, 'name'))} is privileged")
-    _check_volumes(pod, container, shape, site)
+    _check_volumes(pod, container, shape, host_paths)
 
 
-def check_beside(other: Object) -> None:
+def _check_beside(other: Object) -> None:
     """Refuse a container that would see GPUs, or files of other pods, beside the one that computes.
 
     Raises:
@@ -426,21 +403,25 @@ def check_beside(other: Object) -> None:
             raise _of_ours(f"a mount of {word(mount, 'name')}")
 
 
-def _check_volumes(pod: Object, container: Object, shape: PodShape, site: Site) -> None:
+def _check_volumes(
+    pod: Object, container: Object, shape: _PodShape, host_paths: Sequence[str]
+) -> None:
     for volume in parts(pod, "spec", "volumes"):
         if volume in shape.volumes:
             continue
         if word(volume, "name") in VOLUMES:
             raise _of_ours(f"the volume {word(volume, 'name')}")
         path = word(part(volume, "hostPath"), "path")
-        if path and not any(_is_in(path, allowed) for allowed in site.host_paths):
+        if path and not any(_is_in(path, allowed) for allowed in host_paths):
             raise _too_much(f"a volume is the folder {shown(path)} of the node")
     for mount in parts(container, "volumeMounts"):
         if mount not in shape.mounts:
             if word(mount, "name") in VOLUMES:
                 raise _of_ours(f"a mount of {word(mount, 'name')}")
-            if _in_the_way(word(mount, "mountPath"), shape):
-                raise _of_ours(f"the mount at {shown(word(mount, 'mountPath'))}")
+            path = word(mount, "mountPath")
+            ours = [one["mountPath"] for one in shape.mounts]
+            if any(_is_in(path, one) or _is_in(one, path) for one in ours):
+                raise _of_ours(f"the mount at {shown(path)}")
 
 
 def _check_pod(spec: Object) -> None:
@@ -469,7 +450,7 @@ def _check_pod(spec: Object) -> None:
         )
 
 
-def _check_resources(pod: Object, container: Object, shape: PodShape) -> None:
+def _check_resources(pod: Object, container: Object, shape: _PodShape) -> None:
     booked_percent(container)
     for other in _containers(pod):
         for name, count in _gpus(other):
@@ -500,7 +481,7 @@ def _check_resources(pod: Object, container: Object, shape: PodShape) -> None:
         )
 
 
-def _check_variables(container: Object, shape: PodShape) -> None:
+def _check_variables(container: Object, shape: _PodShape) -> None:
     given = parts(container, "env")
     # All of ours are there where the webhook has been here before, in their order.
     again = [variable for variable in given if variable in shape.variables] == [*shape.variables]
@@ -544,11 +525,6 @@ def _is_in(path: str, folder: str) -> bool:
     return _clean(path).startswith(_clean(folder))
 
 
-def _in_the_way(path: str, shape: PodShape) -> bool:
-    ours = [mount["mountPath"] for mount in shape.mounts]
-    return any(_is_in(path, one) or _is_in(one, path) for one in ours)
-
-
 def _too_much(what: str) -> InputError:
     return InputError(
         what,
@@ -567,8 +543,6 @@ def _of_ours(what: str) -> InputError:
 
 _VERSION = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
 
-STRICT = Site()
-
 _FULL = (
     "advisor: no GPU is free for sharing, so the pod waits behind its gate until one is; with the "
     f"annotation {names.WHEN_FULL}: whole it would ask for a whole GPU instead"
@@ -581,7 +555,7 @@ _LONGEST = 1000
 def review(
     asked: Object,
     chooser: str | None,
-    site: Site = STRICT,
+    host_paths: Sequence[str] = (),
     *,
     is_full: bool = False,
     advise: Advise = lambda _: NoAnswer("there is no service to ask"),
@@ -591,7 +565,7 @@ def review(
     Args:
         asked: The AdmissionReview.
         chooser: Name of the user that writes what was chosen; None: not known yet.
-        site: What the site allows.
+        host_paths: Folders of nodes that pods may mount, with all that is in them.
         is_full: Whether no GPU is free that pods could share.
         advise: Asks the service about a pod that another scheduler places.
 
@@ -604,7 +578,7 @@ def review(
             "this is no AdmissionReview of admission.k8s.io/v1",
             fix="set admissionReviewVersions: [v1] in the webhook's configuration",
         )
-    create = partial(_created, site=site, is_full=is_full, advise=advise)
+    create = partial(_created, host_paths=host_paths, is_full=is_full, advise=advise)
     return {**_VERSION, "response": {"uid": request["uid"], **_answer(request, chooser, create)}}
 
 
@@ -633,7 +607,9 @@ def _answer(request: Object, chooser: str | None, create: _Create) -> Object:
     return {**told, "patchType": "JSONPatch", "patch": encoded}
 
 
-def _created(pod: Object, *, site: Site, is_full: bool, advise: Advise) -> tuple[list[Object], str]:
+def _created(
+    pod: Object, *, host_paths: Sequence[str], is_full: bool, advise: Advise
+) -> tuple[list[Object], str]:
     """The patch of a new pod, and what its author is told, which `kubectl` prints."""
     annotations = part(pod, "metadata", "annotations")
     if strangers := sorted(_ours(annotations) - names.ASKED):
@@ -648,15 +624,18 @@ def _created(pod: Object, *, site: Site, is_full: bool, advise: Advise) -> tuple
     place, container = container_of(pod, asked)
     if asked.placed_by is not None:
         _check_unmanaged(pod)
-        return advised(pod, asked, place, advise(question_of(asked)))
-    shape = shape_of(pod, container)
-    check(pod, container, shape, site)
+        own = JobRequest(job=asked.job, min_speed=asked.min_speed, max_p99_ms=asked.max_p99_ms)
+        other = JobRequest(job=asked.partner or asked.job)
+        return _advised(pod, asked, place, advise(Question(jobs=(own, other), model=None)))
+    claimed = parts(pod, "spec", "resourceClaims") and parts(container, "resources", "claims")
+    shape = ON_CLAIM if claimed else ON_HOST
+    _check(pod, container, shape, host_paths)
     if not is_full:
-        return patch_of(pod, place, shape), ""
+        return _patch_of(pod, place, shape), ""
     whole = names.GPU_RESOURCE in part(container, "resources", "limits")
     if asked.whole_when_full and whole and names.MANAGED not in part(pod, "metadata", "labels"):
         return [], "advisor: no GPU is free for sharing, so the pod asks for a whole one"
-    return patch_of(pod, place, shape), _FULL
+    return _patch_of(pod, place, shape), _FULL
 
 
 def _check_unmanaged(pod: Object) -> None:
@@ -681,13 +660,11 @@ def _updated(request: Object, chooser: str | None) -> list[Object]:
         )
     if names.MANAGED not in part(old, "metadata", "labels"):
         return []
-    return [*_without_gpus(new), *_debugged(old, new)]
-
-
-def _without_gpus(new: Object) -> Iterator[Object]:
-    """Who applies a manifest again asks once more for the GPU that was taken away from it."""
+    patch = [*_debugged(old, new)]
+    # A manifest that is applied again asks once more for the GPU that was taken away from it.
     for place, container in enumerate(parts(new, "spec", "containers")):
-        yield from without_gpu(container, f"/spec/containers/{place}")
+        patch += _without_gpu(container, f"/spec/containers/{place}")
+    return patch
 
 
 def _debugged(old: Object, new: Object) -> Iterator[Object]:
@@ -695,9 +672,9 @@ def _debugged(old: Object, new: Object) -> Iterator[Object]:
     there = parts(old, "spec", "ephemeralContainers")
     if added := [c for c in parts(new, "spec", "ephemeralContainers") if c not in there]:
         for container in added:
-            check_beside(container)
+            _check_beside(container)
         only = {"spec": {"ephemeralContainers": parts(new, "spec", "ephemeralContainers")}}
-        yield from without_devices(only, None)
+        yield from _without_devices(only, None)
 
 
 def _changed(old: Object, new: Object) -> str:

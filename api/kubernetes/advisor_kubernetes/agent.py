@@ -45,18 +45,10 @@ _START_S = 10
 _OPEN, _PRIVATE = 0o755, 0o700
 
 
-@dataclass(frozen=True, slots=True)
-class DaemonState:
-    """Whether pods may start on a GPU; `why` not, else empty."""
-
-    ready: bool
-    why: str = ""
+_NOT_YET = "its MPS daemon is being started"
 
 
-_NOT_YET = DaemonState(False, "its MPS daemon is being started")
-
-
-class GpuDaemon:
+class _GpuDaemon:
     """One GPU and its daemon.
 
     Args:
@@ -67,7 +59,7 @@ class GpuDaemon:
         computing: Lists the processes with a context on the GPU.
 
     Attributes:
-        readiness: As of the last look.
+        unready: Why no pod may start on the GPU, as of the last look; empty: pods may.
         losses: How often a daemon that had run was gone.
     """
 
@@ -77,7 +69,7 @@ class GpuDaemon:
         self._folder, self._environment = folder / gpu.uuid, environment
         control = Control(self._folder / "pipe", environment)
         self.backend = MpsBackend(gpu, control, owned=True, computing=computing)
-        self.readiness = _NOT_YET
+        self.unready = _NOT_YET
         self.losses = 0
         self._begun = self._proven = False
 
@@ -111,9 +103,9 @@ class GpuDaemon:
                 self._start()
             self._begun = True
             self._check()
-            self.readiness = DaemonState(True)
+            self.unready = ""
         except AdvisorError as error:
-            self.readiness = DaemonState(False, str(error))
+            self.unready = str(error)
         return lost
 
     def sight(self, *, used: bool) -> Sight | None:
@@ -133,12 +125,11 @@ class GpuDaemon:
         return False
 
     def _refuse(self, why: str) -> None:
-        if self.readiness.ready:
-            self.readiness = DaemonState(False, why)
+        self.unready = self.unready or why
 
     def close(self) -> None:
         """End the daemon, and with it the work of its clients."""
-        self.readiness = DaemonState(False, "the agent of the node has ended")
+        self.unready = "the agent of the node has ended"
         if self.backend.control.answers():
             self.backend.close()
 
@@ -201,19 +192,12 @@ MOST_CONNECTIONS = 64
 _METRIC_POD = ("namespace", "pod", "job", "gpu_uuid")
 
 
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """A pod or a GPU at the last look, by its labels and the ends of the names of its metrics.
-
-    None: not known.
-    """
-
-    labels: tuple[str, ...]
-    values: Mapping[str, float | None]
+_Numbers: TypeAlias = tuple[tuple[str, ...], Mapping[str, float | None]]
+"""Labels of a pod or GPU, and values by the ends of the names of its metrics; None: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class _Snapshot:
     """All that was seen at the last look.
 
     Attributes:
@@ -223,8 +207,8 @@ class Snapshot:
 
     looked_s: float | None = None
     ready: bool = False
-    pods: Sequence[Numbers] = ()
-    gpus: Sequence[Numbers] = ()
+    pods: Sequence[_Numbers] = ()
+    gpus: Sequence[_Numbers] = ()
     waiting: int = 0
     sent: int = 0
     lost: int = 0
@@ -234,7 +218,7 @@ class AgentMetrics(Collector):
     """The newest snapshot as metrics; a pod that is gone is in none of them."""
 
     def __init__(self) -> None:
-        self.now = Snapshot()
+        self.now = _Snapshot()
 
     def collect(self) -> Iterator[Metric]:
         """What prometheus_client asks for."""
@@ -244,7 +228,7 @@ class AgentMetrics(Collector):
             ("gpu", ("gpu_uuid",), _OF_GPUS, now.gpus),
         ):
             for kind, name, text in metrics:
-                values = [(one.labels, one.values[name]) for one in seen]
+                values = [(of, numbers[name]) for of, numbers in seen]
                 yield family(kind, f"{what}_{name}", text, labels, values)
         text = "Observations that the service does not have yet"
         waiting = [((), now.waiting)]
@@ -361,7 +345,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: Prometheus and the kubelet ask several times a minute."""
 
 
-def _looks(now: Snapshot) -> bool:
+def _looks(now: _Snapshot) -> bool:
     return now.looked_s is not None and time.monotonic() - now.looked_s < STUCK_S
 
 
@@ -375,7 +359,7 @@ _UID = re.compile(r"[0-9A-Za-z-]{1,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SharedPod(Tenant):
+class _SharedPod(Tenant):
     """A pod that has part of a GPU; `booked_percent` is what it books of it."""
 
     namespace: str
@@ -384,7 +368,7 @@ class SharedPod(Tenant):
     booked_percent: int = names.BOOKED_PERCENT
 
 
-def read_pod(raw: Object) -> SharedPod | None:
+def read_pod(raw: Object) -> _SharedPod | None:
     """The pod; None where it has no GPU of ours: without a share, or without a GPU by UUID.
 
     Raises:
@@ -396,7 +380,7 @@ def read_pod(raw: Object) -> SharedPod | None:
         return None
     limits = [part(one, "resources", "limits") for one in parts(raw, "spec", "containers")]
     booked = sum(int(limit.get(names.SHARE_RESOURCE, 0)) for limit in limits)
-    pod = SharedPod(
+    pod = _SharedPod(
         uid=word(meta, "uid"),
         namespace=word(meta, "namespace"),
         name=word(meta, "name"),
@@ -423,7 +407,7 @@ def _memory_mib(limit: str | None) -> int | None:
     return int(found[1])
 
 
-def _check(pod: SharedPod) -> None:
+def _check(pod: _SharedPod) -> None:
     # The uid becomes the name of a folder on the host.
     good = _UID.fullmatch(pod.uid) and re.fullmatch(NAME, pod.job)
     try:
@@ -472,15 +456,6 @@ def progress_file(folder: Path, uid: str) -> Path:
     return folder / uid / volume / names.PROGRESS_FILE
 
 
-def held_gpus(pods: Collection[SharedPod]) -> Mapping[str, float]:
-    """The part of a GPU that each pod on it holds, by uid.
-
-    All parts together are the GPU, however little of it is booked: nobody else pays for the rest.
-    """
-    booked = sum(pod.booked_percent for pod in pods)
-    return {pod.uid: pod.booked_percent / booked for pod in pods}
-
-
 class GpuHours:
     """Adds up what the pods of one GPU hold.
 
@@ -494,22 +469,33 @@ class GpuHours:
         self.total_s: dict[str, float] = {}
         self._looked_s: float | None = None
 
-    def look(self, now_s: float, pods: Collection[SharedPod]) -> None:
+    def look(self, now_s: float, pods: Collection[_SharedPod]) -> None:
         """Count the time since the last look for those that were there then."""
         if self._looked_s is not None:
             for uid, part in self.held.items():
                 self.total_s[uid] = self.total_s.get(uid, 0.0) + part * (now_s - self._looked_s)
         self._looked_s = now_s
-        self.held = held_gpus([pod for pod in pods if not pod.over])
+        # All parts are the GPU, however little of it is booked: nobody else pays for the rest.
+        booked = {pod.uid: pod.booked_percent for pod in pods if not pod.over}
+        self.held = {uid: percent / sum(booked.values()) for uid, percent in booked.items()}
         there = {pod.uid for pod in pods}
         self.total_s = {uid: total_s for uid, total_s in self.total_s.items() if uid in there}
 
 
-class PodWatch:
-    """The managed pods of one node."""
+HAS_MPS = f"{names.PREFIX}mps"
+"""Label of a node whose GPUs have MPS daemons of the agent; its value is `true`."""
+
+
+class NodeApi:
+    """The API server, for one node; what is written raises a `ClusterError`.
+
+    Attributes:
+        pods: The managed pods of the node, as of the last change.
+    """
 
     def __init__(self, cluster: Cluster, node: str) -> None:
-        self._pods: dict[str, SharedPod] = {}
+        self._cluster, self._node = cluster, node
+        self.pods: Sequence[_SharedPod] = ()
         self._said: set[str] = set()
         self._mirror = ObjectMirror(
             cluster, PODS, self._read_all,
@@ -517,12 +503,8 @@ class PodWatch:
         )  # fmt: skip
 
     def start(self, stop: threading.Event) -> None:
-        """Begin to watch, until `stop` is set; the thread ends with the process."""
+        """Begin to watch the pods, until `stop` is set; the thread ends with the process."""
         threading.Thread(target=self._mirror.run, args=(stop,), daemon=True).start()
-
-    def pods(self) -> tuple[SharedPod, ...]:
-        """Those that there are now."""
-        return tuple(self._pods.values())
 
     @property
     def listed(self) -> bool:
@@ -531,10 +513,10 @@ class PodWatch:
 
     def _read_all(self) -> None:
         read = (self._read(raw) for raw in self._mirror.objects())
-        self._pods = {pod.uid: pod for pod in read if pod is not None}
+        self.pods = [pod for pod in read if pod is not None]
 
-    def _read(self, raw: Object) -> SharedPod | None:
-        """A pod of ours; of one that cannot be read is said once why not."""
+    def _read(self, raw: Object) -> _SharedPod | None:
+        """A pod of ours; a pod that cannot be read is logged once."""
         try:
             return read_pod(raw)
         except InputError as error:
@@ -542,21 +524,6 @@ class PodWatch:
                 self._said.add(str(error))
                 LOG.warning("%s", error)
             return None
-
-
-HAS_MPS = f"{names.PREFIX}mps"
-"""Label of a node whose GPUs have MPS daemons of the agent; its value is `true`."""
-
-
-class NodeApi:
-    """The API server, for one node; every method raises a `ClusterError`."""
-
-    def __init__(self, cluster: Cluster, node: str) -> None:
-        self._cluster, self._node = cluster, node
-
-    def watch(self) -> PodWatch:
-        """The pods of the node."""
-        return PodWatch(self._cluster, self._node)
 
     def publish_gpus(self, gpus: Sequence[Mapping[str, object]]) -> None:
         """Write the state of the node's GPUs where the chooser reads it, and what they offer.
@@ -571,7 +538,7 @@ class NodeApi:
         self._cluster.patch(f"{NODES}/{self._node}/status", capacity)
         self._cluster.patch(f"{NODES}/{self._node}", body)
 
-    def warn(self, pod: SharedPod, reason: str, message: str) -> None:
+    def warn(self, pod: _SharedPod, reason: str, message: str) -> None:
         """A warning event of a pod, which `kubectl describe pod` shows."""
         involved = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
         source = {"component": "advisor-agent", "host": self._node}
@@ -643,13 +610,13 @@ def run_agent(
         except AdvisorError:
             _publish(api, [])  # whatever an agent before has said
             raise
-        agent = KubernetesAgent(options, settings, api, service, gpus)
+        agent = _KubernetesAgent(options, settings, api, service, gpus)
         stack.callback(agent.close)
         server = MetricsServer(agent.metrics, options.host, options.port)
         stack.callback(server.close)
         on_start(server.port)
         agent.publish(time.monotonic())  # not ready yet
-        agent.watch.start(stop)
+        api.start(stop)
         for _ in keep_looking(agent.look, stop):
             pass
 
@@ -664,7 +631,7 @@ def _own_gpus(settings: Settings) -> Generator[list[Gpu]]:
         yield [with_units(gpu, settings) for gpu in found]
 
 
-class KubernetesAgent:
+class _KubernetesAgent:
     """Everything that is looked at, once each look."""
 
     def __init__(
@@ -677,15 +644,14 @@ class KubernetesAgent:
     ) -> None:
         self._api = api
         self.metrics = AgentMetrics()
-        self.metrics.now = Snapshot(looked_s=time.monotonic())
-        self.watch = api.watch()
+        self.metrics.now = _Snapshot(looked_s=time.monotonic())
         self._reports = ObservationQueue(service.observe)
         references = references_of(service)
-        self._rooms: list[tuple[GpuDaemon, Room[SharedPod]]] = []
+        self._rooms: list[tuple[_GpuDaemon, Room[_SharedPod]]] = []
         self._hours = {gpu.uuid: GpuHours() for gpu in gpus}
         for gpu in gpus:
             computing = partial(nvml.context_pids, gpu.uuid)
-            daemon = GpuDaemon(gpu, options.mps_folder, settings.job_environment(), computing)
+            daemon = _GpuDaemon(gpu, options.mps_folder, settings.job_environment(), computing)
             tenancy = _tenancy(options, daemon, self._warn)
             room = Room(daemon, power_source(gpu, settings), tenancy, references)
             self._rooms.append((daemon, room))
@@ -693,7 +659,7 @@ class KubernetesAgent:
 
     def look(self) -> None:
         """Look at every GPU and its pods; say what has changed."""
-        pods = self.watch.pods()
+        pods = self._api.pods
         for daemon, room in self._rooms:
             if daemon.look():
                 room.doubt()
@@ -728,27 +694,27 @@ class KubernetesAgent:
         for _, room in self._rooms:
             room.close()
 
-    def _warn(self, pod: SharedPod, reason: str, message: str) -> None:
+    def _warn(self, pod: _SharedPod, reason: str, message: str) -> None:
         LOG.warning("%s/%s: %s: %s", pod.namespace, pod.name, reason, message)
         try:
             self._api.warn(pod, reason, message)
         except ClusterError as error:
             LOG.warning("%s", error)
 
-    def _snapshot(self) -> Snapshot:
-        return Snapshot(
+    def _snapshot(self) -> _Snapshot:
+        return _Snapshot(
             looked_s=time.monotonic(),
-            ready=self.watch.listed and self._published is not None,
+            ready=self._api.listed and self._published is not None,
             pods=[
                 _numbers(meter, self._hours[daemon.gpu.uuid])
                 for daemon, room in self._rooms
                 for meter in room.meters
             ],
             gpus=[
-                Numbers(
+                (
                     (daemon.gpu.uuid,),
                     {
-                        "ready": daemon.readiness.ready,
+                        "ready": not daemon.unready,
                         "daemon_losses": daemon.losses,
                         "energy_joules": room.energy.metered and room.energy.metered.joules,
                     },
@@ -771,9 +737,9 @@ def _publish(api: NodeApi, gpus: Sequence[Mapping[str, object]]) -> bool:
 
 
 def _tenancy(
-    options: AgentOptions, daemon: GpuDaemon, warn: Callable[[SharedPod, str, str], None]
-) -> Tenancy[SharedPod]:
-    def wanted(pod: SharedPod) -> Mapping[str, str]:
+    options: AgentOptions, daemon: _GpuDaemon, warn: Callable[[_SharedPod, str, str], None]
+) -> Tenancy[_SharedPod]:
+    def wanted(pod: _SharedPod) -> Mapping[str, str]:
         limit = {PIPE_DIRECTORY: options.pipe_mount, PERCENTAGE: pod.share_text}
         return daemon.backend.environment(pod.share) | limit
 
@@ -788,20 +754,20 @@ def _tenancy(
     )
 
 
-def _published(daemon: GpuDaemon) -> Mapping[str, object]:
+def _published(daemon: _GpuDaemon) -> Mapping[str, object]:
     return {
         "uuid": daemon.gpu.uuid,
         "model": daemon.gpu.model,
         "sm_count": daemon.gpu.units_total,
         "memory_mib": daemon.gpu.memory_mib,
-        "ready": daemon.readiness.ready,
-        "why": daemon.readiness.why,
+        "ready": not daemon.unready,
+        "why": daemon.unready,
     }
 
 
-def _numbers(meter: TenantMeter[SharedPod], hours: GpuHours) -> Numbers:
+def _numbers(meter: TenantMeter[_SharedPod], hours: GpuHours) -> _Numbers:
     pod = meter.tenant
-    return Numbers(
+    return (
         (pod.namespace, pod.name, pod.job, pod.gpu_uuid),
         {
             "share_percent": pod.share.percent,

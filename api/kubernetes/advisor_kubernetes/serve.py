@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
@@ -29,11 +29,11 @@ from advisor_api.http.gate import Gate, HttpMetrics
 from advisor_api.http.limits import QUESTION, Most
 from advisor_api.http.options import ServeOptions
 from advisor_kubernetes import names
-from advisor_kubernetes.admission import STRICT, Advise, Site, review
-from advisor_kubernetes.chooser.chooser import Chooser, ChooserMetrics, Lease
-from advisor_kubernetes.chooser.pairing import Policy
+from advisor_kubernetes.admission import Advise, review
+from advisor_kubernetes.chooser import Chooser, Lease
 from advisor_kubernetes.cluster import Cluster
 from advisor_kubernetes.objects import read_object
+from advisor_kubernetes.pairing import Policy
 from advisor_node.advice import Advice, Answer, NoAnswer, Question
 
 LOG = logging.getLogger("advisor.kubernetes")
@@ -60,9 +60,7 @@ class Choosing:
         self._cluster = cluster
         identity = f"{socket.gethostname()}-{os.urandom(4).hex()}"
         lease = Lease(cluster, namespace, identity)
-        self._chooser = Chooser(
-            cluster, Advice(service), lease, policy, ChooserMetrics(self.metrics)
-        )
+        self._chooser = Chooser(cluster, Advice(service), lease, policy, self.metrics)
         self._stopping = threading.Event()
 
     @property
@@ -151,7 +149,7 @@ class _Gate(Gate):
 
 
 def create_app(
-    options: ServeOptions, choosing: Choosing, adviser: Advise, site: Site = STRICT
+    options: ServeOptions, choosing: Choosing, adviser: Advise, host_paths: Sequence[str] = ()
 ) -> Starlette:
     """The application; its lifespan starts and ends the chooser."""
     metrics = choosing.metrics
@@ -166,7 +164,7 @@ def create_app(
 
     app = Starlette(
         routes=[
-            Route("/mutate", _mutate(choosing, adviser, site), methods=["POST"]),
+            Route("/mutate", _mutate(choosing, adviser, host_paths), methods=["POST"]),
             _get("/healthz", lambda: _state(choosing.lives, "the chooser has stopped")),
             _get("/readyz", lambda: _state(choosing.ready, "the cluster was not listed yet")),
             _get("/metrics", lambda: Response(metrics.text(), media_type=_PLAIN)),
@@ -189,12 +187,12 @@ def create_app(
 
 
 def _mutate(
-    choosing: Choosing, adviser: Advise, site: Site
+    choosing: Choosing, adviser: Advise, host_paths: Sequence[str]
 ) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         body = await request.body()
         answer = partial(
-            review, read_object(body), choosing.username, site,
+            review, read_object(body), choosing.username, host_paths,
             is_full=choosing.is_full, advise=adviser,
         )  # fmt: skip
         # All others ask nobody, and take a millisecond.

@@ -13,11 +13,10 @@ from advisor.core.objectives import NO_PRICES
 from advisor.decide.limits import Limits
 from advisor.predict.profiles import Profile, make_profiles
 from advisor_audit.kinds import SeenKind, Survey, Workload, workload_of
-from advisor_audit.packing import Packer, make_packer
+from advisor_audit.packing import Packer, Walk, Walked, make_packer
 from advisor_audit.phases import Segment
 from advisor_audit.ranges import SavedInWorlds, interval, saved
 from advisor_audit.sources.series import Owner
-from advisor_audit.walk import Walk, Walked
 from advisor_data.bundled import bundled_solo_points
 from advisor_models.one_window import bundled_head
 
@@ -41,7 +40,6 @@ def packer(profiles: Sequence[Profile]) -> Packer:
 def test_every_job_has_one_seat_and_every_limit_holds(
     counts: dict[int, int], packer: Packer, profiles: Sequence[Profile]
 ) -> None:
-    """Sets seat all jobs once, fit into memory, keep each job's floor, and save energy."""
     found = packer.pack(counts)
     seated = Counter[int]()
     for (members, level), count in found.items():
@@ -55,7 +53,6 @@ def test_every_job_has_one_seat_and_every_limit_holds(
 
 
 def segment(gpu: int, owner: Owner, begin_h: float, end_h: float, memory: float = 6000) -> Segment:
-    """A small job, steadily at work."""
     means = {"power_w": 180.0, "sm_active_percent": 12.0, "memory_used_mib": memory}
     means |= {"dram_active_percent": 8.0, "memory_busy_percent": 8.0, "sm_clock_mhz": 1980.0}
     return Segment(
@@ -112,7 +109,6 @@ def test_jobs_share_while_they_overlap() -> None:
 
 
 def test_strangers_and_what_does_not_fit_stay_apart() -> None:
-    """Namespaces are kept, but where all may share; so is memory, and jobs on several GPUs."""
     a, b = Owner("red", "a", "c"), Owner("blue", "b", "c")
     strangers = [segment(0, a, 0, 4), segment(1, b, 0, 4)]
     assert not walked(strangers).hours
@@ -124,7 +120,6 @@ def test_strangers_and_what_does_not_fit_stay_apart() -> None:
 
 
 def test_without_any_owner_all_are_of_one() -> None:
-    """Plain GPUs of one user share; beside named jobs, one without a name shares with none."""
     unnamed = [segment(n, Owner("", f"GPU-{n} #1"), 0, 4) for n in range(2)]
     assert sum(walked(unnamed).hours.values()) == pytest.approx(4)
     named = segment(2, Owner("team", "a", "c"), 0, 4)
@@ -149,7 +144,6 @@ def test_ranges_are_of_worlds() -> None:
 
 
 def test_pods_of_one_workload_have_one_name() -> None:
-    """What controllers add to the names of pods goes; what belongs to the name stays."""
     names = {
         "web-7d9c5b6f4d-x2x7k": "web",
         "train-bert-w8l4z": "train-bert",
@@ -161,7 +155,6 @@ def test_pods_of_one_workload_have_one_name() -> None:
 
 
 def test_a_batch_job_is_known_by_its_number(profiles: Sequence[Profile]) -> None:
-    """As the audit says that it is to be profiled: without the word before it."""
     one = segment(0, Owner("", "job 4711"), 0, 1)
     survey = Survey(known={(one.model, "4711"): profiles[0]})
     survey.add_page([one])
@@ -171,7 +164,6 @@ def test_a_batch_job_is_known_by_its_number(profiles: Sequence[Profile]) -> None
 
 
 def test_a_card_that_tells_no_memory_makes_no_kind() -> None:
-    """Such as one that shares the host's memory."""
     one = segment(0, Owner("team", "job"), 0, 1)
     one = replace(
         one, model="none", means={**one.means, "memory_used_mib": 0, "memory_free_mib": 0}

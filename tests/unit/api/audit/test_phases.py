@@ -25,7 +25,6 @@ OWNER = Owner("team", "bert-0", "main")
 def rows(
     minutes: Sequence[int], active: float, labels: Mapping[str, str] = JOB, memory: float = 9000
 ) -> list[Series]:
-    """A GPU that is so active in these minutes."""
     times_s = [STEP_S * (minute + 1) for minute in minutes]
     values = {POWER: 100 + 300 * active, USED: memory, SM: active}
     return [
@@ -109,7 +108,6 @@ def test_job_without_a_name_stays_one_over_a_short_gap() -> None:
 
 
 def test_relabelled_pod_is_one_job() -> None:
-    """A label that is late, and names that begin to be `exported_`, end no job."""
     exporter = {"namespace": "gpu-operator", "pod": "nvidia-dcgm-exporter-x", "container": "c"}
     exported = {f"exported_{name}": value for name, value in JOB.items()}
     series = [
@@ -138,7 +136,6 @@ def test_pods_that_follow_and_pods_that_share() -> None:
 
 
 def test_what_is_no_number_is_left_out() -> None:
-    """NaN, blanks of DCGM and values of no GPU neither end a job nor count in its means."""
     [power, used, active] = rows(range(30), 0.5)
     for place, value in ((3, math.nan), (4, 1.4e14), (5, -1.0), (6, math.inf)):
         active.values[place] = value
@@ -158,7 +155,6 @@ def test_power_from_a_total_that_begins_anew() -> None:
 
 
 def test_batch_jobs_and_jobs_without_a_name() -> None:
-    """Slurm's number is a job; without any label, memory in use is one."""
     slurm = rows(range(30), 0.5, {"hpc_job": "4711"})
     assert told(found(slurm, 30)) == [("busy", "job 4711", 30)]
     plain = [
@@ -184,7 +180,6 @@ def test_batch_jobs_and_jobs_without_a_name() -> None:
     st.lists(st.integers(1, 150), max_size=3, unique=True),
 )
 def test_pages_may_end_anywhere(parts: list[tuple[str, int]], cuts: list[int]) -> None:
-    """Whoever held the GPU held it as long, wherever the pages end."""
     series, at = list[Series](), 0
     for name, minutes in parts:
         if name != "gap":

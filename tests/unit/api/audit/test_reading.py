@@ -93,7 +93,6 @@ def test_every_page_is_asked_for_once(server: MetricsServer, tmp_path: Path) -> 
 
 
 def test_interrupted_reading_goes_on(server: MetricsServer, tmp_path: Path) -> None:
-    """What was read before Ctrl-C is not asked for again, and jobs go on over the seam."""
     source = open_source(server)
 
     def interrupt(done: int, _total: int) -> None:
@@ -154,7 +153,6 @@ def test_an_answer_without_end_is_given_up(server: MetricsServer, begun: bytes) 
     ],
 )
 def test_nonsense_is_told(server: MetricsServer, reply: Reply, said: str) -> None:
-    """Brackets without end, other values, and lines that pass for ours."""
     with scripted_http() as other:
         other.will(reply)
         with pytest.raises(SourceError, match=said):
@@ -176,13 +174,11 @@ def test_series_that_are_none_are_told(
 
 
 def test_too_much_at_once_is_asked_in_parts(server: MetricsServer, tmp_path: Path) -> None:
-    """A server that refuses so many samples gets shorter pages until it answers."""
     server.most_samples = 400
     assert merged(read(open_source(server), tmp_path)) == WANTED
 
 
 def test_token_and_file_let_in(server: MetricsServer, tmp_path: Path) -> None:
-    """The token comes from the environment or a file; without it the message says what to set."""
     server.token = "secret-1"
     open_source(server, {TOKEN: "secret-1"})
     (tmp_path / "token").write_text("secret-1\n")
@@ -201,7 +197,6 @@ def test_token_and_file_let_in(server: MetricsServer, tmp_path: Path) -> None:
 
 
 def test_kept_series_are_the_same_again(server: MetricsServer, tmp_path: Path) -> None:
-    """What --keep wrote is read as the server's answers were."""
     first, again = tmp_path / "first", tmp_path / "again"
     first.mkdir()
     with (tmp_path / "kept.jsonl").open("wb") as file:
@@ -210,8 +205,6 @@ def test_kept_series_are_the_same_again(server: MetricsServer, tmp_path: Path) -
 
 
 def test_clocks_that_were_wrong_make_no_years(tmp_path: Path) -> None:
-    """Single samples of 1970, or lines of the next century, are left out and counted."""
-
     def opened(rows: Samples) -> SeriesFile:
         with (tmp_path / "series.jsonl").open("wb") as file:
             series = (Series(of, [t for t, _ in at], [v for _, v in at]) for of, at in rows)
@@ -238,7 +231,6 @@ def test_clocks_that_were_wrong_make_no_years(tmp_path: Path) -> None:
     ],
 )
 def test_lines_that_are_no_series_are_named(line: str, tmp_path: Path) -> None:
-    """A file of something else is refused with the number of its line."""
     path = tmp_path / "series.jsonl"
     path.write_text(f"{line}\n")
     with pytest.raises(AdvisorError, match="line 1 of") as raised:
@@ -271,7 +263,6 @@ def test_a_password_in_the_address_is_used_and_not_shown(server: MetricsServer) 
 def test_the_ca_file_goes_before_that_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever names who signed the certificate trusts nobody else."""
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", __file__)
     config = tmp_path / "http.yml"
     config.write_text("tls_config: {ca_file: nowhere.pem}\n")

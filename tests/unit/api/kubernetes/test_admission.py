@@ -13,7 +13,7 @@ from kube_objects import CHOOSER, Object, merged, patched
 
 from advisor.errors import InputError
 from advisor_kubernetes import names
-from advisor_kubernetes.admission import Site, review
+from advisor_kubernetes.admission import review
 from advisor_kubernetes.objects import read_object
 
 FIXTURES = Path(__file__).parents[3] / "fixtures/kubernetes"
@@ -21,7 +21,6 @@ LIMIT = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 
 
 def recorded(name: str) -> Object:
-    """A request as a real API server sent it."""
     return json.loads((FIXTURES / f"admission-create-{name}.json").read_bytes())
 
 
@@ -48,7 +47,6 @@ def answered(asked: Object) -> Object:
 
 
 def refused(asked: Object) -> str:
-    """Why it was refused."""
     response = answered(asked)
     assert not response["allowed"]
     assert "patch" not in response
@@ -68,7 +66,6 @@ def test_pod_that_asks_for_nothing_is_left_alone(name: str) -> None:
 
 
 def test_recorded_pod_with_two_containers_is_changed_in_the_right_one() -> None:
-    """The container that asks for a GPU is limited; others and its own variables stay."""
     asked = recorded("two-containers")
     pod = shaped(asked)
     train, sidecar = pod["spec"]["containers"]
@@ -92,7 +89,6 @@ SHARE = names.SHARE_RESOURCE
     ],
 )
 def test_a_pod_books_what_quotas_count(asked_for: dict[str, str], booked: str) -> None:
-    """The GPU that the device plugin would give is gone, and something stands in its place."""
     asked = asking()
     container_in(asked)["resources"] = {"limits": asked_for, "requests": {**asked_for}}
     resources = shaped(asked)["spec"]["containers"][0]["resources"]
@@ -109,13 +105,10 @@ def test_no_pod_books_what_is_no_part_of_a_gpu(count: str) -> None:
 def test_variables_name_only_earlier_ones() -> None:
     """Kubernetes expands $(NAME) from variables that stand before it."""
     env = shaped(asking())["spec"]["containers"][0]["env"]
-    of = {v["name"]: v for v in env}
-    path = of[LIMIT]["valueFrom"]["fieldRef"]["fieldPath"]
-    assert path == "metadata.annotations['advisor.dev/share-percent']"
-    order = [v["name"] for v in env]
-    for variable in env:
-        for earlier in order[order.index(variable["name"]) :]:
-            assert f"$({earlier})" not in variable.get("value", "")
+    [limit] = [v["valueFrom"]["fieldRef"]["fieldPath"] for v in env if v["name"] == LIMIT]
+    assert limit == "metadata.annotations['advisor.dev/share-percent']"
+    for n, variable in enumerate(env):
+        assert not [v for v in env[n:] if f"$({v['name']})" in variable.get("value", "")]
 
 
 def test_a_pod_sees_its_own_folders_only() -> None:
@@ -131,26 +124,23 @@ def test_second_call_for_the_same_pod_changes_nothing() -> None:
     """The API server calls again after other webhooks; what is there is not added twice."""
     asked = asking()
     asked["request"]["object"] = shaped(asked)
-    assert "patch" not in answered(asked)
-    assert answered(asked)["allowed"]
+    assert set(answered(asked)) == {"uid", "allowed"}
 
 
 def test_claim_of_dynamic_resource_allocation_is_left_alone() -> None:
-    """With a claim that two pods share only the share is set."""
     asked = asking()
-    spec, container = asked["request"]["object"]["spec"], container_in(asked)
+    spec = asked["request"]["object"]["spec"]
     spec["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "shared"}]
-    container["resources"] = {"claims": [{"name": "gpu"}]}
-    pod = shaped(asked)
-    assert [v["name"] for v in pod["spec"]["containers"][0]["env"]] == [LIMIT]
-    assert pod["spec"]["containers"][0]["resources"] == {"claims": [{"name": "gpu"}]}
-    assert "volumes" not in pod["spec"]
+    container_in(asked)["resources"] = {"claims": [{"name": "gpu"}]}
+    pod = shaped(asked)["spec"]
+    assert [v["name"] for v in pod["containers"][0]["env"]] == [LIMIT]
+    assert pod["containers"][0]["resources"] == {"claims": [{"name": "gpu"}]}
+    assert "volumes" not in pod
     spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "each"}]
     assert "resourceClaimName" in refused(asked)
 
 
 def test_odd_annotations_of_the_recorded_pod_are_all_named() -> None:
-    """A job's name that is none, and a number that is none, come back in plain ASCII."""
     message = refused(recorded("odd-annotations"))
     assert message.isascii()
     assert "advisor.dev/job is 'z\\xdf\\u6c34\\U0001f34c'" in message
@@ -167,12 +157,10 @@ def test_odd_annotations_of_the_recorded_pod_are_all_named() -> None:
     ],
 )
 def test_annotation_that_cannot_be_meant_is_refused(key: str, text: str) -> None:
-    """A slip would ask for something else."""
     assert f"advisor.dev/{key.replace('_', '-')} is " in refused(asking(**{key: text}))
 
 
 def test_pod_is_told_when_no_gpu_is_free_for_sharing() -> None:
-    """It waits, or asks for a whole one as it came, where its author has said so."""
     waits = review(asking(), None, is_full=True)["response"]
     assert "patch" in waits
     assert "when-full: whole" in waits["warnings"][0]
@@ -184,22 +172,25 @@ def test_pod_is_told_when_no_gpu_is_free_for_sharing() -> None:
 @pytest.mark.parametrize("key", [names.SHARE_PERCENT, names.GPU_UUID, names.NODE, names.PARTNER])
 @pytest.mark.parametrize("job", [True, False])
 def test_author_cannot_write_what_the_chooser_writes(key: str, job: bool) -> None:
-    """Nobody takes a GPU, a node or a share by an annotation of their own."""
     asked = asking() if job else recorded("gpu-pod")
     asked["request"]["object"]["metadata"]["annotations"][key] = "GPU-of-another"
     assert "not an annotation that the author of a pod can set" in refused(asked)
 
 
-def test_pod_cannot_look_managed_without_asking() -> None:
-    labelled, gated = recorded("no-gpu"), recorded("no-gpu")
-    labelled["request"]["object"]["metadata"]["labels"] = {names.MANAGED: "true"}
-    gated["request"]["object"]["spec"]["schedulingGates"] = [{"name": names.GATE}]
-    assert names.JOB in refused(labelled)
-    assert names.JOB in refused(gated)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"labels": {names.MANAGED: "true"}}},
+        {"spec": {"schedulingGates": [{"name": names.GATE}]}},
+    ],
+)
+def test_pod_cannot_look_managed_without_asking(change: Object) -> None:
+    asked = recorded("no-gpu")
+    asked["request"]["object"] = merged(asked["request"]["object"], change)
+    assert names.JOB in refused(asked)
 
 
 def at(path: str, value: Any) -> Object:
-    """A change of a pod, as an operation of JSON Patch."""
     return {"op": "add", "path": f"/spec/{path}", "value": value}
 
 
@@ -277,43 +268,33 @@ def test_what_cannot_share_is_refused_with_the_reason(change: Object, said: str)
     assert said in refused(asked)
 
 
-def test_a_site_may_allow_folders_of_nodes() -> None:
-    """Data sets, say; nothing beside them, and variables with a prefix of their own."""
+@pytest.mark.parametrize(("path", "allowed"), [("/data/sets", True), ("/data/../etc", False)])
+def test_a_site_may_allow_folders_of_nodes(path: str, allowed: bool) -> None:
     asked = asking()
-    spec = asked["request"]["object"]["spec"]
-    spec["volumes"] = host_folder("/data/sets")
-    spec["containers"][0]["envFrom"] = [{"prefix": "APP_", "configMapRef": {"name": "c"}}]
-    site = Site(host_paths=("/data",))
-    assert review(asked, None, site)["response"]["allowed"]
-    spec["volumes"] = host_folder("/data/../etc")
-    assert not review(asked, None, site)["response"]["allowed"]
+    container_in(asked)["envFrom"] = [{"prefix": "APP_", "configMapRef": {"name": "c"}}]
+    asked["request"]["object"]["spec"]["volumes"] = host_folder(path)
+    assert review(asked, None, ["/data"])["response"]["allowed"] == allowed
 
 
 def test_containers_that_do_not_compute_see_no_gpu() -> None:
     """Many images ask for all of them by a variable of their own."""
-    asked = recorded("two-containers")
-    pod = shaped(asked)
-    others = [*pod["spec"]["initContainers"], pod["spec"]["containers"][1]]
-    for container in others:
-        assert container["env"][-1] == {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
+    pod = shaped(recorded("two-containers"))
     debug = {"name": "d", "image": "nvidia/cuda"}
     debugged = updating({"spec": {"ephemeralContainers": [debug]}})
-    [seen] = patched(debugged["request"]["object"], answered(debugged))["spec"][
-        "ephemeralContainers"
-    ]
-    assert seen["env"] == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+    changed = patched(debugged["request"]["object"], answered(debugged))
+    others = [*pod["spec"]["initContainers"], pod["spec"]["containers"][1]]
+    for container in [*others, *changed["spec"]["ephemeralContainers"]]:
+        assert container["env"][-1] == {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
     greedy = updating({"spec": {"ephemeralContainers": [{**debug, "env": [ALL_GPUS]}]}})
     assert "sets NVIDIA_VISIBLE_DEVICES" in refused(greedy)
 
 
 def test_container_must_be_told_where_it_is_not_plain() -> None:
-    """Of two containers with a GPU neither is guessed."""
     asked = asking()
-    spec = asked["request"]["object"]["spec"]
-    spec["containers"].append({**spec["containers"][0], "name": "second"})
+    containers = asked["request"]["object"]["spec"]["containers"]
+    containers.append({**containers[0], "name": "second"})
     assert "which container computes on the GPU? There are 'm', 'second'" in refused(asked)
-    asked = asking(container="nobody")
-    assert "which container" in refused(asked)
+    assert "which container" in refused(asking(container="nobody"))
 
 
 def updating(change: Object, who: str | None = "me") -> Object:
@@ -327,17 +308,11 @@ def updating(change: Object, who: str | None = "me") -> Object:
 
 def test_a_manifest_that_is_applied_again_changes_nothing() -> None:
     """It asks once more for the GPU that was taken away, which nobody may add to a pod."""
-    first = asking()
-    again = updating({"spec": {"containers": first["request"]["object"]["spec"]["containers"]}})
+    again = json.loads(json.dumps(updating({})))
     old, new = again["request"]["oldObject"], again["request"]["object"]
-    # What apply leaves in place is what the manifest does not speak of.
-    ours = old["spec"]["containers"][0]
-    there = new["spec"]["containers"][0]
-    resources = {
-        kind: {**ours["resources"][kind], **there["resources"][kind]}
-        for kind in ("limits", "requests")
-    }
-    new["spec"]["containers"] = [{**ours, **there, **ours, "resources": resources}]
+    for kind, asked_for in container_in(asking())["resources"].items():
+        new["spec"]["containers"][0]["resources"][kind] |= asked_for
+    assert new != old
     assert patched(new, answered(again)) == old
 
 
@@ -345,17 +320,13 @@ OTHER_GPU: Object = {"metadata": {"annotations": {names.GPU_UUID: "GPU-2"}}}
 
 
 def test_only_the_chooser_changes_what_was_chosen() -> None:
-    """A user who may patch pods cannot give a pod another GPU, nor open the gate."""
     assert answered(updating(OTHER_GPU, CHOOSER))["allowed"]
     assert not answered(updating(OTHER_GPU))["allowed"]
+    # A request without a user is not one of the chooser before its name is known.
+    assert not review(updating(OTHER_GPU, None), None)["response"]["allowed"]
     assert answered(updating({"metadata": {"annotations": {"example.com/note": "x"}}}))["allowed"]
     opened = updating({"spec": {"schedulingGates": []}})
     assert "the scheduling gate cannot be changed" in refused(opened)
-
-
-def test_nobody_is_the_chooser_before_its_name_is_known() -> None:
-    """A request without a user is not taken for one of the chooser."""
-    assert not review(updating(OTHER_GPU, None), None)["response"]["allowed"]
 
 
 def test_ephemeral_container_cannot_mount_the_files_of_all_pods() -> None:
@@ -364,16 +335,13 @@ def test_ephemeral_container_cannot_mount_the_files_of_all_pods() -> None:
     assert "a mount of advisor-shm" in refused(debugged)
 
 
-def test_review_of_another_version_is_an_error() -> None:
+@pytest.mark.parametrize(
+    "change", [{"apiVersion": "admission.k8s.io/v1beta1"}, {"kind": "Pod"}, {"request": {}}]
+)
+def test_review_of_another_version_is_an_error(change: Object) -> None:
     """v1beta1 had other replies; anything else is no review at all."""
-    changes: list[Object] = [
-        {"apiVersion": "admission.k8s.io/v1beta1"},
-        {"kind": "Pod"},
-        {"request": {}},
-    ]
-    for change in changes:
-        with pytest.raises(InputError, match=r"admission\.k8s\.io/v1"):
-            review({**asking(), **change}, None)
+    with pytest.raises(InputError, match=r"admission\.k8s\.io/v1"):
+        review({**asking(), **change}, None)
 
 
 JSON = st.recursive(
@@ -388,7 +356,6 @@ JSON = st.recursive(
 
 @given(value=JSON, key=st.sampled_from(["metadata", "spec", "annotations", "containers", "env"]))
 def test_forged_pods_are_answered_or_refused_and_never_break(value: Any, key: str) -> None:
-    """Whoever reaches the port may send anything under any key."""
     asked = asking()
     pod = asked["request"]["object"]
     homes: Object = {"annotations": pod["metadata"], "containers": pod["spec"]}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from kube_objects import Object, merged, patched
-from kube_serving import pod_of
+from kube_serving import created, pod_of
 
 from advisor.client import JobRequest
 from advisor_kubernetes import names
@@ -24,24 +24,25 @@ def asking(placer: str, **wishes: str) -> Object:
     return pod_of("a", "fft", user=1000, **asked)
 
 
-def _created(pod: Object) -> Object:
-    request = {"uid": "1", "kind": {"kind": "Pod"}, "operation": "CREATE", "object": pod}
-    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-
-
 def told(
     pod: Object, answer: Answer = GOOD, seen: list[Question] | None = None
 ) -> tuple[Object, str]:
     """The pod as it is stored, and what `kubectl` prints."""
+    asked = [] if seen is None else seen
 
     def advise(question: Question) -> Answer:
-        if seen is not None:
-            seen.append(question)
+        asked.append(question)
         return answer
 
-    response = review(_created(pod), None, advise=advise)["response"]
+    response = review(created(pod), None, advise=advise)["response"]
     assert response["allowed"], response
     return patched(pod, response), response["warnings"][0]
+
+
+def refused(pod: Object) -> str:
+    response = review(created(pod), None)["response"]
+    assert not response["allowed"]
+    return response["status"]["message"]
 
 
 def test_share_memory_and_speed_are_written_and_nothing_is_held() -> None:
@@ -51,26 +52,20 @@ def test_share_memory_and_speed_are_written_and_nothing_is_held() -> None:
     [question] = seen
     own = JobRequest(job="fft", min_speed=0.3, max_p99_ms=9)
     assert question.jobs == (own, JobRequest(job="gemm"))
-    notes = found["metadata"]["annotations"]
-    assert notes[names.ADVISED_SHARE] == "38.5"
-    assert notes[names.ADVISED_SPEED] == "0.62"
-    assert notes[names.ADVISED_MEMORY] == "4512"  # with a margin
-    assert found["spec"] == pod["spec"]
-    assert "labels" not in found["metadata"]
+    # Memory with a margin.
+    notes = {"ADVISED_SHARE": "38.5", "ADVISED_SPEED": "0.62", "ADVISED_MEMORY": "4512"}
+    written = {getattr(names, name): text for name, text in notes.items()}
+    assert found == merged(pod, {"metadata": {"annotations": written}})
     assert warning == ("advisor: 38.5 % of the GPU beside gemm, 62 % of the speed alone expected")
 
 
 def test_hami_is_told_by_resources() -> None:
-    """What the author has set stays; the GPU that it asks for, too."""
-    found, _ = told(asking("hami"))
-    limits = found["spec"]["containers"][0]["resources"]["limits"]
-    assert limits == {
-        "nvidia.com/gpu": "1", "nvidia.com/gpucores": "38", "nvidia.com/gpumem": "4512",
-    }  # fmt: skip
     pod = asking("hami")
-    pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpucores"] = "10"
-    found, _ = told(pod)
-    assert found["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpucores"] == "10"
+    given = {"nvidia.com/gpu": "1", "nvidia.com/gpucores": "38", "nvidia.com/gpumem": "4512"}
+    for own in ({}, {"nvidia.com/gpucores": "10"}):
+        pod["spec"]["containers"][0]["resources"]["limits"] |= own
+        found, _ = told(pod)
+        assert found["spec"]["containers"][0]["resources"]["limits"] == given | own
 
 
 @pytest.mark.parametrize(("note", "given"), [(None, "4512"), ("gpu-fraction", None)])
@@ -113,14 +108,9 @@ def test_without_advice_the_pod_is_as_it_came() -> None:
     ],
 )
 def test_who_is_only_advised_cannot_have_the_chooser_place_it(more: Object) -> None:
-    """Nothing of what pods that share must not have is refused to it."""
-    response = review(_created(merged(asking("other"), more)), None)["response"]
-    assert not response["allowed"]
-    assert "which does not place it" in response["status"]["message"]
+    assert "which does not place it" in refused(merged(asking("other"), more))
 
 
 def test_the_job_beside_it_must_be_named() -> None:
     """Nobody else knows whom the other scheduler puts there."""
-    response = review(_created(pod_of("a", "fft", placed_by="kai")), None)["response"]
-    assert not response["allowed"]
-    assert "needs advisor.dev/with" in response["status"]["message"]
+    assert "needs advisor.dev/with" in refused(pod_of("a", "fft", placed_by="kai"))

@@ -1,10 +1,10 @@
 """Who meets whom, on which GPU, and what is written: without a cluster."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, TypeGuard
+from typing import Any, TypeAlias, TypeGuard, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -15,8 +15,9 @@ from kube_serving import admitted, claimed, gpus, node_of, pod_of
 from advisor.client import JobRequest
 from advisor.errors import InputError
 from advisor_kubernetes import names
-from advisor_kubernetes.chooser.chooser import Ages, gpus_allowed
-from advisor_kubernetes.chooser.pairing import (
+from advisor_kubernetes.chooser import Ages, gpus_allowed
+from advisor_kubernetes.objects import quantity
+from advisor_kubernetes.pairing import (
     MOST_KINDS,
     PodDecision,
     Policy,
@@ -24,26 +25,25 @@ from advisor_kubernetes.chooser.pairing import (
     Start,
     Stay,
     WithoutAdvice,
+    Write,
+    unfinished,
+    writes_of,
 )
-from advisor_kubernetes.chooser.places import Node, read_node
-from advisor_kubernetes.chooser.pods import Pod, read_pod
-from advisor_kubernetes.chooser.writing import unfinished, writes_of
-from advisor_kubernetes.objects import quantity
+from advisor_kubernetes.pods import Node, Pod, read_node, read_pod
 from advisor_node.advice import Answer, Apart, NoAnswer, Question, Together
 
 NOW_S = 1_000_000.0
 APART = Apart("exclusive is better")
 ANY = Policy()
-NO_NEEDS = (None, None)
+Decided = TypeVar("Decided", bound=PodDecision)
+Ask: TypeAlias = Callable[[Collection[Question]], Mapping[Question, Answer]]
 
 
 def stored(name: str, job: str, *, age_s: float = 5.0, **more: Any) -> dict[str, Any]:
-    """A pod that waits, as the API has it."""
     return held(pod_of(name, job, **more), age_s)
 
 
 def held(pod: dict[str, Any], age_s: float = 5.0) -> dict[str, Any]:
-    """The same of a pod as its author wrote it."""
     pod = admitted(pod)
     made = datetime.fromtimestamp(NOW_S - age_s, UTC).isoformat()
     uid = f"uid-{pod['metadata']['name']}"
@@ -97,6 +97,24 @@ def decided(
     return [*Round(pods=pods, nodes=nodes, ask=ask, now_s=NOW_S, policy=policy, **more).decide()]
 
 
+def only(kind: type[Decided], *round_: Any, **more: Any) -> Decided:
+    [found] = decided(*round_, **more)
+    assert isinstance(found, kind)
+    return found
+
+
+def decided_by(
+    ask: Ask, pods: list[Pod], nodes: list[Node], now_s: float = NOW_S
+) -> list[PodDecision]:
+    return [*Round(pods=pods, nodes=nodes, ask=ask, now_s=now_s, policy=ANY).decide()]
+
+
+def good(shares: str = "30/70") -> Together:
+    return Together(
+        shares=tuple(shares.split("/")), needs_mib=(None, None), energy_saved=0.1, split=shares
+    )
+
+
 def is_pair(decision: PodDecision) -> TypeGuard[Start]:
     return isinstance(decision, Start) and len(decision.pods) == 2
 
@@ -115,19 +133,7 @@ def test_nobody_is_left_whom_another_choice_would_have_paired() -> None:
     assert pairs(decided(pods, [node("n", "GPU-1")], saves(a=0.5, a_b=0.1))) == [{"o", "p"}]
 
 
-def test_a_hundred_pods_of_four_jobs_leave_nobody() -> None:
-    """Of which one has one partner only, who would also do with others."""
-    jobs = ("bert", "gemm", "fft", "triad")
-    pods = [waiting(f"p{n}", jobs[n % 4], age_s=5 + n) for n in range(100)]
-    nodes = [node(f"n{n}", *(f"GPU-{n}-{gpu}" for gpu in range(8))) for n in range(9)]
-    known = saves(bert=0.3, bert_gemm=0.1, fft_triad=0.2, bert_fft=0.25)
-    found = decided(pods, nodes, known)
-    assert len(pairs(found)) == 50
-    assert len({name for pair in pairs(found) for name in pair}) == 100
-
-
 def test_pods_grow_old_by_our_own_clock_where_that_of_the_api_server_is_ahead() -> None:
-    """Else nobody would be matched for as long as it is."""
     ahead, old = waiting("a", "a", age_s=-3600), waiting("b", "b", age_s=30)
     ages = Ages()
     assert [NOW_S - pod.created_s for pod in ages.aged([ahead, old], NOW_S, 100.0)] == [0, 30]
@@ -153,16 +159,7 @@ def test_pods_wait_a_moment_for_those_that_are_made_with_them() -> None:
     assert pairs(found) == [{"w", "x"}]
 
 
-def booking(name: str, job: str, percent: int, *, age_s: float = 5.0, **wishes: str) -> Pod:
-    """A pod that books so much of a GPU."""
-    pod = pod_of(name, job, user=1000, **wishes)
-    resources = {"limits": {names.SHARE_RESOURCE: str(percent)}}
-    pod["spec"]["containers"][0]["resources"] = resources
-    return read_pod(held(pod, age_s))
-
-
 def running(pods: list[Pod], start: Start) -> list[Pod]:
-    """The pods, those that were started with what is written into them."""
     bodies = {write.pod.uid: write.body for write in writes_of(start)}
     return [
         replace(pod, gates=(), given=bodies[pod.uid]["metadata"]["annotations"])
@@ -172,34 +169,42 @@ def running(pods: list[Pod], start: Start) -> list[Pod]:
     ]
 
 
+def notes_of(write: Write) -> dict[str, str | None]:
+    """What a patch writes of shares, partners and memory."""
+    keys = (
+        names.SHARE_PERCENT, names.SPLIT, names.GPU_UUID, names.PARTNER, names.PARTNER_UID,
+        names.MEMORY_LIMIT,
+    )  # fmt: skip
+    return {key: write.body["metadata"]["annotations"].get(key) for key in keys}
+
+
 def test_a_third_pod_joins_two_that_run() -> None:
-    """At the share that is advised beside them; they keep theirs, and nobody is promised."""
-    pods = [booking(name, name, 30, age_s=9 - n) for n, name in enumerate("abc")]
+    pods = [waiting(name, name, books="30", age_s=9 - n) for n, name in enumerate("abc")]
     gpu = node("n", "GPU-1")
     [pair, _] = decided(pods, [gpu], saves(a_b=0.3))
     assert isinstance(pair, Start)
     there = running(pods, pair)
-    [join] = decided(there, [gpu], saves(a_b_c=0.1))
-    assert isinstance(join, Start)
+    join = only(Start, there, [gpu], saves(a_b_c=0.1))
     assert [pod.name for pod in join.pods] == ["c"]
     assert [pod.name for pod in join.beside] == ["a", "b"]
     [write] = writes_of(join)
-    notes = write.body["metadata"]["annotations"]
-    assert notes[names.SHARE_PERCENT] == "50"
-    assert notes[names.SPLIT] == "50/26/50"
-    assert notes[names.GPU_UUID] == "GPU-1"
-    assert notes[names.PARTNER] == "default/a, default/b"
-    assert names.PARTNER_UID not in notes
     # What it needs, with a margin, and of what nobody needs the part that is booked.
-    free_mib = int(0.95 * 143771) - 1512 - 2512 - 3512
-    assert notes[names.MEMORY_LIMIT] == f"0={3512 + int(0.9 * free_mib)}M"
-    full = [*running(there, join), booking("d", "d", 30)]
+    bound_mib = 3512 + int(0.9 * (int(0.95 * 143771) - 1512 - 2512 - 3512))
+    assert notes_of(write) == {
+        names.SHARE_PERCENT: "50",
+        names.SPLIT: "50/26/50",
+        names.GPU_UUID: "GPU-1",
+        names.PARTNER: "default/a, default/b",
+        names.PARTNER_UID: None,
+        names.MEMORY_LIMIT: f"0={bound_mib}M",
+    }
+    full = [*running(there, join), waiting("d", "d", books="30")]
     assert isinstance(decided(full, [gpu], saves(a_b_c_d=0.5))[0], Stay)
 
 
 def test_small_pods_fill_one_gpu_before_they_take_another() -> None:
     """Four that fit on one begin there, one after the other; more take as few as they need."""
-    pods = [booking(f"p{n}", "a", 25, age_s=20 - n) for n in range(8)]
+    pods = [waiting(f"p{n}", "a", books="25", age_s=20 - n) for n in range(8)]
     nodes = [node("n", *(f"GPU-{n}" for n in range(5)))]
     for began in (4, 6, 8):
         for start in decided(pods, nodes, saves(a=0.3)):
@@ -208,51 +213,43 @@ def test_small_pods_fill_one_gpu_before_they_take_another() -> None:
         assert sum(not pod.waits for pod in pods) == began
     assert len({pod.holds for pod in pods}) == 2
     # Not those who have waited too long, and not where four are too many.
-    late = [booking(f"p{n}", "a", 25, age_s=99) for n in range(4)]
+    late = [waiting(f"p{n}", "a", books="25", age_s=99) for n in range(4)]
     assert len(pairs(decided(late, nodes, saves(a=0.3)))) == 2
-    other = [booking(f"p{n}", "aabb"[n], 25, age_s=9 - n) for n in range(4)]
+    other = [waiting(f"p{n}", "aabb"[n], books="25", age_s=9 - n) for n in range(4)]
     assert len(pairs(decided(other, nodes, saves(a=0.3, b=0.3)))) == 2
 
 
 def test_who_is_left_gets_the_next_partner() -> None:
-    """His share stays, and the rest of his GPU is given to who fits beside him."""
     pods = [waiting("a", "a", age_s=9), waiting("b", "b", age_s=8), waiting("c", "c", age_s=7)]
     gpu = node("n", "GPU-1")
     [pair, _] = decided(pods, [gpu], saves(a_b=0.3))
     assert isinstance(pair, Start)
     a, b, c = running(pods, pair)
     questions: list[Question] = []
-    [join] = decided([a, replace(b, over=True), c], [gpu], saves(a_c=0.1), seen=questions)
-    assert isinstance(join, Start)
+    left = [a, replace(b, over=True), c]
+    join = only(Start, left, [gpu], saves(a_c=0.1), seen=questions)
     assert [pod.name for pod in (*join.beside, *join.pods)] == ["a", "c"]
     [asked] = questions
     assert (asked.running, [job.job for job in asked.jobs]) == ((26.0,), ["a", "c"])
 
 
 def test_who_began_alone_leaves_memory_to_who_joins() -> None:
-    """As much as it does not book; who needs more has another GPU, and is told why."""
-    alone, joins = waiting("a", "a", age_s=99), waiting("b", "b", age_s=3)
-    gpus_ = [node("n", "GPU-1")]
-    [start] = decided([alone], gpus_, {})
-    assert isinstance(start, Start)
-    [a] = running([alone], start)
+    alone, joins, gpus_ = waiting("a", "a", age_s=99), waiting("b", "b"), [node("n", "GPU-1")]
+    [a] = running([alone], only(Start, [alone], gpus_, {}))
     free_mib = int(0.95 * 143771) - 1512
     assert a.bound_mib == 1512 + free_mib // 2
-    [join] = decided([a, joins], gpus_, saves(a_b=0.2))
-    assert isinstance(join, Start)
+    join = only(Start, [a, joins], gpus_, saves(a_b=0.2))
     assert [pod.name for pod in join.beside] == ["a"]
     # Its need is not known, or it books all: it has all of the memory, and nobody joins it.
-    [start] = decided([alone], gpus_, {}, otherwise=Apart("no profile"), needs=False)
-    assert isinstance(start, Start)
-    [a] = running([alone], start)
+    unknown = Apart("no profile")
+    [a] = running([alone], only(Start, [alone], gpus_, {}, otherwise=unknown, needs=False))
     assert a.bound_mib == int(0.95 * 143771)
-    [stay] = decided([a, joins], [*gpus_, node("m", "GPU-2")], saves(a_b=0.2))
-    assert isinstance(stay, Stay)
+    stay = only(Stay, [a, joins], [*gpus_, node("m", "GPU-2")], saves(a_b=0.2))
     assert "a runs and may take 136,582 MiB of the 136,582 MiB of GPU memory" in stay.why
 
 
 def test_who_books_all_of_a_gpu_is_alone_at_once() -> None:
-    pods = [booking("a", "a", 100), booking("b", "b", 50)]
+    pods = [waiting("a", "a", books="100"), waiting("b", "b", books="50")]
     alone, stay = decided(pods, [node("n", "GPU-1")], saves(a_b=0.3))
     assert isinstance(alone, Start)
     assert alone.why == "alone on a whole GPU: it books all of it"
@@ -260,8 +257,6 @@ def test_who_books_all_of_a_gpu_is_alone_at_once() -> None:
 
 
 def test_processors_and_memory_of_nodes_are_counted() -> None:
-    """Two pods that do not fit on one node together have a GPU each, and who has no room waits."""
-
     def greedy(name: str) -> Pod:
         pod = pod_of(name, name, max_wait_s="0")
         pod["spec"]["containers"][0]["resources"]["requests"] |= {"cpu": "60", "memory": "1Gi"}
@@ -278,8 +273,7 @@ def test_processors_and_memory_of_nodes_are_counted() -> None:
     found = decided([greedy("a"), greedy("b"), greedy("c")], nodes, saves(a_b=0.3))
     assert [type(decision) for decision in found] == [Start, Start, Stay]
     assert {d.place.key for d in found if isinstance(d, Start)} == {"GPU-1", "GPU-3"}
-    [stay] = decided([greedy("a")], [nodes[0]], {}, others={"n": {"cpu": 5.0}})
-    assert isinstance(stay, Stay)
+    only(Stay, [greedy("a")], [nodes[0]], {}, others={"n": {"cpu": 5.0}})
 
 
 def test_a_pod_may_fill_a_node_to_the_last_tenth_of_a_processor() -> None:
@@ -289,35 +283,29 @@ def test_a_pod_may_fill_a_node_to_the_last_tenth_of_a_processor() -> None:
     pod = pod_of("a", "a", max_wait_s="0")
     pod["spec"]["containers"][0]["resources"]["requests"] |= {"cpu": "100m"}
     others = {"n": {"cpu": quantity("100m") + quantity("100m")}}
-    [found] = decided([read_pod(held(pod))], [read_node(item)], {}, others=others)
-    assert isinstance(found, Start)
+    only(Start, [read_pod(held(pod))], [read_node(item)], {}, others=others)
 
 
 def test_node_whose_device_plugin_offers_gpus_is_refused() -> None:
-    """It would give the same GPU to somebody whom nobody limits; a pod that waits is told."""
     item = node_of("n", "GPU-1")
     item["status"]["allocatable"] = {"nvidia.com/gpu": "8"}
     refused = read_node(item)
     assert refused.gpus == ()
-    [stay] = decided([waiting("a", "a", max_wait_s="0")], [refused], {})
-    assert isinstance(stay, Stay)
+    stay = only(Stay, [waiting("a", "a", max_wait_s="0")], [refused], {})
     assert "n: its device plugin offers 8 nvidia.com/gpu" in stay.why
     assert "make it again with advisor.dev/when-full: whole" in stay.why
     item["status"]["allocatable"] = {"nvidia.com/gpu": "0"}
     assert len(read_node(item).gpus) == 1
 
 
-def test_wishes_reach_the_service() -> None:
+@pytest.mark.parametrize(("wishes", "work_s"), [({"expected_s": "60"}, 3600), ({}, None)])
+def test_wishes_reach_the_service(wishes: dict[str, str], work_s: float | None) -> None:
     """Lengths where both are known, to two digits; p99 and speed of each."""
     questions: list[Question] = []
-    a = waiting("a", "a", max_p99_ms="12.5", expected_s="3612", **{"min-speed": "0.5"})
-    decided([a, waiting("b", "b", expected_s="60")], [node("n", "GPU-1")], {}, seen=questions)
-    [asked] = questions
-    first = JobRequest(job="a", min_speed=0.5, max_p99_ms=12.5, work_s=3600)
-    assert asked.jobs == (first, JobRequest(job="b", work_s=60))
-    questions.clear()
-    decided([a, waiting("b", "b")], [node("n", "GPU-1")], {}, seen=questions)
-    assert [job.work_s for job in questions[0].jobs] == [None, None]
+    a = waiting("a", "a", max_p99_ms="12.5", expected_s="3612", min_speed="0.5")
+    decided([a, waiting("b", "b", **wishes)], [node("n", "GPU-1")], {}, seen=questions)
+    first = JobRequest(job="a", min_speed=0.5, max_p99_ms=12.5, work_s=work_s)
+    assert questions[0].jobs == (first, JobRequest(job="b", work_s=work_s and 60))
 
 
 @pytest.mark.parametrize(
@@ -332,11 +320,9 @@ def test_wishes_reach_the_service() -> None:
 def test_lengths_of_who_joins_and_of_who_runs_reach_the_service(
     began_s: float | None, joins: dict[str, str], known: list[float | None]
 ) -> None:
-    """What is left of the first at least; where either is not known, both run on and on."""
     questions: list[Question] = []
     item = stored("a", "a", age_s=5000, expected_s="3600")
-    [start] = decided([read_pod(item)], [node("n", "GPU-1")], {})
-    assert isinstance(start, Start)
+    start = only(Start, [read_pod(item)], [node("n", "GPU-1")], {})
     if began_s is not None:
         item["status"] = {"startTime": datetime.fromtimestamp(NOW_S - began_s, UTC).isoformat()}
     [a] = running([read_pod(item)], start)
@@ -345,145 +331,112 @@ def test_lengths_of_who_joins_and_of_who_runs_reach_the_service(
 
 
 def test_many_kinds_of_one_namespace_hold_up_no_other() -> None:
-    """Each namespace has its own part of the questions of a round, however many pods it has."""
     evil = [waiting(f"e{n}", "a", min_speed=f"0.{n % 100:02d}", age_s=50) for n in range(500)]
-    nodes = [node("n", "GPU-1")]
+    others = [waiting(name, name, namespace="tenant") for name in "xy"]
     asked: list[int] = []
 
     def ask(questions: Collection[Question]) -> Mapping[Question, Answer]:
         asked.append(len(questions))
-        good = Together(shares=("30", "70"), needs_mib=NO_NEEDS, energy_saved=0.1, split="30/70")
-        return dict.fromkeys(questions, good) if len(questions) == 1 else {}
+        return dict.fromkeys(questions, good()) if len(questions) == 1 else {}
 
-    others: list[Pod] = []
-    for name in ("x", "y"):
-        pod = pod_of(name, name)
-        pod["metadata"]["namespace"] = "tenant"
-        others.append(read_pod(held(pod)))
-    found = Round(
-        pods=[*evil, *others], nodes=nodes, ask=ask, now_s=NOW_S, policy=ANY
-    ).decide()  # fmt: skip
-    assert pairs([*found]) == [{"x", "y"}]
+    assert pairs(decided_by(ask, [*evil, *others], [node("n", "GPU-1")])) == [{"x", "y"}]
     assert max(asked) <= MOST_KINDS * (MOST_KINDS + 1) / 2
 
 
 def test_every_kind_has_its_turn() -> None:
-    """Who comes after many that fit nobody is looked at all the same."""
     pods = [waiting(f"p{n}", f"j{n}", age_s=200 - n, max_wait_s="900") for n in range(100)]
-    nodes, known = [node("n", "GPU-1")], saves(j90_j95=0.2)
 
     def ask(questions: Collection[Question]) -> Mapping[Question, Answer]:
-        jobs = ({job.job for job in question.jobs} for question in questions)
-        good = Together(shares=("30", "70"), needs_mib=NO_NEEDS, energy_saved=0.1, split="30/70")
-        found = (good if frozenset(names_) in known else APART for names_ in jobs)
-        return dict(zip(questions, found, strict=True))
+        fits = {"j90", "j95"}
+        return {q: good() if {job.job for job in q.jobs} == fits else APART for q in questions}
 
-    rounds = (
-        Round(pods=pods, nodes=nodes, ask=ask, now_s=NOW_S + n, policy=ANY).decide()
-        for n in range(10)
-    )
-    assert {"p90", "p95"} in [pair for found in rounds for pair in pairs([*found])]
+    rounds = [decided_by(ask, pods, [node("n", "GPU-1")], NOW_S + n) for n in range(10)]
+    assert {"p90", "p95"} in [pair for found in rounds for pair in pairs(found)]
 
 
 def test_pod_that_waited_long_enough_waits_on_while_something_was_not_asked() -> None:
     """Else who has many jobs would run them alone, though they share well."""
     pods = [waiting("a", "a", age_s=99), waiting("b", "b", age_s=99)]
-    nodes = [node("n", "GPU-1", "GPU-2")]
-    found = Round(pods=pods, nodes=nodes, ask=lambda _: {}, now_s=NOW_S, policy=ANY).decide()
+    found = decided_by(lambda _: {}, pods, [node("n", "GPU-1", "GPU-2")])
     assert [d.why for d in found] == ["waits for advice"] * 2
 
 
-@pytest.mark.parametrize("other", [{"user": 1001}, {"user": None}, {"with": "x"}])
-def test_pods_that_must_not_meet_do_not(other: dict[str, Any]) -> None:
-    """MPS serves one user, and a pod that names a partner waits for it."""
-    pods = [waiting("a", "a"), waiting("b", "b", **other)]
-    assert pairs(decided(pods, [node("n", "GPU-1")], saves(a_b=0.2))) == []
-
-
-def test_pods_of_two_namespaces_do_not_meet() -> None:
-    other = pod_of("b", "b")
-    other["metadata"]["namespace"] = "tenant"
-    pods = [waiting("a", "a"), read_pod(held(other))]
-    assert pairs(decided(pods, [node("n", "GPU-1")], saves(a_b=0.2))) == []
+@pytest.mark.parametrize(
+    ("first", "second", "meet"),
+    [
+        ({}, {"user": 1001}, False),
+        ({}, {"user": None}, False),
+        ({}, {"with": "x"}, False),
+        ({}, {"namespace": "tenant"}, False),
+        ({"books": "51"}, {}, False),
+        # Where a pod names no user, its image does, and another image may name another one.
+        ({"user": None}, {"user": None}, True),
+        ({"user": None}, {"user": None, "image": "another"}, False),
+    ],
+)
+def test_pods_that_must_not_meet_do_not(
+    first: dict[str, Any], second: dict[str, Any], meet: bool
+) -> None:
+    """MPS serves one user; shares fill one GPU; a pod that names a partner waits for it."""
+    pods = [waiting("a", "a", **first), waiting("b", "b", **second)]
+    assert bool(pairs(decided(pods, [node("n", "GPU-1")], saves(a_b=0.2)))) == meet
 
 
 def test_pods_of_two_namespaces_are_on_no_node_together() -> None:
     """They would see each other's shared memory; a site may say that they trust each other."""
-    other = pod_of("b", "b", max_wait_s="0")
-    other["metadata"]["namespace"] = "tenant"
-    pods = [waiting("a", "a", max_wait_s="0", age_s=9), read_pod(held(other))]
-    found = decided(pods, [node("n", "GPU-1", "GPU-2")], {})
-    assert [type(decision) for decision in found] == [Start, Stay]
-    assert isinstance(found[0], Start)
-    first = read_pod(merged(stored("a", "a"), writes_of(found[0])[0].body))
-    again = decided([first, pods[1]], [node("n", "GPU-1", "GPU-2")], {})
-    assert [type(decision) for decision in again] == [Stay]
+    other = waiting("b", "b", max_wait_s="0", namespace="tenant")
+    pods = [waiting("a", "a", max_wait_s="0", age_s=9), other]
+    start, stay = decided(pods, [node("n", "GPU-1", "GPU-2")], {})
+    assert isinstance(start, Start)
+    assert isinstance(stay, Stay)
+    first = read_pod(merged(stored("a", "a"), writes_of(start)[0].body))
+    only(Stay, [first, other], [node("n", "GPU-1", "GPU-2")], {})
     mixed = decided(pods, [node("n", "GPU-1", "GPU-2")], {}, Policy(mixed_nodes=True))
     assert [type(decision) for decision in mixed] == [Start, Start]
 
 
-def test_users_of_images_meet_only_in_the_same_image() -> None:
-    """Where a pod says no user, its image does, and another image may say another one."""
-    same = [waiting("a", "a", user=None), waiting("b", "b", user=None)]
-    assert pairs(decided(same, [node("n", "GPU-1")], saves(a_b=0.2))) == [{"a", "b"}]
-    pod = pod_of("c", "b", user=None)
-    pod["spec"]["containers"][0]["image"] = "another"
-    other = [waiting("a", "a", user=None), read_pod(held(pod))]
-    assert pairs(decided(other, [node("n", "GPU-1")], saves(a_b=0.2))) == []
-
-
 def test_one_gpu_holds_one_pair() -> None:
-    pods = [waiting(name, "a", age_s=9 - n) for n, name in enumerate("wxyz")]
-    found = decided(pods, [node("n", "GPU-1")], saves(a=0.2))
-    assert pairs(found) == [{"w", "x"}]
-    assert [d.why for d in found if isinstance(d, Stay)] == [
+    pods, gpu = [waiting(name, "a", age_s=9 - n) for n, name in enumerate("wxyz")], node("n", "G")
+    pair, *rest = decided(pods, [gpu], saves(a=0.2))
+    assert is_pair(pair)
+    assert pairs([pair, *rest]) == [{"w", "x"}]
+    assert [d.why for d in rest if isinstance(d, Stay)] == [
         "no GPU is free that the pod may use"
     ] * 2
-    given = [write for d in found if is_pair(d) for write in writes_of(d)]
-    bodies = {write.pod.key: write.body for write in given}
-    after = [stored(name, "a", age_s=9 - n) for n, name in enumerate("wxyz")]
-    for item in after[:2]:
-        item.update(merged(item, bodies[f"default/{item['metadata']['name']}"]))
-    for phase, paired in (("Running", []), ("Succeeded", [{"y", "z"}])):
-        for item in after[:2]:
-            item["status"] = {"phase": phase}
-        again = decided([read_pod(item) for item in after], [node("n", "GPU-1")], saves(a=0.2))
-        assert pairs(again) == paired
+    there = running(pods, pair)
+    assert pairs(decided(there, [gpu], saves(a=0.2))) == []
+    ended = [replace(pod, over=not pod.waits) for pod in there]
+    assert pairs(decided(ended, [gpu], saves(a=0.2))) == [{"y", "z"}]
 
 
-def quota(namespace: str, status: dict[str, Any] | None = None, **hard: str) -> dict[str, Any]:
+def quota(namespace: str, used: str | None = None, **hard: str) -> dict[str, Any]:
     named = {f"requests.{key.replace('__', '.').replace('_', '/')}": v for key, v in hard.items()}
+    status = {"used": {"requests.nvidia.com/gpu": used}} if used else {}
     meta = {"name": "q", "namespace": namespace}
-    return {"metadata": meta, "spec": {"hard": named}, "status": status or {}}
+    return {"metadata": meta, "spec": {"hard": named}, "status": status}
 
 
 def test_quotas_say_how_many_gpus_a_namespace_may_hold() -> None:
-    """A started GPU is one; a quota on whole GPUs counts where there is none on shares."""
-    used = {"used": {"requests.nvidia.com/gpu": "3"}}
     quotas = [
         quota("a", advisor__dev_share="150"),
         quota("a", nvidia__com_gpu="0"),
         quota("b", nvidia__com_gpu="0"),
-        quota("c", used, nvidia__com_gpu="4"),
+        quota("c", "3", nvidia__com_gpu="4"),
         quota("d"),
+        merged(quota("e", advisor__dev_share="100"), {"spec": {"scopes": ["BestEffort"]}}),
     ]
     assert gpus_allowed(quotas) == ({"a": 2, "b": 0, "c": 1}, {})
-    some = quota("e", advisor__dev_share="100")
-    some["spec"]["scopes"] = ["BestEffort"]
-    assert gpus_allowed([some]) == ({}, {})
 
 
 @pytest.mark.parametrize(
     "spec", [{"hard": {"requests.advisor.dev/share": "many"}}, {"hard": 5}, "all"]
 )
 def test_a_quota_that_cannot_be_read_holds_up_its_own_namespace_alone(spec: object) -> None:
-    """Others are given GPUs; its pods wait, and are told which quota it is."""
     wrong = {"metadata": {"name": "q", "namespace": "default"}, "spec": spec}
     allowed, unread = gpus_allowed([wrong, quota("tenant", advisor__dev_share="100")])
     assert allowed == {"tenant": 1}
-    other = pod_of("b", "b", max_wait_s="0")
-    other["metadata"]["namespace"] = "tenant"
-    pods = [waiting("a", "a", max_wait_s="0"), read_pod(held(other))]
+    other = waiting("b", "b", max_wait_s="0", namespace="tenant")
+    pods = [waiting("a", "a", max_wait_s="0"), other]
     nodes = [node("n", "GPU-1"), node("m", "GPU-2")]
     [stay, start] = decided(pods, nodes, {}, allowed=allowed, unread=unread)
     assert isinstance(start, Start)
@@ -493,22 +446,13 @@ def test_a_quota_that_cannot_be_read_holds_up_its_own_namespace_alone(spec: obje
 
 
 def test_nobody_holds_more_gpus_than_the_quota_of_the_namespace() -> None:
-    """Not by pods that find no partner, each of which would hold a whole one."""
     pods = [waiting(name, name, age_s=99 - n) for n, name in enumerate("abc")]
     nodes = [node("n", "GPU-1", "GPU-2", "GPU-3")]
     found = decided(pods, nodes, {}, allowed={"default": 2})
     assert [type(decision) for decision in found] == [Start, Start, Stay]
     assert found[-1].why == "the quota of the namespace is for 2 GPUs, and its pods hold as many"
-    [found] = decided([waiting("a", "a")], nodes, {}, allowed={"default": 0})
-    assert "is for no GPU" in found.why
-
-
-def test_pods_that_book_more_than_a_gpu_together_do_not_meet() -> None:
-    """Who books all of it is alone on it."""
-    whole = pod_of("a", "a")
-    whole["spec"]["containers"][0]["resources"] = {"limits": {names.SHARE_RESOURCE: "51"}}
-    pods = [read_pod(held(whole)), waiting("b", "b")]
-    assert pairs(decided(pods, [node("n", "GPU-1")], saves(a_b=0.2))) == []
+    stay = only(Stay, [waiting("a", "a")], nodes, {}, allowed={"default": 0})
+    assert "is for no GPU" in stay.why
 
 
 @pytest.mark.parametrize(
@@ -531,58 +475,40 @@ def test_quantities_are_read_as_kubernetes_writes_them(text: object, number: flo
         quantity(f"{text}x")
 
 
-def test_many_pods_are_paired_on_as_many_gpus_as_pairs() -> None:
-    pods = [waiting(f"p{n}", "ab"[n % 2]) for n in range(200)]
-    nodes = [node(f"n{n}", *(f"GPU-{n}-{gpu}" for gpu in range(4))) for n in range(25)]
-    found = [d for d in decided(pods, nodes, saves(a_b=0.2)) if is_pair(d)]
-    assert len({d.place.key for d in found}) == len(found) == 100
-    assert {pod.key for d in found for pod in d.pods} == {pod.key for pod in pods}
-
-
 def test_pod_that_waited_long_enough_runs_alone() -> None:
-    """At 100 %, on a GPU of its own, with the reason."""
-    [found] = decided([waiting("a", "a", age_s=61)], [node("n", "GPU-1")], {})
-    assert isinstance(found, Start)
-    [write] = writes_of(found)
-    annotations = write.body["metadata"]["annotations"]
-    assert annotations[names.SHARE_PERCENT] == "100"
-    assert annotations[names.SPLIT] == "alone"
-    assert annotations[names.WHY] == "alone on a whole GPU: no partner came"
-    assert names.PARTNER not in annotations
-    [found] = decided([waiting("a", "a", age_s=61, max_wait_s="90")], [node("n", "GPU-1")], {})
-    assert isinstance(found, Stay)
+    start = only(Start, [waiting("a", "a", age_s=61)], [node("n", "GPU-1")], {})
+    [write] = writes_of(start)
+    assert write.body["metadata"]["annotations"][names.WHY] == start.why
+    assert start.why == "alone on a whole GPU: no partner came"
+    found = notes_of(write)
+    assert (found[names.SHARE_PERCENT], found[names.SPLIT], found[names.PARTNER]) == (
+        "100", "alone", None,
+    )  # fmt: skip
+    only(Stay, [waiting("a", "a", age_s=61, max_wait_s="90")], [node("n", "GPU-1")], {})
 
 
 @pytest.mark.parametrize(("without", "outcome"), [("pass", Start), ("hold", Stay)])
 def test_policy_says_what_pods_do_without_advice(without: WithoutAdvice, outcome: type) -> None:
     """Only after their wait: a restart of the service sends nobody to a whole GPU at once."""
-    silent = NoAnswer("nobody listens")
-    old = [waiting("a", "a", age_s=99), waiting("b", "b", age_s=98)]
-    policy = Policy(without_advice=without)
-    found = decided(old, [node("n", "GPU-1", "GPU-2")], {}, policy, silent)
-    assert isinstance(found[0], outcome)
-    assert "no advice: nobody listens" in found[0].why
-    assert [type(d) for d in found] == [outcome, outcome]
-    young = [waiting("a", "a"), waiting("b", "b")]
-    found = decided(young, [node("n", "GPU-1", "GPU-2")], {}, policy, silent)
-    assert [type(d) for d in found] == [Stay, Stay]
+    silent, policy = NoAnswer("nobody listens"), Policy(without_advice=without)
+    for age_s, expected in ((99, outcome), (5, Stay)):
+        pods = [waiting(name, name, age_s=age_s) for name in "ab"]
+        found = decided(pods, [node("n", "GPU-1", "GPU-2")], {}, policy, silent)
+        assert [type(d) for d in found] == [expected, expected]
+        assert "no advice: nobody listens" in found[0].why
 
 
 def test_each_gpu_model_is_asked_for() -> None:
-    """Both pods go where their split is known."""
     nodes = [node("n", "GPU-1", model="A"), node("m", "GPU-2", model="B")]
     asked: list[str | None] = []
 
     def ask(questions: Collection[Question]) -> Mapping[Question, Answer]:
         asked.extend(question.model for question in questions)
-        good = Together(shares=("10", "90"), needs_mib=NO_NEEDS, energy_saved=0.1, split="10/90")
-        return {q: good if q.model == "B" else Apart("no profile") for q in questions}
+        return {q: good() if q.model == "B" else Apart("no profile") for q in questions}
 
-    pods = [waiting("a", "a"), waiting("b", "b")]
-    [found] = Round(pods=pods, nodes=nodes, ask=ask, now_s=NOW_S, policy=ANY).decide()
+    [found] = decided_by(ask, [waiting("a", "a"), waiting("b", "b")], nodes)
     assert isinstance(found, Start)
-    assert found.place.key == "GPU-2"
-    assert set(asked) == {"A", "B"}
+    assert (found.place.key, {*asked}) == ("GPU-2", {"A", "B"})
 
 
 TAINT = {"key": "gpu", "value": "mps", "effect": "NoSchedule"}
@@ -612,8 +538,7 @@ def test_pods_go_only_to_nodes_that_take_them(spec: dict[str, Any], fits: bool) 
     """A pod that is kept on a node which refuses it would wait for ever."""
     pod = pod_of("a", "a", max_wait_s="0")
     pod["spec"] |= spec
-    [found] = decided([read_pod(held(pod))], [node("n", "GPU-1", taints=[TAINT])], {})
-    assert isinstance(found, Start if fits else Stay)
+    only(Start if fits else Stay, [read_pod(held(pod))], [node("n", "GPU-1", taints=[TAINT])], {})
 
 
 @pytest.mark.parametrize(
@@ -628,7 +553,6 @@ def test_pods_go_only_to_nodes_that_take_them(spec: dict[str, Any], fits: bool) 
 def test_node_that_takes_nobody_has_no_gpus(
     fields: dict[str, Any], metadata: dict[str, Any]
 ) -> None:
-    """Also one whose agent says that its GPU is not ready."""
     item = node_of("n", "GPU-1") | fields
     item["metadata"] |= metadata
     assert read_node(item).gpus == ()
@@ -643,12 +567,9 @@ def test_agent_that_writes_nonsense_is_an_error(text: str) -> None:
 
 
 def given_pair(shares: tuple[str, str] = ("26", "50")) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The first pod of a pair as written, and the second one that still waits."""
     first, second = stored("a", "a"), stored("b", "b")
-    place = node("n", "GPU-1")
-    [found] = decided([read_pod(first), read_pod(second)], [place], saves(a_b=0.2))
-    assert isinstance(found, Start)
-    given = replace(found, shares=shares)
+    both = [read_pod(first), read_pod(second)]
+    given = replace(only(Start, both, [node("n", "GPU-1")], saves(a_b=0.2)), shares=shares)
     return merged(first, writes_of(given)[0].body), second
 
 
@@ -661,10 +582,10 @@ def test_second_pod_can_be_written_from_the_first_alone(shares: tuple[str, str])
     """Whatever was killed between the two patches, the second pod gets the other share."""
     first, second = given_pair(shares)
     [write] = unfinished([read_pod(first), read_pod(second)], {"n": "n.example"})
-    annotations = write.body["metadata"]["annotations"]
-    assert annotations[names.SHARE_PERCENT] == shares[1]
-    assert annotations[names.GPU_UUID] == "GPU-1"
-    assert annotations[names.PARTNER] == "default/a"
+    found = notes_of(write)
+    assert (found[names.SHARE_PERCENT], found[names.GPU_UUID], found[names.PARTNER]) == (
+        shares[1], "GPU-1", "default/a",
+    )  # fmt: skip
     assert write.body["spec"]["nodeSelector"] == {names.HOSTNAME: "n.example"}
     assert write.body["metadata"]["resourceVersion"] == "7"
 
@@ -685,8 +606,7 @@ def test_nobody_joins_a_pod_whose_partner_is_still_to_be_written(left_alone: tup
     """Else three would book 150 of a GPU, once the partner is written."""
     first, second = given_pair()
     pods = [read_pod(first), read_pod(second), waiting("c", "c")]
-    found = decided(pods, [node("n", "GPU-1")], saves(a_c=0.9), left_alone=left_alone)
-    assert [type(decision) for decision in found] == [Stay]
+    only(Stay, pods, [node("n", "GPU-1")], saves(a_c=0.9), left_alone=left_alone)
 
 
 def test_partner_that_can_never_be_written_is_given_to_others() -> None:
@@ -704,14 +624,6 @@ def test_second_pod_is_not_written_from_what_the_chooser_did_not_write(split: st
     first, second = given_pair()
     first["metadata"]["annotations"][names.SPLIT] = split
     assert [*unfinished([read_pod(first), read_pod(second)], {})] == []
-
-
-def test_pod_of_another_namespace_promises_nothing() -> None:
-    """Nobody keeps the pod of another tenant from a GPU."""
-    first, second = given_pair()
-    first["metadata"]["namespace"] = "tenant"
-    found = decided([read_pod(first), read_pod(second)], [node("n", "GPU-1", "GPU-2")], {})
-    assert [type(decision) for decision in found] == [Stay]
 
 
 @pytest.mark.parametrize(
@@ -735,15 +647,13 @@ def test_nothing_is_unfinished_where_the_pair_is_no_more(
 def test_patch_opens_our_gate_and_no_other() -> None:
     item = stored("a", "a", age_s=99)
     item["spec"]["schedulingGates"].append({"name": "example.com/quota"})
-    [found] = decided([read_pod(item)], [node("n", "GPU-1")], {})
-    assert isinstance(found, Start)
-    after = merged(item, writes_of(found)[0].body)
+    start = only(Start, [read_pod(item)], [node("n", "GPU-1")], {})
+    after = merged(item, writes_of(start)[0].body)
     assert after["spec"]["schedulingGates"] == [{"name": "example.com/quota"}]
     assert json.loads(json.dumps(after))["metadata"]["annotations"]["gpu-compute.portion"] == "1"
 
 
 def test_claim_is_a_place_of_its_own() -> None:
-    """Pods of one claim meet; who comes while it is in use waits."""
     items = [held(claimed(pod_of(name, name)), 9 - n) for n, name in enumerate("abc")]
     found = decided([read_pod(item) for item in items], [], saves(a_b=0.2, a_c=0.1))
     assert pairs(found) == [{"a", "b"}]
@@ -754,5 +664,5 @@ def test_claim_is_a_place_of_its_own() -> None:
     assert names.GPU_UUID not in body["metadata"]["annotations"]
     # Its GPU is one of those that the quota of the namespace is for.
     pods = [*running([read_pod(item) for item in items[:2]], found[0]), waiting("d", "d", age_s=99)]
-    [stay] = decided(pods, [node("n", "GPU-1")], {}, allowed={"default": 1})
+    stay = only(Stay, pods, [node("n", "GPU-1")], {}, allowed={"default": 1})
     assert stay.why == "the quota of the namespace is for 1 GPU, and its pods hold as many"

@@ -8,10 +8,8 @@ import pytest
 from kube_objects import merged
 from kube_serving import admitted, claimed, pod_of
 
-from advisor_kubernetes.chooser.offers import Start
-from advisor_kubernetes.chooser.places import GpuSlot, Node
-from advisor_kubernetes.chooser.pods import read_pod
-from advisor_kubernetes.chooser.writing import writes_of
+from advisor_kubernetes.pairing import Start, writes_of
+from advisor_kubernetes.pods import GpuSlot, Node, read_pod
 
 validator: Any = pytest.importorskip("kubernetes_validate")
 VERSIONS = [
@@ -41,7 +39,6 @@ def decided() -> dict[str, Any]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_changed_pods_are_valid(version: str) -> None:
-    """The recorded pod as admitted, and one of a pair as written; no field is unknown."""
     held, placed = admitted(recorded()), decided()
     assert held["spec"]["schedulingGates"]
     assert held != recorded()

@@ -48,13 +48,9 @@ def test_the_solver_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_offers_are_taken_as_often_as_there_are_jobs_and_free_gpus() -> None:
     twice = offer(0, 0, takes_gpu=True)
-    assert taken([5], 9, a=(twice, 0.1)) == {(0, 0): 2}
-    assert taken([5], 1, a=(twice, 0.1)) == {(0, 0): 1}
-    assert taken([5], 0, a=(twice, 0.1)) == {}
+    for free_gpus, times in ((9, {(0, 0): 2}), (1, {(0, 0): 1}), (0, {})):
+        assert taken([5], free_gpus, a=(twice, 0.1)) == times
     assert taken([5], 0) == {}
-
-
-def test_who_is_ahead_comes_first() -> None:
     late, good = offer(0, 1, takes_gpu=True, ahead=1), offer(1, 2, takes_gpu=True)
     assert taken([1, 1, 1], 1, a=(late, 0.1), b=(good, 0.9)) == {(0, 1): 1}
 
@@ -71,7 +67,6 @@ def judged(one: Offer, answer: Answer | None) -> Answer | None:
 def test_who_joins_finds_its_memory(
     bound_mib: float | None, card_mib: float | None, joins: bool
 ) -> None:
-    """Beside what is open to those that run, on the card itself, else on one of its model."""
     one = offer(0, 1, running=1, bounds_mib=(bound_mib,))
     one = replace(one, question=replace(one.question, memory_mib=card_mib))
     answer = together(needs_mib=(1000.0, 2000.0))

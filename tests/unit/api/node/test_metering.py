@@ -1,14 +1,15 @@
 """What the agents of Kubernetes and of Slurm share: meters, energy, overlaps, reports; no GPU."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.client import ApiError, ClientError, ProfilePoints, UnreachableError
+from advisor.client import ApiError, ProfilePoints, UnreachableError
 from advisor.core.gpu import Gpu
 from advisor.core.records import SETTLE_S, Observation, SoloPoint
 from advisor.launch.meter import Metered
@@ -54,46 +55,31 @@ def solo(share: float, rate: float, **more: Any) -> SoloPoint:
 
 
 def test_a_reference_is_of_good_points_alone() -> None:
-    """Medians at the whole GPU, and rates between shares."""
     whole = [solo(100, rate) for rate in (9, 10, 11)]
     found = reference_of([*whole, solo(50, 6), solo(50, 1, flags=("failed",))])
-    assert found == Reference(
-        rate=10, rate_unit="images", power_w=400, idle_power_w=80, rates=((50, 6), (100, 10))
-    )
+    assert (found.rate, found.rate_unit) == (10, "images")
+    assert (found.power_w, found.idle_power_w) == (400, 80)
     assert [found.rate_at(share) for share in (50, 75, 100, 20)] == [6, 8, 10, None]
     assert reference_of([solo(50, 6)]) == Reference()
 
 
 def test_a_service_that_is_down_is_asked_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what was known stays known."""
-    now_s, asked = [0.0], list[str]()
-    answers: list[ProfilePoints | ClientError] = [
-        ProfilePoints(
-            job="gemm", gpu_models=("H",), source="stored", points=(solo(100, 10),), next=None
-        ),
-        UnreachableError("down"),
-    ]
-
-    def profiles(job: str, _model: str) -> ProfilePoints:
-        asked.append(job)
-        answer = answers.pop(0)
-        if isinstance(answer, ClientError):
-            raise answer
-        return answer
-
+    now_s = [0.0]
+    known = ProfilePoints(
+        job="gemm", gpu_models=("H",), source="stored", points=(solo(100, 10),), next=None
+    )
+    profiles = Mock(side_effect=[known, UnreachableError("down")])
     monkeypatch.setattr("advisor_node.meters.time.monotonic", lambda: now_s[0])
     references = ReferenceCache(profiles)
-    for at_s in (0.0, 30.0, 70.0, 90.0):
-        now_s[0] = at_s
+    for now_s[0] in (0.0, 30.0, 70.0, 90.0):
         assert references.of("gemm", "H").rate == 10
-    assert len(asked) == 2
+    assert profiles.call_count == 2
 
 
 # What jobs do
 
 
 def tenant(uid: str = UID, share_text: str = "50", state: State = "running") -> Tenant:
-    """As its scheduler says it is."""
     return Tenant(uid=uid, job="gemm", share_text=share_text, state=state)
 
 
@@ -107,7 +93,6 @@ HERE = GpuUsers(clients=frozenset({1}))
 
 
 def test_progress_without_a_process_on_the_gpu_is_noticed() -> None:
-    """After a while, and not while the job only stands still."""
     meter = TenantMeter(tenant())
     for second in range(int(UNSEEN_S) + 3):
         meter.look(second + 1.0, progress(second), GpuUsers())
@@ -120,7 +105,6 @@ def test_progress_without_a_process_on_the_gpu_is_noticed() -> None:
 
 
 def test_a_limit_that_was_broken_stays_broken() -> None:
-    """It is told once, whatever is proven later."""
     meter = TenantMeter(tenant())
     told = [meter.take_proof(TenantProof(proven)) for proven in (None, True, False, False, True)]
     assert told == [False, False, True, False, False]
@@ -128,36 +112,33 @@ def test_a_limit_that_was_broken_stays_broken() -> None:
 
 
 def at_300_w(now_s: float) -> Metered:
-    """Energy up to that time, all of it read."""
     return Metered(300 * now_s, now_s, now_s)
 
 
 def together(
-    first: Tenant, second: Tenant, duration_s: float, read: Callable[[float], Metered] = at_300_w
-) -> tuple[Overlap[Tenant], float]:
-    """Two jobs that make 10 and 20 steps a second on a GPU of 300 W; the last of these moments."""
-    meters = [TenantMeter(first), TenantMeter(second)]
+    duration_s: int,
+    read: Callable[[float], Metered] = at_300_w,
+    share_text: str = "50",
+) -> Overlap[Tenant]:
+    """Two jobs that make 10 and 20 steps a second on a GPU of 300 W, for so long."""
+    meters = [TenantMeter(tenant(uid, share_text)) for uid in (UID, OTHER)]
+    overlaps: list[Overlap[Tenant]] = []
     for meter in meters:
         meter.reference = Reference(rate=40.0, power_w=400.0, rates=((25, 10.0), (100, 40.0)))
         meter.take_proof(TenantProof(True, 66))
-    overlap, now_s = None, 0.0
-    gpu = Gpu(uuid="GPU-1", model="H", units_total=132)
-    while now_s <= duration_s:
+    for now_s in range(duration_s + 1):
         for meter, rate in zip(meters, (10, 20), strict=True):
-            meter.look(now_s, progress(1 + int(now_s * rate)), HERE)
-        if overlap is None:
-            overlap = Overlap(gpu, meters, now_s, read(now_s))
+            meter.look(now_s, progress(1 + now_s * rate), HERE)
+        if overlaps:
+            overlaps[0].add(now_s, read(now_s))
         else:
-            overlap.add(now_s, read(now_s))
-        now_s += 1
-    assert overlap is not None
-    return overlap, now_s - 1
+            gpu = Gpu(uuid="GPU-1", model="H", units_total=132)
+            overlaps.append(Overlap(gpu, meters, now_s, read(now_s)))
+    return overlaps[0]
 
 
 def test_an_overlap_is_observed_as_a_launch_is() -> None:
-    """Rates and power after the first seconds, energy of all of it."""
-    overlap, _ = together(tenant(UID), tenant(OTHER), 20)
-    seen = overlap.observe("node-1", "slurm")
+    seen = together(20).observe("node-1", "slurm")
     assert [part.rate for part in seen.parts] == pytest.approx([10, 20])
     assert (seen.power_w, seen.energy_j, seen.overlap_s) == pytest.approx((300, 6000, 20))
     assert seen.settled_s == pytest.approx(20 - SETTLE_S)
@@ -167,9 +148,7 @@ def test_an_overlap_is_observed_as_a_launch_is() -> None:
 
 
 def test_energy_that_was_missed_saves_nothing() -> None:
-    """The mean power is of the time that was read, and the energy of all is not known."""
-    overlap, _ = together(tenant(UID), tenant(OTHER), 20, lambda now_s: at_300_w(min(now_s, 10)))
-    seen = overlap.observe("node-1", "slurm")
+    seen = together(20, lambda now_s: at_300_w(min(now_s, 10))).observe("node-1", "slurm")
     assert (seen.power_w, seen.energy_j) == (pytest.approx(300), None)
 
 
@@ -177,8 +156,7 @@ def test_energy_that_was_missed_saves_nothing() -> None:
     ("states", "state"), [(("finished", "running"), "finished"), (("failed", "finished"), "failed")]
 )
 def test_the_state_is_that_of_the_jobs(states: tuple[State, State], state: str) -> None:
-    """And who had ended did so first."""
-    overlap, _ = together(tenant(UID), tenant(OTHER), 5)
+    overlap = together(5)
     for meter, now in zip(overlap.meters, states, strict=True):
         meter.tenant = tenant(meter.tenant.uid, state=now)
     seen = overlap.observe("n", "slurm")
@@ -189,10 +167,8 @@ def test_the_state_is_that_of_the_jobs(states: tuple[State, State], state: str) 
 
 
 def test_doubts_become_flags() -> None:
-    """Too short, a limit that was not proven, a job that is faster than its share allows."""
-    short, _ = together(tenant(UID), tenant(OTHER), 2)
-    assert "not-settled" in short.observe("n", "slurm").flags
-    overlap, _ = together(tenant(UID, "25"), tenant(OTHER, "25"), 20)
+    assert "not-settled" in together(2).observe("n", "slurm").flags
+    overlap = together(20, share_text="25")
     overlap.meters[0].take_proof(TenantProof(False, why="x"))
     assert overlap.observe("n", "slurm").flags == ("limit-broken", "too-fast")
     overlap.meters[1].reference = Reference(rates=((25, 1000.0), (100, 4000.0)))
@@ -218,7 +194,7 @@ def test_who_joins_and_leaves_parts_observations() -> None:
 
 def test_an_overlap_ends_with_a_job_and_not_with_a_pause() -> None:
     """Schedulers learn of the end of a process later; a restart ends nothing at once."""
-    overlap, last_s = together(tenant(UID), tenant(OTHER), 5)
+    overlap, last_s = together(5), 5
     both = overlap.uids
     assert not overlap.has_ended(last_s, both)
     overlap.meters[0].working = False
@@ -232,39 +208,28 @@ def test_an_overlap_ends_with_a_job_and_not_with_a_pause() -> None:
 # Reports
 
 
-def refused(status: int) -> ApiError:
-    return ApiError("bad-input", "no", status=status)
-
-
 def test_observations_wait_for_a_service_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are sent in order, each once; one that is no good does not hold up the next."""
-    seen = [together(tenant(UID), tenant(OTHER), 5)[0].observe(f"n{n}", "slurm") for n in range(3)]
-    answers: list[ClientError | None] = [UnreachableError("down"), None, refused(422), None]
-    got = list[str | None]()
-
-    def send(observations: Sequence[Observation]) -> None:
-        answer = answers.pop(0)
-        if answer is not None:
-            raise answer
-        got.extend(one.host for one in observations)
-
     now_s = [1000.0]
     monkeypatch.setattr("advisor_node.reports.time.monotonic", lambda: now_s[0])
+    refused = ApiError("bad-input", "no", status=422)
+    send = Mock(side_effect=[UnreachableError("down"), None, refused, None])
     waiting = ObservationQueue(send)
-    for one in seen:
-        waiting.add(one)
+    for n in range(3):
+        waiting.add(together(5).observe(f"n{n}", "slurm"))
     waiting.flush()
     waiting.flush()
-    assert (waiting.waiting, len(answers)) == (3, 3)
+    assert (waiting.waiting, send.call_count) == (3, 1)
     now_s[0] += 60
     waiting.flush()
-    assert (got, waiting.sent, waiting.lost, waiting.waiting) == (["n0", "n2"], 2, 1, 0)
+    sent = [one.host for call in send.call_args_list for one in call.args[0]]
+    assert sent == ["n0", "n0", "n1", "n2"]
+    assert (waiting.sent, waiting.lost, waiting.waiting) == (2, 1, 0)
 
 
 def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports, "MOST_WAITING", 2)
     waiting = ObservationQueue(lambda _: None)
-    one = together(tenant(UID), tenant(OTHER), 5)[0].observe("n", "slurm")
+    one = together(5).observe("n", "slurm")
     for _ in range(5):
         waiting.add(one)
     assert (waiting.waiting, waiting.lost) == (2, 3)
@@ -278,7 +243,6 @@ def test_a_count_that_starts_again_goes_on() -> None:
 
 
 def test_progress_that_cannot_be_read_is_unknown_and_not_zero() -> None:
-    """Until it can be read again."""
     meter, read = TenantMeter(tenant()), progress(0)
     for second in range(8):
         meter.look(float(second), replace(read, steps=second), HERE)

@@ -1,13 +1,14 @@
 """What is made of the answers of a service, right ones and wrong ones."""
 
 import copy
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from kube_answers import ANSWER
 from pair_service import pair_service
-from scripted_http import Reply, scripted_http
+from scripted_http import Reply, Scripted, scripted_http
 
 from advisor.client import Client, JobRequest
 from advisor_node.advice import (
@@ -25,13 +26,22 @@ ASKED = Question(
 LIMIT = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 
 
-class Clock:
-    """A clock that is set."""
+@pytest.fixture
+def server() -> Iterator[Scripted]:
+    with scripted_http() as found:
+        yield found
 
-    now_s = 1000.0
 
-    def __call__(self) -> float:
-        return self.now_s
+@pytest.fixture
+def now_s() -> list[float]:
+    """Seconds of the clock, which a test moves on."""
+    return [1000.0]
+
+
+@pytest.fixture
+def advice(server: Scripted, now_s: list[float]) -> Iterator[Advice]:
+    with Client(server.url, timeout_s=1) as client:
+        yield Advice(client, lambda: now_s[0])
 
 
 def answers(*items: Any) -> Reply:
@@ -47,47 +57,47 @@ def spoilt(limit: str | None = None, sharing: str = "limited") -> dict[str, Any]
     return answer
 
 
-def test_answer_is_asked_for_once_and_kept_for_a_while() -> None:
-    clock = Clock()
-    with scripted_http() as server, Client(server.url, timeout_s=5) as client:
-        server.will(answers(ANSWER))
-        advice = Advice(client, clock)
-        wanted = Together(
-            shares=("26", "50"),
-            needs_mib=(1000.0, 1000.0),
-            energy_saved=0.5,
-            split="26/50",
-            speeds=(0.5, 0.5),
-            low_speeds=(0.4, 0.4),
-            gpu_model="NVIDIA H200",
-        )
-        assert advice.answers([ASKED, ASKED]) == {ASKED: wanted}
-        assert advice.answers([ASKED]) == {ASKED: wanted}
-        assert len(server.seen) == 1
-        [asked] = server.seen[0].body["requests"]
-        assert asked["gpu_model"] == "NVIDIA H200"
-        wishes = [(job["job"], job["min_speed"]) for job in asked["jobs"]]
-        assert wishes == [("fft", 0.5), ("gemm", None)]
-        clock.now_s += 100
-        advice.answers([ASKED])
-        assert len(server.seen) == 2
+def test_answer_is_asked_for_once_and_kept_for_a_while(
+    server: Scripted, advice: Advice, now_s: list[float]
+) -> None:
+    server.will(answers(ANSWER))
+    wanted = Together(
+        shares=("26", "50"),
+        needs_mib=(1000.0, 1000.0),
+        energy_saved=0.5,
+        split="26/50",
+        speeds=(0.5, 0.5),
+        low_speeds=(0.4, 0.4),
+        gpu_model="NVIDIA H200",
+    )
+    assert advice.answers([ASKED, ASKED]) == {ASKED: wanted}
+    assert advice.answers([ASKED]) == {ASKED: wanted}
+    [seen] = server.seen
+    [asked] = seen.body["requests"]
+    assert asked["gpu_model"] == "NVIDIA H200"
+    wishes = [(job["job"], job["min_speed"]) for job in asked["jobs"]]
+    assert wishes == [("fft", 0.5), ("gemm", None)]
+    now_s[0] += 100
+    advice.answers([ASKED])
+    assert len(server.seen) == 2
 
 
 @pytest.mark.parametrize("sharing", ["exclusive", "time-sliced"])
-def test_jobs_that_are_better_apart_stay_apart(sharing: str) -> None:
-    with scripted_http() as server, Client(server.url, timeout_s=5) as client:
-        server.will(answers(spoilt(sharing=sharing)))
-        assert Advice(client).answers([ASKED])[ASKED] == Apart(
-            f"{sharing} is better", (1000.0, 1000.0)
-        )
+def test_jobs_that_are_better_apart_stay_apart(
+    server: Scripted, advice: Advice, sharing: str
+) -> None:
+    server.will(answers(spoilt(sharing=sharing)))
+    apart = Apart(f"{sharing} is better", (1000.0, 1000.0))
+    assert advice.answers([ASKED])[ASKED] == apart
 
 
 @pytest.mark.parametrize("limit", ["0", "-5", "101", "nan", "", "all"])
-def test_share_that_would_be_no_limit_is_not_taken(limit: str) -> None:
+def test_share_that_would_be_no_limit_is_not_taken(
+    server: Scripted, advice: Advice, limit: str
+) -> None:
     """The driver takes each of these as all SMs, and says nothing."""
-    with scripted_http() as server, Client(server.url, timeout_s=5) as client:
-        server.will(answers(spoilt(limit)))
-        assert isinstance(Advice(client).answers([ASKED])[ASKED], Apart)
+    server.will(answers(spoilt(limit)))
+    assert isinstance(advice.answers([ASKED])[ASKED], Apart)
 
 
 @pytest.mark.parametrize(
@@ -101,25 +111,22 @@ def test_share_that_would_be_no_limit_is_not_taken(limit: str) -> None:
         Reply(after_s=30),
     ],
 )
-def test_nonsense_is_no_answer_and_is_not_asked_for_again_at_once(reply: Reply) -> None:
-    """A service that is broken or slow is left alone for a while, then asked again."""
-    clock = Clock()
-    with scripted_http() as server, Client(server.url, timeout_s=1) as client:
-        server.will(reply)
-        advice = Advice(client, clock)
-        assert isinstance(advice.answers([ASKED])[ASKED], NoAnswer)
-        assert isinstance(advice.answers([ASKED])[ASKED], NoAnswer)
-        assert len(server.seen) == 1
-        server.will(answers(ANSWER))
-        clock.now_s += 11
-        assert isinstance(advice.answers([ASKED])[ASKED], Together)
+def test_nonsense_is_no_answer_and_is_not_asked_for_again_at_once(
+    server: Scripted, advice: Advice, now_s: list[float], reply: Reply
+) -> None:
+    server.will(reply)
+    assert isinstance(advice.answers([ASKED])[ASKED], NoAnswer)
+    assert isinstance(advice.answers([ASKED])[ASKED], NoAnswer)
+    assert len(server.seen) == 1
+    server.will(answers(ANSWER))
+    now_s[0] += 11
+    assert isinstance(advice.answers([ASKED])[ASKED], Together)
 
 
 JOIN = replace(ASKED, running=(30.0,))
 
 
 def way(name: str) -> dict[str, Any]:
-    """A way of the answer for sets."""
     interval = ANSWER["choice"]["power_w"]
     return {
         "name": name, "sharing": "limited", "isolates": False, "violations": [],
@@ -139,72 +146,64 @@ def set_answer(choice: str | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_who_joins_is_asked_about_with_the_shares_of_those_that_run() -> None:
-    with scripted_http() as server, Client(server.url, timeout_s=5) as client:
-        server.will(Reply(body=set_answer("26/50")))
-        found = Advice(client).answers([JOIN])[JOIN]
-        assert server.seen[0].body["running"] == [30.0]
-        assert isinstance(found, Together)
-        assert (found.shares, found.needs_mib) == (("26", "50"), (1000.0, 1000.0))
-        server.will(Reply(body=set_answer(None)))
-        assert Advice(client).answers([JOIN])[JOIN] == Apart(
-            "a card each is better", (1000.0, 1000.0)
-        )
+def test_who_joins_is_asked_about_with_the_shares_of_those_that_run(
+    server: Scripted, advice: Advice, now_s: list[float]
+) -> None:
+    server.will(Reply(body=set_answer("26/50")))
+    found = advice.answers([JOIN])[JOIN]
+    assert server.seen[0].body["running"] == [30.0]
+    assert isinstance(found, Together)
+    assert (found.shares, found.needs_mib) == (("26", "50"), (1000.0, 1000.0))
+    now_s[0] += 100
+    server.will(Reply(body=set_answer(None)))
+    assert advice.answers([JOIN])[JOIN] == Apart("a card each is better", (1000.0, 1000.0))
 
 
 @pytest.mark.parametrize(("status", "kind"), [(422, Apart), (409, Apart), (401, NoAnswer)])
-def test_refusal_of_a_set_is_an_answer_unless_it_is_of_the_caller(status: int, kind: type) -> None:
+def test_refusal_of_a_set_is_an_answer_unless_it_is_of_the_caller(
+    server: Scripted, advice: Advice, status: int, kind: type
+) -> None:
     body = {"error": {"code": "bad-input", "message": "no profile", "request_id": "1"}}
-    with scripted_http() as server, Client(server.url, timeout_s=5) as client:
-        server.will(Reply(status=status, body=body))
-        assert isinstance(Advice(client).answers([JOIN])[JOIN], kind)
+    server.will(Reply(status=status, body=body))
+    assert isinstance(advice.answers([JOIN])[JOIN], kind)
 
 
-def test_new_questions_are_bounded_and_the_rest_has_no_answer_yet() -> None:
-    """Who asks much at once gets it in several rounds, and others theirs between them."""
-    many = [
-        replace(ASKED, jobs=(JobRequest(job="a", work_s=n + 1.0), JobRequest(job="b")))
-        for n in range(250)
-    ]
-    with scripted_http() as server, Client(server.url, timeout_s=5) as client:
-        batch = answers(*[ANSWER] * 50)
-        server.will(batch, batch)
-        advice = Advice(client)
-        assert len(advice.answers(many)) == MOST_PAIRS
-        server.will(batch, batch)
-        assert len(advice.answers(many)) == 2 * MOST_PAIRS
+def test_new_questions_are_bounded_and_the_rest_has_no_answer_yet(
+    server: Scripted, advice: Advice
+) -> None:
+    jobs = [(JobRequest(job="a", work_s=n + 1.0), JobRequest(job="b")) for n in range(250)]
+    many = [replace(ASKED, jobs=pair) for pair in jobs]
+    for rounds in (1, 2):
+        server.will(answers(*[ANSWER] * 50), answers(*[ANSWER] * 50))
+        assert len(advice.answers(many)) == rounds * MOST_PAIRS
 
 
-def test_sets_are_asked_about_where_all_are_to_start() -> None:
+def test_sets_are_asked_about_where_all_are_to_start(server: Scripted, advice: Advice) -> None:
     """Three and more are no pair: the law of sets answers for them."""
     three = replace(ASKED, jobs=(*ASKED.jobs, ASKED.jobs[0]))
-    with scripted_http() as server, Client(server.url, timeout_s=5) as client:
-        server.will(Reply(body=set_answer("26/50")))
-        found = Advice(client).answers([three])[three]
-        assert found == Apart("the service answered for 2 jobs")
-        assert (server.seen[0].path, server.seen[0].body["running"]) == ("/v1/sets", [])
+    server.will(Reply(body=set_answer("26/50")))
+    assert advice.answers([three])[three] == Apart("the service answered for 2 jobs")
+    assert (server.seen[0].path, server.seen[0].body["running"]) == ("/v1/sets", [])
 
 
-def test_a_plan_of_sets_is_asked_for_once() -> None:
-    """By name: each set as often as it is planned, none of two, and what the strictest keeps."""
-    clock, advised = Clock(), pair_service({("a", "a", "b"): (50, 50, 30), ("a", "b"): (1, 1)})
+def test_a_plan_of_sets_is_asked_for_once(
+    server: Scripted, advice: Advice, now_s: list[float]
+) -> None:
     jobs = [
         JobRequest(job="b", max_p99_ms=50), JobRequest(job="a"), JobRequest(job="a", min_speed=0.2),
         JobRequest(job="b", max_p99_ms=40), JobRequest(job="a", min_speed=0.6),
     ]  # fmt: skip
-    with scripted_http() as server, Client(server.url, timeout_s=5) as client:
-        server.will(advised)
-        advice = Advice(client, clock)
-        assert advice.sets(jobs, "NVIDIA H200") == (("a", "a", "b"),)
-        assert advice.sets(jobs[::-1], "NVIDIA H200") == (("a", "a", "b"),)
-        [seen] = server.seen
-        assert (seen.path, seen.body["gpus"]) == ("/v1/placements/sets", 5)
-        assert seen.body["gpu_model"] == "NVIDIA H200"
-        kept = [(j["job"], j["count"], j["min_speed"], j["max_p99_ms"]) for j in seen.body["jobs"]]
-        assert kept == [("a", 3, 0.6, None), ("b", 2, None, 40)]
-        clock.now_s += 100
-        server.will(Reply(status=422, body={"error": {"code": "bad-input", "message": "no"}}))
-        assert advice.sets(jobs, "NVIDIA H200") == ()
-        server.will(Reply(status=None))
-        assert advice.sets(jobs[:3], "NVIDIA H200") == ()
-        assert isinstance(advice.answers([ASKED])[ASKED], NoAnswer)
+    server.will(pair_service({("a", "a", "b"): (50, 50, 30), ("a", "b"): (1, 1)}))
+    for asked in (jobs, jobs[::-1]):
+        assert advice.sets(asked, "NVIDIA H200") == (("a", "a", "b"),)
+    [seen] = server.seen
+    assert (seen.path, seen.body["gpus"]) == ("/v1/placements/sets", 5)
+    assert seen.body["gpu_model"] == "NVIDIA H200"
+    kept = [(j["job"], j["count"], j["min_speed"], j["max_p99_ms"]) for j in seen.body["jobs"]]
+    assert kept == [("a", 3, 0.6, None), ("b", 2, None, 40)]
+    now_s[0] += 100
+    server.will(Reply(status=422, body={"error": {"code": "bad-input", "message": "no"}}))
+    assert advice.sets(jobs, "NVIDIA H200") == ()
+    server.will(Reply(status=None))
+    assert advice.sets(jobs[:3], "NVIDIA H200") == ()
+    assert isinstance(advice.answers([ASKED])[ASKED], NoAnswer)

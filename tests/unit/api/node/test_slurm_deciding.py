@@ -9,7 +9,6 @@ import pytest
 
 from advisor.client import JobRequest
 from advisor_node.advice import Answer, Apart, NamedSets, Question, Together
-from advisor_node.slurm.cluster import Partition, SlurmNode
 from advisor_node.slurm.matching import (
     GATHER_S,
     HOLD_S,
@@ -19,7 +18,7 @@ from advisor_node.slurm.matching import (
     QueueRound,
     with_places,
 )
-from advisor_node.slurm.queue import Named, SlurmTask
+from advisor_node.slurm.site import Named, Partition, SlurmNode, SlurmTask
 
 NOW_S, WAIT_S = 100_000.0, 60.0
 NODE = SlurmNode(name="n1", partitions=("p",), free_cpus=8, gpus=3, is_shared=True)
@@ -103,77 +102,19 @@ def decided(*jobs: SlurmTask, **more: Any) -> dict[str, Change]:
 
 
 def test_the_first_of_a_pair_begins_and_the_other_waits_for_it() -> None:
-    change = decided(waiting("a"), waiting("b"))
-    assert list(change) == ["a"]
-    assert (change["a"].counted, change["a"].starts_in_s, change["a"].node) == (66, 0, None)
-    named = change["a"].named
+    [change] = decided(waiting("a"), waiting("b")).values()
+    assert (change.job.key, change.counted, change.starts_in_s, change.node) == ("a", 66, 0, None)
+    named = change.named
     assert (named.share_text, named.counted, named.memory_mib) == ("50", 66, 134_070)
-
-
-def test_jobs_that_have_just_come_are_gathered() -> None:
-    """The first shall not take the next, where the one after that fits better."""
-    assert decided(waiting("a", ago_s=GATHER_S - 1), waiting("b", ago_s=0)) == {}
+    # The next look says the same of nobody.
+    after = replace(change.job, named=named, counted=change.counted, eligible_s=NOW_S)
+    assert decided(after, waiting("b")) == {}
 
 
 def test_the_other_is_sent_to_the_node_of_the_first() -> None:
     change = decided(begun("a"), waiting("b"))["b"]
     assert (change.counted, change.node, change.named.share_text) == (34, "n1", "26")
     assert "beside job a (a), split 50/26, at most 135,070 MiB of its memory" in change.why
-
-
-def test_it_is_not_sent_where_slurm_would_take_another_gpu() -> None:
-    """The GPU before has room for it; Slurm takes the first that fits."""
-    on_second = begun("a", index=1)
-    assert decided(on_second, waiting("b")) == {}
-    before = begun("x", index=0, counted=90, named=Named(job="x", share_text="90", counted=90))
-    assert decided(on_second, before, waiting("b"))["b"].node == "n1"
-
-
-@pytest.mark.parametrize("more", [{"nodes": {"n1": replace(NODE, free_cpus=0)}}, {"nodes": {}}])
-def test_it_is_not_sent_where_it_would_not_start(more: dict[str, Any]) -> None:
-    assert decided(begun("a"), waiting("b"), **more) == {}
-
-
-def test_nobody_is_sent_where_another_is_on_his_way() -> None:
-    """The GPU that Slurm will give it is taken."""
-    sent = waiting("x", named=Named(job="x", share_text="26", counted=34), counted=34,
-                   needs_node="n1", eligible_s=NOW_S - 1)  # fmt: skip
-    assert decided(begun("a"), sent, waiting("b")) == {}
-
-
-@pytest.mark.parametrize(("memory_mib", "met"), [(134_070, True), (134_071, False), (None, True)])
-def test_a_job_joins_where_it_finds_its_memory(memory_mib: int | None, met: bool) -> None:
-    """What the first may take was bounded for another partner; it keeps that."""
-    named = Named(job="a", share_text="50", counted=66, memory_mib=memory_mib)
-    assert ("b" in decided(begun("a", named=named), waiting("b"))) == met
-
-
-def test_a_card_with_a_third_job_is_full() -> None:
-    other = waiting("m", named=None, pending=False, cards={("n1", 0): 10}, eligible_s=NOW_S)
-    assert decided(begun("a"), other, waiting("b")) == {}
-
-
-def test_all_together_save_most() -> None:
-    """Not the pair that saves most, where it leaves two alone."""
-    jobs = [waiting("1", "a"), waiting("2", "a"), waiting("3", "b"), waiting("4", "c")]
-    assert sorted(change.counted for change in decided(*jobs).values()) == [51, 66]
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"user": "other"}, {"where": "h200"}, {"partition": "other"}, {"held": True},
-        {"counted": 30}, {"named": Named(job="b", beside="x")}, {"eligible_s": NOW_S + 500},
-    ],
-)  # fmt: skip
-def test_some_may_not_meet(more: dict[str, Any]) -> None:
-    """Another user, constraint or partition; who waits for something else, or wants another."""
-    assert decided(waiting("a"), waiting("b", **more)) == {}
-
-
-def test_users_meet_where_the_node_serves_several() -> None:
-    several = {"p": replace(PARTITION, one_user=False)}
-    assert "a" in decided(waiting("a"), waiting("b", user="other"), partitions=several)
 
 
 def test_a_time_limit_leaves_the_job_its_work() -> None:
@@ -183,14 +124,6 @@ def test_a_time_limit_leaves_the_job_its_work() -> None:
     assert decided(begun("a"), waiting("b", limit_min=60))["b"].limit_min == 75
     default = {"p": replace(PARTITION, default_min=10)}
     assert decided(waiting("a"), waiting("b"), partitions=default)["a"].limit_min == 20
-
-
-def test_jobs_whose_limit_does_not_fit_do_not_meet() -> None:
-    """Under the longest that the partition allows; so neither is killed for having shared."""
-    short = {"p": replace(PARTITION, most_min=70)}
-    for limits in ((50, 10), (10, 60)):
-        a, b = (waiting(key, limit_min=limit) for key, limit in zip("ab", limits, strict=True))
-        assert decided(a, b, partitions=short) == {}
 
 
 def test_a_job_is_held_for_one_that_waits_for_a_gpu() -> None:
@@ -214,19 +147,6 @@ def test_who_cannot_start_where_it_was_sent_has_a_whole_gpu() -> None:
     sent = waiting("b", named=named, counted=34, needs_node="n1", eligible_s=NOW_S - START_S - 1)
     change = decided(begun("a"), sent)["b"]
     assert (change.counted, change.node, change.named.share_text) == (100, "", "100")
-
-
-def test_a_job_that_was_changed_is_not_changed_again() -> None:
-    """What is decided stands in the job: the next look says the same of nobody."""
-    change = decided(waiting("a"), waiting("b"))["a"]
-    after = replace(change.job, named=change.named, counted=change.counted, eligible_s=NOW_S)
-    assert decided(after, waiting("b")) == {}
-
-
-def test_pairs_are_parted_for_two_that_would_be_left_alone() -> None:
-    """Two berts that could meet each other, beside two gemms that fit nobody else."""
-    jobs = [waiting("1", "a"), waiting("2", "a"), waiting("3", "b"), waiting("4", "b")]
-    assert set(decided(*jobs)) == {"1", "2"}
 
 
 def look(jobs: list[SlurmTask], **more: Any) -> list[SlurmTask]:
@@ -270,7 +190,6 @@ def on(jobs: list[SlurmTask]) -> dict[int, dict[str, int]]:
 
 
 def test_three_meet_one_after_the_other() -> None:
-    """The first begins, the second leaves room for the third, and their parts are a GPU."""
     rounds = [*looks([waiting(key, "k") for key in "123"], sets=sets_of(3))]
     assert [on(jobs) for jobs in rounds] == [
         {0: {"1": 51}}, {0: {"1": 51, "2": 24}}, {0: {"1": 51, "2": 24, "3": 25}},
@@ -282,7 +201,6 @@ def test_three_meet_one_after_the_other() -> None:
 
 
 def test_two_sets_are_on_two_gpus() -> None:
-    """Who waits for the first of a set does not begin with one of another, nor join there."""
     *_, end = looks([waiting(key, "k") for key in "123456"], sets=sets_of(3))
     assert [sum(parts.values()) for parts in on(end).values()] == [100, 100]
     assert sorted(map(len, on(end).values())) == [3, 3]
@@ -294,11 +212,6 @@ def test_a_set_of_seven_is_on_one_gpu_and_an_eighth_is_not() -> None:
     assert (len(parts), sum(parts.values())) == (7, 100)
     # The first has room on no GPU with others; who is held to half has less in the books.
     assert (parts["0"], parts["1"] > parts["2"]) == (51, True)
-
-
-def test_more_are_on_one_gpu_where_pairs_would_take_two() -> None:
-    assert set(decided(*(waiting(key, "k") for key in "1234"))) == {"1", "3"}
-    assert set(decided(*(waiting(key, "k") for key in "1234"), sets=sets_of(4))) == {"1"}
 
 
 def test_the_others_of_a_set_wait_for_their_turn() -> None:
@@ -316,7 +229,6 @@ def test_the_others_of_a_set_wait_for_their_turn() -> None:
 
 
 def test_a_plan_that_has_changed_asks_for_who_joins() -> None:
-    """Who has begun keeps its share, and is joined by the next that fits beside it."""
     first = begun("n", named=Named(job="n", share_text="40", counted=30), cards={("n1", 0): 30})
     change = decided(first, waiting("2", "k"), waiting("3", "k"), sets=sets_of(3))
     assert change["2"].named.share_text == "100"
@@ -328,7 +240,6 @@ def test_a_plan_that_has_changed_asks_for_who_joins() -> None:
     [{"user": "other"}, {"limit_min": 100}, {"named": Named(job="k", beside="k")}, {"held": True}],
 )
 def test_a_set_keeps_the_rules_of_a_pair(more: dict[str, Any]) -> None:
-    """Users, time limits that must fit, one job alone beside it, who waits for something else."""
     short = {"p": replace(PARTITION, most_min=110)}
     jobs = [waiting("1", "k"), waiting("2", "k"), waiting("3", "k", **more)]
     change = decided(*jobs, sets=sets_of(3), partitions=short)
@@ -346,3 +257,56 @@ def test_jobs_of_which_nobody_knows_spoil_no_plan() -> None:
     jobs = [waiting("0", "unknown"), *(waiting(key, "k") for key in "123")]
     assert set(decided(*jobs, sets=plan)) == {"1"}
     assert asked == [["k"] * 3]
+
+
+FULL = {"n1": replace(NODE, free_cpus=0)}
+SEVERAL = {"p": replace(PARTITION, one_user=False)}
+SHORT = {"p": replace(PARTITION, most_min=70)}
+# On its way to the GPU that Slurm will give it.
+SENT = waiting(
+    "x", named=Named(job="x", share_text="26", counted=34), counted=34, needs_node="n1",
+    eligible_s=NOW_S - 1,
+)  # fmt: skip
+OTHERS: list[dict[str, Any]] = [
+    {"user": "other"}, {"where": "h200"}, {"partition": "other"}, {"held": True},
+    {"counted": 30}, {"named": Named(job="b", beside="x")}, {"eligible_s": NOW_S + 500},
+]  # fmt: skip
+THIRD = waiting("m", named=None, pending=False, cards={("n1", 0): 10}, eligible_s=NOW_S)
+BEFORE = begun("x", counted=90, named=Named(job="x", share_text="90", counted=90))
+
+
+@pytest.mark.parametrize(
+    ("jobs", "more", "changed"),
+    [
+        # Jobs that have just come are gathered.
+        ([waiting("a", ago_s=GATHER_S - 1), waiting("b", ago_s=0)], {}, ""),
+        *(
+            ([waiting("a"), waiting("b", **other)], {}, "")
+            for other in OTHERS
+        ),
+        ([waiting("a"), waiting("b", user="other")], {"partitions": SEVERAL}, "a"),
+        # A time limit that the partition does not allow: neither is killed for having shared.
+        ([waiting("a", limit_min=50), waiting("b", limit_min=10)], {"partitions": SHORT}, ""),
+        ([waiting("a", limit_min=10), waiting("b", limit_min=60)], {"partitions": SHORT}, ""),
+        ([waiting("a", limit_min=30), waiting("b", limit_min=30)], {"partitions": SHORT}, "a"),
+        # Nobody joins where it would not start, nor on a GPU that another job takes or shares.
+        ([begun("a"), waiting("b")], {"nodes": FULL}, ""),
+        ([begun("a"), waiting("b")], {"nodes": {}}, ""),
+        ([begun("a"), SENT, waiting("b")], {}, ""),
+        ([begun("a"), replace(SENT, counted=50), waiting("b")], {}, "b"),
+        ([begun("a"), THIRD, waiting("b")], {}, ""),
+        # Slurm takes the first GPU that fits.
+        ([begun("a", index=1), waiting("b")], {}, ""),
+        ([begun("a", index=1), BEFORE, waiting("b")], {}, "b"),
+        # All together save most, not the pair that saves most and leaves two alone.
+        ([waiting(n, job) for n, job in ("1a", "2a", "3b", "4c")], {}, "12"),
+        ([waiting(n, job) for n, job in ("1a", "2a", "3b", "4b")], {}, "12"),
+        # More are on one GPU where pairs would take two.
+        ([waiting(n, "k") for n in "1234"], {}, "13"),
+        ([waiting(n, "k") for n in "1234"], {"sets": sets_of(4)}, "1"),
+    ],
+)  # fmt: skip
+def test_some_meet_and_some_may_not(
+    jobs: list[SlurmTask], more: dict[str, Any], changed: str
+) -> None:
+    assert set(decided(*jobs, **more)) == {*changed}

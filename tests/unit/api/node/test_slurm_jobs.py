@@ -19,7 +19,7 @@ from advisor_node.slurm.agent import (
     parse_status,
     read_job,
 )
-from advisor_node.slurm.queue import Named, parse_comment
+from advisor_node.slurm.site import Named, parse_comment
 
 USER = os.geteuid()
 
@@ -73,7 +73,6 @@ def test_what_is_no_name_is_refused(text: str) -> None:
 
 @given(st.text())
 def test_any_comment_is_read_or_refused(text: str) -> None:
-    """And what is read is a name that the service takes, and a share that limits something."""
     for told in (text, f"advisor:{text}", f"advisor:job=a,share={text}"):
         try:
             named = parse_comment(told)
@@ -84,7 +83,6 @@ def test_any_comment_is_read_or_refused(text: str) -> None:
 
 
 def test_what_is_decided_takes_the_place_of_what_was_asked() -> None:
-    """The user's own words stay."""
     asked = parse_comment("run 7;Advisor:job=a,p99=40 v2")
     assert asked is not None
     assert asked == Named(job="a", max_p99_ms=40.0)
@@ -120,7 +118,6 @@ def test_other_names_are_no_jobs(tmp_path: Path) -> None:
 
 
 def test_a_job_whose_task_has_not_begun_is_none_yet(tmp_path: Path) -> None:
-    """Its share is not written; nor is one without a name, or whose folder has just gone."""
     folder = job_folder(tmp_path)
     (folder / "share").write_text("")
     assert read_job(folder) is None
@@ -133,7 +130,6 @@ def test_a_job_whose_task_has_not_begun_is_none_yet(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["share", "comment"])
 def test_nothing_is_followed(tmp_path: Path, name: str) -> None:
-    """A link, or a pipe that would block, in the place of a file."""
     folder = job_folder(tmp_path)
     place = folder / name
     real = place.rename(tmp_path / name)
@@ -147,7 +143,6 @@ def test_nothing_is_followed(tmp_path: Path, name: str) -> None:
 @pytest.mark.skipif(USER != 0, reason="needs root, to give a file away")
 @pytest.mark.parametrize("name", ["share", "comment"])
 def test_what_is_not_roots_is_none(tmp_path: Path, name: str) -> None:
-    """The Prolog has written it, or nobody."""
     folder = job_folder(tmp_path)
     os.chown(folder / name, 65534, -1)
     assert read_job(folder) is None
@@ -176,7 +171,6 @@ def test_the_state_is_that_of_the_exit_status(status: str, state: str) -> None:
 
 
 def test_the_exit_status_is_taken_away(tmp_path: Path) -> None:
-    """So that a node without an end of jobs does not fill; one whose Epilog was lost has none."""
     folder = job_folder(tmp_path)
     gpu = GpuFolder(path=folder.parents[1], index=0, user=USER)
     job = read_job(folder)

@@ -19,7 +19,6 @@ from advisor_profiling.telemetry import nvml
 
 @pytest.fixture(autouse=True)
 def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver that lists none."""
     monkeypatch.setattr(nvml, "list_gpus", list[Any])
 
 
@@ -75,7 +74,6 @@ def test_a_gpu_that_the_driver_does_not_count_is_left_out(
     listed: Callable[[], list[Any]],
     why: str,
 ) -> None:
-    """Once, as long as its jobs are there; the agent goes on for those of others."""
     monkeypatch.setattr(nvml, "list_gpus", listed)
     folder = tmp_path / f"gpu3-{os.geteuid()}/jobs/42"
     folder.mkdir(parents=True)

@@ -97,7 +97,6 @@ class Node:
         return seen
 
     def end(self, number: str, status: str) -> None:
-        """What the Epilog leaves of a job."""
         (self.folder.path / "ended").mkdir(exist_ok=True)
         (self.folder.path / "ended" / number).write_text(status)
         self.jobs = [job for job in self.jobs if job.uid != number]
@@ -131,7 +130,6 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
 
 
 def test_a_pair_is_observed_when_one_has_ended(node: Node) -> None:
-    """Without telemetry and without a service there are rates, and nothing else."""
     node.run("1", "gemm")
     node.run("2", "bert")
     assert node.look(20) == []
@@ -162,19 +160,9 @@ def test_daemon_that_answers_late_makes_no_power(node: Node) -> None:
     assert seen.energy_j == pytest.approx(300 * seen.overlap_s)
 
 
-def test_a_job_alone_is_no_observation(node: Node) -> None:
-    node.run("1", "gemm")
-    node.look(5)
-    node.end("1", "0")
-    node.look(1)
-    node.run("2", "gemm")
-    assert node.look(5) == []
-
-
 def test_a_percentage_that_was_changed_is_found(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By the variables that its process was started with; it is said once."""
     node.run("1", "gemm", **{PERCENTAGE: "90"})
     node.run("2", "bert")
     node.look(10)
@@ -186,7 +174,6 @@ def test_a_percentage_that_was_changed_is_found(
 
 
 def test_somebody_else_on_the_gpu_is_found(node: Node, caplog: pytest.LogCaptureFixture) -> None:
-    """Such as a job that does not name itself; a process that only passes by is none."""
     node.run("1", "gemm")
     node.run("2", "bert")
     passing = node.process()
@@ -206,8 +193,6 @@ def test_somebody_else_on_the_gpu_is_found(node: Node, caplog: pytest.LogCapture
 def test_a_daemon_that_is_gone_stops_nothing(
     node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without it nobody can be seen to work, which is said once."""
-
     def sight(_: MpsBackend) -> Sight:
         raise PartitionError("no MPS daemon answers")
 

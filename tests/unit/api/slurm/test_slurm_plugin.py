@@ -19,7 +19,6 @@ def plugin(request: pytest.FixtureRequest, tmp_path: Path) -> Plugin:
 
 
 def test_a_job_that_names_itself_waits_for_others(plugin: Plugin) -> None:
-    """In the books of parts it is a whole GPU, and starts as that when its time is up."""
     job = plugin.submit_one(time_limit=30)
     assert job["tres_per_node"] == "gres:mps:100"
     assert abs(float(job["begin_time"]) - time.time() - 60) < 5
@@ -46,7 +45,6 @@ def test_a_job_that_begins_later_waits_from_then(plugin: Plugin) -> None:
     ],
 )  # fmt: skip
 def test_requests_for_one_gpu_are_rewritten(plugin: Plugin, fields: dict[str, str | int]) -> None:
-    """In whichever way this version of Slurm writes them."""
     job = plugin.submit_one(**fields)
     mark = "/" if "gres/" in str(fields) else ":"
     assert job["tres_per_node"] == f"gres{mark}mps:100"
@@ -78,7 +76,6 @@ def test_requests_for_one_gpu_are_rewritten(plugin: Plugin, fields: dict[str, st
 def test_what_cannot_share_stays_as_it_is(
     plugin: Plugin, fields: dict[str, str | int], why: str
 ) -> None:
-    """And the comment says why."""
     job = plugin.submit_one(**fields)
     for name, value in (BATCH | fields).items():
         assert job[name] == str(value)
@@ -86,7 +83,6 @@ def test_what_cannot_share_stays_as_it_is(
 
 
 def test_srun_stays_as_it_is(plugin: Plugin) -> None:
-    """Its step would ask for what the job has no more."""
     job = {key: value for key, value in BATCH.items() if key != "script"}
     [done] = plugin.submit(job)
     assert done["tres_per_node"] == "gres:gpu:1"
@@ -119,7 +115,6 @@ def test_a_share_is_not_the_users_to_say(plugin: Plugin, word: str) -> None:
 def test_a_comment_neither_floods_nor_steers_who_reads_the_reason(
     plugin: Plugin, word: str
 ) -> None:
-    """It is told to the user, and kept where administrators look."""
     job = plugin.submit_one(comment=f"advisor:{word}")
     for text in job["said"], job["admin_comment"]:
         assert text.startswith("advisor: unchanged: advisor:")
@@ -139,7 +134,6 @@ def test_what_is_asked_for_each_gpu_is_kept(plugin: Plugin) -> None:
 
 
 def test_defaults_for_each_gpu_are_kept(plugin: Plugin) -> None:
-    """Unless the job says itself what it wants."""
     plugin.tell({"partition.gpus": "ok cpus=3 mib=1000"})
     assert plugin.submit_one(cpus_per_task=65534)["cpus_per_task"] == "3"
     assert plugin.submit_one()["min_mem_per_node"] == "1000"
@@ -173,7 +167,6 @@ def test_nothing_is_rewritten_where_the_books_would_not_see_it(
     [("ok types=a100+h100", "a100+h100"), ("ok types=none", "none"), ("ok", "none")],
 )
 def test_the_type_of_a_gpu_is_not_lost(plugin: Plugin, fact: str, types: str) -> None:
-    """Where a partition has others, too, a job that asks for one keeps its request."""
     plugin.tell({"partition.gpus": fact})
     job = plugin.submit_one(tres_per_node="gres:gpu:h100:1")
     assert job["tres_per_node"] == "gres:gpu:h100:1"

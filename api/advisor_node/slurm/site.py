@@ -1,12 +1,14 @@
-"""Slurm's own commands, asked and told."""
+"""Slurm as its commands describe it: queue, partitions, nodes, books; and the site's settings."""
 
 import json
 import os
 import re
 import subprocess
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from advisor.core.gpu import Share
@@ -44,7 +46,7 @@ def ask(*command: str) -> str:
     return done.stdout
 
 
-def rows(text: str, of: str) -> list[Mapping[str, Any]]:
+def _rows(text: str, of: str) -> list[Mapping[str, Any]]:
     """The objects in an answer in JSON.
 
     Raises:
@@ -69,30 +71,29 @@ def number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def settings_of(text: str) -> dict[str, str]:
+def _settings_of(text: str) -> dict[str, str]:
     """`Name = text` of each line of `scontrol show config`."""
     lines = (line.partition("=") for line in text.splitlines())
     return {name.strip(): value.strip() for name, mark, value in lines if mark}
 
 
-def listed(value: Any) -> list[Any]:
+def _listed(value: Any) -> list[Any]:
     """What is in a list; nothing of what is none."""
     return list(cast("list[Any]", value)) if isinstance(value, list) else []
 
 
 _WORD = re.compile(r"(?:^|[\s;])advisor:([^\s;]*)", re.IGNORECASE)
-_SHARE = re.compile(r"[1-9][0-9]?(?:\.[0-9]{1,17})?|100")
-"""The driver takes 0, and more than 100, for no limit at all."""
-
-_PATTERNS = {
-    "job": NAME,
-    "with": NAME,
-    "p99": r"[0-9]{1,9}(?:\.[0-9]{1,9})?",
-    "speed": r"(?:0(?:\.[0-9]{1,9})?|1)",
-    "share": _SHARE.pattern,
-    "counted": r"[1-9][0-9]?|100",
-    "memory": r"[1-9][0-9]{0,8}",
+_FIELDS: Mapping[str, tuple[str, str, Callable[[str], object]]] = {
+    "job": ("job", NAME, str),
+    "with": ("beside", NAME, str),
+    "p99": ("max_p99_ms", r"[0-9]{1,9}(?:\.[0-9]{1,9})?", float),
+    "speed": ("min_speed", r"(?:0(?:\.[0-9]{1,9})?|1)", float),
+    # The driver takes 0, and more than 100, for no limit at all.
+    "share": ("share_text", r"[1-9][0-9]?(?:\.[0-9]{1,17})?|100", str),
+    "counted": ("counted", r"[1-9][0-9]?|100", int),
+    "memory": ("memory_mib", r"[1-9][0-9]{0,8}", int),
 }
+"""Keys of the comment: the field, the pattern of its text, and what reads it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,11 +124,8 @@ class Named:
 
     def text(self) -> str:
         """The word."""
-        values = (
-            self.job, self.beside, _plain(self.max_p99_ms), _plain(self.min_speed), self.share_text,
-            self.counted, self.memory_mib,
-        )  # fmt: skip
-        given = zip(_PATTERNS, values, strict=True)
+        values = ((key, getattr(self, field)) for key, (field, *_) in _FIELDS.items())
+        given = ((key, f"{v:g}" if isinstance(v, float) else v) for key, v in values)
         return "advisor:" + ",".join(f"{key}={v}" for key, v in given if v is not None)
 
     def in_comment(self, comment: str) -> str:
@@ -143,23 +141,16 @@ def parse_comment(text: str) -> Named | None:
     """
     if (found := _WORD.search(text)) is None:
         return None
-    given: dict[str, str] = {}
+    given: dict[str, Any] = {}
     for word in found[1].split(","):
         key, _, value = word.partition("=")
-        if key in given or not re.fullmatch(_PATTERNS.get(key, "(?!)"), value):
+        field, pattern, read = _FIELDS.get(key, ("", "(?!)", str))
+        if field in given or not re.fullmatch(pattern, value):
             raise _no_name(text)
-        given[key] = value
+        given[field] = read(value)
     if "job" not in given:
         raise _no_name(text)
-    return Named(
-        job=given["job"],
-        beside=given.get("with"),
-        max_p99_ms=_number(given.get("p99")),
-        min_speed=_number(given.get("speed")),
-        share_text=given.get("share"),
-        counted=_count(given.get("counted")),
-        memory_mib=_count(given.get("memory")),
-    )
+    return Named(**given)
 
 
 def _no_name(text: str) -> InputError:
@@ -167,18 +158,6 @@ def _no_name(text: str) -> InputError:
         f"the comment {text[:100]!a} names no job",
         fix="write advisor:job=NAME, and ,p99=MS or ,speed=0.6 behind it",
     )
-
-
-def _number(text: str | None) -> float | None:
-    return None if text is None else float(text)
-
-
-def _count(text: str | None) -> int | None:
-    return None if text is None else int(text)
-
-
-def _plain(number: float | None) -> str | None:
-    return None if number is None else f"{number:g}"
 
 
 WHOLE = 100
@@ -243,18 +222,13 @@ class SlurmTask:
 
 def read_queue(ask: SlurmCommand) -> list[SlurmTask]:
     """All jobs that wait or run; those of highest priority, then the oldest first."""
-    jobs = [job for row in rows(ask("squeue", "--json", "--all"), "jobs") for job in _jobs(row)]
-    return sorted(jobs, key=lambda job: (-job.priority, *_order(job.key)))
-
-
-def _order(key: str) -> tuple[int, int]:
-    base, _, task = key.partition("_")
-    return int(base), int(task or 0)
+    jobs = [job for row in _rows(ask("squeue", "--json", "--all"), "jobs") for job in _jobs(row)]
+    return sorted(jobs, key=lambda job: (-job.priority, *map(int, f"{job.key}_0".split("_")[:2])))
 
 
 def _jobs(row: Mapping[str, Any]) -> Iterator[SlurmTask]:
     state: Any = row.get("job_state")
-    states = list(map(str, listed(state))) or [str(state)]
+    states = list(map(str, _listed(state))) or [str(state)]
     if not {"PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"} & set(states):
         return
     for key in _keys(row):
@@ -282,13 +256,16 @@ def _tasks(text: str) -> Iterator[int]:
 def _job(key: str, row: Mapping[str, Any], *, pending: bool) -> SlurmTask:
     comment = str(row.get("comment") or "")
     asked = re.fullmatch(r"gres[:/]mps[:=]([0-9]+)", str(row.get("tres_per_node") or ""))
+    named = None
+    with suppress(InputError):
+        named = parse_comment(comment)
     return SlurmTask(
         key=key,
         user=str(row.get("user_name") or row.get("user_id")),
         partition=str(row.get("partition")),
         pending=pending,
         comment=comment,
-        named=_named(comment),
+        named=named,
         counted=int(asked[1]) if asked else None,
         eligible_s=number(row.get("eligible_time")) or 0.0,
         priority=number(row.get("priority")) or 0.0,
@@ -299,13 +276,6 @@ def _job(key: str, row: Mapping[str, Any], *, pending: bool) -> SlurmTask:
         held=row.get("state_reason") in _HELD or number(row.get("priority")) == 0,
         cards=_cards(row),
     )
-
-
-def _named(comment: str) -> Named | None:
-    try:
-        return parse_comment(comment)
-    except InputError:
-        return None
 
 
 def _cards(row: Mapping[str, Any]) -> Mapping[tuple[str, int], int]:
@@ -335,7 +305,7 @@ def _allocated(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     found: Any = resources.get("allocated_nodes")
     if isinstance(nodes := resources.get("nodes"), dict):
         found = cast("Mapping[str, Any]", nodes).get("allocation")
-    return listed(found)
+    return _listed(found)
 
 
 OK = "ok"
@@ -369,7 +339,7 @@ def books(ask: SlurmCommand) -> str:
     Raises:
         SourceError: Slurm does not answer.
     """
-    config = settings_of(ask("scontrol", "show", "config"))
+    config = _settings_of(ask("scontrol", "show", "config"))
     return next(_faults_of(config, ask("scontrol", "show", "partition", "-o"), ask), OK)
 
 
@@ -413,7 +383,185 @@ def all_faults(ask: SlurmCommand) -> list[str]:
     Raises:
         SourceError: Slurm does not answer.
     """
-    config = settings_of(ask("scontrol", "show", "config"))
+    config = _settings_of(ask("scontrol", "show", "config"))
     if not config:
         raise SourceError("`scontrol show config` says nothing")
     return list(_faults_of(config, ask("scontrol", "show", "partition", "-o"), ask))
+
+
+_SETTING = re.compile(r"\s*([a-z_]+)\s*=\s*(.*?)\s*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteSettings:
+    """What advisor.conf says.
+
+    Attributes:
+        address: Of the service.
+        wait_s: How long a job waits for others before it may start alone.
+        gpu_model: None: the one that all profiles have in common.
+        facts: File by which the plugin is told of the site.
+    """
+
+    address: str
+    wait_s: int
+    gpu_model: str | None
+    facts: Path
+
+
+def read_settings_file(path: Path) -> SiteSettings:
+    """The settings in a file.
+
+    Raises:
+        InputError: it cannot be read, or what it says cannot be meant.
+    """
+    # setup.sh writes it with the rest.
+    with InputError.instead_of(
+        OSError, f"{path} cannot be read", fix="install as docs/slurm.md says"
+    ):
+        lines = path.read_text().splitlines()
+    given = {found[1]: found[2] for line in lines if (found := _SETTING.fullmatch(line))}
+    for name, pattern in (("address", r"(https?|unix):\S+"), ("wait_s", r"[0-9]{1,6}"),
+                          ("facts", r"/\S+")):  # fmt: skip
+        if not re.fullmatch(pattern, given.get(name, "")):
+            raise InputError(f"{path}: {name} = {given.get(name, '')} is not valid")
+    return SiteSettings(
+        address=given["address"],
+        wait_s=int(given["wait_s"]),
+        gpu_model=given.get("gpu_model"),
+        facts=Path(given["facts"]),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """A partition.
+
+    Attributes:
+        is_default: Jobs that name none go there.
+        default_min, most_min: Time limit of jobs that say none, and the longest; None: no limit.
+        cpus, memory_mib: What a GPU brings by default; None: nothing.
+        nodes: Names.
+        one_user: A node serves one user at a time.
+    """
+
+    name: str
+    is_default: bool
+    default_min: float | None
+    most_min: float | None
+    cpus: int | None
+    memory_mib: int | None
+    one_user: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmNode:
+    """A node with so many GPUs; `is_shared` where each is counted as gres/mps of 100 as well.
+
+    Types are those of its GPUs in gres.conf, an empty one of those that have none.
+    """
+
+    name: str
+    partitions: tuple[str, ...]
+    free_cpus: int
+    gpus: int
+    is_shared: bool
+    types: frozenset[str] = frozenset()
+
+
+def read_partitions(ask: SlurmCommand) -> Mapping[str, Partition]:
+    """All partitions, by name."""
+    of_all = _settings_of(ask("scontrol", "show", "config")).get("JobDefaults", "")
+    lines = ask("scontrol", "show", "partition", "-o").splitlines()
+    found = (_partition(line, of_all) for line in lines)
+    return {partition.name: partition for partition in found if partition.name}
+
+
+def read_nodes(ask: SlurmCommand) -> Mapping[str, SlurmNode]:
+    """All nodes, by name."""
+    try:
+        found = _rows(ask("sinfo", "--json"), "nodes")
+    except SourceError:  # later versions list groups of nodes there, and have these in scontrol
+        found = _rows(ask("scontrol", "show", "nodes", "--json"), "nodes")
+    return {node.name: node for node in map(_node, found)}
+
+
+def write_facts(
+    settings: SiteSettings,
+    books: str,
+    partitions: Mapping[str, Partition],
+    nodes: Sequence[SlurmNode],
+    now_s: float,
+) -> None:
+    """Tell the plugin: a file of lines, complete at any moment."""
+    lines = [
+        f"written_at = {now_s:.0f}",
+        f"user = {os.geteuid()}",
+        f"wait_s = {settings.wait_s}",
+        f"books = {books}",
+    ]
+    for name, partition in partitions.items():
+        lines.append(f"partition.{name} = {_fact(partition, nodes)}")
+        lines += [f"default = {name}"] if partition.is_default else []
+    new = settings.facts.with_suffix(".new")
+    new.write_text("\n".join(lines) + "\n")
+    new.chmod(0o644)
+    new.replace(settings.facts)
+
+
+def _fact(partition: Partition, nodes: Sequence[SlurmNode]) -> str:
+    those = [node for node in nodes if partition.name in node.partitions and node.gpus]
+    if not those or not all(node.is_shared for node in those):
+        return "no GPUs are not counted as mps, 100 for each"
+    kinds = {kind for node in those for kind in node.types}
+    types = "+".join(kind or "none" for kind in sorted(kinds))
+    brings = {"cpus": partition.cpus, "mib": partition.memory_mib, "types": types}
+    return " ".join(["ok", *(f"{key}={value}" for key, value in brings.items() if value)])
+
+
+def _partition(line: str, of_all: str) -> Partition:
+    words = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    # What a partition says stands behind what is said for all of them, and holds.
+    brings = dict(re.findall(r"(Def(?:Cpu|Mem)PerGPU)=([0-9]+)", f"{of_all} {line}"))
+    return Partition(
+        name=words.get("PartitionName", ""),
+        is_default=words.get("Default") == "YES",
+        default_min=parse_minutes(words.get("DefaultTime", "")),
+        most_min=parse_minutes(words.get("MaxTime", "")),
+        cpus=int(brings["DefCpuPerGPU"]) if "DefCpuPerGPU" in brings else None,
+        memory_mib=int(brings["DefMemPerGPU"]) if "DefMemPerGPU" in brings else None,
+        one_user=words.get("ExclusiveUser") == "YES",
+    )
+
+
+def parse_minutes(text: str) -> float | None:
+    """A time limit as Slurm prints it, `days-hours:minutes:seconds`; None: no limit."""
+    if not (found := re.fullmatch(r"(?:([0-9]+)-)?([0-9]+):([0-9]+):([0-9]+)", text)):
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return days * 1440 + hours * 60 + minutes + seconds / 60
+
+
+def _node(row: Mapping[str, object]) -> SlurmNode:
+    gres = str(row.get("gres", ""))
+    counts = {name: _counts(gres, name) for name in ("gpu", "mps")}
+    gpus, mps = (sum(of_types.values()) for of_types in counts.values())
+    named: Any = row.get("partitions")
+    free = (number(row.get("cpus")) or 0) - (number(row.get("alloc_cpus")) or 0)
+    return SlurmNode(
+        name=str(row.get("name", "")),
+        partitions=tuple(map(str, named or ())),
+        free_cpus=int(free),
+        gpus=gpus,
+        is_shared=gpus > 0 and mps == 100 * gpus,
+        types=frozenset(counts["gpu"]),
+    )
+
+
+def _counts(gres: str, name: str) -> Mapping[str, int]:
+    """By type, of `gpu:h100:2(S:0),mps:200`."""
+    plain = re.sub(r"\([^)]*\)", "", gres)
+    found = Counter[str]()
+    for kind, count in re.findall(rf"(?:^|,){name}(?::([^:,]+))?:([0-9]+)(?=,|$)", plain):
+        found[kind] += int(count)
+    return found

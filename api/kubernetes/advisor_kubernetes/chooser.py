@@ -1,4 +1,4 @@
-"""The loop that finds a partner, a GPU and a split for pods that wait."""
+"""The chooser: gives waiting pods a partner, a GPU and a split."""
 
 import contextlib
 import logging
@@ -15,12 +15,18 @@ from typing import Any, TypeVar
 from advisor.errors import AdvisorError, InputError
 from advisor_api.http.gate import HttpMetrics
 from advisor_kubernetes import names
-from advisor_kubernetes.chooser.pairing import PodDecision, Policy, Round, Stay
-from advisor_kubernetes.chooser.places import Node, added, read_node, requested
-from advisor_kubernetes.chooser.pods import Pod, read_pod
-from advisor_kubernetes.chooser.writing import Write, unfinished, writes_of
 from advisor_kubernetes.cluster import NODES, PODS, QUOTAS, Cluster, ClusterError, ObjectMirror
 from advisor_kubernetes.objects import Object, event_of, part, quantity, word
+from advisor_kubernetes.pairing import (
+    PodDecision,
+    Policy,
+    Round,
+    Stay,
+    Write,
+    unfinished,
+    writes_of,
+)
+from advisor_kubernetes.pods import Node, Pod, added, read_node, read_pod, requested
 from advisor_node.advice import Advice
 
 SHARES = f"requests.{names.SHARE_RESOURCE}"
@@ -249,28 +255,6 @@ _GATHER_S = 0.05
 """What changes together is looked at together."""
 
 
-class ChooserMetrics:
-    """What `/metrics` shows of the chooser."""
-
-    def __init__(self, metrics: HttpMetrics) -> None:
-        self.waiting = metrics.gauge(
-            "kubernetes_pods_waiting", "Pods behind the gate, where this leads"
-        )
-        self.leading = metrics.gauge("kubernetes_chooser_leads", "1 where this process chooses")
-        self.decided = metrics.counter("kubernetes_pods_decided", "Pods given a GPU", ("outcome",))
-        for outcome in ("paired", "joined", "alone"):
-            self.decided.labels(outcome)
-        self.conflicts = metrics.counter(
-            "kubernetes_write_conflicts", "Writes that came after another change of the pod"
-        )
-        self.refused = metrics.gauge(
-            "kubernetes_nodes_refused", "Nodes whose device plugin offers the same GPUs"
-        )
-        self.longest = metrics.gauge(
-            "kubernetes_longest_wait_seconds", "Of the pod behind the gate that waits longest"
-        )
-
-
 class Chooser:
     """Watches pods and nodes, and decides.
 
@@ -279,15 +263,30 @@ class Chooser:
     """
 
     def __init__(
-        self, cluster: Cluster, advice: Advice, lease: Lease, policy: Policy, counts: ChooserMetrics
+        self, cluster: Cluster, advice: Advice, lease: Lease, policy: Policy, metrics: HttpMetrics
     ) -> None:
         self._cluster, self._advice, self._lease = cluster, advice, lease
         self._policy = policy
-        self._counts, self._events = counts, Events(cluster)
+        self._events = Events(cluster)
+        self._waiting = metrics.gauge(
+            "kubernetes_pods_waiting", "Pods behind the gate, where this leads"
+        )
+        self._leading = metrics.gauge("kubernetes_chooser_leads", "1 where this process chooses")
+        self._decided = metrics.counter("kubernetes_pods_decided", "Pods given a GPU", ("outcome",))
+        for outcome in ("paired", "joined", "alone"):
+            self._decided.labels(outcome)
+        self._conflicts = metrics.counter(
+            "kubernetes_write_conflicts", "Writes that came after another change of the pod"
+        )
+        self._refused = metrics.gauge(
+            "kubernetes_nodes_refused", "Nodes whose device plugin offers the same GPUs"
+        )
+        self._longest = metrics.gauge(
+            "kubernetes_longest_wait_seconds", "Of the pod behind the gate that waits longest"
+        )
         self._changed = threading.Event()
-        managed = f"{names.MANAGED}=true"
         changed = self._changed.set
-        self.pods = ObjectMirror(cluster, PODS, changed, labelSelector=managed)
+        self.pods = ObjectMirror(cluster, PODS, changed, labelSelector=f"{names.MANAGED}=true")
         self.nodes = ObjectMirror(cluster, NODES, changed)
         self.quotas = ObjectMirror(cluster, QUOTAS, changed)
         # What they ask of nodes; that one of them changes is no reason to look again.
@@ -324,11 +323,12 @@ class Chooser:
 
     def _turn(self) -> None:
         leads = self._lease.take()
-        self._counts.leading.set(leads)
+        self._leading.set(leads)
         if self.synced:
             self._before, self._now = self._now, {}
             nodes = self._read(self.nodes.objects(), read_node)
-            self._count_free(nodes)
+            there = [gpu.key for node in nodes for gpu in node.gpus]
+            self.is_full = bool(there) and {pod.holds for pod in self._pods()}.issuperset(there)
             if leads:
                 self._round(nodes)
 
@@ -342,11 +342,6 @@ class Chooser:
         """Whether all of it was listed once."""
         return all(mirror.synced.is_set() for mirror in self.mirrors)
 
-    def _count_free(self, nodes: Iterable[Node]) -> None:
-        held = {pod.holds for pod in self._pods()}
-        there = [gpu.uuid for node in nodes for gpu in node.gpus]
-        self.is_full = bool(there) and held.issuperset(there)
-
     def _round(self, nodes: Sequence[Node]) -> None:
         hostnames = {node.name: node.labels.get(names.HOSTNAME, node.name) for node in nodes}
         now = time.monotonic()
@@ -357,23 +352,16 @@ class Chooser:
         pods = self._ages.aged(self._pods(), time.time(), now)
         self._events.forget({pod.uid for pod in pods})
         waits_s = [time.time() - pod.created_s for pod in pods if pod.waits]
-        self._counts.waiting.set(len(waits_s))
-        self._counts.longest.set(max(waits_s, default=0.0))
+        self._waiting.set(len(waits_s))
+        self._longest.set(max(waits_s, default=0.0))
         refused = [node for node in nodes if node.refused]
-        self._counts.refused.set(len(refused))
+        self._refused.set(len(refused))
         for node in refused:
             self._events.say_of_node(node.name, "GpusOfferedTwice", node.refused)
-        for decision in self._decisions(pods, self._agents.heard(nodes, now)):
-            self._carry_out(decision)
-
-    def _pods(self) -> list[Pod]:
-        return self._read(self.pods.objects(), read_pod)
-
-    def _decisions(self, pods: Sequence[Pod], nodes: Sequence[Node]) -> Iterable[PodDecision]:
         allowed, unread = gpus_allowed(self.quotas.objects())
-        return Round(
+        decisions = Round(
             pods=pods,
-            nodes=nodes,
+            nodes=self._agents.heard(nodes, now),
             ask=self._advice.answers,
             now_s=time.time(),
             policy=self._policy,
@@ -382,6 +370,11 @@ class Chooser:
             others=_by_node(self.others.objects()),
             left_alone=self._left_alone,
         ).decide()
+        for decision in decisions:
+            self._carry_out(decision)
+
+    def _pods(self) -> list[Pod]:
+        return self._read(self.pods.objects(), read_pod)
 
     def _carry_out(self, decision: PodDecision) -> None:
         if isinstance(decision, Stay):
@@ -400,14 +393,14 @@ class Chooser:
             except ClusterError as error:
                 self._not_written(write.pod, error)
                 return
-            self._counts.decided.labels(outcome).inc()
-            given = write.given
-            text = f"{given.share} % of the SMs of {given.gpu_uuid or write.pod.claim}: {given.why}"
+            self._decided.labels(outcome).inc()
+            where = write.gpu_uuid or write.pod.claim
+            text = f"{write.share} % of the SMs of {where}: {write.why}"
             self._events.say(write.pod, "GotGpu", text)
 
     def _not_written(self, pod: Pod, error: ClusterError) -> None:
         if error.is_conflict:
-            self._counts.conflicts.inc()
+            self._conflicts.inc()
         elif error.is_of_object:
             # The others must not wait for a pod that something else refuses for ever.
             self._left_alone[pod.uid] = time.monotonic() + _LEFT_ALONE_S

@@ -1,0 +1,688 @@
+"""Which pods share a GPU: a matching over waiting and running pods, and the patches for it."""
+
+import itertools
+import math
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias, TypeVar
+
+from advisor.client import JobRequest
+from advisor.core.gpu import MEMORY_MIB, MOST_MIB, WHOLE, MemoryFit
+from advisor.core.split import ADVISED_JOBS, MOST_JOBS
+from advisor_kubernetes import names
+from advisor_kubernetes.objects import Object
+from advisor_kubernetes.pods import GpuSlot, Node, Pod, added, fits
+from advisor_node import matching
+from advisor_node.advice import Answer, Apart, AskAdvice, NoAnswer, Question, Together, is_share
+from advisor_node.matching import matched, weighed
+
+WHOLE_CARD = 100
+"""What the pods of a GPU book together at most, percent."""
+
+
+@dataclass(slots=True, eq=False)
+class _Card:
+    """A GPU or claim that pods hold."""
+
+    place: GpuSlot
+    pods: list[Pod] = field(default_factory=list[Pod])
+
+    def kind(self, now_s: float) -> object:
+        """What the advice for who joins depends on; equal ones are alike in it."""
+        model, memory_mib = self.place.model, self.place.memory_mib
+        running = sorted((str(pod.kind), pod.share or "", pod.bound_mib) for pod in self.pods)
+        left = self.pods[0].left(now_s) if len(self.pods) == 1 else None
+        claim = self.place.key if self.pods[0].claim else ""
+        return (model, memory_mib, tuple(running), left, claim)
+
+    @property
+    def bounds_mib(self) -> tuple[int, ...]:
+        """At how much the memory of each pod is bounded."""
+        return tuple(pod.bound_mib for pod in self.pods)
+
+    def fits(self, *pods: Pod) -> bool:
+        """Whether pods, who may meet, could run beside all that are there, whatever the advice."""
+        everybody = [*self.pods, *pods]
+        return (
+            sum(pod.booked_percent for pod in everybody) <= WHOLE_CARD
+            and len(everybody) <= MOST_JOBS
+            and all(_may_meet(there, pod) for there in self.pods for pod in pods)
+        )
+
+    def takes(self, pod: Pod) -> bool:
+        """Whether one may join now: each that is there has its share."""
+        return self.fits(pod) and all(there.share is not None for there in self.pods)
+
+
+def _may_meet(a: Pod, b: Pod) -> bool:
+    """Whether two pods may share a GPU: one namespace, one user, and each wants the other."""
+    wanted = a.asked.partner in (None, b.asked.job) and b.asked.partner in (None, a.asked.job)
+    same = a.namespace == b.namespace and a.user == b.user and a.claim == b.claim
+    return wanted and same and a.booked_percent + b.booked_percent <= WHOLE_CARD
+
+
+class _Cards:
+    """All GPUs; each look at them costs little, however many there are.
+
+    Args:
+        nodes: All.
+        pods: Some of these hold GPUs and claims, and what they ask of nodes.
+        others: What pods that the webhook has not changed ask of nodes, by node.
+        mixed_nodes: Whether pods of several namespaces may have GPUs of one node.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        pods: Iterable[Pod],
+        others: Mapping[str, Mapping[str, float]],
+        *,
+        mixed_nodes: bool,
+    ) -> None:
+        self._mixed = mixed_nodes
+        self._used = dict(others)
+        self._tenants: dict[str, str] = {}
+        self._free: dict[object, dict[str, deque[GpuSlot]]] = {}
+        self._fits: dict[tuple[str, str], bool] = {}
+        self._places = {gpu.key: replace(gpu, node=node) for node in nodes for gpu in node.gpus}
+        self.held: dict[str, _Card] = {}
+        for pod in pods:
+            if pod.holds is not None:
+                self._seat(pod, self._places.get(pod.holds, GpuSlot(key=pod.holds)))
+
+    def take(self, place: GpuSlot, pods: Iterable[Pod]) -> None:
+        """Give pods a GPU, or a part of it beside those that are there."""
+        for pod in pods:
+            self._seat(pod, place)
+
+    def number_of(self, namespace: str) -> int:
+        """How many GPUs the pods of a namespace hold, those of claims among them."""
+        return sum(card.pods[0].namespace == namespace for card in self.held.values())
+
+    def of(self, namespace: str) -> list[_Card]:
+        """Those that the pods of a namespace hold, and that may take more."""
+        return [
+            card
+            for card in self.held.values()
+            if card.pods[0].namespace == namespace
+            and (card.place.key in self._places or card.pods[0].claim)
+        ]
+
+    def has_room(self, card: _Card, *pods: Pod) -> bool:
+        """Whether the node of a GPU takes pods."""
+        node = card.place.node
+        return node is None or (
+            all(self._that_fits(pod, node) for pod in pods) and self._holds(pods, node)
+        )
+
+    def free_for(self, *pods: Pod) -> list[GpuSlot]:
+        """A free GPU of each model that all of these pods, of one namespace, may have."""
+        claim = pods[0].claim
+        if claim is not None:
+            return [] if claim in self.held else [GpuSlot(key=claim)]
+        namespace = pods[0].namespace
+        kind = (namespace, frozenset(pod.where for pod in pods))
+        if kind not in self._free:
+            self._free[kind] = {}
+            for place in self._places.values():
+                if place.node and all(self._that_fits(pod, place.node) for pod in pods):
+                    self._free[kind].setdefault(place.model or "", deque()).append(place)
+        found: list[GpuSlot] = []
+        for places in self._free[kind].values():
+            while places and not self._is_free(places[0], namespace):
+                places.popleft()
+            free = (place for place in places if self._is_free(place, namespace))
+            fit = (place for place in free if place.node and self._holds(pods, place.node))
+            found += itertools.islice(fit, 1)
+        return found
+
+    def number_free(self, namespace: str) -> int:
+        """How many GPUs are free that pods of a namespace may have, whatever they ask of nodes."""
+        return sum(self._is_free(place, namespace) for place in self._places.values())
+
+    def _seat(self, pod: Pod, place: GpuSlot) -> None:
+        self.held.setdefault(place.key, _Card(place)).pods.append(pod)
+        node = place.node.name if place.node else pod.given.get(names.NODE)
+        if node:
+            self._tenants[node] = pod.namespace
+            self._used[node] = added(self._used.get(node, {}), pod.requested)
+
+    def _is_free(self, place: GpuSlot, namespace: str) -> bool:
+        """Who has a GPU of a node keeps others out, whose shared memory he would see."""
+        tenant = place.node and self._tenants.get(place.node.name, namespace)
+        return place.key not in self.held and (self._mixed or tenant == namespace)
+
+    def _that_fits(self, pod: Pod, node: Node) -> bool:
+        key = (pod.where, node.name)
+        if key not in self._fits:
+            self._fits[key] = fits(pod.spec, node)
+        return self._fits[key]
+
+    def _holds(self, pods: Sequence[Pod], node: Node) -> bool:
+        """Whether processors, memory and all else that pods ask for are left on a node."""
+        if not node.allocatable:
+            return True
+        asked: Mapping[str, float] = {}
+        for pod in pods:
+            asked = added(asked, pod.requested)
+        after = added(self._used.get(node.name, {}), asked)
+        # Three times 0.1 is more than 0.3 here, and a thousandth of a processor is the least.
+        return all(after[name] <= node.allocatable.get(name, 0.0) + 1e-6 for name in asked)
+
+
+ALONE = f"{WHOLE:g}"
+"""The share of a pod that has the GPU for itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Pods that are given a GPU, or one that is given a part of it beside those that run there.
+
+    Attributes:
+        shares: Of the pods, in percent, in their order.
+        memory_mib: At how much their memory is bounded.
+        beside: Those that run.
+    """
+
+    pods: tuple[Pod, ...]
+    shares: tuple[str, ...]
+    memory_mib: tuple[int, ...]
+    place: GpuSlot
+    why: str
+    beside: tuple[Pod, ...] = ()
+
+    @property
+    def given(self) -> list[Pod]:
+        """The pods with their share and memory, as they will be."""
+        shares = zip(self.pods, self.shares, self.memory_mib, strict=True)
+        return [
+            replace(
+                pod,
+                given={**pod.given, names.SHARE_PERCENT: share, names.MEMORY_MIB: f"{memory_mib}"},
+            )
+            for pod, share, memory_mib in shares
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PodOffer(matching.Offer):
+    """Two kinds of pods, or one and cards.
+
+    Attributes:
+        first: Pods of the first kind; those that are given a GPU are taken from its front.
+        second: The same of the second kind; `first` where it is a card's.
+        cards: Those of the second kind; none: a free GPU is taken.
+    """
+
+    first: list[Pod]
+    second: list[Pod]
+    cards: list[_Card] = field(default_factory=list[_Card])
+
+    @property
+    def pair(self) -> tuple[Pod, Pod]:
+        """Who is given a GPU next, of two kinds of pods."""
+        return self.first[0], self.second[1 if self.first is self.second else 0]
+
+    def beside(self, card: _Card, now_s: float) -> "matching.Offer":
+        """The same two as who is to join those on a GPU, asked about as if all began together."""
+        question = replace(_question_of_join(card, self.pair, now_s), running=())
+        return matching.Offer(kinds=(), question=question, bounds_mib=card.bounds_mib)
+
+    def start(self, cards: _Cards, answer: Together) -> Start | None:
+        """Take the oldest of the kinds; None: nodes have no room for them any more."""
+        pod = self.first[0]
+        saved = f"{100 * answer.energy_saved:.0f} % less energy for the same work expected"
+        if self.cards:
+            card = next((c for c in self.cards if c.takes(pod) and cards.has_room(c, pod)), None)
+            if card is None:
+                return None
+            self.cards.remove(card)
+            beside, pods, place = (*card.pods,), (self.first.pop(0),), card.place
+        else:
+            free = cards.free_for(*self.pair)
+            place = next((p for p in free if p.model == self.question.model), None)
+            if place is None:
+                return None
+            beside, pods = (), (self.first.pop(0), self.second.pop(0))
+        jobs = [one.asked.job for one in (*beside, *pods)]
+        return Start(
+            pods=pods,
+            shares=answer.shares[len(beside) :],
+            memory_mib=_bounds_mib(self.memory(answer), (*beside, *pods))[len(beside) :],
+            place=place,
+            why=f"{' and '.join(jobs)} at {answer.split}: {saved}",
+            beside=beside,
+        )
+
+
+def _bounds_mib(memory: MemoryFit, pods: Sequence[Pod]) -> tuple[int, ...]:
+    """At how much the memory of each pod is bounded.
+
+    Of what nobody needs so much is open to them as they book, and the rest is for who joins. A
+    variable must have a value: what no card has is no bound.
+    """
+    whole, booked = int(memory.most_mib or MOST_MIB), sum(pod.booked_percent for pod in pods)
+    return tuple(memory.limit_mib(n, booked) or whole for n in range(len(pods)))
+
+
+def _question_of_pair(a: Pod, b: Pod, place: GpuSlot) -> Question:
+    """Two that are to start together; lengths count where both are known."""
+    return Question(
+        jobs=_of_known_lengths(a.wanted, b.wanted), model=place.model, memory_mib=place.memory_mib
+    )
+
+
+def _question_of_join(card: _Card, pods: Sequence[Pod], now_s: float) -> Question:
+    """Who is to join those on a card; of two lengths count as well, of one what is left."""
+    place = card.place
+    return Question(
+        jobs=_of_known_lengths(
+            *(one.left(now_s) for one in card.pods), *(pod.wanted for pod in pods)
+        ),
+        model=place.model,
+        memory_mib=place.memory_mib,
+        running=tuple(float(one.share or ALONE) for one in card.pods),
+    )
+
+
+def _of_known_lengths(*jobs: JobRequest) -> tuple[JobRequest, ...]:
+    """What those do that are left when one has ended is known of two jobs alone."""
+    if len(jobs) == ADVISED_JOBS and all(job.work_s is not None for job in jobs):
+        return jobs
+    return tuple(replace(job, work_s=None) for job in jobs)
+
+
+def _memory_alone(place: GpuSlot, of_two: Answer) -> MemoryFit:
+    """The same of one that begins alone, by what the service says of two of it."""
+    needs_mib = of_two.needs_mib[:1] if isinstance(of_two, Together | Apart) else ()
+    return MemoryFit(needs_mib or (None,), place.memory_mib or MEMORY_MIB.get(place.model or ""))
+
+
+T = TypeVar("T")
+
+_SHOWN = 500
+"""Characters of a reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One pod, and what it is given.
+
+    Attributes:
+        share: In percent of the SMs, as the driver reads it.
+        split: All shares on the GPU, its own first; or `alone`.
+        memory: Bounds of those that start together, MiB, its own first.
+        gpu_uuid: None: its claim says which.
+        node: None: its claim says which.
+        hostname: Label of the node by which the pod is kept there.
+        partners: Other pods of the GPU; the second of two that start together is written from what
+            the first has.
+    """
+
+    pod: Pod
+    share: str
+    split: str
+    memory: str
+    why: str
+    gpu_uuid: str | None = None
+    node: str | None = None
+    hostname: str | None = None
+    partners: tuple[Pod, ...] = ()
+    second: Pod | None = None
+
+    @property
+    def body(self) -> Object:
+        """A merge patch that fails where the pod has changed since it was read."""
+        written = {
+            names.SHARE_PERCENT: self.share,
+            names.SPLIT: self.split,
+            names.GPU_UUID: self.gpu_uuid,
+            names.NODE: self.node,
+            names.PARTNER: ", ".join(partner.key for partner in self.partners) or None,
+            names.PARTNER_UID: self.second and self.second.uid,
+            names.MEMORY_MIB: self.memory,
+            names.MEMORY_LIMIT: f"0={self.memory.partition('/')[0]}M",
+            names.WHY: self.why[:_SHOWN],
+            names.KAI_PORTION: f"{float(self.share) / 100:.4g}",
+        }
+        annotations = {key: text for key, text in written.items() if text is not None}
+        kept = [{"name": name} for name in self.pod.gates if name != names.GATE]
+        spec: Object = {"schedulingGates": kept or None}
+        if self.hostname is not None:
+            spec["nodeSelector"] = {names.HOSTNAME: self.hostname}
+        metadata = {"resourceVersion": self.pod.version, "annotations": annotations}
+        return {"metadata": metadata, "spec": spec}
+
+
+def writes_of(start: Start) -> list[Write]:
+    """The patches of a decision, in the order in which they are made."""
+    node, there = start.place.node, [pod.share or ALONE for pod in start.beside]
+    return [
+        Write(
+            pod=pod,
+            share=start.shares[n],
+            split="/".join([*_own_first(start.shares, n), *there])
+            if there or len(start.pods) > 1
+            else "alone",
+            memory="/".join(map(str, _own_first(start.memory_mib, n))),
+            why=start.why,
+            gpu_uuid=node and start.place.key,
+            node=node and node.name,
+            hostname=node and node.labels[names.HOSTNAME],
+            partners=(*start.beside, *start.pods[:n], *start.pods[n + 1 :]),
+            second=start.pods[1 - n] if len(start.pods) > 1 else None,
+        )
+        for n, pod in enumerate(start.pods)
+    ]
+
+
+def _own_first(values: Sequence[T], own: int) -> list[T]:
+    return [values[own], *values[:own], *values[own + 1 :]]
+
+
+def unfinished(pods: Iterable[Pod], hostnames: Mapping[str, str]) -> Iterator[Write]:
+    """The patches that are missing: of pods whose partner has got its share already.
+
+    All pods that the webhook has changed are to be given, and labels of nodes by their names.
+    """
+    by_uid = {pod.uid: pod for pod in pods}
+    for first in by_uid.values():
+        second = by_uid.get(first.given.get(names.PARTNER_UID, ""))
+        if second is None or not second.waits or first.over or not _may_meet(first, second):
+            continue
+        a, _, b = first.given.get(names.SPLIT, "").partition("/")
+        own, _, other = first.given.get(names.MEMORY_MIB, "").partition("/")
+        if not (is_share(a) and is_share(b) and own.isdigit() and other.isdigit()):
+            continue  # not of the chooser
+        node = first.given.get(names.NODE)
+        yield Write(
+            pod=second,
+            share=b,
+            split=f"{b}/{a}",
+            memory=f"{other}/{own}",
+            why=first.given.get(names.WHY, ""),
+            gpu_uuid=first.given.get(names.GPU_UUID),
+            node=node,
+            hostname=node and hostnames.get(node, node),
+            partners=(first,),
+            second=first,
+        )
+
+
+WithoutAdvice: TypeAlias = Literal["pass", "hold"]
+"""What a pod does that has waited long enough while the service gave no answer: it runs alone on a
+whole GPU, or waits on."""
+
+GATHER_S = 2.0
+"""So long pods wait for others that are made together with them, before anybody is matched."""
+
+MOST_KINDS = 40
+"""Of the pods of one namespace that are looked at together, 820 pairs: half are the oldest, and of
+all others each second the next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What a site has decided of the choice.
+
+    Attributes:
+        mixed_nodes: Pods of several namespaces may have GPUs of one node.
+    """
+
+    without_advice: WithoutAdvice = "pass"
+    mixed_nodes: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stay:
+    """A pod that waits on; it `held_up` longer than it should."""
+
+    pod: Pod
+    why: str
+    held_up: bool = False
+
+
+PodDecision: TypeAlias = Start | Stay
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One look at the cluster.
+
+    Attributes:
+        pods: All that the webhook has changed.
+        now_s: Seconds since 1970.
+        allowed: The most GPUs of a namespace, where its quotas bound them.
+        unread: Why nobody knows that, by namespace: its pods wait.
+        others: What all other pods ask of nodes, by node.
+        left_alone: Uids of pods that are given nothing now.
+    """
+
+    pods: Sequence[Pod]
+    nodes: Sequence[Node]
+    ask: AskAdvice
+    now_s: float
+    policy: Policy
+    allowed: Mapping[str, int] = field(default_factory=dict[str, int])
+    unread: Mapping[str, str] = field(default_factory=dict[str, str])
+    others: Mapping[str, Mapping[str, float]] = field(
+        default_factory=dict[str, Mapping[str, float]]
+    )
+    left_alone: Collection[str] = ()
+
+    def decide(self) -> Iterator[PodDecision]:
+        """What each waiting pod does now; by namespace, that of the oldest first."""
+        cards = _Cards(self.nodes, self.pods, self.others, mixed_nodes=self.policy.mixed_nodes)
+        # A pod whose partner has its share already is given its own, beside it and to nobody else.
+        promised = {write.pod.uid: write for write in unfinished(self.pods, {})}
+        for write in promised.values():
+            [first] = write.partners
+            if first.holds in cards.held:
+                cards.take(cards.held[first.holds].place, [write.pod])
+        not_now = {*promised, *self.left_alone}
+        waiting = [pod for pod in self.pods if pod.waits and pod.uid not in not_now]
+        waiting.sort(key=lambda pod: (pod.created_s, pod.uid))
+        by_namespace: dict[str, list[Pod]] = {}
+        for pod in waiting:
+            by_namespace.setdefault(pod.namespace, []).append(pod)
+        for namespace, pods in by_namespace.items():
+            if why := self.unread.get(namespace):
+                yield from (Stay(pod=pod, why=why, held_up=True) for pod in pods)
+                continue
+            most = self.allowed.get(namespace, math.inf)
+            yield from _Tenant(round=self, cards=cards, namespace=namespace, most=most).decide(pods)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Tenant:
+    """The waiting pods of one namespace in a round.
+
+    Attributes:
+        most: GPUs that it may hold.
+        refusals: Why not, of the kinds of pods that asked.
+        unasked: Kinds of which not everything was asked yet.
+    """
+
+    round: Round
+    cards: _Cards
+    namespace: str
+    most: float
+    refusals: dict[object, list[Apart | NoAnswer]] = field(
+        default_factory=dict[object, list[Apart | NoAnswer]]
+    )
+    unasked: set[object] = field(default_factory=set[object])
+
+    @property
+    def left(self) -> float:
+        """How many more GPUs it may hold."""
+        return self.most - self.cards.number_of(self.namespace)
+
+    def decide(self, pods: Sequence[Pod]) -> Iterator[PodDecision]:
+        """Those that start together first, then each other one: alone, or why it waits."""
+        rest = {pod.uid: pod for pod in pods}
+        for start in self._together(pods):
+            for pod in start.pods:
+                del rest[pod.uid]
+            yield start
+        for pod in rest.values():
+            decision = self._alone(pod)
+            if isinstance(decision, Start):
+                self.cards.take(decision.place, decision.pods)
+            yield decision
+
+    def _together(self, pods: Sequence[Pod]) -> Iterator[Start]:
+        """Those that start together or join others, by the matching that is worth most."""
+        by_kind: dict[object, list[Pod]] = {}
+        for pod in pods:
+            by_kind.setdefault(pod.kind, []).append(pod)
+        kinds = _in_turns([*by_kind.values()], int(self.round.now_s))
+        open_cards: dict[object, list[_Card]] = {}
+        for card in self.cards.of(self.namespace):
+            open_cards.setdefault(card.kind(self.round.now_s), []).append(card)
+        there = [*open_cards.values()]
+        offers = self._offers(kinds, there)
+        claims = {pod.claim for pod in pods if pod.claim and pod.claim not in self.cards.held}
+        free = min(self.left, self.cards.number_free(self.namespace)) + len(claims)
+        counts = [*map(len, kinds), *map(len, there)]
+        chosen = matched(counts, offers, max(0, int(free)))
+        # Within a kind, and for a GPU, the oldest comes first.
+        begun: list[_Card] = []
+        for offer, answer in sorted(chosen, key=lambda found: found[0].first[0].created_s):
+            if offer.takes_gpu and (card := self._room_for(offer, begun)):
+                self.cards.take(card.place, (offer.first.pop(0), offer.second.pop(0)))
+                continue  # in the next rounds, when those who begin there have their shares
+            start = offer.start(self.cards, answer)
+            if start is not None and self.round.now_s - start.pods[0].created_s >= GATHER_S:
+                self.cards.take(start.place, start.given)
+                begun += [self.cards.held[start.place.key]] if offer.takes_gpu else []
+                yield start
+
+    def _room_for(self, pair: _PodOffer, cards: Iterable[_Card]) -> _Card | None:
+        """A GPU whose pods both could join, so that they need none; not who has waited too long."""
+        if any(map(self._is_late, pair.pair)):
+            return None
+        for card in cards:
+            if card.fits(*pair.pair) and self.cards.has_room(card, *pair.pair):
+                [(_, answer)] = weighed([pair.beside(card, self.round.now_s)], self.round.ask)
+                if isinstance(answer, Together):
+                    return card
+        return None
+
+    def _is_late(self, pod: Pod) -> bool:
+        return self.round.now_s - pod.created_s >= pod.asked.max_wait_s
+
+    def _offers(
+        self, kinds: Sequence[list[Pod]], there: Sequence[list[_Card]]
+    ) -> list[tuple[_PodOffer, Together]]:
+        """Those of all possible ones for which sharing is recommended, on the best GPU model."""
+        best: dict[tuple[int, ...], tuple[_PodOffer, Together]] = {}
+        possible = [*self._pairs(kinds), *self._joins(kinds, there)]
+        for offer, answer in weighed(possible, self.round.ask):
+            if isinstance(answer, Together):
+                known = best.get(offer.kinds)
+                if known is None or answer.energy_saved > known[1].energy_saved:
+                    best[offer.kinds] = offer, answer
+                continue
+            for pods in (offer.first, offer.second):
+                if answer is None:
+                    self.unasked.add(pods[0].kind)
+                else:
+                    self.refusals.setdefault(pods[0].kind, []).append(answer)
+        # Who can join by the advice takes no other GPU meanwhile.
+        open_to = {kinds[0]: best[kinds][0].cards for kinds in best if best[kinds][0].cards}
+        return [
+            found
+            for kinds, found in best.items()
+            if not found[0].takes_gpu or not self._room_for(found[0], open_to.get(kinds[0], ()))
+        ]
+
+    def _pairs(self, kinds: Sequence[list[Pod]]) -> Iterator[_PodOffer]:
+        for i, first in enumerate(kinds):
+            for j, second in enumerate(kinds[i:], i):
+                if (i == j and len(first) < 2) or not _may_meet(first[0], second[-1]):
+                    continue
+                for place in self.cards.free_for(first[0], second[-1]):
+                    yield _PodOffer(
+                        kinds=(i, j),
+                        first=first,
+                        second=second,
+                        question=_question_of_pair(first[0], second[-1], place),
+                        ahead=self._is_late(first[0]) or self._is_late(second[0]),
+                        takes_gpu=True,
+                    )
+
+    def _joins(
+        self, kinds: Sequence[list[Pod]], there: Sequence[list[_Card]]
+    ) -> Iterator[_PodOffer]:
+        for i, pods in enumerate(kinds):
+            for j, cards in enumerate(there, len(kinds)):
+                if cards[0].takes(pods[0]) and any(self.cards.has_room(c, pods[0]) for c in cards):
+                    yield _PodOffer(
+                        kinds=(i, j),
+                        first=pods,
+                        second=pods,
+                        cards=cards,
+                        question=_question_of_join(cards[0], pods[:1], self.round.now_s),
+                        bounds_mib=cards[0].bounds_mib,
+                        ahead=self._is_late(pods[0]),
+                    )
+
+    def _alone(self, pod: Pod) -> PodDecision:
+        late = self._is_late(pod)
+        if self.left <= 0 and pod.claim is None:
+            of = "no GPU" if self.most == 0 else f"{self.most} GPU{'s' * (self.most > 1)}"
+            why = f"the quota of the namespace is for {of}, and its pods hold as many"
+            return Stay(pod=pod, why=why, held_up=late)
+        places = self.cards.free_for(pod)
+        if not places:
+            return Stay(pod=pod, why=_no_gpu(pod, self.round.nodes, late), held_up=late)
+        refusals = self.refusals.get(pod.kind, [])
+        silent = next((said.why for said in refusals if isinstance(said, NoAnswer)), None)
+        if late and pod.kind in self.unasked:
+            return Stay(pod=pod, why="waits for advice")
+        if not late and pod.booked_percent < WHOLE_CARD:
+            told = f" (not beside those that are there: {refusals[0].why})" if refusals else ""
+            why = f"no advice: {silent}" if silent else f"waits for a partner{told}"
+            return Stay(pod=pod, why=why, held_up=silent is not None)
+        if silent and self.round.policy.without_advice == "hold":
+            return Stay(pod=pod, why=f"held, no advice: {silent}", held_up=True)
+        reason = refusals[0].why if refusals else "no partner came"
+        why = f"no advice: {silent}" if silent else reason
+        if pod.booked_percent == WHOLE_CARD:
+            why = "it books all of it"
+        whole = f"alone on a whole GPU: {why}"
+        two = self._of_two(pod, places[0])
+        if two is None:
+            return Stay(pod=pod, why="waits for advice")
+        bound_mib = _bounds_mib(_memory_alone(places[0], two), [pod])
+        return Start(pods=(pod,), shares=(ALONE,), memory_mib=bound_mib, place=places[0], why=whole)
+
+    def _of_two(self, pod: Pod, place: GpuSlot) -> Answer | None:
+        """What the service says of two of a pod, by which its need of memory is known."""
+        if pod.booked_percent == WHOLE_CARD:
+            return Apart("it books all of it")
+        question = _question_of_pair(pod, pod, place)
+        return self.round.ask([question]).get(question)
+
+
+def _in_turns(kinds: list[list[Pod]], turn: int) -> list[list[Pod]]:
+    if len(kinds) <= MOST_KINDS:
+        return kinds
+    half = MOST_KINDS // 2
+    others = kinds[half:]
+    first = turn * half % len(others)
+    return [*kinds[:half], *(others[first:] + others[:first])[:half]]
+
+
+def _no_gpu(pod: Pod, nodes: Iterable[Node], late: bool) -> str:
+    told = "no GPU is free that the pod may use"
+    refused = [f"{node.name}: {node.refused}" for node in nodes if node.refused]
+    if refused:
+        told += f" ({'; '.join(refused)})"
+    if late and not pod.asked.whole_when_full:
+        told += (
+            f". It has waited {pod.asked.max_wait_s:g} s and waits on: for a whole GPU of the "
+            f"device plugin delete it and make it again with {names.WHEN_FULL}: whole"
+        )
+    return told
