@@ -176,6 +176,24 @@ def test_chooser_killed_between_the_two_patches(api: KubeApi, tmp_path: Path) ->
     assert notes(api, second)[names.GPU_UUID] == "GPU-1"
 
 
+def test_a_pod_deleted_before_its_patch_is_a_conflict(api: KubeApi) -> None:
+    """The API server says 404; a later pod of that name is another, and shares as any other."""
+    deleted: list[str] = []
+
+    def refuse(call: Call) -> None:
+        if is_pod_patch(call) and not deleted:
+            deleted.append(call.path)
+            api.delete(call.path)
+
+    api.refuse = refuse
+    with choosing(api) as found:
+        make_pods(api, "a", "b")
+        eventually(lambda: metric(found, "advisor_kubernetes_write_conflicts_total"))
+        make_pods(api, deleted[0].rpartition("/")[2])
+        eventually(lambda: open_(api, "a", "b"))
+    assert shares(api, "a", "b") == ["26", "50"]
+
+
 def test_watches_that_break_lose_nothing(api: KubeApi) -> None:
     """A server that restarts ends them; one that has forgotten the past says 410."""
     with choosing(api) as found:
