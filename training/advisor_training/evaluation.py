@@ -61,7 +61,15 @@ from advisor_training.held_out import (
     joined,
 )
 from advisor_training.intervals import COVERAGE, Coverage, calibrate, strictest
-from advisor_training.learners import LEARNERS, Fitted, Learner, Regressors, extra_trees, fit
+from advisor_training.learners import (
+    LEARNERS,
+    Fitted,
+    Learner,
+    Regressors,
+    extra_trees,
+    fit,
+    paper_learner,
+)
 from advisor_training.noise import BootstrapEstimate, Ceiling, noise_ceiling
 from advisor_training.pairs import LeftOut
 from advisor_training.rows import Data, Rows
@@ -72,8 +80,9 @@ HEADLINE = (DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE, RAW_OBJECTIVE)
 
 OURS = next(iter(LEARNERS))
 PHYSICAL = "physical"
+PAPER = "paper"
 
-_COSTS = {"linear": 0.02, PHYSICAL: 0.001}
+_COSTS = {"linear": 0.02, PHYSICAL: 0.001, PAPER: 0.3}
 
 RunProtocol: TypeAlias = Callable[[Rows, Learner, AfterFit], Answers]
 
@@ -113,15 +122,28 @@ class MethodResult:
     training_s: float
 
     def choices(self, data: Data, objective: str) -> list[Choice]:
-        """What it chooses by an objective."""
+        """What it chooses by an objective.
+
+        The paper's method predicts no single job, so it chooses by (X1 + X2) / W whatever the
+        objective; it takes no ties.
+        """
         asked = QUESTIONS[objective]
+        if self.method.name == PAPER:
+            return choose(data, self.answers.held_out, QUESTIONS[RAW_OBJECTIVE], 0.0, asked)
         return choose(data, self.answers.held_out, self.method.asks(asked), TIE, asked)
 
+    def errors(self, data: Data, which: Mask) -> Errors:
+        """Errors over the rows of a mask; the paper's method has none of single jobs."""
+        found = errors_of(data, self.answers, which)
+        if self.method.name == PAPER:
+            return replace(found, rate=None, speed=None, speeds_sum=None)
+        return found
 
-METHODS: Mapping[str, Method] = MappingProxyType(
-    {name: Method(name, learner, _COSTS.get(name, 1.0)) for name, learner in LEARNERS.items()}
-)
-"""Every method by name, the model first."""
+
+def methods(data: Data) -> dict[str, Method]:
+    """Every method by name, the model first and the seed paper's last."""
+    learners = {**LEARNERS, PAPER: paper_learner(data.profiles)}
+    return {name: Method(name, each, _COSTS.get(name, 1.0)) for name, each in learners.items()}
 
 
 def ask(method: Method, data: Data, protocol: RunProtocol, tick: AfterFit) -> MethodResult:
@@ -399,7 +421,7 @@ def error_rows(data: Data, results: MethodResults) -> Iterator[ErrorRow]:
     for (protocol, name), answers in results.items():
         for splits in ("nine", "uncapped"):
             for pairs, mask in _row_subsets(data, protocol).items():
-                errors = errors_of(data, answers.answers, (data.rows.kind == splits) & mask)
+                errors = answers.errors(data, (data.rows.kind == splits) & mask)
                 if errors.rows:
                     yield ErrorRow(
                         protocol=protocol, method=name, splits=splits, pairs=pairs, errors=errors
@@ -499,7 +521,7 @@ class Evaluation:
     """Everything that was found.
 
     Attributes:
-        quick: Whether only the model and physics were asked, and not under every protocol.
+        quick: Whether only the model, physics and the paper's method were asked, by workload.
         ceilings: The noise ceiling by objective; None where no pair was measured twice.
         wanted_coverage: What the intervals are made for.
         coverage: What intervals of jobs that were left out, with run and cards where there are
@@ -586,14 +608,16 @@ OnProgress: TypeAlias = Callable[[str, str], None]
 def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
     """Run the protocols, and tell `watch` of every fit.
 
-    Quick are the model and physics only, by workload, and what the intervals are made of.
+    Quick are the model, physics and the paper's method, by workload, and what the intervals are
+    made of.
 
     Raises:
         InputError: too few pairs to leave some out.
     """
+    known = methods(data)
     results = {
         (protocol, name): ask(
-            METHODS[name], data, PROTOCOLS[protocol].answer, partial(watch, protocol, name)
+            known[name], data, PROTOCOLS[protocol].answer, partial(watch, protocol, name)
         )
         for protocol, name in _asked(data, quick=quick)
     }
@@ -615,8 +639,8 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
         gpu_curve=tuple(point for _, points in gpus for point in points),
         limits=tuple(
             row
-            for (protocol, _), answers in results.items()
-            if protocol not in (RANDOM_ROWS, BY_PAIR)
+            for (protocol, name), answers in results.items()
+            if protocol not in (RANDOM_ROWS, BY_PAIR) and name != PAPER
             for row in limit_rows(data, protocol, answers)
         ),
         seeds=() if quick else tuple(_seeds(data, ours, watch)),
@@ -643,11 +667,15 @@ def _asked(data: Data, *, quick: bool) -> list[tuple[str, str]]:
     if quick:
         # Intervals are made of what the strictest protocol finds.
         strictly = dict.fromkeys([(BY_WORKLOAD, OURS), (strictest(data.rows), OURS)])
-        return [*strictly, (BY_WORKLOAD, PHYSICAL)]
+        return [*strictly, (BY_WORKLOAD, PHYSICAL), (BY_WORKLOAD, PAPER)]
     models = [BY_GPU_MODEL] if carrying_over.gpu_models(data.rows) else []
     runs = [BY_RUN] if has_other_runs(data.rows) else []
     strict = [(p, name) for p in (BOTH_UNSEEN, BY_FAMILY, *runs) for name in (OURS, PHYSICAL)]
-    shared = [(p, name) for p in (BY_WORKLOAD, *models, BY_PAIR, RANDOM_ROWS) for name in METHODS]
+    shared = [
+        (p, name)
+        for p in (BY_WORKLOAD, *models, BY_PAIR, RANDOM_ROWS)
+        for name in (*LEARNERS, PAPER)
+    ]
     return [*shared, *strict]
 
 
