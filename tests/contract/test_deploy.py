@@ -4,14 +4,10 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
-import time
 import tomllib
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +15,6 @@ import httpx
 import pytest
 import yaml
 from serving import Served, serving
-from waiting import eventually
 
 from advisor.client import Client
 from advisor.runtime.cgroup import CONTROLLERS, OURS
@@ -458,79 +453,3 @@ def test_the_dashboard_is_whole() -> None:
     )["providers"]
     mounted = compose()["services"]["grafana"]["volumes"]
     assert any(f":{provided[0]['options']['path']}:" in volume for volume in mounted)
-
-
-EMPTY_WITHOUT_LAUNCHES = {
-    *(
-        f"{panel} {target}"
-        for target in "AB"
-        for panel in (
-            "Work per joule: predicted and observed",
-            "Power by GPU",
-            "Speed by job",
-            "p99 against the promise",
-        )
-    ),
-    "Energy saved A",
-}
-"""Panels that show something only while a pair runs, or after one."""
-
-
-@pytest.mark.prometheus
-def test_real_prometheus_answers_every_panel(service: Served, tmp_path: Path) -> None:
-    """Scraped from a real service, each query gives a value, and no alert but the right one."""
-    with prometheus(service, tmp_path) as ask, Client(service.url) as client:
-        ends = time.monotonic() + 60
-        while not ask("count_over_time(advisor_requests_total[1m]) > 3"):
-            client.recommend(RecommendationRequest.of("bert-train", "vit-infer"))
-            assert time.monotonic() < ends, "nothing was scraped"
-            time.sleep(0.5)
-        for place, query in queries().items():
-            found = ask(query)
-            if place in EMPTY_WITHOUT_LAUNCHES or place in {rule["alert"] for rule in alerts()}:
-                assert not found, place
-            else:
-                assert found, place
-
-
-@contextmanager
-def prometheus(service: Served, folder: Path) -> Generator[Callable[[str], list[Any]]]:
-    """Real Prometheus with our configuration, asked by PromQL."""
-    server = program("prometheus", "prometheus")
-    config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())
-    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-    config["rule_files"] = [str(PROMETHEUS / "alerts.yml")]
-    [job] = config["scrape_configs"]
-    job["static_configs"] = [{"targets": [service.url.removeprefix("http://")]}]
-    (folder / "token").write_text(service.token("prometheus", "read"))
-    job["authorization"]["credentials_file"] = str(folder / "token")
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    options = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
-    with (
-        (folder / "prometheus.log").open("wb") as log,
-        subprocess.Popen(
-            [server, *options, f"--web.listen-address={address}"], stdout=log, stderr=log
-        ) as process,
-    ):
-        try:
-            ready = partial(_is_ready, f"http://{address}/-/ready")
-            eventually(ready, (folder / "prometheus.log").read_text)
-            yield partial(_ask, f"http://{address}/api/v1/query")
-        finally:
-            process.terminate()
-
-
-def _is_ready(url: str) -> bool:
-    try:
-        return get(url).is_success
-    except httpx.TransportError:
-        return False
-
-
-def _ask(url: str, query: str) -> list[Any]:
-    answer = get(url, query=query).json()
-    assert answer["status"] == "success", answer
-    return answer["data"]["result"]

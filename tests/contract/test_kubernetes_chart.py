@@ -73,13 +73,6 @@ def taken(documents: list[dict[str, Any]], version: str) -> set[str]:
     return {document["kind"] for document in own}
 
 
-def test_kubernetes_notices_a_field_that_it_does_not_know(default: list[dict[str, Any]]) -> None:
-    [found, *_] = [document for document in default if document["kind"] == "Deployment"]
-    odd = {**found, "spec": {**found["spec"], "replica": 2}}
-    with pytest.raises(kubernetes_validate.ValidationError, match="replica"):
-        taken([odd], VERSIONS[-1])
-
-
 def pod_specs(documents: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
     for document in documents:
         spec = document.get("spec", {})

@@ -1,8 +1,6 @@
 """`advisor models` from outside: list, show, promote, roll back, check, as text and as JSON."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -42,18 +40,17 @@ def answer(*words: str) -> Any:
 
 @pytest.mark.usefixtures("home")
 def test_list() -> None:
-    done = run("list")
-    assert done.exit_code == 0
-    head, *lines = [line.split() for line in done.stdout.splitlines()]
+    head, *lines = [line.split() for line in run("list").stdout.splitlines()]
     assert "oracle" in head
     assert [line[0] for line in lines] == ["*", "20260201-first", "20260301-second"]
     assert lines[0][1:3] == ["bundled", "20260101-bundle"]
     assert all({"99.46", "5.93", "64", "ok", "Card", "2026-01-31"} <= set(line) for line in lines)
     rows = answer("list")["models"]
-    assert [row["model"] for row in rows] == ["bundled", "20260201-first", "20260301-second"]
-    assert [row["champion"] for row in rows] == [True, False, False]
+    names = [(row["model"], row["champion"], row["error"]) for row in rows]
+    assert names == [
+        ("bundled", True, None), ("20260201-first", False, None), ("20260301-second", False, None)
+    ]  # fmt: skip
     assert (rows[0]["version"], rows[1]["figures"]) == ("20260101-bundle", FIGURES)
-    assert {row["error"] for row in rows} == {None}
 
 
 def test_a_damaged_model_is_a_line_of_the_list_and_fails_the_check(home: Path) -> None:
@@ -77,18 +74,21 @@ def test_a_damaged_model_is_a_line_of_the_list_and_fails_the_check(home: Path) -
 def test_show() -> None:
     """All that is known; without a version, of the champion."""
     text = run("show").stdout
-    assert "bundled: 20260101-bundle, the champion" in text
-    assert "extra-trees, 5 trees" in text
-    assert "64 pairs (640 points) of 2 jobs on 1 card: Card" in text
-    assert "oracle_throughput_per_watt_percent" in text
+    for part in (
+        "bundled: 20260101-bundle, the champion",
+        "extra-trees, 5 trees",
+        "64 pairs (640 points) of 2 jobs on 1 card: Card",
+        "oracle_throughput_per_watt_percent",
+        "predicts speed (50 features), power (32 features)",
+    ):
+        assert part in text
     found = answer("show", "20260201-first")
     assert (found["model"], found["champion"]) == ("20260201-first", False)
-    assert found["manifest"]["version"] == "20260201-first"
-    power = found["manifest"]["heads"][1]
-    assert (power["name"], power["unit"]) == ("power", "W")
-    assert power["intervals"]["split"] == {"low": -0.1, "high": 0.05}
-    assert "predicts speed (50 features), power (32 features)" in text
-    assert set(found["manifest"]["files"]) == {SPEED_TREES, POWER_TREES}
+    manifest, power = found["manifest"], found["manifest"]["heads"][1]
+    assert (manifest["version"], power["name"], power["unit"], power["intervals"]["split"]) == (
+        "20260201-first", "power", "W", {"low": -0.1, "high": 0.05}
+    )  # fmt: skip
+    assert set(manifest["files"]) == {SPEED_TREES, POWER_TREES}
 
 
 @pytest.mark.usefixtures("home")
@@ -117,10 +117,3 @@ def test_without_any_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     (row,) = answer("list")["models"]
     assert "advisor train" in row["error"]
     assert run("check").exit_code == ModelError.exit_code
-
-
-def test_listing_loads_nothing_heavy() -> None:
-    """A host that only lists models does not need numpy, let alone a trainer."""
-    code = "import sys, advisor_cli.learn.models; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"numpy", "sklearn"} & set(done.stdout.split())

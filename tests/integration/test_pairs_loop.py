@@ -11,7 +11,7 @@ from command_line import Advisor, Said, in_this_process
 
 from advisor.core.records import PairPoint
 from advisor.formats.rows import column_types, flat, to_row
-from advisor_data.bundled import bundled_pair_points, bundled_reference_points
+from advisor_data.bundled import bundled_pair_points
 from advisor_data.files import read_points
 
 REPLAY = ("--gpu", "replay")
@@ -76,21 +76,6 @@ def key(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(
         row[name] for name in ("job_1", "job_2", "mode", "share_1_percent", "share_2_percent")
     )
-
-
-def test_profile_of_a_pairs_job_is_still_its_sweep(user: User) -> None:
-    """References of the campaign do not get into profiles: ten shares of one card and run."""
-    answer = user.json("profile", "fft", *REPLAY)
-    assert answer["replay"] is True
-    assert len(answer["points"]) == 10
-    whole_gpu = next(p for p in answer["points"] if p["share_percent"] == 100)
-    references = [p.rate for p in bundled_reference_points() if p.job == "fft"]
-    assert references
-    assert all(abs(whole_gpu["rate"] / rate - 1) > 1e-6 for rate in references)
-    listed = json.loads(user.advisor("jobs", "--bundled", "--json").out)
-    assert {len(row["shares"]) for row in listed["jobs"] if row["gpu_model"] == "NVIDIA H200"} >= {
-        10
-    }
 
 
 def test_replay_of_recorded_pairs(user: User) -> None:

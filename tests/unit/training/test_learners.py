@@ -14,11 +14,9 @@ import advisor
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats
 from advisor_training.learners import (
-    HEAD_LEARNERS,
     LEARNERS,
     LEAST_IN_LEAF,
     LEAST_SPEED,
-    PRIOR,
     SPEED_LEARNER,
     Predicted,
     PriorRegressor,
@@ -27,7 +25,7 @@ from advisor_training.learners import (
     learned_from,
     physical,
 )
-from advisor_training.rows import HeadRows, Rows, flat
+from advisor_training.rows import flat
 
 pytestmark = pytest.mark.figures
 
@@ -36,23 +34,6 @@ ROWS = training_set().rows
 
 def values(predicted: Predicted) -> Floats:
     return np.concatenate([flat(predicted.speed), predicted.power_w])
-
-
-def swapped(rows: Rows) -> Rows:
-    names = ("job_{}", "share_{}", "speed_{}", "solo_rate_{}")
-    turned = {n.format(x): getattr(rows, n.format(y)) for n in names for x, y in ("ab", "ba")}
-    heads = {
-        name: HeadRows(h.features[:, ::-1], h.prior[:, ::-1]) for name, h in rows.heads.items()
-    }
-    return dataclasses.replace(rows.assign(**turned), heads=heads)
-
-
-def test_estimators_get_what_was_measured() -> None:
-    """One that were right about them would predict what was measured."""
-    for each in HEAD_LEARNERS:
-        found = learned_from(each, ROWS)
-        np.testing.assert_array_equal(found.y, flat(each.measured(ROWS)))
-        np.testing.assert_array_equal(found.X[:, PRIOR], flat(ROWS.heads[each.head.name].prior))
 
 
 def test_a_starved_job_has_a_logarithm() -> None:
@@ -67,14 +48,6 @@ def test_learners_learn(name: str) -> None:
     learned = np.abs(values(LEARNERS[name](ROWS)(ROWS)) / measured - 1).mean()
     without = np.abs(values(physical(ROWS)(ROWS)) / measured - 1).mean()
     assert learned < 0.5 * without
-
-
-@pytest.mark.parametrize("name", LEARNERS)
-def test_swapping_the_jobs_swaps_the_answer(name: str) -> None:
-    fitted = LEARNERS[name](ROWS)
-    one, other = fitted(ROWS), fitted(swapped(ROWS))
-    np.testing.assert_array_equal(one.speed, other.speed[:, ::-1])
-    np.testing.assert_array_equal(one.power_w, other.power_w)
 
 
 def test_a_server_is_learned_from_where_it_falls_short() -> None:
@@ -93,9 +66,8 @@ def test_a_server_serves_no_more_than_its_demand() -> None:
     served = ROWS.assign(all_served_a=np.full(len(ROWS), 0.98))
     rows = dataclasses.replace(served, heads={**ROWS.heads, "speed": speed})
     found = physical(rows)(rows)
-    assert set(found.speed[:, 0]) == {1.0}
+    assert [set(each[:, 0]) for each in (found.speed, found.heads["speed"])] == [{1.0}, {3.0}]
     assert set(found.speed[:, 1]) == {1.0}
-    assert set(found.heads["speed"][:, 0]) == {3.0}
 
 
 def test_a_weight_changes_what_is_learned_and_one_changes_nothing() -> None:
@@ -106,10 +78,6 @@ def test_a_weight_changes_what_is_learned_and_one_changes_nothing() -> None:
     for name in ("extra-trees", "linear"):
         plain, weighed = (LEARNERS[name](rows)(ROWS).power_w for rows in (noisy, half))
         assert not np.array_equal(plain, weighed)
-    features, targets = ROWS.heads["power"].features[:, 0], np.log(ROWS.power_w)
-    told = extra_trees().fit(features, targets)
-    ones = extra_trees().fit(features, targets, sample_weight=ROWS.weight)
-    assert np.array_equal(told.predict(features), ones.predict(features))
 
 
 CHECKS, SELECTION = cast("Any", estimator_checks), cast("Any", model_selection)

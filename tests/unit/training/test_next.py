@@ -103,12 +103,6 @@ def test_what_comes_first(more: OpenPair, less: OpenPair) -> None:
     assert choose_pairs([less, more], measured, 1) == [more]
 
 
-def test_what_was_chosen_counts_as_measured() -> None:
-    pairs = [pair("bert", "new"), pair("fft", "new"), pair("gemm", "other")]
-    chosen = choose_pairs(pairs, {"bert": 3, "fft": 3, "gemm": 3}, 2)
-    assert [candidate.jobs for candidate in chosen] == [("bert", "new"), ("gemm", "other")]
-
-
 def test_what_is_unlike_all_measured_pairs_comes_first() -> None:
     """Of jobs that are as little measured; then what is unlike that one, too."""
     low, middle, high = ((0.0,), (0.0,)), ((0.6,), (0.6,)), ((1.0,), (1.0,))
@@ -173,13 +167,6 @@ def pairs(found: MeasuredSoFar, minutes: float = 1000) -> list[tuple[str, ...]]:
 
 def why(steps: tuple[NextStep, ...], *jobs: str) -> str:
     return next(step.why for step in steps if step.jobs == jobs)
-
-
-def test_each_pair_that_is_not_measured_comes_once() -> None:
-    """All fifteen but three, with a budget for all."""
-    found = pairs(KNOWN)
-    assert len(found) == len(set(found)) == 12
-    assert not set(found) & {("climber", "sitter"), ("hog", "sitter"), ("hog", "hog")}
 
 
 def test_the_budget_holds_for_everything_together() -> None:

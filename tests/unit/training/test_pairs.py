@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -33,11 +34,10 @@ from advisor_training.pairs import (
 )
 
 
-def only(points: list[PairPoint], **fields: Any) -> MeasuredPair:
-    pairs, left_out = make_pairs(points, fields.get("solos", SOLOS))
+def only(points: list[PairPoint], solos: Sequence[SoloPoint] = SOLOS) -> MeasuredPair:
+    [pair], left_out = make_pairs(points, solos)
     assert left_out == []
-    assert len(pairs) == 1
-    return pairs[0]
+    return pair
 
 
 @pytest.mark.parametrize(
@@ -190,10 +190,9 @@ def _at(point: PairPoint, rate: float) -> tuple[PointPart, ...]:
 def test_a_measurement_with_few_splits_is_there_where_it_is_asked_for() -> None:
     """Each of its splits is as good as any other to learn from."""
     few = [p for p in nine() if p.shares_percent[0] in (10, 50, 90)]
-    pairs, left_out = make_pairs(few, SOLOS, full=False)
-    assert left_out == []
-    assert not pairs[0].main.is_full
-    assert sorted(pairs[0].main.nine) == [NINE[0], NINE[4], NINE[8]]
+    [pair], left_out = make_pairs(few, SOLOS, full=False)
+    splits = [NINE[0], NINE[4], NINE[8]]
+    assert (left_out, pair.main.is_full, sorted(pair.main.nine)) == ([], False, splits)
     assert make_pairs(few, SOLOS)[0] == []
 
 
@@ -221,10 +220,6 @@ def test_the_nearest_solo_points_count(
 ) -> None:
     """By the median of their repeats, and with how much slower that is than the fastest run's."""
     assert solo_reference(points, None, "Card", "GPU-1", "r1") == expected
-
-
-def test_another_model_is_no_reference() -> None:
-    assert solo_reference([solo()], None, "Other card", "GPU-1", "r1") is None
 
 
 @pytest.mark.parametrize(
@@ -318,13 +313,6 @@ def test_a_split_of_the_nine_uses_about_the_whole_gpu(point: PairPoint, uses: bo
     assert uses_the_gpu(point) == uses
 
 
-def test_of_a_job_beside_itself_five_are() -> None:
-    points = safe(job_2="a")
-    assert kinds_of(points) == ["nine"] * 9
-    assert kinds_of(points[1:5]) == ["nine"] * 4
-    assert kinds_of(points[:3]) == ["nine", "grid", "other"]
-
-
 def test_two_safe_splits_may_be_missing_three_not() -> None:
     """Then they are what each of them is by itself."""
     points = safe()
@@ -334,12 +322,6 @@ def test_two_safe_splits_may_be_missing_three_not() -> None:
     ]  # fmt: skip
     one_side = [*points[:1], *points[4:], pair(70, 30)]
     assert kinds_of(one_side)[2:4] == ["grid", "other"]
-
-
-def test_beside_all_nine_in_steps_of_ten_others_are_a_grid() -> None:
-    """The nine stay those that pairs have in common."""
-    grid = [pair(20 + n, 80 - n, units_1=26 + n, units_2=106 - n) for n in (1, 2)]
-    assert kinds_of([*nine(), *grid]) == ["nine"] * 9 + ["grid"] * 2
 
 
 def test_what_flags_leave_of_a_grid_around_10_90_is_no_nine() -> None:
@@ -355,10 +337,8 @@ def test_what_flags_leave_of_a_grid_around_10_90_is_no_nine() -> None:
 def test_runs_and_cards_are_looked_at_by_themselves(other: dict[str, str]) -> None:
     """Four splits of one run and five of another do not make nine."""
     points = safe()
-    mixed = [*points[:5], *safe(**other)[5:]]
-    assert {"grid", "other"} <= set(kinds_of(mixed))
-    both = [*nine(), *safe(**other)]
-    assert kinds_of(both) == ["nine"] * 18
+    assert {"grid", "other"} <= set(kinds_of([*points[:5], *safe(**other)[5:]]))
+    assert kinds_of([*nine(), *safe(**other)]) == ["nine"] * 18
 
 
 @given(st.sets(st.sampled_from([*SAFE, *((s, 100 - s) for s in SHARES)])))
