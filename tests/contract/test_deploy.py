@@ -139,11 +139,9 @@ def test_the_group_shares_a_folder_for_locks_and_nobody_else_enters(
     (tmp_path / "etc/passwd").write_text(users)
     run(made, "--create", f"--root={tmp_path}", DEPLOY / "advisor.tmpfiles.conf")
     folder = tmp_path / "run/advisor"
-    for path in (folder, folder / "locks"):
-        found = path.stat()
-        assert (found.st_mode & 0o7777, found.st_uid, found.st_gid) == (0o3770, 0, 54323)
-    found = (folder / "api").stat()
-    assert (found.st_mode & 0o7777, found.st_uid, found.st_gid) == (0o750, 54322, 54323)
+    shared, own = (0o3770, 0, 54323), (0o750, 54322, 54323)
+    found = [path.stat() for path in (folder, folder / "locks", folder / "api")]
+    assert [(f.st_mode & 0o7777, f.st_uid, f.st_gid) for f in found] == [shared, shared, own]
     monkeypatch.setattr("advisor.settings.HOST_FOLDER", folder)
     settings = read_settings({})
     assert (settings.runtime_dir, settings.lock_dir) == (folder / "0", folder / "locks")
@@ -313,12 +311,12 @@ def test_compose_migrates_first() -> None:
 def test_compose_hardens_what_it_can() -> None:
     """Ours runs without rights, as its own user, on a root that cannot be written."""
     services = compose()["services"]
+    hardened = {
+        "user": last_stage()["USER"][0], "read_only": True, "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges:true"],
+    }  # fmt: skip
     for name in ("advisor", "migrate"):
-        service = services[name]
-        assert service["user"] == last_stage()["USER"][0]
-        assert service["read_only"] is True
-        assert service["cap_drop"] == ["ALL"]
-        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert {**services[name], **hardened} == services[name]
     images = {s["image"] for n, s in services.items() if n not in {"advisor", "migrate"}}
     assert all(re.fullmatch(BY_DIGEST, image) for image in images), images
 

@@ -141,13 +141,13 @@ def test_who_calls_the_webhook_trusts_its_certificate(
 ) -> None:
     """By cert-manager's injection, or by the caBundle that was given."""
     hook = one(default, "MutatingWebhookConfiguration", "advisor-webhook")
-    certificate = one(default, "Certificate", "advisor-webhook")
+    spec = one(default, "Certificate", "advisor-webhook")["spec"]
     assert hook["metadata"]["annotations"] == {
         "cert-manager.io/inject-ca-from": "gpu-sharing/advisor-webhook"
     }
-    assert "advisor-webhook.gpu-sharing.svc" in certificate["spec"]["dnsNames"]
-    assert certificate["spec"]["issuerRef"]["name"] == "advisor-webhook"
-    assert certificate["spec"]["secretName"] == "advisor-webhook-tls"
+    assert "advisor-webhook.gpu-sharing.svc" in spec["dnsNames"]
+    made = (spec["issuerRef"]["name"], spec["secretName"])
+    assert made == ("advisor-webhook", "advisor-webhook-tls")
     [given] = one(otherwise, "MutatingWebhookConfiguration", "advisor-webhook")["webhooks"]
     assert given["clientConfig"]["caBundle"] == "YWJj"
     assert "Certificate" not in {document["kind"] for document in otherwise}
@@ -191,9 +191,8 @@ def test_only_the_agent_is_root(default: list[dict[str, Any]]) -> None:
     for name, spec in pod_specs(default):
         [container] = spec["containers"]
         context = container["securityContext"]
-        assert context["readOnlyRootFilesystem"]
-        assert not context["allowPrivilegeEscalation"]
-        assert context["capabilities"]["drop"] == ["ALL"]
+        limits = (context["readOnlyRootFilesystem"], context["allowPrivilegeEscalation"])
+        assert (*limits, context["capabilities"]["drop"]) == (True, False, ["ALL"])
         if name == "advisor-agent":
             assert "privileged" not in context
             assert "SYS_ADMIN" not in context["capabilities"]["add"]

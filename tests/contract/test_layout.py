@@ -16,7 +16,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 COMPONENTS = ("advisor", "profiling", "training", "models", "data", "api")
 _Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-LONG_FUNCTION, MOST_LONG_FUNCTIONS = 40, 32
 SAME_THING = {"Cores", "PairNames"}
 """What a request and its option have in common; names of jobs in two rooms that import neither."""
 SCRIPTS = Path(sysconfig.get_path("scripts"))
@@ -51,18 +50,6 @@ def test_no_two_files_of_tests_have_one_name() -> None:
     """Pytest imports them by their names alone, and collects none of two that are the same."""
     names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
     assert [name for name, count in names.items() if count > 1] == []
-
-
-def test_long_functions_grow_no_more() -> None:
-    """The number is near how it is, and may fall."""
-    long = [
-        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
-        for path, tree in _sources()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (node.end_lineno or 0) - node.lineno >= LONG_FUNCTION
-    ]
-    assert len(long) <= MOST_LONG_FUNCTIONS, long
 
 
 def test_who_catches_everything_says_why() -> None:

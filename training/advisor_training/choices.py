@@ -29,7 +29,7 @@ from advisor_models.intervals import SPLIT, UNCAPPED, LogBounds, Strata, bounds_
 from advisor_training.held_out import HeldOut
 from advisor_training.intervals import bounds_of, residuals_of
 from advisor_training.learners import SPEED_LEARNER
-from advisor_training.noise import BootstrapEstimate, Resamples, quantile
+from advisor_training.noise import BootstrapEstimate, Resamples
 from advisor_training.pairs import BASELINES, Measurement
 from advisor_training.rows import Data, Rows
 
@@ -167,14 +167,6 @@ def choose(
     return [choice for choice in found if choice]
 
 
-def choose_best(
-    data: Data, keys: Iterable[ChoiceKey], by: ChoiceQuestion, judged_by: ChoiceQuestion
-) -> list[Choice]:
-    """What somebody who knows every measured value chooses by one question, scored by another."""
-    found = (_scored(data, key, _best(data, key, by), judged_by) for key in keys)
-    return [choice for choice in found if choice]
-
-
 def choose_by_rule(
     data: Data, keys: Iterable[ChoiceKey], rule: str, question: ChoiceQuestion
 ) -> list[Choice]:
@@ -309,11 +301,6 @@ def _scored(data: Data, key: ChoiceKey, name: str, question: ChoiceQuestion) -> 
     )
 
 
-def _best(data: Data, key: ChoiceKey, question: ChoiceQuestion) -> str:
-    measurement = data.measurements[key[1]]
-    return _oracle(measurement, question, data.profiles_of(measurement))[0]
-
-
 def _oracle(
     measurement: Measurement, question: ChoiceQuestion, jobs: tuple[Profile, Profile]
 ) -> tuple[str, float]:
@@ -414,7 +401,7 @@ def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
         shared=mean(lambda c: c.chosen != "exclusive"),
         missed=_missed(choices),
         fraction=mean(lambda c: c.fraction),
-        p10_percent=100 * quantile([choice.fraction for choice in choices], 0.1),
+        p10_percent=100 * float(np.quantile([choice.fraction for choice in choices], 0.1)),
         worst_percent=100 * worst.fraction,
         worst_pair=worst.jobs,
         worst_choice=(worst.chosen, worst.oracle),

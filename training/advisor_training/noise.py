@@ -137,24 +137,15 @@ def noise_ceiling(pairs: Iterable[MeasuredPair], objective: Objective) -> Ceilin
         choices=len(scores),
         mean_percent=100 * statistics.mean(scores),
         median_percent=100 * statistics.median(scores),
-        p10_percent=100 * quantile(scores, 0.1),
+        p10_percent=100 * float(np.quantile(scores, 0.1)),
         worst_percent=100 * min(scores),
-        noise_percent=100 * quantile(changes, NOISE_QUANTILE),
+        noise_percent=100 * float(np.quantile(changes, NOISE_QUANTILE)),
     )
 
 
 def best_split(results: ResultsBySplit, objective: Objective, tie: float = 0.0) -> Split:
     """Shares of the best split; among those within the tie, of the most even one."""
     return best([Candidate(*each) for each in results.items()], objective, tie).split
-
-
-def quantile(values: Sequence[float], part: float) -> float:
-    """The value below which `part` of the values lie, interpolated between neighbours."""
-    ordered = sorted(values)
-    place = part * (len(ordered) - 1)
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
 def _takes(pair: MeasuredPair) -> list[_Take]:

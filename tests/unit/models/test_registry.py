@@ -231,3 +231,21 @@ def test_two_at_once(added: Registry) -> None:
         thread.join()
     changes = added.history()
     assert [c.replaced for c in changes] == ["bundled", *(c.version for c in changes[:-1])]
+
+
+def test_full_disk_leaves_no_half_model(
+    added: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = save_model(tmp_path / "v4", version="v4")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        added.add(source)
+    with pytest.raises(OSError, match="No space"):
+        added.promote("v1")
+    monkeypatch.undo()
+    assert {p.name for p in (tmp_path / "models/versions").iterdir()} == {"v1", "v2", "v3"}
+    assert added.champion() is None

@@ -154,14 +154,6 @@ def test_a_wrong_learner_needs_wider_intervals_and_pairs(both: Data) -> None:
     assert found.pairs_to_par == 2
 
 
-def test_too_little_to_leave_out(both: Data) -> None:
-    """Two jobs in one pair leave nothing when one of them is left out."""
-    few = both.rows.take((both.rows.gpu_model == MODELS[1]) | (both.rows.pair == both.rows.pair[0]))
-    with pytest.raises(InputError, match="cannot be left out"):
-        carry_over(few, few.gpu_model == MODELS[1], MODELS[1], spy([]))
-    assert MODELS[1] not in gpu_models(few)
-
-
 values = st.lists(st.floats(-2, 2), min_size=1, max_size=60)
 
 

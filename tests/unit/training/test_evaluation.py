@@ -19,13 +19,10 @@ from advisor.errors import ModelError
 from advisor_training import scoring
 from advisor_training.choices import Choice, ChoiceQuestion, choose, figures_of
 from advisor_training.evaluation import (
-    OURS,
-    PHYSICAL,
     TOLERANCES,
     Evaluation,
     FigureKind,
     ask,
-    bar_of,
     bundled_figures,
     by_job,
     check,
@@ -119,13 +116,6 @@ def test_figures_of_choices() -> None:
     assert (without.missed, figures_of([])) == (None, None)
 
 
-def test_a_bar_is_the_gain_of_means() -> None:
-    """As in the paper: of the mean fractions, not the mean of the gains."""
-    found = bar_of([made_choice(1.0, 2.0), made_choice(0.9, 1.0)])
-    assert (found.fraction_percent, found.equal_percent) == (pytest.approx(95), pytest.approx(70))
-    assert found.gain_percent == pytest.approx(100 * (0.95 / 0.7 - 1))
-
-
 def test_errors_by_hand() -> None:
     found = error(np.array([1.1, 2.0, 5.0]), np.array([1.0, 4.0, 0.0]))
     assert found == Error(pytest.approx(30), pytest.approx(30))
@@ -176,16 +166,6 @@ def test_planned_fits_are_the_fits_that_happen(
     planned = planned_fits(data, quick=True)
     assert {step: fits_made.count(step) for step in planned} == planned
     assert len(fits_made) == sum(planned.values()) == 15
-
-
-def test_the_model_beats_physics_where_physics_is_wrong(evaluation: Evaluation) -> None:
-    """Made-up jobs follow rules that can be learned: errors fall below the prior's."""
-    mean = {
-        row.method: row.errors.power.mean_percent
-        for row in evaluation.errors
-        if row.splits == "nine" and row.pairs == "all" and row.errors.power
-    }
-    assert mean[OURS] < mean[PHYSICAL]
 
 
 def worsened(

@@ -5,7 +5,8 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from made_up_rows import training_set
+import synthetic_pairs as made_up
+from made_up_rows import full_solo_points, training_set
 from sklearn import model_selection
 from sklearn.linear_model import Ridge
 from sklearn.utils import estimator_checks
@@ -23,9 +24,11 @@ from advisor_training.learners import (
     extra_trees,
     fit,
     learned_from,
+    paper_features,
+    paper_learner,
     physical,
 )
-from advisor_training.rows import flat
+from advisor_training.rows import flat, make_data
 
 pytestmark = pytest.mark.figures
 
@@ -124,3 +127,32 @@ def test_another_regressor_can_be_left_out_job_by_job() -> None:
     assert SELECTION.cross_val_score(estimator, data.X, data.y, cv=folds).min() > 0.5
     with pytest.raises(InputError, match="no head watts"):
         advisor.training_data("watts")
+
+
+PAPER_DATA = make_data(
+    made_up.pair_points([(made_up.CLIMBER, made_up.SITTER), (made_up.HOG, made_up.CLIMBER)]),
+    full_solo_points(),
+)
+
+
+def test_features_of_the_paper_are_averaged_or_summed() -> None:
+    """For a row whose jobs are known in closed form, and the slopes of both jobs."""
+    rows, profiles = PAPER_DATA.rows, PAPER_DATA.profiles
+    at = (rows.job_a == "climber") & (rows.job_b == "sitter") & (rows.share_a == 30)
+    [found] = paper_features(rows.take(at), profiles).tolist()
+    pair = [profiles[name, made_up.GPU_MODEL] for name in ("climber", "sitter")]
+    slopes = [np.polyfit(p.shares, p.values["rate"], 1)[0] for p in pair]
+    assert slopes[0] == pytest.approx(2, rel=0.01), "200 steps per second over 100 %"
+    rates = 200 * made_up.CLIMBER.speed(30) + 900 * made_up.SITTER.speed(70)
+    assert (found[0], found[2]) == pytest.approx(((95 * 0.3 + 15 * 0.7) / 2, 10))
+    assert found[5:] == pytest.approx([20, 20, rates, sum(slopes)])
+
+
+def test_the_papers_method_gives_back_the_sums_that_it_learned() -> None:
+    """Full-grown trees know the X1 + X2 and the power of rows that they learned."""
+    nine = PAPER_DATA.rows.take(PAPER_DATA.rows.kind == "nine")
+    found = paper_learner(PAPER_DATA.profiles)(PAPER_DATA.rows)(nine)
+    rates = np.column_stack([nine.solo_rate_a, nine.solo_rate_b])
+    measured = np.column_stack([nine.speed_a, nine.speed_b])
+    np.testing.assert_allclose((found.speed * rates).sum(1), (measured * rates).sum(1))
+    np.testing.assert_allclose(found.power_w, nine.power_w)

@@ -11,7 +11,7 @@ from simple_pairs import SOLOS, nine, pair
 
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.records import PairPoint
-from advisor_training.noise import Ceiling, Resamples, noise_ceiling, quantile, worse
+from advisor_training.noise import Ceiling, Resamples, noise_ceiling, worse
 from advisor_training.pairs import make_pairs
 
 EVERY = pytest.mark.parametrize("name", sorted(OBJECTIVES))
@@ -76,13 +76,6 @@ def test_a_starved_job_does_not_break_the_ceiling() -> None:
     assert found is not None
     assert found.noise_percent == 100
     assert found.tie < 1
-
-
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30), st.floats(0, 1))
-def test_quantiles_lie_in_order_within_the_values(values: list[float], part: float) -> None:
-    assert min(values) - 1e-6 <= quantile(values, part) <= max(values) + 1e-6
-    assert (quantile(values, 0), quantile(values, 1)) == (min(values), max(values))
-    assert quantile(values, part / 2) <= quantile(values, part) + 1e-6
 
 
 pytestmark = pytest.mark.figures

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simple_pairs import SHARES, SOLOS, nine, pair, solo
 
-from advisor.core.objectives import OBJECTIVES, PartResult, SplitResult
+from advisor.core.objectives import PartResult, SplitResult
 from advisor.core.records import REPLAY_SOURCE, PairPoint, PointPart, SoloPoint
 from advisor.core.split import NINE, Split
 from advisor_data.bundled import bundled_pair_points
-from advisor_training.noise import noise_ceiling
 from advisor_training.pairs import (
     BASELINES,
     DISTURBED,
@@ -360,16 +359,6 @@ def test_kinds_do_not_depend_on_the_order(random_: random.Random, kept: int) -> 
     shuffled = random_.sample(points, len(points))
     kinds = dict(zip(points, kinds_of(points), strict=True))
     assert kinds_of(shuffled) == [kinds[point] for point in shuffled]
-
-
-def test_takes_at_other_splits_tell_nothing_of_the_noise() -> None:
-    """They have three of nine in common; two takes at the same ones do."""
-    objective = OBJECTIVES["throughput"]
-    assert noise_ceiling(make_pairs([*nine(), *safe(run="r2")], SOLOS)[0], objective) is None
-    twice = [*nine(), *nine(repeat=1), *safe(run="r2"), *safe(run="r3", gpu_uuid="GPU-2")]
-    found = noise_ceiling(make_pairs(twice, SOLOS)[0], objective)
-    assert found is not None
-    assert (found.pairs, found.other_card_pairs, found.choices) == (1, 1, 4)
 
 
 def test_bundled_pairs_are_full_in_every_run() -> None:

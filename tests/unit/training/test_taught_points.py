@@ -4,14 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import retraining
 import synthetic_pairs as made_up
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_rows import solo_points
-from retraining import few_trees
 from store_points import any_observation
 from unsafe_counts import checked_with, write_check
 
@@ -26,11 +24,9 @@ from advisor.core.records import (
 )
 from advisor.predict.profiles import make_profiles
 from advisor.validity.safe_counts import CheckedCounts
-from advisor_training.learners import extra_trees, fit
 from advisor_training.pairs import make_pairs
 from advisor_training.points import LEAST_S, Teaching, profiles_that_lack, taught_here, teach
 from advisor_training.rows import OBSERVED_WEIGHT, SOME, make_data, make_rows
-from advisor_training.train import fit_model, make_training_set
 
 SOLOS = solo_points()
 CARD = "GPU-of-launches"
@@ -230,18 +226,3 @@ def test_one_that_kept_its_limit_or_went_on_for_a_moment_is_no_reference(seen: O
     """It is not known what it does with the whole GPU."""
     found = teach([seen], SOLOS)
     assert (len(found.points), found.references) == (1, ())
-
-
-def test_a_model_is_trained_on_both() -> None:
-    """With launches on a card, and on a GPU model, that nobody measured pairs on."""
-    seen = [launched(p, n) for n, p in enumerate(made_up.pair_points()[4::12])]
-    elsewhere = [replace(s, gpu_model="Other", gpu_uuid="GPU-other") for s in seen[:4]]
-    solos = [*SOLOS, *(replace(p, gpu_model="Other", gpu_uuid="GPU-other") for p in SOLOS)]
-    taught = teach([*seen, *elsewhere], solos)
-    assert len(taught.points) == len(seen) + 4
-    made_from = make_training_set([*made_up.pair_points(), *taught.points], solos)
-    assert made_from.facts.cards == 3
-    with few_trees():
-        trained = fit_model(made_from.rows)
-        assert np.isfinite(list(trained.figures.values())).all()
-        assert fit(extra_trees, made_from.rows)(made_from.rows).power_w.min() > 0
