@@ -76,7 +76,6 @@ def test_systemd_understands_the_units(tmp_path: Path) -> None:
 
 
 def test_the_unit_stays_hardened() -> None:
-    """It needs files and a database, and no device."""
     said = systemd_analyze(
         "security", "--offline=yes", "--threshold=20", CRON / "advisor-retrain.service"
     )
@@ -85,7 +84,6 @@ def test_the_unit_stays_hardened() -> None:
 
 
 def test_the_cronjob_runs_one_at_a_time_as_nobody() -> None:
-    """As the container of the service does, on its volume."""
     spec = manifest()["spec"]
     assert (manifest()["kind"], spec["concurrencyPolicy"]) == ("CronJob", "Forbid")
     pod = spec["jobTemplate"]["spec"]["template"]["spec"]

@@ -62,7 +62,6 @@ def unit() -> dict[str, list[str]]:
 
 
 def test_systemd_understands_the_unit(tmp_path: Path) -> None:
-    """Systemd finds nothing to remark on: no unknown name, no value that it would leave out."""
     verify = program("systemd-analyze", "systemd")
     text = (DEPLOY / "advisor.service").read_text()
     # The command is checked for being there, and it is installed where the unit is.
@@ -115,7 +114,6 @@ def test_the_unit_keeps_what_launches_and_gpus_need() -> None:
 
 
 def test_the_unit_can_write_where_it_is_told_to() -> None:
-    """The folders that its variables name are made for it."""
     settings = unit()
     variables = dict(text.strip('"').split("=", 1) for text in settings["Environment"])
     assert variables["ADVISOR_HOME"] == f"/var/lib/{settings['StateDirectory'][0]}"
@@ -129,7 +127,6 @@ def test_the_unit_can_write_where_it_is_told_to() -> None:
 def test_the_group_shares_a_folder_for_locks_and_nobody_else_enters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As systemd-tmpfiles makes it, it is where locks and sockets go."""
     made = program("systemd-tmpfiles", "systemd")
     if os.geteuid() != 0:
         pytest.skip("needs root, whose folders they are")
@@ -300,7 +297,6 @@ def test_compose_keeps_secrets_in_files() -> None:
 
 
 def test_compose_migrates_first() -> None:
-    """The service starts when the database is ready and has its tables."""
     services = compose()["services"]
     assert services["migrate"]["command"] == ["data", "migrate"]
     conditions = {n: d["condition"] for n, d in services["advisor"]["depends_on"].items()}
@@ -309,7 +305,6 @@ def test_compose_migrates_first() -> None:
 
 
 def test_compose_hardens_what_it_can() -> None:
-    """Ours runs without rights, as its own user, on a root that cannot be written."""
     services = compose()["services"]
     hardened = {
         "user": last_stage()["USER"][0], "read_only": True, "cap_drop": ["ALL"],
@@ -402,7 +397,6 @@ def test_every_query_names_a_metric_that_there_is(service: Served) -> None:
 
 
 def test_promtool_is_content() -> None:
-    """Configuration and rules are what Prometheus takes, and the rules do what their tests say."""
     promtool = program("promtool", "prometheus")
     run(promtool, "check", "config", "--syntax-only", PROMETHEUS / "prometheus.yml")
     assert f"{len(alerts())} rules" in run(promtool, "check", "rules", PROMETHEUS / "alerts.yml")
@@ -428,7 +422,6 @@ def test_every_panel_can_be_parsed(tmp_path: Path) -> None:
 
 
 def test_the_dashboard_is_whole() -> None:
-    """Panels have their own ids and places, a unit or plain numbers, and one data source."""
     dashboard = json.loads(DASHBOARD.read_text())
     assert len({panel["id"] for panel in panels()}) == len(panels()) > 10
     cells = [

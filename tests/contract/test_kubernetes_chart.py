@@ -82,7 +82,6 @@ def pod_specs(documents: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, 
 
 
 def test_helm_finds_nothing_wrong() -> None:
-    """Nothing that an install would stop at; an icon is all that it would like to have."""
     found = helm.lint(str(CHART))
     assert found["errors"] == []
     assert [m["error"] for m in found["messages"]] == ["icon is recommended"]
@@ -139,7 +138,6 @@ def test_a_dead_webhook_never_stops_the_cluster(default: list[dict[str, Any]]) -
 def test_who_calls_the_webhook_trusts_its_certificate(
     default: list[dict[str, Any]], otherwise: list[dict[str, Any]]
 ) -> None:
-    """By cert-manager's injection, or by the caBundle that was given."""
     hook = one(default, "MutatingWebhookConfiguration", "advisor-webhook")
     spec = one(default, "Certificate", "advisor-webhook")["spec"]
     assert hook["metadata"]["annotations"] == {
@@ -205,7 +203,6 @@ def test_only_the_agent_is_root(default: list[dict[str, Any]]) -> None:
 def test_everything_that_is_mounted_or_chosen_is_there(
     default: list[dict[str, Any]], otherwise: list[dict[str, Any]]
 ) -> None:
-    """Volumes, claims, service accounts, and selectors that find pods."""
     for documents in (default, otherwise):
         names = {(d["kind"], d["metadata"]["name"]) for d in documents}
         for _, spec in pod_specs(documents):

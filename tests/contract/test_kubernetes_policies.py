@@ -134,7 +134,6 @@ def waiting() -> Object:
 
 
 def test_the_chooser_may_write_what_it_decides(chart: list[Object]) -> None:
-    """All that it writes, as it writes it; and nobody else may."""
     node = read_node(node_of("n", "GPU-1"))
     pod = waiting()
     place = GpuSlot(key="GPU-1", node=node)

@@ -16,8 +16,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 COMPONENTS = ("advisor", "profiling", "training", "models", "data", "api")
 _Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-SAME_THING = {"Cores", "PairNames"}
-"""What a request and its option have in common; names of jobs in two rooms that import neither."""
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 
 
@@ -25,7 +23,6 @@ SCRIPTS = Path(sysconfig.get_path("scripts"))
     "folder", ["profiling", "training", "models", "data", "api", "api/kubernetes"]
 )
 def test_component_folder_is_no_package(folder: str) -> None:
-    """A component folder cannot hide a package of the same name."""
     assert not (ROOT / folder / "__init__.py").exists()
 
 
@@ -62,16 +59,6 @@ def test_who_catches_everything_says_why() -> None:
         if broad.match(line) and "#" not in line
     ]
     assert silent == []
-
-
-def test_a_name_of_a_type_is_of_one_thing() -> None:
-    """A class or an alias that others may import has a name that no other module gives away."""
-    places: dict[str, list[str]] = {}
-    for path, tree in _sources():
-        for name in {*_types(tree)}:
-            places.setdefault(name, []).append(str(path.relative_to(ROOT)))
-    twice = {name: where for name, where in places.items() if len(where) > 1}
-    assert {name: where for name, where in twice.items() if name not in SAME_THING} == {}
 
 
 def test_measuring_scripts_import_what_is_there() -> None:
@@ -118,7 +105,6 @@ HEAVY = ("sklearn", "fastapi", "sqlalchemy", "pandas", "matplotlib")
     ],
 )
 def test_import_stays_light(modules: str, unwanted: tuple[str, ...]) -> None:
-    """A GPU node that only profiles loads no library of another component."""
     done = _run([sys.executable, "-c", f"import sys, {modules}; print(*sys.modules)"])
     assert done.returncode == 0, done.stderr
     assert not set(unwanted) & set(done.stdout.split())
@@ -130,20 +116,6 @@ def _sources() -> list[tuple[Path, ast.Module]]:
     packages = {p.parent for top in COMPONENTS for p in (ROOT / top).rglob("__init__.py")}
     paths = sorted(path for package in packages for path in package.glob("*.py"))
     return [(p, ast.parse(p.read_text("utf-8"))) for p in paths if "migrations" not in p.parts]
-
-
-def _types(tree: ast.Module) -> Iterator[str]:
-    """Its classes and aliases of types that others may import."""
-    for node in tree.body:
-        match node:
-            case (
-                ast.ClassDef(name=name)
-                | ast.AnnAssign(target=ast.Name(id=name), annotation=ast.Name(id="TypeAlias"))
-                | ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript() | ast.BinOp())
-            ) if name[0].isupper() and not name.isupper():
-                yield name
-            case _:
-                pass
 
 
 def _names(tree: ast.Module) -> Iterator[str]:

@@ -79,7 +79,6 @@ def test_wheel_has_what_runs_where_it_is_installed(
 
 
 def test_links_of_its_description_are_whole(wheel: Path) -> None:
-    """An index shows the README where there is no docs/ beside it."""
     with zipfile.ZipFile(wheel) as archive:
         metadata = archive.read(next(name for name in _names(wheel) if name.endswith("/METADATA")))
     assert b"Which GPU jobs belong" in metadata

@@ -23,7 +23,6 @@ def _points(tmp_path: Path) -> None:
 def test_page_image_values_and_tables(
     tmp_path: Path, advisor: Advisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One command writes all files, says how far it is, and prints the figures."""
     monkeypatch.setenv("COLUMNS", "120")
     done = advisor(*EVALUATE, "--quick")
     assert "by workload: extra-trees" in done.err

@@ -100,14 +100,12 @@ def test_replay_of_recorded_pairs(user: User) -> None:
 
 
 def test_pairs_that_nobody_measured_are_named(user: User) -> None:
-    """A replay makes nothing up; what it leaves out is in the answer."""
     answer = user.json("colocate", "--pairs", PAIR, "--splits", "15/85,50/50", *REPLAY)
     assert [s["reason"] for s in answer["skipped"]] == ["1 window: not recorded"]
     assert [row["jobs"][0]["share_percent"] for row in answer["points"]] == [50]
 
 
 def test_the_loop_of_a_replay(user: User, new_user: NewUser, tmp_path: Path) -> None:
-    """Replayed, brought in elsewhere, taken out: each point still says replay."""
     rows = user.json("colocate", "--pairs", f"{PAIR},{ITSELF}", *REPLAY)["points"]
     file = tmp_path / "replayed.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -54,7 +54,6 @@ def keep(home: Path, *points: Any) -> None:
 
 
 def test_a_night_from_the_store_to_the_service(home: Path, advisor: Advisor) -> None:
-    """JSON with stable keys, metrics, then silence, a rollback, and silence again."""
     failed = replace(launched(BUNDLED_POINTS.pairs[0], 0), state="failed")
     keep(home, *NEW_POINTS, failed, launched(BUNDLED_POINTS.pairs[4], 1))
     done = advisor("retrain", "--json", "--metrics", "advisor.prom")
@@ -81,7 +80,6 @@ def test_a_night_from_the_store_to_the_service(home: Path, advisor: Advisor) -> 
 
 
 def test_points_left_out_are_named(home: Path, advisor: Advisor) -> None:
-    """They stay in the store; where nothing else is new, nothing is trained."""
     bad = retraining.faster(NEW_POINTS.pairs[0], 100)
     keep(home, bad)
     assert "1 left out: 1 impossible" in advisor("retrain", "--quiet").out
@@ -104,7 +102,6 @@ def test_without_a_store_there_is_nothing_new(home: Path, advisor: Advisor) -> N
 
 
 def test_a_second_run_ends_at_once(home: Path, advisor: Advisor) -> None:
-    """With the exit code of what is busy."""
     home.mkdir(mode=0o700)
     with working_in(home / "models"):
         done = advisor("retrain", "--json")
@@ -113,7 +110,6 @@ def test_a_second_run_ends_at_once(home: Path, advisor: Advisor) -> None:
 
 
 def test_metrics_that_cannot_be_written(home: Path, advisor: Advisor) -> None:
-    """An error of its own, after the run."""
     done = advisor("retrain", "--metrics", "no/such/folder/advisor.prom")
     assert done.code == 7
     assert "the run itself came to its end" in done.err

@@ -119,7 +119,6 @@ def test_pairs_without_the_nine_splits_are_too_little(data: Path, run: Run) -> N
 
 
 def test_own_points_beside_the_bundled_ones(data: Path) -> None:
-    """All of both, each once; without the option only those of the files."""
     files = data / "pairs.parquet", data / "solo.csv"
     own, both = read_measured(*files), read_measured(*files, with_bundled=True)
     bundled = read_measured(None, None)
@@ -131,7 +130,6 @@ def test_own_points_beside_the_bundled_ones(data: Path) -> None:
 
 
 def test_unlike_copies_of_a_window_teach_nothing(data: Path) -> None:
-    """They are counted; nobody can say which is true."""
     files, more = (
         (data / "pairs.parquet", data / "solo.csv"),
         (data / "more.parquet", data / "m.csv"),

@@ -276,7 +276,7 @@ def _scored(data: Data, key: ChoiceKey, name: str, question: ChoiceQuestion) -> 
     """The choice of a way, None where it was not measured or nothing is worth anything."""
     measurement = data.measurements[key[1]]
     jobs = data.profiles_of(measurement)
-    result = dict(measured_ways(measurement)).get(name)
+    result = dict(_measured_ways(measurement)).get(name)
     oracle, most = _oracle(measurement, question, jobs)
     if result is None or most <= 0:
         return None
@@ -305,14 +305,14 @@ def _oracle(
     measurement: Measurement, question: ChoiceQuestion, jobs: tuple[Profile, Profile]
 ) -> tuple[str, float]:
     """The best way of the scope as measured, and its value; allowed ones first."""
-    within = {n: r for n, r in measured_ways(measurement) if _in_scope(n, question.scope)}
+    within = {n: r for n, r in _measured_ways(measurement) if _in_scope(n, question.scope)}
     allowed = {n: r for n, r in within.items() if question.allows(n, r, jobs)} or within
     values = {name: question.objective.value(result) for name, result in allowed.items()}
     oracle = max(values, key=lambda name: values[name])
     return oracle, values[oracle]
 
 
-def measured_ways(measurement: Measurement) -> Iterator[tuple[str, SplitResult]]:
+def _measured_ways(measurement: Measurement) -> Iterator[tuple[str, SplitResult]]:
     """Every way that was measured, by name; exclusive comes from the jobs alone."""
     for split, result in measurement.nine.items():
         yield str(split), result

@@ -6,7 +6,7 @@ regressor can be learned, left out and scored as the model is.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
@@ -280,15 +280,6 @@ def fit(
     return Regressors({learner.head.name: _fitted(make(), rows, learner) for learner in learners})
 
 
-@dataclass(frozen=True, slots=True)
-class Untold:
-    """In place of a regressor that nothing was there to learn from: it expects NaN."""
-
-    def predict(self, inputs: Floats) -> Floats:
-        """NaN for each row; inputs have shape (n, 1 + features), the answer (n,)."""
-        return np.full(len(inputs), np.nan)
-
-
 def inputs(head: str, rows: Rows, part: int) -> Floats:
     """What the estimator of a head takes of one part of rows: its prior, then its features."""
     seen = rows.heads[head]
@@ -323,9 +314,10 @@ def learned_from(learner: HeadLearner, rows: Rows) -> Learned:
 
 
 def _fitted(regressor: Any, rows: Rows, learner: HeadLearner) -> Any:
+    """The estimator of a head; one that expects NaN where no row tells of it."""
     found = learned_from(learner, rows)
     if not len(found.y):
-        return Untold()
+        return SimpleNamespace(predict=lambda given: np.full(len(given), np.nan))
     return PriorRegressor(regressor, PRIOR).fit(found.X, found.y, found.weight)
 
 

@@ -40,7 +40,6 @@ def file_of(*nodes: tuple[int, float]) -> bytes:
 @settings(max_examples=20)
 @given(st.integers(1, 7), st.integers(1, 150), st.integers(0, 9), st.integers(0, 60))
 def test_it_says_what_scikit_learn_says(trees: int, leaf: int, seed: int, count: int) -> None:
-    """Of any number of trees, from deep ones to mere leaves, for any number of rows."""
     made, rows = fitted(trees, leaf, seed), made_rows(count, seed + 1)
     found = answers(forest_bytes(made), rows)
     expected: list[float] = made.predict(rows).tolist() if count else []
@@ -96,7 +95,6 @@ def test_what_are_no_trees_is_refused(data: bytes, why: str) -> None:
 
 
 def test_trees_without_end_are_refused() -> None:
-    """A chain is a tree, but one that would only take time."""
     steps = [(0, 1.0), *[(LEAF, 0.0), (0, 1.0)] * MOST_LEVELS, *LEAVES]
     with pytest.raises(ModelError, match="no trees of up to 500 levels"):
         read_trees("speed", file_of(*steps), 1)

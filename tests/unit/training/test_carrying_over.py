@@ -107,7 +107,7 @@ def test_pairs_are_added_one_draw_after_the_other(both: Data) -> None:
     mask = both.rows.gpu_model == MODELS[1]
     rest = set(both.rows.pair[~mask].tolist())
     found = list(add_pairs(both.rows, mask, spy(seen)))
-    assert [(added.pairs, len(added.held_out)) for added in found] == [(0, 1), (2, 5), (5, 5)]
+    assert [(pairs, len(held_out)) for pairs, held_out in found] == [(0, 1), (2, 5), (5, 5)]
     parts = [set(learned.pair.tolist()) - rest for learned, _ in seen]
     assert [len(part) for part in parts] == [0, *[2] * DRAWS, *[5] * DRAWS]
     for part, (_, asked) in zip(parts, seen, strict=True):
@@ -118,7 +118,6 @@ def test_pairs_are_added_one_draw_after_the_other(both: Data) -> None:
 
 
 def test_one_gpu_model_tells_nothing_of_another(one: Data) -> None:
-    """Nothing is fitted for it, and a stated factor stands in."""
     seen: list[tuple[Rows, Rows]] = []
     stated = OtherGpu({"speed": 2.0, "power": 1.5}, (), MOST_PAIRS)
     assert (learn_other_gpu(one.rows, spy(seen)), seen) == (stated, [])
@@ -161,7 +160,6 @@ values = st.lists(st.floats(-2, 2), min_size=1, max_size=60)
 def test_widened_bounds_hold_what_is_promised(
     values: list[float], jobs: int, low: float, high: float
 ) -> None:
-    """Whatever the residuals; and nothing gets narrower."""
     residuals = Residuals(
         np.array(values),
         np.array([f"job {n % jobs}" for n in range(len(values))]),

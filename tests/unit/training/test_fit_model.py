@@ -135,12 +135,8 @@ def with_memory(points: Iterable[PairPoint]) -> list[PairPoint]:
 def two_runs() -> list[PairPoint]:
     """All pairs in two runs; in the second, three windows of four have the memory's power."""
     first, second = made_up.pair_points(run="first"), made_up.pair_points(run="second")
-    some = [point for n, point in enumerate(second) if n % 4]
-    return [
-        *with_memory(first),
-        *with_memory(some),
-        *(p for n, p in enumerate(second) if not n % 4),
-    ]
+    lacking = second[::4]
+    return [*with_memory(first), *with_memory(p for p in second if p not in lacking), *lacking]
 
 
 def rows_of(points: list[PairPoint]) -> Rows:
@@ -169,7 +165,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory, trained: Trained) -> Path:
 
 
 def test_the_model_that_learned_it_predicts_it_with_intervals(folder: Path) -> None:
-    """What was measured of known jobs; bounds on both sides of it."""
     manifest = read_manifest(folder)
     assert [head.name for head in manifest.heads] == ["speed", "power", "memory_power"]
     assert manifest.figures["memory_power_coverage_percent"] > 50
@@ -184,7 +179,6 @@ def test_the_model_that_learned_it_predicts_it_with_intervals(folder: Path) -> N
 
 
 def test_other_heads_say_the_same_with_and_without_it(trained: Trained) -> None:
-    """A further head changes no figure of a model."""
     two = fit_model(made_from().rows, blind=made_from().blind)
     assert [learner.head.name for learner in two.learners] == ["speed", "power"]
     others = {n: v for n, v in trained.figures.items() if "memory" not in n}
@@ -208,9 +202,8 @@ def test_nothing_to_learn_from_expects_nothing() -> None:
     points = made_up.pair_points()
     read = [p for p in points if "hog" in p.jobs]
     rows = rows_of([*with_memory(read), *(p for p in points if "hog" not in p.jobs)])
-    held_out = leave_one_job_out(
-        rows, lambda some: fit(extra_trees, some, [MEMORY_POWER_LEARNER, *HEAD_LEARNERS])
-    )
+    learners = [MEMORY_POWER_LEARNER, *HEAD_LEARNERS]
+    held_out = leave_one_job_out(rows, lambda some: fit(extra_trees, some, learners))
     held_out = held_out.take(held_out.left_out == "hog")
     assert np.isnan(held_out.heads["memory_power"]).all()
     assert len(residuals_of(rows, held_out, MEMORY_POWER_LEARNER)) == 0

@@ -93,7 +93,6 @@ def site(tmp_path: Path, bundled: Path, first_night: tuple[Path, RetrainReport])
 def test_new_jobs_are_learned_and_served(
     site: Site, first_night: tuple[Path, RetrainReport]
 ) -> None:
-    """The history has the moment that was given, and says what was replaced."""
     report, champion = first_night[1], site.registry.champion()
     assert (report.outcome, report.replaced, report.left_out) == ("promoted", None, ())
     assert (report.champion, report.challenger) == (champion, champion)
@@ -101,13 +100,6 @@ def test_new_jobs_are_learned_and_served(
     assert [change.at for change in site.registry.history()] == [FIRST_DAY.isoformat()]
     jobs = {job.name for job in made_up.JOBS}
     assert set(site.registry.open_champion().manifest.dataset.jobs) == jobs
-
-
-def test_nothing_new_trains_nothing(site: Site) -> None:
-    report = site.night(1)
-    assert (report.outcome, report.new_points, report.challenger) == ("nothing-new", 0, None)
-    assert site.night(2, PointSet()).outcome == "nothing-new"
-    assert len(site.registry.versions()) == 1
 
 
 def test_what_is_left_out_every_night_trains_once(site: Site) -> None:
@@ -123,7 +115,6 @@ def test_what_is_left_out_every_night_trains_once(site: Site) -> None:
 
 
 def test_more_of_the_same_is_no_worse(site: Site) -> None:
-    """It is newer, so it serves; the next night trains none."""
     own = NEW_POINTS | points(made_up.JOBS[:2], "2026-02-03")
     report = site.night(3, own)
     newer = "not worse, and has learned from newer points"
@@ -133,7 +124,6 @@ def test_more_of_the_same_is_no_worse(site: Site) -> None:
 
 
 def test_what_is_worse_leaves_no_version(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The champion stays, and the next night does not try again."""
     worse = mock.Mock(return_value=PromotionDecision(False, "worse for all"))
     monkeypatch.setattr(retraining, "decide", worse)
     before, own = site.registry.champion(), NEW_POINTS | points(made_up.JOBS[:2], "2026-02-03")
@@ -155,16 +145,7 @@ def test_older_points_count_less() -> None:
         assert of_run[host] == pytest.approx(weight, rel=1e-3)
 
 
-def test_what_a_person_takes_back_stays_taken_back(site: Site) -> None:
-    """Without new points the model that was rolled back is not promoted again."""
-    site.registry.rollback()
-    report = site.night(1)
-    assert report.outcome == "nothing-new"
-    assert site.registry.champion() is None
-
-
 def test_a_version_of_a_killed_run_is_used(site: Site, bundled: Path) -> None:
-    """It was taken in and not promoted, and nothing was remembered."""
     (site.models / "history.jsonl").unlink()
     (site.models / "retrain/last.json").unlink()
     before = site.registry.versions()
@@ -190,7 +171,6 @@ def test_only_the_last_versions_stay(site: Site, tmp_path: Path) -> None:
 
 
 def test_a_model_without_a_list_of_points_knows_what_was_there_before_it() -> None:
-    """As `advisor train` makes them: what was measured later is new."""
     made = Artefact(make_manifest({}, created_at="2026-02-01T12:00:00+00:00"), {})
     later = points(made_up.JOBS, "2026-02-02")
     known = learned_from(made, collected(NEW_POINTS | later), is_bundled=False)
@@ -238,7 +218,6 @@ FAULTS: dict[str, tuple[str, Callable[[PairPoint], PairPoint], str]] = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_each_fault_is_refused_by_its_name(name: str) -> None:
-    """Only the point that has it, which keeps its place in the store."""
     reason, spoil, words = FAULTS[name]
     own = points(KNOWN_JOBS)
     place = next(n for n, p in enumerate(own.pairs) if p.shares_percent == (60.0, 40.0))
@@ -251,7 +230,6 @@ def test_each_fault_is_refused_by_its_name(name: str) -> None:
 
 
 def test_bounds_of_power_are_those_of_the_instruments() -> None:
-    """A card at its limit reads a little more than that."""
     own = points(KNOWN_JOBS)
     warm = changed(own, 0, power_limit_w=(own.pairs[0].power_w or 0) / 1.03)
     assert sifted(warm).refused == ()
@@ -287,7 +265,6 @@ def test_unlike_copies_of_a_window_keep_each_other_out() -> None:
 
 
 def test_what_was_learned_stays_beside_an_unlike_copy() -> None:
-    """Else who writes copies would empty the model."""
     known = BUNDLED_POINTS.pairs[0]
     found = sifted(PointSet(pairs=(replace(faster(known, 0.7), written_by="a"),)))
     assert [one.reason for one in found.refused] == ["duplicate"]
@@ -295,7 +272,6 @@ def test_what_was_learned_stays_beside_an_unlike_copy() -> None:
 
 
 def test_one_writer_teaches_a_bounded_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest first; others and what this site measured itself are not held up."""
     monkeypatch.setattr("advisor_training.retrain.points.LEAST_TAUGHT", 5)
     monkeypatch.setattr("advisor_training.retrain.points.MOST_TAUGHT", 0.0)
     own = points(KNOWN_JOBS)
@@ -313,7 +289,6 @@ def test_one_writer_teaches_a_bounded_part(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize(("power_w", "words"), [(721.1, "limit of 700 W"), (70.0, "idle GPU")])
 def test_power_of_a_job_alone_has_the_same_bounds(power_w: float, words: str) -> None:
-    """Nothing draws more than the limit, or less than the idle GPU."""
     profiled = points(KNOWN_JOBS[:1]).profiled
     bad = replace(profiled[0], power_w=power_w, power_limit_w=700.0, idle_power_w=80.0)
     [refused] = sifted(PointSet(profiled=(bad, *profiled[1:]))).refused
@@ -361,7 +336,6 @@ def test_own_points_borrow_profiles_for_launches(tmp_path: Path) -> None:
 
 
 def test_launches_pass_the_checks_of_points(tmp_path: Path) -> None:
-    """Far off is news; faster than alone is never possible."""
     even = next(p for p in SOME if p.jobs == ("climber", "climber"))
     for factor, expected in ((1e-4, []), (20, ["impossible"]), (1, [])):
         site = collected_from(tmp_path / f"{factor}", launched(faster(even, factor), 0))
@@ -415,7 +389,6 @@ def test_metrics(tmp_path: Path) -> None:
 
 @pytest.mark.figures
 def test_no_point_that_the_bundled_model_has_learned_from_is_refused() -> None:
-    """As if all of them were new."""
     usable = usable_points(with_flags(bundled_points()))
     pairs, _ = make_pairs(usable.pairs, [*usable.references, *usable.profiled], full=False)
     used = {(*m.jobs, m.gpu_uuid, m.run) for pair in pairs for m in pair.measurements}

@@ -62,7 +62,6 @@ def sides(rows: Rows, first: str, second: str) -> tuple[Side, Side]:
 
 
 def test_values_are_those_measured_and_those_alone() -> None:
-    """Speeds and power of the pair; rates alone at the share, and power without learning."""
     climber, sitter = made_up.CLIMBER, made_up.SITTER
     rows = rows_of((climber, sitter))
     assert rows.share_a.tolist() == [*range(10, 101, 10)]
@@ -120,7 +119,6 @@ def test_features_are_seen_from_each_job() -> None:
 
 
 def test_rows_know_their_pair_and_measurement() -> None:
-    """Two runs of one pair are two measurements; splits are compared within one."""
     points = [
         *made_up.pair_points([(made_up.CLIMBER, made_up.SITTER)], run="first"),
         *made_up.pair_points([(made_up.CLIMBER, made_up.SITTER)], run="second"),
@@ -135,8 +133,7 @@ def test_pairs_without_a_profile_are_no_rows() -> None:
     """A reference on the whole GPU is enough for a speed, but not for features below a profile."""
     pairs, _ = make_pairs(made_up.pair_points(), SOLOS)
     some = {key: profile for key, profile in PROFILES.items() if key[0] != "hog"}
-    rows = make_rows(pairs, some)
-    assert rows.jobs == ["climber", "middle", "sitter", "slow"]
+    assert make_rows(pairs, some).jobs == ["climber", "middle", "sitter", "slow"]
     some["hog", made_up.GPU_MODEL] = profile("hog", None, (30, 100), gpu_model=made_up.GPU_MODEL)
     within = [p for p in made_up.pair_points(run="within") if min(p.shares_percent) >= 30]
     both = make_pairs([*made_up.pair_points(), *within], SOLOS, full=False)[0]
@@ -177,8 +174,7 @@ def test_what_two_jobs_share_is_found_again() -> None:
     above_w = active_idle_above_w([pair_of(a, b, power_w)], known)
     assert above_w == pytest.approx(45)
     sides = [side(with_active_idle(p, {ACTIVE_IDLE_ABOVE: above_w}), [30.0]) for p in (a, b)]
-    there = demanded_power_w(sides)[0]
-    assert there == pytest.approx(2 * (100 + 90) - 125)
+    assert demanded_power_w(sides)[0] == pytest.approx(2 * (100 + 90) - 125)
 
 
 def test_each_gpu_model_has_its_own_where_pairs_tell() -> None:
@@ -244,7 +240,6 @@ def test_without_any_pair_it_is_said_why() -> None:
 
 
 def test_measurements_with_a_launch_bound_job_are_told() -> None:
-    """All five of the only one that keeps the GPU waiting."""
     with_sitter = ["sitter" in m.jobs for m in DATA.measurements]
     assert DATA.with_launch_bound().tolist() == with_sitter
     assert sum(with_sitter) == 5

@@ -141,7 +141,6 @@ def unsafe_none() -> CheckedCounts:
 
 @given(st.lists(any_observation, max_size=4))
 def test_every_observation_is_a_point_or_has_a_reason(seen: list[Observation]) -> None:
-    """Whatever was kept, nothing is lost and nothing doubtful is learned from."""
     found = teach(seen, [])
     different = {one.point_id for one in seen}
     assert len(found.points) + sum(item.points for item in found.left_out) == len(different)
@@ -223,6 +222,5 @@ def test_every_column_of_a_launch_is_kept() -> None:
     ],
 )
 def test_one_that_kept_its_limit_or_went_on_for_a_moment_is_no_reference(seen: Observation) -> None:
-    """It is not known what it does with the whole GPU."""
     found = teach([seen], SOLOS)
     assert (len(found.points), found.references) == (1, ())
