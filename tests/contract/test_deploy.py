@@ -185,7 +185,6 @@ def last_stage() -> dict[str, list[str]]:
 
 
 def test_the_containerfile_is_one() -> None:
-    """Only known instructions, every base by its digest, and nothing fetched from an address."""
     lines = containerfile()
     assert {name for name, _ in lines} <= INSTRUCTIONS
     bases = [arguments.split()[0] for name, arguments in lines if name == "FROM"]
@@ -214,7 +213,6 @@ def test_the_containerfile_copies_what_is_there() -> None:
 
 
 def test_the_container_runs_as_nobody_special() -> None:
-    """The user is a fixed number and not root, and it owns nothing but its volume."""
     stage = last_stage()
     assert stage["USER"] == ["10001:10001"]
     assert stage["VOLUME"] == ["/var/lib/advisor"]
@@ -239,7 +237,6 @@ def test_the_container_gets_what_was_tested_by_its_hash() -> None:
 
 
 def test_the_command_of_the_container_works(tmp_path: Path) -> None:
-    """What it starts listens, is content with its own health check, and lets no stranger read."""
     stage = last_stage()
     options = json.loads(stage["CMD"][0])
     assert json.loads(stage["ENTRYPOINT"][0]) == ["advisor"]
@@ -281,7 +278,6 @@ def test_compose_names_what_is_there() -> None:
 
 
 def test_compose_opens_loopback_only() -> None:
-    """No port can be reached from another host, and the database none at all."""
     services = compose()["services"]
     ports = {name: service.get("ports", []) for name, service in services.items()}
     assert all(port.startswith("127.0.0.1:") for found in ports.values() for port in found)
@@ -289,7 +285,6 @@ def test_compose_opens_loopback_only() -> None:
 
 
 def test_compose_keeps_secrets_in_files() -> None:
-    """No variable, command or image holds a password; the files are in no commit and no image."""
     text = (DEPLOY / "compose.yaml").read_text()
     assert all(secret["file"].startswith("secrets/") for secret in compose()["secrets"].values())
     assert not re.search(r"(?i)(password|token)[\w]*:\s*(?!/run/secrets/|\{file)\S", text)
@@ -332,7 +327,6 @@ def test_compose_hands_the_password_over(tmp_path: Path) -> None:
 
 
 def test_prometheus_reaches_the_service() -> None:
-    """It asks by a name and port that the service answers to, with a token that is mounted."""
     spec = compose()["services"]
     [job] = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"]
     [target] = job["static_configs"][0]["targets"]
@@ -374,7 +368,6 @@ def queries() -> dict[str, str]:
 
 
 def test_every_query_names_a_metric_that_there_is(service: Served) -> None:
-    """Names, and the labels that are looked at, are those of a real service."""
     # A family without samples still has its line of help.
     with Client(service.url) as client:
         client.recommend(RecommendationRequest.of("bert-train", "vit-infer"))

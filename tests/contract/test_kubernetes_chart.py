@@ -91,7 +91,6 @@ def test_helm_finds_nothing_wrong() -> None:
 def test_kubernetes_takes_it(
     version: str, default: list[dict[str, Any]], otherwise: list[dict[str, Any]]
 ) -> None:
-    """From 1.30 to the newest, without an unknown field, in both positions of every switch."""
     for documents in (default, otherwise):
         kinds = taken(documents, version)
         assert {"DaemonSet", "Deployment", "MutatingWebhookConfiguration"} <= kinds
@@ -119,13 +118,11 @@ def test_kubernetes_takes_the_examples(file: str, since: int) -> None:
     ],
 )
 def test_values_that_cannot_work_are_refused(values: dict[str, Any]) -> None:
-    """No caBundle, other words, kube-system not left out, a misspelt name."""
     with pytest.raises(helm.HelmError):
         rendered(**values)
 
 
 def test_a_dead_webhook_never_stops_the_cluster(default: list[dict[str, Any]]) -> None:
-    """Two seconds, never kube-system, never the namespace of its own pods."""
     [hook] = one(default, "MutatingWebhookConfiguration", "advisor-webhook")["webhooks"]
     assert (hook["timeoutSeconds"], hook["failurePolicy"]) == (2, "Fail")
     assert (hook["sideEffects"], hook["admissionReviewVersions"]) == ("None", ["v1"])
@@ -185,7 +182,6 @@ def test_the_lease_is_all_that_the_webhook_writes_at_home(default: list[dict[str
 
 
 def test_only_the_agent_is_root(default: list[dict[str, Any]]) -> None:
-    """And it is not privileged; nobody has a token of Kubernetes that needs none."""
     for name, spec in pod_specs(default):
         [container] = spec["containers"]
         context = container["securityContext"]
@@ -264,7 +260,6 @@ def test_prometheus_gets_what_it_needs(otherwise: list[dict[str, Any]]) -> None:
 def test_policies_let_in_who_asks(
     default: list[dict[str, Any]], otherwise: list[dict[str, Any]]
 ) -> None:
-    """The service is asked by webhook, agents and Prometheus; the ports are those that listen."""
     ports = {
         name: spec["containers"][0]["ports"][0]["containerPort"]
         for name, spec in pod_specs(default)
@@ -285,7 +280,6 @@ def test_policies_let_in_who_asks(
 
 
 def test_the_script_makes_certificates_that_are_trusted(tmp_path: Path) -> None:
-    """By the caBundle that goes to Helm, for the name that the API server calls."""
     done = subprocess.run(
         [KUBERNETES / "make-certificates.sh", "advisor", "gpu-sharing"],
         cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
@@ -320,7 +314,6 @@ def probed(url: str, headers: dict[str, str]) -> httpx.Response:
 
 
 def test_the_service_answers_its_probes(default: list[dict[str, Any]], tmp_path: Path) -> None:
-    """With the arguments of the chart, by the name in the probes' Host header, without a token."""
     [spec] = [spec for name, spec in pod_specs(default) if name == "advisor-service"]
     [container] = spec["containers"]
     with serving(tmp_path, container["args"][1:]) as served:

@@ -166,7 +166,6 @@ def test_the_chooser_may_write_what_it_decides(chart: list[Object]) -> None:
     ],
 )
 def test_the_token_of_the_webhook_changes_nothing_else(chart: list[Object], change: Object) -> None:
-    """Of pods that wait; others, such as those of kube-system, not at all."""
     pod = waiting()
     assert len(denied(chart, "webhook", merged(pod, change), pod, CHOOSER)) == 1
     system = {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "image": "a"}]}}

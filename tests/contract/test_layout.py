@@ -27,7 +27,6 @@ def test_component_folder_is_no_package(folder: str) -> None:
 
 
 def test_module_names_are_safe_on_python_3_15() -> None:
-    """No module carries the name of a standard-library module, those of Python 3.15 included."""
     command = ["ruff", "check", "--no-cache", "--select", "A005", "--target-version", "py315", "."]
     done = _run([str(SCRIPTS / command[0]), *command[1:]])
     assert done.returncode == 0, done.stdout

@@ -27,7 +27,6 @@ PRIVATE = re.compile(r"(?<![\w.])/(?:wor[k]|roo[t]|far[m])\b|pypi[.]org|pythonho
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_no_text_names_a_machine_or_registry() -> None:
-    """A path or host of the machine that wrote a file never reaches its reader."""
     assert not [f"{name}: {hit}" for name, text in _texts() for hit in PRIVATE.findall(text)]
 
 
@@ -73,7 +72,6 @@ def test_small_locks_cover_their_extras(lock: str, extras: list[str]) -> None:
 
 
 def test_every_package_has_a_line_that_says_what_it_sends() -> None:
-    """Direct ones, what these bring, and no other."""
     page = (ROOT / "docs/dependencies.md").read_text()
     rows = re.findall(r"^\| ([a-z0-9][a-z0-9-]*) \|(.*)\|$", page, re.M)
     listed = [name for name, _ in rows if name != "package"]

@@ -52,7 +52,6 @@ def test_keys_of_the_json_stay(advisor: Advisor, tmp_path: Path) -> None:
 
 
 def test_nothing_launched_is_said(advisor: Advisor) -> None:
-    """A host without launches has nothing to compare, and gets no store by asking."""
     said = advisor("drift")
     assert (said.code, said.out) == (0, "there is no launched pair to compare: advisor launch\n")
 

@@ -39,7 +39,6 @@ def test_page_image_values_and_tables(
 
 
 def test_the_check_fails_on_other_figures(tmp_path: Path, advisor: Advisor) -> None:
-    """Made-up jobs are not the bundled ones: the command names figures, values and bounds."""
     done = advisor(*EVALUATE, "--check", "--json", "--out", "here")
     error = json.loads(done.out)["error"]
     assert (done.code, error["code"]) == (9, "model")

@@ -53,7 +53,6 @@ def keep(home: Path, jobs: int, *, solos: bool = True) -> None:
 
 
 def test_training_takes_what_was_measured_here(home: Path, advisor: Advisor) -> None:
-    """The first line says how many points of whom; the bundled ones are there when asked for."""
     keep(home, 3)
     first, second, *_ = advisor("train", "--out", "mine").out.splitlines()
     assert first == "learning from 72 pair points and 30 solo points that were measured here"
@@ -100,7 +99,6 @@ def test_training_takes_what_launches_did(home: Path, advisor: Advisor) -> None:
 
 
 def test_launches_alone_are_learned_from_beside_the_bundled_pairs(home: Path) -> None:
-    """Nobody measured a pair here; a launch of bundled jobs has bundled profiles."""
     with open_store(None, home) as store:
         point = next(p for p in bundled_pair_points() if p.jobs == ("mobilenet-train-b2", "triad"))
         seen = replace(launches(1)[0], parts=tuple(

@@ -89,7 +89,6 @@ def test_show() -> None:
 
 @pytest.mark.usefixtures("home")
 def test_promote_and_roll_back(tmp_path: Path) -> None:
-    """By its name, or by a folder that is taken in and used with one command."""
     first, second = "20260201-first", "20260301-second"
     assert f"{first} is the champion now; it was bundled" in run("promote", first).stdout
     assert run("promote", first).stdout == f"{first} is the champion already\n"

@@ -76,7 +76,6 @@ def test_a_plan_without_pairs_is_not_written(advisor: Advisor, tmp_path: Path) -
 
 
 def test_nothing_fits(advisor: Advisor, tmp_path: Path) -> None:
-    """On a GPU model that nobody has measured on, with no job that could be."""
     for path in (tmp_path / "jobs").iterdir():
         path.unlink()
     said = advisor("next", "--minutes", "2")

@@ -49,7 +49,6 @@ def test_it_says_what_scikit_learn_says(trees: int, leaf: int, seed: int, count:
 @settings(max_examples=10)
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 9)), min_size=1, max_size=4))
 def test_heads_that_are_walked_together_answer_as_each_alone(heads: list[tuple[int, int]]) -> None:
-    """Heads of other numbers of trees, columns and rows, to the last bit."""
     files = [forest_bytes(fitted(trees, 2, trees)) for trees, _ in heads]
     inputs = [
         np.pad(made_rows(count, count), ((0, 0), (0, k))) for k, (_, count) in enumerate(heads)
@@ -107,7 +106,6 @@ NODES = st.tuples(st.integers(-2, 3), st.sampled_from([0.0, 1.0, np.nan, 1e300])
 
 @given(st.lists(NODES, max_size=40).map(lambda nodes: file_of(*nodes)) | st.binary(max_size=300))
 def test_any_file_is_refused_or_walked(data: bytes) -> None:
-    """Whatever the bytes: no index beyond the file, no walk without end."""
     try:
         found = answers(data, made_rows(20, 1)[:, :3])
     except ModelError:

@@ -192,7 +192,6 @@ def test_the_name_of_a_model_is_that_of_all_it_is() -> None:
 
 
 def test_nothing_unreadable_is_written(model: Path) -> None:
-    """A manifest that could not be read back leaves the one that is there."""
     before = (model / MANIFEST).read_bytes()
     bad = small_model.make_manifest(small_model.trees(), figures={"error": math.nan})
     with pytest.raises(ModelError, match="NaN"):

@@ -73,7 +73,6 @@ def test_same_as_scikit_learn(predictor: ModelPredictor) -> None:
 
 
 def test_many_pairs_are_as_each_of_them(predictor: ModelPredictor) -> None:
-    """Asked at once, at numbers of splits that differ, they have the values that each has alone."""
     asked = [((A, B), SPLITS), ((B, A), SPLITS[:1]), ((A, A), ()), ((B, B), SPLITS[1:])]
     for (profiles, splits), found in zip(asked, predictor.expected(asked), strict=True):
         alone = predictor.predict(profiles, splits)
@@ -150,7 +149,6 @@ def test_a_split_does_not_depend_on_the_others(
 
 
 def test_missing_columns_are_filled(predictor: ModelPredictor) -> None:
-    """A card without some counters gets the answer for a job that is as jobs usually are."""
     names = ["dram_active_percent", "tensor_active_percent"]
     poor = without(A, *names)
     usual = {name: np.full_like(A.shares, predictor.manifest.fill[name]) for name in poor.missing}
@@ -161,7 +159,6 @@ def test_missing_columns_are_filled(predictor: ModelPredictor) -> None:
 
 
 def test_extrapolation_names_features(predictor: ModelPredictor) -> None:
-    """What lies beyond the training rows is named, once, whichever job it comes from."""
     busy = A.values["memory_busy_percent"] * 9
     hot = dataclasses.replace(A, values={**A.values, "memory_busy_percent": busy})
     expected = {f"{whose}_memory_busy_percent" for whose in ("own", "other", "sum")}
@@ -187,7 +184,6 @@ def test_extrapolation_begins_at_5_percent_of_the_range(
 
 
 def test_another_gpu_model_has_wider_bounds(predictor: ModelPredictor) -> None:
-    """Profiles that are the same have the same answer; the manifest says how much wider."""
     a, b = (dataclasses.replace(p, gpu_model="Other") for p in (FREE_A, FREE_B))
     assert predictor.manifest.other_gpu.widening == {"speed": 2, "power": 3}
     here, there = (predictor.predict(pair, SPLITS) for pair in ((FREE_A, FREE_B), (a, b)))
@@ -205,7 +201,6 @@ def test_another_gpu_model_has_wider_bounds(predictor: ModelPredictor) -> None:
 def test_card_with_other_watts_has_the_same_speeds(
     predictor: ModelPredictor, factor: float, seeds: tuple[int, int]
 ) -> None:
-    """All watts, the limit among them, by one factor: power by that factor, speeds as before."""
     a, b = (make_profile(f"job{seed}", seed) for seed in seeds)
     for known, found in zip(
         predictor.predict([a, b], SPLITS),
@@ -328,7 +323,6 @@ def test_no_bound_of_power_is_far_above_the_limit(tmp_path: Path) -> None:
 
 
 def test_at_the_power_limit_the_power_is_known(tmp_path: Path) -> None:
-    """Bounds of the limit where a card is expected at it, those of other splits below."""
     intervals = {**small_model.POWER_BOUNDS, LIMITED: LogBounds(-0.01, 0.01)}
     heads = changed_head("power", intervals=intervals)
     known = ModelPredictor(save_model(tmp_path / "model", heads=heads))
@@ -342,7 +336,6 @@ def test_at_the_power_limit_the_power_is_known(tmp_path: Path) -> None:
 
 
 def test_power_has_bounds_of_its_gpu_model(tmp_path: Path, predictor: ModelPredictor) -> None:
-    """At splits the wider of its own and of all; speeds are as they were."""
     name = of_pair([kind_of(FREE_A), kind_of(FREE_B)], SPLIT)
     own = {on_gpu_model(name, small_model.GPU_MODEL): LogBounds(-0.02, 0.4)}
     heads = changed_head("power", intervals={**small_model.POWER_BOUNDS, **own})
@@ -374,7 +367,6 @@ def test_energy_saved_has_bounds_of_its_own(tmp_path: Path, predictor: ModelPred
 
 
 def test_bounds_are_wider_without_counters(tmp_path: Path, predictor: ModelPredictor) -> None:
-    """By the factors of the manifest, where either profile lacks a column."""
     widening = {"speed": 1.5, "power": 1.25}
     known = ModelPredictor(save_model(tmp_path / "model", no_counters=widening))
     for first, factors in ((A, (1, 1)), (without(A, "dram_active_percent"), (1.5, 1.25))):

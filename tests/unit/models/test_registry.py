@@ -34,7 +34,6 @@ def added(registry: Registry, tmp_path: Path) -> Registry:
 
 
 def test_added_is_a_copy(registry: Registry, tmp_path: Path) -> None:
-    """A version has what its manifest names and nothing else, and outlives its source."""
     source = save_model(tmp_path / "v1", version="v1")
     (source / "notes.txt").write_text("mine")
     manifest = registry.add(source)
@@ -96,7 +95,6 @@ def test_added_twice(added: Registry, tmp_path: Path) -> None:
 
 
 def test_promote_and_roll_back(added: Registry) -> None:
-    """A rollback takes the last standing promotion back; the next one the one before."""
     for version in ("v1", "v2", "v3"):
         added.promote(version)
     assert added.champion() == "v3"
@@ -110,7 +108,6 @@ def test_promote_and_roll_back(added: Registry) -> None:
 
 
 def test_history(added: Registry, tmp_path: Path) -> None:
-    """Each change says what, from which, and how good; promoting the champion is none."""
     for version in ("v1", "v1", "v2"):
         added.promote(version)
     added.rollback()
@@ -187,7 +184,6 @@ def test_damaged_history(added: Registry, tmp_path: Path) -> None:
 
 
 def test_killed_at_every_step(tmp_path: Path) -> None:
-    """After kill -9 before any step there is the old state or the new one, and work goes on."""
     for version in ("old", "new"):
         save_model(tmp_path / version, version=version)
     done = subprocess.run(
@@ -208,7 +204,6 @@ def test_killed_at_every_step(tmp_path: Path) -> None:
 
 
 def test_two_at_once(added: Registry) -> None:
-    """Promotions at the same time come one after the other: each replaced the one before."""
     threads = [threading.Thread(target=added.promote, args=(v,)) for v in ("v1", "v2", "v3") * 4]
     for thread in threads:
         thread.start()

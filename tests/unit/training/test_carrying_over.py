@@ -78,7 +78,6 @@ def by_gpu(both: Data, evaluation: Evaluation, ticks: list[None]) -> Evaluation:
 
 
 def test_neither_the_gpu_model_nor_the_job_is_learned_from(both: Data) -> None:
-    """Also not the job on the other GPU model; every row is tested for each of its jobs."""
     seen: list[tuple[Rows, Rows]] = []
     for name in MODELS:
         mask = both.rows.gpu_model == name
@@ -102,7 +101,6 @@ def test_by_gpu_model_both_ways(both: Data) -> None:
 
 
 def test_pairs_are_added_one_draw_after_the_other(both: Data) -> None:
-    """What is learned from grows, what is tested is all the rest, and no pair is in both."""
     seen: list[tuple[Rows, Rows]] = []
     mask = both.rows.gpu_model == MODELS[1]
     rest = set(both.rows.pair[~mask].tolist())
@@ -190,7 +188,6 @@ def test_figures_of_each_direction(both: Data, by_gpu: Evaluation, ticks: list[N
 
 
 def test_tables_page_and_json(by_gpu: Evaluation) -> None:
-    """What was found is in all three; a quick evaluation has none of it."""
     first, second = gpu_tables(by_gpu)
     assert [row[0] for row in first.rows] == sorted(MODELS)
     assert len(second.rows) == len(by_gpu.gpu_curve)

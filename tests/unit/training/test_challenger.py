@@ -43,7 +43,6 @@ def compared(
 
 @pytest.mark.parametrize("factor", [1.0, 1.1])
 def test_scores_of_left_out_jobs(factor: float) -> None:
-    """Each measurement is asked once for each of its jobs, whatever was learned."""
     rows = training_set(NEW_POINTS | BUNDLED_POINTS).rows
     asked = leave_one_job_out(rows, physical)
     speed = np.column_stack([rows.speed_a, rows.speed_b])[asked.row]

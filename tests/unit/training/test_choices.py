@@ -211,7 +211,6 @@ def test_a_minimum_speed_holds_where_jobs_share() -> None:
 
 
 def test_expected_speeds_keep_the_minimum_speed() -> None:
-    """Where nobody asks to be sure; whether they do as measured is told."""
     kept = ChoiceQuestion(EFFICIENCY, "every way", 0.4, kept="expected")
     ways = {THIRTY: (0.39, 1.0, 200.0), EQUAL: (0.6, 0.6, 300.0), SEVENTY: (0.4, 0.7, 320.0)}
     slow = with_results({EQUAL: (0.3, 0.9, 300.0), SEVENTY: (0.5, 0.5, 300.0)})
@@ -225,7 +224,6 @@ def test_expected_speeds_keep_the_minimum_speed() -> None:
 
 
 def test_where_nothing_keeps_the_minimum_speed() -> None:
-    """One after the other misses none; of the nine alone the best of all is taken."""
     kept = ChoiceQuestion(EFFICIENCY, "every way", 0.4, kept="expected")
     found = only(choose(DATA, expects({}), kept, 0.0))
     assert (found.chosen, found.missed) == ("exclusive", None)
@@ -313,7 +311,6 @@ def too_high(rows: Rows, jobs: tuple[str, str], factor: float) -> HeldOut:
 
 
 def test_errors_of_neither_job_are_in_the_bounds() -> None:
-    """Wrong for two jobs only, they look sure to the pair of these, and to no other."""
     jobs = (ROWS.jobs[0], ROWS.jobs[1])
     held_out = too_high(ROWS, jobs, 2.0)
     found = bounds_without(ROWS, held_out, jobs[0], jobs)

@@ -21,7 +21,7 @@ from advisor.decide.recommend import recommend
 from advisor.errors import ModelError, StoreError
 from advisor.predict.profiles import make_profiles
 from advisor_advice.answers import ModelAdvice, to_wire
-from advisor_cli.recommend import _show as show
+from advisor_cli.recommend import _show as show  # pyright: ignore[reportPrivateUsage]
 from advisor_models.heads import KNOWN_HEADS
 from advisor_models.manifest import Artefact, read_manifest, sha256, write_artefact
 from advisor_models.model_predictor import ModelPredictor
@@ -66,7 +66,6 @@ def made() -> Artefact:
 
 
 def test_trees_that_say_something_else_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is written that predicts something else than what was evaluated."""
     other: Any = fit(lambda: extra_trees().set_params(random_state=1), ROWS).by_head["power"]
     name = "advisor_training.train.forest_bytes"
     known = forest_bytes(other.regressor_)
@@ -187,7 +186,6 @@ def test_other_heads_say_the_same_with_and_without_it(trained: Trained) -> None:
 
 
 def test_too_few_jobs_are_no_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five where twenty are asked for; the same five are enough if five are asked for."""
     rows = made_from().rows
     assert learners_for(rows) == HEAD_LEARNERS
     monkeypatch.setattr(head_learners, "FEWEST_JOBS", 5)
@@ -213,7 +211,6 @@ def test_nothing_to_learn_from_expects_nothing() -> None:
 def test_answers_have_it_where_the_model_has(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In the text, and with bounds in what programs read; one after the other it is not known."""
     predictor, profiles = ModelPredictor(folder), make_profiles(solo_points())
     jobs = [profiles[name, made_up.GPU_MODEL] for name in ("climber", "sitter")]
     recommendation = recommend(jobs, predictor)

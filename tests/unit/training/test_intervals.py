@@ -68,8 +68,8 @@ def test_bounds_hold_the_raised_level(jobs: list[list[float]]) -> None:
 
 def joined(*parts: Residuals, gpu_model: Names | None = None) -> Residuals:
     columns = ("values", "left_out", "beside", "stratum")
-    made = [np.concatenate([getattr(part, name) for part in parts]) for name in columns]
-    return Residuals(*made, gpu_model)
+    made = {name: np.concatenate([getattr(part, name) for part in parts]) for name in columns}
+    return Residuals(**made, gpu_model=gpu_model)
 
 
 def of_gpu_models(by_model: dict[str, dict[str, list[float]]]) -> Residuals:
@@ -125,7 +125,6 @@ def test_coverage_needs_rows_without_the_tested_job() -> None:
 
 
 def test_residuals_of_rows() -> None:
-    """The logarithm of measured over predicted, by the job's situation, with both jobs named."""
     found = residuals_of(ROWS, as_measured(ROWS, 0.5, 0.5), SPEED_LEARNER)
     np.testing.assert_allclose(found.values, math.log(2))
     names = set(found.stratum.tolist())
@@ -188,7 +187,6 @@ SET = training_set()
 
 
 def test_a_card_that_draws_more_for_everything_saves_the_same() -> None:
-    """Pairs and jobs alone 5 % above the profiles: expected 5 % too low, and saved as expected."""
     hot = ROWS.assign(
         power_w=1.05 * ROWS.power_w,
         solo_power_a_w=1.05 * ROWS.profile_power_a_w,
@@ -222,7 +220,6 @@ def test_several_runs_are_left_out_one_run_gets_the_card_term() -> None:
 
 
 def test_profiles_without_counters_make_intervals_wider() -> None:
-    """A learner that is far off on them; what it learns from has every counter."""
     seen: list[tuple[Rows, Rows]] = []
     asked = leave_one_job_out(ROWS, spy(seen), asked=SET.blind)
     assert [sorted(set(ROWS.jobs) - set(learned.jobs)) for learned, _ in seen] == [

@@ -46,7 +46,6 @@ def test_a_starved_job_has_a_logarithm() -> None:
 
 @pytest.mark.parametrize("name", [name for name in LEARNERS if name != "physical"])
 def test_learners_learn(name: str) -> None:
-    """Each is nearer to the rows that it was fitted to than physics without learning."""
     measured = np.concatenate([ROWS.speed_a, ROWS.speed_b, ROWS.power_w])
     learned = np.abs(values(LEARNERS[name](ROWS)(ROWS)) / measured - 1).mean()
     without = np.abs(values(physical(ROWS)(ROWS)) / measured - 1).mean()
@@ -73,8 +72,7 @@ def test_a_server_serves_no_more_than_its_demand() -> None:
     assert set(found.speed[:, 1]) == {1.0}
 
 
-def test_a_weight_changes_what_is_learned_and_one_changes_nothing() -> None:
-    """Half the weight is not the same model; rows of weight 1 are rows without weights."""
+def test_a_weight_changes_what_is_learned() -> None:
     noise = np.random.default_rng(0).normal(0, 0.2, len(ROWS))
     noisy = ROWS.assign(power_w=ROWS.power_w * np.exp(noise))
     half = noisy.assign(weight=np.where(ROWS.job_a == "climber", 0.1, 1.0))
@@ -96,7 +94,6 @@ COUNTS_ROWS = {
     ("regressor", "expected"), [(None, COUNTS_ROWS), (Ridge(), {})], ids=["trees", "ridge"]
 )
 def test_scikit_learn_takes_it_for_its_own(regressor: Any, expected: dict[str, str]) -> None:
-    """Cloning, pipelines, searches and weights work as with its own estimators."""
     found = CHECKS.check_estimator(
         PriorRegressor(regressor), expected_failed_checks=expected, on_fail=None, on_skip=None
     )
@@ -149,7 +146,6 @@ def test_features_of_the_paper_are_averaged_or_summed() -> None:
 
 
 def test_the_papers_method_gives_back_the_sums_that_it_learned() -> None:
-    """Full-grown trees know the X1 + X2 and the power of rows that they learned."""
     nine = PAPER_DATA.rows.take(PAPER_DATA.rows.kind == "nine")
     found = paper_learner(PAPER_DATA.profiles)(PAPER_DATA.rows)(nine)
     rates = np.column_stack([nine.solo_rate_a, nine.solo_rate_b])

@@ -61,7 +61,6 @@ def pair(*jobs: str, asked: int = 0, uses: PairUse = ALIKE) -> OpenPair:
 def test_the_budget_is_kept_and_used(
     candidates: list[OpenPair], measured: dict[str, int], minutes: float
 ) -> None:
-    """No pair twice, none too many, and nothing that would still fit is left."""
     chosen = choose_pairs(candidates, measured, minutes)
     spent = sum(candidate.minutes for candidate in chosen)
     left = [candidate for candidate in candidates if candidate not in chosen]
@@ -94,7 +93,6 @@ def test_what_comes_first(more: OpenPair, less: OpenPair) -> None:
 
 
 def test_what_is_unlike_all_measured_pairs_comes_first() -> None:
-    """Of jobs that are as little measured; then what is unlike that one, too."""
     low, middle, high = ((0.0,), (0.0,)), ((0.6,), (0.6,)), ((1.0,), (1.0,))
     found = [pair("a", "b", uses=low), pair("c", "d", uses=middle), pair("e", "f", uses=high)]
     chosen = choose_pairs(found, {}, 3, learned=[low])

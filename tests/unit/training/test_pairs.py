@@ -59,7 +59,6 @@ def test_kinds_of_splits_are_told_apart(point: PairPoint, kind: str) -> None:
 
 
 def test_repeats_give_medians() -> None:
-    """A window that went wrong once decides no split, nor does what cannot be the memory's."""
     watts = ((100.0, 30.0), (102.0, 40.0), (500.0, 500.0), (90.0, 0.0), (103.0, None))
     points = [
         point

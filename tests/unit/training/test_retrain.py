@@ -155,7 +155,6 @@ def test_a_version_of_a_killed_run_is_used(site: Site, bundled: Path) -> None:
 
 
 def test_only_the_last_versions_stay(site: Site, tmp_path: Path) -> None:
-    """Neither the champion goes, nor what a rollback goes to, nor what somebody else made."""
     [first] = site.registry.versions()
     site.registry.add(save_model(tmp_path / "by-hand", version="20250101-byhand"))
     own = NEW_POINTS | points((made_up.MadeUpJob("new", 50, 0.3, 0.3, 200, 60), *made_up.JOBS[:2]),
@@ -313,7 +312,6 @@ def collected_from(home: Path, *seen: Observation, with_launches: bool = True) -
 
 
 def test_a_launch_is_learned_from_and_listed(tmp_path: Path) -> None:
-    """One that failed is counted with the reason; without launches nothing is new."""
     site = collected_from(tmp_path, *GOOD, BAD)
     assert site.launches_left_out == (LeftOut("launches that failed", 1),)
     assert [point.source for point in site.own.pairs] == [OBSERVED_SOURCE] * len(GOOD)

@@ -78,7 +78,6 @@ def test_values_are_those_measured_and_those_alone() -> None:
 
 
 def test_every_column_of_a_row() -> None:
-    """A server with a demand next to one without: all of the pair, of each alone, of the card."""
     point = pair(
         30, 70, rate_1=1.2, rate_2=0.5, power_w=250.0, memory_power_w=60.0, source=OBSERVED_SOURCE
     )

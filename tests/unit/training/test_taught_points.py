@@ -51,7 +51,6 @@ def with_part(**changes: Any) -> Observation:
 
 
 def test_a_good_launch_teaches_what_a_measured_point_does() -> None:
-    """The same speeds and power, marked as what it is; given twice it teaches once."""
     found = teach([GOOD, GOOD], SOLOS)
     assert not found.left_out
     profiles = make_profiles(SOLOS)
@@ -87,7 +86,6 @@ def test_a_good_launch_teaches_what_a_measured_point_does() -> None:
     ],
 )
 def test_what_is_in_doubt_teaches_nothing(seen: Observation, reason: str) -> None:
-    """It is counted under its reason, and does not keep the others from teaching."""
     before = [replace(p, job_hash="of-another", started_at="2025") for p in SOLOS]
     solos = [*(replace(p, job_hash="profiled") for p in SOLOS), *before]
     found = teach([seen, replace(GOOD, launch_id="good")], solos)
@@ -120,7 +118,6 @@ def test_results_that_nobody_read_teach_at_safe_counts_only() -> None:
 
 
 def test_a_site_teaches_by_the_checks_that_it_keeps(tmp_path: Path) -> None:
-    """Without one nobody knows better; profiles of launched jobs come from elsewhere if need be."""
     unread = replace(GOOD, parts=tuple(replace(p, results=None) for p in GOOD.parts))
     assert taught_here([unread], SOLOS, tmp_path) == teach([unread], SOLOS)
     write_check(
@@ -193,7 +190,6 @@ WENT_ON = Observation(
 
 
 def test_every_column_of_a_launch_is_kept() -> None:
-    """Of both jobs together, and of the one that went on alone: over its own time and energy."""
     made: dict[str, Any] = ALIKE | {"run": f"launches on {CARD}", "source": OBSERVED_SOURCE}
     together = PairPoint(
         parts=(PointPart(**ONE, **UNCAPPED), PointPart(**OTHER, **UNCAPPED)),
