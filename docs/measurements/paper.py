@@ -8,11 +8,8 @@ seconds of a fit. Figure 2: fraction of the oracle by (X1 + X2) / W against the 
 at random whatever their pair, ten times, as in the paper. Figure 3: fraction of the oracle by the
 left-out job, next to that of 50/50. Figure 4: the same by what the two jobs use of the GPU.
 
-`paper` is the paper's method. Section 3.1 lists nine features; section 3.2 sums raw metrics of both
-jobs, averages percentages, and scales all of them. Extra Trees predict X1 + X2 from all nine, and
-the power from the seven that are metrics of the GPU. Where the paper leaves a choice: the rate
-alone is the one at the job's share, the sensitivity is the slope of a line through all profiled
-shares, and the trees have scikit-learn's defaults. `extra-trees` is the model of this product.
+`paper` is the paper's method (`advisor_training.learners.paper_learner`), `extra-trees` the model
+of this product.
 """
 
 import argparse
@@ -22,13 +19,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.ensemble import ExtraTreesRegressor
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import MinMaxScaler
 
 from advisor.core.objectives import RAW_OBJECTIVE
 from advisor.decide.recommendation import TIE
-from advisor.predict.profiles import Floats, Profile
 from advisor_training.choices import QUESTIONS, Choice, choose
 from advisor_training.evaluation import bar_of
 from advisor_training.held_out import (
@@ -38,17 +31,12 @@ from advisor_training.held_out import (
     draw_rows,
     leave_one_job_out,
 )
-from advisor_training.learners import LEARNERS, SEED, Fitted, Learner, Predicted, as_predicted
+from advisor_training.learners import LEARNERS, Fitted, Learner, paper_learner
 from advisor_training.pairs import job_classes, whole_gpu
 from advisor_training.points import read_measured
 from advisor_training.rows import Data, Rows, make_data
 from advisor_training.scoring import Error, errors_of
 
-AVERAGED = (
-    "sm_active_percent", "sm_occupancy_percent", "fp32_active_percent", "dram_active_percent",
-    "memory_busy_percent",
-)  # fmt: skip
-SUMMED = ("pcie_tx_mib_per_s", "pcie_rx_mib_per_s")
 CLASSES = ("HH", "HL", "LH", "LL")
 """Compute, then memory: high or low; the heaviest first."""
 
@@ -60,62 +48,6 @@ PAPER = {
 }
 
 Cells = tuple[object, ...]
-
-
-def paper_learner(data: Data) -> Learner:
-    """The paper's method; half of the predicted X1 + X2 stands for each job."""
-
-    def learn(rows: Rows) -> Fitted:
-        nine = rows.take(rows.kind != "uncapped")
-        features = paper_features(nine, data)
-        total = nine.speed_a * nine.solo_rate_a + nine.speed_b * nine.solo_rate_b
-        both = _trees().fit(features, total)
-        power = _trees().fit(features[:, :7], nine.power_w)
-
-        def predict(asked: Rows) -> Predicted:
-            features = paper_features(asked, data)
-            half = both.predict(features) / 2
-            whole = [per_job(asked, data, side, lambda p, _: p.whole_gpu_rate) for side in "ab"]
-            speeds = np.column_stack([half / rate for rate in whole])
-            return as_predicted(speeds, power.predict(features[:, :7]))
-
-        return predict
-
-    return learn
-
-
-def paper_features(rows: Rows, data: Data) -> Floats:
-    """Seven metrics of the GPU, then the sum of rates and the sum of slopes; shape (n, 9)."""
-
-    def both(name: str) -> Floats:
-        a, b = (per_job(rows, data, side, lambda p, at: p.at(at)[name]) for side in "ab")
-        return a + b
-
-    slopes = [per_job(rows, data, side, lambda p, _: slope(p)) for side in "ab"]
-    means = [both(name) / 2 for name in AVERAGED]
-    return np.column_stack([*means, *map(both, SUMMED), both("rate"), slopes[0] + slopes[1]])
-
-
-def slope(profile: Profile) -> float:
-    """Slope of a line through the rates alone over the shares, 1/s for 1 %."""
-    return float(np.polyfit(profile.shares, profile.values["rate"], 1)[0])
-
-
-def per_job(
-    rows: Rows, data: Data, side: str, value: Callable[[Profile, Floats], Floats | float]
-) -> Floats:
-    """A value of one job of each row, by its profile and its shares; shape (n,)."""
-    jobs, shares = getattr(rows, f"job_{side}"), getattr(rows, f"share_{side}")
-    found = np.empty(len(rows))
-    for job, model in set(zip(jobs.tolist(), rows.gpu_model.tolist(), strict=True)):
-        its = (jobs == job) & (rows.gpu_model == model)
-        found[its] = value(data.profiles[job, model], shares[its])
-    return found
-
-
-def _trees() -> Any:
-    trees = ExtraTreesRegressor(random_state=SEED)
-    return Pipeline([("scale", MinMaxScaler()), ("trees", trees)])
 
 
 def learning_curve(data: Data, name: str, learner: Learner) -> Iterator[Cells]:
@@ -197,7 +129,7 @@ def main() -> None:
     wanted: list[str] = parser.parse_args().figures
     measured = read_measured(None, None)
     data = make_data(measured.pairs, measured.profiled, measured.references)
-    learners = {"paper": paper_learner(data), "extra-trees": LEARNERS["extra-trees"]}
+    learners = {"paper": paper_learner(data.profiles), "extra-trees": LEARNERS["extra-trees"]}
     if {"1", "2"} & {*wanted}:
         heads = ("method", "learned, %", "X1 + X2, %", "power, %", "fit, s", "of the oracle, %")
         points = [point for each in learners.items() for point in learning_curve(data, *each)]

@@ -60,7 +60,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HeadInputs:
+class _HeadInputs:
     """What a head takes of jobs at n splits: a part for each job, or one of all.
 
     Attributes:
@@ -72,13 +72,13 @@ class HeadInputs:
     priors: tuple[Floats, ...]
 
 
-def inputs_of(head: Head, sides: Sequence[Side]) -> HeadInputs:
+def inputs_of(head: Head, sides: Sequence[Side]) -> _HeadInputs:
     """What a head takes of jobs at their shares."""
     views = [(one, *beside(sides, n)) for n, one in enumerate(sides)]
     views = views if head.of == "job" else [tuple(sides)]
     features = [head.features_of(view) for view in views]
     priors = [head.prior_of(view, f) for view, f in zip(views, features, strict=True)]
-    return HeadInputs(np.concatenate([*map(matrix, features)]), tuple(priors))
+    return _HeadInputs(np.concatenate([*map(matrix, features)]), tuple(priors))
 
 
 def _kept_of_capacity(sides: Sequence[Side], features: Mapping[str, Floats]) -> Floats:
@@ -165,11 +165,13 @@ class ServedHead:
             key: _factors(self.trained, manifest, seen=key[0], whole=key[1]) for key in known
         }
 
-    def inputs(self, sides: Sequence[Side]) -> HeadInputs:
+    def inputs(self, sides: Sequence[Side]) -> _HeadInputs:
         """What the trees and the prior take of jobs at their shares."""
         return inputs_of(self.head, sides)
 
-    def values(self, inputs: HeadInputs, logs: Sequence[float], asked: PredictionRequest) -> Values:
+    def values(
+        self, inputs: _HeadInputs, logs: Sequence[float], asked: PredictionRequest
+    ) -> Values:
         """What the trees' answers mean: one log for each row of the features."""
         n, factors = len(asked.splits), self._factors[asked.seen, asked.whole]
         limit = self.head.limit_of(asked.sides) if self.head.limit_of else math.inf

@@ -96,10 +96,10 @@ def bundled_one_window() -> OneWindowModel:
     Raises:
         ModelError: it is not whole.
     """
-    return OneWindowModel({name: bundled_file(trees_file(name)) for name in HEADS})
+    return OneWindowModel({name: _bundled_file(trees_file(name)) for name in HEADS})
 
 
-def bundled_file(name: str) -> bytes:
+def _bundled_file(name: str) -> bytes:
     """One of its files.
 
     Raises:
@@ -140,7 +140,7 @@ class LeftOutJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OneWindowHead:
+class _OneWindowHead:
     """Estimates profiles, and what they might be."""
 
     model: OneWindowModel
@@ -213,12 +213,12 @@ class ErrorsFile:
 
 
 @functools.cache
-def bundled_head() -> OneWindowHead:
+def bundled_head() -> _OneWindowHead:
     """The one that comes with the package.
 
     Raises:
         ModelError: it is not whole.
     """
     with ModelError.instead_of(ValueError, f"{ERRORS} cannot be read", fix="install advisor again"):
-        left_out = read(ErrorsFile, bundled_file(ERRORS)).left_out
-    return OneWindowHead(model=bundled_one_window(), left_out=left_out)
+        left_out = read(ErrorsFile, _bundled_file(ERRORS)).left_out
+    return _OneWindowHead(model=bundled_one_window(), left_out=left_out)

@@ -4,14 +4,10 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
-import time
 import tomllib
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +15,6 @@ import httpx
 import pytest
 import yaml
 from serving import Served, serving
-from waiting import eventually
 
 from advisor.client import Client
 from advisor.runtime.cgroup import CONTROLLERS, OURS
@@ -67,7 +62,6 @@ def unit() -> dict[str, list[str]]:
 
 
 def test_systemd_understands_the_unit(tmp_path: Path) -> None:
-    """Systemd finds nothing to remark on: no unknown name, no value that it would leave out."""
     verify = program("systemd-analyze", "systemd")
     text = (DEPLOY / "advisor.service").read_text()
     # The command is checked for being there, and it is installed where the unit is.
@@ -120,7 +114,6 @@ def test_the_unit_keeps_what_launches_and_gpus_need() -> None:
 
 
 def test_the_unit_can_write_where_it_is_told_to() -> None:
-    """The folders that its variables name are made for it."""
     settings = unit()
     variables = dict(text.strip('"').split("=", 1) for text in settings["Environment"])
     assert variables["ADVISOR_HOME"] == f"/var/lib/{settings['StateDirectory'][0]}"
@@ -134,7 +127,6 @@ def test_the_unit_can_write_where_it_is_told_to() -> None:
 def test_the_group_shares_a_folder_for_locks_and_nobody_else_enters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As systemd-tmpfiles makes it, it is where locks and sockets go."""
     made = program("systemd-tmpfiles", "systemd")
     if os.geteuid() != 0:
         pytest.skip("needs root, whose folders they are")
@@ -144,11 +136,9 @@ def test_the_group_shares_a_folder_for_locks_and_nobody_else_enters(
     (tmp_path / "etc/passwd").write_text(users)
     run(made, "--create", f"--root={tmp_path}", DEPLOY / "advisor.tmpfiles.conf")
     folder = tmp_path / "run/advisor"
-    for path in (folder, folder / "locks"):
-        found = path.stat()
-        assert (found.st_mode & 0o7777, found.st_uid, found.st_gid) == (0o3770, 0, 54323)
-    found = (folder / "api").stat()
-    assert (found.st_mode & 0o7777, found.st_uid, found.st_gid) == (0o750, 54322, 54323)
+    shared, own = (0o3770, 0, 54323), (0o750, 54322, 54323)
+    found = [path.stat() for path in (folder, folder / "locks", folder / "api")]
+    assert [(f.st_mode & 0o7777, f.st_uid, f.st_gid) for f in found] == [shared, shared, own]
     monkeypatch.setattr("advisor.settings.HOST_FOLDER", folder)
     settings = read_settings({})
     assert (settings.runtime_dir, settings.lock_dir) == (folder / "0", folder / "locks")
@@ -195,7 +185,6 @@ def last_stage() -> dict[str, list[str]]:
 
 
 def test_the_containerfile_is_one() -> None:
-    """Only known instructions, every base by its digest, and nothing fetched from an address."""
     lines = containerfile()
     assert {name for name, _ in lines} <= INSTRUCTIONS
     bases = [arguments.split()[0] for name, arguments in lines if name == "FROM"]
@@ -224,7 +213,6 @@ def test_the_containerfile_copies_what_is_there() -> None:
 
 
 def test_the_container_runs_as_nobody_special() -> None:
-    """The user is a fixed number and not root, and it owns nothing but its volume."""
     stage = last_stage()
     assert stage["USER"] == ["10001:10001"]
     assert stage["VOLUME"] == ["/var/lib/advisor"]
@@ -249,7 +237,6 @@ def test_the_container_gets_what_was_tested_by_its_hash() -> None:
 
 
 def test_the_command_of_the_container_works(tmp_path: Path) -> None:
-    """What it starts listens, is content with its own health check, and lets no stranger read."""
     stage = last_stage()
     options = json.loads(stage["CMD"][0])
     assert json.loads(stage["ENTRYPOINT"][0]) == ["advisor"]
@@ -291,7 +278,6 @@ def test_compose_names_what_is_there() -> None:
 
 
 def test_compose_opens_loopback_only() -> None:
-    """No port can be reached from another host, and the database none at all."""
     services = compose()["services"]
     ports = {name: service.get("ports", []) for name, service in services.items()}
     assert all(port.startswith("127.0.0.1:") for found in ports.values() for port in found)
@@ -299,7 +285,6 @@ def test_compose_opens_loopback_only() -> None:
 
 
 def test_compose_keeps_secrets_in_files() -> None:
-    """No variable, command or image holds a password; the files are in no commit and no image."""
     text = (DEPLOY / "compose.yaml").read_text()
     assert all(secret["file"].startswith("secrets/") for secret in compose()["secrets"].values())
     assert not re.search(r"(?i)(password|token)[\w]*:\s*(?!/run/secrets/|\{file)\S", text)
@@ -307,7 +292,6 @@ def test_compose_keeps_secrets_in_files() -> None:
 
 
 def test_compose_migrates_first() -> None:
-    """The service starts when the database is ready and has its tables."""
     services = compose()["services"]
     assert services["migrate"]["command"] == ["data", "migrate"]
     conditions = {n: d["condition"] for n, d in services["advisor"]["depends_on"].items()}
@@ -316,14 +300,13 @@ def test_compose_migrates_first() -> None:
 
 
 def test_compose_hardens_what_it_can() -> None:
-    """Ours runs without rights, as its own user, on a root that cannot be written."""
     services = compose()["services"]
+    hardened = {
+        "user": last_stage()["USER"][0], "read_only": True, "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges:true"],
+    }  # fmt: skip
     for name in ("advisor", "migrate"):
-        service = services[name]
-        assert service["user"] == last_stage()["USER"][0]
-        assert service["read_only"] is True
-        assert service["cap_drop"] == ["ALL"]
-        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert {**services[name], **hardened} == services[name]
     images = {s["image"] for n, s in services.items() if n not in {"advisor", "migrate"}}
     assert all(re.fullmatch(BY_DIGEST, image) for image in images), images
 
@@ -344,7 +327,6 @@ def test_compose_hands_the_password_over(tmp_path: Path) -> None:
 
 
 def test_prometheus_reaches_the_service() -> None:
-    """It asks by a name and port that the service answers to, with a token that is mounted."""
     spec = compose()["services"]
     [job] = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"]
     [target] = job["static_configs"][0]["targets"]
@@ -386,7 +368,6 @@ def queries() -> dict[str, str]:
 
 
 def test_every_query_names_a_metric_that_there_is(service: Served) -> None:
-    """Names, and the labels that are looked at, are those of a real service."""
     # A family without samples still has its line of help.
     with Client(service.url) as client:
         client.recommend(RecommendationRequest.of("bert-train", "vit-infer"))
@@ -409,7 +390,6 @@ def test_every_query_names_a_metric_that_there_is(service: Served) -> None:
 
 
 def test_promtool_is_content() -> None:
-    """Configuration and rules are what Prometheus takes, and the rules do what their tests say."""
     promtool = program("promtool", "prometheus")
     run(promtool, "check", "config", "--syntax-only", PROMETHEUS / "prometheus.yml")
     assert f"{len(alerts())} rules" in run(promtool, "check", "rules", PROMETHEUS / "alerts.yml")
@@ -435,7 +415,6 @@ def test_every_panel_can_be_parsed(tmp_path: Path) -> None:
 
 
 def test_the_dashboard_is_whole() -> None:
-    """Panels have their own ids and places, a unit or plain numbers, and one data source."""
     dashboard = json.loads(DASHBOARD.read_text())
     assert len({panel["id"] for panel in panels()}) == len(panels()) > 10
     cells = [
@@ -458,79 +437,3 @@ def test_the_dashboard_is_whole() -> None:
     )["providers"]
     mounted = compose()["services"]["grafana"]["volumes"]
     assert any(f":{provided[0]['options']['path']}:" in volume for volume in mounted)
-
-
-EMPTY_WITHOUT_LAUNCHES = {
-    *(
-        f"{panel} {target}"
-        for target in "AB"
-        for panel in (
-            "Work per joule: predicted and observed",
-            "Power by GPU",
-            "Speed by job",
-            "p99 against the promise",
-        )
-    ),
-    "Energy saved A",
-}
-"""Panels that show something only while a pair runs, or after one."""
-
-
-@pytest.mark.prometheus
-def test_real_prometheus_answers_every_panel(service: Served, tmp_path: Path) -> None:
-    """Scraped from a real service, each query gives a value, and no alert but the right one."""
-    with prometheus(service, tmp_path) as ask, Client(service.url) as client:
-        ends = time.monotonic() + 60
-        while not ask("count_over_time(advisor_requests_total[1m]) > 3"):
-            client.recommend(RecommendationRequest.of("bert-train", "vit-infer"))
-            assert time.monotonic() < ends, "nothing was scraped"
-            time.sleep(0.5)
-        for place, query in queries().items():
-            found = ask(query)
-            if place in EMPTY_WITHOUT_LAUNCHES or place in {rule["alert"] for rule in alerts()}:
-                assert not found, place
-            else:
-                assert found, place
-
-
-@contextmanager
-def prometheus(service: Served, folder: Path) -> Generator[Callable[[str], list[Any]]]:
-    """Real Prometheus with our configuration, asked by PromQL."""
-    server = program("prometheus", "prometheus")
-    config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())
-    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-    config["rule_files"] = [str(PROMETHEUS / "alerts.yml")]
-    [job] = config["scrape_configs"]
-    job["static_configs"] = [{"targets": [service.url.removeprefix("http://")]}]
-    (folder / "token").write_text(service.token("prometheus", "read"))
-    job["authorization"]["credentials_file"] = str(folder / "token")
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    options = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
-    with (
-        (folder / "prometheus.log").open("wb") as log,
-        subprocess.Popen(
-            [server, *options, f"--web.listen-address={address}"], stdout=log, stderr=log
-        ) as process,
-    ):
-        try:
-            ready = partial(_is_ready, f"http://{address}/-/ready")
-            eventually(ready, (folder / "prometheus.log").read_text)
-            yield partial(_ask, f"http://{address}/api/v1/query")
-        finally:
-            process.terminate()
-
-
-def _is_ready(url: str) -> bool:
-    try:
-        return get(url).is_success
-    except httpx.TransportError:
-        return False
-
-
-def _ask(url: str, query: str) -> list[Any]:
-    answer = get(url, query=query).json()
-    assert answer["status"] == "success", answer
-    return answer["data"]["result"]

@@ -132,7 +132,6 @@ def waiting() -> Object:
 
 
 def test_the_chooser_may_write_what_it_decides(chart: list[Object]) -> None:
-    """All that it writes, as it writes it; and nobody else may."""
     node = read_node(node_of("n", "GPU-1"))
     pod = waiting()
     place = GpuSlot(key="GPU-1", node=node)
@@ -165,7 +164,6 @@ def test_the_chooser_may_write_what_it_decides(chart: list[Object]) -> None:
     ],
 )
 def test_the_token_of_the_webhook_changes_nothing_else(chart: list[Object], change: Object) -> None:
-    """Of pods that wait; others, such as those of kube-system, not at all."""
     pod = waiting()
     assert len(denied(chart, "webhook", merged(pod, change), pod, CHOOSER)) == 1
     system = {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "image": "a"}]}}

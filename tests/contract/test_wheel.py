@@ -45,7 +45,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_wheel_claims_only_our_names(wheel: Path) -> None:
-    """Installing puts nothing but the prefixed packages and their metadata on the path."""
     top = {name.split("/")[0] for name in _names(wheel)}
     assert {name for name in top if not name.endswith(".dist-info")} == PACKAGES
 
@@ -79,7 +78,6 @@ def test_wheel_has_what_runs_where_it_is_installed(
 
 
 def test_links_of_its_description_are_whole(wheel: Path) -> None:
-    """An index shows the README where there is no docs/ beside it."""
     with zipfile.ZipFile(wheel) as archive:
         metadata = archive.read(next(name for name in _names(wheel) if name.endswith("/METADATA")))
     assert b"Which GPU jobs belong" in metadata
@@ -125,7 +123,6 @@ def test_wheel_runs_away_from_the_checkout(bare: Path, tmp_path: Path) -> None:
 
 
 def test_programs_of_its_jobs_find_it(bare: Path, tmp_path: Path) -> None:
-    """They run under a Python with PyTorch, which may not have advisor."""
     harness = next(bare.rglob("advisor/suite/profiling/workloads"))
     site = harness.parents[3]
     code = (

@@ -36,47 +36,42 @@ def told(advisor: Advisor, *words: str) -> dict[str, Any]:
 def test_keys_of_the_json_stay(advisor: Advisor, tmp_path: Path) -> None:
     keep(tmp_path, DRIFTED)
     report = told(advisor, "drift")
-    assert set(report) == {"observations", "drifts", "cards", "outdated_checks"}
-    assert report["observations"] == 28
+    assert (report.keys() - {"drifts"}, report["observations"]) == (
+        {"observations", "cards", "outdated_checks"}, 28
+    )  # fmt: skip
     (one,) = report["drifts"]
-    assert set(one) == {
+    assert one.keys() == {
         "job", "gpu_model", "gpu_uuid", "quantity", "ratio", "since", "observations", "software",
     }  # fmt: skip
     assert (one["job"], one["quantity"], one["gpu_uuid"]) == (PAIR[0], "rate", CARD)
-    assert one["ratio"] == pytest.approx(0.8, rel=0.02)
-    assert one["observations"] == 8
+    assert (one["ratio"], one["observations"]) == (pytest.approx(0.8, rel=0.02), 8)
+    out = advisor("drift").out
+    assert "28 launched pairs compared" in out
+    row = next(line for line in out.splitlines() if line.startswith(PAIR[0]))
+    assert {"80", CARD} <= set(row.split())
 
 
 def test_nothing_launched_is_said(advisor: Advisor) -> None:
-    """A host without launches has nothing to compare, and gets no store by asking."""
     said = advisor("drift")
     assert (said.code, said.out) == (0, "there is no launched pair to compare: advisor launch\n")
 
 
-def test_table_names_job_and_card(advisor: Advisor, tmp_path: Path) -> None:
-    keep(tmp_path, DRIFTED)
-    out = advisor("drift").out
-    assert "28 launched pairs compared" in out
-    row = next(line for line in out.splitlines() if line.startswith(PAIR[0]))
-    assert "80 %" in row
-    assert CARD in row
-
-
 def test_advice_warns_and_follows(advisor: Advisor, tmp_path: Path) -> None:
     """Only launches since the drift count: the job is expected a fifth slower at their split."""
-    before = told(advisor, "recommend", *PAIR, "--gpu-model", GPU_MODEL)
+    words = ("recommend", *PAIR, "--gpu-model", GPU_MODEL)
+    before = told(advisor, *words)
     keep(tmp_path, DRIFTED)
-    after = told(advisor, "recommend", *PAIR, "--gpu-model", GPU_MODEL)
+    after = told(advisor, *words)
     (warning,) = set(after["warnings"]) - set(before["warnings"])
     assert f"rate of {PAIR[0]} on card {CARD} has drifted: 20 % less" in warning
     assert [drift["job"] for drift in after["drifts"]] == [PAIR[0]]
     assert after["measured"]["launches"] == 8
     then, now = (
-        next(o["jobs"] for o in answer["candidates"] if o["split"] == "50/50")
+        [job["speed"]["value"] for o in answer["candidates"] if o["split"] == "50/50"
+         for job in o["jobs"]]
         for answer in (before, after)
-    )
-    assert now[0]["speed"]["value"] == pytest.approx(0.8 * then[0]["speed"]["value"], rel=0.03)
-    assert now[1]["speed"]["value"] == pytest.approx(then[1]["speed"]["value"], rel=0.03)
+    )  # fmt: skip
+    assert now == pytest.approx([0.8 * then[0], then[1]], rel=0.03)
 
 
 def test_launches_that_failed_a_cross_check_are_no_drift(advisor: Advisor, tmp_path: Path) -> None:
@@ -98,24 +93,7 @@ def test_forged_copies_of_launches_are_no_drift(advisor: Advisor, tmp_path: Path
     assert (report["observations"], report["drifts"]) == (20, [])
 
 
-def test_launches_as_expected_make_the_answer_surer(advisor: Advisor, tmp_path: Path) -> None:
-    before = told(advisor, "recommend", *PAIR, "--gpu-model", GPU_MODEL)
-    keep(tmp_path, launched([1.0] * 30))
-    after = told(advisor, "recommend", *PAIR, "--gpu-model", GPU_MODEL)
-    assert after["warnings"] == before["warnings"]
-    for then, now in zip(before["candidates"][:-1], after["candidates"][:-1], strict=True):
-        for a, b in zip(then["jobs"], now["jobs"], strict=True):
-            assert b["speed"]["value"] == pytest.approx(a["speed"]["value"], rel=0.02)
-    then, now = (
-        next(o["jobs"][0]["speed"] for o in answer["candidates"] if o["split"] == "50/50")
-        for answer in (before, after)
-    )
-    assert now["high"] - now["low"] < 0.6 * (then["high"] - then["low"])
-    assert "no job has drifted" in advisor("drift").out
-
-
 def test_card_of_the_references_is_known(advisor: Advisor) -> None:
-    """Power is corrected and surer, speeds stay, and the answer says what was learned from."""
     words = ("recommend", *PAIR, "--gpu-model", GPU_MODEL)
     usual, there = told(advisor, *words), told(advisor, *words, "--gpu-uuid", KNOWN_CARD)
     assert usual["card"] is None
@@ -147,13 +125,6 @@ def test_queue_is_not_on_one_card(advisor: Advisor) -> None:
     assert "4 GPUs are not the one card" in said.err
 
 
-def test_queue_on_a_known_card(advisor: Advisor) -> None:
-    words = ("place", *PAIR, "--gpus", "1", "--gpu-model", GPU_MODEL)
-    usual, there = told(advisor, *words), told(advisor, *words, "--gpu-uuid", KNOWN_CARD)
-    assert there["card"]["gpu_uuid"] == KNOWN_CARD
-    assert there["energy_j"] < usual["energy_j"]
-
-
 @pytest.fixture
 def api(tmp_path: Path) -> Iterable[Api]:
     with running(tmp_path / "home") as api:
@@ -161,7 +132,6 @@ def api(tmp_path: Path) -> Iterable[Api]:
 
 
 def test_service_records_shows_and_warns(api: Api) -> None:
-    """An entry of the audit log as it begins and as it ends, a metric, and other advice."""
     service = api.service
     asked = {"jobs": JOBS, "gpu_model": GPU_MODEL}
     before = api.post("/v1/recommendations", asked)
@@ -170,9 +140,7 @@ def test_service_records_shows_and_warns(api: Api) -> None:
     watch.look()
     after = api.post("/v1/recommendations", asked)
     assert [drift["job"] for drift in after["drifts"]] == [PAIR[0]]
-    assert len(after["warnings"]) == len(before["warnings"]) + 1
     assert 'drifting_test{quantity="rate"} 1.0' in service.metrics.text().decode()
-    assert entries(service) == [("advisor", "begun")]
     watch.look()
     DriftWatch(service, gauge_of(service, "again")).look()
     assert entries(service) == [("advisor", "begun")], "the next service does not repeat it"
@@ -180,17 +148,6 @@ def test_service_records_shows_and_warns(api: Api) -> None:
     watch.look()
     assert entries(service) == [("advisor", "done"), ("advisor", "begun")]
     assert api.post("/v1/recommendations", asked)["warnings"] == before["warnings"]
-
-
-def test_service_knows_cards(api: Api) -> None:
-    """HTTP and command line say the same of a card; another one is asked for by name alone."""
-    there = api.post(
-        "/v1/recommendations", {"jobs": JOBS, "gpu_model": GPU_MODEL, "gpu_uuid": KNOWN_CARD}
-    )
-    assert there["card"]["gpu_uuid"] == KNOWN_CARD
-    assert there["card"]["power_factor"]["value"] < 0.97
-    text = api.ask("GET", "/metrics").text
-    assert 'advisor_drifting{quantity="power"} 0.0' in text
 
 
 def gauge_of(service: Any, name: str = "test") -> Any:

@@ -11,7 +11,7 @@ from command_line import Advisor, Said, in_this_process
 
 from advisor.core.records import PairPoint
 from advisor.formats.rows import column_types, flat, to_row
-from advisor_data.bundled import bundled_pair_points, bundled_reference_points
+from advisor_data.bundled import bundled_pair_points
 from advisor_data.files import read_points
 
 REPLAY = ("--gpu", "replay")
@@ -78,21 +78,6 @@ def key(row: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def test_profile_of_a_pairs_job_is_still_its_sweep(user: User) -> None:
-    """References of the campaign do not get into profiles: ten shares of one card and run."""
-    answer = user.json("profile", "fft", *REPLAY)
-    assert answer["replay"] is True
-    assert len(answer["points"]) == 10
-    whole_gpu = next(p for p in answer["points"] if p["share_percent"] == 100)
-    references = [p.rate for p in bundled_reference_points() if p.job == "fft"]
-    assert references
-    assert all(abs(whole_gpu["rate"] / rate - 1) > 1e-6 for rate in references)
-    listed = json.loads(user.advisor("jobs", "--bundled", "--json").out)
-    assert {len(row["shares"]) for row in listed["jobs"] if row["gpu_model"] == "NVIDIA H200"} >= {
-        10
-    }
-
-
 def test_replay_of_recorded_pairs(user: User) -> None:
     done = user.advisor("colocate", "--pairs", f"{PAIR},{ITSELF}", *REPLAY)
     assert "REPLAY of recorded points of NVIDIA H200" in done.err
@@ -115,14 +100,12 @@ def test_replay_of_recorded_pairs(user: User) -> None:
 
 
 def test_pairs_that_nobody_measured_are_named(user: User) -> None:
-    """A replay makes nothing up; what it leaves out is in the answer."""
     answer = user.json("colocate", "--pairs", PAIR, "--splits", "15/85,50/50", *REPLAY)
     assert [s["reason"] for s in answer["skipped"]] == ["1 window: not recorded"]
     assert [row["jobs"][0]["share_percent"] for row in answer["points"]] == [50]
 
 
 def test_the_loop_of_a_replay(user: User, new_user: NewUser, tmp_path: Path) -> None:
-    """Replayed, brought in elsewhere, taken out: each point still says replay."""
     rows = user.json("colocate", "--pairs", f"{PAIR},{ITSELF}", *REPLAY)["points"]
     file = tmp_path / "replayed.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))

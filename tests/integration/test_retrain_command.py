@@ -54,7 +54,6 @@ def keep(home: Path, *points: Any) -> None:
 
 
 def test_a_night_from_the_store_to_the_service(home: Path, advisor: Advisor) -> None:
-    """JSON with stable keys, metrics, then silence, a rollback, and silence again."""
     failed = replace(launched(BUNDLED_POINTS.pairs[0], 0), state="failed")
     keep(home, *NEW_POINTS, failed, launched(BUNDLED_POINTS.pairs[4], 1))
     done = advisor("retrain", "--json", "--metrics", "advisor.prom")
@@ -62,12 +61,13 @@ def test_a_night_from_the_store_to_the_service(home: Path, advisor: Advisor) -> 
     found = answer_of(done.out)
     assert set(found) == KEYS
     assert {frozenset(one) for one in found["compared"]} == {frozenset(COMPARED_KEYS)}
-    assert (found["outcome"], found["replaced"]) == ("promoted", "bundled")
-    assert found["new_points"] == len(list(NEW_POINTS)) + 1
-    assert found["launches_left_out"] == [{"reason": "launches that failed", "points": 1}]
+    expected = {
+        "outcome": "promoted", "replaced": "bundled", "new_points": len(list(NEW_POINTS)) + 1,
+        "launches_left_out": [{"reason": "launches that failed", "points": 1}],
+    }  # fmt: skip
+    assert {**found, **expected} == found
     assert 'outcome{outcome="promoted"} 1.0' in Path("advisor.prom").read_text()
-    shown = json.loads(advisor("models", "show", "--json").out)
-    assert shown["model"] == found["champion"]
+    assert json.loads(advisor("models", "show", "--json").out)["model"] == found["champion"]
     quiet = advisor("retrain", "--quiet")
     assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
     said = advisor("retrain").out
@@ -80,22 +80,20 @@ def test_a_night_from_the_store_to_the_service(home: Path, advisor: Advisor) -> 
 
 
 def test_points_left_out_are_named(home: Path, advisor: Advisor) -> None:
-    """They stay in the store; where nothing else is new, nothing is trained."""
     bad = retraining.faster(NEW_POINTS.pairs[0], 100)
     keep(home, bad)
-    said = advisor("retrain", "--quiet").out
-    assert "1 left out: 1 impossible" in said
+    assert "1 left out: 1 impossible" in advisor("retrain", "--quiet").out
     (home / "models/retrain/last.json").unlink()
     found = json.loads(advisor("retrain", "--json").out)
-    assert found["outcome"] == "nothing-new"
     [left_out] = found["left_out"]
-    assert set(left_out) == LEFT_OUT_KEYS
-    assert (left_out["reason"], left_out["point_ids"]) == ("impossible", [bad.point_id])
+    assert left_out.keys() == LEFT_OUT_KEYS
+    assert (found["outcome"], left_out["reason"], left_out["point_ids"]) == (
+        "nothing-new", "impossible", [bad.point_id]
+    )  # fmt: skip
     with open_store(None, home) as store:
         assert [point.point_id for point in store.pair_points()] == [bad.point_id]
     assert advisor("retrain", "--quiet").out == ""
-    again = advisor("retrain").out
-    assert again.startswith("bundled stays: nothing new since")
+    assert advisor("retrain").out.startswith("bundled stays: nothing new since")
 
 
 def test_without_a_store_there_is_nothing_new(home: Path, advisor: Advisor) -> None:
@@ -104,7 +102,6 @@ def test_without_a_store_there_is_nothing_new(home: Path, advisor: Advisor) -> N
 
 
 def test_a_second_run_ends_at_once(home: Path, advisor: Advisor) -> None:
-    """With the exit code of what is busy."""
     home.mkdir(mode=0o700)
     with working_in(home / "models"):
         done = advisor("retrain", "--json")
@@ -113,7 +110,6 @@ def test_a_second_run_ends_at_once(home: Path, advisor: Advisor) -> None:
 
 
 def test_metrics_that_cannot_be_written(home: Path, advisor: Advisor) -> None:
-    """An error of its own, after the run."""
     done = advisor("retrain", "--metrics", "no/such/folder/advisor.prom")
     assert done.code == 7
     assert "the run itself came to its end" in done.err

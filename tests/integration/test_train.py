@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import random
-import runpy
 import sys
 from collections.abc import Callable
 from importlib import metadata
@@ -13,7 +12,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 import synthetic_pairs as made_up
-import two_cards
 from made_up_rows import solo_points
 from retraining import few_trees
 
@@ -28,7 +26,6 @@ from advisor_training.pairs import LeftOut
 from advisor_training.points import read_measured
 from advisor_training.train import LIBRARIES, forest_bytes, make_training_set
 
-ROOT = Path(__file__).resolve().parents[2]
 BUNDLED = Path(advisor_models.__file__).parent / "bundled"
 WHEN = ("--created-at", "2026-02-01T10:00:00+02:00")
 
@@ -83,24 +80,30 @@ def test_a_model_and_what_is_said_of_it(data: Path, run: Run) -> None:
     """
     done = run(*FILES, *WHEN)
     assert done.returncode == 0, done.stderr
-    assert "1 point left out: pair points flagged counter-mismatch" in done.stdout
-    assert "throughput-per-watt: " in done.stdout
-    assert "fitted in " in done.stdout
-    assert "written: model/speed.trees, model/power.trees, model/manifest.json" in done.stdout
+    for part in (
+        "1 point left out: pair points flagged counter-mismatch",
+        "throughput-per-watt: ",
+        "fitted in ",
+        "written: model/speed.trees, model/power.trees, model/manifest.json",
+    ):
+        assert part in done.stdout
     manifest = read_manifest(data / "model")
     assert manifest.version.startswith("20260201-")
     assert manifest.created_at == "2026-02-01T08:00:00+00:00"
-    assert manifest.gpu_models == (made_up.GPU_MODEL,)
-    assert manifest.dataset.pairs == 15
-    assert manifest.dataset.pair_points == 179
-    assert manifest.dataset.jobs == ("climber", "hog", "middle", "sitter", "slow")
+    facts = manifest.dataset
+    assert (manifest.gpu_models, facts.jobs, facts.pairs, facts.pair_points) == (
+        (made_up.GPU_MODEL,), ("climber", "hog", "middle", "sitter", "slow"), 15, 179
+    )  # fmt: skip
     write_shuffled(data, random.Random(0))
     answer = json.loads(run(*FILES, *WHEN, "--out", "here", "--json").stdout)
     names = ("speed.trees", "power.trees", "manifest.json")
-    assert answer["files"] == [f"here/{name}" for name in names]
-    assert answer["left_out"] == [{"reason": "pair points flagged counter-mismatch", "points": 1}]
-    assert answer["figures"] == dict(manifest.figures)
-    assert answer["version"] == manifest.version
+    expected = {
+        "files": [f"here/{name}" for name in names],
+        "left_out": [{"reason": "pair points flagged counter-mismatch", "points": 1}],
+        "figures": dict(manifest.figures),
+        "version": manifest.version,
+    }
+    assert {**answer, **expected} == answer
     assert 0 < answer["fit_s"] < answer["total_s"]
     for name in names:
         assert (data / "model" / name).read_bytes() == (data / "here" / name).read_bytes()
@@ -115,26 +118,7 @@ def test_pairs_without_the_nine_splits_are_too_little(data: Path, run: Run) -> N
     assert "no pair was measured at enough of the nine splits" in done.stderr
 
 
-def test_two_gpu_models_tell_of_a_third(data: Path, run: Run) -> None:
-    """The smaller one is left out, and the manifest says what that took."""
-    files = {"pairs.csv": 0, "solos.csv": 1}
-    here, there = two_cards.known(), two_cards.slower_memory(two_cards.JOBS[:4])
-    for name, kind in files.items():
-        write_points(data / name, [*here[kind], *there[kind]])
-    done = run("--pairs", "pairs.csv", "--solo", "solos.csv", *WHEN, "--json")
-    assert done.returncode == 0, done.stderr
-    other = read_manifest(data / "model").other_gpu
-    assert other.left_out == (two_cards.OTHER_MODEL,)
-    assert min(other.widening.values()) >= 1
-    assert json.loads(done.stdout)["other_gpu"] == {
-        "widening": dict(other.widening),
-        "left_out": [two_cards.OTHER_MODEL],
-        "pairs_to_par": other.pairs_to_par,
-    }
-
-
 def test_own_points_beside_the_bundled_ones(data: Path) -> None:
-    """All of both, each once; without the option only those of the files."""
     files = data / "pairs.parquet", data / "solo.csv"
     own, both = read_measured(*files), read_measured(*files, with_bundled=True)
     bundled = read_measured(None, None)
@@ -146,7 +130,6 @@ def test_own_points_beside_the_bundled_ones(data: Path) -> None:
 
 
 def test_unlike_copies_of_a_window_teach_nothing(data: Path) -> None:
-    """They are counted; nobody can say which is true."""
     files, more = (
         (data / "pairs.parquet", data / "solo.csv"),
         (data / "more.parquet", data / "m.csv"),
@@ -183,8 +166,7 @@ def test_idle_power_that_nobody_measured_is_asked_for(data: Path, run: Run) -> N
     solos = made_up.solo_points()
     write_points(data / "solo.csv", solos)
     done = run(*FILES)
-    assert done.returncode == 2
-    assert "has the power of the idle GPU" in done.stderr
+    assert (done.returncode, "has the power of the idle GPU" in done.stderr) == (2, True)
     one = [dataclasses.replace(p, idle_power_w=80.0) if p.job == "hog" else p for p in solos]
     made_from = make_training_set(made_up.pair_points(), one)
     assert made_from.fill["idle_power_w"] == 80
@@ -207,25 +189,3 @@ def test_bundled_model_is_of_the_bundled_points() -> None:
             assert artefact.files[trees_file(head.name)] == forest_bytes(
                 again[head.name].regressor_
             )
-
-
-def test_the_card_says_what_the_manifest_says() -> None:
-    code = runpy.run_path(str(ROOT / "docs/measurements/model/card.py"))
-    card = (BUNDLED / "README.md").read_text().splitlines()
-    manifest = read_manifest(BUNDLED)
-    rows = [*code["facts"](manifest), *code["figures"](manifest)]
-    assert len(rows) > 8
-    for what, value in rows:
-        assert f"| {what} | {value} |" in card
-
-
-def test_bundled_model_keeps_its_promises() -> None:
-    """Figures for jobs that were left out, as the card says them.
-
-    Power holds more than is asked for here, and less on cards of launches that were never seen.
-    """
-    figures = read_manifest(BUNDLED).figures
-    assert figures["oracle_throughput_per_watt_percent"] >= 98.5
-    assert figures["oracle_raw_throughput_per_watt_percent"] >= 99
-    assert abs(figures["rate_coverage_percent"] - 90) <= 3
-    assert 87 <= figures["power_coverage_percent"] <= 95

@@ -95,26 +95,17 @@ def carry_over(
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Added:
-    """Predictions of a GPU model of which some pairs were learned from.
-
-    Attributes:
-        held_out: Predictions of its other pairs, by number of the draw.
-    """
-
-    pairs: int
-    held_out: tuple[HeldOut, ...]
-
-
 def add_pairs(
     rows: Rows, mask: Mask, learner: Learner, progress: OnFold | None = None
-) -> Iterator[Added]:
+) -> Iterator[tuple[int, list[HeldOut]]]:
     """Learn from the other GPU models and from ever more pairs of the one that a mask has.
 
     Each draw puts the pairs into an order; the first ones are learned from and all others tested,
     so a larger number has the pairs of every smaller one. Numbers that leave nothing to test are
     left out.
+
+    Yields:
+        The number of pairs, and predictions of the others by draw.
     """
     pairs = np.unique(rows.pair[mask])
     random = np.random.default_rng(SEED)
@@ -126,7 +117,7 @@ def add_pairs(
             found.append(predicted(learner(rows.take(~tested)), rows, tested, f"draw {number}"))
             if progress:
                 progress(f"{count} pairs", number, DRAWS)
-        yield Added(pairs=count, held_out=tuple(found))
+        yield count, found
 
 
 def fits(rows: Rows) -> int:
@@ -194,9 +185,9 @@ def _pairs_to_par(
 ) -> int | None:
     """The smallest number of pairs with which the intervals hold what they promise."""
     mask = rows.gpu_model == carried.left_out
-    for added in add_pairs(rows, mask, learner, progress):
-        if min(mean_held(carried, rows, added.held_out).values()) >= COVERAGE:
-            return added.pairs
+    for count, held_out in add_pairs(rows, mask, learner, progress):
+        if min(mean_held(carried, rows, held_out).values()) >= COVERAGE:
+            return count
     return None
 
 

@@ -29,7 +29,7 @@ from advisor_models.intervals import SPLIT, UNCAPPED, LogBounds, Strata, bounds_
 from advisor_training.held_out import HeldOut
 from advisor_training.intervals import bounds_of, residuals_of
 from advisor_training.learners import SPEED_LEARNER
-from advisor_training.noise import BootstrapEstimate, Resamples, quantile
+from advisor_training.noise import BootstrapEstimate, Resamples
 from advisor_training.pairs import BASELINES, Measurement
 from advisor_training.rows import Data, Rows
 
@@ -167,14 +167,6 @@ def choose(
     return [choice for choice in found if choice]
 
 
-def choose_best(
-    data: Data, keys: Iterable[ChoiceKey], by: ChoiceQuestion, judged_by: ChoiceQuestion
-) -> list[Choice]:
-    """What somebody who knows every measured value chooses by one question, scored by another."""
-    found = (_scored(data, key, _best(data, key, by), judged_by) for key in keys)
-    return [choice for choice in found if choice]
-
-
 def choose_by_rule(
     data: Data, keys: Iterable[ChoiceKey], rule: str, question: ChoiceQuestion
 ) -> list[Choice]:
@@ -284,7 +276,7 @@ def _scored(data: Data, key: ChoiceKey, name: str, question: ChoiceQuestion) -> 
     """The choice of a way, None where it was not measured or nothing is worth anything."""
     measurement = data.measurements[key[1]]
     jobs = data.profiles_of(measurement)
-    result = dict(measured_ways(measurement)).get(name)
+    result = dict(_measured_ways(measurement)).get(name)
     oracle, most = _oracle(measurement, question, jobs)
     if result is None or most <= 0:
         return None
@@ -309,23 +301,18 @@ def _scored(data: Data, key: ChoiceKey, name: str, question: ChoiceQuestion) -> 
     )
 
 
-def _best(data: Data, key: ChoiceKey, question: ChoiceQuestion) -> str:
-    measurement = data.measurements[key[1]]
-    return _oracle(measurement, question, data.profiles_of(measurement))[0]
-
-
 def _oracle(
     measurement: Measurement, question: ChoiceQuestion, jobs: tuple[Profile, Profile]
 ) -> tuple[str, float]:
     """The best way of the scope as measured, and its value; allowed ones first."""
-    within = {n: r for n, r in measured_ways(measurement) if _in_scope(n, question.scope)}
+    within = {n: r for n, r in _measured_ways(measurement) if _in_scope(n, question.scope)}
     allowed = {n: r for n, r in within.items() if question.allows(n, r, jobs)} or within
     values = {name: question.objective.value(result) for name, result in allowed.items()}
     oracle = max(values, key=lambda name: values[name])
     return oracle, values[oracle]
 
 
-def measured_ways(measurement: Measurement) -> Iterator[tuple[str, SplitResult]]:
+def _measured_ways(measurement: Measurement) -> Iterator[tuple[str, SplitResult]]:
     """Every way that was measured, by name; exclusive comes from the jobs alone."""
     for split, result in measurement.nine.items():
         yield str(split), result
@@ -414,7 +401,7 @@ def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
         shared=mean(lambda c: c.chosen != "exclusive"),
         missed=_missed(choices),
         fraction=mean(lambda c: c.fraction),
-        p10_percent=100 * quantile([choice.fraction for choice in choices], 0.1),
+        p10_percent=100 * float(np.quantile([choice.fraction for choice in choices], 0.1)),
         worst_percent=100 * worst.fraction,
         worst_pair=worst.jobs,
         worst_choice=(worst.chosen, worst.oracle),

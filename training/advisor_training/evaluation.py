@@ -22,7 +22,6 @@ from advisor.formats.wire import as_answer
 from advisor.predict.profiles import is_launch_bound
 from advisor_training import carrying_over
 from advisor_training.carrying_over import (
-    Added,
     Carried,
     add_pairs,
     carry_over,
@@ -61,7 +60,15 @@ from advisor_training.held_out import (
     joined,
 )
 from advisor_training.intervals import COVERAGE, Coverage, calibrate, strictest
-from advisor_training.learners import LEARNERS, Fitted, Learner, Regressors, extra_trees, fit
+from advisor_training.learners import (
+    LEARNERS,
+    Fitted,
+    Learner,
+    Regressors,
+    extra_trees,
+    fit,
+    paper_learner,
+)
 from advisor_training.noise import BootstrapEstimate, Ceiling, noise_ceiling
 from advisor_training.pairs import LeftOut
 from advisor_training.rows import Data, Rows
@@ -72,8 +79,9 @@ HEADLINE = (DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE, RAW_OBJECTIVE)
 
 OURS = next(iter(LEARNERS))
 PHYSICAL = "physical"
+PAPER = "paper"
 
-_COSTS = {"linear": 0.02, PHYSICAL: 0.001}
+_COSTS = {"linear": 0.02, PHYSICAL: 0.001, PAPER: 0.3}
 
 RunProtocol: TypeAlias = Callable[[Rows, Learner, AfterFit], Answers]
 
@@ -101,7 +109,7 @@ class Method:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MethodResult:
+class _MethodResult:
     """What a method answers under a protocol.
 
     Attributes:
@@ -113,18 +121,31 @@ class MethodResult:
     training_s: float
 
     def choices(self, data: Data, objective: str) -> list[Choice]:
-        """What it chooses by an objective."""
+        """What it chooses by an objective.
+
+        The paper's method predicts no single job, so it chooses by (X1 + X2) / W whatever the
+        objective; it takes no ties.
+        """
         asked = QUESTIONS[objective]
+        if self.method.name == PAPER:
+            return choose(data, self.answers.held_out, QUESTIONS[RAW_OBJECTIVE], 0.0, asked)
         return choose(data, self.answers.held_out, self.method.asks(asked), TIE, asked)
 
+    def errors(self, data: Data, which: Mask) -> Errors:
+        """Errors over the rows of a mask; the paper's method has none of single jobs."""
+        found = errors_of(data, self.answers, which)
+        if self.method.name == PAPER:
+            return replace(found, rate=None, speed=None, speeds_sum=None)
+        return found
 
-METHODS: Mapping[str, Method] = MappingProxyType(
-    {name: Method(name, learner, _COSTS.get(name, 1.0)) for name, learner in LEARNERS.items()}
-)
-"""Every method by name, the model first."""
+
+def methods(data: Data) -> dict[str, Method]:
+    """Every method by name, the model first and the seed paper's last."""
+    learners = {**LEARNERS, PAPER: paper_learner(data.profiles)}
+    return {name: Method(name, each, _COSTS.get(name, 1.0)) for name, each in learners.items()}
 
 
-def ask(method: Method, data: Data, protocol: RunProtocol, tick: AfterFit) -> MethodResult:
+def ask(method: Method, data: Data, protocol: RunProtocol, tick: AfterFit) -> _MethodResult:
     """A method's answers under a protocol."""
     seconds: list[float] = []
 
@@ -135,7 +156,7 @@ def ask(method: Method, data: Data, protocol: RunProtocol, tick: AfterFit) -> Me
         return fitted
 
     answers = protocol(data.rows, timed, tick)
-    return MethodResult(method, answers, float(np.median(seconds)))
+    return _MethodResult(method, answers, float(np.median(seconds)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +245,7 @@ def _job(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuFigures:
+class _GpuFigures:
     """The model on a GPU model that it has not learned from, nor from the job on another one.
 
     Attributes:
@@ -244,7 +265,7 @@ class GpuFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuCurvePoint:
+class _GpuCurvePoint:
     """The model with some pairs of the GPU model that it has otherwise not learned from.
 
     Attributes:
@@ -263,7 +284,9 @@ class GpuCurvePoint:
     held: Mapping[str, float]
 
 
-def leave_gpus_out(data: Data, tick: AfterFit) -> Iterator[tuple[GpuFigures, list[GpuCurvePoint]]]:
+def leave_gpus_out(
+    data: Data, tick: AfterFit
+) -> Iterator[tuple[_GpuFigures, list[_GpuCurvePoint]]]:
     """Each GPU model left out, then with pairs of it added; nothing where there is one only."""
     for name in gpu_models(data.rows):
         mask = data.rows.gpu_model == name
@@ -271,12 +294,12 @@ def leave_gpus_out(data: Data, tick: AfterFit) -> Iterator[tuple[GpuFigures, lis
             data.rows, mask, name, LEARNERS[OURS], lambda name, done, total: tick()
         )
         added = add_pairs(data.rows, mask, LEARNERS[OURS], lambda name, done, total: tick())
-        yield _figures(data, carried), [_point(data, carried, pairs) for pairs in added]
+        yield _figures(data, carried), [_point(data, carried, *each) for each in added]
 
 
-def _figures(data: Data, carried: Carried) -> GpuFigures:
+def _figures(data: Data, carried: Carried) -> _GpuFigures:
     held_out, rows = carried.held_out, data.rows
-    return GpuFigures(
+    return _GpuFigures(
         left_out=carried.left_out,
         learned_pairs=carried.learned_pairs,
         pairs=len(np.unique(rows.pair[held_out.row])),
@@ -287,15 +310,15 @@ def _figures(data: Data, carried: Carried) -> GpuFigures:
     )
 
 
-def _point(data: Data, carried: Carried, added: Added) -> GpuCurvePoint:
-    held_out = joined(added.held_out)
-    return GpuCurvePoint(
+def _point(data: Data, carried: Carried, pairs: int, by_draw: list[HeldOut]) -> _GpuCurvePoint:
+    held_out = joined(by_draw)
+    return _GpuCurvePoint(
         left_out=carried.left_out,
-        added_pairs=added.pairs,
-        draws=len(added.held_out),
+        added_pairs=pairs,
+        draws=len(by_draw),
         fractions=_fractions(data, held_out),
         errors=_errors(data, held_out),
-        held=mean_held(carried, data.rows, added.held_out),
+        held=mean_held(carried, data.rows, by_draw),
     )
 
 
@@ -309,7 +332,7 @@ def _errors(data: Data, held_out: HeldOut) -> Errors:
     return errors_of(data, answers, np.asarray(data.rows.kind == "nine"))
 
 
-MethodResults: TypeAlias = Mapping[tuple[str, str], MethodResult]
+MethodResults: TypeAlias = Mapping[tuple[str, str], _MethodResult]
 """By protocol and method."""
 
 LEAST_SPEEDS = (0.4, 0.5)
@@ -330,7 +353,7 @@ foresee, and at the limit the power is known beforehand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChoiceRow:
+class _ChoiceRow:
     """What one method's or rule's choices are worth.
 
     Attributes:
@@ -347,7 +370,7 @@ class ChoiceRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorRow:
+class _ErrorRow:
     """One method's errors.
 
     Attributes:
@@ -362,7 +385,7 @@ class ErrorRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LimitRow:
+class _LimitRow:
     """Choices by energy for the same work that keep a minimum speed as predicted.
 
     Attributes:
@@ -381,7 +404,7 @@ class LimitRow:
     saved: BootstrapEstimate
 
 
-def choice_rows(data: Data, results: MethodResults) -> Iterator[ChoiceRow]:
+def _choice_rows(data: Data, results: MethodResults) -> Iterator[_ChoiceRow]:
     """What each method and rule chooses, by objective and for each subset of the pairs."""
     for (protocol, name), answers in results.items():
         for objective in OBJECTIVES if protocol == BY_WORKLOAD else HEADLINE:
@@ -394,26 +417,26 @@ def choice_rows(data: Data, results: MethodResults) -> Iterator[ChoiceRow]:
             yield from _rows(data, BY_WORKLOAD, rule, objective, found)
 
 
-def error_rows(data: Data, results: MethodResults) -> Iterator[ErrorRow]:
+def _error_rows(data: Data, results: MethodResults) -> Iterator[_ErrorRow]:
     """How far each method is off, for each subset of the rows."""
     for (protocol, name), answers in results.items():
         for splits in ("nine", "uncapped"):
             for pairs, mask in _row_subsets(data, protocol).items():
-                errors = errors_of(data, answers.answers, (data.rows.kind == splits) & mask)
+                errors = answers.errors(data, (data.rows.kind == splits) & mask)
                 if errors.rows:
-                    yield ErrorRow(
+                    yield _ErrorRow(
                         protocol=protocol, method=name, splits=splits, pairs=pairs, errors=errors
                     )
 
 
-def limit_rows(data: Data, protocol: str, results: MethodResult) -> Iterator[LimitRow]:
+def limit_rows(data: Data, protocol: str, results: _MethodResult) -> Iterator[_LimitRow]:
     """One for each minimum speed, and what is to keep it."""
     for least, kept in itertools.product(LEAST_SPEEDS, get_args(KeptBy)):
         wanted = ChoiceQuestion(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", least)
         asked = results.method.asks(replace(wanted, kept=kept))
         chosen = choose(data, results.answers.held_out, asked, TIE, wanted)
         if found := figures_of(chosen):
-            yield LimitRow(
+            yield _LimitRow(
                 protocol=protocol,
                 method=results.method.name,
                 min_speed=least,
@@ -441,10 +464,10 @@ def _subsets(data: Data, protocol: str) -> dict[Some, frozenset[int]]:
 
 def _rows(
     data: Data, protocol: str, method: str, objective: str, found: Sequence[Choice]
-) -> Iterator[ChoiceRow]:
+) -> Iterator[_ChoiceRow]:
     for pairs, numbers in _subsets(data, protocol).items():
         if figures := figures_of([choice for choice in found if choice.number in numbers]):
-            yield ChoiceRow(
+            yield _ChoiceRow(
                 protocol=protocol,
                 method=method,
                 objective=objective,
@@ -465,7 +488,7 @@ def _row_subsets(data: Data, protocol: str) -> dict[Some, Mask]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeedFigures:
+class _SeedFigures:
     """The model grown from another seed, by workload.
 
     Attributes:
@@ -481,7 +504,7 @@ class SeedFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluationBasis:
+class _EvaluationBasis:
     """What an evaluation rests on."""
 
     gpu_models: tuple[str, ...]
@@ -499,7 +522,7 @@ class Evaluation:
     """Everything that was found.
 
     Attributes:
-        quick: Whether only the model and physics were asked, and not under every protocol.
+        quick: Whether only the model, physics and the paper's method were asked, by workload.
         ceilings: The noise ceiling by objective; None where no pair was measured twice.
         wanted_coverage: What the intervals are made for.
         coverage: What intervals of jobs that were left out, with run and cards where there are
@@ -513,32 +536,32 @@ class Evaluation:
     """
 
     quick: bool
-    basis: EvaluationBasis
+    basis: _EvaluationBasis
     ceilings: Mapping[str, Ceiling | None]
-    choices: tuple[ChoiceRow, ...]
-    errors: tuple[ErrorRow, ...]
+    choices: tuple[_ChoiceRow, ...]
+    errors: tuple[_ErrorRow, ...]
     wanted_coverage: float
     coverage: Mapping[str, Coverage]
     training_s: Mapping[str, float]
     jobs: tuple[JobFigures, ...]
-    gpus: tuple[GpuFigures, ...]
-    gpu_curve: tuple[GpuCurvePoint, ...]
-    limits: tuple[LimitRow, ...]
-    seeds: tuple[SeedFigures, ...]
+    gpus: tuple[_GpuFigures, ...]
+    gpu_curve: tuple[_GpuCurvePoint, ...]
+    limits: tuple[_LimitRow, ...]
+    seeds: tuple[_SeedFigures, ...]
     chosen: Mapping[str, tuple[Choice, ...]]
     compared: ExpectedAndMeasured
 
 
 def choice_figures(evaluation: Evaluation, pairs: Some = "all") -> "pd.Series[Any]":
     """`ChoiceFigures` over some pairs, by protocol, method and objective."""
-    rows = _table(ChoiceRow, evaluation.choices)
+    rows = _table(_ChoiceRow, evaluation.choices)
     index = ["protocol", "method", "objective"]
     return rows[rows["pairs"] == pairs].set_index(index)["figures"]
 
 
 def errors_of_all_pairs(evaluation: Evaluation) -> "pd.Series[Any]":
     """`Errors` of all pairs at the nine splits, by protocol and method."""
-    rows = _table(ErrorRow, evaluation.errors)
+    rows = _table(_ErrorRow, evaluation.errors)
     its = (rows["pairs"] == "all") & (rows["splits"] == "nine")
     return rows[its].set_index(["protocol", "method"])["errors"]
 
@@ -586,14 +609,16 @@ OnProgress: TypeAlias = Callable[[str, str], None]
 def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
     """Run the protocols, and tell `watch` of every fit.
 
-    Quick are the model and physics only, by workload, and what the intervals are made of.
+    Quick are the model, physics and the paper's method, by workload, and what the intervals are
+    made of.
 
     Raises:
         InputError: too few pairs to leave some out.
     """
+    known = methods(data)
     results = {
         (protocol, name): ask(
-            METHODS[name], data, PROTOCOLS[protocol].answer, partial(watch, protocol, name)
+            known[name], data, PROTOCOLS[protocol].answer, partial(watch, protocol, name)
         )
         for protocol, name in _asked(data, quick=quick)
     }
@@ -605,8 +630,8 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
         quick=quick,
         basis=_basis(data),
         ceilings={o.name: noise_ceiling(data.pairs, o) for o in OBJECTIVES.values()},
-        choices=tuple(choice_rows(data, results)),
-        errors=tuple(error_rows(data, results)),
+        choices=tuple(_choice_rows(data, results)),
+        errors=tuple(_error_rows(data, results)),
         wanted_coverage=COVERAGE,
         coverage=calibrate(data.rows, results[strictest(data.rows), OURS].answers.held_out).held,
         training_s={name: t.training_s for (p, name), t in results.items() if p == BY_WORKLOAD},
@@ -615,8 +640,8 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
         gpu_curve=tuple(point for _, points in gpus for point in points),
         limits=tuple(
             row
-            for (protocol, _), answers in results.items()
-            if protocol not in (RANDOM_ROWS, BY_PAIR)
+            for (protocol, name), answers in results.items()
+            if protocol not in (RANDOM_ROWS, BY_PAIR) and name != PAPER
             for row in limit_rows(data, protocol, answers)
         ),
         seeds=() if quick else tuple(_seeds(data, ours, watch)),
@@ -643,15 +668,19 @@ def _asked(data: Data, *, quick: bool) -> list[tuple[str, str]]:
     if quick:
         # Intervals are made of what the strictest protocol finds.
         strictly = dict.fromkeys([(BY_WORKLOAD, OURS), (strictest(data.rows), OURS)])
-        return [*strictly, (BY_WORKLOAD, PHYSICAL)]
+        return [*strictly, (BY_WORKLOAD, PHYSICAL), (BY_WORKLOAD, PAPER)]
     models = [BY_GPU_MODEL] if carrying_over.gpu_models(data.rows) else []
     runs = [BY_RUN] if has_other_runs(data.rows) else []
     strict = [(p, name) for p in (BOTH_UNSEEN, BY_FAMILY, *runs) for name in (OURS, PHYSICAL)]
-    shared = [(p, name) for p in (BY_WORKLOAD, *models, BY_PAIR, RANDOM_ROWS) for name in METHODS]
+    shared = [
+        (p, name)
+        for p in (BY_WORKLOAD, *models, BY_PAIR, RANDOM_ROWS)
+        for name in (*LEARNERS, PAPER)
+    ]
     return [*shared, *strict]
 
 
-def _seeds(data: Data, ours: MethodResult, watch: OnProgress) -> Iterator[SeedFigures]:
+def _seeds(data: Data, ours: _MethodResult, watch: OnProgress) -> Iterator[_SeedFigures]:
     """The model's own seed, then the others."""
     yield _seed(data, 0, ours)
     for seed in SEEDS:
@@ -665,11 +694,11 @@ def _seeds(data: Data, ours: MethodResult, watch: OnProgress) -> Iterator[SeedFi
         )
 
 
-def _seed(data: Data, seed: int, results: MethodResult) -> SeedFigures:
+def _seed(data: Data, seed: int, results: _MethodResult) -> _SeedFigures:
     found = {name: figures_of(results.choices(data, name)) for name in HEADLINE}
     known = {name: figures for name, figures in found.items() if figures}
     asked = known[DEFAULT_OBJECTIVE]
-    return SeedFigures(
+    return _SeedFigures(
         seed=seed,
         saved_percent=asked.saved.value,
         shared_percent=asked.shared.value,
@@ -679,8 +708,8 @@ def _seed(data: Data, seed: int, results: MethodResult) -> SeedFigures:
     )
 
 
-def _basis(data: Data) -> EvaluationBasis:
-    return EvaluationBasis(
+def _basis(data: Data) -> _EvaluationBasis:
+    return _EvaluationBasis(
         gpu_models=tuple(sorted({m.gpu_model for m in data.measurements})),
         cards=len({m.gpu_uuid for m in data.measurements}),
         jobs=len(data.rows.jobs),
@@ -714,7 +743,7 @@ BUNDLED = "bundled_evaluation.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Worse:
+class _Worse:
     """A figure that is out of bounds.
 
     Attributes:
@@ -752,10 +781,10 @@ def bundled_figures() -> Figures:
     return json.loads(text)
 
 
-def worse_figures(found: Figures, bundled: Figures) -> list[Worse]:
+def worse_figures(found: Figures, bundled: Figures) -> list[_Worse]:
     """What is worse than bundled by more than the tolerance."""
     return [
-        Worse(kind, name, value, was, bound)
+        _Worse(kind, name, value, was, bound)
         for kind in KINDS
         for name, was in bundled[kind].items()
         for value, bound in [(found[kind].get(name), _bound(kind, was))]

@@ -76,7 +76,7 @@ class Draw:
     asked: Mask
 
 
-def leave_out(
+def _leave_out(
     rows: Rows,
     learner: Learner,
     draws: Sequence[Draw],
@@ -115,7 +115,7 @@ def leave_one_job_out(
     """
     tested = rows if asked is None else asked
     draws = [Draw(job, ~rows.of(job), tested.of(job)) for job in tested.jobs]
-    return leave_out(rows, learner, draws, progress, asked)
+    return _leave_out(rows, learner, draws, progress, asked)
 
 
 def folds(groups: npt.NDArray[Any]) -> list[Draw]:
@@ -172,7 +172,7 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluationProtocol:
+class _EvaluationProtocol:
     """One way to part rows.
 
     Attributes:
@@ -203,7 +203,7 @@ def answer_draws(rows: Rows, learner: Learner, draws: Iterable[Draw], tick: Afte
         InputError: a draw has nothing to learn from.
     """
     drawn = list(draws)
-    held_out = leave_out(rows, learner, drawn, lambda name, done, total: tick())
+    held_out = _leave_out(rows, learner, drawn, lambda name, done, total: tick())
     return Answers(held_out, np.concatenate([~draw.learned[draw.asked] for draw in drawn]))
 
 
@@ -268,43 +268,43 @@ BY_FAMILY = "by family"
 BY_RUN = "by workload, run and card"
 
 
-PROTOCOLS: Mapping[str, EvaluationProtocol] = MappingProxyType(
+PROTOCOLS: Mapping[str, _EvaluationProtocol] = MappingProxyType(
     {
         protocol.name: protocol
         for protocol in (
-            EvaluationProtocol(
+            _EvaluationProtocol(
                 BY_WORKLOAD,
                 "every pair of one job, for each job in turn",
                 lambda rows: (Draw(job, ~rows.of(job), rows.of(job)) for job in rows.jobs),
             ),
-            EvaluationProtocol(
+            _EvaluationProtocol(
                 BOTH_UNSEEN,
                 "every pair of either of the two jobs, for each pair in turn",
                 _unseen_pairs,
             ),
-            EvaluationProtocol(
+            _EvaluationProtocol(
                 BY_FAMILY,
                 "every pair of a family of jobs, such as bert-train, bert-infer and their batches "
                 "of two, for each family in turn",
                 _families,
             ),
-            EvaluationProtocol(
+            _EvaluationProtocol(
                 BY_RUN,
                 "every pair of one job, and all that was measured in a run or on one of its cards, "
                 "for each job and run in turn, where there are several runs",
                 _runs_of_jobs,
             ),
-            EvaluationProtocol(
+            _EvaluationProtocol(
                 BY_GPU_MODEL,
                 "every pair on one GPU model, for each in turn, where there are two",
                 lambda rows: folds(rows.gpu_model),
             ),
-            EvaluationProtocol(
+            _EvaluationProtocol(
                 BY_PAIR,
                 "a tenth of the pairs, their jobs seen beside others",
                 _tenths_of_pairs,
             ),
-            EvaluationProtocol(
+            _EvaluationProtocol(
                 RANDOM_ROWS,
                 "3 of 10 random splits, whatever their pair, as the paper does it",
                 lambda rows: draw_rows(rows, PAPER_PART, PAPER_REPEATS),

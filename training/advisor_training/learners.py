@@ -6,7 +6,7 @@ regressor can be learned, left out and scored as the model is.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
@@ -16,12 +16,12 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils import validation
 
 from advisor.predict.card_factor import CARD_SPREAD
 from advisor.predict.features import rounded
-from advisor.predict.profiles import Floats
+from advisor.predict.profiles import Floats, Profile
 from advisor_models.heads import MEMORY_POWER, POWER, SPEED, Head
 from advisor_models.intervals import UNCAPPED
 from advisor_training.rows import Rows, flat
@@ -280,15 +280,6 @@ def fit(
     return Regressors({learner.head.name: _fitted(make(), rows, learner) for learner in learners})
 
 
-@dataclass(frozen=True, slots=True)
-class Untold:
-    """In place of a regressor that nothing was there to learn from: it expects NaN."""
-
-    def predict(self, inputs: Floats) -> Floats:
-        """NaN for each row; inputs have shape (n, 1 + features), the answer (n,)."""
-        return np.full(len(inputs), np.nan)
-
-
 def inputs(head: str, rows: Rows, part: int) -> Floats:
     """What the estimator of a head takes of one part of rows: its prior, then its features."""
     seen = rows.heads[head]
@@ -322,10 +313,15 @@ def learned_from(learner: HeadLearner, rows: Rows) -> Learned:
     return Learned(seen[told], values[told], rows.weight[row], row)
 
 
+def _unknown(given: Floats) -> Floats:
+    return np.full(len(given), np.nan)
+
+
 def _fitted(regressor: Any, rows: Rows, learner: HeadLearner) -> Any:
+    """The estimator of a head; one that expects NaN where no row tells of it."""
     found = learned_from(learner, rows)
     if not len(found.y):
-        return Untold()
+        return SimpleNamespace(predict=_unknown)
     return PriorRegressor(regressor, PRIOR).fit(found.X, found.y, found.weight)
 
 
@@ -350,3 +346,80 @@ LEARNERS: Mapping[str, Learner] = MappingProxyType(
     }
 )
 """Every learner by name; the first one is the model."""
+
+_AVERAGED = (
+    "sm_active_percent", "sm_occupancy_percent", "fp32_active_percent", "dram_active_percent",
+    "memory_busy_percent",
+)  # fmt: skip
+_SUMMED = ("pcie_tx_mib_per_s", "pcie_rx_mib_per_s")
+_GPU_METRICS = len(_AVERAGED) + len(_SUMMED)
+
+
+def paper_learner(profiles: Mapping[tuple[str, str], Profile]) -> Learner:
+    """The method of "Energy-efficient GPU SM allocation" (Han et al.), fitted to the nine splits.
+
+    Extra Trees predict X1 + X2 from all `paper_features`, and the power from the metrics of the
+    GPU among them. Half of the predicted X1 + X2 stands for each job, so single speeds mean
+    nothing. The trees have scikit-learn's defaults, since the paper names no settings.
+    """
+
+    def trees() -> Any:
+        return Pipeline(
+            [("scale", MinMaxScaler()), ("trees", ExtraTreesRegressor(random_state=SEED))]
+        )
+
+    def learn(rows: Rows) -> Fitted:
+        nine = rows.take(rows.kind != UNCAPPED)
+        features = paper_features(nine, profiles)
+        rates = nine.speed_a * nine.solo_rate_a + nine.speed_b * nine.solo_rate_b
+        both = trees().fit(features, rates)
+        power = trees().fit(features[:, :_GPU_METRICS], nine.power_w)
+
+        def predict(asked: Rows) -> Predicted:
+            features = paper_features(asked, profiles)
+            whole = [_per_job(asked, profiles, side, _whole_gpu_rate) for side in "ab"]
+            speeds = np.column_stack([both.predict(features) / 2 / rate for rate in whole])
+            return as_predicted(speeds, power.predict(features[:, :_GPU_METRICS]))
+
+        return predict
+
+    return learn
+
+
+def paper_features(rows: Rows, profiles: Mapping[tuple[str, str], Profile]) -> Floats:
+    """Nine features of both jobs at their shares (sections 3.1 and 3.2 of the paper); (n, 9).
+
+    Percentages are averaged; PCIe rates, rates alone and their slopes over the share are summed.
+    """
+
+    def summed(value: Callable[[Profile, Floats], Floats | float]) -> Floats:
+        return _per_job(rows, profiles, "a", value) + _per_job(rows, profiles, "b", value)
+
+    def slope(profile: Profile, _shares: Floats) -> float:
+        return float(np.polyfit(profile.shares, profile.values["rate"], 1)[0])
+
+    columns = [
+        summed(lambda profile, shares, name=name: profile.at(shares)[name])
+        for name in (*_AVERAGED, *_SUMMED, "rate")
+    ]
+    means = [column / 2 for column in columns[: len(_AVERAGED)]]
+    return np.column_stack([*means, *columns[len(_AVERAGED) :], summed(slope)])
+
+
+def _whole_gpu_rate(profile: Profile, _shares: Floats) -> float:
+    return profile.whole_gpu_rate
+
+
+def _per_job(
+    rows: Rows,
+    profiles: Mapping[tuple[str, str], Profile],
+    side: str,
+    value: Callable[[Profile, Floats], Floats | float],
+) -> Floats:
+    """A value of one job of each row, by its profile and its shares, percent; shape (n,)."""
+    jobs, shares = getattr(rows, f"job_{side}"), getattr(rows, f"share_{side}")
+    found = np.empty(len(rows))
+    for key in set(zip(jobs.tolist(), rows.gpu_model.tolist(), strict=True)):
+        its = (jobs == key[0]) & (rows.gpu_model == key[1])
+        found[its] = value(profiles[key], shares[its])
+    return found

@@ -87,7 +87,7 @@ def value(candidate: OpenPair, measured: Mapping[str, int], apart: float = math.
     return (1 + candidate.asked) * new * unlike
 
 
-def use_of(profile: Profile) -> Use:
+def _use_of(profile: Profile) -> Use:
     """Activity of the units, power over its limit, and the rate at half of the GPU over the whole.
 
     A profile that begins above half of the GPU is asked where it begins.
@@ -175,7 +175,7 @@ def measured_so_far(
     """
     data = make_data(pairs, profiled, references)
     found = {(*pair.jobs, pair.gpu_model) for pair in data.pairs}
-    uses = {key: use_of(profile) for key, profile in data.profiles.items()}
+    uses = {key: _use_of(profile) for key, profile in data.profiles.items()}
     profiles = {job: of_job for (job, model), of_job in data.profiles.items() if model == gpu_model}
     return MeasuredSoFar(
         gpu_model=gpu_model,
@@ -284,7 +284,7 @@ def _why_profile(job: str, known: MeasuredSoFar) -> str:
 
 
 def _chosen_pairs(known: MeasuredSoFar, minutes: float) -> list[OpenPair]:
-    uses = {job: use_of(profile) for job, profile in known.profiles.items()}
+    uses = {job: _use_of(profile) for job, profile in known.profiles.items()}
     candidates = (
         OpenPair(
             jobs=jobs,

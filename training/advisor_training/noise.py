@@ -9,6 +9,7 @@ import itertools
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -114,10 +115,8 @@ def worse(value: float, than: float, tie: float) -> bool:
     return value < than * (1 - tie)
 
 
-@dataclass(frozen=True, slots=True)
-class _Take:
-    gpu_uuid: str
-    results: ResultsBySplit
+_Take: TypeAlias = tuple[str, ResultsBySplit]
+"""UUID of the GPU, and the results of one take."""
 
 
 def noise_ceiling(pairs: Iterable[MeasuredPair], objective: Objective) -> Ceiling | None:
@@ -131,15 +130,15 @@ def noise_ceiling(pairs: Iterable[MeasuredPair], objective: Objective) -> Ceilin
     return Ceiling(
         pairs=sum(map(bool, by_pair)),
         other_card_pairs=sum(
-            any(len({take.gpu_uuid for take in takes}) > 1 for takes in groups)
+            any(len({gpu_uuid for gpu_uuid, _ in takes}) > 1 for takes in groups)
             for groups in by_pair
         ),
         choices=len(scores),
         mean_percent=100 * statistics.mean(scores),
         median_percent=100 * statistics.median(scores),
-        p10_percent=100 * quantile(scores, 0.1),
+        p10_percent=100 * float(np.quantile(scores, 0.1)),
         worst_percent=100 * min(scores),
-        noise_percent=100 * quantile(changes, NOISE_QUANTILE),
+        noise_percent=100 * float(np.quantile(changes, NOISE_QUANTILE)),
     )
 
 
@@ -148,18 +147,9 @@ def best_split(results: ResultsBySplit, objective: Objective, tie: float = 0.0) 
     return best([Candidate(*each) for each in results.items()], objective, tie).split
 
 
-def quantile(values: Sequence[float], part: float) -> float:
-    """The value below which `part` of the values lie, interpolated between neighbours."""
-    ordered = sorted(values)
-    place = part * (len(ordered) - 1)
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
-
-
 def _takes(pair: MeasuredPair) -> list[_Take]:
     return [
-        _Take(measurement.gpu_uuid, results)
+        (measurement.gpu_uuid, results)
         for measurement in pair.measurements
         for results in measurement.repeats
     ]
@@ -170,7 +160,7 @@ def _alike(takes: Sequence[_Take], beside_itself: bool) -> list[list[_Take]]:
     groups: list[list[_Take]] = []
     for take in takes:
         for group in groups:
-            common = set(take.results).intersection(*(other.results for other in group))
+            common = set(take[1]).intersection(*(other for _, other in group))
             if is_full(common, beside_itself=beside_itself):
                 group.append(take)
                 break
@@ -180,19 +170,19 @@ def _alike(takes: Sequence[_Take], beside_itself: bool) -> list[list[_Take]]:
 
 
 def _scores(takes: Sequence[_Take], objective: Objective) -> Iterator[float]:
-    for one, other in itertools.permutations(takes, 2):
-        common = one.results.keys() & other.results.keys()
-        chosen = best_split({split: one.results[split] for split in common}, objective)
-        most = max(objective.value(other.results[split]) for split in common)
+    for (_, one), (_, other) in itertools.permutations(takes, 2):
+        common = one.keys() & other.keys()
+        chosen = best_split({split: one[split] for split in common}, objective)
+        most = max(objective.value(other[split]) for split in common)
         if most > 0:
-            yield objective.value(other.results[chosen]) / most
+            yield objective.value(other[chosen]) / most
 
 
 def _changes(takes: Sequence[_Take], objective: Objective) -> Iterator[float]:
     """Relative differences of (an uneven split over 50/50) between each two takes."""
-    for one, other in itertools.combinations(takes, 2):
-        for split in sorted(one.results.keys() & other.results.keys() - {EQUAL}):
-            ratios = sorted(_over_equal(take.results, split, objective) for take in (one, other))
+    for (_, one), (_, other) in itertools.combinations(takes, 2):
+        for split in sorted(one.keys() & other.keys() - {EQUAL}):
+            ratios = sorted(_over_equal(take, split, objective) for take in (one, other))
             if ratios[1] > 0:
                 yield 1 - ratios[0] / ratios[1]
 

@@ -47,7 +47,7 @@ TREES, LEAST_IN_LEAF, SEED = 60, 3, 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WindowRows:
+class _WindowRows:
     """Features and what is to be learned; shapes (n, 5) and (n,)."""
 
     features: Floats
@@ -79,7 +79,7 @@ def write_one_window(
         StoreError: it cannot be written.
     """
     files = {trees_file(name): data for name, data in fit_one_window(profiles).items()}
-    errors = ErrorsFile(tuple(left_out_errors(profiles)))
+    errors = ErrorsFile(tuple(_left_out_errors(profiles)))
     files[ERRORS] = json.dumps(to_plain(errors), separators=(",", ":")).encode() + b"\n"
     manifest = OneWindowManifest(
         profiles=len(profiles),
@@ -96,16 +96,16 @@ def write_one_window(
     write_model(folder, write)
 
 
-def _counter_rows(profiles: Iterable[Profile], name: str) -> WindowRows:
+def _counter_rows(profiles: Iterable[Profile], name: str) -> _WindowRows:
     """A counter as a fraction, one row for each profile."""
     found = [(counter_features(window_of(p))[0], p.values[name][-1] / WHOLE) for p in profiles]
-    return WindowRows(*map(np.array, zip(*found, strict=True)))
+    return _WindowRows(*map(np.array, zip(*found, strict=True)))
 
 
-def _share_rows(profiles: Iterable[Profile], of: str) -> WindowRows:
+def _share_rows(profiles: Iterable[Profile], of: str) -> _WindowRows:
     """The rate, or the power, over the prior at each share that was measured."""
     found = [(features, kept[of] - prior) for features, prior, kept in map(_kept, profiles)]
-    return WindowRows(*map(np.concatenate, zip(*found, strict=True)))
+    return _WindowRows(*map(np.concatenate, zip(*found, strict=True)))
 
 
 def left_out(profiles: Sequence[Profile]) -> Iterator[tuple[OneWindowModel, list[Profile]]]:
@@ -117,7 +117,7 @@ def left_out(profiles: Sequence[Profile]) -> Iterator[tuple[OneWindowModel, list
         yield OneWindowModel(fit_one_window(others)), asked_of
 
 
-def left_out_errors(profiles: Sequence[Profile]) -> Iterator[LeftOutJob]:
+def _left_out_errors(profiles: Sequence[Profile]) -> Iterator[LeftOutJob]:
     """Of each by the model that has seen none of its family, with and without counters."""
     for model, own in left_out(profiles):
         for p in own:
@@ -165,6 +165,6 @@ def _kept(profile: Profile) -> tuple[Floats, Floats, dict[str, Floats]]:
     return share_features(window, sm, dram, shares), prior_kept(sm, shares), kept
 
 
-def _trees(rows: WindowRows) -> bytes:
+def _trees(rows: _WindowRows) -> bytes:
     regressor: Any = ExtraTreesRegressor(TREES, min_samples_leaf=LEAST_IN_LEAF, random_state=SEED)
     return forest_bytes(regressor.fit(asked(rows.features), rows.targets))

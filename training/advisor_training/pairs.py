@@ -167,12 +167,12 @@ def kinds_of(points: Sequence[PairPoint]) -> list[SplitKind]:
 
     def is_one_of_nine(point: PairPoint) -> bool:
         # A launch has one split, which was chosen among the nine of its GPU or by its user.
-        return (measurement_of(point) in own or is_observed(point)) and uses_the_gpu(point)
+        return (measurement_of(point) in own or _is_observed(point)) and uses_the_gpu(point)
 
     return ["nine" if is_one_of_nine(point) else _by_itself(point) for point in points]
 
 
-def is_observed(point: PairPoint) -> bool:
+def _is_observed(point: PairPoint) -> bool:
     """Whether it was made of what launched jobs did."""
     return point.source == OBSERVED_SOURCE
 
@@ -199,11 +199,11 @@ def split_of(point: PairPoint) -> Split:
 
     A job at 90 % next to itself at 10 % is what it is at 10 % next to itself at 90 %.
     """
-    shares = tuple(part.share_percent for part in in_split_order(point))
+    shares = tuple(part.share_percent for part in _in_split_order(point))
     return Split(shares, _sharing(point))
 
 
-def in_split_order(point: PairPoint) -> list[PointPart]:
+def _in_split_order(point: PairPoint) -> list[PointPart]:
     """The parts in the order of `split_of`."""
     return sorted(point.parts, key=lambda part: (part.job, part.share_percent))
 
@@ -473,13 +473,13 @@ def _assembled(
         exclusive=exclusive([(solo.rate, solo.power_w) for solo in solos]),
         splits={k: _medians([r for r in readings if r.kind == k], solos) for k in KINDS},
         repeats=tuple(_medians([r for r in nine if r.repeat == n], solos) for n in repeats),
-        observed=is_observed(point),
+        observed=_is_observed(point),
     )
 
 
 def _reading(point: PairPoint, kind: SplitKind) -> _Reading:
     """The reading of a point, with its rates in the order of its split."""
-    first, second = in_split_order(point)
+    first, second = _in_split_order(point)
     rates = (first.rate or 0.0, second.rate or 0.0)
     power_w = point.power_w or 0.0
     return _Reading(kind, split_of(point), point.repeat, rates, power_w, _memory_power_w(point))

@@ -113,11 +113,11 @@ def forest_bytes(regressor: Any) -> bytes:
     return nodes[np.concatenate(levels)].tobytes()
 
 
-def _check_same(name: str, data: bytes, regressor: Any, asked: Float32s) -> float:
-    """The largest difference between a file of trees and the regressor over all rows.
+def _check_same(name: str, data: bytes, regressor: Any, asked: Float32s) -> None:
+    """Compare a file of trees with the regressor over all rows.
 
     Raises:
-        ModelError: it is above `LARGEST_DIFFERENCE`.
+        ModelError: they differ by more than `LARGEST_DIFFERENCE`.
     """
     (found,) = Forest(read_trees(name, data, asked.shape[1]))(asked)
     largest = float(np.abs(found - regressor.predict(asked)).max())
@@ -127,7 +127,6 @@ def _check_same(name: str, data: bytes, regressor: Any, asked: Float32s) -> floa
             why=f"up to {LARGEST_DIFFERENCE:g} of a logarithm is rounding",
             fix="report this, with the version of scikit-learn",
         )
-    return largest
 
 
 def write_model(folder: Path, write: Callable[[Path], None]) -> None:

@@ -15,7 +15,7 @@ def evaluate(
     solo: SoloPointsOption = None,
     with_bundled: WithBundled = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="The model and physics only, by workload")
+        bool, typer.Option("--quick", help="The model, physics and the paper's method, by workload")
     ] = False,
     against: Annotated[
         bool,

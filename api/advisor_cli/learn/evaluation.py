@@ -15,12 +15,12 @@ from advisor_cli.progress import progress
 from advisor_cli.say import as_json_text, say
 from advisor_models.registry import Registry
 from advisor_training.evaluation import (
-    METHODS,
     Evaluation,
     OnProgress,
     bundled_figures,
     check,
     checked_figures,
+    methods,
     planned_fits,
     run_evaluation,
     to_json,
@@ -53,7 +53,7 @@ def show(
     make_folder(out)
     measured = read_measured(pairs, solo, with_bundled=with_bundled)
     data = make_data(measured.pairs, measured.profiled, measured.references, measured.left_out)
-    costs = {name: method.cost for name, method in METHODS.items()}
+    costs = {name: method.cost for name, method in methods(data).items()}
     fits = planned_fits(data, quick=quick)
     plan = {step: n * costs[step[1]] for step, n in fits.items()}
     with _watching(plan, costs) as watch:

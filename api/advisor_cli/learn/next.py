@@ -2,8 +2,8 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -62,31 +62,24 @@ def show_next(
         say(f"{plan} is not written: no pair is among these")
 
 
-@dataclass(frozen=True, slots=True)
-class _Own:
-    """What was measured and launched here."""
-
-    pairs: Sequence[PairPoint] = ()
-    solos: Sequence[SoloPoint] = ()
-    observations: Sequence[Observation] = ()
-    drifting: Collection[str] = ()
-
-
-def _read_own(settings: Settings) -> _Own:
+def _read_own(
+    settings: Settings,
+) -> tuple[list[PairPoint], list[SoloPoint], list[Observation], set[str]]:
+    """Pairs, jobs alone and launches that were measured here, and the jobs that drift."""
     if not is_begun(settings.database_url, settings.home):
-        return _Own()
+        return [], [], [], set()
     with open_store(settings.database_url, settings.home) as store:
         predictor = Registry(settings.home / "models").open_champion()
         seen = experience_of(store, predictor, checks_of(settings), settings.home)
         drifting = {drift.job for drift in seen.drifts}
-        return _Own(store.pair_points(), store.solo_points(), store.observations(), drifting)
+        return store.pair_points(), store.solo_points(), store.observations(), drifting
 
 
 def _known(settings: Settings, gpu_model: str | None) -> MeasuredSoFar:
-    own = _read_own(settings)
-    source = PointsSource(MEASURED_HERE, len(own.pairs), len(own.solos))
-    points = with_all_bundled(own.pairs, own.solos, source)
-    model = gpu_model or _usual_model(own)
+    pairs, solos, observations, drifting = _read_own(settings)
+    source = PointsSource(MEASURED_HERE, len(pairs), len(solos))
+    points = with_all_bundled(pairs, solos, source)
+    model = gpu_model or _usual_model([*pairs, *solos, *observations])
     sound, faults = sound_jobs(settings.jobs_dir)
     for fault in faults:
         say(f"! {fault}", err=True)
@@ -94,18 +87,17 @@ def _known(settings: Settings, gpu_model: str | None) -> MeasuredSoFar:
         points.pairs,
         points.profiled,
         points.references,
-        own.observations,
+        observations,
         gpu_model=model,
         jobs=[job.name for job in sound],
         checked=vendor_of(model) != "nvidia" or checked_counts(settings.home, model) is not None,
-        drifting=own.drifting,
+        drifting=drifting,
     )
 
 
-def _usual_model(own: _Own) -> str:
+def _usual_model(measured: Sequence[PairPoint | SoloPoint | Observation]) -> str:
     """The GPU model of most points here; that of the bundled ones where there are none."""
-    every = (*own.pairs, *own.solos, *own.observations)
-    found = Counter(record.gpu_model for record in every).most_common(1)
+    found = Counter(record.gpu_model for record in measured).most_common(1)
     return found[0][0] if found else GPU_MODEL
 
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,14 @@ from advisor_models.intervals import (
 )
 from advisor_models.manifest import (
     MANIFEST,
+    Artefact,
     check_version,
     hashes,
     named,
     read_artefact,
     read_manifest,
     sha256,
+    write_artefact,
     write_manifest,
 )
 
@@ -61,8 +64,8 @@ def test_written_is_read(model: Path) -> None:
     """
     files = {**small_model.trees(), SPEED_TREES: b"trees"}
     (model / "notes.txt").write_text("mine")
-    assert read_manifest(model) == small_model.make_manifest(files)
-    assert read_artefact(model).files == files
+    found = read_artefact(model)
+    assert (found.manifest, found.files) == (small_model.make_manifest(files), files)
     assert not list(model.glob(".*"))
 
 
@@ -72,14 +75,11 @@ def test_every_named_file_is_checked(tmp_path: Path, name: str, damage: bytes | 
     """Also one that serving does not use; one bit or one byte less is enough."""
     folder = small_model.save_model(tmp_path / "m")
     files = {**small_model.trees(), name: b"trees"}
-    for file, data in files.items():
-        (folder / file).write_bytes(data)
-    write_manifest(folder, small_model.make_manifest(files))
+    write_artefact(folder, Artefact(small_model.make_manifest(files), files))
     assert read_artefact(folder).files == files
-    if damage is None:
-        (folder / name).unlink()
-        why = f"{name} cannot be read. No such file"
-    else:
+    (folder / name).unlink()
+    why = f"{name} cannot be read. No such file"
+    if damage is not None:
         (folder / name).write_bytes(damage)
         why = f"{name} is not the file that was written. its SHA-256 differs"
     with pytest.raises(ModelError, match=why):
@@ -89,14 +89,6 @@ def test_every_named_file_is_checked(tmp_path: Path, name: str, damage: bytes | 
 def test_a_folder_without_a_manifest_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"manifest\.json cannot be read"):
         read_manifest(tmp_path)
-
-
-def test_every_cut_manifest_is_refused(model: Path) -> None:
-    text = (model / MANIFEST).read_bytes().rstrip()
-    for length in range(0, len(text), 97):
-        (model / MANIFEST).write_bytes(text[:length])
-        with pytest.raises(ModelError, match="is not a model manifest"):
-            read_manifest(model)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +156,6 @@ def test_wrong_fields(model: Path, edit: Edit, why: str) -> None:
     "name", ["../secret", "/etc/passwd", "a/b", "..", ".", "", "a\\b", "a\0", MANIFEST, ".hidden"]
 )
 def test_names_of_files_stay_in_the_folder(model: Path, name: str) -> None:
-    """No name leads out of the folder, not even to a file whose hash is right."""
     (model.parent / "secret").write_bytes(b"secret")
     edited(model, lambda m: m["files"].update({name: sha256(b"secret")}))
     with pytest.raises(ModelError, match="a path for a name"):
@@ -179,7 +170,6 @@ def test_names_of_files_stay_in_the_folder(model: Path, name: str) -> None:
     ],
 )
 def test_another_schema_says_what_to_do(model: Path, schema: int, remedy: str) -> None:
-    """It has other fields, and is not called damaged."""
     edited(model, lambda m: m.update(schema=schema, more={"deep": []}))
     with pytest.raises(ModelError, match=remedy):
         read_manifest(model)
@@ -202,7 +192,6 @@ def test_the_name_of_a_model_is_that_of_all_it_is() -> None:
 
 
 def test_nothing_unreadable_is_written(model: Path) -> None:
-    """A manifest that could not be read back leaves the one that is there."""
     before = (model / MANIFEST).read_bytes()
     bad = small_model.make_manifest(small_model.trees(), figures={"error": math.nan})
     with pytest.raises(ModelError, match="NaN"):
@@ -210,14 +199,11 @@ def test_nothing_unreadable_is_written(model: Path) -> None:
     assert (model / MANIFEST).read_bytes() == before
 
 
-@given(st.text(max_size=20))
+@given(st.text("./\\\0-_ aZ9", max_size=8))
 def test_versions_can_be_folders(text: str) -> None:
-    try:
+    with suppress(ModelError):
         version = check_version(text)
-    except ModelError:
-        return
-    assert Path(version).parts == (version,)
-    assert not version.startswith(".")
+        assert (Path(version).parts, version[0] == ".") == ((version,), False)
 
 
 SPEED = {
@@ -252,21 +238,17 @@ def test_a_gpu_model_has_its_own_bounds_where_it_has_some(name: str) -> None:
     strata = {**POWER, LIMITED: LogBounds(-0.01, 0.01)}
     with_own = {**strata, on_gpu_model(name, "GPU on air"): own}
     assert place_of(on_gpu_model(f"{name}, server", "GPU on air")) == place_of(name) == name
-    for of in (SPLIT, LIMITED, UNCAPPED):
-        there = bounds_of_stratum(with_own, of, "GPU on air")
-        both = LogBounds(min(own.low, strata[of].low), max(own.high, strata[of].high))
-        assert there == (both if of == name else strata[of])
-        assert bounds_of_stratum(with_own, of, "Another GPU") == strata[of]
+    both = LogBounds(min(own.low, strata[name].low), max(own.high, strata[name].high))
+    for model, expected in (("GPU on air", {**strata, name: both}), ("Another GPU", strata)):
+        assert {of: bounds_of_stratum(with_own, of, model) for of in strata} == expected
 
 
 def test_wider_bounds_hold_what_the_others_hold() -> None:
-    """Also where both bounds are on one side of the prediction."""
     assert wider(SPEED, 4)[f"{SPLIT}, server"] == LogBounds(-2.0, 0.4)
     assert wider(POWER, 2)[UNCAPPED] == LogBounds(0.1, 0.4)
 
 
 def test_nothing_is_unpickled(tmp_path: Path) -> None:
-    """Loading and using a model loads neither pickle's users nor a file through pickle."""
     folder = small_model.save_model(tmp_path / "m")
     files = {**small_model.trees(), "more.joblib": b"cos\nsystem\n(S'false'\ntR."}
     (folder / "more.joblib").write_bytes(files["more.joblib"])

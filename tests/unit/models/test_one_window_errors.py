@@ -37,7 +37,6 @@ def test_few_families_are_less_sure() -> None:
 
 
 def test_what_all_families_have_in_common_is_in_the_mean() -> None:
-    """Errors around 1 are drawn around it, and the nearest weigh most."""
     near = around_one(12, 0)
     errors = drawn_errors(near, near)
     values = np.array([errors(world)[0] for world in range(2000)])

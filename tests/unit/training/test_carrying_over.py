@@ -78,7 +78,6 @@ def by_gpu(both: Data, evaluation: Evaluation, ticks: list[None]) -> Evaluation:
 
 
 def test_neither_the_gpu_model_nor_the_job_is_learned_from(both: Data) -> None:
-    """Also not the job on the other GPU model; every row is tested for each of its jobs."""
     seen: list[tuple[Rows, Rows]] = []
     for name in MODELS:
         mask = both.rows.gpu_model == name
@@ -102,12 +101,11 @@ def test_by_gpu_model_both_ways(both: Data) -> None:
 
 
 def test_pairs_are_added_one_draw_after_the_other(both: Data) -> None:
-    """What is learned from grows, what is tested is all the rest, and no pair is in both."""
     seen: list[tuple[Rows, Rows]] = []
     mask = both.rows.gpu_model == MODELS[1]
     rest = set(both.rows.pair[~mask].tolist())
     found = list(add_pairs(both.rows, mask, spy(seen)))
-    assert [(added.pairs, len(added.held_out)) for added in found] == [(0, 1), (2, 5), (5, 5)]
+    assert [(pairs, len(held_out)) for pairs, held_out in found] == [(0, 1), (2, 5), (5, 5)]
     parts = [set(learned.pair.tolist()) - rest for learned, _ in seen]
     assert [len(part) for part in parts] == [0, *[2] * DRAWS, *[5] * DRAWS]
     for part, (_, asked) in zip(parts, seen, strict=True):
@@ -118,13 +116,10 @@ def test_pairs_are_added_one_draw_after_the_other(both: Data) -> None:
 
 
 def test_one_gpu_model_tells_nothing_of_another(one: Data) -> None:
-    """Nothing is fitted for it, and a stated factor stands in."""
     seen: list[tuple[Rows, Rows]] = []
     stated = OtherGpu({"speed": 2.0, "power": 1.5}, (), MOST_PAIRS)
-    assert learn_other_gpu(one.rows, spy(seen)) == stated
-    assert not seen
-    assert gpu_models(one.rows) == []
-    assert fits(one.rows) == 0
+    assert (learn_other_gpu(one.rows, spy(seen)), seen) == (stated, [])
+    assert (gpu_models(one.rows), fits(one.rows)) == ([], 0)
     assert (OTHER_GPU, OURS) not in planned_fits(one, quick=False)
     assert list(leave_gpus_out(one, lambda: None)) == []
 
@@ -156,14 +151,6 @@ def test_a_wrong_learner_needs_wider_intervals_and_pairs(both: Data) -> None:
     assert found.pairs_to_par == 2
 
 
-def test_too_little_to_leave_out(both: Data) -> None:
-    """Two jobs in one pair leave nothing when one of them is left out."""
-    few = both.rows.take((both.rows.gpu_model == MODELS[1]) | (both.rows.pair == both.rows.pair[0]))
-    with pytest.raises(InputError, match="cannot be left out"):
-        carry_over(few, few.gpu_model == MODELS[1], MODELS[1], spy([]))
-    assert MODELS[1] not in gpu_models(few)
-
-
 values = st.lists(st.floats(-2, 2), min_size=1, max_size=60)
 
 
@@ -171,7 +158,6 @@ values = st.lists(st.floats(-2, 2), min_size=1, max_size=60)
 def test_widened_bounds_hold_what_is_promised(
     values: list[float], jobs: int, low: float, high: float
 ) -> None:
-    """Whatever the residuals; and nothing gets narrower."""
     residuals = Residuals(
         np.array(values),
         np.array([f"job {n % jobs}" for n in range(len(values))]),
@@ -194,23 +180,17 @@ def test_share_without_an_interval() -> None:
 
 
 def test_figures_of_each_direction(both: Data, by_gpu: Evaluation, ticks: list[None]) -> None:
-    assert [found.left_out for found in by_gpu.gpus] == sorted(MODELS)
-    pairs = {model: int((both.rows.gpu_model == model).sum()) for model in MODELS}
-    assert pairs[MODELS[0]] > pairs[MODELS[1]]
-    by_name = {found.left_out: found for found in by_gpu.gpus}
-    assert (by_name[MODELS[0]].learned_pairs, by_name[MODELS[0]].pairs) == (6, 10)
-    assert (by_name[MODELS[1]].learned_pairs, by_name[MODELS[1]].pairs) == (10, 6)
+    found = [(of.left_out, of.learned_pairs, of.pairs) for of in by_gpu.gpus]
+    assert found == sorted([(MODELS[0], 6, 10), (MODELS[1], 10, 6)])
     added = [(p.left_out, p.added_pairs) for p in by_gpu.gpu_curve]
     assert added == [(model, n) for model in sorted(MODELS) for n in (0, 2, 5)]
     assert len(ticks) == fits(both.rows) == planned_fits(both, quick=False)[OTHER_GPU, OURS]
 
 
 def test_tables_page_and_json(by_gpu: Evaluation) -> None:
-    """What was found is in all three; a quick evaluation has none of it."""
     first, second = gpu_tables(by_gpu)
     assert [row[0] for row in first.rows] == sorted(MODELS)
     assert len(second.rows) == len(by_gpu.gpu_curve)
-    assert all(len(row) == len(t.headings) for t in (first, second) for row in t.rows)
     assert first.title in unescape(to_html(by_gpu))
     values = json.loads(to_json(by_gpu))
     assert set(values["gpus"][0]) == {
@@ -226,8 +206,7 @@ def test_tables_page_and_json(by_gpu: Evaluation) -> None:
 def test_one_gpu_model_is_said(by_gpu: Evaluation) -> None:
     """A whole evaluation says that it could not tell; a quick one did not try."""
     none = dataclasses.replace(by_gpu, gpus=(), gpu_curve=())
-    assert not any(table.rows for table in gpu_tables(none))
     assert "A GPU model and a job that were not learned from" not in to_html(none)
-    assert not any("another GPU model" in line for line in said(none))
     whole = said(dataclasses.replace(none, quick=False))
     assert whole[-1].startswith("These pairs do not tell how good it is on another GPU model")
+    assert whole[-1] not in said(none)

@@ -21,9 +21,9 @@ from advisor.decide.recommend import recommend
 from advisor.errors import ModelError, StoreError
 from advisor.predict.profiles import make_profiles
 from advisor_advice.answers import ModelAdvice, to_wire
-from advisor_cli.recommend import _show as show
+from advisor_cli.recommend import _show as show  # pyright: ignore[reportPrivateUsage]
 from advisor_models.heads import KNOWN_HEADS
-from advisor_models.manifest import Artefact, read_artefact, read_manifest, sha256, write_artefact
+from advisor_models.manifest import Artefact, read_manifest, sha256, write_artefact
 from advisor_models.model_predictor import ModelPredictor
 from advisor_training import learners as head_learners
 from advisor_training.held_out import leave_one_job_out
@@ -33,7 +33,6 @@ from advisor_training.learners import (
     MEMORY_POWER_LEARNER,
     extra_trees,
     fit,
-    is_enough,
     learners_for,
 )
 from advisor_training.pairs import make_pairs
@@ -67,7 +66,6 @@ def made() -> Artefact:
 
 
 def test_trees_that_say_something_else_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is written that predicts something else than what was evaluated."""
     other: Any = fit(lambda: extra_trees().set_params(random_state=1), ROWS).by_head["power"]
     name = "advisor_training.train.forest_bytes"
     known = forest_bytes(other.regressor_)
@@ -80,13 +78,6 @@ def test_trees_that_say_something_else_are_refused(monkeypatch: pytest.MonkeyPat
     trees_files({"power": other}, asked)
     with pytest.raises(ModelError, match=r"power\.trees differs from scikit-learn by"):
         trees_files({"power": fitted_once().regressors.by_head["power"]}, asked)
-
-
-def test_the_same_rows_give_the_same_bytes() -> None:
-    """Fitted again, in whatever order the points came."""
-    again = fit(extra_trees, ROWS).by_head
-    for name, fitted in fitted_once().regressors.by_head.items():
-        assert forest_bytes(again[name].regressor_) == forest_bytes(fitted.regressor_)
 
 
 def test_another_processor_gives_the_same_bytes() -> None:
@@ -120,33 +111,6 @@ def _features_of_numpy() -> list[str]:
     return found["SIMD Extensions"].get("found", [])
 
 
-def test_what_is_served_is_what_was_trained(tmp_path: Path) -> None:
-    """Profiles through the written folder give what the regressors give for the rows."""
-    write_artefact(tmp_path, made())
-    profiles = make_profiles(solo_points())
-    a, b = (profiles[name, made_up.GPU_MODEL] for name in ("hog", "slow"))
-    served = ModelPredictor(tmp_path).predict([a, b], NINE)
-    rows = ROWS.take((ROWS.job_a == "hog") & (ROWS.job_b == "slow") & (ROWS.kind == "nine"))
-    expected = fitted_once().regressors(rows)
-    speeds = [[part.speed.value for part in p.parts] for p in served]
-    np.testing.assert_allclose(speeds, expected.speed, rtol=1e-12)
-    np.testing.assert_allclose([p.power_w.value for p in served], expected.power_w, rtol=1e-12)
-
-
-def test_every_file_is_named_with_its_hash(tmp_path: Path) -> None:
-    """What stands next to the manifest can be checked before it is used; other files stay."""
-    folder, artefact = tmp_path / "new" / "folder", made()
-    folder.mkdir(parents=True)
-    (folder / "README.md").write_text("a card")
-    write_model(folder, lambda folder: write_artefact(folder, artefact))
-    assert read_artefact(folder) == artefact
-    assert set(artefact.files) == {"speed.trees", "power.trees"}
-    for name, data in artefact.files.items():
-        assert artefact.manifest.files[name] == sha256(data)
-    names = {"README.md", "manifest.json", "speed.trees", "power.trees"}
-    assert {path.name for path in folder.iterdir()} == names
-
-
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StoreError, match="--out"):
@@ -170,12 +134,8 @@ def with_memory(points: Iterable[PairPoint]) -> list[PairPoint]:
 def two_runs() -> list[PairPoint]:
     """All pairs in two runs; in the second, three windows of four have the memory's power."""
     first, second = made_up.pair_points(run="first"), made_up.pair_points(run="second")
-    some = [point for n, point in enumerate(second) if n % 4]
-    return [
-        *with_memory(first),
-        *with_memory(some),
-        *(p for n, p in enumerate(second) if not n % 4),
-    ]
+    lacking = second[::4]
+    return [*with_memory(first), *with_memory(p for p in second if p not in lacking), *lacking]
 
 
 def rows_of(points: list[PairPoint]) -> Rows:
@@ -204,7 +164,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory, trained: Trained) -> Path:
 
 
 def test_the_model_that_learned_it_predicts_it_with_intervals(folder: Path) -> None:
-    """What was measured of known jobs; bounds on both sides of it."""
     manifest = read_manifest(folder)
     assert [head.name for head in manifest.heads] == ["speed", "power", "memory_power"]
     assert manifest.figures["memory_power_coverage_percent"] > 50
@@ -219,25 +178,21 @@ def test_the_model_that_learned_it_predicts_it_with_intervals(folder: Path) -> N
 
 
 def test_other_heads_say_the_same_with_and_without_it(trained: Trained) -> None:
-    """A further head changes no figure of a model."""
     two = fit_model(made_from().rows, blind=made_from().blind)
     assert [learner.head.name for learner in two.learners] == ["speed", "power"]
-    same = {name: trained.figures[name] for name in two.figures}
-    assert same == two.figures
-    assert not [name for name in two.figures if "memory" in name]
-    of_memory = [name for name in trained.figures if "memory" in name]
-    assert all(np.isfinite(trained.figures[name]) for name in of_memory)
+    others = {n: v for n, v in trained.figures.items() if "memory" not in n}
+    assert others == two.figures
+    assert np.isfinite([*trained.figures.values()]).all()
 
 
 def test_too_few_jobs_are_no_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five where twenty are asked for; the same five are enough if five are asked for."""
     rows = made_from().rows
     assert learners_for(rows) == HEAD_LEARNERS
     monkeypatch.setattr(head_learners, "FEWEST_JOBS", 5)
     assert learners_for(rows) == (*HEAD_LEARNERS, MEMORY_POWER_LEARNER)
-    assert not is_enough(rows.take(rows.run == "first"), MEMORY_POWER_LEARNER)
-    assert not is_enough(rows.take(rows.kind != "uncapped"), MEMORY_POWER_LEARNER)
-    assert not is_enough(rows_of(made_up.pair_points()), MEMORY_POWER_LEARNER)
+    few = (rows.take(rows.run == "first"), rows.take(rows.kind != "uncapped"))
+    for some in (*few, rows_of(made_up.pair_points())):
+        assert learners_for(some) == HEAD_LEARNERS
 
 
 def test_nothing_to_learn_from_expects_nothing() -> None:
@@ -245,9 +200,8 @@ def test_nothing_to_learn_from_expects_nothing() -> None:
     points = made_up.pair_points()
     read = [p for p in points if "hog" in p.jobs]
     rows = rows_of([*with_memory(read), *(p for p in points if "hog" not in p.jobs)])
-    held_out = leave_one_job_out(
-        rows, lambda some: fit(extra_trees, some, [MEMORY_POWER_LEARNER, *HEAD_LEARNERS])
-    )
+    learners = [MEMORY_POWER_LEARNER, *HEAD_LEARNERS]
+    held_out = leave_one_job_out(rows, lambda some: fit(extra_trees, some, learners))
     held_out = held_out.take(held_out.left_out == "hog")
     assert np.isnan(held_out.heads["memory_power"]).all()
     assert len(residuals_of(rows, held_out, MEMORY_POWER_LEARNER)) == 0
@@ -257,7 +211,6 @@ def test_nothing_to_learn_from_expects_nothing() -> None:
 def test_answers_have_it_where_the_model_has(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In the text, and with bounds in what programs read; one after the other it is not known."""
     predictor, profiles = ModelPredictor(folder), make_profiles(solo_points())
     jobs = [profiles[name, made_up.GPU_MODEL] for name in ("climber", "sitter")]
     recommendation = recommend(jobs, predictor)

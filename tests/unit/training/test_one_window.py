@@ -11,7 +11,7 @@ from advisor.core.split import without_limits
 from advisor.errors import ModelError
 from advisor.predict.one_window import COUNTERS, ESTIMATED_SHARES, window_of
 from advisor.predict.profiles import Profile, make_profiles
-from advisor.predict.sets import SetPredictor, fills
+from advisor.predict.sets import SetPredictor
 from advisor_data.bundled import bundled_set_references, bundled_solo_points
 from advisor_models import one_window
 from advisor_models.one_window import OneWindowModel, bundled_one_window
@@ -42,13 +42,10 @@ def test_an_estimated_profile_is_possible_and_near_the_whole_one(
         seen = {n: v for n, v in window.counters.items() if n not in lacking}
         found = bundled_one_window().profile(replace(window, counters=seen))
         rate, power = found.values["rate"], found.values["power_w"]
-        assert found.shares.tolist() == [*ESTIMATED_SHARES, 100.0]
-        assert (np.diff(rate) >= 0).all()
-        assert rate[-1] == 1
-        assert (np.diff(power) >= 0).all()
-        assert power[-1] == pytest.approx(whole.whole_gpu_power_w)
+        assert (found.shares.tolist(), found.flags) == ([*ESTIMATED_SHARES, 100], (ONE_WINDOW,))
+        assert np.diff([rate, power]).min() >= 0
+        assert (rate[-1], power[-1]) == (1, pytest.approx(whole.whole_gpu_power_w))
         assert (found.values["sm_active_percent"] <= found.shares).all()
-        assert found.flags == (ONE_WINDOW,)
         shares = np.maximum(whole.shares[:-1], ESTIMATED_SHARES[0])
         kept = whole.values["rate"][:-1] / whole.values["rate"][-1]
         offs += np.abs(found.at(shares)["rate"] - kept).tolist()
@@ -60,19 +57,8 @@ def test_a_card_that_draws_no_more_than_idle_is_estimated_too(profiles: list[Pro
     window = window_of(profiles[0])
     for limit_w, power_w in ((window.idle_power_w, window.idle_power_w), (700.0, 10.0)):
         odd = replace(window, power_limit_w=limit_w, power_w=power_w)
-        found = bundled_one_window().profile(odd)
-        assert np.isfinite(found.values["power_w"]).all()
-        assert np.isfinite(found.values["rate"]).all()
-
-
-def test_who_fills_is_told_without_sm_activity(profiles: list[Profile]) -> None:
-    whole = [p for p in profiles if p.gpu_model == "NVIDIA H200"]
-    wrong = 0
-    for p in whole:
-        window = window_of(p)
-        seen = {n: v for n, v in window.counters.items() if n not in COUNTERS}
-        wrong += fills(bundled_one_window().profile(replace(window, counters=seen))) != fills(p)
-    assert wrong <= len(whole) // 20
+        values = bundled_one_window().profile(odd).values
+        assert np.isfinite([values["power_w"], values["rate"]]).all()
 
 
 def test_sets_are_answered_for_from_windows(profiles: list[Profile]) -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import random
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simple_pairs import SHARES, SOLOS, nine, pair, solo
 
-from advisor.core.objectives import OBJECTIVES, PartResult, SplitResult
+from advisor.core.objectives import PartResult, SplitResult
 from advisor.core.records import REPLAY_SOURCE, PairPoint, PointPart, SoloPoint
 from advisor.core.split import NINE, Split
-from advisor_data.bundled import bundled_pair_points
-from advisor_training.noise import noise_ceiling
 from advisor_training.pairs import (
     BASELINES,
     DISTURBED,
@@ -27,17 +25,15 @@ from advisor_training.pairs import (
     kinds_of,
     make_pairs,
     solo_reference,
-    split_of,
     uses_the_gpu,
     whole_gpu,
 )
 
 
-def only(points: list[PairPoint], **fields: Any) -> MeasuredPair:
-    pairs, left_out = make_pairs(points, fields.get("solos", SOLOS))
+def only(points: list[PairPoint], solos: Sequence[SoloPoint] = SOLOS) -> MeasuredPair:
+    [pair], left_out = make_pairs(points, solos)
     assert left_out == []
-    assert len(pairs) == 1
-    return pairs[0]
+    return pair
 
 
 @pytest.mark.parametrize(
@@ -63,7 +59,6 @@ def test_kinds_of_splits_are_told_apart(point: PairPoint, kind: str) -> None:
 
 
 def test_repeats_give_medians() -> None:
-    """A window that went wrong once decides no split, nor does what cannot be the memory's."""
     watts = ((100.0, 30.0), (102.0, 40.0), (500.0, 500.0), (90.0, 0.0), (103.0, None))
     points = [
         point
@@ -78,7 +73,6 @@ def test_repeats_give_medians() -> None:
 
 
 def test_cards_and_runs_stay_apart() -> None:
-    """Values of two cards or two runs never meet in one measurement; the fullest comes first."""
     points = [
         *nine(run="r1", power_w=100),
         *nine(run="r2", power_w=200),
@@ -106,7 +100,6 @@ def test_cards_and_runs_stay_apart() -> None:
 
 
 def test_jobs_in_any_order_are_one_pair() -> None:
-    """Job b next to a is a next to b, with shares and rates that follow their job."""
     points = [
         pair(share, 100 - share, job_1="b", job_2="a", rate_1=share / 100, rate_2=0.25)
         for share in SHARES
@@ -118,7 +111,6 @@ def test_jobs_in_any_order_are_one_pair() -> None:
 
 
 def test_a_job_beside_itself_has_five_splits() -> None:
-    """30/70 and 70/30 of one job are the same measurement, mirrored."""
     points = nine(job_2="a")
     measurement = only(points).main
     assert tuple(measurement.nine) == NINE[:5]
@@ -128,7 +120,6 @@ def test_a_job_beside_itself_has_five_splits() -> None:
 
 
 def test_exclusive_comes_from_the_solo_points() -> None:
-    """Half of each rate at the mean of the powers."""
     solos = [solo("a", rate=4, power_w=300), solo("b", rate=10, power_w=500)]
     turns = only(nine(), solos=solos).main.exclusive
     assert ([part.rate for part in turns.parts], turns.power_w) == ([2, 5], 400)
@@ -188,12 +179,10 @@ def _at(point: PairPoint, rate: float) -> tuple[PointPart, ...]:
 
 
 def test_a_measurement_with_few_splits_is_there_where_it_is_asked_for() -> None:
-    """Each of its splits is as good as any other to learn from."""
     few = [p for p in nine() if p.shares_percent[0] in (10, 50, 90)]
-    pairs, left_out = make_pairs(few, SOLOS, full=False)
-    assert left_out == []
-    assert not pairs[0].main.is_full
-    assert sorted(pairs[0].main.nine) == [NINE[0], NINE[4], NINE[8]]
+    [pair], left_out = make_pairs(few, SOLOS, full=False)
+    splits = [NINE[0], NINE[4], NINE[8]]
+    assert (left_out, pair.main.is_full, sorted(pair.main.nine)) == ([], False, splits)
     assert make_pairs(few, SOLOS)[0] == []
 
 
@@ -223,10 +212,6 @@ def test_the_nearest_solo_points_count(
     assert solo_reference(points, None, "Card", "GPU-1", "r1") == expected
 
 
-def test_another_model_is_no_reference() -> None:
-    assert solo_reference([solo()], None, "Other card", "GPU-1", "r1") is None
-
-
 @pytest.mark.parametrize(
     ("of_pair", "of_solo", "fits"),
     [("x", "x", True), ("x", "y", False), (None, "y", True), ("x", None, True)],
@@ -234,7 +219,6 @@ def test_another_model_is_no_reference() -> None:
 def test_another_definition_of_the_job_is_no_reference(
     of_pair: str | None, of_solo: str | None, fits: bool
 ) -> None:
-    """A job that was changed under the same name is another job."""
     found = solo_reference([solo(job_hash=of_solo)], of_pair, "Card", "GPU-1", "r1")
     assert (found is not None) == fits
 
@@ -318,15 +302,7 @@ def test_a_split_of_the_nine_uses_about_the_whole_gpu(point: PairPoint, uses: bo
     assert uses_the_gpu(point) == uses
 
 
-def test_of_a_job_beside_itself_five_are() -> None:
-    points = safe(job_2="a")
-    assert kinds_of(points) == ["nine"] * 9
-    assert kinds_of(points[1:5]) == ["nine"] * 4
-    assert kinds_of(points[:3]) == ["nine", "grid", "other"]
-
-
 def test_two_safe_splits_may_be_missing_three_not() -> None:
-    """Then they are what each of them is by itself."""
     points = safe()
     assert set(kinds_of([*points[:1], *points[2:6], *points[7:]])) == {"nine"}
     assert kinds_of([*points[:1], *points[3:6], *points[7:]]) == [
@@ -334,12 +310,6 @@ def test_two_safe_splits_may_be_missing_three_not() -> None:
     ]  # fmt: skip
     one_side = [*points[:1], *points[4:], pair(70, 30)]
     assert kinds_of(one_side)[2:4] == ["grid", "other"]
-
-
-def test_beside_all_nine_in_steps_of_ten_others_are_a_grid() -> None:
-    """The nine stay those that pairs have in common."""
-    grid = [pair(20 + n, 80 - n, units_1=26 + n, units_2=106 - n) for n in (1, 2)]
-    assert kinds_of([*nine(), *grid]) == ["nine"] * 9 + ["grid"] * 2
 
 
 def test_what_flags_leave_of_a_grid_around_10_90_is_no_nine() -> None:
@@ -353,12 +323,9 @@ def test_what_flags_leave_of_a_grid_around_10_90_is_no_nine() -> None:
 
 @pytest.mark.parametrize("other", [{"run": "r2"}, {"gpu_uuid": "GPU-2"}, {"gpu_model": "Other"}])
 def test_runs_and_cards_are_looked_at_by_themselves(other: dict[str, str]) -> None:
-    """Four splits of one run and five of another do not make nine."""
     points = safe()
-    mixed = [*points[:5], *safe(**other)[5:]]
-    assert {"grid", "other"} <= set(kinds_of(mixed))
-    both = [*nine(), *safe(**other)]
-    assert kinds_of(both) == ["nine"] * 18
+    assert {"grid", "other"} <= set(kinds_of([*points[:5], *safe(**other)[5:]]))
+    assert kinds_of([*nine(), *safe(**other)]) == ["nine"] * 18
 
 
 @given(st.sets(st.sampled_from([*SAFE, *((s, 100 - s) for s in SHARES)])))
@@ -380,26 +347,3 @@ def test_kinds_do_not_depend_on_the_order(random_: random.Random, kept: int) -> 
     shuffled = random_.sample(points, len(points))
     kinds = dict(zip(points, kinds_of(points), strict=True))
     assert kinds_of(shuffled) == [kinds[point] for point in shuffled]
-
-
-def test_takes_at_other_splits_tell_nothing_of_the_noise() -> None:
-    """They have three of nine in common; two takes at the same ones do."""
-    objective = OBJECTIVES["throughput"]
-    assert noise_ceiling(make_pairs([*nine(), *safe(run="r2")], SOLOS)[0], objective) is None
-    twice = [*nine(), *nine(repeat=1), *safe(run="r2"), *safe(run="r3", gpu_uuid="GPU-2")]
-    found = noise_ceiling(make_pairs(twice, SOLOS)[0], objective)
-    assert found is not None
-    assert (found.pairs, found.other_card_pairs, found.choices) == (1, 1, 4)
-
-
-def test_bundled_pairs_are_full_in_every_run() -> None:
-    """Flagged ones among them: only pairs whose best split can be an oracle are bundled."""
-    points = bundled_pair_points()
-    runs: dict[tuple[str, ...], set[Split]] = {}
-    for point, kind in zip(points, kinds_of(points), strict=True):
-        if kind == "nine":
-            runs.setdefault((*point.jobs, point.gpu_uuid, point.run), set()).add(split_of(point))
-    assert {key[3] for key in runs} >= {"h100-safe", "h200-pairs"}
-    assert all(is_full(found, beside_itself=key[0] == key[1]) for key, found in runs.items())
-    h100 = [found for key, found in runs.items() if key[3] == "h100-safe"]
-    assert all(one == other for one, other in pairwise(h100))

@@ -61,35 +61,23 @@ def sides(rows: Rows, first: str, second: str) -> tuple[Side, Side]:
     return side(a, rows.share_a), side(b, rows.share_b)
 
 
-def test_a_row_for_each_split_that_is_learned_from() -> None:
-    """The nine and uncapped; neither time-sliced nor over-subscribed splits."""
-    rows = rows_of((made_up.CLIMBER, made_up.SITTER))
-    assert len(rows) == 10
-    assert rows.jobs == ["climber", "sitter"]
-    assert rows.share_a.tolist() == [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
-    assert rows.kind.tolist() == ["nine"] * 9 + ["uncapped"]
-    assert rows.gpu_model.tolist() == [made_up.GPU_MODEL] * 10
-
-
 def test_values_are_those_measured_and_those_alone() -> None:
-    """Speeds and power of the pair; rates alone at the share, and power without learning."""
-    rows = rows_of((made_up.CLIMBER, made_up.SITTER))
+    climber, sitter = made_up.CLIMBER, made_up.SITTER
+    rows = rows_of((climber, sitter))
+    assert rows.share_a.tolist() == [*range(10, 101, 10)]
+    assert rows.kind.tolist() == ["nine"] * 9 + ["uncapped"]
     kept = prior_kept(sides(rows, "climber", "sitter"))
-    for row, share in enumerate(range(10, 100, 10)):
-        speed_a, speed_b, power_w = made_up.speeds_and_power(
-            made_up.CLIMBER, made_up.SITTER, "mps", share, 100 - share
-        )
-        assert rows.speed_a[row] == pytest.approx(speed_a)
-        assert rows.speed_b[row] == pytest.approx(speed_b)
-        assert rows.power_w[row] == pytest.approx(power_w)
-        alone = made_up.CLIMBER.speed(share), made_up.SITTER.speed(100 - share)
-        np.testing.assert_allclose(rows.heads["speed"].prior[row], np.array(alone) * kept[row])
-    both_w = 80 + 400 * made_up.CLIMBER.speed(10) + 60
+    nine = [(share, 100 - share) for share in range(10, 100, 10)]
+    expected = [made_up.speeds_and_power(climber, sitter, "mps", *shares) for shares in nine]
+    found = np.column_stack([rows.speed_a, rows.speed_b, rows.power_w])[:9]
+    np.testing.assert_allclose(found, expected)
+    alone = [[climber.speed(a), sitter.speed(b)] for a, b in nine]
+    np.testing.assert_allclose(rows.heads["speed"].prior[:9], alone * kept[:9, None])
+    both_w = 80 + 400 * climber.speed(10) + 60
     assert rows.heads["power"].prior[0] == pytest.approx(both_w, rel=0.01)
 
 
 def test_every_column_of_a_row() -> None:
-    """A server with a demand next to one without: all of the pair, of each alone, of the card."""
     point = pair(
         30, 70, rate_1=1.2, rate_2=0.5, power_w=250.0, memory_power_w=60.0, source=OBSERVED_SOURCE
     )
@@ -130,7 +118,6 @@ def test_features_are_seen_from_each_job() -> None:
 
 
 def test_rows_know_their_pair_and_measurement() -> None:
-    """Two runs of one pair are two measurements; splits are compared within one."""
     points = [
         *made_up.pair_points([(made_up.CLIMBER, made_up.SITTER)], run="first"),
         *made_up.pair_points([(made_up.CLIMBER, made_up.SITTER)], run="second"),
@@ -141,22 +128,11 @@ def test_rows_know_their_pair_and_measurement() -> None:
     assert np.bincount(rows.measurement).tolist() == [10, 10, 6]
 
 
-def test_rows_of_a_job_and_a_part_of_them() -> None:
-    rows = rows_of((made_up.CLIMBER, made_up.SITTER), (made_up.HOG, made_up.CLIMBER))
-    assert rows.of("climber").all()
-    assert rows.of("hog").sum() == 10
-    part = rows.take(rows.of("hog"))
-    assert len(part) == 10
-    assert part.jobs == ["climber", "hog"]
-    np.testing.assert_array_equal(part.speed_a, rows.speed_a[rows.of("hog")])
-
-
 def test_pairs_without_a_profile_are_no_rows() -> None:
     """A reference on the whole GPU is enough for a speed, but not for features below a profile."""
     pairs, _ = make_pairs(made_up.pair_points(), SOLOS)
     some = {key: profile for key, profile in PROFILES.items() if key[0] != "hog"}
-    rows = make_rows(pairs, some)
-    assert rows.jobs == ["climber", "middle", "sitter", "slow"]
+    assert make_rows(pairs, some).jobs == ["climber", "middle", "sitter", "slow"]
     some["hog", made_up.GPU_MODEL] = profile("hog", None, (30, 100), gpu_model=made_up.GPU_MODEL)
     within = [p for p in made_up.pair_points(run="within") if min(p.shares_percent) >= 30]
     both = make_pairs([*made_up.pair_points(), *within], SOLOS, full=False)[0]
@@ -164,21 +140,6 @@ def test_pairs_without_a_profile_are_no_rows() -> None:
     assert set(rows.run[rows.of("hog")]) == {"within"}
     with pytest.raises(InputError, match="no measured pair has profiles of both"):
         make_rows(pairs, {})
-
-
-def test_profiles_take_doubtful_points_only_where_there_are_no_others() -> None:
-    """A share that failed its cross-check once is taken from its other window."""
-    solos = [p for p in SOLOS if p.job == "hog"]
-    wrong = [
-        dataclasses.replace(
-            p, rate=p.rate * 1.05, run="again", flags=("not-settled",), started_at="2026-02-01T00Z"
-        )
-        for p in solos
-    ]
-    only_doubtful = [p for p in solos if p.share_percent != 10]
-    profile = make_profiles([*only_doubtful, *wrong])["hog", made_up.GPU_MODEL]
-    assert profile.values["rate"][0] == pytest.approx(1.05 * solos[0].rate)
-    assert profile.values["rate"][1:] == pytest.approx([p.rate for p in solos[1:]])
 
 
 SPLITS = [Split((10.0 * n, 100.0 - 10 * n)) for n in range(1, 10)]
@@ -212,8 +173,7 @@ def test_what_two_jobs_share_is_found_again() -> None:
     above_w = active_idle_above_w([pair_of(a, b, power_w)], known)
     assert above_w == pytest.approx(45)
     sides = [side(with_active_idle(p, {ACTIVE_IDLE_ABOVE: above_w}), [30.0]) for p in (a, b)]
-    there = demanded_power_w(sides)[0]
-    assert there == pytest.approx(2 * (100 + 90) - 125)
+    assert demanded_power_w(sides)[0] == pytest.approx(2 * (100 + 90) - 125)
 
 
 def test_each_gpu_model_has_its_own_where_pairs_tell() -> None:
@@ -232,12 +192,10 @@ def test_each_gpu_model_has_its_own_where_pairs_tell() -> None:
 
 def test_what_the_limit_hides_tells_nothing() -> None:
     """Nor does a pair that draws more than both alone: a card with jobs open draws no less."""
-    a, b = both(300.0)
-    known = {(p.job, p.gpu_model): p for p in (a, b)}
-    assert active_idle_above_w([pair_of(a, b, [250.0] * 9)], known) == 0
-    a, b = both(2000.0)
-    known = {(p.job, p.gpu_model): p for p in (a, b)}
-    assert active_idle_above_w([pair_of(a, b, [900.0] * 9)], known) == 0
+    for limit_w, drawn_w in ((300.0, 250.0), (2000.0, 900.0)):
+        a, b = both(limit_w)
+        known = {(p.job, p.gpu_model): p for p in (a, b)}
+        assert active_idle_above_w([pair_of(a, b, [drawn_w] * 9)], known) == 0
     assert active_idle_above_w([], {}) == 0
 
 
@@ -280,19 +238,7 @@ def test_without_any_pair_it_is_said_why() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("active_percent", "flags", "bound"),
-    [(49.9, (), True), (50.0, (), False), (99.0, ("cpu-bound",), True)],
-)
-def test_a_job_that_leaves_the_gpu_idle_is_launch_bound(
-    active_percent: float, flags: tuple[str, ...], bound: bool
-) -> None:
-    columns = {"sm_active_percent": [99.0 - active_percent, active_percent]}
-    assert is_launch_bound(profile("a", shares=(10, 100), flags=flags, columns=columns)) == bound
-
-
 def test_measurements_with_a_launch_bound_job_are_told() -> None:
-    """All five of the only one that keeps the GPU waiting."""
     with_sitter = ["sitter" in m.jobs for m in DATA.measurements]
     assert DATA.with_launch_bound().tolist() == with_sitter
     assert sum(with_sitter) == 5
@@ -303,3 +249,14 @@ def test_a_card_at_97_percent_of_its_limit_is_held_back() -> None:
     measured = {"power_w": [96.9, 97.0, 101.0], "power_limit_w": [100.0] * 3}
     rows = DATA.rows.take(np.arange(3)).assign(**{k: np.array(w) for k, w in measured.items()})
     assert replace(DATA, rows=rows).at_power_limit().tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("active_percent", "flags", "bound"),
+    [(49.9, (), True), (50.0, (), False), (99.0, ("cpu-bound",), True)],
+)
+def test_a_job_that_leaves_the_gpu_idle_is_launch_bound(
+    active_percent: float, flags: tuple[str, ...], bound: bool
+) -> None:
+    columns = {"sm_active_percent": [99.0 - active_percent, active_percent]}
+    assert is_launch_bound(profile("a", shares=(10, 100), flags=flags, columns=columns)) == bound

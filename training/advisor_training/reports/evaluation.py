@@ -17,6 +17,7 @@ from advisor_training.choices import QUESTIONS, ChoiceFigures
 from advisor_training.evaluation import (
     HEADLINE,
     OURS,
+    PAPER,
     PHYSICAL,
     Evaluation,
     Some,
@@ -144,6 +145,7 @@ def _compared(evaluation: Evaluation) -> str:
         PHYSICAL: "physics without learning",
         "equal": "50/50",
         "uncapped": "no limits",
+        PAPER: "the paper's method",
         "larger-rate": "90 % for the larger raw rate",
     }
     parts = [

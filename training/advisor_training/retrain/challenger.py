@@ -142,7 +142,7 @@ def compare(
     )
 
 
-def groups_of(rows: Rows, tests: pd.DataFrame, newest: Mask, classes: Classes) -> dict[str, Mask]:
+def _groups_of(rows: Rows, tests: pd.DataFrame, newest: Mask, classes: Classes) -> dict[str, Mask]:
     """All tests, the newest, those of each GPU model, and those of each class of left-out jobs."""
     row = tests["row"].to_numpy()
     models = rows.gpu_model[row]
@@ -313,7 +313,7 @@ def compare_with(
     tests = scores(rows, challenger.trained.held_out)
     solos = whole_gpu((*challenger.points.references, *challenger.points.profiled))
     newest = _newest(rows, challenger.points, learned)
-    groups = groups_of(rows, tests, newest, job_classes(solos))
+    groups = _groups_of(rows, tests, newest, job_classes(solos))
     return compare(scores(rows, of_champion), tests, groups)
 
 

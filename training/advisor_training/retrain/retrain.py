@@ -114,7 +114,7 @@ class RetrainReport:
 
 
 @dataclass(frozen=True, slots=True)
-class LastRun:
+class _LastRun:
     """What a run had looked at.
 
     Attributes:
@@ -129,7 +129,7 @@ class LastRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
+class _Workplace:
     """The folder of a run that holds the lock."""
 
     folder: Path
@@ -143,14 +143,14 @@ class Workplace:
         """Remove the draft of this run, or of one that was killed."""
         shutil.rmtree(self.draft, ignore_errors=True)
 
-    def last_run(self) -> LastRun | None:
+    def last_run(self) -> _LastRun | None:
         """The last run that came to its end; None where there is none, or nobody can read it."""
         try:
-            return read(LastRun, (self.folder / "last.json").read_bytes())
+            return read(_LastRun, (self.folder / "last.json").read_bytes())
         except (OSError, ValueError):
             return None
 
-    def remember(self, run: LastRun) -> None:
+    def remember(self, run: _LastRun) -> None:
         """Keep what a run has looked at.
 
         Raises:
@@ -160,7 +160,7 @@ class Workplace:
 
 
 @contextmanager
-def working_in(models: Path) -> Generator[Workplace]:
+def working_in(models: Path) -> Generator[_Workplace]:
     """The workplace below the folder of models, for one run at a time.
 
     Raises:
@@ -175,7 +175,7 @@ def working_in(models: Path) -> Generator[Workplace]:
                 why=f"{folder / 'lock'} is held",
                 fix="wait for it to end; cron will call again",
             )
-        place = Workplace(folder)
+        place = _Workplace(folder)
         place.clear()
         try:
             yield place
@@ -221,7 +221,7 @@ def retrain(
 def _run(
     collected: Collected,
     registry: Registry,
-    place: Workplace,
+    place: _Workplace,
     now: datetime,
     keep: int,
     on_stage: OnStage,
@@ -249,7 +249,7 @@ def _run(
     )
     # Of one who wrote more than a run learns from, the next run learns the rest.
     if report.outcome != "promoted" or all(one.reason != "too-many" for one in report.left_out):
-        place.remember(LastRun(points_sha256, report.at, report.why))
+        place.remember(_LastRun(points_sha256, report.at, report.why))
     return replace(report, removed=_prune(registry, keep))
 
 
@@ -257,7 +257,7 @@ def _challenged(
     report: RetrainReport,
     sifted: Sifted,
     learned: PointSet,
-    where: tuple[Registry, Workplace, Manifest],
+    where: tuple[Registry, _Workplace, Manifest],
     now: datetime,
     on_stage: OnStage,
 ) -> RetrainReport:
@@ -290,7 +290,7 @@ def _news(challenger: Manifest, champion: Manifest) -> Sequence[str]:
     return sorted(jobs) + sorted(set(challenger.gpu_models) - set(champion.gpu_models))
 
 
-def _promote(challenger: Challenger, registry: Registry, place: Workplace, now: datetime) -> str:
+def _promote(challenger: Challenger, registry: Registry, place: _Workplace, now: datetime) -> str:
     """Take it in and use it; the version may be there from a run that was killed."""
     version = challenger.manifest.version
     if version not in registry.versions():
