@@ -140,7 +140,7 @@ class LeftOutJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _OneWindowHead:
+class OneWindowHead:
     """Estimates profiles, and what they might be."""
 
     model: OneWindowModel
@@ -213,7 +213,7 @@ class ErrorsFile:
 
 
 @functools.cache
-def bundled_head() -> _OneWindowHead:
+def bundled_head() -> OneWindowHead:
     """The one that comes with the package.
 
     Raises:
@@ -221,4 +221,4 @@ def bundled_head() -> _OneWindowHead:
     """
     with ModelError.instead_of(ValueError, f"{ERRORS} cannot be read", fix="install advisor again"):
         left_out = read(ErrorsFile, _bundled_file(ERRORS)).left_out
-    return _OneWindowHead(model=bundled_one_window(), left_out=left_out)
+    return OneWindowHead(model=bundled_one_window(), left_out=left_out)
