@@ -31,7 +31,7 @@ GIVEN = answer(
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """A host with a store in plain files, in which both jobs were measured."""
+    """A host with a store in which both jobs were measured."""
     found = replace(settings_of(tmp_path), database_url=f"sqlite:///{tmp_path / 'points.db'}")
     with open_store(found.database_url, found.home) as store:
         store.add([*solo_points("a"), *solo_points("b")])

@@ -237,8 +237,8 @@ def alone(job: str, card: str, power_w: float, **fields: Any) -> list[SoloPoint]
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """A host with a store in plain files, in which both jobs were measured on a card."""
-    url = f"files:{tmp_path / 'points'}"
+    """A host with a store in which both jobs were measured on one card."""
+    url = f"sqlite:///{tmp_path / 'points.db'}"
     found = replace(settings_of(tmp_path), database_url=url)
     stored(found, *solo_points("a"), *solo_points("b"))
     return found
