@@ -120,7 +120,7 @@ Answered = Callable[[RecommendationRequest], Awaitable[ModelAdvice]]
 _Cell = tuple[SharingVerdict | None, Partner | None]
 
 
-async def crossed(
+async def _crossed(
     asked: GainsRequest, rows: Sequence[JobRow], found: _Found, answered: Answered
 ) -> Gains:
     """The gains of jobs that are named, or of those that are measured on the GPU model.
@@ -349,7 +349,7 @@ class Engine:
 
     async def _crossed(self, kept: Kept, asked: GainsRequest) -> Gains:
         rows = await asyncio.to_thread(self.jobs.rows, "", MOST_ROWS)
-        return await crossed(
+        return await _crossed(
             asked, rows, partial(self._known.profiles, kept), partial(self._answer, kept)
         )
 

@@ -42,7 +42,7 @@ from advisor_cli.say import as_json_text, say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecommendOptions(AdviceOptions):
+class _RecommendOptions(AdviceOptions):
     """What is asked of one to seven jobs."""
 
     objective: ObjectiveOption = DEFAULT_OBJECTIVE
@@ -69,7 +69,7 @@ def recommend(
             autocompletion=job_names,
         ),
     ],
-    asked: RecommendOptions,
+    asked: _RecommendOptions,
     how: Annotated[bool, typer.Option("--how", help="The lines to copy, to start by hand")] = False,
     why: Annotated[bool, typer.Option("--why", help="Why this way, and what others do")] = False,
     notes: Notes = False,
