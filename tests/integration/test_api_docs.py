@@ -17,7 +17,7 @@ import pytest
 from host import FakeHost
 from serving import Served, serving
 
-from advisor.client import Client, LaunchRequest
+from advisor.client import Client
 
 DOCS = Path(__file__).parents[2] / "docs"
 ADDRESS = "http://127.0.0.1:8765"
@@ -153,12 +153,6 @@ def assert_announced(block: Block, answers: list[Any], output: str) -> None:
             assert f"`{answer['error']['code']}`" in block.before, f"{block.place}: {answer}"
     if expected:
         assert_has(answers[-1], expected, block.place)
-
-
-def test_the_client_plans_a_launch(client: Client) -> None:
-    plan = client.plan_launch(LaunchRequest.of("bert-train", "vit-infer", split="30/70"))
-    assert [job.share_percent for job in plan.pairs[0].jobs] == [30, 70]
-    assert client.launches(active=True) == ()
 
 
 def test_every_route_is_written_down() -> None:

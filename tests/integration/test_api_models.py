@@ -15,7 +15,7 @@ import pytest
 from in_process import Api, error_of, running
 
 from advisor.formats.wire import read
-from advisor.wire.lists import ModelDetails, ModelList
+from advisor.wire.lists import ModelList
 from advisor_models.manifest import read_manifest, sha256, write_manifest
 from advisor_models.registry import BUNDLED, Registry
 
@@ -83,16 +83,6 @@ def test_models_are_listed_with_their_history(api: Api, admin: str) -> None:
     changes = [(c["action"], c["version"], c["replaced"]) for c in listed["history"]]
     assert changes == [("promote", "bundled", "v2"), ("promote", "v2", "bundled")]
     assert len(api.get("/v1/models", limit=1)["history"]) == 1
-
-
-def test_one_model_is_shown_whole(api: Api, admin: str) -> None:
-    """Its manifest as it stands in its folder, and only the changes that it had a part in."""
-    api.post("/v1/models/v2/promote", None, admin)
-    shown = api.get("/v1/models/v2")
-    read(ModelDetails, json.dumps(shown))
-    assert (shown["model"], shown["champion"], shown["manifest"]["version"]) == ("v2", True, "v2")
-    assert [change["version"] for change in shown["history"]] == ["v2"]
-    assert api.get("/v1/models/v1")["history"] == []
 
 
 def test_damaged_model_spoils_neither_the_list_nor_the_service(

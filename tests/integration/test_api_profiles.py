@@ -162,19 +162,6 @@ def test_bad_point_is_refused_with_its_place(
     assert empty.service.store.solo_points() == []
 
 
-def test_points_of_both_kinds_are_taken_in_once(api: Api, writer: str) -> None:
-    sent = rows([*sweep(), pair_point("fft", "mine")])
-    first, again = (api.post("/v1/points", sent, writer) for _ in range(2))
-    assert first == {
-        "read": 11,
-        "new": 11,
-        "solo": {"read": 10, "new": 10},
-        "pairs": {"read": 1, "new": 1},
-    }
-    assert (again["read"], again["new"]) == (11, 0)
-    assert api.post("/v1/recommendations", ASKED)["jobs"][0]["job"] == "mine"
-
-
 def test_what_was_measured_together_is_found_in_any_order(api: Api, writer: str) -> None:
     """Pairs and sets; copies so often as they ran."""
     mine = pair_point("fft", "gemm")

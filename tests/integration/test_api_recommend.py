@@ -208,13 +208,6 @@ def test_an_error_names_the_value(api: Api, method: str, path: str, status: int,
     assert len(message) < 400
 
 
-def test_no_split_is_told_with_what_comes_nearest(api: Api) -> None:
-    limits = {"jobs": jobs(*PAIR), "max_power_w": 90}
-    status, code, message = error_of(api.ask("POST", URL, json=limits))
-    assert (status, code) == (422, "no-split")
-    assert "nearest is" in message
-
-
 def test_batch_answers_each_request_in_order(api: Api) -> None:
     twice = jobs("gemm", "gemm")
     alike = {"jobs": twice, "objective": "throughput", "gpu_model": "NVIDIA H200"}

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
 import pytest
 from certificates import make_certificate
 from hypothesis import given
@@ -120,13 +119,6 @@ def test_many_points_go_in_several_requests(service: Served, writer: str) -> Non
         for n, p in zip(range(501), own_points() * 501, strict=False)
     ]
     assert speak(service.url, "import_points", points, token=writer).new == 501
-
-
-def test_it_lives_and_is_ready(service: Served) -> None:
-    assert speak(service.url, "healthy") is True
-    assert speak(service.url, "ready") is True
-    assert speak("http://127.0.0.1:9", "healthy") is False
-    assert speak("http://127.0.0.1:9", "ready") is False
 
 
 def test_an_error_of_the_service_is_whole(service: Served) -> None:
@@ -428,13 +420,6 @@ def test_a_record_of_another_kind_is_refused_before_it_is_sent(scripted: Scripte
     assert not scripted.seen
 
 
-def test_numbers_of_numpy_are_sent_as_numbers() -> None:
-    watts, count = cast("Any", np.float32(300)), cast("Any", np.int64(2))
-    asked = to_plain(ReplicasRequest.of("a", most=count, max_power_w=watts))
-    assert (asked["most"], asked["max_power_w"]) == (2, 300.0)
-    assert json.dumps(asked)
-
-
 def test_names_stay_one_part_of_a_path(scripted: Scripted) -> None:
     """Also behind a proxy that gives the service a path."""
     scripted.will(refusal(422, "bad-input"))
@@ -487,16 +472,6 @@ def test_what_is_missing_is_named(answer: Recommendation) -> None:
                 with pytest.raises(InputError, match=f"{name}: it is missing"):
                     read_tolerant(Recommendation, write(raw))
             target[name] = value
-
-
-@pytest.mark.parametrize("wrong", [None, "1", True, float("nan"), [1], {}])
-def test_a_number_is_a_number(scripted: Scripted, answer: Recommendation, wrong: object) -> None:
-    """Another type, and NaN, in the place of a number is an error that names the place."""
-    raw = to_plain(answer)
-    raw["choice"]["power_w"]["low"] = wrong
-    scripted.will(Reply(body=json.dumps(raw).encode()))
-    with pytest.raises(AnswerError, match=r"choice\.power_w\.low: .*same version"):
-        speak(scripted.url, "recommend", ASKED)
 
 
 def _records(raw: Any) -> list[dict[str, Any]]:

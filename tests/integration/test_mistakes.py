@@ -93,12 +93,6 @@ def test_what_is_entered_first_is_answered_by_what_to_enter(
     assert said in done.err
 
 
-@pytest.mark.parametrize("count", ["triad:2", "triad*2"])
-def test_both_ways_of_writing_a_number_are_taken(advisor: Advisor, count: str) -> None:
-    assert advisor("recommend", count).out.startswith("DO NOT SHARE: run triad and triad")
-    assert advisor("place", count, "--gpus", "2").out.startswith("2 jobs on 2 x")
-
-
 def test_without_a_gpu_no_command_is_watched(
     advisor: Advisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,14 +121,6 @@ def test_wrong_words_are_json_where_json_is_wanted(
     assert error["code"] == "bad-input"
     assert said in error["message"]
     assert "Usage: advisor" in advisor(*words).err
-
-
-@pytest.mark.parametrize("words", [("recommend",), ("models", "promote"), ("launch",)])
-def test_help_says_no_type_of_flags(advisor: Advisor, words: tuple[str, ...]) -> None:
-    """A flag takes no value, and `<bool>` looks like one."""
-    done = advisor(*words, "--help")
-    assert "--json" in done.out
-    assert "bool" not in done.out
 
 
 def test_replay_of_what_was_not_recorded(advisor: Advisor) -> None:
@@ -270,14 +256,6 @@ def test_a_sweep_that_makes_no_profile_says_so(host: FakeHost) -> None:
     )
     done = host.advisor("profile", "one", "--shares", "50,100", "--window", "0.5")
     assert "no profile yet" not in done.stdout
-
-
-def test_first_migration_says_that_it_did_something(advisor: Advisor) -> None:
-    """The second one has nothing to do."""
-    assert advisor("data", "migrate").out == (
-        "tables were made or changed; the database's schema is current\n"
-    )
-    assert advisor("data", "migrate").out == "the database's schema is current already\n"
 
 
 @pytest.mark.parametrize("words", [("jobs", "--bundled"), ("models", "list"), ("doctor",)])

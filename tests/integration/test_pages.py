@@ -483,18 +483,6 @@ def test_it_is_said_where_a_way_was_measured(visit: Visit, served: RawServer) ->
         visit.page.unroute_all()
 
 
-def test_a_server_shows_its_demand_and_its_latencies(visit: Visit) -> None:
-    """The page of a job that answers requests says how many come and how long they wait."""
-    visit.open(PAGES["server-job"])
-    visit.page.wait_for_selector("tbody tr")
-    shown = visit.text("main")
-    for words in ("Demand", "120", "Latency, median", "Latency, 99th percentile", "800", "21"):
-        assert words in shown
-    visit.open(PAGES["job"])
-    visit.page.wait_for_selector("tbody tr")
-    assert "Latency" not in visit.text("main")
-
-
 def test_limits_and_objective_are_asked_of_the_api(visit: Visit, served: RawServer) -> None:
     """A minimum speed, a ceiling and an objective give the API's answer; none is said in words."""
     visit.open(PAGES["pair"])
@@ -515,14 +503,6 @@ def test_limits_and_objective_are_asked_of_the_api(visit: Visit, served: RawServ
     visit.page.wait_for_selector("#results .notice.failed")
     assert "no-split" in visit.text("#results")
     assert visit.problems.pop().startswith("error: Failed to load resource")
-
-
-def test_jobs_are_filtered_by_typing(visit: Visit) -> None:
-    visit.open("/jobs")
-    visit.page.fill("#filter", "mine stored")
-    assert visit.page.locator("tbody tr").count() == 1
-    visit.page.fill("#filter", "no such job")
-    assert "Clear the filter" in visit.text("main")
 
 
 def test_jobs_say_what_each_is_like_and_beside_whom_it_does_best(

@@ -70,13 +70,6 @@ def test_json_adds_up(plan: dict[str, Any]) -> None:
         assert other["time_saved"] == pytest.approx(1 - found["makespan_s"] / other["makespan_s"])
 
 
-def test_jobs_from_a_file(place: Advisor, tmp_path: Path) -> None:
-    """The file says the same as the command line, with the work of each line."""
-    (tmp_path / "jobs.txt").write_text("# night shift\ngemm:2 30min\n\ntriad  # once\n")
-    from_file = answer(place, "--jobs", "jobs.txt", "--gpus", "2")
-    assert from_file == answer(place, "gemm:2", "triad", "--gpus", "2", "--work", "gemm=30min")
-
-
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [

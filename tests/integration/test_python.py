@@ -166,19 +166,3 @@ def test_help_is_there_where_an_extra_is_missing() -> None:
     needs = f"PriorRegressor needs sklearn, which is not installed: {install('train')}"
     assert needs in done.stdout
     assert "Most power of the GPU, W." in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("jobs", "options", "message"),
-    [
-        ((), {}, "no job was named"),
-        (("a", "b"), {"min_speed": {"c": 0.5}}, "the jobs are a, b"),
-        (("a", "b"), {"max_p99": 50}, "no time with a unit"),
-        (("a",), {"fine": True}, "says nothing of 1 job"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(
-    jobs: tuple[str, ...], options: dict[str, object], message: str
-) -> None:
-    with pytest.raises(InputError, match=message):
-        advisor.recommend(*jobs, **options)  # pyright: ignore[reportArgumentType]

@@ -12,7 +12,6 @@ from advisor.errors import InputError, NoSplitError
 
 PAIR = ("fft", "resnet50-train-b2")
 H100 = ("--gpu-model", "h100")
-SERVERS = ("bert-serve-10*3", *H100)
 MIXED = ("bert-serve-10*2", "resnet50-train-b2", "bert-infer", *H100, "--min-speed", "0.3")
 
 
@@ -101,13 +100,6 @@ def test_answer_loads_only_what_it_needs() -> None:
 # A set of jobs.
 
 
-def test_order_of_the_names_does_not_matter() -> None:
-    there = as_json("bert-serve-10", "resnet50-train-b2", "bert-infer", *H100, "--min-speed", "0.3")
-    back = as_json("bert-infer", "bert-serve-10", "resnet50-train-b2", *H100, "--min-speed", "0.3")
-    assert there["choice"].split("/")[-1] == back["choice"].split("/")[0]
-    assert there["searched"] == back["searched"]
-
-
 def test_a_near_miss_says_what_accepts_it() -> None:
     """And that accepts it."""
     told = " ".join(recommend(*MIXED[:-2], "--min-speed", "bert-infer=0.5").split())
@@ -131,8 +123,3 @@ def test_a_near_miss_says_what_accepts_it() -> None:
 )
 def test_mistakes_are_told(options: tuple[str, ...], said: str) -> None:
     assert said.replace("\\", "") in error(InputError, *options)
-
-
-def test_a_pair_by_count_is_the_pair() -> None:
-    """`A*2` is A beside A, by the model."""
-    assert recommend("fft*2") == recommend("fft", "fft")

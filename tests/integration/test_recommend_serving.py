@@ -99,12 +99,6 @@ def test_latencies_that_cannot_be_held(
     assert (found[0], text in found[2]) == (status, True), found
 
 
-def test_the_option_is_read_strictly(advisor: Advisor) -> None:
-    """Without a unit nobody knows what was meant."""
-    said = advisor("recommend", *PAIR, "--max-p99", "50").err
-    assert "--max-p99 50 has no time with a unit" in said
-
-
 def test_placements_take_no_latency(api: Api) -> None:
     """They do not hold it, so they do not pretend to."""
     for more, own in (({"max_p99_ms": 50}, {}), ({}, {"max_p99_ms": 50})):

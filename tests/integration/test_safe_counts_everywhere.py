@@ -121,14 +121,6 @@ def h200(fake_libraries: Path) -> Iterator[FakeHost]:
             yield host
 
 
-def test_a_recommended_launch_is_at_safe_counts(h200: FakeHost) -> None:
-    """Also where it is only shown."""
-    done = h200.advisor("launch", "triad", "gemm", "--min-speed", "0", "--dry-run", "--json")
-    (pair,) = json.loads(done.stdout)["pairs"]
-    assert pair["sharing"] == "limited"
-    assert not {job["units"] for job in pair["jobs"]} & UNSAFE_132
-
-
 def test_an_unsafe_split_is_refused(h200: FakeHost) -> None:
     """What was wrong, what is near, how to have it all the same; over HTTP, too."""
     done = h200.advisor("launch", "one", "one", "--split", "70/30", "--json")

@@ -49,16 +49,6 @@ def noting(notes: list[Any], answer: Any) -> Callable[..., Any]:
     return called
 
 
-def test_an_answer_gets_the_parts_of_its_choice(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-    monkeypatch.setattr(module, "components_at", noting(asked, "parts"))
-    without = to_wire(GIVEN)
-    known: Any = "known"
-    found = with_components(without, GIVEN.recommendation, lambda: known)
-    assert asked == [("known", GIVEN.recommendation.choice.prediction)]
-    assert found == replace(without, components="parts")  # type: ignore[arg-type]
-
-
 def test_an_answer_without_parts_says_why() -> None:
     def fails() -> Any:
         raise InputError("2 jobs are too few", fix="profile more")

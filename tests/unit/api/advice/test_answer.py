@@ -4,19 +4,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from advised import CARD, UUID, Model, gives, known, model, profile, profiles, settings_of
+from advised import CARD, known, model, profile, profiles
 
 from advisor.core.objectives import Prices, Work
 from advisor.core.split import Split
 from advisor.decide.recommendation import Request
-from advisor.errors import InputError, NoSplitError
+from advisor.errors import InputError
 from advisor.predict.card_factor import CardFactor
 from advisor.settings import read_settings
 from advisor.wire.answers import DriftedJob
 from advisor.wire.requests import JobRequest, RecommendationRequest
 from advisor_advice.answers import answer, request_of, to_wire
-from advisor_advice.conditions import Conditions, read_known
-from advisor_models.registry import Registry
+from advisor_advice.conditions import Conditions
 
 BEST = Split((30.0, 70.0))
 MODEL = model({BEST: (0.6, 0.9, 350.0)})
@@ -46,23 +45,6 @@ def test_a_request_becomes_what_the_arithmetic_takes(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_the_best_split_of_the_model_is_taken() -> None:
-    """With what it was by, and nothing to warn of but a card whose memory nobody knows."""
-    given = answer(known(MODEL), ANY)
-    assert given.recommendation.choice.name == "30/70"
-    assert given.manifest is MODEL.manifest
-    assert (given.card, given.drifts) == (None, ())
-    (memory,) = given.recommendation.warnings
-    assert memory.startswith("the memory of the Card is not known")
-
-
-def test_limits_are_kept() -> None:
-    found = answer(known(MODEL), replace(ANY, min_speed={"a": 0.65}))
-    assert found.recommendation.choice.sharing == "exclusive"
-    with pytest.raises(NoSplitError):
-        answer(known(MODEL), replace(ANY, max_power_w=100.0))
-
-
 @pytest.mark.parametrize(
     ("outside", "said"),
     [
@@ -76,27 +58,6 @@ def test_few_features_beyond_the_training_data_are_named(
 ) -> None:
     seen = replace(MODEL, outside=outside)
     assert said in answer(known(seen), ANY).recommendation.warnings
-
-
-def test_one_after_the_other_is_no_extrapolation() -> None:
-    """It is measured, not predicted."""
-    apart = model({}, outside=("x",))
-    given = answer(known(apart), ANY).recommendation
-    assert given.choice.sharing == "exclusive"
-    assert not any("unlike" in text for text in given.warnings)
-
-
-def test_a_gpu_that_nobody_checked_is_said() -> None:
-    said = "nobody has checked at which numbers of SMs libraries compute right results on Card"
-
-    def is_said(**fields: frozenset[int]) -> bool:
-        found = profiles(profile("a"), profile("b", **fields))
-        warnings = answer(known(MODEL, found, None), ANY).recommendation.warnings
-        return any(text.startswith(said) for text in warnings)
-
-    assert is_said()
-    assert not is_said(right_units=frozenset({66}))
-    assert not is_said(wrong_units=frozenset({2}))
 
 
 def test_where_profiles_come_from_is_said() -> None:
@@ -141,15 +102,6 @@ def test_what_is_known_of_the_card_is_taken_in() -> None:
     assert wire.card
     assert wire.card.gpu_uuid == "GPU-2"
     assert [one.job for one in wire.drifts] == ["a"]
-
-
-def test_the_model_in_use_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """On a host that has no store: by profiles and model alone."""
-    monkeypatch.setattr(Registry, "open_champion", gives(MODEL))
-    given = answer(read_known(profiles(), settings_of(tmp_path), UUID), ANY)
-    assert given.recommendation.choice.name == "30/70"
-    assert any(text.startswith("nobody has checked") for text in given.recommendation.warnings)
-    assert isinstance(MODEL, Model)
 
 
 def test_two_gpu_models_are_no_pair() -> None:

@@ -15,10 +15,6 @@ def warnings_of(other_gpu: OtherGpu) -> list[str]:
     return list(gpu_warnings(make_manifest({}, other_gpu=other_gpu), [A, B, A]))
 
 
-def test_a_known_gpu_needs_no_words() -> None:
-    assert list(gpu_warnings(make_manifest({}), [make_profile("a", 1)])) == []
-
-
 def test_names_the_card_the_models_the_width_and_the_command() -> None:
     (text,) = warnings_of(OtherGpu({"speed": 2.0, "power": 1.5}, (), MOST_PAIRS))
     assert text == (

@@ -7,11 +7,6 @@ from advisor_advice.profiles import with_idle_power
 NAN = float("nan")
 
 
-def test_whole_profiles_stay_as_they_are() -> None:
-    found = profiles()
-    assert with_idle_power(found, {"idle_power_w": 1.0}) == (found, ())
-
-
 def test_the_median_of_the_others_stands_in() -> None:
     """Before what the model has seen; each job is named once."""
     known = [profile(job, idle_power_w=w) for job, w in zip("abc", (70.0, 80.0, 99.0), strict=True)]

@@ -61,15 +61,6 @@ def wanted(file: Path | None, *jobs: JobRequest, **fields: Any) -> ResolvedLaunc
     return ResolvedLaunch(request=asked, profiles=file, card=seen)
 
 
-def test_what_was_asked_for_is_kept_with_the_launch(file: Path, settings: Settings) -> None:
-    """Of each job, and of all: who joins later is held to it."""
-    a = JobRequest(job="a", min_speed=0.3)
-    pair, _ = recommended([A, B], wanted(file, a, JobRequest(job="b"), max_power_w=600), settings)
-    assert [part.min_speed for part in pair.parts] == [0.3, None]
-    assert [part.max_power_w for part in pair.parts] == [600, 600]
-    assert [part.max_p99_ms for part in pair.parts] == [None, None]
-
-
 def test_limits_of_those_that_run_are_those_of_a_join() -> None:
     """The stricter one of each; what was not asked for bounds nothing."""
     asked = Request(min_speed={"a": 0.2, "c": 0.5}, max_p99_ms={"b": 90.0}, max_power_w=650.0)
@@ -103,19 +94,6 @@ def test_the_recommended_split_is_launched(file: Path, settings: Settings) -> No
     rests = [job.rest_energy_saved for job in forecast.jobs]
     assert rests == [pytest.approx(1 - 190 / 120), pytest.approx(1 - 310 / 280)]
     assert any(text.startswith("nobody has checked") for text in notes)
-
-
-@pytest.mark.parametrize(
-    "fields", [{"max_power_w": 340.0}, {"objective": "max-min"}, {"min_speed": 0.45}]
-)
-def test_limits_of_the_request_are_kept(
-    fields: dict[str, Any], file: Path, settings: Settings, use: Use
-) -> None:
-    """Power, objective and speed reach the recommendation: without them 30/70 is best."""
-    use(model({BEST: (0.45, 0.9, 350.0), EQUAL: (0.6, 0.6, 330.0)}))
-    assert recommended([A, B], wanted(file), settings)[0].split == BEST
-    pair, _ = recommended([A, B], wanted(file, **fields), settings)
-    assert pair.split == EQUAL
 
 
 def test_limits_of_one_job_count_for_its_own_pair_alone(file: Path, settings: Settings) -> None:
@@ -197,14 +175,6 @@ def test_where_nothing_of_sharing_is_kept_the_nearest_way_is_named(
     with pytest.raises(NoSplitError) as raised:
         recommended([A, B], wanted(file, min_speed=0.56), settings)
     assert raised.value.fix.startswith("run one after the other, or allow it: --min-speed a=0.")
-
-
-def test_a_given_split_gets_its_forecast(file: Path, settings: Settings) -> None:
-    pair, notes = with_forecast(launch_set(EQUAL), wanted(file), settings)
-    assert notes == ()
-    assert [part.share_rate for part in pair.parts] == [50.0, 50.0]
-    assert pair.forecast
-    assert pair.forecast.power_w.value == 300.0
 
 
 def test_without_limits_nothing_stays_behind(file: Path, settings: Settings) -> None:
@@ -297,12 +267,6 @@ def test_jobs_without_a_profile_have_no_forecast(settings: Settings, tmp_path: P
     assert note.startswith("no forecast: there is no job b")
 
 
-def test_a_model_of_other_gpus_is_said(file: Path, settings: Settings, use: Use) -> None:
-    use(replace(MODEL, manifest=replace(MODEL.manifest, gpu_models=("Other",))))
-    _, (note,) = with_forecast(launch_set(EQUAL), wanted(file), settings)
-    assert note.startswith("the model has not seen the Card")
-
-
 def test_wrong_counts_are_refused_unless_asked_for(tmp_path: Path, settings: Settings) -> None:
     """By the job's own results; then they are watched."""
     wrong = solo_points("a", results="right")
@@ -314,14 +278,6 @@ def test_wrong_counts_are_refused_unless_asked_for(tmp_path: Path, settings: Set
     pair, notes = with_forecast(launch_set(EQUAL), allowed, settings)
     assert pair.forecast
     assert [note for note in notes if note.endswith("launched as asked, and watched")]
-
-
-def test_what_the_job_says_itself_goes_first(file: Path, settings: Settings) -> None:
-    """Memory from its file, and no results of another definition of it."""
-    known = replace(A, memory_mib=5000)
-    pair, _ = with_forecast(launch_set(EQUAL, known, B), wanted(file), settings)
-    assert [part.job.memory_mib for part in pair.parts] == [5000, 1001]
-    assert [part.reported for part in pair.parts] == [None, None]
 
 
 def test_results_on_the_whole_gpu_are_handed_on(tmp_path: Path, settings: Settings) -> None:
@@ -362,18 +318,6 @@ def test_a_job_that_stands_still_saves_nothing_that_json_could_tell(
     pair, _ = with_forecast(launch_set(EQUAL), wanted(file), settings)
     assert pair.forecast
     assert pair.forecast.energy_saved is None
-
-
-def test_an_idle_power_that_nobody_has_read_is_none(
-    tmp_path: Path, settings: Settings, use: Use
-) -> None:
-    """The model's stands in for the forecast alone."""
-    points = [solo_points(job, idle_power_w=None) for job in "ab"]
-    path = points_file(tmp_path, *points)
-    use(replace(MODEL, manifest=replace(MODEL.manifest, fill={"idle_power_w": 75.0})))
-    pair, (note,) = with_forecast(launch_set(EQUAL), wanted(path), settings)
-    assert [part.idle_power_w for part in pair.parts] == [None, None]
-    assert note.startswith("idle_power_w is missing in the profile of a, b: 75 W")
 
 
 def test_host_cores_bound_who_joins(

@@ -18,7 +18,6 @@ from advisor.wire.requests import JobRequest, LaunchRequest, NextPair
 from advisor_advice.launching import (
     ResolvedLaunch,
     count_notes,
-    host_safety,
     make_spec,
     over_subscribed,
     parse_launch_split,
@@ -64,27 +63,10 @@ def test_a_spec_says_what_was_asked_for(settings: Settings, file: Path) -> None:
     assert spec.pairs[0].jobs[0].workdir == Path.cwd()
 
 
-def test_wrong_results_stop_a_launch_only_where_its_user_chose_that(
-    settings: Settings, file: Path
-) -> None:
-    assert not make_spec(wanted(file), settings).stop_on_wrong_results
-    stops = wanted(file, split="50/50", stop_on_wrong_results=True)
-    assert make_spec(stops, settings).stop_on_wrong_results
-
-
 def test_a_given_split_is_launched_as_given(settings: Settings, file: Path) -> None:
     spec = make_spec(wanted(file, split="70/70"), settings)
     assert spec.pairs[0].split == Split((70.0, 70.0))
     assert spec.notes[0].startswith("70/70 is over-subscribed: 184 of 132 SMs")
-
-
-def test_jobs_without_a_profile_are_launched_where_the_split_is_given(settings: Settings) -> None:
-    """By what the check of this host says of any job."""
-    spec = make_spec(wanted(split="50/50"), settings)
-    assert spec.pairs[0].forecast is None
-    assert [note for note in spec.notes if note.startswith("no forecast: a has no profile")]
-    with pytest.raises(InputError, match="a has no profile"):
-        make_spec(wanted(), settings)
 
 
 def test_without_numpy_a_given_split_is_launched_at_safe_counts(
@@ -154,14 +136,6 @@ def test_splits_that_are_no_launch_are_refused(text: str, says: str) -> None:
         parse_launch_split(text)
 
 
-def test_splits_that_are_launched() -> None:
-    assert parse_launch_split("30/70") == Split((30.0, 70.0))
-    assert parse_launch_split("uncapped") == UNCAPPED
-    assert parse_launch_split("time-sliced").sharing == "time-sliced"
-    assert parse_launch_split("100/50/100", 3) == Split((100.0, 50.0, 100.0))
-    assert parse_launch_split("uncapped", 7).shares == (100.0,) * 7
-
-
 def test_two_to_seven_jobs_are_launched(settings: Settings) -> None:
     """Copies are jobs of their own; of each pair and set the split is what was given."""
     then = (NextPair(jobs=(JobRequest(job="b"), JobRequest(job="a"))),)
@@ -196,11 +170,6 @@ def test_limits_of_more_than_the_gpu(split: Split, total: int | None, said: str 
     assert [text.split(": ")[1].split(",")[0] for text in found] == ([said] if said else [])
 
 
-def test_units_of_amd_are_called_by_their_name() -> None:
-    (text,) = over_subscribed(launch_set(Split((70.0, 70.0))), 304, "amd")
-    assert "of 304 CUs" in text
-
-
 def test_unsafe_counts_are_refused_or_watched() -> None:
     """And counts of which nobody knows are said; without limits there is no count."""
     host = CheckedCounts(
@@ -231,15 +200,6 @@ def test_an_unsafe_split_offers_the_mirror_image_that_is_near() -> None:
             count_notes(pair, [known, known], allow_unsafe=False)
         offered.append(raised.value.fix)
     assert offered[0] != offered[1]
-
-
-def test_the_check_of_the_host_is_of_any_job(settings: Settings) -> None:
-    assert host_safety(settings.home, CARD, 132) == Safety()
-    write_check(settings, wrong={66: ("gemm",)})
-    any_job = host_safety(settings.home, CARD, 132)
-    assert (any_job.units_total, any_job.unsafe) == (132, frozenset({66}))
-    assert host_safety(settings.home, CARD, 144) == Safety()
-    assert host_safety(settings.home, None, 132) == Safety()
 
 
 def test_limits_of_a_set_are_looked_at_one_by_one(settings: Settings) -> None:

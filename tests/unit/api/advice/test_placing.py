@@ -1,23 +1,21 @@
 """The plan of a queue by a model that says what was written down."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from advised import CARD, CHECKED, gives, known, model, points_file, profile, profiles, settings_of
+from advised import CARD, CHECKED, known, model, profile, profiles
 
 from advisor.core.split import NINE, Split
-from advisor.errors import InputError, NoSplitError
+from advisor.errors import InputError
 from advisor.predict.card_factor import CardFactor
 from advisor.predict.profiles import Serving
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.requests import PlacementRequest, QueuedJobs
-from advisor_advice.conditions import Conditions, read_known
+from advisor_advice.conditions import Conditions
 from advisor_advice.placing import Planned, environments, limits_of, plan, way
-from advisor_advice.profiles import ProfileSet, find_profiles
-from advisor_models.registry import Registry
+from advisor_advice.profiles import ProfileSet
 
 BEST = Split((30.0, 70.0))
 MODEL = model({BEST: (0.6, 0.9, 350.0)})
@@ -47,13 +45,6 @@ def planned(
     return plan(known(by, found, checked, **fields), request, limits)
 
 
-def test_limits_are_those_of_the_request() -> None:
-    slow = QueuedJobs(job="a", min_speed=0.5)
-    found = limits_of(asked(slow, QueuedJobs(job="b"), max_power_w=400.0, memory_mib=2e4), 0.3)
-    assert (found.min_speed, found.default_min_speed) == ({"a": 0.5}, 0.3)
-    assert (found.max_power_w, found.memory_mib) == (400.0, 2e4)
-
-
 def test_jobs_that_do_well_together_share() -> None:
     found = planned()
     ((group, count),) = found.groups.items()
@@ -66,14 +57,6 @@ def test_jobs_that_do_well_together_share() -> None:
     first, second = environments(found, group)
     assert first["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "30"
     assert second["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "70"
-
-
-def test_jobs_that_do_not_run_alone() -> None:
-    """Without a limit on either, the first of them named `alone`."""
-    found = planned(by=model({}))
-    groups = list(found.groups)
-    assert [(len(group.jobs), way(group)) for group in groups] == [(1, "alone"), (1, "alone")]
-    assert environments(found, groups[0]) == [{}]
 
 
 def test_the_pair_that_saves_most_is_named_first_and_jobs_alone_last() -> None:
@@ -112,11 +95,6 @@ def test_a_job_that_does_not_fit_is_refused() -> None:
     big = profiles(profile("a", memory_used_mib=9000.0), profile("b"))
     with pytest.raises(InputError, match="a needs 9000 MiB of memory, the card has 8000 MiB"):
         planned(asked(memory_mib=8000.0), big)
-
-
-def test_a_ceiling_of_power_that_nothing_keeps_is_an_error() -> None:
-    with pytest.raises(NoSplitError):
-        planned(asked(max_power_w=200.0))
 
 
 def test_a_card_is_one_gpu() -> None:
@@ -162,40 +140,12 @@ def test_what_may_be_wrong_is_said_once() -> None:
     assert not any(way(g) == "30/70" for g in given.groups)
 
 
-def test_nobody_has_checked_the_counts() -> None:
-    assert any(text.startswith("nobody has checked") for text in planned(checked=None).warnings)
-
-
 def test_units_are_those_of_any_profile() -> None:
     """One that knows them is enough; where none does, they are not known."""
     one = profiles(profile("a", units_total=None), profile("b", units_total=120))
     assert planned(found=one, checked=None).units_total == 120
     none = profiles(*(profile(job, units_total=None) for job in "ab"))
     assert planned(found=none, checked=None).units_total is None
-
-
-def test_the_plan_by_the_model_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(Registry, "open_champion", gives(MODEL))
-    done: list[tuple[int, int]] = []
-    file = points_file(tmp_path)
-    settings, there = (
-        settings_of(tmp_path),
-        find_profiles(asked().names, settings_of(tmp_path), None, file),
-    )
-    limits = limits_of(asked(), settings.min_speed)
-    found = plan(
-        read_known(there, settings, any_of=True), asked(), limits,
-        lambda n, pairs: done.append((n, pairs)),
-    )  # fmt: skip
-    assert done == [(1, 3), (2, 3), (3, 3)]
-    assert [way(g) for g in found.groups] == ["30/70"]
-    assert found.bundled == ()
-    assert any(text.startswith("nobody has checked") for text in found.warnings)
-    # The setting keeps 0.4 of the speed.
-    low = model({BEST: (0.3, 0.9, 300.0)})
-    monkeypatch.setattr(Registry, "open_champion", gives(low))
-    apart = plan(read_known(there, settings, any_of=True), asked(), limits)
-    assert [way(g) for g in apart.groups] == ["alone", "alone"]
 
 
 def test_counts_that_are_unsafe_are_in_no_plan() -> None:

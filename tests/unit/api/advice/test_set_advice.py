@@ -86,18 +86,6 @@ def test_card_and_drift_are_taken_in_and_told() -> None:
     assert any(text.endswith("advisor profile a") for text in told.warnings)
 
 
-def test_hours_for_a_little_energy_are_a_call() -> None:
-    """Where sharing gains less than was asked for, the way that saves most hours is named."""
-    told = advised(request=Request(default_min_speed=0.0, min_gain=1.0))
-    assert (told.verdict, told.choice) == ("your call", None)
-    assert told.call is not None
-    chosen = way(told, told.call)
-    assert told.chosen == chosen
-    assert chosen.gpu_time_saved.value > 0.05
-    strict = Request(default_min_speed=0.0, min_gain=1.0, max_power_w=450.0)
-    assert (advised(request=strict).verdict, advised(request=strict).call) == ("a card each", None)
-
-
 def test_cost_and_host_cores_decide_as_for_pairs() -> None:
     """The watts of servers make sharing save more; a host without cores forbids it."""
     prices = Prices(gpu_hour=2.5, kwh=0.15, host_w=300.0)

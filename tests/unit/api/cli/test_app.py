@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from command_line import called
-from typer.testing import CliRunner
 
 from advisor.errors import exit_codes
 from advisor_cli import app as command_line
@@ -122,13 +121,6 @@ def test_shells_complete_commands_and_jobs(tmp_path: Path, monkeypatch: pytest.M
             [sys.executable, "-c", code], env=environment, capture_output=True, text=True
         )
         assert done.stdout.split() == found, done.stderr
-
-
-def test_misspelled_command_is_told_the_right_one() -> None:
-    """Commands that are not loaded are known by name."""
-    done = CliRunner().invoke(command_line.app, ["recomend"])
-    assert done.exit_code == 2
-    assert "Did you mean 'recommend'?" in done.output
 
 
 def test_exit_codes_stand_in_one_table() -> None:

@@ -63,22 +63,6 @@ def test_faults_of_a_body_are_named_and_few() -> None:
     assert 'it should be a number, not "yyy' in fault.message
 
 
-def test_names_of_the_library_are_not_repeated() -> None:
-    """One sentence for a value that may be a number or a mapping of numbers."""
-    of_each = (
-        ("less_than_equal", "constrained-float", "Input should be less than or equal to 1"),
-        ("dict_type", "dict[constrained-str,constrained-float]", "Input should be a dictionary"),
-    )
-    faults = [
-        {"type": kind, "loc": ("body", "min_speed", name), "msg": said, "input": 1.5}
-        for kind, name, said in of_each
-    ]
-    assert fault_of(RequestValidationError(faults)).message == (
-        "body.min_speed: it should be less than or equal to 1, or it should be a JSON object, "
-        "not 1.5."
-    )
-
-
 @given(st.text(st.characters(codec=None)))
 def test_any_text_can_be_told(text: str) -> None:
     """Half characters, which a JSON body may hold, cannot break the answer that refuses them."""
@@ -215,17 +199,6 @@ class _Tokens:
 
 
 SECRET = "adv_" + "a" * 43
-
-
-async def test_a_thousand_requests_are_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A busy machine may take more than that second for all of them.
-    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
-    tokens = _Tokens()
-    tokens.good.add(SECRET)
-    cache = TokenCache(tokens.find)
-    found = await asyncio.gather(*(cache.find(SECRET, "::1") for _ in range(1000)))
-    assert all(token is not None for token in found)
-    assert tokens.asked == 1
 
 
 async def test_a_revoked_token_is_forgotten_after_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

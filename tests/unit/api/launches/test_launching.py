@@ -77,12 +77,6 @@ def pair(*names: str, **limits: float) -> list[dict[str, Any]]:
 # requests
 
 
-@pytest.mark.parametrize("split", ["30/70", "33.3/66.7", "100/50/100", "uncapped", "time-sliced"])
-def test_every_split_that_can_be_launched_is_taken(split: str) -> None:
-    asked = request(split=split)
-    assert (asked.names, asked.split) == (("zed", "abe"), split)
-
-
 @given(st.text(max_size=30))
 def test_no_other_split_is(text: str) -> None:
     """Whatever is sent, it is refused as input, or it is a split that the launcher reads."""

@@ -28,7 +28,6 @@ from advisor.launch.folder import (
 )
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import JobStatus, LaunchStatus
-from advisor.runtime.lock import serving_home
 from advisor.runtime.processes import wait_until
 from advisor.settings import Settings, read_settings
 from advisor_api.http.options import ServeOptions
@@ -300,13 +299,6 @@ def test_a_home_has_one_service(service: Service) -> None:
         open_service(service.settings, service.options, Metrics()),
     ):
         pytest.fail("both have it")
-
-
-def test_a_home_keeps_its_name(tmp_path: Path) -> None:
-    with serving_home(tmp_path / "a") as first:
-        pass
-    with serving_home(tmp_path / "a") as again, serving_home(tmp_path / "b") as other:
-        assert first == again != other
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("server", marks=pytest.mark.postgres)])

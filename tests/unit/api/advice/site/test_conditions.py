@@ -9,7 +9,7 @@ import pytest
 from advised import CARD, UUID, gives, model, profile, settings_of, solo_points
 from flat_records import from_flat
 
-from advisor.core.records import Observation, SoloPoint
+from advisor.core.records import Observation
 from advisor.core.split import EQUAL, UNCAPPED
 from advisor.predict.card_factor import CardFactor, CardPredictor
 from advisor.settings import Settings
@@ -17,7 +17,6 @@ from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.answers import DriftedJob
 from advisor_advice import conditions as module
 from advisor_advice.conditions import (
-    NOTHING,
     Conditions,
     DriftPredictor,
     checks_of,
@@ -33,7 +32,6 @@ from advisor_advice.expected import (
     outdated_check,
     outdated_checks,
     profiles_of,
-    versions_of,
 )
 from advisor_data import open_store
 from advisor_data.bundled import bundled_reference_points
@@ -80,14 +78,6 @@ def drift(**fields: Any) -> DriftedJob:
 
 
 # what advice takes in
-
-
-def test_without_conditions_all_is_as_it_was() -> None:
-    """The very predictor and the very profiles."""
-    of = tuple(PROFILES.values())
-    assert NOTHING.applied(MODEL, of) == (MODEL, of)
-    assert (NOTHING.card_of(of), NOTHING.drifts_of(of)) == (None, ())
-    assert list(NOTHING.warnings(of)) == []
 
 
 def test_power_is_that_of_the_card() -> None:
@@ -168,14 +158,6 @@ def test_launches_that_say_nothing_are_left_out(columns: dict[str, Any]) -> None
     assert expected(launch(**columns)) == []
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [{"overlap_s": 8.0}, {"mode": "cu_mask"}, {"results_1": "right", "results_2": "right"}],
-)
-def test_launches_that_are_good_enough_count(columns: dict[str, Any]) -> None:
-    assert len(expected(launch(**columns))) == 1
-
-
 def test_unsafe_counts_count_only_with_right_results() -> None:
     """What is computed wrongly draws other power."""
     host = CheckedCounts(
@@ -229,12 +211,6 @@ def test_logs_of_a_card_are_of_launches_that_tell_of_it() -> None:
 # the card
 
 
-def alone(job: str, card: str, power_w: float, **fields: Any) -> list[SoloPoint]:
-    """Points of a job on a card, `power_w` on the whole GPU."""
-    points = solo_points(job, gpu_uuid=card, **fields)
-    return [replace(p, power_w=power_w * p.power_w / 400) for p in points if p.power_w]
-
-
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """A host with a store in which both jobs were measured on one card."""
@@ -249,24 +225,6 @@ def stored(settings: Settings, *records: Any) -> None:
         store.add(records)
 
 
-def test_no_card_has_no_factor(settings: Settings) -> None:
-    with open_store(settings.database_url, settings.home) as store:
-        assert stored_factor(CARD, None, [], store) is None
-        assert stored_factor(CARD, OTHER, [], store) is None
-        assert stored_factor(CARD, OTHER, [], None) is None
-
-
-def test_runs_alone_tell_of_a_card(settings: Settings) -> None:
-    """Beside those of the other cards; profiles are of the first card here."""
-    stored(settings, *alone("a", OTHER, 440.0, run="r2"))
-    with open_store(settings.database_url, settings.home) as store:
-        own = profiles_of("ab", store)
-        assert own["a", CARD].gpu_uuids == frozenset({UUID, OTHER})
-        only = stored_factor(CARD, OTHER, [], store)
-    # Points that the profile is made of say nothing.
-    assert only is None
-
-
 def test_bundled_runs_alone_tell_of_the_cards_they_were_on() -> None:
     """Against the other cards of their model; a card of another model has none."""
     points = [p for p in bundled_reference_points() if p.gpu_model == H200]
@@ -277,14 +235,6 @@ def test_bundled_runs_alone_tell_of_the_cards_they_were_on() -> None:
     assert (found.gpu_uuid, found.observations) == (card, 0)
     assert found.references > 0
     assert stored_factor(CARD, card, [], None) is None
-
-
-def test_profiles_of_the_store_go_before_bundled_ones(settings: Settings) -> None:
-    with open_store(settings.database_url, settings.home) as store:
-        own = profiles_of({"a", "fft"}, store)
-    assert ("a", CARD) in own
-    assert ("fft", "NVIDIA H200") in own
-    assert ("a", CARD) not in profiles_of({"a"}, None)
 
 
 def test_experience_is_what_launches_did(settings: Settings) -> None:
@@ -330,22 +280,6 @@ def test_the_driver_in_use_goes_before_that_of_the_newest_launch(
     assert dict(found.outdated) == {CARD: f"{CARD} now {{'driver': '581'}}"}
 
 
-def test_checks_are_read_once_for_each_model(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There can be thousands of launches."""
-    asked: list[str] = []
-
-    def noted(_: object, gpu_model: str) -> None:
-        asked.append(gpu_model)
-
-    monkeypatch.setattr(module, "checked_counts", noted)
-    checked = checks_of(settings)
-    for model_name in (CARD, "Other", CARD):
-        checked(model_name)
-    assert asked == [CARD, "Other"]
-
-
 # checks
 
 
@@ -371,10 +305,3 @@ def test_the_newest_launch_with_versions_decides(tmp_path: Path) -> None:
     ((model_name, text),) = outdated_checks(launches, tmp_path).items()
     assert model_name == H200
     assert ", 2 now" in text
-
-
-def test_versions_by_name() -> None:
-    """A text without a version says nothing."""
-    assert versions_of(["driver 580.1", "torch 2.11.0", "torch"]) == {
-        "driver": "580.1", "torch": "2.11.0",
-    }  # fmt: skip

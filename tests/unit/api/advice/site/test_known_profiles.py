@@ -24,11 +24,6 @@ def known(**models: str) -> dict[str, ProfilesOfJob]:
     }
 
 
-def test_the_common_gpu_model_is_taken() -> None:
-    found = on_one_gpu("ab", known(a="H100 H200", b="H100"))
-    assert [profile.gpu_model for profile in found.profiles] == ["H100", "H100"]
-
-
 @pytest.mark.parametrize(
     ("models", "wanted", "message"),
     [
@@ -56,11 +51,6 @@ def test_the_missing_profile_is_named(
     assert message in text
     assert f"on that GPU: advisor profile {message.split(': ')[1][0]}" in text
     assert "rates and power of a job differ between GPU models" in text
-
-
-def test_the_gpu_model_that_most_jobs_have_is_asked_for() -> None:
-    with pytest.raises(InputError, match="no profile on H200: c"):
-        on_one_gpu("abc", known(a="H200", b="H200", c="H100"))
 
 
 def test_a_part_of_a_name_lacks_no_profile_that_is_there() -> None:
@@ -133,13 +123,6 @@ def test_other_models_that_all_jobs_have_are_told(settings: Settings) -> None:
     assert on_one_gpu("ab", known, "H200").bundled == ("a", "b")
 
 
-def test_a_job_of_another_model_only_is_asked_for(settings: Settings) -> None:
-    """Its bundled profiles of other models are no guess."""
-    stored(settings, *solo_points("a"), *solo_points("b"))
-    with pytest.raises(InputError, match="no profile on H100: a, b"):
-        find_profiles(["a", "b"], settings, "H100")
-
-
 def test_a_job_without_enough_points_is_told_what_to_measure(
     settings: Settings, tmp_path: Path
 ) -> None:
@@ -163,15 +146,6 @@ def test_unlike_copies_of_points_make_no_profile(settings: Settings) -> None:
     stored(settings, replace(whole, power_w=1.0, written_by="z"))
     with pytest.raises(InputError, match=r"unlike copies.*--written-by NAME"):
         find_profiles(["a", "fft"], settings)
-
-
-def test_a_job_that_is_only_defined_has_no_profile(settings: Settings, tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("name: mine\ncommand: ['true']\n")
-    with pytest.raises(InputError, match="mine has no profile") as raised:
-        find_profiles(["mine", "fft"], settings)
-    assert raised.value.why == (
-        "a profile needs 100 % and one smaller share at least, with right results"
-    )
 
 
 def test_a_job_that_was_seen_on_the_whole_gpu_alone_is_estimated(settings: Settings) -> None:

@@ -101,21 +101,6 @@ def test_points_that_tell_nothing_of_the_pair(store: Store, columns: dict[str, A
     assert measured_windows(PAIR, unchecked, store, bundled=()) == {}
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [
-        {"flags": ("limit-broken",)},
-        {"overlap_s": 3.0},
-        {"results_1": "wrong"},
-        {"mode": "time-sliced"},
-    ],
-    ids=str,
-)
-def test_launches_that_tell_nothing_of_the_pair(store: Store, columns: dict[str, Any]) -> None:
-    store.add([launch(**columns)])
-    assert measured_windows(PAIR, unchecked, store, bundled=()).get(("a", "b"), ()) == ()
-
-
 def test_of_a_queue_all_its_pairs(store: Store) -> None:
     """And none with a job that is not in it."""
     store.add([point(), point(job_1="b", job_2="c"), point(job_1="c", job_2="d")])
