@@ -103,8 +103,7 @@ def test_launching_is_off_unless_it_is_turned_on(tmp_path: Path) -> None:
             ("DELETE", "/v1/launches/x", None),
             ("POST", "/v1/launches/x/joins", {**_jobs("one"), "share_percent": 30}),
         ):
-            reply = api.ask(method, path, admin, json=body)
-            assert error_of(reply)[:2] == (403, "launching-off")
+            assert error_of(api.ask(method, path, admin, json=body))[:2] == (403, "launching-off")
         assert api.get("/v1/launches") == {"launches": []}
 
 
@@ -145,8 +144,7 @@ def test_a_recommended_pair_is_launched_watched_and_stopped(site: Site) -> None:
         _await(lambda wanted=line: wanted in server.ask("GET", "/metrics").text)
 
     last = server.stop_launch(launch_id)
-    assert last["state"] == "stopped"
-    assert {job["outcome"] for job in last["jobs"]} == {"stopped"}
+    assert (last["state"], {job["outcome"] for job in last["jobs"]}) == ("stopped", {"stopped"})
     again = server.ask("DELETE", f"/v1/launches/{launch_id}", scope="launch")
     assert (again.status, again.json["state"]) == (202, "stopped")
     assert _active(server) == []
@@ -321,8 +319,7 @@ def test_launches_go_on_while_the_database_is_away(
             assert server.await_status(
                 launch_id, lambda s: _steps(s) > _steps(first), scope=None
             )["state"] == RUNS  # fmt: skip
-        status = server.stop_launch(launch_id)
-        assert status["state"] == "stopped"
+        assert server.stop_launch(launch_id)["state"] == "stopped"
         _await(lambda: _kept_state(launch_host, launch_id, postgres_url) == "stopped")
         seen = server.ask("GET", "/v1/observations?job=one").json["observations"]
         assert [one["launch_id"] for one in seen].count(launch_id) == 1

@@ -67,8 +67,7 @@ def test_promotion_and_rollback_count_at_once(api: Api, admin: str) -> None:
     assert version_of_answer(api) == "v1"
     api.post("/v1/models/rollback", None, admin)
     assert version_of_answer(api) == bundled
-    refused = api.ask("POST", "/v1/models/rollback", admin)
-    assert error_of(refused)[:2] == (409, "conflict")
+    assert error_of(api.ask("POST", "/v1/models/rollback", admin))[:2] == (409, "conflict")
 
 
 def test_models_are_listed_with_their_history(api: Api, admin: str) -> None:
@@ -101,8 +100,7 @@ def test_damaged_model_spoils_neither_the_list_nor_the_service(
 
 def test_evaluation_is_served_where_the_model_carries_it(api: Api) -> None:
     """As it stands in its file."""
-    found = api.ask("GET", "/v1/models/v1/evaluation")
-    assert found.json() == {"jobs": [{"job": "fft"}]}
+    assert api.ask("GET", "/v1/models/v1/evaluation").json() == {"jobs": [{"job": "fft"}]}
     assert error_of(api.ask("GET", "/v1/models/v2/evaluation"))[:2] == (404, "not-found")
 
 

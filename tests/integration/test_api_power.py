@@ -57,15 +57,13 @@ def test_pages_have_each_one_once(api: Api, path: str, name: str, count: int) ->
     while page["next"]:
         page = api.get(path, limit=1, cursor=page["next"])
         found += page[name]
-    assert len(found) == count
-    assert found == api.get(path)[name]
+    assert (len(found), found) == (count, api.get(path)[name])
     moments = [one["measured_at"] for one in found]
     assert moments == sorted(moments, reverse=True)
 
 
 def test_by_gpu_model_and_moment(api: Api) -> None:
-    fake = api.get(SENSORS, gpu_model="Fake H200")["sensors"]
-    assert fake == [to_plain(record())]
+    assert api.get(SENSORS, gpu_model="Fake H200")["sensors"] == [to_plain(record())]
     assert api.get(KERNELS, gpu_model="NVIDIA H200") == {"kernels": [], "next": None}
     assert api.get(KERNELS, before="2020-01-01")["kernels"] == []
     assert error_of(api.ask("GET", KERNELS, params={"job": "gemm"}))[0] == 422

@@ -168,8 +168,7 @@ def test_what_was_measured_together_is_found_in_any_order(api: Api, writer: str)
     api.post("/v1/points", rows([mine]), writer)
     found = api.get("/v1/pairs/gemm/fft/points")
     read(PairPoints, json.dumps(found))
-    assert found["jobs"] == ["fft", "gemm"]
-    assert found["stored"] == list(map(to_row, signed([mine])))
+    assert (found["jobs"], found["stored"]) == (["fft", "gemm"], list(map(to_row, signed([mine]))))
     assert {from_row(PairPoint, row).jobs for row in found["bundled"]} == {("fft", "gemm")}
     assert api.get("/v1/pairs/gemm/mine/points")["stored"] == []
     three = ("vit-serve-30", "bert-train-b2", "mobilenet-train-b2", "vit-serve-30")

@@ -209,8 +209,7 @@ def test_an_error_names_the_value(api: Api, method: str, path: str, status: int,
 
 
 def test_batch_answers_each_request_in_order(api: Api) -> None:
-    twice = jobs("gemm", "gemm")
-    alike = {"jobs": twice, "objective": "throughput", "gpu_model": "NVIDIA H200"}
+    alike = {"jobs": jobs("gemm", "gemm"), "objective": "throughput", "gpu_model": "NVIDIA H200"}
     good = [{"jobs": jobs(*PAIR)}, alike]
     bad = [{"jobs": jobs("fft")}, {"jobs": jobs("fft", "nope")}, {}]
     answers = api.post(f"{URL}/batch", {"requests": [good[0], *bad, good[1]]})
@@ -287,8 +286,7 @@ def test_what_was_measured_counts_through_both_doors(
     answer = api.post(path, {"jobs": jobs(*names), **more})
     options = ("--gpu-model", gpu, "--max-power", "400", "--cores", "5")
     assert answer == told(advisor, command, *names, *options)
-    kind = {"recommend": SetAdvice, "replicas": Replicas}[command]
-    found = read(kind, json.dumps(answer))
+    found = read({"recommend": SetAdvice, "replicas": Replicas}[command], json.dumps(answer))
     measured = found.measured if isinstance(found, SetAdvice) else found.copies[2].measured
     assert measured is not None
     assert measured.at_choice == 1
@@ -323,8 +321,7 @@ def test_gains_of_all_pairs_are_those_of_each(api: Api) -> None:
 
 def test_gains_beside_one_job_are_its_partners(api: Api, advisor: Advisor) -> None:
     """All bundled jobs of the GPU model, and the best of them are those of the command line."""
-    body = {"gpu_model": "NVIDIA H200", "beside": "bert-train"}
-    found = api.post("/v1/gains", body)
+    found = api.post("/v1/gains", {"gpu_model": "NVIDIA H200", "beside": "bert-train"})
     splits = dict(zip((job["job"] for job in found["jobs"]), found["splits"], strict=True))
     best = told(advisor, "recommend", "bert-train", "--gpu-model", "NVIDIA H200")["partners"]
     assert {partner["partner"]: partner["split"] for partner in best}.items() <= splits.items()

@@ -40,8 +40,7 @@ REPLAY = ("triad", "--gpu", "replay")
 def error_of(done: Said) -> dict[str, str]:
     """The error as a program gets it, after checks that hold for each."""
     answer = answer_of(done.out)
-    assert set(answer) == {"error"}
-    assert set(answer["error"]) == {"code", "message"}
+    assert (set(answer), set(answer["error"])) == ({"error"}, {"code", "message"})
     assert done.err.endswith(f"advisor: {answer['error']['message']}\n")
     assert "Traceback" not in done.err
     return answer["error"]

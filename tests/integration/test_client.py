@@ -498,5 +498,4 @@ def test_the_client_is_light() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     before, after = (set(line.split()) for line in done.stdout.splitlines())
     assert "httpx" in after - before
-    heavy = {"numpy", "fastapi", "sqlalchemy", "pydantic", "advisor_data", "yaml"}
-    assert not heavy & after
+    assert not {"numpy", "fastapi", "sqlalchemy", "pydantic", "advisor_data", "yaml"} & after

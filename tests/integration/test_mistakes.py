@@ -161,14 +161,12 @@ def test_doctor_tells_the_extras() -> None:
     assert finding.found == "installed: data; not installed: train and amd"
     assert finding.fix == install("EXTRA")
     (finding,) = examine_extras({"data": (), "amd": ("amdsmi",), "advise": ("numpy",)})
-    assert finding.fix == install("advise")
-    assert finding.verdict == "ok"
+    assert (finding.fix, finding.verdict) == (install("advise"), "ok")
 
 
 def test_terminal_that_cannot_show_all_characters(tmp_path: Path) -> None:
     """The answer is there without the chart."""
-    words = ("profile", "triad", "--gpu", "replay")
-    done = in_its_own(tmp_path, *words, PYTHONIOENCODING="ascii")
+    done = in_its_own(tmp_path, *("profile", "triad", "--gpu", "replay"), PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
     assert b"the chart is left out" in done.stdout
     assert b"triad" in done.stdout
@@ -187,8 +185,7 @@ def test_reader_that_has_seen_enough(tmp_path: Path) -> None:
         check=False,
     )
     os.close(theirs)
-    assert done.returncode == 141
-    assert done.stderr == b""
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 @pytest.fixture

@@ -290,8 +290,7 @@ def test_every_page_is_whole_and_readable(look: Visit, name: str) -> None:
     assert look.violations() == []
     _as_wide_as(look, 360, "dark")
     _is_whole(look, f"{name}-phone")
-    assert look.violations(*BY_WIDTH) == []
-    assert look.problems == []
+    assert (look.violations(*BY_WIDTH), look.problems) == ([], [])
 
 
 def _as_wide_as(look: Visit, width: int, scheme: Literal["light", "dark"]) -> None:
@@ -300,10 +299,8 @@ def _as_wide_as(look: Visit, width: int, scheme: Literal["light", "dark"]) -> No
 
 
 def _is_whole(look: Visit, called: str) -> None:
-    taken = picture(look.page, PICTURES / f"{called}.png")
-    assert len(taken) > 15_000, "nearly blank"
-    assert look.page.locator("h1").count() == 1
-    assert look.page.locator(".notice.failed").count() == 0
+    assert len(picture(look.page, PICTURES / f"{called}.png")) > 15_000, "nearly blank"
+    assert (look.page.locator("h1").count(), look.page.locator(".notice.failed").count()) == (1, 0)
     assert look.too_wide() <= 0
     assert look.pale() == []
 
@@ -401,8 +398,7 @@ def test_the_verdict_is_that_of_the_api(
     assert visit.page.get_attribute("#headline", "data-verdict") == verdict
     said = _recommendation(served, jobs=[{"job": job} for job in pair], words=True)["said"]
     assert visit.text("#headline") == said["headline"]
-    lines = visit.page.locator(".said dd").all_inner_texts()
-    assert lines == [text for _, text in said["lines"]]
+    assert visit.page.locator(".said dd").all_inner_texts() == [text for _, text in said["lines"]]
     way = told["call"] or told["choice"]["split"]
     assert visit.text("#said").startswith(f"{way}:")
     assert (visit.page.locator("button:has-text('For time')").count() == 1) == bool(told["call"])
@@ -531,13 +527,11 @@ def test_the_matrix_is_moved_over_by_arrows_and_leads_to_a_pair(
     """Each cell says its pair's answer, that of the API; one of them can be reached by Tab."""
     told = _gains(served)
     visit.open("/matrix")
-    cells = visit.page.locator(".matrix a.cell")
-    assert cells.count() == len(told["jobs"]) ** 2
+    assert visit.page.locator(".matrix a.cell").count() == len(told["jobs"]) ** 2
     assert visit.page.locator(".matrix a.cell[tabindex='0']").count() == 1
     cell = f".matrix a.cell[aria-label^='{PAIR[0]} and {PAIR[1]}:']"
     names = [job["job"] for job in told["jobs"]]
-    pairs = [(a, b) for n, a in enumerate(names) for b in names[n:]]
-    at = pairs.index(PAIR)
+    at = [(a, b) for n, a in enumerate(names) for b in names[n:]].index(PAIR)
     said = (visit.page.get_attribute(cell, "aria-label") or "").replace("\u00a0", " ")
     assert f"{told['verdicts'][at]}, {told['splits'][at]}: " in said
     visit.page.select_option("#field-order", "name")
@@ -569,8 +563,7 @@ def test_a_job_shows_its_partners_and_its_copies(visit: Visit, served: RawServer
     assert visit.text(f"{copies}.chosen").split()[0] == str(told["best"])
     saved = visit.page.locator("table[aria-label='Best partners'] tbody td:nth-of-type(3)")
     shown = [float(text.split("\u00a0")[0]) for text in saved.all_inner_texts()]
-    assert len(shown) == 10
-    assert shown == sorted(shown, reverse=True)
+    assert (len(shown), shown) == (10, sorted(shown, reverse=True))
 
 
 def test_foreign_names_and_errors_are_text(visit: Visit) -> None:
@@ -578,8 +571,7 @@ def test_foreign_names_and_errors_are_text(visit: Visit) -> None:
     assert EVIL in visit.text("main")
     visit.page.click(f"a:text-is({json.dumps(EVIL)})")
     visit.page.wait_for_selector(".notice.failed")
-    assert visit.text("h1") == EVIL
-    assert visit.page.locator("main img").count() == 0
+    assert (visit.text("h1"), visit.page.locator("main img").count()) == (EVIL, 0)
     assert "owned" not in visit.page.title().split("onerror")[0]
     assert visit.problems.pop().startswith("error: Failed to load resource")
 
@@ -748,8 +740,7 @@ def test_a_model_shows_its_figures_by_job_and_in_launches(visit: Visit) -> None:
     jobs = json.loads(EVALUATION.read_bytes())["jobs"]
     assert {frozenset(job) for job in jobs} == {frozenset(JobFigures.__dataclass_fields__)}
     visit.open(PAGES["model"])
-    table = "table[aria-label='Job by job'] tbody tr"
-    shown = visit.page.locator(table).all_inner_texts()
+    shown = visit.page.locator("table[aria-label='Job by job'] tbody tr").all_inner_texts()
     models = {job["gpu_model"] for job in jobs}
     rows = {(row.split()[0], next(m for m in models if m in row)): row for row in shown}
     assert len(models) == 2
@@ -830,10 +821,8 @@ def test_a_unit_is_not_parted_at_its_slash(visit: Visit) -> None:
 
 def test_pages_use_the_words_of_the_package(visit: Visit) -> None:
     visit.open("/jobs")
-    flags = visit.page.evaluate("import('/pages/flags.js').then((m) => m.FLAGS)")
-    assert flags == FLAGS
-    wrong = visit.page.evaluate("import('/pages/flags.js').then((m) => m.WRONG)")
-    assert set(wrong) == WRONG
+    assert visit.page.evaluate("import('/pages/flags.js').then((m) => m.FLAGS)") == FLAGS
+    assert set(visit.page.evaluate("import('/pages/flags.js').then((m) => m.WRONG)")) == WRONG
     known = visit.page.evaluate("import('/pages/set_view.js').then((m) => m.OBJECTIVES)")
     assert set(known) == set(OBJECTIVES)
     model = visit.page.evaluate("import('/pages/gains.js').then((m) => m.BUNDLED_MODEL)")
@@ -862,8 +851,7 @@ def test_files_are_sent_safely_and_once(served: RawServer) -> None:
 
 def test_the_address_of_a_pair_leads_to_its_set(served: RawServer) -> None:
     """With all that it asked; what was sent to somebody still opens, and only here."""
-    old = "/pair?a=fft&b=x%0d%0a&min_b=60&objective=max-min&steps=fine"
-    answer = served.ask("GET", old)
+    answer = served.ask("GET", "/pair?a=fft&b=x%0d%0a&min_b=60&objective=max-min&steps=fine")
     assert answer.status == 308
     told = "/set?jobs=fft%2Bx%0D%0A&objective=max-min&steps=fine&min=x%0D%0A%3A60"
     assert answer.headers["location"] == told

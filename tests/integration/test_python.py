@@ -48,8 +48,7 @@ def test_python_is_told_what_the_command_line_is(
     ask: Callable[[], object], words: str, advisor: Advisor
 ) -> None:
     told = answer_of(advisor(*words.split(), "--json").out)
-    answer = json.loads(write(ask()))
-    assert answer | {"said": None} == told | {"said": None}
+    assert json.loads(write(ask())) | {"said": None} == told | {"said": None}
     assert told.get("said") is None  # a program reads keys
 
 
@@ -150,8 +149,7 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         answer.to_frame()
     code = "import sys, advisor; sys.modules['numpy'] = None; advisor.recommend('a', 'b')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    cure = f"needs numpy, which is not installed: {install('advise')}"
-    assert cure.encode() in done.stderr
+    assert f"needs numpy, which is not installed: {install('advise')}".encode() in done.stderr
     with pytest.raises(AttributeError, match="recomend"):
         getattr(advisor, "recomend")  # noqa: B009
 

@@ -67,8 +67,7 @@ def test_both_doors_give_the_same_answer(
     least = ["--min-speed", "server=0", "--min-speed", "triad=0.1", "--objective", "throughput"]
     with open_store(None, tmp_path / "home") as store:
         store.add(points())
-    said = advisor("recommend", *PAIR, *options, *least, "--json")
-    assert answer == answer_of(said.out)
+    assert answer == answer_of(advisor("recommend", *PAIR, *options, *least, "--json").out)
     assert answer["choice"]["sharing"] != "exclusive"
     if more or own:
         slow = [o for o in answer["candidates"] if o["jobs"][0]["share_percent"] <= 30]

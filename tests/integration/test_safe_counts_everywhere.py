@@ -143,8 +143,7 @@ def test_a_profile_is_measured_at_safe_counts(h200: FakeHost) -> None:
     assert done.returncode == 0, done.stderr
     units = sorted(row["units_granted"] for row in json.loads(done.stdout)["points"])
     assert units == [12, 22, 34, 62, 66, 70, 118, 132]
-    said = " ".join(done.stderr.split())
-    assert said.count("measured at 22, 34, 62 and 70 SMs instead") == 1
+    assert " ".join(done.stderr.split()).count("measured at 22, 34, 62 and 70 SMs instead") == 1
 
 
 def test_an_unsafe_share_is_measured_only_where_that_is_asked_for(h200: FakeHost) -> None:

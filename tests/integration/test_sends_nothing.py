@@ -111,14 +111,12 @@ def test_the_watch_sees_connections_and_questions_for_names(found: dict[str, Any
 
 
 def test_every_command_did_its_work(found: dict[str, Any]) -> None:
-    ended = found["ended"]
-    assert {words: said for words, (code, said) in ended.items() if code} == {}
+    assert {words: said for words, (code, said) in found["ended"].items() if code} == {}
 
 
 def test_nothing_is_sent_but_to_the_service(found: dict[str, Any]) -> None:
     """No name is asked for, and nobody is spoken to."""
-    port = urlsplit(str(found["url"])).port
-    told = (["tcp", "127.0.0.1", port], EXPORTER)
+    told = (["tcp", "127.0.0.1", urlsplit(str(found["url"])).port], EXPORTER)
     assert [one for one in found["seen"] if one[:3] not in told] == []
 
 

@@ -116,8 +116,7 @@ def test_each_caller_has_a_rate(tmp_path: Path) -> None:
     with raw_server(tmp_path / "home", "--requests-per-s", "1") as served:
         with served.state() as state:
             _, secret = state.make_token("other", ("read",))
-        answers = [served.ask("GET", "/healthz") for _ in range(4)]
-        refused = answers[-1]
+        refused = [served.ask("GET", "/healthz") for _ in range(4)][-1]
         assert (refused.status, refused.code) == (429, "too-many-requests")
         assert int(refused.headers["retry-after"]) >= 1
         headers = {"Authorization": f"Bearer {secret}"}

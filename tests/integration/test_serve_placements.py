@@ -76,5 +76,4 @@ def _long(served: RawServer, pool: ThreadPoolExecutor) -> tuple[Future[Answer], 
 
 
 def _place(served: RawServer, queue: Mapping[str, object]) -> Answer:
-    body = json.dumps({**queue, "gpus": 100}).encode()
-    return served.ask("POST", "/v1/placements", body, JSON)
+    return served.ask("POST", "/v1/placements", json.dumps({**queue, "gpus": 100}).encode(), JSON)

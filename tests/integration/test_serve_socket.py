@@ -156,5 +156,4 @@ def _as_nobody(path: Path, method: str, target: str) -> int:
     user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
     command = [*user, curl, "-s", "-m", "10", "-o", "/dev/null", "-w", "%{http_code}"]
     command += ["-X", method, "--unix-socket", str(path), f"http://localhost{target}"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=20)
-    return int(done.stdout)
+    return int(subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=20).stdout)

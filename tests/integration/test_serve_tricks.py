@@ -107,8 +107,7 @@ def test_a_body_must_say_that_it_is_json(served: RawServer) -> None:
 
 
 def test_chunks_without_end_are_cut_off(served: RawServer) -> None:
-    chunk = b"10000\r\n" + b" " * 65536 + b"\r\n"
-    answer = served.send(SENT + CHUNKS + b"\r\n" + chunk * 17)
+    answer = served.send(SENT + CHUNKS + b"\r\n" + (b"10000\r\n" + b" " * 65536 + b"\r\n") * 17)
     assert (answer.status, answer.code) == (413, "body-too-large")
 
 

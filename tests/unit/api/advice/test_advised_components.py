@@ -114,8 +114,7 @@ def test_a_pair_is_told_with_its_windows_together(
     assert recommendation is GIVEN.recommendation
     assert [p.jobs for p in points] == [("a", "b")]
     Power.pair_names = ("bert-infer-b2", "vit-train")
-    nowhere = replace(settings_of(tmp_path), home=tmp_path / "none")
-    components_of_pair("fft", "sorting", nowhere)
+    components_of_pair("fft", "sorting", replace(settings_of(tmp_path), home=tmp_path / "none"))
     _, _, bundled = shown.pop()
     assert bundled
     assert {p.jobs for p in bundled} == {("bert-infer-b2", "vit-train")}

@@ -56,8 +56,7 @@ def test_a_request_becomes_what_the_arithmetic_takes(tmp_path: Path) -> None:
 def test_few_features_beyond_the_training_data_are_named(
     outside: tuple[str, ...], said: str
 ) -> None:
-    seen = replace(MODEL, outside=outside)
-    assert said in answer(known(seen), ANY).recommendation.warnings
+    assert said in answer(known(replace(MODEL, outside=outside)), ANY).recommendation.warnings
 
 
 def test_where_profiles_come_from_is_said() -> None:
@@ -100,8 +99,7 @@ def test_what_is_known_of_the_card_is_taken_in() -> None:
     assert outdated == "checked long ago"
     wire = to_wire(given)
     assert wire.card
-    assert wire.card.gpu_uuid == "GPU-2"
-    assert [one.job for one in wire.drifts] == ["a"]
+    assert (wire.card.gpu_uuid, [one.job for one in wire.drifts]) == ("GPU-2", ["a"])
 
 
 def test_two_gpu_models_are_no_pair() -> None:

@@ -25,7 +25,6 @@ def test_active_idle_power_is_as_far_above_as_the_model_has_seen() -> None:
     """A measured one stays; asked again, the profiles are the same ones."""
     known = profiles(profile("a", idle_power_w=70.0, active_idle_power_w=130.0), profile("b"))
     found, _ = with_idle_power(known, {"active_idle_above_w": 36.0})
-    above = [p.active_idle_power_w - p.idle_power_w for p in found.profiles]
-    assert above == [60.0, 36.0]
+    assert [p.active_idle_power_w - p.idle_power_w for p in found.profiles] == [60.0, 36.0]
     again, _ = with_idle_power(known, {"active_idle_above_w": 36.0})
     assert all(p is q for p, q in zip(found.profiles, again.profiles, strict=True))

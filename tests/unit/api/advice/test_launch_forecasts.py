@@ -82,8 +82,7 @@ def test_the_recommended_split_is_launched(file: Path, settings: Settings) -> No
     assert [part.job.memory_mib for part in pair.parts] == [1001, 1001]
     forecast = pair.forecast
     assert forecast
-    assert forecast.model_version == MODEL.manifest.version
-    assert forecast.coverage == 0.9
+    assert (forecast.model_version, forecast.coverage) == (MODEL.manifest.version, 0.9)
     assert [job.rate.value for job in forecast.jobs] == [pytest.approx(60), pytest.approx(90)]
     assert [job.solo_rate for job in forecast.jobs] == [100.0, 100.0]
     assert forecast.power_w.value == 350.0
@@ -204,15 +203,12 @@ def test_jobs_in_turns_are_predicted_by_physics(
 
 def test_three_jobs_run_as_advice_for_sets_says(tmp_path: Path, settings: Settings) -> None:
     """With what profiles know and physics expects of each; where no way pays, nothing starts."""
-    small = [solo_points(job, power_limit_w=None) for job in "abc"]
-    path = points_file(tmp_path, *small)
+    path = points_file(tmp_path, *[solo_points(job, power_limit_w=None) for job in "abc"])
     jobs = [A, B, Job(name="c", command=("true",))]
     group, notes = recommended(jobs, wanted(path, *map(_asked, "abc")), settings)
-    assert len(group.split.shares) == 3
-    assert [part.solo_rate for part in group.parts] == [100.0] * 3
+    assert (len(group.split.shares), [part.solo_rate for part in group.parts]) == (3, [100.0] * 3)
     assert group.forecast
-    assert group.forecast.model_version == "physics"
-    assert len(group.forecast.jobs) == 3
+    assert (group.forecast.model_version, len(group.forecast.jobs)) == ("physics", 3)
     assert any("physics fitted to measured sets" in note for note in notes)
     given, _ = with_forecast(launch_set(group.split, *jobs), wanted(path), settings)
     assert given.forecast == group.forecast
@@ -302,8 +298,7 @@ def test_below_the_smallest_share_no_rate_is_known(
     assert pair.parts[0].share_rate == 100.0
     first, second = _known_at(EQUAL, asked, settings).parts
     assert (first.share_rate, second.share_rate) == (None, 50.0)
-    edge = Split((60.0, 40.0))
-    assert _known_at(edge, asked, settings).parts[0].share_rate == 60.0
+    assert _known_at(Split((60.0, 40.0)), asked, settings).parts[0].share_rate == 60.0
 
 
 def _known_at(split: Split, asked: ResolvedLaunch, settings: Settings) -> LaunchSet:

@@ -55,12 +55,10 @@ def test_a_spec_says_what_was_asked_for(settings: Settings, file: Path) -> None:
     )
     assert (spec.gpu, spec.asked_by, spec.launch_id != "") == ("GPU-1", "me", True)
     assert (spec.when_one_ends, spec.duration_s, spec.hang_s) == ("stop", 60.0, 9.0)
-    names = [[job.name for job in pair.jobs] for pair in spec.pairs]
-    assert names == [["a", "b"], ["b", "a"]]
+    assert [[job.name for job in pair.jobs] for pair in spec.pairs] == [["a", "b"], ["b", "a"]]
     assert [str(pair.split) for pair in spec.pairs] == ["30/70", "30/70"]
     assert all(pair.forecast for pair in spec.pairs)
-    assert len(set(spec.notes)) == len(spec.notes)
-    assert spec.pairs[0].jobs[0].workdir == Path.cwd()
+    assert (len(set(spec.notes)), spec.pairs[0].jobs[0].workdir) == (len(spec.notes), Path.cwd())
 
 
 def test_a_given_split_is_launched_as_given(settings: Settings, file: Path) -> None:
@@ -109,16 +107,14 @@ def test_paths_are_no_names_of_jobs(name: str, settings: Settings) -> None:
 
 
 def test_a_folder_that_is_not_there_is_said(settings: Settings, tmp_path: Path) -> None:
-    text = f"name: a\ncommand: ['true']\nworkdir: {tmp_path / 'gone'}\n"
-    (tmp_path / "a.yaml").write_text(text)
+    (tmp_path / "a.yaml").write_text(f"name: a\ncommand: ['true']\nworkdir: {tmp_path / 'gone'}\n")
     with pytest.raises(
         InputError,
         match=r"the workdir of a, .*gone, does not exist.*correct workdir in the file of a",
     ):
         make_spec(wanted(split="50/50"), settings)
     (tmp_path / "gone").mkdir()
-    spec = make_spec(wanted(split="50/50"), settings)
-    assert spec.pairs[0].jobs[0].workdir == tmp_path / "gone"
+    assert make_spec(wanted(split="50/50"), settings).pairs[0].jobs[0].workdir == tmp_path / "gone"
 
 
 @pytest.mark.parametrize(
@@ -182,8 +178,7 @@ def test_unsafe_counts_are_refused_or_watched() -> None:
     first, *_ = count_notes(pair, [known, known], allow_unsafe=True)
     assert first.endswith("launched as asked, and watched")
     assert count_notes(launch_set(UNCAPPED), [known, known], allow_unsafe=False) == ()
-    other = launch_set(Split((30.0, 70.0)))
-    notes = count_notes(other, [known, known], allow_unsafe=False)
+    notes = count_notes(launch_set(Split((30.0, 70.0))), [known, known], allow_unsafe=False)
     assert [note.split(",")[0] for note in notes] == ["at 38 SMs", "at 92 SMs"]
 
 

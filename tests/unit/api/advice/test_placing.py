@@ -28,8 +28,7 @@ A, B = QueuedJobs(job="a", work_s=600.0), QueuedJobs(job="b", work_s=900.0)
 
 def asked(*jobs: QueuedJobs, gpus: int = 1, **fields: Any) -> PlacementRequest:
     """A queue of one `a` and one `b`, or of what is given."""
-    queue = jobs or (A, B)
-    return PlacementRequest(jobs=queue, gpus=gpus, time_limit_s=10.0, **fields)
+    return PlacementRequest(jobs=jobs or (A, B), gpus=gpus, time_limit_s=10.0, **fields)
 
 
 def planned(
@@ -61,16 +60,14 @@ def test_jobs_that_do_well_together_share() -> None:
 
 def test_the_pair_that_saves_most_is_named_first_and_jobs_alone_last() -> None:
     """In all its groups, not in one of them."""
-    queue = (replace(A, count=3), replace(B, count=2))
-    found = planned(asked(*queue, gpus=2))
+    found = planned(asked(*(replace(A, count=3), replace(B, count=2)), gpus=2))
     sizes = [len(group.jobs) for group in found.groups]
     assert sizes == sorted(sizes, reverse=True)
     assert found.groups == dict(found.groups)
     saved = [n * (g.alone_j - g.energy_j) for g, n in found.groups.items() if len(g.jobs) > 1]
     assert saved == sorted(saved, reverse=True)
     assert sum(len(g.jobs) * n for g, n in found.groups.items()) == 5
-    assert len(found.problem.queue) == 5
-    assert found.problem.gpus == 2
+    assert (len(found.problem.queue), found.problem.gpus) == (5, 2)
 
 
 def test_a_server_keeps_its_demand() -> None:

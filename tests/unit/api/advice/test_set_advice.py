@@ -59,10 +59,8 @@ def test_a_window_of_the_very_set_is_the_answer_there() -> None:
 def test_a_measured_split_is_looked_at_where_its_count_is_safe() -> None:
     """Physics looks at its own limits alone."""
     jobs = (profile("a"), profile("b"), profile("c", columns=FILLS))
-    split = Split((100.0, 100.0, 37.5))
-    known = Conditions(windows={("a", "b", "c"): [window(split)]})
-    found = advised(known, of=jobs)
-    assert found.searched == advised(of=jobs).searched + 1
+    known = Conditions(windows={("a", "b", "c"): [window(Split((100.0, 100.0, 37.5)))]})
+    assert advised(known, of=jobs).searched == advised(of=jobs).searched + 1
     unsafe = (*jobs[:2], profile("c", columns=FILLS, wrong_units=frozenset({48, 50})))
     assert advised(known, of=unsafe).searched == advised(of=unsafe).searched
 
@@ -80,8 +78,7 @@ def test_card_and_drift_are_taken_in_and_told() -> None:
     assert way(told).power_w.value > 1.05 * way(before).power_w.value
     assert way(told).jobs[0].speed.low < 0.9 * way(before).jobs[0].speed.low
     assert told.card is not None
-    assert told.card.gpu_uuid == "GPU-2"
-    assert told.drifts == (drift,)
+    assert (told.card.gpu_uuid, told.drifts) == ("GPU-2", (drift,))
     assert factor.text in told.warnings
     assert any(text.endswith("advisor profile a") for text in told.warnings)
 
@@ -89,8 +86,7 @@ def test_card_and_drift_are_taken_in_and_told() -> None:
 def test_cost_and_host_cores_decide_as_for_pairs() -> None:
     """The watts of servers make sharing save more; a host without cores forbids it."""
     prices = Prices(gpu_hour=2.5, kwh=0.15, host_w=300.0)
-    by_cost = Request(default_min_speed=0.0, objective="cost", prices=prices)
-    told = advised(request=by_cost)
+    told = advised(request=Request(default_min_speed=0.0, objective="cost", prices=prices))
     assert told.verdict == "share"
     chosen = told.chosen
     assert chosen is not None

@@ -77,8 +77,7 @@ def engine(source: Source, tmp_path: Path) -> Engine:
 
 async def test_many_at_once_cost_one_look_and_one_load(engine: Engine, source: Source) -> None:
     """A crowd that asks for the same jobs is no crowd at the database."""
-    answers = await asyncio.gather(*(engine.recommend(PAIR) for _ in range(50)))
-    assert len(set(answers)) == 1
+    assert len(set(await asyncio.gather(*(engine.recommend(PAIR) for _ in range(50))))) == 1
     assert (source.looks, source.loads, source.pair_loads) == (1, 2, 1)
 
 
@@ -158,8 +157,7 @@ async def test_other_limits_of_known_jobs_are_predicted_from_what_is_kept(
 
     monkeypatch.setattr(ModelPredictor, "values", counted)
     speeds = [RecommendationRequest.of("fft", "gemm", min_speed=m) for m in (0.2, 0.3, 0.35)]
-    answers = [await engine.recommend(one) for one in speeds]
-    assert len(set(answers)) == 3
+    assert len(set([await engine.recommend(one) for one in speeds])) == 3
     assert len(asked) == 1
     source.count += 1
     engine.changed()

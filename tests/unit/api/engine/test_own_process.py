@@ -68,8 +68,7 @@ async def test_answer_is_that_of_a_process_that_gives_way(own: OwnProcesses) -> 
 
 async def test_memory_of_the_service_does_not_count(own: OwnProcesses) -> None:
     """One that has grown keeps its process, which has not."""
-    size = own_process.MOST_KIB // 1024 + 16
-    assert large(size)
+    assert large(own_process.MOST_KIB // 1024 + 16)
     assert await own.work(pid_there) == await own.work(pid_there)
 
 
@@ -103,8 +102,7 @@ async def test_at_most_so_many_work_at_once(own: OwnProcesses) -> None:
     """The rest waits, and none is started for it."""
     pids = {await one for one in [own.work(pid_there) for _ in range(6)]}
     assert len(pids) == 1
-    at_once = await asyncio.gather(*(own.work(slow, 0.2) for _ in range(5)))
-    assert at_once == [b"done"] * 5
+    assert (await asyncio.gather(*(own.work(slow, 0.2) for _ in range(5)))) == [b"done"] * 5
     assert len(descendants(os.getpid())) >= 2
     pids = set(await asyncio.gather(*(own.work(pid_there) for _ in range(9))))
     assert len(pids) <= 2

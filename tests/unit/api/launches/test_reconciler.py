@@ -139,8 +139,7 @@ def test_a_clock_that_jumps_neither_delays_nor_hurries_a_launch(
     service: Service, spawned: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A supervisor gets its time to begin, and is started again when that is over."""
-    folder = made(service, service.state.add_launch(row()))
-    made_s = (folder.path / "spec.json").stat().st_mtime
+    made_s = (made(service, service.state.add_launch(row())).path / "spec.json").stat().st_mtime
     at = {"monotonic": 100.0, "jump": 0.0}
     clock = SimpleNamespace(
         monotonic=lambda: at["monotonic"],

@@ -87,8 +87,7 @@ def test_power_is_that_of_the_card() -> None:
     predictor, profiles = known.applied(MODEL, of)
     assert isinstance(predictor, CardPredictor)
     assert profiles[0].whole_gpu_power_w == pytest.approx(400 * math.exp(0.1))
-    assert known.card_of(of) == known.factor
-    assert list(known.warnings(of)) == [factor().text]
+    assert (known.card_of(of), list(known.warnings(of))) == (known.factor, [factor().text])
     own = tuple(replace(p, gpu_uuids=frozenset({OTHER})) for p in of)
     assert known.applied(MODEL, own) == (MODEL, own)
     assert known.card_of(own) is None
@@ -178,8 +177,7 @@ def test_both_rates_and_the_power_are_compared() -> None:
     assert (rate_b.job, rate_b.observed) == ("b", 80.0)
     assert (power_a.job, power_a.quantity, power_a.observed) == ("a", "power", 350.0)
     assert (power_b.job, power_b.expected.value) == ("b", 350.0)
-    assert rate_a.setting == "a + b 50/50"
-    assert (rate_a.gpu_model, rate_a.gpu_uuid) == (CARD, OTHER)
+    assert (rate_a.setting, rate_a.gpu_model, rate_a.gpu_uuid) == ("a + b 50/50", CARD, OTHER)
     assert rate_a.at == "2026-01-31T12:00:00Z"
     assert rate_a.software == ("driver 580", "cublas 13", "torch 2")
 
@@ -187,15 +185,13 @@ def test_both_rates_and_the_power_are_compared() -> None:
 def test_what_was_not_read_is_not_compared() -> None:
     """And a job beside itself is compared once in power."""
     known = {("a", CARD): profile("a")}
-    twice = launch(job_2="a", rate_1=None)
-    found = list(compared(expected_of([twice], known, MODEL, never)))
+    found = list(compared(expected_of([launch(job_2="a", rate_1=None)], known, MODEL, never)))
     assert [one.quantity for one in found] == ["rate", "power"]
 
 
 def test_logs_of_a_card_are_of_launches_that_tell_of_it() -> None:
     """On it, under limits, with all readings, and with profiles of other cards."""
-    near = launch(power_w=360.0)
-    found = card_logs(expected(near, launch(1, power_w=340.0)), OTHER)
+    found = card_logs(expected(launch(power_w=360.0), launch(1, power_w=340.0)), OTHER)
     assert found == {("a", "b"): [math.log(360 / 350), math.log(340 / 350)]}
     whole = {"mode": "uncapped", "share_1_percent": 100.0, "share_2_percent": 100.0}
     others: list[dict[str, Any]] = [
@@ -204,8 +200,7 @@ def test_logs_of_a_card_are_of_launches_that_tell_of_it() -> None:
     ]  # fmt: skip
     for columns in others:
         assert card_logs(expected(launch(**columns)), OTHER) == {}, columns
-    here = launch(gpu_uuid=UUID)
-    assert card_logs(expected(here), UUID) == {}
+    assert card_logs(expected(launch(gpu_uuid=UUID)), UUID) == {}
 
 
 # the card
@@ -238,8 +233,7 @@ def test_bundled_runs_alone_tell_of_the_cards_they_were_on() -> None:
 
 
 def test_experience_is_what_launches_did(settings: Settings) -> None:
-    slow = [launch(n, rate_1=60.0 if n < 20 else 30.0) for n in range(40)]
-    stored(settings, *slow)
+    stored(settings, *[launch(n, rate_1=60.0 if n < 20 else 30.0) for n in range(40)])
     with open_store(settings.database_url, settings.home) as store:
         seen = experience_of(store, MODEL, checks_of(settings), settings.home)
         given = seen.conditions(CARD, OTHER, store)

@@ -98,8 +98,7 @@ def test_bundled_profiles_stand_in_and_are_named(settings: Settings) -> None:
     assert found.a.gpu_model == BUNDLED_MODEL
     stored(settings, *solo_points("fft", gpu_model=BUNDLED_MODEL, idle_power_w=50.0))
     own = find_profiles(["fft", "sorting"], settings)
-    assert own.bundled == ("sorting",)
-    assert own.a.idle_power_w == 50.0
+    assert (own.bundled, own.a.idle_power_w) == (("sorting",), 50.0)
 
 
 def test_the_gpu_model_of_ones_own_points_goes_before_bundled_ones(settings: Settings) -> None:
@@ -154,10 +153,8 @@ def test_a_job_that_was_seen_on_the_whole_gpu_alone_is_estimated(settings: Setti
     whole = replace(whole, gpu_model=BUNDLED_MODEL, job="mine", flags=())
     stored(settings, replace(whole, job="hot", flags=("heat",)), whole)
     (found,) = find_profiles(["mine"], settings).profiles
-    assert found.flags == (ONE_WINDOW,)
-    assert found.whole_gpu_rate == whole.rate
-    assert found.rate_unit == whole.rate_unit
-    assert found.shares[0] == 10
+    assert (found.flags, found.whole_gpu_rate) == ((ONE_WINDOW,), whole.rate)
+    assert (found.rate_unit, found.shares[0]) == (whole.rate_unit, 10)
     assert 0.1 < found.values["rate"][0] / whole.rate < 0.5
     with pytest.raises(InputError, match="hot has no profile"):
         find_profiles(["hot"], settings)
@@ -187,8 +184,7 @@ def test_a_name_that_nobody_knows_is_spelled_for_you(settings: Settings) -> None
 def test_what_was_checked_is_of_the_profiles_gpu(settings: Settings) -> None:
     """A check of another number of units is none of it."""
     assert checked_on(profiles(), settings) is None
-    h200 = [profile(job, gpu_model=BUNDLED_MODEL) for job in "ab"]
-    found = checked_on(profiles(*h200), settings)
+    found = checked_on(profiles(*[profile(job, gpu_model=BUNDLED_MODEL) for job in "ab"]), settings)
     assert found
     assert (found.gpu_model, found.units_total) == (BUNDLED_MODEL, 132)
     other = [profile(job, gpu_model=BUNDLED_MODEL, units_total=99) for job in "ab"]

@@ -68,8 +68,7 @@ def test_windows_and_launches_of_a_pair(store: Store) -> None:
 
 def test_of_copies_fewer_are_read_as_well(store: Store) -> None:
     """`advisor recommend A*3` knows what `advisor replicas A` does; of other jobs all together."""
-    two = {"job_2": "a", "share_a": 100.0, "share_b": 100.0}
-    store.add([point(**two), point()])
+    store.add([point(**{"job_2": "a", "share_a": 100.0, "share_b": 100.0}), point()])
     store.add([launch(job_2="a")])
     found = measured_windows(PAIR[:1] * 3, unchecked, store, bundled=())
     assert {names: len(windows) for names, windows in found.items()} == {("a", "a"): 2}
@@ -104,8 +103,7 @@ def test_points_that_tell_nothing_of_the_pair(store: Store, columns: dict[str, A
 def test_of_a_queue_all_its_pairs(store: Store) -> None:
     """And none with a job that is not in it."""
     store.add([point(), point(job_1="b", job_2="c"), point(job_1="c", job_2="d")])
-    jobs = [*PAIR, profile("c")]
-    found = measured_windows(jobs, unchecked, store, bundled=(), any_of=True)
+    found = measured_windows([*PAIR, profile("c")], unchecked, store, bundled=(), any_of=True)
     assert found.keys() == {("a", "b"), ("b", "c")}
 
 
@@ -118,8 +116,7 @@ def test_of_a_set_its_own_windows_alone(store: Store, mode: str) -> None:
     found = measured_windows([profile("c"), *PAIR], unchecked, store, bundled=())
     assert found.keys() == {("a", "b", "c")}
     ((window,),) = found.values()
-    assert str(window.split) == mode
-    assert len(window.rates) == 3
+    assert (str(window.split), len(window.rates)) == (mode, 3)
 
 
 def test_bundled_pairs_are_read_where_none_are_given() -> None:
@@ -168,9 +165,7 @@ def test_after_a_launch_the_next_answer_is_nearer(
         store.add([launch(number, rate_1=50.0)])
         answers.append(told())
     speeds = [speed for speed, _ in answers]
-    assert speeds == sorted(speeds, reverse=True)
-    assert speeds[0] == 0.6
-    assert speeds[1] == pytest.approx(0.5, rel=0.04)
-    assert speeds[3] == pytest.approx(0.5, rel=0.015)
+    assert (speeds, speeds[0]) == (sorted(speeds, reverse=True), 0.6)
+    assert (speeds[1], speeds[3]) == (pytest.approx(0.5, rel=0.04), pytest.approx(0.5, rel=0.015))
     texts = [None, "measured here, 1 launch", "measured here, 2 launches"]
     assert [text for _, text in answers[:3]] == texts
