@@ -13,10 +13,8 @@ from scripted_http import Reply, Scripted, scripted_http
 
 from advisor.client import Client
 from advisor.errors import StoreError
-from advisor.formats.wire import read, to_plain, write
-from advisor.validity.sensor_record import SENSORS_FOLDER, SensorRecords, keep_record
-from advisor.wire.power import KernelReports
-from advisor_data.known import bundled_kernels, bundled_sensors, stored_kernels
+from advisor.formats.wire import to_plain
+from advisor.validity.sensor_record import SENSORS_FOLDER, keep_record
 
 SENSORS, KERNELS = "/v1/power/sensors", "/v1/power/kernels"
 
@@ -34,16 +32,6 @@ def api(home: Path, bundled_power: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setattr(FOLDER_OF_BUNDLED, lambda: bundled_power)
     with running(home) as api:
         yield api
-
-
-def test_own_and_bundled_are_listed(api: Api, home: Path) -> None:
-    sensors = read(SensorRecords, write(api.get(SENSORS)))
-    assert set(sensors.sensors) == {record(), *bundled_sensors()}
-    assert {one.source for one in sensors.sensors} == {"live", "bundled"}
-    kernels = read(KernelReports, write(api.get(KERNELS)))
-    (own,) = stored_kernels(home)
-    assert sorted(map(write, kernels.kernels)) == sorted(map(write, [own, *bundled_kernels()]))
-    assert kernels.next is None
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from in_process import Api, error_of, running
 from reading import answer_of
 from store_points import observation
 
-from advisor.core.records import DEGENERATE, PairPoint, SoloPoint
+from advisor.core.records import PairPoint, SoloPoint
 from advisor.formats.rows import P, from_row, to_row
 from advisor.formats.wire import read, to_plain
 from advisor.runtime.processes import wait_until
@@ -175,19 +175,6 @@ def test_what_was_measured_together_is_found_in_any_order(api: Api, writer: str)
     together = read(PairPoints, json.dumps(api.get(f"/v1/sets/{'+'.join(three)}/points")))
     assert {point.jobs for point in together.bundled} == {together.jobs} == {tuple(sorted(three))}
     assert error_of(api.ask("GET", "/v1/sets/fft/points"))[0] == 422
-
-
-def test_points_with_wrong_results_are_flagged_wherever_they_show(api: Api, writer: str) -> None:
-    """Sent without the flag, the solo points in one request and the pair in another."""
-    solos = [dataclasses.replace(p, flags=()) for p in sweep(like="bert-train")]
-    pair = changed(pair_point("gemm", "mine"), share_2_percent=80.0, flags=())
-    for points in ([pair], solos):
-        api.post("/v1/points", rows(points), writer)
-    shown = api.get("/v1/profiles/mine")["points"]
-    bad = {row["share_percent"] for row in shown if DEGENERATE in row["flags"]}
-    assert bad == {30, 40, 60, 70, 80}
-    stored = api.get("/v1/pairs/gemm/mine/points")["stored"]
-    assert [DEGENERATE in row["flags"] for row in stored] == [True]
 
 
 def test_jobs_say_where_profiles_are_from_and_what_can_be_launched(api: Api, writer: str) -> None:

@@ -311,19 +311,6 @@ def test_a_join_is_waited_for(scripted: Scripted, pauses_s: list[float]) -> None
         speak(scripted.url, "join_launch", STATUS.launch_id, asked, timeout_s=0.0)
 
 
-def test_a_launch_is_a_status(scripted: Scripted) -> None:
-    """A launch is what the launcher calls one, whole, whatever a newer service adds."""
-    body = {**to_plain(STATUS), "host": "gpu7", "colour": "blue"}
-    scripted.will(Reply(status=202, body=body))
-    found: Launch = speak(scripted.url, "stop_launch", STATUS)
-    assert isinstance(found, LaunchStatus)
-    assert to_plain(found) == {**to_plain(STATUS), "host": "gpu7"}
-    assert scripted.seen[0].method == "DELETE"
-    assert scripted.seen[0].path == f"/v1/launches/{STATUS.launch_id}"
-    scripted.will(Reply(body={"launches": [body, body]}))
-    assert [launch.state for launch in speak(scripted.url, "launches")] == ["running"] * 2
-
-
 def test_a_launch_is_waited_for(scripted: Scripted, pauses_s: list[float]) -> None:
     """Until it is over, or the time is."""
     scripted.will(a_launch(), a_launch(state="stopping"), a_launch(state="failed", code="job"))

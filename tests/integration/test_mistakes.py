@@ -10,9 +10,6 @@ import pytest
 from command_line import Advisor, in_its_own
 from host import FakeHost
 
-from advisor.installed import install
-from advisor_profiling.doctor import examine_extras, lacking
-
 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
@@ -152,16 +149,6 @@ def test_command_whose_libraries_are_missing(
     checkout = Path(__file__).parents[2]
     assert f"pip install -e '{checkout}[{extra}]'".encode() in done.stderr
     assert b"Traceback" not in done.stderr
-
-
-def test_doctor_tells_the_extras() -> None:
-    """Those that are whole, and how to get another: advice, if it is not there."""
-    assert {"data", "advise", "train", "serve", "client"} <= set(lacking())
-    (finding,) = examine_extras({"data": (), "train": ("scikit-learn",), "amd": ("amdsmi",)})
-    assert finding.found == "installed: data; not installed: train and amd"
-    assert finding.fix == install("EXTRA")
-    (finding,) = examine_extras({"data": (), "amd": ("amdsmi",), "advise": ("numpy",)})
-    assert (finding.fix, finding.verdict) == (install("advise"), "ok")
 
 
 def test_terminal_that_cannot_show_all_characters(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from advisor.launch.spec import Forecast, JobForecast
 from advisor.launch.status import JobStatus, LaunchStatus, Ledger, Saved
 from advisor_data import open_store
 from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
-from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.bundled import bundled_solo_points
 from advisor_models.manifest import read_artefact, write_manifest
 from advisor_models.registry import BUNDLED, Registry
 from advisor_training.evaluation import JobFigures
@@ -351,32 +351,6 @@ def test_shares_move_by_keyboard_and_show_the_numbers_of_the_api(
     assert len(visit.asked) == asked
 
 
-def test_every_share_of_a_set_moves(visit: Visit, served: RawServer) -> None:
-    """Of a job that fills the GPU; the others have no limit to move. The gain follows in large."""
-    names = ("mobilenet-train-b2", "mobilenet-train-b2", "triad")
-    body = {"jobs": [{"job": job} for job in names], "every": True, "words": True}
-    told = served.ask("POST", "/v1/sets", json.dumps(body | H200).encode(), JSON).json
-    visit.open(PAGES["set"])
-    assert visit.text("#headline") == told["said"]["headline"]
-    assert [visit.page.is_disabled(f"#share-{n}") for n in (1, 2, 3)] == [True, True, False]
-    ways = {way["name"]: way for way in told["looked_at"]}
-    visit.page.focus("#share-3")
-    visit.page.keyboard.press("Home")
-    seen = set[str]()
-    for _ in range(5):
-        name = visit.text("#said").split(":")[0]
-        seen.add(name)
-        number, _, word, *_ = visit.text("#tiles dd >> nth=0").split()
-        saved = float(number) * {"less": 1, "more": -1}[word]
-        assert saved == pytest.approx(100 * ways[name]["energy_saved"], abs=0.1)
-        assert f"mobilenet-train-b2*2 triad --split {name}" in visit.text("#command")
-        visit.page.keyboard.press("ArrowRight")
-    assert len(seen) == 5
-    visit.page.click("#add")
-    visit.page.wait_for_selector("#share-4")
-    assert "jobs=mobilenet-train-b2%2Bmobilenet-train-b2%2Btriad%2Btriad" in visit.page.url
-
-
 H200 = {"gpu_model": BUNDLED_MODEL}
 
 
@@ -447,20 +421,6 @@ def test_a_long_whisker_leaves_the_lines_their_height(visit: Visit) -> None:
     assert line is not None
     assert whole is not None
     assert line["height"] > 0.2 * whole["height"]
-
-
-def test_measured_points_stand_beside_the_predictions(visit: Visit) -> None:
-    """A pair that was measured shows so in all four charts, but no split with wrong results."""
-    points = (point for point in bundled_pair_points() if point.gpu_model == BUNDLED_MODEL)
-    measured = [point for point in points if point.jobs == PAIR]
-    right = [point for point in measured if WRONG.isdisjoint(point.flags)]
-    assert 0 < len(right) < len(measured)
-    visit.open(PAGES["pair"])
-    marks = visit.page.locator(".charts figure svg .measured").count()
-    assert len(right) * (2 + 3) <= marks < len(measured) * (2 + 3)
-    assert "Measured" in visit.text("#readout thead")
-    visit.page.select_option("#field-job-2", "mine")
-    visit.page.wait_for_selector("figure svg .measured", state="detached")
 
 
 def test_it_is_said_where_a_way_was_measured(visit: Visit, served: RawServer) -> None:

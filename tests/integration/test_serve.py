@@ -135,18 +135,6 @@ def test_a_stop_lets_requests_end(tmp_path: Path) -> None:
         assert words in said
 
 
-def test_after_kill_9_it_starts_again_on_its_port(tmp_path: Path) -> None:
-    with raw_server(tmp_path / "home") as first:
-        with first.state() as state:
-            _, secret = state.make_token("kept", ("write",))
-        assert first.ask("GET", "/v1/jobs", headers=bearer(secret)).status == 200
-        first.process.kill()
-        first.process.wait(20)
-        with raw_server(tmp_path / "home", "--port", str(first.port)) as second:
-            assert second.ask("GET", "/v1/jobs", headers=bearer(secret)).status == 200
-            assert second.ask("GET", "/readyz").status == 200
-
-
 def _wait_until_refused(port: int) -> None:
     for _ in range(200):
         try:

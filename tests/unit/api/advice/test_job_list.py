@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from advisor.wire.lists import JobRow
 from advisor_data.lists import ProfileRow, job_rows
 
 
@@ -13,16 +12,6 @@ def row(job: str, gpu_model: str = "H200", **fields: Any) -> ProfileRow:
         "rate_units": ("steps",), **fields,
     }  # fmt: skip
     return ProfileRow(job=job, gpu_model=gpu_model, **values)
-
-
-def test_a_row_says_what_was_measured_and_whether_it_can_be_launched() -> None:
-    (stored, bundled) = job_rows({"a"}, [row("a")], [row("b", points=9)])
-    assert stored == JobRow(
-        job="a", gpu_model="H200", shares=(10.0, 100.0), points=2, measured_at="2026-01-31",
-        flags=("noisy-rate",), source="stored", launchable=True,
-    )  # fmt: skip
-    assert (bundled.job, bundled.source, bundled.points) == ("b", "bundled", 9)
-    assert not bundled.launchable
 
 
 def test_what_was_measured_here_stands_before_what_came_with_advisor() -> None:

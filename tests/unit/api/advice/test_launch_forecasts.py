@@ -13,13 +13,11 @@ from advisor.core.job import Job
 from advisor.core.split import EQUAL, UNCAPPED, Split, without_limits
 from advisor.decide.recommendation import Request
 from advisor.decide.ways import Running
-from advisor.errors import InputError, ModelError, NoSplitError, UnsafeCountError
+from advisor.errors import InputError, ModelError, NoSplitError
 from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor.settings import Settings
-from advisor.wire.answers import SetAdvice
 from advisor.wire.requests import JobRequest, LaunchRequest, NextPair
 from advisor_advice import forecasting
-from advisor_advice.answers import advise_set
 from advisor_advice.forecasting import joining, recommended, with_forecast, with_kept
 from advisor_advice.launching import ResolvedLaunch
 from advisor_models.registry import Registry
@@ -176,13 +174,6 @@ def test_where_nothing_of_sharing_is_kept_the_nearest_way_is_named(
     assert raised.value.fix.startswith("run one after the other, or allow it: --min-speed a=0.")
 
 
-def test_without_limits_nothing_stays_behind(file: Path, settings: Settings) -> None:
-    """The job that goes on has the whole GPU, so nothing is lost or saved."""
-    pair, _ = with_forecast(launch_set(UNCAPPED), wanted(file), settings)
-    assert pair.forecast
-    assert [job.rest_energy_saved for job in pair.forecast.jobs] == [0.0, 0.0]
-
-
 def test_jobs_in_turns_are_predicted_by_physics(
     file: Path, settings: Settings, tmp_path: Path, use: Use
 ) -> None:
@@ -221,25 +212,6 @@ def test_three_jobs_run_as_advice_for_sets_says(tmp_path: Path, settings: Settin
     assert "share it anyway: --split" in (raised.value.fix or "")
 
 
-def test_a_set_that_is_a_call_is_told_how_to_share_all_the_same(
-    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is the user's to say so: nothing starts by itself."""
-    path = points_file(tmp_path, *(solo_points(job, power_limit_w=None) for job in "abc"))
-
-    def call(*asked: Any) -> SetAdvice:
-        given = advise_set(*asked)
-        return replace(given, choice=None, call=given.choice)
-
-    jobs = [A, B, Job(name="c", command=("true",))]
-    split = recommended(jobs, wanted(path, *map(_asked, "abc")), settings)[0].split
-    monkeypatch.setattr("advisor_advice.forecasting.advise_set", call)
-    with pytest.raises(NoSplitError, match="a, b and c need not share the Card") as raised:
-        recommended(jobs, wanted(path, *map(_asked, "abc")), settings)
-    assert "GPU time than a card each" in raised.value.why
-    assert raised.value.fix.endswith(f"or share it anyway: --split {split}")
-
-
 def _asked(job: str) -> JobRequest:
     return JobRequest(job=job)
 
@@ -261,19 +233,6 @@ def test_jobs_without_a_profile_have_no_forecast(settings: Settings, tmp_path: P
     pair, (note,) = with_forecast(asked, wanted(points_file(tmp_path, solo_points("a"))), settings)
     assert pair == asked
     assert note.startswith("no forecast: there is no job b")
-
-
-def test_wrong_counts_are_refused_unless_asked_for(tmp_path: Path, settings: Settings) -> None:
-    """By the job's own results; then they are watched."""
-    wrong = solo_points("a", results="right")
-    wrong[4] = replace(wrong[4], units_granted=66, results="wrong")
-    path = points_file(tmp_path, wrong, solo_points("b"))
-    with pytest.raises(UnsafeCountError):
-        with_forecast(launch_set(EQUAL), wanted(path, split="50/50"), settings)
-    allowed = wanted(path, split="50/50", allow_unsafe=True)
-    pair, notes = with_forecast(launch_set(EQUAL), allowed, settings)
-    assert pair.forecast
-    assert [note for note in notes if note.endswith("launched as asked, and watched")]
 
 
 def test_results_on_the_whole_gpu_are_handed_on(tmp_path: Path, settings: Settings) -> None:

@@ -13,11 +13,10 @@ from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.errors import InputError, UnsafeCountError
 from advisor.installed import install
 from advisor.settings import Settings
-from advisor.validity.safe_counts import CheckedCounts, CountCheck, Safety, keep_check
+from advisor.validity.safe_counts import CountCheck, keep_check
 from advisor.wire.requests import JobRequest, LaunchRequest, NextPair
 from advisor_advice.launching import (
     ResolvedLaunch,
-    count_notes,
     make_spec,
     over_subscribed,
     parse_launch_split,
@@ -164,37 +163,6 @@ def test_limits_of_more_than_the_gpu(split: Split, total: int | None, said: str 
     """Percentages are rounded up, so that two of them can reach 101."""
     found = over_subscribed(launch_set(split), total)
     assert [text.split(": ")[1].split(",")[0] for text in found] == ([said] if said else [])
-
-
-def test_unsafe_counts_are_refused_or_watched() -> None:
-    """And counts of which nobody knows are said; without limits there is no count."""
-    host = CheckedCounts(
-        gpu_model=CARD, units_total=132, checked=frozenset({66}), wrong={66: ("gemm",)}
-    )
-    known = Safety(units_total=132, host=host)
-    pair = launch_set(EQUAL)
-    with pytest.raises(UnsafeCountError):
-        count_notes(pair, [known, known], allow_unsafe=False)
-    first, *_ = count_notes(pair, [known, known], allow_unsafe=True)
-    assert first.endswith("launched as asked, and watched")
-    assert count_notes(launch_set(UNCAPPED), [known, known], allow_unsafe=False) == ()
-    notes = count_notes(launch_set(Split((30.0, 70.0))), [known, known], allow_unsafe=False)
-    assert [note.split(",")[0] for note in notes] == ["at 38 SMs", "at 92 SMs"]
-
-
-def test_an_unsafe_split_offers_the_mirror_image_that_is_near() -> None:
-    """Of jobs against the order of their names, mirror images are turned."""
-    host = CheckedCounts(
-        gpu_model=CARD, units_total=132, checked=frozenset(range(133)), wrong={66: ("gemm",)}
-    )
-    known = Safety(units_total=132, host=host)
-    a, b = launch_set(EQUAL).jobs
-    offered: list[str | None] = []
-    for pair in (launch_set(EQUAL, a, b), launch_set(EQUAL, b, a)):
-        with pytest.raises(UnsafeCountError) as raised:
-            count_notes(pair, [known, known], allow_unsafe=False)
-        offered.append(raised.value.fix)
-    assert offered[0] != offered[1]
 
 
 def test_limits_of_a_set_are_looked_at_one_by_one(settings: Settings) -> None:

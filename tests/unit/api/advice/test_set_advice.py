@@ -1,7 +1,5 @@
 """What is known beside profiles and physics counts for sets as it does for pairs."""
 
-import math
-
 import pytest
 from advised import CARD, UUID, known, model, profile, profiles
 
@@ -39,21 +37,6 @@ def way(told: SetAdvice, name: str = "uncapped") -> Way:
 def window(split: Split = FREE) -> Window:
     """All three at 70 of 100 steps/s, at 500 W."""
     return Window(split, (70.0,) * 3, 500.0, UUID, "2026-11-25T12:00:00Z")
-
-
-def test_a_window_of_the_very_set_is_the_answer_there() -> None:
-    """Nearly as measured, with a closer range, and told as measured here."""
-    before, told = advised(), advised(Conditions(windows={("a", "b", "c"): [window()]}))
-    assert before.measured is None
-    assert any(text.startswith("nothing was measured") for text in before.warnings)
-    assert told.measured is not None
-    assert (told.measured.windows, told.measured.at_choice) == (1, int(told.choice == "uncapped"))
-    assert any(text.startswith("measured here, 1 window") for text in told.warnings)
-    speeds = [job.speed for job in way(told).jobs]
-    assert all(0.7 < s.value < 0.85 and s.low < 0.7 < s.high for s in speeds)
-    assert abs(way(told).power_w.value - 500) < abs(way(before).power_w.value - 500)
-    widths = [math.log(one.power_w.high / one.power_w.low) for one in (way(told), way(before))]
-    assert widths[0] < widths[1]
 
 
 def test_a_measured_split_is_looked_at_where_its_count_is_safe() -> None:

@@ -199,28 +199,6 @@ async def test_a_write_ends_only_what_may_depend_on_it(
     assert fitted[1] > fitted[0]
 
 
-async def test_the_first_question_finds_all_that_every_answer_needs(
-    engine: Engine, source: Source, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Bundled points and the model are read before; where that fails, the service starts."""
-    opened: list[Registry] = []
-    open_champion = Registry.open_champion
-
-    def counted(registry: Registry) -> ModelPredictor:
-        opened.append(registry)
-        return open_champion(registry)
-
-    monkeypatch.setattr(Registry, "open_champion", counted)
-    source.fails = True
-    await engine.warm_up()
-    source.fails = False
-    await engine.warm_up()
-    assert len(opened) == 1
-    assert (engine.hits, engine.misses) == (0, 0)
-    await engine.recommend(PAIR)
-    assert len(opened) == 1
-
-
 async def test_unknown_jobs_are_not_looked_for_again_and_again(
     engine: Engine, source: Source
 ) -> None:

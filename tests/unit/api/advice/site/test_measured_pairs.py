@@ -7,18 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advised import CARD, model, profile, profiles, settings_of
+from advised import CARD, profile, settings_of
 from flat_records import from_flat
 from pair_points import pair_point
 
 from advisor.core.records import REPLAY_SOURCE, Observation, PairPoint
 from advisor.core.split import EQUAL, UNCAPPED, Split
-from advisor.decide.recommendation import Request
 from advisor.predict.measured import Window
-from advisor_advice.answers import answer, to_wire
-from advisor_advice.conditions import measured_windows, read_known
+from advisor_advice.conditions import measured_windows
 from advisor_data import Store, open_store
-from advisor_models.registry import Registry
 
 PAIR = (profile("a"), profile("b"))
 
@@ -141,31 +138,3 @@ def test_sets_of_a_host_far_slower_than_the_profiles_are_not_taken_in() -> None:
     taken = measured_windows([slow] * 3, unchecked, None)[three]
     assert {str(window.split) for window in taken} == {"uncapped", "time-sliced"}
     assert three not in measured_windows([fast] * 3, unchecked, None)
-
-
-def test_after_a_launch_the_next_answer_is_nearer(
-    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And with each more; it says what it rests on."""
-    expected = model({EQUAL: (0.6, 0.9, 350.0)})
-
-    def champion(_: Registry) -> Any:
-        return expected
-
-    monkeypatch.setattr(Registry, "open_champion", champion)
-
-    def told() -> tuple[float, str | None]:
-        request = Request(default_min_speed=0.0)
-        found = to_wire(answer(read_known(profiles(), settings_of(tmp_path)), request))
-        assert found.choice.split == "50/50"
-        return found.choice.jobs[0].speed.value, found.measured and found.measured.text
-
-    answers = [told()]
-    for number in range(3):
-        store.add([launch(number, rate_1=50.0)])
-        answers.append(told())
-    speeds = [speed for speed, _ in answers]
-    assert (speeds, speeds[0]) == (sorted(speeds, reverse=True), 0.6)
-    assert (speeds[1], speeds[3]) == (pytest.approx(0.5, rel=0.04), pytest.approx(0.5, rel=0.015))
-    texts = [None, "measured here, 1 launch", "measured here, 2 launches"]
-    assert [text for _, text in answers[:3]] == texts
