@@ -31,13 +31,11 @@ def profiles(tmp_path: Path) -> Path:
 
 
 def overlap(a: dict[str, str], b: dict[str, str]) -> int:
-    """CUs that both masks have."""
     one, other = (int(found["ROC_GLOBAL_CU_MASK"], 16) for found in (a, b))
     return (one & other).bit_count()
 
 
 def test_recommend_gives_masks(advisor: Advisor, profiles: Path) -> None:
-    """In each candidate as JSON, and in the lines to copy."""
     options = ("recommend", *PAIR, "--profiles", str(profiles), "--min-speed", "0.1")
     answer = json.loads(advisor(*options, "--json").out)
     assert answer["gpu_model"] == MI300X

@@ -207,7 +207,6 @@ def test_a_job_joins_a_launch_that_runs(site: Site) -> None:
 
 
 def _joined(server: LaunchServer, asked: dict[str, Any]) -> dict[str, Any]:
-    """What the supervisor has answered."""
     path = f"/v1/launches/{asked['launch_id']}/joins/{asked['join_id']}"
 
     def answered() -> dict[str, Any] | None:

@@ -51,7 +51,6 @@ def add_model(home: Path, version: str, evaluation: Any = None) -> None:
 
 
 def version_of_answer(api: Api) -> str:
-    """The model that the next answer is made with."""
     return api.post("/v1/recommendations", ASKED)["model"]["version"]
 
 
@@ -99,7 +98,6 @@ def test_damaged_model_spoils_neither_the_list_nor_the_service(
 
 
 def test_evaluation_is_served_where_the_model_carries_it(api: Api) -> None:
-    """As it stands in its file."""
     assert api.ask("GET", "/v1/models/v1/evaluation").json() == {"jobs": [{"job": "fft"}]}
     assert error_of(api.ask("GET", "/v1/models/v2/evaluation"))[:2] == (404, "not-found")
 

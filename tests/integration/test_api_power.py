@@ -74,7 +74,6 @@ def scripted() -> Iterator[Scripted]:
 
 
 def test_client_goes_through_all_pages(scripted: Scripted) -> None:
-    """And leaves out keys that a newer service has."""
     first, second = record(), replace(record(), gpu_uuid="GPU-2")
     pages: list[dict[str, Any]] = [
         {"sensors": [to_plain(first) | {"newer": 1}], "next": "5.0"},

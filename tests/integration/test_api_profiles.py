@@ -36,7 +36,6 @@ def api(tmp_path: Path) -> Iterator[Api]:
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """A service that nothing is ever written to."""
     with running(tmp_path_factory.mktemp("home")) as api:
         yield api
 
@@ -67,7 +66,6 @@ def pair_point(job_a: str, job_b: str) -> PairPoint:
 
 
 def rows(points: list[Any]) -> dict[str, Any]:
-    """Points as a request has them."""
     return {"points": [to_row(point) for point in points]}
 
 
@@ -163,7 +161,6 @@ def test_bad_point_is_refused_with_its_place(
 
 
 def test_what_was_measured_together_is_found_in_any_order(api: Api, writer: str) -> None:
-    """Pairs and sets; copies so often as they ran."""
     mine = pair_point("fft", "gemm")
     api.post("/v1/points", rows([mine]), writer)
     found = api.get("/v1/pairs/gemm/fft/points")

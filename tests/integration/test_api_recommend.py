@@ -94,7 +94,6 @@ def test_answer_is_that_of_the_command_line(
 
 
 def _words(part: str) -> list[str]:
-    """Words of a command; a GPU model is one word."""
     return [part] if part.startswith("NVIDIA") else part.split()
 
 
@@ -114,7 +113,6 @@ GOOD = ("fft", "gemm")
 
 
 def bad(*names: str, **more: Any) -> str:
-    """A body with something wrong in it."""
     return json.dumps({"jobs": jobs(*names), **more})
 
 
@@ -202,7 +200,6 @@ def test_what_cannot_be_meant_is_refused(
     ],
 )
 def test_an_error_names_the_value(api: Api, method: str, path: str, status: int, says: str) -> None:
-    """In ASCII and cut short, wherever in a request it stood."""
     got, _, message = error_of(api.ask(method, path))
     assert (got, says in message) == (status, True), message
     assert len(message) < 400
@@ -221,7 +218,6 @@ def test_batch_answers_each_request_in_order(api: Api) -> None:
 
 
 def test_placement_in_sets_is_that_of_the_command_line(api: Api, advisor: Advisor) -> None:
-    """Both doors give the same sets, numbers and warnings."""
     queue = [{"job": "bert-serve-10", "count": 3}, {"job": "mobilenet-train-b2", "count": 2}]
     gpu, aim = "NVIDIA H100 80GB HBM3", "fewest-cards"
     more = {"gpu_model": gpu, "objective": aim, "max_p99_ms": 200.0, "host_cores": 5.0}

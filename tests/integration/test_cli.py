@@ -141,7 +141,6 @@ def test_a_home_that_may_only_be_read(
 def test_no_width_of_a_terminal_is_an_error(
     advisor: Advisor, monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:
-    """Serial lines and builds have terminals of no size."""
     monkeypatch.setenv("COLUMNS", columns)
     for words in ("replicas triad", "recommend triad*3", "top --once"):
         assert advisor(*words.split()).code == 0
@@ -207,7 +206,6 @@ def test_replay_for_a_person(advisor: Advisor) -> None:
 def test_options_that_cannot_be_meant_are_refused(
     advisor: Advisor, options: tuple[str, ...], message: str
 ) -> None:
-    """Nothing is rounded, dropped or guessed."""
     done = advisor("profile", *options)
     assert (done.code, message in done.err) == (2, True), done.err
 
@@ -220,7 +218,6 @@ def test_each_kind_of_error_has_its_code(advisor: Advisor, monkeypatch: pytest.M
 
 
 def test_export_to_an_unknown_format(advisor: Advisor, tmp_path: Path) -> None:
-    """The formats are named, and nothing is written."""
     done = advisor("data", "export", "out.xlsx")
     assert (done.code, "parquet" in done.err.lower()) == (2, True)
     assert not (tmp_path / "out.xlsx").exists()

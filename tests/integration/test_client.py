@@ -83,7 +83,6 @@ ASKED = RecommendationRequest.of("bert-train", "vit-infer")
 
 
 def own_points(job: str = "mine") -> list[SoloPoint]:
-    """A profile that the service does not have."""
     return [replace(p, job=job) for p in bundled_solo_points() if p.job == "bert-train"]
 
 
@@ -223,7 +222,6 @@ def pauses_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_a_service_that_is_busy_or_restarts_is_asked_again(
     scripted: Scripted, pauses_s: list[float]
 ) -> None:
-    """After the time that it says, and not for ever."""
     lost = Reply(status=None)
     scripted.will(lost, refusal(429, Retry_After="1"), refusal(503, Retry_After="0"), NO_MODELS)
     assert speak(scripted.url, "models").models == ()
@@ -312,7 +310,6 @@ def test_a_join_is_waited_for(scripted: Scripted, pauses_s: list[float]) -> None
 
 
 def test_a_launch_is_waited_for(scripted: Scripted, pauses_s: list[float]) -> None:
-    """Until it is over, or the time is."""
     scripted.will(a_launch(), a_launch(state="stopping"), a_launch(state="failed", code="job"))
     found: Launch = speak(scripted.url, "wait", STATUS)
     assert (found.state, found.code, pauses_s) == ("failed", "job", [1, 1])
@@ -408,7 +405,6 @@ def test_a_record_of_another_kind_is_refused_before_it_is_sent(scripted: Scripte
 
 
 def test_names_stay_one_part_of_a_path(scripted: Scripted) -> None:
-    """Also behind a proxy that gives the service a path."""
     scripted.will(refusal(422, "bad-input"))
     with pytest.raises(ApiError):
         speak(f"{scripted.url}/advisor/", "delete_profile", "../models/x?y=1#z")
@@ -433,7 +429,6 @@ def test_tls_needs_trust(tmp_path: Path) -> None:
 
 @given(st.data())
 def test_a_newer_service_may_say_more(answer: Recommendation, data: st.DataObject) -> None:
-    """Keys that are unknown, at any depth, change nothing."""
     raw = to_plain(answer)
     target = data.draw(st.sampled_from(_records(raw)))
     target["colour"] = data.draw(st.one_of(st.none(), st.integers(), st.text(), st.just({"a": 1})))

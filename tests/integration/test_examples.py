@@ -36,7 +36,6 @@ def test_an_example_runs(
 
 
 def test_the_page_begins_with_what_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    """What somebody copies first from docs/python.md."""
     exec((ROOT / "docs/python.md").read_text().partition("```python\n")[2].partition("```")[0], {})
     assert "share 50/26" in capsys.readouterr().out
 

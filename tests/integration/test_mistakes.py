@@ -35,7 +35,6 @@ from host import FakeHost
 def test_message_and_exit_code(
     advisor: Advisor, words: tuple[str, ...], code: int, said: str
 ) -> None:
-    """Each names the value and what to write instead."""
     done = advisor(*words)
     assert done.code == code, done.err
     assert said in done.err
@@ -111,7 +110,6 @@ def test_without_a_gpu_no_command_is_watched(
 def test_wrong_words_are_json_where_json_is_wanted(
     advisor: Advisor, words: tuple[str, ...], said: str
 ) -> None:
-    """A program reads one kind of error."""
     done = advisor(*words, "--json")
     assert done.code == 2
     error = json.loads(done.out)["error"]
@@ -121,7 +119,6 @@ def test_wrong_words_are_json_where_json_is_wanted(
 
 
 def test_replay_of_what_was_not_recorded(advisor: Advisor) -> None:
-    """It says which splits there are, and is no success."""
     replay = ("--gpu", "replay", "--json")
     done = advisor("colocate", "--pairs", "mobilenet-train-b2+triad", "--splits", "30/80", *replay)
     assert done.code == 2
@@ -152,7 +149,6 @@ def test_command_whose_libraries_are_missing(
 
 
 def test_terminal_that_cannot_show_all_characters(tmp_path: Path) -> None:
-    """The answer is there without the chart."""
     done = in_its_own(tmp_path, *("profile", "triad", "--gpu", "replay"), PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
     assert b"the chart is left out" in done.stdout
@@ -194,7 +190,6 @@ def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("faulty")
 def test_one_faulty_file_hides_no_other_job(advisor: Advisor) -> None:
-    """Its fault is said, with what to write instead."""
     done = advisor("jobs", "--json")
     assert done.code == 0
     assert {"good", "lost"} <= {row["job"] for row in json.loads(done.out)["jobs"]}
@@ -223,7 +218,6 @@ def test_a_job_that_cannot_run_is_not_tried_at_every_share(
 
 
 def test_an_export_of_nothing_says_where_points_are(advisor: Advisor) -> None:
-    """It is no mistake, and the file is whole."""
     done = advisor("data", "export", "x.csv", "--kind", "pairs")
     assert done.code == 0
     assert "no points of kind pairs are stored here" in done.out
@@ -231,7 +225,6 @@ def test_an_export_of_nothing_says_where_points_are(advisor: Advisor) -> None:
 
 
 def test_a_sweep_that_makes_no_profile_says_so(host: FakeHost) -> None:
-    """Which share is lacking, and the command that measures it."""
     host.write_job("one")
     done = host.advisor("profile", "one", "--shares", "20", "--window", "0.5")
     assert done.returncode == 0, done.stderr

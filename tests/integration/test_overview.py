@@ -32,7 +32,6 @@ LEDGER = Ledger(held_s=3600, energy_j=7.2e5, alone_s=5400, alone_j=1.08e6, freed
 
 
 def _ran(status: LaunchStatus) -> LaunchStatus:
-    """As if it had run for the last minute."""
     ended = datetime.now(UTC)
     return replace(
         status, overlap_s=60, ledger=LEDGER, ended_at=to_text(ended),
@@ -159,7 +158,6 @@ def test_top_shows_it_from_folders_in_a_pipe_and_in_json(
 
 
 def test_top_ends_with_q_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
-    """A key is taken as it is pressed, and echo is on again."""
     ours, theirs = pty.openpty()
     before = termios.tcgetattr(theirs)
     environment = {**os.environ, "ADVISOR_HOME": str(tmp_path / "home"), "TERM": "xterm"}

@@ -152,7 +152,6 @@ def _observation() -> Observation:
 
 
 def _launch(second: int = 0, **changes: Any) -> dict[str, Any]:
-    """What the service says of a launch."""
     around = [Interval(value, 0.9 * value, 1.1 * value) for value in (10083.0, 192.0, 252.0)]
     jobs = [
         JobStatus(
@@ -216,7 +215,6 @@ def _ended(**changes: Any) -> dict[str, Any]:
 
 
 def _history() -> dict[str, Any]:
-    """What its supervisor has kept of it."""
     steps = range(100)
     history = History(
         started_at="2026-01-31T12:00:00Z",
@@ -257,7 +255,6 @@ def _overview() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def look(browser: Browser, served: RawServer) -> Iterator[Visit]:
-    """A tab with launches that are played."""
     with visiting(browser, served.port) as visit:
         visit.play(
             "/v1/launches",

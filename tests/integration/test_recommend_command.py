@@ -17,7 +17,6 @@ MIXED = ("bert-serve-10*2", "resnet50-train-b2", "bert-infer", *H100, "--min-spe
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user who has stored nothing."""
     monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("ADVISOR_DATABASE_URL", raising=False)
     return tmp_path / "home"
@@ -35,7 +34,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_options_that_cannot_be_meant(options: tuple[str, ...], message: str) -> None:
-    """Nothing is dropped or guessed."""
     assert error(InputError, *PAIR, *options).startswith(message)
 
 
@@ -70,7 +68,6 @@ def test_first_lines_agree_with_the_tables(pair: tuple[str, str], hours: tuple[i
 
 
 def test_limits_reach_the_answer() -> None:
-    """A number alone is for both jobs."""
     for job, option in ((0, "fft=0.4"), (1, "resnet50-train-b2=0.8")):
         choice = as_json(*PAIR, "--min-speed", option)["choice"]
         assert choice["jobs"][job]["speed"]["value"] >= float(option.split("=")[1])
@@ -84,7 +81,6 @@ def test_limits_reach_the_answer() -> None:
 
 
 def test_answer_loads_only_what_it_needs() -> None:
-    """What makes the command slow to start stays out."""
     code = (
         "import sys; from typer.testing import CliRunner; from advisor_cli.app import app\n"
         f"done = CliRunner().invoke(app, ['recommend', *{PAIR}], catch_exceptions=False)\n"
@@ -101,7 +97,6 @@ def test_answer_loads_only_what_it_needs() -> None:
 
 
 def test_a_near_miss_says_what_accepts_it() -> None:
-    """And that accepts it."""
     told = " ".join(recommend(*MIXED[:-2], "--min-speed", "bert-infer=0.5").split())
     assert told.startswith("A CARD EACH")
     option = told.partition("accept it with --min-speed ")[2].split()[0]

@@ -32,7 +32,6 @@ def points() -> list[SoloPoint]:
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """A service that knows the server."""
     home = tmp_path_factory.mktemp("home")
     with open_store(None, home) as store:
         store.add(points())
@@ -41,7 +40,6 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 
 
 def jobs(server: dict[str, Any], other: dict[str, Any]) -> list[dict[str, Any]]:
-    """Both jobs with limits of their own."""
     return [{"job": name, **of_job} for name, of_job in zip(PAIR, (server, other), strict=True)]
 
 
@@ -93,13 +91,11 @@ def test_both_doors_give_the_same_answer(
 def test_latencies_that_cannot_be_held(
     api: Api, body: dict[str, Any], status: int, text: str
 ) -> None:
-    """Refused, never left out."""
     found = error_of(api.ask("POST", URL, json={"jobs": jobs({}, {}), **body}))
     assert (found[0], text in found[2]) == (status, True), found
 
 
 def test_placements_take_no_latency(api: Api) -> None:
-    """They do not hold it, so they do not pretend to."""
     for more, own in (({"max_p99_ms": 50}, {}), ({}, {"max_p99_ms": 50})):
         body = {"jobs": [{"job": "server", "count": 2, **own}], "gpus": 1, **more}
         status, _, message = error_of(api.ask("POST", "/v1/placements", json=body))

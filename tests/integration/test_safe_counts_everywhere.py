@@ -44,7 +44,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def command(home: Path, advisor: Advisor) -> Callable[..., Any]:
-    """What the command line of that user answers."""
 
     def call(*words: str) -> Any:
         done = advisor(*words, "--json")
@@ -55,17 +54,14 @@ def command(home: Path, advisor: Advisor) -> Callable[..., Any]:
 
 
 def unsafe_in(*shares: float) -> set[int]:
-    """Unsafe counts among shares."""
     return {units_for_percent(share, 132) for share in shares} & UNSAFE_132
 
 
 def shares_of(answer: Any) -> list[float]:
-    """Every share that a recommendation names."""
     return [job["share_percent"] for option in answer["candidates"] for job in option["jobs"]]
 
 
 def test_a_recommendation_names_no_unsafe_count(home: Path, command: Callable[..., Any]) -> None:
-    """It says which it avoids, and follows the check."""
     answer = command("recommend", *PAIR)
     assert not unsafe_in(*shares_of(answer))
     assert AVOIDED in answer["reasons"]
@@ -147,7 +143,6 @@ def test_a_profile_is_measured_at_safe_counts(h200: FakeHost) -> None:
 
 
 def test_an_unsafe_share_is_measured_only_where_that_is_asked_for(h200: FakeHost) -> None:
-    """Exact counts, too."""
     for asked in (("--shares", "50,70"), ("--units", "66,92")):
         done = h200.advisor("profile", "triad", *asked, *QUICK)
         assert done.returncode == 12

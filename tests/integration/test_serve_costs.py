@@ -108,6 +108,5 @@ def test_a_flood_of_guesses_is_few_lines_of_log(served: RawServer, writer: dict[
 
 
 def _cpu_s(pid: int) -> float:
-    """Of all threads of a process since it began."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

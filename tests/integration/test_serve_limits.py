@@ -64,7 +64,6 @@ def test_a_slow_body_gets_408(impatient: RawServer) -> None:
 
 
 def test_a_client_that_does_not_read_is_cut_off(impatient: RawServer) -> None:
-    """Answers that nobody takes are not kept for ever."""
     request = b"GET /v1/openapi.json HTTP/1.1\r\n" + HOST + b"\r\n"
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

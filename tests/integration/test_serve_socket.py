@@ -95,7 +95,6 @@ def test_one_service_for_each_socket(folder: Path) -> None:
 
 
 def test_what_is_no_socket_is_left_alone(folder: Path) -> None:
-    """A file, or a link to one, is never taken away."""
     file = folder / "notes"
     file.write_text("precious")
     link = folder / "link"

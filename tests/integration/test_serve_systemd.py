@@ -108,7 +108,6 @@ def test_where_nobody_listens_nothing_happens(tmp_path: Path) -> None:
 
 
 def test_jobs_do_not_speak_for_the_service() -> None:
-    """A job that says READY or pings would do so for the unit."""
     names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
     settings = read_settings(dict.fromkeys(names, "1") | {"HOME": "/home/someone"})
     assert not {*names} & {*settings.job_environment()}

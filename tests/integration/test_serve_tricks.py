@@ -81,7 +81,6 @@ def test_a_head_without_end_is_cut_off(served: RawServer) -> None:
 
 
 def test_forwarded_headers_change_nothing(served: RawServer) -> None:
-    """Nobody chooses the address that is logged and limited."""
     with served.state() as state:
         _, secret = state.make_token("forwarder", ("write",))
     headers = {
@@ -133,7 +132,6 @@ OFFERS = {
 
 @pytest.mark.parametrize("kind", OFFERS)
 def test_an_offer_is_ignored_and_its_body_read(served: RawServer, kind: str) -> None:
-    """Also where it comes in several packets."""
     for body in (PAIR, PAIR + _SPACES):
         head = SENT + OFFERS[kind] + b"Content-Length: %d\r\n\r\n" % len(body)
         answer = served.send(head + body)
@@ -167,7 +165,6 @@ def test_offers_without_a_body_and_in_a_row(served: RawServer) -> None:
 
 
 def test_an_offer_with_two_lengths_is_refused(served: RawServer) -> None:
-    """What is refused without an offer is refused with one."""
     for more in (
         b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
         b"Content-Length: 2\r\nContent-Length: 3\r\n",
@@ -198,7 +195,6 @@ def test_the_host_of_a_whole_address_counts(served: RawServer) -> None:
 
 
 def test_an_idempotency_key_twice_is_refused(served: RawServer) -> None:
-    """Which of two keys was meant, nobody knows."""
     head = b"POST /v1/launches HTTP/1.1\r\nIdempotency-Key: a\r\nIdempotency-Key: b\r\n" + HOST
     answer = served.send(head + b"Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
     assert (answer.status, answer.code) == (400, "bad-request")

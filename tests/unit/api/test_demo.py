@@ -56,7 +56,6 @@ def test_a_second_day_follows_and_no_moment_is_ahead(
     "body", [b"{}", b'{"schema":5,"jobs":[]}', b'{"schema":5,"replayed":true}']
 )
 def test_an_object_says_so_once(body: bytes) -> None:
-    """And all that it said before."""
     pairs: list[tuple[str, object]] = []
     json.loads(with_mark(body), object_pairs_hook=lambda found: pairs.extend(found))
     assert pairs.count(("replayed", True)) == 1

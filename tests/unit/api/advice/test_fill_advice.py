@@ -33,7 +33,6 @@ def test_servers_start_first_and_no_more_than_seven(advice: FillAdvice) -> None:
 
 
 def test_jobs_are_left_for_other_gpus(advice: FillAdvice) -> None:
-    """Two that could share do not where there are two GPUs."""
     pair = ("resnet50-train-b2", "mobilenet-train-b2")
     for spare, number in ((0, 2), (1, 1)):
         found = advice.first_set(pair, spare)

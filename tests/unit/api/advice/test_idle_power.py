@@ -8,7 +8,6 @@ NAN = float("nan")
 
 
 def test_the_median_of_the_others_stands_in() -> None:
-    """Before what the model has seen; each job is named once."""
     known = [profile(job, idle_power_w=w) for job, w in zip("abc", (70.0, 80.0, 99.0), strict=True)]
     lacking = profile("d", idle_power_w=NAN)
     found, (said,) = with_idle_power(profiles(*known, lacking, lacking), {"idle_power_w": 1.0})

@@ -94,7 +94,6 @@ def test_the_recommended_split_is_launched(file: Path, settings: Settings) -> No
 
 
 def test_limits_of_one_job_count_for_its_own_pair_alone(file: Path, settings: Settings) -> None:
-    """A queue may have jobs with limits that this pair has not."""
     others = (NextPair(jobs=(JobRequest(job="c", min_speed=0.9), JobRequest(job="d"))),)
     pair, _ = recommended([A, B], wanted(file, then=others), settings)
     assert pair.split == BEST
@@ -177,7 +176,6 @@ def test_where_nothing_of_sharing_is_kept_the_nearest_way_is_named(
 def test_jobs_in_turns_are_predicted_by_physics(
     file: Path, settings: Settings, tmp_path: Path, use: Use
 ) -> None:
-    """Which needs the idle power of the card."""
     turns = launch_set(without_limits("time-sliced"))
     pair, notes = with_forecast(turns, wanted(file), settings)
     assert notes == ()
@@ -236,7 +234,6 @@ def test_jobs_without_a_profile_have_no_forecast(settings: Settings, tmp_path: P
 
 
 def test_results_on_the_whole_gpu_are_handed_on(tmp_path: Path, settings: Settings) -> None:
-    """Of this very job, to compare its own with."""
     said = {"results": "right", "reported": "48=10.93"}
     points = (
         solo_points("a", job_hash=A.job_hash, **said), solo_points("b", job_hash="other", **said),
@@ -249,7 +246,6 @@ def test_results_on_the_whole_gpu_are_handed_on(tmp_path: Path, settings: Settin
 def test_below_the_smallest_share_no_rate_is_known(
     tmp_path: Path, settings: Settings, use: Use
 ) -> None:
-    """A profile says nothing beyond what was measured."""
     use(model())
     few = [p for p in solo_points("a") if p.share_percent >= 60]
     asked = wanted(points_file(tmp_path, few, solo_points("b")))
@@ -267,7 +263,6 @@ def _known_at(split: Split, asked: ResolvedLaunch, settings: Settings) -> Launch
 def test_a_job_that_stands_still_saves_nothing_that_json_could_tell(
     file: Path, settings: Settings, use: Use
 ) -> None:
-    """Infinity is no number of JSON."""
     use(model({EQUAL: (0.0, 0.0, 300.0)}))
     pair, _ = with_forecast(launch_set(EQUAL), wanted(file), settings)
     assert pair.forecast

@@ -69,7 +69,6 @@ def test_a_given_split_is_launched_as_given(settings: Settings, file: Path) -> N
 def test_without_numpy_a_given_split_is_launched_at_safe_counts(
     settings: Settings, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node needs no model; a recommendation does."""
     monkeypatch.setitem(sys.modules, "advisor_advice.forecasting", None)
     monkeypatch.delattr("advisor_advice.forecasting", raising=False)
     spec = make_spec(wanted(file, split="50/50"), settings)
@@ -89,7 +88,6 @@ def test_without_numpy_a_given_split_is_launched_at_safe_counts(
 @pytest.mark.parametrize("field", ["duration_s", "hang_s"])
 @pytest.mark.parametrize("value", [0.0, -1.0, float("inf"), float("nan")])
 def test_times_that_are_none_are_refused(field: str, value: float, settings: Settings) -> None:
-    """By their name; a tiny one is none of them."""
     bad: dict[str, Any] = {field: value}
     good: dict[str, Any] = {field: 0.5}
     with pytest.raises(InputError, match=f"{field} is .* give a number of seconds above 0"):
@@ -126,7 +124,6 @@ def test_a_folder_that_is_not_there_is_said(settings: Settings, tmp_path: Path) 
     ],
 )  # fmt: skip
 def test_splits_that_are_no_launch_are_refused(text: str, says: str) -> None:
-    """One after the other is none, and each job has its share."""
     with pytest.raises(InputError, match=says):
         parse_launch_split(text)
 

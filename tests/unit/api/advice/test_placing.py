@@ -59,7 +59,6 @@ def test_jobs_that_do_well_together_share() -> None:
 
 
 def test_the_pair_that_saves_most_is_named_first_and_jobs_alone_last() -> None:
-    """In all its groups, not in one of them."""
     found = planned(asked(*(replace(A, count=3), replace(B, count=2)), gpus=2))
     sizes = [len(group.jobs) for group in found.groups]
     assert sizes == sorted(sizes, reverse=True)
@@ -81,7 +80,6 @@ def test_a_server_keeps_its_demand() -> None:
 
 
 def test_a_minimum_speed_is_kept_by_every_group() -> None:
-    """By the low end of what is predicted."""
     kept = asked(replace(A, min_speed=0.53), B)
     assert [way(g) for g in planned(kept).groups] == ["30/70"]
     missed = asked(replace(A, min_speed=0.55), B)
@@ -95,7 +93,6 @@ def test_a_job_that_does_not_fit_is_refused() -> None:
 
 
 def test_a_card_is_one_gpu() -> None:
-    """What it draws is known of it alone."""
     with pytest.raises(InputError, match="2 GPUs are not the one card GPU-2") as raised:
         planned(asked(gpus=2, gpu_uuid="GPU-2"))
     assert raised.value.why == (
@@ -107,7 +104,6 @@ def test_a_card_is_one_gpu() -> None:
 
 
 def test_first_come_that_cannot_be_kept_is_not_compared() -> None:
-    """Ways that leave a job out are no ways."""
     hungry = profiles(*(profile(job, memory_used_mib=5000.0) for job in "ab"))
     found = planned(asked(memory_mib=8000.0), hungry)
     assert [way(g) for g in found.groups] == ["alone", "alone"]

@@ -35,12 +35,10 @@ def way(told: SetAdvice, name: str = "uncapped") -> Way:
 
 
 def window(split: Split = FREE) -> Window:
-    """All three at 70 of 100 steps/s, at 500 W."""
     return Window(split, (70.0,) * 3, 500.0, UUID, "2026-11-25T12:00:00Z")
 
 
 def test_a_measured_split_is_looked_at_where_its_count_is_safe() -> None:
-    """Physics looks at its own limits alone."""
     jobs = (profile("a"), profile("b"), profile("c", columns=FILLS))
     known = Conditions(windows={("a", "b", "c"): [window(Split((100.0, 100.0, 37.5)))]})
     assert advised(known, of=jobs).searched == advised(of=jobs).searched + 1

@@ -31,7 +31,6 @@ OF_POWER = [command.name for command in power.app.registered_commands]
     [*((command_line, name) for name in COMMANDS), *((power, name) for name in OF_POWER)],
 )
 def test_line_of_help_is_the_command_s_own(group: Any, name: str) -> None:
-    """Two texts of one thing would drift apart."""
     (listed,) = (c for c in group.app.registered_commands if c.name == name)
     own = group.load(name).help or ""
     assert listed.help == " ".join(own.split("\n\n")[0].split())
@@ -39,7 +38,6 @@ def test_line_of_help_is_the_command_s_own(group: Any, name: str) -> None:
 
 @pytest.mark.parametrize("module", ["advisor_cli.app", "advisor_cli.recommend"])
 def test_ctrl_c_while_modules_are_imported_ends_quietly(module: str) -> None:
-    """Of a short command that is most of its time."""
     code = (
         "import signal, sys\n"
         "class Finder:\n"
@@ -78,7 +76,6 @@ def _leaves(command: Any, *words: str) -> Iterator[list[str]]:
 
 
 def test_a_wrong_option_of_evaluate_needs_no_learning() -> None:
-    """Its libraries take seconds to load, on a cold disk ten."""
     code = (
         "import sys; from typer.testing import CliRunner; from advisor_cli.app import app\n"
         "done = CliRunner().invoke(app, ['evaluate', 'nosuch']); print(done.exit_code)\n"

@@ -54,12 +54,10 @@ class Source:
         return self.store.solo_points(**wanted)
 
     def pair_points(self, **wanted: Any) -> list[PairPoint]:
-        """As the store does."""
         self.pair_loads += 1
         return self.store.pair_points(**wanted)
 
     def observations(self, **wanted: Any) -> list[Observation]:
-        """As the store does."""
         return self.store.observations(**wanted)
 
 
@@ -70,7 +68,6 @@ def source(tmp_path: Path) -> Source:
 
 @pytest.fixture
 def engine(source: Source, tmp_path: Path) -> Engine:
-    """An engine on it, with the bundled model."""
     settings = read_settings({"ADVISOR_HOME": str(tmp_path), "ADVISOR_JOBS": str(tmp_path)})
     return Engine(settings, source, Registry(tmp_path / "models"), source.change_count)  # pyright: ignore[reportArgumentType]
 

@@ -42,7 +42,6 @@ def test_each_of_our_errors_has_a_status(kind: type[AdvisorError]) -> None:
 
 
 def test_a_fault_of_the_database_tells_nothing_about_it() -> None:
-    """Hosts, users and files of the server stay in its log."""
     fault = fault_of(StoreError("postgresql://user@db.internal did not answer", why="/var/x"))
     assert (fault.status, fault.code) == (503, "store")
     assert "db.internal" not in fault.message
@@ -128,7 +127,6 @@ def test_only_our_own_names_are_hosts(host: str, status: int) -> None:
 
 
 def test_half_of_tls_and_open_addresses_are_refused() -> None:
-    """No option is left out of account in silence."""
     with pytest.raises(InputError, match="key"):
         check_options(ServeOptions(tls_certificate=cast("Any", "cert.pem")))
     file = Path("a.pem")

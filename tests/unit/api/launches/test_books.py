@@ -54,7 +54,6 @@ def test_all_that_are_over_are_found_and_read_once(state: ServiceState) -> None:
 
 
 def test_one_that_ran_for_long_is_found_behind_newer_ones(state: ServiceState) -> None:
-    """It stands on no page that is looked at for news any more."""
     name = add(state, 0, "running")
     for number in range(1, 100):
         add(state, number)

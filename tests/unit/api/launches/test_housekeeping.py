@@ -24,7 +24,6 @@ OLD = AuditEntry(
 
 @pytest.fixture(params=["", "0"])
 def days(request: pytest.FixtureRequest) -> str:
-    """The default, and no bound."""
     return str(request.param)
 
 

@@ -89,7 +89,6 @@ def kept(service: Service, launch_id: str = LAUNCH) -> LaunchStatus:
 
 
 def made(service: Service, row: LaunchRow) -> LaunchFolder:
-    """The folder of a launch, made now."""
     return create_folder(service.settings.home / "launches", loads(LaunchSpec, row.spec.encode()))
 
 
@@ -238,7 +237,6 @@ def test_a_launch_that_nobody_hears_of_is_shown_so(
 def test_one_bad_folder_holds_up_no_other(
     service: Service, spawned: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is told once, however often it is looked at."""
     bad = LaunchFolder(service.settings.home / "launches/20990131-120000-abcdef")
     bad.path.mkdir(parents=True)
     (bad.path / "spec.json").write_text("{}")
@@ -253,7 +251,6 @@ def test_one_bad_folder_holds_up_no_other(
 
 
 def test_a_launch_that_has_ended_lets_go_at_once(service: Service) -> None:
-    """The next request need not wait for the reconciler."""
     folder = made(service, service.state.add_launch(row()))
     release_gpus(service.state, service.settings, service.home)
     assert kept(service).state == "accepted"

@@ -95,7 +95,6 @@ def test_power_is_that_of_the_card() -> None:
 
 
 def test_drifts_of_these_jobs_on_this_card_widen_bounds() -> None:
-    """Those of other jobs, cards and models do not."""
     of = tuple(PROFILES.values())
     all_drifts = (
         drift(), drift(job="c"), drift(gpu_uuid="GPU-3", ratio=0.1), drift(gpu_model="Other"),
@@ -158,7 +157,6 @@ def test_launches_that_say_nothing_are_left_out(columns: dict[str, Any]) -> None
 
 
 def test_unsafe_counts_count_only_with_right_results() -> None:
-    """What is computed wrongly draws other power."""
     host = CheckedCounts(
         gpu_model=CARD, units_total=132, checked=frozenset({66}), wrong={66: ("gemm",)}
     )
@@ -183,7 +181,6 @@ def test_both_rates_and_the_power_are_compared() -> None:
 
 
 def test_what_was_not_read_is_not_compared() -> None:
-    """And a job beside itself is compared once in power."""
     known = {("a", CARD): profile("a")}
     found = list(compared(expected_of([launch(job_2="a", rate_1=None)], known, MODEL, never)))
     assert [one.quantity for one in found] == ["rate", "power"]
@@ -290,7 +287,6 @@ def test_a_check_with_the_same_software_is_not_outdated(tmp_path: Path) -> None:
 
 
 def test_the_newest_launch_with_versions_decides(tmp_path: Path) -> None:
-    """For each GPU model; those without any are passed over."""
     launches = [
         launch(5, gpu_model=H200), launch(2, gpu_model=H200, driver="1"),
         launch(4, gpu_model=H200, driver="2"), launch(3, gpu_model=H200, driver="3"),

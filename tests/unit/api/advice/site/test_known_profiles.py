@@ -80,7 +80,6 @@ def stored(settings: Settings, *points: SoloPoint) -> None:
 
 
 def test_points_of_a_file_go_before_stored_ones(settings: Settings, tmp_path: Path) -> None:
-    """And stored ones are taken where the file has none."""
     stored(settings, *solo_points("a", idle_power_w=50.0), *solo_points("b"))
     file = points_file(tmp_path, solo_points("a", idle_power_w=60.0))
     found = find_profiles(["a", "b"], settings, file=file)
@@ -161,7 +160,6 @@ def test_a_job_that_was_seen_on_the_whole_gpu_alone_is_estimated(settings: Setti
 
 
 def test_a_job_that_was_seen_once_is_known_to_compute_in_bursts(settings: Settings) -> None:
-    """Its window shows it, as those of a whole profile do."""
     whole = next(p for p in bundled_solo_points({"bert-train"}) if p.share_percent == 100)
     steady = replace(whole, job="steady", flags=(), gpu_busy_percent=99.0)
     pausing = replace(steady, job="pausing", gpu_busy_percent=26.0, sm_active_percent=23.0)
@@ -182,7 +180,6 @@ def test_a_name_that_nobody_knows_is_spelled_for_you(settings: Settings) -> None
 
 
 def test_what_was_checked_is_of_the_profiles_gpu(settings: Settings) -> None:
-    """A check of another number of units is none of it."""
     assert checked_on(profiles(), settings) is None
     found = checked_on(profiles(*[profile(job, gpu_model=BUNDLED_MODEL) for job in "ab"]), settings)
     assert found

@@ -21,7 +21,6 @@ PAIR = (profile("a"), profile("b"))
 
 
 def launch(number: int = 0, **columns: Any) -> Observation:
-    """`a` and `b` at 50/50, long enough to tell."""
     return from_flat(
         Observation,
         **{
@@ -34,7 +33,6 @@ def launch(number: int = 0, **columns: Any) -> Observation:
 
 
 def point(**columns: Any) -> PairPoint:
-    """`a` and `b` at 30/70."""
     values: dict[str, Any] = {"job_1": "a", "job_2": "b", "gpu_model": CARD, **columns}
     return pair_point(**values)
 
@@ -45,7 +43,6 @@ def unchecked(gpu_model: str) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """That of the host of `settings_of`."""
     settings = settings_of(tmp_path)
     with open_store(settings.database_url, settings.home) as opened:
         yield opened
@@ -98,7 +95,6 @@ def test_points_that_tell_nothing_of_the_pair(store: Store, columns: dict[str, A
 
 
 def test_of_a_queue_all_its_pairs(store: Store) -> None:
-    """And none with a job that is not in it."""
     store.add([point(), point(job_1="b", job_2="c"), point(job_1="c", job_2="d")])
     found = measured_windows([*PAIR, profile("c")], unchecked, store, bundled=(), any_of=True)
     assert found.keys() == {("a", "b"), ("b", "c")}

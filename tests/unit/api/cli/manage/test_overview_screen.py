@@ -89,7 +89,6 @@ def test_it_fits_80_columns_and_says_what_it_rests_on() -> None:
 
 
 def test_a_terminal_that_is_too_low_shows_a_part_and_says_so() -> None:
-    """Else what has ended is never seen on 24 lines."""
     console, screen = Console(width=40, height=5), Scrolled(Text("\n".join("abcdefgh")))
 
     def seen(*keys: str) -> str:
