@@ -16,7 +16,7 @@ from reading import answer_of
 from unsafe_counts import UNSAFE_132, checked_132, write_check
 
 from advisor.core.gpu import units_for_percent
-from advisor_data.files import checked as count_checks
+from advisor_data import known as count_checks
 
 PAIR = ("gemm", "resnet50-train-b2")
 JOBS = ("gemm:4", "triad:3", "bert-infer:5", "bert-train:2")

@@ -1,7 +1,5 @@
 """`advisor tokens` from outside."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -65,16 +63,3 @@ def test_mistakes_have_their_remedy(tokens: Callable[..., str]) -> None:
     assert "advisor tokens revoke ci" in tokens("create", "ci", "--scope", "read")
     assert "read, write, launch, admin" in tokens("create", "other", "--scope", "everything")
     assert "advisor tokens list" in tokens("revoke", "nobody")
-
-
-def test_a_node_without_sqlalchemy_says_what_to_install(
-    tokens: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The message has the pip command, and importing the module loads nothing of it."""
-    modules = "sys, advisor_cli.tokens, advisor_cli.data"
-    code = f"import {modules}; print('sqlalchemy' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
-    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
-    assert "[data]'" in tokens("list")
-    assert list(tmp_path.iterdir()) == []

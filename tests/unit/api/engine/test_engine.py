@@ -154,7 +154,7 @@ async def test_other_limits_of_known_jobs_are_predicted_from_what_is_kept(
 
     monkeypatch.setattr(ModelPredictor, "values", counted)
     speeds = [RecommendationRequest.of("fft", "gemm", min_speed=m) for m in (0.2, 0.3, 0.35)]
-    assert len(set([await engine.recommend(one) for one in speeds])) == 3
+    assert len({await engine.recommend(one) for one in speeds}) == 3
     assert len(asked) == 1
     source.count += 1
     engine.changed()
