@@ -237,13 +237,6 @@ def test_a_join_that_cannot_be_is_refused(site: Site) -> None:
     assert len(site.server.status(launch_id)["jobs"]) == 2
 
 
-def test_nobody_joins_what_there_is_not(site: Site) -> None:
-    body = {**_jobs("one"), "share_percent": 30}
-    for path in ("x/joins", f"{new_launch_id()}/joins"):
-        assert site.server.ask("POST", f"/v1/launches/{path}", body, "launch").code == "not-found"
-    assert site.server.ask("GET", "/v1/launches/x/joins/0123456789abcdef").code == "not-found"
-
-
 def _pair(a: str, b: str) -> dict[str, Any]:
     return {**_jobs(a, b), "split": "26/50"}
 

@@ -295,24 +295,19 @@ def test_gains_of_all_pairs_are_those_of_each(api: Api) -> None:
     """Cell by cell what a recommendation says, in the promised order, with a job's curve."""
     body = {"gpu_model": "NVIDIA H200", "jobs": CROSSED[::-1], "min_speed": 0.35}
     told = read(Gains, json.dumps(api.post("/v1/gains", body)))
-    assert [job.job for job in told.jobs] == CROSSED
-    assert [job.size is None for job in told.jobs] == [False, False, True]
-    assert [job.shares[-1] for job in told.jobs] == [100.0] * 3
+    curves = [(job.job, job.size is None, job.shares[-1]) for job in told.jobs]
+    assert curves == list(zip(CROSSED, (False, False, True), (100.0,) * 3, strict=True))
     assert [job.speeds[-1] for job in told.jobs] == pytest.approx([1.0] * 3, abs=0.01)
     pairs = [(a, b) for n, a in enumerate(CROSSED) for b in CROSSED[n:]]
-    for cell, pair in enumerate(pairs):
+    assert {*told.verdicts} > {"share", "do not share"}
+    for pair, *cell in zip(pairs, told.verdicts, told.splits, told.energy_saved, strict=True):
         one = {"jobs": jobs(*pair), "gpu_model": "NVIDIA H200", "min_speed": 0.35}
         asked = read(Recommendation, json.dumps(api.post(URL, one)))
-        assert told.verdicts[cell] == asked.verdict
         split = asked.call or asked.choice.split
-        if asked.verdict == "do not share":
-            assert told.splits[cell] is told.energy_saved[cell] is None
-            continue
         (way,) = (option for option in asked.candidates if option.split == split)
-        assert told.splits[cell] == split
-        assert told.energy_saved[cell] == pytest.approx(way.energy_saved.value, abs=1e-4)
-    assert len(told.verdicts) == len(pairs)
-    assert {*told.verdicts} > {"share", "do not share"}
+        saved = pytest.approx(way.energy_saved.value, abs=1e-4)
+        apart = asked.verdict == "do not share"
+        assert cell == [asked.verdict, *((None, None) if apart else (split, saved))]
 
 
 def test_gains_beside_one_job_are_its_partners(api: Api, advisor: Advisor) -> None:
@@ -338,20 +333,16 @@ def test_those_that_run_keep_their_shares(api: Api) -> None:
 def test_who_joins_for_a_short_while_saves_little(api: Api) -> None:
     """Of two jobs the rest counts that the longer one does under its share, alone."""
     names = ("triad", "mobilenet-train-b2")
-    more = {"gpu_model": "NVIDIA H200", "running": [26]}
 
     def saved(*works_s: float) -> dict[str, float]:
         asked = [{"job": j, "work_s": s} for j, s in zip(names, works_s, strict=True)]
-        found = read(SetAdvice, json.dumps(api.post("/v1/sets", {"jobs": asked, **more})))
-        return {way.name: way.energy_saved.value for way in found.ways}
+        body = {"jobs": asked, "gpu_model": "NVIDIA H200", "running": [26]}
+        found = read(SetAdvice, json.dumps(api.post("/v1/sets", body)))
+        return {way.sharing: way.energy_saved.value for way in found.ways}
 
-    asked = {"jobs": jobs(*names), **more}
-    on = read(SetAdvice, json.dumps(api.post("/v1/sets", asked)))
-    limited = next(way for way in on.ways if way.sharing == "limited")
     one_hour, short = saved(3600, 3600), saved(3600, 60)
-    for found in (one_hour, short):
-        assert found["exclusive"] == pytest.approx(0)
-    assert short[limited.name] < one_hour[limited.name]
-    half = {"jobs": [{"job": names[0], "work_s": 60}, {"job": names[1]}], **more}
+    assert (one_hour["exclusive"], short["exclusive"]) == pytest.approx((0, 0))
+    assert short["limited"] < one_hour["limited"]
+    half = {"jobs": [{"job": names[0], "work_s": 60}, {"job": names[1]}], "running": [26]}
     _, _, message = error_of(api.ask("POST", "/v1/sets", json=half))
     assert "nothing is said of the work of mobilenet-train-b2" in message

