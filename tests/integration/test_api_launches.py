@@ -53,8 +53,7 @@ def launch_host(fake_libraries: Path) -> Iterator[FakeHost]:
 
 @pytest.fixture(scope="module")
 def shared(launch_host: FakeHost) -> Iterator[Site]:
-    tokens = make_tokens(launch_host, "site")
-    with launch_server(launch_host, tokens, "--launching") as server:
+    with launch_server(launch_host, make_tokens(launch_host, "site"), "--launching") as server:
         yield Site(launch_host, server)
 
 

@@ -414,8 +414,7 @@ def test_names_stay_one_part_of_a_path(scripted: Scripted) -> None:
 def test_tls_needs_trust(tmp_path: Path) -> None:
     """A certificate that nobody signed is refused, with what to do; given as a file it is taken."""
     certificate, key = make_certificate(tmp_path)
-    options = [f"--tls-certificate={certificate}", f"--tls-key={key}"]
-    with serving(tmp_path, options) as served:
+    with serving(tmp_path, [f"--tls-certificate={certificate}", f"--tls-key={key}"]) as served:
         with pytest.raises(UnreachableError, match=r"verify='ca\.pem'"):
             speak(served.url, "models")
         with Client(served.url, verify=certificate) as client:

@@ -144,10 +144,9 @@ def test_an_offer_is_ignored_and_its_body_read(served: RawServer, kind: str) -> 
 def test_nothing_is_smuggled_behind_an_offer(served: RawServer, kind: str) -> None:
     """The body of a request with an offer is a body, not the next request, however it comes."""
     inner = b"GET /v1/jobs?limit=1 HTTP/1.1\r\n" + HOST + b"\r\n"
-    chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(inner), inner)
     bodies = {
         b"Content-Length: %d\r\n" % len(inner): inner,
-        b"Transfer-Encoding: chunked\r\n": chunked,
+        b"Transfer-Encoding: chunked\r\n": (b"%x\r\n%b\r\n0\r\n\r\n" % (len(inner), inner)),
     }
     for length, body in bodies.items():
         with served.connect() as client:

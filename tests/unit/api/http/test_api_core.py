@@ -307,8 +307,7 @@ def test_how_it_ended_is_recorded_as_well() -> None:
         pass
     with pytest.raises(InputError), _audit(log, ANONYMOUS_READER).of("profile.delete", "gemm"):
         raise InputError("no")
-    outcomes = [(e.who, e.action, e.subject, e.outcome) for e in log.entries]
-    assert outcomes == [
+    assert [(e.who, e.action, e.subject, e.outcome) for e in log.entries] == [
         ("ann", "profile.replace", "triad", "begun"),
         ("ann", "profile.replace", "triad", "done"),
         ("anonymous", "profile.delete", "gemm", "begun"),

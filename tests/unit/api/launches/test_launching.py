@@ -211,9 +211,8 @@ def test_what_runs_is_shown_in_watts_speeds_and_seconds() -> None:
     A launch that is over leaves its state, and no rate that stands still; without a profile there
     is no energy saved, which may be below 0.
     """
-    expected = Interval(50, 45, 55)
     first = JobStatus(job="abe", rate_unit="steps", share_percent=30, outcome="running", rate=40.0,
-                      relative_speed=0.4, predicted_rate=expected,
+                      relative_speed=0.4, predicted_rate=Interval(50, 45, 55),
                       latency_p99_ms=30.0, max_p99_ms=50.0)  # fmt: skip
     jobs = (first, replace(first, rate=0.0, relative_speed=0.0), replace(first, outcome="finished"))
     status = replace(
