@@ -12,13 +12,11 @@ from advisor.core.gpu import Gpu
 from advisor.core.job import Job
 from advisor.core.split import EQUAL, UNCAPPED, Split, without_limits
 from advisor.decide.recommendation import Request
-from advisor.decide.ways import Running
 from advisor.errors import InputError, ModelError, NoSplitError
 from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor.settings import Settings
 from advisor.wire.requests import JobRequest, LaunchRequest, NextPair
-from advisor_advice import forecasting
-from advisor_advice.forecasting import joining, recommended, with_forecast, with_kept
+from advisor_advice.forecasting import recommended, with_forecast, with_kept
 from advisor_advice.launching import ResolvedLaunch
 from advisor_models.registry import Registry
 
@@ -262,20 +260,3 @@ def test_a_job_that_stands_still_saves_nothing_that_json_could_tell(
     pair, _ = with_forecast(launch_set(EQUAL), wanted(file), settings)
     assert pair.forecast
     assert pair.forecast.energy_saved is None
-
-
-def test_host_cores_bound_who_joins(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those that run and the newcomer together, on the cores that there are."""
-    parts = [LaunchPart(job=job) for job in (A, B)]
-    busy = points_file(tmp_path, *(solo_points(name, job_cpu_percent=100.0) for name in "ab"))
-    there = Running(shares=(100.0, 100.0), sharing="uncapped", cap_percent=100.0)
-    for cores, refused in ((3, False), (2, True)):
-        monkeypatch.setattr(forecasting, "available_cores", lambda n=cores: [*range(n)])
-        try:
-            joining(parts, A, there, wanted(busy), settings)
-            found = ""
-        except NoSplitError as error:
-            found = str(error)
-        assert ("3.0 host cores are wanted, 2 are there" in found) == refused, found

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advised import CARD, gives, launch_set, model, points_file, settings_of
+from advised import CARD, gives, model, points_file, settings_of
 
 from advisor.core.gpu import Gpu
-from advisor.core.split import EQUAL, UNCAPPED, Split
+from advisor.core.split import EQUAL, Split
 from advisor.errors import InputError, UnsafeCountError
 from advisor.installed import install
 from advisor.settings import Settings
@@ -18,8 +18,6 @@ from advisor.wire.requests import JobRequest, LaunchRequest, NextPair
 from advisor_advice.launching import (
     ResolvedLaunch,
     make_spec,
-    over_subscribed,
-    parse_launch_split,
 )
 from advisor_models.registry import Registry
 
@@ -123,9 +121,9 @@ def test_a_folder_that_is_not_there_is_said(settings: Settings, tmp_path: Path) 
          "alone, or give shares such as 30/70"),
     ],
 )  # fmt: skip
-def test_splits_that_are_no_launch_are_refused(text: str, says: str) -> None:
+def test_splits_that_are_no_launch_are_refused(text: str, says: str, settings: Settings) -> None:
     with pytest.raises(InputError, match=says):
-        parse_launch_split(text)
+        make_spec(wanted(split=text), settings)
 
 
 def test_two_to_seven_jobs_are_launched(settings: Settings) -> None:
@@ -147,19 +145,23 @@ def test_two_to_seven_jobs_are_launched(settings: Settings) -> None:
 @pytest.mark.parametrize(
     ("split", "total", "said"),
     [
-        (Split((50.0, 50.0)), 132, None),
-        (Split((70.0, 70.0)), 132, "184 of 132 SMs"),
-        (Split((50.0, 51.0)), None, None),
-        (Split((50.0, 52.0)), None, "102 %"),
-        (UNCAPPED, 132, None),
-        (UNCAPPED, None, None),
-        (Split((100.0, 70.0)), 132, None),
+        ("50/50", 132, None),
+        ("70/70", 132, "184 of 132 SMs"),
+        ("50/51", None, None),
+        ("50/52", None, "102 %"),
+        ("uncapped", 132, None),
+        ("uncapped", None, None),
+        ("100/70", 132, None),
     ],
 )
-def test_limits_of_more_than_the_gpu(split: Split, total: int | None, said: str | None) -> None:
+def test_limits_of_more_than_the_gpu(
+    split: str, total: int | None, said: str | None, settings: Settings
+) -> None:
     """Percentages are rounded up, so that two of them can reach 101."""
-    found = over_subscribed(launch_set(split), total)
-    assert [text.split(": ")[1].split(",")[0] for text in found] == ([said] if said else [])
+    asked = replace(wanted(split=split), card=replace(GPU, units_total=total))
+    notes = make_spec(asked, settings).notes
+    found = [text.split(": ")[1].split(",")[0] for text in notes if "over-subscribed" in text]
+    assert found == ([said] if said else [])
 
 
 def test_limits_of_a_set_are_looked_at_one_by_one(settings: Settings) -> None:

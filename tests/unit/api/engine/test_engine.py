@@ -110,21 +110,6 @@ async def test_write_of_this_process_counts_although_a_look_is_under_way(
     assert source.looks == 2
 
 
-async def test_what_was_read_before_a_change_is_not_kept_after_it(
-    engine: Engine, source: Source
-) -> None:
-    """Profiles that a slow reader brings late do not stand in for the new ones."""
-    points = [p for p in bundled_solo_points() if p.job == "fft"]
-    await engine.recommend(PAIR)
-    source.store.add(points)
-    source.count += 1
-    engine.changed()
-    loads = source.loads
-    await engine.recommend(PAIR)
-    assert source.loads == loads + 2
-    assert engine.misses == 2
-
-
 async def test_store_that_is_gone_is_an_error_and_back_an_answer(
     engine: Engine, source: Source
 ) -> None:

@@ -18,7 +18,7 @@ from advisor.launch.overview import (
 )
 from advisor.launch.spec import Forecast, JobForecast
 from advisor.launch.status import JobStatus, LaunchStatus, Ledger, Saved
-from advisor_cli.top import ASCII, BLOCKS, Letters, Scrolled, letters_of, overview_screen
+from advisor_cli.top import BLOCKS, Letters, Scrolled, overview_screen
 
 AT = "2026-01-31T12:00:00+00:00"
 SAVED = Saved(
@@ -105,12 +105,6 @@ def test_a_terminal_that_is_too_low_shows_a_part_and_says_so() -> None:
     assert seen("x") == "abcdlines 1 to 4 of 8"
     screen.whole = Text("short")
     assert seen() == "short"
-
-
-def test_without_blocks_there_are_plain_letters() -> None:
-    assert letters_of("ascii") is ASCII
-    assert letters_of("utf-8") is BLOCKS
-    assert all(line.isascii() for line in drawn(letters=ASCII))
 
 
 @pytest.mark.parametrize("sharing", ["uncapped", "time-sliced"])
