@@ -3,7 +3,6 @@
 import json
 import signal
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -304,8 +303,7 @@ def test_launches_go_on_while_the_database_is_away(
         with ExitStack() as back:
             back.callback(postgres_server.start)
             postgres_server.stop()
-            time.sleep(2)
-            assert server.launch("one", "gemm").status in (401, 503)
+            _await(lambda: server.launch("one", "gemm").status in (401, 503))
             first = server.status(launch_id, scope=None)
             assert server.await_status(
                 launch_id, lambda s: _steps(s) > _steps(first), scope=None

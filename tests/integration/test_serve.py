@@ -3,13 +3,13 @@
 import re
 import signal
 import socket
-import time
 from pathlib import Path
 
 import pytest
 from forked import run_forked
 from raw_server import RawServer, environment, raw_server
 
+from advisor.runtime.processes import wait_until
 from advisor_api.routes.pages import CONTRACT, PAGES
 
 HOST = b"Host: localhost\r\n"
@@ -124,7 +124,7 @@ def test_a_stop_lets_requests_end(tmp_path: Path) -> None:
         client.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body[:5])
         served.ask("GET", "/healthz")
         served.process.send_signal(signal.SIGTERM)
-        _wait_until_refused(served.port)
+        assert wait_until(lambda: _refuses(served.port), 30)
         client.sendall(body[5:])
         with client.makefile("rb") as reader:
             assert reader.readline() == b"HTTP/1.1 200 OK\r\n"
@@ -135,11 +135,9 @@ def test_a_stop_lets_requests_end(tmp_path: Path) -> None:
         assert words in said
 
 
-def _wait_until_refused(port: int) -> None:
-    for _ in range(200):
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=5).close()
-        except ConnectionRefusedError:
-            return
-        time.sleep(0.05)
-    raise AssertionError("it still listens")
+def _refuses(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except ConnectionRefusedError:
+        return True
+    return False
