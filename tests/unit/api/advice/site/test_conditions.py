@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advised import CARD, UUID, gives, model, profile, settings_of, solo_points
-from flat_records import from_flat
+from advised import CARD, UUID, gives, launch, model, profile, settings_of, solo_points
 
 from advisor.core.records import Observation
 from advisor.core.split import EQUAL, UNCAPPED
@@ -40,19 +39,6 @@ MODEL = model({EQUAL: (0.6, 0.8, 350.0), UNCAPPED: (0.7, 0.7, 380.0)})
 PROFILES = {(job, CARD): profile(job) for job in "ab"}
 PAIR = tuple(PROFILES.values())
 OTHER, H200 = "GPU-2", "NVIDIA H200"
-
-
-def launch(number: int = 0, **columns: Any) -> Observation:
-    """`a` and `b` at 50/50, as expected, long enough to tell."""
-    return from_flat(
-        Observation,
-        **{
-            "launch_id": f"l{number}", "gpu_model": CARD, "gpu_uuid": OTHER, "job_1": "a",
-            "job_2": "b", "share_1_percent": 50.0, "share_2_percent": 50.0, "units_1": 66,
-            "units_2": 66, "rate_1": 60.0, "rate_2": 80.0, "power_w": 350.0, "overlap_s": 60.0,
-            "state": "finished", "started_at": f"2026-01-31T12:00:{number:02d}Z", **columns,
-        },
-    )  # fmt: skip
 
 
 def never(gpu_model: str) -> None:

@@ -7,29 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advised import CARD, profile, settings_of
-from flat_records import from_flat
+from advised import CARD, launch, profile, settings_of
 from pair_points import pair_point
 
-from advisor.core.records import REPLAY_SOURCE, Observation, PairPoint
+from advisor.core.records import REPLAY_SOURCE, PairPoint
 from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.predict.measured import Window
 from advisor_advice.conditions import measured_windows
 from advisor_data import Store, open_store
 
 PAIR = (profile("a"), profile("b"))
-
-
-def launch(number: int = 0, **columns: Any) -> Observation:
-    return from_flat(
-        Observation,
-        **{
-            "launch_id": f"l{number}", "gpu_model": CARD, "gpu_uuid": "GPU-2", "job_1": "a",
-            "job_2": "b", "share_1_percent": 50.0, "share_2_percent": 50.0, "units_1": 66,
-            "units_2": 66, "rate_1": 60.0, "rate_2": 80.0, "power_w": 350.0, "overlap_s": 60.0,
-            "state": "finished", "started_at": f"2026-01-31T12:00:{number:02d}Z", **columns,
-        },
-    )  # fmt: skip
 
 
 def point(**columns: Any) -> PairPoint:
