@@ -133,7 +133,7 @@ def _shown(look: _Look, source: str) -> RenderableType:
 
 
 def _drawn(seen: Overview, source: str) -> RenderableType:
-    return overview_screen(seen, source, _letters_of(sys.stdout.encoding))
+    return overview_screen(seen, source, letters_of(sys.stdout.encoding))
 
 
 @contextmanager
@@ -220,7 +220,7 @@ _KWH_J, _HOUR_S = 3.6e6, 3600.0
 _SHARINGS = {"uncapped": "no limit", "time-sliced": "in turns"}
 
 
-def _letters_of(encoding: str | None) -> Letters:
+def letters_of(encoding: str | None) -> Letters:
     """Those that an output of this encoding has."""
     try:
         (BLOCKS.full + BLOCKS.line + BLOCKS.empty).encode(encoding or "ascii")

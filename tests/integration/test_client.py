@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 from certificates import make_certificate
 from hypothesis import given
@@ -125,6 +126,7 @@ def test_an_error_of_the_service_is_whole(service: Served) -> None:
         speak(service.url, "recommend", RecommendationRequest.of("no-such-job", "vit-infer"))
     error = refusal.value
     assert isinstance(error, AdvisorError)
+    assert speak(service.url, "healthy")
     assert (error.code, error.status) == ("bad-input", 422)
     assert "no-such-job" in error.message
     assert error.request_id in str(error)
@@ -174,6 +176,7 @@ EVERY_CALL: list[tuple[Any, ...]] = [
     ("kernels",),
     ("observe", [observation()]),
     ("launch", LaunchRequest.of("a", "b")),
+    ("plan_launch", LaunchRequest.of("a", "b")),
     ("launches",),
     ("launch_status", "x"),
     ("launch_history", "x"),
@@ -477,3 +480,10 @@ def test_the_client_is_light() -> None:
     before, after = (set(line.split()) for line in done.stdout.splitlines())
     assert "httpx" in after - before
     assert not {"numpy", "fastapi", "sqlalchemy", "pydantic", "advisor_data", "yaml"} & after
+
+
+def test_numbers_of_numpy_are_sent_as_numbers() -> None:
+    watts, count = cast("Any", np.float32(300)), cast("Any", np.int64(2))
+    asked = to_plain(ReplicasRequest.of("a", most=count, max_power_w=watts))
+    assert (asked["most"], asked["max_power_w"]) == (2, 300.0)
+    assert json.dumps(asked)

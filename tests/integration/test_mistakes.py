@@ -27,6 +27,7 @@ from host import FakeHost
         (("profile", "triad", "--shares", "0.5,20"), 2, "write percentages such as 10,50,100"),
         (("profile", "--name", "x", "--shares", "10,150", "--", "true"), 2, "at most 100"),
         (("profile", "--name", "x", "python", "a.py", "--rate", "5"), 2, "put -- before"),
+        (("recommend", "gemm", "triad", "--max-p99", "50"), 2, "50 has no time with a unit"),
         (("launch", "triad*8"), 2, "a launch is of two to 7 jobs"),
         (("models", "promote", "./nofolder"), 9, "there is no such folder"),
         (("models", "promote", "."), 9, "there is no manifest.json in it"),
@@ -244,3 +245,10 @@ def test_tables_in_a_pipe_are_whole(
     lines = advisor(*words).out.splitlines()
     assert len(lines) > 1
     assert all(line == line.rstrip() and "\u2026" not in line for line in lines)
+
+
+def test_first_migration_says_that_it_did_something(advisor: Advisor) -> None:
+    assert advisor("data", "migrate").out == (
+        "tables were made or changed; the database's schema is current\n"
+    )
+    assert advisor("data", "migrate").out == "the database's schema is current already\n"

@@ -17,6 +17,7 @@ from advisor_cli.launch_text import (
     end_screens,
     line,
     show_lines,
+    show_live,
     summary,
     table,
 )
@@ -194,3 +195,8 @@ def test_scene(
 def test_lines_are_said_at_changes(capsys: pytest.CaptureFixture[str]) -> None:
     assert show_lines(iter([RUNS, RUNS, FAILED])) is FAILED
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_live_view_ends_with_the_last_status(capsys: pytest.CaptureFixture[str]) -> None:
+    assert show_live(iter([RUNS, FAILED])) is FAILED
+    assert "GPU 0 is taken" in capsys.readouterr().out

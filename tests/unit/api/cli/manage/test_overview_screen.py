@@ -18,7 +18,7 @@ from advisor.launch.overview import (
 )
 from advisor.launch.spec import Forecast, JobForecast
 from advisor.launch.status import JobStatus, LaunchStatus, Ledger, Saved
-from advisor_cli.top import BLOCKS, Letters, Scrolled, overview_screen
+from advisor_cli.top import ASCII, BLOCKS, Letters, Scrolled, letters_of, overview_screen
 
 AT = "2026-01-31T12:00:00+00:00"
 SAVED = Saved(
@@ -111,3 +111,9 @@ def test_a_terminal_that_is_too_low_shows_a_part_and_says_so() -> None:
 def test_who_has_no_limit_is_said_to_have_none(sharing: str) -> None:
     said = {"uncapped": "no limit", "time-sliced": "in turns"}[sharing]
     assert any(said in line for line in drawn(replace(LAUNCH, sharing=sharing)))
+
+
+def test_without_blocks_there_are_plain_letters() -> None:
+    assert letters_of("ascii") is ASCII
+    assert letters_of("utf-8") is BLOCKS
+    assert all(line.isascii() for line in drawn(letters=ASCII))
