@@ -58,12 +58,6 @@ def test_a_spec_says_what_was_asked_for(settings: Settings, file: Path) -> None:
     assert (len(set(spec.notes)), spec.pairs[0].jobs[0].workdir) == (len(spec.notes), Path.cwd())
 
 
-def test_a_given_split_is_launched_as_given(settings: Settings, file: Path) -> None:
-    spec = make_spec(wanted(file, split="70/70"), settings)
-    assert spec.pairs[0].split == Split((70.0, 70.0))
-    assert spec.notes[0].startswith("70/70 is over-subscribed: 184 of 132 SMs")
-
-
 def test_without_numpy_a_given_split_is_launched_at_safe_counts(
     settings: Settings, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

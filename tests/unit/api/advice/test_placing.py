@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from advised import CARD, CHECKED, known, model, profile, profiles
+from advised import CHECKED, known, model, profile, profiles
 
 from advisor.core.split import NINE, Split
 from advisor.errors import InputError
 from advisor.predict.profiles import Serving
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.requests import PlacementRequest, QueuedJobs
-from advisor_advice.placing import Planned, environments, limits_of, plan, way
+from advisor_advice.placing import Planned, limits_of, plan, way
 from advisor_advice.profiles import ProfileSet
 
 BEST = Split((30.0, 70.0))
@@ -40,31 +40,6 @@ def planned(
     request = request or asked()
     limits = limits_of(request, 0.1)
     return plan(known(by, found, checked, **fields), request, limits)
-
-
-def test_jobs_that_do_well_together_share() -> None:
-    found = planned()
-    ((group, count),) = found.groups.items()
-    assert ([job.name for job in group.jobs], way(group), count) == (["a", "b"], "30/70", 1)
-    assert found.others.keys() == {"first come, 50/50", "one after the other"}
-    assert (found.gpu_model, found.units_total, found.card) == (CARD, 132, None)
-    assert found.manifest is MODEL.manifest
-    (memory,) = found.warnings
-    assert memory.startswith("the memory of the Card is not known")
-    first, second = environments(found, group)
-    assert first["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "30"
-    assert second["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "70"
-
-
-def test_the_pair_that_saves_most_is_named_first_and_jobs_alone_last() -> None:
-    found = planned(asked(*(replace(A, count=3), replace(B, count=2)), gpus=2))
-    sizes = [len(group.jobs) for group in found.groups]
-    assert sizes == sorted(sizes, reverse=True)
-    assert found.groups == dict(found.groups)
-    saved = [n * (g.alone_j - g.energy_j) for g, n in found.groups.items() if len(g.jobs) > 1]
-    assert saved == sorted(saved, reverse=True)
-    assert sum(len(g.jobs) * n for g, n in found.groups.items()) == 5
-    assert (len(found.problem.queue), found.problem.gpus) == (5, 2)
 
 
 def test_a_server_keeps_its_demand() -> None:
