@@ -7,6 +7,8 @@ the registry itself, in tests/unit/test_registry.py; the service adds nothing to
 import dataclasses
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -107,3 +109,22 @@ def test_names_that_are_no_models(api: Api, admin: str, name: str) -> None:
     status, code, _ = error_of(api.ask("POST", f"/v1/models/{name}/promote", admin))
     assert (status, code) in {(404, "not-found"), (422, "bad-input"), (405, "method-not-allowed")}
     assert api.get("/v1/models")["history"] == []
+
+
+# promotions under load, by the script whose figures docs/models.md has
+
+
+SCRIPT = Path(__file__).parents[2] / "docs/measurements/reload_under_load.py"
+
+
+def test_no_request_fails_and_no_answer_has_fields_of_two_models() -> None:
+    """Each answer is byte for byte that of one model, and each promotion is taken up."""
+    done = subprocess.run(
+        [sys.executable, SCRIPT, "--promotions", "2"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["promotions"] == 2
+    assert found["requests"] > 50
+    assert (found["failed"], found["mixed"], found["not_taken_up"]) == (0, 0, 0)
