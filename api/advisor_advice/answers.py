@@ -185,7 +185,7 @@ def known_pair(known: KnownJobs) -> KnownPair:
         found=found,
         warnings=(
             *of_check(found, known.checked),
-            *of_input(found),
+            *_of_input(found),
             *assumed,
             *known.conditions.warnings(found.profiles),
         ),
@@ -201,7 +201,7 @@ def of_check(profile_set: ProfileSet, checked: CheckedCounts | None) -> Iterator
         )
 
 
-def of_input(profile_set: ProfileSet) -> Iterator[str]:
+def _of_input(profile_set: ProfileSet) -> Iterator[str]:
     """The data card of the bundled points says so of all of them."""
     if profile_set.other_models:
         yield (
@@ -398,7 +398,7 @@ def _ending(finish: Finish | None) -> Finish | None:
     return finish if finish and math.isfinite(finish.time_s) else None
 
 
-def set_to_wire(found: SetDecision, warnings: Sequence[str]) -> SetAdvice:
+def _set_to_wire(found: SetDecision, warnings: Sequence[str]) -> SetAdvice:
     """The answer as command line, service and client tell it."""
     return SetAdvice(
         jobs=tuple(map(_asked_job, found.profiles)),
@@ -469,7 +469,7 @@ def _way(way: RatedSplit, found: SetDecision) -> Way:
     )
 
 
-def in_short(way: RatedSplit, found: SetDecision) -> LookedAt:
+def _in_short(way: RatedSplit, found: SetDecision) -> LookedAt:
     """A way without ranges."""
     told = _way(way, found)
     p99s = (share.latency_p99_ms for share in told.jobs)
@@ -529,12 +529,12 @@ def advise_set(
     more = (*_of_law(profiles, measured), *_warnings(profile_set, request), *assumed)
     card = conditions.card_of(asked)
     return replace(
-        set_to_wire(found, (*of_counts, *more, *conditions.warnings(asked))),
+        _set_to_wire(found, (*of_counts, *more, *conditions.warnings(asked))),
         card=card and card.told,
         drifts=conditions.drifts_of(asked),
         measured=measured,
         fewer=None if way or running else _fewer(found, there, request, checked),
-        looked_at=tuple(in_short(option, found) for option in found.looked_at) if every else (),
+        looked_at=tuple(_in_short(option, found) for option in found.looked_at) if every else (),
     )
 
 
@@ -596,7 +596,7 @@ def _warnings(profile_set: ProfileSet, request: Request) -> Iterator[str]:
         yield from of_profile(profile)
     memory_mib = with_card_memory(request, profiles[0].gpu_model).memory_mib
     yield from memory_unknown(profiles, memory_mib)
-    yield from of_input(profile_set)
+    yield from _of_input(profile_set)
 
 
 def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> Iterator[str]:

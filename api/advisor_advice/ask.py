@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -44,12 +44,8 @@ from advisor_data.files import read_points
 P = ParamSpec("P")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PairAdvice:
-    """The answer about two jobs: as it was worked out, and as it is told."""
-
-    given: ModelAdvice
-    told: Recommendation
+PairAdvice = tuple[ModelAdvice, Recommendation]
+"""The answer about two jobs: as it was worked out, and as JSON has it."""
 
 
 def advise(
@@ -157,7 +153,7 @@ def _told(ask: Callable[P, PairAdvice | SetAdvice | Partners]) -> Callable[P, An
         found = ask(*args, **kwargs)
         if isinstance(found, Partners):
             return found
-        given, answer = (found.given, found.told) if isinstance(found, PairAdvice) else (found,) * 2
+        given, answer = found if isinstance(found, tuple) else (found, found)
         return replace(answer, said=said(given, read_settings().prices))
 
     told.__name__ = told.__qualname__ = "recommend"
@@ -183,7 +179,7 @@ def _pair(asked: RecommendationRequest, settings: Settings, file: Path | None) -
         more = [p for p in read_points(file) if isinstance(p, SoloPoint)] if file else []
         known = functools.partial(known_power_of, found, settings, more)
         told = with_components(told, given.recommendation, known)
-    return PairAdvice(given, told)
+    return given, told
 
 
 def _set(asked: SetRequest, settings: Settings, file: Path | None) -> SetAdvice:

@@ -128,7 +128,7 @@ def compared(expected: Iterable[Expected]) -> Iterator[Compared]:
                     observed=observed,
                     expected=interval,
                     at=seen.started_at,
-                    software=software_of(seen),
+                    software=_software_of(seen),
                 )
 
 
@@ -199,17 +199,17 @@ def outdated_checks(observations: Iterable[Observation], home: Path) -> dict[str
     """
     newest: dict[str, Observation] = {}
     for seen in observations:
-        if software_of(seen):
+        if _software_of(seen):
             there = newest.setdefault(seen.gpu_model, seen)
             newest[seen.gpu_model] = max(there, seen, key=lambda one: one.started_at)
     found = {
-        model: outdated_check(home, model, versions_of(software_of(seen)))
+        model: outdated_check(home, model, versions_of(_software_of(seen)))
         for model, seen in newest.items()
     }
     return {model: text for model, text in found.items() if text}
 
 
-def software_of(seen: Observation) -> tuple[str, ...]:
+def _software_of(seen: Observation) -> tuple[str, ...]:
     """Versions that were in use, such as `driver 580.159.04`, as far as the launch wrote them."""
     texts = [part.libraries for part in seen.parts if part.libraries]
     libraries = {name.strip() for text in texts for name in text.split(",")}

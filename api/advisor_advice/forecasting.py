@@ -51,7 +51,7 @@ def recommended(
     pair = LaunchSet(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
     known = with_profiles(pair, profile_set)
     forecast = _forecast(choice, given.manifest, profile_set)
-    asked = with_limits(replace(known, forecast=forecast), profile_set, criteria)
+    asked = _with_limits(replace(known, forecast=forecast), profile_set, criteria)
     return asked, given.recommendation.warnings
 
 
@@ -108,7 +108,7 @@ def _of_set(
     split = parse_split(given.choice, len(jobs))
     chosen = LaunchSet(split=split, parts=tuple(LaunchPart(job=job) for job in jobs))
     known, _ = _expected(chosen, profile_set, launch, settings)
-    return with_limits(known, profile_set, criteria), given.warnings
+    return _with_limits(known, profile_set, criteria), given.warnings
 
 
 def criteria_of(
@@ -293,7 +293,7 @@ def with_profiles(pair: LaunchSet, found: ProfileSet) -> LaunchSet:
     return replace(pair, parts=tuple(_with_profile(*known) for known in of_jobs))
 
 
-def with_limits(pair: LaunchSet, found: ProfileSet, criteria: Request) -> LaunchSet:
+def _with_limits(pair: LaunchSet, found: ProfileSet, criteria: Request) -> LaunchSet:
     """The jobs with what was asked for them: who joins them later is held to it."""
     parts = (
         replace(

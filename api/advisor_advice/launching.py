@@ -30,7 +30,7 @@ from advisor.wire.requests import JobRequest, LaunchRequest
 from advisor_data.known import checked_counts
 
 
-def over_subscribed(
+def _over_subscribed(
     pair: LaunchSet, units_total: int | None, vendor: Vendor = "nvidia"
 ) -> tuple[str, ...]:
     """A word on limits that add up to more than the GPU, where each job has one."""
@@ -163,7 +163,7 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
             dict.fromkeys(
                 note
                 for pair, notes in made
-                for note in (*over_subscribed(pair, launch.units_total, vendor), *notes)
+                for note in (*_over_subscribed(pair, launch.units_total, vendor), *notes)
             )
         ),
     )
@@ -235,7 +235,7 @@ def _request(made: LaunchSet, notes: tuple[str, ...], wanted: ResolvedLaunch) ->
     )
 
 
-def parse_launch_split(text: str, jobs: int = ADVISED_JOBS) -> Split:
+def _parse_launch_split(text: str, jobs: int = ADVISED_JOBS) -> Split:
     """A split at which so many jobs can be launched.
 
     Raises:
@@ -276,7 +276,7 @@ def _make_pair(
     check_together(len(asked_jobs))
     jobs = [frozen(job.job, settings) for job in asked_jobs]
     if launch.request.split is not None:
-        split = parse_launch_split(launch.request.split, len(jobs))
+        split = _parse_launch_split(launch.request.split, len(jobs))
         made = LaunchSet(split=split, parts=tuple(LaunchPart(job=job) for job in jobs))
         return _with_forecast(made, launch, settings)
     try:

@@ -329,10 +329,10 @@ def place_jobs(
     model = Registry(settings.home / "models").open_champion()
     sets = [_profiles(gpu_model, names, request, settings, profiles) for gpu_model in request.gpus]
     checked = [checked_on(found, settings) for found in sets]
-    return place_jobs_by(model, sets, checked, request, settings.prices)
+    return _place_jobs_by(model, sets, checked, request, settings.prices)
 
 
-def place_jobs_by(
+def _place_jobs_by(
     model: ModelPredictor,
     sets: Sequence[ProfileSet],
     checked: Sequence[CheckedCounts | None],
@@ -494,7 +494,7 @@ def set_placement_text(
         NoSplitError: as for `place_jobs_by`.
     """
     model = registry.open_champion()
-    return write_bytes(sets_to_wire(place_jobs_by(model, [found], [checked], request, prices)))
+    return write_bytes(sets_to_wire(_place_jobs_by(model, [found], [checked], request, prices)))
 
 
 def to_wire(planned: Planned) -> wire.Placement:

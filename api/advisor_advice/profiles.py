@@ -159,7 +159,7 @@ def or_estimated(
     found = dict[str, ProfilesOfJob]()
     for name, of_job in known.items():
         own = (p for p in sure if p.job == name and p.gpu_model not in of_job.profiles)
-        found[name] = of_job.before(ProfilesOfJob(estimated_profiles(own)))
+        found[name] = of_job.before(ProfilesOfJob(_estimated_profiles(own)))
     return found
 
 
@@ -280,7 +280,7 @@ def _solo_points(points: Iterable[Record]) -> list[SoloPoint]:
     return [point for point in points if isinstance(point, SoloPoint)]
 
 
-def estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:
+def _estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:
     """Of one job by GPU model, from its newest window on the whole GPU that nothing speaks against.
 
     Raises:

@@ -6,11 +6,12 @@ import itertools
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cachetools import LRUCache
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 from advisor.core.gpu import WHOLE
 from advisor.core.records import SoloPoint
@@ -88,20 +89,16 @@ class Weights:
     def _weights(self, change: int, gpu_model: str) -> "ComponentWeights | InputError":
         with self._fitting:  # of many that ask at once, one fits
             known = self._known.get(gpu_model)
-            if known is None or known.change != change:
+            if known is None or known[0] != change:
                 stored = self._store.solo_points(gpu_model=gpu_model)
                 # Most changes are observations and pairs; fitting takes a tenth of a second.
-                same = known is not None and known.stored == stored
-                weights = known.weights if same and known else _fitted(stored, gpu_model)
-                known = self._known[gpu_model] = _Fit(change, stored, weights)
-            return known.weights
+                weights = known[2] if known and known[1] == stored else _fitted(stored, gpu_model)
+                known = self._known[gpu_model] = (change, stored, weights)
+            return known[2]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Fit:
-    change: int
-    stored: Sequence[SoloPoint]
-    weights: "ComponentWeights | InputError"
+_Fit = tuple[int, Sequence[SoloPoint], "ComponentWeights | InputError"]
+"""Count of changes, stored points, and the weights that they gave."""
 
 
 def _fitted(stored: Sequence[SoloPoint], gpu_model: str) -> "ComponentWeights | InputError":
@@ -120,7 +117,7 @@ Answered = Callable[[RecommendationRequest], Awaitable[ModelAdvice]]
 _Cell = tuple[SharingVerdict | None, Partner | None]
 
 
-async def crossed(
+async def _crossed(
     asked: GainsRequest, rows: Sequence[JobRow], found: _Found, answered: Answered
 ) -> Gains:
     """The gains of jobs that are named, or of those that are measured on the GPU model.
@@ -212,7 +209,7 @@ PLACEMENTS_WAITING = 8
 """More would only wait for each other: placing takes seconds of a whole core."""
 
 
-class Engine:
+class Engine(Collector):
     """What answers requests, for one event loop; counts those that it could answer from memory.
 
     What is asked raises a StoreError where the store cannot be read; what the model answers a
@@ -251,6 +248,14 @@ class Engine:
     def close(self) -> None:
         """End placements that are still worked out."""
         self._placing.close()
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """The counts of recommendations, which the registry reads at each scrape."""
+        text = "Recommendations, by whether an equal one was kept in memory"
+        family = CounterMetricFamily("advisor_recommendations", text, labels=("kept",))
+        family.add_metric(("yes",), self.hits)
+        family.add_metric(("no",), self.misses)
+        yield family
 
     def changed(self) -> None:
         """Say that this process wrote to the store or the registry; any thread may."""
@@ -349,7 +354,7 @@ class Engine:
 
     async def _crossed(self, kept: Kept, asked: GainsRequest) -> Gains:
         rows = await asyncio.to_thread(self.jobs.rows, "", MOST_ROWS)
-        return await crossed(
+        return await _crossed(
             asked, rows, partial(self._known.profiles, kept), partial(self._answer, kept)
         )
 

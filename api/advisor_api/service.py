@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,8 +11,6 @@ from typing import Annotated, TypeAlias, cast
 
 from fastapi import Depends, Request
 from prometheus_client import Gauge
-from prometheus_client.core import CounterMetricFamily
-from prometheus_client.registry import Collector
 
 from advisor.errors import AdvisorError, StoreError
 from advisor.formats.moments import now
@@ -49,21 +47,6 @@ class Metrics(HttpMetrics):
         self._model.clear()
         self._model.labels(model.version).set(1)
         self._model_made.set(datetime.fromisoformat(model.created_at).timestamp())
-
-
-class _OfEngine(Collector):
-    """What the engine counts by itself, as it has no registry."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def collect(self) -> Iterator[CounterMetricFamily]:
-        """As the registry asks for it, at each scrape."""
-        text = "Recommendations, by whether an equal one was kept in memory"
-        family = CounterMetricFamily("advisor_recommendations", text, labels=("kept",))
-        family.add_metric(("yes",), self._engine.hits)
-        family.add_metric(("no",), self._engine.misses)
-        yield family
 
 
 _PATIENCE_S = 1.0
@@ -164,7 +147,7 @@ def open_service(settings: Settings, options: ServeOptions, metrics: Metrics) ->
         registry = Registry(settings.home / "models")
         engine = Engine(settings, store, registry, state.change_count)
         stack.callback(engine.close)
-        metrics.registry.register(_OfEngine(engine))
+        metrics.registry.register(engine)
         stack.enter_context(_checking_pages(settings))
         yield Service(
             settings=settings,

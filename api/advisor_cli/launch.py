@@ -192,8 +192,8 @@ def launch(
         code = join_launch(join, together[0], share, wanted, settings, as_json=as_json)
         raise typer.Exit(code)
     if dry_run:
-        plan = whole_plan(make_spec(wanted, settings), wanted.card, settings)
-        for text in [as_json_text(plan)] if as_json else plan_lines(plan):
+        plan = _whole_plan(make_spec(wanted, settings), wanted.card, settings)
+        for text in [as_json_text(plan)] if as_json else _plan_lines(plan):
             say(text)
         return
     raise typer.Exit(_launch(wanted, settings, detach=detach, as_json=as_json))
@@ -355,7 +355,7 @@ def _join_text(launch_id: str, said: JoinAnswer, share_percent: float) -> str:
     return f"{said.job} joined {launch_id} with {share_percent:g} %{units} at {said.joined_at}"
 
 
-def whole_plan(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> LaunchPlan:
+def _whole_plan(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> LaunchPlan:
     """The plan with what the job files say."""
     plan = plan_of(spec, gpu, settings)
     pairs = (
@@ -365,7 +365,7 @@ def whole_plan(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> LaunchP
     return replace(plan, pairs=tuple(pairs))
 
 
-def plan_lines(plan: LaunchPlan) -> Iterator[str]:
+def _plan_lines(plan: LaunchPlan) -> Iterator[str]:
     """The same for a person."""
     yield f"nothing is started; on GPU {plan.gpu} ({plan.gpu_model or 'not seen'}):"
     for pair in plan.pairs:

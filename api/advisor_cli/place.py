@@ -138,7 +138,7 @@ def _file_text(file: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet(LimitOptions):
+class _Fleet(LimitOptions):
     """The jobs and the GPUs, and what counts."""
 
     jobs: Annotated[
@@ -200,7 +200,7 @@ class Fleet(LimitOptions):
 
 @grouped
 def place(
-    fleet: Fleet,
+    fleet: _Fleet,
     pairs: Annotated[bool, typer.Option("--pairs", help="Who shares with whom, and how")] = False,
     schedule: Annotated[
         bool, typer.Option("--schedule", help="When and where, and simpler ways to the end")
@@ -231,7 +231,7 @@ def place(
         _show(planned, settings.prices, details)
 
 
-def _running(fleet: Fleet, settings: Settings) -> RunningRequest:
+def _running(fleet: _Fleet, settings: Settings) -> RunningRequest:
     """Jobs that run together from now on."""
     _refuse(fleet.objective, {"--gpu-uuid": fleet.gpu_uuid})
     jobs = fleet.queue()
@@ -254,7 +254,7 @@ def _running(fleet: Fleet, settings: Settings) -> RunningRequest:
     )
 
 
-def _planned(fleet: Fleet, settings: Settings) -> Planned:
+def _planned(fleet: _Fleet, settings: Settings) -> Planned:
     """A queue in pairs, over time."""
     of_sets = {"--also": fleet.also, "--deadline": fleet.deadline, "--max-p99": fleet.max_p99}
     _refuse(fleet.objective, of_sets | {"--host-cores": fleet.host_cores})

@@ -22,7 +22,7 @@ from advisor.settings import read_settings
 from advisor.wire.answers import Copies, Partner, Partners, Recommendation, Replicas, SetAdvice, Way
 from advisor_advice import ask
 from advisor_advice.answers import ModelAdvice
-from advisor_advice.ask import PairAdvice, advise
+from advisor_advice.ask import advise
 from advisor_advice.words import basis, first_lines, launch_command, limits_of, reasons, way_of
 from advisor_cli.console import (
     MOST_WIDTH,
@@ -42,7 +42,7 @@ from advisor_cli.say import as_json_text, say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecommendOptions(AdviceOptions):
+class _RecommendOptions(AdviceOptions):
     """What is asked of one to seven jobs."""
 
     objective: ObjectiveOption = DEFAULT_OBJECTIVE
@@ -69,7 +69,7 @@ def recommend(
             autocompletion=job_names,
         ),
     ],
-    asked: RecommendOptions,
+    asked: _RecommendOptions,
     how: Annotated[bool, typer.Option("--how", help="The lines to copy, to start by hand")] = False,
     why: Annotated[bool, typer.Option("--why", help="Why this way, and what others do")] = False,
     notes: Notes = False,
@@ -88,17 +88,17 @@ def recommend(
     wanted = {"how": how, "why": why, "notes": notes, "all": show_all}
     details = [name for name, is_wanted in wanted.items() if is_wanted]
     found = advise(*jobs, **asdict(asked))
-    told = found.told if isinstance(found, PairAdvice) else found
+    given, told = found if isinstance(found, tuple) else (found, found)
     if not isinstance(told, Partners) and asked.gpu_uuid is not None and told.card is None:
         say(f"nothing is known of what the card {asked.gpu_uuid} draws beside others", err=True)
     if as_json:
         say(as_json_text(told))
-    elif isinstance(found, Partners):
-        _show_partners(found)
+    elif isinstance(given, Partners):
+        _show_partners(given)
     else:
-        _show(found.given if isinstance(found, PairAdvice) else found, details)
-        if isinstance(found, PairAdvice) and asked.components:
-            _show_parts(found.told)
+        _show(given, details)
+        if isinstance(told, Recommendation) and asked.components:
+            _show_parts(told)
 
 
 def _show_parts(told: Recommendation) -> None:

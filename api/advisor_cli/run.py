@@ -52,7 +52,7 @@ _STATES: Mapping[str, _State] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunJob:
+class _RunJob:
     """One job of the queue; docs/run.md has the keys."""
 
     job: str
@@ -80,7 +80,7 @@ class RunState:
     """The queue; docs/run.md has the keys."""
 
     state: Literal["running", "stopping", "done", "failed", "stopped"]
-    jobs: tuple[RunJob, ...]
+    jobs: tuple[_RunJob, ...]
     left_s: float | None
     gpu_s: float
     energy_j: float | None
@@ -138,12 +138,12 @@ _Equal: TypeAlias = Mapping[str, EndedJob]
 
 def _jobs(
     queue: QueueRun, look: QueueLook, works_s: Mapping[str, float], equal: _Equal
-) -> Iterator[RunJob]:
+) -> Iterator[_RunJob]:
     """All jobs in the order of the queue; of jobs with one name the ended ones come first."""
-    seats = defaultdict[str, list[RunJob]](list)
+    seats = defaultdict[str, list[_RunJob]](list)
     for one in look.record.ended:
         if one.came != "lost":
-            ended = RunJob(
+            ended = _RunJob(
                 job=one.job,
                 state=_STATES[one.came],
                 steps=one.steps,
@@ -157,7 +157,7 @@ def _jobs(
             seats[job.part.job.name].append(_seated(queue, launch, job, works_s, equal))
     for name in queue.names:
         own = seats[name]
-        yield own.pop(0) if own else RunJob(job=name, state="waiting")
+        yield own.pop(0) if own else _RunJob(job=name, state="waiting")
 
 
 def _seated(
@@ -166,7 +166,7 @@ def _seated(
     job: LaunchedJob,
     works_s: Mapping[str, float],
     equal: _Equal,
-) -> RunJob:
+) -> _RunJob:
     name, status, running = job.part.job.name, job.status, launch.running
     card = next((card for card in queue.cards if card.gpu.uuid == launch.gpu), None)
     silent = launch.status.silent_s is not None and status.ended_at is None
@@ -180,7 +180,7 @@ def _seated(
         names = [one.part.job.name for one in running]
         expected = card.advice.expected(names, shares, launch.status.sharing)
     progress = min(1.0, status.steps / steps) if steps else None
-    return RunJob(
+    return _RunJob(
         job=name,
         state="silent" if silent else _STATES.get(status.outcome, "ending"),
         gpu=card and card.gpu.index,
@@ -198,7 +198,7 @@ def _seated(
 
 
 def _left_s(
-    queue: QueueRun, jobs: Sequence[RunJob], works_s: Mapping[str, float], equal: _Equal
+    queue: QueueRun, jobs: Sequence[_RunJob], works_s: Mapping[str, float], equal: _Equal
 ) -> float | None:
     """Seconds until all batch jobs are done, at the present pace; None: not known."""
     left_s, pace = 0.0, 0.0
@@ -270,7 +270,7 @@ def _percent(part: float | None) -> str:
     return "" if part is None else f"{100 * part:.0f} %"
 
 
-_COLUMNS: Columns[RunJob] = (
+_COLUMNS: Columns[_RunJob] = (
     ("job", lambda job: job.job),
     ("GPU", lambda job: job.gpu),
     ("share", lambda job: None if job.share_percent is None else f"{job.share_percent:g} %"),
@@ -285,7 +285,7 @@ _COLUMNS: Columns[RunJob] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FirstJob:
+class _FirstJob:
     """A job that starts at once; docs/run.md has the keys."""
 
     job: str
@@ -295,11 +295,11 @@ class FirstJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlan:
+class _RunPlan:
     """What `--dry-run` tells; docs/run.md has the keys."""
 
     dry_run: bool = True
-    first: tuple[FirstJob, ...]
+    first: tuple[_FirstJob, ...]
     running: tuple[str, ...]
     waiting: tuple[str, ...]
     alone: Mapping[str, str]
@@ -318,11 +318,11 @@ class RunPlan:
             yield f"GPU {gpu}", "; ".join(_first(job) for job in self.first if job.gpu == gpu)
         if joining := [name for name in self.waiting if name not in self.alone]:
             yield "Then", f"{', '.join(joining)}: each joins where that saves time or energy"
-        for text in alone_texts(self.alone):
+        for text in _alone_texts(self.alone):
             yield "Alone", text
 
 
-def alone_texts(alone: Mapping[str, str]) -> Iterator[str]:
+def _alone_texts(alone: Mapping[str, str]) -> Iterator[str]:
     """Who cannot run beside others, why, and what to do about it."""
     for name, why in alone.items():
         yield f"{name}, when the others are done: {why} (advisor profile {name})"
@@ -383,7 +383,7 @@ def _beside(own: float, apart: float | None, text: Callable[[float], str]) -> st
     return f"{text(own)}; each alone, by its profile, {text(apart)}: {saved}"
 
 
-def _first(job: FirstJob) -> str:
+def _first(job: _FirstJob) -> str:
     speed = "" if job.predicted_speed is None else f", {_percent(job.predicted_speed)} of its speed"
     return f"{job.job} at {job.share_percent:g} %{speed}"
 
@@ -485,7 +485,7 @@ def run(
             plan = _plan(queue, first)
             say(as_json_text(plan)) if as_json else print_screen(plan.screen())
             return
-        for text in () if as_json else alone_texts(_alone(cards)):
+        for text in () if as_json else _alone_texts(_alone(cards)):
             say(f"! {text}", err=True)
         state = follow(queue, works_s, as_json=as_json)
     if not as_json:
@@ -588,9 +588,9 @@ def _left(look: QueueLook, first: _First) -> list[str]:
     return waiting
 
 
-def _plan(queue: QueueRun, first: _First) -> RunPlan:
+def _plan(queue: QueueRun, first: _First) -> _RunPlan:
     look = queue.look()
-    return RunPlan(
+    return _RunPlan(
         first=tuple(row for card, made in first for row in _first_jobs(card, made)),
         running=tuple(job.status.job for launch in look.launches for job in launch.running),
         waiting=tuple(_left(look, first)),
@@ -602,11 +602,11 @@ def _alone(cards: Sequence[QueueCard]) -> dict[str, str]:
     return {name: why for card in cards for name, why in card.advice.lacking.items()}
 
 
-def _first_jobs(card: QueueCard, made: LaunchSet) -> list[FirstJob]:
+def _first_jobs(card: QueueCard, made: LaunchSet) -> list[_FirstJob]:
     names, split = [job.name for job in made.jobs], made.split
     expected = card.advice.expected(names, split.shares, split.sharing)
     speeds = [part.speed.value for part in expected.parts] if expected else [None] * len(names)
     return [
-        FirstJob(job=name, gpu=card.gpu.index, share_percent=share, predicted_speed=speed)
+        _FirstJob(job=name, gpu=card.gpu.index, share_percent=share, predicted_speed=speed)
         for name, share, speed in zip(names, split.shares, speeds, strict=True)
     ]

@@ -102,7 +102,7 @@ def _opened(
         client = stack.enter_context(client_of(address, service_ca, settings, wait_s))
         if service or client.healthy():
             return client.overview, address
-    host = stack.enter_context(closing(HostLaunches(settings)))
+    host = stack.enter_context(closing(_HostLaunches(settings)))
     return host.look, "launches of this host"
 
 
@@ -164,7 +164,7 @@ def _sleep(seconds: float) -> str:
 HOST = socket.gethostname()
 
 
-class HostLaunches:
+class _HostLaunches:
     """Each folder of a launch that is over is read once."""
 
     def __init__(self, settings: Settings) -> None:

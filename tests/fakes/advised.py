@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from flat_records import from_flat
 from made_up_profiles import SHARES, Physics, Scripted
 from made_up_profiles import profile as profile_on_h200
 from small_model import make_manifest
 
 from advisor.core.job import Job
-from advisor.core.records import SoloPoint
+from advisor.core.records import Observation, SoloPoint
 from advisor.core.split import Split
 from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor.predict.predictions import Prediction, Predictor
@@ -88,6 +89,19 @@ def solo_points(job: str, **fields: Any) -> list[SoloPoint]:
         {"share_percent": float(s), "rate": s, "power_w": 100.0 + 3 * s, **values} for s in SHARES
     ]
     return [SoloPoint(job=job, **fields) for fields in by_share]
+
+
+def launch(number: int = 0, **columns: Any) -> Observation:
+    """A launch of `a` and `b` at 50/50 for a minute, on another card than the profiles'."""
+    return from_flat(
+        Observation,
+        **{
+            "launch_id": f"l{number}", "gpu_model": CARD, "gpu_uuid": "GPU-2", "job_1": "a",
+            "job_2": "b", "share_1_percent": 50.0, "share_2_percent": 50.0, "units_1": 66,
+            "units_2": 66, "rate_1": 60.0, "rate_2": 80.0, "power_w": 350.0, "overlap_s": 60.0,
+            "state": "finished", "started_at": f"2026-01-31T12:00:{number:02d}Z", **columns,
+        },
+    )  # fmt: skip
 
 
 def points_file(folder: Path, *points: Sequence[SoloPoint]) -> Path:

@@ -4,7 +4,6 @@ import http.client
 import json
 import os
 import re
-import signal
 import socket
 import ssl
 import subprocess
@@ -92,11 +91,6 @@ class RawServer:
     def state(self) -> ServiceState:
         """Its tokens and audit log, in its SQLite file."""
         return open_service_state(None, self.home)
-
-    def stop(self) -> int:
-        """Its exit status after SIGTERM."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
 
 
 def ask(

@@ -31,13 +31,11 @@ def profiles(tmp_path: Path) -> Path:
 
 
 def overlap(a: dict[str, str], b: dict[str, str]) -> int:
-    """CUs that both masks have."""
     one, other = (int(found["ROC_GLOBAL_CU_MASK"], 16) for found in (a, b))
     return (one & other).bit_count()
 
 
 def test_recommend_gives_masks(advisor: Advisor, profiles: Path) -> None:
-    """In each candidate as JSON, and in the lines to copy."""
     options = ("recommend", *PAIR, "--profiles", str(profiles), "--min-speed", "0.1")
     answer = json.loads(advisor(*options, "--json").out)
     assert answer["gpu_model"] == MI300X
@@ -54,21 +52,6 @@ def test_recommend_gives_masks(advisor: Advisor, profiles: Path) -> None:
     assert f"export HSA_CU_MASK={answer['choice']['jobs'][0]['environment']['HSA_CU_MASK']}" in text
     assert "of 304 CUs (" in text.splitlines()[0]
     assert "ROCR_VISIBLE_DEVICES" in text
-
-
-def test_place_gives_masks(advisor: Advisor, profiles: Path) -> None:
-    """In each group that shares a GPU, as JSON and in the table."""
-    jobs = [f"{job}:2" for job in PAIR]
-    options = ("place", *jobs, "--gpus", "1", "--profiles", str(profiles), "--min-speed", "0.1")
-    found = json.loads(advisor(*options, "--json").out)
-    shared = [group for group in found["groups"] if len(group["jobs"]) == 2]
-    assert shared
-    for group in shared:
-        assert overlap(*(job["environment"] for job in group["jobs"])) == 0
-    text = advisor(*options, "--pairs").out
-    a, b = (job["environment"] for job in shared[0]["jobs"])
-    assert f"{a['HSA_CU_MASK']} and {b['HSA_CU_MASK']}" in text
-    assert "MPS percentages" not in text
 
 
 def test_a_set_has_masks_for_two_jobs_at_most(advisor: Advisor, profiles: Path) -> None:

@@ -7,6 +7,8 @@ the registry itself, in tests/unit/test_registry.py; the service adds nothing to
 import dataclasses
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 from in_process import Api, error_of, running
 
 from advisor.formats.wire import read
-from advisor.wire.lists import ModelDetails, ModelList
+from advisor.wire.lists import ModelList
 from advisor_models.manifest import read_manifest, sha256, write_manifest
 from advisor_models.registry import BUNDLED, Registry
 
@@ -51,7 +53,6 @@ def add_model(home: Path, version: str, evaluation: Any = None) -> None:
 
 
 def version_of_answer(api: Api) -> str:
-    """The model that the next answer is made with."""
     return api.post("/v1/recommendations", ASKED)["model"]["version"]
 
 
@@ -67,8 +68,7 @@ def test_promotion_and_rollback_count_at_once(api: Api, admin: str) -> None:
     assert version_of_answer(api) == "v1"
     api.post("/v1/models/rollback", None, admin)
     assert version_of_answer(api) == bundled
-    refused = api.ask("POST", "/v1/models/rollback", admin)
-    assert error_of(refused)[:2] == (409, "conflict")
+    assert error_of(api.ask("POST", "/v1/models/rollback", admin))[:2] == (409, "conflict")
 
 
 def test_models_are_listed_with_their_history(api: Api, admin: str) -> None:
@@ -83,16 +83,6 @@ def test_models_are_listed_with_their_history(api: Api, admin: str) -> None:
     changes = [(c["action"], c["version"], c["replaced"]) for c in listed["history"]]
     assert changes == [("promote", "bundled", "v2"), ("promote", "v2", "bundled")]
     assert len(api.get("/v1/models", limit=1)["history"]) == 1
-
-
-def test_one_model_is_shown_whole(api: Api, admin: str) -> None:
-    """Its manifest as it stands in its folder, and only the changes that it had a part in."""
-    api.post("/v1/models/v2/promote", None, admin)
-    shown = api.get("/v1/models/v2")
-    read(ModelDetails, json.dumps(shown))
-    assert (shown["model"], shown["champion"], shown["manifest"]["version"]) == ("v2", True, "v2")
-    assert [change["version"] for change in shown["history"]] == ["v2"]
-    assert api.get("/v1/models/v1")["history"] == []
 
 
 def test_damaged_model_spoils_neither_the_list_nor_the_service(
@@ -110,9 +100,7 @@ def test_damaged_model_spoils_neither_the_list_nor_the_service(
 
 
 def test_evaluation_is_served_where_the_model_carries_it(api: Api) -> None:
-    """As it stands in its file."""
-    found = api.ask("GET", "/v1/models/v1/evaluation")
-    assert found.json() == {"jobs": [{"job": "fft"}]}
+    assert api.ask("GET", "/v1/models/v1/evaluation").json() == {"jobs": [{"job": "fft"}]}
     assert error_of(api.ask("GET", "/v1/models/v2/evaluation"))[:2] == (404, "not-found")
 
 
@@ -121,3 +109,22 @@ def test_names_that_are_no_models(api: Api, admin: str, name: str) -> None:
     status, code, _ = error_of(api.ask("POST", f"/v1/models/{name}/promote", admin))
     assert (status, code) in {(404, "not-found"), (422, "bad-input"), (405, "method-not-allowed")}
     assert api.get("/v1/models")["history"] == []
+
+
+# promotions under load, by the script whose figures docs/models.md has
+
+
+SCRIPT = Path(__file__).parents[2] / "docs/measurements/reload_under_load.py"
+
+
+def test_no_request_fails_and_no_answer_has_fields_of_two_models() -> None:
+    """Each answer is byte for byte that of one model, and each promotion is taken up."""
+    done = subprocess.run(
+        [sys.executable, SCRIPT, "--promotions", "2"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["promotions"] == 2
+    assert found["requests"] > 50
+    assert (found["failed"], found["mixed"], found["not_taken_up"]) == (0, 0, 0)

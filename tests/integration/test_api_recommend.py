@@ -94,7 +94,6 @@ def test_answer_is_that_of_the_command_line(
 
 
 def _words(part: str) -> list[str]:
-    """Words of a command; a GPU model is one word."""
     return [part] if part.startswith("NVIDIA") else part.split()
 
 
@@ -114,7 +113,6 @@ GOOD = ("fft", "gemm")
 
 
 def bad(*names: str, **more: Any) -> str:
-    """A body with something wrong in it."""
     return json.dumps({"jobs": jobs(*names), **more})
 
 
@@ -202,22 +200,13 @@ def test_what_cannot_be_meant_is_refused(
     ],
 )
 def test_an_error_names_the_value(api: Api, method: str, path: str, status: int, says: str) -> None:
-    """In ASCII and cut short, wherever in a request it stood."""
     got, _, message = error_of(api.ask(method, path))
     assert (got, says in message) == (status, True), message
     assert len(message) < 400
 
 
-def test_no_split_is_told_with_what_comes_nearest(api: Api) -> None:
-    limits = {"jobs": jobs(*PAIR), "max_power_w": 90}
-    status, code, message = error_of(api.ask("POST", URL, json=limits))
-    assert (status, code) == (422, "no-split")
-    assert "nearest is" in message
-
-
 def test_batch_answers_each_request_in_order(api: Api) -> None:
-    twice = jobs("gemm", "gemm")
-    alike = {"jobs": twice, "objective": "throughput", "gpu_model": "NVIDIA H200"}
+    alike = {"jobs": jobs("gemm", "gemm"), "objective": "throughput", "gpu_model": "NVIDIA H200"}
     good = [{"jobs": jobs(*PAIR)}, alike]
     bad = [{"jobs": jobs("fft")}, {"jobs": jobs("fft", "nope")}, {}]
     answers = api.post(f"{URL}/batch", {"requests": [good[0], *bad, good[1]]})
@@ -229,7 +218,6 @@ def test_batch_answers_each_request_in_order(api: Api) -> None:
 
 
 def test_placement_in_sets_is_that_of_the_command_line(api: Api, advisor: Advisor) -> None:
-    """Both doors give the same sets, numbers and warnings."""
     queue = [{"job": "bert-serve-10", "count": 3}, {"job": "mobilenet-train-b2", "count": 2}]
     gpu, aim = "NVIDIA H100 80GB HBM3", "fewest-cards"
     more = {"gpu_model": gpu, "objective": aim, "max_p99_ms": 200.0, "host_cores": 5.0}
@@ -294,8 +282,7 @@ def test_what_was_measured_counts_through_both_doors(
     answer = api.post(path, {"jobs": jobs(*names), **more})
     options = ("--gpu-model", gpu, "--max-power", "400", "--cores", "5")
     assert answer == told(advisor, command, *names, *options)
-    kind = {"recommend": SetAdvice, "replicas": Replicas}[command]
-    found = read(kind, json.dumps(answer))
+    found = read({"recommend": SetAdvice, "replicas": Replicas}[command], json.dumps(answer))
     measured = found.measured if isinstance(found, SetAdvice) else found.copies[2].measured
     assert measured is not None
     assert measured.at_choice == 1
@@ -308,30 +295,24 @@ def test_gains_of_all_pairs_are_those_of_each(api: Api) -> None:
     """Cell by cell what a recommendation says, in the promised order, with a job's curve."""
     body = {"gpu_model": "NVIDIA H200", "jobs": CROSSED[::-1], "min_speed": 0.35}
     told = read(Gains, json.dumps(api.post("/v1/gains", body)))
-    assert [job.job for job in told.jobs] == CROSSED
-    assert [job.size is None for job in told.jobs] == [False, False, True]
-    assert [job.shares[-1] for job in told.jobs] == [100.0] * 3
+    curves = [(job.job, job.size is None, job.shares[-1]) for job in told.jobs]
+    assert curves == list(zip(CROSSED, (False, False, True), (100.0,) * 3, strict=True))
     assert [job.speeds[-1] for job in told.jobs] == pytest.approx([1.0] * 3, abs=0.01)
     pairs = [(a, b) for n, a in enumerate(CROSSED) for b in CROSSED[n:]]
-    for cell, pair in enumerate(pairs):
+    assert {*told.verdicts} > {"share", "do not share"}
+    for pair, *cell in zip(pairs, told.verdicts, told.splits, told.energy_saved, strict=True):
         one = {"jobs": jobs(*pair), "gpu_model": "NVIDIA H200", "min_speed": 0.35}
         asked = read(Recommendation, json.dumps(api.post(URL, one)))
-        assert told.verdicts[cell] == asked.verdict
         split = asked.call or asked.choice.split
-        if asked.verdict == "do not share":
-            assert told.splits[cell] is told.energy_saved[cell] is None
-            continue
         (way,) = (option for option in asked.candidates if option.split == split)
-        assert told.splits[cell] == split
-        assert told.energy_saved[cell] == pytest.approx(way.energy_saved.value, abs=1e-4)
-    assert len(told.verdicts) == len(pairs)
-    assert {*told.verdicts} > {"share", "do not share"}
+        saved = pytest.approx(way.energy_saved.value, abs=1e-4)
+        apart = asked.verdict == "do not share"
+        assert cell == [asked.verdict, *((None, None) if apart else (split, saved))]
 
 
 def test_gains_beside_one_job_are_its_partners(api: Api, advisor: Advisor) -> None:
     """All bundled jobs of the GPU model, and the best of them are those of the command line."""
-    body = {"gpu_model": "NVIDIA H200", "beside": "bert-train"}
-    found = api.post("/v1/gains", body)
+    found = api.post("/v1/gains", {"gpu_model": "NVIDIA H200", "beside": "bert-train"})
     splits = dict(zip((job["job"] for job in found["jobs"]), found["splits"], strict=True))
     best = told(advisor, "recommend", "bert-train", "--gpu-model", "NVIDIA H200")["partners"]
     assert {partner["partner"]: partner["split"] for partner in best}.items() <= splits.items()
@@ -352,20 +333,16 @@ def test_those_that_run_keep_their_shares(api: Api) -> None:
 def test_who_joins_for_a_short_while_saves_little(api: Api) -> None:
     """Of two jobs the rest counts that the longer one does under its share, alone."""
     names = ("triad", "mobilenet-train-b2")
-    more = {"gpu_model": "NVIDIA H200", "running": [26]}
 
     def saved(*works_s: float) -> dict[str, float]:
         asked = [{"job": j, "work_s": s} for j, s in zip(names, works_s, strict=True)]
-        found = read(SetAdvice, json.dumps(api.post("/v1/sets", {"jobs": asked, **more})))
-        return {way.name: way.energy_saved.value for way in found.ways}
+        body = {"jobs": asked, "gpu_model": "NVIDIA H200", "running": [26]}
+        found = read(SetAdvice, json.dumps(api.post("/v1/sets", body)))
+        return {way.sharing: way.energy_saved.value for way in found.ways}
 
-    asked = {"jobs": jobs(*names), **more}
-    on = read(SetAdvice, json.dumps(api.post("/v1/sets", asked)))
-    limited = next(way for way in on.ways if way.sharing == "limited")
     one_hour, short = saved(3600, 3600), saved(3600, 60)
-    for found in (one_hour, short):
-        assert found["exclusive"] == pytest.approx(0)
-    assert short[limited.name] < one_hour[limited.name]
-    half = {"jobs": [{"job": names[0], "work_s": 60}, {"job": names[1]}], **more}
+    assert (one_hour["exclusive"], short["exclusive"]) == pytest.approx((0, 0))
+    assert short["limited"] < one_hour["limited"]
+    half = {"jobs": [{"job": names[0], "work_s": 60}, {"job": names[1]}], "running": [26]}
     _, _, message = error_of(api.ask("POST", "/v1/sets", json=half))
     assert "nothing is said of the work of mobilenet-train-b2" in message

@@ -67,7 +67,6 @@ def server(fake_libraries: Path) -> Iterator[LaunchServer]:
 
 @pytest.fixture(scope="module")
 def over(server: LaunchServer) -> str:
-    """The id of a launch that is over."""
     launch_id = server.launched(*JOBS)
     server.stop_launch(launch_id)
     return launch_id

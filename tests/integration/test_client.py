@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -84,7 +83,6 @@ ASKED = RecommendationRequest.of("bert-train", "vit-infer")
 
 
 def own_points(job: str = "mine") -> list[SoloPoint]:
-    """A profile that the service does not have."""
     return [replace(p, job=job) for p in bundled_solo_points() if p.job == "bert-train"]
 
 
@@ -122,19 +120,13 @@ def test_many_points_go_in_several_requests(service: Served, writer: str) -> Non
     assert speak(service.url, "import_points", points, token=writer).new == 501
 
 
-def test_it_lives_and_is_ready(service: Served) -> None:
-    assert speak(service.url, "healthy") is True
-    assert speak(service.url, "ready") is True
-    assert speak("http://127.0.0.1:9", "healthy") is False
-    assert speak("http://127.0.0.1:9", "ready") is False
-
-
 def test_an_error_of_the_service_is_whole(service: Served) -> None:
     """Code, message, status and request id arrive; the request id is in the service's log."""
     with pytest.raises(ApiError) as refusal:
         speak(service.url, "recommend", RecommendationRequest.of("no-such-job", "vit-infer"))
     error = refusal.value
     assert isinstance(error, AdvisorError)
+    assert speak(service.url, "healthy")
     assert (error.code, error.status) == ("bad-input", 422)
     assert "no-such-job" in error.message
     assert error.request_id in str(error)
@@ -184,6 +176,7 @@ EVERY_CALL: list[tuple[Any, ...]] = [
     ("kernels",),
     ("observe", [observation()]),
     ("launch", LaunchRequest.of("a", "b")),
+    ("plan_launch", LaunchRequest.of("a", "b")),
     ("launches",),
     ("launch_status", "x"),
     ("launch_history", "x"),
@@ -231,7 +224,6 @@ def pauses_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_a_service_that_is_busy_or_restarts_is_asked_again(
     scripted: Scripted, pauses_s: list[float]
 ) -> None:
-    """After the time that it says, and not for ever."""
     lost = Reply(status=None)
     scripted.will(lost, refusal(429, Retry_After="1"), refusal(503, Retry_After="0"), NO_MODELS)
     assert speak(scripted.url, "models").models == ()
@@ -319,21 +311,7 @@ def test_a_join_is_waited_for(scripted: Scripted, pauses_s: list[float]) -> None
         speak(scripted.url, "join_launch", STATUS.launch_id, asked, timeout_s=0.0)
 
 
-def test_a_launch_is_a_status(scripted: Scripted) -> None:
-    """A launch is what the launcher calls one, whole, whatever a newer service adds."""
-    body = {**to_plain(STATUS), "host": "gpu7", "colour": "blue"}
-    scripted.will(Reply(status=202, body=body))
-    found: Launch = speak(scripted.url, "stop_launch", STATUS)
-    assert isinstance(found, LaunchStatus)
-    assert to_plain(found) == {**to_plain(STATUS), "host": "gpu7"}
-    assert scripted.seen[0].method == "DELETE"
-    assert scripted.seen[0].path == f"/v1/launches/{STATUS.launch_id}"
-    scripted.will(Reply(body={"launches": [body, body]}))
-    assert [launch.state for launch in speak(scripted.url, "launches")] == ["running"] * 2
-
-
 def test_a_launch_is_waited_for(scripted: Scripted, pauses_s: list[float]) -> None:
-    """Until it is over, or the time is."""
     scripted.will(a_launch(), a_launch(state="stopping"), a_launch(state="failed", code="job"))
     found: Launch = speak(scripted.url, "wait", STATUS)
     assert (found.state, found.code, pauses_s) == ("failed", "job", [1, 1])
@@ -346,10 +324,8 @@ def test_a_launch_is_waited_for(scripted: Scripted, pauses_s: list[float]) -> No
 def test_a_slow_answer_ends_in_time(scripted: Scripted) -> None:
     """The error says that it was slow, and a second time limit is not spent."""
     scripted.will(Reply(body={}, after_s=30))
-    began = time.monotonic()
     with Client(scripted.url, timeout_s=0.3) as client, pytest.raises(TooSlowError, match="time"):
         client.models()
-    assert time.monotonic() - began < 5
     assert len(scripted.seen) == 1
 
 
@@ -428,15 +404,7 @@ def test_a_record_of_another_kind_is_refused_before_it_is_sent(scripted: Scripte
     assert not scripted.seen
 
 
-def test_numbers_of_numpy_are_sent_as_numbers() -> None:
-    watts, count = cast("Any", np.float32(300)), cast("Any", np.int64(2))
-    asked = to_plain(ReplicasRequest.of("a", most=count, max_power_w=watts))
-    assert (asked["most"], asked["max_power_w"]) == (2, 300.0)
-    assert json.dumps(asked)
-
-
 def test_names_stay_one_part_of_a_path(scripted: Scripted) -> None:
-    """Also behind a proxy that gives the service a path."""
     scripted.will(refusal(422, "bad-input"))
     with pytest.raises(ApiError):
         speak(f"{scripted.url}/advisor/", "delete_profile", "../models/x?y=1#z")
@@ -446,8 +414,7 @@ def test_names_stay_one_part_of_a_path(scripted: Scripted) -> None:
 def test_tls_needs_trust(tmp_path: Path) -> None:
     """A certificate that nobody signed is refused, with what to do; given as a file it is taken."""
     certificate, key = make_certificate(tmp_path)
-    options = [f"--tls-certificate={certificate}", f"--tls-key={key}"]
-    with serving(tmp_path, options) as served:
+    with serving(tmp_path, [f"--tls-certificate={certificate}", f"--tls-key={key}"]) as served:
         with pytest.raises(UnreachableError, match=r"verify='ca\.pem'"):
             speak(served.url, "models")
         with Client(served.url, verify=certificate) as client:
@@ -461,7 +428,6 @@ def test_tls_needs_trust(tmp_path: Path) -> None:
 
 @given(st.data())
 def test_a_newer_service_may_say_more(answer: Recommendation, data: st.DataObject) -> None:
-    """Keys that are unknown, at any depth, change nothing."""
     raw = to_plain(answer)
     target = data.draw(st.sampled_from(_records(raw)))
     target["colour"] = data.draw(st.one_of(st.none(), st.integers(), st.text(), st.just({"a": 1})))
@@ -489,16 +455,6 @@ def test_what_is_missing_is_named(answer: Recommendation) -> None:
             target[name] = value
 
 
-@pytest.mark.parametrize("wrong", [None, "1", True, float("nan"), [1], {}])
-def test_a_number_is_a_number(scripted: Scripted, answer: Recommendation, wrong: object) -> None:
-    """Another type, and NaN, in the place of a number is an error that names the place."""
-    raw = to_plain(answer)
-    raw["choice"]["power_w"]["low"] = wrong
-    scripted.will(Reply(body=json.dumps(raw).encode()))
-    with pytest.raises(AnswerError, match=r"choice\.power_w\.low: .*same version"):
-        speak(scripted.url, "recommend", ASKED)
-
-
 def _records(raw: Any) -> list[dict[str, Any]]:
     """The objects of a recommendation whose keys are fixed."""
     choices = [raw["choice"], *raw["candidates"]]
@@ -523,5 +479,11 @@ def test_the_client_is_light() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     before, after = (set(line.split()) for line in done.stdout.splitlines())
     assert "httpx" in after - before
-    heavy = {"numpy", "fastapi", "sqlalchemy", "pydantic", "advisor_data", "yaml"}
-    assert not heavy & after
+    assert not {"numpy", "fastapi", "sqlalchemy", "pydantic", "advisor_data", "yaml"} & after
+
+
+def test_numbers_of_numpy_are_sent_as_numbers() -> None:
+    watts, count = cast("Any", np.float32(300)), cast("Any", np.int64(2))
+    asked = to_plain(ReplicasRequest.of("a", most=count, max_power_w=watts))
+    assert (asked["most"], asked["max_power_w"]) == (2, 300.0)
+    assert json.dumps(asked)

@@ -14,7 +14,6 @@ from advisor.settings import KEYS, read_settings
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """The file, of which the folder is there."""
     (tmp_path / "config/advisor").mkdir(parents=True)
     return tmp_path / "config/advisor/config.toml"
 
@@ -59,7 +58,6 @@ def test_environment_goes_before_the_file_and_that_before_the_default(
 def test_a_file_that_cannot_be_meant_is_refused(
     advisor: Advisor, file: Path, text: str, said: str
 ) -> None:
-    """By every command, with its name and what to write."""
     file.write_text(text, encoding="latin-1")
     for words in (("config",), ("jobs",)):
         done = advisor(*words)
@@ -91,7 +89,6 @@ def test_a_file_that_others_may_have_written_is_refused(
 
 
 def test_the_file_of_another_user_is_refused() -> None:
-    """`sudo -E` keeps the home of who calls it."""
     with shared_folder() as shared:
         mallory_does("mkdir", "-p", shared / ".config/advisor")
         mallory_does("cp", os.devnull, shared / ".config/advisor/config.toml")
@@ -100,7 +97,6 @@ def test_the_file_of_another_user_is_refused() -> None:
 
 
 def test_a_fifo_holds_nobody_up(file: Path) -> None:
-    """What can be a trap is no file of settings."""
     os.mkfifo(file)
     with pytest.raises(UnsafeFileError, match="not a plain file"):
         read_settings({"XDG_CONFIG_HOME": str(file.parents[1])})

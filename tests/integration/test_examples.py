@@ -36,9 +36,7 @@ def test_an_example_runs(
 
 
 def test_the_page_begins_with_what_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    """What somebody copies first from docs/python.md."""
-    page = (ROOT / "docs/python.md").read_text()
-    exec(page.partition("```python\n")[2].partition("```")[0], {})
+    exec((ROOT / "docs/python.md").read_text().partition("```python\n")[2].partition("```")[0], {})
     assert "share 50/26" in capsys.readouterr().out
 
 
@@ -54,9 +52,3 @@ def test_the_batch_script_names_a_recorded_job() -> None:
     assert named is not None
     assert named.job in {point.job for point in bundled_solo_points()}
     assert subprocess.run(["bash", "-n", script], check=False).returncode == 0
-
-
-def test_every_example_is_in_the_list() -> None:
-    listed = (EXAMPLES / "README.md").read_text()
-    files = {file.name for file in EXAMPLES.iterdir() if file.is_file()}
-    assert {file for file in files if f"({file})" not in listed} == {"README.md"}

@@ -42,7 +42,6 @@ def test_tables_and_lines_hold_markup_as_text(capsys: pytest.CaptureFixture[str]
 
 
 def test_no_command_has_a_console_of_its_own() -> None:
-    """Each would have to switch markup off by itself."""
     folder = ROOT / "api" / "advisor_cli"
     own = {p.name for p in folder.rglob("*.py") if re.search(r"Console\(", p.read_text())}
     assert own == {"console.py"}
@@ -117,7 +116,6 @@ def test_a_table_of_many_columns_is_refused_at_once(advisor: Advisor, tmp_path: 
 
 
 def test_colours_are_those_of_styles(capsys: pytest.CaptureFixture[str]) -> None:
-    """A terminal gets ours, and shows what others wrote."""
     console = plain_console(width=80)
     console._force_terminal = True  # pyright: ignore[reportPrivateUsage]
     console.print(plain_table([STEERING], [["\x1b[31m"]]))
@@ -135,12 +133,11 @@ def test_no_log_steers_a_terminal() -> None:
         told = sys.exc_info()
     said = logging.LogRecord("it", logging.ERROR, "", 0, "failed: %s", (words,), told)
     first, *trace = PrintableFormatter().format(said).splitlines()
-    assert first == rf"failed: {SHOWN}\nERROR all is lost"
-    assert (len(trace) > 1, trace[-1]) == (True, f"ValueError: {SHOWN}")
+    assert (first, trace[-1]) == (rf"failed: {SHOWN}\nERROR all is lost", f"ValueError: {SHOWN}")
     line = JsonFormatter().format(said)
-    assert (line.isascii(), line.isprintable()) == (True, True)
     record = json.loads(line)
-    assert (record["level"], record["message"]) == ("error", f"failed: {words}")
+    assert (line.isascii(), line.isprintable(), record["level"]) == (True, True, "error")
+    assert record["message"] == f"failed: {words}"
     assert record["error"].endswith(f"ValueError: {STEERING}")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", record["time"])
 

@@ -41,7 +41,6 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def answer(place: Advisor, *options: str) -> Any:
-    """What it says as JSON."""
     done = place(*options, "--json")
     assert done.code == 0, done.err
     return answer_of(done.out)
@@ -70,13 +69,6 @@ def test_json_adds_up(plan: dict[str, Any]) -> None:
         assert other["time_saved"] == pytest.approx(1 - found["makespan_s"] / other["makespan_s"])
 
 
-def test_jobs_from_a_file(place: Advisor, tmp_path: Path) -> None:
-    """The file says the same as the command line, with the work of each line."""
-    (tmp_path / "jobs.txt").write_text("# night shift\ngemm:2 30min\n\ntriad  # once\n")
-    from_file = answer(place, "--jobs", "jobs.txt", "--gpus", "2")
-    assert from_file == answer(place, "gemm:2", "triad", "--gpus", "2", "--work", "gemm=30min")
-
-
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
@@ -96,7 +88,6 @@ def test_jobs_from_a_file(place: Advisor, tmp_path: Path) -> None:
 def test_what_cannot_be_done_is_said(
     place: Advisor, options: tuple[str, ...], code: int, words: str
 ) -> None:
-    """One line with the cause, and its own exit code."""
     done = place(*options)
     assert done.code == code
     assert words in done.err
@@ -104,14 +95,12 @@ def test_what_cannot_be_done_is_said(
 
 
 def test_queue_keeps_its_order_and_its_works() -> None:
-    """First come, first served needs to know who came first."""
     entries = [("a", 1, None), ("b", 2, None), ("a", 3, 5400.0)]
     assert read_entries(["a", "b:2", "a:3 1.5h"], None) == entries
 
 
 @pytest.mark.parametrize("text", ["a:", ":3", "a:0", "a:-1", "a:1.5", "a:b", "", "a:1:2", "a 1h 2"])
 def test_what_is_no_job_is_refused(text: str) -> None:
-    """A slip in a count never becomes another count."""
     with pytest.raises(InputError, match=r"is not a job|has no count"):
         read_entries([text], None)
 
@@ -134,7 +123,6 @@ def test_lines_of_a_file_are_named(tmp_path: Path) -> None:
 
 
 def test_numbers_by_job() -> None:
-    """A number is for all jobs, and what comes later counts."""
     assert min_speeds(["0.5", "b=0.7"], ["a", "b"]) == {"a": 0.5, "b": 0.7}
     assert read_works(["2h", "b=90min"], ["a", "b"]) == {"a": 7200.0, "b": 5400.0}
     with pytest.raises(InputError, match="a=fast has no number"):
@@ -158,7 +146,6 @@ def test_cards_at_the_power_limit_are_told_and_a_ceiling_keeps_them_out(place: A
 
 
 def test_a_search_that_had_too_little_time_says_so(place: Advisor) -> None:
-    """Next to the bound, which is far away then."""
     asked = (*SETS, "vit-train:3", "fft:9", "--objective", "least-energy", "--time-limit", "0")
     text = " ".join(place(*asked).out.split())
     assert " less; a longer --time-limit tells more)" in text, text
@@ -205,7 +192,6 @@ def test_launches_of_sets_are_commands(place: Advisor, advisor: Advisor) -> None
 def test_what_an_objective_does_not_know_is_refused(
     place: Advisor, options: tuple[str, ...], told: str
 ) -> None:
-    """And an objective that is none names those that are."""
     done = place(*SETS, *options)
     assert done.code == 2
     assert told in " ".join(done.err.split())

@@ -12,13 +12,11 @@ from advisor.errors import InputError, NoSplitError
 
 PAIR = ("fft", "resnet50-train-b2")
 H100 = ("--gpu-model", "h100")
-SERVERS = ("bert-serve-10*3", *H100)
 MIXED = ("bert-serve-10*2", "resnet50-train-b2", "bert-infer", *H100, "--min-speed", "0.3")
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user who has stored nothing."""
     monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("ADVISOR_DATABASE_URL", raising=False)
     return tmp_path / "home"
@@ -36,7 +34,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_options_that_cannot_be_meant(options: tuple[str, ...], message: str) -> None:
-    """Nothing is dropped or guessed."""
     assert error(InputError, *PAIR, *options).startswith(message)
 
 
@@ -71,7 +68,6 @@ def test_first_lines_agree_with_the_tables(pair: tuple[str, str], hours: tuple[i
 
 
 def test_limits_reach_the_answer() -> None:
-    """A number alone is for both jobs."""
     for job, option in ((0, "fft=0.4"), (1, "resnet50-train-b2=0.8")):
         choice = as_json(*PAIR, "--min-speed", option)["choice"]
         assert choice["jobs"][job]["speed"]["value"] >= float(option.split("=")[1])
@@ -85,7 +81,6 @@ def test_limits_reach_the_answer() -> None:
 
 
 def test_answer_loads_only_what_it_needs() -> None:
-    """What makes the command slow to start stays out."""
     code = (
         "import sys; from typer.testing import CliRunner; from advisor_cli.app import app\n"
         f"done = CliRunner().invoke(app, ['recommend', *{PAIR}], catch_exceptions=False)\n"
@@ -101,15 +96,7 @@ def test_answer_loads_only_what_it_needs() -> None:
 # A set of jobs.
 
 
-def test_order_of_the_names_does_not_matter() -> None:
-    there = as_json("bert-serve-10", "resnet50-train-b2", "bert-infer", *H100, "--min-speed", "0.3")
-    back = as_json("bert-infer", "bert-serve-10", "resnet50-train-b2", *H100, "--min-speed", "0.3")
-    assert there["choice"].split("/")[-1] == back["choice"].split("/")[0]
-    assert there["searched"] == back["searched"]
-
-
 def test_a_near_miss_says_what_accepts_it() -> None:
-    """And that accepts it."""
     told = " ".join(recommend(*MIXED[:-2], "--min-speed", "bert-infer=0.5").split())
     assert told.startswith("A CARD EACH")
     option = told.partition("accept it with --min-speed ")[2].split()[0]
@@ -131,8 +118,3 @@ def test_a_near_miss_says_what_accepts_it() -> None:
 )
 def test_mistakes_are_told(options: tuple[str, ...], said: str) -> None:
     assert said.replace("\\", "") in error(InputError, *options)
-
-
-def test_a_pair_by_count_is_the_pair() -> None:
-    """`A*2` is A beside A, by the model."""
-    assert recommend("fft*2") == recommend("fft", "fft")

@@ -32,7 +32,6 @@ def points() -> list[SoloPoint]:
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """A service that knows the server."""
     home = tmp_path_factory.mktemp("home")
     with open_store(None, home) as store:
         store.add(points())
@@ -41,7 +40,6 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 
 
 def jobs(server: dict[str, Any], other: dict[str, Any]) -> list[dict[str, Any]]:
-    """Both jobs with limits of their own."""
     return [{"job": name, **of_job} for name, of_job in zip(PAIR, (server, other), strict=True)]
 
 
@@ -67,8 +65,7 @@ def test_both_doors_give_the_same_answer(
     least = ["--min-speed", "server=0", "--min-speed", "triad=0.1", "--objective", "throughput"]
     with open_store(None, tmp_path / "home") as store:
         store.add(points())
-    said = advisor("recommend", *PAIR, *options, *least, "--json")
-    assert answer == answer_of(said.out)
+    assert answer == answer_of(advisor("recommend", *PAIR, *options, *least, "--json").out)
     assert answer["choice"]["sharing"] != "exclusive"
     if more or own:
         slow = [o for o in answer["candidates"] if o["jobs"][0]["share_percent"] <= 30]
@@ -94,19 +91,11 @@ def test_both_doors_give_the_same_answer(
 def test_latencies_that_cannot_be_held(
     api: Api, body: dict[str, Any], status: int, text: str
 ) -> None:
-    """Refused, never left out."""
     found = error_of(api.ask("POST", URL, json={"jobs": jobs({}, {}), **body}))
     assert (found[0], text in found[2]) == (status, True), found
 
 
-def test_the_option_is_read_strictly(advisor: Advisor) -> None:
-    """Without a unit nobody knows what was meant."""
-    said = advisor("recommend", *PAIR, "--max-p99", "50").err
-    assert "--max-p99 50 has no time with a unit" in said
-
-
 def test_placements_take_no_latency(api: Api) -> None:
-    """They do not hold it, so they do not pretend to."""
     for more, own in (({"max_p99_ms": 50}, {}), ({}, {"max_p99_ms": 50})):
         body = {"jobs": [{"job": "server", "count": 2, **own}], "gpus": 1, **more}
         status, _, message = error_of(api.ask("POST", "/v1/placements", json=body))

@@ -82,7 +82,6 @@ def host(tmp_path_factory: pytest.TempPathFactory, fake_libraries: Path) -> Fake
 
 @pytest.fixture(scope="module")
 def found(host: FakeHost) -> dict[str, Any]:
-    """What all commands and a service did there."""
     environment = host.environment(
         HOME=str(host.folder / "user"),
         TMPDIR=str(host.folder / "tmp"),
@@ -105,20 +104,16 @@ def found(host: FakeHost) -> dict[str, Any]:
 
 
 def test_the_watch_sees_connections_and_questions_for_names(found: dict[str, Any]) -> None:
-    """Else the other tests could not fail."""
     assert ["tcp", "203.0.113.7", 443, ""] in found["checked"]
     assert any(to == "192.0.2.53" and "telemetry" in said for _, to, _, said in found["checked"])
 
 
 def test_every_command_did_its_work(found: dict[str, Any]) -> None:
-    ended = found["ended"]
-    assert {words: said for words, (code, said) in ended.items() if code} == {}
+    assert {words: said for words, (code, said) in found["ended"].items() if code} == {}
 
 
 def test_nothing_is_sent_but_to_the_service(found: dict[str, Any]) -> None:
-    """No name is asked for, and nobody is spoken to."""
-    port = urlsplit(str(found["url"])).port
-    told = (["tcp", "127.0.0.1", port], EXPORTER)
+    told = (["tcp", "127.0.0.1", urlsplit(str(found["url"])).port], EXPORTER)
     assert [one for one in found["seen"] if one[:3] not in told] == []
 
 

@@ -68,16 +68,6 @@ def test_a_question_is_shorter_than_a_list(served: RawServer, writer: dict[str, 
         assert served.ask(method, path, b"[" + b" " * (LONG - 2) + b"]", writer).status == 422
 
 
-@pytest.mark.parametrize(
-    ("keys", "says", "count"), [(200, "; and 196 more.", 5), (1001, "about 1001 keys", 0)]
-)
-def test_few_of_many_faults_are_named(served: RawServer, keys: int, says: str, count: int) -> None:
-    answer = served.ask("POST", RECOMMEND, _body(_keys(keys)), JSON)
-    message = json.loads(answer.body)["error"]["message"]
-    assert says in message
-    assert (answer.code, message.count("; ")) == ("bad-input", count)
-
-
 def test_who_may_not_write_is_told_nothing_of_the_body(served: RawServer) -> None:
     """Whether a body is good is looked at before, and told after, who asks."""
     answer = served.ask("POST", POINTS, _body({"points": [{"jb": 1}]}), JSON)
@@ -118,6 +108,5 @@ def test_a_flood_of_guesses_is_few_lines_of_log(served: RawServer, writer: dict[
 
 
 def _cpu_s(pid: int) -> float:
-    """Of all threads of a process since it began."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

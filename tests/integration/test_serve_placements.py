@@ -18,21 +18,6 @@ LONG = {"jobs": [{"job": job, "count": 20_000} for job in ("fft", "gemm", "triad
 SHORT = {"jobs": [{"job": "fft", "count": 2}]}
 
 
-def test_killed_placement_is_told_and_the_next_one_is_placed(tmp_path: Path) -> None:
-    """Out of memory, say: 503 with what to do; advice goes on meanwhile, and so do placements."""
-    with raw_server(tmp_path / "home") as served, ThreadPoolExecutor() as pool:
-        asked, pid = _long(served, pool)
-        pair = json.dumps({"jobs": [{"job": "gemm"}, {"job": "triad"}]}).encode()
-        assert served.ask("POST", "/v1/recommendations", pair, JSON).status == 200
-        assert not asked.done()
-        os.kill(pid, signal.SIGKILL)
-        refused = asked.result(30)
-        assert (refused.status, refused.code) == (503, "process-ended")
-        assert "ask again" in refused.json["error"]["message"]
-        assert _place(served, SHORT).json["queued"] == 2
-        assert _none_outlives(served, pool, signal.SIGKILL)
-
-
 def test_placements_go_on_where_somebody_stops_their_process(tmp_path: Path) -> None:
     """While it waits and while it works: whoever asked would wait for ever, and all who follow."""
     with raw_server(tmp_path / "home") as served, ThreadPoolExecutor() as pool:
@@ -76,5 +61,4 @@ def _long(served: RawServer, pool: ThreadPoolExecutor) -> tuple[Future[Answer], 
 
 
 def _place(served: RawServer, queue: Mapping[str, object]) -> Answer:
-    body = json.dumps({**queue, "gpus": 100}).encode()
-    return served.ask("POST", "/v1/placements", body, JSON)
+    return served.ask("POST", "/v1/placements", json.dumps({**queue, "gpus": 100}).encode(), JSON)

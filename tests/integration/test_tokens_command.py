@@ -1,7 +1,5 @@
 """`advisor tokens` from outside."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,15 +28,12 @@ def test_a_secret_is_printed_once_alone_on_stdout(
     """`SECRET=$(advisor tokens create ..)` works, and no other command shows it again."""
     secret = tokens("create", "ci", "--scope", "launch", "--scope", "read").strip()
     shown = tokens("list") + tokens("list", "--json")
-    assert "ci" in shown
-    assert secret.removeprefix("adv_") not in shown
+    assert ("ci" in shown, secret.removeprefix("adv_") in shown) == (True, False)
     with open_service_state(None, tmp_path / "home") as state:
-        token, log = state.find_tokens([secret])[secret], state.audit_log()
+        token, (entry,) = state.find_tokens([secret])[secret], state.audit_log()
     assert (token.name, token.scopes, token.expires_at) == ("ci", ("read", "launch"), None)
-    (entry,) = log
     assert (entry.action, entry.subject, entry.outcome) == ("token.create", "ci", "ok")
-    assert entry.who.startswith("user id ")
-    assert secret not in str(log)
+    assert (entry.who.startswith("user id "), secret in str(entry)) == (True, False)
 
 
 def test_json_has_the_keys_that_programs_read(tokens: Callable[..., str], tmp_path: Path) -> None:
@@ -65,16 +60,3 @@ def test_mistakes_have_their_remedy(tokens: Callable[..., str]) -> None:
     assert "advisor tokens revoke ci" in tokens("create", "ci", "--scope", "read")
     assert "read, write, launch, admin" in tokens("create", "other", "--scope", "everything")
     assert "advisor tokens list" in tokens("revoke", "nobody")
-
-
-def test_a_node_without_sqlalchemy_says_what_to_install(
-    tokens: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The message has the pip command, and importing the module loads nothing of it."""
-    modules = "sys, advisor_cli.tokens, advisor_cli.data"
-    code = f"import {modules}; print('sqlalchemy' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
-    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
-    assert "[data]'" in tokens("list")
-    assert list(tmp_path.iterdir()) == []

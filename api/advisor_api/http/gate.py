@@ -154,7 +154,7 @@ class Gate:
         self._group = options.socket_group
         self._most, self._in_flight = options.max_in_flight, 0
         metrics.in_flight.set_function(lambda: self._in_flight)
-        self._log = AccessLog(
+        self._log = _AccessLog(
             enabled=options.log_level in ("debug", "info"), as_json=options.log_format == "json"
         )
         # Of our own: one that a client chose could be another's, in the log and in the audit.
@@ -283,7 +283,7 @@ class _Answer:
         await self.send({"type": "http.response.body", "body": body})
 
 
-class AccessLog:
+class _AccessLog:
     """One line per request on standard error; a tenth of what the logging module costs."""
 
     def __init__(self, *, enabled: bool, as_json: bool = False) -> None:

@@ -55,7 +55,7 @@ async def _in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
     return await asyncio.get_running_loop().run_in_executor(_POOL, call)
 
 
-class SentRoute(APIRoute):
+class _SentRoute(APIRoute):
     """A route whose body, if it has one, is a dataclass or a model."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -135,7 +135,7 @@ async def _read(kind: type[T], body: bytes) -> T:
     return read(kind, body, name="the body")
 
 
-def v1_router(tag: str, route_class: type[APIRoute] = SentRoute) -> APIRouter:
+def v1_router(tag: str, route_class: type[APIRoute] = _SentRoute) -> APIRouter:
     """A router below `/v1`, with one tag for the description of the service."""
     return APIRouter(
         prefix="/v1",

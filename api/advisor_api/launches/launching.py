@@ -102,7 +102,7 @@ def start_supervisor(row: LaunchRow, state: ServiceState, settings: Settings) ->
     if row.state in OVER:
         return
     try:
-        folder = folder_of(row, settings)
+        folder = _folder_of(row, settings)
     except OSError as error:
         fail(row, state, "system", f"the folder of the launch cannot be written: {error.strerror}")
         raise
@@ -118,7 +118,7 @@ def start_supervisor(row: LaunchRow, state: ServiceState, settings: Settings) ->
         LOG.error("the supervisor of %s cannot be started: %s", row.launch_id, error)
 
 
-def folder_of(row: LaunchRow, settings: Settings) -> LaunchFolder:
+def _folder_of(row: LaunchRow, settings: Settings) -> LaunchFolder:
     """The folder of a launch of this host, made where it is not there.
 
     Raises:
@@ -315,7 +315,7 @@ def stop(service: Service, launch_id: str, audited: RequestAudit) -> tuple[Launc
     if status.over:
         return status, host
     with audited.of("launch.stop", launch_id):
-        folder = folder_reached(service, launch_id, f"advisor launches stop {launch_id}")
+        folder = _folder_reached(service, launch_id, f"advisor launches stop {launch_id}")
         folder.ask_stop()
         if not folder.claimed():
             close_unclaimed(folder, "stopped")
@@ -361,7 +361,7 @@ def listed(
     return [(status, host) for status, host in found if not (active and status.over)]
 
 
-def check_launchable(service: Service, names: Iterable[str]) -> None:
+def _check_launchable(service: Service, names: Iterable[str]) -> None:
     """Refuse jobs of which the server has no file, before anything reads one by that name.
 
     Raises:
@@ -377,7 +377,7 @@ def check_launchable(service: Service, names: Iterable[str]) -> None:
             )
 
 
-def folder_reached(service: Service, launch_id: str, command: str) -> LaunchFolder:
+def _folder_reached(service: Service, launch_id: str, command: str) -> LaunchFolder:
     """The folder of a launch in which its supervisor can be asked for something.
 
     Args:
@@ -403,7 +403,7 @@ def folder_reached(service: Service, launch_id: str, command: str) -> LaunchFold
     # begin.
     if row is None or row.state != "accepted":
         raise BusyError(f"the launch {launch_id} has lost its folder", fix="ask again in a second")
-    return folder_of(row, service.settings)
+    return _folder_of(row, service.settings)
 
 
 def request_hash(wanted: LaunchRequest | JoinLaunchRequest) -> str:
@@ -413,7 +413,7 @@ def request_hash(wanted: LaunchRequest | JoinLaunchRequest) -> str:
 
 def _spec(service: Service, wanted: LaunchRequest, gpu: Gpu, caller: Caller) -> LaunchSpec:
     check_launch(wanted)
-    check_launchable(service, (job.job for pair in wanted.pairs for job in pair))
+    _check_launchable(service, (job.job for pair in wanted.pairs for job in pair))
     launch = ResolvedLaunch(request=wanted, gpu=gpu.uuid, card=gpu, asked_by=caller.name)
     return make_spec(launch, service.settings)
 
@@ -466,7 +466,7 @@ def join(
     join_id = _id_of(wanted, caller, key)
     if key and (before := read_request(folder, join_id)):
         return _as_told(folder, join_id, before, caller)
-    check_launchable(service, [name])
+    _check_launchable(service, [name])
     gpu = find_gpu(folder.read_status().gpu_uuid or folder.read_spec().gpu)
     launch = ResolvedLaunch(
         request=wanted.as_launch(),
@@ -495,7 +495,7 @@ def find_join(service: Service, launch_id: str, join_id: str, caller: Caller) ->
 
 def _folder(service: Service, launch_id: str, command: str) -> LaunchFolder:
     find(service, launch_id)
-    return folder_reached(service, launch_id, command)
+    return _folder_reached(service, launch_id, command)
 
 
 def _id_of(wanted: JoinLaunchRequest, caller: Caller, key: str | None) -> str:

@@ -50,7 +50,7 @@ from advisor_data.known import known_kernels, known_sensors
 from advisor_data.lists import Page, Position, Span, page_of, position, us_of
 
 
-def profile_page(service: Service, job: str, span: Span) -> ProfilePoints:
+def _profile_page(service: Service, job: str, span: Span) -> ProfilePoints:
     """The points that a job's profile is made of, and where they come from.
 
     Of a job without a profile, what there is.
@@ -87,7 +87,7 @@ def _flagged_page(service: Service, job: str, span: Span) -> Page[SoloPoint]:
     return replace(found, records=[flagged.get(p.point_id, p) for p in found.records])
 
 
-def page_together(service: Service, names: Iterable[str], span: Span) -> PairPoints:
+def _page_together(service: Service, names: Iterable[str], span: Span) -> PairPoints:
     """What was measured of jobs together: here, and what came with advisor."""
     jobs = tuple(sorted(names))
     stored = service.store.pair_page(jobs, span)
@@ -125,7 +125,7 @@ def _next(end: Position | None) -> str | None:
     return None if end is None else str(end)
 
 
-def replacement(job: str, points: Sequence[SoloPoint]) -> str:
+def _replacement(job: str, points: Sequence[SoloPoint]) -> str:
     """The GPU model of the points that are to become a job's profile.
 
     Raises:
@@ -158,7 +158,7 @@ def take_in(service: Service, records: Sequence[Record], kind: type[Record]) -> 
     return TakenIn(read=len(mine), new=service.store.add(mine))
 
 
-def take_in_points(service: Service, points: Sequence[Record]) -> PointsTakenIn:
+def _take_in_points(service: Service, points: Sequence[Record]) -> PointsTakenIn:
     """Keep points of both kinds, and count them.
 
     Raises:
@@ -193,7 +193,7 @@ async def list_profile_points(
     job: JobInPath, _: Reader, service: ServiceOf, span: SpanOfPoints
 ) -> Response:
     """The points of a job alone that recommendations are made from."""
-    return await long_answer(lambda: profile_page(service, job, span))
+    return await long_answer(lambda: _profile_page(service, job, span))
 
 
 @profiles.put("/profiles/{job}", response_model=Stored)
@@ -201,7 +201,7 @@ def replace_profile(
     job: JobInPath, sent: SoloPointsRequest, _: Writer, audited: Audited, service: ServiceOf
 ) -> Response:
     """Replace a job's stored points of one GPU model; the next answer is made from the new ones."""
-    gpu_model = replacement(job, sent.points)
+    gpu_model = _replacement(job, sent.points)
     with changing(service, audited, "profile.replace", f"{job} on {gpu_model}"):
         points = audited.signed(sent.points)
         return answer(Stored(stored=service.store.replace_profile(job, gpu_model, points)))
@@ -228,7 +228,7 @@ def delete_profile(
 def import_points(sent: PointsRequest, _: Writer, audited: Audited, service: ServiceOf) -> Response:
     """Bring in solo and pair points; those that are there already are left as they are."""
     with changing(service, audited, "points.import", f"{len(sent.points)} points"):
-        return answer(take_in_points(service, audited.signed(sent.points)))
+        return answer(_take_in_points(service, audited.signed(sent.points)))
 
 
 @profiles.get("/profiles/{job}/components", response_model=ComponentsOfJob)
@@ -267,7 +267,7 @@ async def list_pair_points(
     a: JobInPath, b: JobInPath, _: Reader, service: ServiceOf, span: SpanOfPoints
 ) -> Response:
     """What was measured of two jobs together: here, and what came with advisor."""
-    return await long_answer(lambda: page_together(service, (a, b), span))
+    return await long_answer(lambda: _page_together(service, (a, b), span))
 
 
 @profiles.get("/sets/{jobs}/points", response_model=PairPoints)
@@ -275,7 +275,7 @@ async def list_set_points(
     jobs: JobsInPath, _: Reader, service: ServiceOf, span: SpanOfPoints
 ) -> Response:
     """What was measured of two to seven jobs together: here, and what came with advisor."""
-    return await long_answer(lambda: page_together(service, jobs.split("+"), span))
+    return await long_answer(lambda: _page_together(service, jobs.split("+"), span))
 
 
 observations = v1_router("observations")

@@ -18,7 +18,7 @@ from advisor_api.schemas import LimitInQuery, VersionInPath
 from advisor_api.service import Audited, ServiceOf, changing
 from advisor_models.manifest import read_artefact
 from advisor_models.registry import (
-    BUNDLED,
+    BUNDLED_NAME,
     Registry,
     change_of_champion,
     key_of,
@@ -84,7 +84,7 @@ def roll_back_promotion(_: Admin, audited: Audited, service: ServiceOf) -> Respo
 
 def _key(registry: Registry, name: str) -> str | None:
     """What the registry calls a model; 404 where there is none of that name."""
-    if name != BUNDLED and name not in registry.versions():
+    if name != BUNDLED_NAME and name not in registry.versions():
         raise not_found(f"there is no model {name}", "See GET /v1/models")
     return key_of(name)
 

@@ -11,7 +11,7 @@ import typer
 
 from advisor.core.wording import count_of
 from advisor.errors import InputError
-from advisor.formats.wire import to_plain, write
+from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import SENSORS_FOLDER, SensorRecord
 from advisor.wire.power import ReadingError, SensorCurve
@@ -103,7 +103,7 @@ def power(
 
 def _kind(one: InputPower) -> str:
     """Results of one kind stand in one table."""
-    return f"{write(one.conditions)} {one.case.dtype}"
+    return f"{one.conditions} {one.case.dtype}"
 
 
 def _parts(

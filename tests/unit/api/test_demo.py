@@ -14,22 +14,6 @@ from advisor_api import demo
 from advisor_api.demo import Replay, demo_settings, with_mark
 
 
-def test_a_signal_as_the_home_is_made_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    make = Path.mkdir
-
-    def make_and_end(self: Path, mode: int = 0o777) -> None:
-        make(self, mode)
-        raise SystemExit(143)
-
-    monkeypatch.setattr(Path, "mkdir", make_and_end)
-    with pytest.raises(SystemExit), demo_settings(read_settings()):
-        pass
-    assert [*tmp_path.iterdir()] == []
-
-
 def test_the_home_is_private_and_gone_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,7 +56,6 @@ def test_a_second_day_follows_and_no_moment_is_ahead(
     "body", [b"{}", b'{"schema":5,"jobs":[]}', b'{"schema":5,"replayed":true}']
 )
 def test_an_object_says_so_once(body: bytes) -> None:
-    """And all that it said before."""
     pairs: list[tuple[str, object]] = []
     json.loads(with_mark(body), object_pairs_hook=lambda found: pairs.extend(found))
     assert pairs.count(("replayed", True)) == 1

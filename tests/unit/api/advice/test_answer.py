@@ -1,22 +1,24 @@
 """A recommendation by a model that says what was written down: what it passes on, and its words."""
 
+import dataclasses
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from advised import CARD, UUID, Model, gives, known, model, profile, profiles, settings_of
+from advised import CARD, known, model, profile, profiles
+from small_model import make_manifest, make_profile
 
 from advisor.core.objectives import Prices, Work
 from advisor.core.split import Split
 from advisor.decide.recommendation import Request
-from advisor.errors import InputError, NoSplitError
+from advisor.errors import InputError
 from advisor.predict.card_factor import CardFactor
 from advisor.settings import read_settings
 from advisor.wire.answers import DriftedJob
 from advisor.wire.requests import JobRequest, RecommendationRequest
-from advisor_advice.answers import answer, request_of, to_wire
-from advisor_advice.conditions import Conditions, read_known
-from advisor_models.registry import Registry
+from advisor_advice.answers import answer, gpu_warnings, request_of, to_wire
+from advisor_advice.conditions import Conditions
+from advisor_models.manifest import MOST_PAIRS, OtherGpu
 
 BEST = Split((30.0, 70.0))
 MODEL = model({BEST: (0.6, 0.9, 350.0)})
@@ -46,23 +48,6 @@ def test_a_request_becomes_what_the_arithmetic_takes(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_the_best_split_of_the_model_is_taken() -> None:
-    """With what it was by, and nothing to warn of but a card whose memory nobody knows."""
-    given = answer(known(MODEL), ANY)
-    assert given.recommendation.choice.name == "30/70"
-    assert given.manifest is MODEL.manifest
-    assert (given.card, given.drifts) == (None, ())
-    (memory,) = given.recommendation.warnings
-    assert memory.startswith("the memory of the Card is not known")
-
-
-def test_limits_are_kept() -> None:
-    found = answer(known(MODEL), replace(ANY, min_speed={"a": 0.65}))
-    assert found.recommendation.choice.sharing == "exclusive"
-    with pytest.raises(NoSplitError):
-        answer(known(MODEL), replace(ANY, max_power_w=100.0))
-
-
 @pytest.mark.parametrize(
     ("outside", "said"),
     [
@@ -74,29 +59,7 @@ def test_limits_are_kept() -> None:
 def test_few_features_beyond_the_training_data_are_named(
     outside: tuple[str, ...], said: str
 ) -> None:
-    seen = replace(MODEL, outside=outside)
-    assert said in answer(known(seen), ANY).recommendation.warnings
-
-
-def test_one_after_the_other_is_no_extrapolation() -> None:
-    """It is measured, not predicted."""
-    apart = model({}, outside=("x",))
-    given = answer(known(apart), ANY).recommendation
-    assert given.choice.sharing == "exclusive"
-    assert not any("unlike" in text for text in given.warnings)
-
-
-def test_a_gpu_that_nobody_checked_is_said() -> None:
-    said = "nobody has checked at which numbers of SMs libraries compute right results on Card"
-
-    def is_said(**fields: frozenset[int]) -> bool:
-        found = profiles(profile("a"), profile("b", **fields))
-        warnings = answer(known(MODEL, found, None), ANY).recommendation.warnings
-        return any(text.startswith(said) for text in warnings)
-
-    assert is_said()
-    assert not is_said(right_units=frozenset({66}))
-    assert not is_said(wrong_units=frozenset({2}))
+    assert said in answer(known(replace(MODEL, outside=outside)), ANY).recommendation.warnings
 
 
 def test_where_profiles_come_from_is_said() -> None:
@@ -132,26 +95,63 @@ def test_what_is_known_of_the_card_is_taken_in() -> None:
     assert option.prediction.power_w.value > 1.05 * before.prediction.power_w.value
     low, was_low = (o.prediction.parts[0].speed.low for o in (option, before))
     assert low == pytest.approx(0.5 * was_low)
-    assert (given.card, given.drifts) == (FACTOR, (DRIFT,))
     *_, card, drift, outdated = given.recommendation.warnings
-    assert card == FACTOR.text
+    assert (card, outdated) == (FACTOR.text, "checked long ago")
     assert drift.endswith("intervals are wider: advisor profile a")
-    assert outdated == "checked long ago"
     wire = to_wire(given)
-    assert wire.card
-    assert wire.card.gpu_uuid == "GPU-2"
-    assert [one.job for one in wire.drifts] == ["a"]
-
-
-def test_the_model_in_use_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """On a host that has no store: by profiles and model alone."""
-    monkeypatch.setattr(Registry, "open_champion", gives(MODEL))
-    given = answer(read_known(profiles(), settings_of(tmp_path), UUID), ANY)
-    assert given.recommendation.choice.name == "30/70"
-    assert any(text.startswith("nobody has checked") for text in given.recommendation.warnings)
-    assert isinstance(MODEL, Model)
+    assert (wire.card, wire.drifts) == (FACTOR.told, (DRIFT,))
 
 
 def test_two_gpu_models_are_no_pair() -> None:
     with pytest.raises(InputError, match="that of b is of Other"):
         answer(known(MODEL, profiles(profile("a"), profile("b", gpu_model="Other"))), ANY)
+
+
+# a GPU model that the model has not seen
+
+
+A, B = make_profile("a", 1, gpu_model="New"), make_profile("b", 2, gpu_model="New")
+
+
+def warnings_of(other_gpu: OtherGpu) -> list[str]:
+    return list(gpu_warnings(make_manifest({}, other_gpu=other_gpu), [A, B, A]))
+
+
+def test_names_the_card_the_models_the_width_and_the_command() -> None:
+    (text,) = warnings_of(OtherGpu({"speed": 2.0, "power": 1.5}, (), MOST_PAIRS))
+    assert text == (
+        "the model has not seen the New, only Card: intervals are wider: 2 times for speed and "
+        "1.5 times for power, somewhat more than leaving out cards of one GPU model took. About "
+        "20 pairs measured there, and none need be wider: advisor colocate --among a,b; "
+        "docs/training.md says how to learn from them"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        (0, "It took no pairs measured there"),
+        (1, "About 1 pair measured there"),
+        (5, "About 5 pairs measured there"),
+        (None, "It takes more than 20 pairs measured there"),
+    ],
+)
+def test_width_from_gpu_models_that_were_left_out(pairs: int | None, said: str) -> None:
+    (text,) = warnings_of(OtherGpu({"speed": 1.25, "power": 1.0}, ("X", "Y"), pairs))
+    assert "1.2 times for speed and 1 times for power" in text
+    assert "which leaving out the X or the Y took" in text
+    assert said in text
+
+
+def test_no_wider_intervals_are_said_to_be_so() -> None:
+    (text,) = warnings_of(OtherGpu({"speed": 1.0, "power": 1.0}, ("X",), 0))
+    assert "only Card: intervals are no wider, since leaving out the X took none. It took" in text
+
+
+def test_unknown_power_limit_is_said() -> None:
+    """Of a GPU that the model has seen as well, but only where neither profile knows it."""
+    manifest = make_manifest({}, gpu_models=("New",))
+    free = [dataclasses.replace(profile, power_limit_w=None) for profile in (A, B)]
+    (text,) = gpu_warnings(manifest, free)
+    assert text.startswith("the power limit of the New is not known: watts are compared with")
+    assert list(gpu_warnings(manifest, [A, free[1]])) == []

@@ -33,7 +33,6 @@ def test_servers_start_first_and_no_more_than_seven(advice: FillAdvice) -> None:
 
 
 def test_jobs_are_left_for_other_gpus(advice: FillAdvice) -> None:
-    """Two that could share do not where there are two GPUs."""
     pair = ("resnet50-train-b2", "mobilenet-train-b2")
     for spare, number in ((0, 2), (1, 1)):
         found = advice.first_set(pair, spare)
@@ -46,14 +45,6 @@ def test_who_is_unknown_starts_no_set(advice: FillAdvice) -> None:
     there = Running(shares=(100.0,), sharing="limited", cap_percent=100.0)
     assert advice.joining(["unknown"], there, ["triad"]) is None
     assert advice.joining(["triad"], there, ["unknown"]) is None
-
-
-def test_who_joins_gets_no_more_than_can_be_given(advice: FillAdvice) -> None:
-    there = Running(shares=(50.0,), sharing="limited", cap_percent=50.0)
-    found = advice.joining(["resnet50-train-b2"], there, ["unknown", "mobilenet-train-b2"])
-    assert found is not None
-    assert found.profile.job == "mobilenet-train-b2"
-    assert found.prediction.split.shares[-1] <= 50
 
 
 def test_launches_know_what_jobs_are_held_to(advice: FillAdvice) -> None:

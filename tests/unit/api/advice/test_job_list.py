@@ -2,27 +2,15 @@
 
 from typing import Any
 
-from advisor.wire.lists import JobRow
 from advisor_data.lists import ProfileRow, job_rows
 
 
 def row(job: str, gpu_model: str = "H200", **fields: Any) -> ProfileRow:
-    """Points of a job on a GPU model."""
     values: dict[str, Any] = {
         "shares": (10.0, 100.0), "points": 2, "measured_at": "2026-01-31", "flags": ("noisy-rate",),
         "rate_units": ("steps",), **fields,
     }  # fmt: skip
     return ProfileRow(job=job, gpu_model=gpu_model, **values)
-
-
-def test_a_row_says_what_was_measured_and_whether_it_can_be_launched() -> None:
-    (stored, bundled) = job_rows({"a"}, [row("a")], [row("b", points=9)])
-    assert stored == JobRow(
-        job="a", gpu_model="H200", shares=(10.0, 100.0), points=2, measured_at="2026-01-31",
-        flags=("noisy-rate",), source="stored", launchable=True,
-    )  # fmt: skip
-    assert (bundled.job, bundled.source, bundled.points) == ("b", "bundled", 9)
-    assert not bundled.launchable
 
 
 def test_what_was_measured_here_stands_before_what_came_with_advisor() -> None:
@@ -34,7 +22,6 @@ def test_what_was_measured_here_stands_before_what_came_with_advisor() -> None:
 
 
 def test_jobs_that_are_only_defined_have_no_model() -> None:
-    """Each job once, in the order of names and then of models."""
     rows = job_rows({"c", "b"}, [row("b", "Z"), row("b", "A")])
     assert [(r.job, r.gpu_model, r.launchable) for r in rows] == [
         ("b", "A", True), ("b", "Z", True), ("c", None, True),

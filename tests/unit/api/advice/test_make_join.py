@@ -53,7 +53,6 @@ def running(
 def asked(
     folder: LaunchFolder, file: Path, settings: Settings, share_percent: float | None = None
 ) -> JoinRequest:
-    """The request of one more `b`."""
     request = LaunchRequest.of("b", gpu_model=CARD)
     wanted = ResolvedLaunch(request=request, profiles=file, asked_by="me")
     return make_join(folder, "b", share_percent, wanted, settings)
@@ -62,7 +61,6 @@ def asked(
 def test_a_request_names_beside_whom_and_what_is_expected(
     settings: Settings, tmp_path: Path
 ) -> None:
-    """All that run and the newcomer, in their order."""
     said = asked(running(settings), points_file(tmp_path), settings, share_percent=100.0)
     assert (said.beside, said.part.job.name, said.share_percent) == (("a", "b"), "b", 100.0)
     assert said.forecast
@@ -97,7 +95,6 @@ def test_an_unsafe_share_is_refused_of_the_newcomer_alone(
 
 
 def test_a_launch_that_cannot_be_read_is_not_joined(settings: Settings, tmp_path: Path) -> None:
-    """Rather than joined without its limits."""
     folder = running(settings, LaunchPart(job=A))
     (folder.path / "0-joined-0" / "part.json").write_text("{")
     with pytest.raises(InputError, match="cannot be read"):

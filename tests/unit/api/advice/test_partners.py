@@ -11,8 +11,7 @@ def test_the_size_is_the_smallest_that_keeps_the_speed() -> None:
     serving = Serving(
         offered_rate=100.0, rate_noise=None, latency_p99_ms=((30.0, 9.0), (100.0, 4.0))
     )
-    served = profile("s", rates=[50, 90, 96, *[100] * 7], serving=serving)
-    size = best_size(served)
+    size = best_size(profile("s", rates=[50, 90, 96, *[100] * 7], serving=serving))
     assert size
     assert (size.share_percent, size.speed, size.latency_p99_ms) == (30.0, 0.96, 9.0)
     assert best_size(profile("a")) is None

@@ -1,23 +1,19 @@
 """The plan of a queue by a model that says what was written down."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from advised import CARD, CHECKED, gives, known, model, points_file, profile, profiles, settings_of
+from advised import CHECKED, known, model, profile, profiles
 
 from advisor.core.split import NINE, Split
-from advisor.errors import InputError, NoSplitError
-from advisor.predict.card_factor import CardFactor
+from advisor.errors import InputError
 from advisor.predict.profiles import Serving
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.requests import PlacementRequest, QueuedJobs
-from advisor_advice.conditions import Conditions, read_known
-from advisor_advice.placing import Planned, environments, limits_of, plan, way
-from advisor_advice.profiles import ProfileSet, find_profiles
-from advisor_models.registry import Registry
+from advisor_advice.placing import Planned, limits_of, plan, way
+from advisor_advice.profiles import ProfileSet
 
 BEST = Split((30.0, 70.0))
 MODEL = model({BEST: (0.6, 0.9, 350.0)})
@@ -30,8 +26,7 @@ A, B = QueuedJobs(job="a", work_s=600.0), QueuedJobs(job="b", work_s=900.0)
 
 def asked(*jobs: QueuedJobs, gpus: int = 1, **fields: Any) -> PlacementRequest:
     """A queue of one `a` and one `b`, or of what is given."""
-    queue = jobs or (A, B)
-    return PlacementRequest(jobs=queue, gpus=gpus, time_limit_s=10.0, **fields)
+    return PlacementRequest(jobs=jobs or (A, B), gpus=gpus, time_limit_s=10.0, **fields)
 
 
 def planned(
@@ -47,49 +42,6 @@ def planned(
     return plan(known(by, found, checked, **fields), request, limits)
 
 
-def test_limits_are_those_of_the_request() -> None:
-    slow = QueuedJobs(job="a", min_speed=0.5)
-    found = limits_of(asked(slow, QueuedJobs(job="b"), max_power_w=400.0, memory_mib=2e4), 0.3)
-    assert (found.min_speed, found.default_min_speed) == ({"a": 0.5}, 0.3)
-    assert (found.max_power_w, found.memory_mib) == (400.0, 2e4)
-
-
-def test_jobs_that_do_well_together_share() -> None:
-    found = planned()
-    ((group, count),) = found.groups.items()
-    assert ([job.name for job in group.jobs], way(group), count) == (["a", "b"], "30/70", 1)
-    assert found.others.keys() == {"first come, 50/50", "one after the other"}
-    assert (found.gpu_model, found.units_total, found.card) == (CARD, 132, None)
-    assert found.manifest is MODEL.manifest
-    (memory,) = found.warnings
-    assert memory.startswith("the memory of the Card is not known")
-    first, second = environments(found, group)
-    assert first["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "30"
-    assert second["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "70"
-
-
-def test_jobs_that_do_not_run_alone() -> None:
-    """Without a limit on either, the first of them named `alone`."""
-    found = planned(by=model({}))
-    groups = list(found.groups)
-    assert [(len(group.jobs), way(group)) for group in groups] == [(1, "alone"), (1, "alone")]
-    assert environments(found, groups[0]) == [{}]
-
-
-def test_the_pair_that_saves_most_is_named_first_and_jobs_alone_last() -> None:
-    """In all its groups, not in one of them."""
-    queue = (replace(A, count=3), replace(B, count=2))
-    found = planned(asked(*queue, gpus=2))
-    sizes = [len(group.jobs) for group in found.groups]
-    assert sizes == sorted(sizes, reverse=True)
-    assert found.groups == dict(found.groups)
-    saved = [n * (g.alone_j - g.energy_j) for g, n in found.groups.items() if len(g.jobs) > 1]
-    assert saved == sorted(saved, reverse=True)
-    assert sum(len(g.jobs) * n for g, n in found.groups.items()) == 5
-    assert len(found.problem.queue) == 5
-    assert found.problem.gpus == 2
-
-
 def test_a_server_keeps_its_demand() -> None:
     """Its floor is all that arrives, not the least speed of other jobs."""
     served = profiles(profile("a", serving=SERVING), profile("b"))
@@ -101,7 +53,6 @@ def test_a_server_keeps_its_demand() -> None:
 
 
 def test_a_minimum_speed_is_kept_by_every_group() -> None:
-    """By the low end of what is predicted."""
     kept = asked(replace(A, min_speed=0.53), B)
     assert [way(g) for g in planned(kept).groups] == ["30/70"]
     missed = asked(replace(A, min_speed=0.55), B)
@@ -114,13 +65,7 @@ def test_a_job_that_does_not_fit_is_refused() -> None:
         planned(asked(memory_mib=8000.0), big)
 
 
-def test_a_ceiling_of_power_that_nothing_keeps_is_an_error() -> None:
-    with pytest.raises(NoSplitError):
-        planned(asked(max_power_w=200.0))
-
-
 def test_a_card_is_one_gpu() -> None:
-    """What it draws is known of it alone."""
     with pytest.raises(InputError, match="2 GPUs are not the one card GPU-2") as raised:
         planned(asked(gpus=2, gpu_uuid="GPU-2"))
     assert raised.value.why == (
@@ -132,38 +77,10 @@ def test_a_card_is_one_gpu() -> None:
 
 
 def test_first_come_that_cannot_be_kept_is_not_compared() -> None:
-    """Ways that leave a job out are no ways."""
     hungry = profiles(*(profile(job, memory_used_mib=5000.0) for job in "ab"))
     found = planned(asked(memory_mib=8000.0), hungry)
     assert [way(g) for g in found.groups] == ["alone", "alone"]
     assert "one after the other" in found.others
-
-
-def test_what_may_be_wrong_is_said_once() -> None:
-    """Of the GPU, the check, the counts, the idle power and the card, in that order."""
-    unsafe = replace(CHECKED, wrong={38: ("gemm",)})
-    lacking = profiles(profile("a", idle_power_w=float("nan")), profile("b"), profile("c"))
-    new = replace(MODEL, manifest=replace(MODEL.manifest, gpu_models=("Other",)))
-    factor = CardFactor(
-        gpu_uuid="GPU-2", log_factor=0.1, log_stderr=0.01, references=1, observations=0
-    )
-    queue = [QueuedJobs(job=job) for job in "abc"]
-    given = planned(
-        asked(*queue), lacking, new, unsafe,
-        conditions=Conditions(gpu_uuid="GPU-2", factor=factor),
-    )  # fmt: skip
-    texts = given.warnings
-    assert len(set(texts)) == len(texts)
-    assert texts[0].startswith("the model has not seen the Card")
-    assert any(text.startswith("not used: 38 of 132 SMs") for text in texts)
-    assert any(text.startswith("idle_power_w is missing in the profile of a") for text in texts)
-    assert texts[-1] == factor.text
-    assert given.card == factor
-    assert not any(way(g) == "30/70" for g in given.groups)
-
-
-def test_nobody_has_checked_the_counts() -> None:
-    assert any(text.startswith("nobody has checked") for text in planned(checked=None).warnings)
 
 
 def test_units_are_those_of_any_profile() -> None:
@@ -172,30 +89,6 @@ def test_units_are_those_of_any_profile() -> None:
     assert planned(found=one, checked=None).units_total == 120
     none = profiles(*(profile(job, units_total=None) for job in "ab"))
     assert planned(found=none, checked=None).units_total is None
-
-
-def test_the_plan_by_the_model_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(Registry, "open_champion", gives(MODEL))
-    done: list[tuple[int, int]] = []
-    file = points_file(tmp_path)
-    settings, there = (
-        settings_of(tmp_path),
-        find_profiles(asked().names, settings_of(tmp_path), None, file),
-    )
-    limits = limits_of(asked(), settings.min_speed)
-    found = plan(
-        read_known(there, settings, any_of=True), asked(), limits,
-        lambda n, pairs: done.append((n, pairs)),
-    )  # fmt: skip
-    assert done == [(1, 3), (2, 3), (3, 3)]
-    assert [way(g) for g in found.groups] == ["30/70"]
-    assert found.bundled == ()
-    assert any(text.startswith("nobody has checked") for text in found.warnings)
-    # The setting keeps 0.4 of the speed.
-    low = model({BEST: (0.3, 0.9, 300.0)})
-    monkeypatch.setattr(Registry, "open_champion", gives(low))
-    apart = plan(read_known(there, settings, any_of=True), asked(), limits)
-    assert [way(g) for g in apart.groups] == ["alone", "alone"]
 
 
 def test_counts_that_are_unsafe_are_in_no_plan() -> None:

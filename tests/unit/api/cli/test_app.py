@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from command_line import called
-from typer.testing import CliRunner
 
 from advisor.errors import exit_codes
 from advisor_cli import app as command_line
@@ -32,7 +31,6 @@ OF_POWER = [command.name for command in power.app.registered_commands]
     [*((command_line, name) for name in COMMANDS), *((power, name) for name in OF_POWER)],
 )
 def test_line_of_help_is_the_command_s_own(group: Any, name: str) -> None:
-    """Two texts of one thing would drift apart."""
     (listed,) = (c for c in group.app.registered_commands if c.name == name)
     own = group.load(name).help or ""
     assert listed.help == " ".join(own.split("\n\n")[0].split())
@@ -40,7 +38,6 @@ def test_line_of_help_is_the_command_s_own(group: Any, name: str) -> None:
 
 @pytest.mark.parametrize("module", ["advisor_cli.app", "advisor_cli.recommend"])
 def test_ctrl_c_while_modules_are_imported_ends_quietly(module: str) -> None:
-    """Of a short command that is most of its time."""
     code = (
         "import signal, sys\n"
         "class Finder:\n"
@@ -79,7 +76,6 @@ def _leaves(command: Any, *words: str) -> Iterator[list[str]]:
 
 
 def test_a_wrong_option_of_evaluate_needs_no_learning() -> None:
-    """Its libraries take seconds to load, on a cold disk ten."""
     code = (
         "import sys; from typer.testing import CliRunner; from advisor_cli.app import app\n"
         "done = CliRunner().invoke(app, ['evaluate', 'nosuch']); print(done.exit_code)\n"
@@ -122,13 +118,6 @@ def test_shells_complete_commands_and_jobs(tmp_path: Path, monkeypatch: pytest.M
             [sys.executable, "-c", code], env=environment, capture_output=True, text=True
         )
         assert done.stdout.split() == found, done.stderr
-
-
-def test_misspelled_command_is_told_the_right_one() -> None:
-    """Commands that are not loaded are known by name."""
-    done = CliRunner().invoke(command_line.app, ["recomend"])
-    assert done.exit_code == 2
-    assert "Did you mean 'recommend'?" in done.output
 
 
 def test_exit_codes_stand_in_one_table() -> None:

@@ -79,7 +79,6 @@ def status(base: LaunchStatus, *changes: dict[str, Any], **fields: Any) -> Launc
 
 
 def seen(*changes: dict[str, Any], **fields: Any) -> Observation:
-    """What the jobs did, likewise."""
     parts = [TRAIN, SCORE, *[TRAIN] * (len(changes) - 2)]
     changed = [replace(part, **change) for part, change in zip(parts, changes, strict=False)]
     return replace(SEEN, parts=(*changed, *parts[len(changes) :]), **fields)

@@ -16,7 +16,6 @@ from advisor_cli.stopping import stoppable
 
 @contextmanager
 def disposition(number: signal.Signals, handler: signal.Handlers) -> Generator[None]:
-    """As the process was started with."""
     before = signal.signal(number, handler)
     try:
         yield
@@ -26,7 +25,6 @@ def disposition(number: signal.Signals, handler: signal.Handlers) -> Generator[N
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_and_says_what_goes_on(number: signal.Signals, tmp_path: Path) -> None:
-    """As Ctrl-C does; what was there before is there again."""
     text = tmp_path / "said"
     with disposition(number, signal.SIG_DFL):
         with (

@@ -25,6 +25,5 @@ def look(*gpus: GpuSeen) -> str:
 
 
 def test_joules_are_told_only_of_all_gpus_of_a_job() -> None:
-    """The watts of one of two are half of what a step takes."""
     assert "60 J each" in look(gpu(), gpu())
     assert "J each" not in look(gpu(), gpu(77))

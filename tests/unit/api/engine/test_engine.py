@@ -54,12 +54,10 @@ class Source:
         return self.store.solo_points(**wanted)
 
     def pair_points(self, **wanted: Any) -> list[PairPoint]:
-        """As the store does."""
         self.pair_loads += 1
         return self.store.pair_points(**wanted)
 
     def observations(self, **wanted: Any) -> list[Observation]:
-        """As the store does."""
         return self.store.observations(**wanted)
 
 
@@ -70,15 +68,13 @@ def source(tmp_path: Path) -> Source:
 
 @pytest.fixture
 def engine(source: Source, tmp_path: Path) -> Engine:
-    """An engine on it, with the bundled model."""
     settings = read_settings({"ADVISOR_HOME": str(tmp_path), "ADVISOR_JOBS": str(tmp_path)})
     return Engine(settings, source, Registry(tmp_path / "models"), source.change_count)  # pyright: ignore[reportArgumentType]
 
 
 async def test_many_at_once_cost_one_look_and_one_load(engine: Engine, source: Source) -> None:
     """A crowd that asks for the same jobs is no crowd at the database."""
-    answers = await asyncio.gather(*(engine.recommend(PAIR) for _ in range(50)))
-    assert len(set(answers)) == 1
+    assert len(set(await asyncio.gather(*(engine.recommend(PAIR) for _ in range(50))))) == 1
     assert (source.looks, source.loads, source.pair_loads) == (1, 2, 1)
 
 
@@ -114,21 +110,6 @@ async def test_write_of_this_process_counts_although_a_look_is_under_way(
     assert source.looks == 2
 
 
-async def test_what_was_read_before_a_change_is_not_kept_after_it(
-    engine: Engine, source: Source
-) -> None:
-    """Profiles that a slow reader brings late do not stand in for the new ones."""
-    points = [p for p in bundled_solo_points() if p.job == "fft"]
-    await engine.recommend(PAIR)
-    source.store.add(points)
-    source.count += 1
-    engine.changed()
-    loads = source.loads
-    await engine.recommend(PAIR)
-    assert source.loads == loads + 2
-    assert engine.misses == 2
-
-
 async def test_store_that_is_gone_is_an_error_and_back_an_answer(
     engine: Engine, source: Source
 ) -> None:
@@ -158,8 +139,7 @@ async def test_other_limits_of_known_jobs_are_predicted_from_what_is_kept(
 
     monkeypatch.setattr(ModelPredictor, "values", counted)
     speeds = [RecommendationRequest.of("fft", "gemm", min_speed=m) for m in (0.2, 0.3, 0.35)]
-    answers = [await engine.recommend(one) for one in speeds]
-    assert len(set(answers)) == 3
+    assert len({await engine.recommend(one) for one in speeds}) == 3
     assert len(asked) == 1
     source.count += 1
     engine.changed()
@@ -199,28 +179,6 @@ async def test_a_write_ends_only_what_may_depend_on_it(
     await asked()
     assert (len(read), len(fitted)) == (1, 2)
     assert fitted[1] > fitted[0]
-
-
-async def test_the_first_question_finds_all_that_every_answer_needs(
-    engine: Engine, source: Source, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Bundled points and the model are read before; where that fails, the service starts."""
-    opened: list[Registry] = []
-    open_champion = Registry.open_champion
-
-    def counted(registry: Registry) -> ModelPredictor:
-        opened.append(registry)
-        return open_champion(registry)
-
-    monkeypatch.setattr(Registry, "open_champion", counted)
-    source.fails = True
-    await engine.warm_up()
-    source.fails = False
-    await engine.warm_up()
-    assert len(opened) == 1
-    assert (engine.hits, engine.misses) == (0, 0)
-    await engine.recommend(PAIR)
-    assert len(opened) == 1
 
 
 async def test_unknown_jobs_are_not_looked_for_again_and_again(

@@ -42,7 +42,6 @@ def test_each_of_our_errors_has_a_status(kind: type[AdvisorError]) -> None:
 
 
 def test_a_fault_of_the_database_tells_nothing_about_it() -> None:
-    """Hosts, users and files of the server stay in its log."""
     fault = fault_of(StoreError("postgresql://user@db.internal did not answer", why="/var/x"))
     assert (fault.status, fault.code) == (503, "store")
     assert "db.internal" not in fault.message
@@ -61,22 +60,6 @@ def test_faults_of_a_body_are_named_and_few() -> None:
     assert "and 895 more" in fault.message
     assert len(fault.message) < 1000
     assert 'it should be a number, not "yyy' in fault.message
-
-
-def test_names_of_the_library_are_not_repeated() -> None:
-    """One sentence for a value that may be a number or a mapping of numbers."""
-    of_each = (
-        ("less_than_equal", "constrained-float", "Input should be less than or equal to 1"),
-        ("dict_type", "dict[constrained-str,constrained-float]", "Input should be a dictionary"),
-    )
-    faults = [
-        {"type": kind, "loc": ("body", "min_speed", name), "msg": said, "input": 1.5}
-        for kind, name, said in of_each
-    ]
-    assert fault_of(RequestValidationError(faults)).message == (
-        "body.min_speed: it should be less than or equal to 1, or it should be a JSON object, "
-        "not 1.5."
-    )
 
 
 @given(st.text(st.characters(codec=None)))
@@ -144,14 +127,14 @@ def test_only_our_own_names_are_hosts(host: str, status: int) -> None:
 
 
 def test_half_of_tls_and_open_addresses_are_refused() -> None:
-    """No option is left out of account in silence."""
-    with pytest.raises(InputError, match="key"):
-        check_options(ServeOptions(tls_certificate=cast("Any", "cert.pem")))
     file = Path("a.pem")
-    with pytest.raises(InputError, match="no TLS"):
-        check_options(ServeOptions(socket=Path("s"), tls_certificate=file, tls_key=file))
-    with pytest.raises(InputError, match="--insecure"):
-        check_options(ServeOptions(host="0.0.0.0"))
+    for refused, said in (
+        (ServeOptions(tls_certificate=file), "key"),
+        (ServeOptions(socket=Path("s"), tls_certificate=file, tls_key=file), "no TLS"),
+        (ServeOptions(host="0.0.0.0"), "--insecure"),
+    ):
+        with pytest.raises(InputError, match=said):
+            check_options(refused)
     check_options(ServeOptions(host="0.0.0.0", insecure=True))
     check_options(ServeOptions())
     # Without a word about it, only callers on this host read without a token.
@@ -217,17 +200,6 @@ class _Tokens:
 SECRET = "adv_" + "a" * 43
 
 
-async def test_a_thousand_requests_are_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A busy machine may take more than that second for all of them.
-    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
-    tokens = _Tokens()
-    tokens.good.add(SECRET)
-    cache = TokenCache(tokens.find)
-    found = await asyncio.gather(*(cache.find(SECRET, "::1") for _ in range(1000)))
-    assert all(token is not None for token in found)
-    assert tokens.asked == 1
-
-
 async def test_a_revoked_token_is_forgotten_after_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is remembered is never older than a second, good or not."""
     tokens, now = _Tokens(), [100.0]
@@ -242,21 +214,6 @@ async def test_a_revoked_token_is_forgotten_after_a_second(monkeypatch: pytest.M
     assert await cache.find(SECRET, "::1") is not None
     now[0] += 0.1
     assert await cache.find(SECRET, "::1") is None
-
-
-async def test_who_tries_secrets_is_slowed_down() -> None:
-    """Wrong secrets of all kinds are limited for each address, and cost the database few reads."""
-    tokens = _Tokens()
-    cache = TokenCache(tokens.find)
-    for tries in ([f"adv_{n:043}" for n in range(200)], [f"nonsense {n}" for n in range(200)]):
-        address = tries[0]
-        found = [cache.find(secret, address) for secret in tries]
-        results = await asyncio.gather(*found, return_exceptions=True)
-        refused = [error for error in results if isinstance(error, HTTPException)]
-        assert {error.status_code for error in refused} == {429}
-        assert 90 <= len(refused) <= 100
-        assert await cache.find(tries[0], "8.8.8.8") is None
-    assert tokens.asked <= 4
 
 
 async def test_guesses_starve_no_holder_of_a_good_token(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,8 +308,7 @@ def test_how_it_ended_is_recorded_as_well() -> None:
         pass
     with pytest.raises(InputError), _audit(log, ANONYMOUS_READER).of("profile.delete", "gemm"):
         raise InputError("no")
-    outcomes = [(e.who, e.action, e.subject, e.outcome) for e in log.entries]
-    assert outcomes == [
+    assert [(e.who, e.action, e.subject, e.outcome) for e in log.entries] == [
         ("ann", "profile.replace", "triad", "begun"),
         ("ann", "profile.replace", "triad", "done"),
         ("anonymous", "profile.delete", "gemm", "begun"),

@@ -79,7 +79,6 @@ def test_an_unforeseen_fault_has_a_code_and_an_id(caplog: pytest.LogCaptureFixtu
 
 
 def test_a_fault_in_the_middle_of_an_answer_is_no_whole_answer() -> None:
-    """What was cut off never looks like all there is."""
     app, _ = behind_gate()
     sent: list[dict[str, Any]] = []
 
@@ -222,7 +221,6 @@ def test_no_line_of_the_log_can_be_made_up(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_log_can_be_an_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """The same for a program, with the keys that it reads."""
     app, _ = behind_gate(log_format="json")
     run(app, lambda client: client.get("/a%0a?token=adv_x"))
     said = json.loads(capsys.readouterr().err)

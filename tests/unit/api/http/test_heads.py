@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor_api.http.connections import of_whole_address, without_offer
+from advisor_api.http.connections import without_offer
 
 NAME = st.from_regex(rb"[a-z-]{1,12}", fullmatch=True)
 VALUE = st.from_regex(rb"[!-~]{1,20}", fullmatch=True)
@@ -24,9 +24,3 @@ def test_a_value_with_a_line_end_begins_no_header() -> None:
     """What the parser might take for a folded line is refused where it would be written again."""
     with pytest.raises(ValueError, match="x"):
         without_offer(b"GET", b"/", "1.1", [(b"x", b"a\r\nhost: evil")])
-
-
-def test_whole_addresses_in_parts() -> None:
-    """Path, query and port are kept; an address without a path means its root."""
-    assert of_whole_address(b"http://[::1]:80/a?b=c") == (b"/a?b=c", b"[::1]:80")
-    assert of_whole_address(b"HTTPS://localhost") == (b"/", b"localhost")

@@ -54,7 +54,6 @@ def test_all_that_are_over_are_found_and_read_once(state: ServiceState) -> None:
 
 
 def test_one_that_ran_for_long_is_found_behind_newer_ones(state: ServiceState) -> None:
-    """It stands on no page that is looked at for news any more."""
     name = add(state, 0, "running")
     for number in range(1, 100):
         add(state, number)
@@ -64,22 +63,3 @@ def test_one_that_ran_for_long_is_found_behind_newer_ones(state: ServiceState) -
     state.update_launch(name, "finished", dumps(status(name, "finished")).decode())
     books.look((), NOW)
     assert len(books.entries()) == 100
-
-
-def test_one_that_began_weeks_ago_counts_when_it_ends(state: ServiceState) -> None:
-    """What it took today and this week is in the sums of both."""
-    name = add(state, 0, "running")
-    books, later = Books(state), NOW.replace(month=3)
-    books.look([name], later)
-    ended = replace(status(name, "finished"), ended_at=later.isoformat())
-    state.update_launch(name, "finished", dumps(ended).decode())
-    books.look((), later)
-    assert len(books.entries()) == 1
-
-
-def test_what_is_long_gone_is_forgotten(state: ServiceState) -> None:
-    add(state, 1)
-    books = Books(state)
-    books.look((), NOW)
-    books.look((), NOW.replace(month=3))
-    assert books.entries() == []

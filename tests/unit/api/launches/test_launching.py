@@ -77,12 +77,6 @@ def pair(*names: str, **limits: float) -> list[dict[str, Any]]:
 # requests
 
 
-@pytest.mark.parametrize("split", ["30/70", "33.3/66.7", "100/50/100", "uncapped", "time-sliced"])
-def test_every_split_that_can_be_launched_is_taken(split: str) -> None:
-    asked = request(split=split)
-    assert (asked.names, asked.split) == (("zed", "abe"), split)
-
-
 @given(st.text(max_size=30))
 def test_no_other_split_is(text: str) -> None:
     """Whatever is sent, it is refused as input, or it is a split that the launcher reads."""
@@ -137,8 +131,7 @@ def test_the_same_request_has_the_same_hash_however_it_is_written() -> None:
         {"jobs": pair("abe", "zed")}, {"gpu": "0"}, {"split": "50/50"}, {"duration_s": 1},
         {"when_one_ends": "stop"}, {"then": [{"jobs": pair("zed", "abe")}]}, {"min_speed": 0.1},
     ]  # fmt: skip
-    hashes = {request_hash(request(**other)) for other in [*others, {}]}
-    assert len(hashes) == len(others) + 1
+    assert len({request_hash(request(**other)) for other in [*others, {}]}) == len(others) + 1
 
 
 # views
@@ -218,9 +211,8 @@ def test_what_runs_is_shown_in_watts_speeds_and_seconds() -> None:
     A launch that is over leaves its state, and no rate that stands still; without a profile there
     is no energy saved, which may be below 0.
     """
-    expected = Interval(50, 45, 55)
     first = JobStatus(job="abe", rate_unit="steps", share_percent=30, outcome="running", rate=40.0,
-                      relative_speed=0.4, predicted_rate=expected,
+                      relative_speed=0.4, predicted_rate=Interval(50, 45, 55),
                       latency_p99_ms=30.0, max_p99_ms=50.0)  # fmt: skip
     jobs = (first, replace(first, rate=0.0, relative_speed=0.0), replace(first, outcome="finished"))
     status = replace(

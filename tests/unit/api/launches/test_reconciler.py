@@ -28,7 +28,6 @@ from advisor.launch.folder import (
 )
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import JobStatus, LaunchStatus
-from advisor.runtime.lock import serving_home
 from advisor.runtime.processes import wait_until
 from advisor.settings import Settings, read_settings
 from advisor_api.http.options import ServeOptions
@@ -90,7 +89,6 @@ def kept(service: Service, launch_id: str = LAUNCH) -> LaunchStatus:
 
 
 def made(service: Service, row: LaunchRow) -> LaunchFolder:
-    """The folder of a launch, made now."""
     return create_folder(service.settings.home / "launches", loads(LaunchSpec, row.spec.encode()))
 
 
@@ -140,8 +138,7 @@ def test_a_clock_that_jumps_neither_delays_nor_hurries_a_launch(
     service: Service, spawned: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A supervisor gets its time to begin, and is started again when that is over."""
-    folder = made(service, service.state.add_launch(row()))
-    made_s = (folder.path / "spec.json").stat().st_mtime
+    made_s = (made(service, service.state.add_launch(row())).path / "spec.json").stat().st_mtime
     at = {"monotonic": 100.0, "jump": 0.0}
     clock = SimpleNamespace(
         monotonic=lambda: at["monotonic"],
@@ -240,7 +237,6 @@ def test_a_launch_that_nobody_hears_of_is_shown_so(
 def test_one_bad_folder_holds_up_no_other(
     service: Service, spawned: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is told once, however often it is looked at."""
     bad = LaunchFolder(service.settings.home / "launches/20990131-120000-abcdef")
     bad.path.mkdir(parents=True)
     (bad.path / "spec.json").write_text("{}")
@@ -255,7 +251,6 @@ def test_one_bad_folder_holds_up_no_other(
 
 
 def test_a_launch_that_has_ended_lets_go_at_once(service: Service) -> None:
-    """The next request need not wait for the reconciler."""
     folder = made(service, service.state.add_launch(row()))
     release_gpus(service.state, service.settings, service.home)
     assert kept(service).state == "accepted"
@@ -300,13 +295,6 @@ def test_a_home_has_one_service(service: Service) -> None:
         open_service(service.settings, service.options, Metrics()),
     ):
         pytest.fail("both have it")
-
-
-def test_a_home_keeps_its_name(tmp_path: Path) -> None:
-    with serving_home(tmp_path / "a") as first:
-        pass
-    with serving_home(tmp_path / "a") as again, serving_home(tmp_path / "b") as other:
-        assert first == again != other
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("server", marks=pytest.mark.postgres)])

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advised import CARD, UUID, gives, model, profile, settings_of, solo_points
-from flat_records import from_flat
+from advised import CARD, UUID, gives, launch, model, profile, settings_of, solo_points
 
-from advisor.core.records import Observation, SoloPoint
+from advisor.core.records import Observation
 from advisor.core.split import EQUAL, UNCAPPED
 from advisor.predict.card_factor import CardFactor, CardPredictor
 from advisor.settings import Settings
@@ -17,7 +16,6 @@ from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.answers import DriftedJob
 from advisor_advice import conditions as module
 from advisor_advice.conditions import (
-    NOTHING,
     Conditions,
     DriftPredictor,
     checks_of,
@@ -33,7 +31,6 @@ from advisor_advice.expected import (
     outdated_check,
     outdated_checks,
     profiles_of,
-    versions_of,
 )
 from advisor_data import open_store
 from advisor_data.bundled import bundled_reference_points
@@ -42,19 +39,6 @@ MODEL = model({EQUAL: (0.6, 0.8, 350.0), UNCAPPED: (0.7, 0.7, 380.0)})
 PROFILES = {(job, CARD): profile(job) for job in "ab"}
 PAIR = tuple(PROFILES.values())
 OTHER, H200 = "GPU-2", "NVIDIA H200"
-
-
-def launch(number: int = 0, **columns: Any) -> Observation:
-    """`a` and `b` at 50/50, as expected, long enough to tell."""
-    return from_flat(
-        Observation,
-        **{
-            "launch_id": f"l{number}", "gpu_model": CARD, "gpu_uuid": OTHER, "job_1": "a",
-            "job_2": "b", "share_1_percent": 50.0, "share_2_percent": 50.0, "units_1": 66,
-            "units_2": 66, "rate_1": 60.0, "rate_2": 80.0, "power_w": 350.0, "overlap_s": 60.0,
-            "state": "finished", "started_at": f"2026-01-31T12:00:{number:02d}Z", **columns,
-        },
-    )  # fmt: skip
 
 
 def never(gpu_model: str) -> None:
@@ -82,14 +66,6 @@ def drift(**fields: Any) -> DriftedJob:
 # what advice takes in
 
 
-def test_without_conditions_all_is_as_it_was() -> None:
-    """The very predictor and the very profiles."""
-    of = tuple(PROFILES.values())
-    assert NOTHING.applied(MODEL, of) == (MODEL, of)
-    assert (NOTHING.card_of(of), NOTHING.drifts_of(of)) == (None, ())
-    assert list(NOTHING.warnings(of)) == []
-
-
 def test_power_is_that_of_the_card() -> None:
     """Of profiles that were measured elsewhere; not of those that were measured on it."""
     of = tuple(PROFILES.values())
@@ -97,8 +73,7 @@ def test_power_is_that_of_the_card() -> None:
     predictor, profiles = known.applied(MODEL, of)
     assert isinstance(predictor, CardPredictor)
     assert profiles[0].whole_gpu_power_w == pytest.approx(400 * math.exp(0.1))
-    assert known.card_of(of) == known.factor
-    assert list(known.warnings(of)) == [factor().text]
+    assert (known.card_of(of), list(known.warnings(of))) == (known.factor, [factor().text])
     own = tuple(replace(p, gpu_uuids=frozenset({OTHER})) for p in of)
     assert known.applied(MODEL, own) == (MODEL, own)
     assert known.card_of(own) is None
@@ -106,7 +81,6 @@ def test_power_is_that_of_the_card() -> None:
 
 
 def test_drifts_of_these_jobs_on_this_card_widen_bounds() -> None:
-    """Those of other jobs, cards and models do not."""
     of = tuple(PROFILES.values())
     all_drifts = (
         drift(), drift(job="c"), drift(gpu_uuid="GPU-3", ratio=0.1), drift(gpu_model="Other"),
@@ -168,16 +142,7 @@ def test_launches_that_say_nothing_are_left_out(columns: dict[str, Any]) -> None
     assert expected(launch(**columns)) == []
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [{"overlap_s": 8.0}, {"mode": "cu_mask"}, {"results_1": "right", "results_2": "right"}],
-)
-def test_launches_that_are_good_enough_count(columns: dict[str, Any]) -> None:
-    assert len(expected(launch(**columns))) == 1
-
-
 def test_unsafe_counts_count_only_with_right_results() -> None:
-    """What is computed wrongly draws other power."""
     host = CheckedCounts(
         gpu_model=CARD, units_total=132, checked=frozenset({66}), wrong={66: ("gemm",)}
     )
@@ -190,30 +155,25 @@ def test_unsafe_counts_count_only_with_right_results() -> None:
 
 def test_both_rates_and_the_power_are_compared() -> None:
     (one,) = expected(launch(driver="580", libraries_1="torch 2, cublas 13", rate_1=66.0))
-    rate_a, rate_b, power_a, power_b = compared([one])
-    assert (rate_a.job, rate_a.quantity, rate_a.observed) == ("a", "rate", 66.0)
-    assert rate_a.expected.value == pytest.approx(60.0)
-    assert (rate_b.job, rate_b.observed) == ("b", 80.0)
-    assert (power_a.job, power_a.quantity, power_a.observed) == ("a", "power", 350.0)
-    assert (power_b.job, power_b.expected.value) == ("b", 350.0)
-    assert rate_a.setting == "a + b 50/50"
-    assert (rate_a.gpu_model, rate_a.gpu_uuid) == (CARD, OTHER)
-    assert rate_a.at == "2026-01-31T12:00:00Z"
-    assert rate_a.software == ("driver 580", "cublas 13", "torch 2")
+    found = [*compared([one])]
+    assert [(c.job, c.quantity, c.observed, c.expected.value) for c in found] == [
+        ("a", "rate", 66.0, pytest.approx(60.0)), ("b", "rate", 80.0, pytest.approx(80.0)),
+        ("a", "power", 350.0, 350.0), ("b", "power", 350.0, 350.0),
+    ]  # fmt: skip
+    same = {(c.setting, c.gpu_model, c.gpu_uuid, c.at, c.software) for c in found}
+    software = ("driver 580", "cublas 13", "torch 2")
+    assert same == {("a + b 50/50", CARD, OTHER, "2026-01-31T12:00:00Z", software)}
 
 
 def test_what_was_not_read_is_not_compared() -> None:
-    """And a job beside itself is compared once in power."""
     known = {("a", CARD): profile("a")}
-    twice = launch(job_2="a", rate_1=None)
-    found = list(compared(expected_of([twice], known, MODEL, never)))
+    found = list(compared(expected_of([launch(job_2="a", rate_1=None)], known, MODEL, never)))
     assert [one.quantity for one in found] == ["rate", "power"]
 
 
 def test_logs_of_a_card_are_of_launches_that_tell_of_it() -> None:
     """On it, under limits, with all readings, and with profiles of other cards."""
-    near = launch(power_w=360.0)
-    found = card_logs(expected(near, launch(1, power_w=340.0)), OTHER)
+    found = card_logs(expected(launch(power_w=360.0), launch(1, power_w=340.0)), OTHER)
     assert found == {("a", "b"): [math.log(360 / 350), math.log(340 / 350)]}
     whole = {"mode": "uncapped", "share_1_percent": 100.0, "share_2_percent": 100.0}
     others: list[dict[str, Any]] = [
@@ -222,23 +182,16 @@ def test_logs_of_a_card_are_of_launches_that_tell_of_it() -> None:
     ]  # fmt: skip
     for columns in others:
         assert card_logs(expected(launch(**columns)), OTHER) == {}, columns
-    here = launch(gpu_uuid=UUID)
-    assert card_logs(expected(here), UUID) == {}
+    assert card_logs(expected(launch(gpu_uuid=UUID)), UUID) == {}
 
 
 # the card
 
 
-def alone(job: str, card: str, power_w: float, **fields: Any) -> list[SoloPoint]:
-    """Points of a job on a card, `power_w` on the whole GPU."""
-    points = solo_points(job, gpu_uuid=card, **fields)
-    return [replace(p, power_w=power_w * p.power_w / 400) for p in points if p.power_w]
-
-
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """A host with a store in plain files, in which both jobs were measured on a card."""
-    url = f"files:{tmp_path / 'points'}"
+    """A host with a store in which both jobs were measured on one card."""
+    url = f"sqlite:///{tmp_path / 'points.db'}"
     found = replace(settings_of(tmp_path), database_url=url)
     stored(found, *solo_points("a"), *solo_points("b"))
     return found
@@ -247,24 +200,6 @@ def settings(tmp_path: Path) -> Settings:
 def stored(settings: Settings, *records: Any) -> None:
     with open_store(settings.database_url, settings.home) as store:
         store.add(records)
-
-
-def test_no_card_has_no_factor(settings: Settings) -> None:
-    with open_store(settings.database_url, settings.home) as store:
-        assert stored_factor(CARD, None, [], store) is None
-        assert stored_factor(CARD, OTHER, [], store) is None
-        assert stored_factor(CARD, OTHER, [], None) is None
-
-
-def test_runs_alone_tell_of_a_card(settings: Settings) -> None:
-    """Beside those of the other cards; profiles are of the first card here."""
-    stored(settings, *alone("a", OTHER, 440.0, run="r2"))
-    with open_store(settings.database_url, settings.home) as store:
-        own = profiles_of("ab", store)
-        assert own["a", CARD].gpu_uuids == frozenset({UUID, OTHER})
-        only = stored_factor(CARD, OTHER, [], store)
-    # Points that the profile is made of say nothing.
-    assert only is None
 
 
 def test_bundled_runs_alone_tell_of_the_cards_they_were_on() -> None:
@@ -279,17 +214,8 @@ def test_bundled_runs_alone_tell_of_the_cards_they_were_on() -> None:
     assert stored_factor(CARD, card, [], None) is None
 
 
-def test_profiles_of_the_store_go_before_bundled_ones(settings: Settings) -> None:
-    with open_store(settings.database_url, settings.home) as store:
-        own = profiles_of({"a", "fft"}, store)
-    assert ("a", CARD) in own
-    assert ("fft", "NVIDIA H200") in own
-    assert ("a", CARD) not in profiles_of({"a"}, None)
-
-
 def test_experience_is_what_launches_did(settings: Settings) -> None:
-    slow = [launch(n, rate_1=60.0 if n < 20 else 30.0) for n in range(40)]
-    stored(settings, *slow)
+    stored(settings, *[launch(n, rate_1=60.0 if n < 20 else 30.0) for n in range(40)])
     with open_store(settings.database_url, settings.home) as store:
         seen = experience_of(store, MODEL, checks_of(settings), settings.home)
         given = seen.conditions(CARD, OTHER, store)
@@ -330,22 +256,6 @@ def test_the_driver_in_use_goes_before_that_of_the_newest_launch(
     assert dict(found.outdated) == {CARD: f"{CARD} now {{'driver': '581'}}"}
 
 
-def test_checks_are_read_once_for_each_model(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There can be thousands of launches."""
-    asked: list[str] = []
-
-    def noted(_: object, gpu_model: str) -> None:
-        asked.append(gpu_model)
-
-    monkeypatch.setattr(module, "checked_counts", noted)
-    checked = checks_of(settings)
-    for model_name in (CARD, "Other", CARD):
-        checked(model_name)
-    assert asked == [CARD, "Other"]
-
-
 # checks
 
 
@@ -362,7 +272,6 @@ def test_a_check_with_the_same_software_is_not_outdated(tmp_path: Path) -> None:
 
 
 def test_the_newest_launch_with_versions_decides(tmp_path: Path) -> None:
-    """For each GPU model; those without any are passed over."""
     launches = [
         launch(5, gpu_model=H200), launch(2, gpu_model=H200, driver="1"),
         launch(4, gpu_model=H200, driver="2"), launch(3, gpu_model=H200, driver="3"),
@@ -371,10 +280,3 @@ def test_the_newest_launch_with_versions_decides(tmp_path: Path) -> None:
     ((model_name, text),) = outdated_checks(launches, tmp_path).items()
     assert model_name == H200
     assert ", 2 now" in text
-
-
-def test_versions_by_name() -> None:
-    """A text without a version says nothing."""
-    assert versions_of(["driver 580.1", "torch 2.11.0", "torch"]) == {
-        "driver": "580.1", "torch": "2.11.0",
-    }  # fmt: skip

@@ -7,37 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advised import CARD, model, profile, profiles, settings_of
-from flat_records import from_flat
+from advised import CARD, launch, profile, settings_of
 from pair_points import pair_point
 
-from advisor.core.records import REPLAY_SOURCE, Observation, PairPoint
+from advisor.core.records import REPLAY_SOURCE, PairPoint
 from advisor.core.split import EQUAL, UNCAPPED, Split
-from advisor.decide.recommendation import Request
 from advisor.predict.measured import Window
-from advisor_advice.answers import answer, to_wire
-from advisor_advice.conditions import measured_windows, read_known
+from advisor_advice.conditions import measured_windows
 from advisor_data import Store, open_store
-from advisor_models.registry import Registry
 
 PAIR = (profile("a"), profile("b"))
 
 
-def launch(number: int = 0, **columns: Any) -> Observation:
-    """`a` and `b` at 50/50, long enough to tell."""
-    return from_flat(
-        Observation,
-        **{
-            "launch_id": f"l{number}", "gpu_model": CARD, "gpu_uuid": "GPU-2", "job_1": "a",
-            "job_2": "b", "share_1_percent": 50.0, "share_2_percent": 50.0, "units_1": 66,
-            "units_2": 66, "rate_1": 60.0, "rate_2": 80.0, "power_w": 350.0, "overlap_s": 60.0,
-            "state": "finished", "started_at": f"2026-01-31T12:00:{number:02d}Z", **columns,
-        },
-    )  # fmt: skip
-
-
 def point(**columns: Any) -> PairPoint:
-    """`a` and `b` at 30/70."""
     values: dict[str, Any] = {"job_1": "a", "job_2": "b", "gpu_model": CARD, **columns}
     return pair_point(**values)
 
@@ -48,7 +30,6 @@ def unchecked(gpu_model: str) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """That of the host of `settings_of`."""
     settings = settings_of(tmp_path)
     with open_store(settings.database_url, settings.home) as opened:
         yield opened
@@ -68,8 +49,7 @@ def test_windows_and_launches_of_a_pair(store: Store) -> None:
 
 def test_of_copies_fewer_are_read_as_well(store: Store) -> None:
     """`advisor recommend A*3` knows what `advisor replicas A` does; of other jobs all together."""
-    two = {"job_2": "a", "share_a": 100.0, "share_b": 100.0}
-    store.add([point(**two), point()])
+    store.add([point(**{"job_2": "a", "share_a": 100.0, "share_b": 100.0}), point()])
     store.add([launch(job_2="a")])
     found = measured_windows(PAIR[:1] * 3, unchecked, store, bundled=())
     assert {names: len(windows) for names, windows in found.items()} == {("a", "a"): 2}
@@ -101,26 +81,9 @@ def test_points_that_tell_nothing_of_the_pair(store: Store, columns: dict[str, A
     assert measured_windows(PAIR, unchecked, store, bundled=()) == {}
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [
-        {"flags": ("limit-broken",)},
-        {"overlap_s": 3.0},
-        {"results_1": "wrong"},
-        {"mode": "time-sliced"},
-    ],
-    ids=str,
-)
-def test_launches_that_tell_nothing_of_the_pair(store: Store, columns: dict[str, Any]) -> None:
-    store.add([launch(**columns)])
-    assert measured_windows(PAIR, unchecked, store, bundled=()).get(("a", "b"), ()) == ()
-
-
 def test_of_a_queue_all_its_pairs(store: Store) -> None:
-    """And none with a job that is not in it."""
     store.add([point(), point(job_1="b", job_2="c"), point(job_1="c", job_2="d")])
-    jobs = [*PAIR, profile("c")]
-    found = measured_windows(jobs, unchecked, store, bundled=(), any_of=True)
+    found = measured_windows([*PAIR, profile("c")], unchecked, store, bundled=(), any_of=True)
     assert found.keys() == {("a", "b"), ("b", "c")}
 
 
@@ -133,8 +96,7 @@ def test_of_a_set_its_own_windows_alone(store: Store, mode: str) -> None:
     found = measured_windows([profile("c"), *PAIR], unchecked, store, bundled=())
     assert found.keys() == {("a", "b", "c")}
     ((window,),) = found.values()
-    assert str(window.split) == mode
-    assert len(window.rates) == 3
+    assert (str(window.split), len(window.rates)) == (mode, 3)
 
 
 def test_bundled_pairs_are_read_where_none_are_given() -> None:
@@ -159,33 +121,3 @@ def test_sets_of_a_host_far_slower_than_the_profiles_are_not_taken_in() -> None:
     taken = measured_windows([slow] * 3, unchecked, None)[three]
     assert {str(window.split) for window in taken} == {"uncapped", "time-sliced"}
     assert three not in measured_windows([fast] * 3, unchecked, None)
-
-
-def test_after_a_launch_the_next_answer_is_nearer(
-    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And with each more; it says what it rests on."""
-    expected = model({EQUAL: (0.6, 0.9, 350.0)})
-
-    def champion(_: Registry) -> Any:
-        return expected
-
-    monkeypatch.setattr(Registry, "open_champion", champion)
-
-    def told() -> tuple[float, str | None]:
-        request = Request(default_min_speed=0.0)
-        found = to_wire(answer(read_known(profiles(), settings_of(tmp_path)), request))
-        assert found.choice.split == "50/50"
-        return found.choice.jobs[0].speed.value, found.measured and found.measured.text
-
-    answers = [told()]
-    for number in range(3):
-        store.add([launch(number, rate_1=50.0)])
-        answers.append(told())
-    speeds = [speed for speed, _ in answers]
-    assert speeds == sorted(speeds, reverse=True)
-    assert speeds[0] == 0.6
-    assert speeds[1] == pytest.approx(0.5, rel=0.04)
-    assert speeds[3] == pytest.approx(0.5, rel=0.015)
-    texts = [None, "measured here, 1 launch", "measured here, 2 launches"]
-    assert [text for _, text in answers[:3]] == texts

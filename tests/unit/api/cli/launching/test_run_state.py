@@ -44,7 +44,6 @@ def queue_of(file: QueueFile, folder: Path) -> QueueRun:
 
 
 def running(*names: str, steps: float, speed: float) -> SeenLaunch:
-    """A launch in which they run."""
     jobs = tuple(
         LaunchedJob(
             LaunchPart(job=JOBS[name], solo_rate=10.0),
@@ -119,7 +118,6 @@ def test_the_end_stands_beside_each_job_alone(file: QueueFile, tmp_path: Path) -
 def test_a_launch_that_was_noted_and_never_made_is_forgotten(
     file: QueueFile, tmp_path: Path
 ) -> None:
-    """The command was killed in between, so its jobs wait."""
     file.write(QueueRecord(launches=("20260131-120000-3f2a91",), ended=(FINISHED,)))
     queue = queue_of(file, tmp_path)
     queue.take_up()

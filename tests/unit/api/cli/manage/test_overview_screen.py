@@ -89,7 +89,6 @@ def test_it_fits_80_columns_and_says_what_it_rests_on() -> None:
 
 
 def test_a_terminal_that_is_too_low_shows_a_part_and_says_so() -> None:
-    """Else what has ended is never seen on 24 lines."""
     console, screen = Console(width=40, height=5), Scrolled(Text("\n".join("abcdefgh")))
 
     def seen(*keys: str) -> str:
@@ -108,13 +107,13 @@ def test_a_terminal_that_is_too_low_shows_a_part_and_says_so() -> None:
     assert seen() == "short"
 
 
-def test_without_blocks_there_are_plain_letters() -> None:
-    assert letters_of("ascii") is ASCII
-    assert letters_of("utf-8") is BLOCKS
-    assert all(line.isascii() for line in drawn(letters=ASCII))
-
-
 @pytest.mark.parametrize("sharing", ["uncapped", "time-sliced"])
 def test_who_has_no_limit_is_said_to_have_none(sharing: str) -> None:
     said = {"uncapped": "no limit", "time-sliced": "in turns"}[sharing]
     assert any(said in line for line in drawn(replace(LAUNCH, sharing=sharing)))
+
+
+def test_without_blocks_there_are_plain_letters() -> None:
+    assert letters_of("ascii") is ASCII
+    assert letters_of("utf-8") is BLOCKS
+    assert all(line.isascii() for line in drawn(letters=ASCII))
