@@ -20,12 +20,9 @@ from advisor.predict.profiles import Floats
 from advisor.wire.power import FEATURES, InputPoint, Product
 from advisor_power.components import SM_POWER_EXPONENT
 
-_WORK_EXPONENT = SM_POWER_EXPONENT - 1
-"""The energy of the same work grows with this power of the clock."""
-
+_WORK_EXPONENT = SM_POWER_EXPONENT - 1  # energy of the same work ~ clock to this power
+# Features that lower power: their opposite has a weight, since none can be negative.
 _SAVING = ("a_zeros", "b_zeros", "zero_products", "sum_non_finite")
-"""Features that lower power: their opposite has a weight, since none can be negative."""
-
 _ENERGIES = ("operation", *FEATURES)
 
 PARTS = (
@@ -74,12 +71,8 @@ def by_feature_w(product: Product, weights: Sequence[float]) -> dict[str, float]
 
 P = TypeVar("P", bound=Product)
 
-LEAST_PART = 0.1
-"""Of the clock below the power limit, which lowers it no further."""
-
-_MOST_TIMES = 4.0
-"""By which a side may be larger or smaller than that of the nearest shape that was measured."""
-
+LEAST_PART = 0.1  # of the highest clock: the power limit lowers it no further
+_MOST_TIMES = 4.0  # larger or smaller may a side be than that of the nearest measured shape
 _HALVINGS = 24
 
 
@@ -128,11 +121,7 @@ class Known:
     paces: tuple[Pace, ...]
 
     def card(self, gpu_model: str | None = None) -> MeasuredCard:
-        """The card of a GPU model; None: the only one.
-
-        Raises:
-            InputError: it was not measured, or several were and none is named.
-        """
+        """The card of a GPU model; None: the only one."""
         names = [card.gpu_model for card in self.cards]
         if gpu_model is None and len(names) == 1:
             return self.cards[0]
@@ -156,19 +145,25 @@ class Known:
         """A product at its highest clock; and which of shape and units was not measured.
 
         Of another shape or number of SMs it runs, cycle by cycle, as the nearest that was measured.
-
-        Raises:
-            InputError: the GPU model or the type was not measured, it has not so many SMs, or a
-                side is over `_MOST_TIMES` off that of every shape that was.
         """
         card = self.card(gpu_model)
         of = [p for p in self.paces if p.gpu_model == card.gpu_model and p.dtype == dtype]
         if not of:
-            raise self._no_type(card, dtype)
+            there = sorted({p.dtype for p in self.paces if p.gpu_model == card.gpu_model})
+            raise InputError(
+                f"no input of {dtype} was measured on {card.gpu_model}",
+                why=f"each type has units of its own on the GPU; measured are {', '.join(there)}",
+                fix=f"advisor power input --dtype {dtype} --preset T12, then advisor power train",
+            )
         units = card.units if units is None else units
         check_card_units(units, card.gpu_model)
         _check_shape(of, shape)
-        nearest = min(of, key=lambda pace: _distance(pace, shape, units))
+
+        def distance(pace: Pace) -> tuple[float, float]:
+            sides = zip(pace.shape, shape, strict=True)
+            return sum(abs(math.log(a / b)) for a, b in sides), abs(math.log(pace.units / units))
+
+        nearest = min(of, key=distance)
         product = Product(
             gpu_model=card.gpu_model,
             dtype=dtype,
@@ -190,14 +185,6 @@ class Known:
         found = self.card(gpu_model).power_limit_w
         return math.inf if found is None else found
 
-    def _no_type(self, card: MeasuredCard, dtype: str) -> InputError:
-        there = sorted({p.dtype for p in self.paces if p.gpu_model == card.gpu_model})
-        return InputError(
-            f"no input of {dtype} was measured on {card.gpu_model}",
-            why=f"each type has units of its own on the GPU; measured are {', '.join(there)}",
-            fix=f"advisor power input --dtype {dtype} --preset T12, then advisor power train",
-        )
-
 
 def _check_shape(paces: Sequence[Pace], shape: tuple[int, int, int]) -> None:
     """Whether one of the paces is of a shape that is not too far off."""
@@ -214,11 +201,6 @@ def _check_shape(paces: Sequence[Pace], shape: tuple[int, int, int]) -> None:
             fix=f"ask for sides within {_MOST_TIMES:g} times, or measure it: advisor power input "
             f"--shape {asked}",
         )
-
-
-def _distance(pace: Pace, shape: tuple[int, int, int], units: int) -> tuple[float, float]:
-    sides = zip(pace.shape, shape, strict=True)
-    return sum(abs(math.log(a / b)) for a, b in sides), abs(math.log(pace.units / units))
 
 
 def known_of(points: Sequence[InputPoint]) -> Known:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,8 @@ from advisor.errors import InputError, ModelError
 from advisor.wire.power import FEATURES, InputAsked
 from advisor_data.known import input_points_sha256, read_input_points
 from advisor_models.manifest import MANIFEST
-from advisor_power.data.predictor import POINTS, InputPredictor, read_input_model
-from advisor_power.data.training import (
-    fit_inputs,
-    learnable,
-    make_input_manifest,
-    write_input_model,
-)
+from advisor_power.data.predictor import POINTS, InputPredictor
+from advisor_power.data.training import fit_inputs, learnable, write_input_model
 
 SHAPE = (4096, 4096, 4096)
 
@@ -48,19 +42,26 @@ def asked(**of: Any) -> InputAsked:
 
 
 def test_the_manifest_says_what_the_model_is_made_from(folder: Path) -> None:
-    manifest, _ = read_input_model(folder)
+    manifest = InputPredictor(folder).manifest
     made_from = read_input_points(folder / POINTS)
-    assert manifest.dataset.sha256 == input_points_sha256(made_from)
-    assert manifest.dataset.points == len(made_from) == 14 * 8 + 4
-    assert manifest.dataset.cards == ("GPU-1",)
+    facts = manifest.dataset
+    assert (facts.sha256, facts.cards) == (input_points_sha256(made_from), ("GPU-1",))
+    assert facts.points == len(made_from) == 14 * 8 + 4
     assert set(manifest.files) == {"bf16.trees", POINTS}
-    assert manifest.features == FEATURES
-    for method in ("model", "physics", "median", "two-metrics", "zeros"):
-        for kind in ("power", "speed", "energy"):
-            assert f"{method}_{kind}_mean_error_percent" in manifest.figures
-            assert f"{method}_{kind}_p90_error_percent" in manifest.figures
+    assert manifest.created_at == "2026-11-23T10:00:00+00:00"  # of its newest point
+    assert set(manifest.figures) == {
+        "coverage_percent",
+        "reference_noise_percent",
+        *(f"{kind}_points" for kind in ("power", "speed", "energy")),
+        *(
+            f"{method}_{kind}_{of}_error_percent"
+            for method in ("model", "physics", "median")
+            for kind in ("power", "speed", "energy")
+            for of in ("mean", "p90")
+        ),
+    }
     assert manifest.figures["reference_noise_percent"] == pytest.approx(0, abs=1e-9)
-    assert {"scikit-learn", "numpy"} == set(manifest.libraries)
+    assert set(manifest.libraries) == {"scikit-learn", "numpy"}
 
 
 def test_below_the_limit_power_is_expected_and_at_it_speed(folder: Path) -> None:
@@ -111,22 +112,19 @@ def test_what_was_never_measured_is_said(folder: Path) -> None:
 def test_served_without_scikit_learn_it_says_the_same(folder: Path) -> None:
     """On a law that the physics cannot say, so that the trees have their part."""
     trained = trained_on([*points(bent), *references(bent)])
-    manifest = make_input_manifest(trained, datetime(2026, 11, 23, tzinfo=UTC))
-    write_input_model(folder / "bent", trained, manifest)
+    write_input_model(folder / "bent", trained)
     predictor = InputPredictor(folder / "bent")
     some = trained.points[::17]
-    expected = trained.model(some)
-    said = [
-        predictor.predict(asked(features=p.features, units=p.units)).power_w.value for p in some
-    ]
-    assert said == pytest.approx(expected.tolist(), rel=1e-4)
+    told = [predictor.predict(asked(features=p.features, units=p.units)) for p in some]
+    assert [one.power_w.value for one in told] == pytest.approx(
+        trained.model(some).tolist(), rel=1e-4
+    )
 
 
 def test_the_order_of_points_does_not_matter(folder: Path, tmp_path: Path) -> None:
     again = [*references(limit_w=400.0), *reversed(points(limit_w=400.0))]
     trained = trained_on(again)
-    manifest = make_input_manifest(trained, datetime(2026, 11, 23, tzinfo=UTC))
-    assert write_input_model(tmp_path, trained, manifest) == read_input_model(folder)[0]
+    assert write_input_model(tmp_path, trained) == InputPredictor(folder).manifest
 
 
 def test_a_pattern_of_nan_widens_no_interval() -> None:
@@ -184,7 +182,7 @@ def test_a_manifest_of_something_else_is_refused(
     good = json.loads((folder / MANIFEST).read_text())
     (tmp_path / MANIFEST).write_text(json.dumps(good | change))
     with pytest.raises(ModelError, match=what) as caught:
-        read_input_model(tmp_path)
+        InputPredictor(tmp_path)
     assert "advisor power train" in str(caught.value)
 
 
@@ -195,7 +193,7 @@ def test_a_file_that_was_changed_is_refused(folder: Path, tmp_path: Path, name: 
     with (tmp_path / name).open("ab") as file:
         file.write(b" ")
     with pytest.raises(ModelError, match="is not the file that was written"):
-        read_input_model(tmp_path)
+        InputPredictor(tmp_path)
     (tmp_path / name).unlink()
     with pytest.raises(ModelError, match="cannot be read"):
-        read_input_model(tmp_path)
+        InputPredictor(tmp_path)
