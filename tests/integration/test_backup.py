@@ -49,11 +49,15 @@ def fill(url: str) -> None:
 
 def check_filled(url: str) -> None:
     with open_store(url, Path()) as store, open_service_state(url, Path()) as state:
-        assert store.solo_points() == [point(1)]
-        assert store.pair_points() == [pair_point(1)]
-        assert store.observations() == [observation(1)]
-        assert [token.name for token in state.tokens()] == ["ci"]
-        assert [found.launch_id for found in state.launches()] == ["1"]
+        assert (store.solo_points(), store.pair_points(), store.observations()) == (
+            [point(1)],
+            [pair_point(1)],
+            [observation(1)],
+        )
+        assert (
+            [token.name for token in state.tokens()],
+            [found.launch_id for found in state.launches()],
+        ) == (["ci"], ["1"])
 
 
 def test_everything_comes_back(database: Path, tmp_path: Path) -> None:
@@ -65,8 +69,10 @@ def test_everything_comes_back(database: Path, tmp_path: Path) -> None:
     assert back_up(url_of(database), Path(), copy) == copy.stat().st_size
     assert copy.stat().st_mode & 0o777 == 0o600
     with closing(sqlite3.connect(f"file:{copy}?immutable=1", uri=True)) as read:
-        assert read.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-        assert read.execute("SELECT count(*) FROM solo_points").fetchone() == (1,)
+        assert (
+            read.execute("PRAGMA journal_mode").fetchone(),
+            read.execute("SELECT count(*) FROM solo_points").fetchone(),
+        ) == (("delete",), (1,))
     restore(url_of(other), Path(), copy)
     check_filled(url_of(other))
     assert {path.name for path in tmp_path.iterdir()} == {"data", "copy.db", "other.db"}
@@ -159,8 +165,7 @@ def test_a_server_goes_on_with_what_was_restored(database: Path, tmp_path: Path)
             restore(url_of(database), Path(), copy, overwrite=True)
             assert state.change_count() > before
             before = state.change_count()
-        assert store.solo_points() == [point(1)]
-        assert store.add([point(8)]) == 1
+        assert (store.solo_points(), store.add([point(8)])) == ([point(1)], 1)
         assert state.change_count() == before + 1
 
 
@@ -234,8 +239,10 @@ def test_kill_9_of_a_restore_leaves_old_or_new(database: Path, tmp_path: Path) -
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=50)
         with closing(sqlite3.connect(database)) as read:
-            assert read.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-            assert read.execute("SELECT count(*) FROM solo_points").fetchone() == (3001,)
+            assert (
+                read.execute("PRAGMA integrity_check").fetchone(),
+                read.execute("SELECT count(*) FROM solo_points").fetchone(),
+            ) == (("ok",), (3001,))
 
 
 FULL = """

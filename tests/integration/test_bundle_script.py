@@ -106,8 +106,10 @@ def test_more_of_a_whole_pair_stays_whatever_its_flags(tmp_path: Path) -> None:
     grid = made_up.grid_points(*PAIRS[0], range(20, 30, 2), run="fine")
     elsewhere = [replace(p, gpu_uuid="GPU-2") for p in grid]
     kept = built(tmp_path, [*whole, *grid, *elsewhere], [])
-    assert len(kept) == len(whole) + len(grid)
-    assert [p.flags for p in kept if p.flags] == [("counter-mismatch",), ("failed",)]
+    assert (len(kept), [p.flags for p in kept if p.flags]) == (
+        len(whole) + len(grid),
+        [("counter-mismatch",), ("failed",)],
+    )
     card = (tmp_path / "into/README.md").read_text()
     assert "| of them without rates, since a job failed | 1 |" in card
 

@@ -53,13 +53,17 @@ def test_points_come_back_and_are_added_once(postgres_url: str, tmp_path: Path) 
     """Every column survives to the last digit, and adding again changes nothing."""
     points, pairs = [point(n) for n in range(200)], [pair_point(n) for n in range(200)]
     with open_store(postgres_url, tmp_path) as store:
-        assert store.add([*points[:150], points[0], *pairs[:150], pairs[0]]) == 300
-        assert store.add([*pairs, *points]) == 100
-        assert store.solo_points() == points
-        assert store.solo_points(job="none") == []
-        assert store.pair_points() == pairs
-        assert store.pair_points(jobs=("zwei", JOB)) == pairs
-        assert store.pair_points(run="none") == []
+        assert (
+            store.add([*points[:150], points[0], *pairs[:150], pairs[0]]),
+            store.add([*pairs, *points]),
+            store.solo_points(),
+        ) == (300, 100, points)
+        assert (
+            store.solo_points(job="none"),
+            store.pair_points(),
+            store.pair_points(jobs=("zwei", JOB)),
+            store.pair_points(run="none"),
+        ) == ([], pairs, pairs, [])
 
 
 def test_two_writers_at_once(postgres_url: str, tmp_path: Path) -> None:
@@ -127,10 +131,11 @@ def test_a_server_that_stops_and_comes_back(
                     ask()
         finally:
             postgres_server.start()
-        assert store.add([point(1), point(2)]) == 1
-        assert store.solo_points() == [point(1), point(2)]
-        assert state.find_tokens([secret]) == {secret: token}
-        assert [found.launch_id for found in state.launches()] == ["1"]
+        assert (store.add([point(1), point(2)]), store.solo_points()) == (1, [point(1), point(2)])
+        assert (state.find_tokens([secret]), [found.launch_id for found in state.launches()]) == (
+            {secret: token},
+            ["1"],
+        )
 
 
 def test_a_connection_lost_in_use(

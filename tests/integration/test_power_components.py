@@ -50,8 +50,10 @@ def test_parts_of_a_job(advisor: Advisor) -> None:
         assert sums(one["power"])
         assert one["power"]["power_basis"] == "measured"
         # No bundled point was measured with the memory's own sensor.
-        assert one["power"]["memory_basis"] == "estimated"
-        assert one["power"]["headroom_w"] == pytest.approx(700 - one["power"]["power_w"])
+        assert (one["power"]["memory_basis"], one["power"]["headroom_w"]) == (
+            "estimated",
+            pytest.approx(700 - one["power"]["power_w"]),
+        )
     whole = found["shares"][-1]["power"]["components_w"]
     assert whole["memory"]["value"] > whole["tensor"]["value"] == 0
 
@@ -63,8 +65,7 @@ def test_parts_of_a_pair_swap_with_the_jobs(advisor: Advisor) -> None:
     assert all(sums(one["power"]) for one in there["splits"])
     by_split = {one["split"]: one for one in there["splits"]}
     even, mirrored = by_split["50/50"], {one["split"]: one for one in back["splits"]}["50/50"]
-    assert even["power"] == mirrored["power"]
-    assert even["power"]["power_basis"] == "measured"
+    assert (even["power"], even["power"]["power_basis"]) == (mirrored["power"], "measured")
     assert by_split["11/90"]["power"]["power_basis"] == "estimated"
     assert even["causes_mhz"] == mirrored["causes_mhz"][::-1]
     caused = sum(cause["value"] for cause in even["causes_mhz"])
@@ -88,8 +89,7 @@ def test_bars_are_as_long_as_the_power(advisor: Advisor) -> None:
     whole = told(advisor, "gemm")["shares"]
     assert len(bars) == len(whole)
     for bar, one in zip(bars, whole, strict=True):
-        assert len(bar) == 50
-        assert len(bar.rstrip(".")) == round(50 * one["power"]["power_w"] / 700)
+        assert (len(bar), len(bar.rstrip("."))) == (50, round(50 * one["power"]["power_w"] / 700))
     assert "~" in said.out
 
 
@@ -116,8 +116,11 @@ def test_memory_that_was_measured_is_measured(advisor: Advisor, tmp_path: Path) 
         store.add([newer])
     found = told(advisor, "walsh", "--gpu-model", bundled.gpu_model)["shares"]
     whole = found[-1]["power"]
-    assert (whole["memory_basis"], whole["others_basis"]) == ("measured", "estimated")
-    assert whole["components_w"]["memory"] == {"value": 80.0, "low": 80.0, "high": 80.0}
+    assert (whole["memory_basis"], whole["others_basis"], whole["components_w"]["memory"]) == (
+        "measured",
+        "estimated",
+        {"value": 80.0, "low": 80.0, "high": 80.0},
+    )
     assert sums(whole)
     assert found[0]["power"]["memory_basis"] == "estimated"
 
@@ -132,11 +135,15 @@ def test_recommendation_says_the_parts_at_its_choice(advisor: Advisor) -> None:
     """Those that `advisor power components` predicts of that split, if it was not measured."""
     answer = advised(advisor, *SHARED, "--components")
     parts = answer["components"]
-    assert list(parts["power"]["components_w"]) == list(PARTS)
-    assert parts["split"] == answer["choice"]["split"]
-    assert parts["power"]["power_w"] == answer["choice"]["power_w"]["value"]
-    assert parts["power"]["power_basis"] == "estimated"
-    assert parts["power"]["headroom_w"] == pytest.approx(700 - parts["power"]["power_w"])
+    assert (list(parts["power"]["components_w"]), parts["split"], parts["power"]["power_w"]) == (
+        list(PARTS),
+        answer["choice"]["split"],
+        answer["choice"]["power_w"]["value"],
+    )
+    assert (parts["power"]["power_basis"], parts["power"]["headroom_w"]) == (
+        "estimated",
+        pytest.approx(700 - parts["power"]["power_w"]),
+    )
     assert sums(parts["power"])
     assert answer["components_unknown"] is None
     every = {one["split"]: one for one in told(advisor, *SHARED, "--splits")["splits"]}

@@ -72,8 +72,10 @@ def test_what_ended_long_ago_goes_and_is_told(
     assert (plan.dry_run, left(home)) == (True, [launch_id(n) for n in (1, 2, 3)])
     assert not store.observations()
     done = cleaner.clean()
-    assert [one.launch_id for one in done.removed] == [launch_id(3), launch_id(1)]
-    assert {one.reason for one in done.removed} == {"age"}
+    assert ([one.launch_id for one in done.removed], {one.reason for one in done.removed}) == (
+        [launch_id(3), launch_id(1)],
+        {"age"},
+    )
     assert done.size_bytes >= 2 * MIB
     assert (done.removed, done.kept) == (plan.removed, ())
     assert left(home) == [launch_id(2)]
@@ -148,8 +150,10 @@ def test_a_launch_whose_store_is_full_stays(
 
     monkeypatch.setattr(store, "add", full)
     done = cleaner.clean()
-    assert [one.launch_id for one in done.removed] == [launch_id(2)]
-    assert [one.why for one in done.kept] == ["the disk is full."]
+    assert ([one.launch_id for one in done.removed], [one.why for one in done.kept]) == (
+        [launch_id(2)],
+        ["the disk is full."],
+    )
 
 
 # folders that are not what they seem
@@ -282,7 +286,11 @@ def test_old_entries_of_the_audit_log_go_and_that_is_in_it(state: ServiceState) 
     newest, *others = state.audit_log()
     assert (newest.who, newest.action) == ("service", "audit.prune")
     assert newest.subject.startswith("2 entries before 2026-01-03")
-    assert [entry.at[:10] for entry in others] == ["2026-01-05", "2026-01-04", "2026-01-03"]
-    assert [entry.number for entry in others] == [5, 4, 3]
-    assert state.prune_audit_log("2026-01-03T12:00:00.000+00:00", "service") == 0
-    assert len(state.audit_log()) == 4
+    assert ([entry.at[:10] for entry in others], [entry.number for entry in others]) == (
+        ["2026-01-05", "2026-01-04", "2026-01-03"],
+        [5, 4, 3],
+    )
+    assert (
+        state.prune_audit_log("2026-01-03T12:00:00.000+00:00", "service"),
+        len(state.audit_log()),
+    ) == (0, 4)

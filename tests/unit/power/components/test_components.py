@@ -121,8 +121,10 @@ def test_least_squares_keep_the_conditions_of_the_best(
 
 
 def test_weights_are_found_again(weights: ComponentWeights) -> None:
-    assert weights.values == pytest.approx(TRUE_W, rel=1e-6)
-    assert weights.draws.shape == (DRAWS, len(TERMS))
+    assert (weights.values, weights.draws.shape) == (
+        pytest.approx(TRUE_W, rel=1e-6),
+        (DRAWS, len(TERMS)),
+    )
     assert np.allclose(weights.draws, TRUE_W, rtol=1e-3)
     assert weights.jobs == tuple(sorted({p.job for p in points()}))
 
@@ -164,8 +166,10 @@ def test_parts_sum_to_the_total(
     activity: Activity, total_w: float, memory_power_w: float | None
 ) -> None:
     found = components(true_weights(), activity, total_w, memory_power_w)
-    assert tuple(found.components_w) == tuple(PARTS)
-    assert sum(part.value for part in found.components_w.values()) == pytest.approx(total_w)
+    assert (tuple(found.components_w), sum(part.value for part in found.components_w.values())) == (
+        tuple(PARTS),
+        pytest.approx(total_w),
+    )
     for part in found.components_w.values():
         slack = 1e-9 * total_w
         assert -slack <= part.low <= part.value + slack
@@ -193,8 +197,7 @@ def test_a_memory_reading_that_cannot_be_is_not_taken(impossible_w: float | None
     activity = activity_of(points()[3])
     assert activity is not None
     found = components(true_weights(), activity, 600.0, impossible_w)
-    assert found.memory_basis == "estimated"
-    assert found == components(true_weights(), activity, 600.0)
+    assert (found.memory_basis, found) == ("estimated", components(true_weights(), activity, 600.0))
 
 
 def test_memory_that_was_not_read_is_twice_as_unsure() -> None:
@@ -232,8 +235,10 @@ def test_what_was_never_seen_is_extrapolated(weights: ComponentWeights) -> None:
 @given(activities(), activities())
 def test_causes_are_parts_of_one_and_swap_with_the_jobs(a: Activity, b: Activity) -> None:
     there, back = causes(true_weights(), (a, b)), causes(true_weights(), (b, a))
-    assert sum(part.value for part in there) == pytest.approx(1)
-    assert [p.value for p in there] == pytest.approx([p.value for p in back[::-1]])
+    assert (sum(part.value for part in there), [p.value for p in there]) == (
+        pytest.approx(1),
+        pytest.approx([p.value for p in back[::-1]]),
+    )
     assert all(0 <= part.low <= part.value <= part.high <= 1 + 1e-9 for part in there)
 
 

@@ -63,8 +63,10 @@ def test_steady_points_are_found(found: KernelReport) -> None:
     assert found.ssp_power_w is not None
     assert found.ssp_power_w.value == pytest.approx(500, rel=0.01)
     assert found.sse_power_w is not None
-    assert found.sse_power_w.value == pytest.approx(rising(0.0048), rel=0.1)
-    assert found.before_w == pytest.approx(120, abs=1)
+    assert (found.sse_power_w.value, found.before_w) == (
+        pytest.approx(rising(0.0048), rel=0.1),
+        pytest.approx(120, abs=1),
+    )
 
 
 def test_two_instruments_agree_within_three_percent(found: KernelReport) -> None:
@@ -88,10 +90,13 @@ def test_curve_is_within_five_percent_of_the_truth(found: KernelReport) -> None:
 
 
 def test_slow_runs_are_dropped_and_counted(found: KernelReport) -> None:
-    assert found.dropped == {"other execution time": 5}
-    assert (found.runs, found.golden_runs) == (160, 155)
-    assert found.bin_low_ms == pytest.approx(1.5)
-    assert sum(found.histogram.counts) == 160
+    assert (
+        found.dropped,
+        found.runs,
+        found.golden_runs,
+        found.bin_low_ms,
+        sum(found.histogram.counts),
+    ) == ({"other execution time": 5}, 160, 155, pytest.approx(1.5), 160)
 
 
 def test_what_a_person_reads(found: KernelReport) -> None:
@@ -144,8 +149,7 @@ def test_what_was_before_does_not_count_as_power_of_the_operation(tmp_path: Path
 def test_throttled_runs_are_dropped_and_counted(tmp_path: Path) -> None:
     dropped = dict.fromkeys(range(60, 75), "clock held back: sw-thermal")
     power = measured(MadeUpKernel(rising, dropped=dropped), tmp_path)
-    assert power.dropped == {"clock held back: sw-thermal": 15}
-    assert power.golden_runs == 65
+    assert (power.dropped, power.golden_runs) == ({"clock held back: sw-thermal": 15}, 65)
     assert power.curve
 
 
@@ -171,11 +175,14 @@ def test_too_few_golden_runs_make_no_curve(tmp_path: Path) -> None:
     bench = Late(lambda _: 300.0)
     bench.spared = 12
     power = measured(bench, tmp_path, WantedKernel(runs=40))
-    assert power.golden_runs == 12
-    assert power.dropped == {"clock held back: hw-thermal": 28}
+    assert (power.golden_runs, power.dropped) == (12, {"clock held back: hw-thermal": 28})
     assert power.no_curve.startswith("only 12 golden runs: it takes 20")
-    assert power.curve == ()
-    assert (power.sse_power_w, power.sigma_w, power.settled_power_w) == (None, None, None)
+    assert (power.curve, power.sse_power_w, power.sigma_w, power.settled_power_w) == (
+        (),
+        None,
+        None,
+        None,
+    )
 
 
 class Miscounts(MadeUpKernel):
@@ -205,8 +212,12 @@ def test_curve_that_is_not_to_be_believed_is_no_result(
     power = measured(bench, tmp_path, WantedKernel(runs=160), gpu=gpu)
     assert power.no_curve.startswith("the curve that readings give is not to be believed: ")
     assert said in power.no_curve
-    assert power.curve == ()
-    assert (power.sse_power_w, power.sse_energy_j, power.sigma_w) == (None, None, None)
+    assert (power.curve, power.sse_power_w, power.sse_energy_j, power.sigma_w) == (
+        (),
+        None,
+        None,
+        None,
+    )
     assert power.ssp_power_w is not None
     assert power.difference is not None
     assert power.difference.counter.value > 0
@@ -341,9 +352,11 @@ def test_interrupted_measurement_goes_on(tmp_path: Path) -> None:
     again = MadeUpKernel(rising, seed=3)
     power = measured(again, tmp_path, steps=steps)
     assert (power.runs, again.runs) == (80, 60)
-    assert steps[0].done == BLOCK_RUNS + 1
-    assert steps[-1].total == 80
-    assert steps[-1].eta_s == pytest.approx(0)
+    assert (steps[0].done, steps[-1].total, steps[-1].eta_s) == (
+        BLOCK_RUNS + 1,
+        80,
+        pytest.approx(0),
+    )
 
     third = MadeUpKernel(rising)
     assert measured(third, tmp_path).curve == power.curve
