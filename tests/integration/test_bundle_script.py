@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import synthetic_pairs as made_up
-from flat_records import changed
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.formats.rows import to_row
@@ -98,22 +97,6 @@ def test_five_splits_of_a_job_beside_itself_are_whole(tmp_path: Path) -> None:
         assert not (tmp_path / "less/pairs.jsonl").exists()
 
 
-def test_more_of_a_whole_pair_stays_whatever_its_flags(tmp_path: Path) -> None:
-    """Exact counts, repeats or time-slicing of another run on its card, and what failed there."""
-    whole = made_up.pair_points(PAIRS[:1])
-    whole[0] = replace(whole[0], flags=("counter-mismatch",))
-    whole[1] = changed(whole[1], rate_1=None, rate_2=None, flags=("failed",), error="no memory")
-    grid = made_up.grid_points(*PAIRS[0], range(20, 30, 2), run="fine")
-    elsewhere = [replace(p, gpu_uuid="GPU-2") for p in grid]
-    kept = built(tmp_path, [*whole, *grid, *elsewhere], [])
-    assert (len(kept), [p.flags for p in kept if p.flags]) == (
-        len(whole) + len(grid),
-        [("counter-mismatch",), ("failed",)],
-    )
-    card = (tmp_path / "into/README.md").read_text()
-    assert "| of them without rates, since a job failed | 1 |" in card
-
-
 def test_references_are_those_of_the_pairs_runs(tmp_path: Path) -> None:
     """Profiles and other runs stay out: they would stand for the wrong card or hour."""
     solos = [
@@ -144,45 +127,6 @@ def test_whole_sweeps_of_the_pairs_runs_are_profiles(tmp_path: Path) -> None:
     )
     assert references == {("hog", "first")}
     assert profiles == {(job.name, "first") for job in made_up.JOBS if job.name != "hog"}
-
-
-def test_jobs_alone_that_are_given_by_name_need_no_pair(tmp_path: Path) -> None:
-    """Sweeps get a profile, single points of the whole GPU stay as references of their card."""
-    climber = made_up.CLIMBER.name
-    solos = [
-        p
-        for p in made_up.solo_points(run="later", gpu_uuid="GPU-later")
-        if p.job == climber or p.share_percent == 100
-    ]
-    write_points(tmp_path / "p.jsonl", made_up.pair_points(PAIRS))
-    write_points(tmp_path / "s.csv", solos)
-    for into, files in (("without", ["s.csv"]), ("with", ["--alone", "s.csv"])):
-        names = [name if name.startswith("--") else tmp_path / name for name in files]
-        bundle(tmp_path / into, tmp_path / "p.jsonl", *names)
-        found = {
-            name: {
-                to_row(p)["job"]
-                for p in read_points(tmp_path / into / f"{name}.jsonl")
-                if to_row(p)["run"] == "later"
-            }
-            for name in ("solo", "references")
-        }
-        others = {job.name for job in made_up.JOBS} - {climber}
-        kept = {"solo": {climber}, "references": others}
-        assert found == (kept if into == "with" else {"solo": set(), "references": set()})
-
-
-def test_a_second_take_may_lack_what_an_evaluation_does_without(tmp_path: Path) -> None:
-    """Seven of the nine on another card say how far a whole pair repeats; six do not."""
-    whole = made_up.pair_points(PAIRS[:1])
-    other = made_up.pair_points(PAIRS[:1], gpu_uuid="GPU-2", run="again")
-    nine = [p for p in other if p.mode == "mps" and sum(p.shares_percent) == 100]
-    assert len(nine) == 9
-    seven = [p for p in nine if p.shares_percent[0] not in (30, 70)]
-    six = [p for p in seven if p.shares_percent[0] != 60]
-    for few, kept in ((seven, 7), (six, 0)):
-        (tmp_path / str(kept)).mkdir()
-        assert len(built(tmp_path / str(kept), [*whole, *few], [])) == len(whole) + kept
 
 
 def test_two_values_of_one_measurement_are_refused(tmp_path: Path) -> None:

@@ -108,23 +108,6 @@ def test_mistakes_say_what_to_do(advisor: Advisor, words: list[str], says: str) 
     assert says in said.err
 
 
-def test_memory_that_was_measured_is_measured(advisor: Advisor, tmp_path: Path) -> None:
-    """A newer window with the memory's own sensor goes before the bundled one."""
-    (bundled,) = [p for p in bundled_solo_points(["walsh"]) if p.share_percent == 100 and p.power_w]
-    newer = replace(bundled, memory_power_w=80.0, started_at="2026-11-25T23:00:00Z", run="mine")
-    with open_store(None, tmp_path / "home") as store:
-        store.add([newer])
-    found = told(advisor, "walsh", "--gpu-model", bundled.gpu_model)["shares"]
-    whole = found[-1]["power"]
-    assert (whole["memory_basis"], whole["others_basis"], whole["components_w"]["memory"]) == (
-        "measured",
-        "estimated",
-        {"value": 80.0, "low": 80.0, "high": 80.0},
-    )
-    assert sums(whole)
-    assert found[0]["power"]["memory_basis"] == "estimated"
-
-
 def advised(advisor: Advisor, *words: str) -> dict[str, Any]:
     said = advisor("recommend", *words, "--json")
     assert said.code == 0, said.err

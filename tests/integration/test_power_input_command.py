@@ -11,6 +11,7 @@ import pytest
 from host import FAKES, UUID, FakeHost
 from made_up_kernel import FAST as FAST_CHANNEL
 from made_up_kernel import record
+from reading import some
 from typer.testing import CliRunner
 
 from advisor.errors import InputError
@@ -18,7 +19,7 @@ from advisor.formats.wire import read_tolerant
 from advisor.runtime.processes import wait_until
 from advisor.runtime.running_job import leftovers
 from advisor.validity.safe_counts import CountCheck, keep_check
-from advisor.validity.sensor_record import keep_record
+from advisor.validity.sensor_record import PowerChannel, keep_record
 from advisor.wire.power import KernelReport
 from advisor_cli.app import app
 
@@ -36,19 +37,19 @@ KEYS = {
 
 
 def lines_kept(host: FakeHost) -> list[dict[str, Any]]:
-    """What is kept of the card."""
-    files = list((host.folder / "home/inputs").glob("*.jsonl"))
-    lines = files[0].read_text().splitlines() if files else []
-    return [json.loads(line) for line in lines]
+    """What is kept of the card: results of inputs, blocks of runs of a kernel."""
+    home = host.folder / "home"
+    files = [*home.glob("inputs/*.jsonl"), *home.glob("kernels/*.jsonl.gz")]
+    data = files[0].read_bytes() if files else b""
+    lines = gzip.decompress(data) if data and files[0].suffix == ".gz" else data
+    return [json.loads(line) for line in lines.splitlines()]
 
 
 def measured(host: FakeHost, *words: str, code: int = 0, **more: str) -> dict[str, Any]:
-    """The command's JSON."""
-    keep_record(record(FAST, gpu_uuid=UUID), host.folder / "home")
+    know_sensor(host, FAST)
     done = host.advisor("power", "input", *words, *SHAPE, *PYTHON, "--json", **more)
     assert done.returncode == code, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+    return json.loads(done.stdout)
 
 
 def test_power_follows_the_data_and_is_kept(host: FakeHost) -> None:
@@ -74,7 +75,7 @@ def test_power_follows_the_data_and_is_kept(host: FakeHost) -> None:
 
 
 def test_interrupt_then_the_same_command_goes_on(host: FakeHost) -> None:
-    keep_record(record(FAST, gpu_uuid=UUID), host.folder / "home")
+    know_sensor(host, FAST)
     command = ("power", "input", "zeros", HALF, "ones", *SHAPE, *PYTHON, "--units", "66")
     with host.start_advisor(*command) as process:
         assert wait_until(lambda: len(lines_kept(host)) >= 2 or process.poll() is not None, 60)
@@ -101,7 +102,7 @@ def test_case_that_does_not_fit_into_memory_is_named(host: FakeHost) -> None:
 
 
 def test_workload_that_dies_leaves_what_was_measured(host: FakeHost) -> None:
-    keep_record(record(FAST, gpu_uuid=UUID), host.folder / "home")
+    know_sensor(host, FAST)
     command = ("power", "input", "zeros", "ones", *SHAPE, *PYTHON, "--json")
     done = host.advisor(*command, FAKE_CRASH_AT="3")
     assert done.returncode == 5
@@ -133,31 +134,24 @@ def test_bad_request_is_refused_before_the_gpu_is_looked_for(
 # `advisor power kernel` from end to end: real processes, a fake driver, no gpu
 
 
-PYTHON_KERNEL_COMMAND = ("--python", str(FAKES / "fake_kernel_worker.py"))
+KERNEL_PYTHON = ("--python", str(FAKES / "fake_kernel_worker.py"))
 COMMAND = (
     "power",
     "kernel",
     "gemm",
     "--m",
     "64",
-    *PYTHON_KERNEL_COMMAND,
+    *KERNEL_PYTHON,
     "--runs",
     "20",
     "--resolution-ms",
     "4",
 )
-FAST_KERNEL_COMMAND = replace(FAST_CHANNEL, period_ms=5.0, window_ms=4.0)
+FASTER = replace(FAST_CHANNEL, period_ms=5.0, window_ms=4.0)
 
 
-def know_sensor(host: FakeHost) -> None:
-    """What `advisor power sensor` would have found."""
-    keep_record(record(FAST_KERNEL_COMMAND, gpu_uuid=UUID), host.folder / "home")
-
-
-def lines_kept_kernel_command(host: FakeHost) -> list[str]:
-    """Lines of the file of runs: what was found, then a line for each block."""
-    files = list((host.folder / "home/kernels").glob("*.jsonl.gz"))
-    return gzip.decompress(files[0].read_bytes()).decode().splitlines() if files else []
+def know_sensor(host: FakeHost, channel: PowerChannel) -> None:
+    keep_record(record(channel, gpu_uuid=UUID), host.folder / "home")
 
 
 def refused(host: FakeHost, *options: str, code: int, **more: str) -> str:
@@ -168,25 +162,23 @@ def refused(host: FakeHost, *options: str, code: int, **more: str) -> str:
 
 
 def test_interrupt_then_the_same_command_goes_on_kernel_command(host: FakeHost) -> None:
-    know_sensor(host)
+    know_sensor(host, FASTER)
     command = (*COMMAND, "--runs", "80")  # four blocks, to be met in one of them
     with host.start_advisor(*command) as process:
-        assert wait_until(
-            lambda: len(lines_kept_kernel_command(host)) >= 2 or process.poll() is not None, 90
-        )
+        assert wait_until(lambda: len(lines_kept(host)) >= 2 or process.poll() is not None, 90)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert "the same command goes on from here" in errors
     assert leftovers(UUID, Path(host.folder / "run")) == []
-    before = lines_kept_kernel_command(host)
+    before = lines_kept(host)
     assert 2 <= len(before) < 5
 
     done = host.advisor(*command, "--json")
     assert done.returncode == 0, done.stderr
     answer = read_tolerant(KernelReport, done.stdout)
-    assert lines_kept_kernel_command(host)[: len(before)] == before
-    assert len(lines_kept_kernel_command(host)) == 5
+    assert lines_kept(host)[: len(before)] == before
+    assert len(lines_kept(host)) == 5
     assert (answer.operation, answer.before, answer.runs, answer.golden_runs, answer.dropped) == (
         "gemm m=64 n=64 k=64 bf16",
         "idle",
@@ -196,12 +188,9 @@ def test_interrupt_then_the_same_command_goes_on_kernel_command(host: FakeHost) 
     )
     assert answer.execution_ms == pytest.approx(2.0)
     assert answer.stretch
-    assert answer.ssp_power_w is not None
-    assert 300 < answer.ssp_power_w.value < 450
+    assert 300 < some(answer.ssp_power_w).value < 450
     # Two launches are one execution.
-    assert answer.ssp_energy_j is not None
-    assert answer.launch_energy_j is not None
-    assert answer.launch_energy_j.value == pytest.approx(answer.ssp_energy_j.value / 2)
+    assert some(answer.launch_energy_j).value == pytest.approx(some(answer.ssp_energy_j).value / 2)
 
 
 @pytest.mark.parametrize(
@@ -214,23 +203,9 @@ def test_interrupt_then_the_same_command_goes_on_kernel_command(host: FakeHost) 
 def test_operation_that_fails_is_named_and_leaves_nothing(
     host: FakeHost, fault: str, said: str
 ) -> None:
-    know_sensor(host)
+    know_sensor(host, FASTER)
     assert said in refused(host, code=5, FAKE_FAULT=fault)
     assert leftovers(UUID, Path(host.folder / "run")) == []
-
-
-def test_without_a_record_it_says_what_to_run(host: FakeHost) -> None:
-    """Nobody measures with a window that was guessed; a record of another driver is none."""
-    keep_record(record(FAST_KERNEL_COMMAND, gpu_uuid=UUID, driver="999.1"), host.folder / "home")
-    said = refused(host, code=2)
-    assert "no record of the power sensors of Fake H200" in said
-    assert "run `advisor power sensor` first" in said
-
-
-def test_gpu_on_which_somebody_computes_is_refused(host: FakeHost) -> None:
-    know_sensor(host)
-    (host.folder / "nvml/gpu0/compute_processes").write_text("1 100\n")
-    assert "use GPU" in refused(host, code=8)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +223,7 @@ def test_contradiction_is_refused(options: tuple[str, ...], said: str) -> None:
 
 
 def test_unsafe_count_is_refused(host: FakeHost) -> None:
-    know_sensor(host)
+    know_sensor(host, FASTER)
     keep_check(
         CountCheck(
             gpu_model="Fake H200",
@@ -269,7 +244,7 @@ def test_unsafe_count_is_refused(host: FakeHost) -> None:
 
 def test_collective_on_a_host_with_one_gpu_is_refused(host: FakeHost) -> None:
     """And one under a limit, or after another operation."""
-    know_sensor(host)
+    know_sensor(host, FASTER)
     for options, said in (
         (("--bytes", "64KiB"), "a collective needs two GPUs, and this host has 1"),
         (("--units", "66"), "a collective at 66 SMs cannot be measured"),

@@ -154,14 +154,6 @@ def test_expected_power_of_operands(modelled: Advisor) -> None:
     assert "B200 has no inputs" in said.err
 
 
-def test_a_shape_that_is_far_off_has_no_number(modelled: Advisor) -> None:
-    """One token of a network, for which the model knew no better than the power limit."""
-    said = modelled("power", "input", "zeros", "--predict", "--shape", "1x4096x4096")
-    assert (said.code, said.out) == (2, "")
-    assert "a product of 1x4096x4096 is unlike all that were measured in bf16" in said.err
-    assert "within 4 times" in said.err
-
-
 @pytest.fixture(scope="module")
 def tensors(with_input_model: Path) -> Path:
     """Three matrices of bf16, one of them small, and one of a type that no product computes in."""
@@ -330,13 +322,6 @@ def test_tensors_are_named_one_by_one(advisor: Advisor, model: Path) -> None:
     said = advisor("power", "tensor", str(model), "--tensor", "prunde")
     assert said.code == 2
     assert "no tensor prunde" in said.err
-
-
-def test_an_npy_file_has_one_matrix(advisor: Advisor, tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.ones((3, 5), np.int8))
-    found = json.loads(advisor("power", "tensor", str(tmp_path / "x.npy"), "--json").out)
-    (one,) = found["matrices"]
-    assert (one["along"], one["zeros"], one["weight"]) == (0, 0, 1 / 8)
 
 
 def test_ctrl_c_shows_what_was_looked_at(

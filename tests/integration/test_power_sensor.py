@@ -12,6 +12,7 @@ import pytest
 from fake_nvml import FakeNvml, error
 from host import FAKES, UUID, FakeHost
 from made_up_kernel import INSTANT, record
+from reading import some
 from synthetic_sensor import HEADER
 
 from advisor.core.gpu import Gpu
@@ -145,14 +146,13 @@ def test_load_that_fails_says_why(
 def test_interrupt_keeps_what_was_recorded(host: FakeHost) -> None:
     """Ctrl-C says where the recording is; nothing is taken for a result, and nothing runs on."""
     with host.start_advisor("power", "sensor", "--python", PYTHON) as process:
-        assert process.stderr is not None
         for line in process.stderr:
             if line.strip().startswith("idle"):
                 break
         (file,) = (host.folder / "home/sensors/recordings").glob("*.jsonl")
         wait_for(lambda: "instant" in read_trace(file).series)
         process.send_signal(signal.SIGINT)
-        rest = process.stderr.read()
+        rest = some(process.stderr).read()
     assert process.returncode == 130, rest
     assert f"what was recorded is in {file}" in rest
     assert read_trace(file).header.gpu_uuid == UUID

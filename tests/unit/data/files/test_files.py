@@ -370,25 +370,19 @@ def test_bundled_points_are_read_from_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The file in the package is what the function gives; without it the error names it."""
-
-    def package_files(package: str) -> Path:
-        return tmp_path / package
-
-    monkeypatch.setattr(bundled.resources, "files", package_files)
-    with pytest.raises(StoreError, match=r"bundled/solo\.jsonl"):
-        bundled_solo_points()
-    with pytest.raises(StoreError, match=r"bundled/pairs\.jsonl .*the measured pairs"):
-        bundled_pair_points()
-    with pytest.raises(StoreError, match=r"bundled/references\.jsonl"):
-        bundled_reference_points()
-    (tmp_path / "advisor_data" / "bundled").mkdir(parents=True)
-    write_points(tmp_path / "advisor_data" / "bundled" / "solo.jsonl", [point()])
-    assert bundled_solo_points() == [point()]
+    monkeypatch.setattr(bundled.resources, "files", lambda package: tmp_path / package)
+    folder = tmp_path / "advisor_data/bundled"
+    folder.mkdir(parents=True)
     alone = dataclasses.replace(point(), run="campaign")
-    write_points(tmp_path / "advisor_data" / "bundled" / "references.jsonl", [alone])
-    assert bundled_reference_points() == [alone]
-    write_points(tmp_path / "advisor_data" / "bundled" / "pairs.jsonl", [pair_point()])
-    assert bundled_pair_points() == [pair_point()]
+    for name, points, read in (
+        ("solo", [point()], bundled_solo_points),
+        ("pairs", [pair_point()], bundled_pair_points),
+        ("references", [alone], bundled_reference_points),
+    ):
+        with pytest.raises(StoreError, match=rf"bundled/{name}\.jsonl"):
+            read()
+        write_points(folder / f"{name}.jsonl", points)
+        assert read() == points
 
 
 def test_the_schema_page_is_up_to_date() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from reading import some
 
 from advisor.core.records import PairPoint, PointPart, SoloPoint
 from advisor.errors import InputError
@@ -65,8 +66,7 @@ def point(job: str, seed: int, **changes: object) -> SoloPoint:
         run=f"r{seed}",
         **known,  # pyright: ignore[reportArgumentType]
     )
-    found = activity_of(made)
-    assert found is not None
+    found = some(activity_of(made))
     exact = replace(made, power_w=float(found.terms(TOP_MHZ) @ TRUE_W))
     return replace(exact, **changes)  # pyright: ignore[reportArgumentType]
 
@@ -179,8 +179,7 @@ def test_parts_sum_to_the_total(
 
 def test_memory_is_what_its_sensor_says() -> None:
     """Its interval is a point, others share the rest, and the traffic left over is fabric's."""
-    activity = activity_of(points()[3])
-    assert activity is not None
+    activity = some(activity_of(points()[3]))
     estimated = components(true_weights(), activity, 600.0)
     measured = components(true_weights(), activity, 600.0, 60.0)
     assert (estimated.memory_basis, measured.memory_basis) == ("estimated", "measured")
@@ -194,15 +193,13 @@ def test_memory_is_what_its_sensor_says() -> None:
 @pytest.mark.parametrize("impossible_w", [None, 0.0, -1.0, 600.0, 5000.0, float("nan")])
 def test_a_memory_reading_that_cannot_be_is_not_taken(impossible_w: float | None) -> None:
     """Absent, zero, or as much as the whole GPU: the part is estimated, never 0."""
-    activity = activity_of(points()[3])
-    assert activity is not None
+    activity = some(activity_of(points()[3]))
     found = components(true_weights(), activity, 600.0, impossible_w)
     assert (found.memory_basis, found) == ("estimated", components(true_weights(), activity, 600.0))
 
 
 def test_memory_that_was_not_read_is_twice_as_unsure() -> None:
-    activity = activity_of(points()[3])
-    assert activity is not None
+    activity = some(activity_of(points()[3]))
     found = components(true_weights(), activity, 600.0)
     # All draws are multiples of one another, so that nothing but rounding is unsure.
     part = found.components_w["memory"]
@@ -219,8 +216,7 @@ def test_memory_that_was_not_read_is_twice_as_unsure() -> None:
 def test_what_was_never_seen_is_extrapolated(weights: ComponentWeights) -> None:
     """Each window of the fit lies inside, and a pipe that no job used does not."""
     seen = points()[5]
-    inside = activity_of(seen)
-    assert inside is not None
+    inside = some(activity_of(seen))
     assert components(weights, inside, 500.0).others_basis == "estimated"
     idle = dict.fromkeys(COLUMNS, 0.0)
     far = replace(inside, counters={**idle, "tensor_active_percent": 100.0})
@@ -260,8 +256,7 @@ def test_the_same_work_at_less_power_runs_slower() -> None:
 
 
 def test_jobs_side_by_side_add_up_to_what_there_is() -> None:
-    one = activity_of(replace(points()[2], units_granted=66, dram_active_percent=80.0))
-    assert one is not None
+    one = some(activity_of(replace(points()[2], units_granted=66, dram_active_percent=80.0)))
     both = at_once((one, one))
     assert both.units_part == 1.0
     assert both.counters["dram_active_percent"] < 100

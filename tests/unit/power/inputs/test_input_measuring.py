@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_inputs import CONDITIONS, OUTPUTS, SMALL, HereFilling, MadeUpBench, case, result
+from reading import some
 
 from advisor.core.job import InputData, Job
 from advisor.errors import InputError
@@ -175,13 +176,10 @@ def test_ratio_follows_the_drift_of_the_reference() -> None:
         result(REFERENCE, 420, at_s=20, is_reference=True),
     ]
     first, middle, last = with_ratios(results)
-    assert middle.reference_ratio is not None
-    assert middle.reference_ratio.value == pytest.approx(0.5)
-    high = middle.reference_ratio.high
-    assert high is not None
+    assert some(middle.reference_ratio).value == pytest.approx(0.5)
+    high = some(middle.reference_ratio).high
     assert 0.0005 < (high - 0.5) / 1.96 < 0.002
-    assert first.reference_ratio is not None
-    assert first.reference_ratio.value == pytest.approx(400 / 420)
+    assert some(first.reference_ratio).value == pytest.approx(400 / 420)
     assert last.reference_ratio is not None
 
 
@@ -200,8 +198,7 @@ def test_reference_that_heat_held_back_is_none() -> None:
     hot = result(REFERENCE, 360, at_s=10, is_reference=True, throttle_reasons=("sw-thermal",))
     own = result(case(), 200, at_s=9)
     assert with_ratios([hot, own])[0].reference_ratio is None
-    ratio = with_ratios([free, own, hot])[1].reference_ratio
-    assert ratio is not None
+    ratio = some(with_ratios([free, own, hot])[1].reference_ratio)
     assert ratio.value == pytest.approx(0.5)
 
 
@@ -212,9 +209,8 @@ def test_scatter_of_references_is_a_part_of_the_error() -> None:
         result(REFERENCE, w, at_s=10 * place, is_reference=True) for place, w in enumerate(watts)
     ]
     *_, last = with_ratios([*references, result(case(), 200, at_s=41)])
-    assert last.reference_ratio is not None
-    assert last.reference_ratio.high is not None
-    assert (last.reference_ratio.high - 0.5) / 1.96 == pytest.approx(0.5 * 0.02, rel=0.1)
+    assert some(last.reference_ratio).high is not None
+    assert (some(last.reference_ratio).high - 0.5) / 1.96 == pytest.approx(0.5 * 0.02, rel=0.1)
 
 
 # cases
@@ -413,8 +409,7 @@ def test_job_that_says_nothing_keeps_its_identity() -> None:
 def test_job_that_says_its_data_has_a_fingerprint() -> None:
     telling = dataclasses.replace(QUIET, input=InputData(dtype="bf16", data="zeros"))
     assert telling.job_hash != QUIET.job_hash
-    found = input_fingerprint(telling.input)
-    assert found is not None
+    found = some(input_fingerprint(telling.input))
     assert (
         set(found.features),
         found.dtype,

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up_kernel import INSTANT, MadeUpKernel, record
+from reading import some
 
 from advisor.errors import InputError, SourceError
 from advisor.predict.profiles import Floats
@@ -236,10 +237,11 @@ def powers(stretch: GaplessRun) -> StretchPower:
 def test_slow_sensors_are_read_once_they_have_settled() -> None:
     """The mean over a second rises at first: that is left out."""
     found = powers(stretched())
-    assert found.power_w is not None
-    assert found.power_w.value == pytest.approx(400, rel=0.01)
-    assert found.memory_power_w is not None
-    assert (found.memory_power_w.value, found.no_memory_power) == (pytest.approx(50, rel=0.01), "")
+    assert (some(found.power_w).value, some(found.memory_power_w).value, found.no_memory_power) == (
+        pytest.approx(400, rel=0.01),
+        pytest.approx(50, rel=0.01),
+        "",
+    )
     slow = record(replace(INSTANT, name="memory", window_ms=1500.0))
     assert memory_settle_s(slow) == pytest.approx(1.512)
 
@@ -394,8 +396,7 @@ def test_stitching_takes_readings_by_their_window() -> None:
     run = run_with(
         [(-0.05, 999), (-0.03, 100), (-0.01, 110), (0.01, 300), (0.04, 400), (0.06, 999)]
     )
-    found = stitch([run], SENSOR)
-    assert found is not None
+    found = some(stitch([run], SENSOR))
     # The window of the reading at -0.05 began before the lead of 0.06 s.
     assert (found.base_w, found.power_w.tolist(), found.tau_s) == (
         pytest.approx(105),

@@ -412,11 +412,6 @@ def test_reading_text_opens_no_file(folder: Path) -> None:
     assert str(parse_operands('file("/nowhere/w.npy")').a) == 'file("/nowhere/w.npy")'
 
 
-def test_other_sources_need_no_pin() -> None:
-    pair = parse_operands("a=normal(0,1); b=zeros")
-    assert pinned(pair) == pair
-
-
 def test_tensors_that_do_not_fit_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.save(folder / "w.npy", np.ones((2, 3), np.float32))
     np.save(folder / "line.npy", np.ones(6, np.float32))
