@@ -173,7 +173,7 @@ _COLLECTIVES = ("all-gather", "all-reduce")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedOperation:
+class _AskedOperation:
     """The operation that is meant: one of ours, or what `call` names."""
 
     name: Annotated[
@@ -230,7 +230,7 @@ class AskedOperation:
 
 @grouped
 def kernel(
-    what: AskedOperation,
+    what: _AskedOperation,
     gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0",
     gpu_model: ReplayedModel = None,
     units: Annotated[
@@ -275,7 +275,7 @@ def kernel(
     _show(found, as_json)
 
 
-def _check(what: AskedOperation, within_w: float | None) -> None:
+def _check(what: _AskedOperation, within_w: float | None) -> None:
     if bool(what.name) == bool(what.call):
         raise InputError(
             f"both {what.name} and --call were given" if what.call else "no operation was named",
@@ -287,7 +287,7 @@ def _check(what: AskedOperation, within_w: float | None) -> None:
 
 
 def _replay(
-    what: AskedOperation, units: int | None, gpu_model: str | None, console: Console
+    what: _AskedOperation, units: int | None, gpu_model: str | None, console: Console
 ) -> KernelReport:
     asked = RecordedKernel(
         operation=what.recorded_name(), before=what.before, units=units, gpu_model=gpu_model
@@ -298,7 +298,7 @@ def _replay(
 
 
 def _measure(
-    what: AskedOperation,
+    what: _AskedOperation,
     place: WorkerPlace,
     wanted: WantedKernel,
     settings: Settings,
@@ -350,7 +350,7 @@ def _known_sensors(gpu: str, resolution_ms: float, settings: Settings, console: 
     return sensors
 
 
-def _check_together(what: AskedOperation) -> None:
+def _check_together(what: _AskedOperation) -> None:
     if what.together and (what.after or what.rotate):
         raise InputError(
             f"{what.name} goes with neither --after nor --rotate",

@@ -77,7 +77,7 @@ _HALVINGS = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredCard:
+class _MeasuredCard:
     """A GPU model as it was measured.
 
     Attributes:
@@ -96,7 +96,7 @@ class MeasuredCard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class _Pace:
     """How fast one shape is computed.
 
     Attributes:
@@ -117,10 +117,10 @@ class Pace:
 class Known:
     """All cards and paces that were measured."""
 
-    cards: tuple[MeasuredCard, ...]
-    paces: tuple[Pace, ...]
+    cards: tuple[_MeasuredCard, ...]
+    paces: tuple[_Pace, ...]
 
-    def card(self, gpu_model: str | None = None) -> MeasuredCard:
+    def card(self, gpu_model: str | None = None) -> _MeasuredCard:
         """The card of a GPU model; None: the only one."""
         names = [card.gpu_model for card in self.cards]
         if gpu_model is None and len(names) == 1:
@@ -159,7 +159,7 @@ class Known:
         check_card_units(units, card.gpu_model)
         _check_shape(of, shape)
 
-        def distance(pace: Pace) -> tuple[float, float]:
+        def distance(pace: _Pace) -> tuple[float, float]:
             sides = zip(pace.shape, shape, strict=True)
             return sum(abs(math.log(a / b)) for a, b in sides), abs(math.log(pace.units / units))
 
@@ -186,7 +186,7 @@ class Known:
         return math.inf if found is None else found
 
 
-def _check_shape(paces: Sequence[Pace], shape: tuple[int, int, int]) -> None:
+def _check_shape(paces: Sequence[_Pace], shape: tuple[int, int, int]) -> None:
     """Whether one of the paces is of a shape that is not too far off."""
     times, nearest = min(
         (max(max(a / b, b / a) for a, b in zip(pace.shape, shape, strict=True)), pace.shape)
@@ -209,7 +209,7 @@ def known_of(points: Sequence[InputPoint]) -> Known:
     for p in points:
         by_pace.setdefault((p.gpu_model, p.dtype, p.shape, p.units), []).append(p)
     paces = [
-        Pace(
+        _Pace(
             gpu_model=gpu_model,
             dtype=dtype,
             shape=shape,
@@ -226,9 +226,9 @@ def known_of(points: Sequence[InputPoint]) -> Known:
     return Known(tuple(cards), tuple(paces))
 
 
-def _card(name: str, points: Sequence[InputPoint]) -> MeasuredCard:
+def _card(name: str, points: Sequence[InputPoint]) -> _MeasuredCard:
     limits_w = [p.power_limit_w for p in points if p.power_limit_w is not None]
-    return MeasuredCard(
+    return _MeasuredCard(
         gpu_model=name,
         idle_w=float(np.median([p.idle_w for p in points])),
         power_limit_w=float(np.median(limits_w)) if limits_w else None,

@@ -157,7 +157,7 @@ def _kind(p: InputPoint) -> tuple[object, ...]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class InputModel:
+class _InputModel:
     """Weights of `physics.PARTS` by type, and the trees behind them; none: the physics alone."""
 
     weights: Mapping[str, Floats]
@@ -183,7 +183,7 @@ class InputModel:
         return found
 
 
-def physics_alone(points: _Points) -> InputModel:
+def physics_alone(points: _Points) -> _InputModel:
     """The sum of parts alone, for each type."""
     weights: dict[str, Floats] = {}
     for dtype, of in _by_type(points).items():
@@ -193,10 +193,10 @@ def physics_alone(points: _Points) -> InputModel:
             )
         rows = physics.parts(of) / _above_idle_w(of)[:, None]
         weights[dtype] = non_negative_least_squares(rows, np.ones(len(of)))
-    return InputModel(weights, {})
+    return _InputModel(weights, {})
 
 
-def physics_and_trees(points: _Points) -> InputModel:
+def physics_and_trees(points: _Points) -> _InputModel:
     """The model."""
     weights = physics_alone(points).weights
     trees = {
@@ -206,7 +206,7 @@ def physics_and_trees(points: _Points) -> InputModel:
         )
         for dtype, of in _by_type(points).items()
     }
-    return InputModel(weights, trees)
+    return _InputModel(weights, trees)
 
 
 def residuals_of(points: _Points, expected_w: Floats) -> Residuals:
@@ -334,7 +334,7 @@ class TrainedInputs:
 
     points: tuple[InputPoint, ...]
     left_out: Mapping[str, int]
-    model: InputModel
+    model: _InputModel
     bounds: Mapping[str, LogBounds]
     figures: Mapping[str, float]
 

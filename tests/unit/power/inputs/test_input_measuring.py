@@ -5,13 +5,12 @@ from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_inputs import CONDITIONS, OUTPUTS, SMALL, HereFilling, MadeUpBench, case, result
+from made_up_inputs import CONDITIONS, OUTPUTS, SMALL, MadeUpBench, case, here_filling, result
 from reading import some
 
 from advisor.core.job import InputData, Job
@@ -42,13 +41,14 @@ from advisor_power.data.result import (
     InputPower,
     case_of,
     input_lines,
+    kept_inputs,
     newest_of,
     parse_shape,
     read_kept,
     reference_for,
     with_ratios,
 )
-from advisor_power.data.training import kept_points, pattern_of, points_of
+from advisor_power.data.training import pattern_of, points_of
 
 REFERENCE = reference_for(SMALL, "bf16")
 CASES = [case(f"constant({n})") for n in range(20)]
@@ -58,9 +58,8 @@ def run(
     folder: Path, bench: MadeUpBench, cases: list[InputCase]
 ) -> tuple[Outcome, RecordLines[InputPower], list[Step]]:
     (folder / "filled").mkdir(exist_ok=True)
-    filling: Any = HereFilling(folder / "filled")
     keep, steps = input_lines(folder / "home", "GPU-1"), list[Step]()
-    asked = InputRun(name="one", bench=bench, filling=filling, keep=keep)
+    asked = InputRun(name="one", bench=bench, filling=here_filling(folder / "filled"), keep=keep)
     outcome = measure_cases(asked, cases, steps.append)
     assert not list((folder / "filled").iterdir())
     return outcome, keep, steps
@@ -346,11 +345,11 @@ def test_kept_results_of_all_cards_are_read_and_left_as_they_are(tmp_path: Path)
     with path.open("ab") as file:
         file.write(b'{"case": ')  # another process is writing
     before = path.read_bytes()
-    found, _ = kept_points(tmp_path)
+    found, _ = points_of(kept_inputs(tmp_path))
     assert [p.gpu_uuid for p in found] == ["GPU-1", "GPU-2"]
     assert path.read_bytes() == before
     assert len(read_kept(path)) == 1
-    assert kept_points(tmp_path / "none") == ((), {})
+    assert kept_inputs(tmp_path / "none") == []
 
 
 ASKED = InputAsked(operands="normal(0,1)|sparse(0.5)", shape=SMALL, dtype="bf16")
