@@ -5,13 +5,11 @@ import signal
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fake_nvml import FakeNvml, error
 from host import FAKES, UUID, FakeHost
-from made_up_kernel import INSTANT, record
 from reading import some
 from synthetic_sensor import HEADER
 
@@ -21,7 +19,6 @@ from advisor.runtime.backend import UncappedBackend
 from advisor.settings import workload_path
 from advisor.validity.sensor_record import (
     SENSOR_RECORDS,
-    keep_record,
 )
 from advisor_power.sensor import recording
 from advisor_power.sensor.recording import LoadReady, recorders, run_stage
@@ -168,13 +165,3 @@ def test_gpu_that_others_use_is_not_recorded(host: FakeHost) -> None:
     assert done.returncode == 8
     assert "use GPU" in done.stderr
     assert list((host.folder / "home/sensors/recordings").glob("*.jsonl")) == []
-
-
-def test_profile_keeps_to_the_sensor_of_its_card(host: FakeHost) -> None:
-    slow = record(replace(INSTANT, period_ms=200.0), gpu_uuid=UUID)
-    keep_record(slow, host.folder / "home")
-    host.write_job("steady")
-    done = host.advisor("profile", "steady", "--window", "1")
-    assert done.returncode == 2
-    assert "too short for the power sensor of this card" in done.stderr
-    assert "--window 1.6 or more" in done.stderr

@@ -68,10 +68,9 @@ def test_a_secret_is_kept_nowhere(state: ServiceState, url: str, tmp_path: Path)
     _, secret = state.make_token("ci", ["read"])
     engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
     with engine.connect() as connection:
-        rows = connection.exec_driver_sql("SELECT * FROM advisor_tokens").all()
+        (found,) = connection.exec_driver_sql("SELECT * FROM advisor_tokens").all()
     engine.dispose()
-    assert len(rows) == 1
-    assert secret not in str(rows)
+    assert secret not in str(found)
     assert not [file for file in tmp_path.rglob("*") if secret.encode() in file.read_bytes()]
 
 
@@ -121,25 +120,23 @@ def test_one_launch_at_a_time_on_a_gpu(state: ServiceState) -> None:
 
     Who asks for it by its UUID finds it taken by who asked by its index.
     """
-    first = row("1", "node1")
+    first, second = row("1", "node1"), row("2", "node1")
     assert state.add_launch(first) == first
+    for other in (dataclasses.replace(row("3", "node1"), gpu="1"), row("4", "node2")):
+        state.add_launch(other)
     with pytest.raises(BusyError, match="GPU 0 of node1 is held by the launch 1"):
-        state.add_launch(row("2", "node1"))
-    state.add_launch(dataclasses.replace(row("3", "node1"), gpu="1"))
-    state.add_launch(row("4", "node2"))
+        state.add_launch(second)
     assert state.update_launch("1", "running", '{"a": 1}')
     with pytest.raises(BusyError):
-        state.add_launch(row("2", "node1"))
+        state.add_launch(second)
     assert state.update_launch("1", "failed", '{"a": 2}')
-    state.add_launch(row("2", "node1"))
-    found = state.launch("1")
-    assert found
+    state.add_launch(second)
+    found = some(state.launch("1"))
     assert (found.state, found.status) == ("failed", '{"a": 2}')
     assert found.updated_at > first.updated_at
     state.add_launch(dataclasses.replace(row("5", "node3"), gpu_uuid="GPU-1"))
-    by_uuid = dataclasses.replace(row("6", "node3"), gpu="GPU-1", gpu_uuid="GPU-1")
     with pytest.raises(BusyError, match="held by the launch 5"):
-        state.add_launch(by_uuid)
+        state.add_launch(dataclasses.replace(row("6", "node3"), gpu="GPU-1", gpu_uuid="GPU-1"))
 
 
 def test_asking_again_with_the_same_key_launches_once(state: ServiceState) -> None:
@@ -170,21 +167,24 @@ def test_a_launch_that_is_over_stays_over(state: ServiceState) -> None:
     assert state.launch("1\0") is None
 
 
-def test_launches_come_in_pages(state: ServiceState) -> None:
-    for number in range(7):
+@pytest.mark.parametrize(
+    ("wanted", "numbers"),
+    [
+        ({}, "76543210"),
+        ({"limit": 3}, "765"),
+        ({"limit": 3, "before": "2026-5"}, "432"),
+        ({"host": "node1"}, "7531"),
+        ({"active_only": True}, "7"),
+        ({"host": "node0", "active_only": True}, ""),
+    ],
+)
+def test_launches_come_in_pages(state: ServiceState, wanted: dict[str, Any], numbers: str) -> None:
+    for number in range(8):
         state.add_launch(row(f"2026-{number}", f"node{number % 2}"))
-        state.update_launch(f"2026-{number}", "finished", "{}")
-    state.add_launch(row("2026-7", "node1"))
-
-    def ids(**wanted: Any) -> list[str]:
-        return [found.launch_id.removeprefix("2026-") for found in state.launches(**wanted)]
-
-    assert ids() == list("76543210")
-    assert ids(limit=3) == list("765")
-    assert ids(limit=3, before="2026-5") == list("432")
-    assert ids(host="node1") == list("7531")
-    assert ids(active_only=True) == ["7"]
-    assert ids(host="node0", active_only=True) == []
+        if number < 7:
+            state.update_launch(f"2026-{number}", "finished", "{}")
+    found = [launch.launch_id for launch in state.launches(**wanted)]
+    assert found == [f"2026-{number}" for number in numbers]
 
 
 def test_the_database_knows_when_a_launch_is_over(tmp_path: Path) -> None:
@@ -203,12 +203,9 @@ def test_the_audit_log_grows_only(state: ServiceState) -> None:
     for number in range(5):
         state.audit(entry(number))
     log = state.audit_log()
-    assert ([e.subject for e in log], [e.number for e in log]) == (list("43210"), [5, 4, 3, 2, 1])
-    assert (
-        [e.subject for e in state.audit_log(limit=2, before=4)],
-        state.audit_log(before=-(10**30)),
-        len(state.audit_log(before=10**30)),
-    ) == (["2", "1"], [], 5)
+    assert [(e.number, e.subject) for e in log] == list(zip((5, 4, 3, 2, 1), "43210", strict=True))
+    assert state.audit_log(limit=2, before=4) == log[2:4]
+    assert (state.audit_log(before=-(10**30)), state.audit_log(before=10**30)) == ([], log)
 
 
 def test_an_audit_entry_is_one_line(state: ServiceState) -> None:

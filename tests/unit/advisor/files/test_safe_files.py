@@ -44,20 +44,6 @@ def test_what_is_made_is_ours_alone(tmp_path: Path) -> None:
     assert mode(folder / "database") == mode(folder / "log") == 0o600
 
 
-def test_what_was_open_is_closed(tmp_path: Path) -> None:
-    """Homes and databases of older versions were readable by everybody."""
-    home, database = tmp_path / "home", tmp_path / "home/advisor.db"
-    home.mkdir()
-    database.write_text("secrets")
-    home.chmod(0o755)
-    database.chmod(0o664)
-    private_folder(home, ours=OURS)
-    private_file(database)
-    assert mode(home) == 0o700
-    assert mode(database) == 0o600
-    assert database.read_text() == "secrets"
-
-
 @pytest.mark.parametrize(
     ("open_mode", "content"), [(0o755, "somebody's.txt"), (0o1777, "advisor.db"), (0o777, None)]
 )

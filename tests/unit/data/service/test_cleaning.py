@@ -82,15 +82,6 @@ def test_what_ended_long_ago_goes_and_is_told(
     assert not cleaner.clean().removed
 
 
-def test_the_oldest_go_where_they_take_too_much_room(home: Path, cleaner: Cleaner) -> None:
-    for number, days in ((1, 3), (2, 2), (3, 1)):
-        ended_launch(home, number, days, output_bytes=4 * MIB)
-    bounds = dataclasses.replace(BOUNDS, launch_gib=9 / 1024)
-    done = dataclasses.replace(cleaner, bounds=bounds).clean()
-    assert [(one.launch_id, one.reason) for one in done.removed] == [(launch_id(1), "size")]
-    assert left(home) == [launch_id(2), launch_id(3)]
-
-
 def test_a_launch_that_has_not_ended_stays(home: Path, cleaner: Cleaner) -> None:
     """Accepted and waiting for its supervisor, or with one that lives, whatever its status says."""
     ended_launch(home, 1, 999, state="running")

@@ -3,6 +3,7 @@
 import itertools
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -57,13 +58,8 @@ def store(url: str, tmp_path: Path) -> Iterator[Store]:
 
 
 def test_a_point_is_added_once(store: Store) -> None:
-    assert (
-        store.add([]),
-        store.solo_points(),
-        store.pair_points(),
-        store.add([point(1), point(2), point(2)]),
-        store.add([point(1, rate=7.0), point(3)]),
-    ) == (0, [], [], 2, 1)
+    added = [store.add(points) for points in ([], [point(1), point(2), point(2)])]
+    assert [*added, store.add([point(1, rate=7.0), point(3)])] == [0, 2, 1]
     assert store.solo_points() == [point(1), point(2), point(3)]
 
 
@@ -150,17 +146,11 @@ def test_a_profile_that_is_none_replaces_nothing(
 def test_a_profile_is_deleted(store: Store) -> None:
     """Of one model or of all; what was deleted can be added again."""
     store.add([point(1), point(2, gpu_model="A100"), point(3, run="r2"), point(4, job="sort")])
-    assert (
-        store.delete_profile("gemm", "A100"),
-        store.delete_profile("gemm", "A100"),
-        store.solo_points(),
-    ) == (1, 0, [point(1), point(3, run="r2"), point(4, job="sort")])
-    assert (
-        store.delete_profile("gemm"),
-        store.delete_profile("nobody"),
-        store.solo_points(),
-        store.add([point(1)]),
-    ) == (2, 0, [point(4, job="sort")], 1)
+    assert [store.delete_profile("gemm", "A100") for _ in range(2)] == [1, 0]
+    assert store.solo_points() == [point(1), point(3, run="r2"), point(4, job="sort")]
+    assert [store.delete_profile(job) for job in ("gemm", "nobody")] == [2, 0]
+    assert store.solo_points() == [point(4, job="sort")]
+    assert store.add([point(1)]) == 1
 
 
 def test_points_of_any_kind_are_deleted(store: Store) -> None:
@@ -174,21 +164,39 @@ def test_points_of_any_kind_are_deleted(store: Store) -> None:
     assert (store.delete([observation()]), store.observations(), store.delete([])) == (1, [], 0)
 
 
-def test_points_are_found_by_job_model_and_run(store: Store) -> None:
+@pytest.mark.parametrize(
+    ("wanted", "numbers"),
+    [
+        ({"job": "sort"}, [2]),
+        ({"gpu_model": "A100"}, [3]),
+        ({"run": "r2"}, [4]),
+        ({"job": "gemm", "gpu_model": "NVIDIA H200", "run": "r1"}, [1]),
+        ({"run": "none"}, []),
+    ],
+)
+def test_points_are_found_by_job_model_and_run(
+    store: Store, wanted: dict[str, str], numbers: list[int]
+) -> None:
     points = [point(1), point(2, job="sort"), point(3, gpu_model="A100"), point(4, run="r2")]
     store.add(points)
-    assert (
-        store.solo_points(job="sort"),
-        store.solo_points(gpu_model="A100"),
-        store.solo_points(run="r2"),
-    ) == ([points[1]], [points[2]], [points[3]])
-    assert (
-        store.solo_points(job="gemm", gpu_model="NVIDIA H200", run="r1"),
-        store.solo_points(run="none"),
-    ) == ([points[0]], [])
+    assert store.solo_points(**wanted) == [points[number - 1] for number in numbers]
 
 
-def test_pairs_are_found_by_jobs_model_and_run(store: Store) -> None:
+@pytest.mark.parametrize(
+    ("wanted", "numbers"),
+    [
+        ({"jobs": ("gemm", "triad")}, [2]),
+        ({"jobs": ("triad", "gemm")}, [2]),
+        ({"jobs": ("gemm", "gemm")}, [3]),
+        ({"gpu_model": "A100"}, [4]),
+        ({"run": "r2"}, [5]),
+        ({"jobs": ("sort", "gemm"), "gpu_model": "NVIDIA H200", "run": "r1"}, [1]),
+        ({"jobs": ("sort", "triad")}, []),
+    ],
+)
+def test_pairs_are_found_by_jobs_model_and_run(
+    store: Store, wanted: dict[str, Any], numbers: list[int]
+) -> None:
     """The jobs may be named in either order; a job next to itself is a pair of its own."""
     points = [
         pair_point(1),
@@ -198,18 +206,7 @@ def test_pairs_are_found_by_jobs_model_and_run(store: Store) -> None:
         pair_point(5, run="r2"),
     ]
     store.add(points)
-    assert (
-        store.pair_points(jobs=("gemm", "triad")),
-        store.pair_points(jobs=("triad", "gemm")),
-        store.pair_points(jobs=("gemm", "gemm")),
-    ) == ([points[1]], [points[1]], [points[2]])
-    assert (store.pair_points(gpu_model="A100"), store.pair_points(run="r2")) == (
-        [points[3]],
-        [points[4]],
-    )
-    found = store.pair_points(jobs=("sort", "gemm"), gpu_model="NVIDIA H200", run="r1")
-    assert found == [points[0]]
-    assert store.pair_points(jobs=("sort", "triad")) == []
+    assert store.pair_points(**wanted) == [points[number - 1] for number in numbers]
 
 
 def test_points_come_in_the_order_of_time(store: Store) -> None:
@@ -465,14 +462,14 @@ def test_rows_of_profiles_follow_every_change(
             )
 
 
-def test_names_come_in_pages(store_pages: Store) -> None:
+def test_names_come_in_pages(store: Store) -> None:
     names = ["a", "a-b", "a.b", "a0", "a_b", "ab", "b", "z"]
-    store_pages.add(point(n, job=name) for n, name in enumerate(names))
-    assert (store_pages.profile_names(), store_pages.profile_names("a.b", 3)) == (
+    store.add(point(n, job=name) for n, name in enumerate(names))
+    assert (store.profile_names(), store.profile_names("a.b", 3)) == (
         sorted(names),
         sorted(names)[3:6],
     )
-    assert [row.job for row in store_pages.profile_rows("a0", "ab")] == ["a0", "a_b", "ab"]
+    assert [row.job for row in store.profile_rows("a0", "ab")] == ["a0", "a_b", "ab"]
 
 
 # cost
@@ -480,29 +477,29 @@ def test_names_come_in_pages(store_pages: Store) -> None:
 
 def test_no_list_reads_the_whole_table(tmp_path: Path) -> None:
     """Each statement of a page goes along an index, and needs no sorting of all rows."""
-    with open_store(_url(tmp_path), tmp_path) as store_pages, _statements() as said:
-        store_pages.add([point(), pair_point(), observation()])
+    with open_store(_url(tmp_path), tmp_path) as store, _statements() as said:
+        store.add([point(), pair_point(), observation()])
         said.clear()
         here = position(observation())
-        for model in (None, "NVIDIA H200"):
-            for after in (None, here):
-                span = Span(limit=10, gpu_model=model, after=after)
-                store_pages.solo_page("gemm", span)
-                store_pages.pair_page(("gemm", "sort"), span)
-                store_pages.observation_page("gemm", span)
-                store_pages.observation_page(None, span)
-        store_pages.profile_names("a", 10)
-        store_pages.profile_rows("a", "b")
-        store_pages.pair_points(jobs=("sort", "gemm"))
-        store_pages.pair_points(run="r1")
+        for model, after in itertools.product((None, "NVIDIA H200"), (None, here)):
+            span = Span(limit=10, gpu_model=model, after=after)
+            store.solo_page("gemm", span)
+            store.pair_page(("gemm", "sort"), span)
+            store.observation_page("gemm", span)
+            store.observation_page(None, span)
+        store.profile_names("a", 10)
+        store.profile_rows("a", "b")
+        store.pair_points(jobs=("sort", "gemm"))
+        store.pair_points(run="r1")
         with open_service_state(_url(tmp_path), tmp_path) as state:
             state.launches(host="here", active_only=True)
     read = [one for one in said if one[0].startswith("SELECT") and "advisor_schema" not in one[0]]
     assert len(read) > 20
-    for statement, parameters in read:
-        plan = _plan(tmp_path / "a.db", statement, parameters)
-        scans = [step for step in plan if step.startswith("SCAN") and "USING" not in step]
-        assert not scans, (statement, plan)
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        for statement, parameters in read:
+            plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
+            scans = [row[-1] for row in plan if row[-1].startswith("SCAN")]
+            assert all("USING" in step for step in scans), (statement, plan)
 
 
 def _all_pages(read: Callable[[Span], Page[Any]], limit: int) -> list[Record]:
@@ -528,11 +525,3 @@ def _statements() -> Generator[list[tuple[str, Sequence[Any]]]]:
         yield said
     finally:
         event.remove(Engine, "before_cursor_execute", note)
-
-
-def _plan(file: Path, statement: str, parameters: Sequence[Any]) -> list[str]:
-    import sqlite3
-
-    with closing(sqlite3.connect(file)) as connection:
-        rows = connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
-    return [row[-1] for row in rows]

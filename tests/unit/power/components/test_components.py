@@ -96,6 +96,8 @@ def true_weights() -> ComponentWeights:
     )
 
 
+ACTIVITY = some(activity_of(point("job-1", 3)))
+
 THOUSANDTHS = st.integers(-5000, 5000).map(lambda n: n / 1000)
 """As exact as readings are; numbers of 1e-200 have no coefficient that a float can hold."""
 
@@ -130,14 +132,14 @@ def test_weights_are_found_again(weights: ComponentWeights) -> None:
 
 
 def test_no_weight_is_negative() -> None:
-    falling = [
-        replace(p, power_w=(p.power_w or 0) + 400 - 4 * (p.integer_active_percent or 0))
-        for p in points()
-    ]
-    found = fit_components(falling)
+    found = fit_components(
+        [
+            replace(p, power_w=(p.power_w or 0) + 400 - 4 * (p.integer_active_percent or 0))
+            for p in points()
+        ]
+    )
     assert found.values[list(TERMS).index("integer")] == 0
-    assert (found.values >= 0).all()
-    assert (found.draws >= 0).all()
+    assert min(found.values.min(), found.draws.min()) >= 0
 
 
 def test_doubtful_points_are_left_out() -> None:
@@ -156,32 +158,26 @@ def test_too_few_jobs_or_two_gpu_models_are_refused() -> None:
 
 @pytest.mark.parametrize("lacking", [*COLUMNS, "sm_clock_mhz", "temperature_c"])
 def test_a_missing_reading_makes_no_activity(lacking: str) -> None:
-    whole = points()[0]
-    assert activity_of(whole) is not None
-    assert activity_of(replace(whole, **{lacking: None})) is None
+    assert activity_of(replace(points()[0], **{lacking: None})) is None
 
 
 @given(activities(), st.floats(1, 2000), st.none() | st.floats(-10, 3000))
 def test_parts_sum_to_the_total(
     activity: Activity, total_w: float, memory_power_w: float | None
 ) -> None:
-    found = components(true_weights(), activity, total_w, memory_power_w)
-    assert (tuple(found.components_w), sum(part.value for part in found.components_w.values())) == (
-        tuple(PARTS),
-        pytest.approx(total_w),
-    )
-    for part in found.components_w.values():
-        slack = 1e-9 * total_w
-        assert -slack <= part.low <= part.value + slack
-        assert part.value <= part.high + slack
-        assert part.high <= total_w + slack
+    parts = components(true_weights(), activity, total_w, memory_power_w).components_w
+    assert tuple(parts) == tuple(PARTS)
+    assert sum(part.value for part in parts.values()) == pytest.approx(total_w)
+    slack = 1e-9 * total_w
+    for part in parts.values():
+        bounds = [-slack, part.low, part.value + slack, part.high + 2 * slack, total_w + 3 * slack]
+        assert bounds == sorted(bounds)
 
 
 def test_memory_is_what_its_sensor_says() -> None:
     """Its interval is a point, others share the rest, and the traffic left over is fabric's."""
-    activity = some(activity_of(points()[3]))
-    estimated = components(true_weights(), activity, 600.0)
-    measured = components(true_weights(), activity, 600.0, 60.0)
+    estimated = components(true_weights(), ACTIVITY, 600.0)
+    measured = components(true_weights(), ACTIVITY, 600.0, 60.0)
     assert (estimated.memory_basis, measured.memory_basis) == ("estimated", "measured")
     assert measured.components_w["memory"].value == measured.components_w["memory"].high == 60.0
     assert estimated.components_w["memory"].value > 60.0
@@ -193,21 +189,15 @@ def test_memory_is_what_its_sensor_says() -> None:
 @pytest.mark.parametrize("impossible_w", [None, 0.0, -1.0, 600.0, 5000.0, float("nan")])
 def test_a_memory_reading_that_cannot_be_is_not_taken(impossible_w: float | None) -> None:
     """Absent, zero, or as much as the whole GPU: the part is estimated, never 0."""
-    activity = some(activity_of(points()[3]))
-    found = components(true_weights(), activity, 600.0, impossible_w)
-    assert (found.memory_basis, found) == ("estimated", components(true_weights(), activity, 600.0))
+    found = components(true_weights(), ACTIVITY, 600.0, impossible_w)
+    assert (found.memory_basis, found) == ("estimated", components(true_weights(), ACTIVITY, 600.0))
 
 
 def test_memory_that_was_not_read_is_twice_as_unsure() -> None:
-    activity = some(activity_of(points()[3]))
-    found = components(true_weights(), activity, 600.0)
-    # All draws are multiples of one another, so that nothing but rounding is unsure.
-    part = found.components_w["memory"]
-    assert part.high - part.low == pytest.approx(0, abs=1e-6)
     shifted = replace(
         true_weights(), draws=TRUE_W + np.eye(8)[7] * np.linspace(-90, 90, DRAWS)[:, None]
     )
-    both = components(shifted, activity, 600.0).components_w
+    both = components(shifted, ACTIVITY, 600.0).components_w
     others = sum(part.value - part.low for name, part in both.items() if name != "memory")
     # What memory draws more, all others draw less.
     assert both["memory"].high - both["memory"].value == pytest.approx(2 * others, rel=0.01)
@@ -281,8 +271,5 @@ def test_units_of_a_pair_are_those_of_both_jobs() -> None:
         run="r",
         **known,
     )
-    limited, uncapped = activity_of(pair), activity_of(replace(pair, mode="uncapped"))
-    assert limited is not None
-    assert uncapped is not None
-    assert limited.units_part == pytest.approx(78 / 132)
-    assert uncapped.units_part == 1.0
+    both = (some(activity_of(one)) for one in (pair, replace(pair, mode="uncapped")))
+    assert [one.units_part for one in both] == pytest.approx([78 / 132, 1])
