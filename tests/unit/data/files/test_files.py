@@ -62,7 +62,10 @@ parquet: Any = importlib.import_module("pyarrow.parquet")
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings().max_examples // 3,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @example(records=[])
 @given(
     records=st.lists(any_point, max_size=3, unique_by=lambda p: p.point_id)

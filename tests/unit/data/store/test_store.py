@@ -292,7 +292,7 @@ def test_kill_9_of_a_replacement_keeps_one_profile_at_least(url: str, tmp_path: 
 
 
 few = settings(
-    max_examples=settings().max_examples // 2,
+    max_examples=settings().max_examples // 5,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 

@@ -186,6 +186,7 @@ ENTRY = st.dictionaries(
 )
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(st.dictionaries(st.text(max_size=3), ENTRY, max_size=4), st.binary(max_size=40))
 def test_any_header_of_json_is_read_or_refused(entries: dict[str, Any], data: bytes) -> None:
     assert _readable_or_refused(safetensors_in, file_of(entries, data))
