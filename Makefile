@@ -3,8 +3,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
-# Tests: three for each of two CPUs, since most of the time one waits; each imports everything, for 8 s.
-WORKERS ?= 6
+# Each imports everything, for 8 s of CPU.
+WORKERS ?= 2
 
 BIN := $(VENV)/bin
 RUN_STAMP := $(VENV)/.installed-run
@@ -23,7 +23,7 @@ APT := export DEBIAN_FRONTEND=noninteractive && apt-get update -qq && \
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test nightly mutants check ceiling check-model gpu docs dist lock clean debian
+.PHONY: help run test test-all test-slow nightly mutants check ceiling check-model gpu docs dist lock clean debian
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -32,8 +32,15 @@ run: $(RUN_STAMP)  ## Recommend a split for a recorded server and a job, and for
 	$(BIN)/advisor recommend bert-serve-30 triad
 	$(BIN)/advisor recommend bert-train vit-infer
 
-test: $(STAMP) debian  ## Run every test that needs no GPU; ARGS go to pytest
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+test: $(STAMP) debian  ## Run the tests that a person waits for; ARGS go to pytest
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not gpu and not nightly and not slow" $(ARGS)
+
+test-all: test test-slow  ## Run every test that needs no GPU
+
+# Three workers for each of two CPUs: most of these wait for processes.
+test-slow: WORKERS = 6
+test-slow: $(STAMP) debian  ## Run those that take long, or start Slurm, PostgreSQL, a browser or a service
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "slow and not gpu and not nightly" $(ARGS)
 
 nightly: $(STAMP) debian  ## Run the tests that take too long for every change
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m nightly $(ARGS)
@@ -81,7 +88,7 @@ lock:  ## Write the files of requirements/ anew from pyproject.toml
 	$(PYTHON) -m venv $(LOCK_VENV)
 	$(LOCK_VENV)/bin/pip install --quiet uv
 	echo hatchling | $(COMPILE) --upgrade \
-	  --extra data --extra postgres --extra amd --extra train --extra serve --extra otel --extra client --extra slurm \
+	  --extra postgres --extra amd --extra train --extra serve --extra otel --extra client --extra slurm \
 	  --extra kubernetes \
 	  --group test --group docs --group check \
 	  --output-file $(LOCK) pyproject.toml -

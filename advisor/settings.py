@@ -120,7 +120,7 @@ MIN_SPEED = 0.4
 """Relative speed that every job keeps unless another one is asked for.
 
 Without one, the split that saves most of a measured pair leaves the slower job a third of its speed
-on average. docs/measurements/question.md has what other values cost.
+on average. docs/measurements/model.md has what other values cost.
 """
 LIMIT_VARIABLES = (
     PERCENTAGE,

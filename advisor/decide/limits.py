@@ -102,7 +102,7 @@ def must_be_sure(profile: Profile, limits: Limits) -> bool:
 UNSURE_BELOW = 0.6
 """Of sets: small jobs beside one that fills the GPU without a limit, and jobs in turns. Of 16 sets
 that have one limit and are expected to keep 0.4 two missed it, of 12 without three
-(docs/measurements/sets/floors.py)."""
+(docs/measurements/sets.md)."""
 
 
 def _low_end_decides(speed: Interval, profile: Profile, limits: Limits) -> bool:

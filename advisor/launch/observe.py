@@ -223,7 +223,7 @@ def _gains(part: LaunchPart) -> bool:
     """Whether a job without its limit would be seen by its speed.
 
     One that waits for its host makes the same progress at any share, and more than its profile
-    says on a faster host (1.3 to 1.5 times, docs/measurements/launches.md): that tells nothing.
+    says on a faster host (1.3 to 1.5 times, docs/measurements/pairs.md): that tells nothing.
     """
     whole, share = part.solo_rate, part.share_rate
     return whole is not None and share is not None and whole > FASTEST * share

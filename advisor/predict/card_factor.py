@@ -3,7 +3,7 @@
 Cards of one model differ by several percent in power at the same rate. The factor of a card is the
 normal-normal empirical Bayes estimate on logarithms (Efron and Morris, "Stein's estimation rule and
 its competitors", 1973): what was seen of the card, shrunk towards 1 by how much cards differ.
-docs/measurements/model/card_factor.py measures what it is worth. All power is scaled, idle power
+docs/measurements/model.md says what it is worth. All power is scaled, idle power
 with it: between jobs of one card the ratio of the whole power spreads by 1.5 % (2.9 % with single
 windows beside launches), that of the power above idle by 3.4 % (4.2 %).
 """
@@ -32,7 +32,7 @@ has 3.1 %; the larger one stays, where intervals of one run are made of it."""
 
 REFERENCE_SPREAD = 0.024
 """Standard deviation of that between steady jobs of one card, training among them
-(docs/measurements/model/card_factor.py; 2.7 % with single windows beside launches)."""
+(docs/measurements/model.md; 2.7 % with single windows beside launches)."""
 
 OBSERVATION_SPREAD = 0.04
 """Standard deviation of the log power of a pair over what the model expects, cards taken off:

@@ -4,7 +4,7 @@ What a prediction gets wrong of jobs it gets wrong each time, and nearly the sam
 near each other. So the logarithm of measured over predicted is a Gaussian process over splits, and
 what is expected of a split is its posterior (Rasmussen and Williams, "Gaussian Processes for
 Machine Learning", 2006, equations 2.23 and 2.24): the prediction, moved by what was measured, each
-weighted by its own error. docs/measurements/model/measured_pairs.py says what the bounds hold.
+weighted by its own error. docs/measurements/model.md says what the bounds hold.
 """
 
 import itertools
@@ -367,7 +367,7 @@ def _moved(x: Interval, move: float, spread: float, left: float) -> Interval:
 def _changed(p: Prediction, power_w: Interval, speeds: Sequence[Interval]) -> Prediction:
     """With other speeds and power; the bounds of energy, which has errors of its own, get closer.
 
-    By the square root, which holds 89 to 92 % in docs/measurements/model/measured_pairs.py; by the
+    By the square root, which holds 89 to 92 % in docs/measurements/model.md; by the
     whole it were 71 to 81 %.
     """
     parts = tuple(replace(part, speed=s) for part, s in zip(p.parts, speeds, strict=True))

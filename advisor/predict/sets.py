@@ -136,7 +136,7 @@ def turns(sm: Floats, small: Floats, served: Floats, kept: float | Floats) -> Fl
     None gets longer than its SMs are active alone, and what those leave is dealt to the others. A
     server makes up in fuller batches for what changes of turns take; others keep `kept` of theirs,
     and small ones an equal part of their speed: a turn ends in each gap between their kernels, and
-    the next is after those of all others (docs/measurements/sets/turns.py).
+    the next is after those of all others (docs/measurements/sets.md).
 
     Args:
         sm: Activity alone, shape (jobs, ways).
@@ -292,7 +292,7 @@ def is_by_physics(profiles: Sequence[Profile], split: Split) -> bool:
 
     Two that leave much of the GPU unused were measured in sets; few of the pairs are such, and of
     those that a model of them has not seen it is off by four times as much
-    (docs/measurements/sets/pairs.py).
+    (docs/measurements/sets.md).
     """
     if len(profiles) > ADVISED_JOBS or split.sharing == "time-sliced":
         return True

@@ -248,7 +248,7 @@ _CLIENT_S, _POLL_S = 10, 0.1
 
 _LEAVE_S = 1
 """A client with work under way is off within 0.5 s of the answer to `terminate_client`; one without
-stays on the list until it ends, however long (docs/measurements/leaving.py, on an H100)."""
+stays on the list until it ends, however long (docs/measurements/profiles.md, on an H100)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -412,28 +412,14 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline:
-    """What a simple rule would choose, limits or not.
-
-    Attributes:
-        name: Of the rule; `meaning` is what it does.
-        option: None: the profiles do not reach so far.
-    """
-
-    name: str
-    meaning: str
-    option: Option | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SameWork:
-    """One amount of work in several ways; None is what never ends or is out of reach.
+    """One amount of work in several ways; None is what never ends.
 
     Attributes:
         work_s: What each job has to do, in seconds that it takes alone.
         choice: In the recommended way.
         restarted: The same, the job that is left restarted without a limit.
-        baselines: By name of the simple rule.
+        baselines: One job after the other, by the name `exclusive`.
     """
 
     work_s: tuple[float, ...]
@@ -471,7 +457,6 @@ class Recommendation(Told):
     objective: str
     choice: Option
     candidates: tuple[Option, ...]
-    baselines: tuple[Baseline, ...]
     same_work: SameWork
     picks: Mapping[str, str]
     reasons: tuple[str, ...]
@@ -488,11 +473,9 @@ class Recommendation(Told):
     said: Said | None = None
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """The candidates, then what simple rules would choose beside them."""
-        of_rules = (baseline.option for baseline in self.baselines)
-        options = {option.split: option for option in (*self.candidates, *filter(None, of_rules))}
-        for split, option in options.items():
-            yield {"is_choice": split == self.choice.split, **row_of(option)}
+        """The candidates."""
+        for option in self.candidates:
+            yield {"is_choice": option.split == self.choice.split, **row_of(option)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

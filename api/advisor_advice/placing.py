@@ -441,7 +441,7 @@ def _warnings(
 def _at_the_power_limit(plan: RunningPlan) -> Iterator[str]:
     """Predicted watts are cut off there, and the speeds of sets are not lowered with the clock.
 
-    How many of their jobs fell below: docs/measurements/planned_floors.py, on three cards.
+    How many of their jobs fell below: docs/measurements/placement.md, on three cards.
     """
     for number, pool in enumerate(plan.placing.pools):
         limits_w = [p.power_limit_w for p in pool.profiles if p and p.power_limit_w]

@@ -204,13 +204,13 @@ StepKind = Literal["check", "profile", "pair"]
 
 PAIR_POINT_S = 7.8
 """A pair at one split, with its part of references, settling and start-ups: 2025 pair points in
-264.5 GPU-minutes (docs/measurements/pairs/cost.py)."""
+264.5 GPU-minutes (docs/measurements/pairs.md)."""
 
 SPLITS, SPLITS_BESIDE_ITSELF = 10, 6
 """Windows of a pair at `nine,uncapped`, and of a job next to itself."""
 
 PROFILE_MINUTES = 80 / 60
-"""A job alone at ten shares: median of 43 sweeps (docs/measurements/cost.py)."""
+"""A job alone at ten shares: median of 43 sweeps (docs/measurements/profiles.md)."""
 
 CHECK_MINUTES = 133 / 60
 """63 counts of SMs on an H100 (docs/check.md)."""

@@ -99,7 +99,7 @@ _START_S = 1.5
 
 _BETWEEN_S = 0.6
 """668 windows on four H200: 0.4 s from a window's end to the next settling, and 0.2 s of settling
-beyond its least (docs/measurements/pairs/cost.py prints both)."""
+beyond its least (docs/measurements/pairs.md says)."""
 
 _NOISY = 0.4
 """The same windows, each of 2 to 5 s, were 3.2 s long in the mean: the errors of jobs at the power

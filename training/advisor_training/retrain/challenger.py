@@ -216,7 +216,7 @@ HALF_LIFE_DAYS = 30.0
 LEAST_WEIGHT = 0.25
 """A measurement counts half as much after a month, and never less than a quarter: drivers,
 libraries and jobs change, and a new point says more of today. In simulated quarters rates are
-wrong by 6 % less so, and as much where nothing changes (docs/measurements/quarter.md)."""
+wrong by 6 % less so, and as much where nothing changes (quarter/ages.py at 4efadd9f)."""
 
 OnStage: TypeAlias = Callable[[str], OnFold | None]
 """Takes the name of a stage that begins; what it returns is called after each fit."""

@@ -158,7 +158,7 @@ def test_what_is_chosen_keeps_every_limit(profiles: list[Profile], request: Requ
 
 @pytest.mark.parametrize("filling", range(8))
 def test_search_of_seven_jobs_stays_small(filling: int) -> None:
-    """How many ways are looked at bounds the time; docs/measurements/sets/search.py measures it."""
+    """How many ways are looked at bounds the time; docs/measurements/sets.md says it."""
     found = candidate_ways([BIG] * filling + [SMALL] * (7 - filling))
     assert len(found) == len(set(found)) <= MOST_WAYS + 3
     assert (len(found) > 3) == (filling > 0)
