@@ -10,7 +10,7 @@ from rich.table import Table
 
 from advisor.core.interval import Interval
 from advisor.core.wording import count_of
-from advisor.errors import STOPPED, AdvisorError, InputError, JobError
+from advisor.errors import STOPPED, InputError, JobError
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor.wire.power import Estimate, InputAsked, InputPoint, InputPrediction, InputPredictions
@@ -79,11 +79,6 @@ def _step_line(step: Step) -> str:
     """How far it is."""
     minutes, seconds = divmod(int(step.eta_s), 60)
     return f"{step.done}/{step.total}  {step.case}  eta {minutes}:{seconds:02}"
-
-
-def _refused_line(case: InputCase, error: AdvisorError) -> str:
-    """Why a case was not measured."""
-    return f"not measured: {case}: {error}"
 
 
 def _input_table(found: Sequence[InputPower]) -> Table:
@@ -302,7 +297,7 @@ def _show(found: Sequence[InputPower], outcome: Outcome, as_json: bool) -> None:
         for line in note_lines(found):
             say(line)
         for case, error in outcome.refused.items():
-            say(_refused_line(case, error))
+            say(f"not measured: {case}: {error}")
     if outcome.refused:
         raise typer.Exit(JobError.exit_code)
 

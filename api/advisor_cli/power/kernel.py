@@ -43,15 +43,6 @@ def _step_line(step: KernelStep) -> str:
     return f"{step.done}/{step.total}  {step.what}  eta {minutes}:{seconds:02}"
 
 
-def _plan_line(plan: KernelPlan, resolution_ms: float) -> str:
-    """What is going to be done, and what comes of it."""
-    return (
-        f"{plan.runs} runs, {plan.seconds:.0f} s, of which {plan.gpu_busy_s:.0f} s computing: "
-        f"+-{plan.sigma_w:.3g} W at {resolution_ms:g} ms, +-{plan.sigma_end_w:.3g} W at the end of "
-        "a run"
-    )
-
-
 def report_lines(report: KernelReport) -> Iterator[str]:
     """Everything but the charts."""
     power, launches = report, report.launches
@@ -329,7 +320,13 @@ def _progress(
         console.print(f"  {_step_line(step)}", highlight=False, soft_wrap=True)
 
     def planned(plan: KernelPlan) -> None:
-        console.print(_plan_line(plan, resolution_ms), highlight=False, soft_wrap=True)
+        console.print(
+            f"{plan.runs} runs, {plan.seconds:.0f} s, of which {plan.gpu_busy_s:.0f} s computing: "
+            f"+-{plan.sigma_w:.3g} W at {resolution_ms:g} ms, +-{plan.sigma_end_w:.3g} W at the "
+            "end of a run",
+            highlight=False,
+            soft_wrap=True,
+        )
 
     return report, planned
 

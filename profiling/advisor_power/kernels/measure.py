@@ -151,8 +151,8 @@ def measure_operation(
     plan = _plan(found, channel, wanted)
     check_cost(plan, channel, bin_ms=wanted.resolution_ms, most_s=wanted.most_s)
     planned(plan)
-    # Short runs, for the energy of single executions, need idle before the runs.
-    short = _short_run(found.executions) if wanted.before == IDLE else found.executions
+    # Short runs, for the energy of single executions as a difference, need idle before the runs.
+    short = max(1, found.executions // 2) if wanted.before == IDLE else found.executions
     lengths, count = (found.executions, short), plan.runs // BLOCK_RUNS
     blocks = _run_blocks(runner, lengths, count, blocks, lines.add, report)
     seconds = time.monotonic() - begun
@@ -294,11 +294,6 @@ def _run_blocks(
         keep(block)
         done.append(block)
     return done
-
-
-def _short_run(executions: int) -> int:
-    """Executions of a short run, with which the energy of the others is found as a difference."""
-    return max(1, executions // 2)
 
 
 def _no_readings(runs: int, dropped: Counter[str]) -> SourceError:
