@@ -44,28 +44,27 @@ def test_parts_of_a_job(advisor: Advisor) -> None:
     """Their keys are those of the service."""
     found = told(advisor, "triad")
     assert read(ComponentsOfJob, json.dumps(found)).job == "triad"
-    for one in found["shares"]:
-        assert list(one["power"]["components_w"]) == list(PARTS)
-        assert sums(one["power"])
-        assert one["power"]["power_basis"] == "measured"
+    for power in (one["power"] for one in found["shares"]):
+        assert sums(power)
         # No bundled point was measured with the memory's own sensor.
-        assert (one["power"]["memory_basis"], one["power"]["headroom_w"]) == (
-            "estimated",
-            pytest.approx(700 - one["power"]["power_w"]),
-        )
-    whole = found["shares"][-1]["power"]["components_w"]
-    assert whole["memory"]["value"] > whole["tensor"]["value"] == 0
+        assert (power["power_basis"], power["memory_basis"]) == ("measured", "estimated")
+        assert power["headroom_w"] == pytest.approx(700 - power["power_w"])
+    assert list(power["components_w"]) == list(PARTS)
+    assert power["components_w"]["memory"]["value"] > power["components_w"]["tensor"]["value"] == 0
 
 
 def test_parts_of_a_pair_swap_with_the_jobs(advisor: Advisor) -> None:
     """Measured splits among predicted ones; with the jobs swapped, the answer is swapped."""
-    there, back = (told(advisor, *jobs, "--splits") for jobs in (PAIR, PAIR[::-1]))
-    assert read(ComponentsOfPair, json.dumps(there)).jobs == PAIR
-    assert all(sums(one["power"]) for one in there["splits"])
-    by_split = {one["split"]: one for one in there["splits"]}
-    even, mirrored = by_split["50/50"], {one["split"]: one for one in back["splits"]}["50/50"]
-    assert (even["power"], even["power"]["power_basis"]) == (mirrored["power"], "measured")
-    assert by_split["11/90"]["power"]["power_basis"] == "estimated"
+    there, back = (
+        {one["split"]: one for one in told(advisor, *jobs, "--splits")["splits"]}
+        for jobs in (PAIR, PAIR[::-1])
+    )
+    assert all(sums(one["power"]) for one in there.values())
+    even, mirrored = there["50/50"], back["50/50"]
+    assert even["power"] == mirrored["power"]
+    assert [there[split]["power"]["power_basis"] for split in ("50/50", "11/90")] == [
+        "measured", "estimated"
+    ]  # fmt: skip
     assert even["causes_mhz"] == mirrored["causes_mhz"][::-1]
     caused = sum(cause["value"] for cause in even["causes_mhz"])
     assert caused == pytest.approx(even["clock_loss_mhz"])
@@ -147,18 +146,14 @@ def api(advisor: Advisor, tmp_path: Path) -> Iterator[Api]:
 def test_service_says_what_the_command_line_says(advisor: Advisor, api: Api) -> None:
     for pair in (SHARED, PAIR):
         asked = {"jobs": [{"job": job} for job in pair], "components": True}
-        answer = api.post("/v1/recommendations", asked)
-        assert answer == advised(advisor, *pair, "--components")
-    assert api.get("/v1/profiles/triad/components") == told(advisor, "triad")
-    for pair in (PAIR, PAIR[::-1]):
-        found = api.get(f"/v1/pairs/{pair[0]}/{pair[1]}/components")
-        assert found == told(advisor, *pair, "--splits")
-    model = "NVIDIA H100 80GB HBM3"
-    found = api.get("/v1/profiles/triad/components", gpu_model=model)
-    assert found == told(advisor, "triad", "--gpu-model", model)
+        assert api.post("/v1/recommendations", asked) == advised(advisor, *pair, "--components")
+    for model in ("NVIDIA H200", "NVIDIA H100 80GB HBM3"):
+        found = api.get("/v1/profiles/triad/components", gpu_model=model)
+        assert found == told(advisor, "triad", "--gpu-model", model)
+    found = api.get(f"/v1/pairs/{PAIR[0]}/{PAIR[1]}/components")
+    assert found == told(advisor, *PAIR, "--splits")
     status, code, message = error_of(api.ask("GET", "/v1/profiles/triadd/components"))
-    assert (status, code) == (422, "bad-input")
-    assert "similar names: triad" in message
+    assert (status, code, "similar names: triad" in message) == (422, "bad-input", True)
 
 
 def test_service_fits_once_for_each_state_of_the_store(

@@ -4,6 +4,7 @@ import ctypes
 import os
 import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -75,17 +76,14 @@ def test_only_plain_files_are_opened(tmp_path: Path, kind: str) -> None:
     """A trap is refused at once, and what it leads to is as it was."""
     precious, trap = tmp_path / "notes.txt", tmp_path / "trap"
     precious.write_text("precious")
-    match kind:
-        case "link":
-            trap.symlink_to(precious)
-        case "dangling":
-            trap.symlink_to(tmp_path / "nothing")
-        case "second name":
-            trap.hardlink_to(precious)
-        case "fifo":
-            os.mkfifo(trap)
-        case _:
-            trap.mkdir()
+    makers: dict[str, Callable[[], None]] = {
+        "link": lambda: trap.symlink_to(precious),
+        "dangling": lambda: trap.symlink_to(tmp_path / "nothing"),
+        "second name": lambda: trap.hardlink_to(precious),
+        "fifo": lambda: os.mkfifo(trap),
+        "folder": trap.mkdir,
+    }
+    makers[kind]()
     for flags in (os.O_RDONLY, os.O_RDWR | os.O_CREAT):
         with pytest.raises(UnsafeFileError, match="trap is not a plain file"):
             open_file(trap, flags)
@@ -209,8 +207,7 @@ def test_file_and_name_are_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     rename = Path.replace
 
     def fsync(descriptor: int) -> None:
-        folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-        steps.append("folder" if folder else "content")
+        steps.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "content")
 
     def replace(path: Path, target: Path) -> Path:
         steps.append("name")
@@ -218,11 +215,9 @@ def test_file_and_name_are_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(Path, "replace", replace)
-    replace_file(tmp_path / "file", b"data")
-    assert steps == ["content", "name", "folder"]
-    steps.clear()
-    replace_file(tmp_path / "file", b"data", durable=False)
-    assert steps == ["name"]
+    for durable in (True, False):
+        replace_file(tmp_path / "file", b"data", durable=durable)
+    assert steps == ["content", "name", "folder", "name"]
 
 
 def test_a_link_in_the_place_of_the_draft_is_not_followed(tmp_path: Path) -> None:

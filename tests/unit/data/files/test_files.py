@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -116,12 +117,9 @@ def test_parquet_says_its_units_kind_and_version(
     """Somebody who opens the file elsewhere finds unit, meaning, kind and schema version in it."""
     write_points(tmp_path / "p.parquet", [measured])
     schema = parquet.read_schema(tmp_path / "p.parquet")
-    assert (
-        schema.metadata[VERSION_KEY],
-        schema.metadata[KIND_KEY],
-        schema.field("power_w").metadata[b"unit"],
-    ) == (str(SCHEMA_VERSION).encode(), kind, b"W")
-    assert schema.field("power_w").metadata[b"meaning"]
+    said, power = schema.metadata, schema.field("power_w").metadata
+    assert (said[VERSION_KEY], said[KIND_KEY]) == (str(SCHEMA_VERSION).encode(), kind)
+    assert (power[b"unit"], bool(power[b"meaning"])) == (b"W", True)
     jobs = [] if isinstance(measured, SoloPoint) else ["jobs"]
     assert schema.names == [*jobs, *column_types(type(measured))]
     for name in jobs:
@@ -343,15 +341,11 @@ def test_a_full_disk_leaves_the_old_file(
     """An export that fails changes nothing and leaves no draft behind."""
     path = tmp_path / f"p{suffix}"
     write_points(path, [point(1)])
-
-    def fsync(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", fsync)
+    full = Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StoreError, match=rf"p\{suffix} cannot be written. No space left"):
         write_points(path, [point(2)])
-    assert read_points(path) == [point(1)]
-    assert list(tmp_path.iterdir()) == [path]
+    assert (read_points(path), list(tmp_path.iterdir())) == ([point(1)], [path])
 
 
 def test_another_suffix_is_refused(tmp_path: Path) -> None:
