@@ -85,12 +85,12 @@ def test_order_of_records(folder: Path, tmp_path: Path) -> None:
     (bundled,) = bundled_sensors()
     gpu = Gpu(uuid="GPU-9", model=bundled.gpu_model, driver=bundled.driver)
     assert sensors_of(gpu, known_sensors(home)).record == bundled
-    for model, driver in ((gpu.model, "590.0"), ("NVIDIA H200", gpu.driver)):
+    for model, driver in ((gpu.model, "590.0"), ("NVIDIA H200", bundled.driver)):
         assert record_for("GPU-9", model, driver, known_sensors(home)) is None
     for uuid in ("GPU-2", "GPU-9"):
         kept = replace(bundled, gpu_uuid=uuid, source="live")
         keep_record(kept, home)
-        assert record_for("GPU-9", gpu.model, gpu.driver, known_sensors(home)) == kept
+        assert record_for("GPU-9", gpu.model, bundled.driver, known_sensors(home)) == kept
     assert origin_of(bundled, "GPU-9") == "of another card of this model, bundled"
     assert origin_of(kept, "GPU-9") == "of this card"
 

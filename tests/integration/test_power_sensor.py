@@ -143,7 +143,7 @@ def test_load_that_fails_says_why(
 def test_interrupt_keeps_what_was_recorded(host: FakeHost) -> None:
     """Ctrl-C says where the recording is; nothing is taken for a result, and nothing runs on."""
     with host.start_advisor("power", "sensor", "--python", PYTHON) as process:
-        for line in process.stderr:
+        for line in some(process.stderr):
             if line.strip().startswith("idle"):
                 break
         (file,) = (host.folder / "home/sensors/recordings").glob("*.jsonl")

@@ -367,8 +367,8 @@ def test_bundled_points_are_read_from_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The file in the package is what the function gives; without it the error names it."""
-    monkeypatch.setattr(bundled.resources, "files", lambda package: tmp_path / package)
-    folder = tmp_path / "advisor_data/bundled"
+    monkeypatch.setattr(bundled.resources, "files", Mock(return_value=tmp_path))
+    folder = tmp_path / "bundled"
     folder.mkdir(parents=True)
     alone = dataclasses.replace(point(), run="campaign")
     for name, points, read in (

@@ -297,12 +297,6 @@ few = settings(
 )
 
 
-@pytest.fixture
-def store_pages(tmp_path: Path) -> Generator[Store]:
-    with open_store(_url(tmp_path), tmp_path) as opened:
-        yield opened
-
-
 def _url(folder: Path) -> str:
     return f"sqlite:///{folder / 'a.db'}"
 
@@ -324,37 +318,37 @@ def _at(second: int) -> str:
     return (datetime(2026, 1, 31, tzinfo=UTC) + timedelta(seconds=second)).isoformat()
 
 
-def test_pages_follow_one_another(store_pages: Store) -> None:
+def test_pages_follow_one_another(store: Store) -> None:
     seen = [
         observation(n, job_1="fft", job_2=f"j{n % 3}", started_at=_at(n // 7)) for n in range(90)
     ]
-    store_pages.add(seen)
+    store.add(seen)
     for limit in (1, 5, 7, 89, 90, 1000):
-        found = _all_pages(lambda span: store_pages.observation_page(None, span), limit)
+        found = _all_pages(lambda span: store.observation_page(None, span), limit)
         assert found == sorted(seen, key=position, reverse=True)
 
 
-def test_records_of_one_moment_stay_together(store_pages: Store) -> None:
+def test_records_of_one_moment_stay_together(store: Store) -> None:
     """So anyone who goes on with the moment of the last one misses none."""
-    store_pages.add(point(n, share_percent=n + 1, started_at=_at(n // 5)) for n in range(20))
-    first = store_pages.solo_page("gemm", Span(limit=3))
+    store.add(point(n, share_percent=n + 1, started_at=_at(n // 5)) for n in range(20))
+    first = store.solo_page("gemm", Span(limit=3))
     assert len(first.records) == 5
     before = us_of(datetime.fromisoformat(first.records[-1].started_at))
-    rest = store_pages.solo_page("gemm", Span(limit=1000, before_us=before))
+    rest = store.solo_page("gemm", Span(limit=1000, before_us=before))
     assert (len(rest.records), rest.end) == (15, None)
 
 
 def test_a_moment_with_very_many_records_is_cut(
-    store_pages: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page stays bounded, and the next one goes on in the same moment."""
-    for module in ("lists", "store_pages"):
+    for module in ("lists", "store"):
         monkeypatch.setattr(f"advisor_data.{module}.MOST_OF_MOMENT", 10)
     seen = [observation(n, started_at=_at(0)) for n in range(50)]
-    store_pages.add(seen)
-    page = store_pages.observation_page(None, Span(limit=5))
+    store.add(seen)
+    page = store.observation_page(None, Span(limit=5))
     assert len(page.records) == 15
-    found = _all_pages(lambda span: store_pages.observation_page(None, span), 5)
+    found = _all_pages(lambda span: store.observation_page(None, span), 5)
     assert found == sorted(seen, key=position, reverse=True)
 
 
@@ -395,24 +389,24 @@ def test_a_database_has_the_pages_of_a_list(
     """However moments are written: page for page what sorting all of them gives."""
     before = us_of(datetime(2026, 1, 31, 12, 0, second, tzinfo=UTC))
     folder = tmp_path_factory.mktemp("pages")
-    with open_store(_copied(migrated, folder), folder) as store_pages:
-        store_pages.add(records)
+    with open_store(_copied(migrated, folder), folder) as store:
+        store.add(records)
         for job in (None, "gemm", "fft"):
             listed = [r for r in records if job is None or job in r.jobs]
             span = Span(limit=limit, gpu_model=gpu_model, before_us=before)
             while True:
-                page = store_pages.observation_page(job, span)
+                page = store.observation_page(job, span)
                 assert page == page_of(listed, span)
                 if page.end is None:
                     break
                 span = Span(limit=limit, gpu_model=gpu_model, before_us=before, after=page.end)
 
 
-def test_pair_points_in_pages(store_pages: Store) -> None:
+def test_pair_points_in_pages(store: Store) -> None:
     seen = [pair_point(n, started_at=_at(n)) for n in range(12)]
-    store_pages.add(seen)
+    store.add(seen)
     for pair in (("gemm", "sort"), ("sort", "gemm")):
-        found = _all_pages(lambda span, of=pair: store_pages.pair_page(of, span), 5)
+        found = _all_pages(lambda span, of=pair: store.pair_page(of, span), 5)
         assert found == seen[::-1]
 
 
@@ -442,7 +436,7 @@ def test_rows_of_profiles_follow_every_change(
     tmp_path_factory: pytest.TempPathFactory, migrated: Path, changes: list[Any]
 ) -> None:
     folder = tmp_path_factory.mktemp("rows")
-    with open_store(_copied(migrated, folder), folder) as store_pages:
+    with open_store(_copied(migrated, folder), folder) as store:
         for number, (what, job, model, shares) in enumerate(changes):
             points = [
                 point(number, job=job, gpu_model=model, share_percent=10.0 * share)
@@ -450,16 +444,14 @@ def test_rows_of_profiles_follow_every_change(
             ]
             match what:
                 case "add":
-                    store_pages.add(points)
+                    store.add(points)
                 case "replace":
-                    store_pages.replace_profile(job, model, points)
+                    store.replace_profile(job, model, points)
                 case "delete":
-                    store_pages.delete_profile(job, model)
+                    store.delete_profile(job, model)
                 case _:
-                    store_pages.delete(store_pages.solo_points(job=job)[:2])
-            assert store_pages.profile_rows("", LAST_NAME) == profile_rows(
-                store_pages.solo_points()
-            )
+                    store.delete(store.solo_points(job=job)[:2])
+            assert store.profile_rows("", LAST_NAME) == profile_rows(store.solo_points())
 
 
 def test_names_come_in_pages(store: Store) -> None:
