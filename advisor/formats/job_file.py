@@ -62,21 +62,21 @@ _RESULTS: Mapping[str, read.FieldReader] = {
 }
 
 
-def read_progress(field: read.YamlField) -> ProgressSettings:
+def _read_progress(field: read.YamlField) -> ProgressSettings:
     """How a job's progress is read.
 
     Raises:
         InputError: options that do not go together, with line and column.
     """
     progress = ProgressSettings(**read.record(field, _PROGRESS))
-    if fault := progress_fault(progress):
+    if fault := _progress_fault(progress):
         key, what = fault
         at = read.entries(field).get(key)
         raise at.fault(what) if at else field.fault(f"{key}: {what}")
     return progress
 
 
-def progress_fault(progress: ProgressSettings) -> tuple[str, str] | None:
+def _progress_fault(progress: ProgressSettings) -> tuple[str, str] | None:
     """The option at fault and what is wrong with it."""
     default = ProgressSettings()
     if progress.kind not in get_args(ProgressKind):
@@ -98,7 +98,7 @@ def progress_fault(progress: ProgressSettings) -> tuple[str, str] | None:
     return _pattern_fault(progress.pattern) if progress.pattern else None
 
 
-def read_results(field: read.YamlField) -> ResultsSettings:
+def _read_results(field: read.YamlField) -> ResultsSettings:
     """How a job's results are found.
 
     Raises:
@@ -181,7 +181,7 @@ def inline_job(name: str, command: Sequence[str], progress: ProgressSettings) ->
         raise InputError(f"{name!r} cannot name a job", fix=f"use {_NAME_RULE}")
     if not command or not command[0]:
         raise InputError(f"job {name} has no command", fix="give it after --")
-    if fault := progress_fault(progress):
+    if fault := _progress_fault(progress):
         raise InputError(f"job {name}: {fault[0]}: {fault[1]}")
     return Job(name=name, command=tuple(command), progress=progress)
 
@@ -309,8 +309,8 @@ _JOB: Mapping[str, read.FieldReader] = {
     "command": _command,
     "workdir": _workdir,
     "env": _env,
-    "progress": read_progress,
-    "results": read_results,
+    "progress": _read_progress,
+    "results": _read_results,
     "warm_up_s": read.number(0),
     "start_timeout_s": read.number(0, above=True),
     "memory_mib": _memory_mib,

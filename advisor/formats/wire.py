@@ -161,7 +161,7 @@ def key_of(name: str) -> str:
 
 
 @functools.cache
-def adapter(kind: Any) -> "TypeAdapter[Any]":
+def _adapter(kind: Any) -> "TypeAdapter[Any]":
     """What reads a type; made once."""
     from pydantic import ConfigDict, TypeAdapter
 
@@ -175,7 +175,7 @@ def _read(kind: type[T], text: bytes | str, name: str, *, extra: Any) -> T:
     from pydantic import ValidationError
 
     try:
-        found = adapter(kind).validate_json(text, extra=extra)
+        found = _adapter(kind).validate_json(text, extra=extra)
     except ValidationError as error:
         raise _wire_error(error, name) from error
     if found is None:

@@ -40,7 +40,7 @@ ACTION = "launch.remove"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptLaunch:
+class _KeptLaunch:
     """A launch beyond a bound whose folder, or what a killed removal left of it, stays."""
 
     launch_id: str
@@ -48,7 +48,7 @@ class KeptLaunch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cleaned:
+class _Cleaned:
     """What was removed, and what could not be.
 
     Attributes:
@@ -57,7 +57,7 @@ class Cleaned:
 
     dry_run: bool
     removed: tuple[EndedLaunch, ...]
-    kept: tuple[KeptLaunch, ...]
+    kept: tuple[_KeptLaunch, ...]
 
     @property
     def size_bytes(self) -> int:
@@ -82,14 +82,14 @@ class Cleaner:
     state: "ServiceState"
     who: str
 
-    def clean(self, *, dry_run: bool = False) -> Cleaned:
+    def clean(self, *, dry_run: bool = False) -> _Cleaned:
         """Remove what is beyond the bounds; a launch that cannot go keeps no other one.
 
         Raises:
             UnsafeFileError: other users may write to the folder of launches.
         """
         if not self.root.is_dir():
-            return Cleaned(dry_run=dry_run, removed=(), kept=())
+            return _Cleaned(dry_run=dry_run, removed=(), kept=())
         root = open_home(self.root.parent, self.root.name)
         ended, kept = _ended(list_folders(root))
         if not dry_run:
@@ -97,10 +97,10 @@ class Cleaner:
         removed: list[EndedLaunch] = []
         for launch in beyond(ended, self.bounds, time.time()):
             if why := self._obstacle(root / launch.launch_id, dry_run=dry_run):
-                kept.append(KeptLaunch(launch_id=launch.launch_id, why=why))
+                kept.append(_KeptLaunch(launch_id=launch.launch_id, why=why))
             else:
                 removed.append(launch)
-        return Cleaned(dry_run=dry_run, removed=tuple(removed), kept=tuple(kept))
+        return _Cleaned(dry_run=dry_run, removed=tuple(removed), kept=tuple(kept))
 
     def _obstacle(self, folder: Path, *, dry_run: bool) -> str | None:
         """Remove a launch; why it stays, None where it went, or would go."""
@@ -150,28 +150,28 @@ class Cleaner:
             self.state.audit(entry)
 
 
-def _ended(folders: Iterable[LaunchFolder]) -> tuple[list[EndedLaunch], list[KeptLaunch]]:
+def _ended(folders: Iterable[LaunchFolder]) -> tuple[list[EndedLaunch], list[_KeptLaunch]]:
     """Launches that have ended, and those of which that cannot be read."""
     ended: list[EndedLaunch] = []
-    unknown: list[KeptLaunch] = []
+    unknown: list[_KeptLaunch] = []
     for folder in folders:
         try:
             if launch := ended_launch(folder):
                 ended.append(launch)
         except OSError as error:
             why = f"it cannot be read: {error.strerror}"
-            unknown.append(KeptLaunch(launch_id=folder.launch_id, why=why))
+            unknown.append(_KeptLaunch(launch_id=folder.launch_id, why=why))
     return ended, unknown
 
 
-def _finish_removals(root: Path) -> list[KeptLaunch]:
+def _finish_removals(root: Path) -> list[_KeptLaunch]:
     """Remove what removals that were killed have left; what cannot be."""
-    left: list[KeptLaunch] = []
+    left: list[_KeptLaunch] = []
     for path in half_removed(root):
         try:
             shutil.rmtree(path)
         except OSError as error:
-            left.append(KeptLaunch(launch_id=path.name, why=f"it cannot be removed: {error}"))
+            left.append(_KeptLaunch(launch_id=path.name, why=f"it cannot be removed: {error}"))
     return left
 
 

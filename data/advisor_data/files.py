@@ -322,7 +322,8 @@ def _at(place: str) -> Generator[None]:
 def _to_cells(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row whose texts no spreadsheet runs; numbers stay as they are."""
     return {
-        name: _quoted(value) if isinstance(value, str) else value for name, value in row.items()
+        name: _QUOTE + value if isinstance(value, str) and value.startswith(_SPECIAL) else value
+        for name, value in row.items()
     }
 
 
@@ -330,10 +331,6 @@ def _from_cell(cell: str) -> str:
     """What was written into a cell; one from elsewhere stays as it is."""
     quoted = cell.startswith(_QUOTE) and cell[1:].startswith(_SPECIAL)
     return cell[1:] if quoted else cell
-
-
-def _quoted(cell: str) -> str:
-    return _QUOTE + cell if cell.startswith(_SPECIAL) else cell
 
 
 _Key = tuple[str, str]

@@ -151,19 +151,18 @@ def profile_rows(points: Iterable[SoloPoint]) -> list[ProfileRow]:
     groups: defaultdict[tuple[str, str], list[SoloPoint]] = defaultdict(list)
     for point in with_solo_flags(points):
         groups[point.job, point.gpu_model].append(point)
-    return [_row(job, gpu_model, group) for (job, gpu_model), group in sorted(groups.items())]
-
-
-def _row(job: str, gpu_model: str, points: Sequence[SoloPoint]) -> ProfileRow:
-    return ProfileRow(
-        job=job,
-        gpu_model=gpu_model,
-        shares=tuple(sorted({p.share_percent for p in points})),
-        points=len(points),
-        measured_at=max(p.started_at for p in points),
-        flags=tuple(sorted({flag for p in points for flag in p.flags})),
-        rate_units=tuple(sorted({p.rate_unit for p in points})),
-    )
+    return [
+        ProfileRow(
+            job=job,
+            gpu_model=gpu_model,
+            shares=tuple(sorted({p.share_percent for p in group})),
+            points=len(group),
+            measured_at=max(p.started_at for p in group),
+            flags=tuple(sorted({flag for p in group for flag in p.flags})),
+            rate_units=tuple(sorted({p.rate_unit for p in group})),
+        )
+        for (job, gpu_model), group in sorted(groups.items())
+    ]
 
 
 def job_rows(

@@ -637,7 +637,10 @@ def _predicted(
     split, power_w, weights = prediction.split, prediction.power_w.value, known.weights
     shares = split.shares if split.is_limited else (WHOLE, WHOLE)
     alone = tuple(_at_share(own, s) for own, s in zip(windows, shares, strict=True))
-    rates = [_rate_at(own, share) for own, share in zip(windows, shares, strict=True)]
+    rates = [
+        float(np.interp(share, list(own), [point.rate for point, _ in own.values()]))
+        for own, share in zip(windows, shares, strict=True)
+    ]
     kept = [
         part.speed.value * part.solo_rate / rate
         for part, rate in zip(prediction.parts, rates, strict=True)
@@ -727,7 +730,3 @@ def _at_share(windows: _Windows, share: float) -> Activity:
         clock_mhz=between([a.clock_mhz for a in known]),
         temperature_c=between([a.temperature_c for a in known]),
     )
-
-
-def _rate_at(windows: _Windows, share: float) -> float:
-    return float(np.interp(share, list(windows), [point.rate for point, _ in windows.values()]))

@@ -78,7 +78,7 @@ _HASH = re.compile(r"(sha256=\"[0-9a-f]{8})[0-9a-f]{56}(?=\")")
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class _Section:
     """A part of the page with a heading; notes stand above tables, figures below."""
 
     title: str
@@ -90,7 +90,7 @@ class Section:
 def write_page(
     folder: Path,
     kernels: Sequence[KernelReport],
-    sections: Sequence[Section],
+    sections: Sequence[_Section],
     unknown: Sequence[str] = (),
 ) -> tuple[Path, ...]:
     """Write the page into a folder; `unknown` says why the parts of some jobs are not known."""
@@ -110,7 +110,7 @@ def sensor_section(
     record: SensorRecord,
     curves: Sequence[SensorCurve],
     errors: Sequence[ReadingError],
-) -> Section:
+) -> _Section:
     """A card's sensors; without its recording there are no curves, without runs no errors."""
     notes = [
         f"Source: {record.source}. Card {record.gpu_uuid}, {record.seconds:.0f} s of GPU time.",
@@ -135,10 +135,10 @@ def sensor_section(
         for curve in curves
     ]
     title = f"Sensor: {record.gpu_model}, driver {record.driver}, {record.measured_at[:10]}"
-    return Section(title, notes, tuple(_sensor_tables(record, errors)), figures)
+    return _Section(title, notes, tuple(_sensor_tables(record, errors)), figures)
 
 
-def kernel_section(number: int, one: KernelReport) -> Section:
+def kernel_section(number: int, one: KernelReport) -> _Section:
     """One operation: steady points, curve and execution times."""
     notes = [_kernel_note(one), *([f"No curve: {one.no_curve}."] if one.no_curve else ())]
     name = _name_of(one)
@@ -158,10 +158,10 @@ def kernel_section(number: int, one: KernelReport) -> Section:
         0.55,
     )
     figures = (curve, times) if one.curve else (times,)
-    return Section(f"Kernel: {name} on {one.gpu_model}", notes, (), figures)
+    return _Section(f"Kernel: {name} on {one.gpu_model}", notes, (), figures)
 
 
-def input_section(results: Sequence[InputPower]) -> Section:
+def input_section(results: Sequence[InputPower]) -> _Section:
     """What was measured of the data of one type, on one card and number of SMs."""
     one = max(results, key=lambda r: r.moment_s)
     where = one.conditions
@@ -183,10 +183,10 @@ def input_section(results: Sequence[InputPower]) -> Section:
     ]
     table = TextTable("Measured data", ("W", "of reference", "pJ", "flags", "data"), rows)
     title = f"Input: {one.case.dtype} on {where.gpu_model}{limit}"
-    return Section(title, [note], [table])
+    return _Section(title, [note], [table])
 
 
-def parts_section(number: int, found: FoundComponents) -> Section:
+def parts_section(number: int, found: FoundComponents) -> _Section:
     """What the power of a job or of a pair goes to: stacked bars, and the watts as a table."""
     is_pair = isinstance(found, ComponentsOfPair)
     if is_pair:
@@ -215,7 +215,7 @@ def parts_section(number: int, found: FoundComponents) -> Section:
         0.25 + 0.05 * len(powers),
         wide=True,
     )
-    return Section(title, tuple(parts_notes(found)), tables, [figure])
+    return _Section(title, tuple(parts_notes(found)), tables, [figure])
 
 
 def parts_notes(found: FoundComponents) -> Iterator[str]:

@@ -25,6 +25,12 @@ Advisor: TypeAlias = Callable[..., Said]
 """Runs `advisor` with these words."""
 
 
+def refusal(said: Said) -> str:
+    """What the command wrote about a mistake in its words."""
+    assert said.code == 2, said
+    return said.err
+
+
 def called(words: Sequence[str]) -> tuple[Any, Sequence[str]]:
     """The command that words call, and what they hand it."""
     command, rest = app.load(words[0]), words[1:]

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from advisor_power.data.predictor import InputManifest
 from advisor_power.data.training import (
     TrainedInputs,
     fit_inputs,
-    make_input_manifest,
     write_input_model,
 )
 from advisor_training import learners
@@ -134,5 +132,4 @@ def made_up_model(
 ) -> InputManifest:
     """A model in a folder, of products of bf16 of 4096x4096x4096 on 66 and 132 SMs."""
     trained = trained_on([*points(law, groups=groups, **of), *references(law, **of)])
-    manifest = make_input_manifest(trained, datetime(2026, 11, 23, tzinfo=UTC))
-    return write_input_model(folder, trained, manifest)
+    return write_input_model(folder, trained)

@@ -110,17 +110,16 @@ class MadeUpBench:
         return MeasuredCase(OUTPUTS, replace(window, power=None) if self.without_power else window)
 
 
-class HereFilling:
+def here_filling(folder: Path) -> Any:
     """Fills in this process, when it is asked."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def of(self, cases: Any) -> Generator[tuple[InputCase, Future[Matrices]]]:
+    def fill(cases: Any) -> Generator[tuple[InputCase, Future[Matrices]]]:
         for number, one in enumerate(cases):
             future: Future[Matrices] = Future()
-            future.set_result(fill_case(one, self.folder / str(number)))
+            future.set_result(fill_case(one, folder / str(number)))
             yield one, future
+
+    return fill
 
 
 def _window(at_s: float) -> MeasuredWindow:

@@ -39,7 +39,7 @@ def test_every_type_is_computed_right() -> None:
     cases = [case_of("normal(0,8)", (SIDE, SIDE, SIDE), dtype) for dtype in DTYPES]
     # Sums of products of these stay within the range of fp16, so that they can be compared.
     with open_inputs(read_settings(), WorkerPlace(gpu=GPU, units=UNITS), 1.0) as run:
-        for case, future in run.filling.of(cases):
+        for case, future in run.filling(cases):
             found = run.bench.measure(case, filled(case, future))
             assert found.outputs.right, (case, found.outputs)
             assert found.outputs.finite, (case, found.outputs)

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 import synthetic_pairs as made_up
-from flat_records import changed
 
-from advisor.core.records import PairPoint, SoloPoint
 from advisor.formats.rows import to_row
 from advisor_data.bundled import bundled_pair_points, bundled_reference_points
 from advisor_data.files import read_points, write_points
@@ -38,14 +36,6 @@ def bundle(into: Path, *files: Path | str) -> None:
         runpy.run_path(str(SCRIPT), run_name="__main__")
 
 
-def built(folder: Path, points: list[PairPoint], solos: list[SoloPoint]) -> list[PairPoint]:
-    """What the script keeps of pair points."""
-    write_points(folder / "p.jsonl", points)
-    write_points(folder / "s.csv", solos)
-    bundle(folder / "into", folder / "p.jsonl", folder / "s.csv")
-    return [p for p in read_points(folder / "into/pairs.jsonl") if isinstance(p, PairPoint)]
-
-
 def test_the_same_points_give_the_same_bytes(tmp_path: Path) -> None:
     """In whichever order, format and number of files they come; and once more from the result."""
     pairs, solos = made_up.pair_points(PAIRS), made_up.solo_points(run="first")
@@ -62,125 +52,6 @@ def test_the_same_points_give_the_same_bytes(tmp_path: Path) -> None:
     bundle(again, *(first / name for name in names[:3]))
     for name in names:
         assert len({(folder / name).read_bytes() for folder in (first, other, again)}) == 1, name
-
-
-def test_pairs_that_are_not_whole_are_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Without 50/50 a pair on its card is left out, and nothing else; the count is said."""
-    whole = made_up.pair_points(PAIRS)
-    torn = [
-        p for p in made_up.pair_points(PAIRS[:1], gpu_uuid="GPU-2") if p.shares_percent[0] != 50
-    ]
-    write_points(tmp_path / "all.parquet", [*whole, *torn])
-    bundle(tmp_path / "into", tmp_path / "all.parquet")
-    assert sorted(read_points(tmp_path / "into/pairs.jsonl"), key=str) == sorted(whole, key=str)
-    said = capsys.readouterr().out
-    assert f"{len(torn)} of 1 pairs that are not whole left out" in said
-    assert f"{len(torn)} of climber + sitter (first, GPU-2)" in said
-
-
-def test_five_splits_of_a_job_beside_itself_are_whole(tmp_path: Path) -> None:
-    """90/10 is 10/90 there; four are not enough, and neither are five without uncapped."""
-    points = [
-        p for p in made_up.pair_points(PAIRS[1:]) if p.shares_percent[0] not in (60, 70, 80, 90)
-    ]
-    kept = built(tmp_path, points, [])
-    # The last one is time-sliced.
-    assert len(kept) == len(points) == 5 + 1 + 1
-    for less in (
-        [p for p in points if p.shares_percent[0] != 30],
-        [p for p in points if p.mode != "uncapped"],
-    ):
-        write_points(tmp_path / "less.csv", less)
-        with pytest.raises(SystemExit, match="nothing to bundle: 6 of 1 pairs that are not whole"):
-            bundle(tmp_path / "less", tmp_path / "less.csv")
-        assert not (tmp_path / "less/pairs.jsonl").exists()
-
-
-def test_more_of_a_whole_pair_stays_whatever_its_flags(tmp_path: Path) -> None:
-    """Exact counts, repeats or time-slicing of another run on its card, and what failed there."""
-    whole = made_up.pair_points(PAIRS[:1])
-    whole[0] = replace(whole[0], flags=("counter-mismatch",))
-    whole[1] = changed(whole[1], rate_1=None, rate_2=None, flags=("failed",), error="no memory")
-    grid = made_up.grid_points(*PAIRS[0], range(20, 30, 2), run="fine")
-    elsewhere = [replace(p, gpu_uuid="GPU-2") for p in grid]
-    kept = built(tmp_path, [*whole, *grid, *elsewhere], [])
-    assert len(kept) == len(whole) + len(grid)
-    assert [p.flags for p in kept if p.flags] == [("counter-mismatch",), ("failed",)]
-    card = (tmp_path / "into/README.md").read_text()
-    assert "| of them without rates, since a job failed | 1 |" in card
-
-
-def test_references_are_those_of_the_pairs_runs(tmp_path: Path) -> None:
-    """Profiles and other runs stay out: they would stand for the wrong card or hour."""
-    solos = [
-        *made_up.solo_points(run="first"),
-        *made_up.solo_points(run="other"),
-        *made_up.solo_points(run="first", gpu_uuid="GPU-without-pairs"),
-    ]
-    built(tmp_path, made_up.pair_points(PAIRS), [p for p in solos if p.share_percent == 100])
-    kept = read_points(tmp_path / "into/references.jsonl")
-    assert {(to_row(p)["run"], to_row(p)["gpu_uuid"]) for p in kept} == {("first", "GPU-made-up-0")}
-    assert sorted(p.job for p in kept if isinstance(p, SoloPoint)) == sorted(
-        job.name for job in made_up.JOBS
-    )
-
-
-def test_whole_sweeps_of_the_pairs_runs_are_profiles(tmp_path: Path) -> None:
-    """Their points at 100 % are references, too, and stand in one file; a torn sweep is none."""
-    solos = [
-        *made_up.solo_points(run="other"),
-        *(p for p in made_up.solo_points(run="first") if p.job != "hog" or p.share_percent >= 50),
-    ]
-    built(tmp_path, made_up.pair_points(PAIRS), solos)
-    files = (read_points(tmp_path / f"into/{name}.jsonl") for name in ("solo", "references"))
-    rows = (map(to_row, points) for points in files)
-    profiles, references = (
-        {(row["job"], row["run"]) for row in found if row["gpu_model"] == made_up.GPU_MODEL}
-        for found in rows
-    )
-    assert references == {("hog", "first")}
-    assert profiles == {(job.name, "first") for job in made_up.JOBS if job.name != "hog"}
-
-
-def test_jobs_alone_that_are_given_by_name_need_no_pair(tmp_path: Path) -> None:
-    """Sweeps get a profile, single points of the whole GPU stay as references of their card."""
-    climber = made_up.CLIMBER.name
-    solos = [
-        p
-        for p in made_up.solo_points(run="later", gpu_uuid="GPU-later")
-        if p.job == climber or p.share_percent == 100
-    ]
-    write_points(tmp_path / "p.jsonl", made_up.pair_points(PAIRS))
-    write_points(tmp_path / "s.csv", solos)
-    for into, files in (("without", ["s.csv"]), ("with", ["--alone", "s.csv"])):
-        names = [name if name.startswith("--") else tmp_path / name for name in files]
-        bundle(tmp_path / into, tmp_path / "p.jsonl", *names)
-        found = {
-            name: {
-                to_row(p)["job"]
-                for p in read_points(tmp_path / into / f"{name}.jsonl")
-                if to_row(p)["run"] == "later"
-            }
-            for name in ("solo", "references")
-        }
-        others = {job.name for job in made_up.JOBS} - {climber}
-        kept = {"solo": {climber}, "references": others}
-        assert found == (kept if into == "with" else {"solo": set(), "references": set()})
-
-
-def test_a_second_take_may_lack_what_an_evaluation_does_without(tmp_path: Path) -> None:
-    """Seven of the nine on another card say how far a whole pair repeats; six do not."""
-    whole = made_up.pair_points(PAIRS[:1])
-    other = made_up.pair_points(PAIRS[:1], gpu_uuid="GPU-2", run="again")
-    nine = [p for p in other if p.mode == "mps" and sum(p.shares_percent) == 100]
-    assert len(nine) == 9
-    seven = [p for p in nine if p.shares_percent[0] not in (30, 70)]
-    six = [p for p in seven if p.shares_percent[0] != 60]
-    for few, kept in ((seven, 7), (six, 0)):
-        (tmp_path / str(kept)).mkdir()
-        assert len(built(tmp_path / str(kept), [*whole, *few], [])) == len(whole) + kept
 
 
 def test_two_values_of_one_measurement_are_refused(tmp_path: Path) -> None:

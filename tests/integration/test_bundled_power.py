@@ -13,7 +13,6 @@ from made_up_bundle import (
     BUNDLED,
     FOLDER_OF_BUNDLED,
     bundle_script,
-    kernel_report,
 )
 from rich.console import Console
 from synthetic_sensor import HEADER
@@ -29,9 +28,7 @@ from advisor_cli.measure import testbeds
 from advisor_data.known import (
     bundled_kernels,
     bundled_sensors,
-    known_kernels,
     known_sensors,
-    stored_kernels,
 )
 from advisor_power.kernels.plan import sensors_of
 from advisor_power.kernels.replay import bytes_of, operation_name
@@ -83,23 +80,19 @@ def test_what_comes_with_the_package_is_whole() -> None:
 
 
 def test_order_of_records(folder: Path, tmp_path: Path) -> None:
-    """This card, this host, the package; another driver never."""
+    """This card, this host, the package; another driver or model never."""
     home = tmp_path / "home"
     (bundled,) = bundled_sensors()
-    model, driver = bundled.gpu_model, bundled.driver
-    gpu = Gpu(uuid="GPU-9", model=model, driver=driver)
+    gpu = Gpu(uuid="GPU-9", model=bundled.gpu_model, driver=bundled.driver)
     assert sensors_of(gpu, known_sensors(home)).record == bundled
+    for model, driver in ((gpu.model, "590.0"), ("NVIDIA H200", bundled.driver)):
+        assert record_for("GPU-9", model, driver, known_sensors(home)) is None
+    for uuid in ("GPU-2", "GPU-9"):
+        kept = replace(bundled, gpu_uuid=uuid, source="live")
+        keep_record(kept, home)
+        assert record_for("GPU-9", gpu.model, bundled.driver, known_sensors(home)) == kept
     assert origin_of(bundled, "GPU-9") == "of another card of this model, bundled"
-    assert record_for("GPU-9", model, "590.0", known_sensors(home)) is None
-    assert record_for("GPU-9", "NVIDIA H200", driver, known_sensors(home)) is None
-
-    here = replace(bundled, gpu_uuid="GPU-2", source="live")
-    keep_record(here, home)
-    assert record_for("GPU-9", model, driver, known_sensors(home)) == here
-    own = replace(bundled, gpu_uuid="GPU-9", source="live")
-    keep_record(own, home)
-    assert record_for("GPU-9", model, driver, known_sensors(home)) == own
-    assert origin_of(own, "GPU-9") == "of this card"
+    assert origin_of(kept, "GPU-9") == "of this card"
 
 
 @pytest.mark.parametrize(
@@ -137,17 +130,6 @@ def test_windows_say_where_the_record_is_of_another_card(
 # what this host measured
 
 
-def test_measured_kernels_are_kept(tmp_path: Path) -> None:
-    report = kernel_report(tmp_path)
-    assert stored_kernels(tmp_path) == [report]
-    assert report.source == "live"
-    assert known_kernels(tmp_path)[0] == report
-    (file,) = (tmp_path / "kernels").glob("*.json")
-    file.write_text("{}")
-    with pytest.raises(StoreError, match="not a result of `advisor power kernel`"):
-        stored_kernels(tmp_path)
-
-
 # replays
 
 
@@ -166,8 +148,11 @@ def test_kernel_is_replayed(folder: Path) -> None:
     done = advisor(*KERNEL, "--json")
     assert done.exit_code == 0, done.output
     answer: dict[str, Any] = json.loads(done.stdout)
-    assert (answer["source"], answer["units"]) == ("replay", 132)
-    assert answer["launch_energy_j"]["value"] == pytest.approx(answer["ssp_energy_j"]["value"] / 2)
+    assert (answer["source"], answer["units"], answer["launch_energy_j"]["value"]) == (
+        "replay",
+        132,
+        pytest.approx(answer["ssp_energy_j"]["value"] / 2),
+    )
     assert done.stderr.startswith("REPLAY of a measurement of Fake H200")
     text = advisor(*KERNEL)
     assert "SSP         at the end of" in text.stdout
@@ -207,20 +192,20 @@ def test_replay_of_nothing_says_so(words: tuple[str, ...], said: str) -> None:
 
 
 def test_damaged_package_says_so(folder: Path) -> None:
+    replay = ("power", "sensor", "--gpu", "replay")
     (recording,) = (folder / "sensors").glob("*.gz")
-    whole = recording.read_bytes()
-    recording.write_bytes(whole[:100])
-    words = ("power", "sensor", "--gpu", "replay")
-    assert "install advisor again" in error_of(advisor(*words)).fix
+    recording.write_bytes(recording.read_bytes()[:100])
+    assert "install advisor again" in error_of(advisor(*replay)).fix
     recording.unlink()
-    assert "missing or damaged" in str(error_of(advisor(*words)))
+    assert "missing or damaged" in str(error_of(advisor(*replay)))
     (record,) = (folder / "sensors").glob("*.json")
-    record.write_text("{}")
-    with pytest.raises(StoreError, match="missing or damaged"):
-        bundled_sensors()
-    (folder / "kernels/kernels.jsonl").write_text("{}\n")
-    with pytest.raises(StoreError, match=r"kernels\.jsonl"):
-        bundled_kernels()
+    for path, read in (
+        (record, bundled_sensors),
+        (folder / "kernels/kernels.jsonl", bundled_kernels),
+    ):
+        path.write_text("{}\n")
+        with pytest.raises(StoreError, match="missing or damaged"):
+            read()
 
 
 def test_model_is_for_a_replay() -> None:

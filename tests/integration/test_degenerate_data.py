@@ -3,9 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import runpy
-import shutil
-import sys
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,7 +16,6 @@ from advisor_data.files import read_points, write_points
 from advisor_training.points import read_measured
 
 ROOT = Path(__file__).parents[2]
-SCRIPT = ROOT / "docs/measurements/pairs/flag.py"
 BUNDLED = ROOT / "data/advisor_data/bundled"
 P = TypeVar("P", bound=SoloPoint | PairPoint)
 
@@ -55,23 +51,8 @@ def advisor(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def flag(folder: Path) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "path", [str(SCRIPT.parent), *sys.path])
-        patch.setattr(sys, "argv", [str(SCRIPT), str(folder)])
-        runpy.run_path(str(SCRIPT), run_name="__main__")
-
-
 def bad_shares(points: list[PairPoint]) -> set[float]:
     return {p.shares_percent[1] for p in points if DEGENERATE in p.flags}
-
-
-def test_a_sweep_says_at_its_end_which_points_are_bad(tmp_path: Path) -> None:
-    answer = json.loads(advisor(tmp_path, "profile", PAIR[1], "--gpu", "replay", "--json"))
-    bad = {p["share_percent"] for p in answer["points"] if DEGENERATE in p["flags"]}
-    assert bad == BAD_SHARES
-    (problem,) = (line for line in answer["problems"] if line.startswith(DEGENERATE))
-    assert "20, 30, 40, 60, 70, 80 %" in problem
 
 
 def test_a_campaign_chooses_no_bad_split(tmp_path: Path) -> None:
@@ -118,19 +99,3 @@ def test_what_is_learned_has_none_of_them(
     assert [(item.reason, item.points) for item in measured.left_out] == [
         (f"pair points flagged {DEGENERATE}", 6)
     ]
-
-
-def test_the_script_flags_the_bundled_files_and_changes_nothing_else(tmp_path: Path) -> None:
-    """From files without the flags it makes the bundled ones, byte for byte, whenever it runs.
-
-    Every row keeps its other columns, other flags among them, whatever their order was.
-    """
-    shutil.copy(BUNDLED / "README.md", tmp_path)
-    for name in FILES:
-        points = [p for p in read_points(BUNDLED / name) if isinstance(p, SoloPoint | PairPoint)]
-        write_points(tmp_path / name, [unflagged([p])[0] for p in points])
-    assert (tmp_path / "pairs.jsonl").read_bytes() != (BUNDLED / "pairs.jsonl").read_bytes()
-    for _ in range(2):
-        flag(tmp_path)
-        for name in (*FILES, "README.md"):
-            assert (tmp_path / name).read_bytes() == (BUNDLED / name).read_bytes(), name

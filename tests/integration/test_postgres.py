@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -53,52 +54,38 @@ def test_points_come_back_and_are_added_once(postgres_url: str, tmp_path: Path) 
     """Every column survives to the last digit, and adding again changes nothing."""
     points, pairs = [point(n) for n in range(200)], [pair_point(n) for n in range(200)]
     with open_store(postgres_url, tmp_path) as store:
-        assert store.add([*points[:150], points[0], *pairs[:150], pairs[0]]) == 300
-        assert store.add([*pairs, *points]) == 100
-        assert store.solo_points() == points
-        assert store.solo_points(job="none") == []
-        assert store.pair_points() == pairs
-        assert store.pair_points(jobs=("zwei", JOB)) == pairs
-        assert store.pair_points(run="none") == []
+        assert (
+            store.add([*points[:150], points[0], *pairs[:150], pairs[0]]),
+            store.add([*pairs, *points]),
+            store.solo_points(),
+        ) == (300, 100, points)
+        assert (
+            store.solo_points(job="none"),
+            store.pair_points(),
+            store.pair_points(jobs=("zwei", JOB)),
+            store.pair_points(run="none"),
+        ) == ([], pairs, pairs, [])
 
 
 def test_two_writers_at_once(postgres_url: str, tmp_path: Path) -> None:
     """Writers of the same points in opposite order neither wait for each other nor add twice."""
-    solo, pairs = map(point, range(300)), map(pair_point, range(300))
-    points = [*solo, *pairs]
-    added: list[int] = []
+    points = [*map(point, range(300)), *map(pair_point, range(300))]
     start = threading.Barrier(2)
 
-    def write(batch: list[SoloPoint | PairPoint]) -> None:
+    def write(batch: list[SoloPoint | PairPoint]) -> int:
         with open_store(postgres_url, tmp_path) as store:
             start.wait()
-            added.append(store.add(batch))
+            return store.add(batch)
 
-    writers = [threading.Thread(target=write, args=[batch]) for batch in (points, points[::-1])]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    assert sum(added) == 600
+    with ThreadPoolExecutor(2) as threads:
+        assert sum(threads.map(write, (points, points[::-1]))) == 600
     with open_store(postgres_url, tmp_path) as store:
         assert [*store.solo_points(), *store.pair_points()] == points
 
 
 def test_two_migrations_at_once(postgres_empty: str, tmp_path: Path) -> None:
-    errors: list[Exception] = []
-
-    def run() -> None:
-        try:
-            migrate(postgres_empty, Path())
-        except StoreError as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    with ThreadPoolExecutor(3) as threads:
+        assert len([*threads.map(migrate, [postgres_empty] * 3, [Path()] * 3)]) == 3
     open_store(postgres_empty, tmp_path).close()
 
 
@@ -127,10 +114,11 @@ def test_a_server_that_stops_and_comes_back(
                     ask()
         finally:
             postgres_server.start()
-        assert store.add([point(1), point(2)]) == 1
-        assert store.solo_points() == [point(1), point(2)]
-        assert state.find_tokens([secret]) == {secret: token}
-        assert [found.launch_id for found in state.launches()] == ["1"]
+        assert (store.add([point(1), point(2)]), store.solo_points()) == (1, [point(1), point(2)])
+        assert (state.find_tokens([secret]), [found.launch_id for found in state.launches()]) == (
+            {secret: token},
+            ["1"],
+        )
 
 
 def test_a_connection_lost_in_use(

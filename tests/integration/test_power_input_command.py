@@ -1,5 +1,6 @@
 """`advisor power input` from end to end: real processes, a fake driver, no GPU."""
 
+import gzip
 import json
 import signal
 from dataclasses import replace
@@ -10,12 +11,16 @@ import pytest
 from host import FAKES, UUID, FakeHost
 from made_up_kernel import FAST as FAST_CHANNEL
 from made_up_kernel import record
+from reading import some
 from typer.testing import CliRunner
 
 from advisor.errors import InputError
+from advisor.formats.wire import read_tolerant
 from advisor.runtime.processes import wait_until
 from advisor.runtime.running_job import leftovers
-from advisor.validity.sensor_record import keep_record
+from advisor.validity.safe_counts import CountCheck, keep_check
+from advisor.validity.sensor_record import PowerChannel, keep_record
+from advisor.wire.power import KernelReport
 from advisor_cli.app import app
 
 PYTHON = ("--python", str(FAKES / "fake_input_worker.py"))
@@ -32,33 +37,34 @@ KEYS = {
 
 
 def lines_kept(host: FakeHost) -> list[dict[str, Any]]:
-    """What is kept of the card."""
-    files = list((host.folder / "home/inputs").glob("*.jsonl"))
-    lines = files[0].read_text().splitlines() if files else []
-    return [json.loads(line) for line in lines]
+    """What is kept of the card: results of inputs, blocks of runs of a kernel."""
+    home = host.folder / "home"
+    files = [*home.glob("inputs/*.jsonl"), *home.glob("kernels/*.jsonl.gz")]
+    data = files[0].read_bytes() if files else b""
+    lines = gzip.decompress(data) if data and files[0].suffix == ".gz" else data
+    return [json.loads(line) for line in lines.splitlines()]
 
 
 def measured(host: FakeHost, *words: str, code: int = 0, **more: str) -> dict[str, Any]:
-    """The command's JSON."""
-    keep_record(record(FAST, gpu_uuid=UUID), host.folder / "home")
+    know_sensor(host, FAST)
     done = host.advisor("power", "input", *words, *SHAPE, *PYTHON, "--json", **more)
     assert done.returncode == code, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+    return json.loads(done.stdout)
 
 
 def test_power_follows_the_data_and_is_kept(host: FakeHost) -> None:
     """Zeros draw 200 W, half of them 300 W; a second time nothing is measured."""
     found = measured(host, "zeros", HALF)
     zeros, half = found["inputs"]
-    assert set(zeros) == KEYS
-    assert zeros["power_w"]["value"] == pytest.approx(200, abs=3)
+    assert (set(zeros), zeros["power_w"]["value"]) == (KEYS, pytest.approx(200, abs=3))
     assert half["power_w"]["value"] == pytest.approx(300, abs=6)
     assert zeros["reference_ratio"]["value"] == pytest.approx(0.5, abs=0.02)
     assert half["operands"] == f"a={HALF}; b={HALF}; align=true; seed=0"
     assert (zeros["shape"], zeros["unit"]) == ({"m": 64, "n": 32, "k": 128}, "operation")
-    assert half["work_per_s"] == pytest.approx(500 * 2 * 64 * 32 * 128, rel=0.15)
-    assert half["energy_pj"] * half["work_per_s"] == pytest.approx(half["power_w"]["value"] * 1e12)
+    assert (half["work_per_s"], half["energy_pj"] * half["work_per_s"]) == (
+        pytest.approx(500 * 2 * 64 * 32 * 128, rel=0.15),
+        pytest.approx(half["power_w"]["value"] * 1e12),
+    )
     assert (half["outputs"]["right"], half["a"]["non_finite"]) == (True, 0)
     assert 0.45 < half["fingerprint"]["a"]["zeros"] < 0.55
     kept = lines_kept(host)
@@ -69,7 +75,7 @@ def test_power_follows_the_data_and_is_kept(host: FakeHost) -> None:
 
 
 def test_interrupt_then_the_same_command_goes_on(host: FakeHost) -> None:
-    keep_record(record(FAST, gpu_uuid=UUID), host.folder / "home")
+    know_sensor(host, FAST)
     command = ("power", "input", "zeros", HALF, "ones", *SHAPE, *PYTHON, "--units", "66")
     with host.start_advisor(*command) as process:
         assert wait_until(lambda: len(lines_kept(host)) >= 2 or process.poll() is not None, 60)
@@ -96,7 +102,7 @@ def test_case_that_does_not_fit_into_memory_is_named(host: FakeHost) -> None:
 
 
 def test_workload_that_dies_leaves_what_was_measured(host: FakeHost) -> None:
-    keep_record(record(FAST, gpu_uuid=UUID), host.folder / "home")
+    know_sensor(host, FAST)
     command = ("power", "input", "zeros", "ones", *SHAPE, *PYTHON, "--json")
     done = host.advisor(*command, FAKE_CRASH_AT="3")
     assert done.returncode == 5
@@ -123,3 +129,126 @@ def test_bad_request_is_refused_before_the_gpu_is_looked_for(
     done = CliRunner().invoke(app, ["power", "input", *words])
     assert isinstance(done.exception, InputError)
     assert said in str(done.exception)
+
+
+# `advisor power kernel` from end to end: real processes, a fake driver, no gpu
+
+
+KERNEL_PYTHON = ("--python", str(FAKES / "fake_kernel_worker.py"))
+COMMAND = (
+    "power",
+    "kernel",
+    "gemm",
+    "--m",
+    "64",
+    *KERNEL_PYTHON,
+    "--runs",
+    "20",
+    "--resolution-ms",
+    "4",
+)
+FASTER = replace(FAST_CHANNEL, period_ms=5.0, window_ms=4.0)
+
+
+def know_sensor(host: FakeHost, channel: PowerChannel) -> None:
+    keep_record(record(channel, gpu_uuid=UUID), host.folder / "home")
+
+
+def refused(host: FakeHost, *options: str, code: int, **more: str) -> str:
+    """What the command said when it ended with this code."""
+    done = host.advisor(*(options or COMMAND), "--json", **more)
+    assert done.returncode == code, done.stderr
+    return str(json.loads(done.stdout)["error"]["message"])
+
+
+def test_interrupt_then_the_same_command_goes_on_kernel_command(host: FakeHost) -> None:
+    know_sensor(host, FASTER)
+    command = (*COMMAND, "--runs", "80")  # four blocks, to be met in one of them
+    with host.start_advisor(*command) as process:
+        assert wait_until(lambda: len(lines_kept(host)) >= 2 or process.poll() is not None, 90)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "the same command goes on from here" in errors
+    assert leftovers(UUID, Path(host.folder / "run")) == []
+    before = lines_kept(host)
+    assert 2 <= len(before) < 5
+
+    done = host.advisor(*command, "--json")
+    assert done.returncode == 0, done.stderr
+    answer = read_tolerant(KernelReport, done.stdout)
+    assert lines_kept(host)[: len(before)] == before
+    assert len(lines_kept(host)) == 5
+    assert (answer.operation, answer.before, answer.runs, answer.golden_runs, answer.dropped) == (
+        "gemm m=64 n=64 k=64 bf16",
+        "idle",
+        80,
+        80,
+        {},
+    )
+    assert answer.execution_ms == pytest.approx(2.0)
+    assert answer.stretch
+    assert 300 < some(answer.ssp_power_w).value < 450
+    # Two launches are one execution.
+    assert some(answer.launch_energy_j).value == pytest.approx(some(answer.ssp_energy_j).value / 2)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("memory", "needs more memory than the GPU has free"),
+        ("crash", "an illegal memory access was encountered"),
+    ],
+)
+def test_operation_that_fails_is_named_and_leaves_nothing(
+    host: FakeHost, fault: str, said: str
+) -> None:
+    know_sensor(host, FASTER)
+    assert said in refused(host, code=5, FAKE_FAULT=fault)
+    assert leftovers(UUID, Path(host.folder / "run")) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("gemm", "--within-w", "0"), "is no precision"),
+        (("gemm", "--call", "a:b"), "both gemm and --call"),
+        ((), "no operation was named"),
+    ],
+)
+def test_contradiction_is_refused(options: tuple[str, ...], said: str) -> None:
+    done = CliRunner().invoke(app, ["power", "kernel", *options])
+    assert isinstance(done.exception, InputError)
+    assert said in str(done.exception)
+
+
+def test_unsafe_count_is_refused(host: FakeHost) -> None:
+    know_sensor(host, FASTER)
+    keep_check(
+        CountCheck(
+            gpu_model="Fake H200",
+            gpu_uuid=UUID,
+            units_total=132,
+            driver="580.00.00",
+            libraries={"torch": "2.0.0"},
+            checked=(66, 92),
+            wrong={92: ("matmul bf16",)},
+            operations=("matmul bf16",),
+            checked_at="2026-11-23T00:00:00Z",
+            seconds=1.0,
+        ),
+        host.folder / "home",
+    )
+    assert "92" in refused(host, *COMMAND, "--units", "92", code=12)
+
+
+def test_collective_on_a_host_with_one_gpu_is_refused(host: FakeHost) -> None:
+    """And one under a limit, or after another operation."""
+    know_sensor(host, FASTER)
+    for options, said in (
+        (("--bytes", "64KiB"), "a collective needs two GPUs, and this host has 1"),
+        (("--units", "66"), "a collective at 66 SMs cannot be measured"),
+        (("--after", "gemm"), "goes with neither --after nor --rotate"),
+    ):
+        words = ("power", "kernel", "all-reduce", "--resolution-ms", "4", *options)
+        assert said in refused(host, *words, code=2)

@@ -5,13 +5,12 @@ import signal
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fake_nvml import FakeNvml, error
 from host import FAKES, UUID, FakeHost
-from made_up_kernel import INSTANT, record
+from reading import some
 from synthetic_sensor import HEADER
 
 from advisor.core.gpu import Gpu
@@ -20,7 +19,6 @@ from advisor.runtime.backend import UncappedBackend
 from advisor.settings import workload_path
 from advisor.validity.sensor_record import (
     SENSOR_RECORDS,
-    keep_record,
 )
 from advisor_power.sensor import recording
 from advisor_power.sensor.recording import LoadReady, recorders, run_stage
@@ -89,8 +87,10 @@ def test_recording_shows_the_load(host: FakeHost, tmp_path: Path) -> None:
     assert instant.times_s[-1] >= (first_load_s + ended_s) / 2
     assert set(trace.series) == {"instant", "energy"}
     assert (trace.series["energy"].values > 0).all()
-    assert trace.looks[0].reasons == ("sw-thermal",)
-    assert trace.looks[0].processes == {os.getpid(), 77}
+    assert (trace.looks[0].reasons, trace.looks[0].processes) == (
+        ("sw-thermal",),
+        {os.getpid(), 77},
+    )
     assert not trace.whole
 
 
@@ -143,14 +143,13 @@ def test_load_that_fails_says_why(
 def test_interrupt_keeps_what_was_recorded(host: FakeHost) -> None:
     """Ctrl-C says where the recording is; nothing is taken for a result, and nothing runs on."""
     with host.start_advisor("power", "sensor", "--python", PYTHON) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
+        for line in some(process.stderr):
             if line.strip().startswith("idle"):
                 break
         (file,) = (host.folder / "home/sensors/recordings").glob("*.jsonl")
         wait_for(lambda: "instant" in read_trace(file).series)
         process.send_signal(signal.SIGINT)
-        rest = process.stderr.read()
+        rest = some(process.stderr).read()
     assert process.returncode == 130, rest
     assert f"what was recorded is in {file}" in rest
     assert read_trace(file).header.gpu_uuid == UUID
@@ -166,13 +165,3 @@ def test_gpu_that_others_use_is_not_recorded(host: FakeHost) -> None:
     assert done.returncode == 8
     assert "use GPU" in done.stderr
     assert list((host.folder / "home/sensors/recordings").glob("*.jsonl")) == []
-
-
-def test_profile_keeps_to_the_sensor_of_its_card(host: FakeHost) -> None:
-    slow = record(replace(INSTANT, period_ms=200.0), gpu_uuid=UUID)
-    keep_record(slow, host.folder / "home")
-    host.write_job("steady")
-    done = host.advisor("profile", "steady", "--window", "1")
-    assert done.returncode == 2
-    assert "too short for the power sensor of this card" in done.stderr
-    assert "--window 1.6 or more" in done.stderr

@@ -1,12 +1,15 @@
 """`advisor report power`: the page and the image of made-up sensors and kernels."""
 
+import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from made_up_bundle import FOLDER_OF_BUNDLED, kernel_report
+from made_up_inputs import CONDITIONS, case, result
 from reading import answer_of
 from typer.testing import CliRunner, Result
 
@@ -14,7 +17,8 @@ from advisor.errors import InputError, StoreError
 from advisor.validity.sensor_record import SENSORS_FOLDER, keep_record
 from advisor_cli.app import app
 from advisor_data.known import KERNEL_REPORTS, bundled_sensors
-from advisor_power.report import LIMITS
+from advisor_power.data.result import InputPower, input_lines
+from advisor_power.report import COLOURS, LIMITS
 
 Whole = tuple[str, dict[str, Any]]
 """The page and the answer with --json."""
@@ -73,8 +77,10 @@ def test_json_for_programs(whole: Whole) -> None:
         "instant", "average", "counter", "ours",
     }  # fmt: skip
     assert set(sensor["reading_errors"][0]) == {"kernel_s", "way", "median", "p95", "readings"}
-    assert [kernel["units"] for kernel in answer["kernels"]] == [66, 132]
-    assert [Path(file).name for file in answer["files"]] == ["power.html"]
+    assert (
+        [kernel["units"] for kernel in answer["kernels"]],
+        [Path(file).name for file in answer["files"]],
+    ) == ([66, 132], ["power.html"])
 
 
 def test_recordings_of_this_host_are_found(folder: Path, bundled_power: Path) -> None:
@@ -97,9 +103,11 @@ def test_recordings_of_this_host_are_found(folder: Path, bundled_power: Path) ->
     assert done.stdout.startswith(LIMITS[0])
     assert done.stdout.endswith("page/power.html\n")
     page = page_of(folder)
-    assert page.count("<figure>") == 2
-    assert page.count("Its recording is not here, so there are no curves.") == 1
-    assert page.count("was not recorded on this card") == 1
+    assert (
+        page.count("<figure>"),
+        page.count("Its recording is not here, so there are no curves."),
+        page.count("was not recorded on this card"),
+    ) == (2, 1, 1)
 
 
 def test_kernel_without_curve_says_why(folder: Path) -> None:
@@ -123,21 +131,22 @@ def test_kernel_without_curve_says_why(folder: Path) -> None:
     done = report(folder, "--gpu-model", "Other")
     assert done.exit_code == 0, done.output
     page = page_of(folder)
-    assert "No curve: only 7 golden runs: it takes 20." in page
-    assert "SSP: none" in page
-    assert "Energy counter: this card has no energy counter." in page
-    assert "3 dropped: throttled" in page
+    for part in (
+        "No curve: only 7 golden runs: it takes 20.",
+        "SSP: none",
+        "Energy counter: this card has no energy counter.",
+        "3 dropped: throttled",
+    ):
+        assert part in page
     assert "<b>mine" not in page
 
 
-def test_nothing_to_show_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FOLDER_OF_BUNDLED, lambda: tmp_path / "empty")
-    monkeypatch.setenv("ADVISOR_HOME", str(tmp_path))
-    done = report(tmp_path)
-    assert isinstance(done.exception, InputError)
-    assert "there is nothing to show" in str(done.exception)
-    assert "none is bundled" in done.exception.why
-    assert not (tmp_path / "page").exists()
+def test_nothing_to_show_is_an_error(empty: Path) -> None:
+    error = report(empty).exception
+    assert isinstance(error, InputError)
+    for part in ("there is nothing to show", "none is bundled"):
+        assert part in str(error)
+    assert not (empty / "page").exists()
 
 
 def test_folder_that_cannot_be_written(folder: Path) -> None:
@@ -145,3 +154,100 @@ def test_folder_that_cannot_be_written(folder: Path) -> None:
     done = report(folder)
     assert isinstance(done.exception, StoreError)
     assert "give another folder with --out" in done.exception.fix
+
+
+# `advisor report power`: what data, jobs and pairs draw
+
+
+STYLE = Path(__file__).parents[2] / "api/advisor_api/pages/style.css"
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home; nothing of power is bundled."""
+    monkeypatch.setattr(FOLDER_OF_BUNDLED, lambda: tmp_path / "empty")
+    monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def keep(empty: Path, results: Sequence[InputPower]) -> Path:
+    """As `advisor power input` would have kept them."""
+    kept = input_lines(empty / "home", "GPU-1")
+    for one in results:
+        kept.add(one)
+    return kept.path
+
+
+def test_measured_data_are_a_table_for_each_kind(empty: Path) -> None:
+    """Cards, types, SMs and drivers are kept apart; hashes of files are cut."""
+    digest = "0123456789abcdef" * 4
+    of_file = f'a=file("a.npy",sha256="{digest}"); b=zeros; align=true; seed=0'
+    found = [
+        result(case("normal(0,1024)"), 400.0, is_reference=True),
+        result(case("zeros"), 300.0, at_s=1.0),
+        result(replace(case(), operands=of_file), 320.0, at_s=2.0),
+        result(case("uniform(0,2)", "fp16"), 360.0),
+        result(case("ones"), 650.0, conditions=replace(CONDITIONS, units=132)),
+    ]
+    keep(empty, found)
+    answer = answer_of(report(empty, "--json").stdout)
+    inputs = {one["operands"]: one for one in answer["inputs"]}
+    assert len(inputs) == len(found)
+    ratio = inputs[case("zeros").operands]["reference_ratio"]
+    assert ratio["value"] == pytest.approx(0.75)
+    page = page_of(empty)
+    assert page.count("<h2>Input: ") == 3
+    assert re.search(r"<td>300\.0 \[29\d\.\d, 300\.8\]</td><td>0\.750 ", page)
+    for part in ("<h2>Input: bf16 on Fake H200, 66 SMs</h2>", digest[:8]):
+        assert part in page
+    for part in (digest, "<script"):
+        assert part not in page
+
+
+def test_results_that_cannot_be_read_are_an_error(empty: Path) -> None:
+    """With the file's name, and what to do."""
+    keep(empty, [result(case("zeros"))]).write_text('{"case": 1}\n')
+    done = report(empty)
+    assert isinstance(done.exception, StoreError)
+    assert "remove that line" in done.exception.fix
+
+
+def test_other_gpu_models_are_left_out(empty: Path) -> None:
+    """With --gpu-model, as kernels are."""
+    keep(empty, [result(case("zeros"))])
+    assert report(empty, "--gpu-model", "Other").exception is not None
+    assert report(empty, "--gpu-model", "Fake H200").exit_code == 0
+
+
+def test_jobs_and_a_pair_are_drawn_where_asked_for(empty: Path) -> None:
+    """The same numbers as `advisor power components`; what is not known is said, not drawn."""
+    of_h200 = ("--gpu-model", "NVIDIA H200")
+    asked = ("--job", "triad", "--job", "nosuch", "--pair", "triad", "matmul-bf16")
+    answer = answer_of(report(empty, "--json", *of_h200, *asked).stdout)
+    for jobs, told in zip(
+        (["triad"], ["triad", "matmul-bf16", "--splits"]), answer["components"], strict=True
+    ):
+        words = ["power", "components", *jobs, *of_h200, "--json"]
+        assert told == answer_of(CliRunner().invoke(app, words).stdout)
+    (unknown,) = answer["components_unknown"]
+    assert "nosuch goes to is not known" in unknown
+    page = page_of(empty)
+    assert page.count("<figure>") == 2
+    job, pair = answer["components"]
+    power = job["shares"][0]["power"]
+    for part in (
+        unknown.split(".")[0],
+        f"<td>{power['headroom_w']:.0f}</td>",
+        *(one["jostling"] for one in pair["splits"]),
+        *(
+            f"{v['value']:.0f} [{v['low']:.0f}, {v['high']:.0f}]</td>"
+            for v in power["components_w"].values()
+        ),
+        *COLOURS.values(),
+    ):
+        assert part in page
+
+
+def test_parts_have_the_colours_of_the_pages() -> None:
+    """One part is one colour wherever it is drawn."""
+    assert dict(re.findall(r"\.part-(\w+) \{ fill: (#\w{6}); \}", STYLE.read_text())) == COLOURS

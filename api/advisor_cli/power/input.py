@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ from rich.table import Table
 
 from advisor.core.interval import Interval
 from advisor.core.wording import count_of
-from advisor.errors import STOPPED, AdvisorError, InputError, JobError
+from advisor.errors import STOPPED, InputError, JobError
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor.wire.power import Estimate, InputAsked, InputPoint, InputPrediction, InputPredictions
@@ -49,13 +48,14 @@ from advisor_power.data.result import (
     InputCase,
     InputPower,
     case_of,
+    kept_inputs,
     newest_of,
     parse_shape,
     read_kept,
     with_ratios,
 )
 from advisor_power.data.tensor_file import open_tensors, shape_text, shown
-from advisor_power.data.training import TrainedInputs, kept_points, points_of
+from advisor_power.data.training import TrainedInputs, points_of
 from advisor_power.gpu_worker import WorkerPlace
 
 _NOTES = {
@@ -79,11 +79,6 @@ def _step_line(step: Step) -> str:
     """How far it is."""
     minutes, seconds = divmod(int(step.eta_s), 60)
     return f"{step.done}/{step.total}  {step.case}  eta {minutes}:{seconds:02}"
-
-
-def _refused_line(case: InputCase, error: AdvisorError) -> str:
-    """Why a case was not measured."""
-    return f"not measured: {case}: {error}"
 
 
 def _input_table(found: Sequence[InputPower]) -> Table:
@@ -302,7 +297,7 @@ def _show(found: Sequence[InputPower], outcome: Outcome, as_json: bool) -> None:
         for line in note_lines(found):
             say(line)
         for case, error in outcome.refused.items():
-            say(_refused_line(case, error))
+            say(f"not measured: {case}: {error}")
     if outcome.refused:
         raise typer.Exit(JobError.exit_code)
 
@@ -461,10 +456,7 @@ def train(
     folder = out or own_folder(settings.home)
     with leaving_out("patterns") as tick:
         trained = training.fit_inputs(found, tick, gpu_model)
-    # One point of each card is enough to tell when: the newest is the time of the model.
-    newest = max(datetime.fromisoformat(p.measured_at) for p in trained.points)
-    manifest = training.make_input_manifest(trained, newest.astimezone(UTC))
-    manifest = training.write_input_model(folder, trained, manifest)
+    manifest = training.write_input_model(folder, trained)
     told = [*_lines(manifest, unused), f"written: {folder}"]
     answer = _to_json(trained, manifest, unused, folder)
     for line in [as_json_text(answer)] if as_json else told:
@@ -477,7 +469,7 @@ def _read(
     """The points of files, else those measured here; and what of them cannot be used, by reason."""
     found: list[InputPoint] = []
     unused: dict[str, int] = {}
-    for some, left_out in [_of_file(file) for file in files] or [kept_points(home)]:
+    for some, left_out in [_of_file(file) for file in files] or [points_of(kept_inputs(home))]:
         found += some
         for why, count in left_out.items():
             unused[why] = unused.get(why, 0) + count

@@ -43,15 +43,6 @@ def _step_line(step: KernelStep) -> str:
     return f"{step.done}/{step.total}  {step.what}  eta {minutes}:{seconds:02}"
 
 
-def _plan_line(plan: KernelPlan, resolution_ms: float) -> str:
-    """What is going to be done, and what comes of it."""
-    return (
-        f"{plan.runs} runs, {plan.seconds:.0f} s, of which {plan.gpu_busy_s:.0f} s computing: "
-        f"+-{plan.sigma_w:.3g} W at {resolution_ms:g} ms, +-{plan.sigma_end_w:.3g} W at the end of "
-        "a run"
-    )
-
-
 def report_lines(report: KernelReport) -> Iterator[str]:
     """Everything but the charts."""
     power, launches = report, report.launches
@@ -173,7 +164,7 @@ _COLLECTIVES = ("all-gather", "all-reduce")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedOperation:
+class _AskedOperation:
     """The operation that is meant: one of ours, or what `call` names."""
 
     name: Annotated[
@@ -230,7 +221,7 @@ class AskedOperation:
 
 @grouped
 def kernel(
-    what: AskedOperation,
+    what: _AskedOperation,
     gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0",
     gpu_model: ReplayedModel = None,
     units: Annotated[
@@ -275,7 +266,7 @@ def kernel(
     _show(found, as_json)
 
 
-def _check(what: AskedOperation, within_w: float | None) -> None:
+def _check(what: _AskedOperation, within_w: float | None) -> None:
     if bool(what.name) == bool(what.call):
         raise InputError(
             f"both {what.name} and --call were given" if what.call else "no operation was named",
@@ -287,7 +278,7 @@ def _check(what: AskedOperation, within_w: float | None) -> None:
 
 
 def _replay(
-    what: AskedOperation, units: int | None, gpu_model: str | None, console: Console
+    what: _AskedOperation, units: int | None, gpu_model: str | None, console: Console
 ) -> KernelReport:
     asked = RecordedKernel(
         operation=what.recorded_name(), before=what.before, units=units, gpu_model=gpu_model
@@ -298,7 +289,7 @@ def _replay(
 
 
 def _measure(
-    what: AskedOperation,
+    what: _AskedOperation,
     place: WorkerPlace,
     wanted: WantedKernel,
     settings: Settings,
@@ -329,7 +320,13 @@ def _progress(
         console.print(f"  {_step_line(step)}", highlight=False, soft_wrap=True)
 
     def planned(plan: KernelPlan) -> None:
-        console.print(_plan_line(plan, resolution_ms), highlight=False, soft_wrap=True)
+        console.print(
+            f"{plan.runs} runs, {plan.seconds:.0f} s, of which {plan.gpu_busy_s:.0f} s computing: "
+            f"+-{plan.sigma_w:.3g} W at {resolution_ms:g} ms, +-{plan.sigma_end_w:.3g} W at the "
+            "end of a run",
+            highlight=False,
+            soft_wrap=True,
+        )
 
     return report, planned
 
@@ -350,7 +347,7 @@ def _known_sensors(gpu: str, resolution_ms: float, settings: Settings, console: 
     return sensors
 
 
-def _check_together(what: AskedOperation) -> None:
+def _check_together(what: _AskedOperation) -> None:
     if what.together and (what.after or what.rotate):
         raise InputError(
             f"{what.name} goes with neither --after nor --rotate",

@@ -12,7 +12,7 @@ from advisor.errors import STOPPED, InputError
 from advisor.files import open_home
 from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
-from advisor.validity.sensor_record import EnergyCounter, SensorRecord, keep_record, power_timing
+from advisor.validity.sensor_record import SensorRecord, keep_record, power_timing
 from advisor.wire.power import KernelReport
 from advisor_cli.console import plain_console
 from advisor_cli.options import REPLAY, AsJson
@@ -51,7 +51,9 @@ def sensor(
     console = plain_console(stderr=True)
     check_gpu_model(gpu, gpu_model)
     if trace is not None:
-        found = record_of(_read(trace), "replay")
+        with InputError.instead_of(OSError, f"{trace} cannot be read"):
+            recorded = read_trace(trace)
+        found = record_of(recorded, "replay")
     elif gpu == REPLAY:
         found = _replay(gpu_model, console)
     else:
@@ -106,11 +108,6 @@ def _record(load: AnsweringSpec, file: Path, console: Console) -> Trace:
         raise typer.Exit(STOPPED) from None
 
 
-def _read(file: Path) -> Trace:
-    with InputError.instead_of(OSError, f"{file} cannot be read"):
-        return read_trace(file)
-
-
 def _as_json(found: SensorRecord) -> dict[str, object]:
     timing = power_timing(found)
     return {
@@ -150,8 +147,11 @@ def _sensor_lines(record: SensorRecord) -> Iterator[str]:
                 f"{channel.name} is no mean: it fades exponentially, with a time constant of "
                 f"{channel.window_ms / 2:.1f} ms, half of the window"
             )
-    if record.energy is not None:
-        yield _energy(record.energy)
+    if (energy := record.energy) is not None:
+        yield (
+            f"energy counter: every {energy.period_ms:.0f} ms, spread over phases "
+            f"{100 * energy.coverage_spread:.2f} %: {_COVERS[energy.covers_everything]}"
+        )
     for reason in record.reasons:
         yield f"  {reason}"
     if timing := power_timing(record):
@@ -161,13 +161,6 @@ def _sensor_lines(record: SensorRecord) -> Iterator[str]:
         )
     if not record.accepted:
         yield "Nothing of this is used: measure again on an idle GPU."
-
-
-def _energy(energy: EnergyCounter) -> str:
-    return (
-        f"energy counter: every {energy.period_ms:.0f} ms, spread over phases "
-        f"{100 * energy.coverage_spread:.2f} %: {_COVERS[energy.covers_everything]}"
-    )
 
 
 def check_gpu_model(gpu: str, gpu_model: str | None) -> None:

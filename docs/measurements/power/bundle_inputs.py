@@ -6,19 +6,13 @@ The same results give the same files; a version has the day of the newest result
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 from advisor.wire.power import InputPoint
 from advisor_data.known import input_points_text
 from advisor_power.data.predictor import bundled_folder
 from advisor_power.data.result import read_kept
-from advisor_power.data.training import (
-    fit_inputs,
-    make_input_manifest,
-    points_of,
-    write_input_model,
-)
+from advisor_power.data.training import fit_inputs, points_of, write_input_model
 
 ROOT = Path(__file__).resolve().parents[3]
 INPUTS = Path(__file__).with_name("inputs")
@@ -52,9 +46,7 @@ def main() -> None:
         results = [result for name in names for result in read_kept(INPUTS / name)]
         points, _ = points_of(results)
         trained = fit_inputs(points, gpu_model=gpu_model)
-        newest = max(datetime.fromisoformat(p.measured_at) for p in trained.points)
-        manifest = make_input_manifest(trained, newest.astimezone(UTC))
-        manifest = write_input_model(bundled_folder(gpu_model), trained, manifest)
+        manifest = write_input_model(bundled_folder(gpu_model), trained)
         every += trained.points
         print(f"{gpu_model}: {len(trained.points)} points, version {manifest.version}")
     POINTS.write_bytes(input_points_text(every))

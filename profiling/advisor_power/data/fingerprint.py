@@ -151,11 +151,7 @@ def _sample(
 def product_fingerprint(
     pair: OperandPair, shape: tuple[int, int, int], dtype: str
 ) -> InputFingerprint:
-    """What the matrices of a product of `shape` (m, n, k) hold, by operands that are pinned.
-
-    Raises:
-        InputError: products do not compute in this type, or as `fill.fill_pair`.
-    """
+    """What the matrices of a product of `shape` (m, n, k) hold, by operands that are pinned."""
     if dtype not in DTYPES:
         raise InputError(
             f"products do not compute in {dtype}", fix=f"there are {', '.join(DTYPES)}"

@@ -36,7 +36,7 @@ _VALUE = r'"(?:[^"\\]|\\.)*"|[^\s,()|;"]*'
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class _Parameter:
     """What a word takes.
 
     Attributes:
@@ -56,7 +56,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class _Word:
     """A source or an operation.
 
     Attributes:
@@ -66,7 +66,7 @@ class Word:
     """
 
     stage: Stage
-    parameters: dict[str, Parameter]
+    parameters: dict[str, _Parameter]
     pattern: re.Pattern[str]
 
     @property
@@ -76,7 +76,7 @@ class Word:
         return f"({', '.join(shown)})" if self.parameters else ""
 
 
-def number(low: float, high: float, *, whole: bool = False) -> Parameter:
+def number(low: float, high: float, *, whole: bool = False) -> _Parameter:
     """A number from `low` to `high`."""
 
     def canonical(text: str) -> str:
@@ -87,10 +87,10 @@ def number(low: float, high: float, *, whole: bool = False) -> Parameter:
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
 
     kind = "a whole number" if whole else "a number"
-    return Parameter(f"{kind} from {low:.10g} to {high:.10g}", canonical)
+    return _Parameter(f"{kind} from {low:.10g} to {high:.10g}", canonical)
 
 
-def _choice(*words: str) -> Parameter:
+def _choice(*words: str) -> _Parameter:
     """One of some words."""
 
     def canonical(text: str) -> str:
@@ -98,7 +98,7 @@ def _choice(*words: str) -> Parameter:
             raise ValueError
         return text
 
-    return Parameter(" or ".join(words), canonical)
+    return _Parameter(" or ".join(words), canonical)
 
 
 def _ratio(text: str) -> str:
@@ -108,7 +108,7 @@ def _ratio(text: str) -> str:
     return f"{int(found[1])}:{int(found[2])}"
 
 
-def _quoted(text: str, usage: str, pattern: str = r"(?s).+") -> Parameter:
+def _quoted(text: str, usage: str, pattern: str = r"(?s).+") -> _Parameter:
     """A text in double quotes, written as a string of JSON, all of which matches the pattern."""
 
     def canonical(written: str) -> str:
@@ -118,10 +118,10 @@ def _quoted(text: str, usage: str, pattern: str = r"(?s).+") -> Parameter:
             raise ValueError
         return json.dumps(found, ensure_ascii=False)
 
-    return Parameter(f"{text} in double quotes", canonical, usage)
+    return _Parameter(f"{text} in double quotes", canonical, usage)
 
 
-def _word(stage: Stage, **takes: Parameter) -> Word:
+def _word(stage: Stage, **takes: _Parameter) -> _Word:
     parts = [
         rf"(?:,\s*{name}\s*=\s*(?P<{name}>{_VALUE})\s*)?"
         if parameter.named
@@ -129,7 +129,7 @@ def _word(stage: Stage, **takes: Parameter) -> Word:
         for place, (name, parameter) in enumerate(takes.items())
     ]
     pattern = rf"\({''.join(parts)}\)\s*" if takes else r"(?!\()"
-    return Word(stage, takes, re.compile(pattern, re.DOTALL))
+    return _Word(stage, takes, re.compile(pattern, re.DOTALL))
 
 
 _ANY = number(-3e38, 3e38)
@@ -138,7 +138,7 @@ _PART = number(0, 1)
 _BITS = number(0, _WIDEST_BITS, whole=True)
 _END = _choice("low", "high")
 
-WORDS: dict[str, Word] = {
+WORDS: dict[str, _Word] = {
     "normal": _word("source", mean=_ANY, sd=_SPREAD),
     "uniform": _word("source", low=_ANY, high=_ANY),
     "unique": _word("source", n=number(1, _UNIQUE_LIMIT, whole=True), mean=_ANY, sd=_SPREAD),
@@ -155,7 +155,7 @@ WORDS: dict[str, Word] = {
     "sort": _word("value", order=_choice("rows", "columns", "within-rows"), fraction=_PART),
     "sparse": _word("value", fraction=_PART),
     "spoil": _word("value", **{"with": _choice("nan", "inf")}, fraction=_PART),
-    "prune": _word("value", ratio=Parameter("n:m with n below m, such as 2:4", _ratio)),
+    "prune": _word("value", ratio=_Parameter("n:m with n below m, such as 2:4", _ratio)),
     "scale": _word("value", factor=_ANY),
     "shift": _word("value", by=_ANY),
     "permute": _word(
@@ -336,7 +336,7 @@ def _call(text: str, at: int, stages: tuple[Stage, ...]) -> tuple[Call, int]:
     return Call(name, tuple(arguments)), found.end()
 
 
-def _canonical(text: str, at: int, value: str, what: str, parameter: Parameter) -> str:
+def _canonical(text: str, at: int, value: str, what: str, parameter: _Parameter) -> str:
     try:
         return parameter.canonical(value)
     except ValueError as error:
@@ -388,7 +388,7 @@ _PARTS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class _Sweep:
     """One experiment of the paper.
 
     Attributes:
@@ -426,22 +426,22 @@ def _counts(_: str) -> Sequence[_LevelValue]:
     return (1, 2, 8, 32, 128, 512)
 
 
-SWEEPS: tuple[Sweep, ...] = (
-    Sweep(1, _spreads, "normal(0,{x})"),
-    Sweep(2, _means, "normal({x},1)"),
-    Sweep(3, _counts, "unique({x},0,{sd})"),
-    Sweep(4, _bits, "unique(1,0,{sd})|flip({x})"),
-    Sweep(5, _bits, "unique(1,0,{sd})|randomize(low,{x})"),
-    Sweep(6, _bits, "unique(1,0,{sd})|randomize(high,{x})"),
-    Sweep(7, lambda _: (0.0,), "normal(0,{sd})"),
-    Sweep(8, _parts, "normal(0,{sd})|sort(rows,{x}); align=false"),
-    Sweep(9, _parts, "normal(0,{sd})|sort(rows,{x})"),
-    Sweep(10, _parts, "normal(0,{sd})|sort(columns,{x})"),
-    Sweep(11, _parts, "normal(0,{sd})|sort(within-rows,{x})"),
-    Sweep(12, _parts, "normal(0,{sd})|sparse({x})"),
-    Sweep(13, _parts, "normal(0,{sd})|sort(rows,1)|sparse({x})"),
-    Sweep(14, _bits, "normal(0,{sd})|clear(low,{x})"),
-    Sweep(15, _bits, "normal(0,{sd})|clear(high,{x})"),
+SWEEPS: tuple[_Sweep, ...] = (
+    _Sweep(1, _spreads, "normal(0,{x})"),
+    _Sweep(2, _means, "normal({x},1)"),
+    _Sweep(3, _counts, "unique({x},0,{sd})"),
+    _Sweep(4, _bits, "unique(1,0,{sd})|flip({x})"),
+    _Sweep(5, _bits, "unique(1,0,{sd})|randomize(low,{x})"),
+    _Sweep(6, _bits, "unique(1,0,{sd})|randomize(high,{x})"),
+    _Sweep(7, lambda _: (0.0,), "normal(0,{sd})"),
+    _Sweep(8, _parts, "normal(0,{sd})|sort(rows,{x}); align=false"),
+    _Sweep(9, _parts, "normal(0,{sd})|sort(rows,{x})"),
+    _Sweep(10, _parts, "normal(0,{sd})|sort(columns,{x})"),
+    _Sweep(11, _parts, "normal(0,{sd})|sort(within-rows,{x})"),
+    _Sweep(12, _parts, "normal(0,{sd})|sparse({x})"),
+    _Sweep(13, _parts, "normal(0,{sd})|sort(rows,1)|sparse({x})"),
+    _Sweep(14, _bits, "normal(0,{sd})|clear(low,{x})"),
+    _Sweep(15, _bits, "normal(0,{sd})|clear(high,{x})"),
 )
 """By takeaway."""
 

@@ -1,5 +1,6 @@
 """The order of things: a reference, some cases, a reference again; each result is kept at once."""
 
+import itertools
 import os
 import signal
 import tempfile
@@ -94,33 +95,29 @@ def fill_case(case: InputCase, stem: Path) -> Matrices:
     )
 
 
-class Filling:
-    """Matrices of cases, filled ahead in the order in which they are taken."""
-
-    def __init__(self, pool: ProcessPoolExecutor, folder: Path, ahead: int) -> None:
-        self._pool, self._folder, self._ahead = pool, folder, ahead
-        self._number = 0
-
-    def of(self, cases: Iterable[InputCase]) -> Generator[tuple[InputCase, Future[Matrices]]]:
-        """Each case with its matrices, as soon as they are wanted."""
-        waiting: list[tuple[InputCase, Future[Matrices]]] = []
-        for case in cases:
-            self._number += 1
-            stem = self._folder / f"{self._number}"
-            waiting.append((case, self._pool.submit(fill_case, case, stem)))
-            if len(waiting) > self._ahead:
-                yield waiting.pop(0)
-        yield from waiting
+_Fill = Callable[[Iterable[InputCase]], Generator[tuple[InputCase, Future[Matrices]]]]
+"""Each case with its matrices, in order."""
 
 
 @contextmanager
-def filling(folder: Path) -> Generator[Filling]:
-    """Processes that fill matrices into a folder; they end at the end."""
+def filling(folder: Path) -> Generator[_Fill]:
+    """Processes that fill matrices into a folder, ahead of the caller; they end at the end."""
     count = max(1, min(_MOST_PROCESSES, (os.cpu_count() or 1) // 2))
     # Not forked: threads of libraries do not survive that.
     pool = ProcessPoolExecutor(count, get_context("spawn"), _ignore_interrupts)
+    numbers = itertools.count(1)
+
+    def fill(cases: Iterable[InputCase]) -> Generator[tuple[InputCase, Future[Matrices]]]:
+        waiting: list[tuple[InputCase, Future[Matrices]]] = []
+        for case in cases:
+            stem = folder / str(next(numbers))
+            waiting.append((case, pool.submit(fill_case, case, stem)))
+            if len(waiting) > count:
+                yield waiting.pop(0)
+        yield from waiting
+
     try:
-        yield Filling(pool, folder, count)
+        yield fill
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -158,7 +155,7 @@ class MeasuredCase:
     window: MeasuredWindow
 
 
-class InputBench(Protocol):
+class _InputBench(Protocol):
     """Computes one case after the other on one GPU."""
 
     @property
@@ -196,8 +193,8 @@ class InputRun:
     """
 
     name: str
-    bench: InputBench
-    filling: Filling
+    bench: _InputBench
+    filling: _Fill
     keep: RecordLines[InputPower]
     knows_sensor: bool = True
 
@@ -239,7 +236,7 @@ def measure_cases(
         return outcome
     idle_w = run.bench.idle_w()
     order, begun_s = with_references(missing), time.monotonic()
-    with closing(run.filling.of(case for case, _ in order)) as matrices:
+    with closing(run.filling(case for case, _ in order)) as matrices:
         for done, ((case, is_reference), (_, future)) in enumerate(
             zip(order, matrices, strict=True), start=1
         ):
@@ -328,7 +325,7 @@ _STOP_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveInputBench:
+class _LiveInputBench:
     """One worker on one GPU."""
 
     worker: GpuWorker[WorkerReady]
@@ -392,7 +389,7 @@ def open_inputs(
         gpu = worker.gpu
         record = record_for(gpu.uuid, gpu.model, gpu.driver or "", known_sensors(settings.home))
         timing = record and power_timing(record)
-        bench = LiveInputBench(worker=worker, rules=rules_for(window_s, timing))
+        bench = _LiveInputBench(worker=worker, rules=rules_for(window_s, timing))
         with (
             tempfile.TemporaryDirectory(prefix="advisor-inputs-") as folder,
             filling(Path(folder)) as fill,

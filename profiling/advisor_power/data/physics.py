@@ -20,12 +20,9 @@ from advisor.predict.profiles import Floats
 from advisor.wire.power import FEATURES, InputPoint, Product
 from advisor_power.components import SM_POWER_EXPONENT
 
-_WORK_EXPONENT = SM_POWER_EXPONENT - 1
-"""The energy of the same work grows with this power of the clock."""
-
+_WORK_EXPONENT = SM_POWER_EXPONENT - 1  # energy of the same work ~ clock to this power
+# Features that lower power: their opposite has a weight, since none can be negative.
 _SAVING = ("a_zeros", "b_zeros", "zero_products", "sum_non_finite")
-"""Features that lower power: their opposite has a weight, since none can be negative."""
-
 _ENERGIES = ("operation", *FEATURES)
 
 PARTS = (
@@ -74,17 +71,13 @@ def by_feature_w(product: Product, weights: Sequence[float]) -> dict[str, float]
 
 P = TypeVar("P", bound=Product)
 
-LEAST_PART = 0.1
-"""Of the clock below the power limit, which lowers it no further."""
-
-_MOST_TIMES = 4.0
-"""By which a side may be larger or smaller than that of the nearest shape that was measured."""
-
+LEAST_PART = 0.1  # of the highest clock: the power limit lowers it no further
+_MOST_TIMES = 4.0  # larger or smaller may a side be than that of the nearest measured shape
 _HALVINGS = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredCard:
+class _MeasuredCard:
     """A GPU model as it was measured.
 
     Attributes:
@@ -103,7 +96,7 @@ class MeasuredCard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class _Pace:
     """How fast one shape is computed.
 
     Attributes:
@@ -124,15 +117,11 @@ class Pace:
 class Known:
     """All cards and paces that were measured."""
 
-    cards: tuple[MeasuredCard, ...]
-    paces: tuple[Pace, ...]
+    cards: tuple[_MeasuredCard, ...]
+    paces: tuple[_Pace, ...]
 
-    def card(self, gpu_model: str | None = None) -> MeasuredCard:
-        """The card of a GPU model; None: the only one.
-
-        Raises:
-            InputError: it was not measured, or several were and none is named.
-        """
+    def card(self, gpu_model: str | None = None) -> _MeasuredCard:
+        """The card of a GPU model; None: the only one."""
         names = [card.gpu_model for card in self.cards]
         if gpu_model is None and len(names) == 1:
             return self.cards[0]
@@ -156,19 +145,25 @@ class Known:
         """A product at its highest clock; and which of shape and units was not measured.
 
         Of another shape or number of SMs it runs, cycle by cycle, as the nearest that was measured.
-
-        Raises:
-            InputError: the GPU model or the type was not measured, it has not so many SMs, or a
-                side is over `_MOST_TIMES` off that of every shape that was.
         """
         card = self.card(gpu_model)
         of = [p for p in self.paces if p.gpu_model == card.gpu_model and p.dtype == dtype]
         if not of:
-            raise self._no_type(card, dtype)
+            there = sorted({p.dtype for p in self.paces if p.gpu_model == card.gpu_model})
+            raise InputError(
+                f"no input of {dtype} was measured on {card.gpu_model}",
+                why=f"each type has units of its own on the GPU; measured are {', '.join(there)}",
+                fix=f"advisor power input --dtype {dtype} --preset T12, then advisor power train",
+            )
         units = card.units if units is None else units
         check_card_units(units, card.gpu_model)
         _check_shape(of, shape)
-        nearest = min(of, key=lambda pace: _distance(pace, shape, units))
+
+        def distance(pace: _Pace) -> tuple[float, float]:
+            sides = zip(pace.shape, shape, strict=True)
+            return sum(abs(math.log(a / b)) for a, b in sides), abs(math.log(pace.units / units))
+
+        nearest = min(of, key=distance)
         product = Product(
             gpu_model=card.gpu_model,
             dtype=dtype,
@@ -190,16 +185,8 @@ class Known:
         found = self.card(gpu_model).power_limit_w
         return math.inf if found is None else found
 
-    def _no_type(self, card: MeasuredCard, dtype: str) -> InputError:
-        there = sorted({p.dtype for p in self.paces if p.gpu_model == card.gpu_model})
-        return InputError(
-            f"no input of {dtype} was measured on {card.gpu_model}",
-            why=f"each type has units of its own on the GPU; measured are {', '.join(there)}",
-            fix=f"advisor power input --dtype {dtype} --preset T12, then advisor power train",
-        )
 
-
-def _check_shape(paces: Sequence[Pace], shape: tuple[int, int, int]) -> None:
+def _check_shape(paces: Sequence[_Pace], shape: tuple[int, int, int]) -> None:
     """Whether one of the paces is of a shape that is not too far off."""
     times, nearest = min(
         (max(max(a / b, b / a) for a, b in zip(pace.shape, shape, strict=True)), pace.shape)
@@ -216,18 +203,13 @@ def _check_shape(paces: Sequence[Pace], shape: tuple[int, int, int]) -> None:
         )
 
 
-def _distance(pace: Pace, shape: tuple[int, int, int], units: int) -> tuple[float, float]:
-    sides = zip(pace.shape, shape, strict=True)
-    return sum(abs(math.log(a / b)) for a, b in sides), abs(math.log(pace.units / units))
-
-
 def known_of(points: Sequence[InputPoint]) -> Known:
     """What measured points say of their cards, and how fast they were computed."""
     by_pace: dict[tuple[str, str, tuple[int, int, int], int], list[InputPoint]] = {}
     for p in points:
         by_pace.setdefault((p.gpu_model, p.dtype, p.shape, p.units), []).append(p)
     paces = [
-        Pace(
+        _Pace(
             gpu_model=gpu_model,
             dtype=dtype,
             shape=shape,
@@ -244,9 +226,9 @@ def known_of(points: Sequence[InputPoint]) -> Known:
     return Known(tuple(cards), tuple(paces))
 
 
-def _card(name: str, points: Sequence[InputPoint]) -> MeasuredCard:
+def _card(name: str, points: Sequence[InputPoint]) -> _MeasuredCard:
     limits_w = [p.power_limit_w for p in points if p.power_limit_w is not None]
-    return MeasuredCard(
+    return _MeasuredCard(
         gpu_model=name,
         idle_w=float(np.median([p.idle_w for p in points])),
         power_limit_w=float(np.median(limits_w)) if limits_w else None,

@@ -44,6 +44,7 @@ from advisor_models.manifest import (
     whole_file,
     write_parsed,
 )
+from advisor_power.data import physics
 from advisor_power.data.fill import FILE, STORAGE, fill
 from advisor_power.data.fingerprint import (
     OperandPrint,
@@ -54,16 +55,7 @@ from advisor_power.data.fingerprint import (
 )
 from advisor_power.data.language import DTYPES, parse_operands
 from advisor_power.data.of_job import SIDE
-from advisor_power.data.physics import (
-    COLUMNS,
-    PARTS,
-    Known,
-    by_feature_w,
-    columns,
-    feature_matrix,
-    held_to,
-    parts,
-)
+from advisor_power.data.physics import Known
 from advisor_power.data.result import case_of
 from advisor_power.data.tensor_file import Tensor, TensorFile
 
@@ -190,9 +182,8 @@ def bundled_folder(gpu_model: str) -> Path:
 def find_input_model(home: Path, gpu_model: str | None = None) -> Path | None:
     """The folder of the model in use; None: there is none.
 
-    A model that was made on this host goes first, unless it is of other GPU models than the one
-    that is asked for and one of that comes with advisor. Where none is of the GPU model it is the
-    first that comes with advisor.
+    A model of this host goes first, unless it is of another GPU model and a bundled one is of the
+    named one; last goes the first bundled model.
     """
     own = home / _MODEL_FOLDER
     first = [own]
@@ -201,7 +192,7 @@ def find_input_model(home: Path, gpu_model: str | None = None) -> Path | None:
             cards = _read_input_manifest(own).known.cards
             is_of = gpu_model in {card.gpu_model for card in cards}
         except ModelError:
-            is_of = True  # damaged ones are not passed over: who loads it is told what is wrong
+            is_of = True  # loading a damaged model raises; another one does not replace it
         named = bundled_folder(gpu_model)
         first = [own, named] if is_of else [named, own]
     folders = (*first, *sorted(BUNDLED.glob("*")))
@@ -209,12 +200,7 @@ def find_input_model(home: Path, gpu_model: str | None = None) -> Path | None:
 
 
 def load_input_model(home: Path, gpu_model: str | None = None) -> "InputPredictor":
-    """The model in use, read once.
-
-    Raises:
-        NoInputModelError: there is none.
-        ModelError: it is damaged.
-    """
+    """The model in use, read once."""
     folder = find_input_model(home, gpu_model)
     if folder is None:
         raise NoInputModelError
@@ -224,13 +210,6 @@ def load_input_model(home: Path, gpu_model: str | None = None) -> "InputPredicto
         if key not in _loaded:
             _loaded[key] = InputPredictor(folder)
         return _loaded[key]
-
-
-def read_input_model(folder: Path) -> tuple[InputManifest, dict[str, bytes]]:
-    """The manifest of a folder and its trees by type, every file checked against its hash."""
-    manifest = _read_input_manifest(folder)
-    contents = {n: checked_file(folder / n, h, _RETRAIN) for n, h in manifest.files.items()}
-    return manifest, {of.dtype: contents[trees_file(of.dtype)] for of in manifest.types}
 
 
 def _read_input_manifest(folder: Path) -> InputManifest:
@@ -259,10 +238,12 @@ def _faults(m: InputManifest) -> dict[str, bool]:
         f"schema is {m.schema}, and this version reads {SCHEMA}": m.schema != SCHEMA,
         f"created_at is {m.created_at!r}, not a moment in UTC": not is_utc(m.created_at),
         "it takes other features than this version counts": m.features != FEATURES,
-        "its physics has other parts than that of this version": m.physics != PARTS,
-        "its trees take other columns": m.columns != COLUMNS,
+        "its physics has other parts than that of this version": m.physics != physics.PARTS,
+        "its trees take other columns": m.columns != physics.COLUMNS,
         "it has no types, or one twice": len({t.dtype for t in m.types}) != max(1, len(m.types)),
-        "a type has not a weight for each part": any(len(t.weights) != len(PARTS) for t in m.types),
+        "a type has not a weight for each part": any(
+            len(t.weights) != len(physics.PARTS) for t in m.types
+        ),
         "a weight is negative": any(w < 0 for t in m.types for w in t.weights),
         "a type has not a range for each feature": any(
             len(t.ranges) != len(FEATURES) for t in m.types
@@ -278,35 +259,26 @@ def _faults(m: InputManifest) -> dict[str, bool]:
 
 
 class InputPredictor:
-    """A model of power by data in a folder; safe for several threads.
-
-    Raises:
-        ModelError: it is not whole, or of another version.
-    """
+    """A model of power by data in a folder; safe for several threads."""
 
     def __init__(self, folder: Path) -> None:
-        self.manifest, trees = read_input_model(folder)
+        self.manifest = _read_input_manifest(folder)
+        files = {n: checked_file(folder / n, h, _RETRAIN) for n, h in self.manifest.files.items()}
         self._types = {of.dtype: of for of in self.manifest.types}
         self._forests = {
-            dtype: Forest(read_trees(dtype, data, len(COLUMNS), _RETRAIN))
-            for dtype, data in trees.items()
+            dtype: Forest(
+                read_trees(dtype, files[trees_file(dtype)], len(physics.COLUMNS), _RETRAIN)
+            )
+            for dtype in self._types
         }
 
     def predict(self, asked: InputAsked) -> InputPrediction:
-        """What a product is expected to draw, of its fingerprint.
-
-        Raises:
-            InputError: its GPU model or its type was not measured, or it has no fingerprint.
-        """
+        """What a product is expected to draw, of its fingerprint."""
         if asked.features is None:
             raise InputError("there is no fingerprint to predict from")
         known = self.manifest.known
         product, unlike = known.product(
-            asked.dtype,
-            asked.shape,
-            asked.features,
-            units=asked.units,
-            gpu_model=asked.gpu_model,
+            asked.dtype, asked.shape, asked.features, units=asked.units, gpu_model=asked.gpu_model
         )
         of = self._types[asked.dtype]
         limit_w = known.limit_w(product.gpu_model)
@@ -316,7 +288,7 @@ class InputPredictor:
         usual_w = None
         if of.usual is not None:
             _, usual_w = self._run(replace(product, features=of.usual), of, 1.0, limit_w)
-        values = zip(feature_matrix([product])[0], of.ranges, strict=True)
+        values = zip(physics.feature_matrix([product])[0], of.ranges, strict=True)
         if any(value < low - _OUTSIDE or value > high + _OUTSIDE for value, (low, high) in values):
             unlike = (*unlike, "fingerprint")
         return InputPrediction(
@@ -342,14 +314,16 @@ class InputPredictor:
         self, product: Product, of: TypeModel, factor: float, limit_w: float
     ) -> tuple[Product, float]:
         """The product within the power limit, and its power, W, where it is off by a factor."""
-        ((log_residual,),) = self._forests[product.dtype](columns([product]).astype(np.float32))
+        ((log_residual,),) = self._forests[product.dtype](
+            physics.columns([product]).astype(np.float32)
+        )
         scale = factor * math.exp(log_residual)
 
         def expected_w(products: Sequence[Product]) -> Floats:
-            above = parts(products) @ np.array(of.weights) * scale
+            above = physics.parts(products) @ np.array(of.weights) * scale
             return np.array([p.idle_w for p in products]) + above
 
-        (run,) = held_to(expected_w, [product], np.array([limit_w]))
+        (run,) = physics.held_to(expected_w, [product], np.array([limit_w]))
         return run, float(expected_w([run])[0])
 
 
@@ -363,19 +337,15 @@ def _most(product: Product, of: TypeModel) -> MostOf | None:
     """By the physics: the trees have no parts."""
     if of.usual is None:
         return None
-    here = by_feature_w(product, of.weights)
-    there = by_feature_w(replace(product, features=of.usual), of.weights)
+    here = physics.by_feature_w(product, of.weights)
+    there = physics.by_feature_w(replace(product, features=of.usual), of.weights)
     found = max(here, key=lambda name: abs(here[name] - there[name]))
     difference_w = here[found] - there[found]
     return MostOf(feature=found, difference_w=difference_w) if difference_w else None
 
 
 def with_features(asked: InputAsked) -> InputAsked:
-    """The same with the fingerprint of its operands, which are filled for it, and canonical text.
-
-    Raises:
-        InputError: neither operands nor a fingerprint are given, or both, or they cannot be.
-    """
+    """The same with the fingerprint and the canonical text of its operands, which are filled."""
     if (asked.operands is None) == (asked.features is None):
         raise InputError(
             "a product needs operands or a fingerprint, and one of them alone",
@@ -397,11 +367,7 @@ def with_features(asked: InputAsked) -> InputAsked:
 
 
 def with_sent_features(asked: InputAsked) -> InputAsked:
-    """As `with_features` of a request, whose matrices are small, and filled one after the other.
-
-    Raises:
-        InputError: as `with_features`; it names a file, or its matrices are too large.
-    """
+    """As `with_features` of a request, whose matrices are small, and filled one after the other."""
     if asked.operands is None:
         return with_features(asked)
     pair, (m, n, k) = parse_operands(asked.operands), asked.shape
@@ -432,14 +398,7 @@ def predictions(model: InputPredictor, asked: Iterable[InputAsked]) -> InputPred
 
 
 def predicted(asked: InputPowerRequest, home: Path) -> InputPredictions:
-    """The answer to a request, by one model: that of the GPU model that all name; may block.
-
-    Raises:
-        InputError: operands cannot be, name a file, or are too large; or a GPU model or a type was
-            not measured.
-        NoInputModelError: there is no model.
-        ModelError: it is damaged.
-    """
+    """The answer to a request, by one model: that of the GPU model that all name; may block."""
     named = {one.gpu_model for one in asked.inputs}
     model = load_input_model(home, named.pop() if len(named) == 1 else None)
     shapes = (one.shape for one in asked.inputs if one.operands is not None)
@@ -499,23 +458,18 @@ def tensor_powers(
             check_card_units(units, card.gpu_model)
     for tensor in tensors:
         matrix = file.matrix(tensor)
-        found = operand_print(matrix, tensor.dtype)
+        found, dtype = operand_print(matrix, tensor.dtype), tensor.dtype
         if model is None:
             yield TensorPower(tensor, found)
-        elif tensor.dtype not in DTYPES:
-            why = f"products do not compute in {tensor.dtype}"
-            yield TensorPower(tensor, found, why_not=why)
+        elif dtype not in DTYPES:
+            yield TensorPower(tensor, found, why_not=f"products do not compute in {dtype}")
         else:
-            # Random numbers have a deviation of 1, of int8 32.
-            source = parse_operands("normal(0,32)" if tensor.dtype == "int8" else "normal(0,1)").a
-            shape = _SAMPLED, matrix.shape[1]
-            drawn = fill(source, shape, tensor.dtype, seed=0, side="a").matrix
+            source = parse_operands("normal(0,32)" if dtype == "int8" else "normal(0,1)").a
+            drawn = fill(source, (_SAMPLED, matrix.shape[1]), dtype, seed=0, side="a").matrix
+            features = features_of(fingerprint(drawn, matrix.T, dtype))
+            shape = (ROWS, *matrix.shape)
             asked = InputAsked(
-                features=features_of(fingerprint(drawn, matrix.T, tensor.dtype)),
-                shape=(ROWS, *matrix.shape),
-                dtype=tensor.dtype,
-                units=units,
-                gpu_model=gpu_model,
+                features=features, shape=shape, dtype=dtype, units=units, gpu_model=gpu_model
             )
             try:
                 yield TensorPower(tensor, found, model.predict(asked))

@@ -26,6 +26,13 @@ from advisor.errors import InputError
 
 Matrix: TypeAlias = NDArray[Any]
 
+_NOT_COMPUTED = {
+    "BOOL": ("bool", 8), "C64": ("complex64", 64), "F4": ("fp4", 4), "F6_E2M3": ("fp6_e2m3", 6),
+    "F6_E3M2": ("fp6_e3m2", 6), "F8_E4M3FNUZ": ("fp8_e4m3fnuz", 8),
+    "F8_E5M2FNUZ": ("fp8_e5m2fnuz", 8), "F8_E8M0": ("fp8_e8m0", 8), "I16": ("int16", 16),
+    "I32": ("int32", 32), "I64": ("int64", 64), "U8": ("uint8", 8), "U16": ("uint16", 16),
+    "U32": ("uint32", 32), "U64": ("uint64", 64),
+}  # fmt: skip
 TYPES: MappingProxyType[str, tuple[str, int, Any]] = MappingProxyType(
     {
         "F64": ("fp64", 64, np.float64),
@@ -35,21 +42,7 @@ TYPES: MappingProxyType[str, tuple[str, int, Any]] = MappingProxyType(
         "F8_E4M3": ("fp8", 8, ml_dtypes.float8_e4m3fn),
         "F8_E5M2": ("fp8_e5m2", 8, ml_dtypes.float8_e5m2),
         "I8": ("int8", 8, np.int8),
-        "BOOL": ("bool", 8, None),
-        "C64": ("complex64", 64, None),
-        "F4": ("fp4", 4, None),
-        "F6_E2M3": ("fp6_e2m3", 6, None),
-        "F6_E3M2": ("fp6_e3m2", 6, None),
-        "F8_E4M3FNUZ": ("fp8_e4m3fnuz", 8, None),
-        "F8_E5M2FNUZ": ("fp8_e5m2fnuz", 8, None),
-        "F8_E8M0": ("fp8_e8m0", 8, None),
-        "I16": ("int16", 16, None),
-        "I32": ("int32", 32, None),
-        "I64": ("int64", 64, None),
-        "U8": ("uint8", 8, None),
-        "U16": ("uint16", 16, None),
-        "U32": ("uint32", 32, None),
-        "U64": ("uint64", 64, None),
+        **{name: (*of, None) for name, of in _NOT_COMPUTED.items()},
     }
 )
 """Name here, bits, and numpy type (None: no product computes with it), by safetensors' name."""
@@ -124,11 +117,7 @@ class TensorFile:
     mapped: mmap.mmap
 
     def tensor(self, name: str | None = None) -> Tensor:
-        """The tensor of a name; None: the only matrix that there is.
-
-        Raises:
-            InputError: there is none, or more than one.
-        """
+        """The tensor of a name; None: the only matrix that there is."""
         matrices = [tensor for tensor in self.tensors if not tensor.no_matrix]
         named = [tensor for tensor in self.tensors if tensor.name == name]
         if name is None and (len(matrices) == 1 or len(self.tensors) == 1):
@@ -144,11 +133,7 @@ class TensorFile:
         raise _fault(str(self.path), f"it has no tensor {shown(name)}", fix=f"it has {there}")
 
     def matrix(self, tensor: Tensor) -> Matrix:
-        """The numbers of a tensor, (rows, columns); nothing is read before they are looked at.
-
-        Raises:
-            InputError: the tensor is no matrix, or of a type that no product computes with.
-        """
+        """The numbers of a tensor, (rows, columns); nothing is read before they are looked at."""
         if why := tensor.no_matrix:
             raise _fault(
                 str(self.path),
@@ -171,11 +156,7 @@ class TensorFile:
 
 
 def open_tensors(path: Path) -> TensorFile:
-    """The tensors of a safetensors or npy file, mapped: only what is looked at is read.
-
-    Raises:
-        InputError: the file cannot be read, is neither of both, a pickle above all, or is broken.
-    """
+    """The tensors of a safetensors or npy file, mapped: only what is looked at is read."""
     name = str(path)
     try:
         # Opening a pipe would wait for a writer.
@@ -197,11 +178,7 @@ def open_tensors(path: Path) -> TensorFile:
 
 
 def npy_in(file: str, data: memoryview) -> tuple[Tensor, ...]:
-    """The array of an npy file.
-
-    Raises:
-        InputError: the header is no header, the array is pickled, or the file has another length.
-    """
+    """The array of an npy file."""
     head, byte = io.BytesIO(bytes(data[: _NPY_HEADER + 12])), len(_NPY)
     try:
         version = np.lib.format.read_magic(head)
@@ -220,13 +197,9 @@ def npy_in(file: str, data: memoryview) -> tuple[Tensor, ...]:
     if not all(type(side) is int and side >= 0 for side in shape):
         raise _fault(file, "its shape is not whole numbers from 0", byte=byte)
     begin = head.tell()
+    kind, end = _npy_type(file, dtype), len(data)
     tensor = Tensor(
-        name="",
-        type_name=_npy_type(file, dtype),
-        shape=shape,
-        begin=begin,
-        end=len(data),
-        by_columns=by_columns,
+        name="", type_name=kind, shape=shape, begin=begin, end=end, by_columns=by_columns
     )
     if math.prod(shape) * dtype.itemsize != len(data) - begin:
         needed = _count(math.prod(shape) * dtype.itemsize)
@@ -269,11 +242,7 @@ _ENTRIES = pydantic.TypeAdapter(dict[str, _Entry | dict[str, str]])
 
 
 def safetensors_in(file: str, data: memoryview) -> tuple[Tensor, ...]:
-    """The tensors of a safetensors file, in the order of their bytes.
-
-    Raises:
-        InputError: the header is no header, or its tensors do not fill the file; says where.
-    """
+    """The tensors of a safetensors file, in the order of their bytes; an error names the byte."""
     length = int.from_bytes(data[:_LENGTH], "little")
     if len(data) < _LENGTH or length > min(_HEADER, len(data) - _LENGTH):
         what = f"the header is said to have {length} bytes, and the file has {len(data)}"
@@ -297,10 +266,9 @@ def safetensors_in(file: str, data: memoryview) -> tuple[Tensor, ...]:
         begin, end = (start + offset for offset in entry.data_offsets)
         tensor = Tensor(name=name, type_name=entry.dtype, shape=entry.shape, begin=begin, end=end)
         if begin > end or not tensor.fits():
-            what = (
-                f"{shown(entry.dtype)} of shape {shape_text(entry.shape)} does not take the "
-                f"{_count(end - begin)} bytes that its data_offsets span"
-            )
+            kind = f"{shown(entry.dtype)} of shape {shape_text(entry.shape)}"
+            span = f"{_count(end - begin)} bytes that its data_offsets span"
+            what = f"{kind} does not take the {span}"
             raise _fault(file, what, tensor=name or '""', byte=_LENGTH)
         tensors.append(tensor)
     ordered = sorted(tensors, key=lambda tensor: (tensor.begin, tensor.end))

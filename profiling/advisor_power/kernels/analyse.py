@@ -40,29 +40,12 @@ _LEAST_GOLDEN = 20
 _HISTOGRAM_BINS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Guidance:
-    """What FinGraV's Table I says for one range of execution times.
-
-    Attributes:
-        up_to_ms: Longest execution of the range.
-        margin: Within which golden runs agree, as a part.
-    """
-
-    up_to_ms: float
-    runs: int
-    margin: float
-
-
-_TABLE_I = (
-    Guidance(0.05, 400, 0.05),
-    Guidance(0.2, 200, 0.05),
-    Guidance(math.inf, 200, 0.02),
-)
+_TABLE_I = ((0.05, (400, 0.05)), (0.2, (200, 0.05)), (math.inf, (200, 0.02)))
+"""FinGraV, Table I: up to which execution time, ms, how many runs and which `golden` margin."""
 
 
 @dataclass(frozen=True, slots=True)
-class Golden:
+class _Golden:
     """The bin of execution times with most runs in it.
 
     Attributes:
@@ -76,18 +59,18 @@ class Golden:
     dropped: int
 
 
-def guidance(execution_ms: float) -> Guidance:
-    """The row of Table I; an execution below its 25 us takes the first."""
-    return next(row for row in _TABLE_I if execution_ms < row.up_to_ms or row is _TABLE_I[-1])
+def guidance(execution_ms: float) -> tuple[int, float]:
+    """Runs and margin by Table I; an execution below its 25 us takes the first row."""
+    return next((row for up_to_ms, row in _TABLE_I if execution_ms < up_to_ms), _TABLE_I[-1][1])
 
 
-def golden(times_ms: Sequence[float], margin: float) -> Golden:
+def golden(times_ms: Sequence[float], margin: float) -> _Golden:
     """The runs of the bin with most members within the margin; of equal bins the fastest.
 
     The longest time of a bin is at most this part above its shortest.
     """
     if not times_ms:
-        return Golden((), 0.0, 0.0, 0)
+        return _Golden((), 0.0, 0.0, 0)
     order = np.argsort(times_ms, kind="stable")
     ordered = np.asarray(times_ms)[order]
     # A bin begins at each time; how far it reaches is found at once for all of them.
@@ -95,7 +78,7 @@ def golden(times_ms: Sequence[float], margin: float) -> Golden:
     begin = int(np.argmax(ends - np.arange(len(ordered))))
     members = sorted(int(place) for place in order[begin : ends[begin]])
     low, high = float(ordered[begin]), float(ordered[ends[begin] - 1])
-    return Golden(tuple(members), low, high, len(ordered) - len(members))
+    return _Golden(tuple(members), low, high, len(ordered) - len(members))
 
 
 _LEAST_EXECUTIONS = 4
@@ -257,7 +240,7 @@ def analyse(
     usable = [run for run in every if not run.dropped]
     if not usable:
         raise _all_dropped(every)
-    margin = guidance(found.execution_s * 1000).margin
+    _, margin = guidance(found.execution_s * 1000)
     sse = steady_execution([durations_ms(run) for run in usable], margin)
     times_ms = [float(np.median(durations_ms(run)[sse - 1 :])) for run in usable]
     chosen = golden(times_ms, margin)

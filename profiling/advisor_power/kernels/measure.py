@@ -96,7 +96,7 @@ class _Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Runner:
+class _Runner:
     """Makes runs of one bench with random gaps, after the operation before or nothing."""
 
     bench: KernelBench
@@ -126,7 +126,7 @@ def measure_operation(
     begun, channel = time.monotonic(), sensors.channel
     check_resolution(channel, wanted.resolution_ms)
     _check_fits(bench.ready.execution_s, channel, wanted)
-    runner = Runner(bench, channel, wanted.lead_s, random.Random(0))
+    runner = _Runner(bench, channel, wanted.lead_s, random.Random(0))
     conditions = _KernelConditions(
         where=Conditions.of(gpu, bench.ready),
         operation=bench.ready.operation,
@@ -151,8 +151,8 @@ def measure_operation(
     plan = _plan(found, channel, wanted)
     check_cost(plan, channel, bin_ms=wanted.resolution_ms, most_s=wanted.most_s)
     planned(plan)
-    # Short runs, for the energy of single executions, need idle before the runs.
-    short = _short_run(found.executions) if wanted.before == IDLE else found.executions
+    # Short runs, for the energy of single executions as a difference, need idle before the runs.
+    short = max(1, found.executions // 2) if wanted.before == IDLE else found.executions
     lengths, count = (found.executions, short), plan.runs // BLOCK_RUNS
     blocks = _run_blocks(runner, lengths, count, blocks, lines.add, report)
     seconds = time.monotonic() - begun
@@ -176,7 +176,7 @@ def _kept(
 
 
 def _run_lengths(
-    runner: Runner, sensors: Sensors, wanted: WantedKernel, report: Report
+    runner: _Runner, sensors: Sensors, wanted: WantedKernel, report: Report
 ) -> RunLengths:
     """How long a run is, and what slow sensors say of the operation without a gap."""
     execution_s, channel = runner.bench.ready.execution_s, sensors.channel
@@ -202,7 +202,7 @@ def _run_lengths(
 
 def _plan(found: RunLengths, channel: PowerChannel, wanted: WantedKernel) -> KernelPlan:
     """Whole blocks, as many of long runs as of short ones."""
-    runs = wanted.runs or guidance(found.execution_s * 1000).runs
+    runs = wanted.runs or guidance(found.execution_s * 1000)[0]
     if wanted.within_w is not None and wanted.runs is None:
         needed = runs_for(channel, bin_ms=wanted.resolution_ms, within_w=wanted.within_w)
         runs = max(runs, needed)
@@ -229,7 +229,7 @@ def _check_fits(execution_s: float, channel: PowerChannel, wanted: WantedKernel)
         raise InputError(f"{wanted.runs} runs show nothing", fix="ask for --runs 200, or leave it")
 
 
-def _find_ssp(runner: Runner, report: Report) -> SspSearch:
+def _find_ssp(runner: _Runner, report: Report) -> SspSearch:
     """How long a run must be for its power to be steady at its end.
 
     Raises:
@@ -268,7 +268,7 @@ def _enough(powers_w: Sequence[float], runs: int) -> bool:
 
 
 def _run_blocks(
-    runner: Runner,
+    runner: _Runner,
     executions: tuple[int, int],
     blocks: int,
     kept: Sequence[TraceBlock],
@@ -294,11 +294,6 @@ def _run_blocks(
         keep(block)
         done.append(block)
     return done
-
-
-def _short_run(executions: int) -> int:
-    """Executions of a short run, with which the energy of the others is found as a difference."""
-    return max(1, executions // 2)
 
 
 def _no_readings(runs: int, dropped: Counter[str]) -> SourceError:

@@ -90,11 +90,6 @@ def least_gap_s(channel: PowerChannel) -> float:
     return (channel.window_ms + channel.delay_spread_ms) / 1000
 
 
-def _mean_gap_s(channel: PowerChannel) -> float:
-    """From the end of a run to the start of the next, mean."""
-    return channel.longest_delay_s + least_gap_s(channel) + channel.period_ms / 2000
-
-
 def make_plan(
     channel: PowerChannel, *, bin_ms: float, run_s: float, runs: int, lead_s: float = 0.0
 ) -> KernelPlan:
@@ -103,12 +98,14 @@ def make_plan(
     sigma = sigma_power_w(channel.window_ms, bin_ms, channel.noise_w, readings)
     windows = max(1.0, run_s * 1000 / channel.window_ms)
     busy = runs * (run_s + lead_s)
+    # From the end of a run to the start of the next, mean.
+    gap_s = channel.longest_delay_s + least_gap_s(channel) + channel.period_ms / 2000
     return KernelPlan(
         runs=runs,
         sigma_w=sigma,
         sigma_end_w=sigma * math.sqrt(windows),
         gpu_busy_s=busy,
-        seconds=busy + runs * _mean_gap_s(channel),
+        seconds=busy + runs * gap_s,
     )
 
 

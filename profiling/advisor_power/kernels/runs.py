@@ -218,7 +218,7 @@ class PingPong:
 
 
 @dataclass(frozen=True, slots=True)
-class ClockFit:
+class _ClockFit:
     """Host time of a GPU time: `host_s = offset_s + (1 + drift) * gpu_s`.
 
     Attributes:
@@ -234,7 +234,7 @@ class ClockFit:
         return self.offset_s + gpu_s * (1 + self.drift)
 
 
-def fit_clock(ping_pongs: Sequence[PingPong]) -> ClockFit:
+def fit_clock(ping_pongs: Sequence[PingPong]) -> _ClockFit:
     """Offset and drift of the GPU's clock against the host's.
 
     Raises:
@@ -254,7 +254,7 @@ def fit_clock(ping_pongs: Sequence[PingPong]) -> ClockFit:
     left = offsets - drift * gpu
     offset = float(np.mean(left))
     error = max(p.round_trip_s for p in best) / 2 + float(np.max(np.abs(left - offset)))
-    return ClockFit(offset, drift, error)
+    return _ClockFit(offset, drift, error)
 
 
 def _shortest_of_each_end(by_round_trip: Sequence[PingPong]) -> list[PingPong]:

@@ -66,7 +66,7 @@ _LEAST_TICKS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class _Period:
     """Time between two updates of a channel, and the part of all gaps that keeps it."""
 
     period_s: float
@@ -78,7 +78,7 @@ class Period:
         return self.regular_share >= _LEAST_REGULAR
 
 
-def period_of(times_s: Floats) -> Period | None:
+def period_of(times_s: Floats) -> _Period | None:
     """The period of a channel from the times (n,) of its changes; None where they are too few.
 
     An update to the same value shows no change, so that a gap may be two or three periods long; the
@@ -94,13 +94,13 @@ def period_of(times_s: Floats) -> Period | None:
     # Longer gaps are stretches of the same value, which say nothing.
     judged = int(np.count_nonzero(gaps_s < (_MOST_MISSED + 0.5) * first_s))
     if not used.any():
-        return Period(first_s, 0.0)
-    return Period(
+        return _Period(first_s, 0.0)
+    return _Period(
         float(gaps_s[used].sum() / steps[used].sum()), float(np.count_nonzero(used)) / judged
     )
 
 
-def sensor_period(trace: Trace) -> Period | None:
+def sensor_period(trace: Trace) -> _Period | None:
     """The period of the quickest power channel so far, a regular one if there is; else None."""
     series = [trace.series[name] for name in POWER_CHANNELS if name in trace.series]
     periods = [found for one in series if (found := period_of(one.times_s)) is not None]
@@ -182,7 +182,7 @@ def _prediction_error(trace: Trace, readings: ReadingSeries, place: Place) -> fl
 
 
 def _why_not(
-    first: Period, later: Period | None, spread_ms: float, place: Place, error: float | None
+    first: _Period, later: _Period | None, spread_ms: float, place: Place, error: float | None
 ) -> str:
     if later is not None and abs(later.period_s / first.period_s - 1) > _MOST_DRIFT:
         return (

@@ -179,7 +179,7 @@ _PLACES_KEPT = 32
 
 
 @dataclass(frozen=True, slots=True)
-class WindowFit:
+class _WindowFit:
     """How a channel reads, the power of each level, W, and how unlikely the readings are."""
 
     place: Place
@@ -205,7 +205,7 @@ def sample_of(readings: ReadingSeries, levels: Sequence[LevelTimes]) -> Sample:
     return Sample(readings.values, known)
 
 
-def fit_window(sample: Sample) -> WindowFit:
+def fit_window(sample: Sample) -> _WindowFit:
     """How a channel reads, from readings of a load that is known."""
     places = [Place("mean", w, d) for w in _WINDOWS_S for d in _delays(w)]
     _, window_s, delay_s, _ = min(places, key=lambda place: _squares(sample, place))
@@ -219,7 +219,7 @@ def fit_window(sample: Sample) -> WindowFit:
     return refine(sample, best.place, COARSE_S)
 
 
-def refine(sample: Sample, start: Place, step_s: float, finest_s: float = _FINEST_S) -> WindowFit:
+def refine(sample: Sample, start: Place, step_s: float, finest_s: float = _FINEST_S) -> _WindowFit:
     """The minimum near a start: by steps that are halved where none leads down."""
     (best,) = refine_each([sample], start, step_s, finest_s)
     return best
@@ -227,7 +227,7 @@ def refine(sample: Sample, start: Place, step_s: float, finest_s: float = _FINES
 
 def refine_each(
     samples: Sequence[Sample], start: Place, step_s: float, finest_s: float
-) -> list[WindowFit]:
+) -> list[_WindowFit]:
     """As `refine` of each sample; step by step, since parts of the same readings look alike."""
     fits = [at(sample, start) for sample in samples]
     while step_s >= finest_s:
@@ -236,20 +236,20 @@ def refine_each(
     return fits
 
 
-def _down(sample: Sample, best: WindowFit, step_s: float) -> WindowFit:
+def _down(sample: Sample, best: _WindowFit, step_s: float) -> _WindowFit:
     """From a place down by steps of one length, until none leads down."""
     while (found := _lowest_beside(sample, best, step_s)).cost < best.cost:
         best = found
     return best
 
 
-def _lowest_beside(sample: Sample, fit: WindowFit, step_s: float) -> WindowFit:
+def _lowest_beside(sample: Sample, fit: _WindowFit, step_s: float) -> _WindowFit:
     places = [_moved(fit.place, move, step_s) for move in _MOVES]
     tried = [at(sample, place) for place in places if _possible(place)]
     return min(tried, key=lambda fit: fit.cost, default=fit)
 
 
-def at(sample: Sample, place: Place) -> WindowFit:
+def at(sample: Sample, place: Place) -> _WindowFit:
     """The best powers of the levels for a window, a delay and its spread."""
     parts, values = sample.parts(place), sample.values
     mean = parts.mean(axis=0)
@@ -262,7 +262,7 @@ def at(sample: Sample, place: Place) -> WindowFit:
         powers = _solve(mean, values, variance**-0.5)
     left = values - mean @ powers
     unlikely = np.minimum(left**2 / variance, _MOST_UNLIKELY)
-    return WindowFit(place, tuple(map(float, powers)), float(np.sum(np.log(variance) + unlikely)))
+    return _WindowFit(place, tuple(map(float, powers)), float(np.sum(np.log(variance) + unlikely)))
 
 
 def _parts_of(times_s: Floats, levels: Sequence[LevelTimes], place: Place) -> Floats:

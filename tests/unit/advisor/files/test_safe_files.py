@@ -4,13 +4,26 @@ import ctypes
 import os
 import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from other_user import MALLORY, as_user, mallory_does, shared_folder
 
+from advisor import files
 from advisor.errors import UnsafeFileError
-from advisor.files import check_parents, open_file, private_file, private_folder, writing_private
+from advisor.files import (
+    PUBLIC_FILE,
+    check_parents,
+    holders,
+    open_file,
+    private_file,
+    private_folder,
+    read_whole,
+    replace_file,
+    try_lock,
+    writing_private,
+)
 
 OURS = re.compile(r"advisor\.db|launches")
 
@@ -32,20 +45,6 @@ def test_what_is_made_is_ours_alone(tmp_path: Path) -> None:
     assert mode(folder / "database") == mode(folder / "log") == 0o600
 
 
-def test_what_was_open_is_closed(tmp_path: Path) -> None:
-    """Homes and databases of older versions were readable by everybody."""
-    home, database = tmp_path / "home", tmp_path / "home/advisor.db"
-    home.mkdir()
-    database.write_text("secrets")
-    home.chmod(0o755)
-    database.chmod(0o664)
-    private_folder(home, ours=OURS)
-    private_file(database)
-    assert mode(home) == 0o700
-    assert mode(database) == 0o600
-    assert database.read_text() == "secrets"
-
-
 @pytest.mark.parametrize(
     ("open_mode", "content"), [(0o755, "somebody's.txt"), (0o1777, "advisor.db"), (0o777, None)]
 )
@@ -64,13 +63,6 @@ def test_a_folder_that_may_be_there_for_others_stays_open(
     assert not (home / "launches").exists()
 
 
-def test_folders_inside_of_one_of_ours_are_closed(tmp_path: Path) -> None:
-    (tmp_path / "home/launches/20260131-120000-abcdef").mkdir(parents=True)
-    (tmp_path / "home/launches").chmod(0o777)
-    (tmp_path / "home").chmod(0o700)
-    assert mode(private_folder(tmp_path / "home", "launches")) == 0o700
-
-
 def test_a_link_of_our_own_stands_for_its_target(tmp_path: Path) -> None:
     """A home on another disk."""
     (tmp_path / "disk").mkdir(mode=0o755)
@@ -84,17 +76,14 @@ def test_only_plain_files_are_opened(tmp_path: Path, kind: str) -> None:
     """A trap is refused at once, and what it leads to is as it was."""
     precious, trap = tmp_path / "notes.txt", tmp_path / "trap"
     precious.write_text("precious")
-    match kind:
-        case "link":
-            trap.symlink_to(precious)
-        case "dangling":
-            trap.symlink_to(tmp_path / "nothing")
-        case "second name":
-            trap.hardlink_to(precious)
-        case "fifo":
-            os.mkfifo(trap)
-        case _:
-            trap.mkdir()
+    makers: dict[str, Callable[[], None]] = {
+        "link": lambda: trap.symlink_to(precious),
+        "dangling": lambda: trap.symlink_to(tmp_path / "nothing"),
+        "second name": lambda: trap.hardlink_to(precious),
+        "fifo": lambda: os.mkfifo(trap),
+        "folder": trap.mkdir,
+    }
+    makers[kind]()
     for flags in (os.O_RDONLY, os.O_RDWR | os.O_CREAT):
         with pytest.raises(UnsafeFileError, match="trap is not a plain file"):
             open_file(trap, flags)
@@ -195,3 +184,86 @@ def test_the_root_of_the_host_is_trusted_in_a_container_without_root() -> None:
     if said == "not allowed":
         pytest.skip("user namespaces are off")
     assert said == "trusted"
+
+
+# files that are there whole or not at all
+
+
+def test_a_file_is_replaced_and_its_mode_is_as_asked(tmp_path: Path) -> None:
+    """The old content is gone, no draft is left, and the umask takes its part."""
+    before = os.umask(0o022)
+    try:
+        for mode, seen in ((PUBLIC_FILE, 0o644), (0o600, 0o600)):
+            assert replace_file(tmp_path / "file", b"new", mode).read_bytes() == b"new"
+            assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == seen
+    finally:
+        os.umask(before)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_file_and_name_are_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First the content, then the name: a power cut leaves the old file or the new one."""
+    steps: list[str] = []
+    rename = Path.replace
+
+    def fsync(descriptor: int) -> None:
+        steps.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "content")
+
+    def replace(path: Path, target: Path) -> Path:
+        steps.append("name")
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "replace", replace)
+    for durable in (True, False):
+        replace_file(tmp_path / "file", b"data", durable=durable)
+    assert steps == ["content", "name", "folder", "name"]
+
+
+def test_a_link_in_the_place_of_the_draft_is_not_followed(tmp_path: Path) -> None:
+    """Somebody who knows the name of the draft cannot have us write elsewhere."""
+    (tmp_path / "other").write_bytes(b"theirs")
+    (tmp_path / f".file.{os.getpid()}.part").symlink_to(tmp_path / "other")
+    replace_file(tmp_path / "file", b"ours")
+    assert ((tmp_path / "other").read_bytes(), (tmp_path / "file").read_bytes()) == (
+        b"theirs",
+        b"ours",
+    )
+
+
+def test_a_read_has_an_end(tmp_path: Path) -> None:
+    """Nothing waits for a FIFO, and nothing larger than meant is read."""
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(OSError, match="not a regular file"):
+        read_whole(tmp_path / "fifo", 10)
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(OSError, match="larger than 10 bytes"):
+        read_whole(tmp_path / "sparse", 10)
+    (tmp_path / "ten").write_text("0123456789")
+    assert read_whole(tmp_path / "ten", 10) == b"0123456789"
+
+
+# locks on files
+
+
+def test_one_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    path.touch()
+    with path.open() as second:
+        with path.open() as first:
+            assert try_lock(first)
+            assert not try_lock(second)
+        assert try_lock(second)
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="the kernel names no holders")
+def test_holder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "lock"
+    path.touch()
+    with path.open() as held, path.open() as looking:
+        assert holders(looking) == []
+        assert try_lock(held)
+        assert holders(looking) == [os.getpid()]
+        monkeypatch.setattr(files, "_LOCKS", tmp_path / "missing")
+        assert holders(looking) == []

@@ -321,14 +321,6 @@ def test_unknown_name(tmp_path: Path) -> None:
         find_job("bert", tmp_path / "no-such-folder")
 
 
-def test_listing(tmp_path: Path) -> None:
-    for name in ("b", "a"):
-        (tmp_path / f"{name}.yaml").write_text("command: x")
-    (tmp_path / "README.md").write_text("no job")
-    assert [job.name for job in sound_jobs(tmp_path)[0]] == ["a", "b"]
-    assert sound_jobs(tmp_path / "missing") == ([], [])
-
-
 def test_name_differs_from_file(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("command: x\nname: b")
     jobs, (fault,) = sound_jobs(tmp_path)

@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -26,12 +27,27 @@ from store_points import (
     point,
 )
 
-from advisor.core.records import PARTS, SCHEMA_VERSION, Observation, PairPoint, Record, SoloPoint
+from advisor.core.records import (
+    DOUBTFUL,
+    FLAGS,
+    PARTS,
+    SCHEMA_VERSION,
+    Observation,
+    PairPoint,
+    Record,
+    SoloPoint,
+)
 from advisor.errors import InputError, StoreError
 from advisor.formats.rows import column_types, to_row
 from advisor.installed import install
 from advisor_data import bundled, schema_page
-from advisor_data.bundled import bundled_pair_points, bundled_reference_points, bundled_solo_points
+from advisor_data.bundled import (
+    Selection,
+    bundled_pair_points,
+    bundled_reference_points,
+    bundled_solo_points,
+    select,
+)
 from advisor_data.files import KIND_KEY, VERSION_KEY, read_points, write_points
 
 SUFFIXES = (".parquet", ".csv", ".jsonl")
@@ -47,7 +63,10 @@ parquet: Any = importlib.import_module("pyarrow.parquet")
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings().max_examples // 3,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @example(records=[])
 @given(
     records=st.lists(any_point, max_size=3, unique_by=lambda p: p.point_id)
@@ -98,10 +117,9 @@ def test_parquet_says_its_units_kind_and_version(
     """Somebody who opens the file elsewhere finds unit, meaning, kind and schema version in it."""
     write_points(tmp_path / "p.parquet", [measured])
     schema = parquet.read_schema(tmp_path / "p.parquet")
-    assert schema.metadata[VERSION_KEY] == str(SCHEMA_VERSION).encode()
-    assert schema.metadata[KIND_KEY] == kind
-    assert schema.field("power_w").metadata[b"unit"] == b"W"
-    assert schema.field("power_w").metadata[b"meaning"]
+    said, power = schema.metadata, schema.field("power_w").metadata
+    assert (said[VERSION_KEY], said[KIND_KEY]) == (str(SCHEMA_VERSION).encode(), kind)
+    assert (power[b"unit"], bool(power[b"meaning"])) == (b"W", True)
     jobs = [] if isinstance(measured, SoloPoint) else ["jobs"]
     assert schema.names == [*jobs, *column_types(type(measured))]
     for name in jobs:
@@ -323,15 +341,11 @@ def test_a_full_disk_leaves_the_old_file(
     """An export that fails changes nothing and leaves no draft behind."""
     path = tmp_path / f"p{suffix}"
     write_points(path, [point(1)])
-
-    def fsync(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", fsync)
+    full = Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StoreError, match=rf"p\{suffix} cannot be written. No space left"):
         write_points(path, [point(2)])
-    assert read_points(path) == [point(1)]
-    assert list(tmp_path.iterdir()) == [path]
+    assert (read_points(path), list(tmp_path.iterdir())) == ([point(1)], [path])
 
 
 def test_another_suffix_is_refused(tmp_path: Path) -> None:
@@ -353,25 +367,19 @@ def test_bundled_points_are_read_from_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The file in the package is what the function gives; without it the error names it."""
-
-    def package_files(package: str) -> Path:
-        return tmp_path / package
-
-    monkeypatch.setattr(bundled.resources, "files", package_files)
-    with pytest.raises(StoreError, match=r"bundled/solo\.jsonl"):
-        bundled_solo_points()
-    with pytest.raises(StoreError, match=r"bundled/pairs\.jsonl .*the measured pairs"):
-        bundled_pair_points()
-    with pytest.raises(StoreError, match=r"bundled/references\.jsonl"):
-        bundled_reference_points()
-    (tmp_path / "advisor_data" / "bundled").mkdir(parents=True)
-    write_points(tmp_path / "advisor_data" / "bundled" / "solo.jsonl", [point()])
-    assert bundled_solo_points() == [point()]
+    monkeypatch.setattr(bundled.resources, "files", Mock(return_value=tmp_path))
+    folder = tmp_path / "bundled"
+    folder.mkdir(parents=True)
     alone = dataclasses.replace(point(), run="campaign")
-    write_points(tmp_path / "advisor_data" / "bundled" / "references.jsonl", [alone])
-    assert bundled_reference_points() == [alone]
-    write_points(tmp_path / "advisor_data" / "bundled" / "pairs.jsonl", [pair_point()])
-    assert bundled_pair_points() == [pair_point()]
+    for name, points, read in (
+        ("solo", [point()], bundled_solo_points),
+        ("pairs", [pair_point()], bundled_pair_points),
+        ("references", [alone], bundled_reference_points),
+    ):
+        with pytest.raises(StoreError, match=rf"bundled/{name}\.jsonl"):
+            read()
+        write_points(folder / f"{name}.jsonl", points)
+        assert read() == points
 
 
 def test_the_schema_page_is_up_to_date() -> None:
@@ -387,3 +395,62 @@ def test_the_schema_page_has_every_column_of_each_kind() -> None:
     parts = (name for kind in PARTS.values() for name in column_types(kind))
     columns = Counter([*of_points, "mode", *column_types(Observation), *parts])
     assert Counter(rows) == columns
+
+
+# which pair points are used, and what is said of the others
+
+
+def test_doubtful_points_are_left_out_and_counted() -> None:
+    """Each point counts once, under its first doubtful flag; other flags do no harm."""
+    points = [
+        pair_point(0),
+        pair_point(1, flags=("throttled", "noisy-rate")),
+        pair_point(2, flags=("failed",)),
+        pair_point(3, flags=("throttled", "counter-mismatch", "failed")),
+        pair_point(4, flags=("counter-mismatch",)),
+    ]
+    chosen = select(points)
+    assert (chosen.points, chosen.left_out, chosen.summary) == (
+        tuple(points[:2]),
+        {"counter-mismatch": 2, "failed": 1},
+        "3 of 5 points left out: 2 counter-mismatch, 1 failed",
+    )
+
+
+@pytest.mark.parametrize(
+    ("selection", "summary"),
+    [
+        (Selection((pair_point(),), {}), "0 of 1 points left out"),
+        (
+            Selection((), {"failed": 1, "cpu-steal": 1}),
+            "2 of 2 points left out: 1 cpu-steal, 1 failed",
+        ),
+    ],
+)
+def test_one_line_says_what_was_left_out(selection: Selection, summary: str) -> None:
+    """The most frequent reason comes first, and names decide where two are as frequent."""
+    assert selection.summary == summary
+
+
+@given(st.lists(st.lists(st.sampled_from(sorted(FLAGS)), unique=True).map(tuple)))
+def test_every_point_is_kept_or_counted(flags: list[tuple[str, ...]]) -> None:
+    points = [pair_point(number, flags=words) for number, words in enumerate(flags)]
+    chosen = select(iter(points))
+    assert len(chosen.points) + sum(chosen.left_out.values()) == len(points)
+    assert set(chosen.left_out) <= DOUBTFUL
+    assert chosen.points == tuple(p for p in points if not DOUBTFUL & set(p.flags))
+
+
+# the measurements that come with the package, all of them or those of some jobs
+
+
+def test_points_of_some_jobs_are_those_of_all_points_that_are_of_these_jobs() -> None:
+    names = {"bert-infer", "transpose"}
+    expected = [point for point in bundled_solo_points() if point.job in names]
+    assert {point.job for point in expected} == names
+    assert bundled_solo_points(names) == expected
+
+
+def test_no_job_and_a_job_that_was_not_measured_have_no_points() -> None:
+    assert bundled_solo_points(()) == []
+    assert bundled_solo_points(["bert"]) == []

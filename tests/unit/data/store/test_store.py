@@ -1,15 +1,24 @@
 """What every store promises."""
 
 import itertools
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from reading import some
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
 from store_points import (
     any_observation,
     any_pair_point,
@@ -22,6 +31,17 @@ from store_points import (
 from advisor.core.records import Observation, PairPoint, Record, SoloPoint
 from advisor.errors import InputError
 from advisor_data import Store, open_store
+from advisor_data.lists import (
+    LAST_NAME,
+    Page,
+    Position,
+    Span,
+    page_of,
+    position,
+    profile_rows,
+    us_of,
+)
+from advisor_data.state import open_service_state
 
 _fresh = itertools.count()
 
@@ -38,21 +58,9 @@ def store(url: str, tmp_path: Path) -> Iterator[Store]:
 
 
 def test_a_point_is_added_once(store: Store) -> None:
-    assert store.add([]) == 0
-    assert (store.solo_points(), store.pair_points()) == ([], [])
-    assert store.add([point(1), point(2), point(2)]) == 2
-    assert store.add([point(1, rate=7.0), point(3)]) == 1
+    added = [store.add(points) for points in ([], [point(1), point(2), point(2)])]
+    assert [*added, store.add([point(1, rate=7.0), point(3)])] == [0, 2, 1]
     assert store.solo_points() == [point(1), point(2), point(3)]
-
-
-def test_both_kinds_are_added_together_and_kept_apart(store: Store) -> None:
-    """One call takes points of any kind and run; each kind is found by its own question."""
-    second_run = pair_point(2, run="r2")
-    mixed = [pair_point(1), point(1), second_run, point(2), pair_point(1)]
-    assert store.add(mixed) == 4
-    assert store.add([point(3), pair_point(1)]) == 1
-    assert store.solo_points() == [point(1), point(2), point(3)]
-    assert store.pair_points() == [pair_point(1), second_run]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -63,8 +71,7 @@ def test_any_record_comes_back_as_it_was(store: Store, measured: Record) -> None
         measured = replace(measured, launch_id=f"{measured.launch_id} {next(_fresh)}")
     else:
         measured = replace(measured, run=f"{measured.run} {next(_fresh)}")
-    assert store.add([measured]) == 1
-    assert store.add([measured]) == 0
+    assert (store.add([measured]), store.add([measured])) == (1, 0)
     match measured:
         case SoloPoint():
             assert store.solo_points(run=measured.run) == [measured]
@@ -81,11 +88,16 @@ def test_observations_are_found_by_jobs_and_model(store: Store) -> None:
         observation(2, job_2="triad"),
         observation(3, gpu_model="A100", started_at="2026-03-01T00:00:00Z"),
     ]
-    assert store.add([point(1), seen[2], pair_point(1), *seen]) == 5
-    assert store.observations() == seen
-    assert store.observations(jobs=("triad", "gemm")) == [seen[1]]
-    assert store.observations(gpu_model="A100") == [seen[2]]
-    assert (store.solo_points(), store.pair_points()) == ([point(1)], [pair_point(1)])
+    assert (
+        store.add([point(1), seen[2], pair_point(1), *seen]),
+        store.observations(),
+        store.observations(jobs=("triad", "gemm")),
+    ) == (5, seen, [seen[1]])
+    assert (store.observations(gpu_model="A100"), store.solo_points(), store.pair_points()) == (
+        [seen[2]],
+        [point(1)],
+        [pair_point(1)],
+    )
 
 
 def test_a_profile_is_replaced_as_a_whole(store: Store) -> None:
@@ -93,8 +105,10 @@ def test_a_profile_is_replaced_as_a_whole(store: Store) -> None:
     others = [point(8, job="sort"), pair_point(1), observation(1)]
     store.add([point(1), point(2, run="r2"), point(3), *others])
     new = [point(1, rate=7.0), point(4, run="r3")]
-    assert store.replace_profile("gemm", None, [*new, new[0]]) == 2
-    assert store.solo_points(job="gemm") == new
+    assert (store.replace_profile("gemm", None, [*new, new[0]]), store.solo_points(job="gemm")) == (
+        2,
+        new,
+    )
     assert [
         *store.solo_points(job="sort"),
         *store.pair_points(),
@@ -103,8 +117,10 @@ def test_a_profile_is_replaced_as_a_whole(store: Store) -> None:
     assert store.add([point(1), point(2)]) == 1
     elsewhere = [point(5, gpu_model="A100")]
     store.add(elsewhere)
-    assert store.replace_profile("gemm", "A100", [point(6, gpu_model="A100")]) == 1
-    assert store.solo_points(job="gemm", gpu_model="NVIDIA H200") == [*new[:1], point(2), new[1]]
+    assert (
+        store.replace_profile("gemm", "A100", [point(6, gpu_model="A100")]),
+        store.solo_points(job="gemm", gpu_model="NVIDIA H200"),
+    ) == (1, [*new[:1], point(2), new[1]])
     assert store.solo_points(gpu_model="A100") == [point(6, gpu_model="A100")]
 
 
@@ -130,11 +146,9 @@ def test_a_profile_that_is_none_replaces_nothing(
 def test_a_profile_is_deleted(store: Store) -> None:
     """Of one model or of all; what was deleted can be added again."""
     store.add([point(1), point(2, gpu_model="A100"), point(3, run="r2"), point(4, job="sort")])
-    assert store.delete_profile("gemm", "A100") == 1
-    assert store.delete_profile("gemm", "A100") == 0
+    assert [store.delete_profile("gemm", "A100") for _ in range(2)] == [1, 0]
     assert store.solo_points() == [point(1), point(3, run="r2"), point(4, job="sort")]
-    assert store.delete_profile("gemm") == 2
-    assert store.delete_profile("nobody") == 0
+    assert [store.delete_profile(job) for job in ("gemm", "nobody")] == [2, 0]
     assert store.solo_points() == [point(4, job="sort")]
     assert store.add([point(1)]) == 1
 
@@ -142,25 +156,47 @@ def test_a_profile_is_deleted(store: Store) -> None:
 def test_points_of_any_kind_are_deleted(store: Store) -> None:
     """Those and no others; what is not there does not count."""
     store.add([point(1), point(2, run="r2"), pair_point(1), pair_point(2, run="r2"), observation()])
-    assert store.delete([point(1), pair_point(2, run="r2"), point(9)]) == 2
-    assert store.solo_points() == [point(2, run="r2")]
-    assert store.pair_points() == [pair_point(1)]
-    assert store.delete([observation()]) == 1
-    assert store.observations() == []
-    assert store.delete([]) == 0
+    assert (
+        store.delete([point(1), pair_point(2, run="r2"), point(9)]),
+        store.solo_points(),
+        store.pair_points(),
+    ) == (2, [point(2, run="r2")], [pair_point(1)])
+    assert (store.delete([observation()]), store.observations(), store.delete([])) == (1, [], 0)
 
 
-def test_points_are_found_by_job_model_and_run(store: Store) -> None:
+@pytest.mark.parametrize(
+    ("wanted", "numbers"),
+    [
+        ({"job": "sort"}, [2]),
+        ({"gpu_model": "A100"}, [3]),
+        ({"run": "r2"}, [4]),
+        ({"job": "gemm", "gpu_model": "NVIDIA H200", "run": "r1"}, [1]),
+        ({"run": "none"}, []),
+    ],
+)
+def test_points_are_found_by_job_model_and_run(
+    store: Store, wanted: dict[str, str], numbers: list[int]
+) -> None:
     points = [point(1), point(2, job="sort"), point(3, gpu_model="A100"), point(4, run="r2")]
     store.add(points)
-    assert store.solo_points(job="sort") == [points[1]]
-    assert store.solo_points(gpu_model="A100") == [points[2]]
-    assert store.solo_points(run="r2") == [points[3]]
-    assert store.solo_points(job="gemm", gpu_model="NVIDIA H200", run="r1") == [points[0]]
-    assert store.solo_points(run="none") == []
+    assert store.solo_points(**wanted) == [points[number - 1] for number in numbers]
 
 
-def test_pairs_are_found_by_jobs_model_and_run(store: Store) -> None:
+@pytest.mark.parametrize(
+    ("wanted", "numbers"),
+    [
+        ({"jobs": ("gemm", "triad")}, [2]),
+        ({"jobs": ("triad", "gemm")}, [2]),
+        ({"jobs": ("gemm", "gemm")}, [3]),
+        ({"gpu_model": "A100"}, [4]),
+        ({"run": "r2"}, [5]),
+        ({"jobs": ("sort", "gemm"), "gpu_model": "NVIDIA H200", "run": "r1"}, [1]),
+        ({"jobs": ("sort", "triad")}, []),
+    ],
+)
+def test_pairs_are_found_by_jobs_model_and_run(
+    store: Store, wanted: dict[str, Any], numbers: list[int]
+) -> None:
     """The jobs may be named in either order; a job next to itself is a pair of its own."""
     points = [
         pair_point(1),
@@ -170,14 +206,7 @@ def test_pairs_are_found_by_jobs_model_and_run(store: Store) -> None:
         pair_point(5, run="r2"),
     ]
     store.add(points)
-    assert store.pair_points(jobs=("gemm", "triad")) == [points[1]]
-    assert store.pair_points(jobs=("triad", "gemm")) == [points[1]]
-    assert store.pair_points(jobs=("gemm", "gemm")) == [points[2]]
-    assert store.pair_points(gpu_model="A100") == [points[3]]
-    assert store.pair_points(run="r2") == [points[4]]
-    found = store.pair_points(jobs=("sort", "gemm"), gpu_model="NVIDIA H200", run="r1")
-    assert found == [points[0]]
-    assert store.pair_points(jobs=("sort", "triad")) == []
+    assert store.pair_points(**wanted) == [points[number - 1] for number in numbers]
 
 
 def test_points_come_in_the_order_of_time(store: Store) -> None:
@@ -195,8 +224,7 @@ def test_a_point_that_could_not_be_read_back_is_refused(store: Store) -> None:
         store.add([point(2), point(3, rate=-1.0)])
     with pytest.raises(InputError, match="job 1 of the row: share_percent is 130"):
         store.add([point(2), pair_point(2, share_1_percent=130.0)])
-    assert store.solo_points() == [point(1)]
-    assert store.pair_points() == []
+    assert (store.solo_points(), store.pair_points()) == ([point(1)], [])
 
 
 WRITER = """
@@ -232,12 +260,11 @@ def writer(url: str, home: Path, count: int, program: str = WRITER) -> "subproce
 
 def killed(process: "subprocess.Popen[str]") -> list[str]:
     """What it wrote behind its first 20 lines; `communicate` would forget what was read ahead."""
-    assert process.stdout is not None
     for _ in range(20):
-        process.stdout.readline()
+        some(process.stdout).readline()
     process.send_signal(signal.SIGKILL)
     with process:
-        return process.stdout.read().splitlines()
+        return some(process.stdout).read().splitlines()
 
 
 def test_two_processes_write_at_once(url: str, tmp_path: Path) -> None:
@@ -249,31 +276,244 @@ def test_two_processes_write_at_once(url: str, tmp_path: Path) -> None:
         assert store.solo_points() == [point(number) for number in range(60)]
 
 
-def test_kill_9_loses_nothing_that_was_added(url: str, tmp_path: Path) -> None:
-    whole = [line for line in killed(writer(url, tmp_path, 80_000)) if len(line.split()) == 2]
-    with open_store(url, tmp_path) as store:
-        assert len(store.solo_points()) >= 20 + len(whole)
-        assert store.add([point(0), point(80_000)]) == 1
-
-
-def test_writers_and_replacers_at_once(url: str, tmp_path: Path) -> None:
-    with open_store(url, tmp_path) as store:
-        process = writer(url, tmp_path, 60, REPLACER)
-        kept = [point(number, job="sort") for number in range(100)]
-        assert [store.add([one]) for one in kept] == [1] * 100
-        process.communicate(timeout=50)
-        assert process.returncode == 0
-        assert store.solo_points(job="sort") == kept
-        assert store.solo_points(job="gemm") == [
-            *sorted([point(59), point(59, run="r2")], key=lambda p: p.point_id)
-        ]
-
-
 def test_kill_9_of_a_replacement_keeps_one_profile_at_least(url: str, tmp_path: Path) -> None:
     rest = killed(writer(url, tmp_path, 80_000, REPLACER))
     done = int(rest[-1]) if rest else 19
     with open_store(url, tmp_path) as store:
         starts = {p.started_at for p in store.solo_points()}
         assert starts & {point(done).started_at, point(done + 1).started_at}
-        assert store.replace_profile("gemm", None, [point(0)]) == 1
-        assert store.solo_points() == [point(0)]
+        assert (store.replace_profile("gemm", None, [point(0)]), store.solo_points()) == (
+            1,
+            [point(0)],
+        )
+
+
+# long lists out of a store: pages without gaps, in few reads, and what is kept for lists
+
+
+few = settings(
+    max_examples=settings().max_examples // 5,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+def _url(folder: Path) -> str:
+    return f"sqlite:///{folder / 'a.db'}"
+
+
+@pytest.fixture(scope="module")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an empty database: making its tables takes longer than what an example does."""
+    folder = tmp_path_factory.mktemp("migrated")
+    with open_store(_url(folder), folder):
+        return folder
+
+
+def _copied(migrated: Path, folder: Path) -> str:
+    shutil.copy(migrated / "a.db", folder)
+    return _url(folder)
+
+
+def _at(second: int) -> str:
+    return (datetime(2026, 1, 31, tzinfo=UTC) + timedelta(seconds=second)).isoformat()
+
+
+def test_pages_follow_one_another(store: Store) -> None:
+    seen = [
+        observation(n, job_1="fft", job_2=f"j{n % 3}", started_at=_at(n // 7)) for n in range(90)
+    ]
+    store.add(seen)
+    for limit in (1, 5, 7, 89, 90, 1000):
+        found = _all_pages(lambda span: store.observation_page(None, span), limit)
+        assert found == sorted(seen, key=position, reverse=True)
+
+
+def test_records_of_one_moment_stay_together(store: Store) -> None:
+    """So anyone who goes on with the moment of the last one misses none."""
+    store.add(point(n, share_percent=n + 1, started_at=_at(n // 5)) for n in range(20))
+    first = store.solo_page("gemm", Span(limit=3))
+    assert len(first.records) == 5
+    before = us_of(datetime.fromisoformat(first.records[-1].started_at))
+    rest = store.solo_page("gemm", Span(limit=1000, before_us=before))
+    assert (len(rest.records), rest.end) == (15, None)
+
+
+def test_a_moment_with_very_many_records_is_cut(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page stays bounded, and the next one goes on in the same moment."""
+    for module in ("lists", "store"):
+        monkeypatch.setattr(f"advisor_data.{module}.MOST_OF_MOMENT", 10)
+    seen = [observation(n, started_at=_at(0)) for n in range(50)]
+    store.add(seen)
+    page = store.observation_page(None, Span(limit=5))
+    assert len(page.records) == 15
+    found = _all_pages(lambda span: store.observation_page(None, span), 5)
+    assert found == sorted(seen, key=position, reverse=True)
+
+
+MOMENTS = ("", ".5", ".500000", ".999999")
+ZONES = ("Z", "+00:00")
+
+
+def _seen(number: int, second: int, part: str, zone: str, job: str, model: str) -> Observation:
+    moment = f"2026-01-31T12:00:{second:02}{part}{zone}"
+    return observation(number, job_1="fft", job_2=job, gpu_model=model, started_at=moment)
+
+
+RECORDS = st.lists(
+    st.builds(
+        _seen,
+        st.integers(0, 10**6),
+        st.integers(0, 9),
+        st.sampled_from(MOMENTS),
+        st.sampled_from(ZONES),
+        st.sampled_from(["fft", "gemm", "triad"]),
+        st.sampled_from(["NVIDIA H200", "NVIDIA H100"]),
+    ),
+    max_size=30,
+    unique_by=lambda record: record.point_id,
+)
+
+
+@given(RECORDS, st.integers(1, 12), st.sampled_from([None, "NVIDIA H200"]), st.integers(0, 10))
+@few
+def test_a_database_has_the_pages_of_a_list(
+    tmp_path_factory: pytest.TempPathFactory,
+    migrated: Path,
+    records: list[Observation],
+    limit: int,
+    gpu_model: str | None,
+    second: int,
+) -> None:
+    """However moments are written: page for page what sorting all of them gives."""
+    before = us_of(datetime(2026, 1, 31, 12, 0, second, tzinfo=UTC))
+    folder = tmp_path_factory.mktemp("pages")
+    with open_store(_copied(migrated, folder), folder) as store:
+        store.add(records)
+        for job in (None, "gemm", "fft"):
+            listed = [r for r in records if job is None or job in r.jobs]
+            span = Span(limit=limit, gpu_model=gpu_model, before_us=before)
+            while True:
+                page = store.observation_page(job, span)
+                assert page == page_of(listed, span)
+                if page.end is None:
+                    break
+                span = Span(limit=limit, gpu_model=gpu_model, before_us=before, after=page.end)
+
+
+def test_pair_points_in_pages(store: Store) -> None:
+    seen = [pair_point(n, started_at=_at(n)) for n in range(12)]
+    store.add(seen)
+    for pair in (("gemm", "sort"), ("sort", "gemm")):
+        found = _all_pages(lambda span, of=pair: store.pair_page(of, span), 5)
+        assert found == seen[::-1]
+
+
+@given(st.integers(-(10**17), 10**17), st.text("0123456789abcdef", min_size=32, max_size=32))
+def test_a_position_is_read_as_it_was_written(moment: int, point_id: str) -> None:
+    """It goes through addresses as text."""
+    assert Position.parse(str(Position(moment, point_id))) == Position(moment, point_id)
+
+
+# what is kept for lists
+
+
+CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "replace", "delete", "forget"]),
+        st.sampled_from(["fft", "gemm"]),
+        st.sampled_from(["NVIDIA H200", "NVIDIA H100"]),
+        st.lists(st.integers(1, 10), min_size=1, max_size=4),
+    ),
+    max_size=8,
+)
+
+
+@given(CHANGES)
+@few
+def test_rows_of_profiles_follow_every_change(
+    tmp_path_factory: pytest.TempPathFactory, migrated: Path, changes: list[Any]
+) -> None:
+    folder = tmp_path_factory.mktemp("rows")
+    with open_store(_copied(migrated, folder), folder) as store:
+        for number, (what, job, model, shares) in enumerate(changes):
+            points = [
+                point(number, job=job, gpu_model=model, share_percent=10.0 * share)
+                for share in shares
+            ]
+            match what:
+                case "add":
+                    store.add(points)
+                case "replace":
+                    store.replace_profile(job, model, points)
+                case "delete":
+                    store.delete_profile(job, model)
+                case _:
+                    store.delete(store.solo_points(job=job)[:2])
+            assert store.profile_rows("", LAST_NAME) == profile_rows(store.solo_points())
+
+
+def test_names_come_in_pages(store: Store) -> None:
+    names = ["a", "a-b", "a.b", "a0", "a_b", "ab", "b", "z"]
+    store.add(point(n, job=name) for n, name in enumerate(names))
+    assert (store.profile_names(), store.profile_names("a.b", 3)) == (
+        sorted(names),
+        sorted(names)[3:6],
+    )
+    assert [row.job for row in store.profile_rows("a0", "ab")] == ["a0", "a_b", "ab"]
+
+
+# cost
+
+
+def test_no_list_reads_the_whole_table(tmp_path: Path) -> None:
+    """Each statement of a page goes along an index, and needs no sorting of all rows."""
+    with open_store(_url(tmp_path), tmp_path) as store, _statements() as said:
+        store.add([point(), pair_point(), observation()])
+        said.clear()
+        here = position(observation())
+        for model, after in itertools.product((None, "NVIDIA H200"), (None, here)):
+            span = Span(limit=10, gpu_model=model, after=after)
+            store.solo_page("gemm", span)
+            store.pair_page(("gemm", "sort"), span)
+            store.observation_page("gemm", span)
+            store.observation_page(None, span)
+        store.profile_names("a", 10)
+        store.profile_rows("a", "b")
+        store.pair_points(jobs=("sort", "gemm"))
+        store.pair_points(run="r1")
+        with open_service_state(_url(tmp_path), tmp_path) as state:
+            state.launches(host="here", active_only=True)
+    read = [one for one in said if one[0].startswith("SELECT") and "advisor_schema" not in one[0]]
+    assert len(read) > 20
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        for statement, parameters in read:
+            plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
+            scans = [row[-1] for row in plan if row[-1].startswith("SCAN")]
+            assert all("USING" in step for step in scans), (statement, plan)
+
+
+def _all_pages(read: Callable[[Span], Page[Any]], limit: int) -> list[Record]:
+    found: list[Record] = []
+    span = Span(limit=limit)
+    while True:
+        page = read(span)
+        found += page.records
+        if page.end is None:
+            return found
+        span = Span(limit=limit, after=page.end)
+
+
+@contextmanager
+def _statements() -> Generator[list[tuple[str, Sequence[Any]]]]:
+    said: list[tuple[str, Sequence[Any]]] = []
+
+    def note(_c: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        said.append((statement, parameters))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield said
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from reading import some
 
 from advisor.core.records import PairPoint, PointPart, SoloPoint
 from advisor.errors import InputError
@@ -65,8 +66,7 @@ def point(job: str, seed: int, **changes: object) -> SoloPoint:
         run=f"r{seed}",
         **known,  # pyright: ignore[reportArgumentType]
     )
-    found = activity_of(made)
-    assert found is not None
+    found = some(activity_of(made))
     exact = replace(made, power_w=float(found.terms(TOP_MHZ) @ TRUE_W))
     return replace(exact, **changes)  # pyright: ignore[reportArgumentType]
 
@@ -96,6 +96,8 @@ def true_weights() -> ComponentWeights:
     )
 
 
+ACTIVITY = some(activity_of(point("job-1", 3)))
+
 THOUSANDTHS = st.integers(-5000, 5000).map(lambda n: n / 1000)
 """As exact as readings are; numbers of 1e-200 have no coefficient that a float can hold."""
 
@@ -121,21 +123,23 @@ def test_least_squares_keep_the_conditions_of_the_best(
 
 
 def test_weights_are_found_again(weights: ComponentWeights) -> None:
-    assert weights.values == pytest.approx(TRUE_W, rel=1e-6)
-    assert weights.draws.shape == (DRAWS, len(TERMS))
+    assert (weights.values, weights.draws.shape) == (
+        pytest.approx(TRUE_W, rel=1e-6),
+        (DRAWS, len(TERMS)),
+    )
     assert np.allclose(weights.draws, TRUE_W, rtol=1e-3)
     assert weights.jobs == tuple(sorted({p.job for p in points()}))
 
 
 def test_no_weight_is_negative() -> None:
-    falling = [
-        replace(p, power_w=(p.power_w or 0) + 400 - 4 * (p.integer_active_percent or 0))
-        for p in points()
-    ]
-    found = fit_components(falling)
+    found = fit_components(
+        [
+            replace(p, power_w=(p.power_w or 0) + 400 - 4 * (p.integer_active_percent or 0))
+            for p in points()
+        ]
+    )
     assert found.values[list(TERMS).index("integer")] == 0
-    assert (found.values >= 0).all()
-    assert (found.draws >= 0).all()
+    assert min(found.values.min(), found.draws.min()) >= 0
 
 
 def test_doubtful_points_are_left_out() -> None:
@@ -154,31 +158,26 @@ def test_too_few_jobs_or_two_gpu_models_are_refused() -> None:
 
 @pytest.mark.parametrize("lacking", [*COLUMNS, "sm_clock_mhz", "temperature_c"])
 def test_a_missing_reading_makes_no_activity(lacking: str) -> None:
-    whole = points()[0]
-    assert activity_of(whole) is not None
-    assert activity_of(replace(whole, **{lacking: None})) is None
+    assert activity_of(replace(points()[0], **{lacking: None})) is None
 
 
 @given(activities(), st.floats(1, 2000), st.none() | st.floats(-10, 3000))
 def test_parts_sum_to_the_total(
     activity: Activity, total_w: float, memory_power_w: float | None
 ) -> None:
-    found = components(true_weights(), activity, total_w, memory_power_w)
-    assert tuple(found.components_w) == tuple(PARTS)
-    assert sum(part.value for part in found.components_w.values()) == pytest.approx(total_w)
-    for part in found.components_w.values():
-        slack = 1e-9 * total_w
-        assert -slack <= part.low <= part.value + slack
-        assert part.value <= part.high + slack
-        assert part.high <= total_w + slack
+    parts = components(true_weights(), activity, total_w, memory_power_w).components_w
+    assert tuple(parts) == tuple(PARTS)
+    assert sum(part.value for part in parts.values()) == pytest.approx(total_w)
+    slack = 1e-9 * total_w
+    for part in parts.values():
+        bounds = [-slack, part.low, part.value + slack, part.high + 2 * slack, total_w + 3 * slack]
+        assert bounds == sorted(bounds)
 
 
 def test_memory_is_what_its_sensor_says() -> None:
     """Its interval is a point, others share the rest, and the traffic left over is fabric's."""
-    activity = activity_of(points()[3])
-    assert activity is not None
-    estimated = components(true_weights(), activity, 600.0)
-    measured = components(true_weights(), activity, 600.0, 60.0)
+    estimated = components(true_weights(), ACTIVITY, 600.0)
+    measured = components(true_weights(), ACTIVITY, 600.0, 60.0)
     assert (estimated.memory_basis, measured.memory_basis) == ("estimated", "measured")
     assert measured.components_w["memory"].value == measured.components_w["memory"].high == 60.0
     assert estimated.components_w["memory"].value > 60.0
@@ -190,24 +189,15 @@ def test_memory_is_what_its_sensor_says() -> None:
 @pytest.mark.parametrize("impossible_w", [None, 0.0, -1.0, 600.0, 5000.0, float("nan")])
 def test_a_memory_reading_that_cannot_be_is_not_taken(impossible_w: float | None) -> None:
     """Absent, zero, or as much as the whole GPU: the part is estimated, never 0."""
-    activity = activity_of(points()[3])
-    assert activity is not None
-    found = components(true_weights(), activity, 600.0, impossible_w)
-    assert found.memory_basis == "estimated"
-    assert found == components(true_weights(), activity, 600.0)
+    found = components(true_weights(), ACTIVITY, 600.0, impossible_w)
+    assert (found.memory_basis, found) == ("estimated", components(true_weights(), ACTIVITY, 600.0))
 
 
 def test_memory_that_was_not_read_is_twice_as_unsure() -> None:
-    activity = activity_of(points()[3])
-    assert activity is not None
-    found = components(true_weights(), activity, 600.0)
-    # All draws are multiples of one another, so that nothing but rounding is unsure.
-    part = found.components_w["memory"]
-    assert part.high - part.low == pytest.approx(0, abs=1e-6)
     shifted = replace(
         true_weights(), draws=TRUE_W + np.eye(8)[7] * np.linspace(-90, 90, DRAWS)[:, None]
     )
-    both = components(shifted, activity, 600.0).components_w
+    both = components(shifted, ACTIVITY, 600.0).components_w
     others = sum(part.value - part.low for name, part in both.items() if name != "memory")
     # What memory draws more, all others draw less.
     assert both["memory"].high - both["memory"].value == pytest.approx(2 * others, rel=0.01)
@@ -216,8 +206,7 @@ def test_memory_that_was_not_read_is_twice_as_unsure() -> None:
 def test_what_was_never_seen_is_extrapolated(weights: ComponentWeights) -> None:
     """Each window of the fit lies inside, and a pipe that no job used does not."""
     seen = points()[5]
-    inside = activity_of(seen)
-    assert inside is not None
+    inside = some(activity_of(seen))
     assert components(weights, inside, 500.0).others_basis == "estimated"
     idle = dict.fromkeys(COLUMNS, 0.0)
     far = replace(inside, counters={**idle, "tensor_active_percent": 100.0})
@@ -232,8 +221,10 @@ def test_what_was_never_seen_is_extrapolated(weights: ComponentWeights) -> None:
 @given(activities(), activities())
 def test_causes_are_parts_of_one_and_swap_with_the_jobs(a: Activity, b: Activity) -> None:
     there, back = causes(true_weights(), (a, b)), causes(true_weights(), (b, a))
-    assert sum(part.value for part in there) == pytest.approx(1)
-    assert [p.value for p in there] == pytest.approx([p.value for p in back[::-1]])
+    assert (sum(part.value for part in there), [p.value for p in there]) == (
+        pytest.approx(1),
+        pytest.approx([p.value for p in back[::-1]]),
+    )
     assert all(0 <= part.low <= part.value <= part.high <= 1 + 1e-9 for part in there)
 
 
@@ -255,8 +246,7 @@ def test_the_same_work_at_less_power_runs_slower() -> None:
 
 
 def test_jobs_side_by_side_add_up_to_what_there_is() -> None:
-    one = activity_of(replace(points()[2], units_granted=66, dram_active_percent=80.0))
-    assert one is not None
+    one = some(activity_of(replace(points()[2], units_granted=66, dram_active_percent=80.0)))
     both = at_once((one, one))
     assert both.units_part == 1.0
     assert both.counters["dram_active_percent"] < 100
@@ -281,8 +271,5 @@ def test_units_of_a_pair_are_those_of_both_jobs() -> None:
         run="r",
         **known,
     )
-    limited, uncapped = activity_of(pair), activity_of(replace(pair, mode="uncapped"))
-    assert limited is not None
-    assert uncapped is not None
-    assert limited.units_part == pytest.approx(78 / 132)
-    assert uncapped.units_part == 1.0
+    both = (some(activity_of(one)) for one in (pair, replace(pair, mode="uncapped")))
+    assert [one.units_part for one in both] == pytest.approx([78 / 132, 1])

@@ -5,19 +5,24 @@ from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_inputs import CONDITIONS, SMALL, HereFilling, MadeUpBench, case, result
+from made_up_inputs import CONDITIONS, OUTPUTS, SMALL, MadeUpBench, case, here_filling, result
+from reading import some
 
+from advisor.core.job import InputData, Job
 from advisor.errors import InputError
 from advisor.formats.kept import RecordLines
+from advisor.formats.wire import read_tolerant, write
+from advisor.wire.power import FEATURES, InputAsked, InputFingerprint
 from advisor_cli.power.input import note_lines
+from advisor_data.known import input_points_text, read_input_points
 from advisor_power.data.fill import STORAGE, fill_pair
-from advisor_power.data.fingerprint import fingerprint
+from advisor_power.data.fingerprint import Fingerprint, fingerprint
+from advisor_power.data.language import SWEEPS, parse_operands
 from advisor_power.data.measuring import (
     REFERENCE_EVERY,
     InputRun,
@@ -29,16 +34,21 @@ from advisor_power.data.measuring import (
     measure_cases,
     with_references,
 )
+from advisor_power.data.of_job import input_fingerprint, with_fingerprint
+from advisor_power.data.predictor import with_features, with_sent_features
 from advisor_power.data.result import (
     InputCase,
     InputPower,
     case_of,
     input_lines,
+    kept_inputs,
     newest_of,
     parse_shape,
+    read_kept,
     reference_for,
     with_ratios,
 )
+from advisor_power.data.training import pattern_of, points_of
 
 REFERENCE = reference_for(SMALL, "bf16")
 CASES = [case(f"constant({n})") for n in range(20)]
@@ -48,9 +58,8 @@ def run(
     folder: Path, bench: MadeUpBench, cases: list[InputCase]
 ) -> tuple[Outcome, RecordLines[InputPower], list[Step]]:
     (folder / "filled").mkdir(exist_ok=True)
-    filling: Any = HereFilling(folder / "filled")
     keep, steps = input_lines(folder / "home", "GPU-1"), list[Step]()
-    asked = InputRun(name="one", bench=bench, filling=filling, keep=keep)
+    asked = InputRun(name="one", bench=bench, filling=here_filling(folder / "filled"), keep=keep)
     outcome = measure_cases(asked, cases, steps.append)
     assert not list((folder / "filled").iterdir())
     return outcome, keep, steps
@@ -166,13 +175,10 @@ def test_ratio_follows_the_drift_of_the_reference() -> None:
         result(REFERENCE, 420, at_s=20, is_reference=True),
     ]
     first, middle, last = with_ratios(results)
-    assert middle.reference_ratio is not None
-    assert middle.reference_ratio.value == pytest.approx(0.5)
-    high = middle.reference_ratio.high
-    assert high is not None
+    assert some(middle.reference_ratio).value == pytest.approx(0.5)
+    high = some(some(middle.reference_ratio).high)
     assert 0.0005 < (high - 0.5) / 1.96 < 0.002
-    assert first.reference_ratio is not None
-    assert first.reference_ratio.value == pytest.approx(400 / 420)
+    assert some(first.reference_ratio).value == pytest.approx(400 / 420)
     assert last.reference_ratio is not None
 
 
@@ -191,8 +197,7 @@ def test_reference_that_heat_held_back_is_none() -> None:
     hot = result(REFERENCE, 360, at_s=10, is_reference=True, throttle_reasons=("sw-thermal",))
     own = result(case(), 200, at_s=9)
     assert with_ratios([hot, own])[0].reference_ratio is None
-    ratio = with_ratios([free, own, hot])[1].reference_ratio
-    assert ratio is not None
+    ratio = some(with_ratios([free, own, hot])[1].reference_ratio)
     assert ratio.value == pytest.approx(0.5)
 
 
@@ -203,9 +208,9 @@ def test_scatter_of_references_is_a_part_of_the_error() -> None:
         result(REFERENCE, w, at_s=10 * place, is_reference=True) for place, w in enumerate(watts)
     ]
     *_, last = with_ratios([*references, result(case(), 200, at_s=41)])
-    assert last.reference_ratio is not None
-    assert last.reference_ratio.high is not None
-    assert (last.reference_ratio.high - 0.5) / 1.96 == pytest.approx(0.5 * 0.02, rel=0.1)
+    assert (some(some(last.reference_ratio).high) - 0.5) / 1.96 == pytest.approx(
+        0.5 * 0.02, rel=0.1
+    )
 
 
 # cases
@@ -227,8 +232,10 @@ def test_energy_is_power_over_work() -> None:
     """1000 products of 2 m n k operations a second at 400 W, of which 100 W is idle."""
     one = result(case())
     work = 2 * 32 * 16 * 64 * 1000
-    assert one.energy_pj == pytest.approx(400e12 / work)
-    assert one.energy_above_idle_pj == pytest.approx(300e12 / work)
+    assert (one.energy_pj, one.energy_above_idle_pj) == (
+        pytest.approx(400e12 / work),
+        pytest.approx(300e12 / work),
+    )
 
 
 def test_flags_say_what_is_wrong() -> None:
@@ -256,3 +263,172 @@ def test_text_of_a_case_has_the_hash_of_its_files(tmp_path: Path) -> None:
     assert "sha256=" in first.operands
     np.save(file, np.zeros((8, 8), np.float32))
     assert case_of(f'file("{file}")', (8, 8, 8), "bf16") != first
+
+
+# which results a model of power by data learns from, and fingerprints of what is asked
+
+
+def found_print(text: str) -> Fingerprint:
+    a, b = fill_pair(parse_operands(text), SMALL, "bf16")
+    return fingerprint(a.matrix, b.matrix, "bf16")
+
+
+def measured(text: str = "normal(0,1)", watts: float = 400.0, **of: object) -> InputPower:
+    return replace(result(case(text), watts), fingerprint=found_print(text), **of)
+
+
+def test_a_result_becomes_a_point_that_a_file_holds(tmp_path: Path) -> None:
+    (point,), left_out = points_of([measured("normal(0,1)|sparse(0.5)")])
+    assert left_out == {}
+    assert set(point.features) == set(FEATURES)
+    assert 0.4 < point.features["a_zeros"] < 0.6
+    assert (point.group, point.real, point.held_back) == ("normal|sparse", False, False)
+    assert (point.power_w, point.idle_w, point.power_limit_w) == (400, 100, 700)
+    m, n, k = SMALL
+    assert point.flop_per_s == pytest.approx(measured().rate.value * 2 * m * n * k)
+    path = tmp_path / "points.jsonl"
+    path.write_bytes(input_points_text([point]))
+    assert read_input_points(path) == (point,)
+
+
+@pytest.mark.parametrize(
+    ("of", "why"),
+    [
+        ({"fingerprint": None}, "has no fingerprint"),
+        ({"idle_w": None}, "has no idle power"),
+        ({"idle_w": 400.0}, "draws no more than the idle card"),
+        ({"sm_clock_mhz": None}, "has no clock"),
+        ({"settled": False}, "has the flag not-settled"),
+        ({"outputs": replace(OUTPUTS, unwritten=1)}, "has the flag wrong-outputs"),
+        ({"case": replace(case(), work="copy")}, "computed a copy, not a product"),
+    ],
+)
+def test_what_cannot_be_learned_from_is_counted(of: dict[str, object], why: str) -> None:
+    assert points_of([replace(measured(), **of)]) == ((), {why: 1})
+
+
+def test_a_clock_that_was_held_back_is_told_by_the_rate() -> None:
+    """Of others of the same kind; without such as it was read."""
+    free = measured()
+    slow = replace(free.rate, value=0.8 * free.rate.value)
+    hot = measured("ones", rate=slow, throttle_reasons=("sw-thermal",), sm_clock_mhz=1500.0)
+    limited = replace(hot, throttle_reasons=("sw-power-cap",))
+    found, _ = points_of([free, hot, limited])
+    assert [(p.throttled, p.at_limit) for p in found] == [
+        (False, False),
+        (True, False),
+        (False, True),
+    ]
+    assert [p.clock_mhz for p in found] == pytest.approx([1980, 0.8 * 1980, 0.8 * 1980])
+    (alone,), _ = points_of([hot])
+    assert alone.clock_mhz == 1500
+
+
+def test_levels_of_a_sweep_have_one_pattern_and_sweeps_their_own() -> None:
+    patterns = {s.takeaway: {pattern_of(pair) for pair in s.pairs("bf16").values()} for s in SWEEPS}
+    assert {len(found) for found in patterns.values()} == {1}
+    # 1, 2 and 7 are normal random numbers that differ in mean and spread alone.
+    assert (
+        len({name for found in patterns.values() for name in found}),
+        patterns[5],
+        patterns[8],
+    ) == (len(SWEEPS) - 2, {"unique|randomize(low)"}, {"normal|sort(rows); align=false"})
+    assert pattern_of(parse_operands("a=zeros; b=normal(0,1)")) == "a=zeros; b=normal"
+
+
+def test_kept_results_of_all_cards_are_read_and_left_as_they_are(tmp_path: Path) -> None:
+    for uuid in ("GPU-1", "GPU-2"):
+        one = measured()
+        input_lines(tmp_path, uuid).add(
+            replace(one, conditions=replace(one.conditions, gpu_uuid=uuid))
+        )
+    path = input_lines(tmp_path, "GPU-2").path
+    with path.open("ab") as file:
+        file.write(b'{"case": ')  # another process is writing
+    before = path.read_bytes()
+    found, _ = points_of(kept_inputs(tmp_path))
+    assert [p.gpu_uuid for p in found] == ["GPU-1", "GPU-2"]
+    assert path.read_bytes() == before
+    assert len(read_kept(path)) == 1
+    assert kept_inputs(tmp_path / "none") == []
+
+
+ASKED = InputAsked(operands="normal(0,1)|sparse(0.5)", shape=SMALL, dtype="bf16")
+
+
+def test_operands_get_the_fingerprint_that_a_measurement_gets() -> None:
+    (point,), _ = points_of([measured(ASKED.operands or "")])
+    filled = with_features(ASKED)
+    assert filled.features == point.features
+    assert filled.operands == "a=normal(0,1)|sparse(0.5); b=normal(0,1)|sparse(0.5); " + (
+        "align=true; seed=0"
+    )
+    assert with_features(replace(filled, operands=None)).features == point.features
+
+
+@pytest.mark.parametrize(
+    ("of", "what"),
+    [
+        ({"operands": None}, "operands or a fingerprint"),
+        ({"features": dict.fromkeys(FEATURES, 0.5)}, "operands or a fingerprint"),
+        ({"operands": None, "features": {"a_weight": 0.5}}, "missing or unknown"),
+        ({"operands": None, "features": dict.fromkeys(FEATURES, float("nan"))}, "from 0 to 1"),
+        ({"operands": "nothing"}, "nothing"),
+        ({"dtype": "fp8_e5m2"}, "do not compute in fp8_e5m2"),
+        ({"shape": (4097, 4096, 4096)}, "too large"),
+        ({"shape": (1, 1, 2**31 - 1)}, "too large"),
+        ({"shape": (17, 3, 5), "dtype": "int8"}, "multiples of 8"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused(of: dict[str, object], what: str) -> None:
+    with pytest.raises(InputError, match=what):
+        with_sent_features(replace(ASKED, **of))
+
+
+def test_no_file_of_the_service_can_be_named(tmp_path: Path) -> None:
+    np.save(tmp_path / "w.npy", np.ones((64, 64), np.float32))
+    text = f'a=normal(0,1); b=file("{tmp_path}/w.npy")'
+    asked = InputAsked(operands=text, shape=(16, 64, 64), dtype="fp32")
+    assert with_features(asked).features is not None
+    with pytest.raises(InputError, match="a file cannot be named here"):
+        with_sent_features(asked)
+
+
+# the fingerprint of what a job's file says that its matrices hold
+
+
+QUIET = Job(name="a", command=("a",), input=InputData(dtype="bf16"))
+
+
+def test_job_that_says_nothing_keeps_its_identity() -> None:
+    """That of before it could be said."""
+    assert QUIET.job_hash == "3b05c91d3bcd6a3c"
+    assert with_fingerprint(QUIET) is QUIET
+
+
+def test_job_that_says_its_data_has_a_fingerprint() -> None:
+    telling = dataclasses.replace(QUIET, input=InputData(dtype="bf16", data="zeros"))
+    assert telling.job_hash != QUIET.job_hash
+    found = some(input_fingerprint(telling.input))
+    assert (
+        set(found.features),
+        found.dtype,
+        found.features["a_zeros"],
+        found.features["a_weight"],
+    ) == (set(FEATURES), "bf16", 1.0, 0.0)
+    assert read_tolerant(InputFingerprint, write(found)) == found
+    assert with_fingerprint(telling).input_fingerprint == write(found)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (InputData(data="zeros"), "without a type"),
+        (InputData(dtype="bf17", data="zeros"), "do not compute in bf17"),
+        (InputData(dtype="bf16", data="nonsense(1)"), "nonsense"),
+        (InputData(dtype="bf16", data='file("none.npy")'), "none.npy"),
+    ],
+)
+def test_data_that_cannot_be_meant(data: InputData, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        input_fingerprint(data)

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,7 +15,8 @@ from workload_scripts import load
 
 from advisor.core.gpu import Gpu
 from advisor.core.telemetry import POWER_GPU, POWER_MEMORY
-from advisor.errors import JobError, LimitNotProvenError
+from advisor.errors import BusyError, JobError, LimitNotProvenError
+from advisor.runtime.lock import gpu_lock
 from advisor_power.gpu_worker import GpuWorker
 from advisor_power.kernels import bench
 from advisor_power.kernels.bench import (
@@ -22,6 +24,7 @@ from advisor_power.kernels.bench import (
     LiveKernelBench,
     PolledReadings,
     RunRequest,
+    first_free,
     run_of,
 )
 from advisor_power.kernels.runs import PowerReading
@@ -124,9 +127,11 @@ def test_run_is_put_on_the_clock_of_the_host() -> None:
         "ping_pongs": [[1000.0, 0.00001, 1000.00002], [1000.5, 0.50001, 1000.50002]],
     }
     run = run_of(said, RunRequest(2, 0.15))
-    assert run.starts_s == pytest.approx((1000.2, 1000.21))
-    assert run.ends_s == pytest.approx((1000.21, 1000.23))
-    assert run.lead_s == 0.15
+    assert (run.starts_s, run.ends_s, run.lead_s) == (
+        pytest.approx((1000.2, 1000.21)),
+        pytest.approx((1000.21, 1000.23)),
+        0.15,
+    )
     assert run.sync_error_s < 1e-4
     assert run_of(said, RunRequest(2, 0.15, lead_s=0.1)).lead_s == pytest.approx(0.1)
 
@@ -320,12 +325,34 @@ def test_readings_and_reasons_are_found_by_time(tmp_path: Path) -> None:
     )
     append('["look", 4.0, [], []]\n["reading", "memory", 2.2, 51.5, null]\n')
     seen.read()
-    assert seen.memory_between(2.0, 3.0) == (PowerReading(2.2, 51.5),)
-    assert seen.memory_between(2.3, 3.0) == ()
+    assert (seen.memory_between(2.0, 3.0), seen.memory_between(2.3, 3.0)) == (
+        (PowerReading(2.2, 51.5),),
+        (),
+    )
     assert seen.power_capped(2.6, 2.7)
     assert not seen.power_capped(4.5, 5.0)
-    assert seen.between(1.5, 2.5) == (PowerReading(2.0, 200.0),)
-    assert seen.held_back(0.0, 2.0) == ""
-    assert seen.held_back(3.0, 3.5) == "clock held back: sw-thermal"
+    assert (seen.between(1.5, 2.5), seen.held_back(0.0, 2.0), seen.held_back(3.0, 3.5)) == (
+        (PowerReading(2.0, 200.0),),
+        "",
+        "clock held back: sw-thermal",
+    )
     assert seen.held_back(4.5, 5.0) == ""
     seen.close()
+
+
+# the other gpu of a collective
+
+
+GPUS = [Gpu(vendor="amd", index=n, uuid=f"GPU-of-number-{n}", model="MI300X") for n in range(3)]
+"""Of this vendor nobody is asked who computes there."""
+
+
+def test_the_first_that_is_free_is_taken_and_held(tmp_path: Path) -> None:
+    with gpu_lock(tmp_path, GPUS[0].uuid), ExitStack() as held:
+        assert first_free(GPUS, held, tmp_path) == GPUS[1]
+        with ExitStack() as more:
+            assert first_free(GPUS, more, tmp_path) == GPUS[2]
+            with pytest.raises(BusyError, match="number-2 is being measured"):
+                first_free(GPUS, ExitStack(), tmp_path)
+    with ExitStack() as held:
+        assert first_free(GPUS, held, tmp_path) == GPUS[0]
