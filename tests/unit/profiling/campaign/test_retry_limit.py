@@ -65,25 +65,22 @@ def test_those_that_failed_alone_or_beside_several_are_given_up(
     assert all(retry_limit.verdict(tuple(names)) is None for names in goes_on)
 
 
-@pytest.mark.parametrize("worked", [("a",), ("a", "b")])
-def test_window_that_worked_clears_its_jobs(worked: tuple[str, ...]) -> None:
-    """Failures count in a row only."""
-    retry_limit = after(("a", "b"), ("a", "c"))
-    retry_limit.worked(worked)
-    retry_limit.failed(("a", "d"))
-    assert retry_limit.verdict(("a", "e")) is None
-
-
-def test_a_pair_is_cleared_by_itself_alone() -> None:
-    """That two jobs fail together is no contradiction to each working with others."""
-    retry_limit = after(*[("a", "b")] * 3)
-    retry_limit.worked(("a", "c"))
-    retry_limit.worked(("b", "c"))
-    assert retry_limit.verdict(("a", "b")) is not None
-    assert retry_limit.verdict(("a", "d")) is None
-    retry_limit.worked(("a", "b"))
-    retry_limit.failed(("a", "b"))
-    assert retry_limit.verdict(("a", "b")) is None
+@pytest.mark.parametrize(
+    ("acts", "of", "verdict"),
+    [
+        ("-ab -ac +a -ad", "ae", False),
+        ("-ab -ac +ab -ad", "ae", False),
+        ("-ab -ab -ab +ac +bc", "ab", True),
+        ("-ab -ab -ab +ac +bc", "ad", False),
+        ("-ab -ab -ab +ac +bc +ab -ab", "ab", False),
+    ],
+)
+def test_window_that_worked_clears_its_jobs(acts: str, of: str, verdict: bool) -> None:
+    """Failures count in a row only; a pair is cleared by itself alone."""
+    retry_limit = RetryLimit()
+    for act in acts.split():
+        (retry_limit.worked if act[0] == "+" else retry_limit.failed)(tuple(act[1:]))
+    assert (retry_limit.verdict(tuple(of)) is not None) is verdict
 
 
 @given(st.lists(jobs), jobs)

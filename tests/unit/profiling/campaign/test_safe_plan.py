@@ -8,11 +8,9 @@ from planned import H200, MI300X, jobs, pair_point, shares_of, solo_point, units
 from unsafe_counts import UNSAFE_132, checked_132
 
 from advisor.core.gpu import Gpu, Share
-from advisor.core.job import Job
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import UnsafeCountError
 from advisor.runtime.backend import CuMaskBackend
-from advisor.validity.safe_counts import CheckedCounts
 from advisor_profiling.campaign import plan as safe_plan
 from advisor_profiling.campaign.plan import (
     CountRules,
@@ -64,25 +62,19 @@ def test_a_split_asked_for_by_hand_is_refused_unless_that_is_allowed(asked: Any)
 
 def test_jobs_that_report_results_are_judged_by_these(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of its points says whether it is right; where only one job does, the other counts."""
-    reporting = {"bert", "triad"}
-
-    def reports(job: Job) -> bool:
-        return job.name in reporting
-
-    monkeypatch.setattr(safe_plan, "reports_results", reports)
+    reporting = ["bert", "triad"]
+    monkeypatch.setattr(safe_plan, "reports_results", lambda job: job.name in reporting)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType, reportUnknownMemberType]
     assert units_of(work(HAND)) == [(92, 38)]
-    safety = KNOWN.safety("bert", H200, [])
-    check_asked_shares([Share(70)], JOBS["bert"], safety)
+    check_asked_shares([Share(70)], JOBS["bert"], KNOWN.safety("bert", H200, []))
     reporting.remove("triad")
     with pytest.raises(UnsafeCountError, match="30 % is 38 of"):
         work(HAND)
 
 
 def test_around_the_best_split_unsafe_ones_are_left_out() -> None:
-    """Nobody asked for each of them."""
-    found = work(AroundBest(8), earlier=[pair_point("bert", "triad", 66)])
-    assert units_of(found)
-    assert not {count for pair in units_of(found) for count in pair} & UNSAFE_132
+    found = units_of(work(AroundBest(8), earlier=[pair_point("bert", "triad", 66)]))
+    assert found
+    assert UNSAFE_132.isdisjoint(count for pair in found for count in pair)
 
 
 def test_without_a_check_and_on_amd_nothing_is_moved() -> None:
@@ -92,27 +84,21 @@ def test_without_a_check_and_on_amd_nothing_is_moved() -> None:
     assert shares_of(work(*NINE, counts=KNOWN, gpu=MI300X)) == shares_of(plain)
 
 
-def test_on_amd_the_masks_of_a_window_do_not_overlap() -> None:
+@pytest.mark.parametrize("name", ["triad", "bert"])
+def test_on_amd_the_masks_of_a_window_do_not_overlap(name: str) -> None:
     """Not at 50/50 either, nor where two alike run next to each other."""
-    for name in ("triad", "bert"):
-        plan = Plan("run", (PlanEntry(splits=NINE, pairs=(("bert", name),)),))
-        for target in expand(plan, MI300X, JOBS, [], [solo_point(n) for n in JOBS], KNOWN).mps:
-            a, b = (CuMaskBackend(MI300X).environment(r.share) for r in target.specs)
-            masks = [int(found["ROC_GLOBAL_CU_MASK"], 16) for found in (a, b)]
-            assert masks[0] & masks[1] == 0
-            assert masks[0] | masks[1] == (1 << 304) - 1
-            assert target.specs[0] != target.specs[1]
+    plan = Plan("run", (PlanEntry(splits=NINE, pairs=(("bert", name),)),))
+    for target in expand(plan, MI300X, JOBS, [], [solo_point(n) for n in JOBS], KNOWN).mps:
+        environments = (CuMaskBackend(MI300X).environment(r.share) for r in target.specs)
+        a, b = (int(found["ROC_GLOBAL_CU_MASK"], 16) for found in environments)
+        assert (a & b, a | b) == (0, (1 << 304) - 1)
 
 
 def test_one_worker_gets_no_unsafe_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Unless that is allowed; the whole GPU is no count."""
-
-    def found(*_: object) -> CheckedCounts:
-        return checked_132()
-
-    monkeypatch.setattr(safe_plan, "checked_counts", found)
+    monkeypatch.setattr(safe_plan, "checked_counts", lambda *_: checked_132())  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     check_safe_count(66, H200, tmp_path)
     check_safe_count(None, H200, tmp_path)
+    check_safe_count(92, H200, tmp_path, allow_unsafe=True)
     with pytest.raises(UnsafeCountError, match="92"):
         check_safe_count(92, H200, tmp_path)
-    check_safe_count(92, H200, tmp_path, allow_unsafe=True)
