@@ -36,12 +36,10 @@ def preferred(pairs: list[PairPoint], mode: str = "mps") -> dict[tuple[float, fl
     return {split: p for split, p in points.items() if isinstance(p, PairPoint)}
 
 
-def runs(pairs: list[PairPoint]) -> set[str]:
-    """The runs that the replayed splits come from."""
-    return {found.run for found in preferred(pairs).values()}
-
-
 WHOLE = campaign("whole", 1, *SPLITS)
+
+
+FAILED = campaign("tried", 9, *SPLITS[:3], rate_1=None, rate_2=None, flags=("failed",))
 
 
 @pytest.mark.parametrize(
@@ -50,45 +48,28 @@ WHOLE = campaign("whole", 1, *SPLITS)
         (campaign("newer", 9, *SPLITS[:2]), "whole"),
         ([p for _ in range(3) for p in campaign("again", 9, *SPLITS[:2])], "whole"),
         (campaign("new", 2, *SPLITS), "new"),
+        # A pair that was begun on one card and finished on another is whole on that one.
+        (campaign("whole", 9, *SPLITS[:3], gpu_uuid="GPU-2"), "whole"),
+        (FAILED + campaign("tried", 8, SPLITS[3]), "whole"),
     ],
 )
 def test_run_that_has_most_splits_is_preferred_then_the_newest(
     other: list[PairPoint], shown: str
 ) -> None:
-    """Splits of one pair are compared with each other; two measured thrice are two splits."""
-    assert runs(other + WHOLE) == runs(WHOLE + other) == {shown}
-
-
-def test_split_that_only_a_small_run_has_is_found() -> None:
-    """The preferred run comes first; it hides nothing."""
-    found = preferred(WHOLE + campaign("fine", 2, (31.0, 69.0)))
-    assert found[31.0, 69.0].run == "fine"
-    assert len(found) == 5
-
-
-def test_card_that_has_all_splits_is_preferred() -> None:
-    """A pair that was begun on one card and finished on another is whole on that one."""
-    begun = campaign("night", 9, *SPLITS[:3], gpu_uuid="GPU-2")
-    whole = campaign("night", 1, *SPLITS)
-    assert {p.gpu_uuid for p in preferred(begun + whole).values()} == {"GPU-1"}
+    """Splits of a pair are compared with each other; the same split again is no other split."""
+    for found in (preferred(other + WHOLE), preferred(WHOLE + other)):
+        assert {(p.run, p.gpu_uuid) for p in found.values()} == {(shown, WHOLE[0].gpu_uuid)}
+        assert found.keys() == set(SPLITS)
+    assert preferred(FAILED) == {}
+    # The preferred run hides nothing.
+    assert preferred(WHOLE + campaign("fine", 2, (31.0, 69.0)))[31.0, 69.0].run == "fine"
 
 
 def test_runs_side_by_side_are_not_mixed() -> None:
     """Two cards of a host that measured a pair in turns are still two cards."""
-    first = campaign("one", 1, *SPLITS)
-    second = campaign("two", 1, *reversed(SPLITS))
-    assert len(runs(first + second)) == len(runs(second + first)) == 1
-
-
-def test_failed_windows_make_no_run_more_complete() -> None:
-    """A run that tried all splits and failed at most of them has few; those have no rates."""
-    failed = campaign("tried", 9, *SPLITS[:3], rate_1=None, rate_2=None, flags=("failed",))
-    tried = failed + campaign("tried", 8, SPLITS[3])
-    good = campaign("good", 1, *SPLITS[1:])
-    found = preferred(tried + good)
-    assert set(found) == set(SPLITS[1:])
-    assert {p.run for p in found.values()} == {"good"}
-    assert preferred(failed) == {}
+    first, second = campaign("one", 1, *SPLITS), campaign("two", 1, *reversed(SPLITS))
+    for points in (first + second, second + first):
+        assert len({found.run for found in preferred(points).values()}) == 1
 
 
 @pytest.mark.parametrize(
@@ -115,10 +96,9 @@ def test_job_alone_is_found_as_it_was_with_or_without_mps(mode: str) -> None:
     other = "mps" if mode == "uncapped" else "uncapped"
     asked = point(share_percent=100.0, mode=mode, started_at="2026-01-01T00:00:00Z")
     newer = point(share_percent=100.0, mode=other, started_at="2026-02-01T00:00:00Z")
-    recordings = Recordings([newer, asked], [], mode)
-    assert [r.point.mode for r in recordings.find([("gemm", 100)])] == [mode]
-    alone = Recordings([newer], [], mode)
-    assert [r.point.mode for r in alone.find([("gemm", 100)])] == [other]
+    for points, found in (([newer, asked], mode), ([newer], other)):
+        (one,) = Recordings(points, [], mode).find([("gemm", 100)])
+        assert one.point.mode == found
 
 
 def test_parts_are_in_the_order_of_the_seats() -> None:
@@ -127,14 +107,11 @@ def test_parts_are_in_the_order_of_the_seats() -> None:
     recordings = Recordings(SOLO, [pair_point(30, 70, rate_1_stderr=0.5, **values)], "mps")
     (found,) = recordings.find([("triad", 70), ("gemm", 30)])
     assert recordings.find([("gemm", 30), ("triad", 70)]) == [found]
-    gemm, triad = found.parts
-    assert (gemm.rate, gemm.rate_stderr, gemm.memory_used_mib, gemm.cpu_percent) == (30, 0.5, 1, 3)
-    assert (triad.rate, triad.rate_stderr, triad.memory_used_mib) == (700, None, 2)
+    assert [(p.rate, p.rate_stderr, p.memory_used_mib, p.cpu_percent) for p in found.parts] == [
+        (30, 0.5, 1, 3), (700, None, 2, None)
+    ]  # fmt: skip
     assert recordings.find([("gemm", 70), ("triad", 30)]) == []
-
-
-def test_parts_of_a_job_beside_itself_are_in_the_order_of_shares() -> None:
-    """A table from elsewhere may have the larger share first."""
+    # Of a job beside itself parts are in the order of shares; a table may have them otherwise.
     uneven = pair_point(70, 30, job_2="gemm", rate_1=7.0, rate_2=3.0)
     (found,) = Recordings(SOLO, [uneven], "mps").find([("gemm", 70), ("gemm", 30)])
     assert [part.rate for part in found.parts] == [3, 7]
@@ -143,9 +120,8 @@ def test_parts_of_a_job_beside_itself_are_in_the_order_of_shares() -> None:
 def test_share_that_only_pairs_have_can_be_started() -> None:
     """Exact counts of units are measured in pairs, not in profiles."""
     recordings = Recordings(SOLO, [pair_point(29, 71, units_1=38, units_2=92)], "mps")
-    assert recordings.granted("gemm", Share(29)).units == 38
-    assert recordings.granted("triad", Share(71)).units == 92
-    assert recordings.granted("gemm", Share(30)).units == 30
+    asked = (("gemm", 29), ("triad", 71), ("gemm", 30))
+    assert [recordings.granted(job, Share(s)).units for job, s in asked] == [38, 92, 30]
     for mode in ("mps", "uncapped", "cu_mask"):  # as the live back-end reads it back
         assert Recordings(SOLO, [], mode).granted("gemm", Share(30)).mps is (mode == "mps")
 
@@ -156,16 +132,3 @@ def test_what_was_not_recorded_is_refused_with_what_there_is() -> None:
         recordings.granted("gemm", Share(40))
     with pytest.raises(InputError, match=r"of sort at 30 %.*are: gemm, triad"):
         recordings.granted("sort", Share(30))
-
-
-def test_jobs_tell_what_their_newest_points_tell() -> None:
-    points = [
-        point(1, rate_unit="images", memory_used_mib=10.2),
-        point(0, rate_unit="steps", memory_used_mib=99.0),
-        point(job="sort"),
-    ]
-    jobs = Recordings(points, [], "mps").jobs()
-    assert set(jobs) == {"gemm", "sort"}
-    assert (jobs["gemm"].memory_mib, jobs["gemm"].progress.unit) == (11, "images")
-    assert jobs["sort"].memory_mib is None
-    assert all(job.progress.gate for job in jobs.values())
