@@ -34,7 +34,7 @@ _PIECE = 2**22
 
 
 @contextlib.contextmanager
-def same_numbers() -> Iterator[None]:
+def _same_numbers() -> Iterator[None]:
     """Inside, random tensors are the same for the same seed, whatever the number of SMs."""
     import torch
 
@@ -78,7 +78,7 @@ def _random_integers(*arguments: Any, **options: Any) -> Any:
     return torch.empty(shape, **{"dtype": torch.int64, **options}).random_(low, high)
 
 
-def checksum(result: Any) -> float:
+def _checksum(result: Any) -> float:
     """One number for a result: its size, and how it lies in one pseudo-random direction.
 
     Root mean square plus the absolute projection on signs that depend on the place of an element:
@@ -86,7 +86,7 @@ def checksum(result: Any) -> float:
     and infinity come through.
     """
     squares, projection, count = 0.0, 0.0, 0
-    for tensor in tensors_of(result):
+    for tensor in _tensors_of(result):
         for piece in tensor.detach().reshape(-1).split(_PIECE):
             if not piece.numel():
                 continue
@@ -97,7 +97,7 @@ def checksum(result: Any) -> float:
     return math.sqrt(squares / count) + abs(projection) / math.sqrt(count) if count else math.nan
 
 
-def tensors_of(result: Any) -> Iterator[Any]:
+def _tensors_of(result: Any) -> Iterator[Any]:
     """The tensors of a result, in order."""
     import torch
 
@@ -107,7 +107,7 @@ def tensors_of(result: Any) -> Iterator[Any]:
         yield result.logits
     elif isinstance(result, list | tuple):
         for item in result:
-            yield from tensors_of(item)
+            yield from _tensors_of(item)
 
 
 @contextlib.contextmanager
@@ -348,9 +348,9 @@ def run(
     train = getattr(args, "train", False)
     with contextlib.nullcontext() if train else torch.inference_mode():
         # Not around the loop: the default device costs microseconds in every call.
-        with torch.device(args.device), same_numbers():
+        with torch.device(args.device), _same_numbers():
             work = build(args)
-            value = checksum(work.result())
+            value = _checksum(work.result())
         if args.check:
             print(f"{args.name}: {value:.9g}")
             raise SystemExit(0 if math.isfinite(value) else 1)

@@ -18,13 +18,13 @@ BATCHES_UNDER_WAY = 2
 LOOK_S = 0.02
 
 
-class Event(Protocol):
+class _Event(Protocol):
     """The part of `torch.cuda.Event` that is used."""
 
     def synchronize(self) -> None: ...
 
 
-class Counts(Protocol):
+class _Counts(Protocol):
     """The parts of `advisor.progress.Progress` that are used."""
 
     def add(self, steps: int) -> None: ...
@@ -87,8 +87,8 @@ class Server:
         self,
         arrivals: Arrivals,
         launch: Callable[[int], object],
-        record: Callable[[], Event],
-        counts: Counts,
+        record: Callable[[], _Event],
+        counts: _Counts,
         most: int,
         now_s: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], object] = time.sleep,
@@ -96,7 +96,7 @@ class Server:
         self._arrivals, self._launch, self._record = arrivals, launch, record
         self._counts, self._most = counts, most
         self._now_s, self._sleep = now_s, sleep
-        self._under_way: deque[tuple[Event, list[float]]] = deque()
+        self._under_way: deque[tuple[_Event, list[float]]] = deque()
         self._paused = True
 
     def turn(self) -> None:

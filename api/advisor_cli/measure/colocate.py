@@ -258,7 +258,7 @@ def _show_campaign(answer: ReportJson, campaign: Campaign, before: int, *, as_js
     nothing = reports.nothing_to_do_text(
         answer["windows"], answer["to_measure"], dry_run=campaign.dry_run
     )
-    new, what = measured_pairs(campaign) - before, "set" if has_sets else "pair"
+    new, what = _measured_pairs(campaign) - before, "set" if has_sets else "pair"
     for line in (
         *reports.unknown_alone_text(points, solo),
         nothing or reports.cost_text(Cost(**answer["cost"]), new, what),
@@ -276,7 +276,7 @@ def _profiles(answer: ReportJson, store: Store) -> list[SoloPoint]:
     return stored + [point for point in bundled if point.gpu_model == model]
 
 
-def measured_pairs(campaign: Campaign) -> int:
+def _measured_pairs(campaign: Campaign) -> int:
     """How many windows of pairs the run has; marked points of jobs that failed are none."""
     points: list[PairPoint] = campaign.store.pair_points(run=campaign.plan.name)
     return sum("failed" not in point.flags for point in points)
@@ -324,7 +324,7 @@ def _colocate(
                 counts_on, home=settings.home, allow_unsafe=where.allow_unsafe or gpus[0] == REPLAY
             ),
         )
-        before = measured_pairs(campaign)
+        before = _measured_pairs(campaign)
         answer, code = _answer(campaign, where, names, settings, console)
         if part == (1, 1):  # others may have what this part has not
             _check_anything(answer, chosen)
