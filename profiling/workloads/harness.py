@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 # A workload often runs under another Python than the advisor: then this checkout serves it.
@@ -435,7 +436,7 @@ def recorder(device: str) -> Callable[[], Event]:
     import torch
 
     if device == "cpu":
-        return _Done
+        return lambda: _DONE
 
     def record() -> Event:
         # Blocking: the wait leaves the core to others instead of spinning on it.
@@ -446,11 +447,5 @@ def recorder(device: str) -> Callable[[], Event]:
     return record
 
 
-class _Done:
-    """On the CPU a step is finished when it returns."""
-
-    def query(self) -> bool:
-        return True
-
-    def synchronize(self) -> None:
-        return None
+_DONE = SimpleNamespace(query=lambda: True, synchronize=lambda: None)
+"""On the CPU a step is finished when it returns."""

@@ -151,18 +151,7 @@ def build_model(args: argparse.Namespace) -> tuple[_Llama, Shape]:
     return model, shape
 
 
-@dataclass(frozen=True)
-class _Captured:
-    """A step as a CUDA graph, and the step itself: its closure keeps what the graph reads."""
-
-    graph: Any
-    step: Callable[[], object]
-
-    def __call__(self) -> None:
-        self.graph.replay()
-
-
-def captured(step: Callable[[], object], pool: Any = None) -> _Captured:
+def captured(step: Callable[[], object], pool: Any = None) -> Callable[[], None]:
     """The step as a CUDA graph; graphs that never run at the same time may share a pool."""
     # Capture wants the libraries loaded and their workspaces taken, on a stream of its own.
     side = torch.cuda.Stream()
@@ -173,7 +162,12 @@ def captured(step: Callable[[], object], pool: Any = None) -> _Captured:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, pool=pool):
         step()
-    return _Captured(graph, step)
+
+    def replay(_step: Callable[[], object] = step) -> None:
+        """Replay the graph; the closure of the kept step holds the memory that it reads."""
+        graph.replay()
+
+    return replay
 
 
 def _prefill(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

@@ -13,15 +13,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import harness
+
 BATCHES_UNDER_WAY = 2
 # A pause must be noticed soon also where a request comes every few seconds.
 LOOK_S = 0.02
-
-
-class _Event(Protocol):
-    """The part of `torch.cuda.Event` that is used."""
-
-    def synchronize(self) -> None: ...
 
 
 class _Counts(Protocol):
@@ -87,7 +83,7 @@ class Server:
         self,
         arrivals: Arrivals,
         launch: Callable[[int], object],
-        record: Callable[[], _Event],
+        record: Callable[[], harness.Event],
         counts: _Counts,
         most: int,
         now_s: Callable[[], float] = time.perf_counter,
@@ -96,7 +92,7 @@ class Server:
         self._arrivals, self._launch, self._record = arrivals, launch, record
         self._counts, self._most = counts, most
         self._now_s, self._sleep = now_s, sleep
-        self._under_way: deque[tuple[_Event, list[float]]] = deque()
+        self._under_way: deque[tuple[harness.Event, list[float]]] = deque()
         self._paused = True
 
     def turn(self) -> None:
