@@ -57,21 +57,17 @@ def test_measured_data_are_a_table_for_each_kind(folder: Path) -> None:
         result(case("ones"), 650.0, conditions=replace(CONDITIONS, units=132)),
     ]
     keep(folder, found)
-    done = report(folder, "--json")
-    assert done.exit_code == 0, done.output
-    answer = answer_of(done.stdout)
-    inputs = {one["operands"]: one for one in answer["inputs"]}
-    assert len(inputs) == len(found)
-    zeros = inputs[case("zeros").operands]
-    assert zeros["reference_ratio"]["value"] == pytest.approx(0.75)
+    answer = answer_of(report(folder, "--json").stdout)
+    ratios = {one["operands"]: one["reference_ratio"] for one in answer["inputs"]}
+    assert len(ratios) == len(found)
+    assert ratios[case("zeros").operands]["value"] == pytest.approx(0.75)
     page = page_of(folder)
     assert page.count("<h2>Input: ") == 3
     assert "<h2>Input: bf16 on Fake H200, 66 SMs</h2>" in page
     assert re.search(r"<td>300\.0 \[29\d\.\d, 300\.8\]</td><td>0\.750 ", page)
-    assert digest not in page
     assert digest[:8] in page
-    assert "http" not in page.replace("http://www.w3.org", "")
-    assert "<script" not in page
+    unwanted = (digest, "http", "<script")
+    assert [words for words in unwanted if words in page.replace("http://www.w3.org", "")] == []
 
 
 def test_results_that_cannot_be_read_are_an_error(folder: Path) -> None:
@@ -110,8 +106,7 @@ def test_jobs_and_a_pair_are_drawn_where_asked_for(folder: Path) -> None:
     assert f"<td>{power['headroom_w']:.0f}</td>" in page
     for value in power["components_w"].values():
         assert f"{value['value']:.0f} [{value['low']:.0f}, {value['high']:.0f}]</td>" in page
-    for colour in COLOURS.values():
-        assert colour in page
+    assert all(colour in page for colour in COLOURS.values())
 
 
 def test_parts_have_the_colours_of_the_pages() -> None:
