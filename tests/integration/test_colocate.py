@@ -54,7 +54,6 @@ def exported(host: FakeHost, kind: str = "pairs", home: str = "home") -> list[di
 
 
 def colocate(host: FakeHost, *options: str, **more: str) -> dict[str, Any]:
-    """Run to the end and return the JSON; the command must have ended well."""
     done = host.advisor("colocate", *options, *QUICK, "--json", **more)
     assert done.returncode == 0, done.stderr
     return answer_of(done.stdout)
@@ -268,7 +267,6 @@ def test_unclear_or_faulty_wishes_are_refused_before_anything_starts(
 
 
 def wait_for(process: Forked, start: str) -> None:
-    """Read what the campaign says until a line begins so."""
     assert process.stderr is not None
     for line in process.stderr:
         if line.strip().startswith(start):

@@ -107,7 +107,6 @@ def test_host_without_a_driver(host: FakeHost) -> None:
 def test_what_a_gpu_lacks_is_missing(
     host: FakeHost, gpu: Gpu, more: dict[str, str], check: str, words: str
 ) -> None:
-    """With the package or the command that mends it."""
     findings = look(host.environment(**more), gpu)
     assert check in missing(findings)
     assert words in findings[check].found + findings[check].fix

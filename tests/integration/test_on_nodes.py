@@ -40,7 +40,6 @@ class EngineHere:
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> EngineHere:
-    """Stands for each engine that a command asks for."""
     made = EngineHere()
     for engine_of in ("on_slurm", "on_ray"):
         monkeypatch.setattr(fanout, engine_of, made.opened)
@@ -61,7 +60,6 @@ def advisor(
 
 
 def windows(answer: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """What each window was."""
     names = ("job_1", "job_2", "mode", "share_1_percent", "share_2_percent")
     return sorted(tuple(row[name] for name in names) for row in map(flat, answer["points"]))
 

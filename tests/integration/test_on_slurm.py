@@ -33,7 +33,6 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def there(host: FakeHost, cluster: Cluster) -> dict[str, str]:
-    """Variables of one who submits."""
     return {**two_gpus(host), "SLURM_CONF": str(cluster.etc / "slurm.conf")}
 
 

@@ -20,14 +20,12 @@ ONE = ("--shares", "50")
 
 
 def points(host: FakeHost) -> list[dict[str, Any]]:
-    """All stored points, as another program would get them."""
     file = host.folder / "all.jsonl"
     assert host.advisor("data", "export", str(file)).returncode == 0
     return [json.loads(line) for line in file.read_text().splitlines() if line]
 
 
 def profile(host: FakeHost, job: str, *options: str, **more: str) -> dict[str, Any]:
-    """Profile and return the JSON; the command must have ended well."""
     done = host.advisor("profile", job, *SHARES, *QUICK, *options, "--json", **more)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

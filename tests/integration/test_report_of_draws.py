@@ -28,17 +28,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def report(folder: Path, *options: str) -> Result:
-    """Run the command."""
     return CliRunner().invoke(app, ["report", "power", "--out", str(folder / "page"), *options])
 
 
 def page_of(folder: Path) -> str:
-    """What it wrote."""
     return (folder / "page/power.html").read_text("utf-8")
 
 
 def keep(folder: Path, results: Sequence[InputPower]) -> Path:
-    """As `advisor power input` would have kept them."""
     kept = input_lines(folder / "home", "GPU-1")
     for one in results:
         kept.add(one)
@@ -71,7 +68,6 @@ def test_measured_data_are_a_table_for_each_kind(folder: Path) -> None:
 
 
 def test_results_that_cannot_be_read_are_an_error(folder: Path) -> None:
-    """With the file's name, and what to do."""
     keep(folder, [result(case("zeros"))]).write_text('{"case": 1}\n')
     done = report(folder)
     assert isinstance(done.exception, StoreError)
@@ -79,7 +75,6 @@ def test_results_that_cannot_be_read_are_an_error(folder: Path) -> None:
 
 
 def test_other_gpu_models_are_left_out(folder: Path) -> None:
-    """With --gpu-model, as kernels are."""
     keep(folder, [result(case("zeros"))])
     assert report(folder, "--gpu-model", "Other").exception is not None
     assert report(folder, "--gpu-model", "Fake H200").exit_code == 0

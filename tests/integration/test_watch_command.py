@@ -123,7 +123,6 @@ def test_a_process_that_tells_nothing_is_told_how_to(host: FakeHost) -> None:
 
 
 def test_names_of_known_servers_are_those_of_the_documentation() -> None:
-    """Each counter and histogram stands there with its source."""
     page = (Path(__file__).parents[2] / "docs" / "job-file.md").read_text()
     for server in SERVERS:
         assert server.counter is None or f"`{server.counter}`" in page

@@ -160,7 +160,6 @@ def started(command: tuple[str, ...], files: Files) -> Generator[subprocess.Pope
 
 
 def output_of(command: tuple[str, ...], files: Files, code: int = 0) -> str:
-    """What a script prints that ends with this code."""
     with started((*command, "--tiny", "--device", "cpu"), files) as process:
         output, _ = process.communicate(timeout=50)
     assert process.returncode == code, output

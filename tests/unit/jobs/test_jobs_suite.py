@@ -23,7 +23,6 @@ every_job = pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
 
 
 def option(job: Job, name: str) -> str | None:
-    """What follows the option in the job's command."""
     words = job.command
     return words[words.index(name) + 1] if name in words else None
 

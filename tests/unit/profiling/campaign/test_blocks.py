@@ -51,7 +51,6 @@ gpus = st.tuples(st.integers(1, 60), st.integers(2_000, 200_000) | st.none())
 
 
 def fit(specs: Sequence[ProcessSpec], max_clients: int, memory_mib: float | None) -> bool:
-    """Whether all processes can stand ready at once."""
     if len(specs) > max_clients or not all(spec.job.progress.gate for spec in specs):
         return False
     needs_mib = [spec.job.memory_mib for spec in specs]
@@ -61,12 +60,10 @@ def fit(specs: Sequence[ProcessSpec], max_clients: int, memory_mib: float | None
 
 
 def runners_of(targets: Sequence[Target]) -> list[ProcessSpec]:
-    """The processes of windows, each once."""
     return list(dict.fromkeys(spec for target in targets for spec in target.specs))
 
 
 def length_s(blocks: Sequence[Block]) -> float:
-    """Seconds of blocks that do not follow each other."""
     return sum(estimate_s([block], WindowRules()) for block in blocks)
 
 

@@ -79,7 +79,6 @@ def measure(
     *,
     dry_run: bool = False,
 ) -> CampaignReport:
-    """Carry out a part of a plan; what is measured is kept in the folder."""
     with open_store(None, folder) as store:
         campaign = Campaign(
             plan=wanted,
@@ -100,7 +99,6 @@ def kept(folder: Path) -> list[PairPoint]:
 
 
 def windows(points: Iterable[PairPoint]) -> Counter[Window]:
-    """How often each was measured."""
     return Counter((*p.jobs, p.mode, *p.shares_percent) for p in points)
 
 
@@ -109,7 +107,6 @@ def pairs(folder: Path) -> set[tuple[str, ...]]:
 
 
 def alone(folder: Path) -> Counter[Window]:
-    """How often each job was measured alone."""
     with open_store(None, folder) as store:
         return Counter((p.job, p.share_percent, p.mode) for p in store.solo_points())
 

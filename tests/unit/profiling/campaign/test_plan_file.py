@@ -40,7 +40,6 @@ Write = Callable[[str], Path]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes the text of a plan called pairs.yaml."""
 
     def write(text: str) -> Path:
         path = tmp_path / "pairs.yaml"

@@ -45,7 +45,6 @@ def answer(target: Target, card: str = HERE, mode: str = "", **fields: Any) -> P
 
 
 def left(blocks: Sequence[Block], points: Sequence[Point], mode: str = "mps") -> list[Block]:
-    """What this card has left to measure."""
     return left_to_measure(blocks, points, H200, mode)
 
 

@@ -192,7 +192,6 @@ def test_a_job_without_a_gate_is_not_drawn() -> None:
 
 
 def test_set_that_does_not_fit_into_memory() -> None:
-    """With what each of its jobs needs."""
     large = [solo_point(name, memory_used_mib=60_000.0) for name in SMALL]
     work = windows({"sets": (read_set("small-0+small-1+small-2", ""),)}, solo=large)
     reason = (

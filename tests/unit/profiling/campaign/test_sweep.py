@@ -29,7 +29,6 @@ GATED = Job(name="gemm", command=("x",), progress=ProgressSettings(gate=True), m
 
 
 def full_after_one(store: Store) -> Store:
-    """A store whose disk is full after one point."""
 
     def add(points: Iterable[Record]) -> int:
         if store.solo_points():

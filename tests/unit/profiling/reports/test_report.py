@@ -35,7 +35,6 @@ FULL = point(
 
 
 def cells(result: Table) -> list[list[str]]:
-    """The rows of a table, without its headings."""
     columns = ([str(cell) for cell in column.cells] for column in result.columns)
     return [list(row) for row in zip(*columns, strict=True)]
 

@@ -33,7 +33,6 @@ Ask = Callable[..., Any]
 
 @pytest.fixture(scope="session")
 def rocm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with the fake libamd_smi.so."""
     wrapper = fake_amdsmi.wrapper()
     if wrapper is None or shutil.which("cc") is None:
         pytest.skip("needs the amdsmi package (extra: amd) and a C compiler (cc)")

@@ -129,7 +129,6 @@ def turn_until(serving: Any, gpu: Gpu, end_s: float) -> None:
 def serve(
     rate: float, duration_s: float, gpu: Gpu, seed: int = 0, tokens: int | None = None
 ) -> list[float]:
-    """Latencies of a server that runs so long."""
     counts = Counts()
     turn_until(server(gpu, counts, rate, seed, tokens), gpu, duration_s)
     return counts.latencies_s
