@@ -357,17 +357,16 @@ def _set_cells(result: SetResult) -> list[str]:
 
 def _set_text(result: SetResult) -> str:
     """Each job with its speed; those of copies follow one another."""
-    names = [_part_name(part) for part in result.parts]
+    names = [
+        part.job if part.share_percent == WHOLE else f"{part.job}@{part.share_percent:g}"
+        for part in result.parts
+    ]
     texts = list[str]()
     for name, count in Counter(names).items():
         of_name = zip(names, result.parts, strict=True)
         speeds = ", ".join(f"{part.speed:.2f}" for its, part in of_name if its == name)
         texts.append(f"{f'{count} x ' if count > 1 else ''}{name} {speeds}")
     return " + ".join(texts)
-
-
-def _part_name(part: SetPart) -> str:
-    return part.job if part.share_percent == WHOLE else f"{part.job}@{part.share_percent:g}"
 
 
 class ConsoleReporter:

@@ -118,11 +118,6 @@ def tensor_fp8(cuda: Any, batch: int, size: int) -> Kernel:
     return _tensor(cuda, "tensor_fp8", batch, size, torch.float8_e4m3fn, 32)
 
 
-def _l2_copy(cuda: Any, batch: int, size: int) -> Kernel:
-    """Copies an array that stays in the L2, `size` times."""
-    return _copy(cuda, batch, L2_MIB, size)
-
-
 def _hbm_write(cuda: Any, batch: int, size: int) -> Kernel:
     """Fills an array of `size` MiB."""
     out = torch.zeros(size * 2**18, dtype=torch.int32)
@@ -134,15 +129,12 @@ def _hbm_write(cuda: Any, batch: int, size: int) -> Kernel:
     )
 
 
-def _hbm_copy(cuda: Any, batch: int, size: int) -> Kernel:
-    """Copies an array of `size` MiB."""
-    return _copy(cuda, batch, size, 1)
-
-
 KERNELS: dict[str, Callable[[Any, int, int], Kernel]] = {
     "idle": idle, "spin": spin, "fp32": fp32, "integer": integer, "shared": shared,
-    "tensor-bf16": _tensor_bf16, "tensor-fp8": tensor_fp8, "l2-copy": _l2_copy,
-    "hbm-write": _hbm_write, "hbm-copy": _hbm_copy,
+    "tensor-bf16": _tensor_bf16, "tensor-fp8": tensor_fp8, "hbm-write": _hbm_write,
+    # `size` copies of an array that stays in the L2, and one of `size` MiB.
+    "l2-copy": lambda cuda, batch, size: _copy(cuda, batch, L2_MIB, size),
+    "hbm-copy": lambda cuda, batch, size: _copy(cuda, batch, size, 1),
 }  # fmt: skip
 
 

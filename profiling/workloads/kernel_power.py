@@ -223,7 +223,7 @@ def captured(
     import torch
 
     try:
-        graphs = [_graph(_turned(calls, first), count) for first in range(len(calls))]
+        graphs = [_graph(calls[first:] + calls[:first], count) for first in range(len(calls))]
         steps = [graph.replay for graph in graphs]
     except RuntimeError:
         # The launches themselves worked; what cannot be captured is launched each time.
@@ -240,10 +240,6 @@ def captured(
         step_once()
     torch.cuda.synchronize()
     return bool(graphs), steps
-
-
-def _turned(calls: list[Callable[[], object]], first: int) -> list[Callable[[], object]]:
-    return calls[first:] + calls[:first]
 
 
 def _graph(calls: list[Callable[[], object]], count: int) -> Any:

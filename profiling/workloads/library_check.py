@@ -405,7 +405,14 @@ class _Operation:
 def operations(tiny: bool = False) -> list[_Operation]:
     """All operations that are no plain matrix products."""
     every = [*_convolutions(), *_attention(), *_norms(), *_others()]
-    return [_cut(operation) for operation in every] if tiny else every
+    return (
+        [
+            replace(operation, inputs=tuple(cut(shape) for shape in operation.inputs))
+            for operation in every
+        ]
+        if tiny
+        else every
+    )
 
 
 def compute(operation: _Operation, noise: _Noise, wide: bool = False) -> list[list[float]]:
@@ -434,10 +441,6 @@ def _input(noise: _Noise, shape: Shape, seed: int, operation: _Operation, wide: 
     values = noise(*shape, seed=seed).to(torch_type(operation.dtype))
     values = values.double() if wide else values.clone()
     return values.requires_grad_(operation.gradients)
-
-
-def _cut(operation: _Operation) -> _Operation:
-    return replace(operation, inputs=tuple(cut(shape) for shape in operation.inputs))
 
 
 def _convolutions() -> Iterator[_Operation]:

@@ -67,7 +67,11 @@ class _Layer(nn.Module):
         keys, values = self.cache[0, :batch], self.cache[1, :batch]
         keys.index_copy_(2, position, k)
         values.index_copy_(2, position, v)
-        mixed = self._decode(q, keys, values) if tokens == 1 else _prefill(q, k, v)
+        mixed = (
+            self._decode(q, keys, values)
+            if tokens == 1
+            else functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        )
         return self.out(mixed.transpose(1, 2).reshape(batch, tokens, -1))
 
     def _decode(self, q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -168,10 +172,6 @@ def captured(step: Callable[[], object], pool: Any = None) -> Callable[[], None]
         graph.replay()
 
     return replay
-
-
-def _prefill(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    return functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
 
 
 def _turned(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:

@@ -212,7 +212,13 @@ def _check_anything(answer: Mapping[str, Any], plan: Plan) -> None:
 def _recorded(answer: Mapping[str, Any], pair: Sequence[str], plan: Plan) -> str:
     """What a replay could have shown, of that pair where it was recorded at all."""
     if plan.has_sets:
-        sets = sorted({_set(point) for point in bundled_set_points()}, key=len)
+        sets = sorted(
+            {
+                write_set(tuple(Member(part.job, part.share_percent) for part in point.parts))
+                for point in bundled_set_points()
+            },
+            key=len,
+        )
         return f"{len(sets)} sets were recorded, such as {listed(sets[:_SETS_NAMED])}"
     points = (point for point in bundled_points() if isinstance(point, PairPoint))
     known = [point for point in points if point.gpu_model == answer["gpu_model"]]
@@ -220,10 +226,6 @@ def _recorded(answer: Mapping[str, Any], pair: Sequence[str], plan: Plan) -> str
         return f"of {' + '.join(pair)} were recorded {listed(sorted(splits))}"
     pairs = sorted({"+".join(point.jobs) for point in known})
     return f"{len(pairs)} pairs were recorded, such as {listed(pairs[:_NAMED])}"
-
-
-def _set(point: PairPoint) -> str:
-    return write_set(tuple(Member(part.job, part.share_percent) for part in point.parts))
 
 
 def _split(point: PairPoint) -> str:

@@ -17,7 +17,7 @@ from advisor.core.split import TIME_SLICED, UNCAPPED, Split
 from advisor_data import open_store
 from advisor_profiling.campaign.campaign import Cost
 from advisor_profiling.campaign.colocation import Campaign, CampaignReport, OpenTestbed, carry_out
-from advisor_profiling.campaign.plan import PairNames, Plan, PlanEntry, Skipped
+from advisor_profiling.campaign.plan import PairNames, Plan, PlanEntry
 from advisor_profiling.campaign.splits import AroundBest, SplitRequest, read_set
 from advisor_profiling.testbed.live import Mode
 from advisor_profiling.testbed.replay import ReplayTestbed, Testbed
@@ -166,14 +166,6 @@ def test_part_is_the_same_whatever_was_measured_before(tmp_path: Path) -> None:
     assert len(found) == 6 * 4
 
 
-def test_more_parts_than_pairs_leave_some_with_nothing(tmp_path: Path) -> None:
-    """A pair is never cut; the last of three cards has nothing to do, and says so."""
-    reports = [measure(plan(), tmp_path, part=(number, 3), dry_run=True) for number in (1, 2, 3)]
-    assert sorted(report.windows for report in reports) == [0, 5, 5]
-    idle = min(reports, key=lambda report: report.windows)
-    assert (idle.to_measure, idle.estimated_s, idle.measured) == (0, 0, 0)
-
-
 # going on
 
 
@@ -311,12 +303,6 @@ def test_time_sliced_sets_by_themselves_have_their_jobs_alone(tmp_path: Path) ->
     measure(free, tmp_path, open_sets)
     assert alone(tmp_path).keys() == {(job, 100, "uncapped") for job in JOBS}
     assert measure(free, tmp_path, open_sets).to_measure == 0
-
-
-def test_set_that_was_not_recorded_is_skipped_by_all_its_names(tmp_path: Path) -> None:
-    other = Plan("sets", (PlanEntry(sets=(read_set("fft+sort+triad", ""),), splits=(UNCAPPED,)),))
-    report = measure(other, tmp_path, open_sets)
-    assert report.skipped == (Skipped(("fft", "sort", "triad"), "1 window: not recorded"),)
 
 
 # what cannot be measured
