@@ -146,12 +146,6 @@ def test_problems_are_told(points: list[SoloPoint], more: dict[str, Any], said: 
     assert said is None or said in found[0]
 
 
-def result(
-    before: float | None, after: float | None, failures: tuple[Failure, ...] = ()
-) -> SweepResult:
-    return SweepResult("r1", (), failures, before, after, 1.0)
-
-
 def test_progress_lines_hold_numbers_flags_and_time_to_go() -> None:
     """A log without Unicode has ASCII; in a replay nothing varies, and no error is shown."""
     file = io.StringIO()

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import exporter as fake
@@ -165,9 +166,8 @@ def clock() -> Clock:
 @pytest.fixture
 def source(server: Exporter, clock: Clock) -> Iterator[DcgmSource]:
     """A source on that exporter, once a second."""
-    opened = DcgmSource(server.url, GPU, 1.0, clock)
-    yield opened
-    opened.close()
+    with closing(DcgmSource(server.url, GPU, 1.0, clock)) as opened:
+        yield opened
 
 
 def collect(server: Exporter, clock: Clock, energy_mj: float, sm_active: float) -> None:
@@ -187,12 +187,11 @@ def test_readings_come_from_the_exporter(source: DcgmSource) -> None:
 
 def test_fields_that_are_not_shown_are_none(server: Exporter) -> None:
     server.text = text({k: v for k, v in CLASSIC.items() if "_PROF_" in k})
-    source = DcgmSource(server.url, GPU)
     names = ("power.gpu", "energy.gpu", "power.memory")
-    assert source.read(names) == dict.fromkeys(names)
-    assert not {channel.name for channel in source.channels} & {*names}
-    assert source.throttle_reasons() is None
-    source.close()
+    with closing(DcgmSource(server.url, GPU)) as source:
+        assert source.read(names) == dict.fromkeys(names)
+        assert {channel.name for channel in source.channels}.isdisjoint(names)
+        assert source.throttle_reasons() is None
 
 
 def test_exporter_is_asked_once_per_interval(
@@ -233,13 +232,12 @@ def test_exporter_that_repeats_itself_is_too_slow(
     server: Exporter, clock: Clock, hidden: tuple[str, ...], after_s: int
 ) -> None:
     server.text = text({k: v for k, v in CLASSIC.items() if k not in hidden})
-    source = DcgmSource(server.url, GPU, 1.0, clock)
-    clock.now_s += after_s - 0.5
-    source.read(POWER)
-    clock.now_s += 1
-    with pytest.raises(SourceError, match="-c 1000"):
+    with closing(DcgmSource(server.url, GPU, 1.0, clock)) as source:
+        clock.now_s += after_s - 0.5
         source.read(POWER)
-    source.close()
+        clock.now_s += 1
+        with pytest.raises(SourceError, match="-c 1000"):
+            source.read(POWER)
 
 
 def test_exporter_without_the_counters_is_refused(server: Exporter) -> None:

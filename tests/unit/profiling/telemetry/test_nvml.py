@@ -281,8 +281,8 @@ show([first, again])
 def test_what_cannot_be_read_says_what_to_do(
     nvml: FakeNvml,
     ask: Ask,
-    host: dict[str, str],
-    gpu: dict[str, str],
+    host: dict[str, Any],
+    gpu: dict[str, Any],
     script: str,
     says: str,
 ) -> None:

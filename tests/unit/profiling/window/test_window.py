@@ -3,7 +3,6 @@ import random
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +15,7 @@ from advisor.errors import JobError
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.validity.sensor_record import PowerTiming
 from advisor_profiling.window.clock import VirtualClock
-from advisor_profiling.window.estimate import MeanEstimate, mean_estimate, rate_estimate
+from advisor_profiling.window.estimate import mean_estimate, rate_estimate
 from advisor_profiling.window.window import (
     WindowInputs,
     WindowRules,
@@ -45,9 +44,10 @@ def steady(now_s: float) -> float:
 
 
 def source(
-    power_w: Callable[[float], float | None] = lambda _: 300.0, **more: Any
+    power_w: Callable[[float], float | None] = lambda _: 300.0,
+    throttle: Callable[[float], tuple[str, ...] | None] = lambda _: (),
 ) -> ScriptedSource:
-    return ScriptedSource(VirtualClock(), power_w, **more)
+    return ScriptedSource(VirtualClock(), power_w, throttle=throttle)
 
 
 def test_steady_jobs_end_at_the_shortest_window() -> None:
@@ -57,33 +57,36 @@ def test_steady_jobs_end_at_the_shortest_window() -> None:
     assert window.settled
     assert window.window_s == pytest.approx(RULES.least_s, abs=0.4)
     assert [rate and rate.mean for rate in window.rates] == pytest.approx([100, 1600], rel=0.01)
-    assert window.power == MeanEstimate(pytest.approx(300), pytest.approx(0, abs=1e-6))
+    assert window.power is not None
+    assert (window.power.mean, window.power.stderr) == pytest.approx((300, 0), abs=1e-6)
     assert window.throttle_reasons == ("sw-power-cap",)
     unread = measure(watch(source(lambda _: None, throttle=lambda _: None)), RULES)
     assert (unread.power, unread.counter_power_w, unread.throttle_reasons) == (None, None, None)
 
 
+POWERS_W: dict[str, Callable[[float], float]] = {
+    "warms up": lambda t: min(300.0, 100 + 40 * t),
+    "drifts for ever": lambda t: 100 * 1.2**t,
+    "pulses": lambda t: 300 + 200 * math.copysign(1, math.sin(3 * t)),
+}
+
+
 @pytest.mark.parametrize(
-    ("power_w", "rules", "settled", "window_s", "relative"),
+    ("power", "rules", "settled", "window_s", "relative"),
     [
-        # The job warms up although its rate is flat.
-        (lambda t: min(300.0, 100 + 40 * t), RULES, True, RULES.least_s, 0.0),
-        # A job that drifts for ever yields a point, and the point says so.
-        (lambda t: 100 * 1.2**t, WindowRules(settle_most_s=5, most_s=3), False, 3, 0.03),
-        (
-            lambda t: 300 + 200 * math.copysign(1, math.sin(3 * t)),
-            WindowRules(settle_most_s=2, most_s=6), False, 6, 0.17,
-        ),
+        ("warms up", RULES, True, RULES.least_s, 0.0),
+        ("drifts for ever", WindowRules(settle_most_s=5, most_s=3), False, 3, 0.03),
+        ("pulses", WindowRules(settle_most_s=2, most_s=6), False, 6, 0.17),
     ],
-)  # fmt: skip
+)
 def test_window_waits_until_power_is_flat(
-    power_w: Callable[[float], float],
+    power: str,
     rules: WindowRules,
     settled: bool,
     window_s: float,
     relative: float,
 ) -> None:
-    window = measure(watch(source(power_w)), rules)
+    window = measure(watch(source(POWERS_W[power])), rules)
     assert (window.settled, window.settle_s > 4.5 or not settled) == (settled, True)
     assert window.window_s == pytest.approx(window_s, abs=0.4)
     assert window.power is not None
