@@ -4,7 +4,7 @@ Open loop: requests arrive whether or not the GPU keeps up, as those of users do
 request counts from its own moment of arrival, not from when the server looked, so one that arrives
 while the GPU is busy waits on the record too (no coordinated omission).
 
-The standard library is enough here, so that all of it can be tested without PyTorch.
+Nothing here needs PyTorch, so all of it can be tested without it.
 """
 
 import random
