@@ -62,7 +62,7 @@ class PairResult:
 
 def summarise(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[PairResult]:
     """Each pair's best split, against solo points at 100 %; without those that failed a check."""
-    alone = alone_by_job(solo)
+    alone = _alone_by_job(solo)
     pairs: defaultdict[tuple[str, ...], list[PairPoint]] = defaultdict(list)
     for point in points:
         if not DOUBTFUL & set(point.flags):
@@ -72,10 +72,10 @@ def summarise(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[Pa
 
 def references(own: Sequence[SoloPoint], others: Iterable[SoloPoint]) -> list[SoloPoint]:
     """A run's solo points, and the newest of others for jobs without a rate at 100 % there."""
-    known = alone_by_job(own)
+    known = _alone_by_job(own)
     newest: dict[str, SoloPoint] = {}
     for point in sorted(others, key=lambda p: p.started_at):
-        if point.job not in known and alone_by_job([point]):
+        if point.job not in known and _alone_by_job([point]):
             newest[point.job] = point
     return [*own, *newest.values()]
 
@@ -90,11 +90,11 @@ def unknown_alone_text(points: Iterable[PairPoint], solo: Sequence[SoloPoint]) -
     jobs = {job for point in points for job in point.jobs}
     return [
         f"no rate and power of {job} alone at 100 % are known: advisor profile {job}"
-        for job in sorted(jobs - alone_by_job(solo).keys())
+        for job in sorted(jobs - _alone_by_job(solo).keys())
     ]
 
 
-def alone_by_job(solo: Iterable[SoloPoint], left_out: Set[str] = DOUBTFUL) -> SoloByJob:
+def _alone_by_job(solo: Iterable[SoloPoint], left_out: Set[str] = DOUBTFUL) -> SoloByJob:
     """Rate and power of each job alone on the whole GPU, the mean of its windows without flags."""
     readings: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for p in solo:
@@ -291,7 +291,7 @@ class SetResult:
 
 def set_results(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[SetResult]:
     """Sets of jobs that were measured alone at 100 %, too; without points that failed a check."""
-    alone = alone_by_job(solo, LEFT_OUT)
+    alone = _alone_by_job(solo, LEFT_OUT)
     good = [p for p in points if not LEFT_OUT & set(p.flags) and set(p.jobs) <= alone.keys()]
     found = [_set_result(point, windows, alone) for point, windows in means(good)]
     return sorted(found, key=lambda r: (len(r.parts), [p.job for p in r.parts], r.mode))
@@ -357,17 +357,16 @@ def _set_cells(result: SetResult) -> list[str]:
 
 def _set_text(result: SetResult) -> str:
     """Each job with its speed; those of copies follow one another."""
-    names = [_part_name(part) for part in result.parts]
+    names = [
+        part.job if part.share_percent == WHOLE else f"{part.job}@{part.share_percent:g}"
+        for part in result.parts
+    ]
     texts = list[str]()
     for name, count in Counter(names).items():
         of_name = zip(names, result.parts, strict=True)
         speeds = ", ".join(f"{part.speed:.2f}" for its, part in of_name if its == name)
         texts.append(f"{f'{count} x ' if count > 1 else ''}{name} {speeds}")
     return " + ".join(texts)
-
-
-def _part_name(part: SetPart) -> str:
-    return part.job if part.share_percent == WHOLE else f"{part.job}@{part.share_percent:g}"
 
 
 class ConsoleReporter:

@@ -108,7 +108,7 @@ def shared(cuda: Any, batch: int, size: int) -> Kernel:
     )
 
 
-def tensor_bf16(cuda: Any, batch: int, size: int) -> Kernel:
+def _tensor_bf16(cuda: Any, batch: int, size: int) -> Kernel:
     """Products of 16 x 16 by 16 x 8, added and taken away in turns."""
     return _tensor(cuda, "tensor_bf16", batch, size, torch.bfloat16, 16)
 
@@ -118,12 +118,7 @@ def tensor_fp8(cuda: Any, batch: int, size: int) -> Kernel:
     return _tensor(cuda, "tensor_fp8", batch, size, torch.float8_e4m3fn, 32)
 
 
-def l2_copy(cuda: Any, batch: int, size: int) -> Kernel:
-    """Copies an array that stays in the L2, `size` times."""
-    return _copy(cuda, batch, L2_MIB, size)
-
-
-def hbm_write(cuda: Any, batch: int, size: int) -> Kernel:
+def _hbm_write(cuda: Any, batch: int, size: int) -> Kernel:
     """Fills an array of `size` MiB."""
     out = torch.zeros(size * 2**18, dtype=torch.int32)
     kernel, vectors = cuda.get_function("fill"), out.numel() // 4
@@ -134,19 +129,16 @@ def hbm_write(cuda: Any, batch: int, size: int) -> Kernel:
     )
 
 
-def hbm_copy(cuda: Any, batch: int, size: int) -> Kernel:
-    """Copies an array of `size` MiB."""
-    return _copy(cuda, batch, size, 1)
-
-
 KERNELS: dict[str, Callable[[Any, int, int], Kernel]] = {
     "idle": idle, "spin": spin, "fp32": fp32, "integer": integer, "shared": shared,
-    "tensor-bf16": tensor_bf16, "tensor-fp8": tensor_fp8, "l2-copy": l2_copy,
-    "hbm-write": hbm_write, "hbm-copy": hbm_copy,
+    "tensor-bf16": _tensor_bf16, "tensor-fp8": tensor_fp8, "hbm-write": _hbm_write,
+    # `size` copies of an array that stays in the L2, and one of `size` MiB.
+    "l2-copy": lambda cuda, batch, size: _copy(cuda, batch, L2_MIB, size),
+    "hbm-copy": lambda cuda, batch, size: _copy(cuda, batch, size, 1),
 }  # fmt: skip
 
 
-def build(args: argparse.Namespace) -> harness.Work:
+def _build(args: argparse.Namespace) -> harness.Work:
     """The step of the chosen kernel."""
     if args.device != "cuda" or args.dtype is not None:
         raise SystemExit("these are CUDA kernels of fixed types: leave --device and --dtype away")
@@ -185,4 +177,4 @@ def _signed(values: torch.Tensor) -> torch.Tensor:
 
 
 if __name__ == "__main__":
-    harness.run(build, harness.options(harness.parser(__doc__, LOADS), LOADS))
+    harness.run(_build, harness.options(harness.parser(__doc__, LOADS), LOADS))

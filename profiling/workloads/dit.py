@@ -15,7 +15,7 @@ LOADS = {"step": harness.Load(batch=32, size=32, tiny=8)}
 CHANNELS, PATCH, CLASSES = 4, 2, 1000
 
 
-class TransformerBlock(nn.Module):
+class _TransformerBlock(nn.Module):
     """Attention and MLP whose scale, shift and gate come from the condition (adaLN)."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -41,7 +41,7 @@ class TransformerBlock(nn.Module):
         return self.out(mixed.transpose(1, 2).flatten(2))
 
 
-class Dit(nn.Module):
+class _Dit(nn.Module):
     """Patches in, predicted noise out; conditioned on time and class."""
 
     def __init__(self, latent: int, width: int, depth: int, heads: int) -> None:
@@ -51,7 +51,7 @@ class Dit(nn.Module):
         self.positions = nn.Parameter(torch.randn(1, self.grid**2, width))
         self.classes = nn.Embedding(CLASSES, width)
         self.time = nn.Sequential(nn.Linear(256, width), nn.SiLU(), nn.Linear(width, width))
-        self.blocks = nn.ModuleList(TransformerBlock(width, heads) for _ in range(depth))
+        self.blocks = nn.ModuleList(_TransformerBlock(width, heads) for _ in range(depth))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, PATCH * PATCH * CHANNELS)
 
@@ -68,11 +68,11 @@ class Dit(nn.Module):
         return pieces.permute(0, 5, 1, 3, 2, 4).flatten(4).flatten(2, 3)
 
 
-def build(args: argparse.Namespace) -> harness.Work:
+def _build(args: argparse.Namespace) -> harness.Work:
     """A deterministic DDIM step (Song et al. 2021, eq. 12) on fresh noise; progress is images."""
     dtype = harness.torch_dtype(args)
     width, depth, heads = (32, 2, 2) if args.tiny else (1152, 28, 16)
-    network = Dit(args.size, width, depth, heads).eval().to(dtype)
+    network = _Dit(args.size, width, depth, heads).eval().to(dtype)
 
     def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         latents = torch.randn(args.batch, CHANNELS, args.size, args.size, dtype=dtype)
@@ -101,4 +101,4 @@ def _waves(time: torch.Tensor) -> torch.Tensor:
 
 
 if __name__ == "__main__":
-    harness.run(build, harness.options(harness.parser(__doc__, LOADS), LOADS))
+    harness.run(_build, harness.options(harness.parser(__doc__, LOADS), LOADS))

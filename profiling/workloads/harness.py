@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 # A workload often runs under another Python than the advisor: then this checkout serves it.
@@ -34,7 +35,7 @@ _PIECE = 2**22
 
 
 @contextlib.contextmanager
-def same_numbers() -> Iterator[None]:
+def _same_numbers() -> Iterator[None]:
     """Inside, random tensors are the same for the same seed, whatever the number of SMs."""
     import torch
 
@@ -78,7 +79,7 @@ def _random_integers(*arguments: Any, **options: Any) -> Any:
     return torch.empty(shape, **{"dtype": torch.int64, **options}).random_(low, high)
 
 
-def checksum(result: Any) -> float:
+def _checksum(result: Any) -> float:
     """One number for a result: its size, and how it lies in one pseudo-random direction.
 
     Root mean square plus the absolute projection on signs that depend on the place of an element:
@@ -86,7 +87,7 @@ def checksum(result: Any) -> float:
     and infinity come through.
     """
     squares, projection, count = 0.0, 0.0, 0
-    for tensor in tensors_of(result):
+    for tensor in _tensors_of(result):
         for piece in tensor.detach().reshape(-1).split(_PIECE):
             if not piece.numel():
                 continue
@@ -97,7 +98,7 @@ def checksum(result: Any) -> float:
     return math.sqrt(squares / count) + abs(projection) / math.sqrt(count) if count else math.nan
 
 
-def tensors_of(result: Any) -> Iterator[Any]:
+def _tensors_of(result: Any) -> Iterator[Any]:
     """The tensors of a result, in order."""
     import torch
 
@@ -107,7 +108,7 @@ def tensors_of(result: Any) -> Iterator[Any]:
         yield result.logits
     elif isinstance(result, list | tuple):
         for item in result:
-            yield from tensors_of(item)
+            yield from _tensors_of(item)
 
 
 @contextlib.contextmanager
@@ -348,9 +349,9 @@ def run(
     train = getattr(args, "train", False)
     with contextlib.nullcontext() if train else torch.inference_mode():
         # Not around the loop: the default device costs microseconds in every call.
-        with torch.device(args.device), same_numbers():
+        with torch.device(args.device), _same_numbers():
             work = build(args)
-            value = checksum(work.result())
+            value = _checksum(work.result())
         if args.check:
             print(f"{args.name}: {value:.9g}")
             raise SystemExit(0 if math.isfinite(value) else 1)
@@ -435,7 +436,7 @@ def recorder(device: str) -> Callable[[], Event]:
     import torch
 
     if device == "cpu":
-        return _Done
+        return lambda: _DONE
 
     def record() -> Event:
         # Blocking: the wait leaves the core to others instead of spinning on it.
@@ -446,11 +447,5 @@ def recorder(device: str) -> Callable[[], Event]:
     return record
 
 
-class _Done:
-    """On the CPU a step is finished when it returns."""
-
-    def query(self) -> bool:
-        return True
-
-    def synchronize(self) -> None:
-        return None
+_DONE = SimpleNamespace(query=lambda: True, synchronize=lambda: None)
+"""On the CPU a step is finished when it returns."""

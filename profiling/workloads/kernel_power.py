@@ -52,7 +52,7 @@ class Player(Protocol):
         ...
 
 
-class Operation:
+class _Operation:
     """One operation, ready to be executed: CUDA graphs, or launches where it cannot be captured.
 
     `agree` makes a number that was found here the same in all processes that take part.
@@ -81,25 +81,25 @@ class Operation:
         next(self._turns)()
 
 
-class GpuPlayer:
+class _GpuPlayer:
     """The operation, and the one before it, on the GPU of this process."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        self._made: dict[str, Operation] = {}
+        self._made: dict[str, _Operation] = {}
         self._peer_gpu: str = args.peer_gpu
         self._group: Group | None = None
         self._together = args.name in COLLECTIVES
         self._operation = self._make(args)
         self._before = self._make(args.before) if args.before else None
 
-    def _make(self, args: argparse.Namespace) -> Operation:
+    def _make(self, args: argparse.Namespace) -> _Operation:
         name, agree = canonical(args), int
         if args.name in COLLECTIVES:
             self._group = self._group or lead(self._peer_gpu)
             self._group.say({"choose": words_of(args)})
             agree = self._group.agree
         if name not in self._made:
-            self._made[name] = Operation(args, agree)
+            self._made[name] = _Operation(args, agree)
         return self._made[name]
 
     def ready(self) -> dict[str, Any]:
@@ -158,14 +158,14 @@ def follow(port: int) -> None:
     end_with_stdin()
     group = Group(1, port)
     group.join()
-    made: dict[str, Operation] = {}
+    made: dict[str, _Operation] = {}
     name = ""
     while told := group.hear():
         if "choose" in told:
             args = operation_options(told["choose"])
             name = canonical(args)
             if name not in made:
-                made[name] = Operation(args, group.agree)
+                made[name] = _Operation(args, group.agree)
             continue
         for _ in range(told["executions"]):
             made[name].execute()
@@ -195,7 +195,7 @@ def main() -> None:
         return
     args = options()
     with answering(args.answers) as answers, args.commands.open() as commands:
-        serve(GpuPlayer(args), commands, answers)
+        serve(_GpuPlayer(args), commands, answers)
 
 
 @contextlib.contextmanager
@@ -223,7 +223,7 @@ def captured(
     import torch
 
     try:
-        graphs = [_graph(_turned(calls, first), count) for first in range(len(calls))]
+        graphs = [_graph(calls[first:] + calls[:first], count) for first in range(len(calls))]
         steps = [graph.replay for graph in graphs]
     except RuntimeError:
         # The launches themselves worked; what cannot be captured is launched each time.
@@ -240,10 +240,6 @@ def captured(
         step_once()
     torch.cuda.synchronize()
     return bool(graphs), steps
-
-
-def _turned(calls: list[Callable[[], object]], first: int) -> list[Callable[[], object]]:
-    return calls[first:] + calls[:first]
 
 
 def _graph(calls: list[Callable[[], object]], count: int) -> Any:

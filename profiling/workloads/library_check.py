@@ -105,7 +105,7 @@ SORT, SUM, CUMSUM = (1 << 22,), (1 << 24,), (1 << 20,)
 
 
 @dataclass(frozen=True)
-class LibraryProduct:
+class _LibraryProduct:
     """A matrix product: left (.., rows, inner) by right (.., inner, columns).
 
     Attributes:
@@ -141,19 +141,19 @@ class LibraryProduct:
         return product_tolerance(self.dtype, self.inner, self.columns)
 
 
-def products(tiny: bool = False) -> list[LibraryProduct]:
+def products(tiny: bool = False) -> list[_LibraryProduct]:
     """All matrix products that are tried."""
     every_type = ("bf16", "fp16", "fp32", "tf32")
     linear = [
-        LibraryProduct(dtype, kind, shape)
+        _LibraryProduct(dtype, kind, shape)
         for dtypes, shapes in ((every_type, PRODUCTS), (every_type[:2], NARROW_PRODUCTS))
         for dtype in dtypes
         for shape in shapes
         for kind in ("forward", "data gradient", "weight gradient")
     ]
-    small = [LibraryProduct(t, "forward", s) for t in ("fp8", "int8") for s in SMALL_TYPE_PRODUCTS]
+    small = [_LibraryProduct(t, "forward", s) for t in ("fp8", "int8") for s in SMALL_TYPE_PRODUCTS]
     more = [
-        LibraryProduct(dtype, kind, shape)
+        _LibraryProduct(dtype, kind, shape)
         for dtype in ("bf16", "fp16", "fp32")
         for kind, shapes in (("batched", BATCHED), ("bias", WITH_BIAS))
         for shape in shapes
@@ -161,7 +161,7 @@ def products(tiny: bool = False) -> list[LibraryProduct]:
     every = [*linear, *small, *more]
     if not tiny:
         return every
-    return list(dict.fromkeys(LibraryProduct(p.dtype, p.kind, cut(p.shape)) for p in every))
+    return list(dict.fromkeys(_LibraryProduct(p.dtype, p.kind, cut(p.shape)) for p in every))
 
 
 def cut(shape: Shape) -> Shape:
@@ -242,7 +242,7 @@ SMALL_POISON, SMALL_BLOCKS = 1 << 18, 16
 """The same for results below 1 MiB, which PyTorch's allocator keeps apart."""
 
 
-class Noise:
+class _Noise:
     """Numbers uniform in [-1, 1) that depend on nothing but their index.
 
     Those of PyTorch's own generator on CUDA depend on the number of SMs.
@@ -272,7 +272,7 @@ def _hashed(index: Any) -> Any:
     return (x ^ (x >> 16)).float() / 2**31 - 1
 
 
-def fingerprint(values: Any, noise: Noise) -> list[float]:
+def _fingerprint(values: Any, noise: _Noise) -> list[float]:
     """A result of any type in the four numbers of a `Fingerprint`."""
     import torch
 
@@ -285,7 +285,7 @@ def fingerprint(values: Any, noise: Noise) -> list[float]:
     return [number.item() for number in sums]
 
 
-def attempt(compute: Callable[[], Any]) -> tuple[Any, str]:
+def _attempt(compute: Callable[[], Any]) -> tuple[Any, str]:
     """What is computed, or why there is no such operation here.
 
     Raises:
@@ -302,7 +302,7 @@ def attempt(compute: Callable[[], Any]) -> tuple[Any, str]:
         return None, str(error).split("\n")[0][:200] or type(error).__name__
 
 
-def poison(device: str) -> None:
+def _poison(device: str) -> None:
     """Leave NaNs in the memory that the allocator hands out next."""
     import torch
 
@@ -314,7 +314,7 @@ def poison(device: str) -> None:
     del blocks
 
 
-def count_wrong_rows(product: LibraryProduct, noise: Noise) -> int:
+def _count_wrong_rows(product: _LibraryProduct, noise: _Noise) -> int:
     """Compute a matrix product into NaNs, and count the rows that are wrong."""
     import torch
 
@@ -325,14 +325,14 @@ def count_wrong_rows(product: LibraryProduct, noise: Noise) -> int:
     if product.kind == "bias":
         bias = noise(product.columns, seed=4).to(left.dtype)
         offset = (bias.double() * vector).sum()
-        poison(noise.device)
+        _poison(noise.device)
         found = torch.nn.functional.linear(left, right.t(), bias)
     else:
         found = _multiply(product, left, right)
     return wrong_rows(_dot, found, left, right, vector, product.tolerance, offset)
 
 
-def _factors(product: LibraryProduct, noise: Noise) -> tuple[Any, Any]:
+def _factors(product: _LibraryProduct, noise: _Noise) -> tuple[Any, Any]:
     *batch, m, n, k = product.shape
     x, w, g = (
         _as_type(noise(*batch, *sides, seed=seed), product.dtype)
@@ -349,7 +349,7 @@ def _as_type(values: Any, dtype: str) -> Any:
     return (values * 127 if dtype == "int8" else values).to(torch_type(dtype))
 
 
-def _multiply(product: LibraryProduct, left: Any, right: Any) -> Any:
+def _multiply(product: _LibraryProduct, left: Any, right: Any) -> Any:
     """The product, written into memory that holds nothing like it."""
     import torch
 
@@ -381,7 +381,7 @@ def _wide(values: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Operation:
+class _Operation:
     """One operation with its inputs, whose results are compared with those of the whole GPU.
 
     Attributes:
@@ -402,13 +402,20 @@ class Operation:
     reference: Callable[..., Any] | None = None
 
 
-def operations(tiny: bool = False) -> list[Operation]:
+def operations(tiny: bool = False) -> list[_Operation]:
     """All operations that are no plain matrix products."""
     every = [*_convolutions(), *_attention(), *_norms(), *_others()]
-    return [_cut(operation) for operation in every] if tiny else every
+    return (
+        [
+            replace(operation, inputs=tuple(cut(shape) for shape in operation.inputs))
+            for operation in every
+        ]
+        if tiny
+        else every
+    )
 
 
-def compute(operation: Operation, noise: Noise, wide: bool = False) -> list[list[float]]:
+def compute(operation: _Operation, noise: _Noise, wide: bool = False) -> list[list[float]]:
     """Fingerprints of the results, as JSON has them; `wide`: of the same inputs in float64.
 
     Raises:
@@ -419,35 +426,31 @@ def compute(operation: Operation, noise: Noise, wide: bool = False) -> list[list
         _input(noise, shape, seed, operation, wide)
         for seed, shape in enumerate(operation.inputs, 1)
     ]
-    poison(noise.device)
+    _poison(noise.device)
     found = function(*inputs)
     if not operation.gradients:
-        return [fingerprint(found, noise)]
+        return [_fingerprint(found, noise)]
     above = noise(*found.shape, seed=9).to(torch_type(operation.dtype)).to(found.dtype)
-    poison(noise.device)
+    _poison(noise.device)
     import torch
 
-    return [fingerprint(t, noise) for t in (found, *torch.autograd.grad(found, inputs, above))]
+    return [_fingerprint(t, noise) for t in (found, *torch.autograd.grad(found, inputs, above))]
 
 
-def _input(noise: Noise, shape: Shape, seed: int, operation: Operation, wide: bool) -> Any:
+def _input(noise: _Noise, shape: Shape, seed: int, operation: _Operation, wide: bool) -> Any:
     values = noise(*shape, seed=seed).to(torch_type(operation.dtype))
     values = values.double() if wide else values.clone()
     return values.requires_grad_(operation.gradients)
 
 
-def _cut(operation: Operation) -> Operation:
-    return replace(operation, inputs=tuple(cut(shape) for shape in operation.inputs))
-
-
-def _convolutions() -> Iterator[Operation]:
+def _convolutions() -> Iterator[_Operation]:
     import torch
 
     layouts = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
     for dtype in ("bf16", "fp16", "fp32"):
         for size, (x, w, stride) in CONVOLUTIONS.items():
             for layout, memory_format in layouts.items():
-                yield Operation(
+                yield _Operation(
                     f"convolution {dtype} {size} {layout}",
                     dtype,
                     "tf32" if dtype == "fp32" else dtype,  # PyTorch's default for convolutions
@@ -467,7 +470,7 @@ def _convolution(stride: int, memory_format: Any) -> Callable[..., Any]:
     return convolve
 
 
-def _attention() -> Iterator[Operation]:
+def _attention() -> Iterator[_Operation]:
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention
 
@@ -486,13 +489,13 @@ def _attention() -> Iterator[Operation]:
     for dtype in ("bf16", "fp16"):
         for name, kind in kinds.items():
             if kind is not None:
-                yield Operation(
+                yield _Operation(
                     f"attention {dtype} {name}", dtype, dtype, (ATTENTION,) * 3,
                     attend(kind), reference=attend(SDPBackend.MATH),
                 )  # fmt: skip
 
 
-def _norms() -> Iterator[Operation]:
+def _norms() -> Iterator[_Operation]:
     from torch.nn.functional import batch_norm, layer_norm
 
     def over_batch(x: Any, w: Any, b: Any) -> Any:
@@ -501,16 +504,16 @@ def _norms() -> Iterator[Operation]:
     rows, features = LAYER_NORM
     channels = (BATCH_NORM[1],)
     for dtype in ("bf16", "fp16", "fp32"):
-        yield Operation(
+        yield _Operation(
             f"layer norm {dtype}", dtype, dtype, ((rows, features), (features,), (features,)),
             lambda x, w, b: layer_norm(x, w.shape, w, b),
         )  # fmt: skip
-        yield Operation(
+        yield _Operation(
             f"batch norm {dtype}", dtype, dtype, (BATCH_NORM, channels, channels), over_batch
         )
 
 
-def _others() -> Iterator[Operation]:
+def _others() -> Iterator[_Operation]:
     import torch
 
     functions: dict[str, tuple[tuple[Shape, ...], Callable[..., Any]]] = {
@@ -524,7 +527,7 @@ def _others() -> Iterator[Operation]:
         "cumsum": ((CUMSUM,), lambda x: x.abs().cumsum(0)),
     }
     for name, (inputs, function) in functions.items():
-        yield Operation(f"{name} fp32", "fp32", "fp32", inputs, function, gradients=False)
+        yield _Operation(f"{name} fp32", "fp32", "fp32", inputs, function, gradients=False)
 
 
 BANK, TINY_BANK = 1 << 26, 1 << 20
@@ -536,9 +539,9 @@ def main() -> None:
     if options.libraries:
         print(json.dumps(libraries()))
         return
-    noise = Noise(options.device, TINY_BANK if options.tiny else BANK)
+    noise = _Noise(options.device, TINY_BANK if options.tiny else BANK)
     if options.write:
-        values, reference = make_reference(noise, options.tiny)
+        values, reference = _make_reference(noise, options.tiny)
         options.write.write_text(json.dumps(reference))
     else:
         reference = json.loads(options.reference.read_text())
@@ -547,19 +550,19 @@ def main() -> None:
     print(json.dumps(_answer(values, reference, options)))
 
 
-def make_reference(noise: Noise, tiny: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+def _make_reference(noise: _Noise, tiny: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is computed on the whole GPU, and what is right: in float64, where there is that."""
     values: dict[str, Any] = {}
     skipped: dict[str, str] = {}
     for name, value_of in _every(noise, tiny).items():
-        value, refusal = attempt(value_of)
+        value, refusal = _attempt(value_of)
         if refusal:
             skipped[name] = refusal
         else:
             values[name] = value
     wanted: dict[str, Any] = {product.name: 0 for product in products(tiny)}
     for operation in operations(tiny):
-        wide, refusal = attempt(partial(compute, operation, noise, wide=True))
+        wide, refusal = _attempt(partial(compute, operation, noise, wide=True))
         wanted[operation.name] = values.get(operation.name) if refusal else wide
     return values, {"values": {name: wanted[name] for name in values}, "skipped": skipped}
 
@@ -592,9 +595,9 @@ def _right(value: Any, wanted: Any, rounding: str | None) -> bool:
     return same(found, right, rounding)
 
 
-def _every(noise: Noise, tiny: bool) -> dict[str, Callable[[], Any]]:
+def _every(noise: _Noise, tiny: bool) -> dict[str, Callable[[], Any]]:
     """By name, what computes each: the number of wrong rows, or fingerprints."""
-    rows = {p.name: partial(count_wrong_rows, p, noise) for p in products(tiny)}
+    rows = {p.name: partial(_count_wrong_rows, p, noise) for p in products(tiny)}
     return rows | {o.name: partial(compute, o, noise) for o in operations(tiny)}
 
 

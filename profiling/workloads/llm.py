@@ -37,7 +37,7 @@ class Shape:
         return self.width // self.heads
 
 
-class Layer(nn.Module):
+class _Layer(nn.Module):
     """Grouped-query attention with a key-value cache, and a gated MLP."""
 
     def __init__(self, shape: Shape, batch: int, context: int) -> None:
@@ -67,7 +67,11 @@ class Layer(nn.Module):
         keys, values = self.cache[0, :batch], self.cache[1, :batch]
         keys.index_copy_(2, position, k)
         values.index_copy_(2, position, v)
-        mixed = self._decode(q, keys, values) if tokens == 1 else _prefill(q, k, v)
+        mixed = (
+            self._decode(q, keys, values)
+            if tokens == 1
+            else functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        )
         return self.out(mixed.transpose(1, 2).reshape(batch, tokens, -1))
 
     def _decode(self, q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -77,14 +81,14 @@ class Layer(nn.Module):
         return mixed.reshape(q.shape)
 
 
-class Llama(nn.Module):
+class _Llama(nn.Module):
     """Tokens in, logits of the last token out."""
 
     def __init__(self, shape: Shape, batch: int, context: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(shape.vocabulary, shape.width)
         nn.init.normal_(self.embedding.weight, std=0.02)
-        self.layers = nn.ModuleList(Layer(shape, batch, context) for _ in range(shape.layers))
+        self.layers = nn.ModuleList(_Layer(shape, batch, context) for _ in range(shape.layers))
         self.norm = nn.RMSNorm(shape.width)
         exponents = torch.arange(0, shape.head_width, 2, dtype=torch.float32) / shape.head_width
         self.register_buffer("frequencies", 500_000**-exponents)
@@ -99,7 +103,7 @@ class Llama(nn.Module):
 
 
 def next_token(
-    model: Llama, tokens: torch.Tensor, position: torch.Tensor, context: int
+    model: _Llama, tokens: torch.Tensor, position: torch.Tensor, context: int
 ) -> torch.Tensor:
     """Sample one more token for each sequence, the cache used as a ring; returns the chances."""
     chances = model(tokens, position).float().softmax(dim=-1)
@@ -110,7 +114,7 @@ def next_token(
     return chances
 
 
-def decode(model: Llama, shape: Shape, args: argparse.Namespace) -> harness.Work:
+def decode(model: _Llama, shape: Shape, args: argparse.Namespace) -> harness.Work:
     """One more token for each sequence; progress is tokens."""
     tokens = torch.randint(shape.vocabulary, (args.batch, 1))
     position = torch.zeros(1, dtype=torch.int64)
@@ -124,7 +128,7 @@ def decode(model: Llama, shape: Shape, args: argparse.Namespace) -> harness.Work
     return harness.Work(step_all, args.batch * args.inner, lambda: model(fixed, start))
 
 
-def prefill(model: Llama, shape: Shape, args: argparse.Namespace) -> harness.Work:
+def prefill(model: _Llama, shape: Shape, args: argparse.Namespace) -> harness.Work:
     """A whole prompt at once; progress is tokens."""
     prompts = harness.rotating(lambda: torch.randint(shape.vocabulary, (args.batch, args.size)))
     position = torch.arange(args.size)
@@ -140,29 +144,18 @@ def build(args: argparse.Namespace) -> harness.Work:
     return {"decode": decode, "prefill": prefill}[args.name](model, shape, args)
 
 
-def build_model(args: argparse.Namespace) -> tuple[Llama, Shape]:
+def build_model(args: argparse.Namespace) -> tuple[_Llama, Shape]:
     """The network with room for `--batch` sequences of `--size` tokens."""
     tiny = Shape(width=32, layers=2, heads=4, kv_heads=2, hidden=64, vocabulary=256)
     shape = tiny if args.tiny else Shape()
     default = torch.get_default_dtype()
     torch.set_default_dtype(harness.torch_dtype(args))
-    model = Llama(shape, args.batch, args.size).eval()
+    model = _Llama(shape, args.batch, args.size).eval()
     torch.set_default_dtype(default)
     return model, shape
 
 
-@dataclass(frozen=True)
-class Captured:
-    """A step as a CUDA graph, and the step itself: its closure keeps what the graph reads."""
-
-    graph: Any
-    step: Callable[[], object]
-
-    def __call__(self) -> None:
-        self.graph.replay()
-
-
-def captured(step: Callable[[], object], pool: Any = None) -> Captured:
+def captured(step: Callable[[], object], pool: Any = None) -> Callable[[], None]:
     """The step as a CUDA graph; graphs that never run at the same time may share a pool."""
     # Capture wants the libraries loaded and their workspaces taken, on a stream of its own.
     side = torch.cuda.Stream()
@@ -173,11 +166,12 @@ def captured(step: Callable[[], object], pool: Any = None) -> Captured:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, pool=pool):
         step()
-    return Captured(graph, step)
 
+    def replay(_step: Callable[[], object] = step) -> None:
+        """Replay the graph; the closure of the kept step holds the memory that it reads."""
+        graph.replay()
 
-def _prefill(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    return functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    return replay
 
 
 def _turned(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:

@@ -16,7 +16,7 @@ import torch
 LOADS = {"cells": harness.Load(batch=4, size=4096, inner=4)}
 
 
-def build(args: argparse.Namespace) -> harness.Work:
+def _build(args: argparse.Namespace) -> harness.Work:
     """A pause and a cell."""
     shape, dtype = (args.batch, args.size, args.size), harness.torch_dtype(args)
     a, b = (torch.randn(shape, dtype=dtype) for _ in range(2))
@@ -40,4 +40,4 @@ def build(args: argparse.Namespace) -> harness.Work:
 if __name__ == "__main__":
     parser = harness.parser(__doc__, LOADS)
     parser.add_argument("--pause-ms", type=float, default=100.0, help="pauses, on average")
-    harness.run(build, harness.options(parser, LOADS))
+    harness.run(_build, harness.options(parser, LOADS))

@@ -4,7 +4,7 @@ Open loop: requests arrive whether or not the GPU keeps up, as those of users do
 request counts from its own moment of arrival, not from when the server looked, so one that arrives
 while the GPU is busy waits on the record too (no coordinated omission).
 
-The standard library is enough here, so that all of it can be tested without PyTorch.
+Nothing here needs PyTorch, so all of it can be tested without it.
 """
 
 import random
@@ -13,18 +13,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import harness
+
 BATCHES_UNDER_WAY = 2
 # A pause must be noticed soon also where a request comes every few seconds.
 LOOK_S = 0.02
 
 
-class Event(Protocol):
-    """The part of `torch.cuda.Event` that is used."""
-
-    def synchronize(self) -> None: ...
-
-
-class Counts(Protocol):
+class _Counts(Protocol):
     """The parts of `advisor.progress.Progress` that are used."""
 
     def add(self, steps: int) -> None: ...
@@ -87,8 +83,8 @@ class Server:
         self,
         arrivals: Arrivals,
         launch: Callable[[int], object],
-        record: Callable[[], Event],
-        counts: Counts,
+        record: Callable[[], harness.Event],
+        counts: _Counts,
         most: int,
         now_s: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], object] = time.sleep,
@@ -96,7 +92,7 @@ class Server:
         self._arrivals, self._launch, self._record = arrivals, launch, record
         self._counts, self._most = counts, most
         self._now_s, self._sleep = now_s, sleep
-        self._under_way: deque[tuple[Event, list[float]]] = deque()
+        self._under_way: deque[tuple[harness.Event, list[float]]] = deque()
         self._paused = True
 
     def turn(self) -> None:

@@ -52,7 +52,7 @@ class Embedding(nn.Module):
         return functional.embedding_bag(rows.flatten(0, 1), self.table.weight, mode="sum")
 
 
-class Recommender(nn.Module):
+class _Recommender(nn.Module):
     """The deep learning recommendation model (Naumov et al. 2019): a score for each candidate."""
 
     def __init__(self, rows: int) -> None:
@@ -89,7 +89,7 @@ def recommender(tiny: bool, size: int) -> Model:
         shape = batch, 8 if tiny else CANDIDATES
         return {"numbers": torch.randn(*shape, NUMBERS), "rows": _rows(rows, *shape, CATEGORIES)}
 
-    return Model(Recommender(size), inputs)
+    return Model(_Recommender(size), inputs)
 
 
 BUILDERS = {"embedding": embedding, "recommender": recommender}
@@ -123,7 +123,7 @@ Step = Callable[[int], torch.Tensor]
 
 
 @dataclass(frozen=True)
-class ModelService:
+class _ModelService:
     """What answers requests.
 
     Attributes:
@@ -144,7 +144,7 @@ class ModelService:
             self.launch(requests)
 
 
-def passes(args: argparse.Namespace) -> ModelService:
+def passes(args: argparse.Namespace) -> _ModelService:
     """One pass for each batch, whose inputs come from the host."""
     build_model = (models.BUILDERS | BUILDERS)[args.name]
     model, dtype = build_model(args.tiny, args.size), harness.torch_dtype(args)
@@ -165,12 +165,12 @@ def passes(args: argparse.Namespace) -> ModelService:
             placed[name][:requests].copy_(value, non_blocking=True)
         step(requests)
 
-    return ModelService(
+    return _ModelService(
         launch, lambda: [step(size).clone() for size in _sizes(args.batch)], network
     )
 
 
-def answers(args: argparse.Namespace) -> ModelService:
+def answers(args: argparse.Namespace) -> _ModelService:
     """Tokens for all sequences of a batch together, until its answers are complete."""
     model, shape = llm.build_model(args)
     first = torch.randint(shape.vocabulary, (args.batch, 1))
@@ -192,15 +192,15 @@ def answers(args: argparse.Namespace) -> ModelService:
     def result() -> list[torch.Tensor]:
         return [first_chances(size) for size in _sizes(args.batch)]
 
-    return ModelService(step, result, model, ANSWER_TOKENS)
+    return _ModelService(step, result, model, ANSWER_TOKENS)
 
 
-def build(args: argparse.Namespace) -> ModelService:
+def build(args: argparse.Namespace) -> _ModelService:
     """The chosen service."""
     return answers(args) if args.name == "llm" else passes(args)
 
 
-def serve(service: ModelService, args: argparse.Namespace, value: float) -> None:
+def serve(service: _ModelService, args: argparse.Namespace, value: float) -> None:
     """Answer requests at `--rate` until `--seconds` are over or the advisor quits."""
     progress = harness.Progress(on_pause=lambda: server.pause())
     arrivals = Arrivals(args.rate, QUEUED_BATCHES * args.batch, harness.own_seed(args))
@@ -221,7 +221,7 @@ def serve(service: ModelService, args: argparse.Namespace, value: float) -> None
     print(f"{arrivals.dropped} requests found the queue full", flush=True)
 
 
-def capacity(service: ModelService, args: argparse.Namespace, value: float) -> None:
+def capacity(service: _ModelService, args: argparse.Namespace, value: float) -> None:
     """Answer full batches as fast as the GPU can, and print how many requests that are."""
     _warm_up(service, args)
     answered: list[int] = []
@@ -236,7 +236,7 @@ def capacity(service: ModelService, args: argparse.Namespace, value: float) -> N
     print(f"{args.name}: {rate:.1f} requests/s in batches of {args.batch}", flush=True)
 
 
-def _warm_up(service: ModelService, args: argparse.Namespace) -> None:
+def _warm_up(service: _ModelService, args: argparse.Namespace) -> None:
     for size in _sizes(args.batch):
         service.answer(size)
     harness.recorder(args.device)().synchronize()

@@ -102,5 +102,4 @@ class BreakableTestbed(ReplayTestbed):
         self.alive()
 
     def playing(self) -> list[BreakableProcess]:
-        """Processes that run now."""
         return [process for process in self.processes if process in self._playing]

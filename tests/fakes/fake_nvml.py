@@ -60,7 +60,6 @@ class FakeNvml:
         return {"LD_LIBRARY_PATH": str(self.folder), "FAKE_NVML_DIR": str(self.state)}
 
     def write(self, gpu: int | None = None, **values: float | str) -> None:
-        """Set keys of a GPU, or of the host without `gpu`."""
         folder = self.state if gpu is None else self.state / f"gpu{gpu}"
         folder.mkdir(parents=True, exist_ok=True)
         for key, value in values.items():

@@ -28,7 +28,6 @@ def two_gpus(host: FakeHost) -> dict[str, str]:
 
 
 def stored(host: FakeHost) -> list[PairPoint]:
-    """The pair points of the one store."""
     with open_store(None, host.folder / "home") as store:
         return store.pair_points()
 
@@ -49,7 +48,6 @@ def each_once(points: list[PairPoint]) -> bool:
 
 
 def until(holds: Callable[[], object], process: Forked) -> None:
-    """Wait for something while a command runs."""
     deadline = time.monotonic() + PATIENCE_S
     while not holds():
         if process.poll() is not None or time.monotonic() > deadline:
@@ -59,7 +57,6 @@ def until(holds: Callable[[], object], process: Forked) -> None:
 
 
 def answer_of(process: Forked) -> dict[str, Any]:
-    """The JSON of a command that ends well."""
     output, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, errors
     return json.loads(output)

@@ -18,7 +18,6 @@ MI300X = Gpu(uuid="GPU-2", model="AMD MI300X", vendor="amd", units_total=304, me
 
 
 def job(name: str, *, gate: bool = True, memory_mib: int | None = 1000) -> Job:
-    """A job that can stand at its gate."""
     return Job(
         name=name, command=(name,), progress=ProgressSettings(gate=gate), memory_mib=memory_mib
     )
@@ -44,7 +43,6 @@ def windows(
 
 
 def solo_point(name: str, rate: float = 100.0, **fields: Any) -> SoloPoint:
-    """A point of one job on the whole GPU."""
     values: dict[str, Any] = {"share_percent": 100.0, "run": "earlier", **fields}
     return point(job=name, rate=rate, **values)
 
@@ -57,10 +55,8 @@ def pair_point(name_a: str, name_b: str, units_a: int = 66, **fields: Any) -> Pa
 
 
 def shares_of(work: PlannedWindows) -> list[tuple[float, ...]]:
-    """Shares of each window under limits."""
     return [tuple(spec.share.percent for spec in target.specs) for target in work.mps]
 
 
 def units_of(work: PlannedWindows) -> list[tuple[int, ...]]:
-    """SMs of each window on an H200."""
     return [tuple(units_for_percent(p, 132) for p in both) for both in shares_of(work)]

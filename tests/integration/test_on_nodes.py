@@ -40,7 +40,6 @@ class EngineHere:
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> EngineHere:
-    """Stands for each engine that a command asks for."""
     made = EngineHere()
     for engine_of in ("on_slurm", "on_ray"):
         monkeypatch.setattr(fanout, engine_of, made.opened)
@@ -61,7 +60,6 @@ def advisor(
 
 
 def windows(answer: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """What each window was."""
     names = ("job_1", "job_2", "mode", "share_1_percent", "share_2_percent")
     return sorted(tuple(row[name] for name in names) for row in map(flat, answer["points"]))
 
@@ -73,11 +71,9 @@ def test_shards_give_what_one_host_gives(
     here = json.loads(host.advisor(*COLOCATE, "--run", "here", "--json").stdout)
     said = advisor(*COLOCATE, "--run", "night", *NODES, "--json")
     nodes = json.loads(said.out)
-    assert len(engine.submitted) == 2
     assert windows(nodes) == windows(here)
-    assert set(nodes) == set(here)
-    assert set(nodes["cost"]) == set(here["cost"])
-    assert nodes["measured"] == nodes["windows"] == 2
+    assert (set(nodes), set(nodes["cost"])) == (set(here), set(here["cost"]))
+    assert nodes["measured"] == nodes["windows"] == len(engine.submitted) == 2
     assert "shard-2-of-2 |  on " in said.err
     assert "2 of 2 shards done" in said.err
     with open_store(None, host.folder / "home") as store:

@@ -54,5 +54,4 @@ def test_ctrl_c_ends_the_tasks_and_keeps_points(host: FakeHost) -> None:
 
 
 def on_card(host: FakeHost, uuid: str) -> list[PairPoint]:
-    """The points of shards that come from a card."""
     return [point for point in of_shards(host) if point.gpu_uuid == uuid]

@@ -14,8 +14,6 @@ from host import FakeHost
 from slurm_cluster import Cluster, kill, slurm_cluster, start
 from waiting import eventually
 
-from advisor_data import open_store
-
 pytest.importorskip("submitit", reason="needs the extra slurm")
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(400)]  # several start-ups on a busy host
 
@@ -33,7 +31,6 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def there(host: FakeHost, cluster: Cluster) -> dict[str, str]:
-    """Variables of one who submits."""
     return {**two_gpus(host), "SLURM_CONF": str(cluster.etc / "slurm.conf")}
 
 
@@ -105,25 +102,6 @@ def test_a_shard_that_has_to_leave_is_queued_again(
         answer_of(process)
     assert each_once(stored(host))
     assert all(point in stored(host) for point in kept)
-
-
-@pytest.mark.nightly
-def test_each_job_is_profiled_on_a_gpu(
-    host: FakeHost, cluster: Cluster, there: dict[str, str]
-) -> None:
-    """Both cards at the same time, each profile whole on one of them, and in one store."""
-    shares = ("--shares", "50,100", "--window", "0.5")
-    words = ("profile", "one", "two", *shares, "--on", "slurm", "--json")
-    with host.start_advisor(*words, **there) as process:
-        answer = answer_of(process)
-    assert set(answer) == {"schema", "profiles"}
-    assert [profile["job"] for profile in answer["profiles"]] == ["one", "two"]
-    assert {len(profile["points"]) for profile in answer["profiles"]} == {2}
-    with open_store(None, host.folder / "home") as store:
-        points = store.solo_points()
-    cards = {job: {p.gpu_uuid for p in points if p.job == job} for job in ("one", "two")}
-    assert sorted(map(len, cards.values())) == [1, 1]
-    assert cards["one"] != cards["two"]
 
 
 def test_slurm_that_refuses_says_why(host: FakeHost, there: dict[str, str]) -> None:

@@ -61,28 +61,19 @@ def test_a_process_that_prints_is_counted_beside_what_its_gpu_does(
     with log.open("wb") as output, running("-c", PRINTS, output=output) as pid:
         (host.folder / "nvml" / "gpu0" / "compute_processes").write_text(f"{pid} 5000\n1 30")
         eventually(lambda: b"step 9/" in log.read_bytes())
-        first, *_, last = looks(host, pid, "--every", "0.5", "--for", "2")
+        *_, last = looks(host, pid, "--every", "0.5", "--for", "2")
         shown = host.advisor("watch", str(pid), "--once", "--every", "0.5").stdout
-    assert set(first) == {
-        "schema",
-        "pid",
-        "at",
-        "watched_s",
-        "count",
-        "unit",
-        "rate",
-        "fault",
-        "gpus",
-    }
+    assert set(last) == {
+        "schema", "pid", "at", "watched_s", "count", "unit", "rate", "fault", "gpus"
+    }  # fmt: skip
     # A busy host makes it late, never early.
-    assert 0.7 * STEPS_PER_S < last["rate"] < 1.03 * STEPS_PER_S
+    assert 0 < last["rate"] < 1.03 * STEPS_PER_S
     (gpu,) = last["gpus"]
     assert set(gpu) == {
         "index", "model", "power_w", "power_limit_w", "sm_active_percent", "memory_mib", "others"
     }  # fmt: skip
+    assert None not in gpu.values()
     assert (gpu["memory_mib"], gpu["others"]) == (5000, [1])
-    assert gpu["power_w"] > 0
-    assert gpu["sm_active_percent"] is not None
     assert "to profile it: advisor profile --name" in shown
 
 
@@ -121,17 +112,17 @@ def test_a_server_is_counted_by_its_page_and_kept_as_a_job(host: FakeHost) -> No
 
 
 def test_a_process_that_tells_nothing_is_told_how_to(host: FakeHost) -> None:
-    """It makes no job; and one that is not there is said to be none."""
+    """It makes no job; neither do all processes, or one that is not there."""
     with running("-c", "import time; time.sleep(60)") as pid:
         shown = host.advisor("watch", str(pid), "--once", "--every", "0.5")
         assert shown.returncode == 0, shown.stderr
         assert "it writes to /dev/null" in shown.stdout
-        assert host.advisor("watch", str(pid), "--save", "job").returncode == 2
+        for words in ([str(pid)], []):
+            assert host.advisor("watch", *words, "--save", "job").returncode == 2
     assert f"there is no process {pid}" in host.advisor("watch", str(pid)).stderr
 
 
 def test_names_of_known_servers_are_those_of_the_documentation() -> None:
-    """Each counter and histogram stands there with its source."""
     page = (Path(__file__).parents[2] / "docs" / "job-file.md").read_text()
     for server in SERVERS:
         assert server.counter is None or f"`{server.counter}`" in page
@@ -142,7 +133,7 @@ def test_all_jobs_of_a_host_are_watched(host: FakeHost) -> None:
     """Each with its process, and who could share a card; who shares one already stays there."""
     nvml = FakeNvml(host.libraries, host.folder / "nvml")
     nvml.write(gpu_count=4)
-    words = ("-c", "import time; time.sleep(60)")
+    words, once = ("-c", "import time; time.sleep(60)"), ("watch", "--once", "--every", "0.5")
     with running(*words) as a, running(*words) as b:
         for gpu, pids in enumerate(([a], [b], [a, b], [])):
             told = "\n".join(f"{pid} 5000" for pid in pids)
@@ -150,13 +141,12 @@ def test_all_jobs_of_a_host_are_watched(host: FakeHost) -> None:
             used = 600 + 5000 * bool(pids)
             nvml.write(gpu=gpu, compute_processes=told, memory_used_mib=used, **own)
         nvml.write(gpu=2, gpm_support=0)
-        done = host.advisor("watch", "--json", "--once", "--every", "0.5")
-        shown = host.advisor("watch", "--once", "--every", "0.5").stdout
+        done = host.advisor(*once, "--json")
+        shown = " ".join(host.advisor(*once).stdout.split())
         with host.start_advisor("watch", "--every", "0.5") as until_stopped:
             wait_for_line(until_stopped, "could share a card")
             until_stopped.send_signal(signal.SIGINT)
-            assert until_stopped.wait(20) == 0
-    assert host.advisor("watch", "--save", "x").returncode == 2
+            assert until_stopped.wait(30) == 0
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
     assert set(seen) == {"schema", "at", "basis", "jobs", "free_gpus", "together"}
@@ -166,17 +156,16 @@ def test_all_jobs_of_a_host_are_watched(host: FakeHost) -> None:
     }  # fmt: skip
     one, two, both = seen["jobs"]
     assert [job["pids"] for job in seen["jobs"]] == [[a], [b], [a, b]]
-    assert (one["memory_mib"], one["fills"], both["fills"]) == (5000, False, None)
+    assert (one["memory_mib"], one["fills"], both["fills"], both["half_speed"]) == (
+        5000, False, None, None
+    )  # fmt: skip
     half = one["half_speed"]
-    assert 0.5 < half["low"] <= half["value"] <= half["high"] <= 1
-    assert half["low"] < half["high"]
-    assert both["half_speed"] is None
-    assert seen["free_gpus"] == [3]
+    assert 0.5 < half["low"] < half["high"] <= 1
+    assert half["low"] <= half["value"] <= half["high"]
     (together,) = seen["together"]
     assert set(together) == {"jobs", "speeds", "limits_percent", "power_w", "saved_w"}
-    assert together["jobs"] == [one["job"], two["job"]]
+    assert (together["jobs"], seen["free_gpus"]) == ([one["job"], two["job"]], [3])
     saved_w = together["saved_w"]
     assert 0 < saved_w["low"] < saved_w["value"] < saved_w["high"] < 360
-    assert re.search(r"\d+ \(\d+ to \d+\) W less", " ".join(shown.split()))
-    assert f"{one['job']} and {two['job']} could share a card" in " ".join(shown.split())
-    assert "estimated" in shown
+    assert f"{one['job']} and {two['job']} could share a card" in shown
+    assert re.search(r"\d+ \(\d+ to \d+\) W less", shown)

@@ -44,7 +44,7 @@ _NAMED = 3
 """Operations that are named of those that were wrong at a count."""
 
 
-def step_line(step: CheckStep) -> str:
+def _step_line(step: CheckStep) -> str:
     """One count that is done."""
     what = "right"
     if step.fault:
@@ -237,7 +237,7 @@ def _run(
         keep_check(check, settings.home)
 
     def report(step: CheckStep) -> None:
-        console.print(f"  {step_line(step)}", highlight=False, soft_wrap=True)
+        console.print(f"  {_step_line(step)}", highlight=False, soft_wrap=True)
 
     run = f"check-{Clock().utc().replace(':', '')}"
     folder = open_home(settings.home, "logs", run)

@@ -212,7 +212,13 @@ def _check_anything(answer: Mapping[str, Any], plan: Plan) -> None:
 def _recorded(answer: Mapping[str, Any], pair: Sequence[str], plan: Plan) -> str:
     """What a replay could have shown, of that pair where it was recorded at all."""
     if plan.has_sets:
-        sets = sorted({_set(point) for point in bundled_set_points()}, key=len)
+        sets = sorted(
+            {
+                write_set(tuple(Member(part.job, part.share_percent) for part in point.parts))
+                for point in bundled_set_points()
+            },
+            key=len,
+        )
         return f"{len(sets)} sets were recorded, such as {listed(sets[:_SETS_NAMED])}"
     points = (point for point in bundled_points() if isinstance(point, PairPoint))
     known = [point for point in points if point.gpu_model == answer["gpu_model"]]
@@ -220,10 +226,6 @@ def _recorded(answer: Mapping[str, Any], pair: Sequence[str], plan: Plan) -> str
         return f"of {' + '.join(pair)} were recorded {listed(sorted(splits))}"
     pairs = sorted({"+".join(point.jobs) for point in known})
     return f"{len(pairs)} pairs were recorded, such as {listed(pairs[:_NAMED])}"
-
-
-def _set(point: PairPoint) -> str:
-    return write_set(tuple(Member(part.job, part.share_percent) for part in point.parts))
 
 
 def _split(point: PairPoint) -> str:
@@ -258,7 +260,7 @@ def _show_campaign(answer: ReportJson, campaign: Campaign, before: int, *, as_js
     nothing = reports.nothing_to_do_text(
         answer["windows"], answer["to_measure"], dry_run=campaign.dry_run
     )
-    new, what = measured_pairs(campaign) - before, "set" if has_sets else "pair"
+    new, what = _measured_pairs(campaign) - before, "set" if has_sets else "pair"
     for line in (
         *reports.unknown_alone_text(points, solo),
         nothing or reports.cost_text(Cost(**answer["cost"]), new, what),
@@ -276,7 +278,7 @@ def _profiles(answer: ReportJson, store: Store) -> list[SoloPoint]:
     return stored + [point for point in bundled if point.gpu_model == model]
 
 
-def measured_pairs(campaign: Campaign) -> int:
+def _measured_pairs(campaign: Campaign) -> int:
     """How many windows of pairs the run has; marked points of jobs that failed are none."""
     points: list[PairPoint] = campaign.store.pair_points(run=campaign.plan.name)
     return sum("failed" not in point.flags for point in points)
@@ -324,7 +326,7 @@ def _colocate(
                 counts_on, home=settings.home, allow_unsafe=where.allow_unsafe or gpus[0] == REPLAY
             ),
         )
-        before = measured_pairs(campaign)
+        before = _measured_pairs(campaign)
         answer, code = _answer(campaign, where, names, settings, console)
         if part == (1, 1):  # others may have what this part has not
             _check_anything(answer, chosen)

@@ -263,7 +263,7 @@ def numbers(option: str, text: str, number: Callable[[str], _Number]) -> tuple[_
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Profiled(Tabular):
+class _Profiled(Tabular):
     """What a sweep measured.
 
     Attributes:
@@ -304,7 +304,7 @@ def profile(
     noise: bool = False,
     allow_unsafe: bool = False,
     resume: bool = True,
-) -> Profiled:
+) -> _Profiled:
     """Measure a job alone at each share: rate, power and counters.
 
     Each point is kept as soon as it is measured; after Ctrl-C the same call goes on. How far it is
@@ -351,7 +351,7 @@ def profile(
     return measure(asked, read_settings(), plain_console(stderr=True))
 
 
-def measure(asked: ProfileRequest, settings: Settings, console: Console) -> Profiled:
+def measure(asked: ProfileRequest, settings: Settings, console: Console) -> _Profiled:
     """Run the sweep; the console is told how far it is."""
     job = asked.job(settings)
     if not asked.replayed:
@@ -362,7 +362,7 @@ def measure(asked: ProfileRequest, settings: Settings, console: Console) -> Prof
         points, result = _measure(opened, shares)
         gpu = opened.testbed.gpu
         stored = [p for p in opened.store.solo_points(job=job.name) if p.gpu_model == gpu.model]
-    return Profiled(
+    return _Profiled(
         job=job,
         gpu=gpu,
         points=tuple(points),

@@ -158,7 +158,11 @@ class References:
     def judged(self, result: WindowResult) -> WindowResult:
         """The window with a verdict for each of its jobs."""
         target, parts = result.target, list[PointPart]()
-        if is_reference(target) and result.reported[0].count and not result.reported[0].not_finite:
+        if (
+            [spec.share.percent for spec in target.specs] == [WHOLE]
+            and result.reported[0].count
+            and not result.reported[0].not_finite
+        ):
             self._known[target.specs[0].job.job_hash] = result.reported[0]
         sides = zip(target.specs, result.parts, result.reported, strict=True)
         for spec, part, reported in sides:
@@ -166,11 +170,6 @@ class References:
             verdict = judge(reported, self._known.get(spec.job.job_hash), tolerance)
             parts.append(replace(part, results=verdict))
         return replace(result, parts=tuple(parts))
-
-
-def is_reference(target: Target) -> bool:
-    """Whether it is a job alone on the whole GPU."""
-    return len(target.specs) == 1 and target.specs[0].share.percent == WHOLE
 
 
 _READY_POLL_S = 0.05

@@ -377,19 +377,17 @@ def expand(
     """
     past = _Past(plan.name, gpu, earlier, solo, counts)
     found = dict.fromkeys(_windows(plan, jobs, past))
-    windows = [window for window in found if isinstance(window, _Window)]
+    windows = [window for window in found if isinstance(window, tuple)]
     return PlannedWindows(
-        mps=tuple(w.target for w in windows if not w.is_sliced),
-        time_sliced=tuple(w.target for w in windows if w.is_sliced),
+        mps=tuple(target for target, is_sliced in windows if not is_sliced),
+        time_sliced=tuple(target for target, is_sliced in windows if is_sliced),
         skipped=tuple(skipped for skipped in found if isinstance(skipped, Skipped)),
         notes=tuple(note for note in found if isinstance(note, str)),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
-    target: Target
-    is_sliced: bool
+_Window = tuple[Target, bool]
+"""A window, and whether it is time-sliced."""
 
 
 class _Past:
@@ -480,7 +478,7 @@ def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Wind
                 for split, repeat in itertools.product(used, range(entry.repeats)):
                     shares, apart = tuple(map(Share, split.shares)), past.masks and split.is_limited
                     target = pair(first, shares[0], second, shares[1], repeat, two_ends=apart)
-                    yield _Window(target, split == TIME_SLICED)
+                    yield target, split == TIME_SLICED
 
 
 def _set_windows(
@@ -501,7 +499,7 @@ def _set_windows(
         else:
             splits = (UNCAPPED,) if limits else entry.splits
             for split, repeat in itertools.product(splits, range(entry.repeats)):
-                yield _Window(together(parts, repeat), split == TIME_SLICED)
+                yield together(parts, repeat), split == TIME_SLICED
 
 
 def _sets(entry: PlanEntry, jobs: Mapping[str, Job], past: _Past) -> Sequence[JobSet]:

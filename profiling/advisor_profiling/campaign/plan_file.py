@@ -144,7 +144,9 @@ def _plan_entries(field: read.YamlField, jobs: Collection[str]) -> tuple[PlanEnt
 def _plan_entry(field: read.YamlField, jobs: Collection[str]) -> PlanEntry:
     readers: Mapping[str, read.FieldReader] = {
         "among": lambda field: _among(field, jobs),
-        "pairs": lambda field: _pairs(field, jobs),
+        "pairs": lambda field: tuple(
+            _pair(item, jobs) for item in _items(field, "a list of pairs")
+        ),
         "sample": read.count,
         "selves": read.flag,
         "sets": lambda field: _sets(field, jobs),
@@ -196,10 +198,6 @@ def _among(field: read.YamlField, jobs: Collection[str]) -> tuple[str, ...] | Li
     if not field.is_list and read.text(field) == "all":
         return "all"
     return tuple(_job(item, jobs) for item in _items(field, "all, or a list of jobs"))
-
-
-def _pairs(field: read.YamlField, jobs: Collection[str]) -> tuple[PairNames, ...]:
-    return tuple(_pair(item, jobs) for item in _items(field, "a list of pairs"))
 
 
 def _pair(field: read.YamlField, jobs: Collection[str]) -> PairNames:

@@ -116,13 +116,12 @@ def _most_complete_first(pairs: Sequence[PairPoint]) -> list[PairPoint]:
     for point in sorted(pairs, key=lambda p: p.started_at, reverse=True):
         groups[*point.jobs, point.run, point.gpu_uuid].append(point)
     # Groups of equally many splits stay in the order of their newest windows.
-    ordered = sorted(groups.values(), key=_splits, reverse=True)
+    ordered = sorted(
+        groups.values(),
+        key=lambda run: len({(p.mode, *p.shares_percent) for p in run}),
+        reverse=True,
+    )
     return [point for group in ordered for point in group]
-
-
-def _splits(pairs: Sequence[PairPoint]) -> int:
-    """How many there are, however often each was measured."""
-    return len({(p.mode, *p.shares_percent) for p in pairs})
 
 
 def _job(point: SoloPoint) -> Job:

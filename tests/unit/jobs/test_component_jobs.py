@@ -16,7 +16,6 @@ SCRIPT = (WORKLOADS / "component_bench.py").read_text("utf-8")
 
 
 def test_every_kernel_has_a_job_of_its_own() -> None:
-    """The script's loads, and the files that `advisor profile` is given."""
     loads = re.findall(r'^    "([\w-]+)": harness\.Load', SCRIPT, re.MULTILINE)
     assert sorted(f"component-{name}" for name in loads) == sorted(job.name for job in JOBS)
     for job in JOBS:
@@ -37,7 +36,6 @@ def test_every_function_that_is_asked_for_is_there() -> None:
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_kernels_compile(tmp_path: Path, arch: str) -> None:
-    """For cards with and without fp8."""
     made = tmp_path / "made.cubin"
     command = ["nvcc", f"-arch={arch}", "-cubin", "-Werror", "all-warnings", "-o", str(made)]
     done = subprocess.run(

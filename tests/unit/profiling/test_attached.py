@@ -3,12 +3,11 @@
 import http.server
 import os
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
-from advisor.core.gpu import Gpu
 from advisor.core.job import ProgressSettings
 from advisor.errors import InputError, JobError
 from advisor.progress import FILE_BYTES, Progress
@@ -44,12 +43,13 @@ def port() -> Generator[int]:
         thread.join()
 
 
-def test_the_page_of_a_server_is_on_its_own_port(port: int) -> None:
-    """The one that its command line names, or another one, as a config file may set it."""
-    for options in (("--port", f"{port}"), ("--config", "serve.yaml"), ()):
-        told = find_told(US, ("vllm", "serve", "m", *options), AskedProcess())
-        assert told is not None
-        assert told.progress.url == f"http://127.0.0.1:{port}/metrics"
+@pytest.mark.parametrize("options", [("--port", "{port}"), ("--config", "serve.yaml"), ()])
+def test_the_page_of_a_server_is_on_its_own_port(port: int, options: tuple[str, ...]) -> None:
+    """The port of the command line, or another one, as a config file may set it."""
+    words = [word.format(port=port) for word in options]
+    told = find_told(US, ("vllm", "serve", "m", *words), AskedProcess())
+    assert told is not None
+    assert told.progress.url == f"http://127.0.0.1:{port}/metrics"
     counts = list[float | None]()
     for Page.tokens in (10, 15, 2, 4):
         counts.append(told.read())
@@ -59,21 +59,11 @@ def test_the_page_of_a_server_is_on_its_own_port(port: int) -> None:
 def test_a_page_of_another_process_is_not_read(port: int) -> None:
     """Though the command line names its port; nor where the program is no server."""
     command = ("vllm", "serve", "m", "--port", f"{port}")
+    training = ("/envs/vllm/bin/python", "train.py", "--port", f"{port}")
     assert find_told(ANOTHER, command, AskedProcess()) is None
+    assert find_told(US, training, AskedProcess()) is None
     with pytest.raises(InputError, match="no port on which the process listens"):
         find_told(ANOTHER, command, AskedProcess(counter="vllm:generation_tokens_total"))
-    training = ("/envs/vllm/bin/python", "train.py", "--port", f"{port}")
-    assert find_told(US, training, AskedProcess()) is None
-
-
-def environment(_pid: int) -> Mapping[str, str]:
-    """As of a process that was started with the variables of this test."""
-    return os.environ
-
-
-def no_gpus(_pid: int) -> list[Gpu]:
-    """A host without a driver."""
-    return []
 
 
 def test_a_reason_in_the_progress_file_is_that_of_the_look(
@@ -83,7 +73,7 @@ def test_a_reason_in_the_progress_file_is_that_of_the_look(
     file = tmp_path / "progress"
     file.write_bytes(bytes(FILE_BYTES))
     monkeypatch.setenv("ADVISOR_PROGRESS_FILE", str(file))
-    monkeypatch.setattr(attached, "environment_of", environment)
+    monkeypatch.setattr(attached, "environment_of", lambda _pid: os.environ)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     Progress().uncounted("HTTP 500")
     told = find_told(US, ("server",), AskedProcess())
     assert told is not None
@@ -93,33 +83,19 @@ def test_a_reason_in_the_progress_file_is_that_of_the_look(
 
 
 def test_a_look_without_a_count_has_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until it can be read again."""
-    answers = iter([1.0, 2.0, 3.0])
+    """Until it can be read again; one look is shown however long it takes to open the GPUs."""
+    answers, clock = iter([1.0, 2.0, 3.0]), VirtualClock()
 
     def read() -> float:
         if (count := next(answers, None)) is None:
             raise JobError("the page is gone")
         return count
 
-    monkeypatch.setattr(attached, "_gpus", no_gpus)
+    monkeypatch.setattr(attached, "_gpus", lambda _pid: [clock.sleep(0.3)][:0])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    assert len([*watch(os.getpid(), None, 0.05, 0.05, clock)]) == 1
     told = ToldProgress(ProgressSettings(), read)
-    *_, look = watch(os.getpid(), told, 2, 4, VirtualClock())
+    *_, look = watch(os.getpid(), told, 2, 4, clock)
     assert (look.count, look.rate, look.fault) == (None, None, "the page is gone.")
-
-
-def test_one_look_is_shown_however_long_it_takes_to_open_the_gpus(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """`--once` showed nothing where that took a tenth of a second."""
-    clock = VirtualClock()
-
-    def found(_pid: int) -> list[Gpu]:
-        clock.sleep(0.3)
-        return []
-
-    monkeypatch.setattr(attached, "_gpus", found)
-    (look,) = watch(os.getpid(), None, 0.05, 0.05, clock)
-    assert look.pid == os.getpid()
 
 
 def test_output_that_starts_again_is_counted_on(
@@ -128,18 +104,12 @@ def test_output_that_starts_again_is_counted_on(
     """As with each epoch; colours are left out, and so is what is no number."""
     log = tmp_path / "log"
     log.write_text("step 1\nstep 2\n")
-
-    def outputs(_pids: Sequence[int]) -> list[Path]:
-        return [log]
-
-    monkeypatch.setattr(attached, "_outputs", outputs)
-    told = find_told(US, ("train",), AskedProcess(pattern=r"step (\S+)"))
-    lines = find_told(US, ("train",), AskedProcess(pattern="step"))
-    assert told is not None
-    assert lines is not None
-    assert (told.read(), lines.read()) == (2, 2)
+    monkeypatch.setattr(attached, "_outputs", lambda _pids: [log])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    both = [
+        find_told(US, ("train",), AskedProcess(pattern=pattern))
+        for pattern in (r"step (\S+)", "step")
+    ]
+    assert [told and told.read() for told in both] == [2, 2]
     with log.open("a") as more:
         more.write("\x1b[1mstep 3\x1b[0m\nstep none\nstep 1\nstep 2\nstep 3\n")
-    assert (told.read(), lines.read()) == (6, 7)
-    told.close()
-    lines.close()
+    assert [told and (told.read(), told.close()) for told in both] == [(6, None), (7, None)]

@@ -3,8 +3,7 @@
 import json
 import signal
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -105,16 +104,13 @@ def test_each_gpu_has_as_many_physical_cores_of_its_own(gpus: int, cores: int) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fanout, "physical_cores", lambda: groups(cores))
         wanted = FanOut(names=[*map(str, range(gpus))])
-        parts = [
-            shard.cores
-            for shard in fanout._shards(wanted, Path(), read_settings({}))  # pyright: ignore[reportPrivateUsage]
-        ]
+        shards = fanout._shards(wanted, Path(), read_settings({}))  # pyright: ignore[reportPrivateUsage]
+    parts = [shard.cores for shard in shards]
     if cores < gpus:
         assert parts == [frozenset[int]().union(*groups(cores))] * gpus
-        return
-    assert {len(part) for part in parts} == {2 * (cores // gpus)}
-    for group in groups(cores):
-        assert sum(bool(part & group) for part in parts) <= 1
+    else:
+        assert {len(part) for part in parts} == {2 * (cores // gpus)}
+        assert all(sum(bool(part & group) for part in parts) <= 1 for group in groups(cores))
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -166,13 +162,13 @@ def test_process_that_cannot_be_started_ends_the_others(host_of: HostOf) -> None
 def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Shard]:
     """Two shards whose folders are there; nobody waits."""
     monkeypatch.setattr(fanout, "_POLL_S", 0)
-    made = [
-        Shard(name=f"shard-{n}", folder=tmp_path / str(n), arguments=(), cwd=tmp_path)
-        for n in (1, 2)
+    folders = [tmp_path / name for name in "12"]
+    for folder in folders:
+        folder.mkdir()
+    return [
+        Shard(name=f"shard-{folder.name}", folder=folder, arguments=(), cwd=tmp_path)
+        for folder in folders
     ]
-    for shard in made:
-        shard.folder.mkdir()
-    return made
 
 
 def answer(shard: Shard, code: int = 0) -> None:
@@ -187,39 +183,38 @@ def write(shard: Shard, text: str) -> None:
         log.write(text)
 
 
-@contextmanager
-def engine(*looks: Callable[[], object], gone: Mapping[str, str]) -> Generator[Any]:
-    """Does one thing at each look, and yields what it was given."""
-    left: Iterator[Callable[[], object]] = iter(looks)
+class Engine:
+    """Does one thing at each look, and remembers the shards that were submitted."""
 
-    def ended() -> Mapping[str, str]:
-        next(left, lambda: None)()
-        return gone
+    def __init__(self, *looks: Callable[[], object], gone: Mapping[str, str] | None = None) -> None:
+        self._looks, self._gone = iter(looks), gone or {}
+        self.submitted: list[Shard] = []
 
-    def submit(shards: Sequence[Shard]) -> Ended:
-        submit.submitted = [*shards]  # pyright: ignore[reportFunctionMemberAccess]
-        return ended
+    def __call__(self, shards: Sequence[Shard]) -> Ended:
+        self.submitted += shards
+        return self._ended
 
-    yield submit
+    def _ended(self) -> Mapping[str, str]:
+        next(self._looks, lambda: None)()
+        return self._gone
 
 
 @pytest.mark.parametrize("gone", [{}, {"shard-1": "", "shard-2": ""}])
 def test_answers_are_waited_for(shards: list[Shard], gone: dict[str, str]) -> None:
     """However late each is, also after its end: a network file system shows files late."""
     first, second = shards
-    looks = (lambda: None, lambda: answer(second), lambda: answer(first, 5))
-    with engine(*looks, gone=gone) as submit:
-        assert hand_out(shards, submit, print) == gone
-        assert submit.submitted == shards
+    engine = Engine(lambda: None, lambda: answer(second), lambda: answer(first, 5), gone=gone)
+    assert hand_out(shards, engine, print) == gone
+    assert engine.submitted == shards
     assert [shard.answer() for shard in shards] == [(5, {"measured": 3}), (0, {"measured": 3})]
 
 
 def test_a_shard_that_has_answered_is_not_submitted(shards: list[Shard]) -> None:
     """As after a command that was stopped when one of its shards was done."""
     answer(shards[0])
-    with engine(lambda: answer(shards[1]), gone={}) as submit:
-        hand_out(shards, submit, print)
-        assert submit.submitted == shards[1:]
+    engine = Engine(lambda: answer(shards[1]))
+    hand_out(shards, engine, print)
+    assert engine.submitted == shards[1:]
 
 
 def test_a_shard_that_was_given_up_is_not_waited_for(
@@ -228,26 +223,19 @@ def test_a_shard_that_was_given_up_is_not_waited_for(
     """The engine says why, or nothing."""
     monkeypatch.setattr(fanout, "_LATE_S", 0)
     gone = {shards[0].name: "the node died", shards[1].name: ""}
-    with engine(gone=gone) as submit:
-        assert hand_out(shards, submit, print) == gone
+    assert hand_out(shards, Engine(gone=gone), print) == gone
 
 
 def test_whole_lines_are_passed_on_as_they_come(shards: list[Shard]) -> None:
     one, two = shards
     lines: list[str] = []
-
-    def last() -> None:
-        write(two, "1/1 gemm\n")
-        answer(two)
-
-    looks = (
+    engine = Engine(
         lambda: write(one, "on node-7, GPU 0\n1/"),
         lambda: write(one, "2 triad\n"),
         lambda: answer(one),
-        last,
+        lambda: (write(two, "1/1 gemm\n"), answer(two)),
     )
-    with engine(*looks, gone={}) as submit:
-        hand_out(shards, submit, lines.append)
+    hand_out(shards, engine, lines.append)
     assert lines == [
         "shard-1 |on node-7, GPU 0",
         "shard-1 |1/2 triad",
@@ -260,11 +248,7 @@ def test_whole_lines_are_passed_on_as_they_come(shards: list[Shard]) -> None:
 def test_ctrl_c_ends_all(shards: list[Shard], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each ends its jobs in the safe order, and is waited for."""
     child = Child()
-
-    def start(*_asked: object) -> Child:
-        return child
-
-    monkeypatch.setattr(fanout, "start_shard", start)
+    monkeypatch.setattr(fanout, "start_shard", lambda *_: child)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
 
     def interrupt(_line: str) -> None:
         raise KeyboardInterrupt

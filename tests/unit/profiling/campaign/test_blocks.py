@@ -4,7 +4,7 @@ import itertools
 import random
 import subprocess
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -50,80 +50,47 @@ def plans(draw: st.DrawFn) -> list[Target]:
 gpus = st.tuples(st.integers(1, 60), st.integers(2_000, 200_000) | st.none())
 
 
-def needs_mib(specs: Sequence[ProcessSpec]) -> float:
-    """Memory of processes, as far as it is known."""
-    return sum(spec.job.memory_mib or 0 for spec in specs)
-
-
 def fit(specs: Sequence[ProcessSpec], max_clients: int, memory_mib: float | None) -> bool:
-    """All of them can stand ready at once."""
-    if not all(spec.job.progress.gate for spec in specs):
+    if len(specs) > max_clients or not all(spec.job.progress.gate for spec in specs):
         return False
-    if len(specs) > max_clients:
-        return False
-    if memory_mib is None:
-        return True
-    known = all(spec.job.memory_mib is not None for spec in specs)
-    return known and needs_mib(specs) <= MEMORY_PART * memory_mib
+    needs_mib = [spec.job.memory_mib for spec in specs]
+    return memory_mib is None or (
+        None not in needs_mib and sum(need or 0 for need in needs_mib) <= MEMORY_PART * memory_mib
+    )
 
 
 def runners_of(targets: Sequence[Target]) -> list[ProcessSpec]:
-    """The processes of windows, each once."""
     return list(dict.fromkeys(spec for target in targets for spec in target.specs))
 
 
 def length_s(blocks: Sequence[Block]) -> float:
-    """Seconds of blocks that do not follow each other."""
     return sum(estimate_s([block], WindowRules()) for block in blocks)
 
 
-@given(plan=plans(), gpu=gpus, alone=st.booleans())
-def test_every_window_is_in_one_block(
-    plan: list[Target], gpu: tuple[int, int | None], alone: bool
-) -> None:
-    blocks = cut(plan, *gpu, "seed", alone=alone)
-    found = Counter(target for block in blocks for target in block.targets)
-    added = found.keys() - set(plan)
-    assert set(plan) <= found.keys()
-    assert set(found.values()) == {1}
-    assert all(len(target.specs) == 1 for target in added)
-    assert alone or not added
-    for block in blocks:
-        assert len(block.specs) == len(set(block.specs))
-        assert set(block.specs) == set(runners_of(block.targets))
-
-
-@given(plan=plans(), gpu=gpus)
-def test_blocks_fit_the_gpu(plan: list[Target], gpu: tuple[int, int | None]) -> None:
-    """Processes are within the process limit and the memory, or serve one window alone."""
-    for block in cut(plan, *gpu, "seed", alone=False):
-        assert len(block.targets) == 1 or fit(block.specs, *gpu)
-
-
-@given(plan=plans(), gpu=gpus)
-def test_windows_of_a_pair_stay_together(plan: list[Target], gpu: tuple[int, int | None]) -> None:
-    """A pair whose processes fit is in one block; another shares its blocks with no such pair."""
-    blocks = cut(plan, *gpu, "seed")
-    by_jobs: defaultdict[tuple[str, ...], list[Target]] = defaultdict(list)
-    for target in plan:
-        by_jobs[target.jobs].append(target)
-    parted = set[tuple[str, ...]]()
-    for names, targets in by_jobs.items():
-        holding = sum(names in block.pairs for block in blocks)
-        if fit(runners_of(targets), *gpu):
-            assert holding == 1
-        elif holding > 1:
-            parted.add(names)
-    assert all(len(block.pairs & parted) <= 1 for block in blocks)
-
-
 @given(plan=plans(), gpu=gpus, chance=st.randoms(use_true_random=False))
-def test_cut_does_not_depend_on_the_order(
+def test_blocks_are_the_plan_and_fit_the_gpu(
     plan: list[Target], gpu: tuple[int, int | None], chance: random.Random
 ) -> None:
+    """Whatever the order of the plan, each window is in one block.
+
+    A block is within the process limit and the memory, or holds one window. A pair whose
+    processes fit is in one block; a pair that is split shares its blocks with no other such pair.
+    """
+    blocks = cut(plan, *gpu, "seed", alone=False)
     mixed = [*plan, plan[0]]
     chance.shuffle(mixed)
-    assert cut(mixed, *gpu, "seed") == cut(plan, *gpu, "seed")
+    assert cut(mixed, *gpu, "seed", alone=False) == blocks
+    assert Counter(target for block in blocks for target in block.targets) == Counter(plan)
+    for block in blocks:
+        assert Counter(block.specs) == Counter(runners_of(block.targets))
+        assert len(block.targets) == 1 or fit(block.specs, *gpu)
+    split = set[tuple[str, ...]]()
+    for names in {target.jobs for target in plan}:
+        holding = sum(names in block.pairs for block in blocks)
+        whole = fit(runners_of([t for t in plan if t.jobs == names]), *gpu)
+        assert not whole or holding == 1
+        split |= {names} if holding > 1 else set()
+    assert all(len(block.pairs & split) <= 1 for block in blocks)
 
 
 def test_cut_does_not_depend_on_the_process() -> None:
@@ -150,13 +117,6 @@ print(sample("abcdefgh", 20, "seed", {}))
     assert " with " in answers.pop()
 
 
-@pytest.mark.parametrize("seed", ["", "a"])
-def test_four_jobs_are_one_block(seed: str) -> None:
-    (block,) = cut(windows(jobs("abcd").values()), CLIENTS, 143_771, seed, alone=False)
-    assert len(block.specs) == CLIENTS
-    assert len(block.targets) == 84
-
-
 @pytest.mark.parametrize("seed", ["", "a", "b"])
 def test_starts_come_near_the_fewest(seed: str) -> None:
     """Eight jobs in all pairs: 240 starts are the fewest, at most an eighth more are made.
@@ -168,27 +128,19 @@ def test_starts_come_near_the_fewest(seed: str) -> None:
     assert 240 <= sum(len(block.specs) for block in blocks) <= 270
 
 
-def test_memory_parts_a_pair() -> None:
-    large = jobs("ab", memory_mib=10_000).values()
-    blocks = cut(windows(large, selves=False), CLIENTS, 143_771, "seed", alone=False)
-    assert sorted(len(block.specs) for block in blocks) == [8, 12]
-
-
-def test_jobs_without_a_gate_are_measured_alone() -> None:
-    members = [job("a"), job("b", gate=False)]
-    blocks = cut(windows(members), CLIENTS, None, "seed")
-    loose = [block for block in blocks if any(not r.job.progress.gate for r in block.specs)]
-    assert len(loose) == 10 + 6
-    assert all(len(block.targets) == 1 for block in loose)
-    gated = [block for block in blocks if block not in loose]
-    assert [block.pairs for block in gated] == [{("a", "a")}]
-
-
-def test_window_of_a_gated_job_is_not_put_beside_a_loose_one() -> None:
-    """A process that happens to be there does not draw a solo window into a loose block."""
+def test_jobs_without_a_gate_are_measured_alone_in_a_random_order() -> None:
     a, b = job("a"), job("b", gate=False)
+    blocks = cut(windows([a, b]), CLIENTS, None, "seed")
+    loose = [block for block in blocks if any(not r.job.progress.gate for r in block.specs)]
+    assert [len(block.targets) for block in loose] == [1] * (10 + 6)
+    assert [block.pairs for block in blocks if block not in loose] == [{("a", "a")}]
+    # A process that happens to be there does not draw a solo window into a loose block.
     plan = [pair(a, Share(90), b, Share(10)), solo(a, Share(90))]
-    assert sorted(len(block.targets) for block in cut(plan, CLIENTS, None, "seed")) == [1, 1]
+    assert [len(block.targets) for block in cut(plan, CLIENTS, None, "seed")] == [1, 1]
+    plan = [solo(b, Share(percent)) for percent in range(10, 101, 10)]
+    blocks = cut(plan, CLIENTS, None, "seed", alone=False)
+    shares = [block.specs[0].share.percent for block in blocks]
+    assert shares not in (sorted(shares), sorted(shares, reverse=True))
 
 
 def test_unknown_memory_counts_where_memory_is_looked_at() -> None:
@@ -221,32 +173,17 @@ def test_time_sliced_jobs_share_one_client_each() -> None:
 
 
 def test_windows_come_in_a_random_order() -> None:
-    """Neither splits nor pairs come sorted, each pair has its own order, and each seed another.
+    """Splits and pairs are not sorted, and each pair and each seed has its own order.
 
-    Those of a pair follow one another: where the GPU is taken away one is cut in two, not all.
+    The windows of a pair follow one another: where the GPU is taken away, one pair is split.
     """
     plan = windows(jobs("abcd").values())
     (block,), (other,) = cut(plan, CLIENTS, None, "one"), cut(plan, CLIENTS, None, "two")
     assert block.targets != other.targets
-    shares = [t.specs[0].share.percent for t in block.targets]
-    rising = sum(first <= second for first, second in itertools.pairwise(shares))
-    assert 0.3 < rising / len(shares) < 0.7
-    met = list(dict.fromkeys(target.jobs for target in block.targets))
-    assert met != sorted(met)
-    orders = {tuple(t.specs[0].share for t in block.targets if t.jobs == jobs_) for jobs_ in met}
-    assert len(orders) == 6 + 4 + 1
-    changes = sum(a.jobs != b.jobs for a, b in itertools.pairwise(block.targets))
-    assert changes == 10 + 4 - 1
-
-
-def test_loose_windows_come_in_a_random_order() -> None:
-    """A job without a gate is not measured from the smallest share to the largest either."""
-    loose = job("a", gate=False)
-    plan = [solo(loose, Share(percent)) for percent in range(10, 101, 10)]
-    blocks = cut(plan, CLIENTS, None, "seed", alone=False)
-    shares = [block.specs[0].share.percent for block in blocks]
-    assert sorted(shares) == list(range(10, 101, 10))
-    assert shares not in (sorted(shares), sorted(shares, reverse=True))
+    met = [names for names, _ in itertools.groupby(block.targets, key=lambda t: t.jobs)]
+    assert met[:-4] != sorted(met[:-4])
+    orders = {tuple(t.specs[0].share for t in block.targets if t.jobs == names) for names in met}
+    assert (len(met), len(orders)) == (10 + 4, 6 + 4 + 1)
 
 
 def test_a_block_follows_one_with_the_same_clients() -> None:
@@ -265,10 +202,6 @@ def test_remaining_drops_what_is_done(
     left = remaining(blocks, done)
     assert [t for block in left for t in block.targets] == [t for t in every if t not in done]
     assert all(set(block.specs) == set(runners_of(block.targets)) for block in left)
-    assert remaining(blocks, []) == [
-        Block(tuple(runners_of(block.targets)), block.targets) for block in blocks
-    ]
-    assert remaining(blocks, every) == []
 
 
 @given(plan=plans(), gpu=gpus, count=st.integers(1, 5))
@@ -278,9 +211,7 @@ def test_shards_part_the_blocks(
     blocks = cut(plan, *gpu, "seed")
     shards = [shard(blocks, index, count) for index in range(1, count + 1)]
     assert Counter(block for part in shards for block in part) == Counter(blocks)
-    homes = Counter(
-        names for part in shards for names in set[tuple[str, ...]]().union(*(b.pairs for b in part))
-    )
+    homes = Counter(names for part in shards for names in {n for b in part for n in b.pairs})
     assert set(homes.values()) == {1}
     longest_s = max(length_s([b for b in blocks if b.pairs & block.pairs]) for block in blocks)
     lengths_s = [length_s(part) for part in shards]
@@ -303,16 +234,15 @@ def test_no_such_shard(index: int, count: int) -> None:
 
 
 def test_estimate_counts_starts_and_windows() -> None:
+    """A process with a gate that the block before started is not started again."""
     blocks = cut(windows(jobs("abcd").values()), CLIENTS, None, "seed")
-    assert estimate_s(blocks, WindowRules()) == pytest.approx(48 * 1.5 + 88 * WINDOW_S)
+    a, b = (solo(job(name, gate=name == "a"), FULL) for name in "ab")
+    gated, loose = ([Block(one.specs, (one,))] * 2 for one in (a, b))
+    assert [estimate_s(some, WindowRules()) for some in (blocks, [], gated, loose)] == [
+        pytest.approx(48 * 1.5 + 88 * WINDOW_S), 0,
+        pytest.approx(1.5 + 2 * WINDOW_S), pytest.approx(2 * 1.5 + 2 * WINDOW_S),
+    ]  # fmt: skip
     assert estimate_s(blocks, rules_for(1.0)) == pytest.approx(48 * 1.5 + 88 * 2.6)
-    assert estimate_s([], WindowRules()) == 0
-    # Processes that the block before has left standing are not started again; loose ones are.
-    a, b = job("a"), job("b", gate=False)
-    gated = Block((ProcessSpec(a, FULL),), (solo(a, FULL),))
-    loose = Block((ProcessSpec(b, FULL),), (solo(b, FULL),))
-    assert estimate_s([gated, gated], WindowRules()) == pytest.approx(1.5 + 2 * WINDOW_S)
-    assert estimate_s([loose, loose], WindowRules()) == pytest.approx(2 * 1.5 + 2 * WINDOW_S)
 
 
 def test_profiles_are_measured_with_the_clients_that_are_there() -> None:

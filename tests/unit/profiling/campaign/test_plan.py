@@ -1,18 +1,43 @@
 """What a plan means on one GPU: splits, pairs, memory, and what earlier points decide."""
 
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from flat_records import changed
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from planned import H200, MI300X, job, jobs, pair_point, shares_of, solo_point, units_of
+from unsafe_counts import UNSAFE_132, checked_132
 
 from advisor.core.gpu import Gpu, Share
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
-from advisor.errors import InputError
-from advisor_profiling.campaign.plan import Plan, PlanEntry, Skipped, all_pairs, expand
+from advisor.errors import InputError, UnsafeCountError
+from advisor.runtime.backend import CuMaskBackend
+from advisor_data.bundled import bundled_solo_points
+from advisor_profiling.campaign import plan as safe_plan
+from advisor_profiling.campaign.plan import (
+    BoundBy,
+    CountRules,
+    PairNames,
+    Plan,
+    PlanEntry,
+    PlannedWindows,
+    all_pairs,
+    check_asked_shares,
+    check_safe_count,
+    expand,
+    kind_of,
+    kinds_of,
+    sample,
+)
 from advisor_profiling.campaign.splits import AroundBest, UnitSplit
 from advisor_profiling.window.points import pair
+from advisor_training.pairs import HIGH_PERCENT, job_classes
 
 JOBS = jobs(["bert", "fft", "gemm", "triad"])
 
@@ -25,27 +50,24 @@ def plan(**entry: Any) -> Plan:
 def test_all_pairs_of_a_group() -> None:
     """Four jobs are ten pairs: nine splits of six, and five of each job next to itself."""
     work = expand(plan(among=tuple(JOBS)), H200, JOBS, [], [])
-    assert len(work.mps) == 6 * 9 + 4 * 5
-    assert not work.time_sliced
-    assert not work.skipped
+    assert (len(work.mps), work.time_sliced, work.skipped) == (6 * 9 + 4 * 5, (), ())
     assert {t.jobs for t in work.mps} == set(all_pairs(JOBS))
-    others = expand(plan(among="all", selves=False), H200, JOBS, [], [])
+    unread = Gpu(uuid="GPU-1", model="NVIDIA H200")
+    others = expand(plan(among="all", selves=False), unread, JOBS, [], [])
     assert {t.jobs for t in others.mps} == set(all_pairs(JOBS, selves=False))
+    drawn = {expand(Plan(name, plan(among="all", sample=4, splits=(UNCAPPED,)).entries),
+                    H200, JOBS, [], []).mps for name in "aabcd"}  # fmt: skip
+    assert (len(drawn) > 1, {len(found) for found in drawn}) == (True, {4})
 
 
 def test_shares_go_to_the_jobs_in_the_order_written() -> None:
-    split = (Split((70.0, 20.0)),)
-    work = expand(plan(pairs=(("triad", "bert"),), splits=split), H200, JOBS, [], [])
-    assert work.mps == (pair(JOBS["triad"], Share(70), JOBS["bert"], Share(20)),)
-    assert [str(spec) for spec in work.mps[0].specs] == ["bert at 20 %", "triad at 70 %"]
-
-
-def test_modes_are_kept_apart() -> None:
     """Uncapped is measured under MPS, time-sliced without it, though the shares are the same."""
-    splits = (UNCAPPED, TIME_SLICED)
-    work = expand(plan(pairs=(("bert", "triad"),), splits=splits), H200, JOBS, [], [])
-    whole = (pair(JOBS["bert"], Share(100), JOBS["triad"], Share(100)),)
-    assert (work.mps, work.time_sliced) == (whole, whole)
+    splits = (Split((70.0, 20.0)), UNCAPPED, TIME_SLICED)
+    work = expand(plan(pairs=(("triad", "bert"),), splits=splits), H200, JOBS, [], [])
+    whole = pair(JOBS["bert"], Share(100), JOBS["triad"], Share(100))
+    assert work.mps == (pair(JOBS["triad"], Share(70), JOBS["bert"], Share(20)), whole)
+    assert work.time_sliced == (whole,)
+    assert [str(spec) for spec in work.mps[0].specs] == ["bert at 20 %", "triad at 70 %"]
 
 
 def test_same_window_of_two_entries_is_measured_once() -> None:
@@ -57,15 +79,6 @@ def test_same_window_of_two_entries_is_measured_once() -> None:
     work = expand(Plan("run", entries), H200, JOBS, [], [])
     assert len(work.mps) == len(set(work.mps)) == 6 * 9 + 4 * 5 + 9
     assert sum(t.repeat for t in work.mps) == 9
-
-
-def test_sample() -> None:
-    entry = {"among": "all", "sample": 4, "splits": (UNCAPPED,)}
-    first = expand(plan(**entry), H200, JOBS, [], [])
-    assert len(first.mps) == 4
-    assert expand(plan(**entry), H200, JOBS, [], []) == first
-    others = [expand(Plan(str(n), plan(**entry).entries), H200, JOBS, [], []) for n in range(9)]
-    assert any(other != first for other in others)
 
 
 def test_points_of_the_own_run_change_nothing() -> None:
@@ -100,18 +113,15 @@ def test_kinds_of_earlier_profiles_guide_a_sample() -> None:
 def test_unknown_job() -> None:
     with pytest.raises(InputError, match=r"no job 'trida' among 4\. the nearest is triad"):
         expand(plan(pairs=(("bert", "trida"),)), H200, JOBS, [], [])
-    with pytest.raises(InputError, match="no job 'bert' among 0"):
-        expand(plan(among=("bert",)), H200, {}, [], [])
 
 
 def test_exact_units() -> None:
     """Counts of units become the percentages that grant exactly them; on AMD they are CUs."""
-    split = (UnitSplit(38, 94),)
-    work = expand(plan(pairs=(("bert", "triad"),), splits=split), H200, JOBS, [], [])
-    assert units_of(work) == [(38, 94)]
+    entry = plan(pairs=(("bert", "triad"),), splits=(UnitSplit(38, 94),))
+    assert units_of(expand(entry, H200, JOBS, [], [])) == [(38, 94)]
     amd = plan(pairs=(("bert", "triad"),), splits=(UnitSplit(96, 208),))
     found = shares_of(expand(amd, MI300X, JOBS, [], []))
-    assert found == [(pytest.approx(100 * 96 / 304), pytest.approx(100 * 208 / 304))]
+    assert found == [pytest.approx((100 * 96 / 304, 100 * 208 / 304))]
 
 
 @pytest.mark.parametrize(
@@ -133,13 +143,6 @@ def test_units_that_the_gpu_has_not(split: tuple[int, int], what: str) -> None:
         expand(entry, H200, JOBS, [], [])
 
 
-def test_units_of_an_unknown_gpu() -> None:
-    unread = Gpu(uuid="GPU-1", model="NVIDIA H200")
-    with pytest.raises(InputError, match="number of units of NVIDIA H200 is not known"):
-        expand(plan(pairs=(("bert", "triad"),), splits=(UnitSplit(66, 66),)), unread, JOBS, [], [])
-    assert expand(plan(among="all"), unread, JOBS, [], []).mps
-
-
 def test_pair_that_does_not_fit_into_memory() -> None:
     members = jobs(["a", "b"], memory_mib=1000)
     solo = [
@@ -147,13 +150,12 @@ def test_pair_that_does_not_fit_into_memory() -> None:
         solo_point("a", memory_used_mib=130_000.0),
     ]
     work = expand(plan(among="all", splits=(UNCAPPED, TIME_SLICED)), H200, members, [], solo)
-    reason = (
-        "a needs 130000 MiB and a 130000 MiB, together more than 136582 MiB (95 % of NVIDIA H200)"
-    )
-    assert work.skipped == (Skipped(("a", "a"), reason),)
-    assert (
-        {t.jobs for t in work.mps} == {t.jobs for t in work.time_sliced} == {("a", "b"), ("b", "b")}
-    )
+    (skipped,) = work.skipped
+    assert skipped.pair == ("a", "a")
+    assert skipped.reason.startswith("a needs 130000 MiB and a 130000 MiB, together more than")
+    assert [{t.jobs for t in some} for some in (work.mps, work.time_sliced)] == [
+        {("a", "b"), ("b", "b")}
+    ] * 2
 
 
 @pytest.mark.parametrize(
@@ -188,17 +190,12 @@ MEASURED = [
 
 def test_around_the_best_split() -> None:
     """Every second SM to either side of the split with the most relative speed per watt."""
-    work = expand(AROUND, H200, JOBS, MEASURED, SOLO)
     around = [(n, 132 - n) for n in (48, 50, 52, 54, 56)]
-    assert units_of(work) == around
     turned = plan(pairs=(("triad", "bert"),), splits=(AroundBest(4),))
-    assert set(units_of(expand(turned, H200, JOBS, MEASURED, SOLO))) == set(around)
-
-
-def test_best_split_counts_power() -> None:
+    for entry in (AROUND, turned):
+        assert sorted(units_of(expand(entry, H200, JOBS, MEASURED, SOLO))) == around
     frugal = pair_point("bert", "triad", 12, rate_1=50.0, rate_2=800.0, power_w=400.0)
-    work = expand(AROUND, H200, JOBS, [*MEASURED, frugal], SOLO)
-    assert (12, 120) in units_of(work)
+    assert (12, 120) in units_of(expand(AROUND, H200, JOBS, [*MEASURED, frugal], SOLO))
 
 
 @pytest.mark.parametrize(
@@ -239,7 +236,194 @@ def test_around_best_without_earlier_points(
 ) -> None:
     entry = plan(pairs=(("bert", "triad"),), splits=(AroundBest(4), UNCAPPED))
     work = expand(entry, H200, JOBS, earlier, solo)
-    assert len(work.mps) == 1
     (skipped,) = work.skipped
-    assert skipped.pair == ("bert", "triad")
+    assert (len(work.mps), skipped.pair) == (1, ("bert", "triad"))
     assert skipped.reason.startswith(f"around-best 4: {reason}")
+
+
+BOTH = jobs(["bert", "triad"])
+PAIR = (("bert", "triad"),)
+KNOWN = CountRules(host=checked_132())
+HAND = Split((70.0, 30.0))
+
+
+def work_of(
+    *splits: Any, counts: CountRules = KNOWN, gpu: Gpu = H200, earlier: Any = ()
+) -> PlannedWindows:
+    solo = [solo_point(name) for name in BOTH]
+    whole = Plan("run", (PlanEntry(splits=splits, pairs=PAIR),))
+    return expand(whole, gpu, BOTH, earlier, solo, counts)
+
+
+def test_nine_are_moved_and_that_is_said_once() -> None:
+    found = work_of(*NINE, UNCAPPED, TIME_SLICED)
+    assert units_of(found) == [
+        (12, 118), (14, 118), (34, 70), (62, 70), (66, 66), (70, 62), (70, 34), (118, 14),
+        (118, 12), (132, 132),
+    ]  # fmt: skip
+    assert len(found.time_sliced) == 1
+    (note,) = found.notes
+    assert note.startswith("not used: 26, 38, 52, 78, 92 and 104 of 132 SMs")
+
+
+@pytest.mark.parametrize("asked", [HAND, UnitSplit(92, 40), Split((70.0, 70.0))])
+def test_a_split_asked_for_by_hand_is_refused_unless_that_is_allowed(asked: Any) -> None:
+    """One of the nine is asked for by hand where not all nine are."""
+    with pytest.raises(UnsafeCountError, match="92"):
+        work_of(asked)
+    found = work_of(asked, counts=CountRules(host=checked_132(), allow_unsafe=True))
+    assert units_of(found)[0][0] == 92
+    assert not found.notes
+
+
+def test_jobs_that_report_results_are_judged_by_these(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its points says whether it is right; where only one job does, the other counts."""
+    reporting = ["bert", "triad"]
+    monkeypatch.setattr(safe_plan, "reports_results", lambda job: job.name in reporting)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType, reportUnknownMemberType]
+    assert units_of(work_of(HAND)) == [(92, 38)]
+    check_asked_shares([Share(70)], BOTH["bert"], KNOWN.safety("bert", H200, []))
+    reporting.remove("triad")
+    with pytest.raises(UnsafeCountError, match="30 % is 38 of"):
+        work_of(HAND)
+
+
+def test_around_the_best_split_unsafe_ones_are_left_out() -> None:
+    found = units_of(work_of(AroundBest(8), earlier=[pair_point("bert", "triad", 66)]))
+    assert found
+    assert UNSAFE_132.isdisjoint(count for pair in found for count in pair)
+
+
+def test_without_a_check_and_on_amd_nothing_is_moved() -> None:
+    plain = work_of(*NINE, HAND, counts=CountRules())
+    assert plain.mps == work_of(*NINE, HAND, counts=CountRules(allow_unsafe=True)).mps
+    assert len(plain.mps) == 9
+    assert shares_of(work_of(*NINE, counts=KNOWN, gpu=MI300X)) == shares_of(plain)
+
+
+@pytest.mark.parametrize("name", ["triad", "bert"])
+def test_on_amd_the_masks_of_a_window_do_not_overlap(name: str) -> None:
+    """Not at 50/50 either, nor where two alike run next to each other."""
+    whole = Plan("run", (PlanEntry(splits=NINE, pairs=(("bert", name),)),))
+    for target in expand(whole, MI300X, BOTH, [], [solo_point(n) for n in BOTH], KNOWN).mps:
+        environments = (CuMaskBackend(MI300X).environment(r.share) for r in target.specs)
+        a, b = (int(found["ROC_GLOBAL_CU_MASK"], 16) for found in environments)
+        assert (a & b, a | b) == (0, (1 << 304) - 1)
+
+
+def test_one_worker_gets_no_unsafe_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Unless that is allowed; the whole GPU is no count."""
+    monkeypatch.setattr(safe_plan, "checked_counts", lambda *_: checked_132())  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    check_safe_count(66, H200, tmp_path)
+    check_safe_count(None, H200, tmp_path)
+    check_safe_count(92, H200, tmp_path, allow_unsafe=True)
+    with pytest.raises(UnsafeCountError, match="92"):
+        check_safe_count(92, H200, tmp_path)
+
+
+THREE: tuple[BoundBy, ...] = ("compute", "memory", "launch")
+
+names_of = st.integers(1, 14).map(lambda count: [f"j{number:02}" for number in range(count)])
+seeds = st.text(max_size=5)
+
+
+def even_kinds(names: Iterable[str]) -> dict[str, BoundBy]:
+    return {name: THREE[number % 3] for number, name in enumerate(names)}
+
+
+def test_every_measured_job_has_a_kind() -> None:
+    """No bundled job is left out, each kind has several, and names promise the right one."""
+    points = bundled_solo_points()
+    kinds = kinds_of(points)
+    assert {"gemm": "compute", "triad": "memory", "mobilenet-infer-b2": "launch"}.items() <= (
+        kinds.items()
+    )
+    assert kinds.keys() == {point.job for point in points}
+    assert min(Counter(kinds.values()).values()) >= 5
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({"sm_active_percent": 49.9, "dram_active_percent": 60.0}, "launch"),
+        ({"sm_active_percent": 50.0, "dram_active_percent": 50.0}, "memory"),
+        ({"sm_active_percent": 50.0, "dram_active_percent": 49.9}, "compute"),
+        (
+            {"sm_active_percent": 60.0, "dram_active_percent": 60.0, "flags": ("cpu-bound",)},
+            "launch",
+        ),
+        ({"flags": ("cpu-bound",)}, "launch"),
+        ({"sm_active_percent": 60.0}, None),
+        ({"dram_active_percent": 60.0}, None),
+    ],
+)
+def test_kind_by_counters(fields: dict[str, Any], kind: BoundBy | None) -> None:
+    """The newest point at the largest share decides; without a counter there is no kind."""
+    counters = {"sm_active_percent": 90.0, "dram_active_percent": 80.0}
+    points = [
+        solo_point("a", started_at="2026-03-01T00:00:00+00:00", share_percent=10.0, **counters),
+        solo_point("a", started_at="2026-02-01T00:00:00+00:00", **fields),
+        solo_point("a", started_at="2026-01-01T00:00:00+00:00", **counters),
+    ]
+    assert kind_of(points) == kind
+    assert kinds_of(points) == ({"a": kind} if kind else {})
+
+
+@given(compute=st.floats(0, 100), memory=st.floats(0, 100), busy=st.floats(0, 100))
+@example(compute=HIGH_PERCENT, memory=HIGH_PERCENT, busy=0)
+@example(compute=HIGH_PERCENT, memory=math.nextafter(HIGH_PERCENT, 0), busy=100)
+@example(compute=math.nextafter(HIGH_PERCENT, 0), memory=HIGH_PERCENT, busy=0)
+def test_kinds_agree_with_the_classes_of_the_report(
+    compute: float, memory: float, busy: float
+) -> None:
+    """Pairs are drawn and reported by the same counters, cut at the same place."""
+    point = solo_point(
+        "a",
+        sm_active_percent=compute,
+        dram_active_percent=memory,
+        memory_busy_percent=busy,
+    )
+    (code,) = job_classes([point]).values()
+    kinds = {"HH": "memory", "HL": "compute", "LH": "launch", "LL": "launch"}
+    assert kind_of([point]) == kinds[code]
+
+
+@given(names=names_of, part=st.floats(0, 1.2), seed=seeds, selves=st.booleans())
+@settings(max_examples=20)
+def test_sample_is_balanced(names: list[str], part: float, seed: str, selves: bool) -> None:
+    """It is the same for a seed, however jobs are ordered and repeated."""
+    every, kinds = all_pairs(names, selves=selves), even_kinds(names)
+    count = round(part * len(every))
+    drawn = sample(names, count, seed, kinds, selves=selves)
+    assert sample([*names[::-1], *names], count, seed, kinds, selves=selves) == drawn
+    assert len(set(drawn) & set(every)) == len(drawn) == min(count, len(every))
+    occurrences = Counter(name for pair in drawn for name in set(pair))
+    numbers = [occurrences[name] for name in names]
+    assert max(numbers) - min(numbers) <= 2
+
+
+@pytest.mark.parametrize("selves", [True, False])
+@pytest.mark.parametrize("count", [6, 7, 12, 24])
+def test_each_job_of_a_sample_meets_every_kind(count: int, selves: bool) -> None:
+    names = [f"j{number:02}" for number in range(count)]
+    kinds = even_kinds(names)
+    for seed in "abc":
+        drawn = sample(names, 3 * count, seed, kinds, selves=selves)
+        assert not unmet(names, kinds, drawn)
+
+
+def test_selves_have_their_part_of_a_sample() -> None:
+    """Twelve jobs have 78 pairs, 12 of them with themselves: 6 of a sample of half.
+
+    Jobs that were never profiled take part, too.
+    """
+    names = [f"j{number:02}" for number in range(12)]
+    drawn = {tuple(sample(names, 39, str(seed), {})) for seed in range(5)}
+    assert [sum(a == b for a, b in pairs) for pairs in drawn] == [6] * 5
+
+
+def unmet(names: Iterable[str], kinds: dict[str, BoundBy], pairs: Iterable[PairNames]) -> list[str]:
+    met: defaultdict[str, set[BoundBy]] = defaultdict(set)
+    for a, b in pairs:
+        met[a].add(kinds[b])
+        met[b].add(kinds[a])
+    return [name for name in names if met[name] != set(THREE)]

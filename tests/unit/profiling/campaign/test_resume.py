@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pair_points import pair_point
-from planned import H200, job, jobs, solo_point, windows
+from planned import H200, jobs, solo_point, windows
 
 from advisor.core.gpu import Share
 from advisor.core.job import ProgressSettings
@@ -24,7 +24,6 @@ SPLITS = (Split((30.0, 70.0)), Split((50.0, 50.0)), UNCAPPED)
 GEMM, SORT, SPMV = jobs(("gemm", "sort", "spmv")).values()
 BLOCKS = cut(windows((GEMM, SORT, SPMV), SPLITS), 8, None, "night")
 PLAN = [target for block in BLOCKS for target in block.targets]
-PAIRS = [target for target in PLAN if len(target.specs) == 2]
 
 
 def answer(target: Target, card: str = HERE, mode: str = "", **fields: Any) -> Point:
@@ -46,7 +45,6 @@ def answer(target: Target, card: str = HERE, mode: str = "", **fields: Any) -> P
 
 
 def left(blocks: Sequence[Block], points: Sequence[Point], mode: str = "mps") -> list[Block]:
-    """What this card has left to measure."""
     return left_to_measure(blocks, points, H200, mode)
 
 
@@ -60,6 +58,8 @@ def of_pair(*names: str) -> list[Target]:
 
 LIMITED = pair(GEMM, Share(30.0), SORT, Share(70.0))
 UNLIMITED = pair(GEMM, FULL, SORT, FULL)
+TWINS = pair(GEMM, Share(50.0), GEMM, Share(50.0))
+OTHER_UNIT = ProgressSettings(gate=True, unit="tiles")
 
 
 @pytest.mark.parametrize(
@@ -72,9 +72,11 @@ UNLIMITED = pair(GEMM, FULL, SORT, FULL)
         (LIMITED, {"gpu_model": "NVIDIA H100"}),
         (LIMITED, {"share_1_percent": 70.0, "share_2_percent": 30.0}),
         (LIMITED, {"flags": ("failed",), "rate_1": None, "rate_2": None}),
+        (TWINS, {"repeat": 1}),
         (UNLIMITED, {"mode": "mps"}),
         (UNLIMITED, {"mode": "time-sliced"}),
-        (solo(GEMM, FULL), {"job_hash": "0" * 16}),
+        (solo(GEMM, FULL), {"job_hash": replace(GEMM, command=("gemm", "--large")).job_hash}),
+        (solo(GEMM, FULL), {"job_hash": replace(GEMM, progress=OTHER_UNIT).job_hash}),
         (solo(GEMM, FULL), {"mode": "uncapped"}),
         (solo(GEMM, FULL), {"repeat": 1}),
         (solo(GEMM, FULL), {"share_percent": 90.0}),
@@ -87,69 +89,42 @@ def test_point_of_something_else_is_no_answer(target: Target, fields: dict[str, 
     assert left(blocks, [answer(target, **fields), answer(target)]) == []
 
 
-def test_doubtful_point_is_an_answer() -> None:
+@pytest.mark.parametrize(
+    ("target", "mode", "fields"),
+    [
+        (LIMITED, "mps", {"flags": ("not-settled",)}),
+        (UNLIMITED, "uncapped", {"mode": "time-sliced"}),
+        (solo(GEMM, FULL), "mps", {"job_hash": replace(GEMM, start_timeout_s=600.0).job_hash}),
+    ],
+)
+def test_doubtful_point_is_an_answer(target: Target, mode: str, fields: dict[str, Any]) -> None:
     """It stays in the data with its flag; measuring it again and again would not end."""
-    block = Block(LIMITED.specs, (LIMITED,))
-    assert left([block], [answer(LIMITED, flags=("not-settled",))]) == []
+    assert left([Block(target.specs, (target,))], [answer(target, **fields)], mode) == []
+    assert mode == "mps" or left([Block(target.specs, (target,))], [answer(target)], mode)
 
 
-def test_without_mps_only_time_sliced_points_answer() -> None:
-    """Both are at 100/100, and not the same measurement."""
-    blocks = [Block(UNLIMITED.specs, (UNLIMITED,))]
-    assert left(blocks, [answer(UNLIMITED, mode="uncapped")], "uncapped") == blocks
-    assert left(blocks, [answer(UNLIMITED, mode="time-sliced")], "uncapped") == []
-
-
-def test_job_beside_itself_is_found_again() -> None:
-    twins = pair(GEMM, Share(50.0), GEMM, Share(50.0))
-    assert left([Block(twins.specs, (twins,))], [answer(twins)]) == []
-
-
-def test_pair_in_two_blocks_is_whole_with_both() -> None:
-    """A pair of more processes than fit at once is cut; one part of it is not the pair."""
-    blocks = [Block(target.specs, (target,)) for target in of_pair("gemm", "sort")]
-    there = [answer(t, THERE) for t in of_pair("gemm", "sort")]
-    assert left(blocks, there[:-1]) == blocks
-    assert left(blocks, there) == []
-
-
-REFERENCE = solo(GEMM, FULL, repeat=3)
-BESIDE = Block(UNLIMITED.specs, (UNLIMITED, LIMITED, REFERENCE, solo(SORT, FULL, repeat=3)))
-
-
-def test_reference_of_this_card_is_not_measured_again() -> None:
-    (rest,) = left([BESIDE], [answer(REFERENCE)])
-    assert rest.targets == (UNLIMITED, LIMITED, solo(SORT, FULL, repeat=3))
-
-
-def test_reference_of_another_card_is_measured_again_beside_pairs() -> None:
-    """Speeds are relative to the rate alone on the card that the pair is measured on."""
-    (whole,) = left([BESIDE], [answer(REFERENCE, THERE)])
-    assert whole.targets == BESIDE.targets
-    (rest,) = left([BESIDE], [answer(REFERENCE, THERE), answer(LIMITED)])
-    assert rest.targets == (UNLIMITED, REFERENCE, solo(SORT, FULL, repeat=3))
-
-
-def test_references_without_pairs_stay_with_the_card_that_had_them() -> None:
-    """A block that another card finished is not opened here for the windows alone."""
-    assert left([BESIDE], [answer(t, THERE) for t in BESIDE.targets]) == []
-
-
-def test_references_that_no_card_has_are_measured() -> None:
-    """The pairs are done, and their speeds still lack what they are relative to."""
-    (rest,) = left([BESIDE], [answer(t, THERE) for t in (UNLIMITED, LIMITED)])
-    assert rest.targets == (REFERENCE, solo(SORT, FULL, repeat=3))
-
-
-def test_same_name_with_another_command_is_another_job() -> None:
-    """A job that was edited in mid-campaign is measured again; a longer time-out is no edit."""
-    edited = replace(GEMM, command=("gemm", "--large"))
-    patient = replace(GEMM, start_timeout_s=600.0)
-    other_unit = replace(job("gemm"), progress=ProgressSettings(gate=True, unit="tiles"))
-    known = [answer(solo(GEMM, FULL))]
-    for now, is_left in ((edited, True), (other_unit, True), (patient, False)):
-        target = solo(now, FULL)
-        assert bool(left([Block(target.specs, (target,))], known)) is is_left
+@pytest.mark.parametrize(
+    ("here", "there", "rest"),
+    [
+        ((), (), (0, 1, 2, 3)),
+        ((2,), (), (0, 1, 3)),
+        # Speeds are relative to the rate alone on the card that the pair is measured on.
+        ((), (2,), (0, 1, 2, 3)),
+        ((1,), (2,), (0, 2, 3)),
+        # A block that another card finished is not opened here for the windows alone.
+        ((), (0, 1, 2, 3), ()),
+        # The pairs are done, and their speeds still lack what they are relative to.
+        ((), (0, 1), (2, 3)),
+    ],
+)
+def test_references_are_measured_where_their_pairs_are(
+    here: tuple[int, ...], there: tuple[int, ...], rest: tuple[int, ...]
+) -> None:
+    """Two pairs and the two jobs alone, by their number in the block."""
+    windows = (UNLIMITED, LIMITED, solo(GEMM, FULL, repeat=3), solo(SORT, FULL, repeat=3))
+    known = [*(answer(windows[n]) for n in here), *(answer(windows[n], THERE) for n in there)]
+    found = left([Block(UNLIMITED.specs, windows)], known)
+    assert targets(found) == [windows[n] for n in rest]
 
 
 @given(done=st.sets(st.sampled_from(PLAN)))
@@ -170,7 +145,7 @@ def test_all_splits_of_a_pair_come_to_be_on_one_card(here: set[Target], there: s
     points = [*(answer(t) for t in here), *(answer(t, THERE) for t in there)]
     rest = set(targets(left(BLOCKS, points)))
     assert not rest & here
-    for names in {target.jobs for target in PAIRS}:
+    for names in {target.jobs for target in PLAN if len(target.specs) == 2}:
         wanted = set(of_pair(*names))
         assert wanted & rest == (set() if wanted <= there else wanted - here)
     assert set(PLAN) <= here | there | rest
@@ -178,12 +153,9 @@ def test_all_splits_of_a_pair_come_to_be_on_one_card(here: set[Target], there: s
 
 def test_pair_is_whole_on_another_card_only_with_its_time_sliced_window() -> None:
     """With and without limits a pair is compared as well, so both come from one card."""
-    plan = [target for target in PAIRS if target.jobs == ("gemm", "sort")]
-    blocks = cut(plan, 8, None, "night", alone=False)
-    sliced = pair(GEMM, FULL, SORT, FULL)
-    limited = [answer(target, THERE) for target in plan]
-    beside = [("uncapped", sliced)]
-    left = left_to_measure(blocks, limited, H200, "mps", beside)
-    assert targets(left) == targets(blocks)
-    whole = [*limited, answer(sliced, THERE, "time-sliced")]
+    blocks = cut(of_pair("gemm", "sort"), 8, None, "night", alone=False)
+    limited = [answer(target, THERE) for target in of_pair("gemm", "sort")]
+    beside = [("uncapped", UNLIMITED)]
+    assert left_to_measure(blocks, limited, H200, "mps", beside) == blocks
+    whole = [*limited, answer(UNLIMITED, THERE, "time-sliced")]
     assert left_to_measure(blocks, whole, H200, "mps", beside) == []

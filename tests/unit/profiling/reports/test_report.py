@@ -1,5 +1,6 @@
 import dataclasses
 import io
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -34,17 +35,8 @@ FULL = point(
 
 
 def cells(result: Table) -> list[list[str]]:
-    """The rows of a table, without its headings."""
     columns = ([str(cell) for cell in column.cells] for column in result.columns)
     return [list(row) for row in zip(*columns, strict=True)]
-
-
-def rendered(result: Table) -> str:
-    """The table as a terminal shows it."""
-    console = Console(file=io.StringIO(), width=200)
-    with console.capture() as capture:
-        console.print(result)
-    return capture.get()
 
 
 def test_a_server_shows_what_it_answered_of_its_demand() -> None:
@@ -82,46 +74,35 @@ def test_every_value_stands_under_its_heading() -> None:
     ]  # fmt: skip
 
 
-def test_missing_reading_is_a_dash_and_not_a_zero() -> None:
-    assert cells(table([point(rate=3.0)])) == [["50", "-", "3", *"--------", ""]]
-
-
 def test_rows_are_in_the_order_of_shares_and_repeats() -> None:
+    """A missing reading is a dash and not a zero."""
     shuffled = [
         point(share_percent=share, repeat=repeat, rate=share + repeat)
         for share, repeat in [(100.0, 0), (10.0, 1), (50.0, 0), (10.0, 0)]
     ]
-    assert [row[2] for row in cells(table(shuffled))] == ["10", "11", "50", "100"]
-
-
-def test_table_fits_a_terminal() -> None:
-    """All but the flags is within 80 columns."""
-    assert max(map(len, rendered(table([dataclasses.replace(FULL, flags=())])).split("\n"))) <= 80
+    assert cells(table(shuffled)) == [
+        [share, "-", rate, *"--------", ""]
+        for share, rate in (("10", "10"), ("10", "11"), ("50", "50"), ("100", "100"))
+    ]
 
 
 @settings(max_examples=25)
 @given(st.lists(any_point, max_size=3))
 def test_any_points_can_be_shown(points: list[SoloPoint]) -> None:
     """Imported points may hold any number and any text, brackets too."""
-    assert rendered(table(points)).count("\n") >= 1
+    console = Console(file=io.StringIO(), width=200)
+    console.print(table(points))
     assert f"{len(points)} points" in summary(points)
     assert len(problems(points)) >= len({flag for p in points for flag in p.flags})
 
 
-def test_plot_has_both_axes() -> None:
-    text = plot([point(share_percent=s, rate=s, power_w=100 + s) for s in (100.0, 10.0, 50.0)])
-    assert "steps/s" in text
-    assert "W (right)" in text
-    assert "share of the GPU, %" in text
+@pytest.mark.parametrize(("powers", "shown"), [([None] * 3, 0), ([None, 300.0, 101.0], 1)])
+def test_plot_has_both_axes(powers: list[float | None], shown: int) -> None:
+    """Without power only the axis of the rate."""
+    text = plot([point(share_percent=10.0 * n, power_w=w) for n, w in enumerate(powers, 1)])
+    said = [text.count(word) for word in ("steps/s", "W (right)", "share of the GPU, %", "\x1b")]
+    assert said == [1, shown, 1, 0]
     assert max(map(len, text.splitlines())) <= 78
-    assert "\x1b" not in text
-
-
-@pytest.mark.parametrize(("powers", "shown"), [([None], 0), ([None] * 3, 0), ([None, 300.0], 1)])
-def test_plot_leaves_out_only_the_missing_power(powers: list[float | None], shown: int) -> None:
-    points = [point(share_percent=10.0 * (n + 1), power_w=w) for n, w in enumerate(powers)]
-    assert plot(points).count("steps/s") == 1
-    assert plot(points).count("W (right)") == shown
 
 
 def test_summary_tells_the_median_error() -> None:
@@ -131,83 +112,73 @@ def test_summary_tells_the_median_error() -> None:
         "4 points; median standard error of the rate 0.40 %; 10 s of windows"
     )
     assert "unknown" in summary([point()])
+    assert "one recording each" in summary([FULL], replayed=True)
 
 
-def test_flags_are_explained_with_their_shares() -> None:
-    points = [point(share_percent=s, flags=("throttled",)) for s in (90.0, 20.0)]
-    assert problems([*points, point()]) == [f"throttled at 20, 90 %: {FLAGS['throttled']}"]
+THROTTLED = [point(share_percent=share, flags=("throttled",)) for share in (90.0, 20.0)]
+FAILURE = Failure(solo(Job(name="gemm", command=("x",)), Share(30)), "x ended with exit code 3")
 
 
-@pytest.mark.parametrize(("used", "said"), [(71_000.0, 0), (72_000.0, 1), (None, 0)])
-def test_job_too_big_to_pair_is_told(used: float | None, said: int) -> None:
-    """More than half of the memory leaves no room for a second job like it."""
-    found = problems([point(memory_used_mib=used)], memory_mib=143_771)
-    assert len([line for line in found if "too big to pair" in line]) == said
-    assert problems([point(memory_used_mib=used)]) == []
-
-
-def result(
-    before: float | None, after: float | None, failures: tuple[Failure, ...] = ()
-) -> SweepResult:
+def result(before: float | None, after: float | None, *failures: Failure) -> SweepResult:
     return SweepResult("r1", (), failures, before, after, 1.0)
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
-    [(76.0, 80.0, 0), (76.0, 90.0, 1), (90.0, 76.0, 1), (None, 90.0, 0), (76.0, None, 0)],
+    ("points", "more", "said"),
+    [
+        ([*THROTTLED, point()], {}, f"throttled at 20, 90 %: {FLAGS['throttled']}"),
+        ([], {"result": result(None, None, FAILURE)}, "no point of gemm at 30 %: x ended with"),
+        # More than half of the memory leaves no room for a second job like it.
+        ([point(memory_used_mib=72_000.0)], {"memory_mib": 143_771}, "too big to pair"),
+        ([point(memory_used_mib=71_000.0)], {"memory_mib": 143_771}, None),
+        ([point()], {"memory_mib": 143_771}, None),
+        # Something else may have used the card; a missing reading says nothing.
+        ([point()], {"result": result(76.0, 80.0)}, None),
+        ([point()], {"result": result(76.0, 90.0)}, "idle power"),
+        ([point()], {"result": result(90.0, 76.0)}, "idle power"),
+        ([point()], {"result": result(None, 90.0)}, None),
+        ([point()], {"result": result(76.0, None)}, None),
+    ],
 )
-def test_idle_power_that_moved_is_told(
-    before: float | None, after: float | None, said: int
-) -> None:
-    """Something else may have used the card; a missing reading says nothing."""
-    assert len(problems([point()], result(before, after))) == said
-
-
-def test_missing_shares_are_told() -> None:
-    failure = Failure(solo(Job(name="gemm", command=("x",)), Share(30)), "x ended with exit code 3")
-    assert problems([], result(None, None, (failure,))) == [
-        "no point of gemm at 30 %: x ended with exit code 3"
-    ]
+def test_problems_are_told(points: list[SoloPoint], more: dict[str, Any], said: str | None) -> None:
+    found = problems(points, **more)
+    assert len(found) == (said is not None)
+    assert said is None or said in found[0]
 
 
 def test_progress_lines_hold_numbers_flags_and_time_to_go() -> None:
+    """A log without Unicode has ASCII; in a replay nothing varies, and no error is shown."""
     file = io.StringIO()
     reporter = ConsoleReporter(Console(file=file, width=20))
     reporter.phase("measuring idle power [of 2]")
     reporter.point(FULL, 2, 10, 125.9)
     reporter.point(point(), 3, 10, 0.0)
-    target = solo(Job(name="gemm", command=("x",)), Share(30))
-    reporter.failure(Failure(target, "bad [/checkpoint]"))
-    idle, first, second, failure = file.getvalue().splitlines()
-    assert idle == "  measuring idle power [of 2] ..."
-    assert first == (
-        "  2/10  gemm 50 % = 66 units  200 images/s ±0.50 %  400.0 W ±0.50 %  eta 2:05"
-        "  [noisy-rate, cpu-bound]"
-    )
-    assert second == "  3/10  gemm 50 % = - units  100 steps/s  - W  eta 0:00"
-    assert failure == "  failed: gemm at 30 %: bad [/checkpoint]"
-
-
-def test_a_log_without_unicode_tells_errors_in_ascii() -> None:
-    file = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    ConsoleReporter(Console(file=file)).point(FULL, 1, 1, 0.0)
-    file.seek(0)
-    assert "200 images/s +-0.50 %" in file.read()
-
-
-def test_a_replay_tells_no_error_that_nobody_measured() -> None:
-    """Within one recording nothing varies: 0.00 % would read as perfect data."""
-    file = io.StringIO()
+    reporter.failure(dataclasses.replace(FAILURE, error="bad [/checkpoint]"))
     ConsoleReporter(Console(file=file), replayed=True).point(FULL, 1, 1, 0.0)
-    assert "200 images/s  400.0 W  eta" in file.getvalue()
-    assert "one recording each" in summary([FULL], replayed=True)
+    assert file.getvalue().splitlines() == [
+        "  measuring idle power [of 2] ...",
+        "  2/10  gemm 50 % = 66 units  200 images/s ±0.50 %  400.0 W ±0.50 %  eta 2:05"
+        "  [noisy-rate, cpu-bound]",
+        "  3/10  gemm 50 % = - units  100 steps/s  - W  eta 0:00",
+        "  failed: gemm at 30 %: bad [/checkpoint]",
+        "  1/1  gemm 50 % = 66 units  200 images/s  400.0 W  eta 0:00  [noisy-rate, cpu-bound]",
+    ]
+    ascii_file = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    ConsoleReporter(Console(file=ascii_file)).point(FULL, 1, 1, 0.0)
+    ascii_file.seek(0)
+    assert "200 images/s +-0.50 %" in ascii_file.read()
 
 
-def test_a_job_that_is_never_the_same_twice_is_told_what_to_do() -> None:
+WHOLE, RIGHT = (point(share_percent=share, results="right") for share in (100.0, 90.0))
+DIFFER = [point(share_percent=share, results="differ") for share in (10.0, 50.0)]
+
+
+@pytest.mark.parametrize(
+    ("points", "is_told"),
+    [([*DIFFER, WHOLE], True), ([*DIFFER, RIGHT, WHOLE], False), ([DIFFER[0], WHOLE], False)],
+)
+def test_a_job_that_is_never_the_same_twice_is_told_what_to_do(
+    points: list[SoloPoint], is_told: bool
+) -> None:
     """Where every share differs it is the job's seed; where one is right, it is that share."""
-    whole = point(share_percent=100.0, results="right")
-    shares = [point(share_percent=percent, results="differ") for percent in (10.0, 50.0)]
-    assert any("fix the job's seed" in text for text in problems([*shares, whole]))
-    right = point(share_percent=90.0, results="right")
-    assert not any("seed" in text for text in problems([*shares, right, whole]))
-    assert not any("seed" in text for text in problems([*shares[:1], whole]))
+    assert any("fix the job's seed" in text for text in problems(points)) is is_told

@@ -33,7 +33,6 @@ Ask = Callable[..., Any]
 
 @pytest.fixture(scope="session")
 def rocm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with the fake libamd_smi.so."""
     wrapper = fake_amdsmi.wrapper()
     if wrapper is None or shutil.which("cc") is None:
         pytest.skip("needs the amdsmi package (extra: amd) and a C compiler (cc)")
@@ -63,8 +62,9 @@ def ask(rocm: Path) -> Ask:
 
 def test_readings_have_our_units(ask: Ask) -> None:
     """Energy is ticks times microjoules. Graphics activity is not passed off as SM activity."""
-    script = "s = AmdSource('uuid-1'); names = [c.name for c in s.channels]"
-    found, reasons = ask(f"{script}; show([s.read(names), s.throttle_reasons()])")
+    script = "from advisor.core.telemetry import COUNTERS; s = AmdSource('uuid-1')"
+    shown = "[s.read([c.name for c in s.channels]), s.throttle_reasons(), s.read(COUNTERS)]"
+    found, reasons, counters = ask(f"{script}; s.start_window(); show({shown})")
     assert found == {
         "power.gpu": 420,
         "energy.gpu": pytest.approx(15.3),
@@ -76,8 +76,6 @@ def test_readings_have_our_units(ask: Ask) -> None:
         "counter.memory_busy": 37,
     }
     assert reasons is None
-    script = "s = AmdSource('uuid-1'); s.start_window(); show(s.read(COUNTERS))"
-    counters = ask("from advisor.core.telemetry import COUNTERS; " + script)
     assert {k: v for k, v in counters.items() if v is not None} == {"counter.memory_busy": 37}
 
 
@@ -122,11 +120,10 @@ amdsmi.amdsmi_get_gpu_asic_info = lambda device: {"market_name": "MI300X"}
 amdsmi.amdsmi_get_gpu_driver_info = lambda device: {"driver_version": "N/A"}
 show(list_gpus())
 """
-    first, second = ask(script)
-    assert (first["uuid"], second["uuid"]) == ("uuid-1", "uuid-2")
-    assert (second["model"], second["vendor"], second["index"]) == ("MI300X", "amd", 1)
-    assert (second["memory_mib"], second["power_limit_w"]) == (196592, 750)
-    assert (second["driver"], second["units_total"]) == (None, None)
+    known = {"vendor": "amd", "model": "MI300X", "memory_mib": 196592, "power_limit_w": 750}
+    first, second = ({k: v for k, v in gpu.items() if v is not None} for gpu in ask(script))
+    assert first["uuid"] == "uuid-1"
+    assert second == {**known, "uuid": "uuid-2", "index": 1}
 
 
 @pytest.mark.parametrize(
@@ -139,12 +136,10 @@ show(list_gpus())
 )
 def test_what_cannot_be_read_says_what_to_do(ask: Ask, lines: str, kind: str, says: str) -> None:
     answer = ask(lines, kind)
-    assert answer["error"] == "source"
-    assert says in answer["text"]
+    assert (answer["error"], says in answer["text"]) == ("source", True)
 
 
 def test_missing_library_is_our_error_and_prints_nothing() -> None:
     """Without the library, or the package, standard output stays clean for JSON."""
     answer = run("show(list_gpus())", {"ROCM_PATH": "/nonexistent"})
-    assert answer["error"] == "source"
-    assert "amd-smi-lib" in answer["text"]
+    assert (answer["error"], "amd-smi-lib" in answer["text"]) == ("source", True)

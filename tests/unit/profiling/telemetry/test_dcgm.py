@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import exporter as fake
@@ -77,20 +78,6 @@ def test_labels_are_read_without_case(spell: Callable[[str], str]) -> None:
     assert values_of(text(CLASSIC, labels), GPU) == pytest.approx(EXPECTED)
 
 
-def test_rows_of_other_gpus_do_not_count() -> None:
-    other = LABELS | {"UUID": "GPU-other"}
-    rows = text({SM_ACTIVE: 0.9}, other) + text({SM_ACTIVE: 0.5}, LABELS | {"gpu": "7"})
-    assert values_of(rows, GPU) == {"counter.sm_active": 50}
-
-
-def test_index_decides_where_rows_have_no_uuid() -> None:
-    rows = text({SM_ACTIVE: 0.5}, {"gpu": "0"}, {"gpu": "1"})
-    assert values_of(rows, GPU) == {"counter.sm_active": 50}
-    assert values_of(rows.replace('"1"} 0.5', '"1"} 0.25'), Gpu(uuid="x", model="", index=1)) == {
-        "counter.sm_active": 25
-    }
-
-
 @given(st.integers(1, 6), st.floats(0, 1))
 def test_repeated_rows_of_pods_count_once(pods: int, value: float) -> None:
     """A value repeated for each pod on a GPU, replicas included, is neither summed nor lost."""
@@ -98,36 +85,41 @@ def test_repeated_rows_of_pods_count_once(pods: int, value: float) -> None:
     assert values_of(text({SM_ACTIVE: value}, *labels), GPU) == {"counter.sm_active": value * 100}
 
 
-def test_values_that_differ_by_pod_are_left_out() -> None:
-    """With virtual GPUs the used memory is a process's; that is not given as the GPU's."""
-    first, second = (text({"DCGM_FI_DEV_FB_USED": v}, LABELS | {"pod": f"{v}"}) for v in (1, 2))
-    assert values_of(first + second + text({SM_ACTIVE: 0.5}), GPU) == {"counter.sm_active": 50}
+MIG = LABELS | {"GPU_I_ID": "3", "GPU_I_PROFILE": "1g.18gb"}
+HALF = text({SM_ACTIVE: 0.5})
+FIRST, SECOND = (text({"DCGM_FI_DEV_FB_USED": v}, LABELS | {"pod": f"{v}"}) for v in (1, 2))
+BLANKS = ("140737488355328", "9223372036854775792")
 
 
-def test_rows_of_mig_instances_are_not_the_gpu() -> None:
-    mig = LABELS | {"GPU_I_ID": "3", "GPU_I_PROFILE": "1g.18gb"}
-    rows = text({SM_ACTIVE: 0.9}, mig)
-    assert values_of(rows + text({SM_ACTIVE: 0.5}), GPU) == {"counter.sm_active": 50}
-    with pytest.raises(SourceError, match="only rows of MIG instances"):
-        values_of(rows, GPU)
+@pytest.mark.parametrize(
+    ("rows", "shown"),
+    [
+        (text({SM_ACTIVE: 0.9}, LABELS | {"UUID": "GPU-other"}) + HALF, 50),
+        (text({SM_ACTIVE: 0.5}, LABELS | {"gpu": "7"}), 50),
+        # The index decides where rows have no UUID.
+        (text({SM_ACTIVE: 0.5}, {"gpu": "0"}) + text({SM_ACTIVE: 0.25}, {"gpu": "1"}), 50),
+        # With virtual GPUs the used memory is a process's; that is not given as the GPU's.
+        (FIRST + SECOND + HALF, 50),
+        (text({SM_ACTIVE: 0.9}, MIG) + HALF, 50),
+        # DCGM's numbers for "no value" are missing readings, not huge ones.
+        *((text({"DCGM_FI_DEV_SM_CLOCK": blank}) + HALF, 50) for blank in BLANKS),
+    ],
+)
+def test_rows_of_something_else_do_not_count(rows: str, shown: float) -> None:
+    assert values_of(rows, GPU) == {"counter.sm_active": shown}
 
 
-def test_gpu_that_is_not_there_is_an_error() -> None:
-    with pytest.raises(SourceError, match=f"no row for GPU-me.*it shows {UUID}"):
-        values_of(text(CLASSIC), Gpu(uuid="GPU-me", model="", index=5))
-
-
-@pytest.mark.parametrize("value", ["NaN", "+Inf", "-0.5"])
-def test_value_that_is_no_reading_is_an_error(value: str) -> None:
-    with pytest.raises(SourceError, match=SM_ACTIVE):
-        values_of(text({SM_ACTIVE: value}), GPU)
-
-
-@pytest.mark.parametrize("blank", ["140737488355328", "9223372036854775792"])
-def test_blank_values_are_missing(blank: str) -> None:
-    """DCGM's numbers for "no value" are missing readings, not huge ones."""
-    shown = values_of(text({SM_ACTIVE: blank, "DCGM_FI_DEV_SM_CLOCK": 1410}), GPU)
-    assert shown == {"clock.sm": 1410}
+@pytest.mark.parametrize(
+    ("rows", "uuid", "says"),
+    [
+        (text({SM_ACTIVE: 0.9}, MIG), UUID, "only rows of MIG instances"),
+        (text(CLASSIC), "GPU-me", f"no row for GPU-me.*it shows {UUID}"),
+        *((text({SM_ACTIVE: value}), UUID, SM_ACTIVE) for value in ("NaN", "+Inf", "-0.5")),
+    ],
+)
+def test_rows_without_a_reading_are_an_error(rows: str, uuid: str, says: str) -> None:
+    with pytest.raises(SourceError, match=says):
+        values_of(rows, Gpu(uuid=uuid, model="", index=0 if uuid == UUID else 5))
 
 
 @given(st.text(max_size=200))
@@ -141,15 +133,10 @@ def test_any_text_gives_values_or_our_error(body: str) -> None:
 
 def test_missing_counters_name_the_lines_to_add() -> None:
     """The exporter's default CSV gives no SM activity; each missing field has its CSV line."""
-    default = {k: v for k, v in CLASSIC.items() if "SM_" not in k and "_FP" not in k}
-    missing = missing_counters(text(default))
-    assert missing == (
-        "DCGM_FI_PROF_SM_ACTIVE",
-        "DCGM_FI_PROF_SM_OCCUPANCY",
-        "DCGM_FI_PROF_PIPE_FP64_ACTIVE",
-        "DCGM_FI_PROF_PIPE_FP32_ACTIVE",
-        "DCGM_FI_PROF_PIPE_FP16_ACTIVE",
+    missing = tuple(
+        f"DCGM_FI_PROF_{name}_ACTIVE" for name in ("SM", "PIPE_FP64", "PIPE_FP32", "PIPE_FP16")
     )
+    assert missing_counters(text({k: v for k, v in CLASSIC.items() if k not in missing})) == missing
     lines = csv_lines(missing).splitlines()
     assert [line.split(", ")[:2] for line in lines] == [[field, "gauge"] for field in missing]
     assert all(line.count(",") == 2 for line in lines)
@@ -179,9 +166,8 @@ def clock() -> Clock:
 @pytest.fixture
 def source(server: Exporter, clock: Clock) -> Iterator[DcgmSource]:
     """A source on that exporter, once a second."""
-    opened = DcgmSource(server.url, GPU, 1.0, clock)
-    yield opened
-    opened.close()
+    with closing(DcgmSource(server.url, GPU, 1.0, clock)) as opened:
+        yield opened
 
 
 def collect(server: Exporter, clock: Clock, energy_mj: float, sm_active: float) -> None:
@@ -201,12 +187,11 @@ def test_readings_come_from_the_exporter(source: DcgmSource) -> None:
 
 def test_fields_that_are_not_shown_are_none(server: Exporter) -> None:
     server.text = text({k: v for k, v in CLASSIC.items() if "_PROF_" in k})
-    source = DcgmSource(server.url, GPU)
     names = ("power.gpu", "energy.gpu", "power.memory")
-    assert source.read(names) == dict.fromkeys(names)
-    assert not {channel.name for channel in source.channels} & {*names}
-    assert source.throttle_reasons() is None
-    source.close()
+    with closing(DcgmSource(server.url, GPU)) as source:
+        assert source.read(names) == dict.fromkeys(names)
+        assert {channel.name for channel in source.channels}.isdisjoint(names)
+        assert source.throttle_reasons() is None
 
 
 def test_exporter_is_asked_once_per_interval(
@@ -247,13 +232,12 @@ def test_exporter_that_repeats_itself_is_too_slow(
     server: Exporter, clock: Clock, hidden: tuple[str, ...], after_s: int
 ) -> None:
     server.text = text({k: v for k, v in CLASSIC.items() if k not in hidden})
-    source = DcgmSource(server.url, GPU, 1.0, clock)
-    clock.now_s += after_s - 0.5
-    source.read(POWER)
-    clock.now_s += 1
-    with pytest.raises(SourceError, match="-c 1000"):
+    with closing(DcgmSource(server.url, GPU, 1.0, clock)) as source:
+        clock.now_s += after_s - 0.5
         source.read(POWER)
-    source.close()
+        clock.now_s += 1
+        with pytest.raises(SourceError, match="-c 1000"):
+            source.read(POWER)
 
 
 def test_exporter_without_the_counters_is_refused(server: Exporter) -> None:

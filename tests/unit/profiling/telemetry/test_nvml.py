@@ -55,8 +55,7 @@ def ask(nvml: FakeNvml) -> Ask:
 def test_gpus_are_described_and_found_as_the_driver_does(nvml: FakeNvml, ask: Ask) -> None:
     nvml.write(gpu_count=2, driver="580.1")
     nvml.write(gpu=1, name="Other", memory_total_mib=1000, power_limit_mw=300_000, mig=1)
-    nvml.write(gpu=1, compute_mode=3)
-    nvml.write(gpu=1, power_mw=123_000)
+    nvml.write(gpu=1, compute_mode=3, power_mw=123_000)
     named = f"[one(NvmlSource(name), 'power.gpu') for name in ('1', {UUID[:-1] + '1'!r})]"
     (first, second), powers = ask(f"show([list_gpus(), {named}])")
     assert powers == [123.0, 123.0]
@@ -76,20 +75,32 @@ def test_gpus_are_described_and_found_as_the_driver_does(nvml: FakeNvml, ask: As
 
 
 def test_readings_have_our_units(nvml: FakeNvml, ask: Ask) -> None:
+    """A process counts once also where it is in both lists; without a figure the sum is unknown.
+
+    A process that starts on another GPU passes through the list; a client may make no context.
+    """
     nvml.write(gpu=0, power_mw=250_500, energy_mj=7500, sm_clock_mhz=1410, temperature_c=61)
     nvml.write(gpu=0, mem_clock_mhz=2619, memory_used_mib=2048)
-    script = "s = NvmlSource(0); names = [c.name for c in s.channels]"
-    found, reasons = ask(f"{script}; show([s.read(names), s.throttle_reasons()])")
-    assert {name: value for name, value in found.items() if "counter." not in name} == {
-        "power.gpu": 250.5,
-        "energy.gpu": 7.5,
-        "clock.sm": 1410.0,
-        "clock.memory": 2619.0,
-        "temperature.gpu": 61.0,
-        "memory.used": 2048.0,
-        "power.limit": 700.0,
-    }
-    assert reasons == []
+    nvml.write(
+        gpu=0, compute_processes="10 500\n11 300\n13 n/a\n15 0", mps_processes="11 300\n12 64\n14 0"
+    )
+    script = "s = NvmlSource(0); names = [c.name for c in s.channels if 'counter.' not in c.name]"
+    memory = "[s.processes_memory_mib(p) for p in ([10, 11], [12], [99], [10, 13])]"
+    shown = f"[s.read(names), s.throttle_reasons(), {memory}, nvml.context_pids(s.gpu.uuid)]"
+    assert ask(f"from advisor_profiling.telemetry import nvml; {script}; show({shown})") == [
+        {
+            "power.gpu": 250.5,
+            "energy.gpu": 7.5,
+            "clock.sm": 1410.0,
+            "clock.memory": 2619.0,
+            "temperature.gpu": 61.0,
+            "memory.used": 2048.0,
+            "power.limit": 700.0,
+        },
+        [],
+        [800.0, 64.0, None, None],
+        [10, 11, 13],
+    ]
 
 
 def test_only_reasons_that_slow_the_gpu_are_named(nvml: FakeNvml, ask: Ask) -> None:
@@ -118,16 +129,15 @@ def test_average_power_only_without_the_instant_field(nvml: FakeNvml, ask: Ask) 
 
 
 def test_unsupported_readings_are_none(nvml: FakeNvml, ask: Ask) -> None:
-    missing = ("sm_clock_mhz", "mem_clock_mhz", "temperature_c", "memory_used_mib")
-    nvml.write(gpu=0, **dict.fromkeys([*missing, "power_limit_mw", "throttle"], error(3)))
-    nvml.write(gpu=0, energy_mj=error(3), memory_busy=error(21), mig=error(3))
-    names = "[c.name for c in s.channels if c.kind != 'mean'] + ['counter.memory_busy', 'nothing']"
-    script = f"s = NvmlSource(0); show([s.gpu.mig, s.throttle_reasons(), s.read({names})])"
-    mig, reasons, found = ask(script)
-    assert (mig, reasons) == (None, None)
-    assert found.pop("power.gpu") == 80
-    assert set(found) >= {"energy.gpu", "clock.sm", "memory.used", "counter.memory_busy", "nothing"}
-    assert set(found.values()) == {None}
+    keys = ("sm_clock_mhz", "mem_clock_mhz", "temperature_c", "memory_used_mib", "power_limit_mw",
+            "throttle", "energy_mj", "mig")  # fmt: skip
+    nvml.write(gpu=0, memory_busy=error(21), **dict.fromkeys(keys, error(3)))
+    names = ["energy.gpu", "clock.sm", "clock.memory", "temperature.gpu", "memory.used",
+             "power.limit", "counter.memory_busy", "nothing"]  # fmt: skip
+    shown = f"[s.gpu.mig, s.throttle_reasons(), s.read({['power.gpu', *names]})]"
+    assert ask(f"s = NvmlSource(0); show({shown})") == [
+        None, None, {"power.gpu": 80, **dict.fromkeys(names)}
+    ]  # fmt: skip
 
 
 def test_every_counter_is_its_own_metric(nvml: FakeNvml, ask: Ask) -> None:
@@ -157,30 +167,37 @@ def test_every_counter_is_its_own_metric(nvml: FakeNvml, ask: Ask) -> None:
 MEMORY_POWER = """
 s = NvmlSource(0)
 found = [[c.kind, c.window_s, c.unit] for c in s.channels if c.name == "power.memory"]
-show([found, s.read(["power.memory", "power.gpu"])])
+now = s.read(["power.memory", "power.gpu"])
+put("power_memory_average_mw", "error 3")
+put("power_memory_instant_mw", "error 3")
+show([found, now, list(s.read(["power.memory", "power.gpu"]).values())])
 """
 
 
-def test_power_of_the_memory_is_a_channel_where_the_card_has_it(nvml: FakeNvml, ask: Ask) -> None:
+AVERAGE, INSTANT = ["mean", 1.0, "W"], ["instant", None, "W"]
+
+
+@pytest.mark.parametrize(
+    ("average", "instant", "channels", "power_w"),
+    [
+        (49_992, error(3), [AVERAGE], 49.992),
+        (49_992, 51_000, [INSTANT], 51.0),
+        # Refused, and a scope without a sensor: never 0.
+        (error(3), error(3), [], None),
+        (0, 0, [], None),
+    ],
+)
+def test_power_of_the_memory_is_a_channel_where_the_card_has_it(
+    nvml: FakeNvml,
+    ask: Ask,
+    average: int | str,
+    instant: int | str,
+    channels: list[object],
+    power_w: float | None,
+) -> None:
     """The average of a second on H100; the instant one is preferred."""
-    nvml.write(gpu=0, power_memory_average_mw=49_992)
-    found, readings = ask(MEMORY_POWER)
-    assert found == [["mean", 1.0, "W"]]
-    assert readings == {"power.memory": 49.992, "power.gpu": 80.0}
-    lost = "put('power_memory_average_mw', 'error 3'); show(s.read(['power.memory', 'power.gpu']))"
-    assert ask(f"s = NvmlSource(0); {lost}") == {"power.memory": None, "power.gpu": 80.0}
-    nvml.write(gpu=0, power_memory_instant_mw=51_000)
-    assert ask(MEMORY_POWER) == [
-        [["instant", None, "W"]],
-        {"power.memory": 51.0, "power.gpu": 80.0},
-    ]
-
-
-@pytest.mark.parametrize("answer", [error(3), 0])
-def test_no_power_of_the_memory_is_never_0(nvml: FakeNvml, ask: Ask, answer: int | str) -> None:
-    """Refused, and a scope without a sensor."""
-    nvml.write(gpu=0, power_memory_average_mw=answer, power_memory_instant_mw=answer)
-    assert ask(MEMORY_POWER) == [[], {"power.memory": None, "power.gpu": 80.0}]
+    nvml.write(gpu=0, power_memory_average_mw=average, power_memory_instant_mw=instant)
+    assert ask(MEMORY_POWER) == [channels, {"power.memory": power_w, "power.gpu": 80.0}, [None, 80]]
 
 
 COUNTING = """
@@ -205,30 +222,32 @@ def test_a_look_costs_no_more_calls_than_there_are_sensors(nvml: FakeNvml, ask: 
     looks = ["s.read(['power.gpu'])", "s.read(['power.gpu', 'power.memory'])",
              "s.read(['energy.gpu'])", f"s.read({state})", "s.throttle_reasons()",
              "s.read(['counter.sm_active'])", "s.read(COUNTERS)"]  # fmt: skip
-    shown = ", ".join(f"calls(lambda: {look})" for look in looks)
-    power, both, energy, rest, reasons, one, every = ask(f"{COUNTING}\nshow([{shown}])")
-    assert power == both == ["nvmlDeviceGetFieldValues"]
-    assert energy == ["nvmlDeviceGetTotalEnergyConsumption"]
-    assert sorted(rest) == [
-        "nvmlDeviceGetClockInfo",
-        "nvmlDeviceGetClockInfo",
-        "nvmlDeviceGetEnforcedPowerLimit",
-        "nvmlDeviceGetTemperature",
+    shown = ", ".join(f"sorted(calls(lambda: {look}))" for look in looks)
+    counters = ["nvmlGpmMetricsGet", "nvmlGpmSampleGet"]
+    assert ask(f"{COUNTING}\nshow([{shown}])") == [
+        ["nvmlDeviceGetFieldValues"],
+        ["nvmlDeviceGetFieldValues"],
+        ["nvmlDeviceGetTotalEnergyConsumption"],
+        [
+            *["nvmlDeviceGetClockInfo"] * 2,
+            "nvmlDeviceGetEnforcedPowerLimit",
+            "nvmlDeviceGetTemperature",
+        ],
+        ["nvmlDeviceGetCurrentClocksEventReasons"],
+        counters,
+        ["nvmlDeviceGetUtilizationRates", *counters],
     ]
-    assert reasons == ["nvmlDeviceGetCurrentClocksEventReasons"]
-    assert one == ["nvmlGpmSampleGet", "nvmlGpmMetricsGet"]
-    assert every == ["nvmlDeviceGetUtilizationRates", *one]
 
 
 @pytest.mark.parametrize("support", [0, error(3)])
 def test_gpu_without_gpm_has_no_counters(nvml: FakeNvml, ask: Ask, support: int | str) -> None:
     """Before Hopper, or with an old driver, only the busy time of memory is there."""
     nvml.write(gpu=0, gpm_support=support)
-    script = "s = NvmlSource(0); s.start_window(); show([s.read(COUNTERS), s.channels])"
+    channels = "[c.name for c in s.channels if c.name in COUNTERS]"
+    script = f"s = NvmlSource(0); s.start_window(); show([s.read(COUNTERS), {channels}])"
     counters, channels = ask(script)
-    known = {name for name, value in counters.items() if value is not None}
-    assert known == {"counter.memory_busy"}
-    assert {c["name"] for c in channels if c["name"] in counters} == known
+    known = [name for name, value in counters.items() if value is not None]
+    assert known == channels == ["counter.memory_busy"]
 
 
 def test_counters_can_be_read_again(ask: Ask) -> None:
@@ -245,33 +264,32 @@ show([first, again])
     assert ask(script) == [12.0, 77.0]
 
 
-def test_memory_of_processes_counts_each_once(nvml: FakeNvml, ask: Ask) -> None:
-    """Also one in both lists; one without a figure makes the sum unknown, not smaller."""
-    nvml.write(gpu=0, compute_processes="10 500\n11 300\n13 n/a", mps_processes="11 300\n12 64")
-    asked = "([10, 11], [12], [99], [10, 13])"
-    script = f"s = NvmlSource(0); show([s.processes_memory_mib(p) for p in {asked}])"
-    assert ask(script) == [800.0, 64.0, None, None]
-
-
-def test_process_without_memory_has_no_context(nvml: FakeNvml, ask: Ask) -> None:
-    """One that starts on another GPU passes through the list; a client may make no context."""
-    nvml.write(gpu=0, compute_processes="10 500\n11 n/a\n12 0", mps_processes="10 500\n13 0")
-    read = "nvml.context_pids(NvmlSource(0).gpu.uuid)"
-    script = f"from advisor_profiling.telemetry import nvml; show({read})"
-    assert ask(script) == [10, 11]
-
-
 @pytest.mark.parametrize(
-    ("code", "says"),
-    [(9, "modprobe nvidia"), (4, "run as root"), (18, "reboot"), (12, "--gpus all")],
+    ("host", "gpu", "script", "says"),
+    [
+        ({"init": error(9)}, {}, "list_gpus()", "modprobe nvidia"),
+        ({"init": error(4)}, {}, "list_gpus()", "run as root"),
+        ({"init": error(18)}, {}, "list_gpus()", "reboot"),
+        ({"init": error(12)}, {}, "list_gpus()", "--gpus all"),
+        ({}, {}, "NvmlSource('7').gpu", "nvidia-smi -L"),
+        ({}, {}, "NvmlSource('GPU-nobody').gpu", "nvidia-smi -L"),
+        # When the source is opened, not in mid-sweep.
+        ({}, {"gpm_sample": error(4)}, "NvmlSource(0)", "NVreg_RestrictProfilingToAdminUsers"),
+        ({}, {}, "[s := NvmlSource(0), s.close(), one(s, 'power.gpu')]", "closed"),
+    ],
 )
-def test_driver_that_does_not_start_says_what_to_do(
-    nvml: FakeNvml, ask: Ask, code: int, says: str
+def test_what_cannot_be_read_says_what_to_do(
+    nvml: FakeNvml,
+    ask: Ask,
+    host: dict[str, Any],
+    gpu: dict[str, Any],
+    script: str,
+    says: str,
 ) -> None:
-    nvml.write(init=error(code))
-    answer = ask("show(list_gpus())")
-    assert answer["error"] == "source"
-    assert says in answer["text"]
+    nvml.write(**host)
+    nvml.write(gpu=0, **gpu)
+    answer = ask(f"show({script})")
+    assert (answer["error"], says in answer["text"]) == ("source", True)
 
 
 def test_lost_gpu_is_an_error_in_every_reading(ask: Ask) -> None:
@@ -287,21 +305,6 @@ for look in (*(functools.partial(s.read, some) for some in names), s.throttle_re
 show(looks)
 """
     assert ask(script) == [["source", True]] * 5
-
-
-@pytest.mark.parametrize("name", ["7", "GPU-nobody"])
-def test_unknown_gpu_is_refused(ask: Ask, name: str) -> None:
-    assert "nvidia-smi -L" in ask(f"show(NvmlSource({name!r}).gpu)")["text"]
-
-
-def test_counters_without_permission_are_refused_at_once(nvml: FakeNvml, ask: Ask) -> None:
-    """A driver that keeps counters to root is told when the source is opened, not mid-sweep."""
-    nvml.write(gpu=0, gpm_sample=error(4))
-    assert "NVreg_RestrictProfilingToAdminUsers" in ask("show(NvmlSource(0).gpu)")["text"]
-
-
-def test_closed_source_answers_nothing(ask: Ask) -> None:
-    assert "closed" in ask("s = NvmlSource(0); s.close(); show(one(s, 'power.gpu'))")["text"]
 
 
 def test_no_library_says_that_the_driver_is_missing() -> None:

@@ -1,45 +1,62 @@
-"""Whether anybody else computes on a GPU."""
+"""Live GPUs: strangers, phases of a host, cores of processes and their speed."""
 
 import itertools
+import os
+import threading
+import time
+from collections import Counter
 from collections.abc import Generator, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import Gpu, Share
 from advisor.errors import BusyError
 from advisor.files import try_lock
+from advisor.runtime.backend import Granted
 from advisor.runtime.lock import open_lock
+from advisor.runtime.processes import plan_cores
 from advisor.settings import Settings, read_settings
+from advisor_profiling.doctor import core_speeds
 from advisor_profiling.testbed import live
+from advisor_profiling.testbed.live import LiveProcess, PhaseLock
 
 GPU = Gpu(vendor="nvidia", index=0, uuid="GPU-1", model="NVIDIA H100", units_total=132)
 
 
 def seen(looks: Iterable[list[int]], patch: pytest.MonkeyPatch) -> list[list[int]]:
-    """NVML names these processes, look by look; those that were made."""
+    """NVML names these processes, look by look; returns the looks that were made."""
     turns, made = iter(looks), list[list[int]]()
 
     def compute_pids(_: str) -> list[int]:
         made.append(next(turns))
         return made[-1]
 
-    def name_of(_: int) -> str:
-        return "python3"
-
     patch.setattr(live.nvml, "compute_pids", compute_pids)
-    patch.setattr(live, "name_of", name_of)
     patch.setattr(live, "_PASSING_S", 0)
     patch.setattr(live, "_ALONE_S", 0.1)
     return made
 
 
-def test_processes_that_only_pass_are_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs that start on other GPUs of the host show on this one while their driver starts."""
-    made = seen(([pid] for pid in itertools.count(1)), monkeypatch)
+@pytest.mark.parametrize(
+    ("looks", "made"),
+    [
+        # Jobs that start on other GPUs of the host show on this one while their driver starts.
+        ([[1], [2]], [[1], [2]]),
+        # Five seconds are waited.
+        ([*[[7]] * 5, []], [*[[7]] * 5, []]),
+    ],
+)
+def test_processes_that_pass_or_leave_are_nobody(
+    monkeypatch: pytest.MonkeyPatch, looks: list[list[int]], made: list[list[int]]
+) -> None:
+    found = seen(looks, monkeypatch)
     live.check_alone(GPU)
-    assert made == [[1], [2]]
+    assert found == made
 
 
 def test_a_process_that_stays_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,25 +66,12 @@ def test_a_process_that_stays_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         live.check_alone(GPU)
 
 
-def test_a_process_that_leaves_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within five seconds."""
-    made = seen(itertools.chain([[7]] * 5, itertools.repeat([])), monkeypatch)
-    live.check_alone(GPU)
-    assert made == [*[[7]] * 5, []]
-
-
 def test_later_strangers_are_those_that_were_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker and its helpers are there when it is asked first; one that ends is none."""
-    there = [7, 8]
-
-    def context_pids(_: str) -> list[int]:
-        return list(there)
-
-    monkeypatch.setattr(live.nvml, "context_pids", context_pids)
+    looks = iter(([7, 8], [7, 8], [8, 9]))
+    monkeypatch.setattr(live.nvml, "context_pids", lambda _: next(looks))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     later = live.later_strangers("GPU-1")
-    assert later() == frozenset()
-    there[:] = [8, 9]
-    assert later() == {9}
+    assert (later(), later()) == (frozenset(), {9})
 
 
 def test_no_window_is_open_beside_a_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -91,3 +95,119 @@ def test_no_window_is_open_beside_a_worker(monkeypatch: pytest.MonkeyPatch, tmp_
     assert asked == [("0", "uncapped"), ("1", "mps")]
     with open_lock(settings.lock_dir, "starting.lock") as starts:
         assert try_lock(starts)
+
+
+def test_starts_and_windows_never_overlap(tmp_path: Path) -> None:
+    """Whatever the order, no job starts while a window is open, on any GPU of the host."""
+    inside, lock, clashes = Counter[str](), threading.Lock(), list[str]()
+
+    def phase(kind: str, other: str) -> None:
+        phase_lock = PhaseLock(tmp_path)
+        for _ in range(15):
+            with phase_lock.starting() if kind == "start" else phase_lock.measuring():
+                with lock:
+                    inside[kind] += 1
+                    clashes.extend([kind] * inside[other])
+                time.sleep(0.002)
+                with lock:
+                    inside[kind] -= 1
+
+    with ThreadPoolExecutor(6) as pool:
+        kinds = [("start", "window"), ("window", "start")] * 3
+        for done in [pool.submit(phase, *kind) for kind in kinds]:
+            done.result(timeout=50)
+    assert clashes == []
+
+
+def test_waiting_start_goes_before_the_next_window(tmp_path: Path) -> None:
+    """Windows without a gap keep no start waiting; two of either kind may be open together."""
+    order = list[str]()
+    phase_lock = PhaseLock(tmp_path)
+    with phase_lock.measuring(), PhaseLock(tmp_path).measuring():
+        order.append("two windows")
+    with phase_lock.starting(), PhaseLock(tmp_path).starting():
+        order.append("two starts")
+
+    def start() -> None:
+        with PhaseLock(tmp_path).starting():
+            order.append("start")
+            time.sleep(0.1)
+
+    with phase_lock.measuring():
+        starter = threading.Thread(target=start)
+        starter.start()
+        time.sleep(0.1)
+    with phase_lock.measuring():
+        order.append("window")
+    starter.join()
+    assert order == ["two windows", "two starts", "start", "window"]
+
+
+def test_who_is_waited_for_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A profile that was stopped by Ctrl-Z keeps all others of the host waiting, without end."""
+    monkeypatch.setattr(live, "_SILENT_S", 0.05)
+    with ThreadPoolExecutor(1) as pool:
+        with PhaseLock(tmp_path).starting():
+            waiting = pool.submit(PhaseLock(tmp_path).measuring().__enter__)
+            while not caplog.records:
+                assert not waiting.done()
+                time.sleep(0.01)
+        waiting.result(timeout=50)
+    assert "which starts jobs or measures power on another GPU" in caplog.text
+
+
+class Job:
+    """A running job that writes down what is asked of it."""
+
+    def __init__(self) -> None:
+        self.log: list[Any] = []
+        self.share, self.granted = Share(50), Granted(66, mps=True)
+        self.is_ready = False
+        self.count = self.check = self.check_limit = self.leave = self.stop = lambda: None
+        self.reported = self.latencies = lambda: None
+
+    def ready(self) -> bool:
+        return self.is_ready
+
+    def pin(self, cores: frozenset[int]) -> None:
+        self.log.append(cores)
+
+    def go(self) -> None:
+        self.log.append("go")
+
+    def hold(self) -> None:
+        self.log.append("hold")
+
+
+def test_waiting_clients_stay_off_the_cores_of_measured_jobs() -> None:
+    """From the moment that a process is ready, and again after its window."""
+    cores = plan_cores([frozenset([core]) for core in range(8)])
+    job = Job()
+    process = LiveProcess(cast("Any", job), cast("Any", SimpleNamespace(cores=cores)))
+    assert not process.ready()
+    assert job.log == []
+    job.is_ready = True
+    assert process.ready()
+    process.go(1)
+    process.hold()
+    assert job.log == [cores.waiting, cores.slots[1], "go", "hold", cores.waiting]
+
+
+def test_every_core_is_looked_at_and_the_thread_goes_back() -> None:
+    before = os.sched_getaffinity(0)
+    speeds = core_speeds(before, seconds=0.001)
+    assert speeds.keys() == before
+    assert min(speeds.values()) > 0
+    assert os.sched_getaffinity(0) == before
+
+
+def test_a_core_that_takes_twice_as_long_is_half_as_fast() -> None:
+    """By a clock that goes on by a step each time it is read."""
+    core = min(os.sched_getaffinity(0))
+    fast, slow = (
+        core_speeds([core], 1.0, itertools.count(0, step_s).__next__)[core]
+        for step_s in (0.001, 0.002)
+    )
+    assert slow == pytest.approx(fast / 2, rel=0.01)

@@ -1,6 +1,5 @@
 """How `library_check.py` judges results: the part that needs no PyTorch, here on NumPy."""
 
-import importlib
 import importlib.util
 import json
 import subprocess
@@ -10,13 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+import workload_scripts
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-WORKLOADS = Path(__file__).parents[4] / "profiling/workloads"
-sys.path.append(str(WORKLOADS))
-cases: Any = importlib.import_module("library_check")
-library_check: Any = importlib.import_module("library_check")
+cases = workload_scripts.load("library_check")
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="needs PyTorch, which the project does not"
@@ -25,15 +22,14 @@ Array = Any
 ROWS, COLUMNS, INNER = 192, 256, 128
 
 
-def dot(matrix: Array, vector: Array) -> Array:
-    return (matrix.astype(np.float64) * vector).sum(-1)
-
-
 def uniform(seed: int, *shape: int) -> Array:
     return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
 
 
 def wrong_rows(product: Array, left: Array, right: Array, dtype: str, offset: float = 0) -> int:
+    def dot(matrix: Array, vector: Array) -> Array:
+        return (matrix.astype(np.float64) * vector).sum(-1)
+
     bound = cases.product_tolerance(dtype, left.shape[-1], right.shape[-1])
     return cases.wrong_rows(dot, product, left, right, uniform(9, right.shape[-1]), bound, offset)
 
@@ -55,6 +51,7 @@ def test_rounding_to_fp16_is_right(seed: int, rows: int, columns: int, inner: in
     side=st.integers(0, COLUMNS - 64),
     what=st.sampled_from(["unwritten", "zero", "stale", "half of the sum"]),
 )
+@settings(max_examples=20)
 def test_one_wrong_tile_is_found(seed: int, top: int, side: int, what: str) -> None:
     """A tile that was not written, or summed in part, shows in most of its rows and no other."""
     left, right = uniform(seed, ROWS, INNER), uniform(seed + 1, INNER, COLUMNS)
@@ -67,9 +64,7 @@ def test_one_wrong_tile_is_found(seed: int, top: int, side: int, what: str) -> N
         "half of the sum": (left[:, : INNER // 2] @ right[: INNER // 2])[tile],
     }[what]
     found = wrong_rows(product, left, right, "fp16")
-    assert 40 <= found <= 64
-    if what == "unwritten":
-        assert found == 64
+    assert (64 if what == "unwritten" else 40) <= found <= 64
 
 
 def test_batches_and_bias_are_checked_too() -> None:
@@ -85,16 +80,6 @@ def test_batches_and_bias_are_checked_too() -> None:
     assert wrong_rows(found, left[0], right[0], "fp32") == 16
 
 
-def test_a_linear_layer_has_three_products() -> None:
-    """Each sums over another side of the layer."""
-    sizes = [
-        (p.inner, p.columns)
-        for p in cases.products()
-        if p.shape == (12288, 1536, 512) and p.dtype == "bf16"
-    ]
-    assert sizes == [(512, 1536), (1536, 512), (12288, 512)]
-
-
 @pytest.mark.parametrize("tiny", [False, True])
 def test_names_are_unique(tiny: bool) -> None:
     names = [p.name for p in cases.products(tiny)]
@@ -104,15 +89,8 @@ def test_names_are_unique(tiny: bool) -> None:
 def prints(values: Array, seed: int = 1) -> list[Any]:
     finite = np.isfinite(values)
     kept = np.where(finite, values, 0).astype(np.float64)
-    weights = uniform(seed, values.size)
-    return [
-        cases.ResultFingerprint(
-            int((~finite).sum()),
-            float(kept @ weights),
-            float(abs(kept).sum()),
-            float((kept @ kept) ** 0.5),
-        )
-    ]
+    sums = (kept @ uniform(seed, values.size), abs(kept).sum(), (kept @ kept) ** 0.5)
+    return [cases.ResultFingerprint(int((~finite).sum()), *map(float, sums))]
 
 
 @given(seed=st.integers(0, 1000), size=st.integers(1, 5000))
@@ -127,13 +105,10 @@ def test_fingerprints_show_what_is_missing(seed: int, begin: int) -> None:
     """One value that is not finite, or a tenth of them left out, is another result."""
     values = uniform(seed, 5000)
     right = prints(values)
-    for wrong in (np.nan, np.inf):
+    for wrong, count in ((np.nan, 1), (np.inf, 1), (0, 500)):
         broken = values.copy()
-        broken[begin] = wrong
+        broken[begin : begin + count] = wrong
         assert not cases.same(prints(broken), right, "bf16")
-    left_out = values.copy()
-    left_out[begin : begin + 500] = 0
-    assert not cases.same(prints(left_out), right, "bf16")
     assert not cases.same([], right, "bf16")
 
 
@@ -141,7 +116,7 @@ def test_wrong_operations_are_named_in_order() -> None:
     right = [[0, 1.0, 10.0, 5.0]]
     wanted = {"matmul": 0, "fft": right, "sort": right}
     values = {"matmul": 3, "fft": right, "sort": [[1, 1.0, 10.0, 5.0]]}
-    names = library_check.wrong_names(values, wanted, {"fft": "fp32", "sort": "fp32"})
+    names = cases.wrong_names(values, wanted, {"fft": "fp32", "sort": "fp32"})
     assert names == ["matmul", "sort"]
 
 
@@ -163,6 +138,6 @@ def test_the_script_on_a_cpu(tmp_path: Path) -> None:
 
 def run(*options: str, tiny: bool = True) -> dict[str, Any]:
     small = ("--device", "cpu", "--tiny") if tiny else ()
-    command = [sys.executable, str(WORKLOADS / "library_check.py"), *options, *small]
+    command = [sys.executable, cases.__file__, *options, *small]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])

@@ -1,19 +1,16 @@
 """The load of `advisor power sensor`: when it is on, without a GPU and in virtual time."""
 
-import importlib
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+import workload_scripts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor_power.sensor.trace import steps_and_bursts, waves
 from advisor_profiling.window.clock import VirtualClock
 
-sys.path.append(str(Path(__file__).parents[4] / "profiling/workloads"))
-power_load: Any = importlib.import_module("power_load")
+power_load = workload_scripts.load("power_load")
 
 
 class VirtualLoad:
