@@ -487,16 +487,15 @@ def test_what_is_written_is_read(check: CountCheck) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"driver": None}, "driver is not text"),
-        ({"colour": "red"}, "unknown: colour"),
+        ({"driver": None}, "driver: it should be a valid string"),
+        ({"colour": "red"}, "colour: there is no such key"),
         ({"checked": [8, 134]}, "checked: no 134 of 132 SMs"),
         ({"checked": [0]}, "checked: no 0 of 132 SMs"),
         ({"wrong": {"40": ["matmul"]}}, "wrong.40: 40 SMs were not checked"),
         ({"wrong": {"92": []}}, "wrong.92: not one or more of the operations"),
         ({"wrong": {"92": ["fft"]}}, "wrong.92: not one or more of the operations"),
-        ({"wrong": {"many": ["sort"]}}, "wrong.many: many is not a whole number"),
-        ({"wrong": {"092": ["sort"]}}, "wrong.092: 092 is not a whole number"),
-        ({"seconds": "long"}, "seconds is not a finite number"),
+        ({"wrong": {"many": ["sort"]}}, "wrong.many.*it should be a valid integer"),
+        ({"seconds": "long"}, "seconds: it should be a valid number"),
     ],
 )
 def test_faults_are_named(change: dict[str, Any], words: str) -> None:
