@@ -148,13 +148,6 @@ def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
         assert "against the prediction of" in said[0]
 
 
-def test_without_limits(jobs: FakeHost) -> None:
-    """A baseline is launched by the same code."""
-    last = launch(jobs, "one", "two", "--split", "uncapped", "--duration", "0.5")
-    assert [job["units_granted"] for job in last["jobs"]] == [132, 132]
-    assert last["observations"][0]["mode"] == "uncapped"
-
-
 def test_next_pair_starts_when_both_are_over(jobs: FakeHost) -> None:
     """A queue runs under one supervisor, each pair with its own record."""
     last = launch(jobs, "short", "short", "--split", "50/50", "--then", "short+short")
@@ -207,13 +200,4 @@ def test_wishes_that_cannot_be_met_are_refused_before_anything_starts(jobs: Fake
     done = jobs.advisor("launches", "stop", "../../etc")
     assert done.returncode == 2, done.stderr
     assert "there is no launch" in done.stderr
-    assert not (jobs.folder / "home" / "launches").exists()
-
-
-def test_pair_whose_memory_does_not_fit_is_refused(jobs: FakeHost) -> None:
-    """It would fail in the middle; both numbers are said, and nothing starts."""
-    jobs.write_job("large", memory_mib=100_000)
-    done = jobs.advisor("launch", "large", "large", "--split", "50/50")
-    assert done.returncode == 10
-    assert "large and large need 100000 + 100000 MiB" in done.stderr
     assert not (jobs.folder / "home" / "launches").exists()

@@ -70,17 +70,6 @@ def test_job_that_dies_is_told_with_its_output(jobs: FakeHost) -> None:
     await_nobody(jobs)
 
 
-def test_job_that_stops_making_progress_is_stopped(jobs: FakeHost) -> None:
-    """It would hold its units for ever; what it last said is kept."""
-    last = launch(
-        jobs, "stall", "one", *RUNS, "--hang-after", "1.5", "--when-one-ends", "stop", code=5
-    )
-    assert [job["outcome"] for job in last["jobs"]] == ["hung", "stopped"]
-    assert (last["state"], last["code"]) == ("failed", "job-hung")
-    assert "stall made no progress for" in last["cause"]
-    await_nobody(jobs)
-
-
 @pytest.mark.parametrize(("when", "came"), [("stop", "stopped"), ("keep", "finished")])
 def test_job_that_fails_in_the_start_has_ended(jobs: FakeHost, when: str, came: str) -> None:
     """Its partner, which waits at its gate, runs without it unless it is to stop, too."""
@@ -90,34 +79,6 @@ def test_job_that_fails_in_the_start_has_ended(jobs: FakeHost, when: str, came: 
     assert [job["outcome"] for job in last["jobs"]] == [came, "failed"]
     assert (last["state"], last["code"]) == ("failed", "job")
     assert "bad checkpoint" in last["cause"]
-    await_nobody(jobs)
-
-
-def test_fault_on_the_server_blames_nobody(jobs: FakeHost) -> None:
-    """Both go down, though the neighbour has not noticed yet, and neither is called guilty."""
-    last = launch(jobs, "fault", "deaf", *RUNS, code=5)
-    assert (last["state"], last["code"]) == ("failed", "mps-fault"), last
-    assert [job["outcome"] for job in last["jobs"]] == ["taken-down"] * 2
-    assert "which one caused it the driver does not tell" in last["cause"]
-    assert any(job["ended_first"] for job in last["observations"][0]["jobs"])
-    await_nobody(jobs)
-    (jobs.pipe_dir / "status").unlink(missing_ok=True)
-
-
-@pytest.mark.parametrize("field", ["progress", "results"])
-def test_pattern_that_would_hold_up_the_supervisor_ends_nothing(jobs: FakeHost, field: str) -> None:
-    """The reason is shown, limits are looked at meanwhile, and both jobs go on."""
-    script = f"{sys.executable} {FAKES}/fake_job.py & sleep 1.5; echo {'a' * 60}b; wait"
-    pattern = r"(?:^(?:a+)+$|step )(\d+)"
-    bad: dict[str, object] = {"kind": "output", "pattern": pattern}
-    fields = {"progress": bad} if field == "progress" else {"results": {"pattern": pattern}}
-    if field == "progress":
-        script = f"echo step 1; {script}"
-    jobs.write_job("slow", gate=field == "results", command=["sh", "-c", script], **fields)
-    last = launch(jobs, "slow", "one", *RUNS, "--duration", "6")
-    assert [job["outcome"] for job in last["jobs"]] == ["stopped", "stopped"]
-    assert last["jobs"][1]["proven"]
-    assert "uncounted" in last["observations"][0]["flags"]
     await_nobody(jobs)
 
 
@@ -153,18 +114,6 @@ def test_daemon_that_dies_stops_both(jobs: FakeHost) -> None:
     assert (status["state"], status["code"]) == ("failed", "partition")
     assert [job["proven"] for job in status["jobs"]] == [False, False]
     assert all("was proven until 20" in job["error"] for job in status["jobs"])
-    await_nobody(jobs)
-
-
-@pytest.mark.nightly
-def test_daemon_that_hangs_stops_both(jobs: FakeHost) -> None:
-    """Shown as stopping for as long as that takes: each question to it takes 10 s."""
-    name = detached(jobs, "one", "two", *RUNS)
-    (jobs.pipe_dir / "hang").touch()
-    await_status(jobs, name, lambda status: status["state"] == "stopping")
-    status = await_end(jobs, name)
-    assert (status["state"], status["code"]) == ("failed", "partition")
-    assert not [text for text in status["warnings"] if "watched by nobody" in text]
     await_nobody(jobs)
 
 
@@ -299,18 +248,6 @@ def fill(place: Path) -> None:
             with suppress(OSError):
                 while file.write(bytes(size)):
                     pass
-
-
-def test_database_that_is_away_costs_no_observation(jobs: FakeHost) -> None:
-    """The record stays in the folder, and the status says where it is missing."""
-    away = "postgresql://advisor:geheim@127.0.0.1:1/advisor"
-    options = ("one", "two", *RUNS, "--duration", "0.5")
-    last = launch(jobs, *options, ADVISOR_DATABASE_URL=away)
-    assert last["state"] == "stopped"
-    assert last["observations"][0]["launch_id"] == last["launch_id"]
-    assert any("the observation is not in the store" in text for text in last["warnings"])
-    written = "".join(p.read_text() for p in folder(jobs, last["launch_id"]).glob("*.*"))
-    assert "geheim" not in written
 
 
 def test_launch_whose_supervisor_never_began_can_be_stopped(jobs: FakeHost) -> None:

@@ -87,23 +87,6 @@ def test_a_third_joins_two(jobs: FakeHost) -> None:
     await_nobody(jobs)
 
 
-def test_one_joins_who_is_left(jobs: FakeHost) -> None:
-    """It has the place of the one that ended; units are held for nobody then."""
-    launch_id = detached(jobs, "short", "one", "--split", "50/50")
-    await_status(jobs, launch_id, lambda status: status["jobs"][0]["outcome"] == "finished")
-    joined(jobs, launch_id, "third", "--share", "50")
-    held = show(jobs, launch_id)["stranded_unit_s"]
-    after(jobs, launch_id, 3)
-    last = stop(jobs, launch_id)
-    assert told(last) == [
-        ("short", 50, "finished"),
-        ("one", 50, "stopped"),
-        ("third", 50, "stopped"),
-    ]
-    assert last["stranded_unit_s"] < held + 100
-    await_nobody(jobs)
-
-
 def test_who_is_coming_is_waited_for(jobs: FakeHost) -> None:
     """It may load for minutes: when the last of the others ends well, it goes on alone."""
     loaded, enough = jobs.folder / "loaded", jobs.folder / "enough"

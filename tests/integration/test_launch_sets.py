@@ -55,34 +55,6 @@ def test_copies_are_processes_of_their_own(jobs: FakeHost) -> None:
     await_nobody(jobs)
 
 
-def test_in_turns_a_failure_is_of_one_job_alone(jobs: FakeHost) -> None:
-    """Without MPS the others go on."""
-    last = launch(jobs, "die", "one", "two", "--split", "time-sliced", "--duration", "4", code=5)
-    assert [job["outcome"] for job in last["jobs"]] == ["failed", "stopped", "stopped"]
-    assert (last["code"], last["observations"][0]["mode"]) == ("job", "time-sliced")
-    assert not (jobs.pipe_dir / "control").exists() or not jobs.control("get_server_list")
-    await_nobody(jobs)
-
-
-def test_the_newest_batch_job_goes_for_a_server(jobs: FakeHost) -> None:
-    """And why is told; the launch has not failed, and the server goes on."""
-    jobs.write_job("serve", "--behave", "serves-late", max_p99_ms=50)
-    last = launch(
-        jobs, "serve", "one", "--split", "50/50", "--duration", "22",
-        "--when-p99-breaks", "end-newest",
-    )  # fmt: skip
-    assert (last["state"], last["code"]) == ("stopped", None)
-    serve, one = last["jobs"]
-    assert (serve["outcome"], serve["max_p99_ms"]) == ("stopped", 50)
-    assert serve["latency_p99_ms"] == pytest.approx(80, rel=0.03)
-    assert (one["outcome"], one["ended_at"] < serve["ended_at"]) == ("stopped", True)
-    assert "ended since the p99 of serve" in one["error"]
-    assert any("one was ended" in text for text in last["warnings"])
-    assert "p99-broken" in last["observations"][0]["flags"]
-    assert last["rest_s"] > 1
-    await_nobody(jobs)
-
-
 def test_who_faulted_is_told_where_the_server_names_it(jobs: FakeHost) -> None:
     """The others were taken along, and are not guilty."""
     jobs.write_job("named", "--behave", "named-fault")

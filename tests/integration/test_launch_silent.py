@@ -13,12 +13,9 @@ import pytest
 from host import FakeHost
 from launched import (
     await_nobody,
-    await_status,
     detached,
     folder,
     processes_of,
-    show,
-    stop,
 )
 
 from advisor.errors import SurvivorsError
@@ -27,7 +24,6 @@ from advisor.launch import guard
 from advisor.launch import guard as unheeding
 from advisor.launch.folder import LaunchFolder
 from advisor.launch.run_queue import see
-from advisor.runtime.processes import is_stopped, wait_until
 from advisor_cli.launches import await_end
 from advisor_profiling import SUPERVISOR
 
@@ -48,27 +44,6 @@ def silent(jobs: FakeHost) -> Iterator[LaunchFolder]:
     for pid in processes_of(jobs):
         with suppress(ProcessLookupError):  # ended with one that was killed before it
             os.kill(pid, signal.SIGKILL)
-
-
-@pytest.mark.nightly
-def test_supervisor_that_was_stopped_is_continued_within_half_a_minute(
-    jobs: FakeHost,
-) -> None:
-    """In every run: the same of a guard that looks after a second, in test_launch_guard.py."""
-    name = detached(jobs, "one", "two", "--split", "30/70")
-    pid = show(jobs, name)["supervisor_pid"]
-    os.kill(pid, signal.SIGSTOP)
-    begun = time.monotonic()
-    assert wait_until(lambda: is_stopped(pid), 5)
-    assert wait_until(lambda: not is_stopped(pid), 35)
-    print(f"continued after {time.monotonic() - begun:.1f} s")
-    status = await_status(jobs, name, lambda found: len(found["warnings"]) > 1)
-    assert "was watched by nobody for 2" in status["warnings"][-1]
-    last = stop(jobs, name)
-    assert (last["state"], last["code"]) == ("stopped", None)
-    shown = json.loads(jobs.advisor("launches", "show", name, "--json").stdout)
-    assert "unwatched" in shown["observations"][0]["flags"]
-    await_nobody(jobs)
 
 
 def is_watcher(words: str) -> bool:

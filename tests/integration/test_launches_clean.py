@@ -31,15 +31,6 @@ def test_keys_for_programs_stay(advisor: Advisor, tmp_path: Path) -> None:
     ]
 
 
-def test_words_for_people(advisor: Advisor, tmp_path: Path) -> None:
-    ended_launch(tmp_path / "home", 1, 1000)
-    plan = advisor("launches", "clean", "--dry-run").out
-    assert f"{launch_id(1)} would be removed: ended " in plan
-    assert "1 folder would be removed, " in plan
-    assert "1 folder removed, " in advisor("launches", "clean").out
-    assert advisor("launches", "clean").out == "0 folders removed, 0.0 MiB\n"
-
-
 def test_points_in_files_are_enough(
     advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,17 +73,6 @@ def test_stranger_on_the_gpu_ends_a_strict_launch(jobs: FakeHost) -> None:
     await_nobody(jobs)
 
 
-def test_job_that_raises_the_percentage_of_the_server_ends_the_launch(jobs: FakeHost) -> None:
-    """Anyone who starts after that could take the whole GPU."""
-    name = detached(jobs, "one", "two", *RUNS)
-    assert float((jobs.pipe_dir / "percentage").read_text()) == 70
-    jobs.control("set_active_thread_percentage 1 100")
-    status = await_end(jobs, name)
-    assert (status["state"], status["code"]) == ("failed", "limit-broken")
-    assert "gives 100 % to what starts now, and was set to 70 %" in status["cause"]
-    await_nobody(jobs)
-
-
 def test_limit_that_a_job_may_have_changed_is_called_set(jobs: FakeHost) -> None:
     """Before its first context it may, and no list of the driver tells; the larger one is held."""
     found = f"import os, runpy, sys; sys.path.insert(0, {str(FAKES)!r})"

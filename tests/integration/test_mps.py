@@ -1,7 +1,6 @@
 """The MPS back-end against a control program and a libcuda that answer as the real ones do."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +14,6 @@ from advisor.core.gpu import Gpu, Share
 from advisor.errors import LimitNotProvenError, PartitionError
 from advisor.runtime.backend import Sight, look
 from advisor.runtime.mps import Control, MpsBackend, binary_version, open_mps, parse_pids
-from advisor.runtime.processes import session_of, wait_until
 
 GPU = Gpu(uuid=UUID, model="Fake H200", units_total=132)
 PER_CONTEXT = "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING"
@@ -152,15 +150,6 @@ def test_job_without_its_limit_is_refused(backend: MpsBackend, host: FakeHost) -
         environment = host.environment(**backend.environment(share)) | changed
         with pytest.raises(LimitNotProvenError, match=message):
             backend.prove(share, environment)
-
-
-def test_dead_daemon_is_refused(backend: MpsBackend, host: FakeHost) -> None:
-    """A daemon that was killed limits nobody; nothing is started."""
-    daemon = int((host.pipe_dir / "nvidia-cuda-mps-control.pid").read_text())
-    os.kill(daemon, signal.SIGKILL)
-    assert wait_until(lambda: session_of(daemon) is None, 20)
-    with pytest.raises(PartitionError, match="no MPS daemon answers"):
-        prove(backend, host, 30)
 
 
 @pytest.mark.parametrize(

@@ -80,17 +80,6 @@ def launch(host: FakeHost, *options: str) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_a_wrong_result_is_an_alarm_where_the_split_was_given(host: FakeHost) -> None:
-    """Anyone who asks for a split may go on with it; the alarm is given once."""
-    host.write_job("broken", "--behave", "nan-later", "--at", "50")
-    host.write_job("fine", "--behave", "reports")
-    last = launch(host, "--split", "50/50")
-    assert last["state"] == "stopped"
-    assert len([text for text in last["warnings"] if "not finite" in text]) == 1
-    (seen,) = last["observations"]
-    assert (seen["jobs"][0]["results"], "wrong-results" in seen["flags"]) == ("wrong", True)
-
-
 def test_a_launch_compares_with_what_the_profile_has_of_the_whole_gpu(h200: FakeHost) -> None:
     """A result that is finite and wrong is found from the profile's first values."""
     h200.write_job("broken", "--behave", "differs", "--at", "50", results={"tolerance": 0.01})

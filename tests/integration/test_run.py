@@ -206,26 +206,6 @@ def test_what_fails_is_told_and_the_rest_go_on(h100: FakeHost) -> None:
     await_nobody(h100)
 
 
-def test_time_limit_ends_a_job_that_would_hold_the_queue(h100: FakeHost) -> None:
-    """It has failed for that reason, and the others are done; what ran is counted and metered."""
-    h100.write_job("triad", "--steps", "90000")
-    limits = ("--time-limit", "triad=4s")
-    said = run(h100, "triad", "mobilenet-train-b2", "resnet50-train-b2", *limits, code=5)
-    assert states(said) == {
-        "mobilenet-train-b2": "done",
-        "resnet50-train-b2": "done",
-        "triad": "failed",
-    }
-    by_name = {job["job"]: job for job in said["jobs"]}
-    assert "triad reached its limit of 4 s" in by_name["triad"]["error"]
-    assert {name: by_name[name]["steps"] for name in by_name if name != "triad"} == {
-        "mobilenet-train-b2": 300,
-        "resnet50-train-b2": 400,
-    }
-    assert 0 < said["starts_j"] < said["energy_j"]
-    await_nobody(h100)
-
-
 def test_what_cannot_be_is_refused_before_anything_starts(h100: FakeHost) -> None:
     """Each with what to write instead."""
     folder = h100.folder / "tonight"

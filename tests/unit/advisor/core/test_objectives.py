@@ -200,15 +200,6 @@ def test_best_does_not_depend_on_the_order(
     assert again.split == chosen.split
 
 
-def test_of_equally_even_splits_the_larger_value_is_taken() -> None:
-    """A tie lets the more even split win; between 30/70 and 70/30 it decides nothing."""
-    throughput = OBJECTIVES["throughput"]
-    less = Candidate(Split((30.0, 70.0)), changed(BY_HAND, rate_a=50, rate_b=250))
-    more = Candidate(Split((70.0, 30.0)), changed(BY_HAND, rate_a=51, rate_b=250))
-    assert best([less, more], throughput, tie=0.03) is more
-    assert best([less, replace(more, result=less.result)], throughput, tie=0.03) is less
-
-
 @pytest.mark.parametrize(
     "name", ["solo_rate_a", "solo_rate_b", "solo_power_a_w", "solo_power_b_w", "power_w"]
 )
@@ -228,17 +219,6 @@ def test_any_number_of_jobs_one_after_the_other(alone: list[tuple[float, float]]
     assert turns.stp == pytest.approx(1)
     assert turns.energy_saved == pytest.approx(0)
     assert turns.speeds == pytest.approx([1 / len(alone)] * len(alone))
-
-
-def test_three_jobs_by_hand() -> None:
-    parts = tuple(
-        PartResult(rate, 10.0, power_w) for rate, power_w in ((5, 100), (4, 200), (3, 300))
-    )
-    result = SplitResult(parts, 160.0)
-    assert result.stp == pytest.approx(1.2)
-    assert result.same_work_w == pytest.approx(50 + 80 + 90)
-    assert result.energy_saved == pytest.approx(1 - 160 / 220)
-    assert OBJECTIVES["max-min"].value(result) == pytest.approx(0.3)
 
 
 HOUR_S = 3600.0

@@ -40,7 +40,6 @@ from advisor.formats.rows import (
     flat,
     flat_name,
     from_row,
-    nested,
     part_column,
     record_from_row,
     to_row,
@@ -116,10 +115,6 @@ def test_temperatures_and_what_is_saved_may_be_below_0() -> None:
 @pytest.mark.parametrize(("text", "truth"), [("True", True), ("0", False), (1.0, True)])
 def test_truths_are_read_as_tables_write_them(text: Any, truth: bool) -> None:
     assert from_row(SoloPoint, {**to_row(point()), "throttled": text}).throttled is truth
-
-
-def test_empty_flags_are_no_flags() -> None:
-    assert from_row(SoloPoint, {**to_row(point()), "flags": ";noisy;;"}).flags == ("noisy",)
 
 
 def test_an_unknown_column_is_refused_by_name() -> None:
@@ -223,13 +218,6 @@ def test_a_flat_name_says_whose_it_is(kind: type[Part], number: int, data: st.Da
     assert part_column(flat_name(column, number)) == (number - 1, column)
 
 
-@pytest.mark.parametrize(
-    "name", ["job", "rate", "rate_0", "rate_01", "share_percent_1", "power_1_w", "job_c", "p50", ""]
-)
-def test_other_names_are_of_no_job(name: str) -> None:
-    assert part_column(name) is None
-
-
 def test_a_mistake_in_a_flat_row_is_named() -> None:
     row = flat(to_row(pair_point()))
     with pytest.raises(InputError, match="unknown column share_percent_1"):
@@ -242,12 +230,6 @@ def test_a_mistake_in_a_flat_row_is_named() -> None:
 def test_a_word_of_an_observation_that_is_none_is_refused(column: str) -> None:
     with pytest.raises(InputError, match=f"{column} is 'done'. one of .*(finished|mps)"):
         from_row(Observation, {**to_row(observation()), column: "done"})
-
-
-def test_a_row_without_jobs_is_not_nested() -> None:
-    row = to_row(point())
-    assert nested(row) is row
-    assert flat(row) == row
 
 
 @pytest.mark.parametrize("kind", [SoloPoint, PairPoint, Observation, PointPart, ObservedPart])

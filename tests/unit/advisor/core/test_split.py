@@ -14,7 +14,6 @@ from advisor.core.split import (
     UNCAPPED,
     Split,
     best_within_tie,
-    check_advised,
     evenness,
     fine_splits,
     parse_split,
@@ -23,7 +22,6 @@ from advisor.core.split import (
     split_shares,
     without_limits,
 )
-from advisor.core.wording import count_of
 from advisor.errors import InputError
 
 shares = st.integers(1, 1000).map(lambda tenths: tenths / 10)
@@ -55,13 +53,6 @@ def test_text_is_read_as_it_was_written(split: Split) -> None:
 )
 def test_texts(text: str, split: Split) -> None:
     assert parse_split(text) == split
-
-
-def test_words_say_nothing_of_how_many_share() -> None:
-    """The number of jobs comes from elsewhere."""
-    assert parse_split("uncapped", jobs=3) == Split((100.0, 100.0, 100.0), "uncapped")
-    assert without_limits("exclusive", 3).shares == (100.0,) * 3
-    assert without_limits("uncapped") == UNCAPPED == Split((100.0, 100.0), "uncapped")
 
 
 @pytest.mark.parametrize("text", ["0/100", "50/0", "50/101", "0/0"])
@@ -101,14 +92,6 @@ def test_one_alone_has_a_share_that_nobody_writes() -> None:
     assert str(Split((100.0,))) == "100"
     with pytest.raises(InputError, match="is not a split"):
         parse_split("100")
-
-
-def test_nine() -> None:
-    """In steps of 10, by the share of the first job; half for each is among them."""
-    assert [str(split) for split in NINE][:2] == ["10/90", "20/80"]
-    assert all(sum(split.shares) == 100 for split in NINE)
-    assert EQUAL in NINE
-    assert {split.turned() for split in NINE} == set(NINE)
 
 
 SIZES: list[tuple[int, Vendor]] = [
@@ -219,17 +202,6 @@ def test_masks_of_three_jobs_are_refused_where_they_would_overlap() -> None:
     two = split_environments(Split((100.0, 25.0, 50.0, 100.0)), 304, "amd")
     masks = [env["HSA_CU_MASK"] for env in two]
     assert masks == ["0:0-303", "0:0-79", "0:152-303", "0:0-303"]
-
-
-@pytest.mark.parametrize("jobs", [1, 3])
-def test_only_pairs_are_advised(jobs: int) -> None:
-    check_advised(2)
-    with pytest.raises(InputError) as refused:
-        check_advised(jobs)
-    assert str(refused.value) == (
-        f"there is no advice for {count_of(jobs, 'job')} on one GPU. models have learned from 2 "
-        "jobs side by side. name 2 jobs; for a queue of jobs ask for a plan: advisor place."
-    )
 
 
 needs = st.lists(st.none() | st.floats(0, 1e6), min_size=1, max_size=4).map(tuple)

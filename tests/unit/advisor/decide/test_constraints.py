@@ -148,16 +148,6 @@ def test_what_a_job_must_keep() -> None:
 
 
 @given(st.floats(0.01, 1), st.floats(0.01, 1))
-def test_a_stricter_minimum_never_asks_for_less(one: float, other: float) -> None:
-    """Of any job, and for whichever way it is told."""
-    low, high = sorted((one, other))
-    for job in (A, SERVER):
-        for told in ({"min_speed": {job.job: low}}, {"default_min_speed": low}):
-            stricter = {k: {job.job: high} if k == "min_speed" else high for k in told}
-            assert floor(job, Limits(**told)) <= floor(job, Limits(**stricter))  # pyright: ignore[reportArgumentType]
-
-
-@given(st.floats(0.01, 1), st.floats(0.01, 1))
 def test_a_job_is_held_to_its_speed(speed: float, least: float) -> None:
     """From the speed itself on it is kept; below, it is missed by the part that lacks."""
     found = broken((A, B), Limits(min_speed={"b": least}, default_min_speed=0), speeds=(1, speed))
@@ -299,12 +289,6 @@ def test_memory_of_all_jobs(a: float | None, b: float | None, card: float | None
     assert violations(predict_exclusive(jobs), jobs, limits) == ()
 
 
-def test_what_is_said_of_memory() -> None:
-    limits = Limits(default_min_speed=0, memory_mib=2000)
-    text = "both need 2000 MiB of memory, 1900 MiB are there (95 % of the card)"
-    assert broken((A, B), limits) == {text: 2000 / 1900 - 1}
-
-
 def test_a_card_on_which_a_job_does_not_run_alone() -> None:
     """The second job is looked at as well; one that just fills the card is let through."""
     big = replace(B, memory_used_mib=3000.0)
@@ -356,14 +340,6 @@ def test_two_jobs_of_120000_mib_do_not_share_an_h200() -> None:
     assert answer.choice.violations == ()
 
 
-def test_what_is_not_known_is_said() -> None:
-    """Of a card that is not in the list, and of a job that was measured without its memory."""
-    dark = profile("dark", memory_used_mib=None)
-    answer = recommend((dark, profile("b")), Physics())
-    assert "the memory of dark is not known, and taken as none" in answer.warnings
-    assert memory_unknown((profile("a"), profile("b")), 143771) == ()
-
-
 def test_what_is_given_goes_before_what_is_known() -> None:
     """A card of the same name may have less, as in a slice of it."""
     assert with_card_memory(Limits(), H200).memory_mib == 143771
@@ -413,12 +389,6 @@ def test_gigabytes_and_bytes_given_as_mib_are_refused(memory_mib: float) -> None
     )
     with pytest.raises(InputError, match="no GPU has"):
         Limits(memory_mib=memory_mib)
-
-
-@given(st.floats(1025, 1e6))
-def test_every_size_that_is_printed_is_read_again(memory_mib: float) -> None:
-    assert parse_memory_mib(f"{memory_mib:f}") == pytest.approx(memory_mib)
-    assert parse_memory_mib(f"{memory_mib / 1024:f}GiB") == pytest.approx(memory_mib, abs=0.01)
 
 
 def test_the_smallest_and_the_largest_card() -> None:

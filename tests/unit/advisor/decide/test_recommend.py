@@ -3,7 +3,6 @@
 import dataclasses
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,12 @@ from hypothesis import strategies as st
 from made_up_profiles import SHARES, Physics, Scripted, profile
 from unsafe_counts import UNSAFE_132, checked_132, checked_with
 
-from advisor.core.gpu import PERCENTAGE, Gpu, Share, grantable, units_for_percent, units_for_share
+from advisor.core.gpu import PERCENTAGE, Gpu, Share, grantable, units_for_percent
 from advisor.core.interval import Interval
-from advisor.core.objectives import NO_PRICES, OBJECTIVES, Work, finish, one_after_the_other
+from advisor.core.objectives import NO_PRICES, OBJECTIVES, Work, finish
 from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
 from advisor.decide.limits import Limits
-from advisor.decide.recommend import candidate_splits, recommend
+from advisor.decide.recommend import recommend
 from advisor.decide.recommendation import (
     MARGINS,
     TIE,
@@ -172,11 +171,6 @@ def test_of_a_job_beside_itself_the_smaller_share_comes_first(
 # which way, by hand
 
 
-def test_candidates_are_the_nine_splits_and_both_other_ways() -> None:
-    answer = recommend((A, B), Physics(), FREE)
-    assert names(answer) == [*map(str, NINE), "uncapped", "exclusive"]
-
-
 def test_shares_outside_of_a_profile_are_left_out_and_it_is_said() -> None:
     answer = recommend((profile("fft", shares=SHARES[3:]), B), Physics())
     assert names(answer)[0] == "40/60"
@@ -274,14 +268,6 @@ def test_speeds_that_sharing_cannot_keep_are_kept_one_after_the_other() -> None:
     assert f"sharing breaks a limit: {near}" in answer.reasons
 
 
-def test_requests_that_do_not_fit_the_jobs() -> None:
-    """A misspelled job would be a limit that nobody keeps."""
-    with pytest.raises(InputError, match="a minimum speed was given for ftf"):
-        recommend((A, B), Physics(), Request(min_speed={"ftf": 0.5}))
-    with pytest.raises(InputError, match="no objective speed"):
-        recommend((A, B), Physics(), Request(objective="speed"))
-
-
 # what is said next to
 
 
@@ -353,10 +339,6 @@ def amd(job: str, units_total: int | None = 304) -> Profile:
     return profile(job, gpu_model="AMD Instinct MI300X", units_total=units_total)
 
 
-def cus(share_percent: float) -> int:
-    return units_for_share(share_percent, 304, "amd")
-
-
 def test_split_is_two_masks_that_do_not_overlap() -> None:
     """The first job has 96 of 304 CUs, the second all others; no variable of CUDA is named."""
     answer = recommend((amd("fft"), amd("gemm")), PAYS, FREE)
@@ -367,32 +349,6 @@ def test_split_is_two_masks_that_do_not_overlap() -> None:
     assert PERCENTAGE not in a | b
     (uncapped,) = [option for option in answer.candidates if option.name == "uncapped"]
     assert environments(answer.profiles, uncapped) == ({}, {})
-
-
-def test_fine_splits_are_in_steps_of_one_cu_per_xcd() -> None:
-    fine = Request(default_min_speed=0, fine=True)
-    answer = recommend((amd("fft"), amd("gemm")), Physics(), fine)
-    splits = [o.prediction.split for o in answer.candidates if o.sharing == "limited"]
-    assert set(NINE) <= set(splits)
-    counts = [[cus(share) for share in split.shares] for split in splits]
-    assert all(sum(pair) == 304 for pair in counts)
-    firsts = sorted({first for first, _ in counts})
-    assert {b - a for a, b in pairwise(firsts)} == {8}
-    assert firsts[0] == 32  # the smallest measured share, 10 %, is a whole row
-
-
-def test_wrong_counts_of_cus_are_avoided_in_steps_of_cus() -> None:
-    """What the job itself reports moves a split to the next count that a mask can have."""
-    wrong = profile(
-        "fft", gpu_model="AMD Instinct MI300X", units_total=304, wrong_units=frozenset({96})
-    )
-    answer = recommend((wrong, amd("gemm")), Physics(), FREE)
-    splits = [o.prediction.split for o in answer.candidates if o.sharing == "limited"]
-    used = {cus(split.shares[0]) for split in splits}
-    assert 96 not in used
-    assert used & {88, 104}
-    text = "not used for fft: 96 of 304 CUs, at which its own results were wrong"
-    assert text in answer.reasons
 
 
 counts = st.frozensets(st.sampled_from(sorted(grantable(132))))
@@ -430,17 +386,6 @@ def test_no_split_that_is_named_is_unsafe(
     for option in splits(answer):
         assert not [n for n, avoided in zip(units(option), unsafe, strict=True) if n in avoided]
         assert sum(units(option)) <= 132
-
-
-@given(known(), st.booleans())
-def test_swapping_the_jobs_swaps_the_splits(
-    case: tuple[Profile, Profile, CheckedCounts | None], fine: bool
-) -> None:
-    a, b, host = case
-    there = set(candidate_splits((a, b), host, fine=fine))
-    assert there == {split.turned() for split in candidate_splits((b, a), host, fine=fine)}
-    one, other = (recommend(jobs, Physics(), None, host) for jobs in ((a, b), (b, a)))
-    assert units(one.choice) == units(other.choice)[::-1]
 
 
 def test_without_a_check_nothing_is_said_or_changed() -> None:
@@ -685,9 +630,3 @@ def test_without_work_it_is_that_of_an_hour() -> None:
     found = same_work(recommended({EQUAL: (0.8, 0.7, 350.0)}, None))
     assert found.work.alone_s == (pytest.approx(2880), pytest.approx(2520))
     assert found.choice.time_s == pytest.approx(3600)
-
-
-def test_same_work_one_job_after_the_other() -> None:
-    r = recommended(KNOWN)
-    apart = predict_exclusive((LONG_JOB, SHORT_JOB))
-    assert same_work(r).exclusive == one_after_the_other(apart.result, WORK)

@@ -245,12 +245,6 @@ def test_what_no_card_keeps_is_said() -> None:
         recommended([BIG] * 3, max_power_w=500)
 
 
-def test_more_memory_than_there_is_keeps_them_apart() -> None:
-    found = recommended([job(n, memory_used_mib=6e4) for n in "abc"])
-    assert found.choice is None
-    assert any("all 3 need" in v.text for way in found.ways for v in way.violations)
-
-
 def test_eight_jobs_are_refused() -> None:
     with pytest.raises(InputError, match="8 jobs"):
         recommended([SMALL] * 8)
@@ -452,11 +446,6 @@ def test_a_stricter_limit_holds_no_more_copies(sm: float, one: float, other: flo
     low, high = sorted((one, other))
     loose, strict = (replicas(copied_job(sm), Request(default_min_speed=x)) for x in (low, high))
     assert strict.best <= loose.best
-
-
-def test_one_copy_is_the_job_alone() -> None:
-    (alone,) = replicas(copied_job(), FREE, most=1).copies
-    assert (alone.rate.value, alone.power_w.value, alone.joules.value) == (100.0, 180.0, 1.8)
 
 
 @pytest.mark.parametrize(

@@ -168,16 +168,6 @@ def test_without_a_rest_there_is_none() -> None:
     assert run.account.energy_saved_to_end() == pytest.approx(1 - 300 / 375)
 
 
-def test_a_job_that_is_over_does_nothing() -> None:
-    """The last seconds are those of the other one."""
-    run = Run(pair())
-    run.go_on(20, 0.5, 0.5, 300)
-    assert run.account.recent_energy_saved() == pytest.approx(0.2)
-    run.jobs[0].end("finished")
-    run.go_on(20, 0, 0.8, 600)
-    assert run.account.recent_energy_saved() == pytest.approx(-0.25)
-
-
 def test_nothing_is_stranded_without_limits() -> None:
     """The other job has the whole GPU then."""
     run = Run(pair(UNCAPPED))
@@ -275,15 +265,6 @@ def test_count_that_is_read_half_written_is_ignored() -> None:
     for now_s, total in ((4, 10), (5, 20), (6, 30)):
         meter.add(Moment(now_s), total)
     assert meter.rate() == pytest.approx(10)
-
-
-def test_nothing_is_known_before_the_total_moves() -> None:
-    """No reading and no move are no rate of 0."""
-    meter = RateMeter()
-    assert (meter.rate(), meter.span_s) == (None, 0)
-    meter.add(Moment(0), 0)
-    meter.add(Moment(9), 0)
-    assert meter.rate() is None
 
 
 @given(st.lists(st.floats(0, 1000), min_size=1), st.floats(0, 1e9))

@@ -12,7 +12,6 @@ from ended_launches import PAIR
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import BusyError, InputError
@@ -28,7 +27,7 @@ from advisor.launch.folder import (
     loads,
     new_launch_id,
 )
-from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import JobStatus, LaunchStatus
 
 SPEC = LaunchSpec(launch_id="20260131-120000-3f2a91", gpu="0", pairs=(PAIR,), notes=("a note",))
@@ -171,14 +170,6 @@ def test_folder_that_is_there_stays_as_it_is(folder: LaunchFolder, tmp_path: Pat
     assert new_launch_id() != new_launch_id()
 
 
-def test_request_to_stop_can_be_made_again(folder: LaunchFolder) -> None:
-    """And is seen by anyone who looks."""
-    assert not folder.stop_asked()
-    folder.ask_stop()
-    folder.ask_stop()
-    assert folder.stop_asked()
-
-
 def test_damaged_spec_is_told(folder: LaunchFolder) -> None:
     """Cut off or changed by hand: never half read."""
     (folder.path / "spec.json").write_bytes(b'{"launch_id": "x"')
@@ -186,31 +177,7 @@ def test_damaged_spec_is_told(folder: LaunchFolder) -> None:
         folder.read_spec()
 
 
-RATE, OTHER_RATE, POWER = Interval(100, 90, 110), Interval(50, 45, 55), Interval(400, 380, 420)
-
-
-FORECAST = Forecast(
-    model_version="m1",
-    jobs=(
-        JobForecast(rate=RATE, solo_rate=200, rest_energy_saved=-0.1),
-        JobForecast(rate=OTHER_RATE, solo_rate=100),
-    ),
-    power_w=POWER,
-    work_per_joule=Interval(0.0025, 0.0023, 0.0027),
-    coverage=0.9,
-)
-
-
 A, B = (Job(name=name, command=(name,)) for name in "ab")
-
-
-STATUS = LaunchStatus(
-    launch_id="x",
-    state="running",
-    updated_at="now",
-    jobs=(JobStatus(job="a", rate_unit="steps", share_percent=30.0),),
-    forecast=FORECAST,
-)
 
 
 @given(st.sampled_from([*NINE, UNCAPPED, TIME_SLICED, Split((20.0, 30.0, 50.0))]))
@@ -223,18 +190,6 @@ def test_documents_are_read_as_they_were_written(split: Split) -> None:
     assert pair["split"] == {"shares": list(split.shares), "sharing": split.sharing}
     assert [part["job"]["command"] for part in pair["jobs"]] == [["a"]] * len(split.shares)
     assert loads(LaunchSpec, text) == spec
-
-
-def test_status_is_read_as_it_was_written() -> None:
-    """What other versions look for stands where they look for it."""
-    text = dumps(STATUS)
-    said = json.loads(text)
-    assert (said["launch_id"], said["state"], said["sharing"]) == ("x", "running", "limited")
-    (job,) = said["jobs"]
-    assert (job["job"], job["rate_unit"], job["share_percent"]) == ("a", "steps", 30.0)
-    assert said["forecast"]["power_w"] == {"value": 400, "low": 380, "high": 420}
-    assert said["forecast"]["jobs"][0]["rest_energy_saved"] == -0.1
-    assert loads(LaunchStatus, text) == STATUS
 
 
 @pytest.mark.parametrize(

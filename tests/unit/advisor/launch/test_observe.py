@@ -15,7 +15,7 @@ import advisor
 from advisor.core.interval import Interval
 from advisor.core.job import Job, ProgressSettings, Reported
 from advisor.core.records import Observation, energy_apart_j
-from advisor.core.split import UNCAPPED, Split
+from advisor.core.split import Split
 from advisor.errors import StoreError
 from advisor.launch import observe as observing
 from advisor.launch.folder import (
@@ -237,17 +237,6 @@ def test_where_nothing_went_on_nothing_is_expected_of_it(monkeypatch: pytest.Mon
     assert [part.ended_first for part in seen.parts] == [False, False]
 
 
-def test_without_a_forecast_nothing_was_expected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was observed is kept all the same."""
-    watch = Watch(monkeypatch, split=UNCAPPED, backend={"given": None})
-    watch.go_on(10)
-    seen = record(watch)
-    assert (seen.mode, seen.model_version, seen.predicted_power_w) == ("uncapped", None, None)
-    assert [part.predicted_rate for part in seen.parts] == [None, None]
-    assert [part.rate for part in seen.parts] == [pytest.approx(50), pytest.approx(50)]
-    assert seen.flags == ()
-
-
 def test_what_makes_a_record_doubtful_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Too short, wrong, a limit that did not hold, other data, and each by its name."""
     wrong = Reported(((48, 1.0),), count=1, not_finite=1, last=float("nan"))
@@ -265,24 +254,6 @@ def test_a_rate_just_within_the_noise_of_the_profile_is_none_too_fast(
         watch = Watch(monkeypatch, Script(rate=rate), parts={"share_rate": 50.0})
         watch.go_on(10)
         assert record(watch).flags == flags
-
-
-def test_idle_power_that_nobody_knows_is_not_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Energy is divided by units then."""
-    watch = Watch(monkeypatch, Script(rate=50), Script(rate=80))
-    watch.go_on(10)
-    first, second = record(watch).parts
-    assert first.energy_j == pytest.approx(second.energy_j)
-
-
-def test_a_record_is_a_line(watch: Watch, tmp_path: Path) -> None:
-    """One behind the other, for the owner alone."""
-    for _ in range(2):
-        append_observation(tmp_path, record(watch))
-    path = tmp_path / OBSERVATIONS
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [row["launch_id"] for row in rows] == ["l1", "l1"]
-    assert path.stat().st_mode & 0o077 == 0
 
 
 def test_a_record_that_cannot_be_written_leaves_the_others_whole(
@@ -485,18 +456,6 @@ def test_each_quantity_that_is_far_off_is_said_once(monkeypatch: pytest.MonkeyPa
     ]
     watch.go_on(20)
     assert drift.warnings(watch.monitor) == []
-
-
-def test_a_quantity_that_drifts_later_is_said_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that were said before are not said again."""
-    watch = watched(monkeypatch, forecast(100.0))
-    drift = ForecastCheck(watch.pair)
-    watch.go_on(20)
-    assert [text.split(" is ")[0] for text in drift.warnings(watch.monitor)] == ["rate of a"]
-    watch.meter.power_w = 900.0
-    watch.go_on(100)
-    later = [text.split(" is ")[0] for text in drift.warnings(watch.monitor)]
-    assert later == ["power", "work per joule"]
 
 
 def test_means_of_a_short_time_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:

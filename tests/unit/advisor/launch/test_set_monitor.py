@@ -89,15 +89,6 @@ def test_gates_open_and_both_are_counted(patch: pytest.MonkeyPatch) -> None:
     assert not any(job.stops for job in watch.jobs)
 
 
-def test_a_job_without_a_profile_has_no_relative_speed(patch: pytest.MonkeyPatch) -> None:
-    """So nothing is said of work per joule, and the rates are known all the same."""
-    watch = Watch(patch, known=False)
-    watch.go_on(10)
-    assert watch.monitor.work_per_joule() is None
-    assert watch.monitor.account.settled_work_per_joule() is None
-    assert watch.monitor.account.stretches[0].rates() == (pytest.approx(50), pytest.approx(50))
-
-
 def test_one_ends_and_the_other_goes_on(patch: pytest.MonkeyPatch) -> None:
     """Under its limit; what it does then is counted by itself."""
     watch = Watch(patch, Script(units=92, ends_s=10), Script(units=40, rate=80, ends_s=30))
@@ -135,14 +126,6 @@ def test_stop_ends_what_runs(patch: pytest.MonkeyPatch) -> None:
     assert watch.monitor.over
     assert [job.stops for job in watch.jobs] == [1, 1]
     assert watch.monitor.first_ended == (0,)
-
-
-def test_both_that_end_at_once_ended_first_together(patch: pytest.MonkeyPatch) -> None:
-    """Neither went on."""
-    watch = Watch(patch, Script(ends_s=5), Script(ends_s=5))
-    watch.go_on(10)
-    assert watch.monitor.first_ended == (0, 1)
-    assert watch.monitor.account.rest_s == 0
 
 
 # hangs, and counts that cannot be read
@@ -363,33 +346,6 @@ def test_seconds_between_two_looks_beyond_two_are_unwatched(patch: pytest.Monkey
 # faults
 
 
-def test_a_job_that_fails_alone_is_no_fault_of_the_server(patch: pytest.MonkeyPatch) -> None:
-    """Its neighbour goes on, after it was waited for."""
-    watch = Watch(patch, Script(ends_s=10, **FAILS))
-    watch.go_on(20)
-    assert watch.outcomes == ["failed", "running"]
-    first, _ = watch.monitor.jobs
-    assert (first.exit_code, first.code) == (1, "job")
-    assert first.error == "a ended with status 1."
-    assert [job.stops for job in watch.jobs] == [1, 0]
-
-
-def test_both_that_speak_of_the_gpu_were_taken_down(patch: pytest.MonkeyPatch) -> None:
-    """Nobody can say which of them it was."""
-    watch = Watch(
-        patch, Script(ends_s=10, status=1, tail=FAULT), Script(ends_s=12, status=2, tail=FAULT)
-    )
-    watch.go_on(20)
-    assert watch.outcomes == ["taken-down", "taken-down"]
-    first, second = watch.monitor.jobs
-    assert (first.code, second.code) == ("mps-fault", "mps-fault")
-    assert (first.error or "").startswith("a fault on the MPS server took a and b down")
-    assert (first.error or "").endswith(f"; the end of its output:\n{FAULT}")
-    assert (first.exit_code, second.exit_code) == (1, 2)
-    assert watch.monitor.first_ended == (0,)
-    assert all(job.stops for job in watch.jobs)
-
-
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -466,14 +422,6 @@ def test_a_fault_that_only_the_server_shows(patch: pytest.MonkeyPatch) -> None:
     assert watch.clock.now_s == pytest.approx(1010.0)
 
 
-def test_what_had_finished_is_not_taken_down(patch: pytest.MonkeyPatch) -> None:
-    """Its work is done."""
-    watch = Watch(patch, Script(ends_s=5), backend={"faults_s": (10.0, 99.0)})
-    watch.go_on(20)
-    assert watch.outcomes == ["finished", "taken-down"]
-    assert watch.monitor.first_ended == (0,)
-
-
 # limits
 
 
@@ -534,14 +482,6 @@ def test_a_job_that_changed_its_variables_has_failed(patch: pytest.MonkeyPatch) 
     assert watch.monitor.limit_broken
 
 
-def test_each_job_is_asked_for_its_limit_now_and_then(patch: pytest.MonkeyPatch) -> None:
-    """Every 15 s, see below; in between, one that repeats a short command may be no client."""
-    watch = Watch(patch, b=Script(limit=LimitNotProvenError("b is not under its limit")))
-    with pytest.raises(LimitBrokenError, match="b is not under its limit"):
-        watch.go_on(15.5)
-    assert watch.outcomes == ["running", "failed"]
-
-
 def test_limits_are_asked_for_once_in_fifteen_seconds(patch: pytest.MonkeyPatch) -> None:
     """And again after as long."""
     watch = Watch(patch)
@@ -549,20 +489,6 @@ def test_limits_are_asked_for_once_in_fifteen_seconds(patch: pytest.MonkeyPatch)
     patch.setattr(watch.jobs[0], "check_client", lambda: asked.append(watch.clock.now_s))
     watch.go_on(35)
     assert asked == [1015.0, 1030.0]
-
-
-def test_a_process_of_no_job_ends_the_pair(patch: pytest.MonkeyPatch) -> None:
-    """It takes a part of the GPU that is somebody's; nobody's job has failed."""
-    watch = Watch(patch)
-    error = LimitBrokenError("process 9 computes on the GPU and is of no job")
-
-    def broken(_: object, **_options: object) -> None:
-        raise error
-
-    patch.setattr("advisor.launch.set_monitor.check_limits", broken)
-    with pytest.raises(LimitBrokenError):
-        watch.go_on(2)
-    assert watch.outcomes == ["running", "running"]
 
 
 def test_a_job_that_is_faster_than_its_share_lets_it_be_is_not_proven(
@@ -603,15 +529,6 @@ def test_jobs_that_nvml_does_not_name_are_said_once(patch: pytest.MonkeyPatch) -
     watch.go_on(1)
     (said,) = watch.monitor.alarms()
     assert said.startswith("NVML names no process of these jobs")
-    watch.go_on(30)
-    assert watch.monitor.alarms() == []
-
-
-def test_jobs_that_were_seen_once_are_not_asked_for_again(patch: pytest.MonkeyPatch) -> None:
-    """NVML names them; that they are gone later is no reason to say so."""
-    watch = Watch(patch)
-    watch.go_on(3)
-    watch.backend.seen = Sight(frozenset(), None)
     watch.go_on(30)
     assert watch.monitor.alarms() == []
 
@@ -667,17 +584,6 @@ def test_results_are_held_against_those_on_the_whole_gpu(patch: pytest.MonkeyPat
         "than its tolerance of 1 %"
     ]
     assert [one.results for one in watch.monitor.jobs] == ["differ", "right"]
-
-
-def test_right_results_and_none_are_no_alarm(patch: pytest.MonkeyPatch) -> None:
-    """And they may still become wrong."""
-    watch = Watch(patch, Script(reported=RIGHT), parts={"reported": "48=10"})
-    watch.go_on(5)
-    assert (watch.monitor.alarms(), watch.monitor.jobs[0].results) == ([], "right")
-    assert watch.monitor.jobs[1].results is None
-    watch.jobs[0].script.reported = WRONG
-    watch.go_on(1)
-    assert len(watch.monitor.alarms()) == 1
 
 
 # what is written down
@@ -746,24 +652,6 @@ def test_stop_of_the_watch_between_clock_and_counters_makes_no_power(
     watch.go_on(0.25, 0.25)
     assert account.energy_j == pytest.approx(400 * account.overlap_s)
     assert watch.monitor.work_per_joule() == pytest.approx(1.3 / 400)
-
-
-def test_counter_that_takes_its_time_has_the_energy_of_a_short_launch(
-    patch: pytest.MonkeyPatch,
-) -> None:
-    """NVML takes 4 ms for it: two such readings are less than 1 % of a second."""
-    watch = Watch(patch)
-    watch.meter.stalls_s = [0.004] * 100
-    watch.go_on(1, 0.25)
-    account = watch.monitor.account
-    assert account.energy_j == pytest.approx(400 * account.overlap_s, rel=0.01)
-
-
-def test_units_are_stranded_of_the_job_that_ended(patch: pytest.MonkeyPatch) -> None:
-    """Whichever of both that is."""
-    watch = Watch(patch, Script(units=92), Script(units=40, ends_s=10))
-    watch.go_on(15)
-    assert watch.monitor.account.stranded_unit_s == pytest.approx(5 * 40)
 
 
 GONE = Script(ends_s=10, status=1, tail=FAULT)
@@ -857,14 +745,6 @@ def test_a_promise_within_a_bucket_of_the_server_is_not_known_to_be_broken(
     watch.go_on(LONG_S)
     (told,) = watch.monitor.alarms()
     assert told.startswith(said)
-
-
-def test_a_promise_that_is_kept_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = watched(monkeypatch, FAST, SERVER, TRAIN)
-    watch.go_on(2 * LONG_S)
-    assert watch.monitor.alarms() == []
-    status = watch.monitor.jobs[0].status()
-    assert (status.max_p99_ms, status.latency_p99_ms) == (50, pytest.approx(20, rel=0.03))
 
 
 def test_the_newest_batch_job_is_ended_where_that_was_asked(

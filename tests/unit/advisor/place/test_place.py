@@ -372,22 +372,6 @@ def test_an_hour_of_each_by_hand() -> None:
     assert slot.group.time_saved == pytest.approx(1 - 1 / 1.4)
 
 
-def test_the_one_that_is_left_keeps_its_limit() -> None:
-    """Ten minutes next to five hours: the long one runs on at its share, which here never pays."""
-    jobs = [QueuedJob("a", 600), QueuedJob("a", 5 * HOUR_S)]
-    slow: dict[str, Any] = {"left_speed_a": 0.5, "left_speed_b": 0.5}
-    assert len(place(problem_of(jobs, 1, **slow)).slots) == 2
-    (slot,) = place(problem_of(jobs, 1, left_speed_a=1.0, left_speed_b=1.0)).slots
-    left_s = 5 * HOUR_S - 600
-    assert slot.group.time_s == pytest.approx(600 / 0.7 + left_s)
-    assert slot.group.energy_j == pytest.approx(600 / 0.7 * 600 + left_s * 400)
-
-
-def test_jobs_stay_alone_where_sharing_saves_nothing() -> None:
-    found = place(problem_of({"a": 4}, 1, pair_w=750.0))
-    assert [len(slot.group.jobs) for slot in found.slots] == [1] * 4
-
-
 def test_two_jobs_on_two_gpus_do_not_share() -> None:
     """Sharing would end later, and the other GPU would idle."""
     assert len(place(problem_of({"a": 2}, 2)).slots) == 2
@@ -398,14 +382,6 @@ def test_who_shares_with_whom_decides() -> None:
     speeds = [[0.65], [0.9], [0.65]]  # aa ab bb
     found = place(problem_of({"a": 2, "b": 2}, 1, speed_a=speeds, speed_b=speeds))
     assert [[job.name for job in slot.group.jobs] for slot in found.slots] == [["a", "b"]] * 2
-
-
-def test_throughput_is_done_soonest() -> None:
-    """By time alone, pairs are made that save no energy."""
-    by_energy = place(problem_of({"a": 4}, 1, pair_w=750.0)).schedule
-    by_time = place(problem_of({"a": 4}, 1, pair_w=750.0, objective="throughput")).schedule
-    assert by_time.makespan_s < by_energy.makespan_s
-    assert by_time.energy_j > by_energy.energy_j
 
 
 def test_first_come_fills_a_place_that_is_free() -> None:

@@ -385,14 +385,6 @@ def test_limits_end_sets() -> None:
     assert solved((web, 6), aim="fewest-cards", limits=tight).cards > 1
 
 
-def test_two_jobs_are_as_the_model_of_pairs_says() -> None:
-    """Their split is one of the nine, with its power."""
-    plan = solved((job("a", 40.0, 300.0), 1), (job("b", 50.0, 350.0), 1), of_pairs=Physics())
-    (one,) = plan.sets
-    assert one.split is not None
-    assert sum(one.split.shares) == 100
-
-
 HOT, COOL = job("hot", 97.0, 690.0), job("cool", 5.0, 150.0)
 CEILING = Limits(max_power_w=450.0)
 """Less than hot draws alone, and more than it draws under a limit beside cool."""

@@ -158,15 +158,6 @@ def test_interval_moves_and_is_as_wide(log: float, stderr: float, off: float) ->
     assert after.power_w.high == pytest.approx(before.power_w.high * ratio)
 
 
-def test_job_beside_itself() -> None:
-    """One profile twice is brought once, and predicted as two."""
-    same = profile("a")
-    there = CardPredictor(Physics(), (same, same), FACTOR)
-    one, other = there.brought((same, same))
-    assert one is other
-    assert len(there.predict((one, other), [EQUAL])[0].parts) == 2
-
-
 def test_words() -> None:
     text = replace(FACTOR, log_factor=math.log(0.979), log_stderr=0.008).text
     assert "draws 2.1 ± 0.8 % less than others of its model" in text

@@ -11,7 +11,7 @@ import pytest
 import small_model
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_profiles import SHARES, Physics, Scripted, physical_predictions, profile
+from made_up_profiles import SHARES, Scripted, profile
 from simple_pairs import solo
 from store_points import point
 
@@ -36,9 +36,7 @@ from advisor.predict.profiles import (
     make_profiles,
     non_decreasing_rates,
     relative_capacity,
-    serving_of,
 )
-from advisor_advice.options import longest_p99_ms
 from advisor_data.bundled import bundled_set_references
 
 
@@ -157,11 +155,6 @@ def test_gaps_are_filled_from_their_neighbours() -> None:
     assert found.values["rate"].tolist() == whole.tolist()
 
 
-def test_a_whole_profile_is_left_as_it_is() -> None:
-    made = small_model.make_profile()
-    assert filled(made, {}) is made
-
-
 def test_nothing_is_made_up_for_an_unknown_column() -> None:
     """Without a usual value a missing column is an error, not a NaN that goes on."""
     with pytest.raises(InputError, match="lacks sm_clock_mhz"):
@@ -264,10 +257,6 @@ def test_a_profile_knows_its_demand() -> None:
     assert "latency_p99_ms" not in found.missing
 
 
-def test_other_jobs_have_none() -> None:
-    assert serving_of([point(0), point(1)]) is None
-
-
 @given(st.floats(10, 100))
 def test_latency_between_two_shares_is_between_theirs(share: float) -> None:
     found = serving().p99_alone_ms(share)
@@ -323,27 +312,6 @@ def test_no_answer_breaks_what_a_server_needs(
     assert most_ms is None or (alone_ms is not None and alone_ms <= most_ms)
     swapped = recommend((TRAINING, SERVER), Scripted(mirror, off=0.0), request).choice.prediction
     assert swapped.split == p.split.turned()
-
-
-def test_the_option_has_names_and_units() -> None:
-    options = ("a=50ms", "20 ms", "b=0.5s", "a=60ms")
-    assert longest_p99_ms(options, ("a", "b")) == ({"a": 60.0, "b": 500.0}, 20.0)
-    assert longest_p99_ms((), ("a", "b")) == ({}, None)
-
-
-@pytest.mark.parametrize(
-    ("option", "text"),
-    [
-        ("a=50", "no time with a unit"),
-        ("50", "no time with a unit"),
-        ("a=ms", "no time with a unit"),
-        ("a=-5ms", "no time with a unit"),
-        ("c=50ms", "for a job that is not there"),
-    ],
-)
-def test_options_that_cannot_be_meant(option: str, text: str) -> None:
-    with pytest.raises(InputError, match=text):
-        longest_p99_ms((option,), ("a", "b"))
 
 
 DEMAND = 100.0
@@ -461,17 +429,3 @@ def test_a_flat_profile_has_finite_features(rates: list[float], idle: bool) -> N
     for own, other in ((a, b), (b, a), (a, a)):
         assert np.isfinite(matrix(speed_features(own, [other]))).all()
         assert np.isfinite(matrix(power_features([own, other]))).all()
-
-
-@given(rates=served)
-def test_a_flat_profile_gets_a_recommendation(rates: list[float]) -> None:
-    """The other job gets what a server does not need."""
-    server, training = profile("server", rates), profile("training")
-    answer = recommend((server, training), Physics(), Request())
-    assert answer.choice is not None
-    for prediction in physical_predictions([server, training], NINE):
-        assert 0.9 <= prediction.parts[0].speed.value <= 1.2
-    split = max(
-        physical_predictions([server, training], NINE), key=lambda p: p.parts[1].speed.value
-    )
-    assert split.split.shares[1] == 90

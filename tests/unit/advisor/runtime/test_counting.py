@@ -190,38 +190,12 @@ def test_a_comma_that_the_pattern_leaves_out_is_named(tmp_path: Path) -> None:
         assert counter.read() == 1000
 
 
-def test_a_count_that_starts_again_adds_to_the_total(tmp_path: Path) -> None:
-    """Also where a look ends between the epochs."""
-    output = tmp_path / "output.log"
-    output.write_text("epoch 1 step 8\nepoch 1 step 9\nepoch 2 step 1\n")
-    with closing(OutputCounter(output, r"step (\d+)", cumulative=True)) as counter:
-        assert counter.read() == 9
-        with output.open("a") as job:
-            job.write("epoch 2 step 2\nepoch 2 step 3")
-        assert counter.read() == 12
-
-
-def test_bars_are_told_apart_by_their_totals(tmp_path: Path) -> None:
-    output = tmp_path / "output.log"
-    bars = [f"{n}/{of} [" for of, shown in ((40, 40), (3, 3), (40, 9)) for n in range(1, shown + 1)]
-    output.write_text("\r".join(bars))
-    with closing(OutputCounter(output, r"(\d+)/\d+ \[", cumulative=True)) as counter:
-        assert counter.read(last=True) == 49
-
-
 def test_the_end_of_a_long_output_is_read_at_once(tmp_path: Path) -> None:
     output = tmp_path / "output.log"
     output.write_text("".join(f"step {n} {'x' * 9000}\n" for n in range(1, 401)))
     with closing(OutputCounter(output, r"step (\d+)", cumulative=True)) as counter:
         assert counter.read() < 400
         assert counter.read(last=True) == 400
-
-
-def test_colours_are_no_part_of_a_line(tmp_path: Path) -> None:
-    output = tmp_path / "output.log"
-    output.write_text("\x1b[31mstep: 12 \x1b[0m\x1b[38;2;1;2;3mloss 7\n")
-    with closing(OutputCounter(output, r"\bstep: (\d+) loss", cumulative=True)) as counter:
-        assert counter.read() == 12
 
 
 def test_a_fault_of_the_reading_is_told_until_it_is_over(tmp_path: Path) -> None:
@@ -431,13 +405,6 @@ def test_a_fault_of_the_count_is_read_until_it_is_cleared(file: Path) -> None:
     assert read_latencies(file)[0] == 1, "the fault ends before the latencies begin"
 
 
-def test_a_file_of_a_count_alone_has_no_fault(file: Path) -> None:
-    """Earlier versions made it 8 bytes."""
-    file.write_bytes(bytes(8))
-    Progress().uncounted("HTTP 500")
-    assert read_fault(file) == ""
-
-
 RISES = st.lists(st.integers(2, 4), min_size=6, max_size=40)
 
 
@@ -523,14 +490,6 @@ def test_what_follows_a_bar_that_is_over_is_the_work() -> None:
     for n in range(1, 101):
         tally.add(n, 2000)
     assert tally.total == 20000 + 100
-
-
-def test_epochs_of_changing_length_add_up() -> None:
-    tally = Tally()
-    for batches in (1203, 1207, 1198):
-        for n in range(1, batches + 1):
-            tally.add(n, batches)
-    assert tally.total == 1203 + 1207 + 1198
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.sampled_from([None, 5, 60, 100])), max_size=60))

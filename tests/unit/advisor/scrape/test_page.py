@@ -306,12 +306,6 @@ def test_a_request_to_an_ensemble_of_triton_counts_once(page: str, total: float)
     assert read(page.encode(), "nv_inference_count").total == total
 
 
-def test_one_model_of_triton_is_counted_by_its_name() -> None:
-    """Where the page does not tell what the user knows."""
-    page = (ENSEMBLE + PARTS).encode()
-    assert read(page, 'nv_inference_count{model="head"}').total == 100
-
-
 @given(st.binary(max_size=200), st.sampled_from((b"a ", b"a{", b"h_bucket{", b"# TYPE a ")))
 def test_any_page_is_read_or_refused(junk: bytes, start: bytes) -> None:
     """A total is finite and not negative; a refusal is one of our errors."""

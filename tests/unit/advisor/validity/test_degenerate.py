@@ -28,7 +28,6 @@ from advisor.validity.points import (
     SAME_CLOCK,
     energy_above_idle_j,
     expected_energy_j,
-    own_results,
     undisputed,
     with_flags,
     with_pair_flags,
@@ -125,11 +124,6 @@ def test_a_doubtful_point_is_no_measure() -> None:
 def test_a_missing_reading_is_no_reason(missing: str) -> None:
     assert flagged([at(50, 1.0, **{missing: None}), at(100)]) == []
     assert flagged([at(50, 1.0), at(100, **{missing: None})]) == []
-
-
-def test_a_missing_clock_or_counter_leaves_the_energy() -> None:
-    unread = {"sm_clock_mhz": None, "tensor_active_percent": None}
-    assert flagged([at(50, 1.0, **unread), at(100, **unread)]) == [50]
 
 
 @pytest.mark.parametrize("field", ["run", "gpu_uuid", "job"])
@@ -292,14 +286,6 @@ def test_no_bundled_point_of_unread_results_is_used_for_a_figure() -> None:
     assert len([p for p in unread if DEGENERATE not in p.flags]) > 400
 
 
-def test_training_is_flagged_at_the_counts_at_which_its_products_are_wrong() -> None:
-    """bert-train gave NaN at 92 and 104 SMs, and right results at 66, 118 and 132."""
-    units = {p.units_granted for p in bundled_solo_points() if
-             p.job == "bert-train" and DEGENERATE in p.flags}  # fmt: skip
-    assert {92, 104} <= units
-    assert not {66, 118, 132} & units
-
-
 def sweep(*rates: float) -> list[SoloPoint]:
     shares = (*range(10, 10 * len(rates), 10), 100)
     return [
@@ -338,15 +324,6 @@ def test_the_bound_of_slow_alone(rates: list[float]) -> None:
     assert bool(slow(sweep(*rates))) == (max(rates) > FASTEST * rates[-1])
 
 
-def test_three_bundled_profiles_have_it() -> None:
-    """Launch-bound training on H100, which measurements of pairs had shown before."""
-    found = with_solo_flags(bundled_solo_points())
-    assert {(p.job, p.gpu_model) for p in found if SLOW_ALONE in p.flags} == {
-        ("bert-train-b2", "NVIDIA H100 80GB HBM3"),
-        ("resnet50-train-b2", "NVIDIA H100 80GB HBM3"),
-    }
-
-
 def point(share: float, units: int, results: str | None, flags: tuple[str, ...] = ()) -> SoloPoint:
     return solo(
         share_percent=share, units_granted=units, units_total=132, rate=share, results=results,
@@ -363,12 +340,6 @@ POINTS = [
     point(30, 38, None),
     point(100, 132, "right"),
 ]
-
-
-def test_counts_by_results() -> None:
-    """A count whose results were once not finite, or differed, is wrong."""
-    assert own_results(POINTS) == ({92, 132}, {52, 66})
-    assert own_results([]) == (frozenset(), frozenset())
 
 
 def test_a_profile_knows_its_own_results_before_the_check() -> None:

@@ -55,17 +55,6 @@ def cases(draw: st.DrawFn) -> tuple[tuple[int, int], int, Safety, Safety]:
     return (draw(even), draw(even)), total, a, b
 
 
-def test_own_results_go_before_the_check() -> None:
-    safety = Safety(
-        units_total=132,
-        host=checked_132(),
-        right=frozenset({92, 104}),
-        wrong=frozenset({66, 104}),
-    )
-    assert 92 not in safety.unsafe
-    assert {66, 104, 78} <= safety.unsafe
-
-
 def test_a_count_that_was_never_checked_is_allowed_and_said_to_be() -> None:
     host = checked_with(132, frozenset({92}), checked=frozenset({66, 92}))
     safety = Safety(units_total=132, host=host, right=frozenset({12}))
@@ -77,17 +66,6 @@ def test_without_any_check_every_count_is_unchecked_but_those_of_own_results() -
     """Right or wrong: somebody has looked at these."""
     safety = Safety(units_total=132, right=frozenset({12}), wrong=frozenset({14}))
     assert [units for units in (12, 14, 16, 132) if safety.is_unchecked(units)] == [16, 132]
-
-
-def test_where_no_count_is_allowed_none_is_near() -> None:
-    for safety in (Safety(), Safety(units_total=132, wrong=frozenset(grantable(132)))):
-        assert safety.nearest(66) is None
-        assert safety.around(66) == ()
-
-
-def test_without_the_size_of_the_gpu_nothing_is_avoided() -> None:
-    """Shares cannot be counted then."""
-    assert not Safety(host=checked_132(), wrong=frozenset({66})).unsafe
 
 
 @pytest.mark.parametrize(
@@ -104,13 +82,6 @@ def test_without_the_size_of_the_gpu_nothing_is_avoided() -> None:
 def test_nearest_safe_counts(units: int, nearest: int, around: tuple[int, ...]) -> None:
     """Of two equally near ones the smaller."""
     assert (KNOWN.nearest(units), KNOWN.around(units)) == (nearest, around)
-
-
-def test_mirror_images_are_told_apart_by_what_was_wanted_and_by_mirrored() -> None:
-    """(62, 70) and (70, 62) are equally near to (66, 66) where that is not safe."""
-    safety = Safety(units_total=132, host=checked_132(), wrong=frozenset({64, 66}))
-    assert safe_counts((66, 66), 132, [safety, safety]) == (62, 70)
-    assert safe_counts((66, 66), 132, [safety, safety], mirrored=True) == (70, 62)
 
 
 @pytest.mark.parametrize("mirrored", [False, True])
@@ -164,14 +135,6 @@ def test_swapping_the_jobs_swaps_the_pair(
     there = safe_counts(wanted, total, [a, b], mirrored=mirrored)
     back = safe_counts((wanted[1], wanted[0]), total, [b, a], mirrored=not mirrored)
     assert there == (back and back[::-1])
-
-
-@given(totals, st.data())
-def test_all_safe_changes_nothing(total: int, data: st.DataObject) -> None:
-    units = data.draw(st.sampled_from(list(grantable(total))[:-4]))
-    one, other = Safety(units_total=total), checked_with(total, frozenset())
-    wanted = units, total - units
-    assert safe_counts(wanted, total, [one, Safety(units_total=total, host=other)]) == wanted
 
 
 @given(st.lists(st.integers(4, 40).map(lambda half: 2 * half), min_size=3, max_size=3))
@@ -328,11 +291,6 @@ def test_three_wrong_operations_are_named(at_38: str, at_92: str, text: str) -> 
     assert refused.value.why == f"wrong were {text}"
 
 
-def test_a_share_whose_count_stays_keeps_its_percentage() -> None:
-    """50.5 % is 66 SMs as 50 % is; only the other one is moved."""
-    assert safe_splits([Split((50.5, 70))], [KNOWN, KNOWN]) == (Split((50.5, 50)),)
-
-
 def test_of_mirror_images_the_caller_decides() -> None:
     """By default the smaller share is the first job's."""
     safety = Safety(units_total=132, host=checked_132(), wrong=frozenset({64, 66}))
@@ -445,11 +403,6 @@ CHECK = CountCheck(
     checked_at="2026-11-22T01:02:03.000000Z",
     seconds=12.5,
 )
-
-
-def test_safe_and_unsafe_are_sorted() -> None:
-    """A count is safe where nothing was wrong; what was not checked is neither."""
-    assert (CHECK.safe, CHECK.unsafe) == ((8, 132), (66, 92))
 
 
 @st.composite
