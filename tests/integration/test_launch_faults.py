@@ -56,8 +56,7 @@ def test_job_that_dies_is_told_with_its_output(jobs: FakeHost) -> None:
     """The other one goes on under its limit, and the launch has failed all the same."""
     last = launch(jobs, "die", "one", *RUNS, "--duration", "5", code=5)
     assert [job["outcome"] for job in last["jobs"]] == ["failed", "stopped"]
-    assert (last["state"], last["code"]) == ("failed", "job")
-    assert last["jobs"][0]["exit_code"] == 7
+    assert (last["state"], last["code"], last["jobs"][0]["exit_code"]) == ("failed", "job", 7)
     assert "die at 30 % ended with exit code 7" in last["cause"]
     (seen,) = last["observations"]
     assert seen["state"] == "failed"

@@ -19,8 +19,7 @@ def test_keys_for_programs_stay(advisor: Advisor, tmp_path: Path) -> None:
         done = advisor("launches", "clean", "--json", *words)
         assert done.code == 0
         found = answer_of(done.out)
-        assert set(found) == {"dry_run", "removed", "kept"}
-        assert found["dry_run"] == bool(words)
+        assert (set(found), found["dry_run"]) == ({"dry_run", "removed", "kept"}, bool(words))
         ((removed,), (kept,)) = found["removed"], found["kept"]
         assert set(removed) == {"launch_id", "ended_at", "size_bytes", "reason"}
         assert set(kept) == {"launch_id", "why"}

@@ -50,8 +50,7 @@ def test_stranger_on_the_gpu_is_told(jobs: FakeHost) -> None:
         status = await_status(jobs, name, lambda found: len(found["warnings"]) > 1)
         stranger.kill()
     assert f"process {stranger.pid}" in status["warnings"][1]
-    assert status["state"] == "running"
-    assert [job["proven"] for job in status["jobs"]] == [True, True]
+    assert (status["state"], [job["proven"] for job in status["jobs"]]) == ("running", [True, True])
     assert stop(jobs, name)["code"] is None
     shown = json.loads(jobs.advisor("launches", "show", name, "--json").stdout)
     assert "stranger" in shown["observations"][0]["flags"]

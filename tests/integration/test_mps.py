@@ -54,8 +54,7 @@ def test_daemon_that_was_there_is_not_changed(backend: MpsBackend, host: FakeHos
     """Others may use it, too: it is neither capped nor stopped; ours is."""
     attached = open_mps(GPU, host.folder / "other", host.environment(), host.pipe_dir)
     attached.cap(30)
-    assert attached.given_percent() is None
-    assert backend.given_percent() == 100
+    assert (attached.given_percent(), backend.given_percent()) == (None, 100)
     attached.close()
     assert host.control("get_server_list")
     backend.close()

@@ -216,8 +216,7 @@ def test_what_is_divided_by_is_above_zero(name: str, value: float) -> None:
 @given(st.lists(st.tuples(_POSITIVE, _POSITIVE), min_size=1, max_size=5))
 def test_any_number_of_jobs_one_after_the_other(alone: list[tuple[float, float]]) -> None:
     turns = exclusive(alone)
-    assert turns.stp == pytest.approx(1)
-    assert turns.energy_saved == pytest.approx(0)
+    assert (turns.stp, turns.energy_saved) == (pytest.approx(1), pytest.approx(0))
     assert turns.speeds == pytest.approx([1 / len(alone)] * len(alone))
 
 
@@ -257,8 +256,7 @@ def test_an_hour_of_each_by_hand() -> None:
     """Together 2 h at 500 W; 0.2 h of the second are left, under its limit 0.5 h at 350 W."""
     shared, work = result(0.5, 0.4, 500), Work((HOUR_S, HOUR_S))
     kept = finish(shared, work, (Rest(0.9, 140), Rest(0.4, 350)))
-    assert kept.shared_s == pytest.approx(2 * HOUR_S)
-    assert kept.time_s == pytest.approx(2.5 * HOUR_S)
+    assert (kept.shared_s, kept.time_s) == (pytest.approx(2 * HOUR_S), pytest.approx(2.5 * HOUR_S))
     assert kept.energy_j / HOUR_S == pytest.approx(2 * 500 + 0.5 * 350)
     lifted = finish(shared, work)
     assert lifted.time_s == pytest.approx(2.2 * HOUR_S)

@@ -408,8 +408,7 @@ def test_counts_that_nobody_checked_are_allowed_and_named() -> None:
     few = checked_with(132, frozenset({8}), checked=frozenset({8, 132}))
     a, b = (profile(job, rates=[1.0] * 10) for job in ("fft", "gemm"))
     answer = recommend((a, b), Physics(), None, few)
-    assert answer.choice.sharing == "limited"
-    assert len(answer.candidates) == 11
+    assert (answer.choice.sharing, len(answer.candidates)) == ("limited", 11)
     assert any("no result was checked: advisor check" in text for text in answer.warnings)
 
 
@@ -589,8 +588,7 @@ def test_the_job_that_goes_on_keeps_its_limit() -> None:
 def test_without_limits_it_has_the_whole_gpu() -> None:
     free = prediction(UNCAPPED)
     found = to_the_end(free, free.result, (LONG_JOB, SHORT_JOB), WORK)
-    assert found == finish(free.result, WORK)
-    assert found.time_s == pytest.approx(600 / 0.9 + 600)
+    assert (found, found.time_s) == (finish(free.result, WORK), pytest.approx(600 / 0.9 + 600))
 
 
 def test_one_after_the_other_shares_nothing() -> None:

@@ -402,9 +402,7 @@ def test_beside_a_server_nobody_gains_by_waiting() -> None:
 
 def test_alone_it_does_what_its_profile_says_of_its_share() -> None:
     found = alone(A, 50.0)
-    assert found.parts[0].speed.value == 0.5
-    assert found.power_w.value == 250.0
-    assert str(found.split) == "50"
+    assert (found.parts[0].speed.value, found.power_w.value, str(found.split)) == (0.5, 250.0, "50")
 
 
 SERVING = Serving(offered_rate=100.0, rate_noise=0.0, latency_p99_ms=((10.0, 4.0), (100.0, 4.0)))

@@ -128,10 +128,8 @@ def test_what_is_not_known_is_none() -> None:
         run.jobs[1].end("finished")
         run.go_on(20, 0.5, 0, 200)
         found = run.account
-        assert found.recent_energy_saved() is None
-        assert found.rest_energy_saved() is None
-        assert found.energy_saved_to_end() is None
-        assert found.ledger() is None
+        assert (found.recent_energy_saved(), found.rest_energy_saved()) == (None, None)
+        assert (found.energy_saved_to_end(), found.ledger()) == (None, None)
         assert found.rest_s == pytest.approx(20)
 
 
@@ -174,8 +172,7 @@ def test_nothing_is_stranded_without_limits() -> None:
     run.go_on(10, 0.5, 0.5, 300)
     run.jobs[0].end("finished")
     run.go_on(10, 0, 1, 600)
-    assert run.account.stranded_unit_s == 0
-    assert run.account.rest_energy_saved() == pytest.approx(0)
+    assert (run.account.stranded_unit_s, run.account.rest_energy_saved()) == (0, pytest.approx(0))
 
 
 def test_nothing_done_saves_nothing() -> None:

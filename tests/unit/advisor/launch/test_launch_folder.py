@@ -126,8 +126,7 @@ def test_warnings_are_bounded(folder: LaunchFolder) -> None:
     """The status stays small, and its notes stay in it."""
     writer = StatusWriter(folder, SPEC)
     writer.warn(*(f"warning {number}" for number in range(100)))
-    assert writer.status.warnings[0] == "a note"
-    assert len(writer.status.warnings) == 50
+    assert (writer.status.warnings[0], len(writer.status.warnings)) == ("a note", 50)
 
 
 def test_status_that_cannot_be_written_is_tried_again(

@@ -84,8 +84,7 @@ def test_what_the_pair_did(watch: Watch) -> None:
     assert seen.rest_energy_saved == pytest.approx(1 - 400 / 240)
     alone_j = (1000 + 2400) / 100 * 300
     assert seen.energy_saved_to_end == pytest.approx(1 - 12_000 / alone_j)
-    assert seen.stranded_unit_s == pytest.approx(660)
-    assert seen.flags == ("too-fast",)
+    assert (seen.stranded_unit_s, seen.flags) == (pytest.approx(660), ("too-fast",))
 
 
 def test_what_was_expected_with_a_newcomer_is_of_that_stretch(
@@ -151,8 +150,7 @@ def test_what_each_job_did(watch: Watch) -> None:
     assert (first.predicted_rate, second.predicted_rate) == (55.0, 75.0)
     assert (first.rest_rate, second.rest_rate) == (None, pytest.approx(80))
     assert (first.ended_first, second.ended_first) == (True, False)
-    assert first.job_hash == watch.pair.jobs[0].job_hash
-    assert first.libraries is None
+    assert (first.job_hash, first.libraries) == (watch.pair.jobs[0].job_hash, None)
     assert first.energy_j
     assert second.energy_j
     assert first.energy_j + second.energy_j == pytest.approx(8000)
@@ -357,8 +355,7 @@ def test_at_the_end_each_is_there_once(kept: Kept) -> None:
     assert not (kept.folder.path / DRAFT).exists()
     assert [number for number, _, _ in kept.read()] == [1, 0, 2]
     assert [seen.stretch for seen in kept.remembered] == [1, 0, 2]
-    assert kept.remembered[1].rest_s == pytest.approx(45.5, abs=1)
-    assert kept.warnings == []
+    assert (kept.remembered[1].rest_s, kept.warnings) == (pytest.approx(45.5, abs=1), [])
 
 
 def test_a_draft_counts_where_its_supervisor_is_gone(kept: Kept) -> None:

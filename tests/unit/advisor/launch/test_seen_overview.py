@@ -82,12 +82,10 @@ def test_days_and_weeks_begin_at_midnight_of_the_host() -> None:
     )
     found = overview(seen(*entries), lambda _: None, NO_PRICES)
     assert (found.today.launches, found.week.launches) == (2, 3)
-    assert found.today.kwh == pytest.approx(1.5)
-    assert found.today.kwh_saved == pytest.approx(0.75)
+    assert (found.today.kwh, found.today.kwh_saved) == (pytest.approx(1.5), pytest.approx(0.75))
     assert found.today.kwh_saved_idle == pytest.approx(0.45)
     assert found.today.gpu_hours_saved == pytest.approx(3)
-    assert found.week.gpu_hours_saved == pytest.approx(6)
-    assert found.today.cost_saved is None
+    assert (found.week.gpu_hours_saved, found.today.cost_saved) == (pytest.approx(6), None)
 
 
 def test_days_on_which_clocks_change_have_another_length(
@@ -115,8 +113,7 @@ def test_what_is_not_known_is_told_and_left_out() -> None:
     today = overview(seen(*entries), lambda _: None, NO_PRICES).today
     assert (today.launches, today.uncounted, today.idle_known) == (3, 1, 1)
     assert (today.gpu_hours, today.gpu_hours_unread) == (pytest.approx(4), pytest.approx(0.5))
-    assert today.kwh_saved == pytest.approx(1.0)
-    assert today.kwh_saved_idle == pytest.approx(0.3)
+    assert (today.kwh_saved, today.kwh_saved_idle) == (pytest.approx(1.0), pytest.approx(0.3))
     nothing = overview(seen(), lambda _: None, NO_PRICES).today
     assert (nothing.kwh_saved, nothing.kwh_saved_idle) == (0, None)
 

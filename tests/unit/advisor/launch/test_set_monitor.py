@@ -96,23 +96,20 @@ def test_one_ends_and_the_other_goes_on(patch: pytest.MonkeyPatch) -> None:
     assert watch.monitor.work_per_joule() == pytest.approx(0.8 / 400)
     watch.go_on(40)
     assert watch.monitor.over
-    assert watch.outcomes == ["finished", "finished"]
-    assert watch.monitor.first_ended == (0,)
+    assert (watch.outcomes, watch.monitor.first_ended) == (["finished", "finished"], (0,))
     first, second = watch.monitor.jobs
     assert (first.exit_code, first.code, first.error) == (0, None, None)
     assert second.rest.rate() == pytest.approx(80)
     assert watch.monitor.account.rest_s == pytest.approx(20)
     assert watch.monitor.account.stranded_unit_s == pytest.approx(20 * 92)
-    assert [job.stops for job in watch.jobs] == [1, 1]
-    assert watch.monitor.work_per_joule() is None
+    assert ([job.stops for job in watch.jobs], watch.monitor.work_per_joule()) == ([1, 1], None)
 
 
 def test_where_asked_for_one_end_stops_the_other(patch: pytest.MonkeyPatch) -> None:
     """Which then was stopped, and did not end first."""
     watch = Watch(patch, b=Script(ends_s=10), when_one_ends="stop")
     watch.go_on(60)
-    assert watch.outcomes == ["stopped", "finished"]
-    assert watch.monitor.first_ended == (1,)
+    assert (watch.outcomes, watch.monitor.first_ended) == (["stopped", "finished"], (1,))
     assert all(job.stops for job in watch.jobs)
     assert watch.monitor.account.overlap_s == pytest.approx(10)
 
@@ -124,8 +121,7 @@ def test_stop_ends_what_runs(patch: pytest.MonkeyPatch) -> None:
     watch.monitor.stop()
     assert watch.outcomes == ["finished", "stopped"]
     assert watch.monitor.over
-    assert [job.stops for job in watch.jobs] == [1, 1]
-    assert watch.monitor.first_ended == (0,)
+    assert ([job.stops for job in watch.jobs], watch.monitor.first_ended) == ([1, 1], (0,))
 
 
 # hangs, and counts that cannot be read
@@ -390,8 +386,7 @@ def test_a_server_that_shows_the_fault_takes_both_down(patch: pytest.MonkeyPatch
     """Also the one that has not noticed it yet, and whatever they say."""
     watch = Watch(patch, Script(ends_s=10, status=1, tail="?"), backend={"faults_s": (11.0, 20.0)})
     watch.go_on(12)
-    assert watch.outcomes == ["taken-down", "taken-down"]
-    assert watch.monitor.jobs[1].exit_code is None
+    assert (watch.outcomes, watch.monitor.jobs[1].exit_code) == (["taken-down", "taken-down"], None)
     assert (watch.monitor.jobs[1].error or "").endswith("the end of its output:\n(nothing)")
 
 
@@ -409,16 +404,14 @@ def test_a_job_that_ended_well_waits_for_no_fault(patch: pytest.MonkeyPatch) -> 
     """Nothing is asked of the server beyond once a second."""
     watch = Watch(patch, Script(ends_s=10))
     watch.go_on(10)
-    assert watch.backend.asked == 10
-    assert watch.clock.now_s == 1010.0
+    assert (watch.backend.asked, watch.clock.now_s) == (10, 1010.0)
 
 
 def test_a_fault_that_only_the_server_shows(patch: pytest.MonkeyPatch) -> None:
     """Found when it is asked, about once a second."""
     watch = Watch(patch, backend={"faults_s": (10.0, 99.0)})
     watch.go_on(20)
-    assert watch.outcomes == ["taken-down", "taken-down"]
-    assert watch.monitor.first_ended == (0, 1)
+    assert (watch.outcomes, watch.monitor.first_ended) == (["taken-down", "taken-down"], (0, 1))
     assert watch.clock.now_s == pytest.approx(1010.0)
 
 
@@ -477,8 +470,7 @@ def test_a_job_that_changed_its_variables_has_failed(patch: pytest.MonkeyPatch) 
     assert [one.status().proven for one in watch.monitor.jobs] == [True, False]
     assert (raised.value.what, raised.value.why) == ("process 7 has no limit", "why")
     assert raised.value.fix == "fix"
-    assert watch.outcomes == ["running", "failed"]
-    assert watch.monitor.jobs[1].code == "limit-broken"
+    assert (watch.outcomes, watch.monitor.jobs[1].code) == (["running", "failed"], "limit-broken")
     assert watch.monitor.limit_broken
 
 
@@ -543,8 +535,7 @@ def test_wrong_results_are_said_once(patch: pytest.MonkeyPatch) -> None:
     assert watch.monitor.alarms() == [
         "a at 50 % (66 units) reported a result that is not finite (nan)"
     ]
-    assert watch.monitor.alarms() == []
-    assert watch.outcomes == ["running", "running"]
+    assert (watch.monitor.alarms(), watch.outcomes) == ([], ["running", "running"])
     assert watch.monitor.jobs[0].results == "wrong"
 
 
@@ -568,8 +559,7 @@ def test_a_job_that_ended_with_wrong_results_has_ended(patch: pytest.MonkeyPatch
     watch.go_on(4.5)
     watch.jobs[0].script.reported = WRONG
     watch.go_on(2)
-    assert watch.outcomes == ["finished", "running"]
-    assert len(watch.monitor.alarms()) == 1
+    assert (watch.outcomes, len(watch.monitor.alarms())) == (["finished", "running"], 1)
 
 
 def test_results_are_held_against_those_on_the_whole_gpu(patch: pytest.MonkeyPatch) -> None:

@@ -397,8 +397,7 @@ def test_first_come_runs_alone_what_may_not_share() -> None:
     problem = problem_of({"a": 2}, 1, speeds=0.3, limits=Limits(default_min_speed=0.4))
     found = first_come(problem)
     assert found is not None
-    assert [run.share_percent for run in found.runs] == [100, 100]
-    assert found.makespan_s == 2 * HOUR_S
+    assert ([run.share_percent for run in found.runs], found.makespan_s) == ([100, 100], 2 * HOUR_S)
 
 
 def test_pairs_must_fit_into_the_memory() -> None:

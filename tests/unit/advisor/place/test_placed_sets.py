@@ -393,8 +393,7 @@ CEILING = Limits(max_power_w=450.0)
 def test_a_job_that_may_not_be_alone_waits_where_it_has_no_neighbour() -> None:
     """With two seats for the only neighbour nothing would be left of one of both pairs."""
     plan = solved((HOT, 2), (COOL, 1), limits=CEILING, of_pairs=Physics())
-    assert plan.waiting == {0: 1}
-    assert [one.kinds for one in plan.sets] == [(0, 1)]
+    assert (plan.waiting, [one.kinds for one in plan.sets]) == ({0: 1}, [(0, 1)])
     assert plan.bound <= plan.cost
 
 

@@ -98,8 +98,7 @@ def test_names_are_those_of_every_profile() -> None:
     sides = (side(make_profile("a", 1), [30.0]), side(make_profile("b", 2), [70.0]))
     for features in (of_first, power_features):
         names = feature_names_of(features)
-        assert names == tuple(features(sides))
-        assert len(names) == len(set(names))
+        assert (names, len(names)) == (tuple(features(sides)), len(set(names)))
         assert matrix(features(sides)).shape == (1, len(names))
 
 
@@ -212,8 +211,7 @@ def test_speed_features_by_hand() -> None:
     a = side(flat("a", sm_active_percent=40.0, dram_active_percent=30.0), [50.0, 100.0])
     b = side(flat("b", sm_active_percent=80.0, sm_occupancy_percent=50.0), [50.0, 100.0])
     found = {name: values.tolist() for name, values in speed_features(a, [b]).items()}
-    assert found["own_relative_rate"] == [0.5, 1.0]
-    assert found["own_sm_filled"] == [0.8, 0.4]
+    assert (found["own_relative_rate"], found["own_sm_filled"]) == ([0.5, 1.0], [0.8, 0.4])
     assert found["shares_sum_percent"] == [100.0, 200.0]
     assert found["own_sensitivity"] == pytest.approx([1.0, 1.0])
     assert found["own_local_sensitivity"] == pytest.approx([1.0, 1.0])

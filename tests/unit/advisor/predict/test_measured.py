@@ -74,8 +74,7 @@ def test_errors_fade_with_the_distance_of_the_share() -> None:
     known = Scripted(dict.fromkeys(NINE, (0.6, 0.6, 500.0)))
     found = MeasuredPredictor(known, {("a", "b"): [window(0.3)]}).predict([A, B], NINE)
     moves = [math.log(0.6 / p.parts[0].speed.value) for p in found]
-    assert moves[:5] == sorted(moves[:5])
-    assert moves[4:] == sorted(moves[4:], reverse=True)
+    assert (moves[:5], moves[4:]) == (sorted(moves[:5]), sorted(moves[4:], reverse=True))
     assert moves[0] < 0.25 * moves[4]
 
 
@@ -184,8 +183,7 @@ def test_a_tail_is_what_it_was_at_that_split() -> None:
     """The median of what windows say; of other splits, and of a job that tells none, nothing."""
     seen = [replace(window(), latencies_p99_ms=(ms, None)) for ms in (20.0, 30.0, 90.0)]
     first, second = at(seen).parts
-    assert first.latency_p99_ms == P99_MEASURED.times(30.0)
-    assert second.latency_p99_ms is None
+    assert (first.latency_p99_ms, second.latency_p99_ms) == (P99_MEASURED.times(30.0), None)
     assert [part.latency_p99_ms for part in at(seen, FAR).parts] == [None, None]
     turned = MeasuredPredictor(Scripted({EQUAL: (0.6, 0.6, 500.0)}), {("a", "b"): seen})
     (found,) = turned.predict([B, A], [EQUAL])
@@ -263,8 +261,7 @@ def test_copies_under_one_limit_do_the_same_and_limits_may_be_in_any_order() -> 
     """Which of several copies is which has no meaning."""
     free = replace(SET, rates=(50.0, 40.0, 30.0), latencies_p99_ms=(8.0, None, 4.0))
     (found,) = windows_of([A, A, A], {("a", "a", "a"): [free]})
-    assert found.rates == (40.0, 40.0, 40.0)
-    assert found.latencies_p99_ms == (6.0, 6.0, 6.0)
+    assert (found.rates, found.latencies_p99_ms) == ((40.0, 40.0, 40.0), (6.0, 6.0, 6.0))
     one = replace(free, split=Split((100.0, 30.0, 100.0)))
     several = windows_of([A, A, A], {("a", "a", "a"): [one]})
     assert {w.split.shares: w.rates for w in several} == {

@@ -50,8 +50,7 @@ def points(**fields: Any) -> list[SoloPoint]:
 
 def test_shares_ascend_whatever_the_order() -> None:
     made = make_profile(points(dram_active_percent=5.0))
-    assert made.shares.tolist() == [10, 50, 100]
-    assert made.values["rate"].tolist() == [10, 50, 100]
+    assert (made.shares.tolist(), made.values["rate"].tolist()) == ([10, 50, 100], [10, 50, 100])
     assert (made.whole_gpu_rate, made.whole_gpu_power_w) == (100, 100)
     assert made.values["dram_active_percent"].tolist() == [5, 5, 5]
     assert set(made.values) == set(COLUMNS)
@@ -63,8 +62,7 @@ def test_repeated_shares_take_the_median() -> None:
         for rate, dram in ((20.0, 7.0), (90.0, None))
     ]
     made = make_profile([*points(), *more])
-    assert made.values["rate"][0] == 20
-    assert made.values["dram_active_percent"][0] == 7
+    assert (made.values["rate"][0], made.values["dram_active_percent"][0]) == (20, 7)
     assert np.isnan(made.values["dram_active_percent"][1])
 
 
@@ -87,8 +85,7 @@ def test_what_belongs_to_the_job() -> None:
             dataclasses.replace(third, power_limit_w=600.0, rate_unit="image"),
         ]
     )
-    assert made.memory_used_mib == 300
-    assert made.flags == ("cpu-bound", "throttled")
+    assert (made.memory_used_mib, made.flags) == (300, ("cpu-bound", "throttled"))
     assert (made.rate_unit, made.power_limit_w) == ("image", 600)
 
 
@@ -112,8 +109,7 @@ def test_between_shares_it_is_linear() -> None:
     made = make_profile(points())
     assert made.at([100, 10, 50])["rate"].tolist() == [100, 10, 50]
     assert made.at([30, 75])["rate"].tolist() == [30, 75]
-    assert made.at([30])["power_w"].tolist() == [100]
-    assert made.at([])["rate"].tolist() == []
+    assert (made.at([30])["power_w"].tolist(), made.at([])["rate"].tolist()) == ([100], [])
 
 
 @pytest.mark.parametrize("share", [9.99, 100.01, 0.0])
@@ -149,8 +145,7 @@ def test_gaps_are_filled_from_their_neighbours() -> None:
     expected = [20, 20, 30, 40, 30, 30, 30, 30, 30, 30]
     assert found.values["dram_active_percent"].tolist() == expected
     assert found.values["sm_clock_mhz"].tolist() == [1500] * 10
-    assert found.missing == ("sm_clock_mhz",)
-    assert list(found.values) == list(gappy().values)
+    assert (found.missing, list(found.values)) == (("sm_clock_mhz",), list(gappy().values))
     whole = gappy().values["rate"]
     assert found.values["rate"].tolist() == whole.tolist()
 

@@ -139,8 +139,7 @@ def test_a_server_serves_its_demand_beside_small_jobs() -> None:
     server, small = job("server", serving=serving), job("small")
     for n in (1, 3):
         part = predicted([server, *[small] * n], without_limits("uncapped", n + 1)).parts[0]
-        assert part.speed.value == 1.0
-        assert part.speed.low == pytest.approx(0.98)
+        assert (part.speed.value, part.speed.low) == (1.0, pytest.approx(0.98))
         assert part.latency_p99_ms is not None
 
 
@@ -167,8 +166,7 @@ def test_a_tail_grows_with_what_the_others_want() -> None:
     """With each small job, most with one that fills the GPU; alone it is what it is alone."""
     wanted = [[0.2], [0.2, 0.2], [0.2, 0.2, 0.2], [0.2, 0.95]]
     longer = [tail_of_the_first(sm) for sm in wanted]
-    assert longer[0] == pytest.approx(1.0)
-    assert longer == sorted(longer)
+    assert (longer[0], longer) == (pytest.approx(1.0), sorted(longer))
     assert longer[-1] > 2 * longer[-2]
 
 
@@ -301,8 +299,7 @@ def test_two_jobs_are_for_the_model_of_pairs_but_in_turns_and_where_both_are_sma
     known = Scripted({EQUAL: (0.6, 0.7, 500.0), free: (0.5, 0.5, 600.0)})
     two, one_fills = [job("a"), job("b")], [job("a"), job("c", 90.0)]
     first, second, third = AnyWay(known).predict(two, [turns_of_two, EQUAL, free])
-    assert first == predicted(two, turns_of_two)
-    assert second == known.predict(two, [EQUAL])[0]
+    assert (first, second) == (predicted(two, turns_of_two), known.predict(two, [EQUAL])[0])
     assert third == predicted(two, free)
     assert AnyWay(known).predict(one_fills, [free]) == known.predict(one_fills, [free])
     three, of_three = [*two, job("c")], without_limits("uncapped", 3)

@@ -37,8 +37,7 @@ def single(count: int) -> list[frozenset[int]]:
 def test_job_alone_has_as_many_cores_as_beside_others(jobs: int, each: int) -> None:
     """Rates alone and in sets are compared, so both come from the same number of cores."""
     plan = plan_cores(single(16), jobs)
-    assert plan.own == {0}
-    assert [len(slot) for slot in plan.slots] == [each] * jobs
+    assert (plan.own, [len(slot) for slot in plan.slots]) == ({0}, [each] * jobs)
     owners = (plan.own, *plan.slots, plan.waiting)
     assert len(frozenset[int]().union(*owners)) == sum(map(len, owners))
 

@@ -54,8 +54,7 @@ EPOCHS = ["epoch 1 step 90/100", "epoch 2 step 10/100", "epoch 3 step 20/100"]
 def test_what_rises_is_found(lines: list[str], unit: str, last: str) -> None:
     found = search(["loading", *lines])
     assert found
-    assert found.progress.kind == "output"
-    assert found.progress.unit == unit
+    assert (found.progress.kind, found.progress.unit) == ("output", unit)
     assert last in found.line
 
 

@@ -48,8 +48,7 @@ def noisy(count: int, ratio: float, seed: int = 1) -> list[float]:
 def test_change_is_found_with_its_size_and_moment() -> None:
     """The ratio is of the launches since the change, and since is the first of them."""
     (drift,) = find_drifts(launches([*noisy(20, 1.0), *noisy(10, 0.8)]))
-    assert drift.ratio == pytest.approx(0.8, rel=0.02)
-    assert drift.since == "2026-11-22T0020"
+    assert (drift.ratio, drift.since) == (pytest.approx(0.8, rel=0.02), "2026-11-22T0020")
     assert drift.observations == 10
     assert (drift.job, drift.gpu_uuid, drift.quantity) == ("job", "GPU-1", "rate")
 
@@ -141,8 +140,7 @@ def test_fewest_launches_that_trip() -> None:
 def test_widened_holds_the_drifted_bounds(ratio: float) -> None:
     """The value stays; the side of the drift moves out by the ratio, and nothing moves in."""
     found = widened(Interval(100.0, 90.0, 110.0), ratio)
-    assert found.value == 100.0
-    assert found.low == pytest.approx(min(90.0, 90.0 * ratio))
+    assert (found.value, found.low) == (100.0, pytest.approx(min(90.0, 90.0 * ratio)))
     assert found.high == pytest.approx(max(110.0, 110.0 * ratio))
 
 

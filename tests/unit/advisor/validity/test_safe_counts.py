@@ -173,8 +173,7 @@ def test_ten_shares_of_a_job_alone() -> None:
     """Two that are nearest to the same count are measured once."""
     found = safe_solo_shares(TEN, KNOWN)
     assert [units_for_percent(share, 132) for share in found] == [12, 22, 34, 62, 66, 70, 118, 132]
-    assert found[0] == 10
-    assert found[-1] == 100
+    assert (found[0], found[-1]) == (10, 100)
 
 
 def test_the_whole_gpu_stays_whatever_is_known() -> None:
@@ -459,8 +458,7 @@ def test_faults_are_named(change: dict[str, Any], words: str) -> None:
 
 def test_what_changed_is_said() -> None:
     assert CHECK.differs_from("580.1", CHECK.libraries) == ""
-    assert CHECK.differs_from("580.1", {}) == ""
-    assert CHECK.differs_from("580.1", {"jax": "1"}) == ""
+    assert (CHECK.differs_from("580.1", {}), CHECK.differs_from("580.1", {"jax": "1"})) == ("", "")
     assert CHECK.differs_from("590.2", {"torch": "2.11.0", "cublas": "130200"}) == (
         "driver 580.1 then, 590.2 now, cublas 130100 then, 130200 now"
     )
