@@ -180,23 +180,6 @@ def test_pairs_share_the_gpu_at_their_splits(home: Path) -> None:
     assert len(rows) == 5
 
 
-def test_killed_campaign_goes_on(home: Path) -> None:
-    """Kill -9 in mid-campaign on a real GPU: nothing is lost, nothing measured twice."""
-    command = (
-        "colocate",
-        "--pairs",
-        "gemm+triad",
-        "--splits",
-        "10/90,50/50,90/10",
-        "--window",
-        "2",
-    )
-    kill_after_the_first_point(*command)
-    answer = run_json(*command)
-    assert 1 <= answer["measured"] <= 2
-    assert sorted(r["share_1_percent"] for r in map(flat, answer["points"])) == [10, 50, 90]
-
-
 def test_job_that_is_wrong_at_one_share(home: Path) -> None:
     """Its point at 92 SMs is flagged, the others are right, and advice keeps away from 92 SMs."""
     answer = run_json("profile", "dit-step", "--units", "66,92,132")

@@ -18,7 +18,7 @@ from real_gpu import nobody_computes, run_json, the_gpu
 
 from advisor.core.gpu import MEMORY_LIMIT, PERCENTAGE
 from advisor.launch.folder import LaunchFolder
-from advisor.runtime.processes import children_of, is_stopped, marked_pids, wait_until
+from advisor.runtime.processes import children_of, marked_pids, wait_until
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 
@@ -108,21 +108,6 @@ def test_stranger_is_told_and_ends_a_strict_launch(jobs: Path, strict: bool) -> 
     assert nobody_computes()
 
 
-def test_supervisor_that_was_stopped_is_continued(jobs: Path) -> None:
-    """Within half a minute; work on the GPU goes on, and the observation says so."""
-    launch = running(jobs)
-    pid = launch.read_status().supervisor_pid or 0
-    os.kill(pid, signal.SIGSTOP)
-    begun = time.monotonic()
-    assert wait_until(lambda: not is_stopped(pid), 35)
-    print(f"continued after {time.monotonic() - begun:.1f} s")
-    assert wait_until(lambda: launch.read_status().silent_s is None, 10)
-    last = run_json("launches", "stop", launch.launch_id)
-    assert (last["state"], last["code"]) == ("stopped", None)
-    assert "unwatched" in last["observations"][0]["flags"]
-    assert nobody_computes()
-
-
 def test_stop_of_a_launch_whose_watchers_are_stopped(jobs: Path) -> None:
     """It is shown as not heard of, and a stop frees the GPU without harm to the driver."""
     launch = running(jobs)
@@ -139,23 +124,6 @@ def test_stop_of_a_launch_whose_watchers_are_stopped(jobs: Path) -> None:
     assert nobody_computes()
     again = run_json("launch", "good", "good", "--split", "50/26", "--duration", "3")
     assert again["state"] == "stopped"
-
-
-def test_pattern_that_takes_for_ever_ends_no_job(jobs: Path) -> None:
-    """The reason is shown; both go on under limits that are checked meanwhile."""
-    good = " ".join(breaking("never"))
-    job = {
-        "command": ["sh", "-c", f"{good} & sleep 3; echo {'a' * 60}b; wait"],
-        "progress": {"kind": "counter", "gate": True},
-        "results": {"pattern": r"(?:^(?:a+)+$|loss )(\d+)"},
-        "memory_mib": 1000,
-        "env": {"TOKEN": str(jobs)},
-    }
-    (jobs / "jobs" / "slow.yaml").write_text(json.dumps(job))
-    last = run_json("launch", "slow", "good", "--split", "50/26", "--duration", "20")
-    assert [job["outcome"] for job in last["jobs"]] == ["stopped", "stopped"]
-    assert "of processor time" in last["jobs"][0]["unread"]
-    assert nobody_computes()
 
 
 def test_limit_of_the_smaller_share_is_called_set(jobs: Path) -> None:

@@ -1,7 +1,6 @@
 """The wall clock is set forwards and back by a day while the service and a launch run."""
 
 import subprocess
-import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -98,15 +97,3 @@ def moment(server: LaunchServer, launch_id: str) -> float:
     time.sleep(1.5)
     status = server.status(launch_id)
     return datetime.fromisoformat(status["updated_at"]).replace(tzinfo=UTC).timestamp()
-
-
-def test_the_clock_of_this_test_jumps(clock: Path) -> None:
-    """Else the other test would show nothing."""
-    code = "import time, datetime as d; print(time.time(), d.datetime.now(d.UTC).timestamp())"
-    for offset_s in (DAY_S, -DAY_S):
-        jump(clock, offset_s)
-        said = subprocess.run(
-            [sys.executable, "-c", code], env=variables(clock), capture_output=True, check=True
-        )
-        for text in said.stdout.split():
-            assert abs(float(text) - time.time() - offset_s) < 60

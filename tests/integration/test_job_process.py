@@ -189,24 +189,6 @@ def test_zombie_is_no_survivor() -> None:
 
 
 @WITHOUT
-def test_job_that_is_over_is_never_looked_for_again(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its numbers belong to strangers by then."""
-    process = start("true")
-    assert wait_until(lambda: process.over, 10)
-
-    def look(*_: object) -> list[int]:
-        raise AssertionError
-
-    for name in ("descendants", "marked_pids", "members", "orphans", "signal_if"):
-        monkeypatch.setattr(job_process, name, look)
-    process.terminate()
-    process.kill()
-    assert (process.pids(), process.over, process.status) == ([], True, 0)
-
-
-@WITHOUT
 def test_a_number_that_a_stranger_has_by_now_is_not_the_jobs(start: Start, tmp_path: Path) -> None:
     """The kernel gives numbers of ended processes away; who has one is no part of the job."""
     # Who stays is in another session, whose number would else be kept.

@@ -3,12 +3,10 @@
 import json
 import os
 import re
-import resource
 import signal
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,7 +17,6 @@ from host import FAKES, FakeHost
 from launched import (
     await_end,
     await_nobody,
-    await_status,
     daemon_pid,
     detached,
     folder,
@@ -152,40 +149,6 @@ def test_stopped_by_signal_as_by_file(jobs: FakeHost) -> None:
     status = await_end(jobs, name)
     assert (status["state"], status["code"]) == ("stopped", None)
     await_nobody(jobs)
-
-
-def test_full_disk_stops_nobody(jobs: FakeHost) -> None:
-    """Jobs are watched while nothing can be written, and the status comes back with the space.
-
-    Where it stays full, jobs are stopped in their order; only the last word is missing, and readers
-    say so.
-    """
-    name = detached(jobs, "one", "two", *RUNS)
-    supervisor = show(jobs, name)["supervisor_pid"]
-    with full_disk(supervisor):
-        time.sleep(1.2)
-        before = show(jobs, name)["updated_at"], counts(jobs, name)
-        time.sleep(1.2)
-        assert show(jobs, name)["updated_at"] == before[0]
-        assert counts(jobs, name) > before[1]
-    status = await_status(jobs, name, lambda s: bool(s["warnings"][1:]))
-    assert "the status could not be written for a while" in status["warnings"][1]
-    assert status["state"] == "running"
-    with full_disk(supervisor):
-        done = jobs.advisor("launches", "stop", name, "--json")
-        await_nobody(jobs)
-    status = json.loads(done.stdout)
-    assert (done.returncode, status["state"], status["code"]) == (1, "failed", "supervisor-gone")
-
-
-@contextmanager
-def full_disk(pid: int) -> Generator[None]:
-    """No file of the process can grow, until the end of the block or of the process."""
-    soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, hard))
-    yield
-    with suppress(ProcessLookupError):
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_disk_that_is_full_by_the_end_loses_no_result(jobs: FakeHost) -> None:

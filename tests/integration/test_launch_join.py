@@ -1,10 +1,8 @@
 """Jobs that join a launch that runs: real processes and a fake driver."""
 
 import json
-import os
 import signal
 import sys
-import time
 from typing import Any
 
 import pytest
@@ -20,12 +18,6 @@ from launched import (
     stop,
 )
 from waiting import PATIENCE_S, eventually
-
-from advisor.launch.folder import LaunchFolder
-from advisor.launch.observe import DRAFT_S
-from advisor_api.launches.launch_metrics import LaunchMetrics
-from advisor_api.launches.reconciler import ObservationImporter
-from advisor_data import open_store
 
 
 @pytest.fixture
@@ -207,35 +199,3 @@ def test_nobody_joins_what_is_over(jobs: FakeHost) -> None:
     assert (done.returncode, "it is stopped" in done.stderr) == (2, True), done.stderr
     assert await_end(jobs, launch_id)["state"] == "stopped"
     await_nobody(jobs)
-
-
-def test_a_killed_supervisor_costs_no_stretch(jobs: FakeHost) -> None:
-    """Those that were over are whole, the open one is there as far as it was known, each once."""
-    launch_id = detached(jobs, "one", "short", "--split", "50/50")
-    await_status(jobs, launch_id, lambda status: status["jobs"][1]["outcome"] == "finished")
-    joined(jobs, launch_id, "third", "--share", "30")
-    time.sleep(2)
-    joined(jobs, launch_id, "two", "--share", "30")
-    time.sleep(DRAFT_S + 2)
-    os.kill(show(jobs, launch_id)["supervisor_pid"], signal.SIGKILL)
-    assert await_end(jobs, launch_id)["code"] == "supervisor-gone"
-    await_nobody(jobs)
-    kept = observed(jobs, launch_id)
-    assert [[part["job"] for part in seen["jobs"]] for seen in kept] == [
-        ["one", "short"],
-        ["one", "third"],
-        ["one", "third", "two"],
-    ]
-    assert [(seen["stretch"], seen["state"]) for seen in kept] == [
-        (0, "stopped"),
-        (1, "finished"),
-        (2, "stopped"),
-    ]
-    first, second, third = kept
-    assert first["rest_s"] > second["overlap_s"] + third["overlap_s"] - 1
-    assert (second["overlap_s"] > 1.5, third["overlap_s"] > DRAFT_S - 1) == (True, True)
-    store = open_store(None, jobs.folder / "store")
-    for _ in range(2):
-        importer = ObservationImporter(store, LaunchMetrics())
-        importer.bring_in(LaunchFolder(folder(jobs, launch_id)))
-    assert sorted(seen.stretch for seen in store.observations()) == [0, 1, 2]

@@ -70,16 +70,6 @@ def test_launch_of_a_server_beside_a_job(host: FakeHost) -> None:
     await_nobody(host)
 
 
-def test_a_server_that_nobody_asks_is_launched_and_runs_on(host: FakeHost) -> None:
-    """Its page answers, at first without the counter; a server without requests does not hang."""
-    write_server(host, idle_s=60, start_timeout_s=4)
-    host.write_job("one")
-    last = launch(host, "server", "one", "--split", "50/50", "--hang-after", "1", "--duration", "3")
-    assert last["state"] == "stopped"
-    assert [job["outcome"] for job in last["jobs"]] == ["stopped", "stopped"]
-    assert last["jobs"][0]["steps"] == 0
-
-
 @pytest.mark.parametrize(
     ("counter", "more", "said"),
     [

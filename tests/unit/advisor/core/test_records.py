@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -228,18 +228,6 @@ def test_a_mistake_in_a_flat_row_is_named() -> None:
 def test_a_word_of_an_observation_that_is_none_is_refused(column: str) -> None:
     with pytest.raises(InputError, match=f"{column} is 'done'. one of .*(finished|mps)"):
         from_row(Observation, {**to_row(observation()), column: "done"})
-
-
-@pytest.mark.parametrize("kind", [SoloPoint, PairPoint, Observation, PointPart, ObservedPart])
-def test_every_column_has_a_type_that_stores_and_files_know(
-    kind: type[Record] | type[Part],
-) -> None:
-    """And the unit and meaning that the page of the schema tells."""
-    types = column_types(kind)
-    assert {value_type for value_type, _ in types.values()} <= {str, float, int, bool, tuple}
-    assert "parts" not in types
-    for column in fields(kind):
-        assert column.name not in types or column.metadata["meaning"]
 
 
 LOADS = st.lists(

@@ -332,25 +332,6 @@ def test_only_pairs_are_advised() -> None:
         recommend((A, B, profile("triad")), Physics())
 
 
-PAYS = Scripted({Split((30.0, 70.0)): (0.8, 0.9, 400.0)})
-
-
-def amd(job: str, units_total: int | None = 304) -> Profile:
-    return profile(job, gpu_model="AMD Instinct MI300X", units_total=units_total)
-
-
-def test_split_is_two_masks_that_do_not_overlap() -> None:
-    """The first job has 96 of 304 CUs, the second all others; no variable of CUDA is named."""
-    answer = recommend((amd("fft"), amd("gemm")), PAYS, FREE)
-    assert answer.choice.name == "30/70"
-    a, b = environments(answer.profiles, answer.choice)
-    assert (a["HSA_CU_MASK"], b["HSA_CU_MASK"]) == ("0:0-95", "0:96-303")
-    assert int(a["ROC_GLOBAL_CU_MASK"], 16) & int(b["ROC_GLOBAL_CU_MASK"], 16) == 0
-    assert PERCENTAGE not in a | b
-    (uncapped,) = [option for option in answer.candidates if option.name == "uncapped"]
-    assert environments(answer.profiles, uncapped) == ({}, {})
-
-
 counts = st.frozensets(st.sampled_from(sorted(grantable(132))))
 
 

@@ -187,18 +187,6 @@ def test_progress_that_cannot_be_read_is_unknown_until_it_can(patch: pytest.Monk
     assert account.ledger() is not None
 
 
-def test_progress_that_was_not_found_at_the_start_may_be_later(patch: pytest.MonkeyPatch) -> None:
-    """The job runs beside others with an unknown rate and the reason."""
-    watch = Watch(patch, Script(rate=0), uncounted=JobError("no line matches"))
-    watch.go_on(200)
-    first = watch.monitor.jobs[0].status()
-    assert (first.outcome, first.rate, first.unread) == ("running", None, "no line matches.")
-    assert first.stalled_since is None
-    watch.jobs[0].script.rate = 10
-    watch.go_on(5)
-    assert watch.monitor.jobs[0].status().unread is None
-
-
 def test_slow_count_that_fails_is_tried_seldom(patch: pytest.MonkeyPatch) -> None:
     """A pattern that takes a second may not take all the time of the supervisor."""
     watch = Watch(patch)
@@ -592,22 +580,6 @@ def test_libraries_are_read_once_after_some_seconds(patch: pytest.MonkeyPatch) -
     watch.go_on(20)
     assert read == [1003.0]
     assert [one.libraries for one in watch.monitor.jobs] == [None, "torch 2"]
-
-
-def test_the_status_of_a_job(patch: pytest.MonkeyPatch) -> None:
-    """As everybody reads it."""
-    watch = Watch(patch, Script(reported=RIGHT), Script(rate=80, ends_s=10), parts={
-        "reported": "48=10"
-    })  # fmt: skip
-    watch.go_on(20)
-    first, second = (one.status() for one in watch.monitor.jobs)
-    assert (first.job, first.rate_unit, first.share_percent) == ("a", "steps", 50.0)
-    assert (first.units_granted, first.proven, first.outcome) == (66, True, "running")
-    assert (first.exit_code, first.error, first.results) == (None, None, "right")
-    assert (first.steps, first.rate) == (pytest.approx(1000), pytest.approx(50))
-    assert first.relative_speed == pytest.approx(0.5)
-    assert (second.outcome, second.exit_code, second.rate) == ("finished", 0, None)
-    assert (second.steps, second.relative_speed) == (pytest.approx(800), None)
 
 
 def test_the_look_that_finds_an_end_is_in_no_mean(patch: pytest.MonkeyPatch) -> None:

@@ -46,15 +46,6 @@ def test_factor_is_shrunk_and_more_jobs_shrink_it_less(log: float, jobs: int) ->
     assert more.log_stderr < few.log_stderr < CARD_SPREAD
 
 
-def test_normal_normal_posterior() -> None:
-    """One pair of variance 0.04² beside a prior of 0.04²: the weight is a half."""
-    found = card_factor("GPU-1", {}, {("a", "b"): [0.1]})
-    assert found
-    weight = 0.5
-    assert found.log_factor == pytest.approx(0.1 * weight)
-    assert found.log_stderr == pytest.approx(0.04 * math.sqrt(weight))
-
-
 def test_a_pair_counts_once() -> None:
     """A model that is wrong about a pair is wrong each time it is launched."""
     once = card_factor("GPU-1", {}, {("a", "b"): [0.1]})

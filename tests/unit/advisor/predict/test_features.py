@@ -93,15 +93,6 @@ def of_first(sides: Sequence[Side]) -> dict[str, Floats]:
     return speed_features(sides[0], sides[1:])
 
 
-def test_names_are_those_of_every_profile() -> None:
-    """Names and order do not depend on the job, and each stands for one column."""
-    sides = (side(make_profile("a", 1), [30.0]), side(make_profile("b", 2), [70.0]))
-    for features in (of_first, power_features):
-        names = feature_names_of(features)
-        assert (names, len(names)) == (tuple(features(sides)), len(set(names)))
-        assert matrix(features(sides)).shape == (1, len(names))
-
-
 def test_matrix_columns_stand_in_order() -> None:
     made = matrix({"x": np.array([1.0, 2.0]), "y": np.array([3.0, np.nan])})
     assert made.dtype == np.float32

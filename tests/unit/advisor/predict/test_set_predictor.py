@@ -143,15 +143,6 @@ def test_a_server_serves_its_demand_beside_small_jobs() -> None:
         assert part.latency_p99_ms is not None
 
 
-def test_a_server_that_nobody_saw_at_small_shares_takes_no_more_than_it_is_active() -> None:
-    """Its demand is all that was seen of it, and no sign that it needs half of the card."""
-    serving = Serving(offered_rate=100.0, rate_noise=0.0, latency_p99_ms=())
-    columns = {"sm_active_percent": [8.0, 9.0], "dram_active_percent": [5.0] * 2}
-    server = profile("server", [100.0] * 2, [50.0, 100.0], serving=serving, columns=columns)
-    said = predicted([server] * 4, without_limits("uncapped", 4))
-    assert min(part.speed.low for part in said.parts) > 0.95
-
-
 def test_a_job_with_latencies_and_no_demand_takes_what_it_is_active_on() -> None:
     """It answers as fast as it can, so it is no server that the whole GPU just serves."""
     timed = Serving(offered_rate=None, rate_noise=None, latency_p99_ms=((100.0, 5.0),))
@@ -199,20 +190,6 @@ def test_servers_serve_no_more_together_than_the_card_can() -> None:
     for copies, served in ((2, 1.0), (4, 1.0), (10, 0.5)):
         found = predicted([server] * copies, without_limits("uncapped", copies))
         assert found.parts[0].speed.value == pytest.approx(served)
-
-
-def test_copies_of_a_server_serve_no_more_than_more_loaded_ones_did() -> None:
-    """Three of bert-serve-60 on an H200 are short of their demand: that is all it serves."""
-    points = [p for p in bundled_solo_points() if p.job == "bert-serve-30"]
-    one = make_profiles(points)["bert-serve-30", "NVIDIA H200"]
-    most = max(
-        sum(part.rate or 0.0 for part in window.parts)
-        for window in bundled_set_points()
-        if {part.job for part in window.parts} == {"bert-serve-60"} and len(window.parts) == 3
-    )
-    for copies in range(2, 8):
-        found = predicted([one] * copies, without_limits("uncapped", copies))
-        assert sum(part.rate.value for part in found.parts) < most
 
 
 def test_measured_active_idle_power_goes_before_the_fitted_one() -> None:
