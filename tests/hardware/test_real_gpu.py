@@ -59,7 +59,6 @@ def kill_after_the_first_point(*arguments: str) -> None:
 
 
 def test_all_ten_shares_are_read_back(backend: MpsBackend) -> None:
-    """The arithmetic agrees with the driver for every share of a sweep."""
     total = backend.gpu.units_total
     assert total is not None
     shares = [Share(percent) for percent in range(10, 101, 10)]
@@ -102,7 +101,6 @@ def test_a_process_that_runs_already_is_watched(home: Path, tmp_path: Path) -> N
 
 
 def test_memory_is_bounded_for_one_client(backend: MpsBackend) -> None:
-    """The driver tells what is left of the limit as free; the same without it is refused."""
     bounded = Share(50, memory_mib=4000)
     variables = read_settings().job_environment() | backend.environment(bounded)
     assert backend.prove(bounded, variables).memory_mib == 4000
@@ -128,7 +126,6 @@ def test_percentage_zero_is_refused(backend: MpsBackend) -> None:
 
 
 def test_dead_daemon_is_refused(backend: MpsBackend) -> None:
-    """A killed daemon limits nobody."""
     pid = int((backend.control.pipe_dir / "nvidia-cuda-mps-control.pid").read_text())
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(PartitionError, match="no MPS daemon answers") as refusal:
@@ -137,7 +134,6 @@ def test_dead_daemon_is_refused(backend: MpsBackend) -> None:
 
 
 def test_killed_profiler_goes_on(home: Path) -> None:
-    """Kill -9 in mid-sweep on a real GPU: nothing is lost, nothing measured twice."""
     command = ("profile", "triad", "--shares", "10,50,90", "--window", "2")
     kill_after_the_first_point(*command)
     answer = run_json(*command)
@@ -164,7 +160,6 @@ def test_job_that_faults_costs_only_its_own_share(home: Path) -> None:
 
 
 def test_pairs_share_the_gpu_at_their_splits(home: Path) -> None:
-    """Both limits are read back, and what one job gains with its share the other loses."""
     splits = "10/90,90/10,66+66 units,uncapped,time-sliced"
     answer = run_json("colocate", "--pairs", "gemm+triad", "--splits", splits)
     rows = {(r["mode"], r["share_1_percent"]): r for r in map(flat, answer["points"])}

@@ -28,7 +28,6 @@ LIMITS = ("CUDA_MPS_PIPE_DIRECTORY", PERCENTAGE, MEMORY_LIMIT, "CUDA_VISIBLE_DEV
 
 @pytest.fixture
 def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of jobs with a good one."""
     (tmp_path / "jobs").mkdir()
     for name in ("ADVISOR_HOME", "ADVISOR_JOBS"):
         monkeypatch.setenv(name, str(tmp_path / name.removeprefix("ADVISOR_").lower()))
@@ -52,7 +51,6 @@ def write_job(folder: Path, name: str, command: list[str]) -> None:
 
 @pytest.mark.parametrize("way", ["children", "escape", "hidden", "per-context"])
 def test_limit_that_is_broken_ends_the_launch(jobs: Path, way: str) -> None:
-    """The driver lists the process, and nobody is left."""
     write_job(jobs, "breaking", breaking(way, str(jobs / "go")))
     started = run_json("launch", "breaking", "good", "--split", "50/26", "--detach")
     (jobs / "go").touch()
@@ -67,7 +65,6 @@ def test_limit_that_is_broken_ends_the_launch(jobs: Path, way: str) -> None:
 
 
 def test_nobody_outlives_a_launch(jobs: Path) -> None:
-    """A process that keeps no mark and takes no signal ends with its job."""
     kept = " ".join(f'{name}="${name}"' for name in ("PATH", "TOKEN", *LIMITS))
     inner = f'setsid env -i {kept} sh -c "{STUBBORN}" & exec {" ".join(breaking("never"))}'
     write_job(jobs, "hiding", ["sh", "-c", inner])
@@ -85,7 +82,6 @@ def test_good_pair_runs_undisturbed(jobs: Path) -> None:
 
 
 def running(folder: Path, *options: str) -> LaunchFolder:
-    """A launch of two good jobs that has begun."""
     started = run_json("launch", "good", "good", "--split", "50/26", "--detach", *options)
     return LaunchFolder(folder / "home" / "launches" / started["launch_id"])
 
@@ -109,7 +105,6 @@ def test_stranger_is_told_and_ends_a_strict_launch(jobs: Path, strict: bool) -> 
 
 
 def test_stop_of_a_launch_whose_watchers_are_stopped(jobs: Path) -> None:
-    """It is shown as not heard of, and a stop frees the GPU without harm to the driver."""
     launch = running(jobs)
     pid = launch.read_status().supervisor_pid or 0
     for watcher in (*children_of(pid), pid):

@@ -41,13 +41,11 @@ JOB_KEYS = {
 
 @pytest.fixture
 def jobs(jobs: FakeHost) -> FakeHost:
-    """Beside the two that run until they are stopped one that ends well."""
     jobs.write_job("short", "--steps", "150")
     return jobs
 
 
 def test_pair_runs_at_its_proven_split(jobs: FakeHost) -> None:
-    """Both limits are read back, and rates, power and energy are those of the time together."""
     done = jobs.advisor("launch", "two", "one", "--split", "70/30", "--duration", "5", "--json")
     assert done.returncode == 0, done.stderr
     lines = [answer_of(text) for text in done.stdout.splitlines()]
@@ -98,7 +96,6 @@ def test_pair_runs_at_its_proven_split(jobs: FakeHost) -> None:
 
 
 def test_dry_run_starts_nothing_and_shows_what_would_be(jobs: FakeHost) -> None:
-    """The split, the units, the exact variables of each job, and the memory."""
     secret = "postgresql://advisor:geheim@127.0.0.1/x"
     arguments = ("launch", "one", "two", "--split", "30/70", "--then", "one+one", "--dry-run")
     done = jobs.advisor(*arguments, "--json", ADVISOR_DATABASE_URL=secret)
@@ -127,7 +124,6 @@ def test_dry_run_starts_nothing_and_shows_what_would_be(jobs: FakeHost) -> None:
 
 
 def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
-    """What was predicted stands next to what is observed, and being far off is said once."""
     # Without the floor: whether the model expects 0.4 of each job is no matter here.
     last = launch(h200, "triad", "gemm", "--duration", "10", "--min-speed", "0")
     forecast, (seen,) = last["forecast"], map(flat, last["observations"])
@@ -149,7 +145,6 @@ def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
 
 
 def test_next_pair_starts_when_both_are_over(jobs: FakeHost) -> None:
-    """A queue runs under one supervisor, each pair with its own record."""
     last = launch(jobs, "short", "short", "--split", "50/50", "--then", "short+short")
     assert (last["state"], last["pair_number"], last["pairs"]) == ("finished", 1, 2)
     assert [seen["state"] for seen in last["observations"]] == ["finished"] * 2
@@ -159,7 +154,6 @@ def test_next_pair_starts_when_both_are_over(jobs: FakeHost) -> None:
 
 
 def test_detached_launch_is_listed_shown_and_stopped(jobs: FakeHost) -> None:
-    """It runs under proven limits when the command returns, and goes on without it."""
     name = detached(jobs, "one", "two", "--split", "50/50")
     status = json.loads(jobs.advisor("launches", "show", name, "--json").stdout)
     assert status["state"] == "running"
@@ -175,7 +169,6 @@ def test_detached_launch_is_listed_shown_and_stopped(jobs: FakeHost) -> None:
 
 
 def test_interrupt_stops_both_and_waits(jobs: FakeHost) -> None:
-    """Ctrl-C is no error: the jobs end in the safe order, and the record is kept."""
     with jobs.start_advisor("launch", "one", "two", "--split", "50/50") as process:
         wait_for_line(process, " running ")
         process.send_signal(signal.SIGINT)
@@ -188,7 +181,6 @@ def test_interrupt_stops_both_and_waits(jobs: FakeHost) -> None:
 
 
 def test_wishes_that_cannot_be_met_are_refused_before_anything_starts(jobs: FakeHost) -> None:
-    """Each with what to write instead."""
     pair = ("launch", "one", "two", "--split", "50/50")
     for options, message in (
         (("--then", "one"), "write --then C+D"),

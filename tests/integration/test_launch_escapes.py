@@ -30,7 +30,6 @@ STUBBORN = "trap '' TERM INT HUP; while :; do sleep 0.05; done"
 
 @pytest.fixture
 def jobs(jobs: FakeHost) -> Iterator[FakeHost]:
-    """Beside the two good jobs one that also starts something else."""
     inner = f'setsid env -i TOKEN={jobs.folder} {KEPT} sh -c "{STUBBORN}" &'
     script = f"{inner} exec {sys.executable} {FAKES}/fake_job.py"
     jobs.write_job("escape", command=["sh", "-c", script])
@@ -40,12 +39,10 @@ def jobs(jobs: FakeHost) -> Iterator[FakeHost]:
 
 
 def alive(host: FakeHost) -> list[int]:
-    """What the tests' jobs left, by a variable that even the escaped ones keep."""
     return marked_pids({"TOKEN": str(host.folder)})
 
 
 def test_nobody_outlives_a_launch_that_says_stopped(jobs: FakeHost) -> None:
-    """The last word comes when nobody is left."""
     name = detached(jobs, "escape", "two", *RUNS)
     assert wait_until(lambda: bool(alive(jobs)), 10)
     status = stop(jobs, name)
@@ -54,7 +51,6 @@ def test_nobody_outlives_a_launch_that_says_stopped(jobs: FakeHost) -> None:
 
 
 def watchers(host: FakeHost) -> dict[str, list[int]]:
-    """Supervisors, guards and shims of a host."""
     words = {"supervisor": SUPERVISOR, "guard": guard.__name__, "shim": "shim.py"}
     commands = processes_of(host)
     return {
@@ -64,7 +60,6 @@ def watchers(host: FakeHost) -> dict[str, list[int]]:
 
 
 def test_guard_that_is_killed_is_replaced(jobs: FakeHost) -> None:
-    """And the launch says so."""
     name = detached(jobs, "one", "two", *RUNS)
     (first,) = watchers(jobs)["guard"]
     os.kill(first, signal.SIGKILL)
@@ -87,7 +82,6 @@ def test_guard_that_is_killed_is_replaced(jobs: FakeHost) -> None:
     ],
 )
 def test_kill_at_a_random_moment_leaves_nobody(jobs: FakeHost, victims: str, seed: int) -> None:
-    """Kill -9 of anyone who watches, while jobs start or run, with one that hides."""
     chance, launches = random.Random(f"{victims} {seed}"), jobs.folder / "home" / "launches"
     with jobs.start_advisor("launch", "escape", "two", *RUNS, "--detach") as command:
         # Before that nothing was started.

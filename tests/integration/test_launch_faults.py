@@ -34,14 +34,12 @@ RUNS = ("--split", "30/70")
 
 @pytest.fixture
 def jobs(jobs: FakeHost) -> FakeHost:
-    """Beside the two that behave some that do not."""
     for behave in ("die", "stall", "fault", "deaf"):
         jobs.write_job(behave, "--behave", behave)
     return jobs
 
 
 def counts(host: FakeHost, launch_id: str) -> list[int]:
-    """What the jobs of a launch have counted; a job that was never started has no count."""
     files = sorted(folder(host, launch_id).glob("*/progress"))
     return [struct.unpack_from("<q", file.read_bytes())[0] for file in files]
 
@@ -50,7 +48,6 @@ def counts(host: FakeHost, launch_id: str) -> list[int]:
 
 
 def test_job_that_dies_is_told_with_its_output(jobs: FakeHost) -> None:
-    """The other one goes on under its limit, and the launch has failed all the same."""
     last = launch(jobs, "die", "one", *RUNS, "--duration", "5", code=5)
     assert [job["outcome"] for job in last["jobs"]] == ["failed", "stopped"]
     assert (last["state"], last["code"], last["jobs"][0]["exit_code"]) == ("failed", "job", 7)
@@ -68,7 +65,6 @@ def test_job_that_dies_is_told_with_its_output(jobs: FakeHost) -> None:
 
 @pytest.mark.parametrize(("when", "came"), [("stop", "stopped"), ("keep", "finished")])
 def test_job_that_fails_in_the_start_has_ended(jobs: FakeHost, when: str, came: str) -> None:
-    """Its partner, which waits at its gate, runs without it unless it is to stop, too."""
     jobs.write_job("bad", "--behave", "exit")
     jobs.write_job("short", "--steps", "600")
     last = launch(jobs, "short", "bad", *RUNS, "--when-one-ends", when, code=5)
@@ -93,7 +89,6 @@ def test_limit_that_is_not_proven_starts_nothing(jobs: FakeHost) -> None:
 
 
 def test_job_that_lifts_its_limit_never_runs_beside_another(jobs: FakeHost) -> None:
-    """The proof holds for the running job too, before the gates open."""
     script = f"env -u CUDA_MPS_ACTIVE_THREAD_PERCENTAGE {sys.executable} {FAKES}/fake_job.py; :"
     jobs.write_job("escape", command=["sh", "-c", script])
     last = launch(jobs, "escape", "one", *RUNS, code=3)
@@ -103,7 +98,6 @@ def test_job_that_lifts_its_limit_never_runs_beside_another(jobs: FakeHost) -> N
 
 
 def test_daemon_that_dies_stops_both(jobs: FakeHost) -> None:
-    """Without it neither limit can be trusted."""
     name = detached(jobs, "one", "two", *RUNS)
     os.kill(daemon_pid(jobs), signal.SIGKILL)
     status = await_end(jobs, name)
@@ -117,7 +111,6 @@ def test_daemon_that_dies_stops_both(jobs: FakeHost) -> None:
 
 
 def test_two_launches_race_for_one_gpu(jobs: FakeHost) -> None:
-    """One runs, the other one says that the GPU is taken."""
     racers = [jobs.start_advisor("launch", "one", "two", *RUNS, "--detach") for _ in range(2)]
     ends = [(process.communicate(timeout=60), process.returncode) for process in racers]
     assert sorted(code for _, code in ends if code is not None) == [0, 8], ends
@@ -130,7 +123,6 @@ def test_two_launches_race_for_one_gpu(jobs: FakeHost) -> None:
 
 
 def test_killed_supervisor_takes_its_jobs_along(jobs: FakeHost) -> None:
-    """Kill -9: no job outlives anyone who watched it, not even the worker of a shell script."""
     script = f"{sys.executable} {FAKES}/fake_job.py & wait"
     jobs.write_job("script", command=["sh", "-c", script])
     name = detached(jobs, "script", "one", *RUNS)
@@ -165,7 +157,6 @@ def test_disk_that_is_full_by_the_end_loses_no_result(jobs: FakeHost) -> None:
 
 
 def test_disk_that_is_full_at_the_start_says_what_to_do(jobs: FakeHost) -> None:
-    """In JSON, too; nothing is started."""
     home = jobs.folder / "home"
     with small_disk(home):
         fill(home)
@@ -176,7 +167,6 @@ def test_disk_that_is_full_at_the_start_says_what_to_do(jobs: FakeHost) -> None:
 
 
 def test_home_that_is_read_only_says_what_to_do(jobs: FakeHost) -> None:
-    """Commands that read a database that nobody writes to can, as they are told."""
     home = jobs.folder / "home"
     file = home / "advisor.db"
     with small_disk(home):
@@ -192,7 +182,6 @@ def test_home_that_is_read_only_says_what_to_do(jobs: FakeHost) -> None:
 
 @contextmanager
 def small_disk(place: Path) -> Generator[None]:
-    """A disk of a few megabytes."""
     place.mkdir(exist_ok=True)
     options = ["-t", "tmpfs", "-o", "size=4m,mode=0700", "advisor-test", str(place)]
     if subprocess.run(["mount", *options], check=False, capture_output=True).returncode:
@@ -204,7 +193,6 @@ def small_disk(place: Path) -> Generator[None]:
 
 
 def fill(place: Path) -> None:
-    """Until not a byte is left."""
     with (place / "filler").open("wb", buffering=0) as file:
         for size in (1 << 16, 1):
             with suppress(OSError):
@@ -213,7 +201,6 @@ def fill(place: Path) -> None:
 
 
 def test_launch_whose_supervisor_never_began_can_be_stopped(jobs: FakeHost) -> None:
-    """It is over then, and nobody starts it any more."""
     spec = LaunchSpec(launch_id="20260101-000000-aaaaaa", gpu="0", pairs=(PAIR,))
     waiting = create_folder(jobs.folder / "home" / "launches", spec)
     assert show(jobs, waiting.launch_id)["state"] == "accepted"

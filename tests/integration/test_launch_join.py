@@ -22,14 +22,12 @@ from waiting import PATIENCE_S, eventually
 
 @pytest.fixture
 def jobs(jobs: FakeHost) -> FakeHost:
-    """Beside the two that run until they are stopped one that ends soon."""
     jobs.write_job("short", "--steps", "150")
     jobs.write_job("third")
     return jobs
 
 
 def joined(host: FakeHost, launch_id: str, *options: str, code: int = 0) -> dict[str, Any]:
-    """Ask to join; the answer."""
     done = host.advisor("launch", "--join", launch_id, *options, "--json")
     assert done.returncode == code, (done.stdout, done.stderr)
     return json.loads(done.stdout)
@@ -40,18 +38,15 @@ def told(status: dict[str, Any]) -> list[tuple[str, float, str]]:
 
 
 def observed(host: FakeHost, launch_id: str) -> list[dict[str, Any]]:
-    """What is told of its stretches."""
     done = host.advisor("launches", "show", launch_id, "--json")
     return json.loads(done.stdout)["observations"]
 
 
 def after(host: FakeHost, launch_id: str, seconds: float) -> dict[str, Any]:
-    """Its status when so much time has been counted after the first stretch."""
     return await_status(host, launch_id, lambda status: status["rest_s"] > seconds)
 
 
 def test_a_third_joins_two(jobs: FakeHost) -> None:
-    """Under its own proven limit; those that run go on, and a new stretch begins."""
     launch_id = detached(jobs, "one", "two", "--split", "50/50")
     said = joined(jobs, launch_id, "third", "--share", "30")
     assert (said["job"], said["code"], said["units_granted"]) == ("third", None, 38)
@@ -102,7 +97,6 @@ def test_who_is_coming_is_waited_for(jobs: FakeHost) -> None:
 
 
 def test_in_turns_it_joins_without_mps(jobs: FakeHost) -> None:
-    """Nobody has a limit there, so the newcomer has none."""
     launch_id = detached(jobs, "one", "two", "--split", "time-sliced")
     assert joined(jobs, launch_id, "third", "--share", "30", code=2)["code"] == "bad-input"
     joined(jobs, launch_id, "third", "--share", "100")
@@ -124,7 +118,6 @@ def test_in_turns_it_joins_without_mps(jobs: FakeHost) -> None:
 def test_who_is_refused_leaves_all_as_it_was(
     jobs: FakeHost, job: str, share: str, code: int, words: str
 ) -> None:
-    """The share, the memory, the proof, the start: said by the supervisor, and it ends alone."""
     jobs.write_job("large", memory_mib=200_000)
     jobs.write_job("loose", env={"FAKE_CUDA_UNITS": "90"})
     jobs.write_job("gone", command=["false"])
@@ -140,7 +133,6 @@ def test_who_is_refused_leaves_all_as_it_was(
 
 
 def test_a_command_that_is_killed_has_asked_all_the_same(jobs: FakeHost) -> None:
-    """The request is in the folder; the supervisor takes it up, or it was never there."""
     launch_id = detached(jobs, "one", "two", "--split", "50/50")
     asking = jobs.start_advisor("launch", "--join", launch_id, "third", "--share", "30")
     place = folder(jobs, launch_id) / "joins"
@@ -153,7 +145,6 @@ def test_a_command_that_is_killed_has_asked_all_the_same(jobs: FakeHost) -> None
 
 
 def test_the_share_is_the_best_beside_those_that_stay(h200: FakeHost) -> None:
-    """It is advised where none is given; where nothing is worth it, nobody is asked."""
     launch_id = detached(h200, "triad", "gemm", "--split", "50/50")
     limits = ("--min-speed", "0.01")
     done = h200.advisor(
@@ -176,7 +167,6 @@ def test_the_share_is_the_best_beside_those_that_stay(h200: FakeHost) -> None:
 
 
 def test_nobody_joins_what_is_over(jobs: FakeHost) -> None:
-    """Nor more than one at once, nor with shares for those that stay."""
     launch_id = detached(jobs, "one", "two", "--split", "50/50")
     settled = "settled when a launch begins"
     for options, words in (

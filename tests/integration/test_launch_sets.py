@@ -11,7 +11,6 @@ from advisor_data import open_store
 
 @pytest.fixture
 def jobs(jobs: FakeHost) -> FakeHost:
-    """Beside the two that run until they are stopped some that end, well or not."""
     jobs.write_job("short", "--steps", "150")
     for behave in ("die", "fault"):
         jobs.write_job(behave, "--behave", behave)
@@ -19,7 +18,6 @@ def jobs(jobs: FakeHost) -> FakeHost:
 
 
 def test_three_run_on_after_one_has_ended(jobs: FakeHost) -> None:
-    """Each under its own proven limit, the one without on the whole GPU; all is kept by name."""
     last = launch(jobs, "two", "short", "one", "--split", "100/30/50", "--duration", "6")
     assert (last["state"], last["sharing"]) == ("stopped", "limited")
     told = [(j["job"], j["units_granted"], j["outcome"], j["proven"]) for j in last["jobs"]]
@@ -56,7 +54,6 @@ def test_copies_are_processes_of_their_own(jobs: FakeHost) -> None:
 
 
 def test_who_faulted_is_told_where_the_server_names_it(jobs: FakeHost) -> None:
-    """The others were taken along, and are not guilty."""
     jobs.write_job("named", "--behave", "named-fault")
     last = launch(jobs, "one", "named", "two", "--split", "50/50/50", code=5)
     assert [job["outcome"] for job in last["jobs"]] == ["taken-down", "failed", "taken-down"]
@@ -66,7 +63,6 @@ def test_who_faulted_is_told_where_the_server_names_it(jobs: FakeHost) -> None:
 
 
 def test_memory_is_bounded_and_read_back(jobs: FakeHost) -> None:
-    """By what others need, with a margin; who is not known has no limit, and that is told."""
     jobs.write_job("small", memory_mib=2000)
     jobs.write_job("unknown", memory_mib=None)
     last = launch(jobs, "one", "small", "unknown", "--split", "100/50/50", "--duration", "2")
@@ -97,7 +93,6 @@ def test_memory_that_is_not_bounded_starts_nobody(jobs: FakeHost) -> None:
 
 
 def test_memory_of_all_is_added_up(jobs: FakeHost) -> None:
-    """Before anything starts; so are numbers of jobs that do not share a GPU, and of shares."""
     jobs.write_job("large", memory_mib=50_000)
     for options, code, words in (
         (("large*3",), 10, "large, large and large need 50000 + 50000 + 50000 MiB"),

@@ -12,7 +12,6 @@ from advisor_data import open_store
 
 
 def test_keys_for_programs_stay(advisor: Advisor, tmp_path: Path) -> None:
-    """Of a plan and of what was done."""
     ended_launch(tmp_path / "home", 1, 1000, output_bytes=2**20)
     (ended_launch(tmp_path / "home", 2, 1000).path / OBSERVATIONS).write_text("{}\n")
     for words in (("--dry-run",), ()):
@@ -33,7 +32,6 @@ def test_keys_for_programs_stay(advisor: Advisor, tmp_path: Path) -> None:
 def test_points_in_files_are_enough(
     advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node without a database has no audit log; its observations are kept all the same."""
     url = f"sqlite:///{tmp_path}/points.db"
     monkeypatch.setenv("ADVISOR_DATABASE_URL", url)
     ended_launch(tmp_path / "home", 1, 1000)

@@ -18,7 +18,6 @@ RUNS = ("--split", "30/70")
 
 
 def write_breaking(host: FakeHost, way: str) -> Path:
-    """A job that leaves its limit when the file is made."""
     file = host.folder / "go"
     command = [sys.executable, str(FAKES / "breaking_job.py"), way, str(file)]
     host.write_job("breaking", command=command, env={"TOKEN": str(host.folder)})
@@ -27,7 +26,6 @@ def write_breaking(host: FakeHost, way: str) -> Path:
 
 @pytest.mark.parametrize("way", ["escape", "hidden"])
 def test_job_that_leaves_its_limit_ends_the_launch(jobs: FakeHost, way: str) -> None:
-    """Within some seconds, with nobody left, and marked as nothing to learn from."""
     file = write_breaking(jobs, way)
     name = detached(jobs, "breaking", "two", *RUNS)
     file.touch()
@@ -58,7 +56,6 @@ def test_stranger_on_the_gpu_is_told(jobs: FakeHost) -> None:
 
 
 def test_stranger_on_the_gpu_ends_a_strict_launch(jobs: FakeHost) -> None:
-    """Both jobs would have less than their part; neither is called guilty."""
     name = detached(jobs, "one", "two", *RUNS, "--strict")
     command = [sys.executable, "-c", OUTSIDE, "60"]
     with subprocess.Popen(command, env=jobs.environment()) as stranger:
@@ -87,7 +84,6 @@ def test_limit_that_a_job_may_have_changed_is_called_set(jobs: FakeHost) -> None
 
 
 def test_point_is_not_kept_where_the_limit_was_broken(jobs: FakeHost) -> None:
-    """A profile would promise what the whole GPU gave."""
     write_breaking(jobs, "hidden").touch()
     done = jobs.advisor("profile", "breaking", "--shares", "30", "--window", "0.5")
     assert done.returncode == 15, (done.stdout, done.stderr)

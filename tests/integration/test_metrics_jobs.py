@@ -23,7 +23,6 @@ def free_port() -> int:
 def write_server(
     host: FakeHost, counter: str = "fake:generation_tokens_total", idle_s: float = 0, **more: Any
 ) -> str:
-    """A job of this kind; the URL of its page."""
     port = free_port()
     url = f"http://127.0.0.1:{port}/metrics"
     page = {"url": url, "counter": counter, "histogram": "fake:e2e_seconds"}
@@ -37,7 +36,6 @@ def write_server(
 
 
 def test_profile_of_a_server(host: FakeHost) -> None:
-    """Its rate is the counter's, its latencies are the histogram's, and its port is free again."""
     url = write_server(host)
     words = ("profile", "server", "--shares", "50,100", "--window", "3", "--json")
     done = host.advisor(*words)
@@ -54,7 +52,6 @@ def test_profile_of_a_server(host: FakeHost) -> None:
 
 
 def test_launch_of_a_server_beside_a_job(host: FakeHost) -> None:
-    """Both are counted, the server's tail is told, and the program that counts is no stranger."""
     write_server(host, max_p99_ms=500)
     host.write_job("one")
     last = launch(host, "server", "one", "--split", "50/50", "--duration", "6")
@@ -81,7 +78,6 @@ def test_launch_of_a_server_beside_a_job(host: FakeHost) -> None:
 def test_a_server_that_is_not_counted_says_why(
     host: FakeHost, counter: str, more: dict[str, Any], said: str
 ) -> None:
-    """At once where it never can be, else within the time it has to start."""
     url = write_server(host, counter, **more)
     done = host.advisor("profile", "server", "--shares", "100", "--window", "0.5")
     assert done.returncode != 0

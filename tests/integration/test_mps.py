@@ -32,7 +32,6 @@ def prove(backend: MpsBackend, host: FakeHost, share: float) -> int | None:
 
 
 def test_every_share_is_read_back(backend: MpsBackend, host: FakeHost) -> None:
-    """The ten shares of a sweep give the SMs that an H200 gave."""
     granted = [prove(backend, host, percent) for percent in range(10, 101, 10)]
     assert granted == [12, 26, 38, 52, 66, 78, 92, 104, 118, 132]
 
@@ -51,7 +50,6 @@ def test_server_holds_what_a_process_says_otherwise(backend: MpsBackend, host: F
 
 
 def test_daemon_that_was_there_is_not_changed(backend: MpsBackend, host: FakeHost) -> None:
-    """Others may use it, too: it is neither capped nor stopped; ours is."""
     attached = open_mps(GPU, host.folder / "other", host.environment(), host.pipe_dir)
     attached.cap(30)
     assert (attached.given_percent(), backend.given_percent()) == (None, 100)
@@ -63,7 +61,6 @@ def test_daemon_that_was_there_is_not_changed(backend: MpsBackend, host: FakeHos
 
 
 def test_who_computes_is_told_from_who_is_a_client(host: FakeHost) -> None:
-    """The server itself computes for its clients."""
     computing: list[int] = []
     backend = open_mps(
         GPU, host.folder / "run", host.environment(), computing=lambda: tuple(computing)
@@ -137,7 +134,6 @@ def test_wrong_pipe_directory_is_refused(host: FakeHost, tmp_path: Path) -> None
 
 
 def test_job_without_its_limit_is_refused(backend: MpsBackend, host: FakeHost) -> None:
-    """Whatever changes its environment on the way to it, the read-back shows all SMs."""
     share, kept = Share(30), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
     for changed, message in (
         ({"CUDA_MPS_PIPE_DIRECTORY": "/nowhere"}, r"MPS is not in force.*saw all 132 SMs"),
@@ -160,7 +156,6 @@ def test_job_without_its_limit_is_refused(backend: MpsBackend, host: FakeHost) -
     ],
 )
 def test_daemon_that_is_of_no_use_is_refused(host: FakeHost, does: str, message: str) -> None:
-    """In the control program's own words, where it has some."""
     host.pipe_dir.mkdir(parents=True)
     (host.pipe_dir / does).write_text("50.0")
     with pytest.raises(PartitionError, match=message):
@@ -181,7 +176,6 @@ def test_faulty_server_is_refused(
 
 
 def test_two_gpus_have_a_daemon_each(host: FakeHost) -> None:
-    """Daemons of two GPUs neither share a directory nor a server."""
     both = [
         open_mps(
             Gpu(uuid=uuid, model="x", units_total=132), host.folder / "run", host.environment()
@@ -206,7 +200,6 @@ def test_server_of_another_user_with_clients_is_refused(
 def test_hanging_daemon_is_told_from_a_missing_one(
     backend: MpsBackend, host: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A daemon that does not answer ends in a message, not in a wait for ever."""
     monkeypatch.setattr("advisor.runtime.mps._TIMEOUT_S", 0.5)
     (host.pipe_dir / "hang").touch()
     with pytest.raises(PartitionError, match="did not answer 'get_server_list' within"):
@@ -215,7 +208,6 @@ def test_hanging_daemon_is_told_from_a_missing_one(
 
 
 def test_missing_program_is_named() -> None:
-    """Without the MPS package the message says what to install."""
     with pytest.raises(PartitionError, match="nvidia-cuda-mps-control is not on the PATH"):
         binary_version({"PATH": "/nonexistent"})
 
@@ -223,7 +215,6 @@ def test_missing_program_is_named() -> None:
 def test_process_that_is_no_client_is_refused(
     backend: MpsBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job that never reaches the server is not under its limit, whatever the probe saw."""
     monkeypatch.setattr("advisor.runtime.mps._CLIENT_S", 0.1)
     with pytest.raises(LimitNotProvenError, match="is a client of the MPS server"):
         backend.check_clients(Share(30), lambda: [os.getpid()])
@@ -239,7 +230,6 @@ def test_process_that_is_no_client_is_refused(
 def test_client_with_other_variables_is_refused(
     backend: MpsBackend, host: FakeHost, changed: dict[str, str], message: str
 ) -> None:
-    """A script inside the job sets a percentage of its own, or what lifts that of its job."""
     with sleeper({**backend.environment(Share(30)), **changed}) as pid:
         (host.pipe_dir / "clients" / str(pid)).touch()
         with pytest.raises(LimitNotProvenError, match=message):
@@ -248,7 +238,6 @@ def test_client_with_other_variables_is_refused(
 
 @pytest.mark.parametrize("reply", ["Server 12 not found", "12 x", "-1"])
 def test_reply_that_is_no_list_of_processes_is_refused(reply: str) -> None:
-    """A message is never taken for an empty list."""
     with pytest.raises(PartitionError, match="where process numbers were due"):
         parse_pids(reply)
 
@@ -256,7 +245,6 @@ def test_reply_that_is_no_list_of_processes_is_refused(reply: str) -> None:
 def test_probe_that_cannot_run_as_the_user_is_no_proof(
     host: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only root may start it as somebody else; as ourselves it is started as always."""
     asked: list[object] = []
 
     def refuse(*_: object, **more: object) -> None:

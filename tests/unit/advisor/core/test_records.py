@@ -50,7 +50,6 @@ from advisor_data.files import IDENTITY, read_points
 
 @given(any_point | any_pair_point | any_observation)
 def test_any_record_survives_json_and_text(measured: Record) -> None:
-    """The kind is found by the columns; in CSV all values are text."""
     read = record_from_row(json.loads(json.dumps(to_row(measured))))
     assert (read, read.point_id) == (measured, measured.point_id)
     row = {**flat(to_row(measured)), "flags": ";".join(measured.flags)}
@@ -100,7 +99,6 @@ def test_a_bad_value_is_refused_by_name(column: str, value: Any) -> None:
 
 
 def test_temperatures_and_what_is_saved_may_be_below_0() -> None:
-    """An energy may not."""
     assert from_row(SoloPoint, {**to_row(point()), "temperature_c": -4}).temperature_c == -4
     lost = observation(
         energy_saved=-0.2, predicted_energy_saved=-0.1, rest_energy_saved=-0.3,
@@ -122,7 +120,6 @@ def test_an_unknown_column_is_refused_by_name() -> None:
 
 
 def test_all_missing_columns_are_named() -> None:
-    """Somebody who writes a table by hand learns all that it lacks at once."""
     needed = "gpu_model, gpu_uuid, window_s, started_at, run, job, share_percent, rate"
     with pytest.raises(InputError, match=needed):
         from_row(SoloPoint, {"rate": "", "host": "node1"})
@@ -130,7 +127,6 @@ def test_all_missing_columns_are_named() -> None:
 
 @pytest.mark.parametrize("measured", [point(), pair_point(), observation()], ids=type)
 def test_the_named_columns_and_no_others_make_the_id(measured: Record) -> None:
-    """Run, jobs, card, shares and start tell measurements apart; what was measured does not."""
     other: dict[type, Any] = {str: "other", float: 51.0, int: 7, bool: True, tuple: ("noisy",)}
     changing = {
         name
@@ -167,7 +163,6 @@ def test_identities_are_those_of_every_version() -> None:
 @pytest.mark.parametrize("column", ["share_1_percent", "share_2_percent"])
 @pytest.mark.parametrize("value", [0, 100.5])
 def test_a_share_of_a_pair_that_cannot_be_is_refused(column: str, value: float) -> None:
-    """Each share is above 0 and at most 100; together they may be more."""
     number = column.split("_")[1]
     with pytest.raises(InputError, match=f"job {number} of the row: share_percent is {value:g}"):
         from_row(PairPoint, {**flat(to_row(pair_point())), column: value})
@@ -177,7 +172,6 @@ def test_a_share_of_a_pair_that_cannot_be_is_refused(column: str, value: float) 
 
 @pytest.mark.parametrize("make", [pair_point, observation])
 def test_a_record_is_written_in_one_way_only(make: Callable[..., Any]) -> None:
-    """In the order of the names, whoever made it; parts of one name stay as they were given."""
     other = make(job_1="sort", job_2="gemm", rate_1=3.0, units_2=26)
     assert [(p.job, p.rate, p.units) for p in other.parts] == [
         ("gemm", make().parts[1].rate, 26),
@@ -192,7 +186,6 @@ def test_a_record_is_written_in_one_way_only(make: Callable[..., Any]) -> None:
 
 @given(any_pair_point | any_observation)
 def test_any_order_is_one_record(measured: PairPoint | Observation) -> None:
-    """As long as the names differ."""
     parts: tuple[Any, ...] = measured.parts
     turned = replace(measured, **{"parts": parts[::-1]})
     assert turned.jobs == measured.jobs == tuple(sorted(measured.jobs))
@@ -211,7 +204,6 @@ def test_one_job_is_no_pair() -> None:
 
 @given(st.sampled_from([PointPart, ObservedPart]), st.integers(1, 99), st.data())
 def test_a_flat_name_says_whose_it_is(kind: type[Part], number: int, data: st.DataObject) -> None:
-    """Each column of a part has one for each number, and no two share one."""
     column = data.draw(st.sampled_from(list(column_types(kind))))
     assert part_column(flat_name(column, number)) == (number - 1, column)
 
@@ -252,7 +244,6 @@ BUSY = JobLoad(units=99, relative_speed=0.5, solo_power_w=480)
 def test_parts_of_the_energy_add_up(
     energy_j: float, duration_s: float, idle_w: float | None, loads: Sequence[JobLoad]
 ) -> None:
-    """Nothing is lost or counted twice, nobody gives energy back, and bounds hold the values."""
     parts = divide_energy(energy_j, duration_s, idle_w, loads)
     assert math.isclose(sum(p.value for p in parts), energy_j, rel_tol=1e-9, abs_tol=1e-9)
     slack = 1e-9 * (1 + energy_j)
@@ -266,7 +257,6 @@ def test_parts_of_the_energy_add_up(
 def test_bounds_are_all_of_the_difference_or_none(
     a: float, b: float, units: float, power_w: float
 ) -> None:
-    """What one job has least, the other one has most: together the whole."""
     loads = [
         JobLoad(units=units, relative_speed=a, solo_power_w=500),
         JobLoad(units=132, relative_speed=b, solo_power_w=300),
@@ -278,7 +268,6 @@ def test_bounds_are_all_of_the_difference_or_none(
 
 
 def values(*loads: JobLoad, idle_w: float | None = 80) -> list[float]:
-    """Of 3000 J in 10 s."""
     return [part.value for part in divide_energy(3000, 10, idle_w, loads)]
 
 
@@ -307,7 +296,6 @@ def test_bounds_say_how_far_the_jobs_are_from_what_they_draw_alone() -> None:
 
 
 def test_bounds_of_what_nobody_knows_are_wide() -> None:
-    """Idle power by SMs is all that must be."""
     assert divide_energy(3000, 10, 80, [JobLoad(units=33), BUSY]) == [
         Interval(750, 200, 2400),
         Interval(2250, 600, 2800),

@@ -21,18 +21,15 @@ def reported(*values: float, counts: range | None = None) -> Reported:
 
 
 def test_values_within_the_tolerance_are_right() -> None:
-    """Rounding differs between shares, and is no fault."""
     assert judge(reported(10.0, 9.0), reported(10.05, 8.95), TOLERANCE) == "right"
 
 
 def test_one_value_beyond_the_tolerance_differs() -> None:
-    """The largest of all differences counts, not the mean or the last."""
     assert judge(reported(10.0, 9.0, 8.0), reported(10.0, 9.2, 8.0), TOLERANCE) == "differ"
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_value_that_is_not_finite_is_wrong_whatever_else_holds(value: float) -> None:
-    """Also without a reference, and where later values are finite again."""
     assert judge(reported(10.0, value, 9.0), None, TOLERANCE) == "wrong"
     assert judge(reported(10.0, value), reported(10.0, 9.0), TOLERANCE) == "wrong"
 
@@ -46,13 +43,11 @@ def test_nothing_is_said_without_anything_to_compare() -> None:
 
 @given(FINITE, FINITE)
 def test_a_gap_is_finite_or_infinite_and_never_nan(value: float, reference: float) -> None:
-    """NaN would be within every tolerance."""
     assert relative_gap(value, reference) >= 0
 
 
 @given(FIRST)
 def test_first_values_survive_their_line(first: tuple[tuple[int, float], ...]) -> None:
-    """Nine digits: more than any tolerance asks for."""
     seen = read_first(write_first(Reported(first, len(first), 0, first[-1][1])))
     assert seen is not None
     assert [at for at, _ in seen.first] == [at for at, _ in first]
@@ -65,5 +60,4 @@ def test_values_that_are_not_finite_leave_no_line() -> None:
 
 @pytest.mark.parametrize("text", [None, "", "loss", "1=", "=3", "1=2=3", "a=b"])
 def test_what_is_no_line_of_values_is_none(text: str | None) -> None:
-    """The column may hold anything that somebody imported."""
     assert read_first(text) is None

@@ -31,7 +31,6 @@ splits = limited | st.sampled_from([UNCAPPED, TIME_SLICED, EXCLUSIVE])
 
 @given(splits)
 def test_text_is_read_as_it_was_written(split: Split) -> None:
-    """But for limits of the whole GPU each, which are none."""
     read = parse_split(str(split))
     assert str(read) == str(split) or read.sharing == "uncapped"
     assert read.shares == split.shares
@@ -71,7 +70,6 @@ def test_shares_that_the_driver_takes_as_no_limit(text: str) -> None:
      "50%/50%"],
 )  # fmt: skip
 def test_what_is_no_split(text: str) -> None:
-    """A typing error is answered with what was meant, anything else with all that there is."""
     near = "the nearest is time-sliced. " if text == "time sliced" else ""
     with pytest.raises(InputError) as refused:
         parse_split(text)
@@ -88,7 +86,6 @@ def test_impossible_splits(found: tuple[float, ...]) -> None:
 
 
 def test_one_alone_has_a_share_that_nobody_writes() -> None:
-    """Until another joins it; a text of one share is no split."""
     assert str(Split((100.0,))) == "100"
     with pytest.raises(InputError, match="is not a split"):
         parse_split("100")
@@ -125,7 +122,6 @@ def test_counts_that_are_no_split() -> None:
     st.lists(splits.filter(lambda s: len(s.shares) == 2), min_size=1, unique=True), st.booleans()
 )
 def test_no_two_splits_are_equally_even(found: list[Split], mirrored: bool) -> None:
-    """So what is chosen does not depend on the order of the candidates."""
     ranks = {evenness(split, mirrored=mirrored) for split in found}
     assert len(ranks) == len(found)
 
@@ -173,14 +169,12 @@ def test_what_orders_a_tie_sees_the_candidate_and_its_value() -> None:
 
 
 def test_environments_without_limits() -> None:
-    """No job gets a variable; nothing of the GPU needs to be known."""
     assert split_environments(UNCAPPED, None, "amd") == ({}, {})
     assert [share.upper for share in split_shares(EQUAL)] == [False, True]
     assert [share.upper for share in split_shares(Split((20, 30, 50)))] == [False, False, True]
 
 
 def test_environments_of_limits() -> None:
-    """A percentage for each job under MPS; on AMD masks from both ends, with no CU in common."""
     split = Split((30.0, 50.0))
     assert split_environments(split, None, "nvidia") == (
         {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30"},
@@ -231,7 +225,6 @@ def test_memory(needs_mib: tuple[float | None, ...], card_mib: float | None) -> 
     [((), None), ((67_488,), None), ((67_489,), 0), ((None, 62_000), None), ((1, 62_001), 1)],
 )
 def test_memory_beside_those_that_run(bounds_mib: tuple[float | None, ...], by: int | None) -> None:
-    """Whichever of them takes all that is open to it, the others find what they need."""
     found = MemoryFit((10_000, 5_000, None, 20_000), 100_000)
     assert found.crowded_by(bounds_mib) == by
     assert MemoryFit(found.needs_mib, None).crowded_by(bounds_mib) is None

@@ -59,13 +59,11 @@ def predicted(
     speeds: tuple[float, float] = (1.0, 1.0),
     power_w: float = 500.0,
 ) -> Prediction:
-    """Without any error."""
     (found,) = Scripted({split: (*speeds, power_w)}, off=0.0).predict(jobs, [split])
     return found
 
 
 def broken(jobs: tuple[Profile, Profile], limits: Limits, **fields: Any) -> dict[str, Any]:
-    """By how much each limit is broken, by the text that says so."""
     found = violations(predicted(jobs, **fields), jobs, limits)
     return {violation.text: pytest.approx(violation.by) for violation in found}
 
@@ -75,7 +73,6 @@ def broken(jobs: tuple[Profile, Profile], limits: Limits, **fields: Any) -> dict
 
 @pytest.mark.parametrize("speed", [-0.01, 1.01, float("nan")])
 def test_speeds_that_no_job_has(speed: float) -> None:
-    """By name and for all; the bounds themselves can be asked for."""
     with pytest.raises(InputError) as refused:
         Limits(min_speed={"a": 0.5, "b": speed})
     assert str(refused.value) == (
@@ -89,7 +86,6 @@ def test_speeds_that_no_job_has(speed: float) -> None:
 
 @pytest.mark.parametrize("value", [0.0, -3.0, float("nan")])
 def test_a_power_or_a_latency_of_nothing(value: float) -> None:
-    """The message names the limit; a small one can be kept, if only by nothing."""
     limits: dict[str, dict[str, Any]] = {
         "max_power_w": {"max_power_w": value},
         "default_max_p99_ms": {"default_max_p99_ms": value},
@@ -103,7 +99,6 @@ def test_a_power_or_a_latency_of_nothing(value: float) -> None:
 
 
 def test_limits_for_jobs_that_are_not_there() -> None:
-    """Each is named, and so are the jobs that are."""
     with pytest.raises(InputError) as refused:
         check_limits(Limits(min_speed={"d": 0.1, "a": 0.1, "c": 0.1}), (A, B))
     assert str(refused.value) == "a minimum speed was given for c, d. the jobs are a and b."
@@ -113,7 +108,6 @@ def test_limits_for_jobs_that_are_not_there() -> None:
 
 
 def test_latencies_that_nobody_measured() -> None:
-    """A limit for all asks for one job at least that has one, a limit by name for its own."""
     text = (
         "no latency of a{} was measured. a limit cannot be held that nothing is known of. "
         "let the job report latencies (docs/job-file.md, Servers) and profile it again."
@@ -139,7 +133,6 @@ def serving(latencies: tuple[tuple[float, float], ...], offered: float | None = 
 
 
 def test_what_a_job_must_keep() -> None:
-    """The number by its name, else that of all jobs; of a fixed demand all but for chance."""
     limits = Limits(min_speed={"a": 0.7}, default_min_speed=0.3)
     assert [floor(job, limits) for job in (A, B)] == [0.7, 0.3]
     assert floor(SERVER, limits) == pytest.approx(0.98)
@@ -149,13 +142,11 @@ def test_what_a_job_must_keep() -> None:
 
 @given(st.floats(0.01, 1), st.floats(0.01, 1))
 def test_a_job_is_held_to_its_speed(speed: float, least: float) -> None:
-    """From the speed itself on it is kept; below, it is missed by the part that lacks."""
     found = broken((A, B), Limits(min_speed={"b": least}, default_min_speed=0), speeds=(1, speed))
     assert list(found.values()) == ([1 - speed / least] if speed < least else [])
 
 
 def test_what_is_said_of_speeds() -> None:
-    """Training runs, a server serves; low ends count for servers and for whom a speed was named."""
     jobs, limits = (A, SERVER), Limits(default_min_speed=0.4)
     texts = {
         "a runs at 12.3 % of its speed alone, below 40 %": 1 - 0.1234 / 0.4,
@@ -200,7 +191,6 @@ def test_a_latency_is_held_at_the_high_end(share: int, most_ms: float) -> None:
 
 
 def test_what_is_said_of_latencies() -> None:
-    """The limit itself is kept; a limit by name goes before the one for all."""
     split, text = (
         Split((50.0, 50.0)),
         "server at 50 % may have a p99 latency of 60 ms (28 expected), above {} ms",
@@ -220,7 +210,6 @@ def test_what_is_said_of_latencies() -> None:
 
 
 def test_a_latency_that_is_not_known_is_not_called_too_long() -> None:
-    """Nothing was measured below 10 %."""
     limits = Limits(default_min_speed=0, default_max_p99_ms=1)
     assert broken((SERVER, A), limits, split=Split((5.0, 95.0))) == {}
 
@@ -240,7 +229,6 @@ def test_on_a_gpu_of_its_own() -> None:
 
 @given(st.floats(100, 1000), st.floats(100, 1000), st.sampled_from([EQUAL, UNCAPPED]))
 def test_a_ceiling_of_power(power_w: float, most_w: float, split: Split) -> None:
-    """From the ceiling itself down it is kept; above, it is broken by the part that is more."""
     limits = Limits(default_min_speed=0, max_power_w=most_w)
     found = broken((A, B), limits, split=split, power_w=power_w)
     assert list(found.values()) == ([power_w / most_w - 1] if power_w > most_w else [])
@@ -260,7 +248,6 @@ def test_one_after_the_other_the_hottest_job_counts(turned: bool) -> None:
 
 
 def test_a_ceiling_that_only_the_expected_power_keeps_is_a_risk() -> None:
-    """A measured power is none: one after the other nothing is predicted."""
     p = replace(predicted(), power_w=Interval(500, 450, 600))
     limits = Limits(default_min_speed=0, max_power_w=550)
     assert violations(p, (A, B), limits) == ()
@@ -280,7 +267,6 @@ def test_a_ceiling_that_only_the_expected_power_keeps_is_a_risk() -> None:
     st.none() | st.floats(2000, 80_000),
 )
 def test_memory_of_all_jobs(a: float | None, b: float | None, card: float | None) -> None:
-    """Only jobs that share must fit together, and only where something is known is it said."""
     jobs = replace(A, memory_used_mib=a), replace(B, memory_used_mib=b)
     limits = Limits(default_min_speed=0, memory_mib=card)
     needed, most = (a or 0) + (b or 0), MEMORY_PART * (card or 0)
@@ -290,7 +276,6 @@ def test_memory_of_all_jobs(a: float | None, b: float | None, card: float | None
 
 
 def test_a_card_on_which_a_job_does_not_run_alone() -> None:
-    """The second job is looked at as well; one that just fills the card is let through."""
     big = replace(B, memory_used_mib=3000.0)
     with pytest.raises(InputError) as refused:
         check_jobs_fit((A, big), 2999)
@@ -317,7 +302,6 @@ def test_what_is_not_known_of_memory() -> None:
 
 
 def test_every_broken_limit_is_named() -> None:
-    """Not the first alone: someone who lifts one wants to know of the next."""
     limits = Limits(default_min_speed=0.6, default_max_p99_ms=10, max_power_w=400, memory_mib=2000)
     found = list(broken((A, SERVER), limits, speeds=(0.5, 1.0)))
     assert [text.split()[:3] for text in found] == [

@@ -35,7 +35,6 @@ THIRTY, SEVENTY = Split((30.0, 70.0)), Split((70.0, 30.0))
 
 
 def served(offered: float = 100.0, *latencies: tuple[float, float]) -> Profile:
-    """The job `a`, which answers so many requests per second; 100 it can."""
     serving = Serving(offered_rate=offered, rate_noise=None, latency_p99_ms=latencies)
     return profile("a", serving=serving)
 
@@ -49,7 +48,6 @@ def decided(known: dict[Split, tuple[float, float, float]], a: Profile = A) -> D
 
 
 def test_a_server_that_is_behind_alone_is_said_to_be() -> None:
-    """By how much of its demand it serves; one that keeps up is not."""
     best_way = {EQUAL: (0.9, 0.9, 300.0)}
     text = "a serves 80 % of its demand alone on the whole GPU"
     assert text in decided(best_way, served(125.0)).warnings
@@ -60,7 +58,6 @@ def test_a_server_that_is_behind_alone_is_said_to_be() -> None:
     ("most_ms", "limit"), [(None, ""), (30.0, " of 30 ms allowed")], ids=["free", "limited"]
 )
 def test_the_latency_is_told_with_what_is_allowed(most_ms: float | None, limit: str) -> None:
-    """Expected beside another job, with the range, and alone."""
     own = served(100.0, (10.0, 12.0), (100.0, 4.0))
     request = replace(FREE, min_speed={"a": 0.0}, default_max_p99_ms=most_ms)
     given = recommend((own, B), Scripted({EQUAL: (0.9, 0.9, 300.0)}, off=0.0), request)
@@ -72,14 +69,12 @@ def test_the_latency_is_told_with_what_is_allowed(most_ms: float | None, limit: 
 
 
 def test_a_latency_that_was_not_measured_is_said() -> None:
-    """At the share that was chosen; a job that serves nothing has none."""
     given = decided({EQUAL: (0.9, 0.9, 300.0)}, served())
     assert "the latency of a was not measured at 50 %" in given.warnings
     assert not any("latency of b" in text for text in given.warnings)
 
 
 def test_a_server_that_costs_energy_is_warned_of() -> None:
-    """Where time was asked for; not where it saves, or where nobody waits for answers."""
     text = "this takes 25.0 % more energy than the same work with a GPU for each job"
 
     def warned(a: Profile, power_w: float) -> bool:
@@ -106,7 +101,6 @@ def test_one_after_the_other_has_no_latency_beside_another_job() -> None:
 
 
 def test_bandwidth_that_is_not_there() -> None:
-    """More than can be had; all of it is not too much."""
     for percent, texts in (
         (FULL_BANDWIDTH_PERCENT / 2, []),
         (50.0, ["together they want 100 % of the memory bandwidth, of which 93 % can be had"]),
@@ -120,7 +114,6 @@ def test_bandwidth_that_is_not_there() -> None:
 
 
 def test_a_barred_way_is_named_only_beyond_a_tie() -> None:
-    """At the tie it is worth no more; beyond it, it is said what it costs."""
     ways = {EQUAL: (0.8, 0.8, 300.0), THIRTY: (1.0, 0.616, 300.0)}
     slow = replace(FREE, min_speed={"b": 0.7}, tie=0.0)
     given = recommend((A, B), Scripted(ways, off=0.0), slow)
@@ -135,7 +128,6 @@ def test_a_barred_way_is_named_only_beyond_a_tie() -> None:
 
 
 def test_the_value_of_given_work_has_bounds_of_its_own() -> None:
-    """Until both are done, at the bad and the good ends; without work that of the moment."""
     work = Work((600.0, 1200.0))
     objective = OBJECTIVES["energy-efficiency"]
     with_work = recommend((A, B), Physics(), replace(FREE, work=work))
@@ -231,13 +223,11 @@ def refused(
 
 
 def all_draw(power_w: float, *but: tuple[Split, float]) -> Scripted:
-    """Every way at half of the speeds, at that power."""
     ways = dict.fromkeys((*NINE, UNCAPPED), power_w) | dict(but)
     return Scripted({split: (0.6, 0.6, w) for split, w in ways.items()}, off=0.0)
 
 
 def test_a_ceiling_that_would_be_enough_is_rounded_up() -> None:
-    """The lowest one at which something keeps all other limits."""
     by = all_draw(450.0, (EQUAL, 380.2))
     starving = replace(by, known={**by.known, NINE[0]: (0.1, 0.6, 370.0)})
     error = refused(starving, max_power_w=350.0, default_min_speed=0.4)
@@ -274,14 +264,12 @@ def test_more_power_does_not_help_where_another_limit_is_broken() -> None:
 
 
 def test_a_speed_that_is_missed_is_named_as_an_option() -> None:
-    """Of a server only what it pays beside its demand."""
     by = Scripted({EQUAL: (1.0, 0.666, 300.0)}, off=0.0)
     error = refused(by, (SERVED, B), default_min_speed=0.7)
     assert error.fix == "allow it: --min-speed b=0.66, or give each job a GPU of its own"
 
 
 def test_a_gpu_for_each_is_offered_where_it_would_help() -> None:
-    """Else it is said what would be broken there, too: the limit that is missed by most."""
     hot = profile("a", columns={"power_w": [200.0 + 5 * s for s in range(10, 101, 10)]})
     error = refused(all_draw(900.0), (hot, B), max_power_w=350.0)
     assert error.fix
@@ -291,7 +279,6 @@ def test_a_gpu_for_each_is_offered_where_it_would_help() -> None:
 
 
 def test_a_server_that_saves_nothing_has_a_gpu_of_its_own() -> None:
-    """One after the other is no way for it; where time was asked for, it may share."""
     wasteful = dict.fromkeys((*NINE, UNCAPPED), (1.0, 0.3, 600.0))
     by = Scripted(wasteful, off=0.0)
     error = refused(by, (SERVED, B))

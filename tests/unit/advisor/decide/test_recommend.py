@@ -92,7 +92,6 @@ def swapped(p: Prediction) -> Prediction:
 
 
 def answer_or_error(a: Profile, b: Profile, request: Request) -> Decision | None:
-    """None where nothing keeps every limit."""
     try:
         return recommend((a, b), Physics(), request)
     except NoSplitError:
@@ -137,7 +136,6 @@ def _mirror(option: RatedSplit) -> RatedSplit:
 def test_choice_keeps_the_limits_and_nothing_feasible_is_worth_more(
     a: Profile, b: Profile, request: Request
 ) -> None:
-    """Up to a tie and the leads of ways; without an answer every candidate breaks a limit."""
     answer = answer_or_error(a, b, request)
     if answer is None:
         return
@@ -160,7 +158,6 @@ def _less_its_lead(option: RatedSplit) -> float:
 def test_of_a_job_beside_itself_the_smaller_share_comes_first(
     own: Profile, request: Request
 ) -> None:
-    """Mirror images are the same; the answer is one of them, always the same one."""
     request = dataclasses.replace(request, min_speed={})
     answer = answer_or_error(own, own, request)
     if answer is not None:
@@ -178,7 +175,6 @@ def test_shares_outside_of_a_profile_are_left_out_and_it_is_said() -> None:
 
 
 def test_tie_goes_to_the_more_even_split() -> None:
-    """What is less than the noise decides nothing."""
     table = {Split((20.0, 80.0)): (0.3, 0.8, 400.0), Split((40.0, 60.0)): (0.45, 0.6466, 400.0)}
     answer = recommend((A, B), Scripted(table), FREE)
     assert answer.choice.name == "40/60"
@@ -199,7 +195,6 @@ def test_no_limit_must_be_ahead(speed: float, name: str) -> None:
 
 
 def test_uncapped_is_chosen_where_it_is_worth_enough_more() -> None:
-    """No limit is a valid answer; nothing is set then, and the reader is warned."""
     table = {UNCAPPED: (0.6, 0.6, 400.0), Split((20.0, 80.0)): (0.3, 0.8, 400.0)}
     answer = recommend((A, B), Scripted(table), FREE)
     assert answer.choice.name == "uncapped"
@@ -233,7 +228,6 @@ _PAYS = {Split((30.0, 70.0)): (0.3, 0.9, 400.0), Split((60.0, 40.0)): (0.6, 0.5,
 
 
 def test_no_job_is_starved_unless_that_is_asked_for() -> None:
-    """The split that saves most leaves one job with 30 %: it is said, and not chosen."""
     answer = recommend((A, B), Scripted(_PAYS))
     assert answer.choice.name == "60/40"
     assert (
@@ -244,7 +238,6 @@ def test_no_job_is_starved_unless_that_is_asked_for() -> None:
 
 
 def test_limit_that_only_the_bad_end_breaks_is_a_warning() -> None:
-    """Of power the expected value decides; the interval is told."""
     answer = recommend((A, B), Scripted(_PAYS), Request(min_speed={"fft": 0.54}, max_power_w=420.0))
     bad = "at the bad end of its interval"
     assert [line for line in answer.warnings if line.startswith(bad)] == [
@@ -253,14 +246,12 @@ def test_limit_that_only_the_bad_end_breaks_is_a_warning() -> None:
 
 
 def test_least_speed_of_a_job_beside_itself_is_for_both() -> None:
-    """50/50 keeps it for both, an uneven split for one only."""
     table = {Split((30.0, 70.0)): (0.3, 0.9, 400.0), Split((50.0, 50.0)): (0.45, 0.45, 300.0)}
     answer = recommend((A, A), Scripted(table), Request(min_speed={"fft": 0.405}))
     assert answer.choice.name == "50/50"
 
 
 def test_speeds_that_sharing_cannot_keep_are_kept_one_after_the_other() -> None:
-    """Alone each job runs at its full speed, only later."""
     request = Request(min_speed={"fft": 0.7, "gemm": 0.52})
     answer = recommend((A, B), Scripted(_PAYS), request)
     assert answer.choice.name == "exclusive"
@@ -272,7 +263,6 @@ def test_speeds_that_sharing_cannot_keep_are_kept_one_after_the_other() -> None:
 
 
 def test_limits_are_set_as_the_back_end_sets_them() -> None:
-    """What is printed to copy is what `advisor` itself gives to a job."""
     answer = recommend((A, B), Scripted(_PAYS), FREE)
     assert environments(answer.profiles, answer.choice) == ({PERCENTAGE: "30"}, {PERCENTAGE: "70"})
     gpu = Gpu(uuid="GPU-1", model=A.gpu_model, units_total=132)
@@ -297,7 +287,6 @@ def test_profiles_that_lack_something_or_are_doubtful_are_said() -> None:
 
 
 def test_what_both_want_and_the_gpu_has_not_is_said() -> None:
-    """Physics that a reader can check explains a loss."""
     hungry = {"power_w": [600.0] * 10, "dram_active_percent": [60.0] * 10}
     a, b = profile("fft", columns=hungry), profile("gemm", columns=hungry)
     text = said(recommend((a, b), Scripted({Split((50.0, 50.0)): (0.9, 0.9, 400.0)})))
@@ -360,7 +349,6 @@ def splits(answer: Decision) -> list[RatedSplit]:
 def test_no_split_that_is_named_is_unsafe(
     case: tuple[Profile, Profile, CheckedCounts | None], fine: bool
 ) -> None:
-    """Whatever is known of the libraries and of both jobs, in the nine splits and in all."""
     a, b, host = case
     answer = recommend((a, b), Physics(), Request(fine=fine), host)
     unsafe = a.safety(host).unsafe, b.safety(host).unsafe
@@ -370,7 +358,6 @@ def test_no_split_that_is_named_is_unsafe(
 
 
 def test_without_a_check_nothing_is_said_or_changed() -> None:
-    """And with one that found nothing wrong no split is another."""
     plain = recommend((A, B), Physics())
     right = recommend((A, B), Physics(), None, checked_with(132, frozenset()))
     assert [o.prediction for o in right.candidates] == [o.prediction for o in plain.candidates]
@@ -378,7 +365,6 @@ def test_without_a_check_nothing_is_said_or_changed() -> None:
 
 
 def test_where_no_split_is_safe_jobs_share_without_limits_or_not_at_all() -> None:
-    """Nothing else is left, and the reasons say why."""
     none = checked_with(132, frozenset(set(grantable(132)) - {132}))
     answer = recommend((A, B), Physics(), None, none)
     assert [o.name for o in answer.candidates] == ["uncapped", "exclusive"]
@@ -394,7 +380,6 @@ def test_counts_that_nobody_checked_are_allowed_and_named() -> None:
 
 
 def test_pairs_of_a_placement_stand_at_safe_counts() -> None:
-    """Each pair at its own: what one job's results say is of no other job."""
     jobs = [A, B, dataclasses.replace(profile("triad"), wrong_units=frozenset({66}))]
     options = predict_options(jobs, Physics(), checked=checked_132())
     types = [JobType(name=p.job, power_w=2000.0) for p in jobs]  # so that sharing pays
@@ -457,7 +442,6 @@ STRICTER = st.one_of(
 def answered(
     jobs: tuple[Profile, Profile], predictor: Scripted, request: Request
 ) -> Decision | None:
-    """None where nothing keeps every limit, or the jobs are better off apart."""
     try:
         return recommend(jobs, predictor, request)
     except NoSplitError:
@@ -465,7 +449,6 @@ def answered(
 
 
 def worth(answer: Decision) -> float:
-    """Less the lead that sharing without limits must have."""
     value: Interval = answer.choice.objective_value
     return value.value / (1 + MARGINS[answer.choice.sharing])
 
@@ -474,7 +457,6 @@ def worth(answer: Decision) -> float:
 def test_a_stricter_limit_never_gives_a_better_answer(
     a: Profile, b: Profile, predictor: Scripted, request: Request, more: tuple[str, Any]
 ) -> None:
-    """Not a better choice, none where there was none, and no question of prices worth more."""
     name, limit = more
     before = getattr(request, name)
     if name == "default_max_p99_ms" and not (a.serving or b.serving):
@@ -495,7 +477,6 @@ def test_a_stricter_limit_never_gives_a_better_answer(
 
 
 def test_of_ways_nearly_alike_one_that_gains_enough_is_taken() -> None:
-    """The even one of them gains too little: that is no reason not to share at all."""
     jobs = profile("fft"), profile("gemm")
     uneven, even = (0.70, 0.60, 400.0), (0.63, 0.62, 400.0)
     known = {Split((60.0, 40.0)): uneven, EQUAL: even}
@@ -520,7 +501,6 @@ def efficiency(p: Prediction) -> float:
 
 
 def chosen(at_30: Figures, at_70: Figures, *, mirrored: bool) -> float:
-    """The first share, 30 or 70 %, where what comes of both is nearly equal."""
     less, more = Split((30.0, 70.0)), Split((70.0, 30.0))
     predictor = Scripted({less: at_30, more: at_70})
     ways = predictor.predict([profile("fft"), profile("gemm")], [less, more])
@@ -529,13 +509,11 @@ def chosen(at_30: Figures, at_70: Figures, *, mirrored: bool) -> float:
 
 @pytest.mark.parametrize("mirrored", [False, True])
 def test_of_equally_even_splits_the_better_one_is_taken(mirrored: bool) -> None:
-    """A tie lets the more even split win; between 30/70 and 70/30 it decides nothing."""
     assert chosen(LESS, MORE, mirrored=mirrored) == 70
     assert chosen(MORE, LESS, mirrored=mirrored) == 30
 
 
 def test_of_mirror_images_worth_the_same_the_names_decide() -> None:
-    """The smaller share is the first job's, or the second one's where the order is mirrored."""
     assert chosen(LESS, LESS, mirrored=False) == 30
     assert chosen(LESS, LESS, mirrored=True) == 70
 
@@ -593,7 +571,6 @@ def test_the_gain_is_energy_or_time_over_one_after_the_other(objective: str, gai
 
 
 def test_a_restart_is_told_where_a_limit_stays() -> None:
-    """Not without limits, and not where nobody has said how much work there is."""
     limited = recommended({EQUAL: (0.8, 0.8, 350.0)}, Work((600.0, 700.0)))
     assert limited.choice.name == "50/50"
     found = same_work(limited)

@@ -53,7 +53,6 @@ def test_reader_does_not_keep_a_supervisor_out(folder: LaunchFolder) -> None:
 def test_there_is_one_supervisor_ever(
     folder: LaunchFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Jobs are never started twice: neither while the first lives, nor after it."""
     monkeypatch.setattr("advisor.launch.folder._READERS_S", 0.05)
     refused = pytest.raises(BusyError, match="has or had a supervisor")
     with folder.supervising():
@@ -99,7 +98,6 @@ def test_what_is_old_is_shown_as_old_and_never_as_proven(
 
 
 def test_first_fault_is_the_one_that_is_told(folder: LaunchFolder) -> None:
-    """What follows from it must not hide it."""
     writer = StatusWriter(folder, SPEC)
     writer.blame("job", "it died")
     writer.blame("partition", "then the daemon went")
@@ -108,7 +106,6 @@ def test_first_fault_is_the_one_that_is_told(folder: LaunchFolder) -> None:
 
 
 def test_what_a_pair_did_is_not_what_the_next_one_does(folder: LaunchFolder) -> None:
-    """What the launch has of its host, and what came up, stays."""
     writer = StatusWriter(folder, replace(SPEC, pairs=(PAIR, PAIR)))
     writer.blame("job", "it died")
     writer.warn("look")
@@ -123,7 +120,6 @@ def test_what_a_pair_did_is_not_what_the_next_one_does(folder: LaunchFolder) -> 
 
 
 def test_warnings_are_bounded(folder: LaunchFolder) -> None:
-    """The status stays small, and its notes stay in it."""
     writer = StatusWriter(folder, SPEC)
     writer.warn(*(f"warning {number}" for number in range(100)))
     assert (writer.status.warnings[0], len(writer.status.warnings)) == ("a note", 50)
@@ -132,7 +128,6 @@ def test_warnings_are_bounded(folder: LaunchFolder) -> None:
 def test_status_that_cannot_be_written_is_tried_again(
     folder: LaunchFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk may be full for a while; nobody stops for that."""
     full = [True, True, False]
 
     def write(_folder: LaunchFolder, status: LaunchStatus) -> None:
@@ -153,7 +148,6 @@ def test_status_that_cannot_be_written_is_tried_again(
 
 
 def test_only_names_of_launches_are_found(folder: LaunchFolder, tmp_path: Path) -> None:
-    """A path is no name, nor is anything that is not there."""
     assert find_folder(tmp_path, SPEC.launch_id) == folder
     (tmp_path / "other").mkdir()
     for name in ("../" + tmp_path.name, "", ".", "other", "x" * 101, "a/b", "nobody"):
@@ -162,7 +156,6 @@ def test_only_names_of_launches_are_found(folder: LaunchFolder, tmp_path: Path) 
 
 
 def test_folder_that_is_there_stays_as_it_is(folder: LaunchFolder, tmp_path: Path) -> None:
-    """The same launch asked for twice is one; drafts are no launches."""
     assert create_folder(tmp_path, replace(SPEC, gpu="1")) == folder
     assert folder.read_spec().gpu == "0"
     assert list_folders(tmp_path) == [folder]
@@ -170,7 +163,6 @@ def test_folder_that_is_there_stays_as_it_is(folder: LaunchFolder, tmp_path: Pat
 
 
 def test_damaged_spec_is_told(folder: LaunchFolder) -> None:
-    """Cut off or changed by hand: never half read."""
     (folder.path / "spec.json").write_bytes(b'{"launch_id": "x"')
     with pytest.raises(InputError, match="has no readable spec"):
         folder.read_spec()
@@ -181,7 +173,6 @@ A, B = (Job(name=name, command=(name,)) for name in "ab")
 
 @given(st.sampled_from([*NINE, UNCAPPED, TIME_SLICED, Split((20.0, 30.0, 50.0))]))
 def test_documents_are_read_as_they_were_written(split: Split) -> None:
-    """For any number of jobs."""
     parts = tuple(LaunchPart(job=A) for _ in split.shares)
     spec = LaunchSpec(launch_id="x", gpu="0", pairs=(LaunchSet(split=split, parts=parts),))
     text = dumps(spec)
@@ -204,7 +195,6 @@ def test_documents_are_read_as_they_were_written(split: Split) -> None:
     ],
 )
 def test_what_is_no_document_is_refused(text: bytes) -> None:
-    """With the error that callers handle, whatever the bytes are."""
     for kind in (LaunchSpec, LaunchStatus):
         with pytest.raises(ValueError, match=r"\w"):
             loads(kind, text)

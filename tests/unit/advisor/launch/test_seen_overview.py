@@ -72,7 +72,6 @@ def launch(launch_id: str, **more: object) -> Launch:
 
 
 def test_days_and_weeks_begin_at_midnight_of_the_host() -> None:
-    """What ran over midnight counts by its part, and what is of last week not at all."""
     midnight, monday = datetime(2026, 1, 29, tzinfo=ZONE), datetime(2026, 1, 26, tzinfo=ZONE)
     entries = (
         entry(midnight - timedelta(hours=1)),
@@ -106,7 +105,6 @@ def test_days_on_which_clocks_change_have_another_length(
 
 
 def test_what_is_not_known_is_told_and_left_out() -> None:
-    """A launch without profiles adds nothing, and one without idle power only to the first sum."""
     begun = NOW - timedelta(hours=3)
     without_idle = replace(TWO_HOURS, freed_idle_j=None, unread_s=HOUR_S / 2)
     entries = entry(begun), entry(begun, ledger=None), entry(begun, ledger=without_idle)
@@ -125,7 +123,6 @@ def test_money_is_of_hours_and_energy() -> None:
 
 
 def test_a_gpu_shows_who_holds_it() -> None:
-    """Of this host free ones too; of others those on which something runs."""
     cards = [(Gpu(uuid=f"GPU-{n}", model="H200", power_limit_w=700), 80.0) for n in (1, 2)]
     running = [
         launch("a", gpu_uuid="GPU-2", power_w=400.0, units_total=132),
@@ -142,7 +139,6 @@ def test_a_gpu_shows_who_holds_it() -> None:
 
 
 def test_a_launch_that_is_not_heard_of_tells_no_watts() -> None:
-    """The card is read where it can be; what the launch said last is long ago."""
     cards = [(Gpu(uuid="GPU-1", model="H200"), 80.0)]
     running = [launch(f"{n}", gpu_uuid=f"GPU-{n}", power_w=400.0, silent_s=60.0) for n in (1, 2)]
     found = overview(seen(cards=cards, running=running), lambda _: None, NO_PRICES).gpus
@@ -180,7 +176,6 @@ STATUS = LaunchStatus(
 
 
 def kept(seconds: int) -> HistoryKeeper:
-    """Four looks a second at a power that grows by a watt a second."""
     keeper = HistoryKeeper("2026-01-31T12:00:00Z")
     for look in range(4 * seconds + 1):
         keeper.add(look / 4, replace(STATUS, power_w=look / 4))
@@ -189,7 +184,6 @@ def kept(seconds: int) -> HistoryKeeper:
 
 @pytest.mark.parametrize("seconds", [1, 50, MOST_POINTS + 1, 3000])
 def test_it_is_bounded_and_covers_all_of_the_time(seconds: int) -> None:
-    """However long it takes: few points, none of them off, and the newest not far behind."""
     history = kept(seconds).history
     assert len(history.power_w) <= MOST_POINTS
     assert seconds - history.step_s <= len(history.power_w) * history.step_s <= seconds
@@ -199,7 +193,6 @@ def test_it_is_bounded_and_covers_all_of_the_time(seconds: int) -> None:
 
 
 def test_who_joins_has_no_past_and_a_gap_has_no_points() -> None:
-    """What was not seen is None, never 0."""
     keeper = kept(3)
     joined = replace(STATUS.jobs[0], job="c", relative_speed=0.5)
     assert keeper.add(6.0, replace(STATUS, jobs=(*STATUS.jobs, joined), power_w=10.0))
@@ -209,7 +202,6 @@ def test_who_joins_has_no_past_and_a_gap_has_no_points() -> None:
 
 
 def test_it_is_read_from_the_folder_and_a_damaged_one_is_none(tmp_path: Path) -> None:
-    """A launch of an older version has none."""
     folder, history = ended_launch(tmp_path, 1, 1.0), kept(5).history
     assert read_history(folder) is None
     write_history(folder, history)

@@ -45,8 +45,6 @@ SILENT = PartitionError("the daemon does not answer")
 
 
 class Later:
-    """Replaces `in_thread`: a test decides when an answer comes."""
-
     def __init__(self) -> None:
         self.calls: list[tuple[Callable[[], Any], Future[Any]]] = []
 
@@ -65,12 +63,10 @@ class Later:
 
 @pytest.fixture
 def patch(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """For `Watch`."""
     return monkeypatch
 
 
 def test_gates_open_and_both_are_counted(patch: pytest.MonkeyPatch) -> None:
-    """Rates after the first seconds, power, and work per joule of both."""
     watch = Watch(patch, Script(rate=50), Script(rate=80))
     assert all(job.is_open for job in watch.jobs)
     monitor = watch.monitor
@@ -90,7 +86,6 @@ def test_gates_open_and_both_are_counted(patch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_ends_and_the_other_goes_on(patch: pytest.MonkeyPatch) -> None:
-    """Under its limit; what it does then is counted by itself."""
     watch = Watch(patch, Script(units=92, ends_s=10), Script(units=40, rate=80, ends_s=30))
     watch.go_on(20)
     assert watch.monitor.work_per_joule() == pytest.approx(0.8 / 400)
@@ -106,7 +101,6 @@ def test_one_ends_and_the_other_goes_on(patch: pytest.MonkeyPatch) -> None:
 
 
 def test_where_asked_for_one_end_stops_the_other(patch: pytest.MonkeyPatch) -> None:
-    """Which then was stopped, and did not end first."""
     watch = Watch(patch, b=Script(ends_s=10), when_one_ends="stop")
     watch.go_on(60)
     assert (watch.outcomes, watch.monitor.first_ended) == (["stopped", "finished"], (1,))
@@ -115,7 +109,6 @@ def test_where_asked_for_one_end_stops_the_other(patch: pytest.MonkeyPatch) -> N
 
 
 def test_stop_ends_what_runs(patch: pytest.MonkeyPatch) -> None:
-    """And not what has ended before."""
     watch = Watch(patch, Script(ends_s=5))
     watch.go_on(10)
     watch.monitor.stop()
@@ -128,7 +121,6 @@ def test_stop_ends_what_runs(patch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_job_that_makes_no_progress_hangs(patch: pytest.MonkeyPatch) -> None:
-    """After the time that was given, and it is stopped; the other one goes on."""
     watch = Watch(patch, Script(hangs_s=10, tail="stuck"), hang_s=30.0)
     watch.go_on(39.5)
     assert watch.outcomes == ["running", "running"]
@@ -143,7 +135,6 @@ def test_a_job_that_makes_no_progress_hangs(patch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_server_that_nobody_asks_does_not_hang(patch: pytest.MonkeyPatch) -> None:
-    """As long as it says that it lives, from the start or later."""
     for hangs_s in (0, 10):
         watch = Watch(patch, Script(hangs_s=hangs_s, idle=True), hang_s=30.0)
         watch.go_on(400)
@@ -151,7 +142,6 @@ def test_a_server_that_nobody_asks_does_not_hang(patch: pytest.MonkeyPatch) -> N
 
 
 def test_a_job_that_never_began_has_its_time_to_start(patch: pytest.MonkeyPatch) -> None:
-    """Not that of a job which hangs."""
     slow = Job(name="a", command=("true",), start_timeout_s=60)
     watch = Watch(
         patch, Script(hangs_s=0), hang_s=5.0, jobs=(slow, Job(name="b", command=("true",)))
@@ -164,7 +154,6 @@ def test_a_job_that_never_began_has_its_time_to_start(patch: pytest.MonkeyPatch)
 
 
 def test_progress_that_cannot_be_read_is_unknown_until_it_can(patch: pytest.MonkeyPatch) -> None:
-    """The job runs on; the reason and the time are shown, and the stretch teaches nothing."""
     watch = Watch(patch, Script(broken_s=(20, 40)), hang_s=5.0)
     account = watch.monitor.account
     watch.go_on(19.5)
@@ -188,7 +177,6 @@ def test_progress_that_cannot_be_read_is_unknown_until_it_can(patch: pytest.Monk
 
 
 def test_slow_count_that_fails_is_tried_seldom(patch: pytest.MonkeyPatch) -> None:
-    """A pattern that takes a second may not take all the time of the supervisor."""
     watch = Watch(patch)
     tries: list[float] = []
 
@@ -205,7 +193,6 @@ def test_slow_count_that_fails_is_tried_seldom(patch: pytest.MonkeyPatch) -> Non
 
 
 def test_results_that_cannot_be_read_end_nothing(patch: pytest.MonkeyPatch) -> None:
-    """The rate stays known; what was observed meanwhile teaches nothing."""
     watch = Watch(patch, stop_on_wrong_results=True)
 
     def reported() -> Reported:
@@ -233,7 +220,6 @@ def test_a_job_without_progress_is_stalled_until_it_moves(patch: pytest.MonkeyPa
 
 
 def test_time_limit_ends_its_job_alone(patch: pytest.MonkeyPatch) -> None:
-    """From the opening of its gate, also of a job that joined."""
     watch = Watch(patch, parts={"time_limit_s": 30.0})
     watch.go_on(20)
     watch.join(Script(), time_limit_s=60.0)
@@ -251,7 +237,6 @@ def test_time_limit_ends_its_job_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_left_to_be_read_is_counted_at_the_end(patch: pytest.MonkeyPatch) -> None:
-    """Of a job that ended and of one that was stopped, before its files are closed."""
     watch = Watch(patch, Script(ends_s=10, unfinished=7), Script(unfinished=9))
     watch.go_on(20)
     watch.clock.sleep(0.2)
@@ -265,7 +250,6 @@ def test_what_is_left_to_be_read_is_counted_at_the_end(patch: pytest.MonkeyPatch
 
 
 def test_nothing_that_waits_blocks_the_look(patch: pytest.MonkeyPatch) -> None:
-    """Jobs are counted while a job ends and the driver has not answered."""
     run = Later()
     watch = Watch(patch, Script(ends_s=5, unfinished=3), run=run)
     watch.go_on(60)
@@ -283,7 +267,6 @@ def test_nothing_that_waits_blocks_the_look(patch: pytest.MonkeyPatch) -> None:
 def test_a_limit_that_does_not_hold_is_found_when_the_answer_is_there(
     patch: pytest.MonkeyPatch,
 ) -> None:
-    """However late that is; of a job that has ended by then it says nothing."""
     limit = LimitNotProvenError("not under its limit")
     run = Later()
     watch = Watch(patch, Script(limit=limit, ends_s=17), Script(limit=limit), run=run)
@@ -320,7 +303,6 @@ def test_breach_that_may_be_a_newcomer_is_asked_for_again(patch: pytest.MonkeyPa
 
 
 def test_seconds_between_two_looks_beyond_two_are_unwatched(patch: pytest.MonkeyPatch) -> None:
-    """All together."""
     watch = Watch(patch)
     for passed_s in (0.5, 2.0, 3.5, 5.0):
         watch.go_on(passed_s, passed_s)
@@ -341,7 +323,6 @@ def test_seconds_between_two_looks_beyond_two_are_unwatched(patch: pytest.Monkey
 def test_two_failures_within_seconds_are_no_fault_by_themselves(
     first: Script, second: Script, patch: pytest.MonkeyPatch
 ) -> None:
-    """Only where both speak of the GPU."""
     watch = Watch(patch, first, second)
     watch.go_on(20)
     assert watch.outcomes[0] == "failed"
@@ -349,7 +330,6 @@ def test_two_failures_within_seconds_are_no_fault_by_themselves(
 
 
 def test_a_fault_takes_down_those_that_still_ran(patch: pytest.MonkeyPatch) -> None:
-    """One that ended well before, and one that failed for itself, are what they were."""
     ended, own = Script(ends_s=3), Script(ends_s=4, status=1, tail="out of disk")
     struck = [Script(ends_s=end_s, status=1, tail=FAULT) for end_s in (10, 11)]
     watch = Watch(patch, ended, own, *struck, split=Split((50.0,) * 4))
@@ -360,7 +340,6 @@ def test_a_fault_takes_down_those_that_still_ran(patch: pytest.MonkeyPatch) -> N
 
 
 def test_a_fault_of_the_last_one_is_its_own(patch: pytest.MonkeyPatch) -> None:
-    """Nobody else ran that it could be of."""
     watch = Watch(patch, Script(ends_s=3), Script(), backend={"faults_s": (10.0, 20.0)})
     watch.go_on(20)
     assert watch.outcomes == ["finished", "taken-down"]
@@ -371,7 +350,6 @@ def test_a_fault_of_the_last_one_is_its_own(patch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_server_that_shows_the_fault_takes_both_down(patch: pytest.MonkeyPatch) -> None:
-    """Also the one that has not noticed it yet, and whatever they say."""
     watch = Watch(patch, Script(ends_s=10, status=1, tail="?"), backend={"faults_s": (11.0, 20.0)})
     watch.go_on(12)
     assert (watch.outcomes, watch.monitor.jobs[1].exit_code) == (["taken-down", "taken-down"], None)
@@ -379,7 +357,6 @@ def test_a_server_that_shows_the_fault_takes_both_down(patch: pytest.MonkeyPatch
 
 
 def test_without_mps_there_is_no_server_to_fault(patch: pytest.MonkeyPatch) -> None:
-    """Two that fail at once both failed."""
     watch = Watch(
         patch, Script(ends_s=10, **FAILS), Script(ends_s=10, **FAILS),
         backend={"mode": "cu_mask"},
@@ -389,14 +366,12 @@ def test_without_mps_there_is_no_server_to_fault(patch: pytest.MonkeyPatch) -> N
 
 
 def test_a_job_that_ended_well_waits_for_no_fault(patch: pytest.MonkeyPatch) -> None:
-    """Nothing is asked of the server beyond once a second."""
     watch = Watch(patch, Script(ends_s=10))
     watch.go_on(10)
     assert (watch.backend.asked, watch.clock.now_s) == (10, 1010.0)
 
 
 def test_a_fault_that_only_the_server_shows(patch: pytest.MonkeyPatch) -> None:
-    """Found when it is asked, about once a second."""
     watch = Watch(patch, backend={"faults_s": (10.0, 99.0)})
     watch.go_on(20)
     assert (watch.outcomes, watch.monitor.first_ended) == (["taken-down", "taken-down"], (0, 1))
@@ -407,7 +382,6 @@ def test_a_fault_that_only_the_server_shows(patch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_answer_that_comes_too_late_ends_nothing(patch: pytest.MonkeyPatch) -> None:
-    """Two in a row do; in between the server may answer again."""
     watch = Watch(patch, backend={"errors": [SILENT, None, SILENT, None]})
     watch.go_on(10)
     assert watch.outcomes == ["running", "running"]
@@ -418,7 +392,6 @@ def test_one_answer_that_comes_too_late_ends_nothing(patch: pytest.MonkeyPatch) 
 
 
 def test_limits_are_proven_until_what_holds_them_answered_last(patch: pytest.MonkeyPatch) -> None:
-    """And not after; of one that had ended by then it was in force to its end."""
     watch = Watch(patch, Script(ends_s=3), backend={"errors": [None] * 6 + [SILENT, SILENT]})
     moments = iter(f"12:00:{second:02}" for second in range(60))
     patch.setattr(set_monitor, "now_text", lambda: next(moments))
@@ -436,7 +409,6 @@ def test_limits_are_proven_until_what_holds_them_answered_last(patch: pytest.Mon
 
 
 def test_a_limit_that_somebody_lifts_ends_the_pair(patch: pytest.MonkeyPatch) -> None:
-    """What was seen is of no use then."""
     watch = Watch(patch, split=Split((30.0, 50.0)), backend={"given": 50.0})
     watch.go_on(5)
     watch.backend.given = 51.0
@@ -449,7 +421,6 @@ def test_a_limit_that_somebody_lifts_ends_the_pair(patch: pytest.MonkeyPatch) ->
 
 
 def test_a_job_that_changed_its_variables_has_failed(patch: pytest.MonkeyPatch) -> None:
-    """Its neighbour has not."""
     error = LimitNotProvenError("process 7 has no limit", why="why", fix="fix")
     watch = Watch(patch, b=Script(variables=error))
     with pytest.raises(LimitBrokenError) as raised:
@@ -463,7 +434,6 @@ def test_a_job_that_changed_its_variables_has_failed(patch: pytest.MonkeyPatch) 
 
 
 def test_limits_are_asked_for_once_in_fifteen_seconds(patch: pytest.MonkeyPatch) -> None:
-    """And again after as long."""
     watch = Watch(patch)
     asked: list[float] = []
     patch.setattr(watch.jobs[0], "check_client", lambda: asked.append(watch.clock.now_s))
@@ -492,7 +462,6 @@ def test_a_job_that_is_faster_than_its_share_lets_it_be_is_not_proven(
 def test_speed_tells_of_a_limit_only_where_more_sms_give_more(
     patch: pytest.MonkeyPatch, whole: float, proven: bool
 ) -> None:
-    """A job that waits for its host is as fast at any share, and faster on a faster host."""
     parts = {"share_rate": 50.0, "solo_rate": whole}
     watch = Watch(patch, Script(rate=60), Script(rate=80), parts=parts)
     watch.go_on(22)
@@ -517,7 +486,6 @@ def test_jobs_that_nvml_does_not_name_are_said_once(patch: pytest.MonkeyPatch) -
 
 
 def test_wrong_results_are_said_once(patch: pytest.MonkeyPatch) -> None:
-    """With the value; the job goes on where nothing else was asked for."""
     watch = Watch(patch, Script(reported=WRONG), parts={"reported": "48=10"})
     watch.go_on(5)
     assert watch.monitor.alarms() == [
@@ -528,7 +496,6 @@ def test_wrong_results_are_said_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def test_wrong_results_end_the_pair_where_that_was_asked_for(patch: pytest.MonkeyPatch) -> None:
-    """The one that was wrong has failed, the other was stopped."""
     watch = Watch(
         patch, Script(reported=WRONG), stop_on_wrong_results=True, backend={"mode": "uncapped"}
     )
@@ -542,7 +509,6 @@ def test_wrong_results_end_the_pair_where_that_was_asked_for(patch: pytest.Monke
 
 
 def test_a_job_that_ended_with_wrong_results_has_ended(patch: pytest.MonkeyPatch) -> None:
-    """There is nothing left to stop; the alarm is there."""
     watch = Watch(patch, Script(reported=RIGHT, ends_s=5), stop_on_wrong_results=True)
     watch.go_on(4.5)
     watch.jobs[0].script.reported = WRONG
@@ -551,7 +517,6 @@ def test_a_job_that_ended_with_wrong_results_has_ended(patch: pytest.MonkeyPatch
 
 
 def test_results_are_held_against_those_on_the_whole_gpu(patch: pytest.MonkeyPatch) -> None:
-    """Within the tolerance of the job."""
     loose = Job(name="b", command=("true",), results=ResultsSettings(tolerance=0.2))
     jobs = (Job(name="a", command=("true",)), loose)
     both = (Script(reported=DIFFERS), Script(reported=DIFFERS))
@@ -568,7 +533,6 @@ def test_results_are_held_against_those_on_the_whole_gpu(patch: pytest.MonkeyPat
 
 
 def test_libraries_are_read_once_after_some_seconds(patch: pytest.MonkeyPatch) -> None:
-    """Of what still runs: what has counted has loaded what it computes with."""
     read: list[float] = []
 
     def libraries(_: object) -> str:
@@ -583,7 +547,6 @@ def test_libraries_are_read_once_after_some_seconds(patch: pytest.MonkeyPatch) -
 
 
 def test_the_look_that_finds_an_end_is_in_no_mean(patch: pytest.MonkeyPatch) -> None:
-    """The job ended at some time before it: the mean would be off by that."""
     watch = Watch(patch, Script(ends_s=10.1), Script(rate=80))
     watch.go_on(10)
     before = watch.monitor.account.stretches[0].rates()
@@ -635,7 +598,6 @@ A, B, STRANGER = pid_of("a"), pid_of("b"), 7
 def test_who_is_named_alone_has_caused_it(
     monkeypatch: pytest.MonkeyPatch, named: set[int], outcomes: list[str], said: str
 ) -> None:
-    """Of several nobody knows; a process of no job is none of them."""
     watch = Watch(monkeypatch, GONE, GONE, backend={"named": frozenset(named)})
     watch.go_on(20)
     assert watch.outcomes == outcomes
@@ -668,7 +630,6 @@ LONG_S = 3 + WINDOWS * (WINDOW_S + 1)
 
 
 def watched(patch: pytest.MonkeyPatch, server: Script, *jobs: Job, **spec: Any) -> Watch:
-    """A server beside others."""
     others = [Script() for _ in jobs[1:]]
     return Watch(patch, server, *others, jobs=jobs, **spec)
 
@@ -676,7 +637,6 @@ def watched(patch: pytest.MonkeyPatch, server: Script, *jobs: Job, **spec: Any) 
 def test_a_promise_that_is_broken_for_some_windows_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Not after one window; nobody is ended, and the stretch says it."""
     watch = watched(monkeypatch, SLOW, SERVER, TRAIN)
     watch.go_on(3 + WINDOW_S + 1)
     assert watch.monitor.jobs[0].status().latency_p99_ms == pytest.approx(80, rel=0.03)
@@ -712,7 +672,6 @@ def test_a_promise_within_a_bucket_of_the_server_is_not_known_to_be_broken(
 def test_the_newest_batch_job_is_ended_where_that_was_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One at a time, each after windows of its own; no server, and no more than there are."""
     watch = watched(
         monkeypatch, SLOW, SERVER, TRAIN, SCORE, OTHER, when_p99_breaks="end-newest",
         when_one_ends="stop", split=without_limits("uncapped", 4),
@@ -736,7 +695,6 @@ def test_the_newest_batch_job_is_ended_where_that_was_asked(
 
 
 def test_who_joins_is_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the windows begin anew with it."""
     watch = watched(monkeypatch, SLOW, SERVER, TRAIN, when_p99_breaks="end-newest")
     watch.go_on(LONG_S - WINDOW_S - 2)
     watch.join(Script())
@@ -751,7 +709,6 @@ def test_who_joins_is_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     st.integers(1, 400),
 )
 def test_only_whole_windows_in_a_row_break_it(windows: list[list[float]], each: int) -> None:
-    """A window with too few requests goes on; within the width of a bucket nothing is broken."""
     counts = [0] * LATENCY_BUCKETS
 
     class Server:

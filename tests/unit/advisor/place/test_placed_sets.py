@@ -36,13 +36,10 @@ few = settings(max_examples=settings().max_examples // 5)
 
 
 class Physics:
-    """A predictor of pairs that has not learned anything."""
-
     def predict(self, profiles: Sequence[Profile], splits: Any) -> list[Prediction]:
         return physical_predictions(profiles, splits)
 
     def expected(self, asked: Sequence[AskedPair]) -> list[ExpectedPair]:
-        """As it predicts."""
         return [_expected(self.predict(*of_pair)) for of_pair in asked]
 
 
@@ -78,7 +75,6 @@ def placing_of(
     limits: Limits | None = None,
     **pool: Any,
 ) -> Placing:
-    """Jobs with their numbers on one kind of GPU."""
     profiles = tuple(profile for profile, _ in jobs)
     kinds = [Kind(name=p.job, count=count, is_server=is_served(p)) for p, count in jobs]
     cards = Pool(
@@ -96,7 +92,6 @@ def placing_of(
 def placings(
     draw: some.DrawFn, most: int = 8, of_pairs: Sequence[Physics | None] = (None, Physics())
 ) -> Placing:
-    """Up to four kinds, some of them servers, on some cards."""
     dice = np.random.default_rng(draw(some.integers(0, 10_000)))
     servers = [draw(some.booleans()) for _ in range(draw(some.integers(1, 4)))]
     jobs = [
@@ -122,7 +117,6 @@ def placings(
 @few
 @given(placings())
 def test_plan_keeps_every_limit_and_the_bound_is_below_it(placing: Placing) -> None:
-    """Every job has a seat or waits, on the cards there are; the predictor refuses no set."""
     try:
         plan = place_running(placing, time_limit_s=60.0)  # reached on no machine
     except NoSplitError:
@@ -139,7 +133,6 @@ def test_plan_keeps_every_limit_and_the_bound_is_below_it(placing: Placing) -> N
 
 
 def check_set(placing: Placing, one: PlacedSet) -> None:
-    """It is what the predictor of so many jobs says, within every limit."""
     if one.split is None:
         return
     pool = placing.pools[one.pool]
@@ -169,7 +162,6 @@ def test_no_plan_of_all_is_below_the_bound_and_few_are_better(placing: Placing) 
 
 
 def brute_force(answers: SetAnswers, gpus: int) -> float:
-    """Least cost of all jobs on so many cards."""
     placing = answers.placing
 
     @functools.cache
@@ -249,7 +241,6 @@ def said(bound: SetBound, kinds: tuple[int, ...], level: int) -> list[float]:
 
 @given(some.integers(0, 100_000), some.integers(2, MOST_JOBS), some.integers(0, len(LEVELS) - 1))
 def test_many_sets_at_once_are_as_the_predictor_says(seed: int, jobs: int, level: int) -> None:
-    """Speeds and watts of arrays are those of one set at a time; and no worse at the low end."""
     dice = np.random.default_rng(seed)
     profiles = [
         server(f"s{n}", dice.uniform(5, 60))
@@ -284,7 +275,6 @@ def test_many_sets_at_once_are_as_the_predictor_says(seed: int, jobs: int, level
 @few
 @given(placings(of_pairs=[Physics()]))
 def test_what_pairs_cost_at_least(placing: Placing) -> None:
-    """As the model of pairs expects, they cost no more than it says; most of them that much."""
     answers = set_answers(placing, 0)
     pairs = np.argwhere(answers.two.roughly)
     answers.two.look_at(pairs)
@@ -320,7 +310,6 @@ def jobs_of(sets: Sequence[PlacedSet]) -> Counter[int]:
 
 
 def test_there_is_no_seat_where_all_sets_are_full_or_none_is_in_use() -> None:
-    """As on a pool that no set uses."""
     answers = set_answers(placing_of([(job("small"), 9)], 1), 0)
     seven = answers.by_law((0,) * 7)
     assert seven
@@ -357,14 +346,12 @@ def test_small_jobs_share_in_sevens_and_the_bound_meets_the_plan() -> None:
 
 
 def test_where_cards_are_short_servers_have_them() -> None:
-    """Batch jobs wait, all of them before a server does."""
     plan = solved((job("big", 97.0, 690.0), 9), (server("web", 30.0), 3), gpus=2)
     assert plan.waiting[0] > 0
     assert 1 not in plan.waiting
 
 
 def test_every_job_of_a_large_queue_has_a_seat_or_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of three hundred jobs of twelve kinds none is lost, also without time for the last."""
     jobs = [(job(f"j{n}", 5.0 + 8 * n, 150.0 + 40 * n), 25) for n in range(12)]
     plan = solved(*jobs, gpus=200)
     assert plan.seated == 300
@@ -376,7 +363,6 @@ def test_every_job_of_a_large_queue_has_a_seat_or_waits(monkeypatch: pytest.Monk
 
 
 def test_limits_end_sets() -> None:
-    """Memory, host cores and p99 each keep jobs apart."""
     heavy = job("heavy", memory_used_mib=30_000.0)
     assert solved((heavy, 4), aim="fewest-cards", limits=Limits(memory_mib=65_000)).cards == 2
     web = server("web", 10.0)
@@ -391,7 +377,6 @@ CEILING = Limits(max_power_w=450.0)
 
 
 def test_a_job_that_may_not_be_alone_waits_where_it_has_no_neighbour() -> None:
-    """With two seats for the only neighbour nothing would be left of one of both pairs."""
     plan = solved((HOT, 2), (COOL, 1), limits=CEILING, of_pairs=Physics())
     assert (plan.waiting, [one.kinds for one in plan.sets]) == ({0: 1}, [(0, 1)])
     assert plan.bound <= plan.cost
@@ -420,7 +405,6 @@ def test_the_search_knows_a_ceiling_of_watts() -> None:
 
 
 def test_work_goes_where_it_costs_least() -> None:
-    """A GPU model that does twice the work for the same watts is used first."""
     slow = job("a", 97.0, 600.0)
     fast = dataclasses.replace(
         slow, gpu_model="fast", values={**slow.values, "rate": 2 * slow.values["rate"]}
@@ -452,7 +436,6 @@ def test_a_job_that_one_gpu_model_cannot_run(aim: str, prices: Prices | None) ->
 
 
 def test_what_cannot_be_placed_is_refused() -> None:
-    """An aim that is none, no price, no profile, and a job that keeps its limits nowhere."""
     kinds, small = [Kind(name="a", count=1)], job("a")
     pool = Pool(
         gpu_model="x", gpus=1, profiles=(small,), limits=Limits(max_power_w=50.0), idle_power_w=70.0

@@ -35,7 +35,6 @@ def test_without_anything_seen_there_is_no_factor() -> None:
 
 @given(st.floats(-0.3, 0.3), st.integers(1, 50))
 def test_factor_is_shrunk_and_more_jobs_shrink_it_less(log: float, jobs: int) -> None:
-    """Between 1 and what was seen, and nearer to that, and surer, with each job."""
     found = [
         card_factor("GPU-1", {}, {("a", str(n)): [log] for n in range(count)})
         for count in (jobs, jobs + 1)
@@ -70,7 +69,6 @@ def test_the_card_itself_is_none_of_the_others() -> None:
 
 
 def test_references_that_can_be_compared() -> None:
-    """Only at the profile's rate, below the limit, on the whole GPU and without a doubt."""
     known = profile("fft", gpu_uuids=frozenset({"GPU-profiled"}))
     fine = point(
         job="fft", gpu_model=known.gpu_model, gpu_uuid="GPU-1", share_percent=100.0, rate=100.0,

@@ -50,7 +50,6 @@ def pairs(draw: st.DrawFn) -> tuple[Side, Side]:
 
 @given(pairs())
 def test_power_features_do_not_know_an_order(pair: tuple[Side, Side]) -> None:
-    """To the last bit: what is predicted from them does not change when the jobs are swapped."""
     a, b = pair
     assert matrix(power_features([a, b])).tobytes() == matrix(power_features([b, a])).tobytes()
     for shared in (prior_kept, physical_power_w, bandwidth_factor, power_factor):
@@ -71,7 +70,6 @@ def test_own_and_other_change_places(pair: tuple[Side, Side]) -> None:
 
 @given(pairs())
 def test_features_are_finite_and_priors_are_parts(pair: tuple[Side, Side]) -> None:
-    """Every profile without gaps has every feature, at any shares that were measured."""
     a, b = pair
     assert np.isfinite(matrix(speed_features(a, [b]))).all()
     assert np.isfinite(matrix(power_features([a, b]))).all()
@@ -101,7 +99,6 @@ def test_matrix_columns_stand_in_order() -> None:
 
 
 def test_power_by_hand() -> None:
-    """Two jobs of 300 W on a card that idles at 75 W want 525 W together, and get 400 at most."""
     a, b = (side(flat(job, power_w=300.0), [50.0]) for job in "ab")
     assert demanded_power_w([a, b]).tolist() == [525.0]
     assert physical_power_w([a, b]).tolist() == [525.0]
@@ -125,7 +122,6 @@ def test_no_known_limit_is_no_limit() -> None:
 
 
 def test_unknown_limit_is_the_most_that_was_drawn() -> None:
-    """Watts are then parts of that; one limit that is known is the limit of both."""
     free = [
         side(dataclasses.replace(flat(job, power_w=power_w), power_limit_w=None), [50.0])
         for job, power_w in (("a", 300.0), ("b", 500.0))
@@ -158,7 +154,6 @@ def test_features_are_relative_to_the_card(
     clock: float,
     limited: bool,
 ) -> None:
-    """A card whose watts and clocks are larger by any factor has the same features."""
     plain, scaled = (
         [
             side(
@@ -198,7 +193,6 @@ def test_bandwidth_by_hand() -> None:
 
 
 def test_speed_features_by_hand() -> None:
-    """Of a job whose rate is its share, next to one that is busy."""
     a = side(flat("a", sm_active_percent=40.0, dram_active_percent=30.0), [50.0, 100.0])
     b = side(flat("b", sm_active_percent=80.0, sm_occupancy_percent=50.0), [50.0, 100.0])
     found = {name: values.tolist() for name, values in speed_features(a, [b]).items()}

@@ -29,7 +29,6 @@ FAR = Split((10.0, 90.0))
 def window(
     speed: float | None = 0.5, power_w: float | None = 500.0, split: Split = EQUAL, card: str = "X"
 ) -> Window:
-    """Job `a` at that speed, `b` as fast as expected; both do 100 steps/s alone."""
     return Window(split, (None if speed is None else 100 * speed, 60.0), power_w, card)
 
 
@@ -48,7 +47,6 @@ def test_nothing_measured_changes_nothing() -> None:
 
 
 def test_the_same_split_is_what_was_measured_there() -> None:
-    """Nine tenths of the way, by both variances, with bounds that hold it and are narrower."""
     found, before = at([window(0.5)]).parts[0].speed, at([]).parts[0].speed
     assert 0.5 < found.value < 0.52
     assert found.low < 0.5 < found.high
@@ -85,7 +83,6 @@ def test_limits_and_no_limits_tell_nothing_of_each_other() -> None:
 
 
 def test_no_card_is_expected_to_draw_more_than_any_was_seen_to() -> None:
-    """What one split drew more than expected moves another that was expected near the limit."""
     known = Scripted({EQUAL: (0.6, 0.6, 500.0), Split((52.0, 48.0)): (0.6, 0.6, 690.0)})
     a, b = (replace(one, power_limit_w=700.0) for one in (A, B))
     predictor = MeasuredPredictor(known, {("a", "b"): [window(power_w=600.0)] * 4})
@@ -115,7 +112,6 @@ def test_a_server_serves_no_more_than_its_demand_and_less_where_it_was_measured(
 
 
 def test_where_every_window_served_all_a_server_is_sure_to() -> None:
-    """However wide the range was; one window that fell short takes that back."""
     asked = Serving(offered_rate=100.0, rate_noise=None, latency_p99_ms=())
     server = profile("a", rates=[100.0] * 10, serving=asked)
     known = Scripted(dict.fromkeys(NINE, (1.0, 0.6, 500.0)), off=0.4)
@@ -180,7 +176,6 @@ def test_the_order_of_windows_and_of_jobs_makes_no_difference(windows: list[Wind
 
 
 def test_a_tail_is_what_it_was_at_that_split() -> None:
-    """The median of what windows say; of other splits, and of a job that tells none, nothing."""
     seen = [replace(window(), latencies_p99_ms=(ms, None)) for ms in (20.0, 30.0, 90.0)]
     first, second = at(seen).parts
     assert (first.latency_p99_ms, second.latency_p99_ms) == (P99_MEASURED.times(30.0), None)
@@ -211,8 +206,6 @@ SET = Window(without_limits("uncapped", 3), (50.0, 40.0, 30.0), 300.0, "X")
 
 
 class OfSets:
-    """Says the same of every set and split."""
-
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
         speed, power_w = Interval(0.6, 0.4, 0.9), Interval(400.0, 320.0, 500.0)
         parts = tuple(predicted_part(p, speed) for p in profiles)
@@ -227,7 +220,6 @@ def of_set(profiles: Sequence[Profile], windows: Windows, *splits: Split) -> lis
 def test_a_window_of_a_set_moves_each_job_towards_its_own_rate(
     order: list[tuple[Profile, float]],
 ) -> None:
-    """In whichever order the jobs are asked for."""
     jobs = [job for job, _ in order]
     (found,) = of_set(jobs, {("a", "b", "c"): [SET]}, SET.split)
     assert 300 < found.power_w.value < 340
@@ -258,7 +250,6 @@ def test_a_job_without_a_limit_hangs_on_the_limits_of_others() -> None:
 
 
 def test_copies_under_one_limit_do_the_same_and_limits_may_be_in_any_order() -> None:
-    """Which of several copies is which has no meaning."""
     free = replace(SET, rates=(50.0, 40.0, 30.0), latencies_p99_ms=(8.0, None, 4.0))
     (found,) = windows_of([A, A, A], {("a", "a", "a"): [free]})
     assert (found.rates, found.latencies_p99_ms) == ((40.0, 40.0, 40.0), (6.0, 6.0, 6.0))
@@ -278,7 +269,6 @@ def test_copies_under_one_limit_do_the_same_and_limits_may_be_in_any_order() -> 
 
 @pytest.mark.parametrize("filling", [False, True])
 def test_turns_make_no_job_faster_unless_they_spare_it_long_kernels(filling: bool) -> None:
-    """Two copies were measured at half of their speed under MPS; in turns they are told all."""
     other = profile("b", columns={"sm_active_percent": [95.0 if filling else 20.0] * 10})
     two, turns = without_limits("uncapped", 2), without_limits("time-sliced", 3)
     known = Scripted({two: (0.5, 0.5, 450.0), turns: (1.0, 1.0, 1.0, 400.0)})
@@ -319,7 +309,6 @@ def drift(quantity: DriftQuantity, ratio: float) -> DriftedJob:
 
 
 def test_only_the_bounds_of_the_drifted_job_move() -> None:
-    """Expected values stay, so does the other job, and saved energy has no own bounds."""
     profiles = (profile("a"), profile("b"))
     (before,) = Physics().predict(profiles, [EQUAL])
     known = {("a", "rate"): drift("rate", 0.8), ("a", "power"): drift("power", 1.1)}

@@ -41,7 +41,6 @@ from advisor_data.bundled import bundled_set_references
 
 
 def points(**fields: Any) -> list[SoloPoint]:
-    """A job at 10, 50 and 100 %."""
     return [
         solo(share_percent=share, rate=share, started_at=f"2026-01-31T12:00:0{n}Z", **fields)
         for n, share in enumerate((50.0, 10.0, 100.0))
@@ -67,7 +66,6 @@ def test_repeated_shares_take_the_median() -> None:
 
 
 def test_missing_columns_are_those_that_nothing_tells() -> None:
-    """A column that is there at one share is a gap, not missing."""
     first, *rest = points()
     made = make_profile([dataclasses.replace(first, sm_clock_mhz=1500), *rest])
     assert "sm_clock_mhz" not in made.missing
@@ -76,7 +74,6 @@ def test_missing_columns_are_those_that_nothing_tells() -> None:
 
 
 def test_what_belongs_to_the_job() -> None:
-    """The most memory of any share, every flag once, the newest description."""
     first, second, third = points()
     made = make_profile(
         [
@@ -100,7 +97,6 @@ def test_what_belongs_to_the_job() -> None:
     ],
 )
 def test_no_profile(made_of: list[SoloPoint], why: str) -> None:
-    """The whole GPU and one smaller share at least, of one job, with power."""
     with pytest.raises(InputError, match=why):
         make_profile(made_of)
 
@@ -127,7 +123,6 @@ def test_readings_lie_between_their_neighbours(seed: int, shares: list[float]) -
 
 
 def gappy() -> Profile:
-    """A column with gaps at its start, in its middle and at its end; another one without values."""
     made = small_model.make_profile()
     values = np.full_like(made.shares, np.nan)
     values[[1, 3, 4]] = 20.0, 40.0, 30.0
@@ -140,7 +135,6 @@ def gappy() -> Profile:
 
 
 def test_gaps_are_filled_from_their_neighbours() -> None:
-    """A share without a reading is like its own neighbours; a column without any, as usual."""
     found = filled(gappy(), {"sm_clock_mhz": 1500.0})
     expected = [20, 20, 30, 40, 30, 30, 30, 30, 30, 30]
     assert found.values["dram_active_percent"].tolist() == expected
@@ -151,7 +145,6 @@ def test_gaps_are_filled_from_their_neighbours() -> None:
 
 
 def test_nothing_is_made_up_for_an_unknown_column() -> None:
-    """Without a usual value a missing column is an error, not a NaN that goes on."""
     with pytest.raises(InputError, match="lacks sm_clock_mhz"):
         filled(gappy(), {})
 
@@ -167,7 +160,6 @@ def test_profiles_have_no_dips() -> None:
 
 @pytest.fixture(scope="module")
 def whole() -> list[SoloPoint]:
-    """Bundled windows of jobs that have the whole GPU."""
     return [point for point in bundled_set_references() if point.share_percent == 100]
 
 
@@ -224,7 +216,6 @@ P99_MS = {10: 200.0, 20: 60.0, 50: 20.0, 100: 8.0}
 
 
 def serving(**fields: Any) -> Serving:
-    """100 requests per second."""
     latencies = tuple((float(share), ms) for share, ms in P99_MS.items())
     known: dict[str, Any] = {
         "offered_rate": 100.0, "rate_noise": None, "latency_p99_ms": latencies
@@ -239,7 +230,6 @@ SERVER, TRAINING = profile("server", [100.0] * 10, serving=serving()), profile("
 
 
 def test_a_profile_knows_its_demand() -> None:
-    """From its points, with latencies by share."""
     points = [
         point(
             number, share_percent=float(share), rate=99.0, rate_stderr=0.99, power_w=300.0,
@@ -269,7 +259,6 @@ def test_latency_outside_of_the_measured_shares_is_not_known(share: float) -> No
 
 @given(st.none() | st.floats(0, 10))
 def test_tolerance_is_bounded(noise: float | None) -> None:
-    """A noisy profile is no excuse to starve a server."""
     assert LEAST_TOLERANCE <= serving(rate_noise=noise).tolerance <= MOST_TOLERANCE
 
 
@@ -290,7 +279,6 @@ def test_tolerance_holds_for_servers_that_serve_everything() -> None:
 def test_no_answer_breaks_what_a_server_needs(
     values: list[tuple[float, float, float]], least: float, most_ms: float | None
 ) -> None:
-    """Never one after the other, never less than its demand, never too slow alone; either order."""
     table = dict(zip([*NINE, UNCAPPED], values, strict=True))
     mirror = {split.turned(): (y, x, w) for split, (x, y, w) in table.items()}
     request = Request(default_min_speed=least, default_max_p99_ms=most_ms)
@@ -316,20 +304,17 @@ SERVING = Serving(offered_rate=DEMAND, rate_noise=None, latency_p99_ms=())
 
 
 def server(per_percent: float) -> Profile:
-    """It can serve so many requests for each percent of the GPU, and 100 arrive."""
     rates = [min(DEMAND, per_percent * share) for share in SHARES]
     columns = {"sm_active_percent": [min(50.0, share) for share in SHARES]}
     return profile("server", rates, serving=SERVING, columns=columns)
 
 
 def test_the_capacity_of_a_server_is_seen_where_it_falls_short() -> None:
-    """At 10 % it serves 40 of 100; at 50 % it could serve 200, though only 100 arrive."""
     found = relative_capacity(server(4.0), [10.0, 20.0, 30.0, 50.0, 100.0])
     assert found.tolist() == pytest.approx([0.4, 0.8, 1.2, 2.0, 4.0])
 
 
 def test_a_server_that_never_falls_short_could_do_at_least_in_proportion() -> None:
-    """All that is known is that 10 % of the GPU served everything."""
     assert relative_capacity(server(50.0), [10.0, 35.0]).tolist() == pytest.approx([1.0, 3.5])
 
 
@@ -349,7 +334,6 @@ def test_a_server_that_nobody_saw_at_small_shares_takes_its_sm_activity_at_most(
 
 
 def test_a_server_that_the_whole_gpu_cannot_serve_has_no_more() -> None:
-    """Its rate is its capacity at every share."""
     behind = profile("server", [10.0 + share / 2 for share in SHARES], serving=SERVING)
     found = relative_capacity(behind, SHARES)
     np.testing.assert_allclose(found, behind.values["rate"] / behind.whole_gpu_rate)
@@ -373,7 +357,6 @@ def test_a_job_could_do_what_it_does(rates: list[float], shares: list[float]) ->
 
 
 def test_what_is_served_ends_at_the_demand() -> None:
-    """Half as much again as arrives, give or take a fifth: all of it, but for chance."""
     assert SERVING.served(Interval(1.5, 1.2, 1.8)) == Interval(1.0, 0.98, 1.02)
     assert SERVING.served(Interval(1.1, 0.9, 1.3)) == Interval(1.0, 0.9, 1.02)
     assert SERVING.served(Interval(0.5, 0.4, 0.6)) == Interval(0.5, 0.4, 0.6)
@@ -407,7 +390,6 @@ served = st.lists(st.floats(0.95, 1.05), min_size=10, max_size=10).map(
 
 
 def test_a_demand_changes_nothing_of_what_a_profile_belongs_to() -> None:
-    """The command says what is run; profiles that were measured before still fit their jobs."""
     job = Job(name="a", command=("serve", "--rate", "120"))
     assert Job(name="a", command=job.command, offered_rate=OFFERED).job_hash == job.job_hash
 

@@ -60,7 +60,6 @@ sets = st.lists(jobs, min_size=2, max_size=7)
 def test_order_of_the_jobs_does_not_matter(
     profiles: list[Profile], chance: random.Random, sharing: str
 ) -> None:
-    """Each job keeps what it keeps, and the card draws the same."""
     order = list(range(len(profiles)))
     chance.shuffle(order)
     split = without_limits(sharing, len(profiles))  # type: ignore[arg-type]
@@ -73,7 +72,6 @@ def test_order_of_the_jobs_does_not_matter(
 
 @given(jobs, st.integers(2, 7))
 def test_copies_never_draw_more_than_the_limit(one: Profile, copies: int) -> None:
-    """Neither expected nor at the bad end; and more copies draw no less."""
     watts = [
         predicted([one] * n, without_limits("uncapped", n)).power_w for n in range(2, copies + 1)
     ]
@@ -84,7 +82,6 @@ def test_copies_never_draw_more_than_the_limit(one: Profile, copies: int) -> Non
 
 @given(sets)
 def test_a_job_more_makes_nobody_faster(profiles: list[Profile]) -> None:
-    """Under MPS and in turns."""
     more = [*profiles, job("more", 60.0)]
     for sharing in ("uncapped", "time-sliced"):
         before = predicted(profiles, without_limits(sharing, len(profiles)))
@@ -94,7 +91,6 @@ def test_a_job_more_makes_nobody_faster(profiles: list[Profile]) -> None:
 
 
 def test_one_job_in_turns_is_the_job_alone() -> None:
-    """It has every turn, and draws what it draws alone."""
     assert turns(np.array([[0.97]]), np.zeros((1, 1)), np.zeros((1, 1)), 0.8) == 1.0
     alone_w, idle_w = np.array([[350.0]]), np.array([[120.0]])
     alone = power_w(np.ones((1, 1)), alone_w, idle_w, LIMIT_W, in_turns=True)
@@ -102,7 +98,6 @@ def test_one_job_in_turns_is_the_job_alone() -> None:
 
 
 def test_in_turns_servers_keep_what_is_dealt_and_small_jobs_an_equal_part() -> None:
-    """Less what changes of turns take, of one that is neither."""
     sm, small, served = (
         np.array([column]).T for column in ([0.05, 0.9, 0.1], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0])
     )
@@ -111,7 +106,6 @@ def test_in_turns_servers_keep_what_is_dealt_and_small_jobs_an_equal_part() -> N
 
 
 def test_a_limit_on_the_job_that_fills_helps_the_others() -> None:
-    """The lower it is, the more they keep; the limited job pays."""
     small, big = job("small", 10.0), job("big", 99.0)
     kept = [
         predicted([small, big], Split((100.0, share))).parts[0].speed.value
@@ -122,7 +116,6 @@ def test_a_limit_on_the_job_that_fills_helps_the_others() -> None:
 
 
 def test_only_small_jobs_wait_for_those_that_fill() -> None:
-    """Small jobs cost each other nothing; one that fills keeps its part of the crowd's room."""
     small, big = np.array([[0.01], [0.01]]), np.array([[0.99], [0.99]])
     none, both = np.zeros((2, 1)), np.ones((2, 1))
     assert MPS.kept(small, small, none, none) == pytest.approx(1.0)
@@ -132,7 +125,6 @@ def test_only_small_jobs_wait_for_those_that_fill() -> None:
 
 
 def test_a_server_serves_its_demand_beside_small_jobs() -> None:
-    """Chance alone decides, not the width of other jobs' errors."""
     serving = Serving(
         offered_rate=100.0, rate_noise=0.0, latency_p99_ms=((10.0, 8.0), (100.0, 4.0))
     )
@@ -154,7 +146,6 @@ def test_a_job_with_latencies_and_no_demand_takes_what_it_is_active_on() -> None
 
 
 def test_a_tail_grows_with_what_the_others_want() -> None:
-    """With each small job, most with one that fills the GPU; alone it is what it is alone."""
     wanted = [[0.2], [0.2, 0.2], [0.2, 0.2, 0.2], [0.2, 0.95]]
     longer = [tail_of_the_first(sm) for sm in wanted]
     assert (longer[0], longer) == (pytest.approx(1.0), sorted(longer))
@@ -175,7 +166,6 @@ def test_a_burst_is_a_whole_gpu_to_a_server_that_is_faster_than_it() -> None:
 def tail_of_the_first(
     sm: list[float], in_bursts: list[float] | None = None, alone_ms: float = math.inf
 ) -> float:
-    """Beside jobs of these activities, of which those above one half fill the GPU."""
     activities = np.array(sm)[:, None]
     bursts = np.array(in_bursts or [0.0] * len(sm))[:, None]
     fills = np.where(activities > 0.5, 1.0, 0.0)
@@ -183,7 +173,6 @@ def tail_of_the_first(
 
 
 def test_servers_serve_no_more_together_than_the_card_can() -> None:
-    """One that meets its demand on a fifth of the GPU: five of them do, ten serve half each."""
     rates = [50.0, *[100.0] * 9]
     serving = Serving(offered_rate=100.0, rate_noise=0.0, latency_p99_ms=())
     server = profile("server", rates, serving=serving, columns={"sm_active_percent": [20.0] * 10})
@@ -213,7 +202,6 @@ def test_one_after_the_other_is_as_measured() -> None:
 
 
 def measured(references: Sequence[SoloPoint] = ()) -> list[tuple[PairPoint, list[Profile]]]:
-    """The sets that come with advisor, of jobs with a profile on their GPU model."""
     profiles = make_profiles([*bundled_solo_points(), *references])
     found = list[tuple[PairPoint, list[Profile]]]()
     for point in bundled_set_points():
@@ -271,7 +259,6 @@ def test_measured_sets_are_met_by_profiles_of_other_runs() -> None:
 
 
 def test_two_jobs_are_for_the_model_of_pairs_but_in_turns_and_where_both_are_small() -> None:
-    """In the order that was asked; small ones under limits are, too, and three jobs never."""
     free, turns_of_two = without_limits("uncapped", 2), without_limits("time-sliced", 2)
     known = Scripted({EQUAL: (0.6, 0.7, 500.0), free: (0.5, 0.5, 600.0)})
     two, one_fills = [job("a"), job("b")], [job("a"), job("c", 90.0)]

@@ -81,7 +81,6 @@ def test_a_script_that_prints_is_ended_when_it_has_shown_enough() -> None:
 
 @pytest.mark.parametrize("gate", [True, False])
 def test_a_script_that_counts_in_the_file_needs_no_pattern(gate: bool) -> None:
-    """Whether it honours its gate is tried."""
     code = (
         ("" if gate else "import os; del os.environ['ADVISOR_GATE_FILE']\n")
         + "from advisor.progress import Progress\nimport time\np = Progress()\n"
@@ -123,7 +122,6 @@ def loaded(_pids: object) -> str:
 def test_a_silent_script_of_pytorch_is_counted_by_its_optimizer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a failed try; PyTorch is a stand-in, whose optimizer calls its hook."""
     monkeypatch.setattr("advisor.runtime.progress_search.loaded_libraries", loaded)
     (tmp_path / "torch" / "optim").mkdir(parents=True)
     (tmp_path / "torch" / "__init__.py").write_text(
@@ -183,7 +181,6 @@ def test_a_script_of_pytorch_that_prints_is_told_of_the_callback(
     ],
 )
 def test_a_script_is_named_with_what_counts_it(command: str, counted: str | None) -> None:
-    """Once, and only where Python itself is called."""
     assert counted_script(command.split()) == counted
 
 
@@ -206,7 +203,6 @@ UNITS = {"frames": 65536.0}
 
 
 def look(chunks: Iterable[tuple[float, str]], output: Path) -> FoundProgress | None:
-    """What is found in text written at these times, s."""
     output.touch()
     numbers, lines, now_s = LogNumbers(), OutputLines(output), 0.0
     for at_s, text in chunks:
@@ -222,7 +218,6 @@ def look(chunks: Iterable[tuple[float, str]], output: Path) -> FoundProgress | N
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_progress_is_found_and_counted(name: str, tmp_path: Path) -> None:
-    """From the end of the look on, the count is what was done, within 3 %."""
     output, written = tmp_path / "output.log", SHAPES[name]()
     done: list[float] = []
 

@@ -28,8 +28,6 @@ Answer = bytes | float
 
 @contextmanager
 def answering(answer: Answer) -> Generator[str]:
-    """The URL of a server that gives one and the same answer."""
-
     class Handler(http.server.BaseHTTPRequestHandler):
         def handle(self) -> None:
             while self.rfile.readline().strip():
@@ -62,7 +60,6 @@ def answering(answer: Answer) -> Generator[str]:
 
 
 def test_a_page_comes_as_it_is() -> None:
-    """Whole, in chunks or to the end of the connection."""
     chunks = (
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\na \r\n2\r\n1\n\r\n0\r\n\r\n"
     )
@@ -89,7 +86,6 @@ def test_a_page_comes_as_it_is() -> None:
     ],
 )
 def test_what_is_no_page_now_is_told_in_time(answer: Answer, said: str) -> None:
-    """A server that is loaded, or busy, or hangs: it is asked again."""
     with answering(answer) as url:
         begun = time.monotonic()
         with pytest.raises(SourceError, match=said):
@@ -98,14 +94,12 @@ def test_what_is_no_page_now_is_told_in_time(answer: Answer, said: str) -> None:
 
 
 def test_a_page_without_end_is_refused() -> None:
-    """Whoever counts keeps its memory."""
     page = b"HTTP/1.0 200 OK\r\n\r\n" + b"# filler\n" * (LARGEST_BYTES // 9 + 1)
     with answering(page) as url, pytest.raises(JobError, match="sent more than 4194304 bytes"):
         fetch(url)
 
 
 def test_nobody_there_is_told(free_port: int) -> None:
-    """The address is in the message."""
     url = f"http://127.0.0.1:{free_port}/metrics"
     assert not answers(url)
     with pytest.raises(SourceError, match=f"nobody answers at http://127.0.0.1:{free_port}"):
@@ -121,7 +115,6 @@ def test_nobody_there_is_told(free_port: int) -> None:
     ],
 )  # fmt: skip
 def test_only_this_host_is_spoken_to(url: str) -> None:
-    """By plain HTTP, and nothing in the path ends the request."""
     with pytest.raises(InputError):
         address_of(url)
 
@@ -152,8 +145,6 @@ while True:
 
 
 class Program:
-    """`python -m advisor.scrape`, its progress file and its output."""
-
     def __init__(self, folder: Path, port: int) -> None:
         self.file, self.output, self.port = folder / "progress", folder / "log", port
         self.file.write_bytes(bytes(FILE_BYTES))
@@ -188,7 +179,6 @@ def program(tmp_path: Path, free_port: int) -> Program:
 
 
 def test_a_server_is_waited_for_and_counted(program: Program) -> None:
-    """And ended with the program, which tells the exit code."""
     with program.run("done_total") as ours:
         eventually(lambda: program.count() > 20, program.output.read_text)
         assert program.said("nobody answers at")
@@ -208,7 +198,6 @@ def test_agents_read_the_file_that_it_makes(program: Program) -> None:
 
 
 def test_a_port_that_is_taken_is_refused(program: Program) -> None:
-    """Another server would be counted in the place of ours."""
     with answering(b"") as url:
         program.port = int(url.split(":")[2].split("/")[0])
         with program.run("done_total") as ours:
@@ -259,7 +248,6 @@ def test_a_page_is_missed_only_when_it_was_read_before(
 
 
 def test_what_cannot_be_started_is_told(program: Program) -> None:
-    """As a selector or a program that is none."""
     for counter in ("a{", "done_total"):
         command = [
             sys.executable, "-m", "advisor.scrape", f"--url=http://127.0.0.1:{program.port}",

@@ -53,12 +53,10 @@ def at(share: float, energy_j: float = 2.0, /, **fields: Any) -> SoloPoint:
 
 
 def flagged(points: list[SoloPoint]) -> list[float]:
-    """Shares that get the flag."""
     return [p.share_percent for p in with_solo_flags(points) if DEGENERATE in p.flags]
 
 
 def test_less_energy_for_the_same_work_is_flagged() -> None:
-    """One share in the middle takes 20 % less than the larger ones; those around it do not."""
     points = [at(100), at(10, 3.0), at(80, 1.6), at(50, 2.2)]
     assert flagged(points) == [80]
     assert [p.share_percent for p in with_solo_flags(points)] == [100, 10, 80, 50]
@@ -74,19 +72,16 @@ def test_job_of_zeros_is_not_judged_by_a_run_with_other_data() -> None:
 
 
 def test_the_bound() -> None:
-    """Just above the largest drop there is no flag, just below it there is."""
     assert flagged([at(50, 2.0 * (1 - LARGEST_DROP + 0.001)), at(100)]) == []
     assert flagged([at(50, 2.0 * (1 - LARGEST_DROP - 0.001)), at(100)]) == [50]
 
 
 def test_a_drop_within_the_error_of_power_is_none() -> None:
-    """A job that hardly uses the GPU: 2 W above idle, then 4 W."""
     points = [at(50, rate=1.0, power_w=77.0), at(100, rate=1.0, power_w=79.0)]
     assert flagged(points) == []
 
 
 def test_a_lower_clock_takes_less_honestly() -> None:
-    """The larger share is no measure where it ran at a higher clock."""
     slow = at(50, 1.6, sm_clock_mhz=1980 / (1 + 2 * SAME_CLOCK))
     assert flagged([slow, at(100)]) == []
     assert flagged([dataclasses.replace(slow, sm_clock_mhz=1980.0), at(100)]) == [50]
@@ -110,7 +105,6 @@ def test_a_pipe_that_is_hardly_busy_tells_nothing() -> None:
 
 
 def test_a_doubtful_point_is_no_measure() -> None:
-    """A window with a wrong power reading must not condemn the others."""
     high = at(80, 3.0)
     assert flagged([at(50, 2.0), high, at(100)]) == [50]
     for flag in DOUBTFUL - {DEGENERATE, UNREAD}:
@@ -128,12 +122,10 @@ def test_a_missing_reading_is_no_reason(missing: str) -> None:
 
 @pytest.mark.parametrize("field", ["run", "gpu_uuid", "job"])
 def test_sweeps_are_judged_by_themselves(field: str) -> None:
-    """Cards differ in power, and jobs in everything."""
     assert flagged([at(50, 1.0), at(100, **{field: "another"})]) == []
 
 
 def test_one_slow_window_of_a_launch_bound_job_condemns_no_other() -> None:
-    """Two do; and so does one of a job that the GPU bounds, whose rate repeats."""
     bound = {"flags": ("cpu-bound",)}
     slow = at(80, 3.0, **bound)
     points = [at(30, 2.1, **bound), at(50, 2.0, **bound), slow, at(100, 2.0, **bound)]
@@ -157,7 +149,6 @@ def test_energy_that_falls_with_the_share_is_never_flagged(energies: list[float]
 def test_every_flag_has_a_reason_and_a_second_look_changes_nothing(
     energies: list[float], random: Any
 ) -> None:
-    """In whichever order points come; points that are flagged take less than the bound."""
     points = [at(10 * n, energy) for n, energy in enumerate(energies, start=1)]
     random.shuffle(points)
     once = with_solo_flags(points)
@@ -192,7 +183,6 @@ def flags_of(*points: PairPoint) -> list[bool]:
 
 
 def test_a_pair_is_flagged_where_one_of_its_jobs_is() -> None:
-    """By the job's own share, whichever of the two it is; nothing is known of the other job."""
     assert flags_of(pair(50, 50), pair(30, 70), pair(90, 10), pair(100, 100, mode="uncapped")) == [
         True, False, False, False,
     ]  # fmt: skip
@@ -202,7 +192,6 @@ def test_a_pair_is_flagged_where_one_of_its_jobs_is() -> None:
 
 
 def test_between_two_shares_the_worse_one_counts() -> None:
-    """Nobody measured what happens between them."""
     between = (pair(share, 5) for share in (5, 20, 40, 60, 80, 95))
     assert flags_of(*between) == [False, False, True, True, True, False]
 
@@ -221,7 +210,6 @@ def test_records_of_all_kinds_keep_their_order() -> None:
 
 
 def test_a_profile_lacks_shares_with_wrong_results() -> None:
-    """Even if nothing else was measured there; a share with a right point too has that one."""
     profile = make_profiles(SWEEP)["a", "Card"]
     assert profile.shares.tolist() == [10, 30, 90, 100]
     assert DEGENERATE not in profile.flags
@@ -257,7 +245,6 @@ SAFE = {"NVIDIA H200": frozenset({8, 10, 12, 14, 16, 22, 62, 64, 66, 70, 118, 12
 
 
 def test_no_unflagged_bundled_point_takes_much_less_energy_than_the_whole_gpu() -> None:
-    """Unless its results were read, nothing else could speak for such a point."""
     whole = {(p.job, p.gpu_uuid, p.run): p for p in bundled_solo_points() if p.share_percent == 100}
     for point in bundled_solo_points():
         if (DOUBTFUL - {UNREAD}).isdisjoint(point.flags) and point.results != "right":
@@ -299,7 +286,6 @@ def slow(points: list[SoloPoint]) -> list[float]:
 
 
 def test_a_whole_gpu_that_is_slower_than_a_part_of_it_is_flagged() -> None:
-    """Only that point: the others are right."""
     assert slow(sweep(50, 100, 80)) == [100]
     assert slow(sweep(50, 90, 80)) == []
     assert slow(sweep(50, 70, 80)) == []
@@ -313,7 +299,6 @@ def test_another_sweep_says_nothing(change: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("flag", sorted(DOUBTFUL))
 def test_a_point_that_failed_a_check_says_nothing(flag: str) -> None:
-    """A share that leaves work out is fast, and no measure."""
     fast, whole = sweep(100, 80)
     assert slow([replace(fast, flags=(flag,)), whole]) == []
 
@@ -343,7 +328,6 @@ POINTS = [
 
 
 def test_a_profile_knows_its_own_results_before_the_check() -> None:
-    """Also those of doubtful points, which are left out of its rates."""
     (found,) = make_profiles(POINTS).values()
     safety = found.safety(checked_132())
     assert 92 not in safety.unsafe
@@ -364,7 +348,6 @@ KINDS = [type(record).__name__ for record in RECORDS]
 @pytest.mark.parametrize("true", RECORDS, ids=KINDS)
 @pytest.mark.parametrize("forger", ["a", "z"])
 def test_of_unlike_copies_none_counts(true: Record, forger: str) -> None:
-    """Whoever is first, and however the moment is written; others count as before."""
     same = true.started_at.replace("Z", "+00:00")
     forged = replace(true, written_by=forger, started_at=same, power_w=(true.power_w or 0) * 0.7)
     other = replace(true, started_at="2026-01-02T03:04:05Z")
@@ -374,13 +357,11 @@ def test_of_unlike_copies_none_counts(true: Record, forger: str) -> None:
 
 @pytest.mark.parametrize("true", RECORDS, ids=KINDS)
 def test_what_is_sent_again_as_it_was_still_counts(true: Record) -> None:
-    """Nobody takes a window away by a copy that says the same."""
     again = replace(true, written_by="a")
     assert undisputed([true, again]) == [true, again]
 
 
 def test_what_was_measured_at_one_moment_elsewhere_is_no_copy() -> None:
-    """Of another card, or of another job: with rates of its own."""
     true = bundled_solo_points({"fft"})[0]
     others = [replace(true, gpu_uuid="GPU-2", rate=1.0), replace(true, job="b", rate=1.0)]
     assert undisputed([true, *others]) == [true, *others]

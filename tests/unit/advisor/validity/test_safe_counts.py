@@ -44,7 +44,6 @@ totals = st.integers(40, 100).map(lambda half: 2 * half)
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[tuple[int, int], int, Safety, Safety]:
-    """Two wanted counts, the size of a GPU, and what is known of two jobs on it."""
     total = draw(totals)
     even = st.integers(4, total // 2).map(lambda half: 2 * half)
     counts = st.frozensets(even)
@@ -63,7 +62,6 @@ def test_a_count_that_was_never_checked_is_allowed_and_said_to_be() -> None:
 
 
 def test_without_any_check_every_count_is_unchecked_but_those_of_own_results() -> None:
-    """Right or wrong: somebody has looked at these."""
     safety = Safety(units_total=132, right=frozenset({12}), wrong=frozenset({14}))
     assert [units for units in (12, 14, 16, 132) if safety.is_unchecked(units)] == [16, 132]
 
@@ -86,7 +84,6 @@ def test_nearest_safe_counts(units: int, nearest: int, around: tuple[int, ...]) 
 
 @pytest.mark.parametrize("mirrored", [False, True])
 def test_the_job_that_was_to_have_more_gets_more(mirrored: bool) -> None:
-    """30 and 100 of 132 are as near to (102, 110) as 100 and 30, and the names decide nothing."""
     two = checked_with(132, frozenset(grantable(132)) - {30, 100})
     safety = Safety(units_total=132, host=two)
     assert safe_counts((102, 110), 132, [safety, safety], mirrored=mirrored) == (30, 100)
@@ -157,7 +154,6 @@ ANYWAY = "or ask for it all the same: --allow-unsafe, over HTTP allow_unsafe"
 
 
 def test_nine_splits_in_percent() -> None:
-    """A count that stays keeps its percentage, and no other is unsafe or too much."""
     found = safe_splits(NINE, [KNOWN, KNOWN])
     assert tuple(split and split.shares for split in found) == (
         (10, 90), (11, 90), (26, 54), (47, 54), (50, 50), (54, 47), (54, 26), (90, 11), (90, 10)
@@ -177,7 +173,6 @@ def test_ten_shares_of_a_job_alone() -> None:
 
 
 def test_the_whole_gpu_stays_whatever_is_known() -> None:
-    """A profile needs it."""
     all_but_small = checked_with(132, frozenset(grantable(132)) - {8})
     safety = Safety(units_total=132, host=all_but_small)
     assert safe_solo_shares(TEN, safety) == (7.0, 100.0)
@@ -185,7 +180,6 @@ def test_the_whole_gpu_stays_whatever_is_known() -> None:
 
 @pytest.mark.parametrize("safety", [Safety(), Safety(units_total=132), Safety(host=checked_132())])
 def test_nothing_known_changes_nothing(safety: Safety) -> None:
-    """Not even a percentage that no number of SMs needs."""
     odd = [Split((33.3, 66.6)), Split((1.0, 99.0)), Split((70.0, 70.0))]
     assert safe_splits(odd, [safety, safety]) == tuple(odd)
     assert safe_solo_shares([33.3, 0.5, 33.4], safety) == (33.3, 0.5, 33.4)
@@ -208,7 +202,6 @@ def test_no_share_is_at_an_unsafe_count(unsafe: frozenset[int], data: st.DataObj
 
 
 def test_a_refusal_says_what_was_wrong_and_what_is_near() -> None:
-    """The operations, the nearest safe split, and how to have it all the same."""
     with pytest.raises(UnsafeCountError) as refused:
         check_split(Split((70, 30)), [KNOWN, KNOWN])
     assert str(refused.value) == (
@@ -220,7 +213,6 @@ def test_a_refusal_says_what_was_wrong_and_what_is_near() -> None:
 
 
 def test_a_refusal_by_own_results_says_so() -> None:
-    """The host's list has nothing against 66 SMs."""
     own = Safety(units_total=132, wrong=frozenset({66}))
     with pytest.raises(UnsafeCountError) as refused:
         check_split(EQUAL, [own, Safety(units_total=132)])
@@ -234,7 +226,6 @@ def test_a_refusal_by_own_results_says_so() -> None:
 
 
 def test_a_share_alone_is_refused_with_the_nearest_two_counts() -> None:
-    """Both may be asked for with --units."""
     with pytest.raises(UnsafeCountError) as refused:
         check_share(70, KNOWN)
     assert str(refused.value) == (
@@ -291,7 +282,6 @@ def test_three_wrong_operations_are_named(at_38: str, at_92: str, text: str) -> 
 
 
 def test_of_mirror_images_the_caller_decides() -> None:
-    """By default the smaller share is the first job's."""
     safety = Safety(units_total=132, host=checked_132(), wrong=frozenset({64, 66}))
     pair = [safety, safety]
     assert safe_splits([EQUAL], pair) == (Split((47, 54)),)
@@ -314,7 +304,6 @@ def test_what_is_moved_is_said_once() -> None:
 
 
 def test_avoided_counts_in_a_row_are_a_range() -> None:
-    """In steps of what the GPU grants: pairs of SMs, or one CU on each XCD."""
     unsafe = frozenset(range(40, 61, 2))
     own = Safety(units_total=132, host=checked_with(132, unsafe), wrong=frozenset({70, 72, 74}))
     fine = fine_splits(132, "nvidia")
@@ -354,7 +343,6 @@ def test_the_counts_of_an_amd_gpu() -> None:
 
 
 def test_counts_that_nobody_checked_are_named() -> None:
-    """Only where others were: where nothing is known that is said once, by whoever answers."""
     few = checked_with(132, frozenset({92}), checked=frozenset({66, 92}))
     host = Safety(units_total=132, host=few)
     assert list(unchecked_texts(Split((50, 40)), ("a", "b"), [host, host])) == [
@@ -413,7 +401,6 @@ def checks(draw: st.DrawFn) -> CountCheck:
 
 
 def test_what_is_written() -> None:
-    """Files of it come with advisor, and other versions read them."""
     assert json.loads(write(CHECK)) == {
         "gpu_model": "Test GPU 80GB",
         "gpu_uuid": "GPU-1",
@@ -430,7 +417,6 @@ def test_what_is_written() -> None:
 
 @given(checks())
 def test_what_is_written_is_read(check: CountCheck) -> None:
-    """Nothing is lost on the way through a file, and safe and unsafe are all there is."""
     again = parse_check(write(check).encode())
     assert again == check
     assert sorted((*again.safe, *again.unsafe)) == sorted(check.checked)
@@ -465,7 +451,6 @@ def test_what_changed_is_said() -> None:
 
 
 def test_own_check_comes_before_others_and_they_fill_its_gaps() -> None:
-    """A quick check of two counts hides nothing that is known of the rest."""
     own = replace(CHECK, checked=(66, 132), wrong={}, driver="590")
     other_model = replace(CHECK, gpu_model="Another")
     known = check_for(CHECK.gpu_model, [other_model, own, CHECK])
@@ -487,7 +472,6 @@ def test_stored_comes_before_bundled(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_bundled_files_can_be_read() -> None:
-    """Each is a check of its own model, and holds more than the whole GPU."""
     found = bundled_checks()
     assert len({check.gpu_model for check in found}) == len(found)
     assert all(len(check.checked) > 1 for check in found)
