@@ -367,7 +367,7 @@ def midnight(now: datetime, days_back: int = 0) -> datetime:
     return datetime.combine(day, time()).astimezone()
 
 
-def monday(now: datetime) -> datetime:
+def _monday(now: datetime) -> datetime:
     """Begin of its week, likewise."""
     return midnight(now, now.astimezone().weekday())
 
@@ -409,7 +409,7 @@ def overview(seen: Seen, history_of: Callable[[str], History | None], prices: Pr
             for one in seen.ended[:MOST_ENDED]
         ),
         today=_since(midnight(seen.now), seen, prices),
-        week=_since(monday(seen.now), seen, prices),
+        week=_since(_monday(seen.now), seen, prices),
     )
 
 

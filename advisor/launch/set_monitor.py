@@ -388,7 +388,7 @@ class SetMonitor:
         found, self._clients = self._clients.result(), None
         # One that has ended meanwhile is no client either.
         if found is not None and not found[0].over and found[0].job.exit_code is None:
-            self._break(broken(found[1], found[0].job))
+            self._break(_broken(found[1], found[0].job))
 
     def _break(self, error: LimitBrokenError) -> Never:
         for one in self._running():
@@ -593,7 +593,7 @@ class _LimitMonitor:
             try:
                 job.check_variables()
             except LimitNotProvenError as error:
-                raise broken(error, job) from error
+                raise _broken(error, job) from error
         return self._alarms(jobs, now_s)
 
     def _alarms(self, jobs: Sequence[RunningJob], now_s: float) -> list[str]:
@@ -613,7 +613,7 @@ class _LimitMonitor:
         return alarms
 
 
-def broken(error: LimitNotProvenError, job: RunningJob) -> LimitBrokenError:
+def _broken(error: LimitNotProvenError, job: RunningJob) -> LimitBrokenError:
     """The same error, of a job that was under its limit before."""
     jobs = frozenset({job.job.name})
     return LimitBrokenError(error.what, why=error.why, fix=error.fix, jobs=jobs)

@@ -142,7 +142,7 @@ def reference_logs(
         profile = profiles.get((point.job, gpu_model))
         if point.gpu_model != gpu_model or profile is None or point.gpu_uuid in profile.gpu_uuids:
             continue
-        if (ratio := reference_ratio(point, profile)) is not None:
+        if (ratio := _reference_ratio(point, profile)) is not None:
             found.setdefault(point.gpu_uuid, {}).setdefault(point.job, []).append(ratio)
     return {
         card: {job: statistics.median(logs) for job, logs in jobs.items()}
@@ -150,7 +150,7 @@ def reference_logs(
     }
 
 
-def reference_ratio(point: SoloPoint, profile: Profile) -> float | None:
+def _reference_ratio(point: SoloPoint, profile: Profile) -> float | None:
     """Log of a job's power alone on the whole GPU over its profile's; None: not comparable."""
     power_w, limit_w = point.power_w, profile.power_limit_w or math.inf
     unsteady = not UNSTEADY.isdisjoint(point.flags)

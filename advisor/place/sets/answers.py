@@ -140,7 +140,7 @@ class Sets:
         return [(field.name, getattr(self, field.name)) for field in fields(self)]
 
 
-def nothing(empty: int, levels: int = 1) -> Sets:
+def _nothing(empty: int, levels: int = 1) -> Sets:
     """A set of no job at each level; `empty` is the index of an empty seat."""
     none = np.zeros(levels, dtype=np.int64)
     return Sets(
@@ -214,7 +214,7 @@ _ANY = Interval(math.inf, math.inf, math.inf)
 _Safe: TypeAlias = tuple[Split | None, ...]
 
 
-class Pairs:
+class _Pairs:
     """Of one pool; by the places of two kinds among those with a profile, the first not above.
 
     Attributes:
@@ -302,7 +302,7 @@ class SetAnswers:
     counts: Floats = field(init=False)
     floors: Floats = field(init=False)
     sure: Bools = field(init=False)
-    two: Pairs = field(init=False)
+    two: _Pairs = field(init=False)
     levels: dict[PlacedSet, int] = field(default_factory=dict[PlacedSet, int])
     _memory_mib: Floats = field(init=False)
     _most_p99_ms: Floats = field(init=False)
@@ -325,7 +325,7 @@ class SetAnswers:
         self._memory_mib = np.array([*(p.memory_used_mib or 0.0 for p in profiles), 0.0])
         most_ms = [limits.longest_p99_ms(profile) or np.inf for profile in profiles]
         self._most_p99_ms = np.array([*most_ms, np.inf])
-        self.two = Pairs(self.placing, self.number, self.many, self.floors)
+        self.two = _Pairs(self.placing, self.number, self.many, self.floors)
 
     @property
     def pool(self) -> Pool:
@@ -439,7 +439,7 @@ class SetAnswers:
         """All sets of jobs that fill the GPU, at every level; and of none, at the first."""
         if self._filling is None:
             fills = np.flatnonzero((self.many.alone.fills[:-1, 0] > 0) & (self.counts[:-1] > 0))
-            found, grown = [nothing(len(self.there))], nothing(len(self.there), len(LEVELS))
+            found, grown = [_nothing(len(self.there))], _nothing(len(self.there), len(LEVELS))
             while len(grown.size) and grown.size[0] < MOST_JOBS:
                 parent, place = np.nonzero(np.arange(len(fills)) >= grown.last[:, None])
                 grown = grown.with_one_more(parent, fills[place], place)

@@ -70,7 +70,7 @@ def place_running(placing: Placing, *, time_limit_s: float = 10.0) -> RunningPla
         # Cards come whole, and a job that waits costs a whole number of them.
         bound = math.ceil(bound - ROUNDING)
     left_s = time_limit_s - SEATING_S - (time.monotonic() - started)
-    used = _used(master, finished(master, steps, left_s, NEAR))
+    used = _used(master, _finished(master, steps, left_s, NEAR))
     if not _take_out_spare(answers, used):
         master = master.without_spare(used)
         used = _used(master, _dived(answers, master, started, time_limit_s)[-1])
@@ -208,7 +208,7 @@ the seven jobs that a card may have in the place of one."""
 
 
 @dataclass(slots=True, eq=False)
-class Master:
+class _Master:
     """A linear program to which sets are added: a row for each kind, and one for each pool.
 
     Attributes:
@@ -245,9 +245,9 @@ class Master:
             for kind in self.placing.kinds
         )
 
-    def without_spare(self, more: Iterable[PlacedSet]) -> "Master":
+    def without_spare(self, more: Iterable[PlacedSet]) -> "_Master":
         """The same, and some more sets, with no more seats than there are jobs."""
-        exact = Master(self.placing, spare=False)
+        exact = _Master(self.placing, spare=False)
         exact._let_wait(self.waiting_costs)
         exact.add((*self.sets, *more))
         return exact
@@ -340,7 +340,7 @@ class Master:
 def _found(
     placing: Placing,
     answers: list[SetAnswers],
-    master: Master,
+    master: _Master,
     started: float,
     time_limit_s: float,
     most: float,
@@ -366,7 +366,7 @@ def _found(
     return bound, True
 
 
-def _master(placing: Placing, answers: list[SetAnswers]) -> Master:
+def _master(placing: Placing, answers: list[SetAnswers]) -> _Master:
     """With each job alone, and copies; where one may not be alone, every pair."""
     sets = [one for a in answers for one in (*a.singles(), *a.copies())]
     seated = {kind for one in sets for kind in one.kinds}
@@ -380,14 +380,14 @@ def _master(placing: Placing, answers: list[SetAnswers]) -> Master:
             why="no limit is kept, neither alone nor beside another job",
             fix="loosen the limits, or leave those jobs out",
         )
-    master = Master(placing)
+    master = _Master(placing)
     master.wait(max(one.cost for one in sets if len(one.kinds) <= ADVISED_JOBS))
     master.add(sets)
     return master
 
 
 def _dived(
-    answers: list[SetAnswers], master: Master, started: float, time_limit_s: float
+    answers: list[SetAnswers], master: _Master, started: float, time_limit_s: float
 ) -> list[Floats]:
 
     def look(duals: Floats, left: Floats) -> None:
@@ -406,17 +406,17 @@ def _dived(
     return steps
 
 
-def _used(master: Master, cards: Floats) -> Counter[PlacedSet]:
+def _used(master: _Master, cards: Floats) -> Counter[PlacedSet]:
     return Counter({one: int(n) for one, n in zip(master.sets, cards, strict=False) if n > 0})
 
 
-def _least(master: Master) -> float:
+def _least(master: _Master) -> float:
     """What a set gains at least that is worth a column."""
     return LEAST_GAIN * max(one.cost for one in master.sets if len(one.kinds) <= ADVISED_JOBS)
 
 
 def dived(
-    master: Master, look: Callable[[Floats, Floats], None], left_s: Callable[[], float], gap: float
+    master: _Master, look: Callable[[Floats, Floats], None], left_s: Callable[[], float], gap: float
 ) -> list[Floats]:
     """Whole cards of each set, more and more of them are kept; the last for all jobs that can be.
 
@@ -438,7 +438,7 @@ def dived(
     return steps
 
 
-def finished(master: Master, steps: list[Floats], left_s: float, gap: float) -> Floats:
+def _finished(master: _Master, steps: list[Floats], left_s: float, gap: float) -> Floats:
     """How many cards each set has: a program over the last of those that a dive has kept."""
     best = steps[-1]
     master.keep(next(kept for kept in steps if best.sum() - kept.sum() <= LAST_CARDS))
@@ -448,7 +448,7 @@ def finished(master: Master, steps: list[Floats], left_s: float, gap: float) -> 
 
 
 def _dive(
-    master: Master, look: Callable[[Floats, Floats], None], left_s: Callable[[], float], most: int
+    master: _Master, look: Callable[[Floats, Floats], None], left_s: Callable[[], float], most: int
 ) -> list[Floats]:
     master.keep(np.zeros(0))
     master.solve()
@@ -466,7 +466,7 @@ def _dive(
 
 
 def _look_for_the_rest(
-    master: Master, kept: Floats, look: Callable[[Floats, Floats], None], left: Floats, most: int
+    master: _Master, kept: Floats, look: Callable[[Floats, Floats], None], left: Floats, most: int
 ) -> None:
     """So many times at most, while that saves much."""
     before = np.inf
@@ -481,7 +481,7 @@ def _look_for_the_rest(
     master.solve()
 
 
-def _more(master: Master, kept: Floats, most: int) -> Floats:
+def _more(master: _Master, kept: Floats, most: int) -> Floats:
     """Cards to keep, too: of those sets that have the largest parts, where jobs and GPUs are."""
     cards = master.cards()
     kept = np.append(kept, np.zeros(len(cards) - len(kept)))
