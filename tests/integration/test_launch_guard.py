@@ -93,8 +93,7 @@ def test_supervisor_that_was_stopped_is_continued(
         assert wait_until(lambda: not stopped(process.pid), 20)
         assert beat(process) == "answers"
         process.communicate("\n", timeout=20)
-    assert process.returncode == 0
-    assert worker.poll() is None
+    assert (process.returncode, worker.poll()) == (0, None)
 
 
 def stopped(pid: int) -> bool:
@@ -110,8 +109,7 @@ def test_supervisor_that_ends_well_leaves_nothing_to_do(
 ) -> None:
     with supervisor(tmp_path, silence_s=60) as process:
         process.communicate("\n", timeout=20)
-    assert process.returncode == 0
-    assert worker.poll() is None
+    assert (process.returncode, worker.poll()) == (0, None)
 
 
 def guard_of(process: subprocess.Popen[str]) -> int:

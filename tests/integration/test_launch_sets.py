@@ -48,8 +48,7 @@ def test_copies_are_processes_of_their_own(jobs: FakeHost) -> None:
     assert [job["job"] for job in last["jobs"]] == ["one"] * 3 + ["two"]
     assert all(job["steps"] > 0 for job in last["jobs"])
     places = sorted(path.parent.name for path in folder(jobs, last["launch_id"]).glob("*/progress"))
-    assert places == ["0-a", "0-b", "0-c", "0-d"]
-    assert last["observations"][0]["mode"] == "uncapped"
+    assert (places, last["observations"][0]["mode"]) == (["0-a", "0-b", "0-c", "0-d"], "uncapped")
     await_nobody(jobs)
 
 

@@ -269,8 +269,7 @@ def test_what_is_written_reads_back(ids: list[int]) -> None:
     env = cu_mask.mask_env(ids)
     gpu, _, ranges = env["HSA_CU_MASK"].partition(":")
     ends = [[*map(int, item.split("-"))] for item in ranges.split(",")]
-    assert gpu == "0"
-    assert [cu for end in ends for cu in range(end[0], end[-1] + 1)] == sorted(ids)
+    assert (gpu, [cu for end in ends for cu in range(end[0], end[-1] + 1)]) == ("0", sorted(ids))
     bits = int(env["ROC_GLOBAL_CU_MASK"], 16)
     assert [cu for cu in range(304) if bits >> cu & 1] == sorted(ids)
 

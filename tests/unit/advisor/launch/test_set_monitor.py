@@ -254,8 +254,7 @@ def test_nothing_that_waits_blocks_the_look(patch: pytest.MonkeyPatch) -> None:
     watch = Watch(patch, Script(ends_s=5, unfinished=3), run=run)
     watch.go_on(60)
     # One question each to the server and to the clients, and the end of one job.
-    assert len(run.calls) == 3
-    assert watch.outcomes == ["finished", "running"]
+    assert (len(run.calls), watch.outcomes) == (3, ["finished", "running"])
     assert watch.monitor.jobs[1].steps == pytest.approx(3000)
     assert watch.monitor.account.unwatched_s == 0
     assert (watch.monitor.jobs[0].steps, watch.jobs[0].is_closed) == (250, False)
@@ -542,8 +541,7 @@ def test_libraries_are_read_once_after_some_seconds(patch: pytest.MonkeyPatch) -
     patch.setattr(set_monitor, "loaded_libraries", libraries)
     watch = Watch(patch, Script(ends_s=1))
     watch.go_on(20)
-    assert read == [1003.0]
-    assert [one.libraries for one in watch.monitor.jobs] == [None, "torch 2"]
+    assert (read, [one.libraries for one in watch.monitor.jobs]) == ([1003.0], [None, "torch 2"])
 
 
 def test_the_look_that_finds_an_end_is_in_no_mean(patch: pytest.MonkeyPatch) -> None:

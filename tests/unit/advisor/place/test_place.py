@@ -528,8 +528,7 @@ def test_options_are_what_the_predictor_and_the_profiles_say() -> None:
     on_progress: list[tuple[int, int]] = []
     a, b = profiles()[1], profiles()[3]
     found = predict_options(profiles(), Physics(), on_progress=note(on_progress))
-    assert found.power_w.shape == (15, 9)
-    assert on_progress == [(n, 15) for n in range(1, 16)]
+    assert (found.power_w.shape, on_progress) == ((15, 9), [(n, 15) for n in range(1, 16)])
     row = found.types.T.tolist().index([1, 3])
     expected = physical_predictions([a, b], [Split((30.0, 70.0))])[0]
     assert found.speed[0, row, 2] == expected.parts[0].speed.value

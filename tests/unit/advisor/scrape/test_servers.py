@@ -63,8 +63,7 @@ def test_a_server_is_its_program_or_module(
     found = server_of(shlex.split(command))
     assert found is not None
     server, url = found
-    assert server.counter == counter
-    assert url == (port and f"http://127.0.0.1:{port}{server.path}")
+    assert (server.counter, url) == (counter, port and f"http://127.0.0.1:{port}{server.path}")
 
 
 @pytest.mark.parametrize(
