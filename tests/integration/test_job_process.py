@@ -306,11 +306,3 @@ def test_output_is_bounded(start: Start, tmp_path: Path, monkeypatch: pytest.Mon
     head = (tmp_path / "output.log.head").read_text()
     assert len(head) == shim.HEAD_BYTES
     assert head.startswith("0000000" * 1000 + "\n0000001")
-
-
-@WITHOUT
-def test_last_words_are_there_when_the_end_is(start: Start, tmp_path: Path) -> None:
-    process = start("sh", "-c", "echo bad checkpoint >&2; exit 3")
-    assert wait_until(lambda: process.status is not None, 10)
-    assert (process.status, (tmp_path / "output.log").read_text()) == (3, "bad checkpoint\n")
-    assert [path.name for path in tmp_path.glob("output*")] == ["output.log"]

@@ -42,16 +42,6 @@ def test_three_run_on_after_one_has_ended(jobs: FakeHost) -> None:
     await_nobody(jobs)
 
 
-def test_copies_are_processes_of_their_own(jobs: FakeHost) -> None:
-    """Each has a counter and a seed of its own, so that none goes in step with another."""
-    last = launch(jobs, "one*3", "two", "--split", "uncapped", "--duration", "2")
-    assert [job["job"] for job in last["jobs"]] == ["one"] * 3 + ["two"]
-    assert all(job["steps"] > 0 for job in last["jobs"])
-    places = sorted(path.parent.name for path in folder(jobs, last["launch_id"]).glob("*/progress"))
-    assert (places, last["observations"][0]["mode"]) == (["0-a", "0-b", "0-c", "0-d"], "uncapped")
-    await_nobody(jobs)
-
-
 def test_who_faulted_is_told_where_the_server_names_it(jobs: FakeHost) -> None:
     jobs.write_job("named", "--behave", "named-fault")
     last = launch(jobs, "one", "named", "two", "--split", "50/50/50", code=5)

@@ -124,14 +124,6 @@ def test_a_pattern_that_fits_nothing_is_not_waited_for(
         assert "counts otherwise" in str(job.uncounted)
 
 
-def test_a_job_that_prints_where_a_count_is_awaited_is_told(run: Launch) -> None:
-    command = (sys.executable, "-u", "-c", PRINTS)
-    with run(*command, progress=ProgressSettings(), start_timeout_s=0.5) as job:
-        said(job, "step 60/9")
-        with pytest.raises(InputError, match=r"ADVISOR_PROGRESS_FILE.*counts otherwise.*kind: out"):
-            wait_until(job.ready, 10)
-
-
 def test_a_server_that_nobody_asks_is_there(run: Launch) -> None:
     code = (
         "import time; from advisor.progress import Progress; p = Progress()\n"
@@ -271,16 +263,6 @@ def test_completed_runs_are_counted_until_one_fails(run: Launch, tmp_path: Path)
         bad.touch()
         with pytest.raises(JobError, match="ended with exit code 9"):
             wait_until(lambda: bool(job.check()), 10)
-
-
-def test_command_that_is_not_there_is_told(run: Launch) -> None:
-    with pytest.raises(JobError, match=r"cannot be started.*nosuch"), run("/nosuch/program"):
-        pytest.fail("it started")
-    with (
-        pytest.raises(JobError, match=r"check its command and workdir"),
-        run("true", workdir=Path("/nosuch")),
-    ):
-        pytest.fail("it started")
 
 
 # limits

@@ -13,7 +13,7 @@ from sleeper import sleeper
 from advisor.core.gpu import Gpu, Share
 from advisor.errors import LimitNotProvenError, PartitionError
 from advisor.runtime.backend import Sight, look
-from advisor.runtime.mps import Control, MpsBackend, binary_version, open_mps, parse_pids
+from advisor.runtime.mps import Control, MpsBackend, open_mps, parse_pids
 
 GPU = Gpu(uuid=UUID, model="Fake H200", units_total=132)
 PER_CONTEXT = "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING"
@@ -175,18 +175,6 @@ def test_faulty_server_is_refused(
         prove(backend, host, 30)
 
 
-def test_two_gpus_have_a_daemon_each(host: FakeHost) -> None:
-    both = [
-        open_mps(
-            Gpu(uuid=uuid, model="x", units_total=132), host.folder / "run", host.environment()
-        )
-        for uuid in (UUID, OTHER_UUID)
-    ]
-    assert len({server for backend in both for server in backend.control.servers()}) == 2
-    for backend in both:
-        backend.close()
-
-
 def test_server_of_another_user_with_clients_is_refused(
     host: FakeHost, backend: MpsBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,11 +193,6 @@ def test_hanging_daemon_is_told_from_a_missing_one(
     with pytest.raises(PartitionError, match="did not answer 'get_server_list' within"):
         backend.check_alive()
     (host.pipe_dir / "hang").unlink()
-
-
-def test_missing_program_is_named() -> None:
-    with pytest.raises(PartitionError, match="nvidia-cuda-mps-control is not on the PATH"):
-        binary_version({"PATH": "/nonexistent"})
 
 
 def test_process_that_is_no_client_is_refused(

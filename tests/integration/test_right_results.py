@@ -41,15 +41,6 @@ def test_a_share_that_goes_wrong_is_flagged_and_never_advised(h200: FakeHost) ->
     assert any("66" in text for text in (*answer["warnings"], *answer["reasons"]))
 
 
-def test_a_share_is_judged_by_what_an_earlier_sweep_reported_on_the_whole_gpu(
-    host: FakeHost,
-) -> None:
-    host.write_job("broken", "--behave", "differs", "--at", "50")
-    profile(host, "broken", "--shares", "100")
-    points = profile(host, "broken", "--shares", "50,26", "--fresh")
-    assert {units: row["results"] for units, row in points.items()} == {66: "differ", 34: "right"}
-
-
 def test_a_pattern_in_the_output_reports_as_well(host: FakeHost) -> None:
     script = (
         "i=0; while :; do i=$((i+1)); v=2.5; "

@@ -18,7 +18,6 @@ import pytest
 from advisor.progress import (
     FILE_BYTES,
     GO,
-    HOLD,
     QUIT,
     RUNNING,
     STARTING,
@@ -95,16 +94,6 @@ def job(files: Files, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     assert not thread.is_alive()
 
 
-def test_count_is_seen_at_once(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ADVISOR_PROGRESS_FILE", str(files.progress))
-    progress = Progress()
-    progress.ready()
-    progress.add()
-    assert files.count() == 1
-    progress.add(2**40)
-    assert files.count() == 2**40 + 1
-
-
 def test_nothing_happens_outside_the_advisor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ADVISOR_PROGRESS_FILE", raising=False)
     monkeypatch.setenv("ADVISOR_GATE_FILE", "")
@@ -129,17 +118,6 @@ def test_gate_holds_until_go(files: Files, job: list[str]) -> None:
     while files.count() < 3:
         time.sleep(0.001)
     assert job[:3] == ["pause", "step", "step"]
-
-
-def test_gate_closes_again(files: Files, job: list[str]) -> None:
-    files.want(GO)
-    files.wait_for(RUNNING)
-    files.want(HOLD)
-    files.wait_for(WAITING)
-    count = files.count()
-    assert job[-1] == "pause"
-    time.sleep(0.05)
-    assert files.count() == count
 
 
 def test_quit_is_a_clean_exit(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,16 +149,6 @@ def test_more_speed_is_never_worse(result: SplitResult, name: str, factor: float
     assert OBJECTIVES[name].value(faster) >= OBJECTIVES[name].value(result) * (1 - 1e-12)
 
 
-@given(_POSITIVE, _POSITIVE, _POSITIVE, _POSITIVE)
-def test_exclusive_lies_between_the_jobs_alone(
-    rate_a: float, rate_b: float, power_a_w: float, power_b_w: float
-) -> None:
-    turns = exclusive([(rate_a, power_a_w), (rate_b, power_b_w)])
-    per_watt = OBJECTIVES["throughput-per-watt"].value(turns)
-    alone = sorted([1 / power_a_w, 1 / power_b_w])
-    assert alone[0] * (1 - 1e-9) <= per_watt <= alone[1] * (1 + 1e-9)
-
-
 @given(_POSITIVE, _POSITIVE, st.floats(0, 2), st.floats(0, 2))
 def test_exclusive_wins_exactly_when_sharing_gives_less_than_one_gpu(
     power_w: float, rate: float, speed_a: float, speed_b: float
@@ -277,25 +267,11 @@ def test_what_is_saved_is_saved_while_both_run(shared: SplitResult, work: Work) 
     assert alone.energy_j - together.energy_j == pytest.approx(saved_j, rel=1e-6, abs=1e-3)
 
 
-@given(pair_results, works)
-def test_swapping_the_jobs_changes_no_finish(shared: SplitResult, work: Work) -> None:
-    there, back = finish(shared, work), finish(swapped(shared), Work(work.alone_s[::-1]))
-    assert back.time_s == pytest.approx(there.time_s)
-    assert back.energy_j == pytest.approx(there.energy_j)
-
-
 def test_a_job_that_stands_still_is_done_when_the_other_has_ended() -> None:
     work = Work((HOUR_S, HOUR_S))
     assert finish(result(1, 0, 200), work).time_s == pytest.approx(2 * HOUR_S)
     never = finish(result(0, 0, 200), work)
     assert never == Finish(time_s=math.inf, energy_j=math.inf, shared_s=math.inf)
-
-
-def test_a_job_without_work_is_over_at_once() -> None:
-    alone = finish(result(0.5, 0.5, 400), Work((HOUR_S, 0)))
-    assert (alone.shared_s, alone.time_s, alone.energy_j) == (0, HOUR_S, 150 * HOUR_S)
-    other = finish(result(0.5, 0.5, 400), Work((0, HOUR_S)))
-    assert (other.shared_s, other.time_s, other.energy_j) == (0, HOUR_S, 600 * HOUR_S)
 
 
 @pytest.mark.parametrize("work", [(0, 0), (-1, 5.5), (math.nan, 1), (math.inf, 1)])

@@ -109,11 +109,6 @@ def test_temperatures_and_what_is_saved_may_be_below_0() -> None:
         from_row(Observation, {**to_row(lost), "rest_energy_j": -1.0})
 
 
-@pytest.mark.parametrize(("text", "truth"), [("True", True), ("0", False), (1.0, True)])
-def test_truths_are_read_as_tables_write_them(text: Any, truth: bool) -> None:
-    assert from_row(SoloPoint, {**to_row(point()), "throttled": text}).throttled is truth
-
-
 def test_an_unknown_column_is_refused_by_name() -> None:
     with pytest.raises(InputError, match=r"unknown column powr_w"):
         from_row(SoloPoint, {**to_row(point()), "powr_w": 1})
@@ -253,20 +248,6 @@ def test_parts_of_the_energy_add_up(
         assert parts[0].high - parts[0].low <= slack
 
 
-@given(st.floats(0.01, 2), st.floats(0.01, 2), st.floats(1, 132), st.floats(100, 2000))
-def test_bounds_are_all_of_the_difference_or_none(
-    a: float, b: float, units: float, power_w: float
-) -> None:
-    loads = [
-        JobLoad(units=units, relative_speed=a, solo_power_w=500),
-        JobLoad(units=132, relative_speed=b, solo_power_w=300),
-    ]
-    one, other = divide_energy(10 * power_w, 10, 80, loads)
-    if one.low > 800 * units / (units + 132) and other.low > 800 * 132 / (units + 132):
-        assert one.low + other.high == pytest.approx(10 * power_w)
-        assert one.high + other.low == pytest.approx(10 * power_w)
-
-
 def values(*loads: JobLoad, idle_w: float | None = 80) -> list[float]:
     return [part.value for part in divide_energy(3000, 10, idle_w, loads)]
 
@@ -293,14 +274,6 @@ def test_bounds_say_how_far_the_jobs_are_from_what_they_draw_alone() -> None:
     saved, cost = divide_energy(3200, 10, 80, loads), divide_energy(4400, 10, 80, loads)
     assert saved == [Interval(2000, 1800, 2400), Interval(1200, 800, 1400)]
     assert cost == [Interval(2800, 2400, 3000), Interval(1600, 1400, 2000)]
-
-
-def test_bounds_of_what_nobody_knows_are_wide() -> None:
-    assert divide_energy(3000, 10, 80, [JobLoad(units=33), BUSY]) == [
-        Interval(750, 200, 2400),
-        Interval(2250, 600, 2800),
-    ]
-    assert divide_energy(3000, 10, None, [JobLoad(units=33), BUSY])[0] == Interval(750, 0, 3000)
 
 
 def metered_observation(energy_j: float | None) -> Observation:

@@ -85,12 +85,6 @@ def test_impossible_splits(found: tuple[float, ...]) -> None:
         Split(found)
 
 
-def test_one_alone_has_a_share_that_nobody_writes() -> None:
-    assert str(Split((100.0,))) == "100"
-    with pytest.raises(InputError, match="is not a split"):
-        parse_split("100")
-
-
 SIZES: list[tuple[int, Vendor]] = [
     *((units, "nvidia") for units in (80, 108, 131, 132, 133, 142, 188)),
     *((units, "amd") for units in (38, 104, 110, 228, 304)),
@@ -124,11 +118,6 @@ def test_counts_that_are_no_split() -> None:
 def test_no_two_splits_are_equally_even(found: list[Split], mirrored: bool) -> None:
     ranks = {evenness(split, mirrored=mirrored) for split in found}
     assert len(ranks) == len(found)
-
-
-@given(splits)
-def test_mirror_images(split: Split) -> None:
-    assert evenness(split.turned(), mirrored=True) == evenness(split, mirrored=False)
 
 
 def test_limits_first_then_the_more_even() -> None:

@@ -89,14 +89,6 @@ def test_a_server_that_costs_energy_is_warned_of() -> None:
     assert not warned(A, 600.0)
 
 
-def test_one_after_the_other_has_no_latency_beside_another_job() -> None:
-    asked_for = replace(FREE, min_speed={"a": 0.0})
-    given = recommend((served(), B), Scripted({}, off=0.0), asked_for)
-    assert given.choice.sharing == "exclusive"
-    assert not any("latency" in text for text in given.warnings)
-    assert not any("both would draw" in text or "together" in text for text in given.reasons)
-
-
 # what the GPU has not
 
 

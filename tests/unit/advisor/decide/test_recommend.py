@@ -35,7 +35,7 @@ from advisor.errors import InputError, NoSplitError
 from advisor.place.problem import JobType, QueuedJob, make_problem, predict_options
 from advisor.place.schedule import first_come
 from advisor.place.solver import place
-from advisor.predict.predictions import Prediction, predict_exclusive
+from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, Serving
 from advisor.runtime.mps import Control, MpsBackend
 from advisor.validity.safe_counts import CheckedCounts
@@ -152,17 +152,6 @@ def test_choice_keeps_the_limits_and_nothing_feasible_is_worth_more(
 
 def _less_its_lead(option: RatedSplit) -> float:
     return option.objective_value.value / (1 + MARGINS[option.sharing])
-
-
-@given(profiles("fft"), requests)
-def test_of_a_job_beside_itself_the_smaller_share_comes_first(
-    own: Profile, request: Request
-) -> None:
-    request = dataclasses.replace(request, min_speed={})
-    answer = answer_or_error(own, own, request)
-    if answer is not None:
-        first, second = answer.choice.prediction.split.shares
-        assert first <= second + 1  # whole percents of 132 SMs
 
 
 # which way, by hand
@@ -544,18 +533,6 @@ def test_the_job_that_goes_on_keeps_its_limit() -> None:
     assert found.energy_j == pytest.approx(1000 * 350 + 1200 * 250)
 
 
-def test_without_limits_it_has_the_whole_gpu() -> None:
-    free = prediction(UNCAPPED)
-    found = to_the_end(free, free.result, (LONG_JOB, SHORT_JOB), WORK)
-    assert (found, found.time_s) == (finish(free.result, WORK), pytest.approx(600 / 0.9 + 600))
-
-
-def test_one_after_the_other_shares_nothing() -> None:
-    apart = predict_exclusive((LONG_JOB, SHORT_JOB))
-    found = to_the_end(apart, apart.result, (LONG_JOB, SHORT_JOB), WORK)
-    assert (found.time_s, found.energy_j, found.shared_s) == (1800, 1800 * 400, 0)
-
-
 @pytest.mark.parametrize(
     ("objective", "gain"),
     [
@@ -580,9 +557,3 @@ def test_a_restart_is_told_where_a_limit_stays() -> None:
     assert free.choice.name == "uncapped"
     assert same_work(free).restarted is None
     assert same_work(recommended({EQUAL: (0.8, 0.8, 350.0)}, None)).restarted is None
-
-
-def test_without_work_it_is_that_of_an_hour() -> None:
-    found = same_work(recommended({EQUAL: (0.8, 0.7, 350.0)}, None))
-    assert found.work.alone_s == (pytest.approx(2880), pytest.approx(2520))
-    assert found.choice.time_s == pytest.approx(3600)

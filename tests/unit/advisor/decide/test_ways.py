@@ -187,13 +187,6 @@ def test_a_fault_that_must_stay_alone_takes_turns() -> None:
     assert found.choice.name == "time-sliced"
 
 
-def test_small_jobs_gain_nothing_in_turns() -> None:
-    found = recommended([SMALL] * 3, isolate=True, default_min_speed=0.1)
-    assert found.choice is None
-    (turns,) = (way for way in found.ways if way.sharing == "time-sliced")
-    assert [job.speed.value for job in turns.prediction.parts] == pytest.approx([1 / 3] * 3)
-
-
 def test_turns_are_not_sure_of_the_least_speed_unless_that_is_low() -> None:
     """Jobs kept little more than half of what was said of them in turns."""
     found = recommended([SMALL, SMALL], isolate=True)
@@ -211,14 +204,6 @@ def test_a_limit_for_the_job_that_fills_lets_a_server_keep_its_tail() -> None:
     assert split.shares[2] < WHOLE
     assert split.shares[:2] == (WHOLE, WHOLE)
     assert value(held) <= value(free)
-
-
-def test_jobs_that_gain_nothing_together_get_a_card_each() -> None:
-    found = recommended([BIG] * 3)
-    assert found.choice is None
-    assert {way.sharing for way in found.ways} == {
-        "limited", "uncapped", "time-sliced", "exclusive",
-    }  # fmt: skip
 
 
 def test_the_job_without_which_the_others_share_is_found() -> None:
@@ -285,13 +270,6 @@ def test_who_joins_gets_a_share_beside_those_that_stay() -> None:
     assert joined
     assert all(split.shares[:2] == (30.0, 50.0) for split in joined)
     assert all(split.shares[2] <= 50 for split in joined)
-
-
-def test_who_joins_jobs_without_limits_has_none() -> None:
-    """One way is looked at, beside a card each."""
-    running = Running(shares=(100.0, 100.0), sharing="uncapped", cap_percent=100.0)
-    found = recommend_set([SMALL, SMALL, SMALL], SetPredictor(), running=running)
-    assert (found.searched, found.choice and found.choice.sharing) == (2, "uncapped")
 
 
 def test_who_joins_at_a_promise_that_cannot_be_kept_gets_no_share() -> None:
@@ -371,20 +349,9 @@ def test_it_waits_where_nothing_is_saved(speeds: tuple[float, float], power_w: f
     assert beside(A, [B], b=(speeds, power_w)) is None
 
 
-def test_the_one_that_saves_most_is_next() -> None:
-    found = beside(A, [B, C, B], b=((0.9, 0.5), 500.0), c=((0.9, 0.9), 520.0))
-    assert found is not None
-    assert found.profile.job == "c"
-
-
 def test_beside_a_server_nobody_gains_by_waiting() -> None:
     assert beside(WEB, [B], b=((1.0, 0.5), 690.0)) is not None
     assert beside(WEB, [B], b=((0.9, 0.5), 400.0)) is None
-
-
-def test_alone_it_does_what_its_profile_says_of_its_share() -> None:
-    found = alone(A, 50.0)
-    assert (found.parts[0].speed.value, found.power_w.value, str(found.split)) == (0.5, 250.0, "50")
 
 
 SERVING = Serving(offered_rate=100.0, rate_noise=0.0, latency_p99_ms=((10.0, 4.0), (100.0, 4.0)))

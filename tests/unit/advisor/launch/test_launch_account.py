@@ -152,14 +152,6 @@ def test_energy_that_was_missed_is_not_saved(*, counts: bool, silent: tuple[int,
     assert found.energy_saved_to_end() == (pytest.approx(0, abs=1e-6) if bridged else None)
 
 
-def test_without_a_rest_there_is_none() -> None:
-    run = Run(pair())
-    run.go_on(20, 0.5, 0.5, 300)
-    assert (run.account.rest_s, run.account.rest_energy_j) == (0, None)
-    assert run.account.rest_energy_saved() is None
-    assert run.account.energy_saved_to_end() == pytest.approx(1 - 300 / 375)
-
-
 def test_nothing_is_stranded_without_limits() -> None:
     run = Run(pair(UNCAPPED))
     run.go_on(10, 0.5, 0.5, 300)
@@ -261,19 +253,6 @@ def test_counter_adds_up_from_wherever_it_stood(grown_j: list[float], first_j: f
     found = energy(len(grown_j))
     assert found is not None
     assert found.joules == pytest.approx(sensor.counter - first_j, abs=1e-3)
-
-
-@given(st.floats(1, 1000), st.lists(STEPS_S, min_size=1))
-def test_power_is_integrated_without_a_counter(power_w: float, steps_s: list[float]) -> None:
-    sensor, now_s = Sensor(), 0.0
-    energy, sensor.power = sensor.energy, power_w
-    energy(0)
-    for step_s in steps_s:
-        now_s += step_s
-        energy(now_s)
-    found = energy(now_s)
-    assert found is not None
-    assert (found.joules, found.seconds) == (pytest.approx(power_w * now_s), pytest.approx(now_s))
 
 
 def test_source_that_fails_for_a_while_is_bridged() -> None:

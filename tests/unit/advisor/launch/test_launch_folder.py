@@ -23,9 +23,7 @@ from advisor.launch.folder import (
     create_folder,
     dumps,
     find_folder,
-    list_folders,
     loads,
-    new_launch_id,
 )
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import JobStatus, LaunchStatus
@@ -153,13 +151,6 @@ def test_only_names_of_launches_are_found(folder: LaunchFolder, tmp_path: Path) 
     for name in ("../" + tmp_path.name, "", ".", "other", "x" * 101, "a/b", "nobody"):
         with pytest.raises(InputError, match="there is no launch"):
             find_folder(tmp_path / "sub" / "..", name)
-
-
-def test_folder_that_is_there_stays_as_it_is(folder: LaunchFolder, tmp_path: Path) -> None:
-    assert create_folder(tmp_path, replace(SPEC, gpu="1")) == folder
-    assert folder.read_spec().gpu == "0"
-    assert list_folders(tmp_path) == [folder]
-    assert new_launch_id() != new_launch_id()
 
 
 def test_damaged_spec_is_told(folder: LaunchFolder) -> None:

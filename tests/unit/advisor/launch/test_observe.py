@@ -217,15 +217,6 @@ def test_each_stretch_of_a_set_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len({one.point_id for one in kept}) == 3
 
 
-def test_where_nothing_went_on_nothing_is_expected_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    stopped = Watch(monkeypatch, forecast=FORECAST)
-    stopped.go_on(10)
-    stopped.monitor.stop()
-    seen = record(stopped, "stopped")
-    assert (seen.rest_s, seen.predicted_rest_energy_saved, seen.state) == (0, None, "stopped")
-    assert [part.ended_first for part in seen.parts] == [False, False]
-
-
 def test_what_makes_a_record_doubtful_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = Reported(((48, 1.0),), count=1, not_finite=1, last=float("nan"))
     watch = Watch(monkeypatch, Script(reported=wrong))
@@ -313,13 +304,6 @@ def test_each_stretch_is_written_at_its_end(kept: Kept) -> None:
     number, state, overlap_s = kept.rows(DRAFT)[2]
     assert (number, state, 10 - overlap_s <= DRAFT_S) == (2, "stopped", True)
     assert (kept.rows(OBSERVATIONS), kept.remembered) == ([], [])
-
-
-def test_it_is_kept_for_good_once_it_is_sure(kept: Kept) -> None:
-    kept.go_on(10 + SURE_S + DRAFT_S)
-    assert kept.rows(OBSERVATIONS) == [(1, "finished", 10)]
-    assert [number for number, _, _ in kept.rows(DRAFT)] == [0, 2]
-    assert [number for number, _, _ in kept.read()] == [1, 0, 2]
 
 
 def test_a_limit_that_did_not_hold_is_told_of_the_stretch_before(kept: Kept) -> None:
@@ -451,9 +435,3 @@ def test_two_jobs_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_prediction_of_nothing_has_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
     (text,) = said(watched(monkeypatch, forecast(rate_a=0.0)))
     assert text == "rate of a is 50 steps/s, far from the prediction of 0 (0 to 0)"
-
-
-def test_what_is_not_known_is_not_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = watched(monkeypatch, forecast(100.0, 80.0, 200.0))
-    watch.meter.power_w = None
-    assert [text.split(" is ")[0] for text in said(watch)] == ["rate of a"]

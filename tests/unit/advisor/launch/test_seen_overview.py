@@ -10,7 +10,7 @@ import pytest
 from ended_launches import ended_launch
 
 from advisor.core.gpu import Gpu
-from advisor.core.objectives import NO_PRICES, Prices
+from advisor.core.objectives import NO_PRICES
 from advisor.launch.overview import (
     MOST_ENDED,
     MOST_POINTS,
@@ -20,7 +20,6 @@ from advisor.launch.overview import (
     JobHistory,
     Launch,
     Seen,
-    entry_of,
     overview,
     read_history,
     write_history,
@@ -116,12 +115,6 @@ def test_what_is_not_known_is_told_and_left_out() -> None:
     assert (nothing.kwh_saved, nothing.kwh_saved_idle) == (0, None)
 
 
-def test_money_is_of_hours_and_energy() -> None:
-    prices = Prices(gpu_hour=2.0, kwh=0.3)
-    today = overview(seen(entry(NOW - timedelta(hours=3))), lambda _: None, prices).today
-    assert today.cost_saved == pytest.approx(2 * 2.0 + 0.5 * 0.3)
-
-
 def test_a_gpu_shows_who_holds_it() -> None:
     cards = [(Gpu(uuid=f"GPU-{n}", model="H200", power_limit_w=700), 80.0) for n in (1, 2)]
     running = [
@@ -159,14 +152,6 @@ def test_what_is_drawn_is_small_and_ended_ones_are_few() -> None:
     assert [len(job.p99_ms) for job in running.history.jobs] == [0, 60]
     assert len(found.ended) == MOST_ENDED
     assert all(one.history and len(one.history.power_w) <= 32 for one in found.ended)
-
-
-def test_what_never_ran_is_in_no_book() -> None:
-    status = LaunchStatus(launch_id="x", state="failed", updated_at="2026-01-29T10:00:00+00:00")
-    assert entry_of(replace(status, started_at=status.updated_at)) is None
-    ran = entry_of(replace(status, started_at=status.updated_at, overlap_s=5.0, ledger=TWO_HOURS))
-    assert ran is not None
-    assert (ran.ended, ran.ledger) == (ran.begun, TWO_HOURS)
 
 
 STATUS = LaunchStatus(

@@ -108,15 +108,6 @@ def test_where_asked_for_one_end_stops_the_other(patch: pytest.MonkeyPatch) -> N
     assert watch.monitor.account.overlap_s == pytest.approx(10)
 
 
-def test_stop_ends_what_runs(patch: pytest.MonkeyPatch) -> None:
-    watch = Watch(patch, Script(ends_s=5))
-    watch.go_on(10)
-    watch.monitor.stop()
-    assert watch.outcomes == ["finished", "stopped"]
-    assert watch.monitor.over
-    assert ([job.stops for job in watch.jobs], watch.monitor.first_ended) == ([1, 1], (0,))
-
-
 # hangs, and counts that cannot be read
 
 
@@ -368,13 +359,6 @@ def test_a_job_that_ended_well_waits_for_no_fault(patch: pytest.MonkeyPatch) -> 
     watch = Watch(patch, Script(ends_s=10))
     watch.go_on(10)
     assert (watch.backend.asked, watch.clock.now_s) == (10, 1010.0)
-
-
-def test_a_fault_that_only_the_server_shows(patch: pytest.MonkeyPatch) -> None:
-    watch = Watch(patch, backend={"faults_s": (10.0, 99.0)})
-    watch.go_on(20)
-    assert (watch.outcomes, watch.monitor.first_ended) == (["taken-down", "taken-down"], (0, 1))
-    assert watch.clock.now_s == pytest.approx(1010.0)
 
 
 # limits
@@ -690,16 +674,6 @@ def test_the_newest_batch_job_is_ended_where_that_was_asked(
     assert [len(one.parts) for one in seen] == [4, 3, 2]
     assert all("p99-broken" in one.flags for one in seen)
     assert not any(part.ended_first for part in seen[0].parts)
-
-
-def test_who_joins_is_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = watched(monkeypatch, SLOW, SERVER, TRAIN, when_p99_breaks="end-newest")
-    watch.go_on(LONG_S - WINDOW_S - 2)
-    watch.join(Script())
-    watch.go_on(WINDOW_S + 4)
-    assert watch.outcomes == ["running"] * 3
-    watch.go_on(LONG_S)
-    assert watch.outcomes == ["running", "running", "stopped"]
 
 
 @given(

@@ -276,12 +276,6 @@ def _counted(problem: Problem, found: Schedule) -> float:
     return found.energy_j if problem.saves_energy else found.makespan_s
 
 
-def test_floor_is_of_each_job() -> None:
-    found = place(problem_of({"a": 2, "b": 2}, 1, limits=Limits(min_speed={"b": 0.8})))
-    jobs = sorted([job.name for job in slot.group.jobs] for slot in found.slots)
-    assert jobs == [["a", "a"], ["b"], ["b"]]
-
-
 def test_the_low_end_of_a_speed_keeps_the_floor() -> None:
     """Pairs that are expected at 0.7 and may run at 0.3 do not share, where a speed was named."""
     limits = Limits(min_speed={"a": 0.4})
@@ -364,12 +358,6 @@ def test_two_jobs_on_two_gpus_do_not_share() -> None:
     assert len(place(problem_of({"a": 2}, 2)).slots) == 2
 
 
-def test_who_shares_with_whom_decides() -> None:
-    speeds = [[0.65], [0.9], [0.65]]  # aa ab bb
-    found = place(problem_of({"a": 2, "b": 2}, 1, speed_a=speeds, speed_b=speeds))
-    assert [[job.name for job in slot.group.jobs] for slot in found.slots] == [["a", "b"]] * 2
-
-
 def test_first_come_fills_a_place_that_is_free() -> None:
     jobs = [QueuedJob("a", HOUR_S), QueuedJob("b", 2 * HOUR_S), QueuedJob("a", HOUR_S)]
     found = first_come(problem_of(jobs, 1, speeds=0.5, left_speed_a=0.6, left_speed_b=0.6))
@@ -425,12 +413,6 @@ def test_longest_first_then_shortest_first_on_each_gpu() -> None:
         (0, 0),
     ]
     assert found.idle_j == 0
-
-
-def test_of_equal_jobs_the_first_in_the_queue_starts_first() -> None:
-    found = place(problem_of({"a": 5}, 1, pair_w=750.0)).schedule
-    starts = [run.start_s for run in found.runs]
-    assert starts == sorted(starts)
 
 
 class Programs:

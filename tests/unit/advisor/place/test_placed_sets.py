@@ -309,14 +309,6 @@ def jobs_of(sets: Sequence[PlacedSet]) -> Counter[int]:
     return Counter(kind for one in sets for kind in one.kinds)
 
 
-def test_there_is_no_seat_where_all_sets_are_full_or_none_is_in_use() -> None:
-    answers = set_answers(placing_of([(job("small"), 9)], 1), 0)
-    seven = answers.by_law((0,) * 7)
-    assert seven
-    assert SeatSearch(answers, {seven: 1}).for_one_more(0) is None
-    assert SeatSearch(answers, {}).for_one_more(0) is None
-
-
 def test_a_seat_is_made_where_another_job_moves_on() -> None:
     """The only set with room has none for the one that waits, but for one of those beside it."""
     big, small = job("big", 97.0, 600.0), job("small", 8.0, 150.0)
@@ -402,19 +394,6 @@ def test_the_search_knows_a_ceiling_of_watts() -> None:
     plan = solved(*jobs, gpus=30, limits=Limits(max_power_w=650.0))
     assert max(one.power_w for one in plan.sets) <= 650
     assert plan.gap < 0.1
-
-
-def test_work_goes_where_it_costs_least() -> None:
-    slow = job("a", 97.0, 600.0)
-    fast = dataclasses.replace(
-        slow, gpu_model="fast", values={**slow.values, "rate": 2 * slow.values["rate"]}
-    )
-    pools = [
-        Pool(gpu_model=p.gpu_model, gpus=3, profiles=(p,), limits=Limits(), idle_power_w=70.0)
-        for p in (slow, fast)
-    ]
-    placing = make_placing([Kind(name="a", count=3)], pools, "least-energy")
-    assert {one.pool for one in place_running(placing).sets} == {1}
 
 
 @pytest.mark.parametrize(

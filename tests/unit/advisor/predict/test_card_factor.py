@@ -59,15 +59,6 @@ def test_references_are_held_against_other_cards() -> None:
     assert (found.log_factor, found.references) == (pytest.approx(0.0), 2)
 
 
-def test_the_card_itself_is_none_of_the_others() -> None:
-    """10 % above two cards that draw as the profile says: all of that is its own, then shrunk."""
-    cards = {"GPU-1": {"fft": 0.1}, "GPU-2": {"fft": 0.0}, "GPU-3": {"fft": 0.0}}
-    found = card_factor("GPU-1", cards, {})
-    assert found
-    precision = 1 / (0.024**2 + 0.04**2 / 2)
-    assert found.log_factor == pytest.approx(0.1 * precision / (precision + 1 / 0.04**2))
-
-
 def test_references_that_can_be_compared() -> None:
     known = profile("fft", gpu_uuids=frozenset({"GPU-profiled"}))
     fine = point(
@@ -144,10 +135,3 @@ def test_interval_moves_and_is_as_wide(log: float, stderr: float, off: float) ->
     assert (ratio - 1) * log >= 0
     assert after.power_w.low == pytest.approx(before.power_w.low * ratio)
     assert after.power_w.high == pytest.approx(before.power_w.high * ratio)
-
-
-def test_words() -> None:
-    text = replace(FACTOR, log_factor=math.log(0.979), log_stderr=0.008).text
-    assert "draws 2.1 ± 0.8 % less than others of its model" in text
-    assert "3.0 ± 1.0 % more" in replace(FACTOR, log_factor=math.log(1.03)).text
-    assert FACTOR.factor.low < FACTOR.factor.value < FACTOR.factor.high

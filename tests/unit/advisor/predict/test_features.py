@@ -112,15 +112,6 @@ def test_power_by_hand() -> None:
     assert power_factor(capped).tolist() == pytest.approx([math.sqrt(325 / 450)])
 
 
-def test_no_known_limit_is_no_limit() -> None:
-    free = [
-        side(dataclasses.replace(flat(job, power_w=900.0), power_limit_w=None), [50.0])
-        for job in "ab"
-    ]
-    assert physical_power_w(free).tolist() == [1725.0]
-    assert power_factor(free).tolist() == [1.0]
-
-
 def test_unknown_limit_is_the_most_that_was_drawn() -> None:
     free = [
         side(dataclasses.replace(flat(job, power_w=power_w), power_limit_w=None), [50.0])
@@ -130,12 +121,6 @@ def test_unknown_limit_is_the_most_that_was_drawn() -> None:
     assert speed_features(free[0], free[1:])["relative_demanded_power"].tolist() == [725 / 500]
     known = side(dataclasses.replace(free[0].profile, power_limit_w=400.0), [50.0])
     assert full_power_w([known, free[1]]) == 400
-
-
-def test_missing_clock_is_a_full_one() -> None:
-    """A clock that was filled in with 0, since no profile has one, gives no NaN."""
-    a, b = (side(flat(job, sm_clock_mhz=0.0), [50.0]) for job in "ab")
-    assert speed_features(a, [b])["own_relative_sm_clock"].tolist() == [0.0]
 
 
 @given(

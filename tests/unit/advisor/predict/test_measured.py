@@ -46,13 +46,6 @@ def test_nothing_measured_changes_nothing() -> None:
     assert at([window(None, None)]).parts[0] == expected.parts[0]
 
 
-def test_the_same_split_is_what_was_measured_there() -> None:
-    found, before = at([window(0.5)]).parts[0].speed, at([]).parts[0].speed
-    assert 0.5 < found.value < 0.52
-    assert found.low < 0.5 < found.high
-    assert math.log(found.high / found.low) < 0.5 * math.log(before.high / before.low)
-
-
 @given(st.floats(0.2, 1.0), st.floats(0.2, 1.0), st.integers(1, 6))
 def test_between_what_was_expected_and_measured_and_nearer_with_each(
     measured: float, expected: float, count: int
@@ -126,11 +119,6 @@ def test_where_every_window_served_all_a_server_is_sure_to() -> None:
     assert low(FAR, 1.0) < 1 - asked.tolerance
 
 
-def test_a_range_ends_above_the_speed_alone_only_where_a_window_did() -> None:
-    assert at([window(1.0)], off=0.9).parts[0].speed.high <= 1
-    assert 1 < at([window(1.1)] * 6, off=0.9).parts[0].speed.high <= 1.1
-
-
 @given(st.floats(0.5, 1.5), st.floats(0.3, 1.0), st.integers(1, 4))
 def test_no_job_is_expected_to_do_more_than_alone(
     measured: float, expected: float, count: int
@@ -142,12 +130,6 @@ def test_no_job_is_expected_to_do_more_than_alone(
     speed = found.parts[0].speed
     assert speed.low <= speed.value <= min(speed.high, 1.0)
     assert found.stp.value <= 2
-
-
-def test_windows_below_what_a_profile_knows_are_left_out() -> None:
-    short = profile("a", shares=(50, 100))
-    predictor = MeasuredPredictor(EXPECTED, {("a", "b"): [window(0.3, split=FAR)]})
-    assert predictor.predict([short, B], [EQUAL]) == EXPECTED.predict([short, B], [EQUAL])
 
 
 def test_bounds_of_energy_get_closer_as_those_of_speeds_and_power_do() -> None:

@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from simple_pairs import solo
 from store_points import point
 
 from advisor.core.interval import Interval
-from advisor.core.job import Job
 from advisor.core.records import SoloPoint
 from advisor.core.split import NINE, UNCAPPED
 from advisor.decide.recommend import recommend
@@ -114,14 +112,6 @@ def test_beyond_the_shares_there_is_nothing(share: float) -> None:
         make_profile(points()).at([50, share])
 
 
-@given(seed=st.integers(0, 20), shares=st.lists(st.floats(10, 100), min_size=1))
-def test_readings_lie_between_their_neighbours(seed: int, shares: list[float]) -> None:
-    made = small_model.make_profile(seed=seed)
-    for name, values in made.at(shares).items():
-        assert values.min() >= made.values[name].min()
-        assert values.max() <= made.values[name].max()
-
-
 def gappy() -> Profile:
     made = small_model.make_profile()
     values = np.full_like(made.shares, np.nan)
@@ -174,15 +164,6 @@ def test_notebooks_and_what_waits_for_input_do(whole: list[SoloPoint]) -> None:
     said = [computes_in_bursts(p) for p in older]
     wrong = [p.job for p, one, other in zip(older, said, found, strict=True) if one != other]
     assert len(wrong) < 0.05 * len(older), wrong
-
-
-def test_a_server_or_an_unread_window_does_not(whole: list[SoloPoint]) -> None:
-    notebook = next(p for p in whole if p.job == "notebook" and p.gpu_busy_percent)
-    assert computes_in_bursts(notebook)
-    assert not computes_in_bursts(replace(notebook, offered_rate=10.0))
-    unread = replace(notebook, gpu_busy_percent=None)
-    assert computes_in_bursts(unread)
-    assert not computes_in_bursts(replace(unread, power_stderr_w=None))
 
 
 RATES = st.lists(st.tuples(st.floats(0.1, 1e6), st.floats(0, 0.1)), min_size=1, max_size=12)
@@ -362,12 +343,6 @@ def test_what_is_served_ends_at_the_demand() -> None:
     assert SERVING.served(Interval(0.5, 0.4, 0.6)) == Interval(0.5, 0.4, 0.6)
 
 
-def test_a_job_without_a_demand_does_what_it_can() -> None:
-    """Some jobs run faster next to another one than alone."""
-    timed = Serving(offered_rate=None, rate_noise=None, latency_p99_ms=())
-    assert timed.served(Interval(1.5, 1.2, 1.8)) == Interval(1.5, 1.2, 1.8)
-
-
 @given(st.floats(0, 3), st.floats(0, 1), st.floats(0, 1), st.none() | st.floats(0, 0.2))
 def test_bounds_of_what_is_served_hold_it(
     value: float, below: float, above: float, noise: float | None
@@ -387,11 +362,6 @@ served = st.lists(st.floats(0.95, 1.05), min_size=10, max_size=10).map(
 
 
 """Rates at ten shares of a server that meets its demand at all of them."""
-
-
-def test_a_demand_changes_nothing_of_what_a_profile_belongs_to() -> None:
-    job = Job(name="a", command=("serve", "--rate", "120"))
-    assert Job(name="a", command=job.command, offered_rate=OFFERED).job_hash == job.job_hash
 
 
 @given(rates=served, idle=st.booleans())

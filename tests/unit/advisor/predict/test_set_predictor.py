@@ -14,7 +14,7 @@ from made_up_profiles import Scripted, profile
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.split import EQUAL, Split, without_limits
-from advisor.predict.predictions import Prediction, predict_exclusive
+from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, Serving, make_profiles
 from advisor.predict.sets import (
     MPS,
@@ -23,7 +23,6 @@ from advisor.predict.sets import (
     SetPredictor,
     active_idle_w,
     fills,
-    power_w,
     turns,
 )
 from advisor_data.bundled import bundled_set_points, bundled_set_references, bundled_solo_points
@@ -90,13 +89,6 @@ def test_a_job_more_makes_nobody_faster(profiles: list[Profile]) -> None:
             assert part.speed.value <= was.speed.value + 1e-9
 
 
-def test_one_job_in_turns_is_the_job_alone() -> None:
-    assert turns(np.array([[0.97]]), np.zeros((1, 1)), np.zeros((1, 1)), 0.8) == 1.0
-    alone_w, idle_w = np.array([[350.0]]), np.array([[120.0]])
-    alone = power_w(np.ones((1, 1)), alone_w, idle_w, LIMIT_W, in_turns=True)
-    assert alone == pytest.approx(350.0)
-
-
 def test_in_turns_servers_keep_what_is_dealt_and_small_jobs_an_equal_part() -> None:
     sm, small, served = (
         np.array([column]).T for column in ([0.05, 0.9, 0.1], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0])
@@ -133,16 +125,6 @@ def test_a_server_serves_its_demand_beside_small_jobs() -> None:
         part = predicted([server, *[small] * n], without_limits("uncapped", n + 1)).parts[0]
         assert (part.speed.value, part.speed.low) == (1.0, pytest.approx(0.98))
         assert part.latency_p99_ms is not None
-
-
-def test_a_job_with_latencies_and_no_demand_takes_what_it_is_active_on() -> None:
-    """It answers as fast as it can, so it is no server that the whole GPU just serves."""
-    timed = Serving(offered_rate=None, rate_noise=None, latency_p99_ms=((100.0, 5.0),))
-    found = [
-        predicted([one, job("small", 30.0)], without_limits("uncapped", 2)).parts[0].speed
-        for one in (job("a", 30.0, serving=timed), job("a", 30.0))
-    ]
-    assert found[0].value == found[1].value
 
 
 def test_a_tail_grows_with_what_the_others_want() -> None:
@@ -190,12 +172,6 @@ def test_a_job_without_counters_is_taken_to_fill() -> None:
     nothing = profile("x", columns={"sm_active_percent": np.full(10, np.nan)})
     assert fills(nothing)
     assert not fills(job("small", 49.0))
-
-
-def test_one_after_the_other_is_as_measured() -> None:
-    pair = [job("a"), job("b")]
-    found = predicted(pair, without_limits("exclusive", 2))
-    assert found == predict_exclusive(pair)
 
 
 # measured sets

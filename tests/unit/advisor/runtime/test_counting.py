@@ -131,16 +131,6 @@ def test_reading_at_any_moment_loses_and_doubles_nothing(
     assert seen == sum(numbers)
 
 
-@given(st.integers(0, 2**40), st.integers(1, 512))
-def test_counter_file_is_scaled(count: int, per_run: int) -> None:
-    with output_file() as path:
-        path.write_bytes(struct.pack("<q", count))
-        with closing(CounterFile(path, per_run)) as counter:
-            assert counter.read() == count * per_run
-            path.write_bytes(struct.pack("<q", count + 1))
-            assert counter.read() == (count + 1) * per_run
-
-
 def test_emptied_counter_file_is_told(tmp_path: Path) -> None:
     path = tmp_path / "progress"
     path.write_bytes(bytes(8))
@@ -311,11 +301,6 @@ def test_only_the_first_values_are_kept_but_all_are_counted(file: Path) -> None:
     seen = read(file)
     assert seen.first == tuple((n + 1, float(n)) for n in range(FIRST_VALUES))
     assert (seen.count, seen.not_finite, seen.last) == (22, 1, 7.0)
-
-
-def test_a_job_that_reports_nothing_has_reported_nothing(file: Path) -> None:
-    Progress().add(5)
-    assert read(file) == Reported()
 
 
 def test_a_file_of_eight_bytes_takes_the_count_alone(file: Path) -> None:

@@ -160,17 +160,6 @@ def test_pytorch_without_advisor_is_told_what_counts_its_steps(
         find_progress([sys.executable, "-u", str(script), "--lr", "1"], os.environ, seconds=0.5)
 
 
-def test_a_script_of_pytorch_that_prints_is_told_of_the_callback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("advisor.runtime.progress_search.loaded_libraries", loaded)
-    script = tmp_path / "train.py"
-    script.write_text("import time\nfor n in range(9**9): print('step', n); time.sleep(0.01)")
-    known = find_progress([sys.executable, str(script)], os.environ)
-    assert known.found.progress.kind == "output"
-    assert known.counted == f"{sys.executable} -m advisor.callbacks {script}"
-
-
 @pytest.mark.parametrize(
     ("command", "counted"),
     [
@@ -275,14 +264,3 @@ def test_recorded_logs_of_real_programs_are_counted(name: str, tmp_path: Path) -
 )
 def test_what_is_no_work_is_not_counted(lines: list[str]) -> None:
     assert search(lines) is None
-
-
-def test_what_counts_while_the_gpu_computes_goes_first() -> None:
-    numbers = LogNumbers()
-    for n in range(100):
-        numbers.add([f"step {n}"], n * 0.1)
-    for n in range(100):
-        numbers.add([f"frames: {n}"], 10 + n * 0.1, busy=True)
-    found = numbers.found(20.0)
-    assert found
-    assert found.progress.unit == "frames"

@@ -14,13 +14,11 @@ from pathlib import Path
 import pytest
 from waiting import eventually
 
-from advisor.core.job import Reported
 from advisor.errors import AdvisorError, InputError, JobError, SourceError
 from advisor.progress import FILE_BYTES
 from advisor.runtime.counting import read_fault
 from advisor.scrape import __main__ as scrape
 from advisor.scrape.fetch import LARGEST_BYTES, PATIENCE_S, address_of, answers, fetch
-from advisor_node.meters import read_progress
 
 Answer = bytes | float
 """All bytes of an answer, or how long to say nothing."""
@@ -185,16 +183,6 @@ def test_a_server_is_waited_for_and_counted(program: Program) -> None:
         ours.terminate()
         assert ours.wait(20) == 128 + 15
     assert not answers(f"http://127.0.0.1:{program.port}/")
-
-
-def test_agents_read_the_file_that_it_makes(program: Program) -> None:
-    """In a pod there is only the folder for it."""
-    program.file.unlink()
-    with program.run("done_total"):
-        told = eventually(
-            lambda: (seen := read_progress(program.file)) and seen.steps > 20 and seen
-        )
-    assert told.reported == Reported()
 
 
 def test_a_port_that_is_taken_is_refused(program: Program) -> None:

@@ -71,11 +71,6 @@ def test_job_of_zeros_is_not_judged_by_a_run_with_other_data() -> None:
     assert flagged([*random, *zeros, unwritten]) == [80]
 
 
-def test_the_bound() -> None:
-    assert flagged([at(50, 2.0 * (1 - LARGEST_DROP + 0.001)), at(100)]) == []
-    assert flagged([at(50, 2.0 * (1 - LARGEST_DROP - 0.001)), at(100)]) == [50]
-
-
 def test_a_drop_within_the_error_of_power_is_none() -> None:
     points = [at(50, rate=1.0, power_w=77.0), at(100, rate=1.0, power_w=79.0)]
     assert flagged(points) == []
@@ -196,12 +191,6 @@ def test_between_two_shares_the_worse_one_counts() -> None:
     assert flags_of(*between) == [False, False, True, True, True, False]
 
 
-def test_one_bad_sweep_is_enough_for_a_pair() -> None:
-    good = [dataclasses.replace(p, run="again") for p in (at(50, 2.4), at(100))]
-    alone = with_solo_flags([*SWEEP, *good])
-    assert DEGENERATE in with_pair_flags([pair(50, 10)], alone)[0].flags
-
-
 def test_records_of_all_kinds_keep_their_order() -> None:
     records = [pair(50, 10), *SWEEP, pair(90, 10)]
     kept = with_flags(records)
@@ -215,11 +204,6 @@ def test_a_profile_lacks_shares_with_wrong_results() -> None:
     assert DEGENERATE not in profile.flags
     again = [dataclasses.replace(p, run="again") for p in (at(50, 2.4), at(100))]
     assert make_profiles([*SWEEP, *again])["a", "Card"].shares.tolist() == [10, 30, 50, 90, 100]
-
-
-def test_without_the_whole_gpu_there_is_no_profile() -> None:
-    points = [at(10), at(50), at(100, flags=(DEGENERATE,))]
-    assert make_profiles(points) == {}
 
 
 def test_other_doubtful_points_stand_where_there_are_no_others() -> None:

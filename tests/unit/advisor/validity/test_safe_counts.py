@@ -34,7 +34,7 @@ from advisor.validity.safe_counts import (
     wrong_elsewhere,
 )
 from advisor_data import known as count_checks
-from advisor_data.known import bundled_checks, known_checks
+from advisor_data.known import known_checks
 
 KNOWN = Safety(units_total=132, host=checked_132())
 
@@ -469,12 +469,6 @@ def test_stored_comes_before_bundled(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = keep_check(CHECK, home)
     assert path == home / "checks/test-gpu-80gb.json"
     assert known_checks(home) == [CHECK, bundled]
-
-
-def test_bundled_files_can_be_read() -> None:
-    found = bundled_checks()
-    assert len({check.gpu_model for check in found}) == len(found)
-    assert all(len(check.checked) > 1 for check in found)
 
 
 def test_damaged_file_says_what_to_do(tmp_path: Path) -> None:
