@@ -37,8 +37,5 @@ def test_what_is_set_counts() -> None:
 def test_what_is_no_number_is_refused(name: str, value: str) -> None:
     with pytest.raises(InputError, match=f"{name} is {value}"):
         read_settings({name: value})
-
-
-def test_output_is_always_bounded() -> None:
     with pytest.raises(InputError, match="2 or more"):
         read_settings({OUTPUT_MIB: "0"})
