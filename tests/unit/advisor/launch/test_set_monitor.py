@@ -302,57 +302,64 @@ def test_seconds_between_two_looks_beyond_two_are_unwatched(patch: pytest.Monkey
 # faults
 
 
+A, B, STRANGER = pid_of("a"), pid_of("b"), 7
+
+
+GONE, ENDED, AT_11 = Script(ends_s=10, **FAILS), Script(ends_s=3), Script(ends_s=11, **FAILS)
+
+
+OWN = Script(ends_s=4, status=1, tail="out of disk")
+
+
+NOBODY_KNOWS = "which one caused it the driver does not tell"
+
+
 @pytest.mark.parametrize(
-    ("first", "second"),
+    ("scripts", "backend", "outcomes", "said"),
     [
-        (Script(ends_s=10, status=1, tail="no such file"), Script(ends_s=11, **FAILS)),
-        (Script(ends_s=10, **FAILS), Script(ends_s=11, status=1, tail="out of disk")),
-        (Script(ends_s=10, **FAILS), Script(ends_s=11, status=0, tail="cuda is done")),
+        # Two failures within seconds are a fault only where both speak of the GPU.
+        ((replace(GONE, tail="no such file"), AT_11), {}, "failed failed", ""),
+        ((GONE, replace(AT_11, tail="out of disk")), {}, "failed failed", ""),
+        ((GONE, Script(ends_s=11, tail="cuda is done")), {}, "failed finished", ""),
+        # Who had ended before is what it was, well or not.
+        ((ENDED, OWN, GONE, AT_11), {}, "finished failed taken-down taken-down", "took c and d"),
+        # The last one: a fault of the server, and one of its own.
+        (
+            (ENDED, Script()),
+            {"faults_s": (10.0, 20.0)},
+            "finished taken-down",
+            "took b down, which had the GPU for itself",
+        ),
+        ((ENDED, GONE), {}, "finished failed", ""),
+        # A fault that the server shows takes down who has not noticed it, whatever they say.
+        (
+            (replace(GONE, tail="?"), Script()),
+            {"faults_s": (11.0, 20.0)},
+            "taken-down taken-down",
+            "the end of its output:\n(nothing)",
+        ),
+        # Without MPS there is no server to fault.
+        ((GONE, GONE), {"mode": "cu_mask"}, "failed failed", ""),
+        # Who is named alone has caused it; a process of no job is nobody.
+        ((GONE, GONE), {"named": {B}}, "taken-down failed", "a fault of b took a down with it"),
+        ((GONE, GONE), {"named": {B, STRANGER}}, "taken-down failed", f"names its process {B}"),
+        ((GONE, GONE), {"named": {A, B}}, "taken-down taken-down", NOBODY_KNOWS),
+        ((GONE, GONE), {"named": {STRANGER}}, "taken-down taken-down", NOBODY_KNOWS),
+        ((GONE, GONE), {"named": set[int]()}, "taken-down taken-down", NOBODY_KNOWS),
     ],
 )
-def test_two_failures_within_seconds_are_no_fault_by_themselves(
-    first: Script, second: Script, patch: pytest.MonkeyPatch
+def test_who_is_taken_down_by_whom(
+    scripts: tuple[Script, ...],
+    backend: dict[str, Any],
+    outcomes: str,
+    said: str,
+    patch: pytest.MonkeyPatch,
 ) -> None:
-    watch = Watch(patch, first, second)
+    watch = Watch(patch, *scripts, split=Split((50.0,) * len(scripts)), backend=backend)
     watch.go_on(20)
-    assert watch.outcomes[0] == "failed"
-    assert watch.outcomes[1] == ("finished" if second.status == 0 else "failed")
-
-
-def test_a_fault_takes_down_those_that_still_ran(patch: pytest.MonkeyPatch) -> None:
-    ended, own = Script(ends_s=3), Script(ends_s=4, status=1, tail="out of disk")
-    struck = [Script(ends_s=end_s, status=1, tail=FAULT) for end_s in (10, 11)]
-    watch = Watch(patch, ended, own, *struck, split=Split((50.0,) * 4))
-    watch.go_on(20)
-    assert watch.outcomes == ["finished", "failed", "taken-down", "taken-down"]
-    assert "took c and d down; which one" in (watch.monitor.jobs[2].error or "")
-    assert watch.monitor.first_ended == (0,)
-
-
-def test_a_fault_of_the_last_one_is_its_own(patch: pytest.MonkeyPatch) -> None:
-    watch = Watch(patch, Script(ends_s=3), Script(), backend={"faults_s": (10.0, 20.0)})
-    watch.go_on(20)
-    assert watch.outcomes == ["finished", "taken-down"]
-    assert "took b down, which had the GPU for itself" in (watch.monitor.jobs[1].error or "")
-    alone = Watch(patch, Script(ends_s=3), Script(ends_s=10, status=1, tail=FAULT))
-    alone.go_on(20)
-    assert alone.outcomes == ["finished", "failed"]
-
-
-def test_a_server_that_shows_the_fault_takes_both_down(patch: pytest.MonkeyPatch) -> None:
-    watch = Watch(patch, Script(ends_s=10, status=1, tail="?"), backend={"faults_s": (11.0, 20.0)})
-    watch.go_on(12)
-    assert (watch.outcomes, watch.monitor.jobs[1].exit_code) == (["taken-down", "taken-down"], None)
-    assert (watch.monitor.jobs[1].error or "").endswith("the end of its output:\n(nothing)")
-
-
-def test_without_mps_there_is_no_server_to_fault(patch: pytest.MonkeyPatch) -> None:
-    watch = Watch(
-        patch, Script(ends_s=10, **FAILS), Script(ends_s=10, **FAILS),
-        backend={"mode": "cu_mask"},
-    )  # fmt: skip
-    watch.go_on(20)
-    assert watch.outcomes == ["failed", "failed"]
+    last = watch.monitor.jobs[-1]
+    assert (watch.outcomes, said in (last.error or "")) == (outcomes.split(), True)
+    assert (last.code == "mps-fault") == bool(said)
 
 
 def test_a_job_that_ended_well_waits_for_no_fault(patch: pytest.MonkeyPatch) -> None:
@@ -559,32 +566,6 @@ def test_stop_of_the_watch_between_clock_and_counters_makes_no_power(
     watch.go_on(0.25, 0.25)
     assert account.energy_j == pytest.approx(400 * account.overlap_s)
     assert watch.monitor.work_per_joule() == pytest.approx(1.3 / 400)
-
-
-GONE = Script(ends_s=10, status=1, tail=FAULT)
-
-
-A, B, STRANGER = pid_of("a"), pid_of("b"), 7
-
-
-@pytest.mark.parametrize(
-    ("named", "outcomes", "said"),
-    [
-        ({B}, ["taken-down", "failed"], "a fault of b took a down with it"),
-        ({B, STRANGER}, ["taken-down", "failed"], f"names its process {B}"),
-        ({A, B}, ["taken-down"] * 2, "which one caused it the driver does not tell"),
-        ({STRANGER}, ["taken-down"] * 2, "which one caused it the driver does not tell"),
-        (set[int](), ["taken-down"] * 2, "which one caused it the driver does not tell"),
-    ],
-)
-def test_who_is_named_alone_has_caused_it(
-    monkeypatch: pytest.MonkeyPatch, named: set[int], outcomes: list[str], said: str
-) -> None:
-    watch = Watch(monkeypatch, GONE, GONE, backend={"named": frozenset(named)})
-    watch.go_on(20)
-    assert watch.outcomes == outcomes
-    assert all(said in (one.error or "") for one in watch.monitor.jobs)
-    assert {one.code for one in watch.monitor.jobs} == {"mps-fault"}
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 99_999))))

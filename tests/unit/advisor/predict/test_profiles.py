@@ -290,41 +290,37 @@ def server(per_percent: float) -> Profile:
     return profile("server", rates, serving=SERVING, columns=columns)
 
 
-def test_the_capacity_of_a_server_is_seen_where_it_falls_short() -> None:
-    found = relative_capacity(server(4.0), [10.0, 20.0, 30.0, 50.0, 100.0])
-    assert found.tolist() == pytest.approx([0.4, 0.8, 1.2, 2.0, 4.0])
+def seen_at(active_percent: float) -> Profile:
+    """It served all at half of the GPU, and at the whole."""
+    columns = {"sm_active_percent": [1.2 * active_percent, active_percent]}
+    return profile("server", [DEMAND] * 2, [50.0, 100.0], serving=SERVING, columns=columns)
 
 
-def test_a_server_that_never_falls_short_could_do_at_least_in_proportion() -> None:
-    assert relative_capacity(server(50.0), [10.0, 35.0]).tolist() == pytest.approx([1.0, 3.5])
+TIMED = Serving(offered_rate=None, rate_noise=None, latency_p99_ms=((100.0, 5.0),))
 
 
-def test_a_server_that_nobody_saw_at_small_shares_takes_its_sm_activity_at_most() -> None:
-    """It served all at half of the GPU, which says that it needs that; it was active on a tenth."""
-    columns = {"sm_active_percent": [12.0, 10.0]}
-    thin = profile("server", [DEMAND] * 2, [50.0, 100.0], serving=SERVING, columns=columns)
-    assert relative_capacity(thin, [50.0, 100.0]).tolist() == pytest.approx([5.0, 10.0])
-    unread = profile(
-        "server",
-        [DEMAND] * 2,
-        [50.0, 100.0],
-        serving=SERVING,
-        columns={"sm_active_percent": [float("nan")] * 2},
-    )
-    assert relative_capacity(unread, [50.0, 100.0]).tolist() == pytest.approx([1.0, 2.0])
+BEHIND = profile("server", [10.0 + share / 2 for share in SHARES], serving=SERVING)
 
 
-def test_a_server_that_the_whole_gpu_cannot_serve_has_no_more() -> None:
-    behind = profile("server", [10.0 + share / 2 for share in SHARES], serving=SERVING)
-    found = relative_capacity(behind, SHARES)
-    np.testing.assert_allclose(found, behind.values["rate"] / behind.whole_gpu_rate)
-
-
-def test_the_capacity_of_any_other_job_is_its_rate() -> None:
-    """Latencies alone are no demand."""
-    timed = Serving(offered_rate=None, rate_noise=None, latency_p99_ms=((100.0, 5.0),))
-    for job in (profile("training"), profile("training", serving=timed)):
-        assert relative_capacity(job, [25.0, 100.0]).tolist() == [0.25, 1.0]
+@pytest.mark.parametrize(
+    ("job", "shares", "capacity"),
+    [
+        # At 10 % it serves 40 of 100; at 50 % it could serve 200, though only 100 arrive.
+        (server(4.0), [10.0, 20.0, 30.0, 50.0, 100.0], [0.4, 0.8, 1.2, 2.0, 4.0]),
+        # All that is known is that 10 % of the GPU served everything.
+        (server(50.0), [10.0, 35.0], [1.0, 3.5]),
+        # Half served everything, but the job was active on a tenth of the SMs at most.
+        (seen_at(10.0), [50.0, 100.0], [5.0, 10.0]),
+        (seen_at(math.nan), [50.0, 100.0], [1.0, 2.0]),
+        # The whole GPU cannot serve it: its rate is its capacity.
+        (BEHIND, SHARES, (BEHIND.values["rate"] / BEHIND.whole_gpu_rate).tolist()),
+        (profile("training"), [25.0, 100.0], [0.25, 1.0]),
+        # Latencies alone are no demand.
+        (profile("training", serving=TIMED), [25.0, 100.0], [0.25, 1.0]),
+    ],
+)
+def test_what_a_job_could_do(job: Profile, shares: list[float], capacity: list[float]) -> None:
+    assert relative_capacity(job, shares).tolist() == pytest.approx(capacity)
 
 
 @given(
