@@ -25,7 +25,7 @@ job alone at that speed. They know nothing of errors of the profiles.
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
@@ -205,12 +205,7 @@ class PairPoint(Measured):
 Point = SoloPoint | PairPoint
 
 
-class _OfJob(Protocol):
-    @property
-    def job(self) -> str: ...
-
-
-_Part = TypeVar("_Part", bound=_OfJob)
+_Part = TypeVar("_Part", bound="PointPart | ObservedPart")
 
 
 def _in_name_order(parts: Iterable[_Part]) -> tuple[_Part, ...]:

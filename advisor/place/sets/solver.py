@@ -27,7 +27,7 @@ from advisor.core.split import ADVISED_JOBS
 from advisor.errors import NoSplitError
 from advisor.place.sets.answers import SetAnswers, set_answers
 from advisor.place.sets.placing import PlacedSet, Placing, RunningPlan
-from advisor.place.sets.search import Found, SeatSearch, SetSearch
+from advisor.place.sets.search import SeatSearch, SetSearch
 from advisor.predict.profiles import Floats
 
 NEAR = 0.005
@@ -90,7 +90,7 @@ def _searches(answers: list[SetAnswers], duals: Floats, *, closely: bool) -> lis
     ]
 
 
-def _bound(placing: Placing, duals: Floats, found: list[Found]) -> float:
+def _bound(placing: Placing, duals: Floats, most: Floats) -> float:
     """No plan costs less than jobs and cards are worth, if every card gained all that a set could.
 
     Where each set costs one card, the values may be lowered until none gains anything, which is
@@ -98,7 +98,6 @@ def _bound(placing: Placing, duals: Floats, found: list[Found]) -> float:
     Research 38(5), 1990).
     """
     gpus = np.array([pool.gpus for pool in placing.pools])
-    most = np.array([of.most for of in found])
     worth = float(duals @ np.append(placing.counts, gpus))
     bound = worth - float(gpus @ most)
     return max(bound, worth / (1 + most.max())) if placing.aim == "fewest-cards" else bound
@@ -357,9 +356,9 @@ def _found(
         closely |= cost > (1 - WORTHWHILE) * before or part > SEARCH_PART / 2
         enough = NEAR / 2 * cost / sum(pool.gpus for pool in placing.pools)
         searches = _searches(answers, duals, closely=closely)
-        found = [search.all(least, enough) for search in searches]
-        bound = max(bound, LEAST_GAIN * cost, _bound(placing, duals, found))
-        new = master.add(one for of_pool in found for one in of_pool.sets)
+        found, most_gain = zip(*(search.all(least, enough) for search in searches), strict=True)
+        bound = max(bound, LEAST_GAIN * cost, _bound(placing, duals, np.array(most_gain)))
+        new = master.add(one for of_pool in found for one in of_pool)
         if bound >= (1 - NEAR) * cost or (closely and not new):
             return bound, False
         takes = min(_part(started, time_limit_s) - part, TURN_PART)
@@ -394,7 +393,7 @@ def _dived(
         for of_pool in answers:
             of_pool.leave(left)
         for search in _searches(answers, duals, closely=False):
-            master.add(search.all(least, math.inf).sets)
+            master.add(search.all(least, math.inf)[0])
 
     def left_s() -> float:
         return time_limit_s - (time.monotonic() - started)
