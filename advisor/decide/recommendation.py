@@ -302,7 +302,7 @@ def same_work(r: Decision) -> _WorkToTheEnd:
     """The work of a recommendation, in the recommended way and one job after the other."""
     p = r.choice.prediction
     work = r.request.work or work_of(p.result, HOUR_S)
-    chosen = to_the_end(p, p.result, r.profiles, work)
+    chosen = _to_the_end(p, p.result, r.profiles, work)
     restarted = finish(p.result, work) if p.split.is_limited and r.request.work else None
     return _WorkToTheEnd(
         work=work,
@@ -318,7 +318,7 @@ def gain_to_the_end(
     """Energy (or time) of the work one after the other, for each one that it takes this way."""
 
     def gain(result: SplitResult) -> float:
-        this, alone = to_the_end(p, result, profiles, work), one_after_the_other(result, work)
+        this, alone = _to_the_end(p, result, profiles, work), one_after_the_other(result, work)
         if objective.name == DEFAULT_OBJECTIVE:
             return alone.energy_j / this.energy_j
         return alone.time_s / this.time_s
@@ -326,7 +326,7 @@ def gain_to_the_end(
     return gain
 
 
-def to_the_end(
+def _to_the_end(
     p: Prediction, result: SplitResult, profiles: Sequence[Profile], work: Work
 ) -> Finish:
     """All jobs until they are done; the limit of the one that goes on stays."""

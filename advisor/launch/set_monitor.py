@@ -318,7 +318,7 @@ class SetMonitor:
         self._suspicions = []
         known = [*dict.fromkeys(one for one in struck if one.outcome in ("running", "failed"))]
         if known:
-            take_down(known, self._backend)
+            _take_down(known, self._backend)
             self.first_ended = self.first_ended or self._indices_over()
 
     def _check_backend(self, now_s: float) -> None:
@@ -471,7 +471,7 @@ class _Suspicion:
         return False if answered or now_s - self.since_s > FAULT_S else None
 
 
-def take_down(struck: Sequence[JobMonitor], backend: Backend) -> None:
+def _take_down(struck: Sequence[JobMonitor], backend: Backend) -> None:
     """Note that a fault has struck these; the job that caused it has failed, where it is known."""
     guilty, fault = _author(struck, backend)
     for one in struck:

@@ -172,7 +172,7 @@ def observation_ratio(
     return math.log(power_w / expected.power_w.value) if below and same else None
 
 
-def on_card(profile: Profile, factor: CardFactor) -> Profile:
+def _on_card(profile: Profile, factor: CardFactor) -> Profile:
     """The profile as the card would have measured it.
 
     Where the profile is at the power limit the card is, too: how far beyond it the job would go is
@@ -201,7 +201,7 @@ class CardPredictor:
         self, predictor: Predictor, profiles: Iterable[Profile], factor: CardFactor
     ) -> None:
         self._predictor = predictor
-        self._brought = {profile: on_card(profile, factor) for profile in profiles}
+        self._brought = {profile: _on_card(profile, factor) for profile in profiles}
         self._measured = {brought: profile for profile, brought in self._brought.items()}
 
     def brought(self, profiles: Iterable[Profile]) -> tuple[Profile, ...]:

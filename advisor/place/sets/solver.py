@@ -399,7 +399,7 @@ def _dived(
         return time_limit_s - (time.monotonic() - started)
 
     least = _least(master)
-    steps = dived(master, look, left_s, NEAR)
+    steps = _dived_from(master, look, left_s, NEAR)
     for of_pool in answers:
         of_pool.leave(master.placing.counts)
     return steps
@@ -414,7 +414,7 @@ def _least(master: _Master) -> float:
     return LEAST_GAIN * max(one.cost for one in master.sets if len(one.kinds) <= ADVISED_JOBS)
 
 
-def dived(
+def _dived_from(
     master: _Master, look: Callable[[Floats, Floats], None], left_s: Callable[[], float], gap: float
 ) -> list[Floats]:
     """Whole cards of each set, more and more of them are kept; the last for all jobs that can be.

@@ -28,7 +28,6 @@ from advisor.decide.recommendation import (
     environments,
     gain_to_the_end,
     same_work,
-    to_the_end,
     worth_of,
 )
 from advisor.errors import InputError, NoSplitError
@@ -527,8 +526,7 @@ def prediction(split: Split) -> Prediction:
 
 def test_the_job_that_goes_on_keeps_its_limit() -> None:
     """1000 s together at 350 W, then 600 s of work at half of the rate and 250 W."""
-    result = prediction(EQUAL).result
-    found = to_the_end(prediction(EQUAL), result, (LONG_JOB, SHORT_JOB), WORK)
+    found = same_work(recommended({EQUAL: (0.6, 0.6, 350.0)})).choice
     assert (found.time_s, found.shared_s) == (pytest.approx(1000 + 1200), pytest.approx(1000))
     assert found.energy_j == pytest.approx(1000 * 350 + 1200 * 250)
 

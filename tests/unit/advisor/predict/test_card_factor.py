@@ -18,7 +18,6 @@ from advisor.predict.card_factor import (
     CardPredictor,
     card_factor,
     observation_ratio,
-    on_card,
     reference_logs,
 )
 from advisor.predict.predictions import Prediction, Predictor
@@ -97,16 +96,21 @@ def test_observations_that_can_be_compared() -> None:
     assert observation_ratio(power_w, rates, expected, None) == 0.0
 
 
+def on_card(known: Profile, **factor: float) -> Profile:
+    (there,) = CardPredictor(Physics(), [known], replace(FACTOR, **factor)).brought([known])
+    return there
+
+
 def test_profile_on_a_card() -> None:
     """Power below the limit is scaled; at the limit the card is at it, too; rates stay."""
     columns = {"power_w": [200.0, 400.0, 695.0]}
     known = profile("a", shares=(20, 50, 100), columns=columns)
-    there = on_card(known, FACTOR)
+    there = on_card(known)
     assert there.values["power_w"].tolist() == pytest.approx([180.0, 360.0, 695.0])
     assert np.array_equal(there.values["rate"], known.values["rate"])
-    more = on_card(known, replace(FACTOR, log_factor=math.log(1.8)))
+    more = on_card(known, log_factor=math.log(1.8))
     assert more.values["power_w"].tolist() == pytest.approx([360.0, 700.0, 695.0])
-    assert on_card(replace(known, gpu_uuids=frozenset({"GPU-1"})), FACTOR).values is known.values
+    assert on_card(replace(known, gpu_uuids=frozenset({"GPU-1"}))).values is known.values
 
 
 def predicted(factor: CardFactor, predictor: Predictor | None = None) -> tuple[Prediction, ...]:
