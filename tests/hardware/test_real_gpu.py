@@ -109,20 +109,17 @@ def test_memory_is_bounded_for_one_client(backend: MpsBackend) -> None:
     print(refusal.value)
 
 
-def test_wrong_pipe_directory_is_refused(backend: MpsBackend) -> None:
-    """The driver falls back to the whole GPU; the read-back shows it."""
-    lost = environment(backend, 30, CUDA_MPS_PIPE_DIRECTORY="/tmp/nowhere")
-    with pytest.raises(LimitNotProvenError, match="MPS is not in force") as refusal:
-        backend.prove(Share(30), lost)
-    print(refusal.value)
-
-
-def test_percentage_zero_is_refused(backend: MpsBackend) -> None:
-    """The driver takes 0 as no limit; the read-back shows it."""
-    lifted = environment(backend, 30, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="0")
-    with pytest.raises(LimitNotProvenError, match="but a process saw") as refusal:
-        backend.prove(Share(30), lifted)
-    print(refusal.value)
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        # The driver falls back to the whole GPU, or takes 0 as no limit; the read-back shows it.
+        ({"CUDA_MPS_PIPE_DIRECTORY": "/tmp/nowhere"}, "MPS is not in force"),
+        ({"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "0"}, "but a process saw"),
+    ],
+)
+def test_lifted_limit_is_refused(backend: MpsBackend, changed: dict[str, str], said: str) -> None:
+    with pytest.raises(LimitNotProvenError, match=said):
+        backend.prove(Share(30), environment(backend, 30, **changed))
 
 
 def test_dead_daemon_is_refused(backend: MpsBackend) -> None:

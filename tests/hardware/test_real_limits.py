@@ -5,7 +5,6 @@ Prints the time from the breach to the last word of the launch.
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ from real_gpu import nobody_computes, run_json, the_gpu
 
 from advisor.core.gpu import MEMORY_LIMIT, PERCENTAGE
 from advisor.launch.folder import LaunchFolder
-from advisor.runtime.processes import children_of, marked_pids, wait_until
+from advisor.runtime.processes import marked_pids, wait_until
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 
@@ -102,23 +101,6 @@ def test_stranger_is_told_and_ends_a_strict_launch(jobs: Path, strict: bool) -> 
         assert "stranger" in last["observations"][0]["flags"]
         assert all(job["outcome"] == "stopped" for job in last["jobs"])
     assert nobody_computes()
-
-
-def test_stop_of_a_launch_whose_watchers_are_stopped(jobs: Path) -> None:
-    launch = running(jobs)
-    pid = launch.read_status().supervisor_pid or 0
-    for watcher in (*children_of(pid), pid):
-        os.kill(watcher, signal.SIGSTOP)
-    assert wait_until(lambda: launch.read_status().silent_s is not None, 15)
-    assert not any(job.proven for job in launch.read_status().jobs)
-    begun = time.monotonic()
-    last = run_json("launches", "stop", launch.launch_id, code=1)
-    print(f"stopped after {time.monotonic() - begun:.1f} s")
-    assert last["code"] == "supervisor-gone"
-    assert wait_until(lambda: marked_pids({"TOKEN": str(jobs)}) == [], 10)
-    assert nobody_computes()
-    again = run_json("launch", "good", "good", "--split", "50/26", "--duration", "3")
-    assert again["state"] == "stopped"
 
 
 def test_limit_of_the_smaller_share_is_called_set(jobs: Path) -> None:

@@ -11,7 +11,7 @@ from sleeper import sleeper
 from advisor.core.gpu import Gpu, Share, cus_for_percent
 from advisor.core.job import Job
 from advisor.core.split import Split, split_environments
-from advisor.errors import LimitNotProvenError, PartitionError
+from advisor.errors import LimitNotProvenError
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.start import plan_of, prove_set
 from advisor.runtime.backend import CuMaskBackend, Granted
@@ -98,12 +98,6 @@ def test_mask_that_does_not_hold_is_refused(hip: Path, more: dict[str, str], mes
 def test_variable_that_skips_nothing_is_passed_over(hip: Path, value: str) -> None:
     """ROCr leaves the mask on where it is empty or 0."""
     assert prove(MI300X, 10, hip, HSA_CU_MASK_SKIP_INIT=value).units == 32
-
-
-def test_gpu_of_unknown_size_is_refused() -> None:
-    gpu = Gpu(uuid="GPU-a", model="MI300X", vendor="amd")
-    with pytest.raises(PartitionError, match="number of CUs of MI300X is not known"):
-        CuMaskBackend(gpu).environment(Share(10))
 
 
 def test_size_is_read_without_the_masks_of_the_caller(hip: Path) -> None:

@@ -79,18 +79,3 @@ def test_memory_that_is_not_bounded_starts_nobody(jobs: FakeHost) -> None:
     last = launch(jobs, "loses", "one", "--split", "50/50", code=3)
     assert "do not carry the variables" in last["cause"]
     await_nobody(jobs)
-
-
-def test_memory_of_all_is_added_up(jobs: FakeHost) -> None:
-    jobs.write_job("large", memory_mib=50_000)
-    for options, code, words in (
-        (("large*3",), 10, "large, large and large need 50000 + 50000 + 50000 MiB"),
-        (("one*8",), 2, "8 jobs cannot be launched together"),
-        (("one",), 2, "1 job cannot be launched together"),
-        (("one*2", "--then", "one*9"), 2, "9 jobs cannot be launched together"),
-    ):
-        done = jobs.advisor("launch", *options, "--split", "uncapped")
-        assert (done.returncode, words in done.stderr) == (code, True), done.stderr
-    done = jobs.advisor("launch", "one*3", "--split", "50/50")
-    assert "50/50 has 2 shares, and there are 3 jobs" in done.stderr
-    assert not (jobs.folder / "home" / "launches").exists()

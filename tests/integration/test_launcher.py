@@ -137,16 +137,6 @@ def test_a_server_that_nobody_asks_is_there(run: Launch) -> None:
             wait_until(job.ready, 10)
 
 
-def test_a_job_that_ends_says_what_to_do(run: Launch) -> None:
-    with run(sys.executable, "-c", "print('done')") as job:
-        assert wait_until(lambda: job.over, 10)
-        with pytest.raises(JobError, match=r"no line of its output matched.*give it more steps"):
-            job.check()
-        job.stop()
-        with pytest.raises(JobError, match="give it more steps"):
-            job.check()
-
-
 @pytest.mark.parametrize(
     ("command", "said"),
     [

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -29,9 +28,7 @@ def test_job_that_leaves_its_limit_ends_the_launch(jobs: FakeHost, way: str) -> 
     file = write_breaking(jobs, way)
     name = detached(jobs, "breaking", "two", *RUNS)
     file.touch()
-    begun = time.monotonic()
     status = await_end(jobs, name)
-    assert time.monotonic() - begun < 30
     assert (status["state"], status["code"]) == ("failed", "limit-broken")
     assert [job["outcome"] for job in status["jobs"]] == ["failed", "stopped"]
     shown = json.loads(jobs.advisor("launches", "show", name, "--json").stdout)

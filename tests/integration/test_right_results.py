@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from host import FakeHost
-from launched import await_nobody, no_leftovers
+from launched import no_leftovers
 from reading import answer_of
 
 QUICK = ("--window", "0.5")
@@ -39,43 +39,6 @@ def test_a_share_that_goes_wrong_is_flagged_and_never_advised(h200: FakeHost) ->
     assert 50 not in shares
     assert {10, 90} <= shares
     assert any("66" in text for text in (*answer["warnings"], *answer["reasons"]))
-
-
-def test_a_pattern_in_the_output_reports_as_well(host: FakeHost) -> None:
-    script = (
-        "i=0; while :; do i=$((i+1)); v=2.5; "
-        "[ $i -gt 20 ] && v=nan; "
-        "echo step $i loss $v; sleep 0.01; done"
-    )
-    host.write_job(
-        "printer",
-        gate=False,
-        command=["sh", "-c", script],
-        progress={"kind": "output", "pattern": r"step (\d+)", "unit": "steps"},
-        results={"pattern": r"loss (\S+)"},
-    )
-    points = profile(host, "printer", "--shares", "100", "--mode", "uncapped")
-    assert points[132]["results"] == "wrong"
-    assert "wrong-results" in points[132]["flags"]
-
-
-def launch(host: FakeHost, *options: str) -> dict[str, Any]:
-    done = host.advisor("launch", "broken", "fine", *options, "--duration", "6", "--json")
-    await_nobody(host)
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def test_a_launch_compares_with_what_the_profile_has_of_the_whole_gpu(h200: FakeHost) -> None:
-    h200.write_job("broken", "--behave", "differs", "--at", "50", results={"tolerance": 0.01})
-    h200.write_job("fine", "--behave", "reports", results={"tolerance": 0.01})
-    for job in ("broken", "fine"):
-        profile(h200, job, "--shares", "10,100")
-    last = launch(h200, "--split", "50/50", "--stop-on-wrong-results")
-    assert (last["state"], last["code"]) == ("failed", "wrong-results")
-    assert "differ from those on the whole GPU by 10 %" in last["cause"]
-    assert [job["results"] for job in last["jobs"]] == ["differ", "right"]
-    (seen,) = last["observations"]
-    assert "results-differ" in seen["flags"]
 
 
 def test_a_job_is_checked_at_every_count_and_keeps_away_from_where_it_is_wrong(

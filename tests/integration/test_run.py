@@ -146,21 +146,6 @@ def test_a_killed_queue_goes_on(h100: FakeHost) -> None:
     await_nobody(h100)
 
 
-def test_a_killed_supervisor_loses_nothing(h100: FakeHost) -> None:
-    h100.write_job("triad", "--steps", "1500")
-    names = ("mobilenet-train-b2", "resnet50-train-b2", "triad")
-    with h100.start_advisor("run", *names, "--json") as process:
-        await_running(h100, 2)
-        pid = next(pid for pid, told in processes_of(h100).items() if "supervise " in told)
-        os.kill(pid, signal.SIGKILL)
-        out, _ = process.communicate(timeout=90)
-    assert process.returncode == 0, out
-    assert set(states(json.loads(out.splitlines()[-1])).values()) == {"done"}
-    finished = [name for name, outcome in came(h100) if outcome == "finished"]
-    assert sorted(finished) == sorted(names)
-    await_nobody(h100)
-
-
 def test_ctrl_c_ends_all_and_the_same_command_goes_on(h100: FakeHost) -> None:
     h100.write_job("triad", "--steps", "8000")
     names = ("mobilenet-train-b2", "triad")

@@ -27,8 +27,6 @@ from advisor.core.records import (
     Observation,
     ObservedPart,
     PairPoint,
-    Part,
-    PointPart,
     Record,
     SoloPoint,
     divide_energy,
@@ -38,9 +36,7 @@ from advisor.errors import InputError
 from advisor.formats.rows import (
     column_types,
     flat,
-    flat_name,
     from_row,
-    part_column,
     record_from_row,
     to_row,
 )
@@ -195,12 +191,6 @@ def test_one_job_is_no_pair() -> None:
             from_row(PairPoint, {**row, "jobs": jobs})
     with pytest.raises(ValueError, match="two parts or more"):
         replace(pair_point(), parts=pair_point().parts[:1])
-
-
-@given(st.sampled_from([PointPart, ObservedPart]), st.integers(1, 99), st.data())
-def test_a_flat_name_says_whose_it_is(kind: type[Part], number: int, data: st.DataObject) -> None:
-    column = data.draw(st.sampled_from(list(column_types(kind))))
-    assert part_column(flat_name(column, number)) == (number - 1, column)
 
 
 def test_a_mistake_in_a_flat_row_is_named() -> None:

@@ -387,13 +387,6 @@ def test_each_copy_adds_work_and_keeps_every_limit(
     assert (found.beyond is None) == (found.ended_by is None) == (found.best == most)
 
 
-@given(st.floats(1, 99), st.floats(0, 1), st.floats(0, 1))
-def test_a_stricter_limit_holds_no_more_copies(sm: float, one: float, other: float) -> None:
-    low, high = sorted((one, other))
-    loose, strict = (replicas(copied_job(sm), Request(default_min_speed=x)) for x in (low, high))
-    assert strict.best <= loose.best
-
-
 @pytest.mark.parametrize(
     ("one", "wanted", "ended_by", "best"),
     [

@@ -272,19 +272,6 @@ def test_source_that_fails_for_a_while_is_bridged() -> None:
         assert (found.joules, found.seconds) == expected
 
 
-def test_silence_without_a_counter_is_of_no_energy_and_of_no_time() -> None:
-    sensor = Sensor()
-    energy, sensor.power = sensor.energy, 100
-    for now_s, fails, expected in (
-        (0, False, (0, 0)), (1, False, (100, 1)), (5, True, (100, 1)), (9, False, (900, 9)),
-        (19, False, (900, 9)), (20, False, (1000, 10)),
-    ):  # fmt: skip
-        sensor.fails = fails
-        found = energy(now_s)
-        assert found is not None
-        assert (found.joules, found.seconds) == expected
-
-
 @given(st.floats(0, 0.1), st.floats(0, 0.1), st.floats(0.5, 1000), st.floats(0, 1000))
 def test_energy_of_all_is_known_to_a_hundredth_or_not_told(
     begun_s: float, ended_s: float, seconds: float, power_w: float

@@ -164,28 +164,6 @@ def test_what_was_expected_is_of_the_job_that_goes_on(
     assert record(other).predicted_rest_energy_saved == 0.1
 
 
-@pytest.mark.parametrize(
-    ("ends_s", "predicted", "stranded_unit_s"),
-    [((30, 10, 20), None, 10 * 40 + 10 * (40 + 26)), ((10, 30, 10), 0.2, 20 * (66 + 26))],
-)
-def test_of_three_the_rest_is_that_of_the_one_that_goes_on(
-    ends_s: tuple[float, ...],
-    predicted: float | None,
-    stranded_unit_s: float,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Nothing was predicted of two that go on; units of each that has ended are held for nobody."""
-    ends = zip((66, 40, 26), ends_s, strict=True)
-    watch = Watch(
-        monkeypatch, *(Script(units=units, ends_s=end_s) for units, end_s in ends),
-        split=Split((50.0, 30.0, 20.0)), forecast=THREE,
-    )  # fmt: skip
-    watch.go_on(60)
-    seen = record(watch)
-    assert seen.predicted_rest_energy_saved == predicted
-    assert seen.stranded_unit_s == pytest.approx(stranded_unit_s)
-
-
 def test_each_stretch_of_a_set_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     scripts = [
         Script(units=66, rate=50, ends_s=10, status=1, tail="out of disk"),

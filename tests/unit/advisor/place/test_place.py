@@ -12,7 +12,7 @@ import pytest
 import synthetic_pairs as made_up
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from made_up_profiles import physical_predictions
+from made_up_profiles import Physics, physical_predictions
 
 from advisor.core.objectives import ADVISED, OBJECTIVES, PartResult, Rest, SplitResult, Work, finish
 from advisor.core.split import EQUAL, Split
@@ -31,7 +31,6 @@ from advisor.place.problem import (
 )
 from advisor.place.schedule import JobRun, Schedule, first_come, schedule, slots
 from advisor.place.solver import ALONE, LEAST_S, alone, cheapest, make_groups, place
-from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, make_profile
 
 HOUR_S = 3600.0
@@ -42,11 +41,6 @@ NO_FLOOR = Limits(default_min_speed=0)
 
 few = settings(max_examples=settings().max_examples // 5)
 """Each example solves some twenty integer programs."""
-
-
-class Physics:
-    def predict(self, profiles: Sequence[Profile], splits: Any) -> list[Prediction]:
-        return physical_predictions(profiles, splits)
 
 
 def options_of(types: int, *, speeds: Any = 0.7, pair_w: Any = 600.0, **fields: Any) -> PairOptions:

@@ -354,15 +354,6 @@ def test_every_job_of_a_large_queue_has_a_seat_or_waits(monkeypatch: pytest.Monk
     assert few.cost >= plan.bound
 
 
-def test_limits_end_sets() -> None:
-    heavy = job("heavy", memory_used_mib=30_000.0)
-    assert solved((heavy, 4), aim="fewest-cards", limits=Limits(memory_mib=65_000)).cards == 2
-    web = server("web", 10.0)
-    assert solved((web, 6), aim="fewest-cards").cards == 1
-    tight = Limits(default_max_p99_ms=9.0)
-    assert solved((web, 6), aim="fewest-cards", limits=tight).cards > 1
-
-
 HOT, COOL = job("hot", 97.0, 690.0), job("cool", 5.0, 150.0)
 CEILING = Limits(max_power_w=450.0)
 """Less than hot draws alone, and more than it draws under a limit beside cool."""

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from small_model import LIMIT_W, SHARES, make_profile
 
 from advisor.predict.features import (
-    FULL_BANDWIDTH_PERCENT,
     Side,
     bandwidth_factor,
     beside,
@@ -167,14 +166,6 @@ def on_card(profile: Profile, watts: float, clock: float, limited: bool) -> Prof
         idle_power_w=watts * profile.idle_power_w,
         power_limit_w=watts * LIMIT_W if limited else None,
     )
-
-
-def test_bandwidth_by_hand() -> None:
-    """Two jobs that want all of the bandwidth get half each; two small ones all they want."""
-    full = [side(flat(job, dram_active_percent=FULL_BANDWIDTH_PERCENT), [50.0]) for job in "ab"]
-    assert bandwidth_factor(full).tolist() == [0.5]
-    small = [side(flat(job, dram_active_percent=0.0), [50.0]) for job in "ab"]
-    assert bandwidth_factor(small).tolist() == [1.0]
 
 
 def test_speed_features_by_hand() -> None:

@@ -5,7 +5,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
@@ -171,19 +171,6 @@ class Histories(Progress):
         self, steps: int = 1, value: float | None = None, latency_s: float | None = None
     ) -> None:
         self.count += steps
-
-
-@given(st.integers(200, 5000), st.floats(0.02, 0.98))
-def test_percentiles_are_linear_within_a_bucket(requests: int, part: float) -> None:
-    """As those of Prometheus: of a single bucket from 1 s to 2 s its p30 is 1.3 s."""
-    assume(part * requests > 20)
-    progress = Histories()
-    mirror = PageMirror(progress)
-    for n in range(1, 11):
-        count = requests * n // 10
-        mirror.take(Reading({}, ((1.0, 0), (2.0, count), (math.inf, count))))
-    told_ms = percentile_ms((0,) * 320, tuple(progress.buckets), 100 * part)
-    assert told_ms == pytest.approx(1000 * (1 + part), rel=0.04)
 
 
 def test_requests_beyond_the_last_bound_are_above_it(file: Path) -> None:

@@ -165,13 +165,6 @@ def test_nine_splits_in_percent() -> None:
         assert sum(units) <= 132
 
 
-def test_ten_shares_of_a_job_alone() -> None:
-    """Two that are nearest to the same count are measured once."""
-    found = safe_solo_shares(TEN, KNOWN)
-    assert [units_for_percent(share, 132) for share in found] == [12, 22, 34, 62, 66, 70, 118, 132]
-    assert (found[0], found[-1]) == (10, 100)
-
-
 def test_the_whole_gpu_stays_whatever_is_known() -> None:
     all_but_small = checked_with(132, frozenset(grantable(132)) - {8})
     safety = Safety(units_total=132, host=all_but_small)
