@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_up_profiles import active_job as job
 from made_up_profiles import profile
 
 from advisor.core.gpu import WHOLE
@@ -34,20 +35,6 @@ from advisor.predict.predictions import Prediction, predict_exclusive, predicted
 from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor
 from advisor.validity.safe_counts import CheckedCounts
-
-SHARES = tuple(range(10, 101, 10))
-
-
-def job(name: str, sm: float = 10.0, power_w: float = 200.0, **fields: Any) -> Profile:
-    """Alone it keeps the SMs active so much of the time; as fast where that fits its share."""
-    active = np.minimum(sm, np.array(SHARES, dtype=np.float64))
-    columns = {
-        "sm_active_percent": active,
-        "dram_active_percent": np.full(10, 5.0),
-        "power_w": 100 + (power_w - 100) * active / sm,
-    }
-    return profile(name, (100 * active / sm).tolist(), columns=columns, **fields)
-
 
 SMALL, HALF, BIG = job("small"), job("half", 55.0, 400.0), job("big", 97.0, 690.0)
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from made_up_profiles import physical_predictions, profile
+from made_up_profiles import Physics as Unlearned
+from made_up_profiles import active_job as job
 
 from advisor.core.objectives import AIMS, Prices
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
@@ -29,15 +30,12 @@ from advisor.predict.predictions import AskedPair, ExpectedPair, Prediction
 from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor
 
-SHARES = np.arange(10.0, 101.0, 10.0)
-
 few = settings(max_examples=settings().max_examples // 5)
 """Each example solves several programs."""
 
 
-class Physics:
-    def predict(self, profiles: Sequence[Profile], splits: Any) -> list[Prediction]:
-        return physical_predictions(profiles, splits)
+class Physics(Unlearned):
+    """With what a placement asks of pairs."""
 
     def expected(self, asked: Sequence[AskedPair]) -> list[ExpectedPair]:
         return [_expected(self.predict(*of_pair)) for of_pair in asked]
@@ -46,19 +44,6 @@ class Physics:
 def _expected(found: Sequence[Prediction]) -> ExpectedPair:
     speeds = [[part.speed.value for part in p.parts] for p in found]
     return ExpectedPair(np.array(speeds).T, np.array([p.power_w.value for p in found]))
-
-
-def job(
-    name: str, sm: float = 10.0, power_w: float = 200.0, dram: float = 5.0, **fields: Any
-) -> Profile:
-    """Alone it keeps the SMs active so much of the time; as fast where that fits its share."""
-    active = np.minimum(sm, SHARES)
-    columns = {
-        "sm_active_percent": active,
-        "dram_active_percent": np.full(10, dram),
-        "power_w": 100 + (power_w - 100) * active / sm,
-    }
-    return profile(name, (100 * active / sm).tolist(), columns=columns, **fields)
 
 
 def server(name: str, sm: float = 10.0, **fields: Any) -> Profile:
