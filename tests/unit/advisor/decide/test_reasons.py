@@ -14,9 +14,7 @@ from advisor.decide.recommendation import (
     Decision,
     RatedSplit,
     Request,
-    best,
     gain_to_the_end,
-    nearest,
     worst_violation,
 )
 from advisor.errors import InputError, NoSplitError
@@ -151,26 +149,6 @@ def test_the_bounds_of_the_models_own_errors_count_without_work() -> None:
 def rated(split: Split, value: float = 1.0, *violations: Violation) -> RatedSplit:
     (p,) = Scripted({}, off=0.0).predict((A, B), [split])
     return RatedSplit(p, Interval(value, value, value), violations)
-
-
-def test_the_nearest_way_is_the_more_even_one_of_equally_near_ones() -> None:
-    missed = Violation("x", 0.1)
-    ways = [rated(s, 1.0, missed) for s in (THIRTY, SEVENTY)]
-    even = [*ways, rated(EQUAL, 1.0, missed)]
-    assert nearest(even, mirrored=False).name == "50/50"
-    names = {mirrored: nearest(ways, mirrored=mirrored).name for mirrored in (False, True)}
-    assert names == {mirrored: nearest(ways[::-1], mirrored=mirrored).name for mirrored in names}
-    assert set(names.values()) == {"30/70", "70/30"}
-    near = rated(THIRTY, 1.0, Violation("y", 0.05))
-    assert nearest([*even, near], mirrored=False) is near
-
-
-def test_the_best_of_equal_ways_is_the_more_even_one() -> None:
-    ways = [rated(THIRTY), rated(SEVENTY), rated(EQUAL)]
-    assert best(ways, mirrored=False).name == "50/50"
-    assert best([*ways, rated(THIRTY, 1.0001)], mirrored=False).objective_value.value == 1.0001
-    turned = {best(ways[:2], mirrored=mirrored).name for mirrored in (False, True)}
-    assert turned == {"30/70", "70/30"}
 
 
 def test_the_worst_violation_is_the_one_that_is_missed_by_most() -> None:

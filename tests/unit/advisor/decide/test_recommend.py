@@ -323,28 +323,6 @@ def known(draw: st.DrawFn) -> tuple[Profile, Profile, CheckedCounts | None]:
     return a, b, host
 
 
-def units(option: RatedSplit) -> tuple[int, int]:
-    first, second = option.prediction.split.shares
-    return units_for_percent(first, 132), units_for_percent(second, 132)
-
-
-def splits(answer: Decision) -> list[RatedSplit]:
-    named = (*answer.candidates, *answer.picks.values())
-    return [option for option in named if option.sharing == "limited"]
-
-
-@given(known(), st.booleans())
-def test_no_split_that_is_named_is_unsafe(
-    case: tuple[Profile, Profile, CheckedCounts | None], fine: bool
-) -> None:
-    a, b, host = case
-    answer = recommend((a, b), Physics(), Request(fine=fine), host)
-    unsafe = a.safety(host).unsafe, b.safety(host).unsafe
-    for option in splits(answer):
-        assert not [n for n, avoided in zip(units(option), unsafe, strict=True) if n in avoided]
-        assert sum(units(option)) <= 132
-
-
 def test_without_a_check_nothing_is_said_or_changed() -> None:
     plain = recommend((A, B), Physics())
     right = recommend((A, B), Physics(), None, checked_with(132, frozenset()))

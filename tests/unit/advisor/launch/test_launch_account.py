@@ -203,14 +203,6 @@ def test_steady_growth_is_its_rate(
     assert meter.span_s <= now_s
 
 
-def test_readings_of_weeks_need_no_memory() -> None:
-    for window_s, most in ((None, 2), (5.0, 30)):
-        meter = RateMeter(window_s)
-        for number in range(5000):
-            meter.add(Moment(number * 0.25), number)
-        assert len(meter._moves) <= most  # pyright: ignore[reportPrivateUsage]
-
-
 def test_job_that_reports_seldom_has_a_rate() -> None:
     meter = RateMeter(5)
     for now_s in range(100):

@@ -20,7 +20,6 @@ from advisor.core.split import NINE, UNCAPPED
 from advisor.decide.recommend import recommend
 from advisor.decide.recommendation import Request
 from advisor.errors import InputError, NoSplitError
-from advisor.predict.features import matrix, power_features, side, speed_features
 from advisor.predict.profiles import (
     COLUMNS,
     LEAST_TOLERANCE,
@@ -358,17 +357,3 @@ served = st.lists(st.floats(0.95, 1.05), min_size=10, max_size=10).map(
 
 
 """Rates at ten shares of a server that meets its demand at all of them."""
-
-
-@given(rates=served, idle=st.booleans())
-def test_a_flat_profile_has_finite_features(rates: list[float], idle: bool) -> None:
-    """No logarithm of a ratio and no division is of nothing, also where no counter moves."""
-    columns: dict[str, Any] = {}
-    if idle:
-        columns = {name: [0.0] * 10 for name in ("sm_active_percent", "dram_active_percent")}
-        columns |= {"power_w": [80.0] * 10}
-    a = side(profile("server", rates, columns=columns), [split.shares[0] for split in NINE])
-    b = side(profile("training"), [split.shares[1] for split in NINE])
-    for own, other in ((a, b), (b, a), (a, a)):
-        assert np.isfinite(matrix(speed_features(own, [other]))).all()
-        assert np.isfinite(matrix(power_features([own, other]))).all()

@@ -440,15 +440,6 @@ def test_another_bar_between_adds_nothing(epochs: list[list[int]], checks: int) 
     assert tally.total == 60 * len(epochs)
 
 
-def test_what_follows_a_bar_that_is_over_is_the_work() -> None:
-    tally = Tally()
-    for n in range(1000, 20001, 1000):
-        tally.add(n, 20000)
-    for n in range(1, 101):
-        tally.add(n, 2000)
-    assert tally.total == 20000 + 100
-
-
 @given(st.lists(st.tuples(st.integers(0, 100), st.sampled_from([None, 5, 60, 100])), max_size=60))
 def test_no_sequence_makes_the_total_fall(shown: list[tuple[int, float | None]]) -> None:
     tally, before = Tally(), 0.0

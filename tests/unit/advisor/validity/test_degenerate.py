@@ -211,50 +211,11 @@ def test_other_doubtful_points_stand_where_there_are_no_others() -> None:
     assert make_profiles(points)["a", "Card"].shares.tolist() == [50, 100]
 
 
-ACCEPTED_DROP = 0.18
-
-
-HALF_PRECISION = frozenset({"bert-train", "vit-train", "resnet50-train", "matmul-bf16", "vit-infer",
-                            "bert-infer", "whisper-infer", "llm-prefill", "dit-step"})  # fmt: skip
-
-
-"""Some of the jobs with bf16 products."""
-
-
-SAFE = {"NVIDIA H200": frozenset({8, 10, 12, 14, 16, 22, 62, 64, 66, 70, 118, 120, 122, 124, 132}),
-        "NVIDIA H100 80GB HBM3": frozenset({12, 14, 34, 62, 66, 118, 132})}  # fmt: skip
-
-
-"""Of the counts that were measured."""
-
-
-def test_no_unflagged_bundled_point_takes_much_less_energy_than_the_whole_gpu() -> None:
-    whole = {(p.job, p.gpu_uuid, p.run): p for p in bundled_solo_points() if p.share_percent == 100}
-    for point in bundled_solo_points():
-        if (DOUBTFUL - {UNREAD}).isdisjoint(point.flags) and point.results != "right":
-            own = energy_above_idle_j(point)
-            there = energy_above_idle_j(whole[point.job, point.gpu_uuid, point.run])
-            assert own is not None
-            assert there is not None
-            assert own > (1 - ACCEPTED_DROP) * there, point
-
-
 def test_the_bundled_points_carry_the_flag_already() -> None:
     solos = bundled_solo_points()
     assert flagged(solos) == [p.share_percent for p in solos if DEGENERATE in p.flags]
     assert with_pair_flags(bundled_pair_points(), solos) == bundled_pair_points()
     assert with_solo_flags(bundled_reference_points()) == bundled_reference_points()
-
-
-def test_no_bundled_point_of_unread_results_is_used_for_a_figure() -> None:
-    """Half-precision jobs whose results nobody read, at counts that are safe on their GPU model."""
-    for point in bundled_pair_points():
-        if DOUBTFUL.isdisjoint(point.flags):
-            for part in point.parts:
-                is_known = part.results == "right" or part.units in SAFE[point.gpu_model]
-                assert is_known or part.job not in HALF_PRECISION
-    unread = [p for p in bundled_pair_points() if UNREAD in p.flags]
-    assert len([p for p in unread if DEGENERATE not in p.flags]) > 400
 
 
 def sweep(*rates: float) -> list[SoloPoint]:
