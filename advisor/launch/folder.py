@@ -607,7 +607,7 @@ class EndedLaunch:
 
     launch_id: str
     ended_at: str
-    _size_bytes: int
+    size_bytes: int
     reason: _Reason | None = None
 
     @property

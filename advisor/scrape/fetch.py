@@ -64,7 +64,7 @@ def fetch(url: str) -> bytes:
     """
     received = io.BytesIO(_exchange(url))
     # All that `HTTPResponse` asks of a socket.
-    answered = SimpleNamespace(makefile=lambda *_: received)
+    answered = SimpleNamespace(makefile=lambda _mode: received)
     answer = http.client.HTTPResponse(cast("socket.socket", answered))
     try:
         answer.begin()
