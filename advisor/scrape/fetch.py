@@ -63,9 +63,12 @@ def fetch(url: str) -> bytes:
         JobError: it is too large.
     """
     received = io.BytesIO(_exchange(url))
+
+    def makefile(_mode: str) -> io.BytesIO:
+        return received
+
     # All that `HTTPResponse` asks of a socket.
-    answered = SimpleNamespace(makefile=lambda _mode: received)
-    answer = http.client.HTTPResponse(cast("socket.socket", answered))
+    answer = http.client.HTTPResponse(cast("socket.socket", SimpleNamespace(makefile=makefile)))
     try:
         answer.begin()
         page = answer.read()
