@@ -224,7 +224,7 @@ def written(environment: Mapping[str, str]) -> dict[str, str]:
     """What the file of the user sets, by the names of variables."""
     path = config_path(environment)
     secret = [name for name in KEYS if variable_of(name) in SECRETS]
-    found = read_config(path, KEYS, secret) if path else {}
+    found = _read_config(path, KEYS, secret) if path else {}
     return {variable_of(name): value for name, value in found.items()}
 
 
@@ -357,7 +357,7 @@ def config_path(environment: Mapping[str, str]) -> Path | None:
     return Path(config) / "advisor/config.toml" if config else None
 
 
-def read_config(path: Path, known: Collection[str], secret: Collection[str]) -> dict[str, str]:
+def _read_config(path: Path, known: Collection[str], secret: Collection[str]) -> dict[str, str]:
     """The values of a file, as text; a key that is unknown is refused.
 
     Args:

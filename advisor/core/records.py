@@ -25,7 +25,7 @@ job alone at that speed. They know nothing of errors of the profiles.
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
@@ -43,101 +43,101 @@ FILLS_PERCENT = 50.0
 below, the GPU idles most of the time, so two such jobs fit into each other's gaps."""
 
 
-def column(meaning: str, unit: str = "", **options: Any) -> Any:
+def _column(meaning: str, unit: str = "", **options: Any) -> Any:
     """A dataclass field that carries its unit and meaning."""
     return field(metadata={"meaning": meaning, "unit": unit}, **options)
 
 
-def reading(meaning: str, unit: str = "") -> Any:
+def _reading(meaning: str, unit: str = "") -> Any:
     """A column that is None where nothing was read."""
-    return column(meaning, unit, default=None)
+    return _column(meaning, unit, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
     """Hardware counters of the whole GPU, averaged over a window; None where not available."""
 
-    sm_active_percent: float | None = reading("time an SM had a warp, mean of SMs", "%")
-    sm_occupancy_percent: float | None = reading("resident warps of the most possible", "%")
-    fp32_active_percent: float | None = reading("FP32 pipe busy", "%")
-    fp64_active_percent: float | None = reading("FP64 pipe busy", "%")
-    fp16_active_percent: float | None = reading("FP16 pipe busy, without tensor cores", "%")
-    tensor_active_percent: float | None = reading("any tensor pipe busy", "%")
-    integer_active_percent: float | None = reading("integer pipe busy", "%")
-    dram_active_percent: float | None = reading("memory interface busy with data", "%")
-    gpu_busy_percent: float | None = reading("time in which any engine of compute was active", "%")
-    memory_busy_percent: float | None = reading("time in which memory was read or written", "%")
-    pcie_tx_mib_per_s: float | None = reading("PCIe, GPU to host", "MiB/s")
-    pcie_rx_mib_per_s: float | None = reading("PCIe, host to GPU", "MiB/s")
-    nvlink_tx_mib_per_s: float | None = reading("NVLink sent", "MiB/s")
-    nvlink_rx_mib_per_s: float | None = reading("NVLink received", "MiB/s")
+    sm_active_percent: float | None = _reading("time an SM had a warp, mean of SMs", "%")
+    sm_occupancy_percent: float | None = _reading("resident warps of the most possible", "%")
+    fp32_active_percent: float | None = _reading("FP32 pipe busy", "%")
+    fp64_active_percent: float | None = _reading("FP64 pipe busy", "%")
+    fp16_active_percent: float | None = _reading("FP16 pipe busy, without tensor cores", "%")
+    tensor_active_percent: float | None = _reading("any tensor pipe busy", "%")
+    integer_active_percent: float | None = _reading("integer pipe busy", "%")
+    dram_active_percent: float | None = _reading("memory interface busy with data", "%")
+    gpu_busy_percent: float | None = _reading("time in which any engine of compute was active", "%")
+    memory_busy_percent: float | None = _reading("time in which memory was read or written", "%")
+    pcie_tx_mib_per_s: float | None = _reading("PCIe, GPU to host", "MiB/s")
+    pcie_rx_mib_per_s: float | None = _reading("PCIe, host to GPU", "MiB/s")
+    nvlink_tx_mib_per_s: float | None = _reading("NVLink sent", "MiB/s")
+    nvlink_rx_mib_per_s: float | None = _reading("NVLink received", "MiB/s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured(Counters):
     """What one window showed of the GPU, and how it was taken; the same for one job and for two."""
 
-    gpu_model: str = column("as the driver names it")
-    gpu_uuid: str = column("the card")
-    units_total: int | None = reading("SMs or CUs of the whole GPU", "units")
-    power_w: float | None = reading("mean of instant readings", "W")
-    power_stderr_w: float | None = reading("standard error of power_w", "W")
-    counter_power_w: float | None = reading("energy counter over the time between its ticks", "W")
-    memory_power_w: float | None = reading("mean of the memory's own sensor, part of power_w", "W")
-    idle_power_w: float | None = reading("before the first job started", "W")
-    active_idle_power_w: float | None = reading("with jobs open on the GPU and none at work", "W")
-    power_limit_w: float | None = reading("enforced power limit", "W")
-    sm_clock_mhz: float | None = reading("mean clock of SMs or CUs", "MHz")
-    memory_clock_mhz: float | None = reading("mean clock of memory", "MHz")
-    temperature_c: float | None = reading("at the end of the window", "°C")
-    throttled: bool | None = reading("a throttle reason was active in the window")
-    cpu_steal_percent: float | None = reading("CPU time taken by other guests of the host", "%")
-    settle_s: float | None = reading("time until rate and power were flat", "s")
-    window_s: float = column("length of the window", "s")
-    started_at: str = column("start of the window, ISO 8601, UTC")
-    run: str = column("the sweep or campaign that the point belongs to")
-    repeat: int = column("0 for the first time in this run", default=0)
-    source: str | None = reading("where power and counters came from")
-    driver: str | None = reading("GPU driver version")
-    host: str | None = reading("name of the host")
-    tool_version: str | None = reading("version of advisor")
-    written_by: str | None = reading("who sent it to a service, which signs it; empty: none did")
-    flags: tuple[str, ...] = column("what was wrong with the window; empty is good", default=())
+    gpu_model: str = _column("as the driver names it")
+    gpu_uuid: str = _column("the card")
+    units_total: int | None = _reading("SMs or CUs of the whole GPU", "units")
+    power_w: float | None = _reading("mean of instant readings", "W")
+    power_stderr_w: float | None = _reading("standard error of power_w", "W")
+    counter_power_w: float | None = _reading("energy counter over the time between its ticks", "W")
+    memory_power_w: float | None = _reading("mean of the memory's own sensor, part of power_w", "W")
+    idle_power_w: float | None = _reading("before the first job started", "W")
+    active_idle_power_w: float | None = _reading("with jobs open on the GPU and none at work", "W")
+    power_limit_w: float | None = _reading("enforced power limit", "W")
+    sm_clock_mhz: float | None = _reading("mean clock of SMs or CUs", "MHz")
+    memory_clock_mhz: float | None = _reading("mean clock of memory", "MHz")
+    temperature_c: float | None = _reading("at the end of the window", "°C")
+    throttled: bool | None = _reading("a throttle reason was active in the window")
+    cpu_steal_percent: float | None = _reading("CPU time taken by other guests of the host", "%")
+    settle_s: float | None = _reading("time until rate and power were flat", "s")
+    window_s: float = _column("length of the window", "s")
+    started_at: str = _column("start of the window, ISO 8601, UTC")
+    run: str = _column("the sweep or campaign that the point belongs to")
+    repeat: int = _column("0 for the first time in this run", default=0)
+    source: str | None = _reading("where power and counters came from")
+    driver: str | None = _reading("GPU driver version")
+    host: str | None = _reading("name of the host")
+    tool_version: str | None = _reading("version of advisor")
+    written_by: str | None = _reading("who sent it to a service, which signs it; empty: none did")
+    flags: tuple[str, ...] = _column("what was wrong with the window; empty is good", default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoloPoint(Measured):
     """One job alone at one share, over one window."""
 
-    job: str = column("name of the job")
-    mode: str = column("how the share was enforced: mps, cu_mask or uncapped", default="mps")
-    share_percent: float = column("share asked for", "%")
-    units_granted: int | None = reading("SMs or CUs read back under the limit", "units")
-    rate: float = column("progress per second", "rate_unit/s")
-    rate_unit: str = column("what one step of progress is", default="steps")
-    rate_stderr: float | None = reading("standard error of rate", "rate_unit/s")
-    memory_used_mib: float | None = reading("GPU memory of the job", "MiB")
-    job_cpu_percent: float | None = reading("CPU time of the job, 100 is one core", "%")
-    job_hash: str | None = reading("SHA-256 of the job's fields, first 16 digits")
-    results: str | None = reading(
+    job: str = _column("name of the job")
+    mode: str = _column("how the share was enforced: mps, cu_mask or uncapped", default="mps")
+    share_percent: float = _column("share asked for", "%")
+    units_granted: int | None = _reading("SMs or CUs read back under the limit", "units")
+    rate: float = _column("progress per second", "rate_unit/s")
+    rate_unit: str = _column("what one step of progress is", default="steps")
+    rate_stderr: float | None = _reading("standard error of rate", "rate_unit/s")
+    memory_used_mib: float | None = _reading("GPU memory of the job", "MiB")
+    job_cpu_percent: float | None = _reading("CPU time of the job, 100 is one core", "%")
+    job_hash: str | None = _reading("SHA-256 of the job's fields, first 16 digits")
+    results: str | None = _reading(
         "the job's own results against those at the full GPU: right, wrong (not finite) or differ"
     )
-    reported: str | None = reading(
+    reported: str | None = _reading(
         "first values that the job reported, each after its count: 48=10.93 96=10.68"
     )
-    input_fingerprint: str | None = reading(
+    input_fingerprint: str | None = _reading(
         "type and bits of what its matrices held, JSON: advisor.wire.power.InputFingerprint"
     )
-    offered_rate: float | None = reading(
+    offered_rate: float | None = _reading(
         "requests that arrived per second, for a job that serves a demand", "rate_unit/s"
     )
-    latency_p50_ms: float | None = reading("median time to answer a request", "ms")
-    latency_p99_ms: float | None = reading("99th percentile of the time to answer a request", "ms")
+    latency_p50_ms: float | None = _reading("median time to answer a request", "ms")
+    latency_p99_ms: float | None = _reading("99th percentile of the time to answer a request", "ms")
 
     @property
     def point_id(self) -> str:
         """Stable identity: the same measurement has the same id wherever it is imported."""
-        return identity(
+        return _identity(
             *(self.run, self.job, self.gpu_uuid, f"{self.share_percent:g}", self.started_at),
             written_by=self.written_by,
         )
@@ -147,19 +147,19 @@ class SoloPoint(Measured):
 class PointPart:
     """What one job of several did in a window that they shared; no rate where a job failed."""
 
-    job: str = column("name of the job")
-    share_percent: float = column("share asked for", "%")
-    units: int | None = reading("SMs or CUs read back under the limit", "units")
-    rate: float | None = reading("progress per second", "rate_unit/s")
-    rate_unit: str = column("what one step of progress is", default="steps")
-    rate_stderr: float | None = reading("standard error of rate", "rate_unit/s")
-    memory_used_mib: float | None = reading("GPU memory of the job", "MiB")
-    cpu_percent: float | None = reading("CPU time of the job, 100 is one core", "%")
-    job_hash: str | None = reading("SHA-256 of the job's fields, first 16 digits")
-    results: str | None = reading("as of a solo point")
-    offered_rate: float | None = reading("as of a solo point", "rate_unit/s")
-    latency_p50_ms: float | None = reading("as of a solo point", "ms")
-    latency_p99_ms: float | None = reading("as of a solo point", "ms")
+    job: str = _column("name of the job")
+    share_percent: float = _column("share asked for", "%")
+    units: int | None = _reading("SMs or CUs read back under the limit", "units")
+    rate: float | None = _reading("progress per second", "rate_unit/s")
+    rate_unit: str = _column("what one step of progress is", default="steps")
+    rate_stderr: float | None = _reading("standard error of rate", "rate_unit/s")
+    memory_used_mib: float | None = _reading("GPU memory of the job", "MiB")
+    cpu_percent: float | None = _reading("CPU time of the job, 100 is one core", "%")
+    job_hash: str | None = _reading("SHA-256 of the job's fields, first 16 digits")
+    results: str | None = _reading("as of a solo point")
+    offered_rate: float | None = _reading("as of a solo point", "rate_unit/s")
+    latency_p50_ms: float | None = _reading("as of a solo point", "ms")
+    latency_p99_ms: float | None = _reading("as of a solo point", "ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,15 +174,15 @@ class PairPoint(Measured):
     """
 
     parts: tuple[PointPart, ...]
-    mode: str = column(
+    mode: str = _column(
         "how the GPU was shared: mps or cu_mask (each job under its share), uncapped (MPS without "
         "limits) or time-sliced (no MPS)",
         default="mps",
     )
-    error: str | None = reading("why there are no rates")
+    error: str | None = _reading("why there are no rates")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", in_name_order(self.parts))
+        object.__setattr__(self, "parts", _in_name_order(self.parts))
 
     @property
     def jobs(self) -> tuple[str, ...]:
@@ -199,21 +199,16 @@ class PairPoint(Measured):
         """Stable identity: the same measurement has the same id wherever it is imported."""
         shares = (f"{share:g}" for share in self.shares_percent)
         key = self.run, *self.jobs, self.gpu_uuid, self.mode, *shares, self.started_at
-        return identity(*key, written_by=self.written_by)
+        return _identity(*key, written_by=self.written_by)
 
 
 Point = SoloPoint | PairPoint
 
 
-class _OfJob(Protocol):
-    @property
-    def job(self) -> str: ...
+_Part = TypeVar("_Part", bound="PointPart | ObservedPart")
 
 
-_Part = TypeVar("_Part", bound=_OfJob)
-
-
-def in_name_order(parts: Iterable[_Part]) -> tuple[_Part, ...]:
+def _in_name_order(parts: Iterable[_Part]) -> tuple[_Part, ...]:
     """The parts as a record has them, so that each measurement is written in one way only.
 
     Raises:
@@ -225,7 +220,7 @@ def in_name_order(parts: Iterable[_Part]) -> tuple[_Part, ...]:
     return ordered
 
 
-def identity(*key: str, written_by: str | None) -> str:
+def _identity(*key: str, written_by: str | None) -> str:
     """A short hash of what tells a row apart from others, who sent it among it."""
     whose = (f"by {written_by}",) if written_by else ()
     return hashlib.sha256("|".join((*key, *whose)).encode()).hexdigest()[:32]
@@ -334,37 +329,37 @@ OBSERVATION_WORDS = {
 class ObservedPart:
     """What one job of a launch did next to the others."""
 
-    job: str = column("name of the job")
-    share_percent: float = column("share asked for; 100 without limits", "%")
-    units: int | None = reading("SMs or CUs read back under the limit", "units")
-    rate: float | None = reading("progress per second, mean over the overlap", "rate_unit/s")
-    rate_unit: str = column("what one step of progress is", default="steps")
-    solo_rate: float | None = reading(
+    job: str = _column("name of the job")
+    share_percent: float = _column("share asked for; 100 without limits", "%")
+    units: int | None = _reading("SMs or CUs read back under the limit", "units")
+    rate: float | None = _reading("progress per second, mean over the overlap", "rate_unit/s")
+    rate_unit: str = _column("what one step of progress is", default="steps")
+    solo_rate: float | None = _reading(
         "rate alone on the whole GPU, from the profile", "rate_unit/s"
     )
-    solo_power_w: float | None = reading(
+    solo_power_w: float | None = _reading(
         "power of the GPU while the job runs alone on all of it, from the profile", "W"
     )
-    predicted_rate: float | None = reading("what the model expected", "rate_unit/s")
-    results: str | None = reading(
+    predicted_rate: float | None = _reading("what the model expected", "rate_unit/s")
+    results: str | None = _reading(
         "the job's own results against those at the full GPU: right, wrong or differ"
     )
-    job_hash: str | None = reading("SHA-256 of the job's fields, first 16 digits")
-    libraries: str | None = reading(
+    job_hash: str | None = _reading("SHA-256 of the job's fields, first 16 digits")
+    libraries: str | None = _reading(
         "versions of the GPU libraries that it had loaded: cublas 130100, torch 2.11.0"
     )
-    rest_rate: float | None = reading(
+    rest_rate: float | None = _reading(
         "progress per second after another job had ended, under the limit that stayed",
         "rate_unit/s",
     )
-    latency_p50_ms: float | None = reading("median time to answer a request", "ms")
-    latency_p99_ms: float | None = reading("99th percentile of the time to answer a request", "ms")
-    energy_j: float | None = reading(
+    latency_p50_ms: float | None = _reading("median time to answer a request", "ms")
+    latency_p99_ms: float | None = _reading("99th percentile of the time to answer a request", "ms")
+    energy_j: float | None = _reading(
         "part of the GPU's energy over the overlap that is the job's, by a rule", "J"
     )
-    energy_low_j: float | None = reading("least that it can be", "J")
-    energy_high_j: float | None = reading("most that it can be", "J")
-    ended_first: bool = column(
+    energy_low_j: float | None = _reading("least that it can be", "J")
+    energy_high_j: float | None = _reading("most that it can be", "J")
+    ended_first: bool = _column(
         "ended by itself before the others, or together with others; of no job: all ran until "
         "they were stopped",
         default=False,
@@ -379,63 +374,63 @@ class Observation:
         parts: One for each job, in the order of their names, as in a pair point.
     """
 
-    launch_id: str = column("the launch that the jobs belong to")
-    stretch: int = column(
+    launch_id: str = _column("the launch that the jobs belong to")
+    stretch: int = _column(
         "0: of all jobs, from the start; 1 and more: of those, two at least, who were left after "
         "an end; their time and energy are in the rest of 0, too",
         default=0,
     )
     parts: tuple[ObservedPart, ...]
-    gpu_model: str = column("as the driver names it")
-    gpu_uuid: str = column("the card")
-    units_total: int | None = reading("SMs or CUs of the whole GPU", "units")
-    power_limit_w: float | None = reading("enforced power limit", "W")
-    driver: str | None = reading("GPU driver version")
-    mode: str = column(
+    gpu_model: str = _column("as the driver names it")
+    gpu_uuid: str = _column("the card")
+    units_total: int | None = _reading("SMs or CUs of the whole GPU", "units")
+    power_limit_w: float | None = _reading("enforced power limit", "W")
+    driver: str | None = _reading("GPU driver version")
+    mode: str = _column(
         "how the GPU was shared: mps or cu_mask (each job under its share), uncapped (MPS without "
         "limits) or time-sliced (no MPS)",
         default="mps",
     )
-    power_w: float | None = reading("mean of the GPU over the overlap", "W")
-    energy_j: float | None = reading("of the GPU over the overlap", "J")
-    overlap_s: float = column("how long both jobs ran together", "s")
-    settled_s: float | None = reading(
+    power_w: float | None = _reading("mean of the GPU over the overlap", "W")
+    energy_j: float | None = _reading("of the GPU over the overlap", "J")
+    overlap_s: float = _column("how long both jobs ran together", "s")
+    settled_s: float | None = _reading(
         "part of the overlap that rates and power_w are means of, after its first seconds", "s"
     )
-    work_per_joule: float | None = reading(
+    work_per_joule: float | None = _reading(
         "sum of relative speeds over power, over the overlap", "1/J"
     )
-    energy_saved: float | None = reading(
+    energy_saved: float | None = _reading(
         "part of the energy saved for the same work, against one after the other, over the "
         "overlap; below 0 sharing cost energy"
     )
-    rest_s: float | None = reading("how long one job went on after the other had ended", "s")
-    rest_energy_j: float | None = reading("of the GPU in that time", "J")
-    rest_energy_saved: float | None = reading(
+    rest_s: float | None = _reading("how long one job went on after the other had ended", "s")
+    rest_energy_j: float | None = _reading("of the GPU in that time", "J")
+    rest_energy_saved: float | None = _reading(
         "as energy_saved, of the work in that time, against the whole GPU"
     )
-    energy_saved_to_end: float | None = reading(
+    energy_saved_to_end: float | None = _reading(
         "as energy_saved, from the start to the end of the last job"
     )
-    stranded_unit_s: float = column(
+    stranded_unit_s: float = _column(
         "SMs or CUs held for a job that had ended, times seconds", "unit s", default=0.0
     )
-    model_version: str | None = reading("the model that predicted")
-    predicted_power_w: float | None = reading("what it expected of the power", "W")
-    predicted_work_per_joule: float | None = reading("what it expected of work_per_joule", "1/J")
-    predicted_energy_saved: float | None = reading("what it expected of energy_saved")
-    predicted_rest_energy_saved: float | None = reading(
+    model_version: str | None = _reading("the model that predicted")
+    predicted_power_w: float | None = _reading("what it expected of the power", "W")
+    predicted_work_per_joule: float | None = _reading("what it expected of work_per_joule", "1/J")
+    predicted_energy_saved: float | None = _reading("what it expected of energy_saved")
+    predicted_rest_energy_saved: float | None = _reading(
         "what the profile of the job that went on says of rest_energy_saved"
     )
-    state: str = column("how it ended: finished, stopped or failed")
-    started_at: str = column("start of the pair, ISO 8601, UTC")
-    host: str | None = reading("name of the host")
-    tool_version: str | None = reading("version of advisor")
-    written_by: str | None = reading("who sent it to a service, which signs it; empty: none did")
-    flags: tuple[str, ...] = column("what was wrong; empty is good", default=())
+    state: str = _column("how it ended: finished, stopped or failed")
+    started_at: str = _column("start of the pair, ISO 8601, UTC")
+    host: str | None = _reading("name of the host")
+    tool_version: str | None = _reading("version of advisor")
+    written_by: str | None = _reading("who sent it to a service, which signs it; empty: none did")
+    flags: tuple[str, ...] = _column("what was wrong; empty is good", default=())
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", in_name_order(self.parts))
+        object.__setattr__(self, "parts", _in_name_order(self.parts))
 
     @property
     def jobs(self) -> tuple[str, ...]:
@@ -446,7 +441,7 @@ class Observation:
     def point_id(self) -> str:
         """Stable identity: the same observation has the same id wherever it is brought in."""
         key = self.launch_id, *self.jobs, self.gpu_uuid, self.started_at
-        return identity(*key, written_by=self.written_by)
+        return _identity(*key, written_by=self.written_by)
 
 
 Part = PointPart | ObservedPart

@@ -140,13 +140,12 @@ class TelemetrySource(Protocol):
 
 def channels_of(names: Iterable[str]) -> tuple[Channel, ...]:
     """Channels of the usual kind: totals of energy, means of counters, all others of the moment."""
-    return tuple(Channel(name, _usual(name)) for name in names)
+    return tuple(
+        Channel(name, "total" if name == ENERGY_GPU else "mean" if name in COUNTERS else "instant")
+        for name in names
+    )
 
 
 def counters_of(readings: Readings) -> Counters:
     """The columns of points from readings of `COUNTERS`."""
     return Counters(**{column: readings.get(name) for name, column in COUNTERS.items()})
-
-
-def _usual(name: str) -> ReadingKind:
-    return "total" if name == ENERGY_GPU else "mean" if name in COUNTERS else "instant"

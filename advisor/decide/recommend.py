@@ -76,7 +76,7 @@ class Outlook:
         self._predicted = functools.cache(self._predict)
 
     def _splits(self, *, fine: bool) -> tuple[Split, ...]:
-        return candidate_splits(self.profiles, self.checked, fine=fine)
+        return _candidate_splits(self.profiles, self.checked, fine=fine)
 
     def _avoided(self, *, fine: bool) -> tuple[str, ...]:
         """Counts of all splits that are not used, since results are wrong there."""
@@ -93,7 +93,7 @@ class Outlook:
         return [*found, predict_exclusive(self.profiles)]
 
 
-def candidate_splits(
+def _candidate_splits(
     profiles: Sequence[Profile], checked: CheckedCounts | None = None, *, fine: bool = False
 ) -> tuple[Split, ...]:
     """The nine splits, or all in steps of the GPU's quantum, as far as the profiles reach.

@@ -221,7 +221,7 @@ LEAST_TIME_SAVED = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worth:
+class _Worth:
     """Parts that are saved for the same work, against one after the other; below 0 it takes more.
 
     Attributes:
@@ -237,7 +237,7 @@ class Worth:
     cost: Interval | None
 
 
-def worth_of(p: Prediction, prices: Prices, idle_w: float = 0.0) -> Worth:
+def worth_of(p: Prediction, prices: Prices, idle_w: float = 0.0) -> _Worth:
     """What a way saves; free cards draw idle power, W."""
     energy = p.energy_saved
     if prices.host_w:
@@ -249,7 +249,7 @@ def worth_of(p: Prediction, prices: Prices, idle_w: float = 0.0) -> Worth:
     freed_w = 0.0 if p.split.sharing == "exclusive" else idle_w
     more = result.energy_saved - result.energy_saved_beside(freed_w) if freed_w else 0.0
     idle = Interval(energy.value - more, energy.low - more, energy.high - more)
-    return Worth(gpu_time=time, energy=energy, energy_idle=idle, cost=cost)
+    return _Worth(gpu_time=time, energy=energy, energy_idle=idle, cost=cost)
 
 
 def their_call(
@@ -282,7 +282,7 @@ HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkToTheEnd:
+class _WorkToTheEnd:
     """One amount of work, done in several ways.
 
     Attributes:
@@ -298,13 +298,13 @@ class WorkToTheEnd:
     exclusive: Finish
 
 
-def same_work(r: Decision) -> WorkToTheEnd:
+def same_work(r: Decision) -> _WorkToTheEnd:
     """The work of a recommendation, in the recommended way and one job after the other."""
     p = r.choice.prediction
     work = r.request.work or work_of(p.result, HOUR_S)
-    chosen = to_the_end(p, p.result, r.profiles, work)
+    chosen = _to_the_end(p, p.result, r.profiles, work)
     restarted = finish(p.result, work) if p.split.is_limited and r.request.work else None
-    return WorkToTheEnd(
+    return _WorkToTheEnd(
         work=work,
         choice=chosen,
         restarted=restarted,
@@ -318,7 +318,7 @@ def gain_to_the_end(
     """Energy (or time) of the work one after the other, for each one that it takes this way."""
 
     def gain(result: SplitResult) -> float:
-        this, alone = to_the_end(p, result, profiles, work), one_after_the_other(result, work)
+        this, alone = _to_the_end(p, result, profiles, work), one_after_the_other(result, work)
         if objective.name == DEFAULT_OBJECTIVE:
             return alone.energy_j / this.energy_j
         return alone.time_s / this.time_s
@@ -326,7 +326,7 @@ def gain_to_the_end(
     return gain
 
 
-def to_the_end(
+def _to_the_end(
     p: Prediction, result: SplitResult, profiles: Sequence[Profile], work: Work
 ) -> Finish:
     """All jobs until they are done; the limit of the one that goes on stays."""

@@ -628,7 +628,7 @@ def ended_launch(folder: LaunchFolder) -> EndedLaunch | None:
         return None
     if (at := _ended_at(status)) is None:
         return None
-    size = size_bytes(folder.path)
+    size = _size_bytes(folder.path)
     return EndedLaunch(launch_id=folder.launch_id, ended_at=at, size_bytes=size)
 
 
@@ -663,7 +663,7 @@ def half_removed(root: Path) -> list[Path]:
     return sorted(root.glob(f".*{_HALF}"))
 
 
-def size_bytes(folder: Path) -> int:
+def _size_bytes(folder: Path) -> int:
     """Room that a folder takes on the disk; what links point to does not count."""
     total = 0
     for path, _, files in os.walk(folder):

@@ -367,11 +367,6 @@ def midnight(now: datetime, days_back: int = 0) -> datetime:
     return datetime.combine(day, time()).astimezone()
 
 
-def monday(now: datetime) -> datetime:
-    """Begin of its week, likewise."""
-    return midnight(now, now.astimezone().weekday())
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """What there is to look at.
@@ -409,7 +404,7 @@ def overview(seen: Seen, history_of: Callable[[str], History | None], prices: Pr
             for one in seen.ended[:MOST_ENDED]
         ),
         today=_since(midnight(seen.now), seen, prices),
-        week=_since(monday(seen.now), seen, prices),
+        week=_since(midnight(seen.now, seen.now.astimezone().weekday()), seen, prices),
     )
 
 

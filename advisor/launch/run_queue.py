@@ -126,7 +126,7 @@ def open_queue(home: Path, folder: Path, jobs: Sequence[str]) -> Generator[Queue
         BusyError: another command runs the same queue.
         OSError: it cannot be written.
     """
-    name = queue_name(folder, jobs)
+    name = _queue_name(folder, jobs)
     queues = open_home(home, "queues")
     with writing_private(queues / f"{name}.lock", "r+") as lock:
         if not try_lock(lock):
@@ -138,7 +138,7 @@ def open_queue(home: Path, folder: Path, jobs: Sequence[str]) -> Generator[Queue
         yield QueueFile(queues / f"{name}.json")
 
 
-def queue_name(folder: Path, jobs: Iterable[str]) -> str:
+def _queue_name(folder: Path, jobs: Iterable[str]) -> str:
     """The same jobs of the same folder are the same queue, in whatever order they are named."""
     said = "\0".join([str(folder.absolute()), *sorted(jobs)])
     return hashlib.sha256(said.encode()).hexdigest()[:16]

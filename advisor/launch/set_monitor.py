@@ -11,7 +11,7 @@ from functools import partial
 from typing import Never
 
 from advisor.core.interval import Interval
-from advisor.core.job import VERDICT_FLAGS, WhenP99Breaks, read_first
+from advisor.core.job import VERDICT_FLAGS, read_first
 from advisor.core.records import P99_BROKEN, SETTLE_S, STRANGER
 from advisor.core.split import Split
 from advisor.core.telemetry import TelemetrySource
@@ -229,15 +229,19 @@ class SetMonitor:
             self.jobs[n].expected = known and known.rate
 
     def _look_at_promises(self, now_s: float) -> None:
-        self._alarms += _unsure_promises(self._running())
-        found = _broken_promise(self._running(), now_s, self._spec.when_p99_breaks)
-        if found is None:
+        running = self._running()
+        self._alarms += _unsure_promises(running)
+        broken = next((one for one in running if one.tail and one.tail.look(now_s)), None)
+        if broken is None or broken.tail is None:
             return
+        why = broken.tail.text(broken.job.job.name)
         self.account.stretches[-1].flags.add(P99_BROKEN)
-        self._alarms.append(found.text)
-        if found.ends is not None:
-            found.ends.end("stopped", error=f"ended since {found.why}")
+        batch = [job for job in running if not (job.tail or job.job.job.offered_rate is not None)]
+        if batch and self._spec.when_p99_breaks == "end-newest":
+            batch[-1].end("stopped", error=f"ended since {why}")
             _watch_promises(self.jobs, self.pair.parts, now_s)
+            why = f"{batch[-1].job.job.name} was ended: {why}"
+        self._alarms.append(why)
 
     def _note_libraries(self, now_s: float) -> None:
         """Once for each: what has counted for some seconds has loaded what it computes with."""
@@ -314,7 +318,7 @@ class SetMonitor:
         self._suspicions = []
         known = [*dict.fromkeys(one for one in struck if one.outcome in ("running", "failed"))]
         if known:
-            take_down(known, self._backend)
+            _take_down(known, self._backend)
             self.first_ended = self.first_ended or self._indices_over()
 
     def _check_backend(self, now_s: float) -> None:
@@ -388,7 +392,7 @@ class SetMonitor:
         found, self._clients = self._clients.result(), None
         # One that has ended meanwhile is no client either.
         if found is not None and not found[0].over and found[0].job.exit_code is None:
-            self._break(broken(found[1], found[0].job))
+            self._break(_broken(found[1], found[0].job))
 
     def _break(self, error: LimitBrokenError) -> Never:
         for one in self._running():
@@ -467,7 +471,7 @@ class _Suspicion:
         return False if answered or now_s - self.since_s > FAULT_S else None
 
 
-def take_down(struck: Sequence[JobMonitor], backend: Backend) -> None:
+def _take_down(struck: Sequence[JobMonitor], backend: Backend) -> None:
     """Note that a fault has struck these; the job that caused it has failed, where it is known."""
     guilty, fault = _author(struck, backend)
     for one in struck:
@@ -494,23 +498,6 @@ def _author(struck: Sequence[JobMonitor], backend: Backend) -> tuple[JobMonitor 
     return guilty, _KNOWN_FAULT.format(name, others, pid, name)
 
 
-@dataclass(frozen=True, slots=True)
-class _BrokenPromise:
-    """A server that has been above its p99 for some windows.
-
-    Attributes:
-        ends: Who is to be ended for it; None: nobody.
-    """
-
-    why: str
-    ends: JobMonitor | None
-
-    @property
-    def text(self) -> str:
-        """What is told of it."""
-        return self.why if self.ends is None else f"{self.ends.job.job.name} was ended: {self.why}"
-
-
 def _watch_promises(jobs: Sequence[JobMonitor], parts: Sequence[LaunchPart], now_s: float) -> None:
     """Begin anew for all that have promised a p99: who has come or gone changes it."""
     for one, part in zip(jobs, parts, strict=True):
@@ -524,20 +511,6 @@ def _unsure_promises(running: Sequence[JobMonitor]) -> Iterator[str]:
     for one in running:
         if one.tail is not None and (told := one.tail.unsure(one.job.job.name)):
             yield told
-
-
-def _broken_promise(
-    running: Sequence[JobMonitor], now_s: float, when_p99_breaks: WhenP99Breaks
-) -> _BrokenPromise | None:
-    """The first that is found broken now."""
-    for one in running:
-        if one.tail is not None and one.tail.look(now_s):
-            batch = [
-                job for job in running if not (job.tail or job.job.job.offered_rate is not None)
-            ]
-            ends = batch[-1] if batch and when_p99_breaks == "end-newest" else None
-            return _BrokenPromise(one.tail.text(one.job.job.name), ends)
-    return None
 
 
 _STRANGER = (
@@ -593,7 +566,7 @@ class _LimitMonitor:
             try:
                 job.check_variables()
             except LimitNotProvenError as error:
-                raise broken(error, job) from error
+                raise _broken(error, job) from error
         return self._alarms(jobs, now_s)
 
     def _alarms(self, jobs: Sequence[RunningJob], now_s: float) -> list[str]:
@@ -613,7 +586,7 @@ class _LimitMonitor:
         return alarms
 
 
-def broken(error: LimitNotProvenError, job: RunningJob) -> LimitBrokenError:
+def _broken(error: LimitNotProvenError, job: RunningJob) -> LimitBrokenError:
     """The same error, of a job that was under its limit before."""
     jobs = frozenset({job.job.name})
     return LimitBrokenError(error.what, why=error.why, fix=error.fix, jobs=jobs)

@@ -119,7 +119,9 @@ def slots(groups: Iterable[JobGroup], gpus: int, queue: Sequence[QueuedJob]) -> 
     """
     free = [(0.0, gpu) for gpu in range(gpus)]
     lists: list[list[JobGroup]] = [[] for _ in range(gpus)]
-    for group in sorted(groups, key=_longest_first):
+    for group in sorted(
+        groups, key=lambda g: (-g.time_s, g.jobs, g.split.shares if g.split else ())
+    ):
         free_s, gpu = free[0]
         lists[gpu].append(group)
         heapq.heapreplace(free, (free_s + group.time_s, gpu))
@@ -155,10 +157,6 @@ def _in_turn(gpu: int, groups: Iterable[JobGroup]) -> Iterable[tuple[float, int,
     for group in groups:
         yield start_s, gpu, group
         start_s += group.time_s
-
-
-def _longest_first(group: JobGroup) -> tuple[float, tuple[QueuedJob, ...], tuple[float, ...]]:
-    return -group.time_s, group.jobs, group.split.shares if group.split else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,7 @@ def place(problem: Problem, *, time_limit_s: float = 60.0) -> QueuePlan:
             break
         groups = make_groups(replace(problem, min_gain=gain))
         for chosen in _matchings(groups, latest_s, ends):
-            found = planned(problem, _groups(groups, chosen))
+            found = _planned(problem, _groups(groups, chosen))
             if found.schedule.makespan_s <= latest_s:
                 best = min(best or found, found, key=lambda plan: _badness(problem, plan))
     timed_out = time.monotonic() >= ends
@@ -191,7 +191,7 @@ def place(problem: Problem, *, time_limit_s: float = 60.0) -> QueuePlan:
     return QueuePlan(slots=best.slots, schedule=best.schedule, timed_out=timed_out)
 
 
-def planned(problem: Problem, groups: Sequence[JobGroup]) -> QueuePlan:
+def _planned(problem: Problem, groups: Sequence[JobGroup]) -> QueuePlan:
     """These groups, scheduled."""
     placed = slots(groups, problem.gpus, problem.queue)
     found = schedule(placed, problem.gpus, problem.idle_power_w)
@@ -203,7 +203,7 @@ def alone(problem: Problem) -> QueuePlan | None:
     if not problem.alone_fits.all():
         return None
     power_w = {kind.name: kind.power_w for kind in problem.types}
-    return planned(problem, [alone_group(job, power_w[job.name]) for job in problem.queue])
+    return _planned(problem, [alone_group(job, power_w[job.name]) for job in problem.queue])
 
 
 def _matchings(groups: _Groups, makespan_s: float, ends: float) -> Iterator[Ints]:
@@ -214,7 +214,7 @@ def _matchings(groups: _Groups, makespan_s: float, ends: float) -> Iterator[Ints
         return
     yield cheapest
     if makespan_s == math.inf:
-        makespan_s = planned(problem, _groups(groups, cheapest)).schedule.makespan_s
+        makespan_s = _planned(problem, _groups(groups, cheapest)).schedule.makespan_s
     idle_power_w = problem.idle_power_w if problem.saves_energy else 0.0
     # Full GPUs draw nothing idle, those that wait for the last job do.
     costs = [_cost(groups), _cost(groups) - idle_power_w * groups.time_s]

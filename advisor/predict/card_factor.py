@@ -142,7 +142,7 @@ def reference_logs(
         profile = profiles.get((point.job, gpu_model))
         if point.gpu_model != gpu_model or profile is None or point.gpu_uuid in profile.gpu_uuids:
             continue
-        if (ratio := reference_ratio(point, profile)) is not None:
+        if (ratio := _reference_ratio(point, profile)) is not None:
             found.setdefault(point.gpu_uuid, {}).setdefault(point.job, []).append(ratio)
     return {
         card: {job: statistics.median(logs) for job, logs in jobs.items()}
@@ -150,7 +150,7 @@ def reference_logs(
     }
 
 
-def reference_ratio(point: SoloPoint, profile: Profile) -> float | None:
+def _reference_ratio(point: SoloPoint, profile: Profile) -> float | None:
     """Log of a job's power alone on the whole GPU over its profile's; None: not comparable."""
     power_w, limit_w = point.power_w, profile.power_limit_w or math.inf
     unsteady = not UNSTEADY.isdisjoint(point.flags)
@@ -172,7 +172,7 @@ def observation_ratio(
     return math.log(power_w / expected.power_w.value) if below and same else None
 
 
-def on_card(profile: Profile, factor: CardFactor) -> Profile:
+def _on_card(profile: Profile, factor: CardFactor) -> Profile:
     """The profile as the card would have measured it.
 
     Where the profile is at the power limit the card is, too: how far beyond it the job would go is
@@ -201,7 +201,7 @@ class CardPredictor:
         self, predictor: Predictor, profiles: Iterable[Profile], factor: CardFactor
     ) -> None:
         self._predictor = predictor
-        self._brought = {profile: on_card(profile, factor) for profile in profiles}
+        self._brought = {profile: _on_card(profile, factor) for profile in profiles}
         self._measured = {brought: profile for profile, brought in self._brought.items()}
 
     def brought(self, profiles: Iterable[Profile]) -> tuple[Profile, ...]:

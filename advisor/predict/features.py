@@ -101,7 +101,7 @@ def full_power_w(sides: Sequence[Side]) -> float:
     return limit if math.isfinite(limit) else max(_full_power_w(s.profile) for s in sides)
 
 
-def active_idle_power_w(sides: Sequence[Side]) -> float:
+def _active_idle_power_w(sides: Sequence[Side]) -> float:
     """What the GPU draws before any job does work: the mean of the profiles.
 
     With jobs open its clocks are up, so it is more than the empty GPU draws; where nobody knows how
@@ -123,13 +123,13 @@ def physical_power_w(sides: Sequence[Side]) -> Floats:
 
 def bandwidth_factor(sides: Sequence[Side]) -> Floats:
     """Part of the memory bandwidth that all want together which there is, at most 1; (n,)."""
-    demand = summed(sides, "dram_active_percent")
+    demand = _summed(sides, "dram_active_percent")
     return np.minimum(1.0, FULL_BANDWIDTH_PERCENT / np.maximum(demand, 1.0))
 
 
 def power_factor(sides: Sequence[Side]) -> Floats:
     """Part of the clock that the power limit leaves, at most 1; (n,)."""
-    idle = active_idle_power_w(sides)
+    idle = _active_idle_power_w(sides)
     # Not 1 W: speeds are to be the same where all watts of a card are larger by one factor.
     dynamic = np.maximum(demanded_power_w(sides) - idle, 1e-3 * full_power_w(sides))
     left = np.minimum(1.0, (power_limit_w(sides) - idle) / dynamic)
@@ -138,7 +138,7 @@ def power_factor(sides: Sequence[Side]) -> Floats:
 
 def prior_kept(sides: Sequence[Side]) -> Floats:
     """What a job keeps of its rate at the share, by supply of bandwidth and power alone; (n,)."""
-    return supply(tuple(sides))["prior_kept"]
+    return _supply(tuple(sides))["prior_kept"]
 
 
 def beside(sides: Sequence[Side], n: int) -> tuple[Side, ...]:
@@ -147,7 +147,7 @@ def beside(sides: Sequence[Side], n: int) -> tuple[Side, ...]:
 
 
 @functools.lru_cache(maxsize=16)
-def supply(sides: tuple[Side, ...]) -> dict[str, Floats]:
+def _supply(sides: tuple[Side, ...]) -> dict[str, Floats]:
     """What the GPU has for all of them."""
     bandwidth, power = bandwidth_factor(sides), power_factor(sides)
     return {
@@ -157,24 +157,24 @@ def supply(sides: tuple[Side, ...]) -> dict[str, Floats]:
     }
 
 
-def summed(sides: Sequence[Side], name: str) -> Floats:
+def _summed(sides: Sequence[Side], name: str) -> Floats:
     """A reading of all sides together."""
-    return added(s.readings[name] for s in sides)
+    return _added(s.readings[name] for s in sides)
 
 
-def added(values: Iterable[Floats]) -> Floats:
+def _added(values: Iterable[Floats]) -> Floats:
     """The sum of arrays of one shape."""
     return functools.reduce(np.add, values)
 
 
-def largest(values: Iterable[Floats]) -> Floats:
+def _largest(values: Iterable[Floats]) -> Floats:
     """The largest of each place of arrays of one shape."""
     return functools.reduce(np.maximum, values)
 
 
 @functools.lru_cache(maxsize=16)  # many features of one question are made from these two
 def _demanded_power_w(sides: tuple[Side, ...]) -> Floats:
-    return summed(sides, "power_w") - (len(sides) - 1) * active_idle_power_w(sides)
+    return _summed(sides, "power_w") - (len(sides) - 1) * _active_idle_power_w(sides)
 
 
 def _full_power_w(profile: Profile) -> float:
@@ -226,12 +226,12 @@ def speed_features(own: Side, others: Sequence[Side]) -> dict[str, Floats]:
     sides = (own, *others)
     return {
         **{f"own_{name}": values for name, values in own.alone.items()},
-        **{f"other_{name}": largest(s.alone[name] for s in others) for name in own.alone},
+        **{f"other_{name}": _largest(s.alone[name] for s in others) for name in own.alone},
         "own_share_percent": own.shares,
-        "shares_sum_percent": added(s.shares for s in sides),
+        "shares_sum_percent": _added(s.shares for s in sides),
         **own.shape,
         **_together(own, others),
-        **supply(sides),
+        **_supply(sides),
     }
 
 
@@ -241,13 +241,13 @@ def power_features(sides: Sequence[Side]) -> dict[str, Floats]:
     found = {
         "relative_physical_power": physical_power_w(sides) / full_power_w(sides),
         "relative_demanded_power": demanded_power_w(sides) / full_power_w(sides),
-        "shares_sum_percent": added(shares),
+        "shares_sum_percent": _added(shares),
         "shares_gap_percent": _gap(shares),
-        "relative_rates": added(s.alone["relative_rate"] for s in sides),
+        "relative_rates": _added(s.alone["relative_rate"] for s in sides),
         "prior_kept": prior_kept(sides),
     }
     paired = [s.paired for s in sides]
-    for name, total, gap in zip(PAIRED, added(paired), _gap(paired), strict=True):
+    for name, total, gap in zip(PAIRED, _added(paired), _gap(paired), strict=True):
         found[f"sum_{name}"] = total
         found[f"gap_{name}"] = gap
     return found
@@ -286,13 +286,13 @@ def _together(own: Side, others: Sequence[Side]) -> dict[str, Floats]:
         *("dram_active_percent", "memory_busy_percent", "sm_active_percent"),
         *("tensor_active_percent", "pcie_rx_mib_per_s"),
     )
-    sums = {f"sum_{name}": summed(sides, name) for name in wanted}
+    sums = {f"sum_{name}": _summed(sides, name) for name in wanted}
     dram = np.maximum(sums["sum_dram_active_percent"], 1.0)
     return {
         **sums,
         "own_part_of_dram": own.readings["dram_active_percent"] / dram,
         "relative_demanded_power": demanded_power_w(sides) / full_power_w(sides),
-        "other_resident_warps_percent": largest(
+        "other_resident_warps_percent": _largest(
             s.readings["sm_active_percent"] * s.readings["sm_occupancy_percent"] / 100
             for s in others
         ),
@@ -300,4 +300,4 @@ def _together(own: Side, others: Sequence[Side]) -> dict[str, Floats]:
 
 
 def _gap(values: Sequence[Floats]) -> Floats:
-    return largest(values) - functools.reduce(np.minimum, values)
+    return _largest(values) - functools.reduce(np.minimum, values)

@@ -85,7 +85,7 @@ def _fewer_of(
                 yield [by_name[job] for job in jobs], split
 
 
-def beyond(
+def _beyond(
     p: Prediction, profiles: Sequence[Profile], fewer: Prediction, jobs: Sequence[Profile]
 ) -> Prediction:
     """Where fewer of the jobs are among those without a limit, none faster and no less drawn.
@@ -199,7 +199,7 @@ class MeasuredPredictor:
         found = self._of_all(profiles, splits)
         for fewer, split in _fewer_of(profiles, self._windows):
             (least,) = self.predict(fewer, [split])
-            found = [beyond(p, profiles, least, fewer) for p in found]
+            found = [_beyond(p, profiles, least, fewer) for p in found]
         return found
 
     def _of_all(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:

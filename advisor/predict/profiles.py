@@ -16,6 +16,7 @@ they leave most of the GPU, and whoever needs it in a burst waits all the same.
 """
 
 import functools
+import itertools
 import math
 import statistics
 from bisect import bisect_left
@@ -440,9 +441,10 @@ def non_decreasing_rates(rates: Sequence[float], stderrs: Sequence[float]) -> li
         while pools and pools[-1][0] > pool[0]:
             pool = _joined(pools.pop(), pool)
         pools.append(pool)
+    starts = itertools.accumulate((count for _, _, count in pools), initial=0)
     return [
         rates[place] if count == 1 else math.exp(mean)
-        for start, (mean, _, count) in zip(_starts(pools), pools, strict=True)
+        for start, (mean, _, count) in zip(starts, pools, strict=False)
         for place in range(start, start + count)
     ]
 
@@ -452,11 +454,6 @@ def _joined(
 ) -> tuple[float, float, int]:
     weight = one[1] + other[1]
     return (one[0] * one[1] + other[0] * other[1]) / weight, weight, one[2] + other[2]
-
-
-def _starts(pools: Sequence[tuple[float, float, int]]) -> list[int]:
-    counts = [count for _, _, count in pools]
-    return [sum(counts[:n]) for n in range(len(counts))]
 
 
 IDLE = "idle_power_w"

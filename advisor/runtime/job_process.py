@@ -138,7 +138,7 @@ class JobProcess:
         if not self._is_lost:
             return descendants(self._shim.pid)
         inside = members(self._cgroup) if self._cgroup else []
-        return sorted({*inside, *marked_pids(self._mark), *orphans()})
+        return sorted({*inside, *marked_pids(self._mark), *_orphans()})
 
     def roots(self) -> list[int]:
         """Roots: every process of the job is one of these or a descendant."""
@@ -150,7 +150,7 @@ class JobProcess:
         self._order(b"t")
         if self._is_lost:
             for pid in self.pids():
-                signal_if(pid, signal.SIGTERM, self._has)
+                _signal_if(pid, signal.SIGTERM, self._has)
 
     def kill(self) -> None:
         """End every process, and those that are forked meanwhile."""
@@ -240,7 +240,7 @@ known_children = set[int]()
 """Children of this process that have sessions of their own: shims and guards."""
 
 
-def signal_if(pid: int, number: int, ours: Callable[[int], bool]) -> None:
+def _signal_if(pid: int, number: int, ours: Callable[[int], bool]) -> None:
     """Send a signal to a process that is still the one that is meant, as `ours` says."""
     with suppress(OSError), os.fdopen(os.pidfd_open(pid), "rb", buffering=0) as pinned:
         if ours(pid):
@@ -306,7 +306,7 @@ def adopting_orphans() -> Generator[None]:
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 0)
 
 
-def orphans() -> list[int]:
+def _orphans() -> list[int]:
     """Living processes that were handed to this one; its own helpers are of its session."""
     adopts = ctypes.c_int()
     ctypes.CDLL(None).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(adopts))
@@ -333,7 +333,7 @@ def _end_until_none(
         # A polite signal is sent once to each; who forks meanwhile is found in the next round.
         for pid in pids:
             if number == signal.SIGKILL or pid not in signalled:
-                signal_if(pid, number, ours)
+                _signal_if(pid, number, ours)
         signalled.update(pids)
         beat()
         time.sleep(0.01)

@@ -29,13 +29,12 @@ def main(kind: str) -> int:
     try:
         return _report({"gpus": gpus(library)})
     except _CallError as error:
-        return _report({"error": error.status, "call": error.call})
+        call, status = error.args
+        return _report({"error": status, "call": call})
 
 
 class _CallError(Exception):
-    def __init__(self, call: str, status: int) -> None:
-        super().__init__(call, status)
-        self.call, self.status = call, status
+    """A call of the driver, and the status that it returned."""
 
 
 def _gpus(cuda: ctypes.CDLL) -> list[dict[str, object]]:

@@ -191,7 +191,7 @@ def of_user(user: int | None) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class CorePlan:
+class _CorePlan:
     """Cores of the profiler, of each job of a set in its order, and of clients that wait."""
 
     own: frozenset[int]
@@ -204,7 +204,7 @@ class CorePlan:
         return _union((*self.slots, self.waiting))
 
 
-def plan_cores(groups: Sequence[frozenset[int]], jobs: int = 2) -> CorePlan:
+def plan_cores(groups: Sequence[frozenset[int]], jobs: int = 2) -> _CorePlan:
     """Share out physical cores; with fewer than two more than jobs, some serve several owners.
 
     Args:
@@ -219,7 +219,7 @@ def plan_cores(groups: Sequence[frozenset[int]], jobs: int = 2) -> CorePlan:
     # In turns, so that on a host with two sockets no job is farther from the GPU.
     each = max(1, len(rest) // jobs)
     slots = (rest[slot::jobs][:each] or rest for slot in range(jobs))
-    return CorePlan(own, tuple(map(_union, slots)), waiting)
+    return _CorePlan(own, tuple(map(_union, slots)), waiting)
 
 
 def available_cores() -> list[int]:

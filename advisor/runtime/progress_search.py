@@ -332,10 +332,9 @@ def search(lines: Sequence[str]) -> FoundProgress | None:
 
 
 def _order(one: _Candidate) -> tuple[bool, bool, int, bool, bool, float]:
-    is_sparse = one.moves < _ENOUGH_MOVES
     return (
         one.place.is_check,
-        is_sparse,
+        one.moves < _ENOUGH_MOVES,
         one.place.rank,
         one.restarts > 0,
         one.wrong > 0,

@@ -39,7 +39,7 @@ _DRAIN_BYTES = 16 * 1024 * 1024
 """What is still taken of the output when the first process has ended."""
 
 
-class Order(TypedDict):
+class _Order(TypedDict):
     """What to start, with the paths of its output and of its control group.
 
     Of the output two files of `output_bytes` are kept: `output.log`, and before it `output.log.1`.
@@ -53,7 +53,7 @@ class Order(TypedDict):
     cgroup: str | None
 
 
-class Output:
+class _Output:
     """The output files; what cannot be written, as on a full disk, is dropped."""
 
     def __init__(self, path: str, file_bytes: int) -> None:
@@ -85,11 +85,11 @@ class Output:
             _write(f"{self._path}.head", self._head)
 
 
-class Shim:
+class _Shim:
     """One job, from its start until nobody is left."""
 
-    def __init__(self, order: Order) -> None:
-        self._output = Output(order["output"], order["output_bytes"])
+    def __init__(self, order: _Order) -> None:
+        self._output = _Output(order["output"], order["output_bytes"])
         self._cgroup = order["cgroup"]
         self._end_s: float | None = None
         self._first, self._pipe = _start(order)
@@ -160,7 +160,7 @@ class Shim:
         return True
 
 
-def _start(order: Order) -> tuple[int, int]:
+def _start(order: _Order) -> tuple[int, int]:
     """Start the first process: its number, and the pipe with its output.
 
     Raises:
@@ -185,7 +185,7 @@ def _start(order: Order) -> tuple[int, int]:
     return pid, output
 
 
-def _become(order: Order, output: int, shim: int) -> None:
+def _become(order: _Order, output: int, shim: int) -> None:
     os.setsid()
     # Somebody has to end the job where this shim is killed.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -266,7 +266,7 @@ def _say(line: str) -> None:
         os.write(1, line.encode() + b"\n")
 
 
-def _order() -> Order:
+def _order() -> _Order:
     # Nothing follows before the answer, so no command is lost in a buffer.
     with open(0, "rb", closefd=False) as file:
         line = file.readline()
@@ -284,7 +284,7 @@ def main() -> None:
     # Also where it was stopped it hears that its supervisor is gone.
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
     try:
-        shim = Shim(_order())
+        shim = _Shim(_order())
     except OSError as error:
         _say(f"failed {error}")
         return

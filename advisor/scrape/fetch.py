@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -61,7 +62,13 @@ def fetch(url: str) -> bytes:
         SourceError: there is none now: nobody listens, or answers in time, or with a page.
         JobError: it is too large.
     """
-    answer = http.client.HTTPResponse(cast("socket.socket", _Received(_exchange(url))))
+    received = io.BytesIO(_exchange(url))
+
+    def makefile(_mode: str) -> io.BytesIO:
+        return received
+
+    # All that `HTTPResponse` asks of a socket.
+    answer = http.client.HTTPResponse(cast("socket.socket", SimpleNamespace(makefile=makefile)))
     try:
         answer.begin()
         page = answer.read()
@@ -72,16 +79,6 @@ def fetch(url: str) -> bytes:
         why = f"redirects, as to {to[:100]!r}, are not followed" if to else ""
         raise SourceError(f"{url} answered HTTP {answer.status}", why=why)
     return page
-
-
-class _Received:
-    """What `HTTPResponse` takes for a socket: an answer that is there as a whole."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def makefile(self, *_: object) -> io.BytesIO:
-        return io.BytesIO(self._data)
 
 
 def _exchange(url: str) -> bytes:

@@ -165,9 +165,8 @@ def server_of(command: Sequence[str]) -> tuple[KnownServer, str | None] | None:
 
 def _runs(program: str, name: str) -> bool:
     """Whether a program is the one of that name: by its file, or as a module by its path."""
-    if "." in name and program.endswith(f"/{name.replace('.', '/')}.py"):
-        return True
-    return program.rpartition("/")[2] == name
+    as_module = "." in name and program.endswith(f"/{name.replace('.', '/')}.py")
+    return as_module or program.rpartition("/")[2] == name
 
 
 def _url(server: KnownServer, words: Sequence[str]) -> str | None:

@@ -104,3 +104,16 @@ class Scripted:
 
 def _around(value: float, off: float) -> Interval:
     return Interval(value, (1 - off) * value, (1 + off) * value)
+
+
+def active_job(
+    name: str, sm: float = 10.0, power_w: float = 200.0, dram: float = 5.0, **fields: Any
+) -> Profile:
+    """Alone it keeps the SMs active so much of the time; as fast where that fits its share."""
+    active = np.minimum(sm, np.arange(10.0, 101.0, 10.0))
+    columns = {
+        "sm_active_percent": active,
+        "dram_active_percent": np.full(10, dram),
+        "power_w": 100 + (power_w - 100) * active / sm,
+    }
+    return profile(name, (100 * active / sm).tolist(), columns=columns, **fields)

@@ -21,7 +21,6 @@ _ON_A_GPU = ("launch", "profile", "colocate")
 
 
 def the_gpu() -> Gpu:
-    """As its driver describes it; `units_total` is None."""
     return find_gpu(GPU)
 
 
@@ -32,7 +31,6 @@ def nobody_computes() -> bool:
 
 
 def advisor(*arguments: str) -> list[str]:
-    """A command line; where it needs a GPU, on that of the tests."""
     gpu = ("--gpu", GPU) if arguments[0] in _ON_A_GPU else ()
     return [sys.executable, "-m", "advisor_cli", *arguments, *gpu]
 

@@ -59,7 +59,6 @@ def kill_after_the_first_point(*arguments: str) -> None:
 
 
 def test_all_ten_shares_are_read_back(backend: MpsBackend) -> None:
-    """The arithmetic agrees with the driver for every share of a sweep."""
     total = backend.gpu.units_total
     assert total is not None
     shares = [Share(percent) for percent in range(10, 101, 10)]
@@ -102,7 +101,6 @@ def test_a_process_that_runs_already_is_watched(home: Path, tmp_path: Path) -> N
 
 
 def test_memory_is_bounded_for_one_client(backend: MpsBackend) -> None:
-    """The driver tells what is left of the limit as free; the same without it is refused."""
     bounded = Share(50, memory_mib=4000)
     variables = read_settings().job_environment() | backend.environment(bounded)
     assert backend.prove(bounded, variables).memory_mib == 4000
@@ -111,24 +109,20 @@ def test_memory_is_bounded_for_one_client(backend: MpsBackend) -> None:
     print(refusal.value)
 
 
-def test_wrong_pipe_directory_is_refused(backend: MpsBackend) -> None:
-    """The driver falls back to the whole GPU; the read-back shows it."""
-    lost = environment(backend, 30, CUDA_MPS_PIPE_DIRECTORY="/tmp/nowhere")
-    with pytest.raises(LimitNotProvenError, match="MPS is not in force") as refusal:
-        backend.prove(Share(30), lost)
-    print(refusal.value)
-
-
-def test_percentage_zero_is_refused(backend: MpsBackend) -> None:
-    """The driver takes 0 as no limit; the read-back shows it."""
-    lifted = environment(backend, 30, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="0")
-    with pytest.raises(LimitNotProvenError, match="but a process saw") as refusal:
-        backend.prove(Share(30), lifted)
-    print(refusal.value)
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        # The driver falls back to the whole GPU, or takes 0 as no limit; the read-back shows it.
+        ({"CUDA_MPS_PIPE_DIRECTORY": "/tmp/nowhere"}, "MPS is not in force"),
+        ({"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "0"}, "but a process saw"),
+    ],
+)
+def test_lifted_limit_is_refused(backend: MpsBackend, changed: dict[str, str], said: str) -> None:
+    with pytest.raises(LimitNotProvenError, match=said):
+        backend.prove(Share(30), environment(backend, 30, **changed))
 
 
 def test_dead_daemon_is_refused(backend: MpsBackend) -> None:
-    """A killed daemon limits nobody."""
     pid = int((backend.control.pipe_dir / "nvidia-cuda-mps-control.pid").read_text())
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(PartitionError, match="no MPS daemon answers") as refusal:
@@ -137,7 +131,6 @@ def test_dead_daemon_is_refused(backend: MpsBackend) -> None:
 
 
 def test_killed_profiler_goes_on(home: Path) -> None:
-    """Kill -9 in mid-sweep on a real GPU: nothing is lost, nothing measured twice."""
     command = ("profile", "triad", "--shares", "10,50,90", "--window", "2")
     kill_after_the_first_point(*command)
     answer = run_json(*command)
@@ -164,7 +157,6 @@ def test_job_that_faults_costs_only_its_own_share(home: Path) -> None:
 
 
 def test_pairs_share_the_gpu_at_their_splits(home: Path) -> None:
-    """Both limits are read back, and what one job gains with its share the other loses."""
     splits = "10/90,90/10,66+66 units,uncapped,time-sliced"
     answer = run_json("colocate", "--pairs", "gemm+triad", "--splits", splits)
     rows = {(r["mode"], r["share_1_percent"]): r for r in map(flat, answer["points"])}
@@ -178,23 +170,6 @@ def test_pairs_share_the_gpu_at_their_splits(home: Path) -> None:
     assert rows["mps", 90]["rate_1"] > 1.5 * rows["mps", 10]["rate_1"]
     assert rows["mps", 10]["rate_2"] > rows["mps", 90]["rate_2"]
     assert len(rows) == 5
-
-
-def test_killed_campaign_goes_on(home: Path) -> None:
-    """Kill -9 in mid-campaign on a real GPU: nothing is lost, nothing measured twice."""
-    command = (
-        "colocate",
-        "--pairs",
-        "gemm+triad",
-        "--splits",
-        "10/90,50/50,90/10",
-        "--window",
-        "2",
-    )
-    kill_after_the_first_point(*command)
-    answer = run_json(*command)
-    assert 1 <= answer["measured"] <= 2
-    assert sorted(r["share_1_percent"] for r in map(flat, answer["points"])) == [10, 50, 90]
 
 
 def test_job_that_is_wrong_at_one_share(home: Path) -> None:

@@ -17,7 +17,6 @@ UNITS = 34
 
 
 def test_zeros_draw_less_than_random_numbers_below_the_limit() -> None:
-    """By a tenth at least; counter and instant power agree, and nothing is NaN."""
     shape = ("--shape", f"{SIDE}x{SIDE}x{SIDE}", "--units", str(UNITS), "--gpu", GPU)
     answer = run_json("power", "input", "normal(0,1)", "zeros", *shape, "--fresh")
     assert answer["refused"] == []
@@ -35,7 +34,6 @@ def test_zeros_draw_less_than_random_numbers_below_the_limit() -> None:
 
 
 def test_every_type_is_computed_right() -> None:
-    """One after the other in one process, each within its own rounding."""
     cases = [case_of("normal(0,8)", (SIDE, SIDE, SIDE), dtype) for dtype in DTYPES]
     # Sums of products of these stay within the range of fp16, so that they can be compared.
     with open_inputs(read_settings(), WorkerPlace(gpu=GPU, units=UNITS), 1.0) as run:

@@ -5,7 +5,6 @@ Prints the time from the breach to the last word of the launch.
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ from real_gpu import nobody_computes, run_json, the_gpu
 
 from advisor.core.gpu import MEMORY_LIMIT, PERCENTAGE
 from advisor.launch.folder import LaunchFolder
-from advisor.runtime.processes import children_of, is_stopped, marked_pids, wait_until
+from advisor.runtime.processes import marked_pids, wait_until
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 
@@ -28,7 +27,6 @@ LIMITS = ("CUDA_MPS_PIPE_DIRECTORY", PERCENTAGE, MEMORY_LIMIT, "CUDA_VISIBLE_DEV
 
 @pytest.fixture
 def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of jobs with a good one."""
     (tmp_path / "jobs").mkdir()
     for name in ("ADVISOR_HOME", "ADVISOR_JOBS"):
         monkeypatch.setenv(name, str(tmp_path / name.removeprefix("ADVISOR_").lower()))
@@ -52,7 +50,6 @@ def write_job(folder: Path, name: str, command: list[str]) -> None:
 
 @pytest.mark.parametrize("way", ["children", "escape", "hidden", "per-context"])
 def test_limit_that_is_broken_ends_the_launch(jobs: Path, way: str) -> None:
-    """The driver lists the process, and nobody is left."""
     write_job(jobs, "breaking", breaking(way, str(jobs / "go")))
     started = run_json("launch", "breaking", "good", "--split", "50/26", "--detach")
     (jobs / "go").touch()
@@ -67,7 +64,6 @@ def test_limit_that_is_broken_ends_the_launch(jobs: Path, way: str) -> None:
 
 
 def test_nobody_outlives_a_launch(jobs: Path) -> None:
-    """A process that keeps no mark and takes no signal ends with its job."""
     kept = " ".join(f'{name}="${name}"' for name in ("PATH", "TOKEN", *LIMITS))
     inner = f'setsid env -i {kept} sh -c "{STUBBORN}" & exec {" ".join(breaking("never"))}'
     write_job(jobs, "hiding", ["sh", "-c", inner])
@@ -85,7 +81,6 @@ def test_good_pair_runs_undisturbed(jobs: Path) -> None:
 
 
 def running(folder: Path, *options: str) -> LaunchFolder:
-    """A launch of two good jobs that has begun."""
     started = run_json("launch", "good", "good", "--split", "50/26", "--detach", *options)
     return LaunchFolder(folder / "home" / "launches" / started["launch_id"])
 
@@ -105,56 +100,6 @@ def test_stranger_is_told_and_ends_a_strict_launch(jobs: Path, strict: bool) -> 
         last = run_json("launches", "stop", launch.launch_id)
         assert "stranger" in last["observations"][0]["flags"]
         assert all(job["outcome"] == "stopped" for job in last["jobs"])
-    assert nobody_computes()
-
-
-def test_supervisor_that_was_stopped_is_continued(jobs: Path) -> None:
-    """Within half a minute; work on the GPU goes on, and the observation says so."""
-    launch = running(jobs)
-    pid = launch.read_status().supervisor_pid or 0
-    os.kill(pid, signal.SIGSTOP)
-    begun = time.monotonic()
-    assert wait_until(lambda: not is_stopped(pid), 35)
-    print(f"continued after {time.monotonic() - begun:.1f} s")
-    assert wait_until(lambda: launch.read_status().silent_s is None, 10)
-    last = run_json("launches", "stop", launch.launch_id)
-    assert (last["state"], last["code"]) == ("stopped", None)
-    assert "unwatched" in last["observations"][0]["flags"]
-    assert nobody_computes()
-
-
-def test_stop_of_a_launch_whose_watchers_are_stopped(jobs: Path) -> None:
-    """It is shown as not heard of, and a stop frees the GPU without harm to the driver."""
-    launch = running(jobs)
-    pid = launch.read_status().supervisor_pid or 0
-    for watcher in (*children_of(pid), pid):
-        os.kill(watcher, signal.SIGSTOP)
-    assert wait_until(lambda: launch.read_status().silent_s is not None, 15)
-    assert not any(job.proven for job in launch.read_status().jobs)
-    begun = time.monotonic()
-    last = run_json("launches", "stop", launch.launch_id, code=1)
-    print(f"stopped after {time.monotonic() - begun:.1f} s")
-    assert last["code"] == "supervisor-gone"
-    assert wait_until(lambda: marked_pids({"TOKEN": str(jobs)}) == [], 10)
-    assert nobody_computes()
-    again = run_json("launch", "good", "good", "--split", "50/26", "--duration", "3")
-    assert again["state"] == "stopped"
-
-
-def test_pattern_that_takes_for_ever_ends_no_job(jobs: Path) -> None:
-    """The reason is shown; both go on under limits that are checked meanwhile."""
-    good = " ".join(breaking("never"))
-    job = {
-        "command": ["sh", "-c", f"{good} & sleep 3; echo {'a' * 60}b; wait"],
-        "progress": {"kind": "counter", "gate": True},
-        "results": {"pattern": r"(?:^(?:a+)+$|loss )(\d+)"},
-        "memory_mib": 1000,
-        "env": {"TOKEN": str(jobs)},
-    }
-    (jobs / "jobs" / "slow.yaml").write_text(json.dumps(job))
-    last = run_json("launch", "slow", "good", "--split", "50/26", "--duration", "20")
-    assert [job["outcome"] for job in last["jobs"]] == ["stopped", "stopped"]
-    assert "of processor time" in last["jobs"][0]["unread"]
     assert nobody_computes()
 
 

@@ -24,7 +24,6 @@ def record_is_there() -> None:
 
 @pytest.mark.usefixtures("record_is_there")
 def test_steady_power_of_a_product_repeats() -> None:
-    """Within 1 %, below the limit of the card; curve and counter agree where both say something."""
     one, other = (run_json(*PRODUCT, "--runs", "80", "--fresh") for _ in range(2))
     assert one["captured"]
     assert one["curve"] or "not to be believed" in one["no_curve"]

@@ -13,7 +13,6 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 def test_sensor_of_this_card_is_found_and_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Within four minutes, with every channel accepted or the reason why not."""
     monkeypatch.setenv("ADVISOR_HOME", str(tmp_path))
     answer = run_json("power", "sensor", "--gpu", GPU)
     print(answer)

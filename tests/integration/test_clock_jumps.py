@@ -1,7 +1,6 @@
 """The wall clock is set forwards and back by a day while the service and a launch run."""
 
 import subprocess
-import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +17,6 @@ DAY_S = 86_400
 
 @pytest.fixture
 def clock(tmp_path: Path, fake_libraries: Path) -> Path:
-    """A library that sets the clock off, by what the file next to it says."""
     assert fake_libraries  # there is a compiler
     library, source = tmp_path / "fake_clock.so", FAKES / "clock" / "fake_clock.c"
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
@@ -27,7 +25,6 @@ def clock(tmp_path: Path, fake_libraries: Path) -> Path:
 
 
 def jump(clock: Path, offset_s: int) -> None:
-    """Set the clock off from now on, for all processes."""
     file = clock.with_suffix(".offset")
     file.touch()
     # Never cut: it is mapped.
@@ -44,7 +41,6 @@ def steps(status: dict[str, Any]) -> float:
 
 
 def goes_on(server: LaunchServer, launch_id: str) -> None:
-    """A launch is watched and shown, and those who ask get answers."""
     before = server.status(launch_id)
     time.sleep(2)
     status = server.await_status(launch_id, lambda found: steps(found) > steps(before))
@@ -56,12 +52,10 @@ def goes_on(server: LaunchServer, launch_id: str) -> None:
 
 
 def guess(server: LaunchServer) -> set[int]:
-    """What wrong tokens are answered, tried as fast as they can be."""
     return {*guessed(server.port, ["adv_" + "x" * 40] * 400)}
 
 
 def test_clock_that_jumps_neither_ends_nor_hides_a_launch(host: FakeHost, clock: Path) -> None:
-    """Nor does it start one twice, or let guesses of tokens begin again."""
     for name in ("one", "two"):
         host.write_job(name)
     tokens = make_tokens(host, "clock")
@@ -92,21 +86,8 @@ def test_clock_that_jumps_neither_ends_nor_hides_a_launch(host: FakeHost, clock:
 
 
 def moment(server: LaunchServer, launch_id: str) -> float:
-    """The clock of a supervisor, a moment after a jump."""
     written = server.status(launch_id)["updated_at"]
     status = server.await_status(launch_id, lambda found: found["updated_at"] != written)
     time.sleep(1.5)
     status = server.status(launch_id)
     return datetime.fromisoformat(status["updated_at"]).replace(tzinfo=UTC).timestamp()
-
-
-def test_the_clock_of_this_test_jumps(clock: Path) -> None:
-    """Else the other test would show nothing."""
-    code = "import time, datetime as d; print(time.time(), d.datetime.now(d.UTC).timestamp())"
-    for offset_s in (DAY_S, -DAY_S):
-        jump(clock, offset_s)
-        said = subprocess.run(
-            [sys.executable, "-c", code], env=variables(clock), capture_output=True, check=True
-        )
-        for text in said.stdout.split():
-            assert abs(float(text) - time.time() - offset_s) < 60

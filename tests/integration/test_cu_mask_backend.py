@@ -11,7 +11,7 @@ from sleeper import sleeper
 from advisor.core.gpu import Gpu, Share, cus_for_percent
 from advisor.core.job import Job
 from advisor.core.split import Split, split_environments
-from advisor.errors import LimitNotProvenError, PartitionError
+from advisor.errors import LimitNotProvenError
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.start import plan_of, prove_set
 from advisor.runtime.backend import CuMaskBackend, Granted
@@ -26,7 +26,6 @@ MI300X = Gpu(uuid="GPU-a", model="MI300X", vendor="amd", index=3, units_total=30
 
 @pytest.fixture(scope="session")
 def hip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of the fake library."""
     if shutil.which("cc") is None:
         pytest.skip("needs a C compiler (cc) for the fake HIP library")
     folder = tmp_path_factory.mktemp("hip")
@@ -37,7 +36,6 @@ def hip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def prove(gpu: Gpu, percent: float, hip: Path, **more: str) -> Granted:
-    """Prove a share as a launch does."""
     backend, share = CuMaskBackend(gpu), Share(percent)
     base = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(hip), **more}
     return backend.prove(share, {**base, **backend.environment(share)})
@@ -45,7 +43,6 @@ def prove(gpu: Gpu, percent: float, hip: Path, **more: str) -> Granted:
 
 @pytest.mark.parametrize(("cus_total", "xcds"), [(304, 8), (228, 6), (110, 1)])
 def test_share_is_read_back(hip: Path, cus_total: int, xcds: int) -> None:
-    """What a process counts is what the arithmetic says, on one XCD and on several."""
     gpu = Gpu(uuid="GPU-a", model="MI", vendor="amd", units_total=cus_total)
     for percent in (10, 60, 100):
         granted = prove(gpu, percent, hip)
@@ -66,7 +63,6 @@ def test_process_sees_its_own_gpu_alone() -> None:
 def test_launched_pair_has_masks_that_do_not_overlap(
     hip: Path, tmp_path: Path, split: tuple[float, float]
 ) -> None:
-    """Both proven as a launch proves them, with what the dry run and the advice show."""
     pair = LaunchSet(split=Split(split), parts=(LaunchPart(job=JOB), LaunchPart(job=JOB)))
     base = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(hip)}
     folders = tmp_path / "a", tmp_path / "b"
@@ -94,7 +90,6 @@ def test_launched_pair_has_masks_that_do_not_overlap(
     ],
 )
 def test_mask_that_does_not_hold_is_refused(hip: Path, more: dict[str, str], message: str) -> None:
-    """Before the job starts, with what to do."""
     with pytest.raises(LimitNotProvenError, match=message):
         prove(MI300X, 10, hip, **more)
 
@@ -105,13 +100,6 @@ def test_variable_that_skips_nothing_is_passed_over(hip: Path, value: str) -> No
     assert prove(MI300X, 10, hip, HSA_CU_MASK_SKIP_INIT=value).units == 32
 
 
-def test_gpu_of_unknown_size_is_refused() -> None:
-    """Without the number of CUs there is no mask to make."""
-    gpu = Gpu(uuid="GPU-a", model="MI300X", vendor="amd")
-    with pytest.raises(PartitionError, match="number of CUs of MI300X is not known"):
-        CuMaskBackend(gpu).environment(Share(10))
-
-
 def test_size_is_read_without_the_masks_of_the_caller(hip: Path) -> None:
     """A mask in advisor's own environment must not pass for a small GPU."""
     environment = {"LD_LIBRARY_PATH": str(hip), "ROC_GLOBAL_CU_MASK": "0xff"}
@@ -120,7 +108,6 @@ def test_size_is_read_without_the_masks_of_the_caller(hip: Path) -> None:
 
 
 def test_job_with_the_masks_passes() -> None:
-    """All its processes are held to this share and no other; one that has ended does not count."""
     backend = CuMaskBackend(MI300X)
     masks = backend.environment(Share(10))
     with sleeper({}) as ended:
@@ -133,7 +120,6 @@ def test_job_with_the_masks_passes() -> None:
 
 
 def test_job_that_drops_or_changes_a_mask_is_refused() -> None:
-    """The process that was started has the masks; the one that its script starts may not."""
     backend = CuMaskBackend(MI300X)
     masks = backend.environment(Share(10))
     for changed in ({"HOME": "/"}, backend.environment(Share(20))):
@@ -146,6 +132,5 @@ def test_job_that_drops_or_changes_a_mask_is_refused() -> None:
 
 
 def test_job_that_nobody_can_see_is_refused() -> None:
-    """No process to look at is no proof."""
     with pytest.raises(LimitNotProvenError):
         CuMaskBackend(MI300X).check_clients(Share(10), lambda: [])

@@ -48,7 +48,6 @@ ESCAPE = f'setsid env -i TOKEN="$TOKEN" sh -c "{STUBBORN}" & exit 0'
 def start(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Start]:
-    """Starts jobs whose processes carry TOKEN, with a control group and without."""
     if request.param == "no cgroup":
         monkeypatch.setattr(cgroup, "_place", lambda: None)
     elif (probe := job_process.make_cgroup(GROUP, BOUNDS)) is None:
@@ -84,7 +83,6 @@ WITHOUT = pytest.mark.parametrize("start", ["no cgroup"], indirect=True)
 
 
 def alive(folder: Path) -> list[int]:
-    """Living processes of the tests' jobs, found by what even the escaped ones keep."""
     return marked_pids({"TOKEN": str(folder)})
 
 
@@ -94,7 +92,6 @@ def ended(process: JobProcess) -> bool:
 
 
 def test_chain_of_forks_is_outrun(start: Start, tmp_path: Path) -> None:
-    """Each process lives half a millisecond, and forks its successor into a session of its own."""
     process = start(sys.executable, "-c", CHAIN)
     assert wait_until(lambda: len(alive(tmp_path)) > 2, 10)
     process.terminate()
@@ -135,7 +132,6 @@ def test_process_without_variables_in_its_own_session_is_ended(
 
 
 def test_polite_request_reaches_every_process(start: Start, tmp_path: Path) -> None:
-    """Workers of workers may put their things in order."""
     waiting = f"touch {tmp_path}/ready; while :; do sleep 0.02; done"
     inner = f"trap 'touch {tmp_path}/asked; exit' TERM; {waiting}"
     process = start("sh", "-c", f'sh -c "sh -c \\"{inner}\\" & wait" & wait')
@@ -146,7 +142,6 @@ def test_polite_request_reaches_every_process(start: Start, tmp_path: Path) -> N
 
 
 def test_job_whose_shim_is_killed_is_ended(start: Start, tmp_path: Path) -> None:
-    """A job can kill what holds it; what it left is found by mark, control group and parent."""
     with adopting_orphans():
         process = start("sh", "-c", f"{ESCAPE.replace('exit 0', 'sleep 0.3')}; kill -9 $PPID")
         assert wait_until(lambda: process.status == -signal.SIGKILL, 10)
@@ -158,7 +153,6 @@ def test_job_whose_shim_is_killed_is_ended(start: Start, tmp_path: Path) -> None
 
 
 def test_shim_that_was_stopped_is_continued(start: Start, tmp_path: Path) -> None:
-    """A job can do that; what it is ordered then it does."""
     process = start("sh", "-c", f"sleep 0.5; kill -STOP $PPID; {STUBBORN}")
     assert wait_until(lambda: is_stopped(process.roots()[0]), 10)
     assert ended(process)
@@ -180,30 +174,11 @@ def test_shim_that_is_stopped_again_and_again_is_killed(start: Start, tmp_path: 
 
 
 def test_zombie_is_no_survivor() -> None:
-    """It waits for its parent alone, and does nothing."""
     with subprocess.Popen(["true"]) as child:
         assert wait_until(lambda: session_of(child.pid) is None, 10)
         check_none([child.pid])
     with pytest.raises(SurvivorsError):
         check_none([os.getpid()])
-
-
-@WITHOUT
-def test_job_that_is_over_is_never_looked_for_again(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its numbers belong to strangers by then."""
-    process = start("true")
-    assert wait_until(lambda: process.over, 10)
-
-    def look(*_: object) -> list[int]:
-        raise AssertionError
-
-    for name in ("descendants", "marked_pids", "members", "orphans", "signal_if"):
-        monkeypatch.setattr(job_process, name, look)
-    process.terminate()
-    process.kill()
-    assert (process.pids(), process.over, process.status) == ([], True, 0)
 
 
 @WITHOUT
@@ -222,7 +197,6 @@ def test_a_number_that_a_stranger_has_by_now_is_not_the_jobs(start: Start, tmp_p
 
 @contextmanager
 def stranger_with(number: int) -> Generator["subprocess.Popen[bytes]"]:
-    """A process in a session of its own that has this number."""
     last = Path("/proc/sys/kernel/ns_last_pid")
     for _ in range(50):
         try:
@@ -243,7 +217,6 @@ def stranger_with(number: int) -> Generator["subprocess.Popen[bytes]"]:
 
 
 def test_groups_of_a_killed_advisor_are_ended() -> None:
-    """With all that is in them, whoever started it."""
     if (group := job_process.make_cgroup(GROUP, BOUNDS)) is None:
         pytest.skip("no control group may be made here")
     with subprocess.Popen(["sleep", "60"]) as left:
@@ -258,7 +231,6 @@ def test_groups_of_a_killed_advisor_are_ended() -> None:
 
 @pytest.fixture
 def bounded(tmp_path: Path) -> Iterator[Callable[[str], RunningJob]]:
-    """Starts jobs in groups that the kernel bounds."""
     if not groups_are_bounded():
         pytest.skip("control groups get no bounds here")
     started: list[RunningJob] = []
@@ -293,7 +265,6 @@ def why(running: RunningJob) -> str:
 def test_job_that_takes_too_much_memory_is_ended_and_the_reason_is_known(
     bounded: Callable[[str], RunningJob],
 ) -> None:
-    """With all of its processes, also where only a worker took too much."""
     worker = "a = []\nwhile True: a.append(bytearray(b'x' * 2**20))"
     running = bounded(
         f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', {worker!r}])\n"
@@ -307,7 +278,6 @@ def test_job_that_takes_too_much_memory_is_ended_and_the_reason_is_known(
 
 
 def test_fork_bomb_stays_in_its_bound(bounded: Callable[[str], RunningJob], tmp_path: Path) -> None:
-    """Others can still start processes, and it is ended like any other job."""
     running = bounded(
         "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError: pass"
     )
@@ -336,12 +306,3 @@ def test_output_is_bounded(start: Start, tmp_path: Path, monkeypatch: pytest.Mon
     head = (tmp_path / "output.log.head").read_text()
     assert len(head) == shim.HEAD_BYTES
     assert head.startswith("0000000" * 1000 + "\n0000001")
-
-
-@WITHOUT
-def test_last_words_are_there_when_the_end_is(start: Start, tmp_path: Path) -> None:
-    """Anyone who sees that a job has ended can read why; one that writes little has one file."""
-    process = start("sh", "-c", "echo bad checkpoint >&2; exit 3")
-    assert wait_until(lambda: process.status is not None, 10)
-    assert (process.status, (tmp_path / "output.log").read_text()) == (3, "bad checkpoint\n")
-    assert [path.name for path in tmp_path.glob("output*")] == ["output.log"]

@@ -41,13 +41,11 @@ JOB_KEYS = {
 
 @pytest.fixture
 def jobs(jobs: FakeHost) -> FakeHost:
-    """Beside the two that run until they are stopped one that ends well."""
     jobs.write_job("short", "--steps", "150")
     return jobs
 
 
 def test_pair_runs_at_its_proven_split(jobs: FakeHost) -> None:
-    """Both limits are read back, and rates, power and energy are those of the time together."""
     done = jobs.advisor("launch", "two", "one", "--split", "70/30", "--duration", "5", "--json")
     assert done.returncode == 0, done.stderr
     lines = [answer_of(text) for text in done.stdout.splitlines()]
@@ -98,7 +96,6 @@ def test_pair_runs_at_its_proven_split(jobs: FakeHost) -> None:
 
 
 def test_dry_run_starts_nothing_and_shows_what_would_be(jobs: FakeHost) -> None:
-    """The split, the units, the exact variables of each job, and the memory."""
     secret = "postgresql://advisor:geheim@127.0.0.1/x"
     arguments = ("launch", "one", "two", "--split", "30/70", "--then", "one+one", "--dry-run")
     done = jobs.advisor(*arguments, "--json", ADVISOR_DATABASE_URL=secret)
@@ -127,7 +124,6 @@ def test_dry_run_starts_nothing_and_shows_what_would_be(jobs: FakeHost) -> None:
 
 
 def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
-    """What was predicted stands next to what is observed, and being far off is said once."""
     # Without the floor: whether the model expects 0.4 of each job is no matter here.
     last = launch(h200, "triad", "gemm", "--duration", "10", "--min-speed", "0")
     forecast, (seen,) = last["forecast"], map(flat, last["observations"])
@@ -148,15 +144,7 @@ def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
         assert "against the prediction of" in said[0]
 
 
-def test_without_limits(jobs: FakeHost) -> None:
-    """A baseline is launched by the same code."""
-    last = launch(jobs, "one", "two", "--split", "uncapped", "--duration", "0.5")
-    assert [job["units_granted"] for job in last["jobs"]] == [132, 132]
-    assert last["observations"][0]["mode"] == "uncapped"
-
-
 def test_next_pair_starts_when_both_are_over(jobs: FakeHost) -> None:
-    """A queue runs under one supervisor, each pair with its own record."""
     last = launch(jobs, "short", "short", "--split", "50/50", "--then", "short+short")
     assert (last["state"], last["pair_number"], last["pairs"]) == ("finished", 1, 2)
     assert [seen["state"] for seen in last["observations"]] == ["finished"] * 2
@@ -166,7 +154,6 @@ def test_next_pair_starts_when_both_are_over(jobs: FakeHost) -> None:
 
 
 def test_detached_launch_is_listed_shown_and_stopped(jobs: FakeHost) -> None:
-    """It runs under proven limits when the command returns, and goes on without it."""
     name = detached(jobs, "one", "two", "--split", "50/50")
     status = json.loads(jobs.advisor("launches", "show", name, "--json").stdout)
     assert status["state"] == "running"
@@ -182,7 +169,6 @@ def test_detached_launch_is_listed_shown_and_stopped(jobs: FakeHost) -> None:
 
 
 def test_interrupt_stops_both_and_waits(jobs: FakeHost) -> None:
-    """Ctrl-C is no error: the jobs end in the safe order, and the record is kept."""
     with jobs.start_advisor("launch", "one", "two", "--split", "50/50") as process:
         wait_for_line(process, " running ")
         process.send_signal(signal.SIGINT)
@@ -195,7 +181,6 @@ def test_interrupt_stops_both_and_waits(jobs: FakeHost) -> None:
 
 
 def test_wishes_that_cannot_be_met_are_refused_before_anything_starts(jobs: FakeHost) -> None:
-    """Each with what to write instead."""
     pair = ("launch", "one", "two", "--split", "50/50")
     for options, message in (
         (("--then", "one"), "write --then C+D"),
@@ -207,13 +192,4 @@ def test_wishes_that_cannot_be_met_are_refused_before_anything_starts(jobs: Fake
     done = jobs.advisor("launches", "stop", "../../etc")
     assert done.returncode == 2, done.stderr
     assert "there is no launch" in done.stderr
-    assert not (jobs.folder / "home" / "launches").exists()
-
-
-def test_pair_whose_memory_does_not_fit_is_refused(jobs: FakeHost) -> None:
-    """It would fail in the middle; both numbers are said, and nothing starts."""
-    jobs.write_job("large", memory_mib=100_000)
-    done = jobs.advisor("launch", "large", "large", "--split", "50/50")
-    assert done.returncode == 10
-    assert "large and large need 100000 + 100000 MiB" in done.stderr
     assert not (jobs.folder / "home" / "launches").exists()

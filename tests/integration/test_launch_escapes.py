@@ -10,11 +10,8 @@ from collections.abc import Iterator
 import pytest
 from host import FAKES, FakeHost
 from launched import (
-    await_end,
     await_nobody,
     detached,
-    freezer,
-    launch,
     processes_of,
     stop,
 )
@@ -33,7 +30,6 @@ STUBBORN = "trap '' TERM INT HUP; while :; do sleep 0.05; done"
 
 @pytest.fixture
 def jobs(jobs: FakeHost) -> Iterator[FakeHost]:
-    """Beside the two good jobs one that also starts something else."""
     inner = f'setsid env -i TOKEN={jobs.folder} {KEPT} sh -c "{STUBBORN}" &'
     script = f"{inner} exec {sys.executable} {FAKES}/fake_job.py"
     jobs.write_job("escape", command=["sh", "-c", script])
@@ -43,12 +39,10 @@ def jobs(jobs: FakeHost) -> Iterator[FakeHost]:
 
 
 def alive(host: FakeHost) -> list[int]:
-    """What the tests' jobs left, by a variable that even the escaped ones keep."""
     return marked_pids({"TOKEN": str(host.folder)})
 
 
 def test_nobody_outlives_a_launch_that_says_stopped(jobs: FakeHost) -> None:
-    """The last word comes when nobody is left."""
     name = detached(jobs, "escape", "two", *RUNS)
     assert wait_until(lambda: bool(alive(jobs)), 10)
     status = stop(jobs, name)
@@ -56,29 +50,7 @@ def test_nobody_outlives_a_launch_that_says_stopped(jobs: FakeHost) -> None:
     assert (status["state"], status["code"]) == ("stopped", None)
 
 
-@pytest.mark.nightly
-def test_launch_with_a_process_that_does_not_end_has_failed(jobs: FakeHost) -> None:
-    """A frozen process takes no signal; nothing is started next to it, and the next says why.
-
-    In every run: test_process_that_does_not_end_is_told, without waiting for half a minute.
-    """
-    with freezer() as group:
-        script = f"sh -c 'echo $$ > {group}/tasks; sleep 99' & exec {sys.executable} "
-        job = ["sh", "-c", f"{script} {FAKES}/fake_job.py"]
-        jobs.write_job("frozen", command=job, env={"TOKEN": str(jobs.folder)})
-        last = launch(jobs, "frozen", "two", *RUNS, "--duration", "1", code=14)
-        assert (last["state"], last["code"]) == ("failed", "survivors")
-        assert last["observations"] == []
-        (left,) = (int(line) for line in (group / "tasks").read_text().split())
-        assert f"processes [{left}] of a job do not end" in last["cause"]
-        again = launch(jobs, "one", "two", *RUNS, "--duration", "1", code=14)
-        assert f"processes [{left}]" in again["cause"]
-    await_nobody(jobs)
-    assert launch(jobs, "one", "two", *RUNS, "--duration", "0.3")["state"] == "stopped"
-
-
 def watchers(host: FakeHost) -> dict[str, list[int]]:
-    """Supervisors, guards and shims of a host."""
     words = {"supervisor": SUPERVISOR, "guard": guard.__name__, "shim": "shim.py"}
     commands = processes_of(host)
     return {
@@ -88,7 +60,6 @@ def watchers(host: FakeHost) -> dict[str, list[int]]:
 
 
 def test_guard_that_is_killed_is_replaced(jobs: FakeHost) -> None:
-    """And the launch says so."""
     name = detached(jobs, "one", "two", *RUNS)
     (first,) = watchers(jobs)["guard"]
     os.kill(first, signal.SIGKILL)
@@ -96,27 +67,6 @@ def test_guard_that_is_killed_is_replaced(jobs: FakeHost) -> None:
     status = stop(jobs, name)
     assert status["state"] == "stopped"
     assert any("guard" in text for text in status["warnings"]), status["warnings"]
-    await_nobody(jobs)
-
-
-def test_job_whose_shim_is_killed_has_failed_and_leaves_nobody(jobs: FakeHost) -> None:
-    """Any process of the user can do that, the job's own, too."""
-    name = detached(jobs, "escape", "two", *RUNS, "--when-one-ends", "stop")
-    for shim in watchers(jobs)["shim"]:
-        os.kill(shim, signal.SIGKILL)
-    status = await_end(jobs, name)
-    assert (status["state"], status["code"]) == ("failed", "job")
-    assert alive(jobs) == []
-    await_nobody(jobs)
-
-
-def test_job_that_stops_its_shim_leaves_nobody(jobs: FakeHost) -> None:
-    """The shim is continued, and the launch ends as it was asked to."""
-    script = f"kill -STOP $PPID; exec {sys.executable} {FAKES}/fake_job.py"
-    jobs.write_job("stops", command=["sh", "-c", script])
-    name = detached(jobs, "stops", "two", *RUNS)
-    status = stop(jobs, name)
-    assert (status["state"], status["code"]) == ("stopped", None)
     await_nobody(jobs)
 
 
@@ -132,7 +82,6 @@ def test_job_that_stops_its_shim_leaves_nobody(jobs: FakeHost) -> None:
     ],
 )
 def test_kill_at_a_random_moment_leaves_nobody(jobs: FakeHost, victims: str, seed: int) -> None:
-    """Kill -9 of anyone who watches, while jobs start or run, with one that hides."""
     chance, launches = random.Random(f"{victims} {seed}"), jobs.folder / "home" / "launches"
     with jobs.start_advisor("launch", "escape", "two", *RUNS, "--detach") as command:
         # Before that nothing was started.

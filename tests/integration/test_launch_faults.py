@@ -3,12 +3,10 @@
 import json
 import os
 import re
-import resource
 import signal
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,7 +17,6 @@ from host import FAKES, FakeHost
 from launched import (
     await_end,
     await_nobody,
-    await_status,
     daemon_pid,
     detached,
     folder,
@@ -37,14 +34,12 @@ RUNS = ("--split", "30/70")
 
 @pytest.fixture
 def jobs(jobs: FakeHost) -> FakeHost:
-    """Beside the two that behave some that do not."""
     for behave in ("die", "stall", "fault", "deaf"):
         jobs.write_job(behave, "--behave", behave)
     return jobs
 
 
 def counts(host: FakeHost, launch_id: str) -> list[int]:
-    """What the jobs of a launch have counted; a job that was never started has no count."""
     files = sorted(folder(host, launch_id).glob("*/progress"))
     return [struct.unpack_from("<q", file.read_bytes())[0] for file in files]
 
@@ -53,11 +48,9 @@ def counts(host: FakeHost, launch_id: str) -> list[int]:
 
 
 def test_job_that_dies_is_told_with_its_output(jobs: FakeHost) -> None:
-    """The other one goes on under its limit, and the launch has failed all the same."""
     last = launch(jobs, "die", "one", *RUNS, "--duration", "5", code=5)
     assert [job["outcome"] for job in last["jobs"]] == ["failed", "stopped"]
-    assert (last["state"], last["code"]) == ("failed", "job")
-    assert last["jobs"][0]["exit_code"] == 7
+    assert (last["state"], last["code"], last["jobs"][0]["exit_code"]) == ("failed", "job", 7)
     assert "die at 30 % ended with exit code 7" in last["cause"]
     (seen,) = last["observations"]
     assert seen["state"] == "failed"
@@ -70,54 +63,14 @@ def test_job_that_dies_is_told_with_its_output(jobs: FakeHost) -> None:
     await_nobody(jobs)
 
 
-def test_job_that_stops_making_progress_is_stopped(jobs: FakeHost) -> None:
-    """It would hold its units for ever; what it last said is kept."""
-    last = launch(
-        jobs, "stall", "one", *RUNS, "--hang-after", "1.5", "--when-one-ends", "stop", code=5
-    )
-    assert [job["outcome"] for job in last["jobs"]] == ["hung", "stopped"]
-    assert (last["state"], last["code"]) == ("failed", "job-hung")
-    assert "stall made no progress for" in last["cause"]
-    await_nobody(jobs)
-
-
 @pytest.mark.parametrize(("when", "came"), [("stop", "stopped"), ("keep", "finished")])
 def test_job_that_fails_in_the_start_has_ended(jobs: FakeHost, when: str, came: str) -> None:
-    """Its partner, which waits at its gate, runs without it unless it is to stop, too."""
     jobs.write_job("bad", "--behave", "exit")
     jobs.write_job("short", "--steps", "600")
     last = launch(jobs, "short", "bad", *RUNS, "--when-one-ends", when, code=5)
     assert [job["outcome"] for job in last["jobs"]] == [came, "failed"]
     assert (last["state"], last["code"]) == ("failed", "job")
     assert "bad checkpoint" in last["cause"]
-    await_nobody(jobs)
-
-
-def test_fault_on_the_server_blames_nobody(jobs: FakeHost) -> None:
-    """Both go down, though the neighbour has not noticed yet, and neither is called guilty."""
-    last = launch(jobs, "fault", "deaf", *RUNS, code=5)
-    assert (last["state"], last["code"]) == ("failed", "mps-fault"), last
-    assert [job["outcome"] for job in last["jobs"]] == ["taken-down"] * 2
-    assert "which one caused it the driver does not tell" in last["cause"]
-    assert any(job["ended_first"] for job in last["observations"][0]["jobs"])
-    await_nobody(jobs)
-    (jobs.pipe_dir / "status").unlink(missing_ok=True)
-
-
-@pytest.mark.parametrize("field", ["progress", "results"])
-def test_pattern_that_would_hold_up_the_supervisor_ends_nothing(jobs: FakeHost, field: str) -> None:
-    """The reason is shown, limits are looked at meanwhile, and both jobs go on."""
-    script = f"{sys.executable} {FAKES}/fake_job.py & sleep 1.5; echo {'a' * 60}b; wait"
-    pattern = r"(?:^(?:a+)+$|step )(\d+)"
-    bad: dict[str, object] = {"kind": "output", "pattern": pattern}
-    fields = {"progress": bad} if field == "progress" else {"results": {"pattern": pattern}}
-    if field == "progress":
-        script = f"echo step 1; {script}"
-    jobs.write_job("slow", gate=field == "results", command=["sh", "-c", script], **fields)
-    last = launch(jobs, "slow", "one", *RUNS, "--duration", "6")
-    assert [job["outcome"] for job in last["jobs"]] == ["stopped", "stopped"]
-    assert last["jobs"][1]["proven"]
-    assert "uncounted" in last["observations"][0]["flags"]
     await_nobody(jobs)
 
 
@@ -136,7 +89,6 @@ def test_limit_that_is_not_proven_starts_nothing(jobs: FakeHost) -> None:
 
 
 def test_job_that_lifts_its_limit_never_runs_beside_another(jobs: FakeHost) -> None:
-    """The proof holds for the running job too, before the gates open."""
     script = f"env -u CUDA_MPS_ACTIVE_THREAD_PERCENTAGE {sys.executable} {FAKES}/fake_job.py; :"
     jobs.write_job("escape", command=["sh", "-c", script])
     last = launch(jobs, "escape", "one", *RUNS, code=3)
@@ -146,7 +98,6 @@ def test_job_that_lifts_its_limit_never_runs_beside_another(jobs: FakeHost) -> N
 
 
 def test_daemon_that_dies_stops_both(jobs: FakeHost) -> None:
-    """Without it neither limit can be trusted."""
     name = detached(jobs, "one", "two", *RUNS)
     os.kill(daemon_pid(jobs), signal.SIGKILL)
     status = await_end(jobs, name)
@@ -156,23 +107,10 @@ def test_daemon_that_dies_stops_both(jobs: FakeHost) -> None:
     await_nobody(jobs)
 
 
-@pytest.mark.nightly
-def test_daemon_that_hangs_stops_both(jobs: FakeHost) -> None:
-    """Shown as stopping for as long as that takes: each question to it takes 10 s."""
-    name = detached(jobs, "one", "two", *RUNS)
-    (jobs.pipe_dir / "hang").touch()
-    await_status(jobs, name, lambda status: status["state"] == "stopping")
-    status = await_end(jobs, name)
-    assert (status["state"], status["code"]) == ("failed", "partition")
-    assert not [text for text in status["warnings"] if "watched by nobody" in text]
-    await_nobody(jobs)
-
-
 # supervisors
 
 
 def test_two_launches_race_for_one_gpu(jobs: FakeHost) -> None:
-    """One runs, the other one says that the GPU is taken."""
     racers = [jobs.start_advisor("launch", "one", "two", *RUNS, "--detach") for _ in range(2)]
     ends = [(process.communicate(timeout=60), process.returncode) for process in racers]
     assert sorted(code for _, code in ends if code is not None) == [0, 8], ends
@@ -185,7 +123,6 @@ def test_two_launches_race_for_one_gpu(jobs: FakeHost) -> None:
 
 
 def test_killed_supervisor_takes_its_jobs_along(jobs: FakeHost) -> None:
-    """Kill -9: no job outlives anyone who watched it, not even the worker of a shell script."""
     script = f"{sys.executable} {FAKES}/fake_job.py & wait"
     jobs.write_job("script", command=["sh", "-c", script])
     name = detached(jobs, "script", "one", *RUNS)
@@ -206,40 +143,6 @@ def test_stopped_by_signal_as_by_file(jobs: FakeHost) -> None:
     await_nobody(jobs)
 
 
-def test_full_disk_stops_nobody(jobs: FakeHost) -> None:
-    """Jobs are watched while nothing can be written, and the status comes back with the space.
-
-    Where it stays full, jobs are stopped in their order; only the last word is missing, and readers
-    say so.
-    """
-    name = detached(jobs, "one", "two", *RUNS)
-    supervisor = show(jobs, name)["supervisor_pid"]
-    with full_disk(supervisor):
-        time.sleep(1.2)
-        before = show(jobs, name)["updated_at"], counts(jobs, name)
-        time.sleep(1.2)
-        assert show(jobs, name)["updated_at"] == before[0]
-        assert counts(jobs, name) > before[1]
-    status = await_status(jobs, name, lambda s: bool(s["warnings"][1:]))
-    assert "the status could not be written for a while" in status["warnings"][1]
-    assert status["state"] == "running"
-    with full_disk(supervisor):
-        done = jobs.advisor("launches", "stop", name, "--json")
-        await_nobody(jobs)
-    status = json.loads(done.stdout)
-    assert (done.returncode, status["state"], status["code"]) == (1, "failed", "supervisor-gone")
-
-
-@contextmanager
-def full_disk(pid: int) -> Generator[None]:
-    """No file of the process can grow, until the end of the block or of the process."""
-    soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, hard))
-    yield
-    with suppress(ProcessLookupError):
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def test_disk_that_is_full_by_the_end_loses_no_result(jobs: FakeHost) -> None:
     """Room was kept for the last words: the record is whole, and the launch ended as it did."""
     home = jobs.folder / "home"
@@ -254,7 +157,6 @@ def test_disk_that_is_full_by_the_end_loses_no_result(jobs: FakeHost) -> None:
 
 
 def test_disk_that_is_full_at_the_start_says_what_to_do(jobs: FakeHost) -> None:
-    """In JSON, too; nothing is started."""
     home = jobs.folder / "home"
     with small_disk(home):
         fill(home)
@@ -265,7 +167,6 @@ def test_disk_that_is_full_at_the_start_says_what_to_do(jobs: FakeHost) -> None:
 
 
 def test_home_that_is_read_only_says_what_to_do(jobs: FakeHost) -> None:
-    """Commands that read a database that nobody writes to can, as they are told."""
     home = jobs.folder / "home"
     file = home / "advisor.db"
     with small_disk(home):
@@ -281,7 +182,6 @@ def test_home_that_is_read_only_says_what_to_do(jobs: FakeHost) -> None:
 
 @contextmanager
 def small_disk(place: Path) -> Generator[None]:
-    """A disk of a few megabytes."""
     place.mkdir(exist_ok=True)
     options = ["-t", "tmpfs", "-o", "size=4m,mode=0700", "advisor-test", str(place)]
     if subprocess.run(["mount", *options], check=False, capture_output=True).returncode:
@@ -293,7 +193,6 @@ def small_disk(place: Path) -> Generator[None]:
 
 
 def fill(place: Path) -> None:
-    """Until not a byte is left."""
     with (place / "filler").open("wb", buffering=0) as file:
         for size in (1 << 16, 1):
             with suppress(OSError):
@@ -301,20 +200,7 @@ def fill(place: Path) -> None:
                     pass
 
 
-def test_database_that_is_away_costs_no_observation(jobs: FakeHost) -> None:
-    """The record stays in the folder, and the status says where it is missing."""
-    away = "postgresql://advisor:geheim@127.0.0.1:1/advisor"
-    options = ("one", "two", *RUNS, "--duration", "0.5")
-    last = launch(jobs, *options, ADVISOR_DATABASE_URL=away)
-    assert last["state"] == "stopped"
-    assert last["observations"][0]["launch_id"] == last["launch_id"]
-    assert any("the observation is not in the store" in text for text in last["warnings"])
-    written = "".join(p.read_text() for p in folder(jobs, last["launch_id"]).glob("*.*"))
-    assert "geheim" not in written
-
-
 def test_launch_whose_supervisor_never_began_can_be_stopped(jobs: FakeHost) -> None:
-    """It is over then, and nobody starts it any more."""
     spec = LaunchSpec(launch_id="20260101-000000-aaaaaa", gpu="0", pairs=(PAIR,))
     waiting = create_folder(jobs.folder / "home" / "launches", spec)
     assert show(jobs, waiting.launch_id)["state"] == "accepted"

@@ -56,7 +56,6 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.fixture
 def worker(tmp_path: Path) -> Generator[subprocess.Popen[bytes]]:
-    """A process of the launch that ignores a polite request."""
     script = "trap '' TERM; while :; do sleep 0.1; done"
     env = {**os.environ, "ADVISOR_LAUNCH": str(tmp_path)}
     with subprocess.Popen(["sh", "-c", script], env=env) as process:
@@ -79,7 +78,6 @@ def supervisor(folder: Path, silence_s: float) -> subprocess.Popen[str]:
 def test_supervisor_that_hangs_is_ended_with_its_jobs(
     tmp_path: Path, worker: subprocess.Popen[bytes]
 ) -> None:
-    """Nobody would notice that a job hangs, or that its limit is gone."""
     with supervisor(tmp_path, silence_s=1) as process:
         assert process.wait(20) == -signal.SIGKILL
     assert worker.wait(20) == -signal.SIGKILL
@@ -89,15 +87,13 @@ def test_supervisor_that_hangs_is_ended_with_its_jobs(
 def test_supervisor_that_was_stopped_is_continued(
     tmp_path: Path, worker: subprocess.Popen[bytes]
 ) -> None:
-    """Its jobs go on: who was stopped is told from who hangs."""
     with supervisor(tmp_path, silence_s=1) as process:
         process.send_signal(signal.SIGSTOP)
         assert wait_until(lambda: stopped(process.pid), 5)
         assert wait_until(lambda: not stopped(process.pid), 20)
         assert beat(process) == "answers"
         process.communicate("\n", timeout=20)
-    assert process.returncode == 0
-    assert worker.poll() is None
+    assert (process.returncode, worker.poll()) == (0, None)
 
 
 def stopped(pid: int) -> bool:
@@ -105,18 +101,15 @@ def stopped(pid: int) -> bool:
 
 
 def test_guard_looks_for_half_a_minute_at_most() -> None:
-    """As it is documented; a supervisor beats meanwhile, whatever it waits for."""
     assert guard.SILENCE_S + guard.CONTINUE_S <= 30
 
 
 def test_supervisor_that_ends_well_leaves_nothing_to_do(
     tmp_path: Path, worker: subprocess.Popen[bytes]
 ) -> None:
-    """The guard goes without touching anything, and at once."""
     with supervisor(tmp_path, silence_s=60) as process:
         process.communicate("\n", timeout=20)
-    assert process.returncode == 0
-    assert worker.poll() is None
+    assert (process.returncode, worker.poll()) == (0, None)
 
 
 def guard_of(process: subprocess.Popen[str]) -> int:
@@ -134,7 +127,6 @@ def beat(process: subprocess.Popen[str]) -> str:
 
 
 def test_guard_that_hangs_is_replaced(tmp_path: Path) -> None:
-    """It lives, but would end nobody."""
     with supervisor(tmp_path, silence_s=60) as process:
         first = guard_of(process)
         # Nothing is asked for longer than an answer may take: that is no guard that hangs.
@@ -160,7 +152,6 @@ def test_guard_that_hangs_is_replaced(tmp_path: Path) -> None:
     ],
 )
 def test_exit_code_is_that_of_the_error(state: State, code: str | None, expected: int) -> None:
-    """Scripts tell the causes apart."""
     status = LaunchStatus(launch_id="x", state=state, updated_at="", code=code)
     assert exit_code(status) == expected
 

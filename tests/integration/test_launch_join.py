@@ -1,10 +1,8 @@
 """Jobs that join a launch that runs: real processes and a fake driver."""
 
 import json
-import os
 import signal
 import sys
-import time
 from typing import Any
 
 import pytest
@@ -21,23 +19,15 @@ from launched import (
 )
 from waiting import PATIENCE_S, eventually
 
-from advisor.launch.folder import LaunchFolder
-from advisor.launch.observe import DRAFT_S
-from advisor_api.launches.launch_metrics import LaunchMetrics
-from advisor_api.launches.reconciler import ObservationImporter
-from advisor_data import open_store
-
 
 @pytest.fixture
 def jobs(jobs: FakeHost) -> FakeHost:
-    """Beside the two that run until they are stopped one that ends soon."""
     jobs.write_job("short", "--steps", "150")
     jobs.write_job("third")
     return jobs
 
 
 def joined(host: FakeHost, launch_id: str, *options: str, code: int = 0) -> dict[str, Any]:
-    """Ask to join; the answer."""
     done = host.advisor("launch", "--join", launch_id, *options, "--json")
     assert done.returncode == code, (done.stdout, done.stderr)
     return json.loads(done.stdout)
@@ -48,18 +38,15 @@ def told(status: dict[str, Any]) -> list[tuple[str, float, str]]:
 
 
 def observed(host: FakeHost, launch_id: str) -> list[dict[str, Any]]:
-    """What is told of its stretches."""
     done = host.advisor("launches", "show", launch_id, "--json")
     return json.loads(done.stdout)["observations"]
 
 
 def after(host: FakeHost, launch_id: str, seconds: float) -> dict[str, Any]:
-    """Its status when so much time has been counted after the first stretch."""
     return await_status(host, launch_id, lambda status: status["rest_s"] > seconds)
 
 
 def test_a_third_joins_two(jobs: FakeHost) -> None:
-    """Under its own proven limit; those that run go on, and a new stretch begins."""
     launch_id = detached(jobs, "one", "two", "--split", "50/50")
     said = joined(jobs, launch_id, "third", "--share", "30")
     assert (said["job"], said["code"], said["units_granted"]) == ("third", None, 38)
@@ -87,23 +74,6 @@ def test_a_third_joins_two(jobs: FakeHost) -> None:
     await_nobody(jobs)
 
 
-def test_one_joins_who_is_left(jobs: FakeHost) -> None:
-    """It has the place of the one that ended; units are held for nobody then."""
-    launch_id = detached(jobs, "short", "one", "--split", "50/50")
-    await_status(jobs, launch_id, lambda status: status["jobs"][0]["outcome"] == "finished")
-    joined(jobs, launch_id, "third", "--share", "50")
-    held = show(jobs, launch_id)["stranded_unit_s"]
-    after(jobs, launch_id, 3)
-    last = stop(jobs, launch_id)
-    assert told(last) == [
-        ("short", 50, "finished"),
-        ("one", 50, "stopped"),
-        ("third", 50, "stopped"),
-    ]
-    assert last["stranded_unit_s"] < held + 100
-    await_nobody(jobs)
-
-
 def test_who_is_coming_is_waited_for(jobs: FakeHost) -> None:
     """It may load for minutes: when the last of the others ends well, it goes on alone."""
     loaded, enough = jobs.folder / "loaded", jobs.folder / "enough"
@@ -127,7 +97,6 @@ def test_who_is_coming_is_waited_for(jobs: FakeHost) -> None:
 
 
 def test_in_turns_it_joins_without_mps(jobs: FakeHost) -> None:
-    """Nobody has a limit there, so the newcomer has none."""
     launch_id = detached(jobs, "one", "two", "--split", "time-sliced")
     assert joined(jobs, launch_id, "third", "--share", "30", code=2)["code"] == "bad-input"
     joined(jobs, launch_id, "third", "--share", "100")
@@ -149,7 +118,6 @@ def test_in_turns_it_joins_without_mps(jobs: FakeHost) -> None:
 def test_who_is_refused_leaves_all_as_it_was(
     jobs: FakeHost, job: str, share: str, code: int, words: str
 ) -> None:
-    """The share, the memory, the proof, the start: said by the supervisor, and it ends alone."""
     jobs.write_job("large", memory_mib=200_000)
     jobs.write_job("loose", env={"FAKE_CUDA_UNITS": "90"})
     jobs.write_job("gone", command=["false"])
@@ -165,7 +133,6 @@ def test_who_is_refused_leaves_all_as_it_was(
 
 
 def test_a_command_that_is_killed_has_asked_all_the_same(jobs: FakeHost) -> None:
-    """The request is in the folder; the supervisor takes it up, or it was never there."""
     launch_id = detached(jobs, "one", "two", "--split", "50/50")
     asking = jobs.start_advisor("launch", "--join", launch_id, "third", "--share", "30")
     place = folder(jobs, launch_id) / "joins"
@@ -178,7 +145,6 @@ def test_a_command_that_is_killed_has_asked_all_the_same(jobs: FakeHost) -> None
 
 
 def test_the_share_is_the_best_beside_those_that_stay(h200: FakeHost) -> None:
-    """It is advised where none is given; where nothing is worth it, nobody is asked."""
     launch_id = detached(h200, "triad", "gemm", "--split", "50/50")
     limits = ("--min-speed", "0.01")
     done = h200.advisor(
@@ -201,7 +167,6 @@ def test_the_share_is_the_best_beside_those_that_stay(h200: FakeHost) -> None:
 
 
 def test_nobody_joins_what_is_over(jobs: FakeHost) -> None:
-    """Nor more than one at once, nor with shares for those that stay."""
     launch_id = detached(jobs, "one", "two", "--split", "50/50")
     settled = "settled when a launch begins"
     for options, words in (
@@ -224,35 +189,3 @@ def test_nobody_joins_what_is_over(jobs: FakeHost) -> None:
     assert (done.returncode, "it is stopped" in done.stderr) == (2, True), done.stderr
     assert await_end(jobs, launch_id)["state"] == "stopped"
     await_nobody(jobs)
-
-
-def test_a_killed_supervisor_costs_no_stretch(jobs: FakeHost) -> None:
-    """Those that were over are whole, the open one is there as far as it was known, each once."""
-    launch_id = detached(jobs, "one", "short", "--split", "50/50")
-    await_status(jobs, launch_id, lambda status: status["jobs"][1]["outcome"] == "finished")
-    joined(jobs, launch_id, "third", "--share", "30")
-    time.sleep(2)
-    joined(jobs, launch_id, "two", "--share", "30")
-    time.sleep(DRAFT_S + 2)
-    os.kill(show(jobs, launch_id)["supervisor_pid"], signal.SIGKILL)
-    assert await_end(jobs, launch_id)["code"] == "supervisor-gone"
-    await_nobody(jobs)
-    kept = observed(jobs, launch_id)
-    assert [[part["job"] for part in seen["jobs"]] for seen in kept] == [
-        ["one", "short"],
-        ["one", "third"],
-        ["one", "third", "two"],
-    ]
-    assert [(seen["stretch"], seen["state"]) for seen in kept] == [
-        (0, "stopped"),
-        (1, "finished"),
-        (2, "stopped"),
-    ]
-    first, second, third = kept
-    assert first["rest_s"] > second["overlap_s"] + third["overlap_s"] - 1
-    assert (second["overlap_s"] > 1.5, third["overlap_s"] > DRAFT_S - 1) == (True, True)
-    store = open_store(None, jobs.folder / "store")
-    for _ in range(2):
-        importer = ObservationImporter(store, LaunchMetrics())
-        importer.bring_in(LaunchFolder(folder(jobs, launch_id)))
-    assert sorted(seen.stretch for seen in store.observations()) == [0, 1, 2]

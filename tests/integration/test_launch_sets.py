@@ -11,7 +11,6 @@ from advisor_data import open_store
 
 @pytest.fixture
 def jobs(jobs: FakeHost) -> FakeHost:
-    """Beside the two that run until they are stopped some that end, well or not."""
     jobs.write_job("short", "--steps", "150")
     for behave in ("die", "fault"):
         jobs.write_job(behave, "--behave", behave)
@@ -19,7 +18,6 @@ def jobs(jobs: FakeHost) -> FakeHost:
 
 
 def test_three_run_on_after_one_has_ended(jobs: FakeHost) -> None:
-    """Each under its own proven limit, the one without on the whole GPU; all is kept by name."""
     last = launch(jobs, "two", "short", "one", "--split", "100/30/50", "--duration", "6")
     assert (last["state"], last["sharing"]) == ("stopped", "limited")
     told = [(j["job"], j["units_granted"], j["outcome"], j["proven"]) for j in last["jobs"]]
@@ -44,47 +42,7 @@ def test_three_run_on_after_one_has_ended(jobs: FakeHost) -> None:
     await_nobody(jobs)
 
 
-def test_copies_are_processes_of_their_own(jobs: FakeHost) -> None:
-    """Each has a counter and a seed of its own, so that none goes in step with another."""
-    last = launch(jobs, "one*3", "two", "--split", "uncapped", "--duration", "2")
-    assert [job["job"] for job in last["jobs"]] == ["one"] * 3 + ["two"]
-    assert all(job["steps"] > 0 for job in last["jobs"])
-    places = sorted(path.parent.name for path in folder(jobs, last["launch_id"]).glob("*/progress"))
-    assert places == ["0-a", "0-b", "0-c", "0-d"]
-    assert last["observations"][0]["mode"] == "uncapped"
-    await_nobody(jobs)
-
-
-def test_in_turns_a_failure_is_of_one_job_alone(jobs: FakeHost) -> None:
-    """Without MPS the others go on."""
-    last = launch(jobs, "die", "one", "two", "--split", "time-sliced", "--duration", "4", code=5)
-    assert [job["outcome"] for job in last["jobs"]] == ["failed", "stopped", "stopped"]
-    assert (last["code"], last["observations"][0]["mode"]) == ("job", "time-sliced")
-    assert not (jobs.pipe_dir / "control").exists() or not jobs.control("get_server_list")
-    await_nobody(jobs)
-
-
-def test_the_newest_batch_job_goes_for_a_server(jobs: FakeHost) -> None:
-    """And why is told; the launch has not failed, and the server goes on."""
-    jobs.write_job("serve", "--behave", "serves-late", max_p99_ms=50)
-    last = launch(
-        jobs, "serve", "one", "--split", "50/50", "--duration", "22",
-        "--when-p99-breaks", "end-newest",
-    )  # fmt: skip
-    assert (last["state"], last["code"]) == ("stopped", None)
-    serve, one = last["jobs"]
-    assert (serve["outcome"], serve["max_p99_ms"]) == ("stopped", 50)
-    assert serve["latency_p99_ms"] == pytest.approx(80, rel=0.03)
-    assert (one["outcome"], one["ended_at"] < serve["ended_at"]) == ("stopped", True)
-    assert "ended since the p99 of serve" in one["error"]
-    assert any("one was ended" in text for text in last["warnings"])
-    assert "p99-broken" in last["observations"][0]["flags"]
-    assert last["rest_s"] > 1
-    await_nobody(jobs)
-
-
 def test_who_faulted_is_told_where_the_server_names_it(jobs: FakeHost) -> None:
-    """The others were taken along, and are not guilty."""
     jobs.write_job("named", "--behave", "named-fault")
     last = launch(jobs, "one", "named", "two", "--split", "50/50/50", code=5)
     assert [job["outcome"] for job in last["jobs"]] == ["taken-down", "failed", "taken-down"]
@@ -94,7 +52,6 @@ def test_who_faulted_is_told_where_the_server_names_it(jobs: FakeHost) -> None:
 
 
 def test_memory_is_bounded_and_read_back(jobs: FakeHost) -> None:
-    """By what others need, with a margin; who is not known has no limit, and that is told."""
     jobs.write_job("small", memory_mib=2000)
     jobs.write_job("unknown", memory_mib=None)
     last = launch(jobs, "one", "small", "unknown", "--split", "100/50/50", "--duration", "2")
@@ -122,19 +79,3 @@ def test_memory_that_is_not_bounded_starts_nobody(jobs: FakeHost) -> None:
     last = launch(jobs, "loses", "one", "--split", "50/50", code=3)
     assert "do not carry the variables" in last["cause"]
     await_nobody(jobs)
-
-
-def test_memory_of_all_is_added_up(jobs: FakeHost) -> None:
-    """Before anything starts; so are numbers of jobs that do not share a GPU, and of shares."""
-    jobs.write_job("large", memory_mib=50_000)
-    for options, code, words in (
-        (("large*3",), 10, "large, large and large need 50000 + 50000 + 50000 MiB"),
-        (("one*8",), 2, "8 jobs cannot be launched together"),
-        (("one",), 2, "1 job cannot be launched together"),
-        (("one*2", "--then", "one*9"), 2, "9 jobs cannot be launched together"),
-    ):
-        done = jobs.advisor("launch", *options, "--split", "uncapped")
-        assert (done.returncode, words in done.stderr) == (code, True), done.stderr
-    done = jobs.advisor("launch", "one*3", "--split", "50/50")
-    assert "50/50 has 2 shares, and there are 3 jobs" in done.stderr
-    assert not (jobs.folder / "home" / "launches").exists()

@@ -13,12 +13,9 @@ import pytest
 from host import FakeHost
 from launched import (
     await_nobody,
-    await_status,
     detached,
     folder,
     processes_of,
-    show,
-    stop,
 )
 
 from advisor.errors import SurvivorsError
@@ -27,14 +24,12 @@ from advisor.launch import guard
 from advisor.launch import guard as unheeding
 from advisor.launch.folder import LaunchFolder
 from advisor.launch.run_queue import see
-from advisor.runtime.processes import is_stopped, wait_until
 from advisor_cli.launches import await_end
 from advisor_profiling import SUPERVISOR
 
 
 @pytest.fixture
 def silent(jobs: FakeHost) -> Iterator[LaunchFolder]:
-    """A launch that runs, of which nothing has been heard for half a minute."""
     found = LaunchFolder(folder(jobs, detached(jobs, "one", "two", "--split", "30/70")))
     watchers = [pid for pid, words in processes_of(jobs).items() if is_watcher(words)]
     assert len(watchers) == 4  # a shim for each job, too
@@ -50,33 +45,11 @@ def silent(jobs: FakeHost) -> Iterator[LaunchFolder]:
             os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.nightly
-def test_supervisor_that_was_stopped_is_continued_within_half_a_minute(
-    jobs: FakeHost,
-) -> None:
-    """In every run: the same of a guard that looks after a second, in test_launch_guard.py."""
-    name = detached(jobs, "one", "two", "--split", "30/70")
-    pid = show(jobs, name)["supervisor_pid"]
-    os.kill(pid, signal.SIGSTOP)
-    begun = time.monotonic()
-    assert wait_until(lambda: is_stopped(pid), 5)
-    assert wait_until(lambda: not is_stopped(pid), 35)
-    print(f"continued after {time.monotonic() - begun:.1f} s")
-    status = await_status(jobs, name, lambda found: len(found["warnings"]) > 1)
-    assert "was watched by nobody for 2" in status["warnings"][-1]
-    last = stop(jobs, name)
-    assert (last["state"], last["code"]) == ("stopped", None)
-    shown = json.loads(jobs.advisor("launches", "show", name, "--json").stdout)
-    assert "unwatched" in shown["observations"][0]["flags"]
-    await_nobody(jobs)
-
-
 def is_watcher(words: str) -> bool:
     return any(word in words for word in (SUPERVISOR, guard.__name__, "shim.py"))
 
 
 def test_launch_that_nobody_watches_is_shown_so(jobs: FakeHost, silent: LaunchFolder) -> None:
-    """In every list, on its screen and in JSON; no job of it is proven."""
     assert "running, not heard of for 3" in jobs.advisor("launches").stdout
     screen = jobs.advisor("launches", "show", silent.launch_id).stdout
     assert "no limit is proven" in screen
@@ -86,7 +59,6 @@ def test_launch_that_nobody_watches_is_shown_so(jobs: FakeHost, silent: LaunchFo
 
 
 def test_nobody_joins_a_launch_that_nobody_watches(jobs: FakeHost, silent: LaunchFolder) -> None:
-    """Nobody would answer; a queue does not ask either."""
     done = jobs.advisor("launch", "--join", silent.launch_id, "one", "--share", "10")
     assert (done.returncode, "cannot be joined: it is running, not heard" in done.stderr) == (
         2,
@@ -101,7 +73,6 @@ def test_stop_ends_a_supervisor_that_does_not_heed_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The guard, continued, ends the jobs; who asked is told. Nobody is left."""
     monkeypatch.setattr(unheeding, "STOP_S", 2.0)
     monkeypatch.setattr(unheeding, "SILENT_S", 1.0)
     silent.ask_stop()
@@ -114,14 +85,12 @@ def test_stop_ends_a_supervisor_that_does_not_heed_it(
 def test_a_supervisor_that_is_killed_while_all_stand_still_leaves_nobody(
     jobs: FakeHost, silent: LaunchFolder
 ) -> None:
-    """Guard and shims go on by that, and end the jobs and themselves; no next launch is needed."""
     os.kill(silent.read_status().supervisor_pid or 0, signal.SIGKILL)
     await_nobody(jobs)
     assert silent.read_status().code == "supervisor-gone"
 
 
 def test_who_is_no_supervisor_is_not_killed(silent: LaunchFolder) -> None:
-    """A number may have been given to somebody else: who holds no lock of the launch is spared."""
     supervisor = silent.read_status().supervisor_pid
     with pytest.raises(SurvivorsError, match="cannot be ended from here"):
         unheeding.end_supervisor(silent, os.getpid())

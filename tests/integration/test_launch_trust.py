@@ -23,7 +23,6 @@ TRAP = "import pathlib; pathlib.Path({!r}).touch(); raise SystemExit(9)\n"
 
 @pytest.fixture
 def two_users(jobs: FakeHost) -> FakeHost:
-    """The same with a folder that others may enter, and make something in."""
     if os.geteuid() != 0:
         pytest.skip("needs root, to be two users")
     jobs.folder.chmod(0o1777)
@@ -34,7 +33,6 @@ def two_users(jobs: FakeHost) -> FakeHost:
 
 
 def traps(where: Path, *names: str) -> Path:
-    """Modules with names of the standard library and of ours, and the file that they would make."""
     where.mkdir()
     for name in names:
         (where / f"{name}.py").write_text(TRAP.format(str(where / "sprung")))
@@ -42,7 +40,6 @@ def traps(where: Path, *names: str) -> Path:
 
 
 def test_no_module_of_the_current_folder_is_imported(jobs: FakeHost) -> None:
-    """Supervisor and guard are started where somebody stands."""
     sprung = traps(jobs.folder / "w", "typer", "subprocess", "uuid", "select", "pydantic")
     done = subprocess.run(
         [Path(sys.executable).with_name("advisor"), "launch", "one", "two", *RUNS, "--json"],
@@ -84,7 +81,6 @@ def test_no_module_of_a_job_is_imported(jobs: FakeHost) -> None:
 
 
 def test_secrets_are_in_no_environment_but_the_askers(jobs: FakeHost) -> None:
-    """Not in the supervisor's, the guard's or the daemon's; the database is used all the same."""
     url = f"sqlite:///{jobs.folder}/geheim.db"
     done = jobs.advisor(
         "launch", "one", "two", "--split", "30/70", "--detach", ADVISOR_DATABASE_URL=url,

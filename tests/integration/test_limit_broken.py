@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ RUNS = ("--split", "30/70")
 
 
 def write_breaking(host: FakeHost, way: str) -> Path:
-    """A job that leaves its limit when the file is made."""
     file = host.folder / "go"
     command = [sys.executable, str(FAKES / "breaking_job.py"), way, str(file)]
     host.write_job("breaking", command=command, env={"TOKEN": str(host.folder)})
@@ -27,13 +25,10 @@ def write_breaking(host: FakeHost, way: str) -> Path:
 
 @pytest.mark.parametrize("way", ["escape", "hidden"])
 def test_job_that_leaves_its_limit_ends_the_launch(jobs: FakeHost, way: str) -> None:
-    """Within some seconds, with nobody left, and marked as nothing to learn from."""
     file = write_breaking(jobs, way)
     name = detached(jobs, "breaking", "two", *RUNS)
     file.touch()
-    begun = time.monotonic()
     status = await_end(jobs, name)
-    assert time.monotonic() - begun < 30
     assert (status["state"], status["code"]) == ("failed", "limit-broken")
     assert [job["outcome"] for job in status["jobs"]] == ["failed", "stopped"]
     shown = json.loads(jobs.advisor("launches", "show", name, "--json").stdout)
@@ -50,8 +45,7 @@ def test_stranger_on_the_gpu_is_told(jobs: FakeHost) -> None:
         status = await_status(jobs, name, lambda found: len(found["warnings"]) > 1)
         stranger.kill()
     assert f"process {stranger.pid}" in status["warnings"][1]
-    assert status["state"] == "running"
-    assert [job["proven"] for job in status["jobs"]] == [True, True]
+    assert (status["state"], [job["proven"] for job in status["jobs"]]) == ("running", [True, True])
     assert stop(jobs, name)["code"] is None
     shown = json.loads(jobs.advisor("launches", "show", name, "--json").stdout)
     assert "stranger" in shown["observations"][0]["flags"]
@@ -59,7 +53,6 @@ def test_stranger_on_the_gpu_is_told(jobs: FakeHost) -> None:
 
 
 def test_stranger_on_the_gpu_ends_a_strict_launch(jobs: FakeHost) -> None:
-    """Both jobs would have less than their part; neither is called guilty."""
     name = detached(jobs, "one", "two", *RUNS, "--strict")
     command = [sys.executable, "-c", OUTSIDE, "60"]
     with subprocess.Popen(command, env=jobs.environment()) as stranger:
@@ -70,17 +63,6 @@ def test_stranger_on_the_gpu_ends_a_strict_launch(jobs: FakeHost) -> None:
     assert f"process {stranger.pid}" in status["cause"]
     assert "is of no job" in status["cause"]
     assert [job["outcome"] for job in status["jobs"]] == ["stopped", "stopped"]
-    await_nobody(jobs)
-
-
-def test_job_that_raises_the_percentage_of_the_server_ends_the_launch(jobs: FakeHost) -> None:
-    """Anyone who starts after that could take the whole GPU."""
-    name = detached(jobs, "one", "two", *RUNS)
-    assert float((jobs.pipe_dir / "percentage").read_text()) == 70
-    jobs.control("set_active_thread_percentage 1 100")
-    status = await_end(jobs, name)
-    assert (status["state"], status["code"]) == ("failed", "limit-broken")
-    assert "gives 100 % to what starts now, and was set to 70 %" in status["cause"]
     await_nobody(jobs)
 
 
@@ -99,7 +81,6 @@ def test_limit_that_a_job_may_have_changed_is_called_set(jobs: FakeHost) -> None
 
 
 def test_point_is_not_kept_where_the_limit_was_broken(jobs: FakeHost) -> None:
-    """A profile would promise what the whole GPU gave."""
     write_breaking(jobs, "hidden").touch()
     done = jobs.advisor("profile", "breaking", "--shares", "30", "--window", "0.5")
     assert done.returncode == 15, (done.stdout, done.stderr)

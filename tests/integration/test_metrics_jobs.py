@@ -23,7 +23,6 @@ def free_port() -> int:
 def write_server(
     host: FakeHost, counter: str = "fake:generation_tokens_total", idle_s: float = 0, **more: Any
 ) -> str:
-    """A job of this kind; the URL of its page."""
     port = free_port()
     url = f"http://127.0.0.1:{port}/metrics"
     page = {"url": url, "counter": counter, "histogram": "fake:e2e_seconds"}
@@ -37,7 +36,6 @@ def write_server(
 
 
 def test_profile_of_a_server(host: FakeHost) -> None:
-    """Its rate is the counter's, its latencies are the histogram's, and its port is free again."""
     url = write_server(host)
     words = ("profile", "server", "--shares", "50,100", "--window", "3", "--json")
     done = host.advisor(*words)
@@ -54,7 +52,6 @@ def test_profile_of_a_server(host: FakeHost) -> None:
 
 
 def test_launch_of_a_server_beside_a_job(host: FakeHost) -> None:
-    """Both are counted, the server's tail is told, and the program that counts is no stranger."""
     write_server(host, max_p99_ms=500)
     host.write_job("one")
     last = launch(host, "server", "one", "--split", "50/50", "--duration", "6")
@@ -70,16 +67,6 @@ def test_launch_of_a_server_beside_a_job(host: FakeHost) -> None:
     await_nobody(host)
 
 
-def test_a_server_that_nobody_asks_is_launched_and_runs_on(host: FakeHost) -> None:
-    """Its page answers, at first without the counter; a server without requests does not hang."""
-    write_server(host, idle_s=60, start_timeout_s=4)
-    host.write_job("one")
-    last = launch(host, "server", "one", "--split", "50/50", "--hang-after", "1", "--duration", "3")
-    assert last["state"] == "stopped"
-    assert [job["outcome"] for job in last["jobs"]] == ["stopped", "stopped"]
-    assert last["jobs"][0]["steps"] == 0
-
-
 @pytest.mark.parametrize(
     ("counter", "more", "said"),
     [
@@ -91,7 +78,6 @@ def test_a_server_that_nobody_asks_is_launched_and_runs_on(host: FakeHost) -> No
 def test_a_server_that_is_not_counted_says_why(
     host: FakeHost, counter: str, more: dict[str, Any], said: str
 ) -> None:
-    """At once where it never can be, else within the time it has to start."""
     url = write_server(host, counter, **more)
     done = host.advisor("profile", "server", "--shares", "100", "--window", "0.5")
     assert done.returncode != 0

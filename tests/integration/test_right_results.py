@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from host import FakeHost
-from launched import await_nobody, no_leftovers
+from launched import no_leftovers
 from reading import answer_of
 
 QUICK = ("--window", "0.5")
@@ -14,21 +14,18 @@ QUICK = ("--window", "0.5")
 
 @pytest.fixture
 def h200(host: FakeHost) -> Iterator[FakeHost]:
-    """A host whose GPU is one that the bundled model knows."""
     (host.folder / "nvml" / "gpu0" / "name").write_text("NVIDIA H200")
     with no_leftovers(host):
         yield host
 
 
 def profile(host: FakeHost, job: str, *options: str) -> dict[int, dict[str, Any]]:
-    """The measured points by granted SMs."""
     done = host.advisor("profile", job, *options, *QUICK, "--json")
     assert done.returncode == 0, done.stderr
     return {row["units_granted"]: row for row in json.loads(done.stdout)["points"]}
 
 
 def test_a_share_that_goes_wrong_is_flagged_and_never_advised(h200: FakeHost) -> None:
-    """At 50 % the job is wrong; the other shares are kept, and no way of choosing takes 66 SMs."""
     h200.write_job("broken", "--behave", "nan", "--at", "50", results={"tolerance": 0.01})
     points = profile(h200, "broken", "--shares", "10,50,90,100")
     assert {units: row["results"] for units, row in points.items()} == {
@@ -42,67 +39,6 @@ def test_a_share_that_goes_wrong_is_flagged_and_never_advised(h200: FakeHost) ->
     assert 50 not in shares
     assert {10, 90} <= shares
     assert any("66" in text for text in (*answer["warnings"], *answer["reasons"]))
-
-
-def test_a_share_is_judged_by_what_an_earlier_sweep_reported_on_the_whole_gpu(
-    host: FakeHost,
-) -> None:
-    """A sweep without 100 % compares with the stored one."""
-    host.write_job("broken", "--behave", "differs", "--at", "50")
-    profile(host, "broken", "--shares", "100")
-    points = profile(host, "broken", "--shares", "50,26", "--fresh")
-    assert {units: row["results"] for units, row in points.items()} == {66: "differ", 34: "right"}
-
-
-def test_a_pattern_in_the_output_reports_as_well(host: FakeHost) -> None:
-    """A job that cannot be changed prints its loss; NaN in one line is enough."""
-    script = (
-        "i=0; while :; do i=$((i+1)); v=2.5; "
-        "[ $i -gt 20 ] && v=nan; "
-        "echo step $i loss $v; sleep 0.01; done"
-    )
-    host.write_job(
-        "printer",
-        gate=False,
-        command=["sh", "-c", script],
-        progress={"kind": "output", "pattern": r"step (\d+)", "unit": "steps"},
-        results={"pattern": r"loss (\S+)"},
-    )
-    points = profile(host, "printer", "--shares", "100", "--mode", "uncapped")
-    assert points[132]["results"] == "wrong"
-    assert "wrong-results" in points[132]["flags"]
-
-
-def launch(host: FakeHost, *options: str) -> dict[str, Any]:
-    """The last line of a launch that lasts at most six seconds."""
-    done = host.advisor("launch", "broken", "fine", *options, "--duration", "6", "--json")
-    await_nobody(host)
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def test_a_wrong_result_is_an_alarm_where_the_split_was_given(host: FakeHost) -> None:
-    """Anyone who asks for a split may go on with it; the alarm is given once."""
-    host.write_job("broken", "--behave", "nan-later", "--at", "50")
-    host.write_job("fine", "--behave", "reports")
-    last = launch(host, "--split", "50/50")
-    assert last["state"] == "stopped"
-    assert len([text for text in last["warnings"] if "not finite" in text]) == 1
-    (seen,) = last["observations"]
-    assert (seen["jobs"][0]["results"], "wrong-results" in seen["flags"]) == ("wrong", True)
-
-
-def test_a_launch_compares_with_what_the_profile_has_of_the_whole_gpu(h200: FakeHost) -> None:
-    """A result that is finite and wrong is found from the profile's first values."""
-    h200.write_job("broken", "--behave", "differs", "--at", "50", results={"tolerance": 0.01})
-    h200.write_job("fine", "--behave", "reports", results={"tolerance": 0.01})
-    for job in ("broken", "fine"):
-        profile(h200, job, "--shares", "10,100")
-    last = launch(h200, "--split", "50/50", "--stop-on-wrong-results")
-    assert (last["state"], last["code"]) == ("failed", "wrong-results")
-    assert "differ from those on the whole GPU by 10 %" in last["cause"]
-    assert [job["results"] for job in last["jobs"]] == ["differ", "right"]
-    (seen,) = last["observations"]
-    assert "results-differ" in seen["flags"]
 
 
 def test_a_job_is_checked_at_every_count_and_keeps_away_from_where_it_is_wrong(
@@ -126,7 +62,6 @@ def test_a_job_is_checked_at_every_count_and_keeps_away_from_where_it_is_wrong(
 
 
 def test_a_job_that_reports_nothing_cannot_be_checked(host: FakeHost) -> None:
-    """It says what to do; of its points nothing is said: no value is no result."""
     host.write_job("silent")
     points = profile(host, "silent", "--shares", "50,100")
     assert {row["results"] for row in points.values()} == {None}

@@ -45,7 +45,6 @@ JOB_KEYS = {
 
 @pytest.fixture
 def h100(jobs: FakeHost) -> FakeHost:
-    """A host whose GPU is one that bundled profiles are of, with twelve jobs, ten of such names."""
     (jobs.folder / "nvml" / "gpu0" / "name").write_text("NVIDIA H100 80GB HBM3")
     for name, steps in STEPS.items():
         jobs.write_job(name, "--steps", str(steps), offered_rate=None if steps else 100)
@@ -53,7 +52,6 @@ def h100(jobs: FakeHost) -> FakeHost:
 
 
 def run(host: FakeHost, *options: str, code: int = 0) -> dict[str, Any]:
-    """Run a queue to its end; its last word."""
     done = host.advisor("run", *options, "--json")
     assert done.returncode == code, (done.stdout, done.stderr)
     return json.loads(done.stdout.splitlines()[-1])
@@ -64,7 +62,6 @@ def states(said: dict[str, Any]) -> dict[str, str]:
 
 
 def came(host: FakeHost) -> list[tuple[str, str]]:
-    """How each job of each launch ended, by name."""
     root = host.folder / "home" / "launches"
     found = [LaunchFolder(path).read_status() for path in root.iterdir()]
     return sorted((job.job, job.outcome) for status in found for job in status.jobs)
@@ -75,7 +72,6 @@ def queue_files(host: FakeHost) -> list[Path]:
 
 
 def await_running(host: FakeHost, least: int) -> None:
-    """Until so many jobs run."""
     eventually(lambda: sum(outcome == "running" for _, outcome in came_so_far(host)) >= least)
 
 
@@ -85,13 +81,11 @@ def came_so_far(host: FakeHost) -> list[tuple[str, str]]:
 
 
 def job_pid(host: FakeHost, steps: str) -> int:
-    """The process of the job that was told to make so many steps."""
     told = f"--steps {steps}"
     return eventually(lambda: next((p for p, of in processes_of(host).items() if told in of), 0))
 
 
 def test_twelve_mixed_jobs_run_to_their_end(h100: FakeHost) -> None:
-    """Each once; the server with the last that can run beside it, and the unknown one alone."""
     done = h100.advisor("run", *TWELVE, "--json")
     assert done.returncode == 0, (done.stdout, done.stderr)
     lines = [answer_of(text) for text in done.stdout.splitlines()]
@@ -118,7 +112,6 @@ def test_twelve_mixed_jobs_run_to_their_end(h100: FakeHost) -> None:
 
 
 def test_a_killed_queue_goes_on(h100: FakeHost) -> None:
-    """Command and job killed: what ran is taken up, each job is done once, and none is lost."""
     h100.write_job("triad", "--steps", "700")
     h100.write_job("resnet50-train-b2", "--steps", "90000")  # until it is killed
     names = ("mobilenet-train-b2", "resnet50-train-b2", "triad", "home-made")
@@ -153,24 +146,7 @@ def test_a_killed_queue_goes_on(h100: FakeHost) -> None:
     await_nobody(h100)
 
 
-def test_a_killed_supervisor_loses_nothing(h100: FakeHost) -> None:
-    """Its jobs end with it, and begin once more."""
-    h100.write_job("triad", "--steps", "1500")
-    names = ("mobilenet-train-b2", "resnet50-train-b2", "triad")
-    with h100.start_advisor("run", *names, "--json") as process:
-        await_running(h100, 2)
-        pid = next(pid for pid, told in processes_of(h100).items() if "supervise " in told)
-        os.kill(pid, signal.SIGKILL)
-        out, _ = process.communicate(timeout=90)
-    assert process.returncode == 0, out
-    assert set(states(json.loads(out.splitlines()[-1])).values()) == {"done"}
-    finished = [name for name, outcome in came(h100) if outcome == "finished"]
-    assert sorted(finished) == sorted(names)
-    await_nobody(h100)
-
-
 def test_ctrl_c_ends_all_and_the_same_command_goes_on(h100: FakeHost) -> None:
-    """What is done stays done; a second command meanwhile is told that there is one."""
     h100.write_job("triad", "--steps", "8000")
     names = ("mobilenet-train-b2", "triad")
     with h100.start_advisor("run", *names) as process:
@@ -193,7 +169,6 @@ def test_ctrl_c_ends_all_and_the_same_command_goes_on(h100: FakeHost) -> None:
 
 
 def test_what_fails_is_told_and_the_rest_go_on(h100: FakeHost) -> None:
-    """One that does not start takes no part of its set with it."""
     h100.write_job("gemm", "--behave", "exit")
     said = run(h100, "gemm", "mobilenet-train-b2", "resnet50-train-b2", "triad", code=5)
     assert states(said) == {
@@ -206,28 +181,7 @@ def test_what_fails_is_told_and_the_rest_go_on(h100: FakeHost) -> None:
     await_nobody(h100)
 
 
-def test_time_limit_ends_a_job_that_would_hold_the_queue(h100: FakeHost) -> None:
-    """It has failed for that reason, and the others are done; what ran is counted and metered."""
-    h100.write_job("triad", "--steps", "90000")
-    limits = ("--time-limit", "triad=4s")
-    said = run(h100, "triad", "mobilenet-train-b2", "resnet50-train-b2", *limits, code=5)
-    assert states(said) == {
-        "mobilenet-train-b2": "done",
-        "resnet50-train-b2": "done",
-        "triad": "failed",
-    }
-    by_name = {job["job"]: job for job in said["jobs"]}
-    assert "triad reached its limit of 4 s" in by_name["triad"]["error"]
-    assert {name: by_name[name]["steps"] for name in by_name if name != "triad"} == {
-        "mobilenet-train-b2": 300,
-        "resnet50-train-b2": 400,
-    }
-    assert 0 < said["starts_j"] < said["energy_j"]
-    await_nobody(h100)
-
-
 def test_what_cannot_be_is_refused_before_anything_starts(h100: FakeHost) -> None:
-    """Each with what to write instead."""
     folder = h100.folder / "tonight"
     folder.mkdir()
     (folder / "good.yaml").write_text("command: 'true'")
@@ -251,7 +205,6 @@ def test_what_cannot_be_is_refused_before_anything_starts(h100: FakeHost) -> Non
 
 
 def test_dry_run_starts_nothing(h100: FakeHost) -> None:
-    """It says who starts at once, who waits, and who must be alone, and why."""
     done = h100.advisor("run", *TWELVE, "--dry-run", "--json")
     plan = answer_of(done.stdout)
     assert set(plan) == {"dry_run", "first", "running", "waiting", "alone"}
@@ -266,7 +219,6 @@ def test_dry_run_starts_nothing(h100: FakeHost) -> None:
 
 
 def test_dry_run_plans_for_gpus_that_are_not_here(h100: FakeHost) -> None:
-    """Of the model that is named, with its memory; only a dry run does that."""
     shutil.rmtree(h100.folder / "nvml")
     h100.write_job("large", memory_mib=100_000)
     asked = ("run", "bert-serve-10", "resnet50-train-b2", "triad", "--gpu-model")
@@ -286,7 +238,6 @@ def test_dry_run_plans_for_gpus_that_are_not_here(h100: FakeHost) -> None:
 
 
 def test_two_gpus_are_filled_from_one_queue(h100: FakeHost) -> None:
-    """One starts no set that would leave the other empty, and each job runs once."""
     (h100.folder / "nvml" / "gpu1").mkdir()
     (h100.folder / "nvml" / "gpu1" / "name").write_text("NVIDIA H100 80GB HBM3")
     (h100.folder / "nvml" / "gpu_count").write_text("2")

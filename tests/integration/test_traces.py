@@ -27,7 +27,6 @@ export: Any = pytest.importorskip("opentelemetry.sdk.trace.export", reason="need
 
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """What is sent; kept in memory."""
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -40,7 +39,6 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_requests_are_traced_where_they_are_to_be(spans: Any, tmp_path: Path) -> None:
-    """By the pattern of the path; no token is in them, and without the option there are none."""
     for otel in (False, True):
         with running(tmp_path / str(otel), otel=otel) as api:
             api.ask("GET", "/v1/profiles/triad", token := api.token("read"))
@@ -51,7 +49,6 @@ def test_requests_are_traced_where_they_are_to_be(spans: Any, tmp_path: Path) ->
 
 
 def test_a_launch_is_a_span_from_its_start_to_its_end(spans: Any, tmp_path: Path) -> None:
-    """Once, with what it took, however often it is looked at."""
     seen = observation(started_at="2026-01-31T12:00:00+00:00", overlap_s=60.0, energy_j=600.0)
     parts = tuple(LaunchPart(job=Job(name=name, command=("a",))) for name in seen.jobs)
     pair = LaunchSet(split=NINE[2], parts=parts)
@@ -69,7 +66,6 @@ def test_a_launch_is_a_span_from_its_start_to_its_end(spans: Any, tmp_path: Path
 
 
 def test_nothing_is_sent_to_nowhere(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who asks for traces is told what is missing, before a service runs without them."""
     for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
     said = advisor("serve", "--port", "0", "--otel")
@@ -82,7 +78,6 @@ def test_nothing_is_sent_to_nowhere(advisor: Advisor, monkeypatch: pytest.Monkey
 
 
 def test_what_a_service_did_has_come_when_it_has_ended(tmp_path: Path) -> None:
-    """By the variables alone nothing is sent; with the option all of it, as OTLP."""
     came: list[tuple[str, bytes]] = []
 
     class Collector(http.server.BaseHTTPRequestHandler):

@@ -76,8 +76,13 @@ class _ManyAlone:
     alone: JobsAlone
     limit_w: float
 
-    def at(self, sets: Ints, level: Ints) -> "_SetRates":
-        """What sets do; shape (sets, seats), each at its level, shape (sets,)."""
+    def at(self, sets: Ints, level: Ints) -> tuple[Floats, Floats, Floats]:
+        """What sets, shape (sets, seats), do, each at its level, shape (sets,).
+
+        Returns:
+            Relative speed of each job and the low end of its interval, of a server before chance
+            (`Serving.served`), shape (sets, seats); and watts, shape (sets,).
+        """
         alone = self.alone.seated(sets.T, level)
         speed = alone.speeds(could := alone.could)
         kept = alone.kept(speed)
@@ -88,7 +93,7 @@ class _ManyAlone:
         low = low * np.where(calm, could, speed)
         low = np.where(calm, np.minimum(low, SURE_OF_BUSIEST * alone.busiest), low)
         watts = power_w(kept, alone.power_w, alone.idle_w, self.limit_w, in_turns=False)
-        return _SetRates(speed.T, low.T, watts)
+        return speed.T, low.T, watts
 
     def p99_ms(self, sets: Ints, level: Ints) -> Floats:
         """The high end of each server's, 0 where it is not known; shape (sets, seats)."""
@@ -140,27 +145,12 @@ class Sets:
         return [(field.name, getattr(self, field.name)) for field in fields(self)]
 
 
-def nothing(empty: int, levels: int = 1) -> Sets:
+def _nothing(empty: int, levels: int = 1) -> Sets:
     """A set of no job at each level; `empty` is the index of an empty seat."""
     none = np.zeros(levels, dtype=np.int64)
     return Sets(
         rows=np.full((levels, MOST_JOBS), empty), level=np.arange(levels), size=none, last=none
     )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _SetRates:
-    """What sets do.
-
-    Attributes:
-        speed: Relative speed of each job, shape (sets, seats), as is `low`.
-        low: The low end of its interval; of a server before chance (`Serving.served`).
-        power_w: Shape (sets,).
-    """
-
-    speed: Floats
-    low: Floats
-    power_w: Floats
 
 
 def many_alone(profiles: Sequence[Profile], checked: CheckedCounts | None = None) -> _ManyAlone:
@@ -214,7 +204,7 @@ _ANY = Interval(math.inf, math.inf, math.inf)
 _Safe: TypeAlias = tuple[Split | None, ...]
 
 
-class Pairs:
+class _Pairs:
     """Of one pool; by the places of two kinds among those with a profile, the first not above.
 
     Attributes:
@@ -302,7 +292,7 @@ class SetAnswers:
     counts: Floats = field(init=False)
     floors: Floats = field(init=False)
     sure: Bools = field(init=False)
-    two: Pairs = field(init=False)
+    two: _Pairs = field(init=False)
     levels: dict[PlacedSet, int] = field(default_factory=dict[PlacedSet, int])
     _memory_mib: Floats = field(init=False)
     _most_p99_ms: Floats = field(init=False)
@@ -325,7 +315,7 @@ class SetAnswers:
         self._memory_mib = np.array([*(p.memory_used_mib or 0.0 for p in profiles), 0.0])
         most_ms = [limits.longest_p99_ms(profile) or np.inf for profile in profiles]
         self._most_p99_ms = np.array([*most_ms, np.inf])
-        self.two = Pairs(self.placing, self.number, self.many, self.floors)
+        self.two = _Pairs(self.placing, self.number, self.many, self.floors)
 
     @property
     def pool(self) -> Pool:
@@ -407,9 +397,9 @@ class SetAnswers:
         fits &= (sets.rows == added[:, None]).sum(axis=1) <= self.counts[added]
         chosen = np.flatnonzero(fits)
         sets = sets.only(chosen)
-        rates = self.many.at(sets.rows, sets.level)
-        unsure = self.sure[sets.rows] | (rates.low < UNSURE_BELOW * rates.speed)
-        decisive = np.where(unsure, rates.low, rates.speed)
+        speed, low, _ = self.many.at(sets.rows, sets.level)
+        unsure = self.sure[sets.rows] | (low < UNSURE_BELOW * speed)
+        decisive = np.where(unsure, low, speed)
         kept = (decisive >= self.floors[sets.rows] - 1e-9).all(axis=1)
         if np.isfinite(self._most_p99_ms).any():
             p99_ms = self.many.p99_ms(sets.rows, sets.level)
@@ -422,24 +412,24 @@ class SetAnswers:
         if self.ceiling_w == np.inf:
             return there
         jobs = np.flatnonzero(sets.size)
-        over = self.many.at(sets.rows[jobs], sets.level[jobs]).power_w > self.ceiling_w
-        return np.delete(there, jobs[over])
+        _, _, watts = self.many.at(sets.rows[jobs], sets.level[jobs])
+        return np.delete(there, jobs[watts > self.ceiling_w])
 
     def costs(self, sets: Sets) -> Floats:
         """Of sets, whatever limits they keep; shape (sets,)."""
-        rates, placing = self.many.at(sets.rows, sets.level), self.placing
+        (speed, _, watts), placing = self.many.at(sets.rows, sets.level), self.placing
         there = list(self.there)
         lag = np.append(placing.lag[there], 0.0)[sets.rows]
         paces = np.append(placing.paces[self.number, there], 0.0)[sets.rows]
-        behind = (lag * (1 - paces * rates.speed)).sum(axis=1)
-        costs: Floats = placing.per_card + placing.per_w * rates.power_w + behind
+        behind = (lag * (1 - paces * speed)).sum(axis=1)
+        costs: Floats = placing.per_card + placing.per_w * watts + behind
         return costs
 
     def filling(self) -> Sets:
         """All sets of jobs that fill the GPU, at every level; and of none, at the first."""
         if self._filling is None:
             fills = np.flatnonzero((self.many.alone.fills[:-1, 0] > 0) & (self.counts[:-1] > 0))
-            found, grown = [nothing(len(self.there))], nothing(len(self.there), len(LEVELS))
+            found, grown = [_nothing(len(self.there))], _nothing(len(self.there), len(LEVELS))
             while len(grown.size) and grown.size[0] < MOST_JOBS:
                 parent, place = np.nonzero(np.arange(len(fills)) >= grown.last[:, None])
                 grown = grown.with_one_more(parent, fills[place], place)

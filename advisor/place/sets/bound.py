@@ -94,7 +94,7 @@ class _Knapsacks:
         return most
 
 
-def knapsacks(values: Floats, sizes: Floats, most_room: float, cells: int) -> _Knapsacks:
+def _filled_knapsacks(values: Floats, sizes: Floats, most_room: float, cells: int) -> _Knapsacks:
     """Of values (regimes, jobs, steps) and sizes (jobs,); no room is larger than the most."""
     cell = max(most_room, SURE) / cells
     taken = np.floor(sizes / cell).astype(np.int64)
@@ -133,7 +133,7 @@ class _BesideServers:
         self._knapsacks = [
             (
                 least,
-                knapsacks(
+                _filled_knapsacks(
                     values[..., None], np.minimum(self._wanted, least), BUSIEST.value, SERVER_CELLS
                 ),
             )
@@ -343,7 +343,9 @@ class SetBound:
         values = self._values[:, any_job, 0].max(axis=-1, keepdims=True)
         alone = self._alone
         sizes = np.minimum(alone.needed, alone.sm)[any_job, 0]
-        return knapsacks(values, sizes, MOST_JOBS * float(sizes.max(initial=0.0)), MOST_CELLS)
+        return _filled_knapsacks(
+            values, sizes, MOST_JOBS * float(sizes.max(initial=0.0)), MOST_CELLS
+        )
 
     def _next(self, rows: Ints, level: Ints, size: int, step: Ints) -> Floats:
         alone, seats, beside = self._alone, (rows, level[:, None]), self._beside
@@ -423,7 +425,7 @@ class SetBound:
         most = min(most, float(self._end[-1]))
         cells = min(MOST_CELLS, max(500, CELLS // len(self._first)))
         values = self._values[:, self.light, 0]
-        return [knapsacks(values, of, most, cells) for of in (sm, dram, (sm + dram) / 2)]
+        return [_filled_knapsacks(values, of, most, cells) for of in (sm, dram, (sm + dram) / 2)]
 
 
 def _part(times: Floats | float) -> Floats:

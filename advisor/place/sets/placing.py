@@ -137,10 +137,6 @@ def _paces(kinds: Sequence[Kind], pools: Sequence[Pool]) -> Floats:
     return np.where(served & (paces > 0), 1.0, paces)
 
 
-def _power_w(profile: Profile | None) -> float:
-    return profile.whole_gpu_power_w if profile else np.inf
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedSet:
     """Jobs that share a card, or one alone.
@@ -210,7 +206,8 @@ class RunningPlan:
         for one, count in self.sets.items():
             profiles = self.placing.pools[one.pool].profiles
             for kind, speed in zip(one.kinds, one.speeds, strict=True):
-                watts += count * speed * _power_w(profiles[kind])
+                profile = profiles[kind]
+                watts += count * speed * (profile.whole_gpu_power_w if profile else np.inf)
         return watts
 
     @property

@@ -42,14 +42,6 @@ STARTS, TRIED = 300, 3
 """Sets that are completed, and jobs that are tried where one does not keep a limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Sets that gain, and what no set gains more than."""
-
-    sets: tuple[PlacedSet, ...]
-    most: float
-
-
 class SetSearch:
     """Over the sets of one pool, by what jobs are worth now."""
 
@@ -60,14 +52,14 @@ class SetSearch:
         self._answers, self._card_worth, self._closely = answers, card_worth, closely
         self.bound = SetBound(answers, worth, card_worth)
 
-    def all(self, least: float, enough: float) -> Found:
+    def all(self, least: float, enough: float) -> tuple[list[PlacedSet], float]:
         """Sets that gain more than the least; and the most that any gains, where above enough."""
         heads, cut = self._heads(MANY_HEADS if self._closely else FEW_HEADS)
         sets = heads.only(self._answers.may_be_joined(heads))
         grown, most = self._grown(sets, least, max(enough, cut))
         pairs, beyond = self._pairs(least, most)
         found = [*pairs, *self._best(functools.reduce(Sets.and_also, [heads, *grown]), least)]
-        return Found(tuple(found), max(most, beyond, *map(self._gain, found), 0.0))
+        return found, max(most, beyond, *map(self._gain, found), 0.0)
 
     def _grown(self, sets: Sets, least: float, enough: float) -> tuple[list[Sets], float]:
         """Those and others that they grow to, and the most that any gains, where above enough."""
@@ -224,13 +216,8 @@ class _SeatChange:
         return sum(one.cost for one in self.after) - sum(one.cost for one in self.before)
 
 
-@dataclass(frozen=True, slots=True)
-class _Becomes:
-    """Which set, and what it is then: its jobs by their places, and their level."""
-
-    number: int
-    places: tuple[int, ...]
-    level: int
+_Becomes = tuple[int, tuple[int, ...], int]
+"""Which set, and what it is then: its jobs by their places, and their level."""
 
 
 class SeatSearch:
@@ -267,16 +254,16 @@ class SeatSearch:
             to = int(others.argmin())
             more = float(costs[row, 0]) - self._sets[n].cost + float(others[to])
             if np.isfinite(more):
-                changed = _Becomes(n, (*left[row], place), int(at[row, 0]))
+                changed = n, (*left[row], place), int(at[row, 0])
                 yield more, (changed, self._joined(to, job))
 
     def _joined(self, n: int, place: int) -> _Becomes:
-        return _Becomes(n, (*self._jobs[n], place), int(self._at[n, place]))
+        return n, (*self._jobs[n], place), int(self._at[n, place])
 
     def _change(self, becomes: Sequence[_Becomes]) -> _SeatChange | None:
         """As the predictors say; None: a limit is not kept."""
-        before = tuple(self._sets[one.number] for one in becomes)
-        after = tuple(self._answers.placed(one.places, one.level) for one in becomes)
+        before = tuple(self._sets[number] for number, _, _ in becomes)
+        after = tuple(self._answers.placed(places, level) for _, places, level in becomes)
         kept = tuple(filter(None, after))
         return _SeatChange(before, kept) if len(kept) == len(after) else None
 

@@ -27,7 +27,7 @@ from advisor.core.split import ADVISED_JOBS
 from advisor.errors import NoSplitError
 from advisor.place.sets.answers import SetAnswers, set_answers
 from advisor.place.sets.placing import PlacedSet, Placing, RunningPlan
-from advisor.place.sets.search import Found, SeatSearch, SetSearch
+from advisor.place.sets.search import SeatSearch, SetSearch
 from advisor.predict.profiles import Floats
 
 NEAR = 0.005
@@ -70,7 +70,7 @@ def place_running(placing: Placing, *, time_limit_s: float = 10.0) -> RunningPla
         # Cards come whole, and a job that waits costs a whole number of them.
         bound = math.ceil(bound - ROUNDING)
     left_s = time_limit_s - SEATING_S - (time.monotonic() - started)
-    used = _used(master, finished(master, steps, left_s, NEAR))
+    used = _used(master, _finished(master, steps, left_s, NEAR))
     if not _take_out_spare(answers, used):
         master = master.without_spare(used)
         used = _used(master, _dived(answers, master, started, time_limit_s)[-1])
@@ -90,7 +90,7 @@ def _searches(answers: list[SetAnswers], duals: Floats, *, closely: bool) -> lis
     ]
 
 
-def _bound(placing: Placing, duals: Floats, found: list[Found]) -> float:
+def _bound(placing: Placing, duals: Floats, most: Floats) -> float:
     """No plan costs less than jobs and cards are worth, if every card gained all that a set could.
 
     Where each set costs one card, the values may be lowered until none gains anything, which is
@@ -98,7 +98,6 @@ def _bound(placing: Placing, duals: Floats, found: list[Found]) -> float:
     Research 38(5), 1990).
     """
     gpus = np.array([pool.gpus for pool in placing.pools])
-    most = np.array([of.most for of in found])
     worth = float(duals @ np.append(placing.counts, gpus))
     bound = worth - float(gpus @ most)
     return max(bound, worth / (1 + most.max())) if placing.aim == "fewest-cards" else bound
@@ -208,7 +207,7 @@ the seven jobs that a card may have in the place of one."""
 
 
 @dataclass(slots=True, eq=False)
-class Master:
+class _Master:
     """A linear program to which sets are added: a row for each kind, and one for each pool.
 
     Attributes:
@@ -245,9 +244,9 @@ class Master:
             for kind in self.placing.kinds
         )
 
-    def without_spare(self, more: Iterable[PlacedSet]) -> "Master":
+    def without_spare(self, more: Iterable[PlacedSet]) -> "_Master":
         """The same, and some more sets, with no more seats than there are jobs."""
-        exact = Master(self.placing, spare=False)
+        exact = _Master(self.placing, spare=False)
         exact._let_wait(self.waiting_costs)
         exact.add((*self.sets, *more))
         return exact
@@ -340,7 +339,7 @@ class Master:
 def _found(
     placing: Placing,
     answers: list[SetAnswers],
-    master: Master,
+    master: _Master,
     started: float,
     time_limit_s: float,
     most: float,
@@ -357,16 +356,16 @@ def _found(
         closely |= cost > (1 - WORTHWHILE) * before or part > SEARCH_PART / 2
         enough = NEAR / 2 * cost / sum(pool.gpus for pool in placing.pools)
         searches = _searches(answers, duals, closely=closely)
-        found = [search.all(least, enough) for search in searches]
-        bound = max(bound, LEAST_GAIN * cost, _bound(placing, duals, found))
-        new = master.add(one for of_pool in found for one in of_pool.sets)
+        found, most_gain = zip(*(search.all(least, enough) for search in searches), strict=True)
+        bound = max(bound, LEAST_GAIN * cost, _bound(placing, duals, np.array(most_gain)))
+        new = master.add(one for of_pool in found for one in of_pool)
         if bound >= (1 - NEAR) * cost or (closely and not new):
             return bound, False
         takes = min(_part(started, time_limit_s) - part, TURN_PART)
     return bound, True
 
 
-def _master(placing: Placing, answers: list[SetAnswers]) -> Master:
+def _master(placing: Placing, answers: list[SetAnswers]) -> _Master:
     """With each job alone, and copies; where one may not be alone, every pair."""
     sets = [one for a in answers for one in (*a.singles(), *a.copies())]
     seated = {kind for one in sets for kind in one.kinds}
@@ -380,43 +379,43 @@ def _master(placing: Placing, answers: list[SetAnswers]) -> Master:
             why="no limit is kept, neither alone nor beside another job",
             fix="loosen the limits, or leave those jobs out",
         )
-    master = Master(placing)
+    master = _Master(placing)
     master.wait(max(one.cost for one in sets if len(one.kinds) <= ADVISED_JOBS))
     master.add(sets)
     return master
 
 
 def _dived(
-    answers: list[SetAnswers], master: Master, started: float, time_limit_s: float
+    answers: list[SetAnswers], master: _Master, started: float, time_limit_s: float
 ) -> list[Floats]:
 
     def look(duals: Floats, left: Floats) -> None:
         for of_pool in answers:
             of_pool.leave(left)
         for search in _searches(answers, duals, closely=False):
-            master.add(search.all(least, math.inf).sets)
+            master.add(search.all(least, math.inf)[0])
 
     def left_s() -> float:
         return time_limit_s - (time.monotonic() - started)
 
     least = _least(master)
-    steps = dived(master, look, left_s, NEAR)
+    steps = _dived_from(master, look, left_s, NEAR)
     for of_pool in answers:
         of_pool.leave(master.placing.counts)
     return steps
 
 
-def _used(master: Master, cards: Floats) -> Counter[PlacedSet]:
+def _used(master: _Master, cards: Floats) -> Counter[PlacedSet]:
     return Counter({one: int(n) for one, n in zip(master.sets, cards, strict=False) if n > 0})
 
 
-def _least(master: Master) -> float:
+def _least(master: _Master) -> float:
     """What a set gains at least that is worth a column."""
     return LEAST_GAIN * max(one.cost for one in master.sets if len(one.kinds) <= ADVISED_JOBS)
 
 
-def dived(
-    master: Master, look: Callable[[Floats, Floats], None], left_s: Callable[[], float], gap: float
+def _dived_from(
+    master: _Master, look: Callable[[Floats, Floats], None], left_s: Callable[[], float], gap: float
 ) -> list[Floats]:
     """Whole cards of each set, more and more of them are kept; the last for all jobs that can be.
 
@@ -438,7 +437,7 @@ def dived(
     return steps
 
 
-def finished(master: Master, steps: list[Floats], left_s: float, gap: float) -> Floats:
+def _finished(master: _Master, steps: list[Floats], left_s: float, gap: float) -> Floats:
     """How many cards each set has: a program over the last of those that a dive has kept."""
     best = steps[-1]
     master.keep(next(kept for kept in steps if best.sum() - kept.sum() <= LAST_CARDS))
@@ -448,7 +447,7 @@ def finished(master: Master, steps: list[Floats], left_s: float, gap: float) -> 
 
 
 def _dive(
-    master: Master, look: Callable[[Floats, Floats], None], left_s: Callable[[], float], most: int
+    master: _Master, look: Callable[[Floats, Floats], None], left_s: Callable[[], float], most: int
 ) -> list[Floats]:
     master.keep(np.zeros(0))
     master.solve()
@@ -466,7 +465,7 @@ def _dive(
 
 
 def _look_for_the_rest(
-    master: Master, kept: Floats, look: Callable[[Floats, Floats], None], left: Floats, most: int
+    master: _Master, kept: Floats, look: Callable[[Floats, Floats], None], left: Floats, most: int
 ) -> None:
     """So many times at most, while that saves much."""
     before = np.inf
@@ -481,7 +480,7 @@ def _look_for_the_rest(
     master.solve()
 
 
-def _more(master: Master, kept: Floats, most: int) -> Floats:
+def _more(master: _Master, kept: Floats, most: int) -> Floats:
     """Cards to keep, too: of those sets that have the largest parts, where jobs and GPUs are."""
     cards = master.cards()
     kept = np.append(kept, np.zeros(len(cards) - len(kept)))

@@ -14,8 +14,6 @@ from advisor.progress import FILE_BYTES, Progress
 
 
 class Count(Progress):
-    """Counts in memory."""
-
     total = 0
 
     def add(
@@ -25,8 +23,6 @@ class Count(Progress):
 
 
 class Gpu:
-    """`torch.cuda` of a GPU that finishes what was queued when a test says so."""
-
     def __init__(self) -> None:
         self.queued = self.finished = 0
 
@@ -50,8 +46,6 @@ Install = Callable[..., None]
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Puts a module with these names in the place of a library."""
-
     def put(name: str, **names: Any) -> None:
         module = ModuleType(name)
         vars(module).update(names)
@@ -61,15 +55,12 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
 
 
 class NoGpu:
-    """`torch.cuda` of a host without one."""
-
     @staticmethod
     def is_available() -> bool:
         return False
 
 
 def test_a_step_counts_when_the_gpu_has_finished_it(install: Install) -> None:
-    """Queued work is no progress, and the loop waits for nothing."""
     gpu, count = Gpu(), Count()
     install("torch", cuda=gpu)
     steps = callbacks.StepCounter(count)
@@ -85,7 +76,6 @@ def test_a_step_counts_when_the_gpu_has_finished_it(install: Install) -> None:
 
 
 def test_a_trainer_counts_on_its_first_process_alone(install: Install) -> None:
-    """As Hugging Face calls it: with arguments, state, control, and more by name."""
     install("torch", cuda=NoGpu())
     install("transformers", TrainerCallback=object)
     count = Count()
@@ -98,7 +88,6 @@ def test_a_trainer_counts_on_its_first_process_alone(install: Install) -> None:
 
 @pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
 def test_lightning_counts_batches(install: Install, package: str) -> None:
-    """Of the package that the job has imported."""
     base: Any = type("Callback", (), {})
     install("torch", cuda=NoGpu())
     install(package, Callback=base)
@@ -118,7 +107,6 @@ class Optimizer:
 def test_steps_of_the_first_optimizer_count(
     install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two that take turns one is counted, on the first rank; the next one when it is gone."""
     hooks: list[Callable[..., None]] = []
     install("torch", cuda=NoGpu())
     install("torch.optim.optimizer", register_optimizer_step_post_hook=hooks.append)
@@ -155,7 +143,6 @@ for step in range(int(sys.argv[2])):
 def test_a_script_is_counted_without_a_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It finds its arguments and the modules beside it, as under Python alone."""
     torch: Any = pytest.importorskip("torch")
     file, script = tmp_path / "progress", tmp_path / "train.py"
     file.write_bytes(bytes(FILE_BYTES))
@@ -184,61 +171,3 @@ def test_a_module_is_run_as_python_runs_it(
     monkeypatch.setattr(sys, "argv", [])
     callbacks.run_counted(["-m", "package.train", "--steps", "7"])
     assert sys.modules["package.beside"].told == ("__main__", ["--steps", "7"])
-
-
-@pytest.mark.filterwarnings("ignore")  # theirs
-def test_real_trainer(tmp_path: Path) -> None:
-    """Two epochs of five steps, of which a GPU may have the last ones still to do."""
-    torch: Any = pytest.importorskip("torch")
-    transformers: Any = pytest.importorskip("transformers")
-    pytest.importorskip("accelerate")
-
-    class Model(torch.nn.Module):
-        def __init__(self) -> None:
-            torch.nn.Module.__init__(self)
-            self.layer = torch.nn.Linear(4, 1)
-
-        def forward(self, x: Any) -> Any:
-            return {"loss": self.layer(x).mean()}
-
-    count = Count()
-    arguments = transformers.TrainingArguments(
-        str(tmp_path), num_train_epochs=2, per_device_train_batch_size=2, report_to=[],
-        save_strategy="no", disable_tqdm=True,
-    )  # fmt: skip
-    trainer = transformers.Trainer(
-        Model(),
-        arguments,
-        train_dataset=[{"x": torch.ones(4)}] * 10,
-        callbacks=[callbacks.trainer_callback(count)],
-    )
-    trainer.train()
-    assert 0 < count.total <= 10
-    assert count.total == 10 or torch.cuda.is_available()
-
-
-@pytest.mark.filterwarnings("ignore")  # theirs
-def test_real_lightning(tmp_path: Path) -> None:
-    """Two epochs of five batches."""
-    torch: Any = pytest.importorskip("torch")
-    pytorch: Any = pytest.importorskip("lightning.pytorch")
-
-    class Model(pytorch.LightningModule):
-        def __init__(self) -> None:
-            pytorch.LightningModule.__init__(self)
-            self.layer = torch.nn.Linear(4, 1)
-
-        def training_step(self, batch: Any, _number: int) -> Any:
-            return self.layer(batch).mean()
-
-        def configure_optimizers(self) -> Any:
-            return torch.optim.SGD(self.parameters(), lr=0.1)
-
-    count = Count()
-    trainer = pytorch.Trainer(
-        max_epochs=2, logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        default_root_dir=tmp_path, callbacks=[callbacks.lightning_callback(count)],
-    )  # fmt: skip
-    trainer.fit(Model(), torch.utils.data.DataLoader(torch.ones(10, 4), batch_size=2))
-    assert 0 < count.total <= 10
-    assert count.total == 10 or torch.cuda.is_available()

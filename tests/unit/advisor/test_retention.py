@@ -16,7 +16,6 @@ from advisor.settings import (
 
 
 def test_without_a_word_there_are_bounds() -> None:
-    """Nothing grows for ever unless a site wants it to."""
     found = read_settings({}).retention
     assert (found.launch_days, found.launch_gib, found.audit_days) == (90, 20, 365)
     assert output_bytes({}) == 32 * 2**20
@@ -36,12 +35,7 @@ def test_what_is_set_counts() -> None:
 @pytest.mark.parametrize("name", [LAUNCH_DAYS, LAUNCH_GIB, AUDIT_DAYS, OUTPUT_MIB])
 @pytest.mark.parametrize("value", ["-1", "nan", "inf", "a week"])
 def test_what_is_no_number_is_refused(name: str, value: str) -> None:
-    """It is not taken as no bound, nor as one at which all goes."""
     with pytest.raises(InputError, match=f"{name} is {value}"):
         read_settings({name: value})
-
-
-def test_output_is_always_bounded() -> None:
-    """A job that prints for ever would fill the disk."""
     with pytest.raises(InputError, match="2 or more"):
         read_settings({OUTPUT_MIB: "0"})

@@ -16,7 +16,6 @@ OWN = f"/tmp/advisor-{os.getuid()}"
 
 @pytest.fixture
 def no_host_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The place of the packaged folder, where nothing is."""
     monkeypatch.setattr(settings, "HOST_FOLDER", tmp_path / "run-advisor")
     return tmp_path / "run-advisor"
 
@@ -66,7 +65,6 @@ def test_what_is_said_goes_before(tmp_path: Path) -> None:
 
 
 def test_no_job_sees_a_secret() -> None:
-    """Nor does the MPS daemon, which gets the same environment."""
     secrets = {"PGPASSWORD": "p", "ADVISOR_TOKEN": "t", "ADVISOR_DATABASE_URL": "sqlite:///x"}
     found = read_settings({**secrets, "PATH": "/bin", "CUDA_MPS_PIPE_DIRECTORY": "/x"})
     assert set(found.job_environment()) == {"PATH", "ADVISOR_RUNTIME_DIR"}

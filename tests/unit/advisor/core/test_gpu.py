@@ -2,7 +2,6 @@
 
 import math
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -46,18 +45,8 @@ def test_rtx_pro_6000_grants_what_was_read_back(percent: float, units: int) -> N
     assert units_for_percent(percent, 188) == units
 
 
-@pytest.mark.parametrize("total", TOTALS)
-def test_every_even_count_round_trips(total: int) -> None:
-    """Any count that can be granted has a whole percentage that grants exactly it."""
-    for units in range(SM_FLOOR, total + 1, 2):
-        percent = percent_for_units(units, total)
-        assert 0 < percent <= 100
-        assert units_for_percent(percent, total) == units
-
-
 @given(st.sampled_from(TOTALS), st.floats(0, 100, exclude_min=True))
 def test_grant_is_possible_and_never_more_than_asked(total: int, percent: float) -> None:
-    """A grant is between the floor and the GPU, even, and above the floor within what was asked."""
     units = units_for_percent(percent, total)
     assert SM_FLOOR <= units <= total
     assert units % 2 == 0 or units == total
@@ -103,20 +92,12 @@ def test_a_gpu_of_no_more_than_the_floor_is_granted_whole(total: int) -> None:
 
 @given(st.sampled_from(TOTALS), st.data())
 def test_the_percentage_of_a_count_is_the_smallest(total: int, data: st.DataObject) -> None:
-    """One less grants less, unless the floor holds."""
     units = 2 * data.draw(st.integers(SM_FLOOR // 2 + 1, total // 2))
     percent = percent_for_units(units, total)
     assert percent == 1 or units_for_percent(percent - 1, total) < units
 
 
-@pytest.mark.parametrize("percent", ["50", None, [50]])
-def test_a_share_that_is_no_number_is_refused_in_words(percent: Any) -> None:
-    with pytest.raises(InputError, match=r"is not possible.*give a percentage"):
-        Share(percent)
-
-
 def test_share_prints_as_the_driver_reads_it() -> None:
-    """A share is written without a trailing zero, as text that is a number."""
     written = [str(Share(percent)) for percent in (10, 12.5, 33.3, 100.0)]
     assert written == ["10", "12.5", "33.3", "100"]
 
@@ -136,7 +117,6 @@ each_gpu = pytest.mark.parametrize(("total", "vendor"), GPUS)
 
 
 def bits(environment: dict[str, str]) -> int:
-    """The CUs of a mask as HIP reads it."""
     return int(environment["ROC_GLOBAL_CU_MASK"], 16)
 
 
@@ -175,7 +155,6 @@ def test_a_gpu_of_another_maker_gets_no_limit(gpu_model: str) -> None:
 
 @each_gpu
 def test_every_count_that_can_be_granted_has_a_share(total: int, vendor: Vendor) -> None:
-    """Counts stand a quantum apart, end with the whole GPU, and are what their shares give."""
     counts = grantable(total, vendor)
     assert counts[-1] == total
     assert {b - a for a, b in pairwise(counts)} == {quantum(total, vendor)}
@@ -193,7 +172,6 @@ def test_nvidia_is_given_the_percentage_alone(percent: float, gpu: tuple[int, Ve
 
 @given(st.floats(0.1, 99.9), st.floats(0.1, 99.9), amd_totals)
 def test_two_masks_never_overlap(one: float, other: float, total: int) -> None:
-    """Of shares that add up to 100 % or less; each has as many CUs as its share is granted."""
     first, second = one, min(other, 100 - one)
     a, b = split_environments(Split((first, second)), total, "amd")
     assert bits(a) & bits(b) == 0
@@ -215,9 +193,6 @@ each_masked_gpu = pytest.mark.parametrize(("total", "xcds"), MASKED_GPUS.values(
 masked_gpus = st.sampled_from(list(MASKED_GPUS.values()))
 
 
-percents = st.floats(0, 100, exclude_min=True, exclude_max=True)
-
-
 cu_ids = st.lists(st.integers(0, 303), min_size=1, unique=True)
 
 
@@ -227,31 +202,15 @@ def test_mi300x_shares() -> None:
     assert shares == [32, 64, 96, 128, 152, 176, 208, 240, 272, 304]
 
 
-@given(masked_gpus, percents)
-def test_share_is_near_and_can_be_granted(gpu: tuple[int, int], percent: float) -> None:
-    total, xcds = gpu
-    cus = cu_mask.cus_for_percent(percent, total, xcds)
-    assert cu_mask.check_cus(cus, total, xcds) == cus
-    assert abs(cus - percent * total / 100) <= xcds
-
-
 @given(masked_gpus, st.integers(1, 199).map(lambda halves: halves / 2))
 def test_two_shares_of_a_split_fill_the_gpu(gpu: tuple[int, int], percent: float) -> None:
-    """The counts of p and 100 - p add up to the GPU, so the two masks are disjoint."""
     total, xcds = gpu
     first = cu_mask.cus_for_percent(percent, total, xcds)
     assert first + cu_mask.cus_for_percent(100 - percent, total, xcds) == total
 
 
-@given(masked_gpus, percents, percents)
-def test_more_percent_is_never_fewer_cus(gpu: tuple[int, int], one: float, other: float) -> None:
-    low, high = (cu_mask.cus_for_percent(percent, *gpu) for percent in sorted((one, other)))
-    assert low <= high
-
-
 @each_masked_gpu
 def test_every_count_round_trips(total: int, xcds: int) -> None:
-    """Any count that a mask can have is what its own percentage gives, rounded or not."""
     for cus in range(xcds, total + 1, xcds):
         percent = 100 * cus / total
         for written in (percent, float(f"{percent:g}"), round(percent, 3)):
@@ -260,7 +219,6 @@ def test_every_count_round_trips(total: int, xcds: int) -> None:
 
 @each_masked_gpu
 def test_impossible_count_is_refused(total: int, xcds: int) -> None:
-    """No mask is made that leaves an XCD or a job without a CU."""
     for cus in (-xcds, 0, total + xcds, *([xcds // 2, xcds + 1] if xcds > 1 else [])):
         with pytest.raises(InputError):
             cu_mask.check_cus(cus, total, xcds)
@@ -273,13 +231,6 @@ def test_unlikely_gpu_is_refused(total: int, xcds: int) -> None:
         cu_mask.cus_for_percent(50, total, xcds)
 
 
-@pytest.mark.parametrize("percent", [0, -1, 101, float("nan")])
-def test_impossible_share_is_refused(percent: float) -> None:
-    """A share that NVIDIA's driver would take as no limit is none here either."""
-    with pytest.raises(InputError, match="not possible"):
-        cu_mask.cus_for_percent(percent, 304, 8)
-
-
 @pytest.mark.parametrize(
     ("ids", "text"),
     [((0, 1, 2, 3), "0:0-3"), ((5,), "0:5"), ((4, 0, 1, 7, 6), "0:0-1,4,6-7")],
@@ -290,12 +241,10 @@ def test_mask_text(ids: tuple[int, ...], text: str) -> None:
 
 @given(cu_ids)
 def test_what_is_written_reads_back(ids: list[int]) -> None:
-    """Both masks say exactly the ids, in rising ranges of the first visible GPU."""
     env = cu_mask.mask_env(ids)
     gpu, _, ranges = env["HSA_CU_MASK"].partition(":")
     ends = [[*map(int, item.split("-"))] for item in ranges.split(",")]
-    assert gpu == "0"
-    assert [cu for end in ends for cu in range(end[0], end[-1] + 1)] == sorted(ids)
+    assert (gpu, [cu for end in ends for cu in range(end[0], end[-1] + 1)]) == ("0", sorted(ids))
     bits = int(env["ROC_GLOBAL_CU_MASK"], 16)
     assert [cu for cu in range(304) if bits >> cu & 1] == sorted(ids)
 

@@ -14,7 +14,6 @@ from advisor.core.split import (
     UNCAPPED,
     Split,
     best_within_tie,
-    check_advised,
     evenness,
     fine_splits,
     parse_split,
@@ -23,7 +22,6 @@ from advisor.core.split import (
     split_shares,
     without_limits,
 )
-from advisor.core.wording import count_of
 from advisor.errors import InputError
 
 shares = st.integers(1, 1000).map(lambda tenths: tenths / 10)
@@ -33,7 +31,6 @@ splits = limited | st.sampled_from([UNCAPPED, TIME_SLICED, EXCLUSIVE])
 
 @given(splits)
 def test_text_is_read_as_it_was_written(split: Split) -> None:
-    """But for limits of the whole GPU each, which are none."""
     read = parse_split(str(split))
     assert str(read) == str(split) or read.sharing == "uncapped"
     assert read.shares == split.shares
@@ -57,13 +54,6 @@ def test_texts(text: str, split: Split) -> None:
     assert parse_split(text) == split
 
 
-def test_words_say_nothing_of_how_many_share() -> None:
-    """The number of jobs comes from elsewhere."""
-    assert parse_split("uncapped", jobs=3) == Split((100.0, 100.0, 100.0), "uncapped")
-    assert without_limits("exclusive", 3).shares == (100.0,) * 3
-    assert without_limits("uncapped") == UNCAPPED == Split((100.0, 100.0), "uncapped")
-
-
 @pytest.mark.parametrize("text", ["0/100", "50/0", "50/101", "0/0"])
 def test_shares_that_the_driver_takes_as_no_limit(text: str) -> None:
     with pytest.raises(InputError) as refused:
@@ -80,7 +70,6 @@ def test_shares_that_the_driver_takes_as_no_limit(text: str) -> None:
      "50%/50%"],
 )  # fmt: skip
 def test_what_is_no_split(text: str) -> None:
-    """A typing error is answered with what was meant, anything else with all that there is."""
     near = "the nearest is time-sliced. " if text == "time sliced" else ""
     with pytest.raises(InputError) as refused:
         parse_split(text)
@@ -94,21 +83,6 @@ def test_what_is_no_split(text: str) -> None:
 def test_impossible_splits(found: tuple[float, ...]) -> None:
     with pytest.raises(InputError, match=r"not possible|no limit"):
         Split(found)
-
-
-def test_one_alone_has_a_share_that_nobody_writes() -> None:
-    """Until another joins it; a text of one share is no split."""
-    assert str(Split((100.0,))) == "100"
-    with pytest.raises(InputError, match="is not a split"):
-        parse_split("100")
-
-
-def test_nine() -> None:
-    """In steps of 10, by the share of the first job; half for each is among them."""
-    assert [str(split) for split in NINE][:2] == ["10/90", "20/80"]
-    assert all(sum(split.shares) == 100 for split in NINE)
-    assert EQUAL in NINE
-    assert {split.turned() for split in NINE} == set(NINE)
 
 
 SIZES: list[tuple[int, Vendor]] = [
@@ -142,14 +116,8 @@ def test_counts_that_are_no_split() -> None:
     st.lists(splits.filter(lambda s: len(s.shares) == 2), min_size=1, unique=True), st.booleans()
 )
 def test_no_two_splits_are_equally_even(found: list[Split], mirrored: bool) -> None:
-    """So what is chosen does not depend on the order of the candidates."""
     ranks = {evenness(split, mirrored=mirrored) for split in found}
     assert len(ranks) == len(found)
-
-
-@given(splits)
-def test_mirror_images(split: Split) -> None:
-    assert evenness(split.turned(), mirrored=True) == evenness(split, mirrored=False)
 
 
 def test_limits_first_then_the_more_even() -> None:
@@ -190,14 +158,12 @@ def test_what_orders_a_tie_sees_the_candidate_and_its_value() -> None:
 
 
 def test_environments_without_limits() -> None:
-    """No job gets a variable; nothing of the GPU needs to be known."""
     assert split_environments(UNCAPPED, None, "amd") == ({}, {})
     assert [share.upper for share in split_shares(EQUAL)] == [False, True]
     assert [share.upper for share in split_shares(Split((20, 30, 50)))] == [False, False, True]
 
 
 def test_environments_of_limits() -> None:
-    """A percentage for each job under MPS; on AMD masks from both ends, with no CU in common."""
     split = Split((30.0, 50.0))
     assert split_environments(split, None, "nvidia") == (
         {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30"},
@@ -219,17 +185,6 @@ def test_masks_of_three_jobs_are_refused_where_they_would_overlap() -> None:
     two = split_environments(Split((100.0, 25.0, 50.0, 100.0)), 304, "amd")
     masks = [env["HSA_CU_MASK"] for env in two]
     assert masks == ["0:0-303", "0:0-79", "0:152-303", "0:0-303"]
-
-
-@pytest.mark.parametrize("jobs", [1, 3])
-def test_only_pairs_are_advised(jobs: int) -> None:
-    check_advised(2)
-    with pytest.raises(InputError) as refused:
-        check_advised(jobs)
-    assert str(refused.value) == (
-        f"there is no advice for {count_of(jobs, 'job')} on one GPU. models have learned from 2 "
-        "jobs side by side. name 2 jobs; for a queue of jobs ask for a plan: advisor place."
-    )
 
 
 needs = st.lists(st.none() | st.floats(0, 1e6), min_size=1, max_size=4).map(tuple)
@@ -259,7 +214,6 @@ def test_memory(needs_mib: tuple[float | None, ...], card_mib: float | None) -> 
     [((), None), ((67_488,), None), ((67_489,), 0), ((None, 62_000), None), ((1, 62_001), 1)],
 )
 def test_memory_beside_those_that_run(bounds_mib: tuple[float | None, ...], by: int | None) -> None:
-    """Whichever of them takes all that is open to it, the others find what they need."""
     found = MemoryFit((10_000, 5_000, None, 20_000), 100_000)
     assert found.crowded_by(bounds_mib) == by
     assert MemoryFit(found.needs_mib, None).crowded_by(bounds_mib) is None

@@ -27,7 +27,6 @@ def test_readings_become_columns(readings: dict[str, float | None]) -> None:
 
 
 def test_kinds_of_channels() -> None:
-    """Energy only grows, counters are means of the window, all others are of the moment."""
     kinds = {channel.name: channel.kind for channel in channels_of(UNITS)}
     assert {name for name, kind in kinds.items() if kind == "total"} == {ENERGY_GPU}
     assert {name for name, kind in kinds.items() if kind == "mean"} == set(COUNTERS)

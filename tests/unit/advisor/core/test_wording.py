@@ -17,13 +17,11 @@ def test_lists_and_counts() -> None:
 
 
 def test_copies_are_named_as_commands_take_them() -> None:
-    """Only those that follow each other, as shares are told in that order."""
     assert as_asked(["a", "a", "b", "a"]) == "a*2 b a"
     assert as_asked([]) == ""
 
 
 def test_three_in_a_row_are_a_range() -> None:
-    """Two are shorter as they are."""
     assert in_ranges([26, 28, 36, 40, 42, 44, 72], 2) == "26, 28, 36, 40 to 44 and 72"
     assert in_ranges([], 2) == ""
 

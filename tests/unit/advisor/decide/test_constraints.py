@@ -59,13 +59,11 @@ def predicted(
     speeds: tuple[float, float] = (1.0, 1.0),
     power_w: float = 500.0,
 ) -> Prediction:
-    """Without any error."""
     (found,) = Scripted({split: (*speeds, power_w)}, off=0.0).predict(jobs, [split])
     return found
 
 
 def broken(jobs: tuple[Profile, Profile], limits: Limits, **fields: Any) -> dict[str, Any]:
-    """By how much each limit is broken, by the text that says so."""
     found = violations(predicted(jobs, **fields), jobs, limits)
     return {violation.text: pytest.approx(violation.by) for violation in found}
 
@@ -75,7 +73,6 @@ def broken(jobs: tuple[Profile, Profile], limits: Limits, **fields: Any) -> dict
 
 @pytest.mark.parametrize("speed", [-0.01, 1.01, float("nan")])
 def test_speeds_that_no_job_has(speed: float) -> None:
-    """By name and for all; the bounds themselves can be asked for."""
     with pytest.raises(InputError) as refused:
         Limits(min_speed={"a": 0.5, "b": speed})
     assert str(refused.value) == (
@@ -89,7 +86,6 @@ def test_speeds_that_no_job_has(speed: float) -> None:
 
 @pytest.mark.parametrize("value", [0.0, -3.0, float("nan")])
 def test_a_power_or_a_latency_of_nothing(value: float) -> None:
-    """The message names the limit; a small one can be kept, if only by nothing."""
     limits: dict[str, dict[str, Any]] = {
         "max_power_w": {"max_power_w": value},
         "default_max_p99_ms": {"default_max_p99_ms": value},
@@ -103,7 +99,6 @@ def test_a_power_or_a_latency_of_nothing(value: float) -> None:
 
 
 def test_limits_for_jobs_that_are_not_there() -> None:
-    """Each is named, and so are the jobs that are."""
     with pytest.raises(InputError) as refused:
         check_limits(Limits(min_speed={"d": 0.1, "a": 0.1, "c": 0.1}), (A, B))
     assert str(refused.value) == "a minimum speed was given for c, d. the jobs are a and b."
@@ -113,7 +108,6 @@ def test_limits_for_jobs_that_are_not_there() -> None:
 
 
 def test_latencies_that_nobody_measured() -> None:
-    """A limit for all asks for one job at least that has one, a limit by name for its own."""
     text = (
         "no latency of a{} was measured. a limit cannot be held that nothing is known of. "
         "let the job report latencies (docs/job-file.md, Servers) and profile it again."
@@ -139,7 +133,6 @@ def serving(latencies: tuple[tuple[float, float], ...], offered: float | None = 
 
 
 def test_what_a_job_must_keep() -> None:
-    """The number by its name, else that of all jobs; of a fixed demand all but for chance."""
     limits = Limits(min_speed={"a": 0.7}, default_min_speed=0.3)
     assert [floor(job, limits) for job in (A, B)] == [0.7, 0.3]
     assert floor(SERVER, limits) == pytest.approx(0.98)
@@ -148,24 +141,12 @@ def test_what_a_job_must_keep() -> None:
 
 
 @given(st.floats(0.01, 1), st.floats(0.01, 1))
-def test_a_stricter_minimum_never_asks_for_less(one: float, other: float) -> None:
-    """Of any job, and for whichever way it is told."""
-    low, high = sorted((one, other))
-    for job in (A, SERVER):
-        for told in ({"min_speed": {job.job: low}}, {"default_min_speed": low}):
-            stricter = {k: {job.job: high} if k == "min_speed" else high for k in told}
-            assert floor(job, Limits(**told)) <= floor(job, Limits(**stricter))  # pyright: ignore[reportArgumentType]
-
-
-@given(st.floats(0.01, 1), st.floats(0.01, 1))
 def test_a_job_is_held_to_its_speed(speed: float, least: float) -> None:
-    """From the speed itself on it is kept; below, it is missed by the part that lacks."""
     found = broken((A, B), Limits(min_speed={"b": least}, default_min_speed=0), speeds=(1, speed))
     assert list(found.values()) == ([1 - speed / least] if speed < least else [])
 
 
 def test_what_is_said_of_speeds() -> None:
-    """Training runs, a server serves; low ends count for servers and for whom a speed was named."""
     jobs, limits = (A, SERVER), Limits(default_min_speed=0.4)
     texts = {
         "a runs at 12.3 % of its speed alone, below 40 %": 1 - 0.1234 / 0.4,
@@ -210,7 +191,6 @@ def test_a_latency_is_held_at_the_high_end(share: int, most_ms: float) -> None:
 
 
 def test_what_is_said_of_latencies() -> None:
-    """The limit itself is kept; a limit by name goes before the one for all."""
     split, text = (
         Split((50.0, 50.0)),
         "server at 50 % may have a p99 latency of 60 ms (28 expected), above {} ms",
@@ -229,12 +209,6 @@ def test_what_is_said_of_latencies() -> None:
     assert Limits(default_max_p99_ms=30, max_p99_ms={"a": 5}).longest_p99_ms(SERVER) == 30
 
 
-def test_a_latency_that_is_not_known_is_not_called_too_long() -> None:
-    """Nothing was measured below 10 %."""
-    limits = Limits(default_min_speed=0, default_max_p99_ms=1)
-    assert broken((SERVER, A), limits, split=Split((5.0, 95.0))) == {}
-
-
 def test_on_a_gpu_of_its_own() -> None:
     limits = Limits(max_power_w=320, default_max_p99_ms=6.4)
     found = {v.text: v.by for v in violations_alone(SERVER, limits)}
@@ -250,7 +224,6 @@ def test_on_a_gpu_of_its_own() -> None:
 
 @given(st.floats(100, 1000), st.floats(100, 1000), st.sampled_from([EQUAL, UNCAPPED]))
 def test_a_ceiling_of_power(power_w: float, most_w: float, split: Split) -> None:
-    """From the ceiling itself down it is kept; above, it is broken by the part that is more."""
     limits = Limits(default_min_speed=0, max_power_w=most_w)
     found = broken((A, B), limits, split=split, power_w=power_w)
     assert list(found.values()) == ([power_w / most_w - 1] if power_w > most_w else [])
@@ -270,7 +243,6 @@ def test_one_after_the_other_the_hottest_job_counts(turned: bool) -> None:
 
 
 def test_a_ceiling_that_only_the_expected_power_keeps_is_a_risk() -> None:
-    """A measured power is none: one after the other nothing is predicted."""
     p = replace(predicted(), power_w=Interval(500, 450, 600))
     limits = Limits(default_min_speed=0, max_power_w=550)
     assert violations(p, (A, B), limits) == ()
@@ -290,7 +262,6 @@ def test_a_ceiling_that_only_the_expected_power_keeps_is_a_risk() -> None:
     st.none() | st.floats(2000, 80_000),
 )
 def test_memory_of_all_jobs(a: float | None, b: float | None, card: float | None) -> None:
-    """Only jobs that share must fit together, and only where something is known is it said."""
     jobs = replace(A, memory_used_mib=a), replace(B, memory_used_mib=b)
     limits = Limits(default_min_speed=0, memory_mib=card)
     needed, most = (a or 0) + (b or 0), MEMORY_PART * (card or 0)
@@ -299,14 +270,7 @@ def test_memory_of_all_jobs(a: float | None, b: float | None, card: float | None
     assert violations(predict_exclusive(jobs), jobs, limits) == ()
 
 
-def test_what_is_said_of_memory() -> None:
-    limits = Limits(default_min_speed=0, memory_mib=2000)
-    text = "both need 2000 MiB of memory, 1900 MiB are there (95 % of the card)"
-    assert broken((A, B), limits) == {text: 2000 / 1900 - 1}
-
-
 def test_a_card_on_which_a_job_does_not_run_alone() -> None:
-    """The second job is looked at as well; one that just fills the card is let through."""
     big = replace(B, memory_used_mib=3000.0)
     with pytest.raises(InputError) as refused:
         check_jobs_fit((A, big), 2999)
@@ -332,18 +296,6 @@ def test_what_is_not_known_of_memory() -> None:
 # together
 
 
-def test_every_broken_limit_is_named() -> None:
-    """Not the first alone: someone who lifts one wants to know of the next."""
-    limits = Limits(default_min_speed=0.6, default_max_p99_ms=10, max_power_w=400, memory_mib=2000)
-    found = list(broken((A, SERVER), limits, speeds=(0.5, 1.0)))
-    assert [text.split()[:3] for text in found] == [
-        ["a", "runs", "at"],
-        ["server", "at", "50"],
-        ["both", "draw", "500"],
-        ["both", "need", "2000"],
-    ]
-
-
 H200 = "NVIDIA H200"
 
 
@@ -354,14 +306,6 @@ def test_two_jobs_of_120000_mib_do_not_share_an_h200() -> None:
     assert "both need 240000 MiB of memory, 136582 MiB are there" in "\n".join(answer.reasons)
     # Alone on the card neither breaks anything.
     assert answer.choice.violations == ()
-
-
-def test_what_is_not_known_is_said() -> None:
-    """Of a card that is not in the list, and of a job that was measured without its memory."""
-    dark = profile("dark", memory_used_mib=None)
-    answer = recommend((dark, profile("b")), Physics())
-    assert "the memory of dark is not known, and taken as none" in answer.warnings
-    assert memory_unknown((profile("a"), profile("b")), 143771) == ()
 
 
 def test_what_is_given_goes_before_what_is_known() -> None:
@@ -413,20 +357,6 @@ def test_gigabytes_and_bytes_given_as_mib_are_refused(memory_mib: float) -> None
     )
     with pytest.raises(InputError, match="no GPU has"):
         Limits(memory_mib=memory_mib)
-
-
-@given(st.floats(1025, 1e6))
-def test_every_size_that_is_printed_is_read_again(memory_mib: float) -> None:
-    assert parse_memory_mib(f"{memory_mib:f}") == pytest.approx(memory_mib)
-    assert parse_memory_mib(f"{memory_mib / 1024:f}GiB") == pytest.approx(memory_mib, abs=0.01)
-
-
-def test_the_smallest_and_the_largest_card() -> None:
-    assert parse_memory_mib("1GiB") == 1024
-    assert parse_memory_mib("1024 GiB") == 2**20
-    for memory_mib in (1023.9, 2**20 + 1):
-        with pytest.raises(InputError, match="no GPU has"):
-            check_card_memory(memory_mib)
 
 
 def test_every_known_card_has_a_memory_that_can_be_given() -> None:

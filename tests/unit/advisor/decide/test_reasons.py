@@ -1,6 +1,5 @@
 """What is said of a choice, each sentence by hand."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -15,9 +14,7 @@ from advisor.decide.recommendation import (
     Decision,
     RatedSplit,
     Request,
-    best,
     gain_to_the_end,
-    nearest,
     worst_violation,
 )
 from advisor.errors import InputError, NoSplitError
@@ -35,7 +32,6 @@ THIRTY, SEVENTY = Split((30.0, 70.0)), Split((70.0, 30.0))
 
 
 def served(offered: float = 100.0, *latencies: tuple[float, float]) -> Profile:
-    """The job `a`, which answers so many requests per second; 100 it can."""
     serving = Serving(offered_rate=offered, rate_noise=None, latency_p99_ms=latencies)
     return profile("a", serving=serving)
 
@@ -49,7 +45,6 @@ def decided(known: dict[Split, tuple[float, float, float]], a: Profile = A) -> D
 
 
 def test_a_server_that_is_behind_alone_is_said_to_be() -> None:
-    """By how much of its demand it serves; one that keeps up is not."""
     best_way = {EQUAL: (0.9, 0.9, 300.0)}
     text = "a serves 80 % of its demand alone on the whole GPU"
     assert text in decided(best_way, served(125.0)).warnings
@@ -60,7 +55,6 @@ def test_a_server_that_is_behind_alone_is_said_to_be() -> None:
     ("most_ms", "limit"), [(None, ""), (30.0, " of 30 ms allowed")], ids=["free", "limited"]
 )
 def test_the_latency_is_told_with_what_is_allowed(most_ms: float | None, limit: str) -> None:
-    """Expected beside another job, with the range, and alone."""
     own = served(100.0, (10.0, 12.0), (100.0, 4.0))
     request = replace(FREE, min_speed={"a": 0.0}, default_max_p99_ms=most_ms)
     given = recommend((own, B), Scripted({EQUAL: (0.9, 0.9, 300.0)}, off=0.0), request)
@@ -72,14 +66,12 @@ def test_the_latency_is_told_with_what_is_allowed(most_ms: float | None, limit: 
 
 
 def test_a_latency_that_was_not_measured_is_said() -> None:
-    """At the share that was chosen; a job that serves nothing has none."""
     given = decided({EQUAL: (0.9, 0.9, 300.0)}, served())
     assert "the latency of a was not measured at 50 %" in given.warnings
     assert not any("latency of b" in text for text in given.warnings)
 
 
 def test_a_server_that_costs_energy_is_warned_of() -> None:
-    """Where time was asked for; not where it saves, or where nobody waits for answers."""
     text = "this takes 25.0 % more energy than the same work with a GPU for each job"
 
     def warned(a: Profile, power_w: float) -> bool:
@@ -94,19 +86,10 @@ def test_a_server_that_costs_energy_is_warned_of() -> None:
     assert not warned(A, 600.0)
 
 
-def test_one_after_the_other_has_no_latency_beside_another_job() -> None:
-    asked_for = replace(FREE, min_speed={"a": 0.0})
-    given = recommend((served(), B), Scripted({}, off=0.0), asked_for)
-    assert given.choice.sharing == "exclusive"
-    assert not any("latency" in text for text in given.warnings)
-    assert not any("both would draw" in text or "together" in text for text in given.reasons)
-
-
 # what the GPU has not
 
 
 def test_bandwidth_that_is_not_there() -> None:
-    """More than can be had; all of it is not too much."""
     for percent, texts in (
         (FULL_BANDWIDTH_PERCENT / 2, []),
         (50.0, ["together they want 100 % of the memory bandwidth, of which 93 % can be had"]),
@@ -120,7 +103,6 @@ def test_bandwidth_that_is_not_there() -> None:
 
 
 def test_a_barred_way_is_named_only_beyond_a_tie() -> None:
-    """At the tie it is worth no more; beyond it, it is said what it costs."""
     ways = {EQUAL: (0.8, 0.8, 300.0), THIRTY: (1.0, 0.616, 300.0)}
     slow = replace(FREE, min_speed={"b": 0.7}, tie=0.0)
     given = recommend((A, B), Scripted(ways, off=0.0), slow)
@@ -135,7 +117,6 @@ def test_a_barred_way_is_named_only_beyond_a_tie() -> None:
 
 
 def test_the_value_of_given_work_has_bounds_of_its_own() -> None:
-    """Until both are done, at the bad and the good ends; without work that of the moment."""
     work = Work((600.0, 1200.0))
     objective = OBJECTIVES["energy-efficiency"]
     with_work = recommend((A, B), Physics(), replace(FREE, work=work))
@@ -170,26 +151,6 @@ def rated(split: Split, value: float = 1.0, *violations: Violation) -> RatedSpli
     return RatedSplit(p, Interval(value, value, value), violations)
 
 
-def test_the_nearest_way_is_the_more_even_one_of_equally_near_ones() -> None:
-    missed = Violation("x", 0.1)
-    ways = [rated(s, 1.0, missed) for s in (THIRTY, SEVENTY)]
-    even = [*ways, rated(EQUAL, 1.0, missed)]
-    assert nearest(even, mirrored=False).name == "50/50"
-    names = {mirrored: nearest(ways, mirrored=mirrored).name for mirrored in (False, True)}
-    assert names == {mirrored: nearest(ways[::-1], mirrored=mirrored).name for mirrored in names}
-    assert set(names.values()) == {"30/70", "70/30"}
-    near = rated(THIRTY, 1.0, Violation("y", 0.05))
-    assert nearest([*even, near], mirrored=False) is near
-
-
-def test_the_best_of_equal_ways_is_the_more_even_one() -> None:
-    ways = [rated(THIRTY), rated(SEVENTY), rated(EQUAL)]
-    assert best(ways, mirrored=False).name == "50/50"
-    assert best([*ways, rated(THIRTY, 1.0001)], mirrored=False).objective_value.value == 1.0001
-    turned = {best(ways[:2], mirrored=mirrored).name for mirrored in (False, True)}
-    assert turned == {"30/70", "70/30"}
-
-
 def test_the_worst_violation_is_the_one_that_is_missed_by_most() -> None:
     one, other, far = Violation("a", 0.1), Violation("b", 0.1), Violation("c", 0.2)
     assert worst_violation(rated(EQUAL, 1.0, one, far, other)) == far
@@ -222,83 +183,73 @@ def test_fine_splits_without_units_say_what_to_leave_out() -> None:
 SERVED = profile("a", serving=Serving(offered_rate=100.0, rate_noise=None, latency_p99_ms=()))
 
 
-def refused(
-    by: Predictor, of: Sequence[Profile] = (A, B), **limits: float | str | dict[str, float]
-) -> NoSplitError:
-    with pytest.raises(NoSplitError) as raised:
-        recommend(of, by, Request(**{"default_min_speed": 0.0, **limits}))  # type: ignore[arg-type]
-    return raised.value
-
-
 def all_draw(power_w: float, *but: tuple[Split, float]) -> Scripted:
-    """Every way at half of the speeds, at that power."""
     ways = dict.fromkeys((*NINE, UNCAPPED), power_w) | dict(but)
     return Scripted({split: (0.6, 0.6, w) for split, w in ways.items()}, off=0.0)
 
 
-def test_a_ceiling_that_would_be_enough_is_rounded_up() -> None:
-    """The lowest one at which something keeps all other limits."""
-    by = all_draw(450.0, (EQUAL, 380.2))
-    starving = replace(by, known={**by.known, NINE[0]: (0.1, 0.6, 370.0)})
-    error = refused(starving, max_power_w=350.0, default_min_speed=0.4)
-    assert error.what == "a and b cannot run on one NVIDIA H200 within these limits"
-    assert error.fix
-    assert error.fix.startswith("allow 381 W, which 50/50 needs")
-    assert error.why
-    assert error.why.startswith("nearest is 50/50: both draw 380.2 W, at most 350 W are allowed")
+SLOW = Scripted({}, off=0.0)
 
 
-def test_one_after_the_other_may_need_the_least() -> None:
-    error = refused(all_draw(450.0), max_power_w=350.0)
-    assert error.fix
-    assert error.fix.startswith("allow 400 W, which one after the other needs")
+HOT = profile("a", columns={"power_w": [200.0 + 5 * s for s in range(10, 101, 10)]})
 
 
-def test_a_ceiling_below_idle_power_lets_nothing_run() -> None:
-    error = refused(all_draw(450.0), max_power_w=79.9)
-    assert error.what == "nothing runs within 79.9 W"
-    assert error.why == "the NVIDIA H200 draws 80 W without any job"
-    assert error.fix == "allow 400 W, which one after the other needs"
-    assert refused(all_draw(450.0), max_power_w=80.0).what.startswith("a and b cannot run")
+STARVING = all_draw(450.0, (EQUAL, 380.2), (NINE[0], 370.0))
 
 
-def test_more_power_does_not_help_where_another_limit_is_broken() -> None:
-    slow = Scripted({}, off=0.0)
-    error = refused(slow, (SERVED, B), max_power_w=79.0, default_min_speed=0.9)
-    assert error.fix == "allow more"
-    other = refused(slow, (SERVED, B), max_power_w=390.0)
-    assert other.fix
-    assert other.fix.startswith("loosen that limit")
-    free = refused(slow, (SERVED, B))
-    assert free.fix == "loosen that limit, or give each job a GPU of its own"
-
-
-def test_a_speed_that_is_missed_is_named_as_an_option() -> None:
-    """Of a server only what it pays beside its demand."""
-    by = Scripted({EQUAL: (1.0, 0.666, 300.0)}, off=0.0)
-    error = refused(by, (SERVED, B), default_min_speed=0.7)
-    assert error.fix == "allow it: --min-speed b=0.66, or give each job a GPU of its own"
-
-
-def test_a_gpu_for_each_is_offered_where_it_would_help() -> None:
-    """Else it is said what would be broken there, too: the limit that is missed by most."""
-    hot = profile("a", columns={"power_w": [200.0 + 5 * s for s in range(10, 101, 10)]})
-    error = refused(all_draw(900.0), (hot, B), max_power_w=350.0)
-    assert error.fix
-    assert error.fix.endswith(
-        "; a GPU for each does not help: a alone draws 700 W, at most 350 W are allowed"
-    )
+@pytest.mark.parametrize(
+    ("by", "a", "limits", "said"),
+    [
+        # Rounded up, and the lowest one at which something keeps all other limits.
+        (
+            replace(STARVING, known={**STARVING.known, NINE[0]: (0.1, 0.6, 370.0)}),
+            A,
+            {"max_power_w": 350.0, "default_min_speed": 0.4},
+            "a and b cannot run on one NVIDIA H200 within these limits. nearest is 50/50: both "
+            "draw 380.2 W, at most 350 W are allowed.*allow 381 W, which 50/50 needs",
+        ),
+        (all_draw(450.0), A, {"max_power_w": 350.0}, "allow 400 W, which one after the other"),
+        (
+            all_draw(450.0),
+            A,
+            {"max_power_w": 79.9},
+            "nothing runs within 79.9 W. the NVIDIA H200 draws 80 W without any job. "
+            "allow 400 W, which one after the other needs.$",
+        ),
+        (all_draw(450.0), A, {"max_power_w": 80.0}, "a and b cannot run"),
+        (SLOW, SERVED, {"max_power_w": 79.0, "default_min_speed": 0.9}, "allow more.$"),
+        (SLOW, SERVED, {"max_power_w": 390.0}, "loosen that limit"),
+        (SLOW, SERVED, {}, "loosen that limit, or give each job a GPU of its own.$"),
+        (
+            Scripted({EQUAL: (1.0, 0.666, 300.0)}, off=0.0),
+            SERVED,
+            {"default_min_speed": 0.7},
+            "allow it: --min-speed b=0.66, or give each job a GPU of its own.$",
+        ),
+        (
+            all_draw(900.0),
+            HOT,
+            {"max_power_w": 350.0},
+            "a GPU for each does not help: a alone draws 700 W, at most 350 W are allowed.$",
+        ),
+    ],
+)
+def test_what_would_help_is_said(
+    by: Predictor, a: Profile, limits: dict[str, float], said: str
+) -> None:
+    with pytest.raises(NoSplitError, match=said):
+        recommend((a, B), by, Request(**{"default_min_speed": 0.0, **limits}))  # type: ignore[arg-type]
 
 
 def test_a_server_that_saves_nothing_has_a_gpu_of_its_own() -> None:
-    """One after the other is no way for it; where time was asked for, it may share."""
     wasteful = dict.fromkeys((*NINE, UNCAPPED), (1.0, 0.3, 600.0))
     by = Scripted(wasteful, off=0.0)
-    error = refused(by, (SERVED, B))
-    assert error.what == "a and b are better off apart than on one NVIDIA H200"
-    assert error.fix
-    assert error.fix.startswith("give each job a GPU of its own, or ask for time")
-    assert error.why == "50/50 takes 15 % more energy for the same work than a GPU for each"
+    apart = (
+        "a and b are better off apart than on one NVIDIA H200. 50/50 takes 15 % more energy for "
+        "the same work than a GPU for each. give each job a GPU of its own, or ask for time"
+    )
+    with pytest.raises(NoSplitError, match=apart):
+        recommend((SERVED, B), by, FREE)
     fast = recommend((SERVED, B), by, Request(default_min_speed=0.0, objective="throughput"))
     assert fast.choice.sharing == "limited"
     saving = Scripted(dict.fromkeys((*NINE, UNCAPPED), (1.0, 0.5, 590.0)), off=0.0)

@@ -3,7 +3,6 @@
 import dataclasses
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,12 @@ from hypothesis import strategies as st
 from made_up_profiles import SHARES, Physics, Scripted, profile
 from unsafe_counts import UNSAFE_132, checked_132, checked_with
 
-from advisor.core.gpu import PERCENTAGE, Gpu, Share, grantable, units_for_percent, units_for_share
+from advisor.core.gpu import PERCENTAGE, Gpu, Share, grantable, units_for_percent
 from advisor.core.interval import Interval
-from advisor.core.objectives import NO_PRICES, OBJECTIVES, Work, finish, one_after_the_other
+from advisor.core.objectives import NO_PRICES, OBJECTIVES, Work, finish
 from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
 from advisor.decide.limits import Limits
-from advisor.decide.recommend import candidate_splits, recommend
+from advisor.decide.recommend import recommend
 from advisor.decide.recommendation import (
     MARGINS,
     TIE,
@@ -29,14 +28,13 @@ from advisor.decide.recommendation import (
     environments,
     gain_to_the_end,
     same_work,
-    to_the_end,
     worth_of,
 )
 from advisor.errors import InputError, NoSplitError
 from advisor.place.problem import JobType, QueuedJob, make_problem, predict_options
 from advisor.place.schedule import first_come
 from advisor.place.solver import place
-from advisor.predict.predictions import Prediction, predict_exclusive
+from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, Serving
 from advisor.runtime.mps import Control, MpsBackend
 from advisor.validity.safe_counts import CheckedCounts
@@ -93,7 +91,6 @@ def swapped(p: Prediction) -> Prediction:
 
 
 def answer_or_error(a: Profile, b: Profile, request: Request) -> Decision | None:
-    """None where nothing keeps every limit."""
     try:
         return recommend((a, b), Physics(), request)
     except NoSplitError:
@@ -138,7 +135,6 @@ def _mirror(option: RatedSplit) -> RatedSplit:
 def test_choice_keeps_the_limits_and_nothing_feasible_is_worth_more(
     a: Profile, b: Profile, request: Request
 ) -> None:
-    """Up to a tie and the leads of ways; without an answer every candidate breaks a limit."""
     answer = answer_or_error(a, b, request)
     if answer is None:
         return
@@ -157,24 +153,7 @@ def _less_its_lead(option: RatedSplit) -> float:
     return option.objective_value.value / (1 + MARGINS[option.sharing])
 
 
-@given(profiles("fft"), requests)
-def test_of_a_job_beside_itself_the_smaller_share_comes_first(
-    own: Profile, request: Request
-) -> None:
-    """Mirror images are the same; the answer is one of them, always the same one."""
-    request = dataclasses.replace(request, min_speed={})
-    answer = answer_or_error(own, own, request)
-    if answer is not None:
-        first, second = answer.choice.prediction.split.shares
-        assert first <= second + 1  # whole percents of 132 SMs
-
-
 # which way, by hand
-
-
-def test_candidates_are_the_nine_splits_and_both_other_ways() -> None:
-    answer = recommend((A, B), Physics(), FREE)
-    assert names(answer) == [*map(str, NINE), "uncapped", "exclusive"]
 
 
 def test_shares_outside_of_a_profile_are_left_out_and_it_is_said() -> None:
@@ -184,7 +163,6 @@ def test_shares_outside_of_a_profile_are_left_out_and_it_is_said() -> None:
 
 
 def test_tie_goes_to_the_more_even_split() -> None:
-    """What is less than the noise decides nothing."""
     table = {Split((20.0, 80.0)): (0.3, 0.8, 400.0), Split((40.0, 60.0)): (0.45, 0.6466, 400.0)}
     answer = recommend((A, B), Scripted(table), FREE)
     assert answer.choice.name == "40/60"
@@ -205,7 +183,6 @@ def test_no_limit_must_be_ahead(speed: float, name: str) -> None:
 
 
 def test_uncapped_is_chosen_where_it_is_worth_enough_more() -> None:
-    """No limit is a valid answer; nothing is set then, and the reader is warned."""
     table = {UNCAPPED: (0.6, 0.6, 400.0), Split((20.0, 80.0)): (0.3, 0.8, 400.0)}
     answer = recommend((A, B), Scripted(table), FREE)
     assert answer.choice.name == "uncapped"
@@ -239,7 +216,6 @@ _PAYS = {Split((30.0, 70.0)): (0.3, 0.9, 400.0), Split((60.0, 40.0)): (0.6, 0.5,
 
 
 def test_no_job_is_starved_unless_that_is_asked_for() -> None:
-    """The split that saves most leaves one job with 30 %: it is said, and not chosen."""
     answer = recommend((A, B), Scripted(_PAYS))
     assert answer.choice.name == "60/40"
     assert (
@@ -250,7 +226,6 @@ def test_no_job_is_starved_unless_that_is_asked_for() -> None:
 
 
 def test_limit_that_only_the_bad_end_breaks_is_a_warning() -> None:
-    """Of power the expected value decides; the interval is told."""
     answer = recommend((A, B), Scripted(_PAYS), Request(min_speed={"fft": 0.54}, max_power_w=420.0))
     bad = "at the bad end of its interval"
     assert [line for line in answer.warnings if line.startswith(bad)] == [
@@ -259,14 +234,12 @@ def test_limit_that_only_the_bad_end_breaks_is_a_warning() -> None:
 
 
 def test_least_speed_of_a_job_beside_itself_is_for_both() -> None:
-    """50/50 keeps it for both, an uneven split for one only."""
     table = {Split((30.0, 70.0)): (0.3, 0.9, 400.0), Split((50.0, 50.0)): (0.45, 0.45, 300.0)}
     answer = recommend((A, A), Scripted(table), Request(min_speed={"fft": 0.405}))
     assert answer.choice.name == "50/50"
 
 
 def test_speeds_that_sharing_cannot_keep_are_kept_one_after_the_other() -> None:
-    """Alone each job runs at its full speed, only later."""
     request = Request(min_speed={"fft": 0.7, "gemm": 0.52})
     answer = recommend((A, B), Scripted(_PAYS), request)
     assert answer.choice.name == "exclusive"
@@ -274,19 +247,10 @@ def test_speeds_that_sharing_cannot_keep_are_kept_one_after_the_other() -> None:
     assert f"sharing breaks a limit: {near}" in answer.reasons
 
 
-def test_requests_that_do_not_fit_the_jobs() -> None:
-    """A misspelled job would be a limit that nobody keeps."""
-    with pytest.raises(InputError, match="a minimum speed was given for ftf"):
-        recommend((A, B), Physics(), Request(min_speed={"ftf": 0.5}))
-    with pytest.raises(InputError, match="no objective speed"):
-        recommend((A, B), Physics(), Request(objective="speed"))
-
-
 # what is said next to
 
 
 def test_limits_are_set_as_the_back_end_sets_them() -> None:
-    """What is printed to copy is what `advisor` itself gives to a job."""
     answer = recommend((A, B), Scripted(_PAYS), FREE)
     assert environments(answer.profiles, answer.choice) == ({PERCENTAGE: "30"}, {PERCENTAGE: "70"})
     gpu = Gpu(uuid="GPU-1", model=A.gpu_model, units_total=132)
@@ -311,7 +275,6 @@ def test_profiles_that_lack_something_or_are_doubtful_are_said() -> None:
 
 
 def test_what_both_want_and_the_gpu_has_not_is_said() -> None:
-    """Physics that a reader can check explains a loss."""
     hungry = {"power_w": [600.0] * 10, "dram_active_percent": [60.0] * 10}
     a, b = profile("fft", columns=hungry), profile("gemm", columns=hungry)
     text = said(recommend((a, b), Scripted({Split((50.0, 50.0)): (0.9, 0.9, 400.0)})))
@@ -346,55 +309,6 @@ def test_only_pairs_are_advised() -> None:
         recommend((A, B, profile("triad")), Physics())
 
 
-PAYS = Scripted({Split((30.0, 70.0)): (0.8, 0.9, 400.0)})
-
-
-def amd(job: str, units_total: int | None = 304) -> Profile:
-    return profile(job, gpu_model="AMD Instinct MI300X", units_total=units_total)
-
-
-def cus(share_percent: float) -> int:
-    return units_for_share(share_percent, 304, "amd")
-
-
-def test_split_is_two_masks_that_do_not_overlap() -> None:
-    """The first job has 96 of 304 CUs, the second all others; no variable of CUDA is named."""
-    answer = recommend((amd("fft"), amd("gemm")), PAYS, FREE)
-    assert answer.choice.name == "30/70"
-    a, b = environments(answer.profiles, answer.choice)
-    assert (a["HSA_CU_MASK"], b["HSA_CU_MASK"]) == ("0:0-95", "0:96-303")
-    assert int(a["ROC_GLOBAL_CU_MASK"], 16) & int(b["ROC_GLOBAL_CU_MASK"], 16) == 0
-    assert PERCENTAGE not in a | b
-    (uncapped,) = [option for option in answer.candidates if option.name == "uncapped"]
-    assert environments(answer.profiles, uncapped) == ({}, {})
-
-
-def test_fine_splits_are_in_steps_of_one_cu_per_xcd() -> None:
-    fine = Request(default_min_speed=0, fine=True)
-    answer = recommend((amd("fft"), amd("gemm")), Physics(), fine)
-    splits = [o.prediction.split for o in answer.candidates if o.sharing == "limited"]
-    assert set(NINE) <= set(splits)
-    counts = [[cus(share) for share in split.shares] for split in splits]
-    assert all(sum(pair) == 304 for pair in counts)
-    firsts = sorted({first for first, _ in counts})
-    assert {b - a for a, b in pairwise(firsts)} == {8}
-    assert firsts[0] == 32  # the smallest measured share, 10 %, is a whole row
-
-
-def test_wrong_counts_of_cus_are_avoided_in_steps_of_cus() -> None:
-    """What the job itself reports moves a split to the next count that a mask can have."""
-    wrong = profile(
-        "fft", gpu_model="AMD Instinct MI300X", units_total=304, wrong_units=frozenset({96})
-    )
-    answer = recommend((wrong, amd("gemm")), Physics(), FREE)
-    splits = [o.prediction.split for o in answer.candidates if o.sharing == "limited"]
-    used = {cus(split.shares[0]) for split in splits}
-    assert 96 not in used
-    assert used & {88, 104}
-    text = "not used for fft: 96 of 304 CUs, at which its own results were wrong"
-    assert text in answer.reasons
-
-
 counts = st.frozensets(st.sampled_from(sorted(grantable(132))))
 
 
@@ -409,42 +323,7 @@ def known(draw: st.DrawFn) -> tuple[Profile, Profile, CheckedCounts | None]:
     return a, b, host
 
 
-def units(option: RatedSplit) -> tuple[int, int]:
-    first, second = option.prediction.split.shares
-    return units_for_percent(first, 132), units_for_percent(second, 132)
-
-
-def splits(answer: Decision) -> list[RatedSplit]:
-    named = (*answer.candidates, *answer.picks.values())
-    return [option for option in named if option.sharing == "limited"]
-
-
-@given(known(), st.booleans())
-def test_no_split_that_is_named_is_unsafe(
-    case: tuple[Profile, Profile, CheckedCounts | None], fine: bool
-) -> None:
-    """Whatever is known of the libraries and of both jobs, in the nine splits and in all."""
-    a, b, host = case
-    answer = recommend((a, b), Physics(), Request(fine=fine), host)
-    unsafe = a.safety(host).unsafe, b.safety(host).unsafe
-    for option in splits(answer):
-        assert not [n for n, avoided in zip(units(option), unsafe, strict=True) if n in avoided]
-        assert sum(units(option)) <= 132
-
-
-@given(known(), st.booleans())
-def test_swapping_the_jobs_swaps_the_splits(
-    case: tuple[Profile, Profile, CheckedCounts | None], fine: bool
-) -> None:
-    a, b, host = case
-    there = set(candidate_splits((a, b), host, fine=fine))
-    assert there == {split.turned() for split in candidate_splits((b, a), host, fine=fine)}
-    one, other = (recommend(jobs, Physics(), None, host) for jobs in ((a, b), (b, a)))
-    assert units(one.choice) == units(other.choice)[::-1]
-
-
 def test_without_a_check_nothing_is_said_or_changed() -> None:
-    """And with one that found nothing wrong no split is another."""
     plain = recommend((A, B), Physics())
     right = recommend((A, B), Physics(), None, checked_with(132, frozenset()))
     assert [o.prediction for o in right.candidates] == [o.prediction for o in plain.candidates]
@@ -452,7 +331,6 @@ def test_without_a_check_nothing_is_said_or_changed() -> None:
 
 
 def test_where_no_split_is_safe_jobs_share_without_limits_or_not_at_all() -> None:
-    """Nothing else is left, and the reasons say why."""
     none = checked_with(132, frozenset(set(grantable(132)) - {132}))
     answer = recommend((A, B), Physics(), None, none)
     assert [o.name for o in answer.candidates] == ["uncapped", "exclusive"]
@@ -463,13 +341,11 @@ def test_counts_that_nobody_checked_are_allowed_and_named() -> None:
     few = checked_with(132, frozenset({8}), checked=frozenset({8, 132}))
     a, b = (profile(job, rates=[1.0] * 10) for job in ("fft", "gemm"))
     answer = recommend((a, b), Physics(), None, few)
-    assert answer.choice.sharing == "limited"
-    assert len(answer.candidates) == 11
+    assert (answer.choice.sharing, len(answer.candidates)) == ("limited", 11)
     assert any("no result was checked: advisor check" in text for text in answer.warnings)
 
 
 def test_pairs_of_a_placement_stand_at_safe_counts() -> None:
-    """Each pair at its own: what one job's results say is of no other job."""
     jobs = [A, B, dataclasses.replace(profile("triad"), wrong_units=frozenset({66}))]
     options = predict_options(jobs, Physics(), checked=checked_132())
     types = [JobType(name=p.job, power_w=2000.0) for p in jobs]  # so that sharing pays
@@ -532,7 +408,6 @@ STRICTER = st.one_of(
 def answered(
     jobs: tuple[Profile, Profile], predictor: Scripted, request: Request
 ) -> Decision | None:
-    """None where nothing keeps every limit, or the jobs are better off apart."""
     try:
         return recommend(jobs, predictor, request)
     except NoSplitError:
@@ -540,7 +415,6 @@ def answered(
 
 
 def worth(answer: Decision) -> float:
-    """Less the lead that sharing without limits must have."""
     value: Interval = answer.choice.objective_value
     return value.value / (1 + MARGINS[answer.choice.sharing])
 
@@ -549,7 +423,6 @@ def worth(answer: Decision) -> float:
 def test_a_stricter_limit_never_gives_a_better_answer(
     a: Profile, b: Profile, predictor: Scripted, request: Request, more: tuple[str, Any]
 ) -> None:
-    """Not a better choice, none where there was none, and no question of prices worth more."""
     name, limit = more
     before = getattr(request, name)
     if name == "default_max_p99_ms" and not (a.serving or b.serving):
@@ -570,7 +443,6 @@ def test_a_stricter_limit_never_gives_a_better_answer(
 
 
 def test_of_ways_nearly_alike_one_that_gains_enough_is_taken() -> None:
-    """The even one of them gains too little: that is no reason not to share at all."""
     jobs = profile("fft"), profile("gemm")
     uneven, even = (0.70, 0.60, 400.0), (0.63, 0.62, 400.0)
     known = {Split((60.0, 40.0)): uneven, EQUAL: even}
@@ -595,7 +467,6 @@ def efficiency(p: Prediction) -> float:
 
 
 def chosen(at_30: Figures, at_70: Figures, *, mirrored: bool) -> float:
-    """The first share, 30 or 70 %, where what comes of both is nearly equal."""
     less, more = Split((30.0, 70.0)), Split((70.0, 30.0))
     predictor = Scripted({less: at_30, more: at_70})
     ways = predictor.predict([profile("fft"), profile("gemm")], [less, more])
@@ -604,13 +475,11 @@ def chosen(at_30: Figures, at_70: Figures, *, mirrored: bool) -> float:
 
 @pytest.mark.parametrize("mirrored", [False, True])
 def test_of_equally_even_splits_the_better_one_is_taken(mirrored: bool) -> None:
-    """A tie lets the more even split win; between 30/70 and 70/30 it decides nothing."""
     assert chosen(LESS, MORE, mirrored=mirrored) == 70
     assert chosen(MORE, LESS, mirrored=mirrored) == 30
 
 
 def test_of_mirror_images_worth_the_same_the_names_decide() -> None:
-    """The smaller share is the first job's, or the second one's where the order is mirrored."""
     assert chosen(LESS, LESS, mirrored=False) == 30
     assert chosen(LESS, LESS, mirrored=True) == 70
 
@@ -635,23 +504,9 @@ def prediction(split: Split) -> Prediction:
 
 def test_the_job_that_goes_on_keeps_its_limit() -> None:
     """1000 s together at 350 W, then 600 s of work at half of the rate and 250 W."""
-    result = prediction(EQUAL).result
-    found = to_the_end(prediction(EQUAL), result, (LONG_JOB, SHORT_JOB), WORK)
+    found = same_work(recommended({EQUAL: (0.6, 0.6, 350.0)})).choice
     assert (found.time_s, found.shared_s) == (pytest.approx(1000 + 1200), pytest.approx(1000))
     assert found.energy_j == pytest.approx(1000 * 350 + 1200 * 250)
-
-
-def test_without_limits_it_has_the_whole_gpu() -> None:
-    free = prediction(UNCAPPED)
-    found = to_the_end(free, free.result, (LONG_JOB, SHORT_JOB), WORK)
-    assert found == finish(free.result, WORK)
-    assert found.time_s == pytest.approx(600 / 0.9 + 600)
-
-
-def test_one_after_the_other_shares_nothing() -> None:
-    apart = predict_exclusive((LONG_JOB, SHORT_JOB))
-    found = to_the_end(apart, apart.result, (LONG_JOB, SHORT_JOB), WORK)
-    assert (found.time_s, found.energy_j, found.shared_s) == (1800, 1800 * 400, 0)
 
 
 @pytest.mark.parametrize(
@@ -669,7 +524,6 @@ def test_the_gain_is_energy_or_time_over_one_after_the_other(objective: str, gai
 
 
 def test_a_restart_is_told_where_a_limit_stays() -> None:
-    """Not without limits, and not where nobody has said how much work there is."""
     limited = recommended({EQUAL: (0.8, 0.8, 350.0)}, Work((600.0, 700.0)))
     assert limited.choice.name == "50/50"
     found = same_work(limited)
@@ -679,15 +533,3 @@ def test_a_restart_is_told_where_a_limit_stays() -> None:
     assert free.choice.name == "uncapped"
     assert same_work(free).restarted is None
     assert same_work(recommended({EQUAL: (0.8, 0.8, 350.0)}, None)).restarted is None
-
-
-def test_without_work_it_is_that_of_an_hour() -> None:
-    found = same_work(recommended({EQUAL: (0.8, 0.7, 350.0)}, None))
-    assert found.work.alone_s == (pytest.approx(2880), pytest.approx(2520))
-    assert found.choice.time_s == pytest.approx(3600)
-
-
-def test_same_work_one_job_after_the_other() -> None:
-    r = recommended(KNOWN)
-    apart = predict_exclusive((LONG_JOB, SHORT_JOB))
-    assert same_work(r).exclusive == one_after_the_other(apart.result, WORK)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_up_profiles import active_job as job
 from made_up_profiles import profile
 
 from advisor.core.gpu import WHOLE
@@ -34,20 +35,6 @@ from advisor.predict.predictions import Prediction, predict_exclusive, predicted
 from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor
 from advisor.validity.safe_counts import CheckedCounts
-
-SHARES = tuple(range(10, 101, 10))
-
-
-def job(name: str, sm: float = 10.0, power_w: float = 200.0, **fields: Any) -> Profile:
-    """Alone it keeps the SMs active so much of the time; as fast where that fits its share."""
-    active = np.minimum(sm, np.array(SHARES, dtype=np.float64))
-    columns = {
-        "sm_active_percent": active,
-        "dram_active_percent": np.full(10, 5.0),
-        "power_w": 100 + (power_w - 100) * active / sm,
-    }
-    return profile(name, (100 * active / sm).tolist(), columns=columns, **fields)
-
 
 SMALL, HALF, BIG = job("small"), job("half", 55.0, 400.0), job("big", 97.0, 690.0)
 
@@ -84,7 +71,6 @@ requests = st.builds(
 
 
 def answered(profiles: Sequence[Profile], request: Request) -> SetDecision | None:
-    """None: nothing keeps every limit."""
     try:
         return recommend_set(profiles, SetPredictor(), request)
     except NoSplitError:
@@ -92,7 +78,6 @@ def answered(profiles: Sequence[Profile], request: Request) -> SetDecision | Non
 
 
 def value(found: SetDecision | None) -> float:
-    """Of the chosen way; a card each is 1, no answer 0."""
     if found is None:
         return 0.0
     return worth(found.choice) if found.choice else 1.0
@@ -109,7 +94,6 @@ few = settings(max_examples=settings().max_examples // 3)
 def test_order_of_the_jobs_does_not_matter(
     profiles: list[Profile], request: Request, chance: random.Random
 ) -> None:
-    """Each job gets the same share, and the answer is the same."""
     mixed = list(profiles)
     chance.shuffle(mixed)
     there, back = answered(profiles, request), answered(mixed, request)
@@ -126,7 +110,6 @@ def test_order_of_the_jobs_does_not_matter(
 def test_a_stricter_limit_gives_no_better_answer(
     profiles: list[Profile], request: Request, speed: float, part: float
 ) -> None:
-    """Neither a higher minimum speed, less power, nor a fault that must stay alone."""
     loose = dataclasses.replace(request, tie=0.0, min_gain=0.0)
     stricter = (
         dataclasses.replace(loose, default_min_speed=max(speed, loose.default_min_speed)),
@@ -138,7 +121,6 @@ def test_a_stricter_limit_gives_no_better_answer(
 
 
 def test_a_way_that_alone_keeps_the_limits_need_not_gain() -> None:
-    """A job draws more on a card of its own than it may; held back beside others it does not."""
     profiles = [job("hot", 93.0, 652.0), job("one", 45.0, 129.0), job("two", 43.0, 139.0)]
     found = recommended(profiles, max_power_w=632.0)
     assert found.choice is not None
@@ -192,14 +174,6 @@ def test_a_fault_that_must_stay_alone_takes_turns() -> None:
     assert found.choice.name == "time-sliced"
 
 
-def test_small_jobs_gain_nothing_in_turns() -> None:
-    """Each keeps an equal part of its speed, however little of the GPU it is active on."""
-    found = recommended([SMALL] * 3, isolate=True, default_min_speed=0.1)
-    assert found.choice is None
-    (turns,) = (way for way in found.ways if way.sharing == "time-sliced")
-    assert [job.speed.value for job in turns.prediction.parts] == pytest.approx([1 / 3] * 3)
-
-
 def test_turns_are_not_sure_of_the_least_speed_unless_that_is_low() -> None:
     """Jobs kept little more than half of what was said of them in turns."""
     found = recommended([SMALL, SMALL], isolate=True)
@@ -209,7 +183,6 @@ def test_turns_are_not_sure_of_the_least_speed_unless_that_is_low() -> None:
 
 
 def test_a_limit_for_the_job_that_fills_lets_a_server_keep_its_tail() -> None:
-    """Beside a free one it has a tail of 54 ms and more."""
     free = recommended([SERVER, SMALL, BIG], default_min_speed=0)
     held = recommended([SERVER, SMALL, BIG], default_min_speed=0, max_p99_ms={"server": 45.0})
     assert held.choice is not None
@@ -220,16 +193,7 @@ def test_a_limit_for_the_job_that_fills_lets_a_server_keep_its_tail() -> None:
     assert value(held) <= value(free)
 
 
-def test_jobs_that_gain_nothing_together_get_a_card_each() -> None:
-    found = recommended([BIG] * 3)
-    assert found.choice is None
-    assert {way.sharing for way in found.ways} == {
-        "limited", "uncapped", "time-sliced", "exclusive",
-    }  # fmt: skip
-
-
 def test_the_job_without_which_the_others_share_is_found() -> None:
-    """Its limits by name go with it; of three jobs two are left, which a model of pairs knows."""
     profiles = [SMALL, SMALL, SMALL, BIG]
     found = recommended(profiles, default_min_speed=0.0, min_speed={"big": 0.9})
     assert found.choice is None
@@ -243,12 +207,6 @@ def test_the_job_without_which_the_others_share_is_found() -> None:
 def test_what_no_card_keeps_is_said() -> None:
     with pytest.raises(NoSplitError, match="within these limits"):
         recommended([BIG] * 3, max_power_w=500)
-
-
-def test_more_memory_than_there_is_keeps_them_apart() -> None:
-    found = recommended([job(n, memory_used_mib=6e4) for n in "abc"])
-    assert found.choice is None
-    assert any("all 3 need" in v.text for way in found.ways for v in way.violations)
 
 
 def test_eight_jobs_are_refused() -> None:
@@ -269,7 +227,6 @@ def test_only_limited_jobs_get_a_variable() -> None:
 
 @pytest.mark.parametrize(("low", "kept"), [(0.3, True), (0.2, False)])
 def test_a_low_end_decides_where_the_range_is_wide(low: float, kept: bool) -> None:
-    """Else what is expected does, as of two jobs; a floor by name is kept at the low end."""
     scripted = Expecting(Interval(0.45, low, 0.9))
     ways = [
         recommend_set([SMALL] * 3, scripted, Request(default_min_speed=0.4, min_speed=named)).ways
@@ -281,8 +238,6 @@ def test_a_low_end_decides_where_the_range_is_wide(low: float, kept: bool) -> No
 
 @dataclasses.dataclass(frozen=True)
 class Expecting:
-    """The same speed of every job in every way but one after the other."""
-
     speed: Interval
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
@@ -295,7 +250,6 @@ class Expecting:
 
 
 def test_who_joins_gets_a_share_beside_those_that_stay() -> None:
-    """They keep theirs, and nobody gets more than the server gives."""
     running = Running(shares=(30.0, 50.0), sharing="limited", cap_percent=50.0)
     found = recommend_set([SMALL, SMALL, BIG], SetPredictor(), running=running)
     ways = [way.prediction.split for way in found.ways]
@@ -305,15 +259,7 @@ def test_who_joins_gets_a_share_beside_those_that_stay() -> None:
     assert all(split.shares[2] <= 50 for split in joined)
 
 
-def test_who_joins_jobs_without_limits_has_none() -> None:
-    """One way is looked at, beside a card each."""
-    running = Running(shares=(100.0, 100.0), sharing="uncapped", cap_percent=100.0)
-    found = recommend_set([SMALL, SMALL, SMALL], SetPredictor(), running=running)
-    assert (found.searched, found.choice and found.choice.sharing) == (2, "uncapped")
-
-
 def test_who_joins_at_a_promise_that_cannot_be_kept_gets_no_share() -> None:
-    """A card each is left, and what stands against the rest is told."""
     running = Running(shares=(30.0, 50.0), sharing="limited", cap_percent=50.0)
     request = Request(min_speed={"big": 0.9})
     found = recommend_set([SMALL, SMALL, BIG], SetPredictor(), request, running=running)
@@ -330,8 +276,6 @@ WEB = profile("server", serving=Serving(offered_rate=100.0, rate_noise=0.0, late
 
 @dataclass(frozen=True)
 class Said:
-    """The speeds of all, and the power, by the name of the newcomer, however they share."""
-
     known: dict[str, tuple[Sequence[float], float]]
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
@@ -353,8 +297,6 @@ class Said:
 def beside(
     there: Profile, waiting: Sequence[Profile], **known: tuple[Sequence[float], float]
 ) -> Beside | None:
-    """The answer where one runs alone on the GPU and these wait."""
-
     def ask(profiles: Sequence[Profile], running: Running | None) -> SetDecision | None:
         try:
             return recommend_set(profiles, Said(known), running=running)
@@ -394,23 +336,9 @@ def test_it_waits_where_nothing_is_saved(speeds: tuple[float, float], power_w: f
     assert beside(A, [B], b=(speeds, power_w)) is None
 
 
-def test_the_one_that_saves_most_is_next() -> None:
-    found = beside(A, [B, C, B], b=((0.9, 0.5), 500.0), c=((0.9, 0.9), 520.0))
-    assert found is not None
-    assert found.profile.job == "c"
-
-
 def test_beside_a_server_nobody_gains_by_waiting() -> None:
-    """It does not end before them; but what it needs it keeps."""
     assert beside(WEB, [B], b=((1.0, 0.5), 690.0)) is not None
     assert beside(WEB, [B], b=((0.9, 0.5), 400.0)) is None
-
-
-def test_alone_it_does_what_its_profile_says_of_its_share() -> None:
-    found = alone(A, 50.0)
-    assert found.parts[0].speed.value == 0.5
-    assert found.power_w.value == 250.0
-    assert str(found.split) == "50"
 
 
 SERVING = Serving(offered_rate=100.0, rate_noise=0.0, latency_p99_ms=((10.0, 4.0), (100.0, 4.0)))
@@ -433,7 +361,6 @@ FREE = Request(default_min_speed=0.0)
 def test_each_copy_adds_work_and_keeps_every_limit(
     sm: float, dram: float, speed: float, most: int
 ) -> None:
-    """From one on, in order; the first that does not is beyond."""
     found = replicas(
         copied_job(sm, dram), Request(default_min_speed=speed, min_gain=0.03), most=most
     )
@@ -445,18 +372,6 @@ def test_each_copy_adds_work_and_keeps_every_limit(
         assert more.speed.value <= fewer.speed.value
         assert more.power_w.value >= fewer.power_w.value
     assert (found.beyond is None) == (found.ended_by is None) == (found.best == most)
-
-
-@given(st.floats(1, 99), st.floats(0, 1), st.floats(0, 1))
-def test_a_stricter_limit_holds_no_more_copies(sm: float, one: float, other: float) -> None:
-    low, high = sorted((one, other))
-    loose, strict = (replicas(copied_job(sm), Request(default_min_speed=x)) for x in (low, high))
-    assert strict.best <= loose.best
-
-
-def test_one_copy_is_the_job_alone() -> None:
-    (alone,) = replicas(copied_job(), FREE, most=1).copies
-    assert (alone.rate.value, alone.power_w.value, alone.joules.value) == (100.0, 180.0, 1.8)
 
 
 @pytest.mark.parametrize(
@@ -475,7 +390,6 @@ def test_one_copy_is_the_job_alone() -> None:
 def test_what_ends_the_number(
     one: Profile, wanted: dict[str, Any], ended_by: str | None, best: int
 ) -> None:
-    """Each limit by its name, with a sentence."""
     request = dataclasses.replace(FREE, **wanted)
     found = replicas(one, request)
     assert (found.ended_by, found.best) == (ended_by, best), found.why

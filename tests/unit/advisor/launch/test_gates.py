@@ -17,7 +17,6 @@ SETS = st.lists(
 
 
 def opened(jobs: list[tuple[str, float | None]]) -> list[float]:
-    """When the gate of each opens, s after the first."""
     clock, at_s = Clock(0.0), [-1.0] * len(jobs)
 
     def job(n: int, name: str) -> Any:
@@ -35,7 +34,6 @@ def opened(jobs: list[tuple[str, float | None]]) -> list[float]:
 
 @given(SETS)
 def test_no_two_copies_begin_together_and_all_do_soon(jobs: list[tuple[str, float | None]]) -> None:
-    """The first of each begin at once; the last before means begin."""
     at_s = opened(jobs)
     for name in "ab":
         own = [moment for (job, _), moment in zip(jobs, at_s, strict=True) if job == name]
@@ -45,5 +43,4 @@ def test_no_two_copies_begin_together_and_all_do_soon(jobs: list[tuple[str, floa
 
 
 def test_copies_are_a_part_of_a_step_apart() -> None:
-    """Where that is known, and not too long."""
     assert opened([("a", 1.5), ("a", 1.5), ("b", None)]) == pytest.approx([0, 1 / 3, 0])

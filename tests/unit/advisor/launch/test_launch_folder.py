@@ -12,7 +12,6 @@ from ended_launches import PAIR
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import BusyError, InputError
@@ -24,11 +23,9 @@ from advisor.launch.folder import (
     create_folder,
     dumps,
     find_folder,
-    list_folders,
     loads,
-    new_launch_id,
 )
-from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import JobStatus, LaunchStatus
 
 SPEC = LaunchSpec(launch_id="20260131-120000-3f2a91", gpu="0", pairs=(PAIR,), notes=("a note",))
@@ -54,7 +51,6 @@ def test_reader_does_not_keep_a_supervisor_out(folder: LaunchFolder) -> None:
 def test_there_is_one_supervisor_ever(
     folder: LaunchFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Jobs are never started twice: neither while the first lives, nor after it."""
     monkeypatch.setattr("advisor.launch.folder._READERS_S", 0.05)
     refused = pytest.raises(BusyError, match="has or had a supervisor")
     with folder.supervising():
@@ -100,7 +96,6 @@ def test_what_is_old_is_shown_as_old_and_never_as_proven(
 
 
 def test_first_fault_is_the_one_that_is_told(folder: LaunchFolder) -> None:
-    """What follows from it must not hide it."""
     writer = StatusWriter(folder, SPEC)
     writer.blame("job", "it died")
     writer.blame("partition", "then the daemon went")
@@ -109,7 +104,6 @@ def test_first_fault_is_the_one_that_is_told(folder: LaunchFolder) -> None:
 
 
 def test_what_a_pair_did_is_not_what_the_next_one_does(folder: LaunchFolder) -> None:
-    """What the launch has of its host, and what came up, stays."""
     writer = StatusWriter(folder, replace(SPEC, pairs=(PAIR, PAIR)))
     writer.blame("job", "it died")
     writer.warn("look")
@@ -124,17 +118,14 @@ def test_what_a_pair_did_is_not_what_the_next_one_does(folder: LaunchFolder) -> 
 
 
 def test_warnings_are_bounded(folder: LaunchFolder) -> None:
-    """The status stays small, and its notes stay in it."""
     writer = StatusWriter(folder, SPEC)
     writer.warn(*(f"warning {number}" for number in range(100)))
-    assert writer.status.warnings[0] == "a note"
-    assert len(writer.status.warnings) == 50
+    assert (writer.status.warnings[0], len(writer.status.warnings)) == ("a note", 50)
 
 
 def test_status_that_cannot_be_written_is_tried_again(
     folder: LaunchFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk may be full for a while; nobody stops for that."""
     full = [True, True, False]
 
     def write(_folder: LaunchFolder, status: LaunchStatus) -> None:
@@ -155,7 +146,6 @@ def test_status_that_cannot_be_written_is_tried_again(
 
 
 def test_only_names_of_launches_are_found(folder: LaunchFolder, tmp_path: Path) -> None:
-    """A path is no name, nor is anything that is not there."""
     assert find_folder(tmp_path, SPEC.launch_id) == folder
     (tmp_path / "other").mkdir()
     for name in ("../" + tmp_path.name, "", ".", "other", "x" * 101, "a/b", "nobody"):
@@ -163,59 +153,17 @@ def test_only_names_of_launches_are_found(folder: LaunchFolder, tmp_path: Path) 
             find_folder(tmp_path / "sub" / "..", name)
 
 
-def test_folder_that_is_there_stays_as_it_is(folder: LaunchFolder, tmp_path: Path) -> None:
-    """The same launch asked for twice is one; drafts are no launches."""
-    assert create_folder(tmp_path, replace(SPEC, gpu="1")) == folder
-    assert folder.read_spec().gpu == "0"
-    assert list_folders(tmp_path) == [folder]
-    assert new_launch_id() != new_launch_id()
-
-
-def test_request_to_stop_can_be_made_again(folder: LaunchFolder) -> None:
-    """And is seen by anyone who looks."""
-    assert not folder.stop_asked()
-    folder.ask_stop()
-    folder.ask_stop()
-    assert folder.stop_asked()
-
-
 def test_damaged_spec_is_told(folder: LaunchFolder) -> None:
-    """Cut off or changed by hand: never half read."""
     (folder.path / "spec.json").write_bytes(b'{"launch_id": "x"')
     with pytest.raises(InputError, match="has no readable spec"):
         folder.read_spec()
 
 
-RATE, OTHER_RATE, POWER = Interval(100, 90, 110), Interval(50, 45, 55), Interval(400, 380, 420)
-
-
-FORECAST = Forecast(
-    model_version="m1",
-    jobs=(
-        JobForecast(rate=RATE, solo_rate=200, rest_energy_saved=-0.1),
-        JobForecast(rate=OTHER_RATE, solo_rate=100),
-    ),
-    power_w=POWER,
-    work_per_joule=Interval(0.0025, 0.0023, 0.0027),
-    coverage=0.9,
-)
-
-
 A, B = (Job(name=name, command=(name,)) for name in "ab")
-
-
-STATUS = LaunchStatus(
-    launch_id="x",
-    state="running",
-    updated_at="now",
-    jobs=(JobStatus(job="a", rate_unit="steps", share_percent=30.0),),
-    forecast=FORECAST,
-)
 
 
 @given(st.sampled_from([*NINE, UNCAPPED, TIME_SLICED, Split((20.0, 30.0, 50.0))]))
 def test_documents_are_read_as_they_were_written(split: Split) -> None:
-    """For any number of jobs."""
     parts = tuple(LaunchPart(job=A) for _ in split.shares)
     spec = LaunchSpec(launch_id="x", gpu="0", pairs=(LaunchSet(split=split, parts=parts),))
     text = dumps(spec)
@@ -223,18 +171,6 @@ def test_documents_are_read_as_they_were_written(split: Split) -> None:
     assert pair["split"] == {"shares": list(split.shares), "sharing": split.sharing}
     assert [part["job"]["command"] for part in pair["jobs"]] == [["a"]] * len(split.shares)
     assert loads(LaunchSpec, text) == spec
-
-
-def test_status_is_read_as_it_was_written() -> None:
-    """What other versions look for stands where they look for it."""
-    text = dumps(STATUS)
-    said = json.loads(text)
-    assert (said["launch_id"], said["state"], said["sharing"]) == ("x", "running", "limited")
-    (job,) = said["jobs"]
-    assert (job["job"], job["rate_unit"], job["share_percent"]) == ("a", "steps", 30.0)
-    assert said["forecast"]["power_w"] == {"value": 400, "low": 380, "high": 420}
-    assert said["forecast"]["jobs"][0]["rest_energy_saved"] == -0.1
-    assert loads(LaunchStatus, text) == STATUS
 
 
 @pytest.mark.parametrize(
@@ -250,7 +186,6 @@ def test_status_is_read_as_it_was_written() -> None:
     ],
 )
 def test_what_is_no_document_is_refused(text: bytes) -> None:
-    """With the error that callers handle, whatever the bytes are."""
     for kind in (LaunchSpec, LaunchStatus):
         with pytest.raises(ValueError, match=r"\w"):
             loads(kind, text)

@@ -13,7 +13,6 @@ from advisor.launch.meter import LaunchMeter, timed
 
 
 def test_starts_are_part_of_the_whole() -> None:
-    """Each set has one; what is between and after them is in the whole alone."""
     clock = Clock()
     meter = LaunchMeter(cast("TelemetrySource", Meter(clock)), clock.monotonic)
     for start_s in (3.0, 2.0):
@@ -25,8 +24,6 @@ def test_starts_are_part_of_the_whole() -> None:
 
 
 class PowerAlone(Meter):
-    """A card without an energy counter."""
-
     def read(self, names: Collection[str]) -> Readings:
         found = super().read(names)
         known = {ENERGY_GPU: None, POWER_GPU: 400.0}
@@ -50,8 +47,6 @@ STOPS_S = st.lists(st.floats(0, 2), max_size=20)
 
 
 class Host:
-    """A counter that grows by 400 a second, and a host that stops before and after it is read."""
-
     def __init__(self, before_s: list[float], after_s: list[float]) -> None:
         self.now_s, self.reads = 100.0, 0
         self._before_s, self._after_s = iter(before_s), iter(after_s)
@@ -68,7 +63,6 @@ class Host:
 def test_the_moment_is_known_as_well_as_it_says(
     before_s: list[float], after_s: list[float]
 ) -> None:
-    """Wherever the host stops, and it is not read for ever."""
     host = Host(before_s, after_s)
     counted, moment = timed(host.read, lambda: host.now_s)
     assert abs(counted / 400 - moment.at_s) <= moment.slack_s + 1e-9
@@ -83,7 +77,6 @@ def test_the_moment_is_known_as_well_as_it_says(
 def test_it_is_read_again_while_that_helps(
     stops_s: list[float], reads: int, slack_s: float
 ) -> None:
-    """Not for what a counter takes on a quiet host, and the best reading counts."""
     host = Host(stops_s, [])
     _, moment = timed(host.read, lambda: host.now_s)
     assert (host.reads, moment.slack_s) == (reads, pytest.approx(slack_s))

@@ -43,7 +43,6 @@ Ask = Callable[..., JoinAnswer | None]
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
-    """Two that run; a proof of a limit always holds, and who starts is ready at once."""
     found = Watch(monkeypatch)
 
     def prove(job: Job, *_: Any) -> SimpleNamespace:
@@ -66,7 +65,6 @@ def folder(watch: Watch, tmp_path: Path) -> LaunchFolder:
 
 @pytest.fixture
 def ask(watch: Watch, folder: LaunchFolder) -> Ask:
-    """Asks, and looks until there is an answer."""
     backend = cast("Backend", watch.backend)
     coming = Newcomers(folder, 0, watch.monitor, backend, {}, pytest.fail, at_once)
 
@@ -84,7 +82,6 @@ def ask(watch: Watch, folder: LaunchFolder) -> Ask:
 def test_the_last_place_of_the_server_is_one(
     watch: Watch, ask: Ask, places: int, code: str | None
 ) -> None:
-    """Who asks is no client yet, and needs one place."""
     watch.backend.max_clients = places
     said = ask()
     assert (said and said.code, len(watch.monitor.jobs)) == (code, 3 - bool(code))
@@ -93,7 +90,6 @@ def test_the_last_place_of_the_server_is_one(
 def test_newcomer_that_has_finished_before_it_was_ready_has_joined(
     watch: Watch, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job that is over with exit code 0 did what it was to do."""
     short = ScriptedJob(THIRD.job, Script(ends_s=0), watch.clock, watch.backend)
 
     def prove(*_: object) -> SimpleNamespace:
@@ -110,7 +106,6 @@ def test_newcomer_that_has_finished_before_it_was_ready_has_joined(
 def test_jobs_that_run_are_watched_while_a_limit_is_proven(
     watch: Watch, folder: LaunchFolder
 ) -> None:
-    """The proof runs in the background; one that fails refuses the newcomer alone."""
     proofs = list[Future[Any]]()
 
     def run(_: Callable[[], Any], /) -> Future[Any]:
@@ -132,7 +127,6 @@ def test_jobs_that_run_are_watched_while_a_limit_is_proven(
 
 
 def test_what_is_expected_is_of_those_that_run(watch: Watch, ask: Ask) -> None:
-    """It is told with the answer; where another one has joined meanwhile it is of nobody."""
     said = ask(beside=("a", "b"), forecast=FORECAST)
     assert said
     assert (said.forecast, said.share_percent) == (FORECAST, 30.0)
@@ -145,7 +139,6 @@ def test_what_is_expected_is_of_those_that_run(watch: Watch, ask: Ask) -> None:
 def test_what_was_asked_for_who_joined_stays_readable(
     watch: Watch, folder: LaunchFolder, ask: Ask
 ) -> None:
-    """In the order of the status, for who asks next; who was refused is no part of it."""
     watch.backend.max_clients = 0
     ask()
     watch.backend.max_clients = 40

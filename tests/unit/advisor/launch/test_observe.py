@@ -15,7 +15,7 @@ import advisor
 from advisor.core.interval import Interval
 from advisor.core.job import Job, ProgressSettings, Reported
 from advisor.core.records import Observation, energy_apart_j
-from advisor.core.split import UNCAPPED, Split
+from advisor.core.split import Split
 from advisor.errors import StoreError
 from advisor.launch import observe as observing
 from advisor.launch.folder import (
@@ -46,19 +46,16 @@ THREE = replace(FORECAST, jobs=(*FORECAST.jobs, replace(FORECAST.jobs[0], rest_e
 
 
 def records(watch: Watch, state: Any = "finished") -> tuple[Observation, ...]:
-    """What is kept of it."""
     began = "2026-01-31T12:00:00Z"
     return observe(watch.monitor, GPU, launch_id="l1", started_at=began, state=state)
 
 
 def record(watch: Watch, state: Any = "finished") -> Observation:
-    """The same of the time of all together."""
     return records(watch, state)[0]
 
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
-    """The first job ends after 20 s, the second one after 30."""
     found = Watch(
         monkeypatch, Script(rate=50, ends_s=20), Script(rate=80, ends_s=30),
         split=Split((30.0, 50.0)), forecast=FORECAST,
@@ -69,7 +66,6 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 
 def test_what_the_pair_did(watch: Watch) -> None:
-    """Together, after one had ended, and to the end."""
     seen = record(watch)
     assert (seen.launch_id, seen.state, seen.mode) == ("l1", "finished", "mps")
     assert (seen.gpu_model, seen.gpu_uuid, seen.units_total) == ("Card", "GPU-1", 132)
@@ -84,14 +80,12 @@ def test_what_the_pair_did(watch: Watch) -> None:
     assert seen.rest_energy_saved == pytest.approx(1 - 400 / 240)
     alone_j = (1000 + 2400) / 100 * 300
     assert seen.energy_saved_to_end == pytest.approx(1 - 12_000 / alone_j)
-    assert seen.stranded_unit_s == pytest.approx(660)
-    assert seen.flags == ("too-fast",)
+    assert (seen.stranded_unit_s, seen.flags) == (pytest.approx(660), ("too-fast",))
 
 
 def test_what_was_expected_with_a_newcomer_is_of_that_stretch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And what was expected of those that began is of theirs; without a forecast nothing is."""
     watch = Watch(monkeypatch, Script(rate=50), Script(rate=80), forecast=FORECAST)
     watch.go_on(10)
     more = replace(THREE, power_w=Interval(500.0, 0, 999))
@@ -142,7 +136,6 @@ def test_latencies_are_of_the_time_together(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_each_job_did(watch: Watch) -> None:
-    """Beside what was known and expected of it."""
     first, second = record(watch).parts
     assert (first.job, first.share_percent, first.units) == ("a", 30.0, 66)
     assert (second.job, second.share_percent) == ("b", 50.0)
@@ -151,8 +144,7 @@ def test_what_each_job_did(watch: Watch) -> None:
     assert (first.predicted_rate, second.predicted_rate) == (55.0, 75.0)
     assert (first.rest_rate, second.rest_rate) == (None, pytest.approx(80))
     assert (first.ended_first, second.ended_first) == (True, False)
-    assert first.job_hash == watch.pair.jobs[0].job_hash
-    assert first.libraries is None
+    assert (first.job_hash, first.libraries) == (watch.pair.jobs[0].job_hash, None)
     assert first.energy_j
     assert second.energy_j
     assert first.energy_j + second.energy_j == pytest.approx(8000)
@@ -163,7 +155,6 @@ def test_what_each_job_did(watch: Watch) -> None:
 def test_what_was_expected_is_of_the_job_that_goes_on(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second one here, and the first one where the second ended first."""
     seen = record(watch)
     assert (seen.model_version, seen.predicted_power_w) == ("v1", 410.0)
     assert (seen.predicted_work_per_joule, seen.predicted_energy_saved) == (0.003, 0.25)
@@ -173,30 +164,7 @@ def test_what_was_expected_is_of_the_job_that_goes_on(
     assert record(other).predicted_rest_energy_saved == 0.1
 
 
-@pytest.mark.parametrize(
-    ("ends_s", "predicted", "stranded_unit_s"),
-    [((30, 10, 20), None, 10 * 40 + 10 * (40 + 26)), ((10, 30, 10), 0.2, 20 * (66 + 26))],
-)
-def test_of_three_the_rest_is_that_of_the_one_that_goes_on(
-    ends_s: tuple[float, ...],
-    predicted: float | None,
-    stranded_unit_s: float,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Nothing was predicted of two that go on; units of each that has ended are held for nobody."""
-    ends = zip((66, 40, 26), ends_s, strict=True)
-    watch = Watch(
-        monkeypatch, *(Script(units=units, ends_s=end_s) for units, end_s in ends),
-        split=Split((50.0, 30.0, 20.0)), forecast=THREE,
-    )  # fmt: skip
-    watch.go_on(60)
-    seen = record(watch)
-    assert seen.predicted_rest_energy_saved == predicted
-    assert seen.stranded_unit_s == pytest.approx(stranded_unit_s)
-
-
 def test_each_stretch_of_a_set_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who was there, and what they did then: as a window of just these jobs."""
     scripts = [
         Script(units=66, rate=50, ends_s=10, status=1, tail="out of disk"),
         Script(units=40, rate=20, ends_s=20, late_ms=(5.0,)),
@@ -227,29 +195,7 @@ def test_each_stretch_of_a_set_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len({one.point_id for one in kept}) == 3
 
 
-def test_where_nothing_went_on_nothing_is_expected_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both stopped, or both ended together."""
-    stopped = Watch(monkeypatch, forecast=FORECAST)
-    stopped.go_on(10)
-    stopped.monitor.stop()
-    seen = record(stopped, "stopped")
-    assert (seen.rest_s, seen.predicted_rest_energy_saved, seen.state) == (0, None, "stopped")
-    assert [part.ended_first for part in seen.parts] == [False, False]
-
-
-def test_without_a_forecast_nothing_was_expected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was observed is kept all the same."""
-    watch = Watch(monkeypatch, split=UNCAPPED, backend={"given": None})
-    watch.go_on(10)
-    seen = record(watch)
-    assert (seen.mode, seen.model_version, seen.predicted_power_w) == ("uncapped", None, None)
-    assert [part.predicted_rate for part in seen.parts] == [None, None]
-    assert [part.rate for part in seen.parts] == [pytest.approx(50), pytest.approx(50)]
-    assert seen.flags == ()
-
-
 def test_what_makes_a_record_doubtful_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Too short, wrong, a limit that did not hold, other data, and each by its name."""
     wrong = Reported(((48, 1.0),), count=1, not_finite=1, last=float("nan"))
     watch = Watch(monkeypatch, Script(reported=wrong))
     watch.go_on(2)
@@ -265,24 +211,6 @@ def test_a_rate_just_within_the_noise_of_the_profile_is_none_too_fast(
         watch = Watch(monkeypatch, Script(rate=rate), parts={"share_rate": 50.0})
         watch.go_on(10)
         assert record(watch).flags == flags
-
-
-def test_idle_power_that_nobody_knows_is_not_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Energy is divided by units then."""
-    watch = Watch(monkeypatch, Script(rate=50), Script(rate=80))
-    watch.go_on(10)
-    first, second = record(watch).parts
-    assert first.energy_j == pytest.approx(second.energy_j)
-
-
-def test_a_record_is_a_line(watch: Watch, tmp_path: Path) -> None:
-    """One behind the other, for the owner alone."""
-    for _ in range(2):
-        append_observation(tmp_path, record(watch))
-    path = tmp_path / OBSERVATIONS
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [row["launch_id"] for row in rows] == ["l1", "l1"]
-    assert path.stat().st_mode & 0o077 == 0
 
 
 def test_a_record_that_cannot_be_written_leaves_the_others_whole(
@@ -305,8 +233,6 @@ def test_a_record_that_cannot_be_written_leaves_the_others_whole(
 
 
 class Kept:
-    """Two jobs that one joins after 10 s, and what is in their folder."""
-
     def __init__(self, patch: pytest.MonkeyPatch, root: Path) -> None:
         spec = LaunchSpec(launch_id="l1", gpu="0", pairs=(PAIR,))
         self.folder = create_folder(root / "home" / "launches", spec)
@@ -329,13 +255,11 @@ class Kept:
             self.keeper.look()
 
     def rows(self, name: str) -> list[tuple[int, str, int]]:
-        """Stretch, state and length of those in a file."""
         path = self.folder.path / name
         lines = path.read_text().splitlines() if path.exists() else []
         return [told(line) for line in lines]
 
     def read(self) -> list[tuple[int, str, int]]:
-        """As whoever asks is told."""
         return [told(line) for line in observation_lines(self.folder)]
 
 
@@ -360,16 +284,7 @@ def test_each_stretch_is_written_at_its_end(kept: Kept) -> None:
     assert (kept.rows(OBSERVATIONS), kept.remembered) == ([], [])
 
 
-def test_it_is_kept_for_good_once_it_is_sure(kept: Kept) -> None:
-    """Before the end of all, but for the first one, which says what came after it."""
-    kept.go_on(10 + SURE_S + DRAFT_S)
-    assert kept.rows(OBSERVATIONS) == [(1, "finished", 10)]
-    assert [number for number, _, _ in kept.rows(DRAFT)] == [0, 2]
-    assert [number for number, _, _ in kept.read()] == [1, 0, 2]
-
-
 def test_a_limit_that_did_not_hold_is_told_of_the_stretch_before(kept: Kept) -> None:
-    """It may have been so then, too."""
     kept.go_on(15)
     kept.watch.monitor.limit_broken = True
     kept.watch.monitor.stop()
@@ -379,19 +294,16 @@ def test_a_limit_that_did_not_hold_is_told_of_the_stretch_before(kept: Kept) -> 
 
 
 def test_at_the_end_each_is_there_once(kept: Kept) -> None:
-    """With what came after the first; nothing is left of the draft."""
     kept.go_on(10 + SURE_S + DRAFT_S)
     kept.watch.monitor.stop()
     kept.keeper.close("stopped")
     assert not (kept.folder.path / DRAFT).exists()
     assert [number for number, _, _ in kept.read()] == [1, 0, 2]
     assert [seen.stretch for seen in kept.remembered] == [1, 0, 2]
-    assert kept.remembered[1].rest_s == pytest.approx(45.5, abs=1)
-    assert kept.warnings == []
+    assert (kept.remembered[1].rest_s, kept.warnings) == (pytest.approx(45.5, abs=1), [])
 
 
 def test_a_draft_counts_where_its_supervisor_is_gone(kept: Kept) -> None:
-    """Not while it lives; nor beside the same one that it had kept, if that is whole."""
     kept.go_on(10 + DRAFT_S + 1)
     with LaunchFolder(kept.folder.path).supervising():
         assert kept.read() == []
@@ -427,8 +339,6 @@ def test_a_full_disk_costs_what_is_new(kept: Kept, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_store_that_is_away_costs_nothing(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said, and all are in the folder."""
-
     def away(_: Observation) -> None:
         raise StoreError("no database")
 
@@ -440,8 +350,6 @@ def test_a_store_that_is_away_costs_nothing(kept: Kept, monkeypatch: pytest.Monk
 def forecast(
     rate_a: float = 50.0, rate_b: float = 80.0, power_w: float = 400.0, work: float = 1.3 / 400
 ) -> Forecast:
-    """With bounds a fifth below and above."""
-
     def around(value: float) -> Interval:
         return Interval(value, 0.8 * value, 1.2 * value)
 
@@ -455,19 +363,16 @@ def forecast(
 
 
 def watched(monkeypatch: pytest.MonkeyPatch, expected: Forecast | None, *jobs: Job) -> Watch:
-    """At 50 and 80 steps per second and 400 W."""
     a, b = Script(rate=50), Script(rate=80)
     return Watch(monkeypatch, a, b, forecast=expected, jobs=jobs)
 
 
 def said(watch: Watch, seconds: float = 20) -> list[str]:
-    """After so long."""
     watch.go_on(seconds)
     return ForecastCheck(watch.pair).warnings(watch.monitor)
 
 
 def test_what_was_predicted_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is a pair of which nothing was."""
     assert said(watched(monkeypatch, forecast())) == []
     assert said(watched(monkeypatch, None)) == []
 
@@ -487,26 +392,12 @@ def test_each_quantity_that_is_far_off_is_said_once(monkeypatch: pytest.MonkeyPa
     assert drift.warnings(watch.monitor) == []
 
 
-def test_a_quantity_that_drifts_later_is_said_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that were said before are not said again."""
-    watch = watched(monkeypatch, forecast(100.0))
-    drift = ForecastCheck(watch.pair)
-    watch.go_on(20)
-    assert [text.split(" is ")[0] for text in drift.warnings(watch.monitor)] == ["rate of a"]
-    watch.meter.power_w = 900.0
-    watch.go_on(100)
-    later = [text.split(" is ")[0] for text in drift.warnings(watch.monitor)]
-    assert later == ["power", "work per joule"]
-
-
 def test_means_of_a_short_time_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five seconds after the first three."""
     assert said(watched(monkeypatch, forecast(100.0)), 7.5) == []
     assert len(said(watched(monkeypatch, forecast(100.0)), 8.0)) == 1
 
 
 def test_two_jobs_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second is said though the first was, each in the unit of the job."""
     twin = Job(name="a", command=("true",), progress=ProgressSettings(unit="images"))
     watch = watched(monkeypatch, forecast(100.0, 80.0), twin, twin)
     drift = ForecastCheck(watch.pair)
@@ -520,13 +411,5 @@ def test_two_jobs_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_prediction_of_nothing_has_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job that was to stand still."""
     (text,) = said(watched(monkeypatch, forecast(rate_a=0.0)))
     assert text == "rate of a is 50 steps/s, far from the prediction of 0 (0 to 0)"
-
-
-def test_what_is_not_known_is_not_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without power there is no work per joule either."""
-    watch = watched(monkeypatch, forecast(100.0, 80.0, 200.0))
-    watch.meter.power_w = None
-    assert [text.split(" is ")[0] for text in said(watch)] == ["rate of a"]

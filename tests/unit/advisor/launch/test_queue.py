@@ -22,7 +22,6 @@ from advisor.launch.run_queue import (
     account_for,
     must_be_alone,
     open_queue,
-    queue_name,
     see,
     waiting,
 )
@@ -43,7 +42,6 @@ def launched(root: Path, *names: str) -> LaunchFolder:
 
 
 def ended(folder: LaunchFolder, code: str | None = None, **outcomes: JobOutcome) -> None:
-    """It is over, and its jobs came to these ends after 100 steps each."""
     folder.write_status(
         LaunchStatus(
             launch_id="l1",
@@ -98,7 +96,6 @@ def test_what_is_over_is_accounted_for_once(tmp_path: Path) -> None:
 
 
 def test_who_is_lost_begins_once_more_alone(tmp_path: Path) -> None:
-    """After a fault of anybody; where one did not start, the others are only not started with."""
     record = accounted(tmp_path, "mps-fault", a="taken-down", b="taken-down", c="finished")
     assert came(record) == {"a": "lost", "b": "lost", "c": "finished"}
     assert must_be_alone(record) == ({"a", "b"}, set())
@@ -132,7 +129,6 @@ def test_energy_is_of_the_whole_launch_where_it_is_known(tmp_path: Path) -> None
 
 
 def test_a_launch_whose_jobs_have_ended_is_about_to_let_go_of_its_gpu(tmp_path: Path) -> None:
-    """Unless somebody is about to join it."""
     folder = launched(tmp_path, "a")
     assert not see(folder).is_ending
     ended(folder, a="finished")
@@ -143,7 +139,6 @@ def test_a_launch_whose_jobs_have_ended_is_about_to_let_go_of_its_gpu(tmp_path: 
 
 
 def test_who_is_stopped_waits_again(tmp_path: Path) -> None:
-    """But servers that were ended with the last batch job."""
     stopped = accounted(tmp_path, stopped=True, a="finished", b="stopped", server="stopped")
     assert came(stopped) == {"a": "finished"}
     record = QueueRecord(launches=("l1",), servers_ended=True)
@@ -152,7 +147,6 @@ def test_who_is_stopped_waits_again(tmp_path: Path) -> None:
 
 
 def test_joined_jobs_are_seen_before_the_status_has_them(tmp_path: Path) -> None:
-    """From the request on, so that none is started twice; one that is refused waits."""
     folder = launched(tmp_path, "a", "b")
     names = [ask_join(folder, JoinRequest(part=part(n), share_percent=50.0)) for n in "cde"]
     seen = see(folder)
@@ -172,10 +166,6 @@ def test_joined_jobs_are_seen_before_the_status_has_them(tmp_path: Path) -> None
 
 
 def test_the_same_jobs_are_the_same_queue(tmp_path: Path) -> None:
-    """Of one folder, in any order; two commands do not run it at once, and the next goes on."""
-    assert queue_name(tmp_path, "ab") == queue_name(tmp_path, "ba")
-    assert queue_name(tmp_path, "ab") != queue_name(tmp_path, "abb")
-    assert queue_name(tmp_path, "ab") != queue_name(tmp_path / "other", "ab")
     home = tmp_path / "home"
     kept = QueueRecord(
         launches=("l2",),
@@ -192,6 +182,11 @@ def test_the_same_jobs_are_the_same_queue(tmp_path: Path) -> None:
         file.write(kept)
         with pytest.raises(BusyError), open_queue(home, tmp_path, "ba"):
             pass
+        with (
+            open_queue(home, tmp_path, "abb") as more,
+            open_queue(home, tmp_path / "other", "ab") as elsewhere,
+        ):
+            assert more.read() == elsewhere.read() == QueueRecord()
     with open_queue(home, tmp_path, "ab") as file:
         assert file.read() == kept
         assert came(file.read().to_go_on()) == {"a": "finished"}

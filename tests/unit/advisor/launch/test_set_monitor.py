@@ -45,8 +45,6 @@ SILENT = PartitionError("the daemon does not answer")
 
 
 class Later:
-    """Replaces `in_thread`: a test decides when an answer comes."""
-
     def __init__(self) -> None:
         self.calls: list[tuple[Callable[[], Any], Future[Any]]] = []
 
@@ -65,12 +63,10 @@ class Later:
 
 @pytest.fixture
 def patch(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """For `Watch`."""
     return monkeypatch
 
 
 def test_gates_open_and_both_are_counted(patch: pytest.MonkeyPatch) -> None:
-    """Rates after the first seconds, power, and work per joule of both."""
     watch = Watch(patch, Script(rate=50), Script(rate=80))
     assert all(job.is_open for job in watch.jobs)
     monitor = watch.monitor
@@ -89,67 +85,33 @@ def test_gates_open_and_both_are_counted(patch: pytest.MonkeyPatch) -> None:
     assert not any(job.stops for job in watch.jobs)
 
 
-def test_a_job_without_a_profile_has_no_relative_speed(patch: pytest.MonkeyPatch) -> None:
-    """So nothing is said of work per joule, and the rates are known all the same."""
-    watch = Watch(patch, known=False)
-    watch.go_on(10)
-    assert watch.monitor.work_per_joule() is None
-    assert watch.monitor.account.settled_work_per_joule() is None
-    assert watch.monitor.account.stretches[0].rates() == (pytest.approx(50), pytest.approx(50))
-
-
 def test_one_ends_and_the_other_goes_on(patch: pytest.MonkeyPatch) -> None:
-    """Under its limit; what it does then is counted by itself."""
     watch = Watch(patch, Script(units=92, ends_s=10), Script(units=40, rate=80, ends_s=30))
     watch.go_on(20)
     assert watch.monitor.work_per_joule() == pytest.approx(0.8 / 400)
     watch.go_on(40)
     assert watch.monitor.over
-    assert watch.outcomes == ["finished", "finished"]
-    assert watch.monitor.first_ended == (0,)
+    assert (watch.outcomes, watch.monitor.first_ended) == (["finished", "finished"], (0,))
     first, second = watch.monitor.jobs
     assert (first.exit_code, first.code, first.error) == (0, None, None)
     assert second.rest.rate() == pytest.approx(80)
     assert watch.monitor.account.rest_s == pytest.approx(20)
     assert watch.monitor.account.stranded_unit_s == pytest.approx(20 * 92)
-    assert [job.stops for job in watch.jobs] == [1, 1]
-    assert watch.monitor.work_per_joule() is None
+    assert ([job.stops for job in watch.jobs], watch.monitor.work_per_joule()) == ([1, 1], None)
 
 
 def test_where_asked_for_one_end_stops_the_other(patch: pytest.MonkeyPatch) -> None:
-    """Which then was stopped, and did not end first."""
     watch = Watch(patch, b=Script(ends_s=10), when_one_ends="stop")
     watch.go_on(60)
-    assert watch.outcomes == ["stopped", "finished"]
-    assert watch.monitor.first_ended == (1,)
+    assert (watch.outcomes, watch.monitor.first_ended) == (["stopped", "finished"], (1,))
     assert all(job.stops for job in watch.jobs)
     assert watch.monitor.account.overlap_s == pytest.approx(10)
-
-
-def test_stop_ends_what_runs(patch: pytest.MonkeyPatch) -> None:
-    """And not what has ended before."""
-    watch = Watch(patch, Script(ends_s=5))
-    watch.go_on(10)
-    watch.monitor.stop()
-    assert watch.outcomes == ["finished", "stopped"]
-    assert watch.monitor.over
-    assert [job.stops for job in watch.jobs] == [1, 1]
-    assert watch.monitor.first_ended == (0,)
-
-
-def test_both_that_end_at_once_ended_first_together(patch: pytest.MonkeyPatch) -> None:
-    """Neither went on."""
-    watch = Watch(patch, Script(ends_s=5), Script(ends_s=5))
-    watch.go_on(10)
-    assert watch.monitor.first_ended == (0, 1)
-    assert watch.monitor.account.rest_s == 0
 
 
 # hangs, and counts that cannot be read
 
 
 def test_a_job_that_makes_no_progress_hangs(patch: pytest.MonkeyPatch) -> None:
-    """After the time that was given, and it is stopped; the other one goes on."""
     watch = Watch(patch, Script(hangs_s=10, tail="stuck"), hang_s=30.0)
     watch.go_on(39.5)
     assert watch.outcomes == ["running", "running"]
@@ -164,7 +126,6 @@ def test_a_job_that_makes_no_progress_hangs(patch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_server_that_nobody_asks_does_not_hang(patch: pytest.MonkeyPatch) -> None:
-    """As long as it says that it lives, from the start or later."""
     for hangs_s in (0, 10):
         watch = Watch(patch, Script(hangs_s=hangs_s, idle=True), hang_s=30.0)
         watch.go_on(400)
@@ -172,7 +133,6 @@ def test_a_server_that_nobody_asks_does_not_hang(patch: pytest.MonkeyPatch) -> N
 
 
 def test_a_job_that_never_began_has_its_time_to_start(patch: pytest.MonkeyPatch) -> None:
-    """Not that of a job which hangs."""
     slow = Job(name="a", command=("true",), start_timeout_s=60)
     watch = Watch(
         patch, Script(hangs_s=0), hang_s=5.0, jobs=(slow, Job(name="b", command=("true",)))
@@ -185,7 +145,6 @@ def test_a_job_that_never_began_has_its_time_to_start(patch: pytest.MonkeyPatch)
 
 
 def test_progress_that_cannot_be_read_is_unknown_until_it_can(patch: pytest.MonkeyPatch) -> None:
-    """The job runs on; the reason and the time are shown, and the stretch teaches nothing."""
     watch = Watch(patch, Script(broken_s=(20, 40)), hang_s=5.0)
     account = watch.monitor.account
     watch.go_on(19.5)
@@ -208,20 +167,7 @@ def test_progress_that_cannot_be_read_is_unknown_until_it_can(patch: pytest.Monk
     assert account.ledger() is not None
 
 
-def test_progress_that_was_not_found_at_the_start_may_be_later(patch: pytest.MonkeyPatch) -> None:
-    """The job runs beside others with an unknown rate and the reason."""
-    watch = Watch(patch, Script(rate=0), uncounted=JobError("no line matches"))
-    watch.go_on(200)
-    first = watch.monitor.jobs[0].status()
-    assert (first.outcome, first.rate, first.unread) == ("running", None, "no line matches.")
-    assert first.stalled_since is None
-    watch.jobs[0].script.rate = 10
-    watch.go_on(5)
-    assert watch.monitor.jobs[0].status().unread is None
-
-
 def test_slow_count_that_fails_is_tried_seldom(patch: pytest.MonkeyPatch) -> None:
-    """A pattern that takes a second may not take all the time of the supervisor."""
     watch = Watch(patch)
     tries: list[float] = []
 
@@ -238,7 +184,6 @@ def test_slow_count_that_fails_is_tried_seldom(patch: pytest.MonkeyPatch) -> Non
 
 
 def test_results_that_cannot_be_read_end_nothing(patch: pytest.MonkeyPatch) -> None:
-    """The rate stays known; what was observed meanwhile teaches nothing."""
     watch = Watch(patch, stop_on_wrong_results=True)
 
     def reported() -> Reported:
@@ -266,7 +211,6 @@ def test_a_job_without_progress_is_stalled_until_it_moves(patch: pytest.MonkeyPa
 
 
 def test_time_limit_ends_its_job_alone(patch: pytest.MonkeyPatch) -> None:
-    """From the opening of its gate, also of a job that joined."""
     watch = Watch(patch, parts={"time_limit_s": 30.0})
     watch.go_on(20)
     watch.join(Script(), time_limit_s=60.0)
@@ -284,7 +228,6 @@ def test_time_limit_ends_its_job_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_left_to_be_read_is_counted_at_the_end(patch: pytest.MonkeyPatch) -> None:
-    """Of a job that ended and of one that was stopped, before its files are closed."""
     watch = Watch(patch, Script(ends_s=10, unfinished=7), Script(unfinished=9))
     watch.go_on(20)
     watch.clock.sleep(0.2)
@@ -298,13 +241,11 @@ def test_what_is_left_to_be_read_is_counted_at_the_end(patch: pytest.MonkeyPatch
 
 
 def test_nothing_that_waits_blocks_the_look(patch: pytest.MonkeyPatch) -> None:
-    """Jobs are counted while a job ends and the driver has not answered."""
     run = Later()
     watch = Watch(patch, Script(ends_s=5, unfinished=3), run=run)
     watch.go_on(60)
     # One question each to the server and to the clients, and the end of one job.
-    assert len(run.calls) == 3
-    assert watch.outcomes == ["finished", "running"]
+    assert (len(run.calls), watch.outcomes) == (3, ["finished", "running"])
     assert watch.monitor.jobs[1].steps == pytest.approx(3000)
     assert watch.monitor.account.unwatched_s == 0
     assert (watch.monitor.jobs[0].steps, watch.jobs[0].is_closed) == (250, False)
@@ -316,7 +257,6 @@ def test_nothing_that_waits_blocks_the_look(patch: pytest.MonkeyPatch) -> None:
 def test_a_limit_that_does_not_hold_is_found_when_the_answer_is_there(
     patch: pytest.MonkeyPatch,
 ) -> None:
-    """However late that is; of a job that has ended by then it says nothing."""
     limit = LimitNotProvenError("not under its limit")
     run = Later()
     watch = Watch(patch, Script(limit=limit, ends_s=17), Script(limit=limit), run=run)
@@ -353,7 +293,6 @@ def test_breach_that_may_be_a_newcomer_is_asked_for_again(patch: pytest.MonkeyPa
 
 
 def test_seconds_between_two_looks_beyond_two_are_unwatched(patch: pytest.MonkeyPatch) -> None:
-    """All together."""
     watch = Watch(patch)
     for passed_s in (0.5, 2.0, 3.5, 5.0):
         watch.go_on(passed_s, passed_s)
@@ -363,122 +302,76 @@ def test_seconds_between_two_looks_beyond_two_are_unwatched(patch: pytest.Monkey
 # faults
 
 
-def test_a_job_that_fails_alone_is_no_fault_of_the_server(patch: pytest.MonkeyPatch) -> None:
-    """Its neighbour goes on, after it was waited for."""
-    watch = Watch(patch, Script(ends_s=10, **FAILS))
-    watch.go_on(20)
-    assert watch.outcomes == ["failed", "running"]
-    first, _ = watch.monitor.jobs
-    assert (first.exit_code, first.code) == (1, "job")
-    assert first.error == "a ended with status 1."
-    assert [job.stops for job in watch.jobs] == [1, 0]
+A, B, STRANGER = pid_of("a"), pid_of("b"), 7
 
 
-def test_both_that_speak_of_the_gpu_were_taken_down(patch: pytest.MonkeyPatch) -> None:
-    """Nobody can say which of them it was."""
-    watch = Watch(
-        patch, Script(ends_s=10, status=1, tail=FAULT), Script(ends_s=12, status=2, tail=FAULT)
-    )
-    watch.go_on(20)
-    assert watch.outcomes == ["taken-down", "taken-down"]
-    first, second = watch.monitor.jobs
-    assert (first.code, second.code) == ("mps-fault", "mps-fault")
-    assert (first.error or "").startswith("a fault on the MPS server took a and b down")
-    assert (first.error or "").endswith(f"; the end of its output:\n{FAULT}")
-    assert (first.exit_code, second.exit_code) == (1, 2)
-    assert watch.monitor.first_ended == (0,)
-    assert all(job.stops for job in watch.jobs)
+GONE, ENDED, AT_11 = Script(ends_s=10, **FAILS), Script(ends_s=3), Script(ends_s=11, **FAILS)
+
+
+OWN = Script(ends_s=4, status=1, tail="out of disk")
+
+
+NOBODY_KNOWS = "which one caused it the driver does not tell"
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
+    ("scripts", "backend", "outcomes", "said"),
     [
-        (Script(ends_s=10, status=1, tail="no such file"), Script(ends_s=11, **FAILS)),
-        (Script(ends_s=10, **FAILS), Script(ends_s=11, status=1, tail="out of disk")),
-        (Script(ends_s=10, **FAILS), Script(ends_s=11, status=0, tail="cuda is done")),
+        # Two failures within seconds are a fault only where both speak of the GPU.
+        ((replace(GONE, tail="no such file"), AT_11), {}, "failed failed", ""),
+        ((GONE, replace(AT_11, tail="out of disk")), {}, "failed failed", ""),
+        ((GONE, Script(ends_s=11, tail="cuda is done")), {}, "failed finished", ""),
+        # Who had ended before is what it was, well or not.
+        ((ENDED, OWN, GONE, AT_11), {}, "finished failed taken-down taken-down", "took c and d"),
+        # The last one: a fault of the server, and one of its own.
+        (
+            (ENDED, Script()),
+            {"faults_s": (10.0, 20.0)},
+            "finished taken-down",
+            "took b down, which had the GPU for itself",
+        ),
+        ((ENDED, GONE), {}, "finished failed", ""),
+        # A fault that the server shows takes down who has not noticed it, whatever they say.
+        (
+            (replace(GONE, tail="?"), Script()),
+            {"faults_s": (11.0, 20.0)},
+            "taken-down taken-down",
+            "the end of its output:\n(nothing)",
+        ),
+        # Without MPS there is no server to fault.
+        ((GONE, GONE), {"mode": "cu_mask"}, "failed failed", ""),
+        # Who is named alone has caused it; a process of no job is nobody.
+        ((GONE, GONE), {"named": {B}}, "taken-down failed", "a fault of b took a down with it"),
+        ((GONE, GONE), {"named": {B, STRANGER}}, "taken-down failed", f"names its process {B}"),
+        ((GONE, GONE), {"named": {A, B}}, "taken-down taken-down", NOBODY_KNOWS),
+        ((GONE, GONE), {"named": {STRANGER}}, "taken-down taken-down", NOBODY_KNOWS),
+        ((GONE, GONE), {"named": set[int]()}, "taken-down taken-down", NOBODY_KNOWS),
     ],
 )
-def test_two_failures_within_seconds_are_no_fault_by_themselves(
-    first: Script, second: Script, patch: pytest.MonkeyPatch
+def test_who_is_taken_down_by_whom(
+    scripts: tuple[Script, ...],
+    backend: dict[str, Any],
+    outcomes: str,
+    said: str,
+    patch: pytest.MonkeyPatch,
 ) -> None:
-    """Only where both speak of the GPU."""
-    watch = Watch(patch, first, second)
+    watch = Watch(patch, *scripts, split=Split((50.0,) * len(scripts)), backend=backend)
     watch.go_on(20)
-    assert watch.outcomes[0] == "failed"
-    assert watch.outcomes[1] == ("finished" if second.status == 0 else "failed")
-
-
-def test_a_fault_takes_down_those_that_still_ran(patch: pytest.MonkeyPatch) -> None:
-    """One that ended well before, and one that failed for itself, are what they were."""
-    ended, own = Script(ends_s=3), Script(ends_s=4, status=1, tail="out of disk")
-    struck = [Script(ends_s=end_s, status=1, tail=FAULT) for end_s in (10, 11)]
-    watch = Watch(patch, ended, own, *struck, split=Split((50.0,) * 4))
-    watch.go_on(20)
-    assert watch.outcomes == ["finished", "failed", "taken-down", "taken-down"]
-    assert "took c and d down; which one" in (watch.monitor.jobs[2].error or "")
-    assert watch.monitor.first_ended == (0,)
-
-
-def test_a_fault_of_the_last_one_is_its_own(patch: pytest.MonkeyPatch) -> None:
-    """Nobody else ran that it could be of."""
-    watch = Watch(patch, Script(ends_s=3), Script(), backend={"faults_s": (10.0, 20.0)})
-    watch.go_on(20)
-    assert watch.outcomes == ["finished", "taken-down"]
-    assert "took b down, which had the GPU for itself" in (watch.monitor.jobs[1].error or "")
-    alone = Watch(patch, Script(ends_s=3), Script(ends_s=10, status=1, tail=FAULT))
-    alone.go_on(20)
-    assert alone.outcomes == ["finished", "failed"]
-
-
-def test_a_server_that_shows_the_fault_takes_both_down(patch: pytest.MonkeyPatch) -> None:
-    """Also the one that has not noticed it yet, and whatever they say."""
-    watch = Watch(patch, Script(ends_s=10, status=1, tail="?"), backend={"faults_s": (11.0, 20.0)})
-    watch.go_on(12)
-    assert watch.outcomes == ["taken-down", "taken-down"]
-    assert watch.monitor.jobs[1].exit_code is None
-    assert (watch.monitor.jobs[1].error or "").endswith("the end of its output:\n(nothing)")
-
-
-def test_without_mps_there_is_no_server_to_fault(patch: pytest.MonkeyPatch) -> None:
-    """Two that fail at once both failed."""
-    watch = Watch(
-        patch, Script(ends_s=10, **FAILS), Script(ends_s=10, **FAILS),
-        backend={"mode": "cu_mask"},
-    )  # fmt: skip
-    watch.go_on(20)
-    assert watch.outcomes == ["failed", "failed"]
+    last = watch.monitor.jobs[-1]
+    assert (watch.outcomes, said in (last.error or "")) == (outcomes.split(), True)
+    assert (last.code == "mps-fault") == bool(said)
 
 
 def test_a_job_that_ended_well_waits_for_no_fault(patch: pytest.MonkeyPatch) -> None:
-    """Nothing is asked of the server beyond once a second."""
     watch = Watch(patch, Script(ends_s=10))
     watch.go_on(10)
-    assert watch.backend.asked == 10
-    assert watch.clock.now_s == 1010.0
-
-
-def test_a_fault_that_only_the_server_shows(patch: pytest.MonkeyPatch) -> None:
-    """Found when it is asked, about once a second."""
-    watch = Watch(patch, backend={"faults_s": (10.0, 99.0)})
-    watch.go_on(20)
-    assert watch.outcomes == ["taken-down", "taken-down"]
-    assert watch.monitor.first_ended == (0, 1)
-    assert watch.clock.now_s == pytest.approx(1010.0)
-
-
-def test_what_had_finished_is_not_taken_down(patch: pytest.MonkeyPatch) -> None:
-    """Its work is done."""
-    watch = Watch(patch, Script(ends_s=5), backend={"faults_s": (10.0, 99.0)})
-    watch.go_on(20)
-    assert watch.outcomes == ["finished", "taken-down"]
-    assert watch.monitor.first_ended == (0,)
+    assert (watch.backend.asked, watch.clock.now_s) == (10, 1010.0)
 
 
 # limits
 
 
 def test_one_answer_that_comes_too_late_ends_nothing(patch: pytest.MonkeyPatch) -> None:
-    """Two in a row do; in between the server may answer again."""
     watch = Watch(patch, backend={"errors": [SILENT, None, SILENT, None]})
     watch.go_on(10)
     assert watch.outcomes == ["running", "running"]
@@ -489,7 +382,6 @@ def test_one_answer_that_comes_too_late_ends_nothing(patch: pytest.MonkeyPatch) 
 
 
 def test_limits_are_proven_until_what_holds_them_answered_last(patch: pytest.MonkeyPatch) -> None:
-    """And not after; of one that had ended by then it was in force to its end."""
     watch = Watch(patch, Script(ends_s=3), backend={"errors": [None] * 6 + [SILENT, SILENT]})
     moments = iter(f"12:00:{second:02}" for second in range(60))
     patch.setattr(set_monitor, "now_text", lambda: next(moments))
@@ -507,7 +399,6 @@ def test_limits_are_proven_until_what_holds_them_answered_last(patch: pytest.Mon
 
 
 def test_a_limit_that_somebody_lifts_ends_the_pair(patch: pytest.MonkeyPatch) -> None:
-    """What was seen is of no use then."""
     watch = Watch(patch, split=Split((30.0, 50.0)), backend={"given": 50.0})
     watch.go_on(5)
     watch.backend.given = 51.0
@@ -520,7 +411,6 @@ def test_a_limit_that_somebody_lifts_ends_the_pair(patch: pytest.MonkeyPatch) ->
 
 
 def test_a_job_that_changed_its_variables_has_failed(patch: pytest.MonkeyPatch) -> None:
-    """Its neighbour has not."""
     error = LimitNotProvenError("process 7 has no limit", why="why", fix="fix")
     watch = Watch(patch, b=Script(variables=error))
     with pytest.raises(LimitBrokenError) as raised:
@@ -529,40 +419,16 @@ def test_a_job_that_changed_its_variables_has_failed(patch: pytest.MonkeyPatch) 
     assert [one.status().proven for one in watch.monitor.jobs] == [True, False]
     assert (raised.value.what, raised.value.why) == ("process 7 has no limit", "why")
     assert raised.value.fix == "fix"
-    assert watch.outcomes == ["running", "failed"]
-    assert watch.monitor.jobs[1].code == "limit-broken"
+    assert (watch.outcomes, watch.monitor.jobs[1].code) == (["running", "failed"], "limit-broken")
     assert watch.monitor.limit_broken
 
 
-def test_each_job_is_asked_for_its_limit_now_and_then(patch: pytest.MonkeyPatch) -> None:
-    """Every 15 s, see below; in between, one that repeats a short command may be no client."""
-    watch = Watch(patch, b=Script(limit=LimitNotProvenError("b is not under its limit")))
-    with pytest.raises(LimitBrokenError, match="b is not under its limit"):
-        watch.go_on(15.5)
-    assert watch.outcomes == ["running", "failed"]
-
-
 def test_limits_are_asked_for_once_in_fifteen_seconds(patch: pytest.MonkeyPatch) -> None:
-    """And again after as long."""
     watch = Watch(patch)
     asked: list[float] = []
     patch.setattr(watch.jobs[0], "check_client", lambda: asked.append(watch.clock.now_s))
     watch.go_on(35)
     assert asked == [1015.0, 1030.0]
-
-
-def test_a_process_of_no_job_ends_the_pair(patch: pytest.MonkeyPatch) -> None:
-    """It takes a part of the GPU that is somebody's; nobody's job has failed."""
-    watch = Watch(patch)
-    error = LimitBrokenError("process 9 computes on the GPU and is of no job")
-
-    def broken(_: object, **_options: object) -> None:
-        raise error
-
-    patch.setattr("advisor.launch.set_monitor.check_limits", broken)
-    with pytest.raises(LimitBrokenError):
-        watch.go_on(2)
-    assert watch.outcomes == ["running", "running"]
 
 
 def test_a_job_that_is_faster_than_its_share_lets_it_be_is_not_proven(
@@ -586,7 +452,6 @@ def test_a_job_that_is_faster_than_its_share_lets_it_be_is_not_proven(
 def test_speed_tells_of_a_limit_only_where_more_sms_give_more(
     patch: pytest.MonkeyPatch, whole: float, proven: bool
 ) -> None:
-    """A job that waits for its host is as fast at any share, and faster on a faster host."""
     parts = {"share_rate": 50.0, "solo_rate": whole}
     watch = Watch(patch, Script(rate=60), Script(rate=80), parts=parts)
     watch.go_on(22)
@@ -607,32 +472,20 @@ def test_jobs_that_nvml_does_not_name_are_said_once(patch: pytest.MonkeyPatch) -
     assert watch.monitor.alarms() == []
 
 
-def test_jobs_that_were_seen_once_are_not_asked_for_again(patch: pytest.MonkeyPatch) -> None:
-    """NVML names them; that they are gone later is no reason to say so."""
-    watch = Watch(patch)
-    watch.go_on(3)
-    watch.backend.seen = Sight(frozenset(), None)
-    watch.go_on(30)
-    assert watch.monitor.alarms() == []
-
-
 # results
 
 
 def test_wrong_results_are_said_once(patch: pytest.MonkeyPatch) -> None:
-    """With the value; the job goes on where nothing else was asked for."""
     watch = Watch(patch, Script(reported=WRONG), parts={"reported": "48=10"})
     watch.go_on(5)
     assert watch.monitor.alarms() == [
         "a at 50 % (66 units) reported a result that is not finite (nan)"
     ]
-    assert watch.monitor.alarms() == []
-    assert watch.outcomes == ["running", "running"]
+    assert (watch.monitor.alarms(), watch.outcomes) == ([], ["running", "running"])
     assert watch.monitor.jobs[0].results == "wrong"
 
 
 def test_wrong_results_end_the_pair_where_that_was_asked_for(patch: pytest.MonkeyPatch) -> None:
-    """The one that was wrong has failed, the other was stopped."""
     watch = Watch(
         patch, Script(reported=WRONG), stop_on_wrong_results=True, backend={"mode": "uncapped"}
     )
@@ -646,17 +499,14 @@ def test_wrong_results_end_the_pair_where_that_was_asked_for(patch: pytest.Monke
 
 
 def test_a_job_that_ended_with_wrong_results_has_ended(patch: pytest.MonkeyPatch) -> None:
-    """There is nothing left to stop; the alarm is there."""
     watch = Watch(patch, Script(reported=RIGHT, ends_s=5), stop_on_wrong_results=True)
     watch.go_on(4.5)
     watch.jobs[0].script.reported = WRONG
     watch.go_on(2)
-    assert watch.outcomes == ["finished", "running"]
-    assert len(watch.monitor.alarms()) == 1
+    assert (watch.outcomes, len(watch.monitor.alarms())) == (["finished", "running"], 1)
 
 
 def test_results_are_held_against_those_on_the_whole_gpu(patch: pytest.MonkeyPatch) -> None:
-    """Within the tolerance of the job."""
     loose = Job(name="b", command=("true",), results=ResultsSettings(tolerance=0.2))
     jobs = (Job(name="a", command=("true",)), loose)
     both = (Script(reported=DIFFERS), Script(reported=DIFFERS))
@@ -669,22 +519,10 @@ def test_results_are_held_against_those_on_the_whole_gpu(patch: pytest.MonkeyPat
     assert [one.results for one in watch.monitor.jobs] == ["differ", "right"]
 
 
-def test_right_results_and_none_are_no_alarm(patch: pytest.MonkeyPatch) -> None:
-    """And they may still become wrong."""
-    watch = Watch(patch, Script(reported=RIGHT), parts={"reported": "48=10"})
-    watch.go_on(5)
-    assert (watch.monitor.alarms(), watch.monitor.jobs[0].results) == ([], "right")
-    assert watch.monitor.jobs[1].results is None
-    watch.jobs[0].script.reported = WRONG
-    watch.go_on(1)
-    assert len(watch.monitor.alarms()) == 1
-
-
 # what is written down
 
 
 def test_libraries_are_read_once_after_some_seconds(patch: pytest.MonkeyPatch) -> None:
-    """Of what still runs: what has counted has loaded what it computes with."""
     read: list[float] = []
 
     def libraries(_: object) -> str:
@@ -694,28 +532,10 @@ def test_libraries_are_read_once_after_some_seconds(patch: pytest.MonkeyPatch) -
     patch.setattr(set_monitor, "loaded_libraries", libraries)
     watch = Watch(patch, Script(ends_s=1))
     watch.go_on(20)
-    assert read == [1003.0]
-    assert [one.libraries for one in watch.monitor.jobs] == [None, "torch 2"]
-
-
-def test_the_status_of_a_job(patch: pytest.MonkeyPatch) -> None:
-    """As everybody reads it."""
-    watch = Watch(patch, Script(reported=RIGHT), Script(rate=80, ends_s=10), parts={
-        "reported": "48=10"
-    })  # fmt: skip
-    watch.go_on(20)
-    first, second = (one.status() for one in watch.monitor.jobs)
-    assert (first.job, first.rate_unit, first.share_percent) == ("a", "steps", 50.0)
-    assert (first.units_granted, first.proven, first.outcome) == (66, True, "running")
-    assert (first.exit_code, first.error, first.results) == (None, None, "right")
-    assert (first.steps, first.rate) == (pytest.approx(1000), pytest.approx(50))
-    assert first.relative_speed == pytest.approx(0.5)
-    assert (second.outcome, second.exit_code, second.rate) == ("finished", 0, None)
-    assert (second.steps, second.relative_speed) == (pytest.approx(800), None)
+    assert (read, [one.libraries for one in watch.monitor.jobs]) == ([1003.0], [None, "torch 2"])
 
 
 def test_the_look_that_finds_an_end_is_in_no_mean(patch: pytest.MonkeyPatch) -> None:
-    """The job ended at some time before it: the mean would be off by that."""
     watch = Watch(patch, Script(ends_s=10.1), Script(rate=80))
     watch.go_on(10)
     before = watch.monitor.account.stretches[0].rates()
@@ -748,51 +568,6 @@ def test_stop_of_the_watch_between_clock_and_counters_makes_no_power(
     assert watch.monitor.work_per_joule() == pytest.approx(1.3 / 400)
 
 
-def test_counter_that_takes_its_time_has_the_energy_of_a_short_launch(
-    patch: pytest.MonkeyPatch,
-) -> None:
-    """NVML takes 4 ms for it: two such readings are less than 1 % of a second."""
-    watch = Watch(patch)
-    watch.meter.stalls_s = [0.004] * 100
-    watch.go_on(1, 0.25)
-    account = watch.monitor.account
-    assert account.energy_j == pytest.approx(400 * account.overlap_s, rel=0.01)
-
-
-def test_units_are_stranded_of_the_job_that_ended(patch: pytest.MonkeyPatch) -> None:
-    """Whichever of both that is."""
-    watch = Watch(patch, Script(units=92), Script(units=40, ends_s=10))
-    watch.go_on(15)
-    assert watch.monitor.account.stranded_unit_s == pytest.approx(5 * 40)
-
-
-GONE = Script(ends_s=10, status=1, tail=FAULT)
-
-
-A, B, STRANGER = pid_of("a"), pid_of("b"), 7
-
-
-@pytest.mark.parametrize(
-    ("named", "outcomes", "said"),
-    [
-        ({B}, ["taken-down", "failed"], "a fault of b took a down with it"),
-        ({B, STRANGER}, ["taken-down", "failed"], f"names its process {B}"),
-        ({A, B}, ["taken-down"] * 2, "which one caused it the driver does not tell"),
-        ({STRANGER}, ["taken-down"] * 2, "which one caused it the driver does not tell"),
-        (set[int](), ["taken-down"] * 2, "which one caused it the driver does not tell"),
-    ],
-)
-def test_who_is_named_alone_has_caused_it(
-    monkeypatch: pytest.MonkeyPatch, named: set[int], outcomes: list[str], said: str
-) -> None:
-    """Of several nobody knows; a process of no job is none of them."""
-    watch = Watch(monkeypatch, GONE, GONE, backend={"named": frozenset(named)})
-    watch.go_on(20)
-    assert watch.outcomes == outcomes
-    assert all(said in (one.error or "") for one in watch.monitor.jobs)
-    assert {one.code for one in watch.monitor.jobs} == {"mps-fault"}
-
-
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 99_999))))
 def test_only_lines_about_faults_count(lines: list[tuple[bool, int]]) -> None:
     """That a client has connected says nothing of it; nor does the number of the server."""
@@ -818,7 +593,6 @@ LONG_S = 3 + WINDOWS * (WINDOW_S + 1)
 
 
 def watched(patch: pytest.MonkeyPatch, server: Script, *jobs: Job, **spec: Any) -> Watch:
-    """A server beside others."""
     others = [Script() for _ in jobs[1:]]
     return Watch(patch, server, *others, jobs=jobs, **spec)
 
@@ -826,7 +600,6 @@ def watched(patch: pytest.MonkeyPatch, server: Script, *jobs: Job, **spec: Any) 
 def test_a_promise_that_is_broken_for_some_windows_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Not after one window; nobody is ended, and the stretch says it."""
     watch = watched(monkeypatch, SLOW, SERVER, TRAIN)
     watch.go_on(3 + WINDOW_S + 1)
     assert watch.monitor.jobs[0].status().latency_p99_ms == pytest.approx(80, rel=0.03)
@@ -859,18 +632,9 @@ def test_a_promise_within_a_bucket_of_the_server_is_not_known_to_be_broken(
     assert told.startswith(said)
 
 
-def test_a_promise_that_is_kept_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = watched(monkeypatch, FAST, SERVER, TRAIN)
-    watch.go_on(2 * LONG_S)
-    assert watch.monitor.alarms() == []
-    status = watch.monitor.jobs[0].status()
-    assert (status.max_p99_ms, status.latency_p99_ms) == (50, pytest.approx(20, rel=0.03))
-
-
 def test_the_newest_batch_job_is_ended_where_that_was_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One at a time, each after windows of its own; no server, and no more than there are."""
     watch = watched(
         monkeypatch, SLOW, SERVER, TRAIN, SCORE, OTHER, when_p99_breaks="end-newest",
         when_one_ends="stop", split=without_limits("uncapped", 4),
@@ -893,23 +657,11 @@ def test_the_newest_batch_job_is_ended_where_that_was_asked(
     assert not any(part.ended_first for part in seen[0].parts)
 
 
-def test_who_joins_is_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the windows begin anew with it."""
-    watch = watched(monkeypatch, SLOW, SERVER, TRAIN, when_p99_breaks="end-newest")
-    watch.go_on(LONG_S - WINDOW_S - 2)
-    watch.join(Script())
-    watch.go_on(WINDOW_S + 4)
-    assert watch.outcomes == ["running"] * 3
-    watch.go_on(LONG_S)
-    assert watch.outcomes == ["running", "running", "stopped"]
-
-
 @given(
     st.lists(st.lists(st.sampled_from([20.0, 49.0, 54.0, 80.0]), min_size=10, max_size=10)),
     st.integers(1, 400),
 )
 def test_only_whole_windows_in_a_row_break_it(windows: list[list[float]], each: int) -> None:
-    """A window with too few requests goes on; within the width of a bucket nothing is broken."""
     counts = [0] * LATENCY_BUCKETS
 
     class Server:

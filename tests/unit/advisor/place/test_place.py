@@ -12,7 +12,7 @@ import pytest
 import synthetic_pairs as made_up
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from made_up_profiles import physical_predictions
+from made_up_profiles import Physics, physical_predictions
 
 from advisor.core.objectives import ADVISED, OBJECTIVES, PartResult, Rest, SplitResult, Work, finish
 from advisor.core.split import EQUAL, Split
@@ -31,7 +31,6 @@ from advisor.place.problem import (
 )
 from advisor.place.schedule import JobRun, Schedule, first_come, schedule, slots
 from advisor.place.solver import ALONE, LEAST_S, alone, cheapest, make_groups, place
-from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, make_profile
 
 HOUR_S = 3600.0
@@ -42,13 +41,6 @@ NO_FLOOR = Limits(default_min_speed=0)
 
 few = settings(max_examples=settings().max_examples // 5)
 """Each example solves some twenty integer programs."""
-
-
-class Physics:
-    """A predictor that has not learned anything."""
-
-    def predict(self, profiles: Sequence[Profile], splits: Any) -> list[Prediction]:
-        return physical_predictions(profiles, splits)
 
 
 def options_of(types: int, *, speeds: Any = 0.7, pair_w: Any = 600.0, **fields: Any) -> PairOptions:
@@ -104,7 +96,6 @@ def problem_of(
 
 @some.composite
 def queues(draw: some.DrawFn, most_jobs: int = 8) -> Problem:
-    """Up to four types with random pairs, some of them unknown, on up to five GPUs."""
     works = some.sampled_from([600.0, HOUR_S, 5 * HOUR_S])
     jobs = draw(
         some.lists(
@@ -152,7 +143,6 @@ def left_of(dice: np.random.Generator, types: int) -> dict[str, Any]:
 
 
 def all_matchings(problem: Problem) -> Iterator[list[JobGroup]]:
-    """Every way in which each job is in one group."""
     groups = make_groups(problem)
     found = [groups.group(n) for n in range(len(groups.row))]
 
@@ -169,7 +159,6 @@ def all_matchings(problem: Problem) -> Iterator[list[JobGroup]]:
 
 
 def check_schedule(problem: Problem, found: Schedule) -> None:
-    """All work is done, on the GPUs there are, two jobs on each at most, and not too fast."""
     assert [run.number for run in found.runs] == list(range(len(problem.queue)))
     assert tuple(run.job for run in found.runs) == problem.queue
     o = problem.options
@@ -186,7 +175,6 @@ def check_schedule(problem: Problem, found: Schedule) -> None:
 
 
 def moments(runs: Sequence[JobRun]) -> list[float]:
-    """The middle between each two events that follow one another."""
     times = sorted({time for run in runs for time in (run.start_s, run.end_s)})
     spans = [(a, b) for a, b in itertools.pairwise(times) if b - a > 1e-6]
     return [(a + b) / 2 for a, b in spans]
@@ -230,7 +218,6 @@ def doing(problem: Problem, at: Sequence[JobRun]) -> tuple[float, list[float]]:
 @few
 @given(queues())
 def test_a_plan_keeps_its_promises(problem: Problem) -> None:
-    """No worse than one after the other; who shares keeps its floor and saves; each job is done."""
     sequential, plan = alone(problem), place(problem)
     assert sequential is not None
     assert plan.schedule.makespan_s <= sequential.schedule.makespan_s * (1 + 1e-6)
@@ -280,15 +267,7 @@ def test_a_stricter_limit_never_gives_a_better_plan(
 
 
 def _counted(problem: Problem, found: Schedule) -> float:
-    """What the plan is to make small."""
     return found.energy_j if problem.saves_energy else found.makespan_s
-
-
-def test_floor_is_of_each_job() -> None:
-    """The speed that b must keep rules out every pair with b, and no other."""
-    found = place(problem_of({"a": 2, "b": 2}, 1, limits=Limits(min_speed={"b": 0.8})))
-    jobs = sorted([job.name for job in slot.group.jobs] for slot in found.slots)
-    assert jobs == [["a", "a"], ["b"], ["b"]]
 
 
 def test_the_low_end_of_a_speed_keeps_the_floor() -> None:
@@ -307,7 +286,6 @@ def test_the_low_end_of_a_speed_keeps_the_floor() -> None:
 def test_order_of_the_queue_changes_nothing_but_who_starts_first(
     problem: Problem, dice: Any
 ) -> None:
-    """Groups, energy and time are those of any other order of the same jobs."""
     queue = list(problem.queue)
     dice.shuffle(queue)
     one, other = place(problem), place(dataclasses.replace(problem, queue=tuple(queue)))
@@ -317,7 +295,6 @@ def test_order_of_the_queue_changes_nothing_but_who_starts_first(
 
 
 def _unordered(slot: Any) -> tuple[Any, ...]:
-    """Of two equal jobs either may have the larger share."""
     group = slot.group
     shares = group.split.shares if group.split else (100.0,) * len(group.jobs)
     parts = sorted(
@@ -348,7 +325,6 @@ works_of_two = some.tuples(*[some.sampled_from([60.0, HOUR_S, 10 * HOUR_S])] * 2
 def test_groups_end_as_two_jobs_do(
     speeds: tuple[float, float], left: tuple[float, float], work_s: tuple[float, float]
 ) -> None:
-    """Times and energy are those of `advisor.core.objectives`, here for many pairs at once."""
     (a, b), (left_a, left_b) = speeds, left
     jobs = [QueuedJob(name, seconds) for name, seconds in zip("ab", work_s, strict=True)]
     pair: dict[str, Any] = {"speed_a": a, "speed_b": b, "pair_w": 100.0}
@@ -372,44 +348,11 @@ def test_an_hour_of_each_by_hand() -> None:
     assert slot.group.time_saved == pytest.approx(1 - 1 / 1.4)
 
 
-def test_the_one_that_is_left_keeps_its_limit() -> None:
-    """Ten minutes next to five hours: the long one runs on at its share, which here never pays."""
-    jobs = [QueuedJob("a", 600), QueuedJob("a", 5 * HOUR_S)]
-    slow: dict[str, Any] = {"left_speed_a": 0.5, "left_speed_b": 0.5}
-    assert len(place(problem_of(jobs, 1, **slow)).slots) == 2
-    (slot,) = place(problem_of(jobs, 1, left_speed_a=1.0, left_speed_b=1.0)).slots
-    left_s = 5 * HOUR_S - 600
-    assert slot.group.time_s == pytest.approx(600 / 0.7 + left_s)
-    assert slot.group.energy_j == pytest.approx(600 / 0.7 * 600 + left_s * 400)
-
-
-def test_jobs_stay_alone_where_sharing_saves_nothing() -> None:
-    found = place(problem_of({"a": 4}, 1, pair_w=750.0))
-    assert [len(slot.group.jobs) for slot in found.slots] == [1] * 4
-
-
 def test_two_jobs_on_two_gpus_do_not_share() -> None:
-    """Sharing would end later, and the other GPU would idle."""
     assert len(place(problem_of({"a": 2}, 2)).slots) == 2
 
 
-def test_who_shares_with_whom_decides() -> None:
-    """Each a next to a b saves most: the matching finds it, though a next to a saves too."""
-    speeds = [[0.65], [0.9], [0.65]]  # aa ab bb
-    found = place(problem_of({"a": 2, "b": 2}, 1, speed_a=speeds, speed_b=speeds))
-    assert [[job.name for job in slot.group.jobs] for slot in found.slots] == [["a", "b"]] * 2
-
-
-def test_throughput_is_done_soonest() -> None:
-    """By time alone, pairs are made that save no energy."""
-    by_energy = place(problem_of({"a": 4}, 1, pair_w=750.0)).schedule
-    by_time = place(problem_of({"a": 4}, 1, pair_w=750.0, objective="throughput")).schedule
-    assert by_time.makespan_s < by_energy.makespan_s
-    assert by_time.energy_j > by_energy.energy_j
-
-
 def test_first_come_fills_a_place_that_is_free() -> None:
-    """Three jobs at half a GPU each: the third starts when the first has ended, not later."""
     jobs = [QueuedJob("a", HOUR_S), QueuedJob("b", 2 * HOUR_S), QueuedJob("a", HOUR_S)]
     found = first_come(problem_of(jobs, 1, speeds=0.5, left_speed_a=0.6, left_speed_b=0.6))
     assert found is not None
@@ -421,12 +364,10 @@ def test_first_come_runs_alone_what_may_not_share() -> None:
     problem = problem_of({"a": 2}, 1, speeds=0.3, limits=Limits(default_min_speed=0.4))
     found = first_come(problem)
     assert found is not None
-    assert [run.share_percent for run in found.runs] == [100, 100]
-    assert found.makespan_s == 2 * HOUR_S
+    assert ([run.share_percent for run in found.runs], found.makespan_s) == ([100, 100], 2 * HOUR_S)
 
 
 def test_pairs_must_fit_into_the_memory() -> None:
-    """Two jobs of half a card each do not fit: the driver takes some."""
     limits = Limits(default_min_speed=0, memory_mib=80_000)
     for memory_mib, sharing in ((36_000.0, True), (39_500.0, False)):
         found = place(problem_of({"a": 2}, 1, memory_mib=memory_mib, limits=limits))
@@ -441,7 +382,6 @@ def test_power_ceiling_holds_for_the_job_that_is_left() -> None:
 
 
 def test_what_may_not_run_alone_must_share() -> None:
-    """Over the ceiling alone, below it in pairs: all share, or it is said who cannot."""
     limits = Limits(default_min_speed=0, max_power_w=650)
     hot: dict[str, Any] = {"alone_w": 700.0, "limits": limits}
     found = place(problem_of({"a": 4}, 1, **hot))
@@ -467,12 +407,6 @@ def test_longest_first_then_shortest_first_on_each_gpu() -> None:
         (0, 0),
     ]
     assert found.idle_j == 0
-
-
-def test_of_equal_jobs_the_first_in_the_queue_starts_first() -> None:
-    found = place(problem_of({"a": 5}, 1, pair_w=750.0)).schedule
-    starts = [run.start_s for run in found.runs]
-    assert starts == sorted(starts)
 
 
 class Programs:
@@ -517,7 +451,6 @@ def test_a_program_that_finds_nothing_in_time_leaves_one_after_the_other(
 
 
 def test_objectives_that_are_not_for_queues_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new objective of splits, too, until somebody says how it counts a queue."""
     new = dataclasses.replace(OBJECTIVES["throughput"], name="carbon")
     monkeypatch.setattr("advisor.core.objectives.ADVISED", {**ADVISED, "carbon": new})
     for name in (ADVISED.keys() | {"carbon"}) - {"energy-efficiency", "throughput"}:
@@ -558,7 +491,6 @@ def test_counts_names_and_works_are_checked() -> None:
 
 
 def profiles() -> list[Profile]:
-    """Of the made-up jobs, on GPUs whose idle power was measured."""
     points = [dataclasses.replace(p, idle_power_w=made_up.IDLE_W) for p in made_up.solo_points()]
     return [make_profile(p for p in points if p.job == job.name) for job in made_up.JOBS]
 
@@ -572,8 +504,7 @@ def test_options_are_what_the_predictor_and_the_profiles_say() -> None:
     on_progress: list[tuple[int, int]] = []
     a, b = profiles()[1], profiles()[3]
     found = predict_options(profiles(), Physics(), on_progress=note(on_progress))
-    assert found.power_w.shape == (15, 9)
-    assert on_progress == [(n, 15) for n in range(1, 16)]
+    assert (found.power_w.shape, on_progress) == ((15, 9), [(n, 15) for n in range(1, 16)])
     row = found.types.T.tolist().index([1, 3])
     expected = physical_predictions([a, b], [Split((30.0, 70.0))])[0]
     assert found.speed[0, row, 2] == expected.parts[0].speed.value
@@ -599,7 +530,6 @@ def test_splits_that_a_profile_lacks_are_no_options() -> None:
 
 
 def test_profile_without_idle_power_is_refused() -> None:
-    """Without it nobody knows what an empty GPU costs, nor what two jobs draw together."""
     lacking = dataclasses.replace(profiles()[0], idle_power_w=float("nan"))
     with pytest.raises(InputError, match="idle power in the profile of climber is nan"):
         predict_options([lacking], Physics())

@@ -29,7 +29,6 @@ FAR = Split((10.0, 90.0))
 def window(
     speed: float | None = 0.5, power_w: float | None = 500.0, split: Split = EQUAL, card: str = "X"
 ) -> Window:
-    """Job `a` at that speed, `b` as fast as expected; both do 100 steps/s alone."""
     return Window(split, (None if speed is None else 100 * speed, 60.0), power_w, card)
 
 
@@ -45,14 +44,6 @@ def test_nothing_measured_changes_nothing() -> None:
     (expected,) = EXPECTED.predict([A, B], [EQUAL])
     assert at([]) == expected
     assert at([window(None, None)]).parts[0] == expected.parts[0]
-
-
-def test_the_same_split_is_what_was_measured_there() -> None:
-    """Nine tenths of the way, by both variances, with bounds that hold it and are narrower."""
-    found, before = at([window(0.5)]).parts[0].speed, at([]).parts[0].speed
-    assert 0.5 < found.value < 0.52
-    assert found.low < 0.5 < found.high
-    assert math.log(found.high / found.low) < 0.5 * math.log(before.high / before.low)
 
 
 @given(st.floats(0.2, 1.0), st.floats(0.2, 1.0), st.integers(1, 6))
@@ -74,8 +65,7 @@ def test_errors_fade_with_the_distance_of_the_share() -> None:
     known = Scripted(dict.fromkeys(NINE, (0.6, 0.6, 500.0)))
     found = MeasuredPredictor(known, {("a", "b"): [window(0.3)]}).predict([A, B], NINE)
     moves = [math.log(0.6 / p.parts[0].speed.value) for p in found]
-    assert moves[:5] == sorted(moves[:5])
-    assert moves[4:] == sorted(moves[4:], reverse=True)
+    assert (moves[:5], moves[4:]) == (sorted(moves[:5]), sorted(moves[4:], reverse=True))
     assert moves[0] < 0.25 * moves[4]
 
 
@@ -86,7 +76,6 @@ def test_limits_and_no_limits_tell_nothing_of_each_other() -> None:
 
 
 def test_no_card_is_expected_to_draw_more_than_any_was_seen_to() -> None:
-    """What one split drew more than expected moves another that was expected near the limit."""
     known = Scripted({EQUAL: (0.6, 0.6, 500.0), Split((52.0, 48.0)): (0.6, 0.6, 690.0)})
     a, b = (replace(one, power_limit_w=700.0) for one in (A, B))
     predictor = MeasuredPredictor(known, {("a", "b"): [window(power_w=600.0)] * 4})
@@ -100,12 +89,6 @@ def test_another_card_tells_less_of_power() -> None:
     assert 450 < same.power_w.value < other.power_w.value < 500
     assert same.parts == other.parts
     assert same.power_w.high - same.power_w.low < other.power_w.high - other.power_w.low
-
-
-def test_power_stays_near_the_limit() -> None:
-    """No card draws more than 1.5 % above it."""
-    found = at([window(power_w=720.0)])
-    assert found.power_w.high <= max(found.power_w.value, 1.015 * 700)
 
 
 def test_a_server_serves_no_more_than_its_demand_and_less_where_it_was_measured() -> None:
@@ -122,7 +105,6 @@ def test_a_server_serves_no_more_than_its_demand_and_less_where_it_was_measured(
 
 
 def test_where_every_window_served_all_a_server_is_sure_to() -> None:
-    """However wide the range was; one window that fell short takes that back."""
     asked = Serving(offered_rate=100.0, rate_noise=None, latency_p99_ms=())
     server = profile("a", rates=[100.0] * 10, serving=asked)
     known = Scripted(dict.fromkeys(NINE, (1.0, 0.6, 500.0)), off=0.4)
@@ -137,11 +119,6 @@ def test_where_every_window_served_all_a_server_is_sure_to() -> None:
     assert low(FAR, 1.0) < 1 - asked.tolerance
 
 
-def test_a_range_ends_above_the_speed_alone_only_where_a_window_did() -> None:
-    assert at([window(1.0)], off=0.9).parts[0].speed.high <= 1
-    assert 1 < at([window(1.1)] * 6, off=0.9).parts[0].speed.high <= 1.1
-
-
 @given(st.floats(0.5, 1.5), st.floats(0.3, 1.0), st.integers(1, 4))
 def test_no_job_is_expected_to_do_more_than_alone(
     measured: float, expected: float, count: int
@@ -153,12 +130,6 @@ def test_no_job_is_expected_to_do_more_than_alone(
     speed = found.parts[0].speed
     assert speed.low <= speed.value <= min(speed.high, 1.0)
     assert found.stp.value <= 2
-
-
-def test_windows_below_what_a_profile_knows_are_left_out() -> None:
-    short = profile("a", shares=(50, 100))
-    predictor = MeasuredPredictor(EXPECTED, {("a", "b"): [window(0.3, split=FAR)]})
-    assert predictor.predict([short, B], [EQUAL]) == EXPECTED.predict([short, B], [EQUAL])
 
 
 def test_bounds_of_energy_get_closer_as_those_of_speeds_and_power_do() -> None:
@@ -187,11 +158,9 @@ def test_the_order_of_windows_and_of_jobs_makes_no_difference(windows: list[Wind
 
 
 def test_a_tail_is_what_it_was_at_that_split() -> None:
-    """The median of what windows say; of other splits, and of a job that tells none, nothing."""
     seen = [replace(window(), latencies_p99_ms=(ms, None)) for ms in (20.0, 30.0, 90.0)]
     first, second = at(seen).parts
-    assert first.latency_p99_ms == P99_MEASURED.times(30.0)
-    assert second.latency_p99_ms is None
+    assert (first.latency_p99_ms, second.latency_p99_ms) == (P99_MEASURED.times(30.0), None)
     assert [part.latency_p99_ms for part in at(seen, FAR).parts] == [None, None]
     turned = MeasuredPredictor(Scripted({EQUAL: (0.6, 0.6, 500.0)}), {("a", "b"): seen})
     (found,) = turned.predict([B, A], [EQUAL])
@@ -219,8 +188,6 @@ SET = Window(without_limits("uncapped", 3), (50.0, 40.0, 30.0), 300.0, "X")
 
 
 class OfSets:
-    """Says the same of every set and split."""
-
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
         speed, power_w = Interval(0.6, 0.4, 0.9), Interval(400.0, 320.0, 500.0)
         parts = tuple(predicted_part(p, speed) for p in profiles)
@@ -235,7 +202,6 @@ def of_set(profiles: Sequence[Profile], windows: Windows, *splits: Split) -> lis
 def test_a_window_of_a_set_moves_each_job_towards_its_own_rate(
     order: list[tuple[Profile, float]],
 ) -> None:
-    """In whichever order the jobs are asked for."""
     jobs = [job for job, _ in order]
     (found,) = of_set(jobs, {("a", "b", "c"): [SET]}, SET.split)
     assert 300 < found.power_w.value < 340
@@ -266,11 +232,9 @@ def test_a_job_without_a_limit_hangs_on_the_limits_of_others() -> None:
 
 
 def test_copies_under_one_limit_do_the_same_and_limits_may_be_in_any_order() -> None:
-    """Which of several copies is which has no meaning."""
     free = replace(SET, rates=(50.0, 40.0, 30.0), latencies_p99_ms=(8.0, None, 4.0))
     (found,) = windows_of([A, A, A], {("a", "a", "a"): [free]})
-    assert found.rates == (40.0, 40.0, 40.0)
-    assert found.latencies_p99_ms == (6.0, 6.0, 6.0)
+    assert (found.rates, found.latencies_p99_ms) == ((40.0, 40.0, 40.0), (6.0, 6.0, 6.0))
     one = replace(free, split=Split((100.0, 30.0, 100.0)))
     several = windows_of([A, A, A], {("a", "a", "a"): [one]})
     assert {w.split.shares: w.rates for w in several} == {
@@ -285,14 +249,8 @@ def test_copies_under_one_limit_do_the_same_and_limits_may_be_in_any_order() -> 
     }
 
 
-def test_jobs_of_which_nothing_was_measured_are_as_they_were() -> None:
-    predictor = MeasuredPredictor(EXPECTED, {("a", "b"): [window(0.3)]})
-    assert predictor.predict([A, A], [EQUAL]) == EXPECTED.predict([A, A], [EQUAL])
-
-
 @pytest.mark.parametrize("filling", [False, True])
 def test_turns_make_no_job_faster_unless_they_spare_it_long_kernels(filling: bool) -> None:
-    """Two copies were measured at half of their speed under MPS; in turns they are told all."""
     other = profile("b", columns={"sm_active_percent": [95.0 if filling else 20.0] * 10})
     two, turns = without_limits("uncapped", 2), without_limits("time-sliced", 3)
     known = Scripted({two: (0.5, 0.5, 450.0), turns: (1.0, 1.0, 1.0, 400.0)})
@@ -333,7 +291,6 @@ def drift(quantity: DriftQuantity, ratio: float) -> DriftedJob:
 
 
 def test_only_the_bounds_of_the_drifted_job_move() -> None:
-    """Expected values stay, so does the other job, and saved energy has no own bounds."""
     profiles = (profile("a"), profile("b"))
     (before,) = Physics().predict(profiles, [EQUAL])
     known = {("a", "rate"): drift("rate", 0.8), ("a", "power"): drift("power", 1.1)}
@@ -341,15 +298,6 @@ def test_only_the_bounds_of_the_drifted_job_move() -> None:
     a, b = after.parts
     assert a.speed.value == before.parts[0].speed.value
     assert a.speed.low == pytest.approx(0.8 * before.parts[0].speed.low)
-    assert a.speed.high == before.parts[0].speed.high
-    assert b == before.parts[1]
+    assert (a.speed.high, b) == (before.parts[0].speed.high, before.parts[1])
     assert after.power_w.high == pytest.approx(1.1 * before.power_w.high)
     assert after.efficiency_factors is None
-
-
-def test_other_jobs_are_as_they_were() -> None:
-    profiles = (profile("b"), profile("c"))
-    known = {("a", "rate"): drift("rate", 0.8)}
-    assert DriftPredictor(Physics(), known).predict(profiles, [EQUAL]) == Physics().predict(
-        profiles, [EQUAL]
-    )

@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,18 +10,16 @@ import pytest
 import small_model
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_profiles import SHARES, Physics, Scripted, physical_predictions, profile
+from made_up_profiles import SHARES, Scripted, profile
 from simple_pairs import solo
 from store_points import point
 
 from advisor.core.interval import Interval
-from advisor.core.job import Job
 from advisor.core.records import SoloPoint
 from advisor.core.split import NINE, UNCAPPED
 from advisor.decide.recommend import recommend
 from advisor.decide.recommendation import Request
 from advisor.errors import InputError, NoSplitError
-from advisor.predict.features import matrix, power_features, side, speed_features
 from advisor.predict.profiles import (
     COLUMNS,
     LEAST_TOLERANCE,
@@ -36,14 +33,11 @@ from advisor.predict.profiles import (
     make_profiles,
     non_decreasing_rates,
     relative_capacity,
-    serving_of,
 )
-from advisor_advice.options import longest_p99_ms
 from advisor_data.bundled import bundled_set_references
 
 
 def points(**fields: Any) -> list[SoloPoint]:
-    """A job at 10, 50 and 100 %."""
     return [
         solo(share_percent=share, rate=share, started_at=f"2026-01-31T12:00:0{n}Z", **fields)
         for n, share in enumerate((50.0, 10.0, 100.0))
@@ -52,8 +46,7 @@ def points(**fields: Any) -> list[SoloPoint]:
 
 def test_shares_ascend_whatever_the_order() -> None:
     made = make_profile(points(dram_active_percent=5.0))
-    assert made.shares.tolist() == [10, 50, 100]
-    assert made.values["rate"].tolist() == [10, 50, 100]
+    assert (made.shares.tolist(), made.values["rate"].tolist()) == ([10, 50, 100], [10, 50, 100])
     assert (made.whole_gpu_rate, made.whole_gpu_power_w) == (100, 100)
     assert made.values["dram_active_percent"].tolist() == [5, 5, 5]
     assert set(made.values) == set(COLUMNS)
@@ -65,13 +58,11 @@ def test_repeated_shares_take_the_median() -> None:
         for rate, dram in ((20.0, 7.0), (90.0, None))
     ]
     made = make_profile([*points(), *more])
-    assert made.values["rate"][0] == 20
-    assert made.values["dram_active_percent"][0] == 7
+    assert (made.values["rate"][0], made.values["dram_active_percent"][0]) == (20, 7)
     assert np.isnan(made.values["dram_active_percent"][1])
 
 
 def test_missing_columns_are_those_that_nothing_tells() -> None:
-    """A column that is there at one share is a gap, not missing."""
     first, *rest = points()
     made = make_profile([dataclasses.replace(first, sm_clock_mhz=1500), *rest])
     assert "sm_clock_mhz" not in made.missing
@@ -80,7 +71,6 @@ def test_missing_columns_are_those_that_nothing_tells() -> None:
 
 
 def test_what_belongs_to_the_job() -> None:
-    """The most memory of any share, every flag once, the newest description."""
     first, second, third = points()
     made = make_profile(
         [
@@ -89,8 +79,7 @@ def test_what_belongs_to_the_job() -> None:
             dataclasses.replace(third, power_limit_w=600.0, rate_unit="image"),
         ]
     )
-    assert made.memory_used_mib == 300
-    assert made.flags == ("cpu-bound", "throttled")
+    assert (made.memory_used_mib, made.flags) == (300, ("cpu-bound", "throttled"))
     assert (made.rate_unit, made.power_limit_w) == ("image", 600)
 
 
@@ -105,7 +94,6 @@ def test_what_belongs_to_the_job() -> None:
     ],
 )
 def test_no_profile(made_of: list[SoloPoint], why: str) -> None:
-    """The whole GPU and one smaller share at least, of one job, with power."""
     with pytest.raises(InputError, match=why):
         make_profile(made_of)
 
@@ -114,8 +102,7 @@ def test_between_shares_it_is_linear() -> None:
     made = make_profile(points())
     assert made.at([100, 10, 50])["rate"].tolist() == [100, 10, 50]
     assert made.at([30, 75])["rate"].tolist() == [30, 75]
-    assert made.at([30])["power_w"].tolist() == [100]
-    assert made.at([])["rate"].tolist() == []
+    assert (made.at([30])["power_w"].tolist(), made.at([])["rate"].tolist()) == ([100], [])
 
 
 @pytest.mark.parametrize("share", [9.99, 100.01, 0.0])
@@ -124,16 +111,7 @@ def test_beyond_the_shares_there_is_nothing(share: float) -> None:
         make_profile(points()).at([50, share])
 
 
-@given(seed=st.integers(0, 20), shares=st.lists(st.floats(10, 100), min_size=1))
-def test_readings_lie_between_their_neighbours(seed: int, shares: list[float]) -> None:
-    made = small_model.make_profile(seed=seed)
-    for name, values in made.at(shares).items():
-        assert values.min() >= made.values[name].min()
-        assert values.max() <= made.values[name].max()
-
-
 def gappy() -> Profile:
-    """A column with gaps at its start, in its middle and at its end; another one without values."""
     made = small_model.make_profile()
     values = np.full_like(made.shares, np.nan)
     values[[1, 3, 4]] = 20.0, 40.0, 30.0
@@ -146,24 +124,16 @@ def gappy() -> Profile:
 
 
 def test_gaps_are_filled_from_their_neighbours() -> None:
-    """A share without a reading is like its own neighbours; a column without any, as usual."""
     found = filled(gappy(), {"sm_clock_mhz": 1500.0})
     expected = [20, 20, 30, 40, 30, 30, 30, 30, 30, 30]
     assert found.values["dram_active_percent"].tolist() == expected
     assert found.values["sm_clock_mhz"].tolist() == [1500] * 10
-    assert found.missing == ("sm_clock_mhz",)
-    assert list(found.values) == list(gappy().values)
+    assert (found.missing, list(found.values)) == (("sm_clock_mhz",), list(gappy().values))
     whole = gappy().values["rate"]
     assert found.values["rate"].tolist() == whole.tolist()
 
 
-def test_a_whole_profile_is_left_as_it_is() -> None:
-    made = small_model.make_profile()
-    assert filled(made, {}) is made
-
-
 def test_nothing_is_made_up_for_an_unknown_column() -> None:
-    """Without a usual value a missing column is an error, not a NaN that goes on."""
     with pytest.raises(InputError, match="lacks sm_clock_mhz"):
         filled(gappy(), {})
 
@@ -179,7 +149,6 @@ def test_profiles_have_no_dips() -> None:
 
 @pytest.fixture(scope="module")
 def whole() -> list[SoloPoint]:
-    """Bundled windows of jobs that have the whole GPU."""
     return [point for point in bundled_set_references() if point.share_percent == 100]
 
 
@@ -194,15 +163,6 @@ def test_notebooks_and_what_waits_for_input_do(whole: list[SoloPoint]) -> None:
     said = [computes_in_bursts(p) for p in older]
     wrong = [p.job for p, one, other in zip(older, said, found, strict=True) if one != other]
     assert len(wrong) < 0.05 * len(older), wrong
-
-
-def test_a_server_or_an_unread_window_does_not(whole: list[SoloPoint]) -> None:
-    notebook = next(p for p in whole if p.job == "notebook" and p.gpu_busy_percent)
-    assert computes_in_bursts(notebook)
-    assert not computes_in_bursts(replace(notebook, offered_rate=10.0))
-    unread = replace(notebook, gpu_busy_percent=None)
-    assert computes_in_bursts(unread)
-    assert not computes_in_bursts(replace(unread, power_stderr_w=None))
 
 
 RATES = st.lists(st.tuples(st.floats(0.1, 1e6), st.floats(0, 0.1)), min_size=1, max_size=12)
@@ -236,7 +196,6 @@ P99_MS = {10: 200.0, 20: 60.0, 50: 20.0, 100: 8.0}
 
 
 def serving(**fields: Any) -> Serving:
-    """100 requests per second."""
     latencies = tuple((float(share), ms) for share, ms in P99_MS.items())
     known: dict[str, Any] = {
         "offered_rate": 100.0, "rate_noise": None, "latency_p99_ms": latencies
@@ -251,7 +210,6 @@ SERVER, TRAINING = profile("server", [100.0] * 10, serving=serving()), profile("
 
 
 def test_a_profile_knows_its_demand() -> None:
-    """From its points, with latencies by share."""
     points = [
         point(
             number, share_percent=float(share), rate=99.0, rate_stderr=0.99, power_w=300.0,
@@ -262,10 +220,6 @@ def test_a_profile_knows_its_demand() -> None:
     (found,) = make_profiles(points).values()
     assert found.serving == serving(rate_noise=pytest.approx(0.01))
     assert "latency_p99_ms" not in found.missing
-
-
-def test_other_jobs_have_none() -> None:
-    assert serving_of([point(0), point(1)]) is None
 
 
 @given(st.floats(10, 100))
@@ -285,7 +239,6 @@ def test_latency_outside_of_the_measured_shares_is_not_known(share: float) -> No
 
 @given(st.none() | st.floats(0, 10))
 def test_tolerance_is_bounded(noise: float | None) -> None:
-    """A noisy profile is no excuse to starve a server."""
     assert LEAST_TOLERANCE <= serving(rate_noise=noise).tolerance <= MOST_TOLERANCE
 
 
@@ -306,7 +259,6 @@ def test_tolerance_holds_for_servers_that_serve_everything() -> None:
 def test_no_answer_breaks_what_a_server_needs(
     values: list[tuple[float, float, float]], least: float, most_ms: float | None
 ) -> None:
-    """Never one after the other, never less than its demand, never too slow alone; either order."""
     table = dict(zip([*NINE, UNCAPPED], values, strict=True))
     mirror = {split.turned(): (y, x, w) for split, (x, y, w) in table.items()}
     request = Request(default_min_speed=least, default_max_p99_ms=most_ms)
@@ -325,27 +277,6 @@ def test_no_answer_breaks_what_a_server_needs(
     assert swapped.split == p.split.turned()
 
 
-def test_the_option_has_names_and_units() -> None:
-    options = ("a=50ms", "20 ms", "b=0.5s", "a=60ms")
-    assert longest_p99_ms(options, ("a", "b")) == ({"a": 60.0, "b": 500.0}, 20.0)
-    assert longest_p99_ms((), ("a", "b")) == ({}, None)
-
-
-@pytest.mark.parametrize(
-    ("option", "text"),
-    [
-        ("a=50", "no time with a unit"),
-        ("50", "no time with a unit"),
-        ("a=ms", "no time with a unit"),
-        ("a=-5ms", "no time with a unit"),
-        ("c=50ms", "for a job that is not there"),
-    ],
-)
-def test_options_that_cannot_be_meant(option: str, text: str) -> None:
-    with pytest.raises(InputError, match=text):
-        longest_p99_ms((option,), ("a", "b"))
-
-
 DEMAND = 100.0
 
 
@@ -353,50 +284,42 @@ SERVING = Serving(offered_rate=DEMAND, rate_noise=None, latency_p99_ms=())
 
 
 def server(per_percent: float) -> Profile:
-    """It can serve so many requests for each percent of the GPU, and 100 arrive."""
     rates = [min(DEMAND, per_percent * share) for share in SHARES]
     columns = {"sm_active_percent": [min(50.0, share) for share in SHARES]}
     return profile("server", rates, serving=SERVING, columns=columns)
 
 
-def test_the_capacity_of_a_server_is_seen_where_it_falls_short() -> None:
-    """At 10 % it serves 40 of 100; at 50 % it could serve 200, though only 100 arrive."""
-    found = relative_capacity(server(4.0), [10.0, 20.0, 30.0, 50.0, 100.0])
-    assert found.tolist() == pytest.approx([0.4, 0.8, 1.2, 2.0, 4.0])
+def seen_at(active_percent: float) -> Profile:
+    """It served all at half of the GPU, and at the whole."""
+    columns = {"sm_active_percent": [1.2 * active_percent, active_percent]}
+    return profile("server", [DEMAND] * 2, [50.0, 100.0], serving=SERVING, columns=columns)
 
 
-def test_a_server_that_never_falls_short_could_do_at_least_in_proportion() -> None:
-    """All that is known is that 10 % of the GPU served everything."""
-    assert relative_capacity(server(50.0), [10.0, 35.0]).tolist() == pytest.approx([1.0, 3.5])
+TIMED = Serving(offered_rate=None, rate_noise=None, latency_p99_ms=((100.0, 5.0),))
 
 
-def test_a_server_that_nobody_saw_at_small_shares_takes_its_sm_activity_at_most() -> None:
-    """It served all at half of the GPU, which says that it needs that; it was active on a tenth."""
-    columns = {"sm_active_percent": [12.0, 10.0]}
-    thin = profile("server", [DEMAND] * 2, [50.0, 100.0], serving=SERVING, columns=columns)
-    assert relative_capacity(thin, [50.0, 100.0]).tolist() == pytest.approx([5.0, 10.0])
-    unread = profile(
-        "server",
-        [DEMAND] * 2,
-        [50.0, 100.0],
-        serving=SERVING,
-        columns={"sm_active_percent": [float("nan")] * 2},
-    )
-    assert relative_capacity(unread, [50.0, 100.0]).tolist() == pytest.approx([1.0, 2.0])
+BEHIND = profile("server", [10.0 + share / 2 for share in SHARES], serving=SERVING)
 
 
-def test_a_server_that_the_whole_gpu_cannot_serve_has_no_more() -> None:
-    """Its rate is its capacity at every share."""
-    behind = profile("server", [10.0 + share / 2 for share in SHARES], serving=SERVING)
-    found = relative_capacity(behind, SHARES)
-    np.testing.assert_allclose(found, behind.values["rate"] / behind.whole_gpu_rate)
-
-
-def test_the_capacity_of_any_other_job_is_its_rate() -> None:
-    """Latencies alone are no demand."""
-    timed = Serving(offered_rate=None, rate_noise=None, latency_p99_ms=((100.0, 5.0),))
-    for job in (profile("training"), profile("training", serving=timed)):
-        assert relative_capacity(job, [25.0, 100.0]).tolist() == [0.25, 1.0]
+@pytest.mark.parametrize(
+    ("job", "shares", "capacity"),
+    [
+        # At 10 % it serves 40 of 100; at 50 % it could serve 200, though only 100 arrive.
+        (server(4.0), [10.0, 20.0, 30.0, 50.0, 100.0], [0.4, 0.8, 1.2, 2.0, 4.0]),
+        # All that is known is that 10 % of the GPU served everything.
+        (server(50.0), [10.0, 35.0], [1.0, 3.5]),
+        # Half served everything, but the job was active on a tenth of the SMs at most.
+        (seen_at(10.0), [50.0, 100.0], [5.0, 10.0]),
+        (seen_at(math.nan), [50.0, 100.0], [1.0, 2.0]),
+        # The whole GPU cannot serve it: its rate is its capacity.
+        (BEHIND, SHARES, (BEHIND.values["rate"] / BEHIND.whole_gpu_rate).tolist()),
+        (profile("training"), [25.0, 100.0], [0.25, 1.0]),
+        # Latencies alone are no demand.
+        (profile("training", serving=TIMED), [25.0, 100.0], [0.25, 1.0]),
+    ],
+)
+def test_what_a_job_could_do(job: Profile, shares: list[float], capacity: list[float]) -> None:
+    assert relative_capacity(job, shares).tolist() == pytest.approx(capacity)
 
 
 @given(
@@ -410,16 +333,9 @@ def test_a_job_could_do_what_it_does(rates: list[float], shares: list[float]) ->
 
 
 def test_what_is_served_ends_at_the_demand() -> None:
-    """Half as much again as arrives, give or take a fifth: all of it, but for chance."""
     assert SERVING.served(Interval(1.5, 1.2, 1.8)) == Interval(1.0, 0.98, 1.02)
     assert SERVING.served(Interval(1.1, 0.9, 1.3)) == Interval(1.0, 0.9, 1.02)
     assert SERVING.served(Interval(0.5, 0.4, 0.6)) == Interval(0.5, 0.4, 0.6)
-
-
-def test_a_job_without_a_demand_does_what_it_can() -> None:
-    """Some jobs run faster next to another one than alone."""
-    timed = Serving(offered_rate=None, rate_noise=None, latency_p99_ms=())
-    assert timed.served(Interval(1.5, 1.2, 1.8)) == Interval(1.5, 1.2, 1.8)
 
 
 @given(st.floats(0, 3), st.floats(0, 1), st.floats(0, 1), st.none() | st.floats(0, 0.2))
@@ -441,37 +357,3 @@ served = st.lists(st.floats(0.95, 1.05), min_size=10, max_size=10).map(
 
 
 """Rates at ten shares of a server that meets its demand at all of them."""
-
-
-def test_a_demand_changes_nothing_of_what_a_profile_belongs_to() -> None:
-    """The command says what is run; profiles that were measured before still fit their jobs."""
-    job = Job(name="a", command=("serve", "--rate", "120"))
-    assert Job(name="a", command=job.command, offered_rate=OFFERED).job_hash == job.job_hash
-
-
-@given(rates=served, idle=st.booleans())
-def test_a_flat_profile_has_finite_features(rates: list[float], idle: bool) -> None:
-    """No logarithm of a ratio and no division is of nothing, also where no counter moves."""
-    columns: dict[str, Any] = {}
-    if idle:
-        columns = {name: [0.0] * 10 for name in ("sm_active_percent", "dram_active_percent")}
-        columns |= {"power_w": [80.0] * 10}
-    a = side(profile("server", rates, columns=columns), [split.shares[0] for split in NINE])
-    b = side(profile("training"), [split.shares[1] for split in NINE])
-    for own, other in ((a, b), (b, a), (a, a)):
-        assert np.isfinite(matrix(speed_features(own, [other]))).all()
-        assert np.isfinite(matrix(power_features([own, other]))).all()
-
-
-@given(rates=served)
-def test_a_flat_profile_gets_a_recommendation(rates: list[float]) -> None:
-    """The other job gets what a server does not need."""
-    server, training = profile("server", rates), profile("training")
-    answer = recommend((server, training), Physics(), Request())
-    assert answer.choice is not None
-    for prediction in physical_predictions([server, training], NINE):
-        assert 0.9 <= prediction.parts[0].speed.value <= 1.2
-    split = max(
-        physical_predictions([server, training], NINE), key=lambda p: p.parts[1].speed.value
-    )
-    assert split.split.shares[1] == 90

@@ -36,7 +36,6 @@ def about(low: float, high: float) -> Any:
 def test_law_of_speeds_and_watts_is_the_fitted_one(
     defined: Callable[[str], dict[str, Any]],
 ) -> None:
-    """And so are the errors that widths of intervals come from, of jobs left out."""
     law = defined("law.py")
     constants, judged = law["fitted"]([*law["measured_rows"](""), *law["pairs_in_turns"]()])
     names = ("MPS", "ACTIVE_IDLE_OVER_W", "TURNS_KEPT")

@@ -14,7 +14,7 @@ from made_up_profiles import Scripted, profile
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.split import EQUAL, Split, without_limits
-from advisor.predict.predictions import Prediction, predict_exclusive
+from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, Serving, make_profiles
 from advisor.predict.sets import (
     MPS,
@@ -23,7 +23,6 @@ from advisor.predict.sets import (
     SetPredictor,
     active_idle_w,
     fills,
-    power_w,
     turns,
 )
 from advisor_data.bundled import bundled_set_points, bundled_set_references, bundled_solo_points
@@ -60,7 +59,6 @@ sets = st.lists(jobs, min_size=2, max_size=7)
 def test_order_of_the_jobs_does_not_matter(
     profiles: list[Profile], chance: random.Random, sharing: str
 ) -> None:
-    """Each job keeps what it keeps, and the card draws the same."""
     order = list(range(len(profiles)))
     chance.shuffle(order)
     split = without_limits(sharing, len(profiles))  # type: ignore[arg-type]
@@ -73,7 +71,6 @@ def test_order_of_the_jobs_does_not_matter(
 
 @given(jobs, st.integers(2, 7))
 def test_copies_never_draw_more_than_the_limit(one: Profile, copies: int) -> None:
-    """Neither expected nor at the bad end; and more copies draw no less."""
     watts = [
         predicted([one] * n, without_limits("uncapped", n)).power_w for n in range(2, copies + 1)
     ]
@@ -84,7 +81,6 @@ def test_copies_never_draw_more_than_the_limit(one: Profile, copies: int) -> Non
 
 @given(sets)
 def test_a_job_more_makes_nobody_faster(profiles: list[Profile]) -> None:
-    """Under MPS and in turns."""
     more = [*profiles, job("more", 60.0)]
     for sharing in ("uncapped", "time-sliced"):
         before = predicted(profiles, without_limits(sharing, len(profiles)))
@@ -93,16 +89,7 @@ def test_a_job_more_makes_nobody_faster(profiles: list[Profile]) -> None:
             assert part.speed.value <= was.speed.value + 1e-9
 
 
-def test_one_job_in_turns_is_the_job_alone() -> None:
-    """It has every turn, and draws what it draws alone."""
-    assert turns(np.array([[0.97]]), np.zeros((1, 1)), np.zeros((1, 1)), 0.8) == 1.0
-    alone_w, idle_w = np.array([[350.0]]), np.array([[120.0]])
-    alone = power_w(np.ones((1, 1)), alone_w, idle_w, LIMIT_W, in_turns=True)
-    assert alone == pytest.approx(350.0)
-
-
 def test_in_turns_servers_keep_what_is_dealt_and_small_jobs_an_equal_part() -> None:
-    """Less what changes of turns take, of one that is neither."""
     sm, small, served = (
         np.array([column]).T for column in ([0.05, 0.9, 0.1], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0])
     )
@@ -111,7 +98,6 @@ def test_in_turns_servers_keep_what_is_dealt_and_small_jobs_an_equal_part() -> N
 
 
 def test_a_limit_on_the_job_that_fills_helps_the_others() -> None:
-    """The lower it is, the more they keep; the limited job pays."""
     small, big = job("small", 10.0), job("big", 99.0)
     kept = [
         predicted([small, big], Split((100.0, share))).parts[0].speed.value
@@ -122,7 +108,6 @@ def test_a_limit_on_the_job_that_fills_helps_the_others() -> None:
 
 
 def test_only_small_jobs_wait_for_those_that_fill() -> None:
-    """Small jobs cost each other nothing; one that fills keeps its part of the crowd's room."""
     small, big = np.array([[0.01], [0.01]]), np.array([[0.99], [0.99]])
     none, both = np.zeros((2, 1)), np.ones((2, 1))
     assert MPS.kept(small, small, none, none) == pytest.approx(1.0)
@@ -132,43 +117,20 @@ def test_only_small_jobs_wait_for_those_that_fill() -> None:
 
 
 def test_a_server_serves_its_demand_beside_small_jobs() -> None:
-    """Chance alone decides, not the width of other jobs' errors."""
     serving = Serving(
         offered_rate=100.0, rate_noise=0.0, latency_p99_ms=((10.0, 8.0), (100.0, 4.0))
     )
     server, small = job("server", serving=serving), job("small")
     for n in (1, 3):
         part = predicted([server, *[small] * n], without_limits("uncapped", n + 1)).parts[0]
-        assert part.speed.value == 1.0
-        assert part.speed.low == pytest.approx(0.98)
+        assert (part.speed.value, part.speed.low) == (1.0, pytest.approx(0.98))
         assert part.latency_p99_ms is not None
 
 
-def test_a_server_that_nobody_saw_at_small_shares_takes_no_more_than_it_is_active() -> None:
-    """Its demand is all that was seen of it, and no sign that it needs half of the card."""
-    serving = Serving(offered_rate=100.0, rate_noise=0.0, latency_p99_ms=())
-    columns = {"sm_active_percent": [8.0, 9.0], "dram_active_percent": [5.0] * 2}
-    server = profile("server", [100.0] * 2, [50.0, 100.0], serving=serving, columns=columns)
-    said = predicted([server] * 4, without_limits("uncapped", 4))
-    assert min(part.speed.low for part in said.parts) > 0.95
-
-
-def test_a_job_with_latencies_and_no_demand_takes_what_it_is_active_on() -> None:
-    """It answers as fast as it can, so it is no server that the whole GPU just serves."""
-    timed = Serving(offered_rate=None, rate_noise=None, latency_p99_ms=((100.0, 5.0),))
-    found = [
-        predicted([one, job("small", 30.0)], without_limits("uncapped", 2)).parts[0].speed
-        for one in (job("a", 30.0, serving=timed), job("a", 30.0))
-    ]
-    assert found[0].value == found[1].value
-
-
 def test_a_tail_grows_with_what_the_others_want() -> None:
-    """With each small job, most with one that fills the GPU; alone it is what it is alone."""
     wanted = [[0.2], [0.2, 0.2], [0.2, 0.2, 0.2], [0.2, 0.95]]
     longer = [tail_of_the_first(sm) for sm in wanted]
-    assert longer[0] == pytest.approx(1.0)
-    assert longer == sorted(longer)
+    assert (longer[0], longer) == (pytest.approx(1.0), sorted(longer))
     assert longer[-1] > 2 * longer[-2]
 
 
@@ -186,7 +148,6 @@ def test_a_burst_is_a_whole_gpu_to_a_server_that_is_faster_than_it() -> None:
 def tail_of_the_first(
     sm: list[float], in_bursts: list[float] | None = None, alone_ms: float = math.inf
 ) -> float:
-    """Beside jobs of these activities, of which those above one half fill the GPU."""
     activities = np.array(sm)[:, None]
     bursts = np.array(in_bursts or [0.0] * len(sm))[:, None]
     fills = np.where(activities > 0.5, 1.0, 0.0)
@@ -194,27 +155,12 @@ def tail_of_the_first(
 
 
 def test_servers_serve_no_more_together_than_the_card_can() -> None:
-    """One that meets its demand on a fifth of the GPU: five of them do, ten serve half each."""
     rates = [50.0, *[100.0] * 9]
     serving = Serving(offered_rate=100.0, rate_noise=0.0, latency_p99_ms=())
     server = profile("server", rates, serving=serving, columns={"sm_active_percent": [20.0] * 10})
     for copies, served in ((2, 1.0), (4, 1.0), (10, 0.5)):
         found = predicted([server] * copies, without_limits("uncapped", copies))
         assert found.parts[0].speed.value == pytest.approx(served)
-
-
-def test_copies_of_a_server_serve_no_more_than_more_loaded_ones_did() -> None:
-    """Three of bert-serve-60 on an H200 are short of their demand: that is all it serves."""
-    points = [p for p in bundled_solo_points() if p.job == "bert-serve-30"]
-    one = make_profiles(points)["bert-serve-30", "NVIDIA H200"]
-    most = max(
-        sum(part.rate or 0.0 for part in window.parts)
-        for window in bundled_set_points()
-        if {part.job for part in window.parts} == {"bert-serve-60"} and len(window.parts) == 3
-    )
-    for copies in range(2, 8):
-        found = predicted([one] * copies, without_limits("uncapped", copies))
-        assert sum(part.rate.value for part in found.parts) < most
 
 
 def test_measured_active_idle_power_goes_before_the_fitted_one() -> None:
@@ -228,17 +174,10 @@ def test_a_job_without_counters_is_taken_to_fill() -> None:
     assert not fills(job("small", 49.0))
 
 
-def test_one_after_the_other_is_as_measured() -> None:
-    pair = [job("a"), job("b")]
-    found = predicted(pair, without_limits("exclusive", 2))
-    assert found == predict_exclusive(pair)
-
-
 # measured sets
 
 
 def measured(references: Sequence[SoloPoint] = ()) -> list[tuple[PairPoint, list[Profile]]]:
-    """The sets that come with advisor, of jobs with a profile on their GPU model."""
     profiles = make_profiles([*bundled_solo_points(), *references])
     found = list[tuple[PairPoint, list[Profile]]]()
     for point in bundled_set_points():
@@ -296,13 +235,11 @@ def test_measured_sets_are_met_by_profiles_of_other_runs() -> None:
 
 
 def test_two_jobs_are_for_the_model_of_pairs_but_in_turns_and_where_both_are_small() -> None:
-    """In the order that was asked; small ones under limits are, too, and three jobs never."""
     free, turns_of_two = without_limits("uncapped", 2), without_limits("time-sliced", 2)
     known = Scripted({EQUAL: (0.6, 0.7, 500.0), free: (0.5, 0.5, 600.0)})
     two, one_fills = [job("a"), job("b")], [job("a"), job("c", 90.0)]
     first, second, third = AnyWay(known).predict(two, [turns_of_two, EQUAL, free])
-    assert first == predicted(two, turns_of_two)
-    assert second == known.predict(two, [EQUAL])[0]
+    assert (first, second) == (predicted(two, turns_of_two), known.predict(two, [EQUAL])[0])
     assert third == predicted(two, free)
     assert AnyWay(known).predict(one_fills, [free]) == known.predict(one_fills, [free])
     three, of_three = [*two, job("c")], without_limits("uncapped", 3)

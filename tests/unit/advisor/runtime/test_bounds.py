@@ -28,7 +28,6 @@ def test_a_job_file_may_set_its_own_bounds() -> None:
 
 
 def test_what_no_file_says_leaves_room_for_the_host() -> None:
-    """Less than all, and more than a loader with a process for each core needs."""
     host = Path("/proc/meminfo").read_text().split()
     total_mib = int(host[host.index("MemTotal:") + 1]) / 1024
     found = bounds_of(JOB)
@@ -46,7 +45,6 @@ def test_bounds_are_set_where_there_are_controllers(tmp_path: Path) -> None:
 
 
 def test_nothing_is_made_where_there_are_none(tmp_path: Path) -> None:
-    """A group of a kernel or a container that gives no controllers still ends its job."""
     set_bounds(tmp_path, BOUNDS)
     assert list(tmp_path.iterdir()) == []
     assert met_bound(tmp_path, BOUNDS) is None
@@ -82,7 +80,6 @@ def test_the_kernel_says_which_bound_was_met(
 def test_controllers_are_asked_for_where_nobody_is_beside_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], asked: str
 ) -> None:
-    """Our own processes are in a group of their own there."""
     group(tmp_path, cgroup_controllers="cpu memory pids\n", cgroup_subtree_control="", **files)
     monkeypatch.setattr(cgroup, "_own", lambda: tmp_path / cgroup.OURS)
     # A plain folder gets no cgroup.kill, so none is kept.

@@ -29,7 +29,6 @@ class FakeJob:
         return [self.root]
 
     def has_marked(self, pid: int) -> bool:
-        """Two that somebody else was asked to start."""
         return pid == 40 + self.root
 
 
@@ -55,7 +54,6 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def broken_by(seen: Sight | None) -> tuple[frozenset[str], str] | None:
-    """The jobs that broke their limits and the words; None where nobody did."""
     try:
         check_limits(jobs_at(seen))
     except LimitBrokenError as error:
@@ -70,7 +68,6 @@ PIDS = st.frozensets(st.integers(10, 39))
 def test_all_that_compute_are_clients_of_jobs(
     on_gpu: frozenset[int], clients: frozenset[int]
 ) -> None:
-    """Anything else is named, with its job, as long as NVML names processes of ours at all."""
     found = broken_by(Sight(on_gpu, clients))
     ours = {pid for pid in on_gpu if pid < 30}
     outside = {pid for pid in ours if pid not in clients}
@@ -86,14 +83,12 @@ def test_all_that_compute_are_clients_of_jobs(
 
 @given(PIDS)
 def test_without_mps_only_strangers_are_out_of_place(on_gpu: frozenset[int]) -> None:
-    """Jobs that take turns have the whole GPU, each."""
     ours = any(pid < 30 for pid in on_gpu)
     expected = ours and any(pid >= 30 for pid in on_gpu)
     assert (broken_by(Sight(on_gpu, None)) is not None) == expected
 
 
 def test_what_cannot_be_seen_is_told() -> None:
-    """NVML that names nobody of ours, or a GPU that nobody can be asked about."""
     assert is_seen(jobs_at(Sight(frozenset({11}), frozenset({11}))))
     assert not is_seen(jobs_at(Sight(frozenset({4711}), frozenset({11}))))
     assert broken_by(Sight(frozenset({4711}), frozenset({11}))) is None
@@ -105,7 +100,6 @@ def test_what_cannot_be_seen_is_told() -> None:
 def test_strangers_are_told_and_break_nothing_where_that_is_not_asked_for(
     on_gpu: frozenset[int],
 ) -> None:
-    """A client of the server is none, nor one that was started for a job."""
     ours = frozenset(pid for pid in on_gpu if pid < 30)
     found = check_limits(jobs_at(Sight(on_gpu, ours)), strict=False)
     assert set(found) == (on_gpu - ours if ours else set())

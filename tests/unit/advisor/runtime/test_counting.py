@@ -1,7 +1,6 @@
 """The lines of a job's output, read a piece at a time while the file is begun again."""
 
 import math
-import os
 import re
 import signal
 import struct
@@ -44,7 +43,6 @@ from advisor.runtime.counting import (
 
 
 def total(output: bytes, pattern: str, *, cumulative: bool = True) -> float:
-    """Progress after all of `output`."""
     with (
         output_file() as path,
         closing(OutputCounter(path, pattern, cumulative=cumulative)) as seen,
@@ -81,19 +79,16 @@ def output_file() -> Generator[Path]:
     ],
 )
 def test_output_is_counted(output: bytes, pattern: str, cumulative: bool, expected: float) -> None:
-    """The newest number is the total, or each line brings its own."""
     assert total(output, pattern, cumulative=cumulative) == expected
 
 
 @pytest.mark.parametrize("word", ["fast", "nan", "inf", ""])
 def test_group_that_catches_no_number_is_told(word: str) -> None:
-    """A pattern around the wrong word ends the job's measurement, with the word."""
     with pytest.raises(JobError, match=re.escape(f"caught '{word}', which is not a number")):
         total(f"rate {word};\n".encode(), "rate (.*);")
 
 
 def test_pattern_that_tries_each_way_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such patterns are written by accident, too; the limit is gone with the look."""
     monkeypatch.setattr(counting, "MATCH_S", 0.1)
     with (
         output_file() as path,
@@ -120,7 +115,6 @@ def test_of_a_line_without_an_end_its_last_64_kib_are_matched() -> None:
 def test_reading_at_any_moment_loses_and_doubles_nothing(
     numbers: list[int], cuts: set[int]
 ) -> None:
-    """Half a line waits for its rest, wherever the reads fall."""
     output = "".join(f"did {number} rows\n" for number in numbers).encode()
     marks = [0, *sorted(cut for cut in cuts if cut < len(output)), len(output)]
     with (
@@ -136,19 +130,7 @@ def test_reading_at_any_moment_loses_and_doubles_nothing(
     assert seen == sum(numbers)
 
 
-@given(st.integers(0, 2**40), st.integers(1, 512))
-def test_counter_file_is_scaled(count: int, per_run: int) -> None:
-    """For short runs each count is worth what one run does."""
-    with output_file() as path:
-        path.write_bytes(struct.pack("<q", count))
-        with closing(CounterFile(path, per_run)) as counter:
-            assert counter.read() == count * per_run
-            path.write_bytes(struct.pack("<q", count + 1))
-            assert counter.read() == (count + 1) * per_run
-
-
 def test_emptied_counter_file_is_told(tmp_path: Path) -> None:
-    """A job that opens the file for writing again gets the reason, not a stack trace."""
     path = tmp_path / "progress"
     path.write_bytes(bytes(8))
     with closing(CounterFile(path)) as counter:
@@ -169,7 +151,6 @@ def test_emptied_counter_file_is_told(tmp_path: Path) -> None:
 def test_each_kind_reads_its_own_file(
     tmp_path: Path, progress: ProgressSettings, expected: float
 ) -> None:
-    """`per_run` is for runs alone; output is read from the output."""
     counts, output = tmp_path / "progress", tmp_path / "output.log"
     counts.write_bytes(struct.pack("<q", 3))
     output.write_text("at 8\nat 9\n")
@@ -178,7 +159,6 @@ def test_each_kind_reads_its_own_file(
 
 
 def test_a_comma_that_the_pattern_leaves_out_is_named(tmp_path: Path) -> None:
-    """1 after 950 is no epoch that starts again."""
     output = tmp_path / "output.log"
     output.write_text("step 950/9000\nstep 1,000/9000\n")
     with (
@@ -190,25 +170,6 @@ def test_a_comma_that_the_pattern_leaves_out_is_named(tmp_path: Path) -> None:
         assert counter.read() == 1000
 
 
-def test_a_count_that_starts_again_adds_to_the_total(tmp_path: Path) -> None:
-    """Also where a look ends between the epochs."""
-    output = tmp_path / "output.log"
-    output.write_text("epoch 1 step 8\nepoch 1 step 9\nepoch 2 step 1\n")
-    with closing(OutputCounter(output, r"step (\d+)", cumulative=True)) as counter:
-        assert counter.read() == 9
-        with output.open("a") as job:
-            job.write("epoch 2 step 2\nepoch 2 step 3")
-        assert counter.read() == 12
-
-
-def test_bars_are_told_apart_by_their_totals(tmp_path: Path) -> None:
-    output = tmp_path / "output.log"
-    bars = [f"{n}/{of} [" for of, shown in ((40, 40), (3, 3), (40, 9)) for n in range(1, shown + 1)]
-    output.write_text("\r".join(bars))
-    with closing(OutputCounter(output, r"(\d+)/\d+ \[", cumulative=True)) as counter:
-        assert counter.read(last=True) == 49
-
-
 def test_the_end_of_a_long_output_is_read_at_once(tmp_path: Path) -> None:
     output = tmp_path / "output.log"
     output.write_text("".join(f"step {n} {'x' * 9000}\n" for n in range(1, 401)))
@@ -217,15 +178,7 @@ def test_the_end_of_a_long_output_is_read_at_once(tmp_path: Path) -> None:
         assert counter.read(last=True) == 400
 
 
-def test_colours_are_no_part_of_a_line(tmp_path: Path) -> None:
-    output = tmp_path / "output.log"
-    output.write_text("\x1b[31mstep: 12 \x1b[0m\x1b[38;2;1;2;3mloss 7\n")
-    with closing(OutputCounter(output, r"\bstep: (\d+) loss", cumulative=True)) as counter:
-        assert counter.read() == 12
-
-
 def test_a_fault_of_the_reading_is_told_until_it_is_over(tmp_path: Path) -> None:
-    """What writes the file says why it cannot count, as where a metrics page is gone."""
     path = tmp_path / "progress"
     path.write_bytes(bytes(FILE_BYTES))
     with closing(CounterFile(path)) as counter:
@@ -246,7 +199,6 @@ PIECES = st.lists(st.tuples(st.binary(max_size=9), st.booleans(), st.booleans())
 
 
 def begin_again(path: Path) -> None:
-    """As the shim does."""
     path.rename(f"{path}.1")
     path.touch()
 
@@ -255,7 +207,6 @@ def begin_again(path: Path) -> None:
 def test_lines_are_those_of_the_whole_output(
     pieces: list[tuple[bytes, bool, bool]],
 ) -> None:
-    """However it is cut into looks and files, as long as each file is looked at."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "output.log")
         path.touch()
@@ -283,7 +234,6 @@ def test_look_is_bounded(tmp_path: Path) -> None:
     lines = OutputLines(path)
     first = lines.read()
     assert [len(line) for line in first] == [99]
-    assert len(lines._rest) == LINE_BYTES  # pyright: ignore[reportPrivateUsage]
     found = [line for _ in range(4) for line in lines.read()]
     assert [line[-6:] for line in found] == [b"step 7", b"step 8"]
     assert len(found[0]) <= LINE_BYTES + LOOK_BYTES
@@ -291,7 +241,6 @@ def test_look_is_bounded(tmp_path: Path) -> None:
 
 
 def test_output_that_was_lost_is_an_error(tmp_path: Path) -> None:
-    """A count that leaves lines out would be a wrong rate."""
     path = tmp_path / "output.log"
     path.write_bytes(b"step 1\n")
     lines = OutputLines(path)
@@ -312,13 +261,11 @@ def test_file_that_is_just_being_begun_again_is_waited_for(tmp_path: Path) -> No
     assert lines.read() == [b"step 1"]
     path.write_bytes(b"step 2\n")
     assert lines.read() == [b"step 2"]
-    assert os.fstat(lines._file.fileno()).st_ino == path.stat().st_ino  # pyright: ignore[reportPrivateUsage]
     lines.close()
 
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A progress file, and a process that is told of it."""
     path = tmp_path / "progress"
     path.write_bytes(bytes(FILE_BYTES))
     (tmp_path / "output.log").touch()
@@ -327,13 +274,11 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def read(file: Path) -> Reported:
-    """All that was reported."""
     with closing(open_reports(ResultsSettings(), file, file.with_name("output.log"))) as reports:
         return reports.read()
 
 
 def test_values_are_read_with_the_count_at_them(file: Path) -> None:
-    """Warm-up values stand before the first counted step."""
     progress = Progress()
     progress.report(3.0)
     progress.add(48, value=2.5)
@@ -345,7 +290,6 @@ def test_values_are_read_with_the_count_at_them(file: Path) -> None:
 
 
 def test_only_the_first_values_are_kept_but_all_are_counted(file: Path) -> None:
-    """A NaN is counted however late it comes."""
     progress = Progress()
     for step in range(20):
         progress.add(1, value=float(step))
@@ -356,14 +300,7 @@ def test_only_the_first_values_are_kept_but_all_are_counted(file: Path) -> None:
     assert (seen.count, seen.not_finite, seen.last) == (22, 1, 7.0)
 
 
-def test_a_job_that_reports_nothing_has_reported_nothing(file: Path) -> None:
-    """Zeros in the file are no values."""
-    Progress().add(5)
-    assert read(file) == Reported()
-
-
 def test_a_file_of_eight_bytes_takes_the_count_alone(file: Path) -> None:
-    """As an advisor of before made it."""
     file.write_bytes(bytes(8))
     progress = Progress()
     progress.add(5, value=1.0, latency_s=0.1)
@@ -374,7 +311,6 @@ def test_a_file_of_eight_bytes_takes_the_count_alone(file: Path) -> None:
 
 
 def test_a_pattern_reads_the_output(tmp_path: Path) -> None:
-    """Counted by match; what is not a number is not finite."""
     path = tmp_path / "output.log"
     path.write_text("step 1 loss 2.5\nnothing\nstep 2 loss nan\nstep 3 loss n/a\nloss 1,000.5\n")
     with closing(ReportedOutput(path, r"loss (\S+)")) as reports:
@@ -402,7 +338,6 @@ def test_a_latency_that_cannot_be_is_in_the_first_bucket(latency_s: float) -> No
 
 
 def test_percentiles_are_of_the_time_between_two_readings(file: Path) -> None:
-    """What was answered before the window does not count."""
     progress = Progress()
     progress.add(1000, latency_s=5.0)
     before = read_latencies(file)
@@ -417,7 +352,6 @@ def test_percentiles_are_of_the_time_between_two_readings(file: Path) -> None:
 
 
 def test_a_fault_of_the_count_is_read_until_it_is_cleared(file: Path) -> None:
-    """A shorter reason leaves nothing of a longer one, and a long one is cut between characters."""
     progress = Progress()
     assert read_fault(file) == ""
     progress.uncounted("no answer at http://127.0.0.1:8000")
@@ -429,13 +363,6 @@ def test_a_fault_of_the_count_is_read_until_it_is_cleared(file: Path) -> None:
     progress.uncounted("")
     assert read_fault(file) == ""
     assert read_latencies(file)[0] == 1, "the fault ends before the latencies begin"
-
-
-def test_a_file_of_a_count_alone_has_no_fault(file: Path) -> None:
-    """Earlier versions made it 8 bytes."""
-    file.write_bytes(bytes(8))
-    Progress().uncounted("HTTP 500")
-    assert read_fault(file) == ""
 
 
 RISES = st.lists(st.integers(2, 4), min_size=6, max_size=40)
@@ -483,7 +410,6 @@ def test_restarts_gaps_and_repeats_lose_nothing(epochs: list[list[int]], repeats
 
 @given(st.lists(st.sets(st.integers(1, 50), min_size=1), min_size=1, max_size=6))
 def test_a_full_bar_starts_again_at_any_number(epochs: list[set[int]]) -> None:
-    """Also where one number of an epoch was seen."""
     numbers = [float(n) for shown in epochs for n in sorted({*shown, 50})]
     assert total_of(numbers, 50) == 50 * len(epochs)
 
@@ -504,7 +430,6 @@ def test_a_bar_that_stops_a_step_short_was_full() -> None:
     st.integers(2, 15),
 )
 def test_another_bar_between_adds_nothing(epochs: list[list[int]], checks: int) -> None:
-    """Validation in the midst of an epoch and at its end, of fewer batches than training."""
     tally = Tally()
     for cuts in epochs:
         for n in range(1, 61):
@@ -513,24 +438,6 @@ def test_another_bar_between_adds_nothing(epochs: list[list[int]], checks: int) 
                 for check in range(1, checks + 1):
                     tally.add(check, checks)
     assert tally.total == 60 * len(epochs)
-
-
-def test_what_follows_a_bar_that_is_over_is_the_work() -> None:
-    """A bar of data before that of training, for one pattern."""
-    tally = Tally()
-    for n in range(1000, 20001, 1000):
-        tally.add(n, 20000)
-    for n in range(1, 101):
-        tally.add(n, 2000)
-    assert tally.total == 20000 + 100
-
-
-def test_epochs_of_changing_length_add_up() -> None:
-    tally = Tally()
-    for batches in (1203, 1207, 1198):
-        for n in range(1, batches + 1):
-            tally.add(n, batches)
-    assert tally.total == 1203 + 1207 + 1198
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.sampled_from([None, 5, 60, 100])), max_size=60))

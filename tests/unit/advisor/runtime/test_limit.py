@@ -21,14 +21,12 @@ PIPES = Path("/run/advisor/mps")
 
 
 def granted(percent: float, units: int, *, total: int = 132, mps: bool = True) -> Granted:
-    """What is proven where a process saw so many SMs."""
     gpu = Gpu(uuid=UUID, model="Card", units_total=total)
     return check_granted(gpu, Share(percent), SeenGpu(UUID, units, mps), PIPES)
 
 
 @given(st.integers(9, 100), st.integers(40, 200), st.integers(1, 200))
 def test_only_the_count_of_the_share_is_a_proof(percent: int, total: int, units: int) -> None:
-    """Fewer SMs than asked for are refused as more are: the job would be measured at neither."""
     expected = units_for_percent(percent, total)
     assert granted(percent, expected, total=total) == Granted(expected, mps=True)
     if units != expected and expected > SM_FLOOR:
@@ -45,7 +43,6 @@ def test_below_the_floor_a_gpu_may_grant_what_was_asked() -> None:
 
 @given(st.integers(100, 10_000), st.floats(0, 20_000))
 def test_memory_is_bounded_where_no_more_is_free(most_mib: int, free_mib: float) -> None:
-    """Else nothing starts; nor where nobody could read it. Without a limit nothing is looked at."""
     gpu = Gpu(uuid=UUID, model="Card", units_total=132)
     share = Share(50, memory_mib=most_mib)
     if free_mib <= most_mib:
@@ -70,7 +67,6 @@ def test_without_a_server_or_the_gpu_there_is_no_proof() -> None:
 
 @pytest.mark.parametrize(("user", "answer"), [(MALLORY, MALLORY), (0, 0), (None, 0)])
 def test_the_program_runs_as_the_user_of_the_daemon(user: int | None, answer: int) -> None:
-    """A folder that only he enters is his; root stays root for its own."""
     with shared_folder() as folder:
         program = folder / BINARY
         program.write_text("#!/bin/sh\nid -u; id -g; id -G\n")
@@ -86,7 +82,6 @@ def test_the_protocol_is_2_whatever_the_environment_says() -> None:
 
 
 def test_who_waits_for_the_daemon_is_heard_meanwhile() -> None:
-    """Else a daemon that hangs is told as a supervisor that was stopped."""
     heard: list[None] = []
     with heard_by(lambda: heard.append(None)):
         run(["sleep", "1"], os.environ)

@@ -25,7 +25,6 @@ with gpu_lock(Path(sys.argv[1]), "GPU-1"):
 
 
 def test_second_holder_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
-    """Two advisors on one GPU would measure each other."""
     with gpu_lock(tmp_path, "GPU-1"):
         with (
             pytest.raises(BusyError, match=f"GPU-1 is being measured by process {os.getpid()}"),
@@ -38,7 +37,6 @@ def test_second_holder_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
 
 
 def test_gpu_is_free_afterwards(tmp_path: Path) -> None:
-    """The end of a measurement, good or bad, frees the GPU; old text in the file does no harm."""
     with pytest.raises(RuntimeError), gpu_lock(tmp_path, "GPU-1"):
         raise RuntimeError
     (lock,) = tmp_path.iterdir()
@@ -48,13 +46,11 @@ def test_gpu_is_free_afterwards(tmp_path: Path) -> None:
 
 
 def test_gpus_have_locks_of_their_own(tmp_path: Path) -> None:
-    """Two GPUs of one host are measured at the same time."""
     with gpu_lock(tmp_path, "GPU-1"), gpu_lock(tmp_path, "GPU-2"):
         assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_killed_holder_lets_go(tmp_path: Path) -> None:
-    """After kill -9 nobody has to clean up, and a folder that is missing is made for us alone."""
     folder = tmp_path / "run"
     command = [sys.executable, "-c", HOLD, str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
@@ -70,7 +66,6 @@ def test_killed_holder_lets_go(tmp_path: Path) -> None:
 
 
 def test_a_launch_that_holds_a_gpu_is_named(tmp_path: Path) -> None:
-    """Anyone who wants the GPU can look at it, and stop it, by its id."""
     with (
         gpu_lock(tmp_path, "GPU-1", "20260131-000000-ab12"),
         pytest.raises(BusyError, match=r"has the launch 20260131.*launches stop 20260131-0"),
@@ -83,7 +78,6 @@ def test_a_launch_that_holds_a_gpu_is_named(tmp_path: Path) -> None:
 
 
 def test_nobody_else_can_hold_a_lock() -> None:
-    """A shared lock of another user would keep a GPU for ever; the file is out of reach."""
     with shared_folder() as shared, gpu_lock(shared / "locks", "GPU-1"):
         lock = next((shared / "locks").iterdir())
         with mallory_starts("flock", "-s", "-n", lock, "true") as mallory:
@@ -95,7 +89,6 @@ def test_nobody_else_can_hold_a_lock() -> None:
 def test_a_lock_folder_of_ours_is_closed_unless_it_was_for_all(
     tmp_path: Path, mode: int, closed: bool
 ) -> None:
-    """Where all could write, somebody may hold what is there already."""
     (tmp_path / "locks").mkdir()
     (tmp_path / "locks/GPU-1.lock").touch()
     (tmp_path / "locks").chmod(mode)
@@ -106,7 +99,6 @@ def test_a_lock_folder_of_ours_is_closed_unless_it_was_for_all(
 
 @pytest.mark.parametrize("trap", ["ln -s", "ln"])
 def test_a_lock_is_no_way_to_another_file(trap: str) -> None:
-    """Another user's link at the name of a lock: nothing is cut, and nothing is written."""
     with shared_folder() as shared:
         precious = shared / "notes.txt"
         precious.write_text("precious notes of the victim")
@@ -129,7 +121,6 @@ def test_a_lock_is_no_way_to_another_file(trap: str) -> None:
 
 
 def test_the_members_of_a_group_share_the_locks_that_root_has_made() -> None:
-    """They see each other, and nobody else can come in between."""
     with shared_folder() as shared:
         folder = shared / "locks"
         folder.mkdir()

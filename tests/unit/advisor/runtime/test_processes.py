@@ -24,7 +24,6 @@ def test_process_in_exec_is_not_taken_for_one_without_limit() -> None:
 
 
 def test_process_with_another_limit_or_no_variables_is_named() -> None:
-    """A script inside a job may change or clear them."""
     with sleeper(LIMIT) as held, sleeper({"LIMIT": "20"}) as other, sleeper({}) as cleared:
         assert lacking([held, other, cleared], LIMIT) == sorted([other, cleared])
 
@@ -37,8 +36,7 @@ def single(count: int) -> list[frozenset[int]]:
 def test_job_alone_has_as_many_cores_as_beside_others(jobs: int, each: int) -> None:
     """Rates alone and in sets are compared, so both come from the same number of cores."""
     plan = plan_cores(single(16), jobs)
-    assert plan.own == {0}
-    assert [len(slot) for slot in plan.slots] == [each] * jobs
+    assert (plan.own, [len(slot) for slot in plan.slots]) == ({0}, [each] * jobs)
     owners = (plan.own, *plan.slots, plan.waiting)
     assert len(frozenset[int]().union(*owners)) == sum(map(len, owners))
 
@@ -52,7 +50,6 @@ def test_two_jobs_take_cores_in_turns() -> None:
 @pytest.mark.parametrize("jobs", [2, 7])
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_small_hosts_share_what_they_have(count: int, jobs: int) -> None:
-    """Nobody is left without a core, however few there are."""
     plan = plan_cores(single(count), jobs)
     assert plan.own
     assert len(plan.slots) == jobs
@@ -63,7 +60,6 @@ def test_small_hosts_share_what_they_have(count: int, jobs: int) -> None:
 def test_hyperthreads_of_one_core_have_one_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The profiler's core is nobody else's, its second hyperthread included."""
     monkeypatch.setattr(processes, "available_cores", lambda: list(range(8)))
     for core in range(8):
         folder = tmp_path / f"cpu{core}" / "topology"
@@ -76,7 +72,6 @@ def test_hyperthreads_of_one_core_have_one_owner(
 def test_without_topology_each_core_stands_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kernel that tells nothing is taken to have no hyperthreads."""
     monkeypatch.setattr(processes, "available_cores", lambda: [2, 3])
     assert physical_cores(tmp_path) == [{2}, {3}]
 
@@ -88,7 +83,6 @@ def mapped(tmp_path: Path) -> Iterator[ExitStack]:
 
 
 def load(stack: ExitStack, file: Path) -> None:
-    """Map a file into this process, as the loader does."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(b"library")
     opened = stack.enter_context(file.open("rb"))
@@ -98,7 +92,6 @@ def load(stack: ExitStack, file: Path) -> None:
 def test_a_library_of_the_system_has_its_version_in_its_name(
     tmp_path: Path, mapped: ExitStack
 ) -> None:
-    """As cublasGetVersion writes it."""
     load(mapped, tmp_path / "lib/libcublas.so.13.1.0.3")
     assert loaded_libraries([os.getpid()]) == "cublas 130100"
 
@@ -116,7 +109,6 @@ def test_libraries_of_wheels_have_theirs_in_the_metadata(tmp_path: Path, mapped:
 
 
 def test_what_cannot_be_read_is_not_known(tmp_path: Path, mapped: ExitStack) -> None:
-    """Neither a version that is nowhere, nor the libraries of a process that has ended."""
     load(mapped, tmp_path / "site-packages/torch/lib/libtorch.so")
     load(mapped, tmp_path / "lib/libcublas.so.13")
     load(mapped, tmp_path / "lib/libcublasLt.so.13.1.0.3")
@@ -126,7 +118,6 @@ def test_what_cannot_be_read_is_not_known(tmp_path: Path, mapped: ExitStack) -> 
 
 
 def test_only_the_main_thread_beats() -> None:
-    """A worker says nothing about the loop of the main thread, and what it waits for runs in it."""
     heard: list[str] = []
     with heard_by(lambda: heard.append("main")):
         assert awaited(in_thread(lambda: beating(lambda: beat() or 7))) == 7

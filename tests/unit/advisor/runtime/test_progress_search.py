@@ -54,8 +54,7 @@ EPOCHS = ["epoch 1 step 90/100", "epoch 2 step 10/100", "epoch 3 step 20/100"]
 def test_what_rises_is_found(lines: list[str], unit: str, last: str) -> None:
     found = search(["loading", *lines])
     assert found
-    assert found.progress.kind == "output"
-    assert found.progress.unit == unit
+    assert (found.progress.kind, found.progress.unit) == ("output", unit)
     assert last in found.line
 
 
@@ -82,7 +81,6 @@ def test_a_script_that_prints_is_ended_when_it_has_shown_enough() -> None:
 
 @pytest.mark.parametrize("gate", [True, False])
 def test_a_script_that_counts_in_the_file_needs_no_pattern(gate: bool) -> None:
-    """Whether it honours its gate is tried."""
     code = (
         ("" if gate else "import os; del os.environ['ADVISOR_GATE_FILE']\n")
         + "from advisor.progress import Progress\nimport time\np = Progress()\n"
@@ -124,7 +122,6 @@ def loaded(_pids: object) -> str:
 def test_a_silent_script_of_pytorch_is_counted_by_its_optimizer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a failed try; PyTorch is a stand-in, whose optimizer calls its hook."""
     monkeypatch.setattr("advisor.runtime.progress_search.loaded_libraries", loaded)
     (tmp_path / "torch" / "optim").mkdir(parents=True)
     (tmp_path / "torch" / "__init__.py").write_text(
@@ -163,17 +160,6 @@ def test_pytorch_without_advisor_is_told_what_counts_its_steps(
         find_progress([sys.executable, "-u", str(script), "--lr", "1"], os.environ, seconds=0.5)
 
 
-def test_a_script_of_pytorch_that_prints_is_told_of_the_callback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("advisor.runtime.progress_search.loaded_libraries", loaded)
-    script = tmp_path / "train.py"
-    script.write_text("import time\nfor n in range(9**9): print('step', n); time.sleep(0.01)")
-    known = find_progress([sys.executable, str(script)], os.environ)
-    assert known.found.progress.kind == "output"
-    assert known.counted == f"{sys.executable} -m advisor.callbacks {script}"
-
-
 @pytest.mark.parametrize(
     ("command", "counted"),
     [
@@ -184,7 +170,6 @@ def test_a_script_of_pytorch_that_prints_is_told_of_the_callback(
     ],
 )
 def test_a_script_is_named_with_what_counts_it(command: str, counted: str | None) -> None:
-    """Once, and only where Python itself is called."""
     assert counted_script(command.split()) == counted
 
 
@@ -207,7 +192,6 @@ UNITS = {"frames": 65536.0}
 
 
 def look(chunks: Iterable[tuple[float, str]], output: Path) -> FoundProgress | None:
-    """What is found in text written at these times, s."""
     output.touch()
     numbers, lines, now_s = LogNumbers(), OutputLines(output), 0.0
     for at_s, text in chunks:
@@ -223,7 +207,6 @@ def look(chunks: Iterable[tuple[float, str]], output: Path) -> FoundProgress | N
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_progress_is_found_and_counted(name: str, tmp_path: Path) -> None:
-    """From the end of the look on, the count is what was done, within 3 %."""
     output, written = tmp_path / "output.log", SHAPES[name]()
     done: list[float] = []
 
@@ -281,14 +264,3 @@ def test_recorded_logs_of_real_programs_are_counted(name: str, tmp_path: Path) -
 )
 def test_what_is_no_work_is_not_counted(lines: list[str]) -> None:
     assert search(lines) is None
-
-
-def test_what_counts_while_the_gpu_computes_goes_first() -> None:
-    numbers = LogNumbers()
-    for n in range(100):
-        numbers.add([f"step {n}"], n * 0.1)
-    for n in range(100):
-        numbers.add([f"frames: {n}"], 10 + n * 0.1, busy=True)
-    found = numbers.found(20.0)
-    assert found
-    assert found.progress.unit == "frames"

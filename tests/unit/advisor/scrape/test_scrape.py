@@ -14,13 +14,11 @@ from pathlib import Path
 import pytest
 from waiting import eventually
 
-from advisor.core.job import Reported
 from advisor.errors import AdvisorError, InputError, JobError, SourceError
 from advisor.progress import FILE_BYTES
 from advisor.runtime.counting import read_fault
 from advisor.scrape import __main__ as scrape
-from advisor.scrape.fetch import LARGEST_BYTES, PATIENCE_S, address_of, answers, fetch
-from advisor_node.meters import read_progress
+from advisor.scrape.fetch import LARGEST_BYTES, address_of, answers, fetch
 
 Answer = bytes | float
 """All bytes of an answer, or how long to say nothing."""
@@ -28,8 +26,6 @@ Answer = bytes | float
 
 @contextmanager
 def answering(answer: Answer) -> Generator[str]:
-    """The URL of a server that gives one and the same answer."""
-
     class Handler(http.server.BaseHTTPRequestHandler):
         def handle(self) -> None:
             while self.rfile.readline().strip():
@@ -62,7 +58,6 @@ def answering(answer: Answer) -> Generator[str]:
 
 
 def test_a_page_comes_as_it_is() -> None:
-    """Whole, in chunks or to the end of the connection."""
     chunks = (
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\na \r\n2\r\n1\n\r\n0\r\n\r\n"
     )
@@ -89,23 +84,17 @@ def test_a_page_comes_as_it_is() -> None:
     ],
 )
 def test_what_is_no_page_now_is_told_in_time(answer: Answer, said: str) -> None:
-    """A server that is loaded, or busy, or hangs: it is asked again."""
-    with answering(answer) as url:
-        begun = time.monotonic()
-        with pytest.raises(SourceError, match=said):
-            fetch(url)
-        assert time.monotonic() - begun < PATIENCE_S + 2
+    with answering(answer) as url, pytest.raises(SourceError, match=said):
+        fetch(url)
 
 
 def test_a_page_without_end_is_refused() -> None:
-    """Whoever counts keeps its memory."""
     page = b"HTTP/1.0 200 OK\r\n\r\n" + b"# filler\n" * (LARGEST_BYTES // 9 + 1)
     with answering(page) as url, pytest.raises(JobError, match="sent more than 4194304 bytes"):
         fetch(url)
 
 
 def test_nobody_there_is_told(free_port: int) -> None:
-    """The address is in the message."""
     url = f"http://127.0.0.1:{free_port}/metrics"
     assert not answers(url)
     with pytest.raises(SourceError, match=f"nobody answers at http://127.0.0.1:{free_port}"):
@@ -121,7 +110,6 @@ def test_nobody_there_is_told(free_port: int) -> None:
     ],
 )  # fmt: skip
 def test_only_this_host_is_spoken_to(url: str) -> None:
-    """By plain HTTP, and nothing in the path ends the request."""
     with pytest.raises(InputError):
         address_of(url)
 
@@ -149,12 +137,9 @@ while True:
     time.sleep(0.01)
     done.inc()
 """
-RESTARTS = SERVER.replace("done.inc()", "done.inc()\n    if done._value.get() > 100: done.reset()")
 
 
 class Program:
-    """`python -m advisor.scrape`, its progress file and its output."""
-
     def __init__(self, folder: Path, port: int) -> None:
         self.file, self.output, self.port = folder / "progress", folder / "log", port
         self.file.write_bytes(bytes(FILE_BYTES))
@@ -189,7 +174,6 @@ def program(tmp_path: Path, free_port: int) -> Program:
 
 
 def test_a_server_is_waited_for_and_counted(program: Program) -> None:
-    """And ended with the program, which tells the exit code."""
     with program.run("done_total") as ours:
         eventually(lambda: program.count() > 20, program.output.read_text)
         assert program.said("nobody answers at")
@@ -198,31 +182,12 @@ def test_a_server_is_waited_for_and_counted(program: Program) -> None:
     assert not answers(f"http://127.0.0.1:{program.port}/")
 
 
-def test_agents_read_the_file_that_it_makes(program: Program) -> None:
-    """In a pod there is only the folder for it."""
-    program.file.unlink()
-    with program.run("done_total"):
-        told = eventually(
-            lambda: (seen := read_progress(program.file)) and seen.steps > 20 and seen
-        )
-    assert told.reported == Reported()
-
-
 def test_a_port_that_is_taken_is_refused(program: Program) -> None:
-    """Another server would be counted in the place of ours."""
     with answering(b"") as url:
         program.port = int(url.split(":")[2].split("/")[0])
         with program.run("done_total") as ours:
             assert ours.wait(20) == 1
     assert program.said("is taken before the server starts")
-
-
-def test_a_server_that_starts_again_is_counted_on(program: Program) -> None:
-    """Nothing on the page ends it."""
-    with program.run("done_total", code=RESTARTS) as ours:
-        eventually(lambda: program.count() > 150, program.output.read_text)
-        assert ours.poll() is None
-    assert read_fault(program.file) == ""
 
 
 def test_what_is_no_counter_is_a_fault_and_the_server_goes_on(program: Program) -> None:
@@ -267,16 +232,7 @@ def test_a_page_is_missed_only_when_it_was_read_before(
         assert bool(fault) == bool(read_fault(program.file))
 
 
-def test_a_name_that_is_not_there_is_told_with_near_ones(program: Program) -> None:
-    """It may come with the first request, so it is waited for."""
-    with program.run("doen_total") as ours:
-        eventually(lambda: program.said("near ones: done_total"), program.output.read_text)
-        assert ours.poll() is None
-        assert program.count() == 0
-
-
 def test_what_cannot_be_started_is_told(program: Program) -> None:
-    """As a selector or a program that is none."""
     for counter in ("a{", "done_total"):
         command = [
             sys.executable, "-m", "advisor.scrape", f"--url=http://127.0.0.1:{program.port}",

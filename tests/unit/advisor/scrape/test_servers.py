@@ -60,12 +60,10 @@ TGI, TEI = "tgi_request_generated_tokens_sum", "te_request_success"
 def test_a_server_is_its_program_or_module(
     command: str, counter: str | None, port: int | None
 ) -> None:
-    """Behind what starts it, and its page where the command line says so."""
     found = server_of(shlex.split(command))
     assert found is not None
     server, url = found
-    assert server.counter == counter
-    assert url == (port and f"http://127.0.0.1:{port}{server.path}")
+    assert (server.counter, url) == (counter, port and f"http://127.0.0.1:{port}{server.path}")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +93,6 @@ def test_a_word_elsewhere_makes_no_server(command: str) -> None:
 
 
 def test_addresses_of_a_process_are_those_that_it_alone_listens_on() -> None:
-    """Any address is reached by loopback; a connection is none."""
     with (
         socket.create_server(("127.0.0.1", 0)) as one,
         socket.create_server(("0.0.0.0", 0)) as every,

@@ -34,7 +34,7 @@ from advisor.validity.safe_counts import (
     wrong_elsewhere,
 )
 from advisor_data import known as count_checks
-from advisor_data.known import bundled_checks, known_checks
+from advisor_data.known import known_checks
 
 KNOWN = Safety(units_total=132, host=checked_132())
 
@@ -44,7 +44,6 @@ totals = st.integers(40, 100).map(lambda half: 2 * half)
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[tuple[int, int], int, Safety, Safety]:
-    """Two wanted counts, the size of a GPU, and what is known of two jobs on it."""
     total = draw(totals)
     even = st.integers(4, total // 2).map(lambda half: 2 * half)
     counts = st.frozensets(even)
@@ -55,17 +54,6 @@ def cases(draw: st.DrawFn) -> tuple[tuple[int, int], int, Safety, Safety]:
     return (draw(even), draw(even)), total, a, b
 
 
-def test_own_results_go_before_the_check() -> None:
-    safety = Safety(
-        units_total=132,
-        host=checked_132(),
-        right=frozenset({92, 104}),
-        wrong=frozenset({66, 104}),
-    )
-    assert 92 not in safety.unsafe
-    assert {66, 104, 78} <= safety.unsafe
-
-
 def test_a_count_that_was_never_checked_is_allowed_and_said_to_be() -> None:
     host = checked_with(132, frozenset({92}), checked=frozenset({66, 92}))
     safety = Safety(units_total=132, host=host, right=frozenset({12}))
@@ -74,20 +62,8 @@ def test_a_count_that_was_never_checked_is_allowed_and_said_to_be() -> None:
 
 
 def test_without_any_check_every_count_is_unchecked_but_those_of_own_results() -> None:
-    """Right or wrong: somebody has looked at these."""
     safety = Safety(units_total=132, right=frozenset({12}), wrong=frozenset({14}))
     assert [units for units in (12, 14, 16, 132) if safety.is_unchecked(units)] == [16, 132]
-
-
-def test_where_no_count_is_allowed_none_is_near() -> None:
-    for safety in (Safety(), Safety(units_total=132, wrong=frozenset(grantable(132)))):
-        assert safety.nearest(66) is None
-        assert safety.around(66) == ()
-
-
-def test_without_the_size_of_the_gpu_nothing_is_avoided() -> None:
-    """Shares cannot be counted then."""
-    assert not Safety(host=checked_132(), wrong=frozenset({66})).unsafe
 
 
 @pytest.mark.parametrize(
@@ -106,16 +82,8 @@ def test_nearest_safe_counts(units: int, nearest: int, around: tuple[int, ...]) 
     assert (KNOWN.nearest(units), KNOWN.around(units)) == (nearest, around)
 
 
-def test_mirror_images_are_told_apart_by_what_was_wanted_and_by_mirrored() -> None:
-    """(62, 70) and (70, 62) are equally near to (66, 66) where that is not safe."""
-    safety = Safety(units_total=132, host=checked_132(), wrong=frozenset({64, 66}))
-    assert safe_counts((66, 66), 132, [safety, safety]) == (62, 70)
-    assert safe_counts((66, 66), 132, [safety, safety], mirrored=True) == (70, 62)
-
-
 @pytest.mark.parametrize("mirrored", [False, True])
 def test_the_job_that_was_to_have_more_gets_more(mirrored: bool) -> None:
-    """30 and 100 of 132 are as near to (102, 110) as 100 and 30, and the names decide nothing."""
     two = checked_with(132, frozenset(grantable(132)) - {30, 100})
     safety = Safety(units_total=132, host=two)
     assert safe_counts((102, 110), 132, [safety, safety], mirrored=mirrored) == (30, 100)
@@ -166,14 +134,6 @@ def test_swapping_the_jobs_swaps_the_pair(
     assert there == (back and back[::-1])
 
 
-@given(totals, st.data())
-def test_all_safe_changes_nothing(total: int, data: st.DataObject) -> None:
-    units = data.draw(st.sampled_from(list(grantable(total))[:-4]))
-    one, other = Safety(units_total=total), checked_with(total, frozenset())
-    wanted = units, total - units
-    assert safe_counts(wanted, total, [one, Safety(units_total=total, host=other)]) == wanted
-
-
 @given(st.lists(st.integers(4, 40).map(lambda half: 2 * half), min_size=3, max_size=3))
 def test_counts_of_three_jobs(wanted: list[int]) -> None:
     found = safe_counts(tuple(wanted), 132, [KNOWN] * 3)
@@ -194,7 +154,6 @@ ANYWAY = "or ask for it all the same: --allow-unsafe, over HTTP allow_unsafe"
 
 
 def test_nine_splits_in_percent() -> None:
-    """A count that stays keeps its percentage, and no other is unsafe or too much."""
     found = safe_splits(NINE, [KNOWN, KNOWN])
     assert tuple(split and split.shares for split in found) == (
         (10, 90), (11, 90), (26, 54), (47, 54), (50, 50), (54, 47), (54, 26), (90, 11), (90, 10)
@@ -206,16 +165,7 @@ def test_nine_splits_in_percent() -> None:
         assert sum(units) <= 132
 
 
-def test_ten_shares_of_a_job_alone() -> None:
-    """Two that are nearest to the same count are measured once."""
-    found = safe_solo_shares(TEN, KNOWN)
-    assert [units_for_percent(share, 132) for share in found] == [12, 22, 34, 62, 66, 70, 118, 132]
-    assert found[0] == 10
-    assert found[-1] == 100
-
-
 def test_the_whole_gpu_stays_whatever_is_known() -> None:
-    """A profile needs it."""
     all_but_small = checked_with(132, frozenset(grantable(132)) - {8})
     safety = Safety(units_total=132, host=all_but_small)
     assert safe_solo_shares(TEN, safety) == (7.0, 100.0)
@@ -223,7 +173,6 @@ def test_the_whole_gpu_stays_whatever_is_known() -> None:
 
 @pytest.mark.parametrize("safety", [Safety(), Safety(units_total=132), Safety(host=checked_132())])
 def test_nothing_known_changes_nothing(safety: Safety) -> None:
-    """Not even a percentage that no number of SMs needs."""
     odd = [Split((33.3, 66.6)), Split((1.0, 99.0)), Split((70.0, 70.0))]
     assert safe_splits(odd, [safety, safety]) == tuple(odd)
     assert safe_solo_shares([33.3, 0.5, 33.4], safety) == (33.3, 0.5, 33.4)
@@ -246,7 +195,6 @@ def test_no_share_is_at_an_unsafe_count(unsafe: frozenset[int], data: st.DataObj
 
 
 def test_a_refusal_says_what_was_wrong_and_what_is_near() -> None:
-    """The operations, the nearest safe split, and how to have it all the same."""
     with pytest.raises(UnsafeCountError) as refused:
         check_split(Split((70, 30)), [KNOWN, KNOWN])
     assert str(refused.value) == (
@@ -258,7 +206,6 @@ def test_a_refusal_says_what_was_wrong_and_what_is_near() -> None:
 
 
 def test_a_refusal_by_own_results_says_so() -> None:
-    """The host's list has nothing against 66 SMs."""
     own = Safety(units_total=132, wrong=frozenset({66}))
     with pytest.raises(UnsafeCountError) as refused:
         check_split(EQUAL, [own, Safety(units_total=132)])
@@ -272,7 +219,6 @@ def test_a_refusal_by_own_results_says_so() -> None:
 
 
 def test_a_share_alone_is_refused_with_the_nearest_two_counts() -> None:
-    """Both may be asked for with --units."""
     with pytest.raises(UnsafeCountError) as refused:
         check_share(70, KNOWN)
     assert str(refused.value) == (
@@ -328,13 +274,7 @@ def test_three_wrong_operations_are_named(at_38: str, at_92: str, text: str) -> 
     assert refused.value.why == f"wrong were {text}"
 
 
-def test_a_share_whose_count_stays_keeps_its_percentage() -> None:
-    """50.5 % is 66 SMs as 50 % is; only the other one is moved."""
-    assert safe_splits([Split((50.5, 70))], [KNOWN, KNOWN]) == (Split((50.5, 50)),)
-
-
 def test_of_mirror_images_the_caller_decides() -> None:
-    """By default the smaller share is the first job's."""
     safety = Safety(units_total=132, host=checked_132(), wrong=frozenset({64, 66}))
     pair = [safety, safety]
     assert safe_splits([EQUAL], pair) == (Split((47, 54)),)
@@ -357,7 +297,6 @@ def test_what_is_moved_is_said_once() -> None:
 
 
 def test_avoided_counts_in_a_row_are_a_range() -> None:
-    """In steps of what the GPU grants: pairs of SMs, or one CU on each XCD."""
     unsafe = frozenset(range(40, 61, 2))
     own = Safety(units_total=132, host=checked_with(132, unsafe), wrong=frozenset({70, 72, 74}))
     fine = fine_splits(132, "nvidia")
@@ -397,7 +336,6 @@ def test_the_counts_of_an_amd_gpu() -> None:
 
 
 def test_counts_that_nobody_checked_are_named() -> None:
-    """Only where others were: where nothing is known that is said once, by whoever answers."""
     few = checked_with(132, frozenset({92}), checked=frozenset({66, 92}))
     host = Safety(units_total=132, host=few)
     assert list(unchecked_texts(Split((50, 40)), ("a", "b"), [host, host])) == [
@@ -447,11 +385,6 @@ CHECK = CountCheck(
 )
 
 
-def test_safe_and_unsafe_are_sorted() -> None:
-    """A count is safe where nothing was wrong; what was not checked is neither."""
-    assert (CHECK.safe, CHECK.unsafe) == ((8, 132), (66, 92))
-
-
 @st.composite
 def checks(draw: st.DrawFn) -> CountCheck:
     checked = draw(st.lists(st.integers(1, 132), unique=True))
@@ -461,7 +394,6 @@ def checks(draw: st.DrawFn) -> CountCheck:
 
 
 def test_what_is_written() -> None:
-    """Files of it come with advisor, and other versions read them."""
     assert json.loads(write(CHECK)) == {
         "gpu_model": "Test GPU 80GB",
         "gpu_uuid": "GPU-1",
@@ -478,7 +410,6 @@ def test_what_is_written() -> None:
 
 @given(checks())
 def test_what_is_written_is_read(check: CountCheck) -> None:
-    """Nothing is lost on the way through a file, and safe and unsafe are all there is."""
     again = parse_check(write(check).encode())
     assert again == check
     assert sorted((*again.safe, *again.unsafe)) == sorted(check.checked)
@@ -487,16 +418,15 @@ def test_what_is_written_is_read(check: CountCheck) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"driver": None}, "driver is not text"),
-        ({"colour": "red"}, "unknown: colour"),
+        ({"driver": None}, "driver: it should be a valid string"),
+        ({"colour": "red"}, "colour: there is no such key"),
         ({"checked": [8, 134]}, "checked: no 134 of 132 SMs"),
         ({"checked": [0]}, "checked: no 0 of 132 SMs"),
         ({"wrong": {"40": ["matmul"]}}, "wrong.40: 40 SMs were not checked"),
         ({"wrong": {"92": []}}, "wrong.92: not one or more of the operations"),
         ({"wrong": {"92": ["fft"]}}, "wrong.92: not one or more of the operations"),
-        ({"wrong": {"many": ["sort"]}}, "wrong.many: many is not a whole number"),
-        ({"wrong": {"092": ["sort"]}}, "wrong.092: 092 is not a whole number"),
-        ({"seconds": "long"}, "seconds is not a finite number"),
+        ({"wrong": {"many": ["sort"]}}, "wrong.many.*it should be a valid integer"),
+        ({"seconds": "long"}, "seconds: it should be a valid number"),
     ],
 )
 def test_faults_are_named(change: dict[str, Any], words: str) -> None:
@@ -507,15 +437,13 @@ def test_faults_are_named(change: dict[str, Any], words: str) -> None:
 
 def test_what_changed_is_said() -> None:
     assert CHECK.differs_from("580.1", CHECK.libraries) == ""
-    assert CHECK.differs_from("580.1", {}) == ""
-    assert CHECK.differs_from("580.1", {"jax": "1"}) == ""
+    assert (CHECK.differs_from("580.1", {}), CHECK.differs_from("580.1", {"jax": "1"})) == ("", "")
     assert CHECK.differs_from("590.2", {"torch": "2.11.0", "cublas": "130200"}) == (
         "driver 580.1 then, 590.2 now, cublas 130100 then, 130200 now"
     )
 
 
 def test_own_check_comes_before_others_and_they_fill_its_gaps() -> None:
-    """A quick check of two counts hides nothing that is known of the rest."""
     own = replace(CHECK, checked=(66, 132), wrong={}, driver="590")
     other_model = replace(CHECK, gpu_model="Another")
     known = check_for(CHECK.gpu_model, [other_model, own, CHECK])
@@ -534,13 +462,6 @@ def test_stored_comes_before_bundled(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = keep_check(CHECK, home)
     assert path == home / "checks/test-gpu-80gb.json"
     assert known_checks(home) == [CHECK, bundled]
-
-
-def test_bundled_files_can_be_read() -> None:
-    """Each is a check of its own model, and holds more than the whole GPU."""
-    found = bundled_checks()
-    assert len({check.gpu_model for check in found}) == len(found)
-    assert all(len(check.checked) > 1 for check in found)
 
 
 def test_damaged_file_says_what_to_do(tmp_path: Path) -> None:

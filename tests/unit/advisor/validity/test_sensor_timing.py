@@ -42,7 +42,6 @@ def test_wait_is_that_of_the_channel_that_is_read(
 
 
 def test_rules_are_as_ever_where_nothing_is_known() -> None:
-    """The defaults are what suits all sensors."""
     assert rules_for(8.0) == WindowRules()
     assert rules_for(0.5).settle_least_s == 0.5
 
