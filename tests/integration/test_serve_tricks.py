@@ -164,6 +164,16 @@ def test_offers_without_a_body_and_in_a_row(served: RawServer) -> None:
         assert _answers(client, 3) == [(200, b"status")] * 3
 
 
+def test_an_offer_with_two_lengths_is_refused(served: RawServer) -> None:
+    """What is refused without an offer is refused with one."""
+    for more in (
+        b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
+        b"Content-Length: 2\r\nContent-Length: 3\r\n",
+    ):
+        answer = served.send(SENT + OFFERS["HTTP/2"] + more + b"\r\n{}")
+        assert (answer.status, answer.code) == (400, "bad-request")
+
+
 def test_the_host_of_a_whole_address_counts(served: RawServer) -> None:
     """`GET http://evil/` with a good Host is for another server; our own address is answered."""
     for target, status, code in (

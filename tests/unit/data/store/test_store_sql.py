@@ -215,6 +215,14 @@ def opened(home: Path) -> set[str]:
 
 
 @pytest.mark.usefixtures("loose_umask")
+def test_a_new_home_is_ours_alone(tmp_path: Path) -> None:
+    """With its write-ahead log, which has the same secrets."""
+    with open_store(None, tmp_path / "home") as store, open_service_state(None, tmp_path / "home"):
+        store.add([point(1)])
+        assert {"home", "advisor.db", "advisor.db-wal"} <= modes(tmp_path / "home").keys()
+        assert opened(tmp_path / "home") == set()
+
+
 def test_an_old_home_is_closed_with_all_its_journals(tmp_path: Path) -> None:
     """As versions before left it: 0755 and 0644, and a server may still be at it."""
     home = tmp_path / "home"
