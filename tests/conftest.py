@@ -49,6 +49,14 @@ def pytest_configure() -> None:
     gc.disable()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with real parts count as slow."""
+    for item in items:
+        if any(map(item.get_closest_marker, ("postgres", "prometheus", "ray", "slurm"))):
+            item.add_marker("slow")
+
+
 def pytest_collection_finish() -> None:
     """Garbage of tests is looked for in what they make, as rarely as in commands."""
     gc.enable()

@@ -170,10 +170,11 @@ class Packer:
         chosen = several[answers.kept(sets.only(several))]
         costs = np.full(len(rows), np.inf)
         if len(chosen):
-            placing, rates = answers.placing, answers.many.at(rows[chosen], levels[chosen])
+            speed, _, watts = answers.many.at(rows[chosen], levels[chosen])
+            placing = answers.placing
             lag = np.append(placing.lag, 0.0)[rows[chosen]]
-            behind = ((1 - rates.speed) * lag).sum(axis=1)
-            costs[chosen] = placing.per_card + placing.per_w * rates.power_w + behind
+            behind = ((1 - speed) * lag).sum(axis=1)
+            costs[chosen] = placing.per_card + placing.per_w * watts + behind
         table = costs.reshape(len(LEVELS), kinds)
         best = table.argmin(axis=0)
         cheapest = table[best, np.arange(kinds)]
@@ -214,8 +215,8 @@ class Packer:
         if size == 1:
             speeds, power_w, level = np.ones(1), float(alone_w[0]), 0
         else:
-            rates = many.at(rows, np.array([level]))
-            speeds, power_w = np.minimum(rates.speed[0, :size], 1.0), float(rates.power_w[0])
+            speed, _, watts = many.at(rows, np.array([level]))
+            speeds, power_w = np.minimum(speed[0, :size], 1.0), float(watts[0])
         alone = many.alone.seated([[kind] for kind in members], level)
         beside = float(filling_beside(alone.sm, alone.fills).max()) if size > 1 else 0.0
         shares = tuple(map(float, many.shares[list(members), level]))
