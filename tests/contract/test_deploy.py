@@ -236,6 +236,7 @@ def test_the_container_gets_what_was_tested_by_its_hash() -> None:
     assert (ROOT / "requirements" / f"{arguments['LOCK']}.txt").is_file()
 
 
+@pytest.mark.slow
 def test_the_command_of_the_container_works(tmp_path: Path) -> None:
     stage = last_stage()
     options = json.loads(stage["CMD"][0])
@@ -367,6 +368,7 @@ def queries() -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 def test_every_query_names_a_metric_that_there_is(service: Served) -> None:
     # A family without samples still has its line of help.
     with Client(service.url) as client:
@@ -389,6 +391,7 @@ def test_every_query_names_a_metric_that_there_is(service: Served) -> None:
     assert states <= set(re.findall(r'advisor_launches\{state="(\w+)"', text))
 
 
+@pytest.mark.slow
 def test_promtool_is_content() -> None:
     promtool = program("promtool", "prometheus")
     run(promtool, "check", "config", "--syntax-only", PROMETHEUS / "prometheus.yml")

@@ -87,6 +87,7 @@ def test_helm_finds_nothing_wrong() -> None:
     assert [m["error"] for m in found["messages"]] == ["icon is recommended"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_kubernetes_takes_it(
     version: str, default: list[dict[str, Any]], otherwise: list[dict[str, Any]]
@@ -313,6 +314,7 @@ def probed(url: str, headers: dict[str, str]) -> httpx.Response:
     return httpx.get(url, headers=headers, timeout=30)
 
 
+@pytest.mark.slow
 def test_the_service_answers_its_probes(default: list[dict[str, Any]], tmp_path: Path) -> None:
     [spec] = [spec for name, spec in pod_specs(default) if name == "advisor-service"]
     [container] = spec["containers"]

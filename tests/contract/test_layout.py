@@ -48,6 +48,7 @@ def test_no_two_files_of_tests_have_one_name() -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
+@pytest.mark.slow
 def test_who_catches_everything_says_why() -> None:
     """A comment stands beside each `except Exception`: a fault must not vanish by habit."""
     broad = re.compile(r" *except( Exception| BaseException)?( as \w+)?:")
@@ -60,6 +61,7 @@ def test_who_catches_everything_says_why() -> None:
     assert silent == []
 
 
+@pytest.mark.slow
 def test_measuring_scripts_import_what_is_there() -> None:
     """They are run by hand, so nothing else tells that a name of theirs was moved or renamed."""
     modules = {
@@ -78,6 +80,7 @@ def test_measuring_scripts_import_what_is_there() -> None:
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_imports_go_one_way() -> None:
     done = _run([str(SCRIPTS / "lint-imports"), "--no-cache"])
     assert done.returncode == 0, done.stdout
@@ -86,6 +89,7 @@ def test_imports_go_one_way() -> None:
 HEAVY = ("sklearn", "fastapi", "sqlalchemy", "pandas", "matplotlib")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("modules", "unwanted"),
     [

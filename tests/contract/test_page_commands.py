@@ -30,6 +30,7 @@ RUN_BY = {
 _SCRIPT = re.compile(r"[\w./-]+\.(?:py|sh)$")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_each_command_that_a_page_shows_can_be_called(page: Path) -> None:
     """A renamed option, extra, target or script would be shown to readers for ever."""
@@ -44,6 +45,7 @@ def test_each_command_that_a_page_shows_can_be_called(page: Path) -> None:
                 assert not [*_faults(words, folder)], f"{block.page}:{line}: {command}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "block",
     [

@@ -44,6 +44,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("*.whl"))
 
 
+@pytest.mark.slow
 def test_wheel_claims_only_our_names(wheel: Path) -> None:
     top = {name.split("/")[0] for name in _names(wheel)}
     assert {name for name in top if not name.endswith(".dist-info")} == PACKAGES
@@ -114,6 +115,7 @@ def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_wheel_runs_away_from_the_checkout(bare: Path, tmp_path: Path) -> None:
     code = f"import {', '.join(PACKAGES)}, advisor_cli, cProfile; print(advisor.__file__)"
     done = _said(bare, "python", "-c", code, folder=tmp_path)
@@ -132,6 +134,7 @@ def test_programs_of_its_jobs_find_it(bare: Path, tmp_path: Path) -> None:
     assert "advisor.progress.Progress" in said, said
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_what_pages_show_runs_in_an_empty_folder(bare: Path, host: FakeHost) -> None:
     """Each command that needs no GPU, cluster or network, with what the page says is there.
@@ -161,6 +164,7 @@ def test_what_pages_show_runs_in_an_empty_folder(bare: Path, host: FakeHost) -> 
     assert not failed, "\n".join(failed)
 
 
+@pytest.mark.slow
 def test_python_of_its_page_runs(bare: Path, host: FakeHost) -> None:
     environment, folder = _readers(bare, host)
     text = "".join(b.text for b in blocks(ROOT / "docs/python.md") if b.language == "python")

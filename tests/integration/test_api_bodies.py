@@ -37,6 +37,7 @@ def token(api: Api) -> str:
     return api.token("read", "write", "launch", "admin")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", ["", "null", " \n"], ids=["none", "null", "blank"])
 @pytest.mark.parametrize(("method", "path"), TAKE_A_BODY)
 def test_an_empty_body_is_a_fault_of_the_request(

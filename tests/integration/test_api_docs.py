@@ -103,6 +103,7 @@ def environment(service: Served) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_python_examples_run(service: Served, environment: dict[str, str], tmp_path: Path) -> None:
     """The Python of the page, read from top to bottom, runs without an error or a warning."""
     found = [block.text for block in blocks("client.md") if block.language == "python"]
@@ -121,6 +122,7 @@ def test_python_examples_run(service: Served, environment: dict[str, str], tmp_p
     assert done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_shell_examples_run(

@@ -55,6 +55,7 @@ def server(fake_libraries: Path, input_model: Path) -> Iterator[LaunchServer]:
             yield server
 
 
+@pytest.mark.slow
 def test_examples_are_what_is_answered(server: LaunchServer) -> None:
     """Each has the keys that its example shows, and both fit what OpenAPI says of them."""
     contract = server.ask("GET", "/v1/openapi.json").plain

@@ -67,6 +67,7 @@ def site(shared: Site) -> Iterator[Site]:
 # servers that come and go; no other one runs next to them
 
 
+@pytest.mark.slow
 def test_launches_outlive_their_server_and_are_adopted(launch_host: FakeHost) -> None:
     """Kill -9 right after 202, and while the pair runs: it goes on, is adopted, and is one."""
     tokens, key = make_tokens(launch_host, "outlive"), {"Idempotency_Key": "outlives"}
@@ -108,6 +109,7 @@ def test_launching_is_off_unless_it_is_turned_on(tmp_path: Path) -> None:
 # one server
 
 
+@pytest.mark.slow
 def test_a_recommended_pair_is_launched_watched_and_stopped(site: Site) -> None:
     """202 at once; then proven limits, live rates next to the forecast, and a safe end."""
     server, key = site.server, {"Idempotency_Key": "first-of-all"}
@@ -154,6 +156,7 @@ def test_a_recommended_pair_is_launched_watched_and_stopped(site: Site) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_launches_of_the_command_line_are_adopted(site: Site) -> None:
     """`GET /v1/launches` shows all of this host; they hold their GPU, and a token may stop them."""
     launch_id = detached(site.host, "one", "gemm", "--split", "26/50")
@@ -175,6 +178,7 @@ def test_a_dry_run_starts_nothing(site: Site) -> None:
     assert len(site.server.ask("GET", "/v1/launches").json["launches"]) == before
 
 
+@pytest.mark.slow
 def test_a_job_joins_a_launch_that_runs(site: Site) -> None:
     """As at the command line: asked at once, then under its own proven limit; each key once."""
     server, key = site.server, {"Idempotency_Key": "joins-once"}
@@ -214,6 +218,7 @@ def _joined(server: LaunchServer, asked: dict[str, Any]) -> dict[str, Any]:
     return eventually(answered, lambda: asked)
 
 
+@pytest.mark.slow
 def test_a_join_that_cannot_be_is_refused(site: Site) -> None:
     """Names of jobs with a file alone, one job, and a share or what a share is advised by."""
     launch_id = site.server.launched("triad", "gemm")
@@ -290,6 +295,7 @@ def test_a_launch_of_another_host_is_shown_and_not_stopped(site: Site) -> None:
             state.update_launch(launch_id, "stopped", json.dumps({**status, "state": "stopped"}))
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_launches_go_on_while_the_database_is_away(
     launch_host: FakeHost, postgres_server: Server, postgres_url: str

@@ -104,6 +104,7 @@ def test_evaluation_is_served_where_the_model_carries_it(api: Api) -> None:
     assert error_of(api.ask("GET", "/v1/models/v2/evaluation"))[:2] == (404, "not-found")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["v3", "..", ".adding-v1", "v1%2F..%2Fv2"])
 def test_names_that_are_no_models(api: Api, admin: str, name: str) -> None:
     status, code, _ = error_of(api.ask("POST", f"/v1/models/{name}/promote", admin))
@@ -117,6 +118,7 @@ def test_names_that_are_no_models(api: Api, admin: str, name: str) -> None:
 SCRIPT = Path(__file__).parents[2] / "docs/measurements/reload_under_load.py"
 
 
+@pytest.mark.slow
 def test_no_request_fails_and_no_answer_has_fields_of_two_models() -> None:
     """Each answer is byte for byte that of one model, and each promotion is taken up."""
     done = subprocess.run(

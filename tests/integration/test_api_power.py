@@ -34,6 +34,7 @@ def api(home: Path, bundled_power: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         yield api
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "name", "count"),
     [(SENSORS, "sensors", 2), (KERNELS, "kernels", 3)],

@@ -277,6 +277,7 @@ def test_what_is_not_there_is_404(empty: Api) -> None:
         assert error_of(empty.ask("GET", path))[:2] == (404, "not-found")
 
 
+@pytest.mark.slow
 def test_another_process_is_noticed_within_a_second(api: Api, tmp_path: Path) -> None:
     """Two services on one database: what one, or the command line, writes counts in both."""
     url = f"sqlite:///{tmp_path}/home/advisor.db"

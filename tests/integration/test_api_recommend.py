@@ -43,6 +43,7 @@ _FFT = {"job": "fft", "min_speed": 0.4}
 _PLANNED = "place fft:2 gemm --gpus 2 --work gemm=2h --min-speed fft=0.4"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "body", "words", "kind"),
     [
@@ -309,6 +310,7 @@ def test_gains_of_all_pairs_are_those_of_each(api: Api) -> None:
         assert cell == [asked.verdict, *((None, None) if apart else (split, saved))]
 
 
+@pytest.mark.slow
 def test_gains_beside_one_job_are_its_partners(api: Api, advisor: Advisor) -> None:
     """All bundled jobs of the GPU model, and the best of them are those of the command line."""
     found = api.post("/v1/gains", {"gpu_model": "NVIDIA H200", "beside": "bert-train"})

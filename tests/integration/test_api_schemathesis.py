@@ -98,6 +98,7 @@ class Admin:
         case.headers["Authorization"] = data
 
 
+@pytest.mark.slow
 @schema.parametrize()
 @MADE_UP
 def test_no_finding(case: Any, server: LaunchServer, over: str) -> None:

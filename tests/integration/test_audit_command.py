@@ -161,6 +161,7 @@ def test_two_audits_do_not_share_a_folder(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_exporters_are_watched_into_a_file(advisor: Advisor, tmp_path: Path) -> None:
     """Rows of a dcgm-exporter become series that an audit reads, by their own time."""
     now_s, slept = [time.time() - 3600], list[float]()
@@ -188,6 +189,7 @@ def test_exporters_are_watched_into_a_file(advisor: Advisor, tmp_path: Path) -> 
     assert job["gpu_hours"] == pytest.approx(0.5, abs=0.02)
 
 
+@pytest.mark.slow
 def test_gpus_of_this_host_are_watched(nvml: FakeNvml, tmp_path: Path) -> None:
     """A job without a name is where memory is in use by more than the driver itself.
 

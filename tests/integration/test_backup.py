@@ -149,6 +149,7 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spoil", "complaint"), SPOILED.values(), ids=SPOILED)
 def test_a_bad_copy_is_refused_before_anything_changes(
     database: Path, tmp_path: Path, spoil: Callable[[Path], object], complaint: str
@@ -177,6 +178,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_kill_9_of_a_restore_leaves_old_or_new(database: Path, tmp_path: Path) -> None:
     """Killed at any moment, the database opens and is whole."""
     with open_store(url_of(database), Path()) as store:
@@ -220,6 +222,7 @@ except StoreError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_restore_onto_a_full_disk_keeps_the_old_database(database: Path, tmp_path: Path) -> None:
     """What does not fit changes nothing, and there is a message."""
     copy, large = tmp_path / "copy.db", tmp_path / "large.db"
@@ -296,6 +299,7 @@ def test_the_commands_back_up_and_restore(tmp_path: Path) -> None:
         assert state.find_tokens([secret]).get(secret) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_a_postgresql_database_is_backed_up_as_the_page_says(
     postgres_server: Server, postgres_url: str, tmp_path: Path

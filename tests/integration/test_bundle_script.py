@@ -36,6 +36,7 @@ def bundle(into: Path, *files: Path | str) -> None:
         runpy.run_path(str(SCRIPT), run_name="__main__")
 
 
+@pytest.mark.slow
 def test_the_same_points_give_the_same_bytes(tmp_path: Path) -> None:
     """In whichever order, format and number of files they come; and once more from the result."""
     pairs, solos = made_up.pair_points(PAIRS), made_up.solo_points(run="first")
@@ -65,6 +66,7 @@ def test_two_values_of_one_measurement_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "into/pairs.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_the_card_counts_what_is_bundled(tmp_path: Path) -> None:
     """Built anew from what is bundled, the points and the data card are the ones that lie there."""
     bundle(tmp_path, BUNDLED / "pairs.jsonl", "--alone", BUNDLED / "references.jsonl")

@@ -62,6 +62,7 @@ def advisor(*words: str) -> Result:
 # what is bundled
 
 
+@pytest.mark.slow
 def test_what_comes_with_the_package_is_whole() -> None:
     """Records are what their recordings say, and the data card lists them; nothing is made up."""
     for found in bundled_sensors():
@@ -79,6 +80,7 @@ def test_what_comes_with_the_package_is_whole() -> None:
 # which record is used
 
 
+@pytest.mark.slow
 def test_order_of_records(folder: Path, tmp_path: Path) -> None:
     """This card, this host, the package; another driver or model never."""
     home = tmp_path / "home"

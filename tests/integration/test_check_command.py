@@ -16,6 +16,8 @@ from reading import answer_of
 
 from advisor.runtime.running_job import leftovers
 
+pytestmark = pytest.mark.slow
+
 PYTHON = ("--python", str(FAKES / "fake_library_check.py"))
 FEW = "8,40,66,92,132"
 TWELVE = ("--counts", ",".join(map(str, range(8, 32, 2))))

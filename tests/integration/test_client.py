@@ -89,6 +89,7 @@ def own_points(job: str = "mine") -> list[SoloPoint]:
 # Against a real service.
 
 
+@pytest.mark.slow
 def test_points_go_in_and_come_back(service: Served, writer: str) -> None:
     """A profile that was sent is there with every digit, is used, is replaced and forgotten."""
     job = "mine-alone"
@@ -112,6 +113,7 @@ def test_points_go_in_and_come_back(service: Served, writer: str) -> None:
     assert refusal.value.status == 404
 
 
+@pytest.mark.slow
 def test_many_points_go_in_several_requests(service: Served, writer: str) -> None:
     points = [
         replace(p, job="many", started_at=f"2026-01-01T00:{n // 60:02}:{n % 60:02}+00:00")
@@ -133,6 +135,7 @@ def test_an_error_of_the_service_is_whole(service: Served) -> None:
     assert wait_until(lambda: error.request_id in service.log.read_text(), 10)
 
 
+@pytest.mark.slow
 def test_every_route_has_a_method(scripted: Scripted) -> None:
     """What OpenAPI lists, the client can ask for; a new route without a method is noticed here."""
     spec = json.loads((Path(__file__).parents[2] / "api/openapi.json").read_text())
@@ -411,6 +414,7 @@ def test_names_stay_one_part_of_a_path(scripted: Scripted) -> None:
     assert scripted.seen[0].path == "/advisor/v1/profiles/..%2Fmodels%2Fx%3Fy%3D1%23z"
 
 
+@pytest.mark.slow
 def test_tls_needs_trust(tmp_path: Path) -> None:
     """A certificate that nobody signed is refused, with what to do; given as a file it is taken."""
     certificate, key = make_certificate(tmp_path)
@@ -473,6 +477,7 @@ def test_without_httpx_the_message_has_the_command() -> None:
     assert install("client") in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_the_client_is_light() -> None:
     """A program that only asks loads nothing of what answers, and no httpx before it asks."""
     code = "import sys, advisor; print(*sys.modules); import advisor.client; print(*sys.modules)"

@@ -55,6 +55,7 @@ def guess(server: LaunchServer) -> set[int]:
     return {*guessed(server.port, ["adv_" + "x" * 40] * 400)}
 
 
+@pytest.mark.slow
 def test_clock_that_jumps_neither_ends_nor_hides_a_launch(host: FakeHost, clock: Path) -> None:
     for name in ("one", "two"):
         host.write_job(name)

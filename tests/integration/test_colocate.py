@@ -17,6 +17,8 @@ from advisor.formats.rows import flat, to_row
 from advisor_data import open_store
 from advisor_profiling.reports import LEFT_OUT
 
+pytestmark = pytest.mark.slow
+
 QUICK = ("--window", "0.5")
 PLAN = """\
 name: night

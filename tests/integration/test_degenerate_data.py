@@ -55,6 +55,7 @@ def bad_shares(points: list[PairPoint]) -> set[float]:
     return {p.shares_percent[1] for p in points if DEGENERATE in p.flags}
 
 
+@pytest.mark.slow
 def test_a_campaign_chooses_no_bad_split(tmp_path: Path) -> None:
     """Such as 20/80, at which vit-train computes NaN."""
     command = ("colocate", "--pairs", "+".join(PAIR), "--gpu", "replay")

@@ -37,6 +37,7 @@ def missing(findings: dict[str, Finding]) -> set[str]:
     return {finding.check for finding in findings.values() if finding.verdict == "missing"}
 
 
+@pytest.mark.slow
 def test_host_with_everything(host: FakeHost) -> None:
     done = host.advisor("doctor", "--json", ADVISOR_DCGM_URL=NOWHERE)
     assert done.returncode == 0, done.stdout
@@ -58,6 +59,7 @@ def test_host_with_everything(host: FakeHost) -> None:
     ] == []
 
 
+@pytest.mark.slow
 def test_broken_host(host: FakeHost) -> None:
     """Everything is listed at once, each with its fix, and the exit code is 1."""
     lacking = {"mig": 1, "gpm_support": 0, "energy_mj": error(3)}
@@ -90,6 +92,7 @@ def test_host_without_a_driver(host: FakeHost) -> None:
     assert {"cores", "store", "mps"} <= {row["check"] for row in rest}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gpu", "more", "check", "words"),
     [

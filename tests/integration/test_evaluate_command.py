@@ -20,6 +20,7 @@ def _points(tmp_path: Path) -> None:
     write_points(tmp_path / "solo.csv", full_solo_points())
 
 
+@pytest.mark.slow
 def test_page_image_values_and_tables(
     tmp_path: Path, advisor: Advisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -38,6 +39,7 @@ def test_page_image_values_and_tables(
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_check_fails_on_other_figures(tmp_path: Path, advisor: Advisor) -> None:
     done = advisor(*EVALUATE, "--check", "--json", "--out", "here")
     error = json.loads(done.out)["error"]

@@ -57,6 +57,7 @@ SHOWN = r"\u001b]0;PWN\u0007\u009b31m\u202e\u001b]52;c;aGk=\u0007"
 BELL = r"\u0007"
 
 
+@pytest.mark.slow
 def test_output_of_a_job_steers_no_terminal(jobs: FakeHost) -> None:
     """Titles, clipboards, colours and turned lines; at the end, and whenever it is shown again."""
     path = jobs.write_job("esc")

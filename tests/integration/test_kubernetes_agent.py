@@ -190,6 +190,7 @@ def solo(job: str, share: float, rate: float, power_w: float) -> SoloPoint:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_two_pods_are_proven_metered_and_reported(node: Node, service: Served) -> None:
     """Their limits are read back, their joules are the GPU's, and the service learns of them."""
     with Client(service.url, service.token("test", "read")) as client:
@@ -245,6 +246,7 @@ def test_a_pod_that_lifts_its_limit_is_found(node: Node) -> None:
         node.proven(job, 0)
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_and_who_comes_to_it_is_told(node: Node) -> None:
     """The bound is read back from the driver; each context of the fake takes 100 MiB."""
     node.run_pod(A, "alpha", "30", **{MEMORY: "0=104M"})
@@ -295,6 +297,7 @@ def test_a_gpu_on_which_others_compute_is_not_ready(node: Node) -> None:
     eventually(node.ready)
 
 
+@pytest.mark.slow
 def test_it_looks_on_while_kubernetes_is_away(node: Node) -> None:
     """Pods run on, and so do their meters; what was missed is found afterwards."""
     eventually(lambda: node.get("/readyz").status_code == 200)

@@ -27,6 +27,8 @@ from advisor_kubernetes.pairing import Policy
 from advisor_kubernetes.serve import Choosing
 from advisor_node.advice import Answer, AskAdvice, Question, Together
 
+pytestmark = pytest.mark.slow
+
 ANY = Policy()
 
 PODS = "/api/v1/namespaces/default/pods"

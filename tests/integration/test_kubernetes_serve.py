@@ -70,6 +70,7 @@ def notes(api: KubeApi, name: str) -> dict[str, str]:
     return api.pod(name)["metadata"]["annotations"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in RECORDED if name.startswith("admission")])
 def test_recorded_admission_requests_are_answered(served: KubeServed, name: str) -> None:
     reply = served.ask("/mutate?timeout=2s", (FIXTURES / f"{name}.json").read_bytes())
@@ -122,6 +123,7 @@ def status_for(served: KubeServed, body: bytes, shown: Made) -> int:
         return connection.getresponse().status
 
 
+@pytest.mark.slow
 def test_only_the_api_server_is_answered_where_it_shows_a_certificate(
     api: KubeApi, tmp_path: Path
 ) -> None:
@@ -137,6 +139,7 @@ def test_only_the_api_server_is_answered_where_it_shows_a_certificate(
         assert served.ask("/healthz").status == 200
 
 
+@pytest.mark.slow
 def test_two_pods_go_from_admission_to_their_node(api: KubeApi, served: KubeServed) -> None:
     for name, job in (("a", "mobilenet-train-b2"), ("b", "triad")):
         api.create_pod(pod_of(name, job))
@@ -183,6 +186,7 @@ def test_quota_on_whole_gpus_is_not_passed_by(api: KubeApi, served: KubeServed) 
     assert api.get(f"{pods}/a")["spec"]["schedulingGates"]
 
 
+@pytest.mark.slow
 def test_certificate_is_renewed_in_the_running_process(served: KubeServed, tmp_path: Path) -> None:
     """New connections see the new certificate; half a change leaves the old one in use."""
     before = [copy.copy(path.read_bytes()) for path in served.tls]

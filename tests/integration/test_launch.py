@@ -21,6 +21,8 @@ from advisor.launch.folder import LaunchFolder
 from advisor.launch.overview import read_history
 from advisor_data import open_store
 
+pytestmark = pytest.mark.slow
+
 STATUS_KEYS = {
     "launch_id", "state", "updated_at", "code", "cause", "gpu_uuid", "gpu_model",
     "units_total", "power_limit_w", "mean_power_w", "mean_energy_saved", "ledger", "pair_number",

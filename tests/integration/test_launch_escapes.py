@@ -21,6 +21,8 @@ from advisor.launch import guard
 from advisor.runtime.processes import marked_pids, wait_until
 from advisor_profiling import SUPERVISOR
 
+pytestmark = pytest.mark.slow
+
 RUNS = ("--split", "30/70")
 LIMITS = ("CUDA_MPS_PIPE_DIRECTORY", PERCENTAGE, MEMORY_LIMIT, "CUDA_VISIBLE_DEVICES")
 KEPT = " ".join(f'{name}="${name}"' for name in ("PATH", *LIMITS))

@@ -47,6 +47,7 @@ def counts(host: FakeHost, launch_id: str) -> list[int]:
 # jobs
 
 
+@pytest.mark.slow
 def test_job_that_dies_is_told_with_its_output(jobs: FakeHost) -> None:
     last = launch(jobs, "die", "one", *RUNS, "--duration", "5", code=5)
     assert [job["outcome"] for job in last["jobs"]] == ["failed", "stopped"]
@@ -63,6 +64,7 @@ def test_job_that_dies_is_told_with_its_output(jobs: FakeHost) -> None:
     await_nobody(jobs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("when", "came"), [("stop", "stopped"), ("keep", "finished")])
 def test_job_that_fails_in_the_start_has_ended(jobs: FakeHost, when: str, came: str) -> None:
     jobs.write_job("bad", "--behave", "exit")
@@ -88,6 +90,7 @@ def test_limit_that_is_not_proven_starts_nothing(jobs: FakeHost) -> None:
     await_nobody(jobs)
 
 
+@pytest.mark.slow
 def test_job_that_lifts_its_limit_never_runs_beside_another(jobs: FakeHost) -> None:
     script = f"env -u CUDA_MPS_ACTIVE_THREAD_PERCENTAGE {sys.executable} {FAKES}/fake_job.py; :"
     jobs.write_job("escape", command=["sh", "-c", script])
@@ -97,6 +100,7 @@ def test_job_that_lifts_its_limit_never_runs_beside_another(jobs: FakeHost) -> N
     await_nobody(jobs)
 
 
+@pytest.mark.slow
 def test_daemon_that_dies_stops_both(jobs: FakeHost) -> None:
     name = detached(jobs, "one", "two", *RUNS)
     os.kill(daemon_pid(jobs), signal.SIGKILL)
@@ -110,6 +114,7 @@ def test_daemon_that_dies_stops_both(jobs: FakeHost) -> None:
 # supervisors
 
 
+@pytest.mark.slow
 def test_two_launches_race_for_one_gpu(jobs: FakeHost) -> None:
     racers = [jobs.start_advisor("launch", "one", "two", *RUNS, "--detach") for _ in range(2)]
     ends = [(process.communicate(timeout=60), process.returncode) for process in racers]
@@ -134,6 +139,7 @@ def test_killed_supervisor_takes_its_jobs_along(jobs: FakeHost) -> None:
     assert wait_until(lambda: owner_of(daemon) is None, 10)
 
 
+@pytest.mark.slow
 def test_stopped_by_signal_as_by_file(jobs: FakeHost) -> None:
     """A batch system ends the supervisor by SIGTERM: that is the safe order, too."""
     name = detached(jobs, "one", "two", *RUNS)
@@ -143,6 +149,7 @@ def test_stopped_by_signal_as_by_file(jobs: FakeHost) -> None:
     await_nobody(jobs)
 
 
+@pytest.mark.slow
 def test_disk_that_is_full_by_the_end_loses_no_result(jobs: FakeHost) -> None:
     """Room was kept for the last words: the record is whole, and the launch ended as it did."""
     home = jobs.folder / "home"

@@ -75,6 +75,7 @@ def supervisor(folder: Path, silence_s: float) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.slow
 def test_supervisor_that_hangs_is_ended_with_its_jobs(
     tmp_path: Path, worker: subprocess.Popen[bytes]
 ) -> None:
@@ -84,6 +85,7 @@ def test_supervisor_that_hangs_is_ended_with_its_jobs(
     assert wait_until(lambda: not marked_pids({"ADVISOR_LAUNCH": str(tmp_path)}), 10)
 
 
+@pytest.mark.slow
 def test_supervisor_that_was_stopped_is_continued(
     tmp_path: Path, worker: subprocess.Popen[bytes]
 ) -> None:
@@ -126,6 +128,7 @@ def beat(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
+@pytest.mark.slow
 def test_guard_that_hangs_is_replaced(tmp_path: Path) -> None:
     with supervisor(tmp_path, silence_s=60) as process:
         first = guard_of(process)
@@ -156,6 +159,7 @@ def test_exit_code_is_that_of_the_error(state: State, code: str | None, expected
     assert exit_code(status) == expected
 
 
+@pytest.mark.slow
 def test_guard_whose_supervisor_was_killed_before_it_began_ends_the_jobs_alone(
     tmp_path: Path, worker: subprocess.Popen[bytes]
 ) -> None:

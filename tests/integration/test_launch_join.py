@@ -19,6 +19,8 @@ from launched import (
 )
 from waiting import PATIENCE_S, eventually
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def jobs(jobs: FakeHost) -> FakeHost:

@@ -8,6 +8,8 @@ from launched import await_nobody, folder, launch
 
 from advisor_data import open_store
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def jobs(jobs: FakeHost) -> FakeHost:

@@ -27,6 +27,8 @@ from advisor.launch.run_queue import see
 from advisor_cli.launches import await_end
 from advisor_profiling import SUPERVISOR
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def silent(jobs: FakeHost) -> Iterator[LaunchFolder]:

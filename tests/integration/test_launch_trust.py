@@ -39,6 +39,7 @@ def traps(where: Path, *names: str) -> Path:
     return where / "sprung"
 
 
+@pytest.mark.slow
 def test_no_module_of_the_current_folder_is_imported(jobs: FakeHost) -> None:
     sprung = traps(jobs.folder / "w", "typer", "subprocess", "uuid", "select", "pydantic")
     done = subprocess.run(
@@ -55,6 +56,7 @@ def test_no_module_of_the_current_folder_is_imported(jobs: FakeHost) -> None:
     assert not sprung.exists()
 
 
+@pytest.mark.slow
 def test_no_module_of_a_job_is_imported(jobs: FakeHost) -> None:
     """A repository may have a `subprocess.py`, by its folder and by PYTHONPATH.
 
@@ -80,6 +82,7 @@ def test_no_module_of_a_job_is_imported(jobs: FakeHost) -> None:
 # variables
 
 
+@pytest.mark.slow
 def test_secrets_are_in_no_environment_but_the_askers(jobs: FakeHost) -> None:
     url = f"sqlite:///{jobs.folder}/geheim.db"
     done = jobs.advisor(
@@ -102,6 +105,7 @@ def test_secrets_are_in_no_environment_but_the_askers(jobs: FakeHost) -> None:
 # modes
 
 
+@pytest.mark.slow
 def test_all_that_a_launch_leaves_is_for_its_user_alone(jobs: FakeHost) -> None:
     """Jobs' variables and outputs are in there; the umask of who asks, and of its jobs, is any."""
     fake_job = f"{sys.executable} {FAKES}/fake_job.py"

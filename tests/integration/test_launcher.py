@@ -105,6 +105,7 @@ PRINTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pattern", "patience_s"), [("images=(.*)", 180.0), ("images=(.*)", 60.0)])
 def test_a_pattern_that_fits_nothing_is_not_waited_for(
     run: Launch, monkeypatch: pytest.MonkeyPatch, pattern: str, patience_s: float
@@ -323,6 +324,7 @@ def test_job_that_may_have_the_whole_gpu_is_ended(
         assert set(map(owner_of, pids)) == {None}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 def test_process_that_does_not_end_is_told(
     run: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

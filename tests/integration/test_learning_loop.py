@@ -76,6 +76,7 @@ def launches(count: int) -> list[Observation]:
     ]
 
 
+@pytest.mark.slow
 def test_training_takes_what_launches_did(home: Path, advisor: Advisor) -> None:
     """Beside the measured pairs unless they are not wanted; wrong ones are counted, not learned."""
     keep(home, 3)
@@ -139,6 +140,7 @@ KEYS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_loop_on_a_gpu_that_the_model_has_not_seen(home: Path, advisor: Advisor) -> None:
     """After measuring, train and promote the answer comes from the own model, as one it knows.
 

@@ -13,6 +13,8 @@ from launched import await_end, await_nobody, await_status, detached, show, stop
 from advisor.core.gpu import PERCENTAGE
 from advisor.runtime.processes import marked_pids
 
+pytestmark = pytest.mark.slow
+
 RUNS = ("--split", "30/70")
 
 

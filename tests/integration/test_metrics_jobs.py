@@ -13,6 +13,8 @@ from metrics_job import LATENCY_S, STEPS_PER_S, TOKENS
 from advisor.formats.rows import flat
 from advisor.scrape.fetch import answers
 
+pytestmark = pytest.mark.slow
+
 
 def free_port() -> int:
     with socket.socket() as free:

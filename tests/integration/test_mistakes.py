@@ -149,6 +149,7 @@ def test_command_whose_libraries_are_missing(
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_terminal_that_cannot_show_all_characters(tmp_path: Path) -> None:
     done = in_its_own(tmp_path, *("profile", "triad", "--gpu", "replay"), PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
@@ -225,6 +226,7 @@ def test_an_export_of_nothing_says_where_points_are(advisor: Advisor) -> None:
     assert "load_dataset" in done.out
 
 
+@pytest.mark.slow
 def test_a_sweep_that_makes_no_profile_says_so(host: FakeHost) -> None:
     host.write_job("one")
     done = host.advisor("profile", "one", "--shares", "20", "--window", "0.5")

@@ -17,6 +17,8 @@ from advisor_data import open_store
 from advisor_profiling import fanout
 from advisor_profiling.fanout import Ended, Shard, Submit, run_shard
 
+pytestmark = pytest.mark.slow
+
 NODES = ("--on", "slurm", "--shards", "2")
 COLOCATE = ("colocate", "--pairs", "one+two,two+two", "--splits", "50/50", "--window", "0.5")
 

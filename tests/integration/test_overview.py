@@ -27,6 +27,8 @@ from advisor.launch.status import LaunchStatus, Ledger
 from advisor_cli import top
 from advisor_data import open_store
 
+pytestmark = pytest.mark.slow
+
 LEDGER = Ledger(held_s=3600, energy_j=7.2e5, alone_s=5400, alone_j=1.08e6, freed_idle_j=1e5)
 
 

@@ -266,6 +266,7 @@ def look(browser: Browser, served: RawServer) -> Iterator[Visit]:
         yield visit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 def test_every_page_is_whole_and_readable(look: Visit, name: str) -> None:
     """No error, no other host, no sideways scrolling, no pale text, and something to see.
@@ -321,6 +322,7 @@ def _shown(visit: Visit, key: str) -> float:
     return float(visit.page.get_attribute(f"#readout [data-key={key}]", "data-value") or "nan")
 
 
+@pytest.mark.slow
 def test_shares_move_by_keyboard_and_show_the_numbers_of_the_api(
     visit: Visit, served: RawServer
 ) -> None:
@@ -351,6 +353,7 @@ def test_shares_move_by_keyboard_and_show_the_numbers_of_the_api(
 H200 = {"gpu_model": BUNDLED_MODEL}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pair", "verdict"),
     [
@@ -420,6 +423,7 @@ def test_a_long_whisker_leaves_the_lines_their_height(visit: Visit) -> None:
     assert line["height"] > 0.2 * whole["height"]
 
 
+@pytest.mark.slow
 def test_it_is_said_where_a_way_was_measured(visit: Visit, served: RawServer) -> None:
     """Here, or before it came: at the very way that is chosen, and nothing where it was not."""
     path = f"/v1/sets/{'%2B'.join(PAIR)}/points"
@@ -458,6 +462,7 @@ def test_limits_and_objective_are_asked_of_the_api(visit: Visit, served: RawServ
     assert visit.problems.pop().startswith("error: Failed to load resource")
 
 
+@pytest.mark.slow
 def test_jobs_say_what_each_is_like_and_beside_whom_it_does_best(
     visit: Visit, served: RawServer
 ) -> None:
@@ -544,6 +549,7 @@ def test_a_page_is_used_by_keyboard(visit: Visit) -> None:
     assert visit.page.evaluate("document.activeElement.closest('main') !== null")
 
 
+@pytest.mark.slow
 def test_a_token_is_asked_for_and_kept_in_the_tab_only(browser: Browser, tmp_path: Path) -> None:
     """A refused page asks for a token, sends it in a header only, and forgets it when told."""
     with raw_server(tmp_path / "home", "--no-anonymous-read") as served:
@@ -597,6 +603,7 @@ def test_a_launch_that_is_refused_says_why(visit: Visit) -> None:
     assert visit.problems.pop().startswith("error: Failed to load resource")
 
 
+@pytest.mark.slow
 def test_a_launch_is_followed_and_stopped_after_asking_back(visit: Visit) -> None:
     """Predicted stands next to observed; Cancel stops nothing; the end ends the polling."""
     visit.play(f"/v1/launches/{LAUNCH}/history", {"launch_id": LAUNCH, "history": None})
@@ -727,6 +734,7 @@ def test_models_lead_with_what_they_save(visit: Visit) -> None:
     assert not [text for text in said if text.endswith("percent")]
 
 
+@pytest.mark.slow
 def test_a_queue_is_planned_and_drawn(visit: Visit, served: RawServer) -> None:
     """A bar for each job, as the API places it; a plan that was made before is drawn alike."""
     body = {"jobs": [{"job": "bert-infer-b2", "count": 2}, {"job": "triad", "work_s": 7200}]}

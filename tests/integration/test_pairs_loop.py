@@ -78,6 +78,7 @@ def key(row: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
+@pytest.mark.slow
 def test_replay_of_recorded_pairs(user: User) -> None:
     done = user.advisor("colocate", "--pairs", f"{PAIR},{ITSELF}", *REPLAY)
     assert "REPLAY of recorded points of NVIDIA H200" in done.err

@@ -16,6 +16,7 @@ from advisor_data.bundled import bundled_solo_points
 from advisor_models.registry import Registry
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu_model", ["NVIDIA H200", "NVIDIA H100 80GB HBM3"])
 def test_no_bundled_pair_costs_less_than_its_bound(gpu_model: str, tmp_path: Path) -> None:
     """Watts, and those of the work that lags behind; nor than what the model expects of it."""

@@ -46,6 +46,7 @@ def answer(place: Advisor, *options: str) -> Any:
     return answer_of(done.out)
 
 
+@pytest.mark.slow
 def test_json_adds_up(plan: dict[str, Any]) -> None:
     """Every job is in a group and has a row; energy is the sum of the groups and of idle GPUs."""
     found = plan
@@ -164,6 +165,7 @@ def test_what_rests_on_one_window_is_estimated(place: Advisor, tmp_path: Path) -
         assert {job["job"]: job["one_window"] for job in jobs} == {"mine": True, "vit-train": False}
 
 
+@pytest.mark.slow
 def test_launches_of_sets_are_commands(place: Advisor, advisor: Advisor) -> None:
     """`advisor launch` takes each as it is printed, and gives every job the share of the plan."""
     wanted = (*SETS, "vit-train:3", "--objective", "least-energy")

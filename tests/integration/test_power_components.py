@@ -145,6 +145,7 @@ def api(advisor: Advisor, tmp_path: Path) -> Iterator[Api]:
         yield api
 
 
+@pytest.mark.slow
 def test_service_says_what_the_command_line_says(advisor: Advisor, api: Api) -> None:
     for pair in (SHARED, PAIR):
         asked = {"jobs": [{"job": job} for job in pair], "components": True}

@@ -52,6 +52,7 @@ def measured(host: FakeHost, *words: str, code: int = 0, **more: str) -> dict[st
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_power_follows_the_data_and_is_kept(host: FakeHost) -> None:
     """Zeros draw 200 W, half of them 300 W; a second time nothing is measured."""
     found = measured(host, "zeros", HALF)
@@ -74,6 +75,7 @@ def test_power_follows_the_data_and_is_kept(host: FakeHost) -> None:
     assert lines_kept(host) == kept
 
 
+@pytest.mark.slow
 def test_interrupt_then_the_same_command_goes_on(host: FakeHost) -> None:
     know_sensor(host, FAST)
     command = ("power", "input", "zeros", HALF, "ones", *SHAPE, *PYTHON, "--units", "66")
@@ -93,6 +95,7 @@ def test_interrupt_then_the_same_command_goes_on(host: FakeHost) -> None:
     assert len(operands) == len(set(operands)) == 3
 
 
+@pytest.mark.slow
 def test_case_that_does_not_fit_into_memory_is_named(host: FakeHost) -> None:
     found = measured(host, "zeros", code=5, FAKE_REFUSE="bf16")
     assert found["inputs"] == []
@@ -101,6 +104,7 @@ def test_case_that_does_not_fit_into_memory_is_named(host: FakeHost) -> None:
     assert "needs more memory than the GPU has free" in zeros["message"]
 
 
+@pytest.mark.slow
 def test_workload_that_dies_leaves_what_was_measured(host: FakeHost) -> None:
     know_sensor(host, FAST)
     command = ("power", "input", "zeros", "ones", *SHAPE, *PYTHON, "--json")
@@ -161,6 +165,7 @@ def refused(host: FakeHost, *options: str, code: int, **more: str) -> str:
     return str(json.loads(done.stdout)["error"]["message"])
 
 
+@pytest.mark.slow
 def test_interrupt_then_the_same_command_goes_on_kernel_command(host: FakeHost) -> None:
     know_sensor(host, FASTER)
     command = (*COMMAND, "--runs", "80")  # four blocks, to be met in one of them

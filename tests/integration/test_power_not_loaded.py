@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 FAKES = Path(__file__).parents[1] / "fakes"
 PAIR = ("bert-infer", "triad")
 GPU_MODEL = "NVIDIA H200"
@@ -67,11 +69,13 @@ def loaded(folder: Path, code: str) -> list[list[str]]:
     return [line.split()[1:] for line in told]
 
 
+@pytest.mark.slow
 def test_a_service(tmp_path: Path) -> None:
     before, after = loaded(tmp_path, SERVES)
     assert before == []
     assert "advisor_power.components" in after
 
 
+@pytest.mark.slow
 def test_a_launch(tmp_path: Path) -> None:
     assert loaded(tmp_path, LAUNCHES) == [[], []]

@@ -41,6 +41,7 @@ def _is_drawn(visit: Visit, row: int, power: dict[str, Any]) -> None:
         assert f"{round(value)}" in shown
 
 
+@pytest.mark.slow
 def test_a_job_has_a_bar_for_each_share(visit: Visit, served: RawServer) -> None:
     """They are those of the API; the limit and where the weights come from stand there, too."""
     told = _ask(served, "/v1/profiles/triad/components")
@@ -54,6 +55,7 @@ def test_a_job_has_a_bar_for_each_share(visit: Visit, served: RawServer) -> None
     )
 
 
+@pytest.mark.slow
 def test_a_pair_says_at_each_split_who_lowers_the_clock(visit: Visit, served: RawServer) -> None:
     """The sentence and the marked row follow the slider, and nothing is asked again."""
     told = _ask(served, "/v1/pairs/triad/matmul-bf16/components")
@@ -78,6 +80,7 @@ def test_a_pair_says_at_each_split_who_lowers_the_clock(visit: Visit, served: Ra
     assert len(visit.asked) == asked
 
 
+@pytest.mark.slow
 def test_what_is_not_known_is_not_drawn(visit: Visit) -> None:
     """A refusal leaves the rest of the page whole, draws no bar and gives the service's reason."""
     refusal = {"error": {"code": "bad-input", "message": "no window of triad has all counters"}}
@@ -122,6 +125,7 @@ def test_a_split_between_the_steps_is_not_made_up(visit: Visit) -> None:
     assert visit.page.locator(f"{TABLE} tr.chosen").count() == 0
 
 
+@pytest.mark.slow
 def test_parts_are_those_of_the_package(visit: Visit) -> None:
     visit.open("/jobs")
     parts = visit.page.evaluate("import('/pages/power_parts.js').then((m) => Object.keys(m.PARTS))")

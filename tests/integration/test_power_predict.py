@@ -190,6 +190,7 @@ def test_without_a_model_tensors_keep_their_fingerprints(advisor: Advisor, tenso
     assert "of reference" not in said.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".svg", ".html"])
 def test_a_picture_of_tensors(
     modelled: Advisor, tensors: Path, tmp_path: Path, suffix: str

@@ -72,6 +72,7 @@ def short_recording(host: FakeHost, file: Path, environment: Mapping[str, str]) 
     return read_trace(file)
 
 
+@pytest.mark.slow
 def test_recording_shows_the_load(host: FakeHost, tmp_path: Path) -> None:
     """Readings change when the load does, with looks at the card; a memory that reads 0 is none."""
     state(host).write(gpu=0, power_memory_average_mw=0, throttle=0x20)
@@ -116,6 +117,7 @@ def test_card_that_is_not_there_cannot_be_recorded(host: FakeHost, tmp_path: Pat
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("python", "more", "says"),
     [
@@ -140,6 +142,7 @@ def test_load_that_fails_says_why(
         list(run_stage(job, LoadStage("flat", 0.1, ((0.0, 0.1),))))
 
 
+@pytest.mark.slow
 def test_interrupt_keeps_what_was_recorded(host: FakeHost) -> None:
     """Ctrl-C says where the recording is; nothing is taken for a result, and nothing runs on."""
     with host.start_advisor("power", "sensor", "--python", PYTHON) as process:
@@ -159,6 +162,7 @@ def test_interrupt_keeps_what_was_recorded(host: FakeHost) -> None:
     assert file.stat().st_size == length
 
 
+@pytest.mark.slow
 def test_gpu_that_others_use_is_not_recorded(host: FakeHost) -> None:
     state(host).write(gpu=0, compute_processes="77 500")
     done = host.advisor("power", "sensor", "--python", PYTHON)

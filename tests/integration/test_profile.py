@@ -13,6 +13,8 @@ from host import UUID, FakeHost
 
 from advisor.formats.job_file import load_job
 
+pytestmark = pytest.mark.slow
+
 QUICK = ("--window", "0.5")
 SHARES = ("--shares", "20,50,100")
 ONE = ("--shares", "50")

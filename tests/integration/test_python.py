@@ -43,6 +43,7 @@ ASKED: tuple[tuple[Callable[[], object], str], ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ask", "words"), ASKED)
 def test_python_is_told_what_the_command_line_is(
     ask: Callable[[], object], words: str, advisor: Advisor
@@ -153,6 +154,7 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         getattr(advisor, "recomend")  # noqa: B009
 
 
+@pytest.mark.slow
 def test_help_is_there_where_an_extra_is_missing() -> None:
     """What needs it says so in its line; the rest is told as ever."""
     code = (

@@ -45,6 +45,7 @@ ALIKE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", ALIKE)
 @pytest.mark.parametrize("hours", [(), (3, 5), (4, 1)])
 def test_first_lines_agree_with_the_tables(pair: tuple[str, str], hours: tuple[int, ...]) -> None:
@@ -80,6 +81,7 @@ def test_limits_reach_the_answer() -> None:
     assert "nearest is " in error(NoSplitError, *PAIR, "--max-power", "100")
 
 
+@pytest.mark.slow
 def test_answer_loads_only_what_it_needs() -> None:
     code = (
         "import sys; from typer.testing import CliRunner; from advisor_cli.app import app\n"

@@ -54,6 +54,7 @@ def whole(bundled_power: Path, tmp_path_factory: pytest.TempPathFactory) -> Whol
     return page_of(folder), answer_of(done.stdout)
 
 
+@pytest.mark.slow
 def test_page_says_first_what_cannot_be_known(whole: Whole) -> None:
     page, _ = whole
     body = page[page.index("<h1>") :]
@@ -219,6 +220,7 @@ def test_other_gpu_models_are_left_out(empty: Path) -> None:
     assert report(empty, "--gpu-model", "Fake H200").exit_code == 0
 
 
+@pytest.mark.slow
 def test_jobs_and_a_pair_are_drawn_where_asked_for(empty: Path) -> None:
     """The same numbers as `advisor power components`; what is not known is said, not drawn."""
     of_h200 = ("--gpu-model", "NVIDIA H200")

@@ -53,6 +53,7 @@ def keep(home: Path, *points: Any) -> None:
         store.add([*points])
 
 
+@pytest.mark.slow
 def test_a_night_from_the_store_to_the_service(home: Path, advisor: Advisor) -> None:
     failed = replace(launched(BUNDLED_POINTS.pairs[0], 0), state="failed")
     keep(home, *NEW_POINTS, failed, launched(BUNDLED_POINTS.pairs[4], 1))

@@ -13,6 +13,7 @@ from advisor.errors import StoreError
 FAKES = Path(retraining.__file__).parent
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("points", [2, pytest.param(10, marks=pytest.mark.nightly)])
 def test_killed_at_random_points(tmp_path: Path, points: int) -> None:

@@ -9,6 +9,8 @@ from host import FakeHost
 from launched import no_leftovers
 from reading import answer_of
 
+pytestmark = pytest.mark.slow
+
 QUICK = ("--window", "0.5")
 
 

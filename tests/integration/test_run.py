@@ -16,6 +16,8 @@ from waiting import eventually
 from advisor.launch.folder import LaunchFolder
 from advisor_data import open_store
 
+pytestmark = pytest.mark.slow
+
 STEPS = {
     "bert-serve-10": 0,
     "resnet50-train-b2": 400,

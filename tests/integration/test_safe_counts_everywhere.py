@@ -18,6 +18,8 @@ from unsafe_counts import UNSAFE_132, checked_132, write_check
 from advisor.core.gpu import units_for_percent
 from advisor_data import known as count_checks
 
+pytestmark = pytest.mark.slow
+
 PAIR = ("gemm", "resnet50-train-b2")
 JOBS = ("gemm:4", "triad:3", "bert-infer:5", "bert-train:2")
 LOW = {"min_speed": 0.2}

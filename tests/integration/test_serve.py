@@ -35,6 +35,7 @@ def test_metrics_count_requests_by_route_and_show_the_model(served: RawServer) -
     assert "advisor_connections_open 1.0" in text
 
 
+@pytest.mark.slow
 def test_every_answer_has_an_id_and_safe_headers(served: RawServer) -> None:
     """Pages run no script but ours, nobody frames them, and answers are kept by nobody."""
     for path in ("/healthz", "/nowhere", "/set"):
@@ -61,6 +62,7 @@ def test_what_it_answers_is_where_programs_and_people_look(served: RawServer) ->
 # tokens
 
 
+@pytest.mark.slow
 def test_what_nobody_needs_a_token_for_is_written_down(tmp_path: Path) -> None:
     """Files of the release, and whether it lives: all that this host has needs a token there."""
     page = (Path(__file__).parents[2] / "docs/threat-model.md").read_text()
@@ -73,6 +75,7 @@ def test_what_nobody_needs_a_token_for_is_written_down(tmp_path: Path) -> None:
     assert without - (PAGES.keys() - {"/docs"}) == set(re.findall(r"`(/[\w./]*)`", told))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "value",
     ["Bearer adv_" + "x" * 43, "Bearer ", "Basic dXNlcjpwYXNz", "adv_", "Bearer \xff"],
@@ -112,6 +115,7 @@ def test_a_taken_port_is_told(served: RawServer, tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_stop_lets_requests_end(tmp_path: Path) -> None:
     """SIGTERM: a request that has begun is answered, then the process ends with status 0.
 

@@ -42,6 +42,7 @@ DEAR: dict[str, tuple[str, Callable[[], Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DEAR)
 def test_a_wrong_body_holds_up_nobody(served: RawServer, writer: dict[str, str], kind: str) -> None:
     """However many faults a body has, it takes little of the service's time, and few are named."""

@@ -32,11 +32,13 @@ def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
         yield server
 
 
+@pytest.mark.slow
 def test_a_connection_that_says_nothing_is_closed(impatient: RawServer) -> None:
     with impatient.connect() as client:
         assert _seconds_until_closed(client) > 0.5
 
 
+@pytest.mark.slow
 def test_a_slow_head_is_cut_off(impatient: RawServer) -> None:
     with impatient.connect() as client, pytest.raises(OSError):  # noqa: PT011, PT012 reset or broken pipe
         for byte in b"GET /healthz HTTP/1.1\r\n" + b"X: y\r\n" * 1000:
@@ -61,6 +63,7 @@ def test_a_slow_body_gets_408(impatient: RawServer) -> None:
         assert answer.headers["connection"] == "close"
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_is_cut_off(impatient: RawServer) -> None:
     request = b"GET /v1/openapi.json HTTP/1.1\r\n" + HOST + b"\r\n"
     with socket.socket() as client:
@@ -80,6 +83,7 @@ def test_the_connection_that_waited_longest_makes_room(impatient: RawServer) -> 
         assert clients[0].recv(1) == b""
 
 
+@pytest.mark.slow
 def test_each_caller_has_a_rate(tmp_path: Path) -> None:
     with raw_server(tmp_path / "home", "--requests-per-s", "1") as served:
         with served.state() as state:
@@ -99,6 +103,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
+@pytest.mark.slow
 def test_tls_works_and_plain_http_ends_cleanly(files: Made, tmp_path: Path) -> None:
     """With TLS an address that is not loopback is allowed; reading then needs a token."""
     options = [f"--tls-certificate={files.certificate}", f"--tls-key={files.key}"]
@@ -126,6 +131,7 @@ def test_a_wrong_key_is_told(files: Made, tmp_path: Path) -> None:
 # the database
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_the_database_goes_and_comes_back(
     postgres_server: postgres.Server, postgres_url: str, tmp_path: Path

@@ -18,6 +18,7 @@ LONG = {"jobs": [{"job": job, "count": 20_000} for job in ("fft", "gemm", "triad
 SHORT = {"jobs": [{"job": "fft", "count": 2}]}
 
 
+@pytest.mark.slow
 def test_placements_go_on_where_somebody_stops_their_process(tmp_path: Path) -> None:
     """While it waits and while it works: whoever asked would wait for ever, and all who follow."""
     with raw_server(tmp_path / "home") as served, ThreadPoolExecutor() as pool:
@@ -32,6 +33,7 @@ def test_placements_go_on_where_somebody_stops_their_process(tmp_path: Path) -> 
         assert asked.result(30).code == "process-ended"
 
 
+@pytest.mark.slow
 def test_no_placement_outlives_a_service_that_is_stopped(tmp_path: Path) -> None:
     # It goes on with the placement, in vain, for as long as requests may end in.
     with raw_server_with(tmp_path / "home", drain_s=1) as served, ThreadPoolExecutor() as pool:

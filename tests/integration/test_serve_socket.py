@@ -46,6 +46,7 @@ def folder() -> Iterator[Path]:
         yield path
 
 
+@pytest.mark.slow
 def test_this_user_may_do_everything_without_a_token(folder: Path) -> None:
     """It is written down by the number of the user; the socket goes with the service.
 
@@ -68,6 +69,7 @@ def test_this_user_may_do_everything_without_a_token(folder: Path) -> None:
         assert not path.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 def test_another_user_needs_a_token_or_the_group(folder: Path) -> None:
     """A stranger of the host is nobody; a member of the group may read, write and launch."""
@@ -81,6 +83,7 @@ def test_another_user_needs_a_token_or_the_group(folder: Path) -> None:
         assert _as_nobody(path, "GET", "/v1/audit") == 403
 
 
+@pytest.mark.slow
 def test_one_service_for_each_socket(folder: Path) -> None:
     """A second one is refused; one that was killed leaves nothing that is in the way."""
     with _served(folder) as (path, process):

@@ -51,6 +51,7 @@ def service(folder: Path, address: str) -> Generator[subprocess.Popen[bytes]]:
             process.kill()
 
 
+@pytest.mark.slow
 def test_service_says_ready_and_pings_until_it_stops(
     manager: socket.socket, tmp_path: Path
 ) -> None:

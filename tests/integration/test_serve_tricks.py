@@ -67,6 +67,7 @@ CODES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trick", TRICKS)
 def test_tricks_are_refused_with_a_code(served: RawServer, trick: str) -> None:
     head, status = TRICKS[trick]

@@ -52,6 +52,7 @@ def later(**time: int) -> str:
     return (datetime.now(UTC) + timedelta(**time)).isoformat()
 
 
+@pytest.mark.slow
 def test_a_token_is_found_by_its_secret_alone(state: ServiceState) -> None:
     """Anyone who has the secret is known by name and scopes; nobody else is."""
     token, secret = state.make_token("ci", ["launch", "read", "read"], later(days=90))
@@ -167,6 +168,7 @@ def test_a_launch_that_is_over_stays_over(state: ServiceState) -> None:
     assert state.launch("1\0") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wanted", "numbers"),
     [
@@ -238,6 +240,7 @@ def test_changes_of_profiles_are_counted(state: ServiceState, url: str, tmp_path
     assert state.change_count() == before
 
 
+@pytest.mark.slow
 def test_two_servers_race_for_one_gpu(url: str, tmp_path: Path) -> None:
     """However close they come, one of them launches on each GPU; the other is told it is busy."""
     open_service_state(url, tmp_path).close()
@@ -272,6 +275,7 @@ def test_many_threads_race_for_one_key(state: ServiceState) -> None:
         assert len(set(threads.map(ask, rows))) == 1
 
 
+@pytest.mark.slow
 def test_kill_9_loses_nothing_that_was_written(url: str, tmp_path: Path) -> None:
     """What a killed server was told is kept is there, and the database opens."""
     open_service_state(url, tmp_path).close()

@@ -77,6 +77,7 @@ def test_nothing_is_sent_to_nowhere(advisor: Advisor, monkeypatch: pytest.Monkey
     assert "[otel]'" in said.err
 
 
+@pytest.mark.slow
 def test_what_a_service_did_has_come_when_it_has_ended(tmp_path: Path) -> None:
     came: list[tuple[str, bytes]] = []
 

@@ -73,6 +73,7 @@ def write_shuffled(folder: Path, dice: random.Random) -> None:
 FILES = ("--pairs", "pairs.parquet", "--solo", "solo.csv")
 
 
+@pytest.mark.slow
 def test_a_model_and_what_is_said_of_it(data: Path, run: Run) -> None:
     """One command: what was left out, how good it is, how long it took, and the files.
 
@@ -173,6 +174,7 @@ def test_idle_power_that_nobody_measured_is_asked_for(data: Path, run: Run) -> N
     assert not np.isnan(made_from.rows.heads["power"].prior).any()
 
 
+@pytest.mark.slow
 def test_bundled_model_is_of_the_bundled_points() -> None:
     """Points or features that changed without a new model show here: docs/training.md."""
     measured = read_measured(None, None)

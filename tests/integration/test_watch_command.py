@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+import pytest
 from fake_nvml import FakeNvml
 from host import FAKES, FakeHost
 from launched import wait_for_line
@@ -20,6 +21,8 @@ from advisor.formats.job_file import load_job
 from advisor.progress import FILE_BYTES
 from advisor.scrape.fetch import answers
 from advisor.scrape.servers import SERVERS
+
+pytestmark = pytest.mark.slow
 
 STEPS_PER_S = 100.0
 PRINTS = (

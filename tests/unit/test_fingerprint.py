@@ -136,6 +136,7 @@ def _blocks(rows: int, columns: int) -> Any:
     return matrix
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(3000, 3000), (1, 2_000_000), (2_000_000, 1), (30, 60_000)])
 def test_the_sample_finds_what_is_alike_in_blocks(shape: tuple[int, int]) -> None:
     matrix = _blocks(*shape)
@@ -144,6 +145,7 @@ def test_the_sample_finds_what_is_alike_in_blocks(shape: tuple[int, int]) -> Non
         assert found[name] == pytest.approx(value, abs=0.012), name
 
 
+@pytest.mark.slow
 def test_the_sample_of_a_product_does_not_hang_on_its_seed() -> None:
     """Sorted into columns, each stretch of the contraction sees other exponents."""
     shape = (256, 256, 8192)

@@ -103,6 +103,7 @@ PAIRS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(PAIRS)
 def test_written_text_is_read_as_the_same_pair(pair: OperandPair) -> None:
     assert parse_operands(str(pair)) == pair

@@ -33,6 +33,7 @@ def test_every_function_that_is_asked_for_is_there() -> None:
     assert {name for pair in asked for name in pair if name} == kernels
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_kernels_compile(tmp_path: Path, arch: str) -> None:

@@ -15,6 +15,7 @@ def around_one(count: int, seed: int) -> dict[str, Floats]:
     return {f"family {n}": numbers[n : n + 1] for n in range(count)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 3, 5, 12])
 def test_families_hold_one_that_was_not_measured(count: int) -> None:
     """About four of five by themselves, however few they are; as they stand, a third to a half."""

@@ -183,6 +183,7 @@ def test_damaged_history(added: Registry, tmp_path: Path) -> None:
         added.champion()
 
 
+@pytest.mark.slow
 def test_killed_at_every_step(tmp_path: Path) -> None:
     for version in ("old", "new"):
         save_model(tmp_path / version, version=version)

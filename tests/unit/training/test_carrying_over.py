@@ -179,6 +179,7 @@ def test_share_without_an_interval() -> None:
         held(lonely, {"50": LogBounds(-1, 1)})
 
 
+@pytest.mark.slow
 def test_figures_of_each_direction(both: Data, by_gpu: Evaluation, ticks: list[None]) -> None:
     found = [(of.left_out, of.learned_pairs, of.pairs) for of in by_gpu.gpus]
     assert found == sorted([(MODELS[0], 6, 10), (MODELS[1], 10, 6)])

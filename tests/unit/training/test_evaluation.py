@@ -238,6 +238,7 @@ def test_a_run_is_left_out_with_its_cards(data: Data) -> None:
     assert len(seen) == PROTOCOLS[BY_RUN].fits(rows) == 2 * len(rows.jobs)
 
 
+@pytest.mark.slow
 def test_low_ends_share_no_more_often_than_expected_speeds(data: Data) -> None:
     results = ask(methods(data)["linear"], data, PROTOCOLS[BY_WORKLOAD].answer, lambda: None)
     rows = list(limit_rows(data, BY_WORKLOAD, results))

@@ -65,6 +65,7 @@ def made() -> Artefact:
     return make_artefact(MADE_FROM, fitted_once(), datetime(2026, 1, 31, tzinfo=UTC))
 
 
+@pytest.mark.slow
 def test_trees_that_say_something_else_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     other: Any = fit(lambda: extra_trees().set_params(random_state=1), ROWS).by_head["power"]
     name = "advisor_training.train.forest_bytes"
@@ -80,6 +81,7 @@ def test_trees_that_say_something_else_are_refused(monkeypatch: pytest.MonkeyPat
         trees_files({"power": fitted_once().regressors.by_head["power"]}, asked)
 
 
+@pytest.mark.slow
 def test_another_processor_gives_the_same_bytes() -> None:
     """NumPy's logarithms end with another bit without AVX-512; nothing hangs on it."""
     code = (
@@ -163,6 +165,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, trained: Trained) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_model_that_learned_it_predicts_it_with_intervals(folder: Path) -> None:
     manifest = read_manifest(folder)
     assert [head.name for head in manifest.heads] == ["speed", "power", "memory_power"]
@@ -177,6 +180,7 @@ def test_the_model_that_learned_it_predicts_it_with_intervals(folder: Path) -> N
     np.testing.assert_allclose(values, rows.memory_power_w, rtol=0.15)
 
 
+@pytest.mark.slow
 def test_other_heads_say_the_same_with_and_without_it(trained: Trained) -> None:
     two = fit_model(made_from().rows, blind=made_from().blind)
     assert [learner.head.name for learner in two.learners] == ["speed", "power"]
@@ -195,6 +199,7 @@ def test_too_few_jobs_are_no_head(monkeypatch: pytest.MonkeyPatch) -> None:
         assert learners_for(some) == HEAD_LEARNERS
 
 
+@pytest.mark.slow
 def test_nothing_to_learn_from_expects_nothing() -> None:
     """Leaving out the only job with a reading is no error, and no figure comes of it."""
     points = made_up.pair_points()

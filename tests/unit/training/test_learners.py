@@ -90,6 +90,7 @@ COUNTS_ROWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("regressor", "expected"), [(None, COUNTS_ROWS), (Ridge(), {})], ids=["trees", "ridge"]
 )
@@ -112,6 +113,7 @@ def test_a_prior_is_no_feature() -> None:
         fitted.fit(X, prior - 1)
 
 
+@pytest.mark.slow
 def test_another_regressor_can_be_left_out_job_by_job() -> None:
     """On the rows of the trainer, in the folds of the trainer, with the tools of scikit-learn."""
     data = advisor.training_data("power")

@@ -90,6 +90,7 @@ def site(tmp_path: Path, bundled: Path, first_night: tuple[Path, RetrainReport])
     return Site(tmp_path, bundled)
 
 
+@pytest.mark.slow
 def test_new_jobs_are_learned_and_served(
     site: Site, first_night: tuple[Path, RetrainReport]
 ) -> None:
@@ -114,6 +115,7 @@ def test_what_is_left_out_every_night_trains_once(site: Site) -> None:
     assert "nothing new since 2026-02-02" in site.night(2, own).why
 
 
+@pytest.mark.slow
 def test_more_of_the_same_is_no_worse(site: Site) -> None:
     own = NEW_POINTS | points(made_up.JOBS[:2], "2026-02-03")
     report = site.night(3, own)
@@ -123,6 +125,7 @@ def test_more_of_the_same_is_no_worse(site: Site) -> None:
     assert site.night(4, own).outcome == "nothing-new"
 
 
+@pytest.mark.slow
 def test_what_is_worse_leaves_no_version(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     worse = mock.Mock(return_value=PromotionDecision(False, "worse for all"))
     monkeypatch.setattr(retraining, "decide", worse)
@@ -145,6 +148,7 @@ def test_older_points_count_less() -> None:
         assert of_run[host] == pytest.approx(weight, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_version_of_a_killed_run_is_used(site: Site, bundled: Path) -> None:
     (site.models / "history.jsonl").unlink()
     (site.models / "retrain/last.json").unlink()
@@ -154,6 +158,7 @@ def test_a_version_of_a_killed_run_is_used(site: Site, bundled: Path) -> None:
     assert [site.registry.champion()] == site.registry.versions() == before
 
 
+@pytest.mark.slow
 def test_only_the_last_versions_stay(site: Site, tmp_path: Path) -> None:
     [first] = site.registry.versions()
     site.registry.add(save_model(tmp_path / "by-hand", version="20250101-byhand"))
@@ -311,6 +316,7 @@ def collected_from(home: Path, *seen: Observation, with_launches: bool = True) -
         return collect(store, home, with_launches=with_launches)
 
 
+@pytest.mark.slow
 def test_a_launch_is_learned_from_and_listed(tmp_path: Path) -> None:
     site = collected_from(tmp_path, *GOOD, BAD)
     assert site.launches_left_out == (LeftOut("launches that failed", 1),)

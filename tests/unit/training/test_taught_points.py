@@ -136,6 +136,7 @@ def unsafe_none() -> CheckedCounts:
     )
 
 
+@pytest.mark.slow
 @given(st.lists(any_observation, max_size=4))
 def test_every_observation_is_a_point_or_has_a_reason(seen: list[Observation]) -> None:
     found = teach(seen, [])

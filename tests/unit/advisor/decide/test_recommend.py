@@ -97,6 +97,7 @@ def answer_or_error(a: Profile, b: Profile, request: Request) -> Decision | None
         return None
 
 
+@pytest.mark.slow
 @given(profiles("fft"), profiles("gemm"), requests)
 def test_swapping_the_jobs_swaps_the_answer(a: Profile, b: Profile, request: Request) -> None:
     there, back = answer_or_error(a, b, request), answer_or_error(b, a, request)

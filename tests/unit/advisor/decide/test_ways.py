@@ -89,6 +89,7 @@ few = settings(max_examples=settings().max_examples // 3)
 """Each example answers for sets of up to five jobs."""
 
 
+@pytest.mark.slow
 @few
 @given(sets, requests, st.randoms())
 def test_order_of_the_jobs_does_not_matter(
@@ -105,6 +106,7 @@ def test_order_of_the_jobs_does_not_matter(
         assert shares == dict(zip((p.job for p in profiles), one.shares, strict=True))
 
 
+@pytest.mark.slow
 @few
 @given(sets, requests, st.floats(0, 1), st.floats(0.3, 1))
 def test_a_stricter_limit_gives_no_better_answer(

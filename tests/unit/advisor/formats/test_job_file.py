@@ -164,6 +164,7 @@ def test_job_cannot_lift_its_own_limit(write: Write, variable: str) -> None:
         load_job(write(f"command: a\nenv:\n  {variable}: 1"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "what"),
     [

@@ -244,6 +244,7 @@ def check_done(problem: Problem, found: Schedule) -> None:
     assert done_s == pytest.approx([job.work_s for job in problem.queue], rel=1e-6)
 
 
+@pytest.mark.slow
 @few
 @given(queues(), some.floats(0, 0.9), some.floats(0, 0.3))
 def test_a_stricter_limit_never_gives_a_better_plan(

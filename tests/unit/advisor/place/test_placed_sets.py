@@ -99,6 +99,7 @@ def placings(
     return placing_of(jobs, cards, aim, limits, of_pairs=draw(some.sampled_from(of_pairs)))
 
 
+@pytest.mark.slow
 @few
 @given(placings())
 def test_plan_keeps_every_limit_and_the_bound_is_below_it(placing: Placing) -> None:
@@ -130,6 +131,7 @@ def check_set(placing: Placing, one: PlacedSet) -> None:
     assert one.power_w == found.power_w.value
 
 
+@pytest.mark.slow
 @few
 @given(placings(most=6))
 def test_no_plan_of_all_is_below_the_bound_and_few_are_better(placing: Placing) -> None:
@@ -328,6 +330,7 @@ def test_where_cards_are_short_servers_have_them() -> None:
     assert 1 not in plan.waiting
 
 
+@pytest.mark.slow
 def test_every_job_of_a_large_queue_has_a_seat_or_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = [(job(f"j{n}", 5.0 + 8 * n, 150.0 + 40 * n), 25) for n in range(12)]
     plan = solved(*jobs, gpus=200)

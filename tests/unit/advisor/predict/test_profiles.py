@@ -250,6 +250,7 @@ def test_tolerance_holds_for_servers_that_serve_everything() -> None:
     assert 0.015 < np.mean(arrived[0] / arrived[1] < 1 - tolerance) < 0.035
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.floats(0.1, 1.1), st.floats(0.1, 1.1), st.floats(150, 700)), min_size=10,
              max_size=10),

@@ -33,6 +33,7 @@ def about(low: float, high: float) -> Any:
     return pytest.approx((low, high), abs=0.0051, rel=0.003)
 
 
+@pytest.mark.slow
 def test_law_of_speeds_and_watts_is_the_fitted_one(
     defined: Callable[[str], dict[str, Any]],
 ) -> None:
@@ -47,6 +48,7 @@ def test_law_of_speeds_and_watts_is_the_fitted_one(
             assert bounds == about(low, high), (name, of_class)
 
 
+@pytest.mark.slow
 def test_law_of_tails_is_the_fitted_one(defined: Callable[[str], dict[str, Any]]) -> None:
     """In turns the value is the median itself, over the p99 alone."""
     tails = defined("tails.py")

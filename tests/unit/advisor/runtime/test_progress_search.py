@@ -205,6 +205,7 @@ def look(chunks: Iterable[tuple[float, str]], output: Path) -> FoundProgress | N
     return numbers.found(now_s)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 def test_progress_is_found_and_counted(name: str, tmp_path: Path) -> None:
     output, written = tmp_path / "output.log", SHAPES[name]()

@@ -22,6 +22,7 @@ def asked(command: str, advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> Sa
     return advisor(*words[place + 1 :])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ANSWERS.texts)
 def test_text(command: str, advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
     said = asked(command, advisor, monkeypatch)
@@ -29,6 +30,7 @@ def test_text(command: str, advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -
     ANSWERS.check(command, f"{said.out}{failed}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", PARSED)
 def test_json(command: str, advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
     said = asked(f"{command} --json", advisor, monkeypatch)

@@ -173,6 +173,7 @@ def test_series_that_are_none_are_told(
         list(source.read(0, BEGIN_S, BEGIN_S + HOUR_S))
 
 
+@pytest.mark.slow
 def test_too_much_at_once_is_asked_in_parts(server: MetricsServer, tmp_path: Path) -> None:
     server.most_samples = 400
     assert merged(read(open_source(server), tmp_path)) == WANTED

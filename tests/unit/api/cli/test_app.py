@@ -50,6 +50,7 @@ def test_ctrl_c_while_modules_are_imported_ends_quietly(module: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "commands"), [([], COMMANDS), (["power"], OF_POWER)])
 def test_help_lists_all_commands_without_loading_them(
     words: list[str], commands: list[str]
@@ -85,6 +86,7 @@ def test_a_wrong_option_of_evaluate_needs_no_learning() -> None:
     assert done.stdout == "2\nset()\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_ends_with_an_example_that_can_becalled(name: str) -> None:
     """Its options are there, and take these values; -h shows it as --help does."""
@@ -99,6 +101,7 @@ def test_help_ends_with_an_example_that_can_becalled(name: str) -> None:
             command.main(["-h"])
 
 
+@pytest.mark.slow
 def test_shells_complete_commands_and_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs are those of the folder and those that come with advisor, under both names of it."""
     monkeypatch.chdir(tmp_path)

@@ -72,6 +72,7 @@ def engine(source: Source, tmp_path: Path) -> Engine:
     return Engine(settings, source, Registry(tmp_path / "models"), source.change_count)  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.slow
 async def test_many_at_once_cost_one_look_and_one_load(engine: Engine, source: Source) -> None:
     """A crowd that asks for the same jobs is no crowd at the database."""
     assert len(set(await asyncio.gather(*(engine.recommend(PAIR) for _ in range(50))))) == 1
@@ -192,6 +193,7 @@ async def test_unknown_jobs_are_not_looked_for_again_and_again(
     assert source.loads == 3
 
 
+@pytest.mark.slow
 async def test_a_placement_takes_in_what_launches_say(engine: Engine, tmp_path: Path) -> None:
     """All of it reaches the process that works it out, as it reaches advice."""
     card = next(p.gpu_uuid for p in bundled_solo_points() if p.gpu_model == GPU_MODEL)

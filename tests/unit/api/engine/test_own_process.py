@@ -15,7 +15,7 @@ from advisor.settings import read_settings
 from advisor_api import own_process
 from advisor_api.own_process import OwnProcesses, ProcessEndedError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -216,6 +216,7 @@ async def test_a_revoked_token_is_forgotten_after_a_second(monkeypatch: pytest.M
     assert await cache.find(SECRET, "::1") is None
 
 
+@pytest.mark.slow
 async def test_guesses_starve_no_holder_of_a_good_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """A good token works at once next to any number of guesses from its own address."""
     tokens, now = _Tokens(), [100.0]

@@ -37,6 +37,7 @@ def decided() -> dict[str, Any]:
     return merged(first, writes_of(pair)[0].body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_changed_pods_are_valid(version: str) -> None:
     held, placed = admitted(recorded()), decided()

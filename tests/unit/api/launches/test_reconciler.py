@@ -297,6 +297,7 @@ def test_a_home_has_one_service(service: Service) -> None:
         pytest.fail("both have it")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("server", marks=pytest.mark.postgres)])
 def test_two_homes_keep_off_each_others_launches(
     tmp_path: Path, spawned: list[str], kind: str, request: pytest.FixtureRequest

@@ -62,6 +62,7 @@ arrow: Any = importlib.import_module("pyarrow")
 parquet: Any = importlib.import_module("pyarrow.parquet")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @settings(
     max_examples=settings().max_examples // 3,
@@ -246,6 +247,7 @@ def test_a_file_of_too_many_rows_is_refused(
         read_points(tmp_path / f"p{suffix}")
 
 
+@pytest.mark.slow
 def test_a_small_file_with_many_rows_costs_little(tmp_path: Path) -> None:
     """440 KB of Parquet may stand for 60 million rows; they are never all there at once."""
     texts = {name: text for name, text in to_row(point(0)).items() if isinstance(text, str)}

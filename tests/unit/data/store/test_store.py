@@ -267,6 +267,7 @@ def killed(process: "subprocess.Popen[str]") -> list[str]:
         return some(process.stdout).read().splitlines()
 
 
+@pytest.mark.slow
 def test_two_processes_write_at_once(url: str, tmp_path: Path) -> None:
     both = [writer(url, tmp_path, 60) for _ in range(2)]
     printed = [process.communicate(timeout=50)[0].splitlines() for process in both]
@@ -276,6 +277,7 @@ def test_two_processes_write_at_once(url: str, tmp_path: Path) -> None:
         assert store.solo_points() == [point(number) for number in range(60)]
 
 
+@pytest.mark.slow
 def test_kill_9_of_a_replacement_keeps_one_profile_at_least(url: str, tmp_path: Path) -> None:
     rest = killed(writer(url, tmp_path, 80_000, REPLACER))
     done = int(rest[-1]) if rest else 19

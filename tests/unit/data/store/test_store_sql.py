@@ -277,6 +277,7 @@ def _is_no_index(_name: object, kind: str, _parents: object) -> bool:
     return kind != "index"
 
 
+@pytest.mark.slow
 def test_migrations_make_the_tables_of_the_code(url: str, tmp_path: Path) -> None:
     assert migrate(url, tmp_path)
     engine = create_engine(url)

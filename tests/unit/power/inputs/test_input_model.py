@@ -73,6 +73,7 @@ def left_out(of: Sequence[InputPoint], *names: str) -> dict[str, Floats]:
     return group_left_out(of, {name: METHODS[name] for name in names or METHODS})
 
 
+@pytest.mark.slow
 def test_a_law_of_switching_is_found_and_no_baseline_can_say_it() -> None:
     of = points(switching)
     found = errors_of(of, left_out(of))
@@ -119,6 +120,7 @@ def test_real_tensors_are_tested_and_never_learned_from() -> None:
     assert wrong["real_model_power_mean_error_percent"] > 5
 
 
+@pytest.mark.slow
 def test_intervals_hold_what_they_promise_for_new_sweeps() -> None:
     noise = 0.02
     learned = points(switching, groups=16, noise=noise)
@@ -200,6 +202,7 @@ def asked(**of: Any) -> InputAsked:
     )
 
 
+@pytest.mark.slow
 def test_the_manifest_says_what_the_model_is_made_from(folder: Path) -> None:
     manifest = InputPredictor(folder).manifest
     made_from = read_input_points(folder / POINTS)
@@ -289,6 +292,7 @@ def test_served_without_scikit_learn_it_says_the_same(folder: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_order_of_points_does_not_matter(folder: Path, tmp_path: Path) -> None:
     again = [*references(limit_w=400.0), *reversed(points(limit_w=400.0))]
     trained = trained_on(again)

@@ -98,6 +98,7 @@ def test_slow_runs_are_dropped_and_counted(found: KernelReport) -> None:
     ) == ({"other execution time": 5}, 160, 155, pytest.approx(1.5), 160)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("execution_s", [0.0003, 0.02])
 def test_steady_power_repeats_within_one_percent(execution_s: float, tmp_path: Path) -> None:
     values: list[float] = []
@@ -167,6 +168,7 @@ class Miscounts(MadeUpKernel):
         return found and CounterTick(found.at_s, 1.1 * found.energy_j)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bench", "gpu", "said"),
     [
@@ -315,6 +317,7 @@ class Interrupted(MadeUpKernel):
         return super().run(request)
 
 
+@pytest.mark.slow
 def test_interrupted_measurement_goes_on(tmp_path: Path) -> None:
     """The finished block is kept, the search is not made again, half a line does no harm."""
     with pytest.raises(KeyboardInterrupt):

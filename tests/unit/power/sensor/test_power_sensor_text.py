@@ -42,6 +42,7 @@ def sensor(*options: object) -> Result:
     return CliRunner().invoke(command_line.app, ["power", "sensor", *map(str, options)])
 
 
+@pytest.mark.slow
 def test_json_has_its_keys(home: Path, recording: Path) -> None:
     """Programs rely on them; the analysis of a file is not kept as a card's record."""
     done = sensor("--trace", recording, "--json")
@@ -65,6 +66,7 @@ def test_what_a_person_reads(recording: Path) -> None:
     assert lines[-1] == "Power settles in 0.04 s; the shortest window is 0.53 s."
 
 
+@pytest.mark.slow
 def test_response_that_is_no_mean_is_said(tmp_path: Path) -> None:
     said = sensor("--trace", MadeUpCard({"instant": FADING}).write(tmp_path / "r.jsonl")).stdout
     assert re.search(r"instant is no mean: it fades exponentially, .* of 1[123]\.\d ms", said)
@@ -120,6 +122,7 @@ def test_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     assert (series.times_s.tolist(), series.values.tolist()) == ([1.5], [80.25])
 
 
+@pytest.mark.slow
 def test_doctor_says_what_is_known_of_the_sensor(
     tmp_path: Path, recording: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,6 +60,7 @@ def channel_of(record: SensorRecord, name: str) -> PowerChannel:
     return channel
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 def test_all_channels_of_a_card_are_found(analyse: Analyse) -> None:
     record = analyse(MadeUpCard())
@@ -81,6 +82,7 @@ def test_all_channels_of_a_card_are_found(analyse: Analyse) -> None:
     assert some(record.energy).period_ms == pytest.approx(100, rel=0.001)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sensor", "seed"),
     [
@@ -102,6 +104,7 @@ def test_window_and_delay_come_back(analyse: Analyse, sensor: MadeUpSensor, seed
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sensor", "response", "delay_ms", "spread_ms", "settle_s"),
     [
@@ -178,6 +181,7 @@ def with_a_neighbour(second: int) -> tuple[list[str], list[int]]:
     return [], [1, 2] if 50 <= second < 55 else [1]
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 @pytest.mark.parametrize(
     ("card", "says"),
@@ -374,6 +378,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return card.write(tmp_path_factory.mktemp("made") / "recording.jsonl")
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 def test_errors_of_a_recording_are_those_of_its_sensor(recording: Path) -> None:
     trace = read_trace(recording)

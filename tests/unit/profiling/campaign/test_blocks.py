@@ -93,6 +93,7 @@ def test_blocks_are_the_plan_and_fit_the_gpu(
     assert all(len(block.pairs & split) <= 1 for block in blocks)
 
 
+@pytest.mark.slow
 def test_cut_does_not_depend_on_the_process() -> None:
     """Hosts that share a plan cut it alike, though each Python orders its sets in its own way."""
     program = """

@@ -264,6 +264,7 @@ show([first, again])
     assert ask(script) == [12.0, 77.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("host", "gpu", "script", "says"),
     [

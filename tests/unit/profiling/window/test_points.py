@@ -149,6 +149,7 @@ def test_point_carries_what_was_read_back() -> None:
     assert (point.memory_used_mib, point.job_hash) == (500, JOB.job_hash)
 
 
+@pytest.mark.slow
 def test_point_of_a_job_that_tells_its_data_has_their_fingerprint() -> None:
     declared = InputData(dtype="bf16", data="zeros")
     telling = with_fingerprint(dataclasses.replace(JOB, input=declared))

@@ -202,6 +202,7 @@ def stored(settings: Settings, *records: Any) -> None:
         store.add(records)
 
 
+@pytest.mark.slow
 def test_bundled_runs_alone_tell_of_the_cards_they_were_on() -> None:
     """Against the other cards of their model; a card of another model has none."""
     points = [p for p in bundled_reference_points() if p.gpu_model == H200]
