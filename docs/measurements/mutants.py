@@ -36,8 +36,13 @@ AREAS = {
     "decide": ("advisor/decide", f"{UNIT}/advisor/decide"),
     "use-cases": ("api/advisor_advice", f"{UNIT}/api/advice"),
     "monitor": ("advisor/launch", f"{UNIT}/advisor/launch"),
-    "dataset": (f"{TRAINING}/dataset", f"{UNIT}/training/dataset"),
-    "choices": (f"{TRAINING}/evaluation/choices.py", f"{UNIT}/training/evaluation/test_choices.py"),
+    "dataset": (f"{TRAINING}/pairs.py", f"{UNIT}/training/test_pairs.py"),
+    "choices": (f"{TRAINING}/choices.py", f"{UNIT}/training/test_choices.py"),
+    "store": ("data/advisor_data", f"{UNIT}/data"),
+    "http": ("api/advisor_api/http", f"{UNIT}/api/http"),
+    "kubernetes": ("api/kubernetes/advisor_kubernetes", f"{UNIT}/api/kubernetes"),
+    "slurm": ("api/advisor_node", f"{UNIT}/api/node", f"{UNIT}/api/slurm"),
+    "power": ("profiling/advisor_power", f"{UNIT}/power"),
 }
 """What is broken, and the tests that are to notice."""
 
