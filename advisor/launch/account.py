@@ -327,7 +327,7 @@ class Stretch:
         return max(pace.steps.span_s for pace in self._paces.values())
 
     def latency_ms(self, number: int, percent: float) -> float | None:
-        """That so many of the requests of a job did not exceed; None where none is told."""
+        """Percentile of a job's request latencies, ms; None without latencies."""
         return percentile_ms(*self._paces[number].answered, percent)
 
 

@@ -1,6 +1,6 @@
 """The folder of a launch: how its supervisor and everybody else speak to each other.
 
-    spec.json           what is wanted; there before a supervisor starts
+    spec.json           the request; written before the supervisor starts
     claim               made by the supervisor that runs the launch, so that there is only ever one
     alive               locked while that supervisor lives
     status.json         where it stands; replaced as a whole, about once a second
@@ -91,7 +91,7 @@ class LaunchFolder:
             return loads(LaunchSpec, (self.path / "spec.json").read_bytes())
 
     def read_status(self) -> LaunchStatus:
-        """Where it stands; where its supervisor is silent or gone before the end, it says so."""
+        """Status of the launch, with a note where its supervisor is silent or died early."""
         # Looked at before the status: a supervisor writes its last word, then lets go. And the
         # claim before the lock, in which it is made: else one that just begins seems to be gone.
         claimed = self.claimed()
