@@ -1,0 +1,166 @@
+"""Windows of jobs that run together on this GPU under MPS: rates, p99, power and counters."""
+
+import json
+import mmap
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import yaml
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+SETTLE_S, WINDOW_S, START_S = 0.7, 2.2, 150.0
+GPM = {"busy": 1, "sm": 2, "occupancy": 3, "tensor": 5, "dram": 10}
+INSTANT_POWER = 186
+LATENCIES_AT, LATENCY_BUCKETS, LATENCY_LEAST_S, LATENCY_STEP = 512, 320, 1e-5, 1.05
+"""The histogram in a progress file: advisor/progress.py."""
+
+BELOW_NORMAL = {"CUDA_MPS_CLIENT_PRIORITY": "1"}
+HALF = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"}
+
+
+def job_commands() -> dict[str, list[str]]:
+    """The command of every job file whose job waits at a gate."""
+    commands = {}
+    for path in sorted((ROOT / "jobs").glob("*.yaml")):
+        job = yaml.safe_load(path.read_text())
+        if job["progress"].get("gate") and job["command"].split()[0] == "python3":
+            commands[job["name"]] = [sys.executable, *job["command"].split()[1:]]
+    return commands
+
+
+class Process:
+    """A job behind its gate; `!1` in its name puts it below normal, `@50` limits it."""
+
+    def __init__(self, name: str, command: list[str], folder: Path) -> None:
+        self.name = name
+        files = folder / f"{name}.progress", folder / f"{name}.gate"
+        for path, size in zip(files, (4096, 16), strict=True):
+            path.write_bytes(bytes(size))
+        self.progress, self.gate = (mmap.mmap(os.open(path, os.O_RDWR), 0) for path in files)
+        self.log = folder / f"{name}.log"
+        told = {"ADVISOR_PROGRESS_FILE": str(files[0]), "ADVISOR_GATE_FILE": str(files[1])}
+        env = os.environ | told | {"OMP_NUM_THREADS": "1"}
+        env |= BELOW_NORMAL if "!1" in name else {}
+        env |= HALF if "@50" in name else {}
+        env["PYTHONPATH"] = f"{ROOT}:{env.get('PYTHONPATH', '')}"
+        with self.log.open("wb") as log:
+            self.child = subprocess.Popen(
+                command, cwd=ROOT / "profiling/workloads", env=env, stdout=log, stderr=log
+            )
+
+    def waits(self) -> bool:
+        """Whether it has warmed up and stands before its gate."""
+        return struct.unpack_from("<q", self.gate, 8)[0] == 1
+
+    def want(self, wanted: int) -> None:
+        """Hold (0), go (1) or quit (2)."""
+        struct.pack_into("<q", self.gate, 0, wanted)
+
+    def count(self) -> int:
+        """Units of work so far."""
+        return struct.unpack_from("<q", self.progress)[0]
+
+    def latencies(self) -> tuple[int, ...]:
+        """How many requests took about as long as each bucket says, so far."""
+        return struct.unpack_from(f"<{LATENCY_BUCKETS}q", self.progress, LATENCIES_AT)
+
+
+def p99_ms(before: tuple[int, ...], after: tuple[int, ...]) -> float | None:
+    """The 99th percentile of the requests between two looks; None without requests."""
+    counts = [b - a for a, b in zip(before, after, strict=True)]
+    below = 0
+    for n, count in enumerate(counts):
+        below += count
+        if below and below >= 0.99 * sum(counts):
+            return round(1000 * LATENCY_LEAST_S * LATENCY_STEP**n, 3)
+    return None
+
+
+def measure(handle: Any, together: list[Process], samples: tuple[Any, Any]) -> dict[str, Any]:
+    """One window."""
+    for process in together:
+        process.want(1)
+    time.sleep(SETTLE_S)
+    pynvml.nvmlGpmSampleGet(handle, samples[0])
+    before = [(process.count(), process.latencies()) for process in together]
+    begun = time.perf_counter()
+    watts: list[float] = []
+    while time.perf_counter() - begun < WINDOW_S:
+        field = pynvml.nvmlDeviceGetFieldValues(handle, [INSTANT_POWER])[0]
+        watts.append(field.value.uiVal / 1000)
+        time.sleep(0.02)
+    after = [(process.count(), process.latencies()) for process in together]
+    took_s = time.perf_counter() - begun
+    pynvml.nvmlGpmSampleGet(handle, samples[1])
+    for process in together:
+        process.want(0)
+    waited_s = time.perf_counter() + 3
+    while time.perf_counter() < waited_s and not all(process.waits() for process in together):
+        time.sleep(0.01)
+    asked = pynvml.c_nvmlGpmMetricsGet_t()
+    asked.version, asked.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(GPM)
+    asked.sample1, asked.sample2 = samples
+    for place, number in enumerate(GPM.values()):
+        asked.metrics[place].metricId = number
+    pynvml.nvmlGpmMetricsGet(asked)
+    return {
+        "jobs": [process.name for process in together],
+        "rates_per_s": [(b[0] - a[0]) / took_s for a, b in zip(before, after, strict=True)],
+        "p99_ms": [p99_ms(a[1], b[1]) for a, b in zip(before, after, strict=True)],
+        "window_s": took_s,
+        "power_w": sum(watts) / len(watts),
+        "percent": {name: asked.metrics[n].value for n, name in enumerate(GPM)},
+        "sm_mhz": pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
+        "at_s": time.time(),
+    }
+
+
+def campaign(
+    rows: Path, commands: dict[str, list[str]], sets: Iterable[tuple[str, ...]], seconds: float
+) -> None:
+    """Start every command once, measure each set that the file has not, append what was measured.
+
+    A process that stands before its gate takes no time of the GPU. No window starts after
+    `seconds`.
+    """
+    begun = time.monotonic()
+    known = {tuple(json.loads(row)["jobs"]) for row in rows.open()} if rows.exists() else set()
+    todo = [together for together in sets if together not in known]
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    samples = pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()
+    card = {"gpu": pynvml.nvmlDeviceGetName(handle), "uuid": pynvml.nvmlDeviceGetUUID(handle)}
+    folder, needed = Path(tempfile.mkdtemp()), {name for together in todo for name in together}
+    processes = {name: Process(name, commands[name], folder) for name in sorted(needed)}
+    while time.monotonic() - begun < START_S and not all(
+        process.waits() or process.child.poll() is not None for process in processes.values()
+    ):
+        time.sleep(0.1)
+    print(f"started in {time.monotonic() - begun:.0f} s", flush=True)
+    for n, together in enumerate(todo, 1):
+        if time.monotonic() - begun > seconds:
+            print(f"time is up; {len(todo) - n + 1} windows are left", flush=True)
+            break
+        jobs = [processes[name] for name in together]
+        if not all(process.waits() for process in jobs):
+            print(f"{together} not ready: {[p.log.read_text()[-300:] for p in jobs]}", flush=True)
+            continue
+        row = measure(handle, jobs, samples) | card
+        with rows.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        rates = [round(rate, 2) for rate in row["rates_per_s"]]
+        print(n, len(todo), *together, rates, row["p99_ms"], round(row["power_w"]), flush=True)
+    for process in processes.values():
+        process.want(2)
+    time.sleep(1)
+    for process in processes.values():
+        process.child.kill()
