@@ -15,12 +15,14 @@ from pathlib import Path
 
 from windows import campaign, job_commands
 
-FILLERS = (
-    "triad bert-infer vit-train resnet50-infer fft sorting mobilenet-train matmul-fp32 matmul-bf16"
-).split()
-SMALL = (
-    "albert-train-b2 bert-serve-30 wav2vec2-infer-b2 notebook-busy vit-serve-30 resnet50-train-b2"
-).split()
+FILLERS = [
+    "triad", "bert-infer", "vit-train", "resnet50-infer", "fft", "sorting", "mobilenet-train",
+    "matmul-fp32", "matmul-bf16",
+]  # fmt: skip
+SMALL = [
+    "albert-train-b2", "bert-serve-30", "wav2vec2-infer-b2", "notebook-busy", "vit-serve-30",
+    "resnet50-train-b2",
+]  # fmt: skip
 LIMITED, BESIDE_LIMITED = FILLERS[:3], SMALL[:3]
 
 
