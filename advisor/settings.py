@@ -13,6 +13,7 @@ from pathlib import Path
 
 from advisor.core.gpu import PERCENTAGE
 from advisor.core.objectives import Prices
+from advisor.core.policy import POLICY, Policy
 from advisor.errors import InputError, UnsafeFileError
 from advisor.files import belongs_to_us, open_file
 
@@ -116,12 +117,6 @@ _INSTALLED = Path(__file__).parent / "suite"
 SUITE = _INSTALLED if (_INSTALLED / "jobs").is_dir() else _INSTALLED.parents[1]
 """Folder of the jobs that come with advisor and of their programs; of a checkout its root."""
 
-MIN_SPEED = 0.4
-"""Relative speed that every job keeps unless another one is asked for.
-
-Without one, the split that saves most of a measured pair leaves the slower job a third of its speed
-on average. docs/measurements/model.md has what other values cost.
-"""
 LIMIT_VARIABLES = (
     PERCENTAGE,
     "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING",
@@ -153,9 +148,9 @@ class Settings:
         database_url: `ADVISOR_DATABASE_URL`; None: SQLite in `home`.
         mps_pipe_dir: `CUDA_MPS_PIPE_DIRECTORY`: a daemon that is already there; None: our own.
         dcgm_url: `ADVISOR_DCGM_URL`, address of a dcgm-exporter.
-        min_speed: `ADVISOR_MIN_SPEED`: the relative speed that every job keeps unless another one
-            is asked for, 0 to 1.
-        prices: `ADVISOR_GPU_HOUR`, `ADVISOR_KWH` and `ADVISOR_HOST_W`; 0 where they are not set.
+        policy: `ADVISOR_OBJECTIVE`, `ADVISOR_MIN_SPEED`, `ADVISOR_P99_TIMES_ALONE`,
+            `ADVISOR_MIN_GAIN`, `ADVISOR_CHANCE`, and of prices `ADVISOR_GPU_HOUR`, `ADVISOR_KWH`
+            and `ADVISOR_HOST_W`; prices are 0 where they are not set.
         environment: All variables, as the base of a job's own.
     """
 
@@ -166,10 +161,14 @@ class Settings:
     database_url: str | None
     mps_pipe_dir: Path | None
     dcgm_url: str
-    min_speed: float
-    prices: Prices
+    policy: Policy
     retention: Retention
     environment: Mapping[str, str]
+
+    @property
+    def prices(self) -> Prices:
+        """Of GPU hours and energy, and the watts of the server."""
+        return self.policy.prices
 
     def job_environment(self) -> dict[str, str]:
         """The environment without secrets and without the variables that set or lift a limit."""
@@ -189,7 +188,11 @@ KEYS: Mapping[str, Callable[[Settings], object]] = {
     "jobs": lambda s: s.jobs_dir,
     "database_url": lambda s: s.database_url and "set, and not shown",
     "dcgm_url": lambda s: s.dcgm_url,
-    "min_speed": lambda s: s.min_speed,
+    "objective": lambda s: s.policy.deciding,
+    "min_speed": lambda s: s.policy.min_speed,
+    "p99_times_alone": lambda s: s.policy.p99_times_alone,
+    "min_gain": lambda s: s.policy.min_gain,
+    "chance": lambda s: s.policy.chance,
     "gpu_hour": lambda s: s.prices.gpu_hour,
     "kwh": lambda s: s.prices.kwh,
     "host_w": lambda s: s.prices.host_w,
@@ -244,12 +247,7 @@ def _read(environment: Mapping[str, str]) -> Settings:
         database_url=environment.get("ADVISOR_DATABASE_URL") or None,
         mps_pipe_dir=Path(pipe_dir).absolute() if pipe_dir else None,
         dcgm_url=environment.get("ADVISOR_DCGM_URL") or "http://127.0.0.1:9400/metrics",
-        min_speed=_min_speed(environment.get("ADVISOR_MIN_SPEED")),
-        prices=Prices(
-            gpu_hour=_number("ADVISOR_GPU_HOUR", environment),
-            kwh=_number("ADVISOR_KWH", environment),
-            host_w=_number("ADVISOR_HOST_W", environment),
-        ),
+        policy=_read_policy(environment),
         retention=read_retention(environment),
         environment=dict(environment),
     )
@@ -290,24 +288,27 @@ def _home(environment: Mapping[str, str]) -> Path:
     return Path(user_home) / ".local/share/advisor"
 
 
-def _min_speed(given: str | None) -> float:
+def _read_policy(environment: Mapping[str, str]) -> Policy:
+    numbers = {
+        name: _number(f"ADVISOR_{name.upper()}", environment, getattr(POLICY, name))
+        for name in ("min_speed", "p99_times_alone", "min_gain", "chance")
+    }
+    prices = {
+        name: _number(f"ADVISOR_{name.upper()}", environment, 0.0)
+        for name in ("gpu_hour", "kwh", "host_w")
+    }
+    objective = environment.get("ADVISOR_OBJECTIVE") or None
     try:
-        speed = float(given) if given else MIN_SPEED
-    except ValueError:
-        speed = -1.0
-    if not 0 <= speed <= 1:
-        raise InputError(
-            f"ADVISOR_MIN_SPEED is {given}",
-            why="it is a part of the speed of a job alone",
-            fix="set it to a number from 0 to 1, such as 0.5, or unset it",
-        )
-    return speed
+        return Policy(objective=objective, prices=Prices(**prices), **numbers)
+    except InputError as error:
+        name, _, fault = error.what.partition(" ")
+        raise InputError(f"ADVISOR_{name.upper()} {fault}", why=error.why, fix=error.fix) from error
 
 
-def _number(name: str, environment: Mapping[str, str]) -> float:
+def _number(name: str, environment: Mapping[str, str], default: float) -> float:
     given = environment.get(name)
     try:
-        return float(given) if given else 0.0
+        return float(given) if given else default
     except ValueError as error:
         raise InputError(
             f"{name} is {given}", fix="set it to a number such as 2.50, or unset it"

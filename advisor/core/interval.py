@@ -1,10 +1,18 @@
 """An expected value and its bounds."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
+from statistics import NormalDist
 
 NORMAL_90 = 1.645
 """Standard deviations that hold 90 % of a normal distribution, as the intervals of models do."""
+
+
+@functools.cache
+def weight_of_bound(chance: float) -> float:
+    """How far from the value to the bound, of logarithms, lies what holds with a chance."""
+    return NormalDist().inv_cdf(chance) / NORMAL_90
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +26,19 @@ class Interval:
     def times(self, factor: float) -> "Interval":
         """The interval of a positive multiple of the value."""
         return Interval(self.value * factor, self.low * factor, self.high * factor)
+
+    def at_least_with(self, chance: float) -> float:
+        """What is exceeded with this chance; the logarithm is normal on each side of the value."""
+        return self._beyond(self.low, chance)
+
+    def at_most_with(self, chance: float) -> float:
+        """What is not exceeded with this chance."""
+        return self._beyond(self.high, chance)
+
+    def _beyond(self, bound: float, chance: float) -> float:
+        if self.value <= 0 or bound == self.value:
+            return min(self.value, bound)
+        return self.value * (bound / self.value) ** weight_of_bound(chance)
 
     def at_most(self, other: "Interval") -> "Interval":
         """The smaller value, and the smaller of either bound."""

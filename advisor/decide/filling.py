@@ -10,21 +10,13 @@ from dataclasses import dataclass
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
 from advisor.core.split import ISOLATING, Split
+from advisor.decide.decision import Decision
 from advisor.decide.limits import is_served
-from advisor.decide.recommendation import RatedSplit
-from advisor.decide.ways import Running, SetDecision, worth
+from advisor.decide.options import Running
 from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import Profile
 
-OBJECTIVE = "energy-delay"
-"""By which shares are chosen: the hours of the same work and its energy, of which neither is all
-that a queue is for."""
-
-LEAST_TIME_SAVED, LEAST_ENERGY_SAVED = 0.1, 0.05
-"""About twice what two jobs need to gain to share a fate: shares stay when neighbours have ended,
-and speeds of sets are predicted to 16 % only (docs/measurements/sets.md)."""
-
-_Ask = Callable[[Sequence[Profile], Running | None], SetDecision | None]
+_Ask = Callable[[Sequence[Profile], Running | None], Decision | None]
 """The advice for a set, all but the last of which may be running; None: there is no way."""
 
 
@@ -57,8 +49,8 @@ def best_beside(
 ) -> Beside | None:
     """The waiting job that saves most beside those that are there; None: all better wait.
 
-    Servers never finish, so waiting for one is no option: beside a server every option that keeps
-    the limits is taken.
+    Jobs share where the decision about them says so. Servers never finish, so waiting for one is no
+    option: beside a server every option that keeps the limits is taken.
 
     Args:
         there: Those on the GPU.
@@ -69,12 +61,16 @@ def best_beside(
     """
     found: list[Beside] = []
     for profile in {profile.job: profile for profile in waiting}.values():
-        way = _way(ask((*there, profile), running))
-        if way is None:
+        decision = ask((*there, profile), running)
+        if decision is None:
             continue
-        beside = _beside(profile, way.prediction, now)
-        if any(map(is_served, (*there, profile))) or _saves(beside):
-            found.append(beside)
+        way = decision.choice
+        if way is None and any(map(is_served, (*there, profile))):
+            kept = (o for o in decision.options if not o.violations and o.sharing != "exclusive")
+            way = max(kept, key=lambda option: option.worth, default=None)
+        # Of jobs in time slicing nobody who joins could have a limit.
+        if way is not None and way.sharing not in ISOLATING:
+            found.append(_beside(profile, way.prediction, now))
     return max(found, key=lambda beside: beside.worth, default=None)
 
 
@@ -90,19 +86,6 @@ def alone(profile: Profile, share_percent: float = WHOLE) -> Prediction:
     )
 
 
-def _way(found: SetDecision | None) -> RatedSplit | None:
-    """The best side by side that keeps every limit, whether or not it beats one after the other.
-
-    In turns nobody who joins could have a limit.
-    """
-    if found is None:
-        return None
-    if found.choice and found.choice.sharing not in ISOLATING:
-        return found.choice
-    kept = (w for w in found.ways if not w.violations and w.sharing not in ISOLATING)
-    return max(kept, key=worth, default=None)
-
-
 def _beside(profile: Profile, together: Prediction, now: Prediction) -> Beside:
     *those, own = (part.speed.value for part in together.parts)
     # As much as they do together in a second takes so long without the newcomer.
@@ -115,8 +98,3 @@ def _beside(profile: Profile, together: Prediction, now: Prediction) -> Beside:
         time_saved=1 - 1 / waiting_s,
         energy_saved=1 - together.power_w.value / waiting_j,
     )
-
-
-def _saves(beside: Beside) -> bool:
-    time, energy = beside.time_saved, beside.energy_saved
-    return min(time, energy) >= 0 and (time >= LEAST_TIME_SAVED or energy >= LEAST_ENERGY_SAVED)

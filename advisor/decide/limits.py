@@ -3,47 +3,56 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
+
+import numpy as np
 
 from advisor.core.gpu import MEMORY_MIB, MEMORY_PART, WHOLE, MemoryFit, check_card_memory, vendor_of
-from advisor.core.interval import Interval
+from advisor.core.interval import Interval, weight_of_bound
+from advisor.core.objectives import DEFAULT_OBJECTIVE, Objective, Work, find_objective, priced
+from advisor.core.policy import POLICY, Policy
 from advisor.core.split import ISOLATING
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import Profile
-from advisor.settings import MIN_SPEED
+from advisor.predict.profiles import Floats, Profile
+
+TO_THE_END = (DEFAULT_OBJECTIVE, "throughput")
+"""Objectives that can be asked for a given work: energy and time until all jobs are done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What every answer must keep.
+class Request:
+    """What an answer must keep, and how options compare.
 
     Attributes:
+        policy: Objective, least gain, chance, prices, and what holds for jobs without a limit of
+            their own.
         min_speed: Minimum relative speed by job, 0 to 1; a job next to itself keeps it twice.
-        default_min_speed: The same of jobs without a number of their own; 0: no limit.
         max_p99_ms: Longest 99th percentile of the time to answer a request, by name of job.
-        default_max_p99_ms: The same of every other job that answers requests; None: no limit.
+        default_max_p99_ms: The same of every other job that answers requests; None: as the policy
+            says.
         max_power_w: Most power at any time; None: no ceiling.
         memory_mib: Memory of the card; None: what its model has, where that is known
             (`with_card_memory`).
         isolate: Whether a fault of one job must leave the others running.
         host_cores: Of the host, for all jobs; None: not looked at.
-        unsure_below: The low end of a speed is to keep the floor, too, where it is below this part
-            of what is expected: of such a job nobody knows what it does. 0: nowhere.
+        fine: Every split of the GPU in steps of its quantum, such as two SMs; of two jobs.
+        work: What is to be done until all have ended; None: they run on and on.
     """
 
+    policy: Policy = POLICY
     min_speed: Mapping[str, float] = field(default_factory=dict[str, float])
-    default_min_speed: float = MIN_SPEED
     max_p99_ms: Mapping[str, float] = field(default_factory=dict[str, float])
     default_max_p99_ms: float | None = None
     max_power_w: float | None = None
     memory_mib: float | None = None
     isolate: bool = False
     host_cores: float | None = None
-    unsure_below: float = 0.0
+    fine: bool = False
+    work: Work | None = None
 
     def __post_init__(self) -> None:
-        for job, speed in (*self.min_speed.items(), ("all jobs", self.default_min_speed)):
+        for job, speed in self.min_speed.items():
             if not 0 <= speed <= 1:
                 raise InputError(
                     f"a minimum speed of {speed:g} for {job} is not possible",
@@ -59,30 +68,50 @@ class Limits:
                 raise InputError(f"{name} is {value:g}", fix="give a number above 0")
         if self.memory_mib is not None:
             check_card_memory(self.memory_mib)
+        if self.work and self.policy.deciding not in TO_THE_END:
+            raise InputError(
+                f"{self.policy.deciding} does not depend on how much work there is",
+                fix=f"leave out the work, or take {' or '.join(TO_THE_END)}",
+            )
+
+    @property
+    def objective(self) -> Objective:
+        """The number that decides, by the prices of the policy."""
+        return priced(find_objective(self.policy.deciding), self.policy.prices)
+
+    def of(self, profiles: Iterable[Profile]) -> "Request":
+        """The same of these jobs alone: limits by name are theirs."""
+        names = {profile.job for profile in profiles}
+        speeds, p99s_ms = (
+            {job: value for job, value in by_name.items() if job in names}
+            for by_name in (self.min_speed, self.max_p99_ms)
+        )
+        return replace(self, min_speed=speeds, max_p99_ms=p99s_ms)
 
     def min_speed_of(self, job: str) -> float:
         """The relative speed that a job without a fixed demand must keep; else see `floor`."""
-        return self.min_speed.get(job, self.default_min_speed)
+        return self.min_speed.get(job, self.policy.min_speed)
 
     def longest_p99_ms(self, profile: Profile) -> float | None:
-        """What the answers of a job may take; None: it answers none, or nothing was asked for."""
-        default_ms = self.default_max_p99_ms if profile.serving else None
-        return self.max_p99_ms.get(profile.job, default_ms)
+        """What the answers of a job may take; None: it answers none, or there is no limit."""
+        if (own := self.max_p99_ms.get(profile.job)) is not None or profile.serving is None:
+            return own
+        if self.default_max_p99_ms is not None:
+            return self.default_max_p99_ms
+        alone_ms = profile.serving.p99_alone_ms(float(profile.shares[-1]))
+        return self.policy.p99_times_alone * (alone_ms or 0.0) or None
 
 
-L = TypeVar("L", bound=Limits)
-
-
-def floor(profile: Profile, limits: Limits) -> float:
-    """The relative speed that a job must keep: the larger of what is asked for and a fixed demand.
+def floor(profile: Profile, request: Request) -> float:
+    """The relative speed that a job must keep: the larger of its minimum and a fixed demand.
 
     A minimum speed can only tighten a server's own limit; 0 for that job disables the limit.
     """
-    told = limits.min_speed_of(profile.job)
-    if not is_served(profile) or limits.min_speed.get(profile.job) == 0:
-        return told
+    least = request.min_speed_of(profile.job)
+    if not is_served(profile) or request.min_speed.get(profile.job) == 0:
+        return least
     assert profile.serving is not None
-    return max(told, 1 - profile.serving.tolerance)
+    return max(least, 1 - profile.serving.tolerance)
 
 
 def is_served(profile: Profile) -> bool:
@@ -90,52 +119,39 @@ def is_served(profile: Profile) -> bool:
     return profile.serving is not None and profile.serving.offered_rate is not None
 
 
-def must_be_sure(profile: Profile, limits: Limits) -> bool:
-    """Whether the low end of a job's interval is to keep its floor, as 95 % of measured ones do.
-
-    Requests that are not answered are lost, and who names a speed means it. The floor of all others
-    only tells a job that shares from one that starves: there the expected speed decides.
-    """
-    return is_served(profile) or profile.job in limits.min_speed
+def sure_speed(speed: Interval, request: Request) -> float:
+    """The relative speed that a job keeps with the chance of the policy."""
+    return speed.at_least_with(request.policy.chance)
 
 
-UNSURE_BELOW = 0.6
-"""Of sets: small jobs beside one that fills the GPU without a limit, and jobs in turns. Of 16 sets
-that have one limit and are expected to keep 0.4 two missed it, of 12 without three
-(docs/measurements/sets.md)."""
+def sure_speeds(speeds: Floats, low: Floats, chance: float) -> Floats:
+    """The same of many speeds and their low ends."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = speeds * (low / speeds) ** weight_of_bound(chance)
+    return np.where(speeds > 0, found, np.minimum(speeds, low))
 
 
-def _low_end_decides(speed: Interval, profile: Profile, limits: Limits) -> bool:
-    """Whether the low end of a predicted speed is to keep the floor of its job."""
-    return must_be_sure(profile, limits) or speed.low < limits.unsure_below * speed.value
+def with_card_memory(request: Request, gpu_model: str) -> Request:
+    """The request with the memory of a card of that model, where it has none and it is known."""
+    if request.memory_mib is not None:
+        return request
+    return replace(request, memory_mib=MEMORY_MIB.get(gpu_model))
 
 
-def decisive_speed(speed: Interval, profile: Profile, limits: Limits) -> float:
-    """The value of a predicted speed that is to keep the floor of its job."""
-    return speed.low if _low_end_decides(speed, profile, limits) else speed.value
-
-
-def with_card_memory(limits: L, gpu_model: str) -> L:
-    """The limits with the memory of a card of that model, where none is given and it is known."""
-    if limits.memory_mib is not None:
-        return limits
-    return replace(limits, memory_mib=MEMORY_MIB.get(gpu_model))
-
-
-def check_limits(limits: Limits, profiles: Sequence[Profile]) -> None:
+def check_limits(request: Request, profiles: Sequence[Profile]) -> None:
     """Refuse limits that are for none of these jobs, or for what nobody has measured of them.
 
     Raises:
         InputError: a speed or a latency for a job that is not there or, the latter, has none.
     """
     jobs = list(dict.fromkeys(profile.job for profile in profiles))
-    for what, names in (("minimum speed", limits.min_speed), ("latency", limits.max_p99_ms)):
+    for what, names in (("minimum speed", request.min_speed), ("latency", request.max_p99_ms)):
         if strangers := sorted(set(names) - set(jobs)):
             why = f"the jobs are {' and '.join(jobs)}"
             raise InputError(f"a {what} was given for {', '.join(strangers)}", why=why)
     timed = {p.job for p in profiles if p.serving and p.serving.latency_p99_ms}
-    lacking = sorted(set(limits.max_p99_ms) - timed)
-    if limits.default_max_p99_ms is not None and not timed:
+    lacking = sorted(set(request.max_p99_ms) - timed)
+    if request.default_max_p99_ms is not None and not timed:
         lacking = jobs
     if lacking:
         raise InputError(
@@ -193,71 +209,68 @@ class Violation:
 
 
 def violations(
-    prediction: Prediction, profiles: Sequence[Profile], limits: Limits
+    prediction: Prediction, profiles: Sequence[Profile], request: Request
 ) -> tuple[Violation, ...]:
-    """The limits that are not kept: speeds as expected or, as `_low_end_decides`, at low ends."""
+    """The limits that are not kept; floors and tails with the chance of the policy."""
     rules = RULES.values()
-    return tuple(violation for rule in rules for violation in rule(prediction, profiles, limits))
+    return tuple(violation for rule in rules for violation in rule(prediction, profiles, request))
 
 
-def risks(prediction: Prediction, limits: Limits) -> tuple[Violation, ...]:
+def risks(prediction: Prediction, request: Request) -> tuple[Violation, ...]:
     """The limits that `violations` takes as expected, and the bad end of the interval does not."""
     if prediction.split.sharing == "exclusive":
         return ()  # measured, not predicted
-    return tuple(_over_power(_all(prediction), prediction.power_w.high, limits))
+    return tuple(_over_power(_all(prediction), prediction.power_w.high, request))
 
 
-def violations_alone(profile: Profile, limits: Limits) -> tuple[Violation, ...]:
+def violations_alone(profile: Profile, request: Request) -> tuple[Violation, ...]:
     """The limits that a job does not keep on a GPU of its own."""
-    alone = _over_power(f"{profile.job} alone", profile.whole_gpu_power_w, limits)
-    return (*alone, *_late_alone(profile, WHOLE, limits))
+    alone = _over_power(f"{profile.job} alone", profile.whole_gpu_power_w, request)
+    return (*alone, *_late_alone(profile, WHOLE, request))
 
 
 def _below_min_speed(
-    p: Prediction, profiles: Sequence[Profile], limits: Limits
+    p: Prediction, profiles: Sequence[Profile], request: Request
 ) -> Iterator[Violation]:
     if p.split.sharing == "exclusive":
         return  # one after the other, each job runs at its full speed, only later
     for profile, part in zip(profiles, p.parts, strict=True):
-        least = floor(profile, limits)
-        if (speed := decisive_speed(part.speed, profile, limits)) < least:
-            sure = _low_end_decides(part.speed, profile, limits)
+        least = floor(profile, request)
+        if (speed := sure_speed(part.speed, request)) < least:
             served = is_served(profile)
-            verb = ("may serve" if served else "may run at") if sure else "runs at"
-            as_little = "as little as " if sure else ""
-            whole = "its demand" if served else "its speed alone"
+            verb, whole = ("serve", "its demand") if served else ("run at", "its speed alone")
             text = (
-                f"{profile.job} {verb} {as_little}{100 * speed:.3g} % of {whole}, "
+                f"{profile.job} may {verb} as little as {100 * speed:.3g} % of {whole}, "
                 f"below {100 * least:.3g} %"
             )
             yield Violation(text, 1 - speed / least)
 
 
-def _off(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Violation]:
+def _off(p: Prediction, profiles: Sequence[Profile], request: Request) -> Iterator[Violation]:
     """A server cannot be scheduled exclusively: its requests would block."""
     for profile in profiles if p.split.sharing == "exclusive" else ():
-        if is_served(profile) and floor(profile, limits) > 0:
+        if is_served(profile) and floor(profile, request) > 0:
             yield Violation(f"{profile.job} answers no requests while another job runs", 1.0)
 
 
-def _late(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Violation]:
-    """At the high end of what a neighbour makes of it; without limits at least what it is alone."""
+def _late(p: Prediction, profiles: Sequence[Profile], request: Request) -> Iterator[Violation]:
+    """As long as it may be with the chance of the policy."""
     for profile, part, share in zip(profiles, p.parts, p.split.shares, strict=True):
         beside = part.p99_ms(profile, p.split, share)
-        most_ms = limits.longest_p99_ms(profile)
+        most_ms = request.longest_p99_ms(profile)
         if beside is None or most_ms is None or p.split.sharing == "exclusive":
-            yield from _late_alone(profile, share, limits)
-        elif beside.high > most_ms:
+            yield from _late_alone(profile, share, request)
+        elif (sure_ms := beside.at_most_with(request.policy.chance)) > most_ms:
             text = (
-                f"{profile.job} at {share:g} % may have a p99 latency of {beside.high:.3g} ms "
-                f"({beside.value:.3g} expected), above {most_ms:g} ms"
+                f"{profile.job} at {share:g} % may have a p99 latency of {sure_ms:.3g} ms "
+                f"({beside.value:.3g} expected), above {most_ms:.4g} ms"
             )
-            yield Violation(text, beside.high / most_ms - 1)
+            yield Violation(text, sure_ms / most_ms - 1)
 
 
-def _late_alone(profile: Profile, share_percent: float, limits: Limits) -> Iterator[Violation]:
+def _late_alone(profile: Profile, share_percent: float, request: Request) -> Iterator[Violation]:
     """On a GPU of its own, or one after the other."""
-    most_ms = limits.longest_p99_ms(profile)
+    most_ms = request.longest_p99_ms(profile)
     alone_ms = profile.serving and profile.serving.p99_alone_ms(share_percent)
     if most_ms is not None and alone_ms is not None and alone_ms > most_ms:
         text = (
@@ -268,11 +281,11 @@ def _late_alone(profile: Profile, share_percent: float, limits: Limits) -> Itera
 
 
 def _exceeds_power(
-    p: Prediction, profiles: Sequence[Profile], limits: Limits
+    p: Prediction, profiles: Sequence[Profile], request: Request
 ) -> Iterator[Violation]:
     hottest = max(profiles, key=lambda profile: profile.whole_gpu_power_w)
     who = f"{hottest.job} alone" if p.split.sharing == "exclusive" else _all(p)
-    yield from _over_power(who, most_power_w(p, profiles), limits)
+    yield from _over_power(who, most_power_w(p, profiles), request)
 
 
 def most_power_w(p: Prediction, profiles: Sequence[Profile]) -> float:
@@ -282,8 +295,8 @@ def most_power_w(p: Prediction, profiles: Sequence[Profile]) -> float:
     return p.power_w.value
 
 
-def _over_power(who: str, power_w: float, limits: Limits) -> Iterator[Violation]:
-    most_w = limits.max_power_w
+def _over_power(who: str, power_w: float, request: Request) -> Iterator[Violation]:
+    most_w = request.max_power_w
     if most_w is not None and power_w > most_w:
         verb = "draws" if who.endswith(" alone") else "draw"
         text = f"{who} {verb} {power_w:.4g} W, at most {most_w:g} W are allowed"
@@ -291,9 +304,9 @@ def _over_power(who: str, power_w: float, limits: Limits) -> Iterator[Violation]
 
 
 def _exceeds_memory(
-    p: Prediction, profiles: Sequence[Profile], limits: Limits
+    p: Prediction, profiles: Sequence[Profile], request: Request
 ) -> Iterator[Violation]:
-    memory = MemoryFit(tuple(profile.memory_used_mib for profile in profiles), limits.memory_mib)
+    memory = MemoryFit(tuple(profile.memory_used_mib for profile in profiles), request.memory_mib)
     if p.split.sharing != "exclusive" and memory.most_mib is not None and memory.is_too_much:
         text = (
             f"{_all(p)} need {memory.needed_mib:.0f} MiB of memory, {memory.most_mib:.0f} MiB are "
@@ -302,22 +315,26 @@ def _exceeds_memory(
         yield Violation(text, memory.needed_mib / memory.most_mib - 1)
 
 
-def _lacks_cores(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Violation]:
-    most, wanted = limits.host_cores, cores_wanted(profiles)
+def _lacks_cores(
+    p: Prediction, profiles: Sequence[Profile], request: Request
+) -> Iterator[Violation]:
+    most, wanted = request.host_cores, cores_wanted(profiles)
     if p.split.sharing != "exclusive" and most is not None and wanted and wanted > most:
         text = f"{wanted:.1f} host cores are wanted, {most:g} are there"
         yield Violation(text, wanted / most - 1)
 
 
-def _shares_fate(p: Prediction, profiles: Sequence[Profile], limits: Limits) -> Iterator[Violation]:
-    if limits.isolate and p.split.sharing not in ISOLATING:
+def _shares_fate(
+    p: Prediction, profiles: Sequence[Profile], request: Request
+) -> Iterator[Violation]:
+    if request.isolate and p.split.sharing not in ISOLATING:
         text = "a fault of one job ends the others: MPS does not keep them apart"
         if vendor_of(profiles[0].gpu_model) == "amd":
             text = "nobody has tried on AMD whether a fault of one job leaves the others running"
         yield Violation(text, 1.0)
 
 
-Rule: TypeAlias = Callable[[Prediction, Sequence[Profile], Limits], Iterator[Violation]]
+Rule: TypeAlias = Callable[[Prediction, Sequence[Profile], Request], Iterator[Violation]]
 
 RULES: Mapping[str, Rule] = {
     "speed": _below_min_speed,

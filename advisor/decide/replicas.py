@@ -4,20 +4,19 @@ A copy of a server brings its own demand; a copy of another job takes what it ge
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from advisor.core.gpu import MPS_CLIENTS
 from advisor.core.interval import Interval
 from advisor.core.objectives import NO_PRICES
 from advisor.core.split import MOST_JOBS, Sharing, without_limits
+from advisor.decide.decision import worth_of
 from advisor.decide.limits import (
     RULES,
-    UNSURE_BELOW,
+    Request,
     check_limits,
     violations_alone,
     with_card_memory,
 )
-from advisor.decide.recommendation import Request, worth_of
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Prediction, Predictor, predicted_part
 from advisor.predict.profiles import Profile
@@ -52,7 +51,7 @@ def replicas(
             why=f"MPS has {MPS_CLIENTS} clients for each GPU",
             fix=f"give a number from 1 to {MPS_CLIENTS}",
         )
-    request = with_card_memory(replace(request, unsure_below=UNSURE_BELOW), profile.gpu_model)
+    request = with_card_memory(request, profile.gpu_model)
     check_limits(request, [profile])
     if broken := violations_alone(profile, request):
         raise NoSplitError(f"not even one copy keeps its limits: {broken[0].text}")
@@ -93,7 +92,7 @@ def _ends(
         for violation in rule(prediction, [profile] * more.number, request):
             yield _scarce(profile) if limit == "speed" else limit, violation.text
     gain = more.rate.value / fewer.rate.value - 1
-    if gain < request.min_gain:
+    if gain < request.policy.min_gain:
         yield _scarce(profile), f"one more adds {100 * gain:.1f} % to the rate of all"
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from advisor.core.gpu import MEMORY_PART
 from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE
 from advisor.core.split import NINE, Split
-from advisor.decide.limits import Limits
+from advisor.decide.limits import Request, sure_speeds
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Predictor, is_within, safe_splits_of
 from advisor.predict.profiles import Floats, Profile
@@ -292,7 +292,7 @@ def make_problem(
     *,
     idle_power_w: float,
     objective: str = DEFAULT_OBJECTIVE,
-    limits: Limits | None = None,
+    limits: Request | None = None,
     min_gain: float = 0.0,
 ) -> Problem:
     """A problem whose numbers make sense.
@@ -313,7 +313,7 @@ def make_problem(
         )
     _check(queue, types, options, gpus)
     _check_power("the power of an idle GPU", idle_power_w)
-    limits = limits or Limits()
+    limits = limits or Request()
     problem = Problem(
         queue=tuple(queue),
         types=tuple(types),
@@ -368,11 +368,10 @@ def _check_all_fit(problem: Problem) -> None:
         )
 
 
-def _pair_fits(types: Sequence[JobType], options: PairOptions, limits: Limits) -> Bools:
+def _pair_fits(types: Sequence[JobType], options: PairOptions, limits: Request) -> Bools:
     least = np.array([limits.min_speed_of(kind.name) for kind in types])
-    # As `advisor.decide.limits.must_be_sure` has it: servers have their floors by name.
-    sure = np.array([kind.name in limits.min_speed for kind in types])[options.types][:, :, None]
-    speed = np.where(sure, options.low_speed, options.speed)
+    # Servers have their floors by name.
+    speed = sure_speeds(options.speed, options.low_speed, limits.policy.chance)
     together_mib = _memory_mib(types)[options.types].sum(axis=0)
     # A comparison with NaN is false: what is not known is no option. Nor is standing still.
     return (

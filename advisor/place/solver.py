@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 import highspy
 import numpy as np
 
+from advisor.core.policy import POLICY
 from advisor.errors import InputError, NoSplitError
 from advisor.place.problem import Ints, JobGroup, PairOptions, Problem, QueuedJob, alone_group
 from advisor.place.schedule import Schedule, Slot, schedule, slots
 from advisor.predict.profiles import Floats
-from advisor.wire.requests import MIN_GAIN
 
 ALONE = -1
 """In the place of a second job, of a pair and of a split."""
@@ -177,7 +177,7 @@ def place(problem: Problem, *, time_limit_s: float = 60.0) -> QueuePlan:
     if sequential := alone(problem):
         latest_s, best = sequential.schedule.makespan_s * (1 + ROUNDING), sequential
     # More pairs to choose from are no reason for a worse plan, which a schedule can make of them.
-    for gain in dict.fromkeys((problem.min_gain, max(problem.min_gain, MIN_GAIN))):
+    for gain in dict.fromkeys((problem.min_gain, max(problem.min_gain, POLICY.min_gain))):
         if gain > problem.min_gain and time.monotonic() >= ends:
             break
         groups = make_groups(replace(problem, min_gain=gain))

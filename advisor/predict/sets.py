@@ -17,7 +17,7 @@ import numpy as np
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
 from advisor.core.records import FILLS_PERCENT
-from advisor.core.split import ADVISED_JOBS, Sharing, Split
+from advisor.core.split import ADVISED_JOBS, ISOLATING, Sharing, Split
 from advisor.predict.predictions import (
     PredictedPart,
     Prediction,
@@ -288,15 +288,18 @@ class SetPredictor:
 
 
 def is_by_physics(profiles: Sequence[Profile], split: Split) -> bool:
-    """Whether sets tell more of a way than pairs: more than two jobs, turns, and small jobs.
+    """Whether the law of sets knows an option better than the model of pairs.
 
-    Two that leave much of the GPU unused were measured in sets; few of the pairs are such, and of
-    those that a model of them has not seen it is off by four times as much
-    (docs/measurements/sets.md).
+    The model has learned from two jobs at limits that add up to the GPU, and without limits where
+    one of them fills it. All else was measured in sets: more than two jobs, time slicing, limits
+    that overlap, and small jobs without limits, of which the model is off by four times as much
+    where it has not seen them (docs/measurements/sets.md).
     """
-    if len(profiles) > ADVISED_JOBS or split.sharing == "time-sliced":
+    if len(profiles) > ADVISED_JOBS or split.sharing in ISOLATING:
         return True
-    return split.sharing == "uncapped" and not any(map(fills, profiles))
+    if split.is_limited:
+        return sum(split.shares) > WHOLE + 1
+    return not any(map(fills, profiles))
 
 
 class AnyWay:

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Self, TypeAlias
 
 from advisor.core.gpu import MPS_CLIENTS, WHOLE
 from advisor.core.job import WhenOneEnds, WhenP99Breaks
-from advisor.core.objectives import ADVISED, DEFAULT_OBJECTIVE, Aim, Work, find_objective
+from advisor.core.objectives import ADVISED, Aim, Work, find_objective
+from advisor.core.policy import Policy
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS, parse_split
 from advisor.errors import InputError
 
@@ -123,9 +124,6 @@ MOST_CROSSED = 60
 WORK_S = 3600.0
 """Work of a job of a queue of which nothing else is said."""
 
-MIN_GAIN = 0.03
-"""Least gain for which jobs share a fate: a fault of one can end all."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
@@ -165,20 +163,24 @@ class AdviceRequest(ABC):
 
     Attributes:
         gpu_model: None: the one that all profiles have in common.
-        objective: What is maximised.
-        min_speed: Minimum relative speed of each job without one of its own; None: the setting
+        objective: What is maximised; None: as the policy of the settings says.
+        min_speed: Minimum relative speed of each job without one of its own; None: the policy's
             (0.4), and all of its demand for a job that answers requests at a given rate.
         max_power_w: Most power of the GPU, W.
         memory_mib: Memory of the card, MiB; None: that of its model, where it is known.
-        min_gain: Least gain over one after the other for which jobs share; 0.1 is a tenth.
+        min_gain: Least gain over a GPU for each job for which jobs share; None: the policy's (0.03).
     """
 
     gpu_model: GpuModel | None = None
-    objective: ObjectiveName = DEFAULT_OBJECTIVE
+    objective: ObjectiveName | None = None
     min_speed: Speed | None = None
     max_power_w: Watts | None = None
     memory_mib: Mebibytes | None = None
-    min_gain: Gain = MIN_GAIN
+    min_gain: Gain | None = None
+
+    def policy(self, default: Policy) -> Policy:
+        """The policy of the settings with what the request says instead."""
+        return default.with_(self.objective, self.min_gain)
 
     def min_speeds(self) -> dict[str, float]:
         """By name of job; nothing where the setting counts.
@@ -499,7 +501,7 @@ def check_launch(asked: LaunchRequest) -> None:
         )
     of_jobs = (limit for job in asked.jobs for limit in (job.min_speed, job.max_p99_ms))
     limits = (asked.min_speed, asked.max_p99_ms, asked.max_power_w, asked.memory_mib, *of_jobs)
-    advised = asked.objective != DEFAULT_OBJECTIVE or any(limit is not None for limit in limits)
+    advised = asked.objective is not None or any(limit is not None for limit in limits)
     if asked.split is not None and advised:
         raise InputError(
             "a split or a share is given or recommended, not both",

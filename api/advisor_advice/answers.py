@@ -1,6 +1,5 @@
 """Answers about jobs on one GPU: two jobs, a set of jobs, or copies of one."""
 
-import dataclasses
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,43 +13,38 @@ from advisor.core.interval import Interval
 from advisor.core.objectives import ADVISED, DEFAULT_OBJECTIVE, Finish, find_objective, priced
 from advisor.core.records import ONE_WINDOW
 from advisor.core.split import ADVISED_JOBS, ISOLATING, MOST_JOBS, Split, without_limits
-from advisor.core.wording import count_of, less_or_more, limits_text, listed
-from advisor.decide.limits import (
-    RULES,
-    cores_wanted,
-    decisive_speed,
-    floor,
-    is_served,
-    memory_unknown,
-    with_card_memory,
-)
-from advisor.decide.reasons import of_profile
-from advisor.decide.recommend import Outlook, recommend_by
-from advisor.decide.recommendation import (
+from advisor.core.wording import count_of, listed
+from advisor.decide.decision import (
     Decision,
+    Outlook,
     RatedSplit,
-    Request,
+    best_of_each,
+    decide,
     environments,
     gain_to_the_end,
+    near_miss,
+    picks,
     same_work,
+    without_one,
     worth_of,
 )
+from advisor.decide.limits import Request, cores_wanted, memory_unknown, with_card_memory
+from advisor.decide.options import Running, wanted_splits
+from advisor.decide.reasons import of_profile, reasons, warnings, why_unsure
 from advisor.decide.replicas import replicas
-from advisor.decide.ways import Running, SetDecision, recommend_set, without_one, worth
 from advisor.errors import InputError
 from advisor.predict.card_factor import CardFactor
-from advisor.predict.predictions import Prediction, Predictor
+from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import IDLE, Profile
 from advisor.predict.sets import (
     MEASURED_ON,
     AnyWay,
-    SetPredictor,
     active_idle_w,
     fills,
     is_by_physics,
 )
 from advisor.settings import Settings, job_folders
-from advisor.validity.safe_counts import CheckedCounts
+from advisor.validity.safe_counts import CheckedCounts, avoided_texts
 from advisor.wire import answers as wire
 from advisor.wire.answers import (
     Copies,
@@ -64,10 +58,9 @@ from advisor.wire.answers import (
     Way,
 )
 from advisor.wire.requests import RecommendationRequest, WayRequest
-from advisor_advice.conditions import Conditions, KnownJobs
+from advisor_advice.conditions import KnownJobs
 from advisor_advice.profiles import ProfileSet, with_idle_power
 from advisor_models.manifest import MOST_PAIRS, Manifest, OtherGpu
-from advisor_models.model_predictor import ModelPredictor
 
 _NAMED = 3
 """How many features outside of the training data are named; there can be dozens."""
@@ -79,36 +72,36 @@ def request_of(request: WayRequest, settings: Settings) -> Request:
     Raises:
         InputError: limits that cannot be meant, or work of other jobs than two.
     """
-    is_pair = len(request.jobs) == ADVISED_JOBS
-    if not is_pair and any(job.work_s is not None for job in request.jobs):
+    if len(request.jobs) != ADVISED_JOBS and any(job.work_s is not None for job in request.jobs):
         raise InputError(
             f"an amount of work says nothing of {count_of(len(request.jobs), 'job')}",
             why="what those that are left do when one has ended was measured of two jobs only",
             fix="leave it out: others are told as jobs that run on; for a queue: advisor place",
         )
     return Request(
-        objective=request.objective,
+        policy=request.policy(settings.policy),
         fine=isinstance(request, RecommendationRequest) and request.fine,
         min_speed=request.min_speeds(),
-        default_min_speed=settings.min_speed,
         max_p99_ms=promised_p99_ms(request.names, settings.jobs_dir) | request.p99_by_job_ms,
         default_max_p99_ms=request.max_p99_ms,
         max_power_w=request.max_power_w,
         memory_mib=request.memory_mib,
-        prices=settings.prices,
-        min_gain=request.min_gain,
         isolate=request.isolate,
         host_cores=request.host_cores,
         work=request.work,
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ModelAdvice:
-    """A recommendation, and what it is by."""
+    """A decision, and what it is by."""
 
-    recommendation: Decision
+    decision: Decision
     manifest: Manifest
+    warnings: tuple[str, ...]
+    """What a reader should know before doing it."""
+    reasons: tuple[str, ...]
+    """Why this option."""
     card: CardFactor | None = None
     """By which power was corrected for the card; None: it was not."""
     drifts: tuple[DriftedJob, ...] = ()
@@ -116,73 +109,92 @@ class ModelAdvice:
     """Of these jobs together; the answer takes it in."""
 
 
-def answer(known: KnownJobs, request: Request) -> ModelAdvice:
-    """What is recommended for two jobs.
-
-    Raises:
-        InputError: the request does not fit the jobs.
-        NoSplitError: nothing keeps every limit.
-    """
-    return known_pair(known).answer(request)
-
-
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class KnownPair:
-    """Two jobs, and all that is known of them before anybody says what is wanted."""
+class KnownSet:
+    """Two to seven jobs, and all that is known of them before anybody says what is wanted."""
 
-    predictor: ModelPredictor
+    known: KnownJobs
     outlook: Outlook
-    conditions: Conditions
-    found: ProfileSet
     warnings: tuple[str, ...]
     """Whatever is wanted."""
     _outside: dict[Split, list[str]] = field(default_factory=dict[Split, list[str]])
     """Features that no training data had, by the split that was chosen."""
 
-    def answer(self, request: Request) -> ModelAdvice:
-        """What is recommended.
+    def decide(self, request: Request, running: Running | None = None) -> Decision:
+        """How the jobs are to run; all but the last may be running.
 
         Raises:
             InputError: the request does not fit the jobs.
-            NoSplitError: nothing keeps every limit.
+            NoSplitError: nothing keeps every limit, not even a GPU for each.
         """
-        given = recommend_by(self.outlook, request)
-        more = (*self._of_model(given), *self.warnings)
-        given = dataclasses.replace(given, warnings=(*given.warnings, *more))
-        split = (given.call or given.choice).prediction.split
+        return decide(self.outlook, request, running=running)
+
+    def answer(self, request: Request, running: Running | None = None) -> ModelAdvice:
+        """The decision with its reasons and warnings.
+
+        Raises:
+            As `decide`.
+        """
+        decision = self.decide(request, running)
+        profiles, conditions = self.outlook.profiles, self.known.conditions
+        way, asked = decision.way, self.known.found.profiles
+        split = way and way.prediction.split
+        measured = conditions.measured_of(profiles, split)
         return ModelAdvice(
-            given,
-            self.predictor.manifest,
-            self.conditions.card_of(self.found.profiles),
-            self.conditions.drifts_of(self.found.profiles),
-            self.conditions.measured_of(self.outlook.profiles, split),
+            decision=decision,
+            manifest=self.known.model.manifest,
+            warnings=tuple(
+                dict.fromkeys(
+                    (
+                        *warnings(decision),
+                        *why_unsure(decision, self.known.checked),
+                        *self._of_predictor(split, measured),
+                        *self.warnings,
+                    )
+                )
+            ),
+            reasons=(*reasons(decision), *self._avoided(fine=request.fine)),
+            card=conditions.card_of(asked),
+            drifts=conditions.drifts_of(asked),
+            measured=measured,
         )
 
-    def _of_model(self, given: Decision) -> Iterator[str]:
-        split = given.choice.prediction.split
-        yield from gpu_warnings(self.predictor.manifest, given.profiles)
-        if split.sharing in ISOLATING or is_by_physics(given.profiles, split):
+    def _avoided(self, *, fine: bool) -> tuple[str, ...]:
+        """Counts of the splits of two jobs that are not used, since results are wrong there."""
+        profiles, checked = self.outlook.profiles, self.known.checked
+        if not (wanted := wanted_splits(profiles, fine=fine)):
+            return ()
+        safeties = [profile.safety(checked) for profile in profiles]
+        return tuple(dict.fromkeys(avoided_texts(wanted, [p.job for p in profiles], safeties)))
+
+    def _of_predictor(
+        self, split: Split | None, measured: MeasuredTogether | None
+    ) -> Iterator[str]:
+        profiles, model = self.outlook.profiles, self.known.model
+        if split is not None and is_by_physics(profiles, split):
+            yield from _of_law(profiles, measured)
+            return
+        yield from gpu_warnings(model.manifest, profiles)
+        if split is None or split.sharing in ISOLATING:
             return
         if split not in self._outside:
-            self._outside[split] = self.predictor.extrapolation(given.profiles, [split])
+            self._outside[split] = model.extrapolation(profiles, [split])
         if outside := self._outside[split]:
             more = f" and {len(outside) - _NAMED} more" if len(outside) > _NAMED else ""
             yield f"unlike anything the model has seen in {', '.join(outside[:_NAMED])}{more}"
 
 
-def known_pair(known: KnownJobs) -> KnownPair:
-    """Two jobs, made ready for whatever is asked of them.
+def known_set(known: KnownJobs) -> KnownSet:
+    """Jobs made ready for whatever is asked of them.
 
     Raises:
-        InputError: not two profiles.
+        InputError: fewer than two, or more than seven.
     """
-    found, assumed = with_idle_power(known.found, known.model.manifest.fill)
+    found, assumed = with_known_idle(known.found, known.model.manifest.fill)
     there, profiles = known.conditions.applied(AnyWay(known.model), found.profiles)
-    return KnownPair(
-        predictor=known.model,
-        outlook=Outlook(profiles, there, known.checked),
-        conditions=known.conditions,
-        found=found,
+    return KnownSet(
+        known=known,
+        outlook=Outlook(profiles, there, known.checked, known.conditions.splits_of(profiles)),
         warnings=(
             *of_check(found, known.checked),
             *_of_input(found),
@@ -190,6 +202,16 @@ def known_pair(known: KnownJobs) -> KnownPair:
             *known.conditions.warnings(found.profiles),
         ),
     )
+
+
+def answer(known: KnownJobs, request: Request, running: Running | None = None) -> ModelAdvice:
+    """How two to seven jobs are to run; all but the last may be running.
+
+    Raises:
+        InputError: the request does not fit the jobs.
+        NoSplitError: nothing keeps every limit, not even a GPU for each.
+    """
+    return known_set(known).answer(request, running)
 
 
 def of_check(profile_set: ProfileSet, checked: CheckedCounts | None) -> Iterator[str]:
@@ -291,15 +313,15 @@ DIGITS = 4
 
 
 def to_wire(given: ModelAdvice) -> wire.Recommendation:
-    """The answer; docs/recommend.md explains each key."""
-    r, model = given.recommendation, given.manifest
-    work = same_work(r)
-    options = tuple(_option(option, r) for option in r.candidates)
+    """The answer about two jobs; docs/recommend.md explains each key."""
+    d, model = given.decision, given.manifest
+    work, shown = same_work(d, d.chosen), picks(d)
+    options = tuple(_option(option, d, shown) for option in d.options)
     return wire.Recommendation(
-        jobs=tuple(map(_asked_job, r.profiles)),
-        gpu_model=r.profiles[0].gpu_model,
-        objective=r.objective.name,
-        choice=options[r.candidates.index(r.choice)],
+        jobs=tuple(map(_asked_job, d.profiles)),
+        gpu_model=d.profiles[0].gpu_model,
+        objective=d.request.objective.name,
+        choice=options[d.options.index(d.chosen)],
         candidates=options,
         same_work=wire.SameWork(
             work_s=work.work.alone_s,
@@ -307,46 +329,38 @@ def to_wire(given: ModelAdvice) -> wire.Recommendation:
             restarted=_ending(work.restarted),
             baselines={"exclusive": _ending(work.exclusive)},
         ),
-        picks={name: option.name for name, option in r.picks.items()},
-        reasons=r.reasons,
-        warnings=r.warnings,
+        picks={name: option.name for name, option in shown.items()},
+        reasons=given.reasons,
+        warnings=given.warnings,
         model=wire.ModelName(version=model.version, gpu_models=model.gpu_models),
         coverage=model.coverage,
-        verdict=verdict_of(r),
-        call=r.call and r.call.name,
+        verdict=verdict_of(d),
+        call=d.call and d.call.name,
         card=given.card and given.card.told,
         drifts=given.drifts,
         measured=given.measured,
     )
 
 
-def verdict_of(r: Decision) -> wire.SharingVerdict:
+def verdict_of(decision: Decision) -> wire.SharingVerdict:
     """Whether to share."""
-    if r.choice.sharing != "exclusive":
+    if decision.choice:
         return "share"
-    return "your call" if r.call else "do not share"
+    return "your call" if decision.call else "do not share"
 
 
-def _option(option: RatedSplit, r: Decision) -> wire.Option:
-    p = option.prediction
-    worth = worth_of(p, r.request.prices)
+def _option(option: RatedSplit, d: Decision, shown: Iterable[str]) -> wire.Option:
+    p, prices = option.prediction, d.request.policy.prices
+    worth = worth_of(p, prices)
     return wire.Option(
         split=option.name,
         sharing=p.split.sharing,
-        jobs=_job_shares(
-            r.profiles,
-            p,
-            environments(r.profiles, option),
-            [
-                part.p99_ms(profile, p.split, share)
-                for profile, share, part in zip(r.profiles, p.split.shares, p.parts, strict=True)
-            ],
-        ),
+        jobs=_job_shares(d.profiles, p, environments(d.profiles, option)),
         power_w=p.power_w,
         memory_power_w=p.memory_power_w,
         energy_saved=worth.energy,
         stp=p.stp,
-        objectives={n: p.objective_value(priced(ADVISED[n], r.request.prices)) for n in r.picks},
+        objectives={n: p.objective_value(priced(ADVISED[n], prices)) for n in shown},
         violations=tuple(violation.text for violation in option.violations),
         gpu_time_saved=worth.gpu_time,
         cost_saved=worth.cost,
@@ -357,7 +371,6 @@ def _job_shares(
     profiles: Sequence[Profile],
     p: Prediction,
     environments: Iterable[Mapping[str, str]],
-    p99s_ms: Iterable[Interval | None],
 ) -> tuple[wire.JobShare, ...]:
     """What each job gets and does, with its environment and its p99 latency."""
     vendor = vendor_of(profiles[0].gpu_model)
@@ -370,10 +383,10 @@ def _job_shares(
             rate=part.rate,
             speed=part.speed,
             environment=environment,
-            latency_p99_ms=p99_ms,
+            latency_p99_ms=part.p99_ms(profile, p.split, share),
         )
-        for profile, share, part, environment, p99_ms in zip(
-            profiles, p.split.shares, p.parts, environments, p99s_ms, strict=True
+        for profile, share, part, environment in zip(
+            profiles, p.split.shares, p.parts, environments, strict=True
         )
     )
 
@@ -398,80 +411,52 @@ def _ending(finish: Finish | None) -> Finish | None:
     return finish if finish and math.isfinite(finish.time_s) else None
 
 
-def _set_to_wire(found: SetDecision, warnings: Sequence[str]) -> SetAdvice:
-    """The answer as command line, service and client tell it."""
+def set_to_wire(
+    given: ModelAdvice, fewer: Fewer | None = None, *, every: bool = False
+) -> SetAdvice:
+    """The answer about two to seven jobs; `every` tells all options in short."""
+    d = given.decision
     return SetAdvice(
-        jobs=tuple(map(_asked_job, found.profiles)),
-        gpu_model=found.profiles[0].gpu_model,
-        objective=found.objective.name,
-        verdict="share" if found.choice else "your call" if found.call else "a card each",
-        choice=found.choice and found.choice.name,
-        call=found.call and found.call.name,
-        ways=tuple(_way(way, found) for way in found.ways),
-        needs=_needs(found),
-        near=_near(found),
-        searched=found.searched,
-        warnings=tuple(dict.fromkeys(warnings)),
+        jobs=tuple(map(_asked_job, d.profiles)),
+        gpu_model=d.profiles[0].gpu_model,
+        objective=d.request.objective.name,
+        verdict="share" if d.choice else "your call" if d.call else "a card each",
+        choice=d.choice and d.choice.name,
+        call=d.call and d.call.name,
+        ways=tuple(_way(option, d) for option in best_of_each(d)),
+        needs=_needs(d),
+        near=near_miss(d),
+        searched=len(d.options),
+        warnings=given.warnings,
+        card=given.card and given.card.told,
+        drifts=given.drifts,
+        measured=given.measured,
+        fewer=fewer,
+        looked_at=tuple(_in_short(option, d) for option in d.options) if every else (),
     )
 
 
-def _near(found: SetDecision) -> str | None:
-    """The best way that fails by low ends of speeds alone, and what accepts it; None: none is."""
-    least = worth(found.choice) if found.choice else 1 + found.request.min_gain
-    accepted = {id(way): _accepted(way, found) for way in found.ways if worth(way) > least}
-    ways = [way for way in found.ways if accepted.get(id(way))]
-    if not ways:
-        return None
-    way = max(ways, key=worth)
-    saved = less_or_more(way.prediction.energy_saved.value, 0)
-    limits = limits_text((p.job for p in found.profiles), way.prediction.split.shares)
-    return f"{limits or way.name} would take {saved} energy; accept it with {accepted[id(way)]}"
-
-
-def _accepted(way: RatedSplit, found: SetDecision) -> str:
-    """The options that accept a way that misses no more than speeds of jobs without a demand."""
-    p, limits = way.prediction, found.request
-    missed = {
-        profile.job: part.speed
-        for profile, part in zip(found.profiles, p.parts, strict=True)
-        if decisive_speed(part.speed, profile, limits) < floor(profile, limits)
-    }
-    speeds = [*RULES["speed"](p, found.profiles, limits)]
-    served = {profile.job for profile in found.profiles if is_served(profile)}
-    expected = all(s.value >= limits.min_speed_of(job) for job, s in missed.items())
-    if len(speeds) < len(way.violations) or served & missed.keys() or not expected:
-        return ""
-    return " ".join(
-        f"--min-speed {job}={math.floor(100 * speed.low) / 100:g}" for job, speed in missed.items()
-    )
-
-
-def _way(way: RatedSplit, found: SetDecision) -> Way:
-    p, request = way.prediction, found.request
-    idle_w = sum(profile.idle_power_w for profile in found.profiles) / len(found.profiles)
-    worth = worth_of(p, request.prices, idle_w)
+def _way(option: RatedSplit, d: Decision) -> Way:
+    p, prices = option.prediction, d.request.policy.prices
+    idle_w = sum(profile.idle_power_w for profile in d.profiles) / len(d.profiles)
+    worth = worth_of(p, prices, idle_w)
     return Way(
-        name=way.name,
-        sharing=way.sharing,
-        isolates=way.sharing in ISOLATING,
-        jobs=_job_shares(
-            found.profiles,
-            way.prediction,
-            environments(found.profiles, way),
-            [part.latency_p99_ms for part in way.prediction.parts],
-        ),
+        name=option.name,
+        sharing=option.sharing,
+        isolates=option.sharing in ISOLATING,
+        jobs=_job_shares(d.profiles, p, environments(d.profiles, option)),
         power_w=p.power_w,
-        energy_saved=_saved_to_the_end(way, found) or worth.energy,
+        energy_saved=_saved_to_the_end(option, d) or worth.energy,
         energy_saved_idle=worth.energy_idle,
         gpu_time_saved=worth.gpu_time,
         cost_saved=worth.cost,
-        violations=tuple(violation.text for violation in way.violations),
+        violations=tuple(violation.text for violation in option.violations),
     )
 
 
-def _in_short(way: RatedSplit, found: SetDecision) -> LookedAt:
-    """A way without ranges."""
-    told = _way(way, found)
+def _in_short(option: RatedSplit, d: Decision) -> LookedAt:
+    """An option without ranges."""
+    told = _way(option, d)
     p99s = (share.latency_p99_ms for share in told.jobs)
     return LookedAt(
         name=told.name,
@@ -487,64 +472,46 @@ def _in_short(way: RatedSplit, found: SetDecision) -> LookedAt:
     )
 
 
-def _saved_to_the_end(way: RatedSplit, found: SetDecision) -> Interval | None:
-    """Of the work of two jobs, until both have ended; None: nothing is said of it."""
-    if found.request.work is None:
+def _saved_to_the_end(option: RatedSplit, d: Decision) -> Interval | None:
+    """Of the work of the request, until all have ended; None: nothing is said of it."""
+    if d.request.work is None:
         return None
-    p, by = way.prediction, find_objective(DEFAULT_OBJECTIVE)
-    gain = gain_to_the_end(p, found.profiles, found.request.work, by)
+    p, by = option.prediction, find_objective(DEFAULT_OBJECTIVE)
+    gain = gain_to_the_end(p, d.profiles, d.request.work, by)
     return p.range_of(lambda result: 1 - 1 / gain(result))
 
 
-def _needs(found: SetDecision) -> Needs:
-    memory = [profile.memory_used_mib for profile in found.profiles]
+def _needs(d: Decision) -> Needs:
+    memory = [profile.memory_used_mib for profile in d.profiles]
     return Needs(
         memory_mib=sum(m for m in memory if m) if all(memory) else None,
-        memory_of_mib=found.request.memory_mib,
-        host_cores=cores_wanted(found.profiles),
-        mps_clients=len(found.profiles),
+        memory_of_mib=d.request.memory_mib,
+        host_cores=cores_wanted(d.profiles),
+        mps_clients=len(d.profiles),
         mps_clients_most=MPS_CLIENTS,
     )
 
 
 def advise_set(
-    known: KnownJobs, request: Request, running: Running | None = None, *, every: bool = False
+    known: KnownSet, request: Request, running: Running | None = None, *, every: bool = False
 ) -> SetAdvice:
-    """The best way to run these jobs, by physics and by what was measured of them together.
-
-    Those that are `running`, all but the last, keep their shares; `every` tells all ways in short.
+    """The best way to run these jobs; see `KnownSet.answer` and `set_to_wire`.
 
     Raises:
         InputError: the request does not fit the jobs.
-        NoSplitError: nothing keeps every limit, not even a card each.
+        NoSplitError: nothing keeps every limit, not even a GPU for each.
     """
-    asked, checked, conditions = known.found.profiles, known.checked, known.conditions
-    profile_set, assumed = with_set_idle_power(known.found, known.model.manifest.fill)
-    there, profiles = conditions.applied(SetPredictor(), profile_set.profiles)
-    splits = conditions.splits_of(profiles)
-    found = recommend_set(profiles, there, request, checked, splits, running=running)
-    way = found.choice or found.call
-    measured = conditions.measured_of(profiles, way and way.prediction.split)
-    of_counts = of_check(profile_set, checked) if way and way.sharing == "limited" else ()
-    more = (*_of_law(profiles, measured), *_warnings(profile_set, request), *assumed)
-    card = conditions.card_of(asked)
-    return replace(
-        _set_to_wire(found, (*of_counts, *more, *conditions.warnings(asked))),
-        card=card and card.told,
-        drifts=conditions.drifts_of(asked),
-        measured=measured,
-        fewer=None if way or running else _fewer(found, there, request, checked),
-        looked_at=tuple(_in_short(option, found) for option in found.looked_at) if every else (),
-    )
+    given = known.answer(request, running)
+    fewer = None if given.decision.way or running else _fewer(given.decision, known)
+    return set_to_wire(given, fewer, every=every)
 
 
-def _fewer(
-    found: SetDecision, there: Predictor, request: Request, checked: CheckedCounts | None
-) -> Fewer | None:
-    if (left := without_one(found, there, checked)) is None:
+def _fewer(decision: Decision, known: KnownSet) -> Fewer | None:
+    there, _ = known.known.conditions.applied(AnyWay(known.known.model), decision.profiles)
+    if (left := without_one(decision, there, known.known.checked)) is None:
         return None
     job, way = left
-    energy = worth_of(way.prediction, request.prices).energy
+    energy = worth_of(way.prediction, decision.request.policy.prices).energy
     return Fewer(without=job, way=way.name, energy_saved=energy)
 
 
@@ -555,9 +522,9 @@ def advise_replicas(known: KnownJobs, request: Request, most: int) -> Replicas:
         InputError: the request does not fit the job.
         NoSplitError: not even one copy keeps its limits.
     """
-    profile_set, assumed = with_set_idle_power(known.found, known.model.manifest.fill)
+    profile_set, assumed = with_known_idle(known.found, known.model.manifest.fill)
     asked, conditions = profile_set.profiles, known.conditions
-    there, (profile, *_) = conditions.applied(SetPredictor(), asked)
+    there, (profile, *_) = conditions.applied(AnyWay(known.model), asked)
     found = replicas(profile, request, most=most, predictor=there)
 
     def with_measured(copies: Copies) -> Copies:
@@ -583,10 +550,10 @@ def advise_replicas(known: KnownJobs, request: Request, most: int) -> Replicas:
     )
 
 
-def with_set_idle_power(
+def with_known_idle(
     profile_set: ProfileSet, fill: Mapping[str, float]
 ) -> tuple[ProfileSet, tuple[str, ...]]:
-    """That of the empty card alone: the law of sets has its own number for open jobs."""
+    """The idle power of the empty card alone: predictors have their own number for open jobs."""
     return with_idle_power(profile_set, {name: w for name, w in fill.items() if name == IDLE})
 
 

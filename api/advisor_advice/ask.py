@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 from advisor.core.gpu import parse_memory_mib
-from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.core.records import SoloPoint
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
-from advisor.decide.recommendation import Request
-from advisor.decide.ways import check_set
+from advisor.decide.limits import Request
+from advisor.decide.options import check_set
 from advisor.errors import InputError
 from advisor.settings import Settings, read_settings
 from advisor.wire.answers import Partners, Recommendation, Replicas, SetAdvice
-from advisor.wire.requests import MIN_GAIN, RecommendationRequest, ReplicasRequest, SetRequest
+from advisor.wire.requests import RecommendationRequest, ReplicasRequest, SetRequest
 from advisor_advice.answers import (
     ModelAdvice,
     advise_replicas,
     advise_set,
     answer,
+    known_set,
     request_of,
     to_wire,
 )
@@ -50,12 +50,12 @@ PairAdvice = tuple[ModelAdvice, Recommendation]
 
 def advise(
     *jobs: str,
-    objective: str = DEFAULT_OBJECTIVE,
+    objective: str | None = None,
     min_speed: ByJob = None,
     max_p99: ByJob = None,
     max_power: float | None = None,
     memory: float | str | None = None,
-    min_gain: float = MIN_GAIN,
+    min_gain: float | None = None,
     isolate: bool = False,
     cores: float | None = None,
     work: ByJob = None,
@@ -72,7 +72,7 @@ def advise(
 
     Args:
         jobs: Names of profiled jobs, `A*3` for three of A.
-        objective: What is maximised.
+        objective: What is maximised; cost where prices are set, else energy, if not given.
         min_speed: Minimum speed; 1 is as alone; 0.4 if not given, 0 lifts it.
         max_p99: Longest p99 latency of jobs that answer requests, such as `50ms`.
         max_power: Most power of the GPU, W.
@@ -93,7 +93,7 @@ def advise(
         NoSplitError: nothing keeps every limit.
         StoreError: what was measured here cannot be read.
     """
-    settings, names, min_gain = read_settings(), every_job(jobs), read_gain(min_gain)
+    settings, names, min_gain = read_settings(), every_job(jobs), min_gain and read_gain(min_gain)
     if not names:
         raise InputError("no job was named", fix="name one to seven profiled jobs")
     memory_mib = None if memory is None else parse_memory_mib(str(memory))
@@ -104,13 +104,10 @@ def advise(
     if len(names) == 1:
         _refuse({"--work": work, "--isolate": isolate, "--cores": cores} | of_pairs, *_ONE)
         limits = Request(
-            objective=objective,
+            policy=settings.policy.with_(objective, min_gain),
             min_speed=min_speeds(least, names),
-            default_min_speed=settings.min_speed,
             max_power_w=max_power,
             memory_mib=memory_mib,
-            prices=settings.prices,
-            min_gain=min_gain,
         )
         return best_partners(names[0], settings, limits, gpu_model)
     of_any: dict[str, Any] = {
@@ -178,7 +175,7 @@ def _pair(asked: RecommendationRequest, settings: Settings, file: Path | None) -
         # By weights fitted now, to points of the file, too.
         more = [p for p in read_points(file) if isinstance(p, SoloPoint)] if file else []
         known = functools.partial(known_power_of, found, settings, more)
-        told = with_components(told, given.recommendation, known)
+        told = with_components(told, given.decision, known)
     return given, told
 
 
@@ -186,7 +183,7 @@ def _set(asked: SetRequest, settings: Settings, file: Path | None) -> SetAdvice:
     """How three to seven jobs are to run."""
     request = request_of(asked, settings)
     found = find_profiles(asked.names, settings, asked.gpu_model, file)
-    return advise_set(read_known(found, settings, asked.gpu_uuid), request)
+    return advise_set(known_set(read_known(found, settings, asked.gpu_uuid)), request)
 
 
 def replicas(
@@ -198,7 +195,7 @@ def replicas(
     max_power: float | None = None,
     memory: float | str | None = None,
     cores: float | None = None,
-    min_gain: float = MIN_GAIN,
+    min_gain: float | None = None,
     isolate: bool = False,
     gpu_model: str | None = None,
     gpu_uuid: str | None = None,
@@ -233,7 +230,7 @@ def replicas(
         max_p99_ms=for_all_ms,
         max_power_w=max_power,
         memory_mib=None if memory is None else parse_memory_mib(str(memory)),
-        min_gain=read_gain(min_gain),
+        min_gain=min_gain and read_gain(min_gain),
         gpu_model=gpu_model,
         gpu_uuid=gpu_uuid,
         isolate=isolate,

@@ -3,8 +3,10 @@
 import dataclasses
 from collections.abc import Callable, Iterable
 
+from advisor.core.policy import Policy
 from advisor.core.records import PairPoint, SoloPoint
-from advisor.decide.recommendation import Decision, Request
+from advisor.decide.decision import Decision
+from advisor.decide.limits import Request
 from advisor.errors import InputError
 from advisor.settings import Settings
 from advisor.wire import answers as wire
@@ -23,7 +25,7 @@ from advisor_power.components import (
     known_power,
 )
 
-EVERY_SPLIT = Request(default_min_speed=0.0)
+EVERY_SPLIT = Request(policy=Policy(min_speed=0.0, p99_times_alone=0.0))
 """Asks for all splits that advice considers, without limits on speeds."""
 
 
@@ -52,7 +54,7 @@ def components_of_pair(
     found = find_profiles([a, b], settings, gpu_model)
     known = known_power_of(found, settings)
     given = answer(read_known(found, settings), EVERY_SPLIT)
-    return components_by_split(known, given.recommendation, _pair_points(known, settings))
+    return components_by_split(known, given.decision, _pair_points(known, settings))
 
 
 def with_components(
@@ -66,7 +68,7 @@ def with_components(
         StoreError: the store cannot be read.
     """
     try:
-        parts = components_at(find_power(), recommendation.choice.prediction)
+        parts = components_at(find_power(), recommendation.chosen.prediction)
     except InputError as error:
         return dataclasses.replace(response, components_unknown=str(error))
     return dataclasses.replace(response, components=parts)

@@ -7,23 +7,29 @@ from dataclasses import replace
 from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
-from advisor.core.split import ADVISED_JOBS, Sharing, Split, parse_split
+from advisor.core.split import ADVISED_JOBS, Sharing, Split
 from advisor.core.wording import counted, less_or_more
-from advisor.decide.reasons import allowing, near_miss
-from advisor.decide.recommendation import Decision, Request, nearest, worth_of
-from advisor.decide.ways import Running
+from advisor.decide.decision import (
+    Decision,
+    RatedSplit,
+    most_valuable,
+    near_miss,
+    nearest,
+    worth_of,
+)
+from advisor.decide.limits import Request
+from advisor.decide.options import Running
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
 from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet
-from advisor.predict.predictions import Prediction, are_mirrored
+from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay
 from advisor.runtime.processes import available_cores
 from advisor.settings import Settings
-from advisor.wire.answers import SetAdvice, Way
-from advisor_advice.answers import advise_set, answer, gpu_warnings, with_set_idle_power
+from advisor_advice.answers import answer, gpu_warnings, with_known_idle
 from advisor_advice.conditions import read_conditions, read_known
 from advisor_advice.launching import ResolvedLaunch, count_notes, host_safety
-from advisor_advice.profiles import ProfileSet, checked_on, find_profiles, with_idle_power
+from advisor_advice.profiles import ProfileSet, checked_on, find_profiles
 from advisor_models.manifest import Manifest
 from advisor_models.registry import Registry
 
@@ -42,17 +48,7 @@ def recommended(
         NoSplitError: nothing keeps every limit, or the jobs should not share.
     """
     profile_set, criteria = criteria_of(jobs, launch, settings)
-    if len(jobs) != ADVISED_JOBS:
-        return _of_set(jobs, profile_set, criteria, launch, settings)
-    given = answer(read_known(profile_set, settings, launch.gpu_uuid), criteria)
-    choice = given.recommendation.choice.prediction
-    if choice.split.sharing == "exclusive":
-        raise _better_apart(given.recommendation)
-    pair = LaunchSet(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
-    known = with_profiles(pair, profile_set)
-    forecast = _forecast(choice, given.manifest, profile_set)
-    asked = _with_limits(replace(known, forecast=forecast), profile_set, criteria)
-    return asked, given.recommendation.warnings
+    return _decided(jobs, profile_set, criteria, launch, settings)
 
 
 def joining(
@@ -72,7 +68,7 @@ def joining(
     jobs = [*(part.job for part in parts), job]
     profile_set, criteria = criteria_of(jobs, launch, settings)
     criteria = replace(with_kept(criteria, parts), host_cores=float(len(available_cores())))
-    return _of_set(jobs, profile_set, criteria, launch, settings, running)
+    return _decided(jobs, profile_set, criteria, launch, settings, running)
 
 
 def with_kept(criteria: Request, parts: Iterable[LaunchPart]) -> Request:
@@ -94,7 +90,7 @@ def with_kept(criteria: Request, parts: Iterable[LaunchPart]) -> Request:
     )
 
 
-def _of_set(
+def _decided(
     jobs: Sequence[Job],
     profile_set: ProfileSet,
     criteria: Request,
@@ -102,13 +98,15 @@ def _of_set(
     settings: Settings,
     running: Running | None = None,
 ) -> tuple[LaunchSet, tuple[str, ...]]:
-    given = advise_set(read_known(profile_set, settings, launch.gpu_uuid), criteria, running)
-    if given.choice is None:
-        raise _a_card_each(given, joins=running is not None)
-    split = parse_split(given.choice, len(jobs))
-    chosen = LaunchSet(split=split, parts=tuple(LaunchPart(job=job) for job in jobs))
-    known, _ = _expected(chosen, profile_set, launch, settings)
-    return _with_limits(known, profile_set, criteria), given.warnings
+    known = read_known(profile_set, settings, launch.gpu_uuid)
+    given = answer(known, criteria, running)
+    if given.decision.choice is None:
+        raise _apart(given.decision, joins=running is not None)
+    choice = given.decision.choice.prediction
+    chosen = LaunchSet(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
+    forecast = _forecast(choice, given.manifest, profile_set)
+    told = replace(with_profiles(chosen, profile_set), forecast=forecast)
+    return _with_limits(told, profile_set, criteria), given.warnings
 
 
 def criteria_of(
@@ -127,15 +125,12 @@ def criteria_of(
     # A limit for all servers says nothing of a pair in a queue without one.
     serves = any(profile.serving for profile in profile_set.profiles)
     criteria = Request(
-        objective=request.objective,
+        policy=request.policy(settings.policy),
         min_speed={job: least for job, least in request.min_speeds().items() if job in names},
-        default_min_speed=settings.min_speed,
         max_p99_ms=promised_ms | asked_ms,
         default_max_p99_ms=request.max_p99_ms if serves or not request.then else None,
         max_power_w=request.max_power_w,
         memory_mib=launch.memory_mib,
-        prices=settings.prices,
-        min_gain=request.min_gain,
     )
     return profile_set, criteria
 
@@ -177,8 +172,7 @@ def _expected(
         conditions = read_conditions(
             settings, predictor, profile_set.profiles, launch.gpu_uuid, driver
         )
-        with_idle = with_idle_power if _is_by_pairs(pair.split) else with_set_idle_power
-        filled, assumed = with_idle(profile_set, predictor.manifest.fill)
+        filled, assumed = with_known_idle(profile_set, predictor.manifest.fill)
         model, profiles = conditions.applied(AnyWay(predictor), filled.profiles)
         (expected,) = model.predict(profiles, [pair.split])
     except (InputError, ModelError, StoreError) as error:
@@ -199,58 +193,35 @@ def _is_by_pairs(split: Split) -> bool:
     return len(split.shares) == ADVISED_JOBS and split.sharing != "time-sliced"
 
 
-def _a_card_each(given: SetAdvice, *, joins: bool) -> NoSplitError:
-    """Why the jobs of a set are not to share, and how they could all the same."""
-    jobs, model = counted(job.job for job in given.jobs), given.gpu_model
-    ways = [way for way in given.ways if way.sharing != "exclusive"]
-    kept = [way for way in ways if not way.violations]
-    call = next((way for way in kept if way.name == given.call), None)
-    near = call or max(kept or ways, key=lambda way: way.energy_saved.value)
+def _apart(d: Decision, *, joins: bool) -> NoSplitError:
+    """Why jobs are not to share, and how they could all the same."""
+    jobs, model = counted(profile.job for profile in d.profiles), d.profiles[0].gpu_model
+    shared = d.options[:-1]
+    kept = [option for option in shared if not option.violations]
+    near = d.call or (most_valuable(kept) if kept else nearest(shared))
     take = f"--share {_last(near)}" if joins else f"--split {near.name}"
     if not kept:
         # Limits of those that run cannot be named beside a newcomer.
-        near_hint = (not joins and given.near) or f"take it: {take}"
+        hint = (not joins and near_miss(d)) or f"take it: {take}"
+        broken = dict.fromkeys(violation.text for violation in near.violations)
         return NoSplitError(
             f"no split of {jobs} on the {model} keeps the limits",
-            why=f"nearest is {near.name}: {'; '.join(dict.fromkeys(near.violations))}",
-            fix=f"give each a GPU of its own, or {near_hint}",
+            why=f"nearest is {near.name}: {'; '.join(broken)}",
+            fix=f"give each a GPU of its own, or {hint}",
         )
+    worth = worth_of(near.prediction, d.request.policy.prices)
     return NoSplitError(
-        f"{jobs} {'need' if call else 'should'} not share the {model}",
-        why=f"with {near.name} the same work takes {less_or_more(near.energy_saved.value)} energy "
-        f"and {less_or_more(near.gpu_time_saved.value)} GPU time than a card each "
-        f"(objective {given.objective})",
+        f"{jobs} {'need' if d.call else 'should'} not share the {model}",
+        why=f"with {near.name} the same work takes {less_or_more(worth.energy.value)} energy and "
+        f"{less_or_more(worth.gpu_time.value)} GPU time than with a GPU for each (objective "
+        f"{d.request.objective.name})",
         fix=f"give each a GPU of its own, or share it anyway: {take}",
     )
 
 
-def _last(way: Way) -> str:
+def _last(option: RatedSplit) -> str:
     """The share of the last job; 100 where nobody has a limit."""
-    return way.name.rpartition("/")[2] if way.sharing == "limited" else "100"
-
-
-def _better_apart(r: Decision) -> NoSplitError:
-    jobs, model = " and ".join(p.job for p in r.profiles), r.profiles[0].gpu_model
-    splits = [o for o in r.candidates if o.sharing != "exclusive" and not o.violations]
-    near = max(splits, key=lambda option: option.objective_value.value, default=None)
-    if near is None:
-        kept = nearest(r.candidates[:-1], mirrored=are_mirrored(r.profiles))
-        loosened = allowing(kept, r.profiles, r.request)
-        broken = dict.fromkeys(violation.text for violation in kept.violations)
-        return NoSplitError(
-            f"no split of {jobs} on the {model} keeps the limits",
-            why=f"nearest is {kept.name}: {'; '.join(broken)}",
-            fix=f"run one after the other, or {near_miss(r) or loosened}",
-        )
-    near = r.call or near
-    worth = worth_of(near.prediction, r.request.prices)
-    return NoSplitError(
-        f"{jobs} {'need' if r.call else 'should'} not share the {model}",
-        why=f"with {near.name} the same work takes {less_or_more(worth.energy.value)} energy and "
-        f"{less_or_more(worth.gpu_time.value)} GPU time than one after the other (objective "
-        f"{r.objective.name})",
-        fix=f"run one after the other, or share it anyway: --split {near.name}",
-    )
+    return f"{option.prediction.split.shares[-1]:g}"
 
 
 def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Forecast:

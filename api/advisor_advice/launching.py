@@ -202,7 +202,7 @@ def make_join(
         made = LaunchSet(split=split, parts=(*parts, LaunchPart(job=job)))
         return _request(*_with_forecast(made, wanted, settings, joins=True), wanted)
     try:
-        from advisor.decide.ways import Running
+        from advisor.decide.options import Running
         from advisor_advice import forecasting
     except ImportError as error:
         raise _needs_numpy(error, "--share") from error

@@ -3,17 +3,16 @@
 from collections.abc import Iterator
 
 from advisor.core.gpu import MEMORY_PART
-from advisor.decide.limits import with_card_memory
-from advisor.decide.recommend import recommend
-from advisor.decide.recommendation import Decision, Request, worth_of
+from advisor.decide.decision import Decision, Outlook, decide, worth_of
+from advisor.decide.limits import Request, with_card_memory
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay
 from advisor.settings import Settings
 from advisor.wire.answers import JobCurve, Partner, Partners, Size
-from advisor_advice.answers import verdict_of
+from advisor_advice.answers import verdict_of, with_known_idle
 from advisor_advice.conditions import read_known
-from advisor_advice.profiles import ProfileSet, all_profiles, find_profiles, with_idle_power
+from advisor_advice.profiles import ProfileSet, all_profiles, find_profiles
 
 MOST_PARTNERS = 10
 
@@ -38,13 +37,13 @@ def best_partners(
     others = all_profiles(settings, own.a.gpu_model)
     every = (own.a, *(p for name, p in sorted(others.items()) if name != job))
     known = read_known(ProfileSet(every, ()), settings, any_of=True)
-    filled, _ = with_idle_power(known.found, known.model.manifest.fill)
+    filled, _ = with_known_idle(known.found, known.model.manifest.fill)
     there, profiles = known.conditions.applied(AnyWay(known.model), filled.profiles)
     request = with_card_memory(request, own.a.gpu_model)
     found: list[Partner] = []
     for other in profiles:
         try:
-            decision = recommend([profiles[0], other], there, request, known.checked)
+            decision = decide(Outlook([profiles[0], other], there, known.checked), request)
         except (InputError, NoSplitError):
             continue
         found += partner_of(decision)
@@ -86,10 +85,10 @@ def curve_of(profile: Profile, *, bundled: bool) -> JobCurve:
 
 def partner_of(decision: Decision) -> Iterator[Partner]:
     """The second job as the first one's partner; nothing where they are not to share."""
-    way = decision.call if decision.choice.sharing == "exclusive" else decision.choice
-    if way is None:
+    if (way := decision.way) is None:
         return
-    worth, (own, other) = worth_of(way.prediction, decision.request.prices), way.prediction.parts
+    prices = decision.request.policy.prices
+    worth, (own, other) = worth_of(way.prediction, prices), way.prediction.parts
     yield Partner(
         partner=decision.profiles[1].job,
         verdict=verdict_of(decision),

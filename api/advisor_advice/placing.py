@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from advisor.core.gpu import WHOLE, vendor_of
-from advisor.core.objectives import Prices
+from advisor.core.objectives import DEFAULT_OBJECTIVE, Prices
+from advisor.core.policy import Policy
 from advisor.core.records import ONE_WINDOW
 from advisor.core.split import ADVISED_JOBS, NINE, split_environments
 from advisor.core.wording import as_asked
+from advisor.decide.decision import LEAST_TIME_SAVED
 from advisor.decide.limits import (
-    Limits,
+    Request,
     check_jobs_fit,
     floor,
     is_served,
     memory_unknown,
-    must_be_sure,
     with_card_memory,
 )
-from advisor.decide.recommendation import LEAST_TIME_SAVED
 from advisor.errors import InputError
 from advisor.formats.wire import write_bytes
 from advisor.place.problem import (
@@ -113,15 +113,15 @@ class Planned:
         return "yes" if max(time, energy) >= LEAST_TIME_SAVED else "barely"
 
 
-def limits_of(request: PlacementRequest, default_min_speed: float) -> Limits:
+def limits_of(request: PlacementRequest, policy: Policy) -> Request:
     """What every group must keep.
 
     Raises:
         InputError: limits that cannot be meant.
     """
-    return Limits(
+    return Request(
         min_speed=request.min_speeds(),
-        default_min_speed=default_min_speed,
+        policy=request.policy(policy),
         max_power_w=request.max_power_w,
         memory_mib=request.memory_mib,
     )
@@ -130,7 +130,7 @@ def limits_of(request: PlacementRequest, default_min_speed: float) -> Limits:
 def plan(
     known: KnownJobs,
     request: PlacementRequest,
-    limits: Limits,
+    limits: Request,
     on_progress: Callable[[int, int], None] = lambda done, pairs: None,
 ) -> Planned:
     """The best plan; one profile of each of `request.names`.
@@ -190,16 +190,15 @@ def _avoided(profile_set: ProfileSet, checked: CheckedCounts | None) -> Iterator
         yield from avoided_texts(NINE, [p.job] * 2, [p.safety(checked)] * 2)
 
 
-def _limits(limits: Limits, profiles: Sequence[Profile]) -> Limits:
+def _limits(limits: Request, profiles: Sequence[Profile]) -> Request:
     """With the memory of the card, and the floors that low ends are to keep, by name."""
     limits = with_card_memory(limits, profiles[0].gpu_model)
     check_jobs_fit(profiles, limits.memory_mib)
-    sure = [profile for profile in profiles if must_be_sure(profile, limits)]
-    return replace(limits, min_speed={p.job: floor(p, limits) for p in sure})
+    return replace(limits, min_speed={p.job: floor(p, limits) for p in profiles})
 
 
 def _problem(
-    profiles: Sequence[Profile], options: PairOptions, request: PlacementRequest, limits: Limits
+    profiles: Sequence[Profile], options: PairOptions, request: PlacementRequest, limits: Request
 ) -> Problem:
     types = [
         JobType(name=p.job, power_w=p.whole_gpu_power_w, memory_mib=p.memory_used_mib)
@@ -212,9 +211,9 @@ def _problem(
         options,
         request.gpus,
         idle_power_w=mean_idle_power_w(profiles),
-        objective=request.objective,
+        objective=request.objective or DEFAULT_OBJECTIVE,
         limits=limits,
-        min_gain=request.min_gain,
+        min_gain=limits.policy.min_gain,
     )
 
 
@@ -267,7 +266,7 @@ class RunningRequest:
     jobs: tuple[QueuedJobs, ...]
     gpus: Mapping[str | None, int]
     objective: str
-    limits: Limits
+    limits: Request
     deadline_s: float | None = None
     time_limit_s: float = 10.0
 
@@ -299,9 +298,9 @@ def running_request(asked: SetPlacementRequest, settings: Settings) -> RunningRe
         jobs=tuple(jobs),
         gpus={asked.gpu_model: asked.gpus},
         objective=asked.objective,
-        limits=Limits(
+        limits=Request(
             min_speed=asked.min_speeds(),
-            default_min_speed=settings.min_speed,
+            policy=settings.policy,
             max_p99_ms=promised_p99_ms(asked.names, settings.jobs_dir) | asked.p99_by_job_ms,
             default_max_p99_ms=asked.max_p99_ms,
             max_power_w=asked.max_power_w,
@@ -388,7 +387,7 @@ def _pool(
     found: ProfileSet,
     gpus: int,
     names: Sequence[str],
-    limits: Limits,
+    limits: Request,
     model: PairPredictor,
     checked: CheckedCounts | None,
 ) -> Pool:
@@ -406,7 +405,7 @@ def _pool(
     )
 
 
-def _with_deadline(request: RunningRequest, profiles: Sequence[Profile]) -> Limits:
+def _with_deadline(request: RunningRequest, profiles: Sequence[Profile]) -> Request:
     """What runs from now to the deadline keeps its work over that time as its speed."""
     if request.deadline_s is None:
         return request.limits
@@ -419,7 +418,7 @@ def _with_deadline(request: RunningRequest, profiles: Sequence[Profile]) -> Limi
                     f"{job.job} takes {job.work_s:g} s alone, longer than the deadline",
                     fix="give it more time with --deadline, or leave it out",
                 )
-            told = least.get(job.job, request.limits.default_min_speed)
+            told = least.get(job.job, request.limits.policy.min_speed)
             least[job.job] = max(speed, told)
     return replace(request.limits, min_speed=least)
 
@@ -463,7 +462,7 @@ def placement_text(
     registry: Registry,
     found: ProfileSet,
     asked: PlacementRequest,
-    limits: Limits,
+    limits: Request,
     checked: CheckedCounts | None,
     conditions: Conditions,
 ) -> bytes:
@@ -502,7 +501,7 @@ def to_wire(planned: Planned) -> wire.Placement:
     problem, found = planned.problem, planned.plan
     return wire.Placement(
         gpu_model=planned.gpu_model,
-        objective=planned.request.objective,
+        objective=planned.request.objective or DEFAULT_OBJECTIVE,
         gpus=problem.gpus,
         queued=len(problem.queue),
         worth=planned.worth,

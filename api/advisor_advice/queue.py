@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.job import Job
 from advisor.core.split import MOST_JOBS, Sharing, Split
+from advisor.decide.decision import Decision, Outlook, decide
 from advisor.decide.filling import Beside, alone, best_beside
-from advisor.decide.limits import is_served
-from advisor.decide.recommendation import Request
-from advisor.decide.ways import Running, SetDecision, recommend_set
+from advisor.decide.limits import Request, is_served
+from advisor.decide.options import Running
 from advisor.errors import (
     AdvisorError,
     BusyError,
@@ -41,22 +41,19 @@ from advisor.launch.run_queue import (
 )
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.start import spawn_supervisor
-from advisor.predict.predictions import Prediction
+from advisor.predict.predictions import Prediction, Predictor
 from advisor.predict.profiles import Profile
-from advisor.predict.sets import SetPredictor
+from advisor.predict.sets import AnyWay, SetPredictor
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor_advice import forecasting
-from advisor_advice.answers import with_set_idle_power
+from advisor_advice.answers import with_known_idle
 from advisor_advice.conditions import NOTHING, Conditions, read_conditions
 from advisor_advice.forecasting import criteria_of
 from advisor_advice.launching import ResolvedLaunch, make_join
 from advisor_advice.profiles import checked_on, find_profiles
 from advisor_models.registry import Registry
 from advisor_profiling import SUPERVISOR
-
-_TIE = 0.05
-"""Limits stay when neighbours have ended, so of ways that are worth about the same the loosest."""
 
 _Key = tuple[tuple[str, ...], Running | None]
 
@@ -72,10 +69,11 @@ class FillAdvice:
 
     profiles: Mapping[str, Profile]
     lacking: Mapping[str, str]
+    predictor: Predictor = field(default_factory=SetPredictor)
     request: Request = field(default_factory=Request)
     conditions: Conditions = NOTHING
     checked: CheckedCounts | None = None
-    _asked: dict[_Key, SetDecision | None] = field(default_factory=dict[_Key, SetDecision | None])
+    _asked: dict[_Key, Decision | None] = field(default_factory=dict[_Key, Decision | None])
 
     def first_set(
         self, waiting: Sequence[str], spare: int
@@ -127,7 +125,7 @@ class FillAdvice:
         try:
             if len(jobs) == 1:
                 return self._alone(profiles[0], shares[0])
-            predictor, profiles = self.conditions.applied(SetPredictor(), profiles)
+            predictor, profiles = self.conditions.applied(self.predictor, profiles)
             return predictor.predict(profiles, [Split(tuple(shares), sharing)])[0]
         except InputError:
             return None
@@ -142,23 +140,22 @@ class FillAdvice:
         return replace(part, min_speed=least, max_p99_ms=most_ms)
 
     def _alone(self, profile: Profile, share_percent: float) -> Prediction:
-        _, (own,) = self.conditions.applied(SetPredictor(), [profile])
+        _, (own,) = self.conditions.applied(self.predictor, [profile])
         return alone(own, share_percent)
 
-    def _ask(self, profiles: Sequence[Profile], running: Running | None) -> SetDecision | None:
+    def _ask(self, profiles: Sequence[Profile], running: Running | None) -> Decision | None:
         key = tuple(profile.job for profile in profiles), running
         if key not in self._asked:
             self._asked[key] = self._decided(profiles, running)
         return self._asked[key]
 
-    def _decided(self, asked: Sequence[Profile], running: Running | None) -> SetDecision | None:
-        predictor, profiles = self.conditions.applied(SetPredictor(), asked)
+    def _decided(self, asked: Sequence[Profile], running: Running | None) -> Decision | None:
+        predictor, profiles = self.conditions.applied(self.predictor, asked)
         request = _of(self.request, profiles)
         splits = self.conditions.splits_of(profiles)
         try:
-            return recommend_set(
-                profiles, predictor, request, self.checked, splits, running=running
-            )
+            outlook = Outlook(profiles, predictor, self.checked, splits)
+            return decide(outlook, request, running=running)
         except NoSplitError:
             return None
 
@@ -183,10 +180,11 @@ def read_advice(jobs: Sequence[Job], wanted: ResolvedLaunch, settings: Settings)
         return FillAdvice(profiles={}, lacking=lacking)
     profile_set, request = criteria_of(known, wanted, settings)
     model = Registry(settings.home / "models").open_champion()
-    filled, _ = with_set_idle_power(profile_set, model.manifest.fill)
+    filled, _ = with_known_idle(profile_set, model.manifest.fill)
     return FillAdvice(
         profiles={profile.job: profile for profile in filled.profiles},
         lacking=lacking,
+        predictor=AnyWay(model),
         request=request,
         conditions=read_conditions(settings, model, filled.profiles, wanted.gpu_uuid, any_of=True),
         checked=checked_on(profile_set, settings),
@@ -197,7 +195,7 @@ def _of(request: Request, profiles: Sequence[Profile]) -> Request:
     """The same of these jobs: a limit for all that serve is for nobody where none does."""
     serves = any(profile.serving for profile in profiles)
     default_ms = request.default_max_p99_ms if serves else None
-    return replace(request.of(profiles), default_max_p99_ms=default_ms, tie=_TIE)
+    return replace(request.of(profiles), default_max_p99_ms=default_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,16 +10,17 @@ from advisor.core.objectives import COST, Prices
 from advisor.core.records import ONE_WINDOW
 from advisor.core.split import ADVISED_JOBS, ISOLATING, Sharing
 from advisor.core.wording import as_asked, count_of, counted, less_or_more, limits_text, listed
-from advisor.decide.limits import is_served
-from advisor.decide.reasons import near_miss, percent
-from advisor.decide.recommendation import (
+from advisor.decide.decision import (
     HOUR_S,
     LEAST_TIME_SAVED,
     Decision,
     RatedSplit,
+    near_miss,
     same_work,
     worth_of,
 )
+from advisor.decide.limits import is_served
+from advisor.decide.reasons import percent
 from advisor.formats.moments import duration_text
 from advisor.wire.answers import JobShare, MeasuredTogether, Said, SetAdvice, Way
 from advisor_advice.answers import ModelAdvice
@@ -43,11 +44,11 @@ def said(given: ModelAdvice | SetAdvice, prices: Prices) -> Said:
 def first_lines(given: ModelAdvice | SetAdvice, prices: Prices) -> Said:
     """Headline and named lines of an answer."""
     if isinstance(given, ModelAdvice):
-        r = given.recommendation
-        way, gpu_model, warnings = way_of(r), r.profiles[0].gpu_model, r.warnings
-        one_window = dict.fromkeys(p.job for p in r.profiles if ONE_WINDOW in p.flags)
-        what, every = _pair_verdict(r, way), "every split"
-        lines = [*(_pair_lines(r, way, prices) if way else _exclusive_lines(r))]
+        d = given.decision
+        way, gpu_model, warnings = d.way, d.profiles[0].gpu_model, given.warnings
+        one_window = dict.fromkeys(p.job for p in d.profiles if ONE_WINDOW in p.flags)
+        what, every = _pair_verdict(d, d.way), "every split"
+        lines = [*(_pair_lines(d, d.way, prices) if d.way else _exclusive_lines(given))]
     else:
         way, gpu_model, warnings = given.chosen, given.gpu_model, given.warnings
         one_window = dict.fromkeys(job.job for job in given.jobs if job.one_window)
@@ -94,17 +95,16 @@ def _memory(used_mib: Iterable[float | None], card_mib: float | None) -> str:
 # Two jobs.
 
 
-def way_of(r: Decision) -> RatedSplit | None:
-    """The way of sharing that the answer is about; None: there is none."""
-    return r.call if r.choice.sharing == "exclusive" else r.choice
+def _apart(r: Decision) -> str:
+    """What jobs do that do not share; one that answers requests cannot wait for another."""
+    return "a GPU each" if any(map(is_served, r.profiles)) else "one after the other"
 
 
 def _pair_verdict(r: Decision, way: RatedSplit | None) -> str:
     jobs = [profile.job for profile in r.profiles]
     if way is None:
-        return f"DO NOT SHARE: run {' and '.join(jobs)} one after the other"
-    is_call = r.choice.sharing == "exclusive"
-    verdict = "YOUR CALL: one after the other, or share for time" if is_call else "SHARE"
+        return f"DO NOT SHARE: {' and '.join(jobs)} {_apart(r)}"
+    verdict = "SHARE" if r.choice else f"YOUR CALL: {_apart(r)}, or share for time"
     if way.sharing != "limited":
         return f"{verdict}: {' and '.join(jobs)} {WORDS[way.sharing]}"
     seats = list(zip(jobs, way.prediction.split.shares, strict=True))
@@ -118,7 +118,7 @@ def _pair_verdict(r: Decision, way: RatedSplit | None) -> str:
 
 def _pair_lines(r: Decision, way: RatedSplit, prices: Prices) -> Iterator[tuple[str, str]]:
     p = way.prediction
-    yield from _worth(replace(r, choice=way), prices, is_call=way is r.call)
+    yield from _worth(r, way, prices)
     seats = zip(r.profiles, p.parts, p.split.shares, strict=True)
     yield (
         "Each",
@@ -143,36 +143,38 @@ def _pair_lines(r: Decision, way: RatedSplit, prices: Prices) -> Iterator[tuple[
     yield from _near(near_miss(r))
 
 
-def _worth(r: Decision, prices: Prices, *, is_call: bool) -> Iterator[tuple[str, str]]:
+def _worth(r: Decision, way: RatedSplit, prices: Prices) -> Iterator[tuple[str, str]]:
     """Against one after the other; for the work that is to be done, if it was given."""
-    found = same_work(r)
+    found, p = same_work(r, way), way.prediction
     this, apart = found.choice, found.exclusive
     done = f"both done in {duration_text(this.time_s)} instead of {duration_text(apart.time_s)}"
     if r.request.work:
         yield "Work", f"{apart.time_s / this.time_s:.2f}x an hour: {done}"
         yield "Energy", f"{less_or_more(1 - this.energy_j / apart.energy_j, 0)} for this work"
     else:
-        stp, energy = r.choice.prediction.stp, worth_of(r.choice.prediction, prices).energy
+        stp, energy = p.stp, worth_of(p, prices).energy
         at_worst = f"({less_or_more(energy.low, 0)} at worst)"
         yield "Work", f"{stp.value:.2f}x an hour ({stp.low:.2f} at worst): {done}"
         yield "Energy", f"{less_or_more(energy.value, 0)} for the same work {at_worst}"
     if prices.are_set:
         both = ((way.time_s, way.energy_j) for way in (this, apart))
         yield "Price", price_text(prices, *both)
-    elif is_call:
+    elif way is r.call:
         yield "Price", BY_PRICE
 
 
-def _exclusive_lines(r: Decision) -> Iterator[tuple[str, str]]:
-    """Why two jobs are not to share, and what the split with the most work an hour would take."""
-    yield "Why", next(iter(r.reasons), "no split that keeps the limits saves enough")
-    splits = [o for o in r.candidates if o.sharing == "limited"]
+def _exclusive_lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
+    """Why two jobs are not to share, and what the option with the most work an hour would take."""
+    r = given.decision
+    yield "Why", next(iter(given.reasons), "no split that keeps the limits saves enough")
+    splits = [o for o in r.options if o.sharing in ("limited", "uncapped")]
     if kept := [o for o in splits if not o.violations] or splits:
         best = max(kept, key=lambda o: o.prediction.stp.value)
-        energy, stp = worth_of(best.prediction, r.request.prices).energy, best.prediction.stp.value
+        prices = r.request.policy.prices
+        energy, stp = worth_of(best.prediction, prices).energy, best.prediction.stp.value
         beyond = ", beyond a limit" if best.violations else ""
         hours = stp >= 1 / (1 - LEAST_TIME_SAVED) and not best.violations
-        by_price = f"; {BY_PRICE}" if hours and r.objective.name != COST else ""
+        by_price = f"; {BY_PRICE}" if hours and r.request.objective.name != COST else ""
         saved = less_or_more(energy.value, 0)
         yield "At best", f"{best.name}{beyond}: {stp:.2f}x an hour, {saved} energy{by_price}"
     yield from _near(near_miss(r))

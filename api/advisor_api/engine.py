@@ -14,8 +14,9 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from advisor.core.gpu import WHOLE
+from advisor.core.policy import Policy
 from advisor.core.records import SoloPoint
-from advisor.decide.ways import Running
+from advisor.decide.options import Running
 from advisor.errors import AdvisorError, BusyError, InputError, NoSplitError
 from advisor.formats.wire import read, write, write_bytes
 from advisor.predict.profiles import Profile
@@ -37,7 +38,7 @@ from advisor_advice.answers import (
     ModelAdvice,
     advise_replicas,
     advise_set,
-    known_pair,
+    known_set,
     request_of,
     to_wire,
     verdict_of,
@@ -118,7 +119,7 @@ _Cell = tuple[SharingVerdict | None, Partner | None]
 
 
 async def _crossed(
-    asked: GainsRequest, rows: Sequence[JobRow], found: _Found, answered: Answered
+    asked: GainsRequest, rows: Sequence[JobRow], found: _Found, answered: Answered, policy: Policy
 ) -> Gains:
     """The gains of jobs that are named, or of those that are measured on the GPU model.
 
@@ -137,7 +138,7 @@ async def _crossed(
     partners = [partner for _, partner in cells]
     return Gains(
         gpu_model=gpu_model,
-        objective=asked.objective,
+        objective=asked.policy(policy).deciding,
         beside=asked.beside,
         jobs=tuple(curve_of(one.a, bundled=bool(one.bundled)) for one in known),
         left_out=max(0, len(names) - MOST_CROSSED),
@@ -193,7 +194,7 @@ def _requests(
 async def _cell(request: RecommendationRequest, answered: Answered) -> _Cell:
     await asyncio.sleep(0)  # others are answered between two pairs
     try:
-        decision = (await answered(request)).recommendation
+        decision = (await answered(request)).decision
     except NoSplitError:
         return None, None
     return verdict_of(decision), next(partner_of(decision), None)
@@ -331,14 +332,16 @@ class Engine(Collector):
         from advisor_advice.components import with_components
 
         known = await self._power(kept, asked.names, asked.gpu_model)
-        return await asyncio.to_thread(with_components, told, given.recommendation, known)
+        return await asyncio.to_thread(with_components, told, given.decision, known)
 
     async def _set(self, kept: Kept, asked: SetRequest) -> SetAdvice:
         asked.check_running()
         # The daemon of those that run bounds nobody further.
         there = Running(shares=asked.running, sharing="limited", cap_percent=WHOLE)
         running = there if asked.running else None
-        known = await self._known.jobs(kept, asked.names, asked.gpu_model, asked.gpu_uuid)
+        known = known_set(
+            await self._known.jobs(kept, asked.names, asked.gpu_model, asked.gpu_uuid)
+        )
         request = request_of(asked, self._settings)
         told = await asyncio.to_thread(advise_set, known, request, running, every=asked.every)
         if asked.words:
@@ -355,13 +358,17 @@ class Engine(Collector):
     async def _crossed(self, kept: Kept, asked: GainsRequest) -> Gains:
         rows = await asyncio.to_thread(self.jobs.rows, "", MOST_ROWS)
         return await _crossed(
-            asked, rows, partial(self._known.profiles, kept), partial(self._answer, kept)
+            asked,
+            rows,
+            partial(self._known.profiles, kept),
+            partial(self._answer, kept),
+            self._settings.policy,
         )
 
     async def _place(self, asked: PlacementRequest) -> bytes:
         kept = await self._present.kept()
         found = await self._known.profiles(kept, asked.names, asked.gpu_model)
-        limits = limits_of(asked, self._settings.min_speed)
+        limits = limits_of(asked, self._settings.policy)
         checked = await self._known.checked(kept, found)
         conditions = await self._known.conditions(kept, found, asked.gpu_uuid, any_of=True)
         return await self._placing.work(
@@ -382,7 +389,7 @@ class Engine(Collector):
     async def _answer(self, kept: Kept, asked: RecommendationRequest) -> ModelAdvice:
         key = asked.names, asked.gpu_model, asked.gpu_uuid
         if (known := kept.pairs.get(key)) is None:
-            known = kept.pairs[key] = known_pair(await self._known.jobs(kept, *key))
+            known = kept.pairs[key] = known_set(await self._known.jobs(kept, *key))
         return known.answer(request_of(asked, self._settings))
 
     async def _power(

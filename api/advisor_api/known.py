@@ -18,7 +18,7 @@ from advisor.settings import Settings, job_folders
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.lists import JobRow
 from advisor.wire.requests import GainsRequest, WayRequest
-from advisor_advice.answers import KnownPair
+from advisor_advice.answers import KnownSet
 from advisor_advice.conditions import Conditions, Experience, KnownJobs, checks_of, measured_windows
 from advisor_advice.profiles import (
     ProfileSet,
@@ -148,7 +148,7 @@ class Kept:
     windows: LRUCache[tuple[str, ...], Windows] = field(
         default_factory=lambda: LRUCache(MOST_PAIRS)
     )
-    pairs: LRUCache[tuple[tuple[str, ...], str | None, str | None], KnownPair] = field(
+    pairs: LRUCache[tuple[tuple[str, ...], str | None, str | None], KnownSet] = field(
         default_factory=lambda: LRUCache(MOST_KNOWN)
     )
     answers: LRUCache[WayRequest | GainsRequest, bytes] = field(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO
 
 from advisor.core.objectives import NO_PRICES, Aim, Prices
-from advisor.decide.limits import Limits, with_card_memory
+from advisor.decide.limits import Request, with_card_memory
 from advisor.errors import InputError
 from advisor.formats.moments import now, to_text
 from advisor.predict.profiles import Profile
@@ -37,7 +37,7 @@ class Wanted:
     head: OneWindowHead
     within: str = "namespace"
     objective: Aim = "least-energy"
-    limits: Limits = field(default_factory=Limits)
+    limits: Request = field(default_factory=Request)
     prices: Prices = NO_PRICES
     known: Mapping[tuple[str, str], Profile] = field(default_factory=dict[tuple[str, str], Profile])
 
@@ -107,7 +107,7 @@ def _answer(source: Source, wanted: Wanted, totals: AuditTotals, mig: int) -> Au
             slot_s=totals.walked.slot_s,
             within=wanted.within,
             objective=wanted.objective,
-            min_speed=wanted.limits.default_min_speed,
+            min_speed=wanted.limits.policy.min_speed,
             requests=source.asked.requests,
             received_bytes=source.asked.received_bytes,
             waits=source.asked.waits,

@@ -18,7 +18,7 @@ import numpy as np
 from advisor.core.gpu import WHOLE
 from advisor.core.objectives import Aim, Prices
 from advisor.core.split import MOST_JOBS
-from advisor.decide.limits import Limits
+from advisor.decide.limits import Request
 from advisor.place.sets.answers import LEVELS, SetAnswers, Sets, set_answers
 from advisor.place.sets.placing import Kind, Pool, make_placing
 from advisor.predict.profiles import Floats, Profile
@@ -42,7 +42,7 @@ class PackedSet:
 
     Attributes:
         speeds: Of each kind, relative to its own alone.
-        shares: Limits in percent.
+        shares: Request in percent.
         longer: How much longer the tail of each could be, for each 1 alone, as expected.
         lags: 1 for a job whose work is done later, 0 for a server: what it misses is lost.
         lag_w: Watts at which what the jobs lag behind is done later, on cards of their own.
@@ -243,7 +243,7 @@ def make_packer(
     profiles: Sequence[Profile],
     idle_power_w: float,
     aim: Aim,
-    limits: Limits,
+    limits: Request,
     prices: Prices,
 ) -> Packer:
     """For kinds on one GPU model.

@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, Literal
@@ -15,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 
 from advisor.core.interval import Interval
 from advisor.core.objectives import ADVISED, COST, priced
-from advisor.decide.limits import Limits
+from advisor.decide.limits import Request
 from advisor.errors import STOPPED, InputError
 from advisor.files import PUBLIC_FILE, open_home, replace_file, try_lock
 from advisor.settings import Settings, read_settings
@@ -83,7 +84,8 @@ def audit(
     settings = read_settings()
     if objective == COST:
         priced(ADVISED[COST], settings.prices)  # refuses it where nothing has a price
-    limits = Limits(default_min_speed=settings.min_speed if min_speed is None else min_speed)
+    policy = settings.policy
+    limits = Request(policy=policy if min_speed is None else replace(policy, min_speed=min_speed))
     wanted = Wanted(
         head=bundled_head(),
         within=within,

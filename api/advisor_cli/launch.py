@@ -12,7 +12,6 @@ import typer
 
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
-from advisor.core.objectives import DEFAULT_OBJECTIVE
 from advisor.core.split import ADVISED_JOBS
 from advisor.core.wording import as_asked, counted, less_or_more, listed
 from advisor.errors import AdvisorError, InputError, SourceError
@@ -93,7 +92,7 @@ class Rules:
             "recommended one"
         ),
     ] = None
-    objective: ObjectiveOption = DEFAULT_OBJECTIVE
+    objective: ObjectiveOption = None
     allow_unsafe: AllowUnsafe = False
     stop_on_wrong_results: Annotated[
         bool,

@@ -12,7 +12,6 @@ import typer
 from advisor.core.gpu import parse_memory_mib
 from advisor.core.objectives import ADVISED
 from advisor.settings import job_folders, read_settings
-from advisor.wire.requests import MIN_GAIN
 from advisor_advice.options import read_gain
 
 
@@ -49,7 +48,10 @@ ProfilesOption: TypeAlias = Annotated[
 ]
 
 ObjectiveOption: TypeAlias = Annotated[
-    str, typer.Option(help=f"What is maximised: {', '.join(ADVISED)}")
+    str | None,
+    typer.Option(
+        help=f"What is maximised: {', '.join(ADVISED)}; cost where prices are set, else energy"
+    ),
 ]
 
 MinSpeed: TypeAlias = Annotated[
@@ -60,11 +62,11 @@ MinSpeed: TypeAlias = Annotated[
 ]
 
 MinGain: TypeAlias = Annotated[
-    float,
+    float | None,
     typer.Option(
         parser=read_gain,
         metavar="PART",
-        help="Least gain for which jobs share, 0.03 or 3%: a fault of one can end all",
+        help="Least gain for which jobs share, 0.05 or 5%; 3% if not given: a fault ends all",
     ),
 ]
 
@@ -139,7 +141,7 @@ class LimitOptions:
 class AdviceOptions(LimitOptions):
     """What advice may be asked for, too."""
 
-    min_gain: MinGain = MIN_GAIN
+    min_gain: MinGain = None
     isolate: Isolate = False
     cores: Cores = None
     gpu_uuid: GpuUuidOption = None

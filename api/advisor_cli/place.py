@@ -15,7 +15,7 @@ from rich.text import Text
 from advisor.core.gpu import Vendor, vendor_of
 from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE, Prices
 from advisor.core.wording import count_of, less_or_more
-from advisor.decide.limits import Limits
+from advisor.decide.limits import Request
 from advisor.decide.reasons import percent
 from advisor.errors import InputError
 from advisor.formats.moments import duration_text, read_duration
@@ -25,7 +25,6 @@ from advisor.settings import Settings, read_settings
 from advisor.wire.answers import Said
 from advisor.wire.placement import SeatedSet, SetPlacement
 from advisor.wire.requests import (
-    MIN_GAIN,
     MOST_PLACED,
     WORK_S,
     PlacementRequest,
@@ -173,7 +172,7 @@ class _Fleet(LimitOptions):
         str | None, typer.Option(help="When all work is to be done, 8h: of sets")
     ] = None
     host_cores: Cores = None
-    min_gain: MinGain = MIN_GAIN
+    min_gain: MinGain = None
     gpu_uuid: GpuUuidOption = None
     time_limit: Annotated[float, typer.Option(help="Most seconds of searching", min=0.0)] = 10.0
 
@@ -240,9 +239,9 @@ def _running(fleet: _Fleet, settings: Settings) -> RunningRequest:
         jobs=jobs,
         gpus={fleet.gpu_model: fleet.gpus, **_more_gpus(fleet.also or (), fleet.gpu_model)},
         objective=fleet.objective,
-        limits=Limits(
+        limits=Request(
             min_speed=by_name((job.job, job.min_speed) for job in jobs),
-            default_min_speed=settings.min_speed,
+            policy=settings.policy,
             max_p99_ms=by_job,
             default_max_p99_ms=of_all,
             max_power_w=fleet.max_power,
@@ -271,7 +270,7 @@ def _planned(fleet: _Fleet, settings: Settings) -> Planned:
     )
     with _progress("predicting pairs") as on_progress:
         found = find_profiles(asked.names, settings, asked.gpu_model, fleet.profiles)
-        limits = limits_of(asked, settings.min_speed)
+        limits = limits_of(asked, settings.policy)
         known = read_known(found, settings, asked.gpu_uuid, any_of=True)
         return plan(known, asked, limits, on_progress)
 

@@ -1,6 +1,5 @@
 """`advisor recommend` and `advisor replicas`: jobs, or copies of one job, on one GPU."""
 
-import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
@@ -15,15 +14,15 @@ from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Finish, Objective
 from advisor.core.split import MOST_JOBS, Sharing
 from advisor.core.wording import as_asked, counted, energy_text, less_or_more
+from advisor.decide.decision import Decision, RatedSplit, environments, picks, same_work
 from advisor.decide.reasons import percent
-from advisor.decide.recommendation import Decision, RatedSplit, environments, same_work
 from advisor.formats.moments import duration_text
 from advisor.settings import read_settings
 from advisor.wire.answers import Copies, Partner, Partners, Recommendation, Replicas, SetAdvice, Way
 from advisor_advice import ask
 from advisor_advice.answers import ModelAdvice
 from advisor_advice.ask import advise
-from advisor_advice.words import basis, first_lines, launch_command, limits_of, reasons, way_of
+from advisor_advice.words import basis, first_lines, launch_command, limits_of, reasons
 from advisor_cli.console import (
     MOST_WIDTH,
     Columns,
@@ -157,16 +156,16 @@ def _show(given: ModelAdvice | SetAdvice, details: Collection[str]) -> None:
     """Print the first lines, and the wanted details: `how`, `why`, `notes` and `all`."""
     console = print_screen(first_lines(given, read_settings().prices))
     if isinstance(given, ModelAdvice):
-        r = given.recommendation
+        r = given.decision
         how, notes = _pair_how(r), _pair_notes(given)
-        why: Iterable[str] = (*_rates(r), *r.reasons, *_other_objectives(r))
+        why: Iterable[str] = (*_rates(r), *given.reasons, *_other_objectives(r))
     else:
         how, why, notes = _set_how(given), reasons(given), given.warnings
     for name, mark, lines in (("how", " ", how), ("why", "-", why), ("notes", "!", notes)):
         if name in details:
             print_list(console, name, mark, [*lines])
     if "all" in details and isinstance(given, ModelAdvice):
-        _show_all(given.recommendation, console)
+        _show_all(given.decision, console)
     elif "all" in details and isinstance(given, SetAdvice):
         console.print(Text("best of each way: energy and GPU hours saved", style="bold"))
         print_table(table_of(_WAY_COLUMNS, given.ways))
@@ -175,7 +174,7 @@ def _show(given: ModelAdvice | SetAdvice, details: Collection[str]) -> None:
 def _show_all(r: Decision, console: Console) -> None:
     """Print the same work in each way, all candidates, and their chart."""
     # The way that the first lines are about.
-    for line in _same_work_lines(dataclasses.replace(r, choice=way_of(r) or r.choice)):
+    for line in _same_work_lines(r, r.way or r.apart):
         console.print(Text(line, style="" if line.startswith(" ") else "bold"), soft_wrap=True)
     console.print(Text("all candidates", style="bold"))
     print_table(_candidates(r))
@@ -190,14 +189,14 @@ def plot(r: Decision, width: int = 78, height: int = 16) -> str:
     canvas.clear_figure()
     canvas.theme("clear")
     canvas.plotsize(width, height)
-    splits = [o for o in r.candidates if o.sharing == "limited"]
+    splits = [o for o in r.options if o.sharing == "limited"]
     shares = [o.prediction.split.shares[0] for o in splits]
     if splits:
-        canvas.plot(shares, [_shown(o, r.objective) for o in splits], label="splits")
-    for option in r.candidates[len(splits) :]:
-        level = [_shown(option, r.objective)] * 2
+        canvas.plot(shares, [_shown(o, r.request.objective) for o in splits], label="splits")
+    for option in r.options[len(splits) :]:
+        level = [_shown(option, r.request.objective)] * 2
         canvas.plot([0, 100], level, label=option.name, marker="braille")
-    canvas.title(_heading(r.objective))
+    canvas.title(_heading(r.request.objective))
     canvas.xlabel(f"share of {r.profiles[0].job}, %")
     # It ends each line with a colour code even where there is no colour.
     return str(canvas.uncolorize(canvas.build()))
@@ -205,8 +204,8 @@ def plot(r: Decision, width: int = 78, height: int = 16) -> str:
 
 def _rates(r: Decision) -> Iterator[str]:
     """What each job does, in its own unit, and what the GPU draws."""
-    p = r.choice.prediction
-    if r.choice.sharing == "exclusive":
+    p = r.chosen.prediction
+    if r.choice is None:
         return
     for profile, part in zip(r.profiles, p.parts, strict=True):
         rate = f"{_number(part.rate.value)} {profile.rate_unit}/s"
@@ -224,7 +223,7 @@ def slower(speed: float) -> str:
 
 
 def _pair_notes(given: ModelAdvice) -> Iterator[str]:
-    yield from given.recommendation.warnings
+    yield from given.warnings
     if given.measured:
         yield f"{given.measured.text}: {given.measured.at_choice} of them at this split"
     coverage = percent(given.manifest.coverage)
@@ -232,7 +231,7 @@ def _pair_notes(given: ModelAdvice) -> Iterator[str]:
 
 
 def _pair_how(r: Decision) -> Iterator[str]:
-    if r.choice.sharing == "exclusive":
+    if r.choice is None:
         jobs = ", and when it has ended ".join(p.job for p in r.profiles)
         yield f"run {jobs}; each has the whole GPU"
         return
@@ -243,8 +242,8 @@ def _pair_how(r: Decision) -> Iterator[str]:
 
 
 def _other_objectives(r: Decision) -> Iterator[str]:
-    for name, pick in r.picks.items():
-        if pick.name != r.choice.name:
+    for name, pick in picks(r).items():
+        if pick.name != r.chosen.name:
             p = pick.prediction
             yield (
                 f"--objective {name} would take {_way_name(pick)}: "
@@ -254,23 +253,21 @@ def _other_objectives(r: Decision) -> Iterator[str]:
 
 
 def _candidates(r: Decision) -> Table:
-    known = r.objective.name in (DEFAULT_OBJECTIVE, "throughput")
-    jobs, more = (p.job for p in r.profiles), () if known else (_heading(r.objective),)
+    known = r.request.objective.name in (DEFAULT_OBJECTIVE, "throughput")
+    jobs, more = (p.job for p in r.profiles), () if known else (_heading(r.request.objective),)
     headings = ("way", *jobs, "W", "energy saved", "work an hour", "", *more)
-    return plain_table(
-        headings, (_candidate(r, option)[: len(headings)] for option in r.candidates)
-    )
+    return plain_table(headings, (_candidate(r, option)[: len(headings)] for option in r.options))
 
 
 def _candidate(r: Decision, option: RatedSplit) -> tuple[str, ...]:
     p = option.prediction
-    notes = {r.choice.name: "chosen"} | ({r.call.name: "for time"} if r.call else {})
+    notes = {r.chosen.name: "chosen"} | ({r.call.name: "for time"} if r.call else {})
     note = notes.get(option.name, "breaks a limit" * bool(option.violations))
     # One after the other, each job runs at its full speed.
     is_alone = option.sharing == "exclusive"
     speeds = (percent(1.0 if is_alone else part.speed.value) for part in p.parts)
     power, saved = f"{p.power_w.value:.0f}", percent(p.energy_saved.value, 1)
-    value = f"{_shown(option, r.objective):.4g}"
+    value = f"{_shown(option, r.request.objective):.4g}"
     return option.name, *speeds, power, saved, f"{p.stp.value:.2f}", note, value
 
 
@@ -299,9 +296,9 @@ def _number(value: float) -> str:
     return f"{float(f'{value:.3g}'):,.0f}" if 1000 <= value < 1e9 else f"{value:.3g}"
 
 
-def _same_work_lines(r: Decision) -> Iterator[str]:
+def _same_work_lines(r: Decision, choice: RatedSplit) -> Iterator[str]:
     """A heading, and a line for each way."""
-    found, choice, apart = same_work(r), r.choice, r.exclusive
+    found, apart = same_work(r, choice), r.apart
     of_jobs = zip(found.work.alone_s, r.profiles, strict=True)
     work = " and ".join(f"{duration_text(alone_s)} of {p.job}" for alone_s, p in of_jobs)
     yield f"the same work, {work} alone, until both are done"

@@ -17,7 +17,6 @@ from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, WHOLE, Gpu, vendor_of
 from advisor.core.job import Job
 from advisor.core.split import Split
 from advisor.core.wording import as_asked, count_of, energy_text, less_or_more, listed
-from advisor.decide.filling import OBJECTIVE
 from advisor.errors import STOPPED, InputError, JobError, NoSplitError
 from advisor.formats.moments import duration_text
 from advisor.launch.run_queue import EndedJob, LaunchedJob, QueueFile, SeenLaunch, open_queue
@@ -462,7 +461,6 @@ def run(
     request = LaunchRequest(
         jobs=job_requests(names, names, min_speed or (), by_job_ms),
         max_p99_ms=for_all_ms,
-        objective=OBJECTIVE,
         hang_s=hang_s,
     )
     if len({gpu.uuid for gpu in there}) < len(there):

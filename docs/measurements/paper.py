@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from advisor.decide.recommendation import TIE
 
 from advisor.core.objectives import RAW_OBJECTIVE
-from advisor.decide.recommendation import TIE
 from advisor_training.choices import QUESTIONS, Choice, choose
 from advisor_training.evaluation import bar_of
 from advisor_training.held_out import (

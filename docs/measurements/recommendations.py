@@ -19,9 +19,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from advisor.decide.recommendation import RatedSplit, Request
+
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.records import SoloPoint
-from advisor.decide.recommendation import RatedSplit, Request
 from advisor.errors import NoSplitError
 from advisor.predict.profiles import make_profiles
 from advisor.settings import read_settings

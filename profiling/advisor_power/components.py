@@ -14,7 +14,7 @@ from advisor.core.interval import Interval
 from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint
 from advisor.core.split import UNCAPPED, Split
 from advisor.core.telemetry import NEAR_LIMIT
-from advisor.decide.recommendation import Decision
+from advisor.decide.decision import Decision
 from advisor.errors import InputError
 from advisor.predict.features import FULL_BANDWIDTH_PERCENT
 from advisor.predict.predictions import Prediction
@@ -561,7 +561,7 @@ def components_by_split(
         points: Windows of pairs; those of both that can be trusted count, the newest last.
     """
     windows = _windows(known)
-    predicted = (option.prediction for option in given.candidates)
+    predicted = (option.prediction for option in given.options)
     splits = {
         **{p.split: _predicted(known, windows, p) for p in predicted if _is_at_once(p)},
         **dict(_measured(known, windows, _trusted(known, points))),

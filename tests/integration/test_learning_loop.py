@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import synthetic_pairs as made_up
+from advisor.decide.recommendation import TIE
 from command_line import Advisor
 from made_up_rows import solo_points
 from reading import answer_of
 from retraining import few_trees, launched
 
 from advisor.core.records import OBSERVED_SOURCE, Observation, ObservedPart
-from advisor.decide.recommendation import TIE
 from advisor.settings import read_settings
 from advisor_data import open_store
 from advisor_data.bundled import bundled_pair_points

@@ -12,9 +12,10 @@ import numpy as np
 
 from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Objective, SplitResult
-from advisor.core.split import EQUAL, Split
-from advisor.decide import recommend
-from advisor.decide.limits import Limits, floor, violations
+from advisor.core.policy import POLICY, Policy
+from advisor.core.split import EQUAL, Split, best_within_tie
+from advisor.decide.decision import fewest_limits
+from advisor.decide.limits import Request, floor, violations
 from advisor.predict.predictions import (
     Prediction,
     is_within,
@@ -24,7 +25,6 @@ from advisor.predict.predictions import (
     safe_splits_of,
 )
 from advisor.predict.profiles import Profile, kind_of, of_job
-from advisor.settings import MIN_SPEED
 from advisor_models.intervals import SPLIT, UNCAPPED, LogBounds, Strata, bounds_of_stratum
 from advisor_training.held_out import HeldOut
 from advisor_training.intervals import bounds_of, residuals_of
@@ -32,6 +32,9 @@ from advisor_training.learners import SPEED_LEARNER
 from advisor_training.noise import BootstrapEstimate, Resamples
 from advisor_training.pairs import BASELINES, Measurement
 from advisor_training.rows import Data, Rows
+
+LOW_END = 0.95
+"""Chance with which the low end of an interval is exceeded."""
 
 _UNKNOWN = LogBounds(-math.inf, math.inf)
 
@@ -106,14 +109,16 @@ class ChoiceQuestion:
         """
         if name == "exclusive" or not self.min_speed:
             return True
-        limits = Limits(default_min_speed=self.min_speed)
+        limits = Request(policy=Policy(min_speed=self.min_speed))
         return all(s >= floor(job, limits) for s, job in zip(result.speeds, jobs, strict=True))
 
 
 QUESTIONS: Mapping[str, ChoiceQuestion] = MappingProxyType(
     {
         **{name: ChoiceQuestion(objective) for name, objective in OBJECTIVES.items()},
-        DEFAULT_OBJECTIVE: ChoiceQuestion(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", MIN_SPEED),
+        DEFAULT_OBJECTIVE: ChoiceQuestion(
+            OBJECTIVES[DEFAULT_OBJECTIVE], "every way", POLICY.min_speed
+        ),
     }
 )
 """By objective: the default one as `advisor recommend` asks it, the others as the paper does."""
@@ -157,7 +162,7 @@ def choose(
     """What predictions choose, one choice for each thing left out and measurement.
 
     Choices are made from what is known before: predicted relative speeds and power, and the
-    profiles' rates; `tie` is that of `advisor.decide.recommend.choose`. They may be scored by
+    profiles' rates; ``tie` is that of `advisor.core.policy`. They may be scored by
     another question. Measurements in which nothing is worth anything are left out.
     """
     found = (
@@ -202,7 +207,7 @@ RULES: Mapping[str, Callable[[Data, Measurement], str]] = MappingProxyType(
         "larger-rate": _larger_rate,
     }
 )
-"""Rules that need no model, as `advisor.decide.recommend` names them: the way that each of them
+"""Rules that need no model, as splits name them: the way that each of them
 takes."""
 
 
@@ -257,18 +262,22 @@ def _pick(
     Jobs need not share: one that answers requests gets a GPU of its own then.
     """
     profiles = data.profiles_of(data.measurements[key[1]])
-    limits = Limits(default_min_speed=question.min_speed)
+    limits = Request(policy=Policy(min_speed=question.min_speed, p99_times_alone=0.0))
     if question.kept == "low end":
-        limits = replace(limits, min_speed={p.job: floor(p, limits) for p in profiles})
+        limits = replace(limits, policy=replace(limits.policy, chance=LOW_END))
     allowed = {
         name: option
         for name, option in options.items()
         # Without a minimum speed a server may fall short as well, as the oracle has it.
         if name == "exclusive" or not question.min_speed or not violations(option, profiles, limits)
     } or options
-    # Jobs of a measurement are in the order of their names, so nothing is mirrored.
-    value = question.objective.value
-    chosen = recommend.choose(allowed.values(), lambda p: value(p.result), tie, mirrored=False)
+    jobs, value = [profile.job for profile in profiles], question.objective.value
+    chosen = best_within_tie(
+        allowed.values(),
+        lambda p: value(p.result),
+        tie,
+        lambda p, worth: fewest_limits(p.split, jobs, worth),
+    )
     return next(name for name, option in allowed.items() if option is chosen)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE, RAW_OBJECTIVE
-from advisor.decide.recommendation import TIE
+from advisor.core.policy import POLICY
 from advisor.errors import ModelError
 from advisor.formats.wire import as_answer
 from advisor.predict.profiles import is_launch_bound
@@ -129,7 +129,7 @@ class _MethodResult:
         asked = QUESTIONS[objective]
         if self.method.name == PAPER:
             return choose(data, self.answers.held_out, QUESTIONS[RAW_OBJECTIVE], 0.0, asked)
-        return choose(data, self.answers.held_out, self.method.asks(asked), TIE, asked)
+        return choose(data, self.answers.held_out, self.method.asks(asked), POLICY.tie, asked)
 
     def errors(self, data: Data, which: Mask) -> Errors:
         """Errors over the rows of a mask; the paper's method has none of single jobs."""
@@ -323,7 +323,9 @@ def _point(data: Data, carried: Carried, pairs: int, by_draw: list[HeldOut]) -> 
 
 
 def _fractions(data: Data, held_out: HeldOut) -> dict[str, ChoiceFigures]:
-    found = {name: figures_of(choose(data, held_out, QUESTIONS[name], TIE)) for name in HEADLINE}
+    found = {
+        name: figures_of(choose(data, held_out, QUESTIONS[name], POLICY.tie)) for name in HEADLINE
+    }
     return {name: figures for name, figures in found.items() if figures}
 
 
@@ -434,7 +436,7 @@ def limit_rows(data: Data, protocol: str, results: _MethodResult) -> Iterator[_L
     for least, kept in itertools.product(LEAST_SPEEDS, get_args(KeptBy)):
         wanted = ChoiceQuestion(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", least)
         asked = results.method.asks(replace(wanted, kept=kept))
-        chosen = choose(data, results.answers.held_out, asked, TIE, wanted)
+        chosen = choose(data, results.answers.held_out, asked, POLICY.tie, wanted)
         if found := figures_of(chosen):
             yield _LimitRow(
                 protocol=protocol,

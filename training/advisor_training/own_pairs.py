@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
-from advisor.decide.recommendation import TIE
+from advisor.core.policy import POLICY
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Floats
@@ -62,7 +62,7 @@ def evaluate_own(predictor: ModelPredictor, data: Data) -> OwnEvaluation:
     predicted, manifest = _predict(predictor, data), predictor.manifest
     held_out = _values(predicted, manifest.version)
     rows = data.rows
-    scores = fractions(rows, held_out, OBJECTIVES[DEFAULT_OBJECTIVE], TIE)
+    scores = fractions(rows, held_out, OBJECTIVES[DEFAULT_OBJECTIVE], POLICY.tie)
     if not len(scores):
         raise InputError("no measured split did any work", fix="measure pairs: advisor colocate")
     rates = speed_errors(rows, held_out)

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE
+from advisor.core.policy import POLICY
 from advisor.core.records import PairPoint, Point, SoloPoint
 from advisor.core.wording import listed
-from advisor.decide.recommendation import TIE
 from advisor.errors import InputError, ModelError, StoreError
 from advisor.formats.rows import to_row
 from advisor.predict.features import Float32s, feature_names_of
@@ -315,7 +315,7 @@ def _figures(
     """For jobs that were left out, at the nine splits where nothing else is said."""
     found: dict[str, float] = {}
     for name in SCORED:
-        scores = fractions(rows, held_out, OBJECTIVES[name], TIE)
+        scores = fractions(rows, held_out, OBJECTIVES[name], POLICY.tie)
         word = f"oracle_{name.replace('-', '_')}"
         found[f"{word}"] = float(scores.mean())
         found[f"{word}_p10"] = float(np.quantile(scores, 0.1))

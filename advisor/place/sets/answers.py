@@ -18,14 +18,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from advisor.core.gpu import MEMORY_PART, WHOLE, share_for_units, units_for_share
-from advisor.core.interval import Interval
+from advisor.core.interval import Interval, weight_of_bound
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS, NINE, Split, without_limits
 from advisor.decide.limits import (
-    UNSURE_BELOW,
-    Limits,
+    Request,
     check_limits,
     floor,
-    must_be_sure,
+    sure_speeds,
     violations,
     violations_alone,
     with_card_memory,
@@ -279,7 +278,6 @@ class SetAnswers:
             as do the arrays below.
         counts: How many jobs of each.
         floors: Least speed that each must keep.
-        sure: Whether the low end of its speed must.
         two: What is known of each two of them.
         ceiling_w: Most power of a card; infinite where nobody asked for one.
         levels: Of the sets that the law was asked of, and that keep every limit.
@@ -291,13 +289,11 @@ class SetAnswers:
     many: _ManyAlone
     counts: Floats = field(init=False)
     floors: Floats = field(init=False)
-    sure: Bools = field(init=False)
     two: _Pairs = field(init=False)
     levels: dict[PlacedSet, int] = field(default_factory=dict[PlacedSet, int])
     _memory_mib: Floats = field(init=False)
     _most_p99_ms: Floats = field(init=False)
-    _limits: Limits = field(init=False)
-    _limits_of_sets: Limits = field(init=False)
+    _limits: Request = field(init=False)
     ceiling_w: float = field(init=False)
     heads: Sets | None = None
     _filling: Sets | None = None
@@ -307,15 +303,18 @@ class SetAnswers:
         self._answer = functools.cache(self._asked)
         profiles = [self._profile(kind) for kind in self.there]
         self._limits = limits = with_card_memory(self.pool.limits, self.pool.gpu_model)
-        self._limits_of_sets = replace(limits, unsure_below=UNSURE_BELOW)
         self.ceiling_w = (limits.max_power_w or np.inf) * (1 + 1e-9)
         self.counts = np.append(self.placing.counts[list(self.there)], 0.0)
         self.floors = np.array([*(floor(profile, limits) for profile in profiles), 0.0])
-        self.sure = np.array([*(must_be_sure(profile, limits) for profile in profiles), False])
         self._memory_mib = np.array([*(p.memory_used_mib or 0.0 for p in profiles), 0.0])
         most_ms = [limits.longest_p99_ms(profile) or np.inf for profile in profiles]
         self._most_p99_ms = np.array([*most_ms, np.inf])
         self.two = _Pairs(self.placing, self.number, self.many, self.floors)
+
+    @property
+    def weight(self) -> float:
+        """How far towards its low end a speed must keep its floor, of logarithms."""
+        return weight_of_bound(self._limits.policy.chance)
 
     @property
     def pool(self) -> Pool:
@@ -398,8 +397,7 @@ class SetAnswers:
         chosen = np.flatnonzero(fits)
         sets = sets.only(chosen)
         speed, low, _ = self.many.at(sets.rows, sets.level)
-        unsure = self.sure[sets.rows] | (low < UNSURE_BELOW * speed)
-        decisive = np.where(unsure, low, speed)
+        decisive = sure_speeds(speed, low, self._limits.policy.chance)
         kept = (decisive >= self.floors[sets.rows] - 1e-9).all(axis=1)
         if np.isfinite(self._most_p99_ms).any():
             p99_ms = self.many.p99_ms(sets.rows, sets.level)
@@ -452,7 +450,7 @@ class SetAnswers:
 
     def _asked(self, kinds: tuple[int, ...], level: int) -> PlacedSet | None:
         profiles = [self._profile(kind) for kind in kinds]
-        limits = self._limits if level == NONE else self._limits_of_sets
+        limits = self._limits
         if len(kinds) == 1:
             return self._alone(kinds, profiles[0], limits)
         splits = self.ways(kinds, profiles, level)
@@ -469,7 +467,7 @@ class SetAnswers:
         speeds, watts = [part.speed.value for part in found.parts], found.power_w.value
         return self.placing.cost(self.number, kinds, speeds, watts), watts
 
-    def _alone(self, kinds: tuple[int, ...], profile: Profile, limits: Limits) -> PlacedSet | None:
+    def _alone(self, kinds: tuple[int, ...], profile: Profile, limits: Request) -> PlacedSet | None:
         too_much = limits.memory_mib and (profile.memory_used_mib or 0) > limits.memory_mib
         if too_much or violations_alone(profile, limits):
             return None

@@ -101,6 +101,14 @@ def _filled_knapsacks(values: Floats, sizes: Floats, most_room: float, cells: in
     return _Knapsacks(values.astype(np.float32)[..., None], taken, cell, cells)
 
 
+def _least_needed(floors: Floats, low: Floats | float, weight: float) -> Floats:
+    """Expected speed of a server, 1 for its demand and above where it could do more, for a floor.
+
+    What it serves is at most its demand, while the low end follows what it could do.
+    """
+    return np.minimum(floors / low**weight, floors ** (1 / weight) / low)
+
+
 class _BesideServers:
     """Of one pool."""
 
@@ -108,16 +116,16 @@ class _BesideServers:
         """`joining` are the kinds of jobs that may join."""
         self._alone = alone = answers.many.alone
         self._wanted = alone.wanted[joining, 0]
-        served, sure, floors = alone.served[:, 0] > 0, answers.sure, answers.floors
+        served, floors, weight = alone.served[:, 0] > 0, answers.floors, answers.weight
         lows = np.array([SPEED_ERRORS[name][0] for name in ("no filling", "held", "filling")])
-        needs = floors / np.where(sure, lows[:, None], 1.0)
+        needs = _least_needed(floors, lows[:, None], weight)
         parts = np.where(served, needs / np.maximum(alone.most[:, 0], 1e-9), 0.0)
         # Of the GPU, all jobs may need together; and so many have equal parts that are enough.
         self._together = np.where(parts > 0, alone.needed[:, 0] + (1 - parts) / TAKEN, np.inf)
         self._equal = np.floor(1 / np.maximum(parts, 1 / MOST_JOBS) + SURE).astype(np.int64)
         self._equal[parts <= 1 / MOST_JOBS] = MOST_JOBS
         # Sure of its speed is a server that is sure of its part of the SMs.
-        busy = floors / np.where(sure, max(BEST_LOW, SURE_OF_BUSIEST), 1.0)
+        busy = _least_needed(floors, max(BEST_LOW, SURE_OF_BUSIEST), weight)
         must_have = busy[:, None] * alone.wanted / np.maximum(alone.rate, 1e-9)
         self._must_have = np.where(alone.served > 0, must_have, 0.0)
         least = self._must_have.min(initial=np.inf, where=self._must_have > 0)
@@ -374,7 +382,7 @@ class SetBound:
 
     def _floors(self, answers: SetAnswers) -> Floats:
         """Part of its speed at a limit that each job must keep; 0 for servers."""
-        needs = answers.floors / np.where(answers.sure, BEST_LOW, 1.0)
+        needs = answers.floors / BEST_LOW**answers.weight
         alone = self._alone
         return np.where(alone.served > 0, 0.0, needs[:, None] / np.maximum(alone.rate, 1e-9))
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from advisor.core.objectives import ADVISED, AIMS, Aim, Prices, priced
 from advisor.core.split import Split
-from advisor.decide.limits import Limits
+from advisor.decide.limits import Request
 from advisor.errors import InputError
 from advisor.predict.predictions import PairPredictor
 from advisor.predict.profiles import Floats, Profile
@@ -45,7 +45,7 @@ class Pool:
     gpu_model: str
     gpus: int
     profiles: tuple[Profile | None, ...]
-    limits: Limits
+    limits: Request
     idle_power_w: float
     of_pairs: PairPredictor | None = None
     checked: CheckedCounts | None = None

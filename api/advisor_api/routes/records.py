@@ -257,7 +257,7 @@ async def show_pair_components(
     def told() -> ComponentsOfPair:
         stored = service.store.pair_points(jobs=known.pair_names)
         points = [*stored, *bundled.pair_points().get(known.pair_names, [])]
-        return components_by_split(known, given.recommendation, points)
+        return components_by_split(known, given.decision, points)
 
     return await long_answer(told)
 

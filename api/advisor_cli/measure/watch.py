@@ -122,12 +122,12 @@ def _line(seen: WatchedNow) -> str:
 
 def _watch_host(every_s: float, lasts_s: float, *, once: bool, as_json: bool) -> None:
     """All jobs on the GPUs of this host, until the time is over or Ctrl-C."""
-    from advisor.decide.limits import Limits  # only here: a process is watched without numpy
+    from advisor.decide.limits import Request  # only here: a process is watched without numpy
     from advisor_audit.audit import Wanted
     from advisor_audit.host import HostWatch
     from advisor_models.one_window import bundled_head
 
-    limits = Limits(default_min_speed=read_settings().min_speed)
+    limits = Request(policy=read_settings().policy)
     wanted = Wanted(head=bundled_head(), within="user", limits=limits)
     with closing(HostWatch(wanted, every_s)) as host, suppress(KeyboardInterrupt):
         looks = _looks(host.look, every_s, lasts_s)

@@ -18,12 +18,12 @@ from itertools import starmap
 from typing import Any, cast
 
 import numpy as np
+from advisor.decide.recommendation import Request
+from advisor.decide.ways import recommend_set
 from rows import Row, bundled_campaigns, rows_of
 
 from advisor.core.gpu import WHOLE
 from advisor.core.split import Sharing, Split, without_limits
-from advisor.decide.recommendation import Request
-from advisor.decide.ways import recommend_set
 from advisor.errors import NoSplitError
 from advisor.predict.one_window import (
     COUNTERS,

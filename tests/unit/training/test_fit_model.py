@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import synthetic_pairs as made_up
+from advisor.decide.recommend import recommend
 from made_up_rows import solo_points, training_set
 
 from advisor.core.records import PairPoint
 from advisor.core.split import NINE, UNCAPPED
-from advisor.decide.recommend import recommend
 from advisor.errors import ModelError, StoreError
 from advisor.predict.profiles import make_profiles
 from advisor_advice.answers import ModelAdvice, to_wire

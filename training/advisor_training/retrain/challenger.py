@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor.core.policy import POLICY
 from advisor.core.wording import listed
-from advisor.decide.recommendation import TIE
 from advisor.errors import ModelError
 from advisor.predict.profiles import Floats
 from advisor_models.manifest import (
@@ -78,7 +78,7 @@ def _error(rows: Rows, of_test: HeldOut) -> float:
 def _regret(rows: Rows, of_test: HeldOut) -> float:
     if not (rows.kind[of_test.row] == "nine").all():
         return np.nan
-    found = fractions(rows, of_test, OBJECTIVES[DEFAULT_OBJECTIVE], TIE)
+    found = fractions(rows, of_test, OBJECTIVES[DEFAULT_OBJECTIVE], POLICY.tie)
     return 1 - float(found[0]) if len(found) else np.nan
 
 

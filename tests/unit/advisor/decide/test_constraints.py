@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from advisor.decide.recommend import recommend
+from advisor.decide.recommendation import Request
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import Physics, Scripted, profile
@@ -24,8 +26,6 @@ from advisor.decide.limits import (
     violations_alone,
     with_card_memory,
 )
-from advisor.decide.recommend import recommend
-from advisor.decide.recommendation import Request
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction, predict_exclusive
 from advisor.predict.profiles import Profile, Serving

@@ -3,12 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from made_up_profiles import Physics, Scripted, profile
-
-from advisor.core.interval import Interval
-from advisor.core.objectives import OBJECTIVES, Work
-from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
-from advisor.decide.limits import Violation
 from advisor.decide.recommend import recommend
 from advisor.decide.recommendation import (
     Decision,
@@ -17,6 +11,12 @@ from advisor.decide.recommendation import (
     gain_to_the_end,
     worst_violation,
 )
+from made_up_profiles import Physics, Scripted, profile
+
+from advisor.core.interval import Interval
+from advisor.core.objectives import OBJECTIVES, Work
+from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
+from advisor.decide.limits import Violation
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.features import FULL_BANDWIDTH_PERCENT
 from advisor.predict.predictions import Prediction, Predictor

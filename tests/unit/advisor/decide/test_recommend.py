@@ -7,16 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from made_up_profiles import SHARES, Physics, Scripted, profile
-from unsafe_counts import UNSAFE_132, checked_132, checked_with
-
-from advisor.core.gpu import PERCENTAGE, Gpu, Share, grantable, units_for_percent
-from advisor.core.interval import Interval
-from advisor.core.objectives import NO_PRICES, OBJECTIVES, Work, finish
-from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
-from advisor.decide.limits import Limits
 from advisor.decide.recommend import recommend
 from advisor.decide.recommendation import (
     MARGINS,
@@ -30,6 +20,16 @@ from advisor.decide.recommendation import (
     same_work,
     worth_of,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_profiles import SHARES, Physics, Scripted, profile
+from unsafe_counts import UNSAFE_132, checked_132, checked_with
+
+from advisor.core.gpu import PERCENTAGE, Gpu, Share, grantable, units_for_percent
+from advisor.core.interval import Interval
+from advisor.core.objectives import NO_PRICES, OBJECTIVES, Work, finish
+from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
+from advisor.decide.limits import Limits
 from advisor.errors import InputError, NoSplitError
 from advisor.place.problem import JobType, QueuedJob, make_problem, predict_options
 from advisor.place.schedule import first_come

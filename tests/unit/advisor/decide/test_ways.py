@@ -9,6 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from advisor.decide.recommendation import Request, environments
+from advisor.decide.ways import (
+    MOST_WAYS,
+    Running,
+    SetDecision,
+    candidate_ways,
+    recommend_set,
+    without_one,
+    worth,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up_profiles import active_job as job
@@ -19,17 +29,7 @@ from advisor.core.interval import Interval
 from advisor.core.split import ISOLATING, Split
 from advisor.decide.filling import Beside, alone, best_beside
 from advisor.decide.limits import violations
-from advisor.decide.recommendation import Request, environments
 from advisor.decide.replicas import replicas
-from advisor.decide.ways import (
-    MOST_WAYS,
-    Running,
-    SetDecision,
-    candidate_ways,
-    recommend_set,
-    without_one,
-    worth,
-)
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Prediction, predict_exclusive, predicted_part
 from advisor.predict.profiles import Profile, Serving

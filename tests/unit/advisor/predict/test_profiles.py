@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import small_model
+from advisor.decide.recommend import recommend
+from advisor.decide.recommendation import Request
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import SHARES, Scripted, profile
@@ -17,8 +19,6 @@ from store_points import point
 from advisor.core.interval import Interval
 from advisor.core.records import SoloPoint
 from advisor.core.split import NINE, UNCAPPED
-from advisor.decide.recommend import recommend
-from advisor.decide.recommendation import Request
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.profiles import (
     COLUMNS,

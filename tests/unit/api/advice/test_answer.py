@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from advised import CARD, known, model, profile, profiles
+from advisor.decide.recommendation import Request
 from small_model import make_manifest, make_profile
 
 from advisor.core.objectives import Prices, Work
 from advisor.core.split import Split
-from advisor.decide.recommendation import Request
 from advisor.errors import InputError
 from advisor.predict.card_factor import CardFactor
 from advisor.settings import read_settings

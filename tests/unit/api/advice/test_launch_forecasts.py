@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from advised import CARD, gives, launch_set, model, points_file, settings_of, solo_points
+from advisor.decide.recommendation import Request
 
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
 from advisor.core.split import EQUAL, UNCAPPED, Split, without_limits
-from advisor.decide.recommendation import Request
 from advisor.errors import InputError, ModelError, NoSplitError
 from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor.settings import Settings

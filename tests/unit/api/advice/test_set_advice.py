@@ -2,10 +2,10 @@
 
 import pytest
 from advised import CARD, UUID, known, model, profile, profiles
+from advisor.decide.recommendation import Request
 
 from advisor.core.objectives import Prices
 from advisor.core.split import Split, without_limits
-from advisor.decide.recommendation import Request
 from advisor.errors import InputError
 from advisor.predict.card_factor import CardFactor
 from advisor.predict.measured import Window

@@ -1,0 +1,600 @@
+"""How two to seven jobs are to run: the option that is worth most and keeps every limit. Pure.
+
+Request, profiles and a predictor give the options, each option its prediction, its worth and the
+limits that it breaks; the policy says which one is offered. The answer does not depend on the order
+of the jobs.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from advisor.core.gpu import WHOLE, vendor_of
+from advisor.core.interval import Interval
+from advisor.core.objectives import (
+    ADVISED,
+    DEFAULT_OBJECTIVE,
+    Finish,
+    Objective,
+    Prices,
+    Rest,
+    SplitResult,
+    Work,
+    finish,
+    one_after_the_other,
+    priced,
+    work_of,
+)
+from advisor.core.split import (
+    ADVISED_JOBS,
+    ISOLATING,
+    SHARINGS,
+    Sharing,
+    Split,
+    best_within_tie,
+    split_environments,
+)
+from advisor.core.wording import counted, less_or_more, limits_text
+from advisor.decide.limits import (
+    TO_THE_END,
+    Request,
+    Violation,
+    check_jobs_fit,
+    check_limits,
+    floor,
+    is_served,
+    most_power_w,
+    sure_speed,
+    violations,
+    violations_alone,
+    with_card_memory,
+)
+from advisor.decide.options import FEW_WAYS, MOST_WAYS, Running, check_set, options_of
+from advisor.errors import InputError, NoSplitError
+from advisor.predict.predictions import Prediction, Predictor
+from advisor.predict.profiles import Profile
+from advisor.validity.safe_counts import CheckedCounts
+
+SLICING_MARGIN = 0.05
+"""How much more than under MPS time slicing must be worth: few were measured, and contexts start
+slowly there."""
+
+SHOWN = (DEFAULT_OBJECTIVE, "throughput")
+"""Energy and time: shown next to the objective that decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class RatedSplit:
+    """One option of running jobs on one GPU.
+
+    Attributes:
+        objective_value: By the objective that decides.
+        violations: Limits that it breaks; empty: it can be chosen.
+    """
+
+    prediction: Prediction
+    objective_value: Interval
+    violations: tuple[Violation, ...]
+
+    @property
+    def name(self) -> str:
+        """The split as people write it: 30/70, `uncapped` or `exclusive`."""
+        return str(self.prediction.split)
+
+    @property
+    def sharing(self) -> Sharing:
+        """How the jobs use the GPU."""
+        return self.prediction.split.sharing
+
+    @property
+    def worth(self) -> float:
+        """Value less the lead that its kind must have."""
+        return _with_margin(self.objective_value.value, self.sharing)
+
+    def gain_over(self, other: "RatedSplit") -> float:
+        """Relative difference of the value; 0.1 is a tenth more than the other's."""
+        least = other.objective_value.value
+        return self.objective_value.value / least - 1 if least else float("inf")
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Decision:
+    """How jobs are to run, and every option that was looked at.
+
+    Attributes:
+        profiles: Of the jobs, in the order asked.
+        request: With the memory of the card, where it is known.
+        options: Limited ones by their shares, then without limits, a GPU for each job last.
+        choice: One of them; None: a GPU for each job.
+        call: Where there is no choice, an option that saves GPU time for little more energy, so
+            that prices decide; None: there is none.
+    """
+
+    profiles: tuple[Profile, ...]
+    request: Request
+    options: tuple[RatedSplit, ...]
+    choice: RatedSplit | None
+    call: RatedSplit | None
+
+    @property
+    def way(self) -> RatedSplit | None:
+        """The option of sharing that the answer is about; None: there is none."""
+        return self.choice or self.call
+
+    @property
+    def apart(self) -> RatedSplit:
+        """A GPU for each job; of jobs that can wait the same energy one after the other."""
+        return self.options[-1]
+
+    @property
+    def chosen(self) -> RatedSplit:
+        """What is advised: an option of sharing, or a GPU for each job."""
+        return self.choice or self.apart
+
+
+class Outlook:
+    """Options of jobs and what they would do, each worked out once for all requests.
+
+    Args:
+        profiles: Of two to seven jobs on one GPU model, copies as often as they run.
+        predictor: Says what to expect of options.
+        checked: What the check of this GPU model found; no option has a count that is unsafe.
+        measured: Splits at which these jobs were measured together.
+
+    Raises:
+        InputError: fewer jobs, or more.
+    """
+
+    def __init__(
+        self,
+        profiles: Sequence[Profile],
+        predictor: Predictor,
+        checked: CheckedCounts | None = None,
+        measured: Iterable[Split] = (),
+    ) -> None:
+        check_set(len(profiles))
+        self.profiles, self.checked, self._predictor = tuple(profiles), checked, predictor
+        self._measured = tuple(measured)
+        # Two threads that ask at once both work it out.
+        self.expected = functools.cache(self._expected)
+
+    def _expected(
+        self, *, fine: bool = False, most_ways: int = MOST_WAYS, running: Running | None = None
+    ) -> Sequence[Prediction]:
+        """Predictions of all options."""
+        options = options_of(
+            self.profiles,
+            self.checked,
+            self._measured,
+            fine=fine,
+            most_ways=most_ways,
+            running=running,
+        )
+        return self._predictor.predict(self.profiles, options)
+
+
+def decide(
+    outlook: Outlook,
+    request: Request | None = None,
+    *,
+    running: Running | None = None,
+    most_ways: int = MOST_WAYS,
+) -> Decision:
+    """The option that is worth most and keeps every limit, or a GPU for each job.
+
+    Jobs share where that is worth the least gain of the policy more than a GPU for each; of options
+    worth the same that with the fewest and the loosest limits is taken. Where all but the last job
+    are `running`, only the share of that one is open.
+
+    Raises:
+        InputError: profiles of two GPU models, a limit for a job that is not there, a card too
+            small for one job alone, an unknown objective, or fine splits that cannot be meant.
+        NoSplitError: nothing keeps every limit, not even a GPU for each job.
+    """
+    profiles = outlook.profiles
+    request = with_card_memory(request or Request(), profiles[0].gpu_model)
+    check_request(profiles, request)
+    objective, policy = request.objective, request.policy
+    predictions = outlook.expected(fine=request.fine, most_ways=most_ways, running=running)
+    options = tuple(rated(p, profiles, objective, request) for p in predictions)
+    *shared, apart = options
+    kept = [option for option in shared if not option.violations]
+    # Where a GPU for each breaks a limit, too, an option that keeps all need not gain anything.
+    only_shared = any(violations_alone(profile, request) for profile in profiles)
+    least = apart.objective_value.value * (1 + policy.min_gain)
+    enough = [option for option in kept if only_shared or option.worth >= least]
+    if not enough and only_shared:
+        raise no_way(options, profiles, request)
+    # Time slicing saves hours by a prediction that is less sure.
+    calls: Sequence[Sharing] = ISOLATING if request.isolate else ("limited", "uncapped")
+    return Decision(
+        profiles=profiles,
+        request=request,
+        options=options,
+        choice=best_of(enough, profiles, policy.tie) if enough else None,
+        call=None if enough else their_call(kept, policy.prices, calls),
+    )
+
+
+def check_request(profiles: Sequence[Profile], request: Request) -> None:
+    """Refuse profiles of several GPU models, and limits that are for none of these jobs.
+
+    Raises:
+        InputError: there are such.
+    """
+    if len({profile.gpu_model for profile in profiles}) > 1:
+        raise InputError(
+            f"the profile of {', that of '.join(f'{p.job} is of {p.gpu_model}' for p in profiles)}",
+            why="jobs that share a GPU run on the same one",
+            fix="give profiles of one GPU model",
+        )
+    check_limits(request, profiles)
+    check_jobs_fit(profiles, request.memory_mib)
+
+
+def rated(
+    p: Prediction, profiles: Sequence[Profile], by: Objective, request: Request
+) -> RatedSplit:
+    """What an option is worth, with bounds, and the limits that it breaks."""
+    gain = by.value
+    if request.work and by.name in TO_THE_END:
+        gain = gain_to_the_end(p, profiles, request.work, by)
+    # The default objective has bounds of its own.
+    value = p.objective_value(by) if gain is by.value else p.range_of(gain)
+    return RatedSplit(p, value, violations(p, profiles, request))
+
+
+def _with_margin(value: float, sharing: Sharing) -> float:
+    return value / (1 + SLICING_MARGIN) if sharing == "time-sliced" else value
+
+
+def best_of(options: Iterable[RatedSplit], profiles: Sequence[Profile], tie: float) -> RatedSplit:
+    """The option that is worth most; of those within the tie that with the fewest, loosest limits.
+
+    Raises:
+        InputError: there is no option.
+    """
+    jobs = [profile.job for profile in profiles]
+    return best_within_tie(
+        options,
+        lambda option: option.worth,
+        tie,
+        lambda option, worth: fewest_limits(option.prediction.split, jobs, worth),
+    )
+
+
+def fewest_limits(split: Split, jobs: Sequence[str], worth: float) -> tuple[object, ...]:
+    """What orders splits that are worth the same, the smallest first, in any order of the jobs.
+
+    The fewest limits, the most even ones, the loosest, then what is worth more.
+    """
+    limits = [WHOLE - share for share in split.shares if share < WHOLE]
+    seats = sorted(zip(jobs, split.shares, strict=True))
+    return (
+        len(limits),
+        split.gap_percent if limits else 0.0,
+        sum(limits),
+        SHARINGS.index(split.sharing),
+        -worth,
+        seats,
+    )
+
+
+def best_of_each(decision: Decision) -> tuple[RatedSplit, ...]:
+    """The best option of each kind of sharing; where none keeps the limits, the nearest.
+
+    The one that the answer is about is among them.
+    """
+    tie, found = decision.request.policy.tie, list[RatedSplit]()
+    for sharing in SHARINGS:
+        own = [option for option in decision.options if option.sharing == sharing]
+        if kept := [option for option in own if not option.violations]:
+            found.append(best_of(kept, decision.profiles, tie))
+        elif own:
+            least = min(worst_violation(option).by for option in own)
+            near = [option for option in own if worst_violation(option).by == least]
+            found.append(best_of(near, decision.profiles, tie))
+    if decision.way and decision.way not in found:
+        found.append(decision.way)
+    return tuple(found)
+
+
+def picks(decision: Decision) -> Mapping[str, RatedSplit]:
+    """What would be chosen by each objective that is shown next to the one that decides."""
+    request, profiles = decision.request, decision.profiles
+    kept = [o for o in decision.options if not o.violations or o is decision.apart]
+    found: dict[str, RatedSplit] = {}
+    for name in dict.fromkeys((request.objective.name, *SHOWN)):
+        by = priced(ADVISED[name], request.policy.prices)
+        of_split = {o.prediction.split: o for o in kept}
+        valued = [rated(o.prediction, profiles, by, request) for o in kept]
+        best = best_of(valued, profiles, request.policy.tie)
+        found[name] = of_split[best.prediction.split]
+    found[request.objective.name] = decision.chosen
+    return found
+
+
+def without_one(
+    decision: Decision, predictor: Predictor, checked: CheckedCounts | None = None
+) -> tuple[str, RatedSplit] | None:
+    """The job without which the others share with most energy saved, and how; None: no such job."""
+    best: tuple[str, RatedSplit] | None = None
+    if len(decision.profiles) <= ADVISED_JOBS:
+        return None
+    for job in dict.fromkeys(p.job for p in decision.profiles):
+        seat = next(n for n, p in enumerate(decision.profiles) if p.job == job)
+        others = [p for n, p in enumerate(decision.profiles) if n != seat]
+        try:
+            fewer = decide(
+                Outlook(others, predictor, checked), decision.request.of(others), most_ways=FEW_WAYS
+            ).choice
+        except NoSplitError:
+            continue
+        saved = fewer and fewer.prediction.energy_saved.value
+        if fewer and saved and (best is None or saved > best[1].prediction.energy_saved.value):
+            best = job, fewer
+    return best
+
+
+def most_valuable(options: Iterable[RatedSplit]) -> RatedSplit:
+    """The option with the highest value, limits or not, without a tie."""
+    return best_within_tie(
+        options,
+        lambda o: o.objective_value.value,
+        0.0,
+        lambda o, _: (SHARINGS.index(o.sharing), o.prediction.split.gap_percent, o.name),
+    )
+
+
+def nearest(options: Iterable[RatedSplit]) -> RatedSplit:
+    """Of options that all break limits, the one whose worst miss is the smallest."""
+    return min(
+        options,
+        key=lambda o: (
+            worst_violation(o).by,
+            SHARINGS.index(o.sharing),
+            o.prediction.split.gap_percent,
+            o.name,
+        ),
+    )
+
+
+def worst_violation(option: RatedSplit) -> Violation:
+    """The limit that an option misses by most."""
+    return max(option.violations, key=lambda violation: (violation.by, violation.text))
+
+
+def environments(profiles: Sequence[Profile], option: RatedSplit) -> tuple[dict[str, str], ...]:
+    """Variables that limit each job; none for one without a limit.
+
+    Raises:
+        InputError: an AMD GPU of which no profile has the number of CUs.
+    """
+    split = option.prediction.split
+    total = next((p.units_total for p in profiles if p.units_total), None)
+    found = split_environments(split, total, vendor_of(profiles[0].gpu_model))
+    return tuple(
+        {} if share == WHOLE else variables
+        for share, variables in zip(split.shares, found, strict=True)
+    )
+
+
+MOST_MORE_ENERGY = 0.1
+"""Where sharing takes more energy, up to this part more, and saves GPU time, it is a question of
+prices: at 2.50 for a GPU hour and 0.15 for a kWh energy is a thirtieth of the cost."""
+
+LEAST_TIME_SAVED = 0.05
+"""Part of the GPU time that makes it a question at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Worth:
+    """Parts that are saved for the same work, against one after the other; below 0 it takes more.
+
+    Attributes:
+        gpu_time: Of the hours that a GPU is held.
+        energy: With the watts of the server, where they are set.
+        energy_idle: The same against a card each, where the cards that become free idle.
+        cost: None: nothing has a price.
+    """
+
+    gpu_time: Interval
+    energy: Interval
+    energy_idle: Interval
+    cost: Interval | None
+
+
+def worth_of(p: Prediction, prices: Prices, idle_w: float = 0.0) -> _Worth:
+    """What a way saves; free cards draw idle power, W."""
+    energy = p.energy_saved
+    if prices.host_w:
+        energy = p.range_of(lambda result: prices.with_host(result).energy_saved)
+    cost = p.range_of(lambda result: _saved(prices.cost_ratio(result))) if prices.are_set else None
+    time = Interval(_saved(p.stp.value), _saved(p.stp.low), _saved(p.stp.high))
+    result = prices.with_host(p.result)
+    # One after the other takes one card as well: nothing becomes free.
+    freed_w = 0.0 if p.split.sharing == "exclusive" else idle_w
+    more = result.energy_saved - result.energy_saved_beside(freed_w) if freed_w else 0.0
+    idle = Interval(energy.value - more, energy.low - more, energy.high - more)
+    return _Worth(gpu_time=time, energy=energy, energy_idle=idle, cost=cost)
+
+
+def their_call(
+    options: Iterable[RatedSplit], prices: Prices, sharings: Collection[Sharing]
+) -> RatedSplit | None:
+    """The way that saves most GPU time for little more energy, where jobs are not to share.
+
+    None: no way of these sharings that keeps the limits saves enough.
+    """
+    saved = {
+        id(o): worth_of(o.prediction, prices)
+        for o in options
+        if o.sharing in sharings and not o.violations
+    }
+    open_ways = [
+        o
+        for o in options
+        if (w := saved.get(id(o)))
+        and w.gpu_time.value >= LEAST_TIME_SAVED
+        and w.energy.value >= -MOST_MORE_ENERGY
+    ]
+    return max(open_ways, key=lambda o: saved[id(o)].gpu_time.value, default=None)
+
+
+def _saved(ratio: float) -> float:
+    return 1 - 1 / ratio if ratio > 0 else -float("inf")
+
+
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WorkToTheEnd:
+    """One amount of work, done in several ways.
+
+    Attributes:
+        work: What was asked for; else what the chosen way does in an hour.
+        choice: The chosen way; where one job ends first, the other goes on under its limit.
+        restarted: The same, the other restarted without a limit; None where both end together.
+        exclusive: One job after the other.
+    """
+
+    work: Work
+    choice: Finish
+    restarted: Finish | None
+    exclusive: Finish
+
+
+def same_work(decision: Decision, option: RatedSplit) -> _WorkToTheEnd:
+    """The work of the request, or of an hour of an option: that way and one after the other."""
+    p, request = option.prediction, decision.request
+    work = request.work or work_of(p.result, HOUR_S)
+    chosen = _to_the_end(p, p.result, decision.profiles, work)
+    restarted = finish(p.result, work) if p.split.is_limited and request.work else None
+    return _WorkToTheEnd(
+        work=work,
+        choice=chosen,
+        restarted=restarted,
+        exclusive=one_after_the_other(decision.apart.prediction.result, work),
+    )
+
+
+def gain_to_the_end(
+    p: Prediction, profiles: Sequence[Profile], work: Work, objective: Objective
+) -> Callable[[SplitResult], float]:
+    """Energy (or time) of the work one after the other, for each one that it takes this way."""
+
+    def gain(result: SplitResult) -> float:
+        this, alone = _to_the_end(p, result, profiles, work), one_after_the_other(result, work)
+        if objective.name == DEFAULT_OBJECTIVE:
+            return alone.energy_j / this.energy_j
+        return alone.time_s / this.time_s
+
+    return gain
+
+
+def _to_the_end(
+    p: Prediction, result: SplitResult, profiles: Sequence[Profile], work: Work
+) -> Finish:
+    """All jobs until they are done; the limit of the one that goes on stays."""
+    if p.split.sharing == "exclusive":
+        return one_after_the_other(result, work)
+    if not p.split.is_limited:
+        return finish(result, work)
+    return finish(result, work, list(map(_alone, profiles, p.split.shares)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _alone(profile: Profile, share: float) -> Rest:
+    """A job alone under its limit, from its profile."""
+    at = profile.at([share])
+    return Rest(float(at["rate"][0]) / profile.whole_gpu_rate, float(at["power_w"][0]))
+
+
+def no_way(
+    options: Sequence[RatedSplit], profiles: Sequence[Profile], request: Request
+) -> NoSplitError:
+    """The error of options that all break limits: what comes nearest, and what would help."""
+    ceiling_w, gpu_model = request.max_power_w, profiles[0].gpu_model
+    enough = _enough(options, profiles, request)
+    if ceiling_w is not None and ceiling_w < profiles[0].idle_power_w:
+        return NoSplitError(
+            f"nothing runs within {ceiling_w:g} W",
+            why=f"the {gpu_model} draws {profiles[0].idle_power_w:.4g} W without any job",
+            fix=enough or "allow more",
+        )
+    near, jobs = nearest(options), counted(profile.job for profile in profiles)
+    accepted = accepting(near, profiles, request)
+    accepted = f"allow it: {accepted}" if accepted else "loosen that limit"
+    return NoSplitError(
+        f"{jobs} cannot run on one {gpu_model} within these limits",
+        why=f"nearest is {near.name}: {'; '.join(dict.fromkeys(v.text for v in near.violations))}",
+        fix=f"{enough or accepted}{_on_its_own(profiles, request)}",
+    )
+
+
+def accepting(option: RatedSplit, profiles: Sequence[Profile], request: Request) -> str:
+    """The command line options that accept an option; empty: it misses more than floors and tails.
+
+    A server's demand is no floor that a lower number loosens.
+    """
+    found, shares = list[str](), option.prediction.split.shares
+    for profile, part, share in zip(profiles, option.prediction.parts, shares, strict=True):
+        if (speed := sure_speed(part.speed, request)) < floor(profile, request):
+            if is_served(profile):
+                return ""
+            found.append(f"--min-speed {profile.job}={math.floor(100 * speed) / 100:g}")
+        most_ms = request.longest_p99_ms(profile)
+        beside = part.p99_ms(profile, option.prediction.split, share)
+        if most_ms and beside:
+            sure_ms = beside.at_most_with(request.policy.chance)
+            if sure_ms > most_ms:
+                found.append(f"--max-p99 {profile.job}={math.ceil(sure_ms)}ms")
+    if len(found) < len(option.violations):
+        return ""
+    return " ".join(dict.fromkeys(found))
+
+
+def near_miss(decision: Decision) -> str | None:
+    """A better option that misses floors or tails alone, and what accepts it; None: no such."""
+    request = decision.request
+    least = decision.choice.worth if decision.choice else 1 + request.policy.min_gain
+    better = sorted(
+        (
+            o
+            for o in decision.options
+            if o.violations and o.worth > least * (1 + request.policy.tie)
+        ),
+        key=lambda option: -option.worth,
+    )
+    for option in better:
+        if accepted := accepting(option, decision.profiles, request):
+            jobs = (profile.job for profile in decision.profiles)
+            limits = limits_text(jobs, option.prediction.split.shares) or option.name
+            saved = less_or_more(option.prediction.energy_saved.value, 0)
+            return f"{limits} would take {saved} energy; accept it with {accepted}"
+    return None
+
+
+def _enough(
+    options: Sequence[RatedSplit], profiles: Sequence[Profile], request: Request
+) -> str | None:
+    """The lowest ceiling of power at which something keeps all other limits; None: it is not it."""
+    if request.max_power_w is None:
+        return None
+    free = replace(request, max_power_w=None)
+    kept = [o for o in options if not violations(o.prediction, profiles, free)]
+    if not kept:
+        return None
+    least = min(kept, key=lambda option: most_power_w(option.prediction, profiles))
+    what = "one after the other" if least.prediction.split.sharing == "exclusive" else least.name
+    # Rounded up, so that it is enough.
+    return f"allow {math.ceil(most_power_w(least.prediction, profiles))} W, which {what} needs"
+
+
+def _on_its_own(profiles: Sequence[Profile], request: Request) -> str:
+    alone = [violation for profile in profiles for violation in violations_alone(profile, request)]
+    if not alone:
+        return ", or give each job a GPU of its own"
+    return f"; a GPU for each does not help: {max(alone, key=lambda violation: violation.by).text}"
