@@ -124,7 +124,7 @@ def _supply(decision: Decision) -> Iterator[str]:
         return
     demanded_w, limit_w, dram = _demand(decision.profiles, p.split.shares)
     if demanded_w > limit_w:
-        yield f"they would draw {demanded_w:.0f} W together: the limit of {limit_w:.0f} W slows them"
+        yield f"all would draw {demanded_w:.0f} W: the limit of {limit_w:.0f} W slows them"
     if dram > FULL_BANDWIDTH_PERCENT:
         yield (
             f"together they want {dram:.0f} % of the memory bandwidth, of which "

@@ -168,7 +168,7 @@ class AdviceRequest(ABC):
             (0.4), and all of its demand for a job that answers requests at a given rate.
         max_power_w: Most power of the GPU, W.
         memory_mib: Memory of the card, MiB; None: that of its model, where it is known.
-        min_gain: Least gain over a GPU for each job for which jobs share; None: the policy's (0.03).
+        min_gain: Least gain over a GPU for each job for which jobs share; None: the policy's.
     """
 
     gpu_model: GpuModel | None = None

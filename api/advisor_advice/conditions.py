@@ -1,10 +1,13 @@
 """Experience of a host for advice: its card, drifting jobs, and jobs measured together."""
 
 import functools
+import math
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from advisor.core.gpu import WHOLE
 from advisor.core.records import REPLAY_SOURCE, Observation, PairPoint, SoloPoint
@@ -281,10 +284,8 @@ class DriftPredictor:
         return replace(found, parts=parts, power_w=power_w, efficiency_factors=None)
 
 
-SLOW = 0.5
-"""Rate alone of a job on the host of a bundled set, for each 1 of its profile: small kernels run at
-0.4 to 1.8, as fast as a host's CPU starts them. Below it a set would say of being together what is
-so of being alone."""
+_Alone: TypeAlias = Mapping[tuple[str, str, str], tuple[float, float]]
+"""Rate and power of jobs alone on the whole GPU, by run, card and job."""
 
 
 def measured_windows(
@@ -311,21 +312,18 @@ def measured_windows(
     by_job, gpu_model = {p.job: p for p in profiles}, profiles[0].gpu_model
     found: defaultdict[tuple[str, ...], list[Window]] = defaultdict(list)
     points = bundled_points_together(by_job) if bundled is None else bundled
-    slow = _slow_alone(by_job)
-    on_model = (
-        point
-        for point in points
-        if point.gpu_model == gpu_model
-        and not any((point.run, point.gpu_uuid, job) in slow for job in point.jobs)
-    )
-    for names, window in _of_points(on_model, is_bundled=True):
-        found[names].append(window)
+    on_model = [point for point in points if point.gpu_model == gpu_model]
+    if on_model:
+        references = (*bundled_reference_points(by_job), *bundled_set_references(by_job))
+        for names, window in _of_points(on_model, by_job, _alone_of(references), is_bundled=True):
+            found[names].append(window)
     if store is None:
         return dict(found)
     # Of a queue all are read at once: asking for each pair takes longer.
     asked = [None] if any_of else _asked([p.job for p in profiles])
     own = [p for jobs in asked for p in store.pair_points(jobs=jobs, gpu_model=gpu_model)]
-    for names, window in _of_points(undisputed(own)):
+    alone = _alone_of(p for job in by_job if own for p in store.solo_points(job=job))
+    for names, window in _of_points(undisputed(own), by_job, alone):
         found[names].append(window)
     seen = [o for jobs in asked for o in store.observations(jobs=jobs, gpu_model=gpu_model)]
     for observation in undisputed(seen):
@@ -338,25 +336,16 @@ def measured_windows(
     return {names: tuple(windows) for names, windows in found.items() if by_job.keys() >= {*names}}
 
 
-def _slow_alone(profiles: Mapping[str, Profile]) -> set[tuple[str, str, str]]:
-    """Campaign and card of bundled sets, and job, where its rate alone was below `SLOW`."""
+def _alone_of(points: Iterable[SoloPoint]) -> _Alone:
+    found: defaultdict[tuple[str, str, str], list[tuple[float, float]]] = defaultdict(list)
+    for point in points:
+        if point.share_percent == WHOLE and point.power_w:
+            key = point.run, point.gpu_uuid, point.job
+            found[key].append((point.rate, point.power_w))
     return {
-        (alone.run, alone.gpu_uuid, alone.job)
-        for alone in _alone_beside_sets()
-        if (profile := profiles.get(alone.job))
-        and profile.gpu_model == alone.gpu_model
-        and alone.rate < SLOW * profile.whole_gpu_rate
+        key: (statistics.median(rate for rate, _ in of), statistics.median(w for _, w in of))
+        for key, of in found.items()
     }
-
-
-@functools.cache
-def _alone_beside_sets() -> tuple[SoloPoint, ...]:
-    """Jobs without a demand on the whole GPU, by the runs of the bundled sets."""
-    return tuple(
-        point
-        for point in bundled_set_references()
-        if point.share_percent == WHOLE and point.offered_rate is None
-    )
 
 
 def _asked(names: list[str]) -> list[list[str]]:
@@ -366,12 +355,51 @@ def _asked(names: list[str]) -> list[list[str]]:
 
 
 def _of_points(
-    points: Iterable[PairPoint], *, is_bundled: bool = False
+    points: Iterable[PairPoint],
+    profiles: Mapping[str, Profile],
+    alone: _Alone,
+    *,
+    is_bundled: bool = False,
 ) -> Iterator[tuple[tuple[str, ...], Window]]:
     measured = [point for point in points if point.source != REPLAY_SOURCE]
     for point in select(measured).points:
         if split := measured_split(point.mode, point.shares_percent):
-            yield point.jobs, replace(_window(split, point), is_bundled=is_bundled)
+            window = replace(_window(split, point), is_bundled=is_bundled)
+            yield point.jobs, _as_profiled(window, point, profiles, alone)
+
+
+def _as_profiled(
+    window: Window, point: PairPoint, profiles: Mapping[str, Profile], alone: _Alone
+) -> Window:
+    """The window as on the host of the profiles, where its own run has measured all jobs alone.
+
+    A speed is the rate over the rate alone on the same host: small kernels run at 0.4 to 2.2 times
+    the rate of the profile, as fast as the CPU of a host starts them. The energy that the window
+    saved against its own run stays as well.
+    """
+    known = [alone.get((point.run, point.gpu_uuid, part.job)) for part in point.parts]
+    rates = [part.rate for part in point.parts]
+    if None in known or None in rates or window.power_w is None:
+        return window
+    seats = [
+        (part, rate or 0.0, own or (1.0, 1.0), profiles[part.job])
+        for part, rate, own in zip(point.parts, rates, known, strict=True)
+    ]
+    same_work_w = sum(rate / own_rate * own_w for _, rate, (own_rate, own_w), _ in seats)
+    as_profiled_w = sum(
+        rate / own_rate * profile.whole_gpu_power_w for _, rate, (own_rate, _), profile in seats
+    )
+    power_w = window.power_w * as_profiled_w / same_work_w if same_work_w else window.power_w
+    # A faster host does not lift the power limit: all of them wait for the GPU then.
+    slower = min(1.0, (point.power_limit_w or math.inf) / power_w)
+    return replace(
+        window,
+        rates=tuple(
+            rate if part.offered_rate else slower * rate * profile.whole_gpu_rate / own_rate
+            for part, rate, (own_rate, _), profile in seats
+        ),
+        power_w=slower * power_w,
+    )
 
 
 def _window(split: Split, seen: PairPoint | Observation) -> Window:

@@ -31,12 +31,12 @@ def bundled_pair_points(jobs: Iterable[str] | None = None) -> list[PairPoint]:
     return _points("pairs.jsonl", PairPoint, "measured pairs", jobs)
 
 
-def bundled_reference_points() -> list[SoloPoint]:
+def bundled_reference_points(jobs: Iterable[str] | None = None) -> list[SoloPoint]:
     """Jobs alone at 100 %, measured in the campaigns of the bundled pairs: their references.
 
     They are no profiles: what looks for those reads `bundled_solo_points` alone.
     """
-    return _points("references.jsonl", SoloPoint, "references of the pairs")
+    return _points("references.jsonl", SoloPoint, "references of the pairs", jobs)
 
 
 def bundled_set_points(jobs: Iterable[str] | None = None) -> list[PairPoint]:
@@ -48,18 +48,14 @@ def bundled_set_points(jobs: Iterable[str] | None = None) -> list[PairPoint]:
 
 
 def bundled_points_together(jobs: Iterable[str] | None = None) -> list[PairPoint]:
-    """Pairs at all splits, and sets of three jobs and more.
-
-    Sets of two were measured on other hosts than their jobs, and answers about two are surer.
-    """
+    """Pairs at all splits, and sets of two to seven jobs."""
     names = None if jobs is None else list(jobs)
-    sets = (point for point in bundled_set_points(names) if len(point.jobs) > ADVISED_JOBS)
-    return [*bundled_pair_points(names), *sets]
+    return [*bundled_pair_points(names), *bundled_set_points(names)]
 
 
-def bundled_set_references() -> list[SoloPoint]:
+def bundled_set_references(jobs: Iterable[str] | None = None) -> list[SoloPoint]:
     """The jobs of the bundled sets alone, measured by the same run on the same card."""
-    return _points("set_references.jsonl", SoloPoint, "references of the sets")
+    return _points("set_references.jsonl", SoloPoint, "references of the sets", jobs)
 
 
 def _points(name: str, kind: type[P], content: str, jobs: Iterable[str] | None = None) -> list[P]:
