@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from importlib import resources
 
 from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint
-from advisor.core.split import ADVISED_JOBS
 from advisor.errors import InputError, StoreError
 from advisor.formats.rows import P, from_row, json_row
 
