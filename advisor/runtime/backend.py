@@ -254,21 +254,16 @@ def check_granted(gpu: Gpu, share: Share, seen: SeenGpu | None, pipe_dir: Path) 
             why="fewer: the daemon's own percentage is lower; more: the limit was not taken",
             fix=f"unset {PERCENTAGE} where the daemon is started, and restart it",
         )
-    _check_memory(share, seen)
-    return Granted(seen.units, mps=True, memory_mib=share.memory_mib)
-
-
-def _check_memory(share: Share, seen: SeenGpu) -> None:
-    """Under a limit the driver tells as free what is left of the limit, not of the card."""
-    most_mib = share.memory_mib
-    if most_mib is None or (seen.free_mib is not None and seen.free_mib <= most_mib):
-        return
-    free = "nothing is known" if seen.free_mib is None else f"{seen.free_mib:.0f} MiB are free"
-    raise LimitNotProvenError(
-        f"the memory of a process should be bounded at {most_mib} MiB, and {free} to it",
-        why=f"the driver has not taken {MEMORY_LIMIT}, which CUDA 11.5 and newer know",
-        fix="launch without it: --no-memory-limit",
-    )
+    most_mib, free_mib = share.memory_mib, seen.free_mib
+    # Under a limit the driver tells as free what is left of the limit, not of the card.
+    if most_mib is not None and (free_mib is None or free_mib > most_mib):
+        free = "nothing is known" if free_mib is None else f"{free_mib:.0f} MiB are free"
+        raise LimitNotProvenError(
+            f"the memory of a process should be bounded at {most_mib} MiB, and {free} to it",
+            why=f"the driver has not taken {MEMORY_LIMIT}, which CUDA 11.5 and newer know",
+            fix="launch without it: --no-memory-limit",
+        )
+    return Granted(seen.units, mps=True, memory_mib=most_mib)
 
 
 def look_hip(environment: Mapping[str, str]) -> int:

@@ -280,7 +280,12 @@ class OutputCounter:
         caught: str | None = match.group(groups)
         if caught is None:
             return
-        number = _finite(caught) if groups else 1.0
+        number = number_of(caught) if groups else 1.0
+        if not math.isfinite(number):
+            raise JobError(
+                f"the progress pattern caught '{caught}', which is not a number",
+                fix="put the group of the pattern around the number alone",
+            )
         if not self._is_cumulative:
             self._lines += number
             return
@@ -305,15 +310,6 @@ def open_counter(
     return CounterFile(counter_path, progress.per_run if progress.kind == "runs" else 1)
 
 
-def _finite(text: str) -> float:
-    if math.isfinite(number := number_of(text)):
-        return number
-    raise JobError(
-        f"the progress pattern caught '{text}', which is not a number",
-        fix="put the group of the pattern around the number alone",
-    )
-
-
 LOOK_BYTES = 1024 * 1024
 """Most that is read at a look; what is left is read at the next ones."""
 
@@ -335,10 +331,11 @@ class OutputLines:
 
     Attributes:
         is_behind: The last look found more than it may read.
+        rest: The line that has no end yet, such as a progress bar until it is drawn again.
     """
 
     def __init__(self, path: Path, last_bytes: int | None = None) -> None:
-        self._path, self._file, self._rest = path, path.open("rb", buffering=0), b""
+        self._path, self._file, self.rest = path, path.open("rb", buffering=0), b""
         self.is_behind = False
         if last_bytes is not None:
             self._file.seek(max(0, self._file.seek(0, os.SEEK_END) - last_bytes))
@@ -359,14 +356,9 @@ class OutputLines:
                 self._follow()
                 data += self._file.read(LOOK_BYTES - len(data))
         self.is_behind = len(data) == LOOK_BYTES
-        *lines, rest = re.split(rb"[\r\n]", self._rest + data)
-        self._rest = rest[-LINE_BYTES:]
+        *lines, rest = re.split(rb"[\r\n]", self.rest + data)
+        self.rest = rest[-LINE_BYTES:]
         return [line[-LINE_BYTES:] for line in lines]
-
-    @property
-    def rest(self) -> bytes:
-        """The line that has no end yet, such as a progress bar until it is drawn again."""
-        return self._rest
 
     def close(self) -> None:
         """Let go of the file."""

@@ -412,7 +412,15 @@ def open_mps(
     else:
         control, owned = Control(own_pipe_dir(gpu, runtime_dir), environment), True
         _open_own_daemon(gpu, runtime_dir, control)
-    _check_owner(control)
+    # Clients of other users wait, without a word, until the active user's are gone.
+    for server in control.servers():
+        owner = owner_of(server)
+        if owner not in (None, os.getuid()) and control.clients(server):
+            raise PartitionError(
+                f"MPS server {server} serves user {owner} and has clients; we are {os.getuid()}",
+                why="an MPS server serves one user at a time; others wait in silence",
+                fix="wait until that user's jobs end, or start the daemon with -multiuser-server",
+            )
     control.check_default()
     start_server(control)
     return MpsBackend(gpu, control, owned, computing=computing)
@@ -475,18 +483,6 @@ def _end_daemon(left: MpsBackend) -> None:
             why="it was asked to quit, and answers still",
             fix="end it as its user, or set ADVISOR_RUNTIME_DIR to another folder",
         )
-
-
-def _check_owner(control: Control) -> None:
-    """Clients of other users wait, without a word, until the active user's are gone."""
-    for server in control.servers():
-        owner = owner_of(server)
-        if owner not in (None, os.getuid()) and control.clients(server):
-            raise PartitionError(
-                f"MPS server {server} serves user {owner} and has clients; we are {os.getuid()}",
-                why="an MPS server serves one user at a time; others wait in silence",
-                fix="wait until that user's jobs end, or start the daemon with -multiuser-server",
-            )
 
 
 def start_server(control: Control) -> None:

@@ -289,7 +289,17 @@ class LogNumbers:
         # While a GPU computes in some part of the look, what counts then is its work.
         if any(one.busy_moves for one in alive):
             alive = [one for one in alive if one.busy_moves] or alive
-        return sorted(alive, key=_order)
+        return sorted(
+            alive,
+            key=lambda one: (
+                one.place.is_check,
+                one.moves < _ENOUGH_MOVES,
+                one.place.rank,
+                one.restarts > 0,
+                one.wrong > 0,
+                -one.active_s,
+            ),
+        )
 
     def found(self, now_s: float) -> FoundProgress | None:
         """How the job tells its progress, by all that was seen until now; None: nothing does."""
@@ -329,17 +339,6 @@ def search(lines: Sequence[str]) -> FoundProgress | None:
     for n, line in enumerate(lines):
         numbers.add([line], float(n))
     return numbers.found(float(len(lines)))
-
-
-def _order(one: _Candidate) -> tuple[bool, bool, int, bool, bool, float]:
-    return (
-        one.place.is_check,
-        one.moves < _ENOUGH_MOVES,
-        one.place.rank,
-        one.restarts > 0,
-        one.wrong > 0,
-        -one.active_s,
-    )
 
 
 def _found(one: _Candidate, runner_up: FoundProgress | None = None) -> FoundProgress:

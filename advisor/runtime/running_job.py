@@ -383,8 +383,6 @@ _SCRAPE = (
 GPU_MARK = "ADVISOR_GPU"
 """Every job carries the UUID of its GPU in this variable, so that left-over ones are found."""
 
-_GATE = struct.pack("<qq", HOLD, 0)
-
 
 @dataclass(frozen=True, slots=True)
 class Proven:
@@ -409,7 +407,8 @@ class Proven:
         Raises:
             JobError: the command cannot be started.
         """
-        empty = {"progress": bytes(FILE_BYTES), "gate": _GATE, "output.log": b""}
+        closed = struct.pack("<qq", HOLD, 0)
+        empty = {"progress": bytes(FILE_BYTES), "gate": closed, "output.log": b""}
         for name, content in empty.items():
             with writing_private(self.folder / name) as file:
                 file.write(content)
@@ -443,7 +442,19 @@ def prove(
         LimitNotProvenError: the share is not in force.
         PartitionError: it cannot be set.
     """
-    environment = _environment(job, share, backend, base, folder)
+    gate = {"ADVISOR_GATE_FILE": str(folder / "gate")} if job.progress.gate else {}
+    # Job files that set one of ours are refused; a launch that waits may be older than that.
+    marks = {name: value for name, value in base.items() if name.startswith(OUR_VARIABLES)}
+    environment = {
+        **base,
+        **dict(job.env),
+        **marks,
+        "PYTHONUNBUFFERED": "1",
+        PROGRESS_MARK: str(folder / "progress"),
+        **gate,
+        GPU_MARK: backend.gpu.uuid,
+        **backend.environment(share),
+    }
     return Proven(job, share, backend, backend.prove(share, environment), environment, folder)
 
 
@@ -514,30 +525,9 @@ def _instead_of_shell(command: Sequence[str]) -> str:
     return f"write bash -c {shlex.quote(' '.join(command))}"
 
 
-def _environment(
-    job: Job, share: Share, backend: Backend, base: Mapping[str, str], folder: Path
-) -> dict[str, str]:
-    gate = {"ADVISOR_GATE_FILE": str(folder / "gate")} if job.progress.gate else {}
-    # Job files that set one of ours are refused; a launch that waits may be older than that.
-    marks = {name: value for name, value in base.items() if name.startswith(OUR_VARIABLES)}
-    return {
-        **base,
-        **dict(job.env),
-        **marks,
-        "PYTHONUNBUFFERED": "1",
-        PROGRESS_MARK: str(folder / "progress"),
-        **gate,
-        GPU_MARK: backend.gpu.uuid,
-        **backend.environment(share),
-    }
-
-
 CONFIRM_S = 1.0
 """A process that starts or ends may be on one list only for a moment; one that starts on another
 GPU of the host was for up to 0.7 s (H100)."""
-
-
-_OF_NO_JOB = "computes on the GPU and is of no job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -604,7 +594,12 @@ def _breaches(jobs: Sequence[RunningJob]) -> list[_Breach]:
     # Numbers of another namespace say nothing of our processes.
     computing = sight.computing if any(owners[pid] for pid in sight.computing) else frozenset[int]()
     found = [
-        _Breach(pid, None, _OF_NO_JOB, is_stranger=pid not in (sight.clients or ()))
+        _Breach(
+            pid,
+            None,
+            "computes on the GPU and is of no job",
+            is_stranger=pid not in (sight.clients or ()),
+        )
         for pid in computing
         # The server of another daemon only serves others.
         if owners[pid] is None and not name_of(pid).startswith(MPS_SERVER)

@@ -72,17 +72,14 @@ class _Output:
         self._head += data[: HEAD_BYTES - len(self._head)]
         with suppress(OSError):
             if self._size and self._size + len(data) > self._file_bytes:
-                self._keep_head()
+                self._begun_again += 1
+                if self._begun_again == _GOES_AT:
+                    # The file that goes says what was started, and with which versions.
+                    _write(f"{self._path}.head", self._head)
                 os.rename(self._path, f"{self._path}.1")  # noqa: PTH104 - see _children
                 os.close(self._file)
                 self._open()
             self._size += os.write(self._file, data)
-
-    def _keep_head(self) -> None:
-        """Before the file with the beginning goes: what was started, and with which versions."""
-        self._begun_again += 1
-        if self._begun_again == _GOES_AT:
-            _write(f"{self._path}.head", self._head)
 
 
 class _Shim:
@@ -98,7 +95,11 @@ class _Shim:
 
     def run(self) -> None:
         """Serve until no process of the job is left."""
-        poll, wake = select.poll(), _wake_on_children()
+        poll, (wake, written) = select.poll(), os.pipe()
+        # A child that ends makes `wake` readable, but only where its signal has a handler.
+        os.set_blocking(written, False)
+        signal.set_wakeup_fd(written, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
         for file in (0, self._pipe, wake):
             poll.register(file, select.POLLIN)
         while self._reap():
@@ -240,19 +241,6 @@ def _parent(pid: int) -> int | None:
             return int(file.read().rpartition(b")")[2].split()[1])
     except OSError:
         return None
-
-
-def _wake_on_children() -> int:
-    """A file that is readable when a child has ended."""
-    wake, written = os.pipe()
-    os.set_blocking(written, False)
-    signal.set_wakeup_fd(written, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, _note_nothing)
-    return wake
-
-
-def _note_nothing(*_: object) -> None:
-    """A signal with a handler wakes `poll`; one without does not."""
 
 
 def _write(path: str, data: bytes) -> None:
