@@ -62,7 +62,13 @@ class Account:
         self._add_to_stretch(now, passed_s, before, running)
         self._last_s = now.at_s
         if len(running) < len(self._jobs) or len(self._jobs) > self._first:
-            self._count_rest(passed_s, running)
+            self.rest_s += passed_s
+            # Without limits the jobs that go on have the whole GPU.
+            if self._pair.split.is_limited:
+                ended = sum(_units(one) for one in self._jobs if one not in running)
+                # Who has joined uses what others held.
+                joined = sum(_units(one) for one in self._jobs[self._first :] if one in running)
+                self.stranded_unit_s += passed_s * max(0, ended - joined)
             for one in running:
                 if not one.uncounted:
                     one.rest.add(now, one.steps)
@@ -199,15 +205,6 @@ class Account:
                 return
             self.stretches.append(Stretch(self._jobs, numbers, self._last_s, before))
         self.stretches[-1].add(now, passed_s, self._read)
-
-    def _count_rest(self, passed_s: float, running: Sequence[JobMonitor]) -> None:
-        self.rest_s += passed_s
-        # Without limits the jobs that go on have the whole GPU.
-        if self._pair.split.is_limited:
-            ended = sum(_units(one) for one in self._jobs if one not in running)
-            # Who has joined uses what others held.
-            joined = sum(_units(one) for one in self._jobs[self._first :] if one in running)
-            self.stranded_unit_s += passed_s * max(0, ended - joined)
 
     def _since(self, before: Sequence[float]) -> list[float]:
         # A count that began again is no work undone.

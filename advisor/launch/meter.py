@@ -190,25 +190,16 @@ class CardMeter:
 
     def add(self, drawn: CardReading, now: Moment) -> Metered | None:
         """All so far; None before anything could be read."""
-        if drawn.counter_j is not None:
-            self._count(now, drawn.counter_j)
+        if (counter_j := drawn.counter_j) is not None:
+            then_j, self._counter_j = self._counter_j, counter_j
+            # It starts again with the driver: what was drawn until then is not known.
+            self._add(now, None if then_j is None or counter_j < then_j else counter_j - then_j)
         elif drawn.power_w is not None:
-            self._integrate(now, drawn.power_w)
+            then_w, self._power_w = self._power_w, drawn.power_w
+            passed_s = now.at_s - self._found.at_s if self._found else 0.0
+            is_gap = then_w is None or passed_s >= SILENT_S
+            self._add(now, None if is_gap else (then_w + drawn.power_w) / 2 * passed_s)
         return self._found
-
-    def _count(self, now: Moment, counter_j: float) -> None:
-        grown_j = None if self._counter_j is None else counter_j - self._counter_j
-        self._counter_j = counter_j
-        # It starts again with the driver: what was drawn until then is not known.
-        self._add(now, None if grown_j is None or grown_j < 0 else grown_j)
-
-    def _integrate(self, now: Moment, power_w: float) -> None:
-        then_w, self._power_w = self._power_w, power_w
-        passed_s = now.at_s - self._found.at_s if self._found else 0.0
-        if then_w is None or passed_s >= SILENT_S:
-            self._add(now, None)
-        else:
-            self._add(now, (then_w + power_w) / 2 * passed_s)
 
     def _add(self, now: Moment, grown_j: float | None) -> None:
         """What came since the last reading; None: that is not known."""

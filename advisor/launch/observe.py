@@ -208,8 +208,12 @@ class PaceCheck:
             return
         for number, rate in zip(stretch.numbers, stretch.rates(), strict=True):
             one, part = monitor.jobs[number], monitor.pair.parts[number]
-            alone = part.share_rate
-            one.too_fast = _gains(part) and TOO_FAST in pace_flags([(rate, alone)])
+            whole, alone = part.solo_rate, part.share_rate
+            # One that waits for its host makes the same progress at any share, and more than its
+            # profile says on a faster host (1.3 to 1.5 times, docs/measurements/pairs.md): its
+            # speed does not tell whether it has a limit.
+            tells = whole is not None and alone is not None and whole > FASTEST * alone
+            one.too_fast = tells and TOO_FAST in pace_flags([(rate, alone)])
             if one.too_fast and rate and alone and number not in self._told:
                 self._told.add(number)
                 yield (
@@ -217,16 +221,6 @@ class PaceCheck:
                     f"profile says of {one.job.share} %, alone: it may have changed its limit "
                     "before its first work on the GPU, so that is not proven"
                 )
-
-
-def _gains(part: LaunchPart) -> bool:
-    """Whether a job without its limit would be seen by its speed.
-
-    One that waits for its host makes the same progress at any share, and more than its profile
-    says on a faster host (1.3 to 1.5 times, docs/measurements/pairs.md): that tells nothing.
-    """
-    whole, share = part.solo_rate, part.share_rate
-    return whole is not None and share is not None and whole > FASTEST * share
 
 
 def shown(
@@ -395,7 +389,12 @@ class Keeper:
         found = self._observe(state)
         try:
             for one in found:
-                self._append(one)
+                try:
+                    append_observation(self._folder.path, one)
+                except OSError:
+                    # A disk that is full: hours of running are worth the room kept for this.
+                    self._folder.free_reserve()
+                    append_observation(self._folder.path, one)
             (self._folder.path / DRAFT).unlink(missing_ok=True)
         except OSError as error:
             self._warn(f"the observation could not be written: {error.strerror}")
@@ -416,11 +415,3 @@ class Keeper:
             state=state,
             without={one.stretch for one in self._kept},
         )
-
-    def _append(self, seen: Observation) -> None:
-        try:
-            append_observation(self._folder.path, seen)
-        except OSError:
-            # A disk that is full: hours of running are worth the room that was kept for this.
-            self._folder.free_reserve()
-            append_observation(self._folder.path, seen)

@@ -3,7 +3,7 @@
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -198,7 +198,9 @@ class SetMonitor:
     def lose_limits(self) -> None:
         """What holds the limits has failed: from its last answer on none is proven of who runs."""
         for one in self._running():
-            one.lose_limit(self._answered_at)
+            one.lost = (
+                f"its limit was proven until {self._answered_at}, when what holds it answered last"
+            )
 
     def stop(self) -> None:
         """Stop what runs, and wait until all has ended and is counted.
@@ -230,7 +232,9 @@ class SetMonitor:
 
     def _look_at_promises(self, now_s: float) -> None:
         running = self._running()
-        self._alarms += _unsure_promises(running)
+        # What nobody can tell of those that run; once of each.
+        unsure = (one.tail.unsure(one.job.job.name) for one in running if one.tail)
+        self._alarms += filter(None, unsure)
         broken = next((one for one in running if one.tail and one.tail.look(now_s)), None)
         if broken is None or broken.tail is None:
             return
@@ -314,11 +318,18 @@ class SetMonitor:
         self._suspicions = [one for one in self._suspicions if found[one] is None]
 
     def _take_down(self, struck: Sequence[JobMonitor]) -> None:
-        """End these, but for those that have finished meanwhile."""
+        """Note that a fault has struck these, but for those that have finished meanwhile.
+
+        The job that caused it has failed, where it is known.
+        """
         self._suspicions = []
         known = [*dict.fromkeys(one for one in struck if one.outcome in ("running", "failed"))]
         if known:
-            _take_down(known, self._backend)
+            guilty, fault = _author(known, self._backend)
+            for one in known:
+                one.exit_code = one.job.exit_code
+                said = f"; the end of its output:\n{one.job.tail() or '(nothing)'}"
+                one.end("failed" if one is guilty else "taken-down", "mps-fault", fault + said)
             self.first_ended = self.first_ended or self._indices_over()
 
     def _check_backend(self, now_s: float) -> None:
@@ -471,15 +482,6 @@ class _Suspicion:
         return False if answered or now_s - self.since_s > FAULT_S else None
 
 
-def _take_down(struck: Sequence[JobMonitor], backend: Backend) -> None:
-    """Note that a fault has struck these; the job that caused it has failed, where it is known."""
-    guilty, fault = _author(struck, backend)
-    for one in struck:
-        one.exit_code = one.job.exit_code
-        said = f"; the end of its output:\n{one.job.tail() or '(nothing)'}"
-        one.end("failed" if one is guilty else "taken-down", "mps-fault", fault + said)
-
-
 def _author(struck: Sequence[JobMonitor], backend: Backend) -> tuple[JobMonitor | None, str]:
     """Who caused a fault, None where nobody can tell, and what is said of it.
 
@@ -504,13 +506,6 @@ def _watch_promises(jobs: Sequence[JobMonitor], parts: Sequence[LaunchPart], now
         if (promised_ms := part.promised_p99_ms) is not None:
             one.tail = one.tail or P99Watch(one.job, promised_ms, now_s)
             one.tail.begin(now_s)
-
-
-def _unsure_promises(running: Sequence[JobMonitor]) -> Iterator[str]:
-    """What nobody can tell of those that run; once of each."""
-    for one in running:
-        if one.tail is not None and (told := one.tail.unsure(one.job.job.name)):
-            yield told
 
 
 _STRANGER = (
