@@ -6,7 +6,7 @@ import secrets
 import ssl
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar, cast
@@ -691,20 +691,24 @@ def _error(result: httpx.Response | httpx.RequestError) -> ClientError:
 
 def _refused(response: httpx.Response) -> ClientError:
     """The error that an answer without success stands for."""
-    error = _error_of(response)
-    if error is None:
-        return AnswerError(
-            f"the answer has HTTP status {response.status_code} and no error code of advisor",
-            why="something else listens there, or a proxy in between answers",
-            fix="check the address",
-        )
-    return ApiError(
-        error["code"],
-        error["message"],
-        status=response.status_code,
-        request_id=str(error.get("request_id") or ""),
-        retry_after_s=_retry_after_s(response),
-    )
+    body: Any = None
+    with suppress(ValueError, RecursionError):
+        body = response.json()
+    match body:
+        case {"error": {"code": str(code), "message": str(message)} as error}:
+            return ApiError(
+                code,
+                message,
+                status=response.status_code,
+                request_id=str(cast("Mapping[str, Any]", error).get("request_id") or ""),
+                retry_after_s=_retry_after_s(response),
+            )
+        case _:
+            return AnswerError(
+                f"the answer has HTTP status {response.status_code} and no error code of advisor",
+                why="something else listens there, or a proxy in between answers",
+                fix="check the address",
+            )
 
 
 def _retry_after_s(response: httpx.Response) -> float | None:
@@ -712,18 +716,6 @@ def _retry_after_s(response: httpx.Response) -> float | None:
     text = response.headers.get("Retry-After", "")
     # The other form is a date, which proxies send. ASCII: isdecimal takes other digits too.
     return float(text) if text.isascii() and text.isdecimal() else None
-
-
-def _error_of(response: httpx.Response) -> Mapping[str, Any] | None:
-    try:
-        body: Any = response.json()
-    except (ValueError, RecursionError):
-        return None
-    match body:
-        case {"error": {"code": str(), "message": str()} as error}:
-            return cast("Mapping[str, Any]", error)
-        case _:
-            return None
 
 
 def _after(timeout_s: float | None) -> float:
