@@ -335,8 +335,7 @@ def grantable(units_total: int, vendor: Vendor = "nvidia") -> tuple[int, ...]:
     """Counts that can be granted on a GPU of this many units, ascending; its last one is all."""
     step = quantum(units_total, vendor)
     least = step if vendor == "amd" else SM_FLOOR
-    counts = {*range(least, units_total + 1, step), units_total}
-    return tuple(sorted(counts - {0}))
+    return tuple(sorted({*range(least, units_total + 1, step), units_total} - {0}))
 
 
 def units_for_share(percent: float, units_total: int, vendor: Vendor) -> int:
@@ -411,8 +410,7 @@ def cus_for_percent(percent: float, cus_total: int, xcds: int) -> int:
     if percent > 50:
         return cus_total - cus_for_percent(100 - percent, cus_total, xcds)
     exact = percent * cus_total / 100
-    row = xcds * SHADER_ENGINES_PER_XCD
-    whole_rows = _nearest(exact, row)
+    whole_rows = _nearest(exact, xcds * SHADER_ENGINES_PER_XCD)
     # A count that came from a percentage of three decimals does not slip into the next row.
     if xcds > 1 and whole_rows and abs(whole_rows - exact) < xcds - 0.01:
         return whole_rows

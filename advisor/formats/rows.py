@@ -148,8 +148,7 @@ def from_row(kind: type[P], row: Mapping[str, Any]) -> P:
         return kind(**_values(kind, row))
     plain = dict(nested(row))
     jobs = plain.pop(JOBS, None)
-    values = _values(kind, plain)
-    point = cast("Any", kind)(**values, parts=_parts(PARTS[kind], jobs))
+    point = cast("Any", kind)(**_values(kind, plain), parts=_parts(PARTS[kind], jobs))
     if kind is Observation:
         for name, words in OBSERVATION_WORDS.items():
             if (found := getattr(point, name)) not in words:
@@ -237,9 +236,11 @@ def _check_known(kind: type[Record] | type[Part], names: Set[str]) -> None:
 
 @functools.cache
 def _required(kind: type[Record] | type[Part]) -> tuple[str, ...]:
-    known = column_types(kind)
-    fields = (f for f in dataclasses.fields(kind) if f.name in known)
-    return tuple(f.name for f in fields if f.default is dataclasses.MISSING)
+    return tuple(
+        f.name
+        for f in dataclasses.fields(kind)
+        if f.name in column_types(kind) and f.default is dataclasses.MISSING
+    )
 
 
 def _value(name: str, target: type, value: Any) -> Any:

@@ -157,9 +157,9 @@ class Account:
         unread = map(sum, zip(self._unread_steps, self._since(self._read_steps), strict=True))
         read = [max(0.0, all_ - less) for all_, less in zip(done, unread, strict=True)]
         alone_read = _work_alone(read, parts)
-        if metered is None or not metered.seconds or alone is None or alone_read is None:
+        if not self._is_counted or metered is None or not metered.seconds:
             return None
-        if not self._is_counted:
+        if alone is None or alone_read is None:
             return None
         idle = [part.idle_power_w for part in parts if part.idle_power_w is not None]
         read_part = metered.seconds / held_s

@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -67,9 +67,12 @@ class ProcessGuard:
         silence_s: float = SILENCE_S,
         answer_s: float = ANSWER_S,
     ) -> None:
-        daemon = _words(backend) if isinstance(backend, MpsBackend) else ()
-        launch = str(folder), backend.gpu.uuid, str(silence_s)
-        self._arguments = [str(os.getpid()), *launch, *daemon]
+        self._arguments = [str(os.getpid()), str(folder), backend.gpu.uuid, str(silence_s)]
+        if isinstance(backend, MpsBackend):
+            pipe_dir = backend.control.pipe_dir
+            self._arguments.append(str(pipe_dir))
+            if backend.owned and (pid := daemon_pid(pipe_dir)):
+                self._arguments.append(str(pid))
         self._environment, self._answer_s = dict(environment), answer_s
         self._asked_s: float | None = None
         self._process = self._start()
@@ -123,13 +126,6 @@ class ProcessGuard:
         assert self._process.stdin is not None
         with suppress(BlockingIOError, BrokenPipeError):
             os.write(self._process.stdin.fileno(), data)
-
-
-def _words(backend: MpsBackend) -> Iterator[str]:
-    pipe_dir = backend.control.pipe_dir
-    yield str(pipe_dir)
-    if backend.owned and (pid := daemon_pid(pipe_dir)):
-        yield str(pid)
 
 
 def main(

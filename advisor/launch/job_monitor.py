@@ -171,7 +171,15 @@ class JobMonitor:
         self._is_stalled = still_s > STALLED_S
         timeout_s = hang_s if self._has_moved else self.job.job.start_timeout_s
         if counted.gone:
-            self.note_end()
+            # By itself: well, or with an error.
+            self.exit_code = self.job.exit_code
+            if self.exit_code == 0:
+                self.end("finished")
+            else:
+                try:
+                    self.job.check()
+                except JobError as error:
+                    self.end("failed", error.code, str(error))
         elif self.over:
             return
         elif self._time_limit_s is not None and ran_s > self._time_limit_s:
@@ -207,17 +215,6 @@ class JobMonitor:
         """It is over, for this reason."""
         self.outcome, self.code, self.error = outcome, code, error
         self._ended_at = self._ended_at or now_text()
-
-    def note_end(self) -> None:
-        """It has ended by itself: well, or with an error."""
-        self.exit_code = self.job.exit_code
-        if self.exit_code == 0:
-            self.end("finished")
-            return
-        try:
-            self.job.check()
-        except JobError as error:
-            self.end("failed", error.code, str(error))
 
     @property
     def unread(self) -> str | None:

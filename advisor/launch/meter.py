@@ -47,17 +47,13 @@ def timed(read: Callable[[], T], clock: Callable[[], float]) -> tuple[T, Moment]
 
     It is read at most five times; then the one counts of which it is known best.
     """
-    tries = [_once(read, clock)]
-    while tries[-1][1].slack_s > _SHARP_S and len(tries) < _TRIES:
-        tries.append(_once(read, clock))
+    tries: list[tuple[T, Moment]] = []
+    while not tries or (tries[-1][1].slack_s > _SHARP_S and len(tries) < _TRIES):
+        before_s = clock()
+        found = read()
+        slack_s = (clock() - before_s) / 2
+        tries.append((found, Moment(before_s + slack_s, slack_s)))
     return min(tries, key=lambda one: one[1].slack_s)
-
-
-def _once(read: Callable[[], T], clock: Callable[[], float]) -> tuple[T, Moment]:
-    before_s = clock()
-    found = read()
-    slack_s = (clock() - before_s) / 2
-    return found, Moment(before_s + slack_s, slack_s)
 
 
 _NEARLY_ALL = 0.01
@@ -137,8 +133,7 @@ class LaunchMeter:
     def read(self) -> float | None:
         """Read it now; `joules`."""
         drawn, now = timed(self._meter.read, self._clock_s)
-        found = self._meter.add(drawn, now) or self._begun
-        self._found = replace(found, at_s=now.at_s)
+        self._found = replace(self._meter.add(drawn, now) or self._begun, at_s=now.at_s)
         self.joules = self._between_j(self._begun)
         return self.joules
 

@@ -138,8 +138,7 @@ class SetMonitor:
         pair, now_s = self.pair, self._now_s()
         split = Split((*pair.split.shares, job.share.percent), pair.split.sharing)
         self.pair = replace(pair, split=split, parts=(*pair.parts, part))
-        one = _monitor(job, part, now_s, now_text(), proof)
-        self.jobs = (*self.jobs, one)
+        self.jobs = (*self.jobs, _monitor(job, part, now_s, now_text(), proof))
         self.account.join(self.pair, self.jobs)
         self._expect(forecast)
         _watch_promises(self.jobs, self.pair.parts, now_s)
@@ -293,8 +292,7 @@ class SetMonitor:
         over = [one for one in self.jobs if one.over and one not in suspects | self._ended]
         if over:
             self._ended.update(over)
-            ending = self._run(lambda: end_jobs(one.job for one in over))
-            self._endings.append((over, ending))
+            self._endings.append((over, self._run(lambda: end_jobs(one.job for one in over))))
 
     def _close_ended(self, now: Moment) -> None:
         """Count the jobs of which no process is left for the last time.
@@ -421,8 +419,15 @@ def _monitor(
     joined_at: str | None = None,
     proof: Proof | None = None,
 ) -> JobMonitor:
-    reference, limit_s = read_first(part.reported), part.time_limit_s
-    return JobMonitor(job, now_s, part.solo_rate, reference, joined_at, proof, limit_s)
+    return JobMonitor(
+        job,
+        now_s,
+        part.solo_rate,
+        read_first(part.reported),
+        joined_at,
+        proof,
+        part.time_limit_s,
+    )
 
 
 def _no_client(jobs: Sequence[JobMonitor]) -> tuple[JobMonitor, LimitNotProvenError] | None:
@@ -562,13 +567,8 @@ class _LimitMonitor:
                 job.check_variables()
             except LimitNotProvenError as error:
                 raise _broken(error, job) from error
-        return self._alarms(jobs, now_s)
-
-    def _alarms(self, jobs: Sequence[RunningJob], now_s: float) -> list[str]:
-        """Say once who is a stranger, and where NVML does not know the jobs.
-
-        One that is ready may have no context yet.
-        """
+        # Once it is said who is a stranger, and where NVML does not know the jobs: one that is
+        # ready may have no context yet.
         new = [pid for pid in self.strangers if pid not in self._told]
         told = new[: _MOST_TOLD - len(self._told)]
         self._told.update(told)
@@ -583,5 +583,6 @@ class _LimitMonitor:
 
 def _broken(error: LimitNotProvenError, job: RunningJob) -> LimitBrokenError:
     """The same error, of a job that was under its limit before."""
-    jobs = frozenset({job.job.name})
-    return LimitBrokenError(error.what, why=error.why, fix=error.fix, jobs=jobs)
+    return LimitBrokenError(
+        error.what, why=error.why, fix=error.fix, jobs=frozenset({job.job.name})
+    )

@@ -344,8 +344,10 @@ class CuMaskBackend(Server):
     def environment(self, share: Share) -> dict[str, str]:
         """Variables that hold a process to its CUs: both masks, so that one can be read back."""
         # By itself, so that no GPU that the process sees is left without a mask.
-        visible = {"ROCR_VISIBLE_DEVICES": str(self.gpu.index)}
-        return visible | share_environment(share, self._total, "amd")
+        return {
+            "ROCR_VISIBLE_DEVICES": str(self.gpu.index),
+            **share_environment(share, self._total, "amd"),
+        }
 
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
         """Read the number of CUs back from inside `environment`."""

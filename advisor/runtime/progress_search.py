@@ -278,14 +278,17 @@ class LogNumbers:
             name = header[n] if header else ""
             rank, unit = _rank_of(name) if name else (3, "steps")
             if _INTEGER.fullmatch(cell) and rank is not None:
-                pattern = _column(n, len(cells) - n - 1, comma=comma)
-                yield _Place(pattern, unit, rank), number_of(cell)
+                yield (
+                    _Place(_column(n, len(cells) - n - 1, comma=comma), unit, rank),
+                    number_of(cell),
+                )
 
     def ranked(self, now_s: float) -> list["_Candidate"]:
         """What may tell the progress, the best first."""
         looked_s = now_s - (self._begun_s if self._begun_s is not None else now_s)
-        able = [one for one in self._candidates.values() if one.counts]
-        alive = [one for one in able if one.is_alive(now_s, looked_s)]
+        alive = [
+            one for one in self._candidates.values() if one.counts and one.is_alive(now_s, looked_s)
+        ]
         # While a GPU computes in some part of the look, what counts then is its work.
         if any(one.busy_moves for one in alive):
             alive = [one for one in alive if one.busy_moves] or alive

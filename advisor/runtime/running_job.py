@@ -208,8 +208,11 @@ class RunningJob:
         """
         if (status := self.exit_code) is not None:
             how, why = _explain(status, self.tail(), self._process.met_bound)
-            if status == 0 and self._is_silent():
-                why = f"no line of its output matched {self.job.progress.pattern}, and {why}"
+            # The files of a job that was stopped are closed.
+            if status == 0 and (pattern := self.job.progress.pattern) and not self._ended:
+                with suppress(JobError):
+                    if not self.count():
+                        why = f"no line of its output matched {pattern}, and {why}"
             raise self._error(how, why)
 
     def check_client(self) -> None:
@@ -308,15 +311,6 @@ class RunningJob:
             else "it hangs, or its progress is not read the way it reports it "
             f"(progress: {self.job.progress.kind})",
         )
-
-    def _is_silent(self) -> bool:
-        """Whether no line of its output matched its pattern, as far as that can be told."""
-        # The files of a job that was stopped are closed.
-        if self._ended or not self.job.progress.pattern:
-            return False
-        with suppress(JobError):
-            return not self.count()
-        return False
 
     def _end(self) -> None:
         process = self._process
@@ -499,9 +493,12 @@ def check_program(job: Job, base: Mapping[str, str]) -> None:
     program, folder = job.command[0], job.workdir or Path.cwd()
     if program == "cd" or not _SHELL.isdisjoint(job.command):
         word = next(word for word in job.command if word == "cd" or word in _SHELL)
+        fix = f"write bash -c {shlex.quote(' '.join(job.command))}"
+        if program == "cd" and len(job.command) > 3 and job.command[2] == "&&":
+            there, rest = job.command[1], shlex.join(job.command[3:])
+            fix = f"write workdir: {there} and command: {rest} in a job file (or stand there)"
         raise JobError(
-            f"{job.name} cannot be started: its command has {word}, and no shell reads it",
-            fix=_instead_of_shell(job.command),
+            f"{job.name} cannot be started: its command has {word}, and no shell reads it", fix=fix
         )
     if not folder.is_dir():
         raise JobError(
@@ -515,14 +512,6 @@ def check_program(job: Job, base: Mapping[str, str]) -> None:
             f"{job.name} cannot be started: there is no program {program}",
             fix="check its command and workdir",
         )
-
-
-def _instead_of_shell(command: Sequence[str]) -> str:
-    """The same without `cd FOLDER &&` in front, or by a shell."""
-    if command[0] == "cd" and len(command) > 3 and command[2] == "&&":
-        rest = shlex.join(command[3:])
-        return f"write workdir: {command[1]} and command: {rest} in a job file (or stand there)"
-    return f"write bash -c {shlex.quote(' '.join(command))}"
 
 
 CONFIRM_S = 1.0

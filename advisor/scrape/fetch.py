@@ -63,12 +63,9 @@ def fetch(url: str) -> bytes:
         JobError: it is too large.
     """
     received = io.BytesIO(_exchange(url))
-
-    def makefile(_mode: str) -> io.BytesIO:
-        return received
-
     # All that `HTTPResponse` asks of a socket.
-    answer = http.client.HTTPResponse(cast("socket.socket", SimpleNamespace(makefile=makefile)))
+    readable = SimpleNamespace(makefile=lambda _mode: received)
+    answer = http.client.HTTPResponse(cast("socket.socket", readable))
     try:
         answer.begin()
         page = answer.read()

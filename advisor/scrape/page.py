@@ -172,7 +172,11 @@ def _buckets(page: bytes, histogram: Selector) -> tuple[tuple[float, float], ...
     scale = next((s for end, s in _SECONDS.items() if histogram.name.endswith(end)), 1.0)
     for kind, _, sample in _samples(page, wanted):
         kinds.add(kind)
-        bound = scale * _bound(sample.labels.get("le", ""))
+        text = sample.labels.get("le", "")
+        try:
+            bound = scale * float(text)
+        except ValueError as error:
+            raise JobError(f"a bucket ends at le={text[:100]!r}, which is no number") from error
         sums[bound] = sums.get(bound, 0.0) + sample.value
     if kinds - {"histogram", "unknown"} or _is_other(page, histogram):
         raise JobError(f"{histogram.name} is no histogram")
@@ -183,13 +187,6 @@ def _buckets(page: bytes, histogram: Selector) -> tuple[tuple[float, float], ...
     if not all(count < LARGEST_COUNT for count in counts):
         raise JobError(f"{histogram.name} has a count that is not finite")
     return found
-
-
-def _bound(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise JobError(f"a bucket ends at le={text[:100]!r}, which is no number") from error
 
 
 def _is_other(page: bytes, histogram: Selector) -> bool:
