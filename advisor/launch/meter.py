@@ -192,8 +192,10 @@ class CardMeter:
         elif drawn.power_w is not None:
             then_w, self._power_w = self._power_w, drawn.power_w
             passed_s = now.at_s - self._found.at_s if self._found else 0.0
-            is_gap = then_w is None or passed_s >= SILENT_S
-            self._add(now, None if is_gap else (then_w + drawn.power_w) / 2 * passed_s)
+            if then_w is None or passed_s >= SILENT_S:
+                self._add(now, None)
+            else:
+                self._add(now, (then_w + drawn.power_w) / 2 * passed_s)
         return self._found
 
     def _add(self, now: Moment, grown_j: float | None) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import advisor
 from advisor.core.gpu import Gpu
-from advisor.core.interval import Interval
 from advisor.core.job import verdict_flags
 from advisor.core.records import (
     JUDGE_S,
@@ -320,14 +319,14 @@ def _far_ones(
         ),
     ):
         if observed is not None and is_far(observed, predicted):
-            key = name if once else f"{name} {predicted}"
-            yield key, _text(f"{name} is {observed:.4g} {unit}", observed, predicted)
-
-
-def _text(said: str, observed: float, predicted: Interval) -> str:
-    expected = f"{predicted.value:.4g} ({predicted.low:.4g} to {predicted.high:.4g})"
-    off = f"{observed / predicted.value - 1:+.0%} against" if predicted.value else "far from"
-    return f"{said}, {off} the prediction of {expected}"
+            off = (
+                f"{observed / predicted.value - 1:+.0%} against" if predicted.value else "far from"
+            )
+            yield (
+                name if once else f"{name} {predicted}",
+                f"{name} is {observed:.4g} {unit}, {off} the prediction of "
+                f"{predicted.value:.4g} ({predicted.low:.4g} to {predicted.high:.4g})",
+            )
 
 
 DRAFT_S = 5.0

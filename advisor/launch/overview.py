@@ -26,7 +26,6 @@ MOST_POINTS = 127
 FIRST_STEP_S = 1.0
 
 _MOST_BYTES = 1 << 20
-_DIGITS = 4
 
 HistoryValues = tuple[float | None, ...]
 
@@ -101,9 +100,8 @@ class HistoryKeeper:
             return False
         # One that was not looked at for a while has no points of that time.
         missed = int((passed_s - done) / self.history.step_s) - 1
-        self.history = _with_step(self.history, self._open, min(missed, MOST_POINTS))
-        self._open = []
-        self.history = self.history.thinned(MOST_POINTS)
+        history = _with_step(self.history, self._open, min(missed, MOST_POINTS))
+        self.history, self._open = history.thinned(MOST_POINTS), []
         return True
 
 
@@ -149,7 +147,7 @@ def _pairs(series: HistoryValues) -> HistoryValues:
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return float(f"{sum(known) / len(known):.{_DIGITS}g}") if known else None
+    return float(f"{sum(known) / len(known):.4g}") if known else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,10 +90,7 @@ class SetMonitor:
         self._suspicions: list[_Suspicion] = []
         self._is_spoiled, self._answered_s, self._stop_due = False, -math.inf, False
         self._limits = _LimitMonitor(backend, pair.cap_percent, self.begun_s, strict=spec.strict)
-        self._begin(failed or {})
-
-    def _begin(self, failed: Mapping[int, JobError]) -> None:
-        for n, error in failed.items():
+        for n, error in (failed or {}).items():
             self.jobs[n].end("failed", error.code, str(error))
         self._note_ends([one for one in self.jobs if one.over], self.begun_s)
         running = self._running()

@@ -196,7 +196,10 @@ class _SetRun:
             end_jobs(one.job for one in monitor.jobs)
         finally:
             self._show(monitor, self._writer.status.state)
-            self._blame(monitor)
+            for number in (*monitor.first_ended, *range(len(monitor.jobs))):
+                one = monitor.jobs[number]
+                if one.code is not None:
+                    self._writer.blame(one.code, one.error or one.code)
 
     def _ending(self, monitor: SetMonitor, *, coming: bool) -> _Ending | None:
         """How the set has ended; None while it is to go on, as for one who is coming."""
@@ -215,12 +218,6 @@ class _SetRun:
 
     def _stop_asked(self) -> bool:
         return self._told_to_stop() or self._folder.stop_asked()
-
-    def _blame(self, monitor: SetMonitor) -> None:
-        for number in (*monitor.first_ended, *range(len(monitor.jobs))):
-            one = monitor.jobs[number]
-            if one.code is not None:
-                self._writer.blame(one.code, one.error or one.code)
 
     def _mark_stopped(self) -> None:
         jobs = self._writer.status.jobs
@@ -251,13 +248,10 @@ def _close(backend: Backend) -> None:
         backend.close()
 
 
-OpenContext = Callable[[], AbstractContextManager[LaunchContext]]
-
-
 def run_launch(
     folder: LaunchFolder,
     spec: LaunchSpec,
-    open_context: OpenContext,
+    open_context: Callable[[], AbstractContextManager[LaunchContext]],
     stop_asked: Callable[[], bool],
 ) -> LaunchStatus:
     """Run all sets, one after the other, and write where they stand.

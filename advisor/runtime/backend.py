@@ -107,6 +107,14 @@ class Server(Protocol):
         """
         check_environments(share, self.environment(share), pids)
 
+    def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
+        """Check that a running job is itself under the limit; `pids` lists its processes now.
+
+        Raises:
+            LimitNotProvenError: a process is not under it, or no process can be seen.
+        """
+        self.check_variables(share, pids)
+
     def cap(self, percent: int) -> None:
         """Let no process that starts from now on have more, whatever it says itself.
 
@@ -170,13 +178,6 @@ class Backend(Server, Protocol):
         """
         ...
 
-    def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
-        """Check that a running job is itself under the limit; `pids` lists its processes now.
-
-        Raises:
-            LimitNotProvenError: a process is not under it, or no process can be seen.
-        """
-
     def sight(self) -> Sight | None:
         """Who uses the GPU now; None where nobody can tell.
 
@@ -186,7 +187,6 @@ class Backend(Server, Protocol):
         ...
 
 
-_PROBE = Path(__file__).with_name("probe.py")
 _TIMEOUT_S = 60
 
 
@@ -302,7 +302,7 @@ def _probe(kind: str, environment: Mapping[str, str], user: int | None = None) -
     try:
         done = beating(
             lambda: subprocess.run(
-                [python(), "-I", "-S", str(_PROBE), kind],
+                [python(), "-I", "-S", str(Path(__file__).with_name("probe.py")), kind],
                 env=dict(environment),
                 capture_output=True,
                 text=True,
@@ -363,7 +363,7 @@ class CuMaskBackend(Server):
 
     def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
         """Check that every process of the job carries the masks, and that none skips them."""
-        check_environments(share, self.environment(share), pids)
+        self.check_variables(share, pids)
         for pid in pids():
             refuse_if_skipped(environment_of(pid))
 
@@ -412,10 +412,6 @@ class UncappedBackend(Server):
                 fix="stop the MPS daemon of this GPU",
             )
         return Granted(seen.units, mps=False)
-
-    def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
-        """Check that every process stays on this GPU and away from MPS."""
-        check_environments(share, self.environment(share), pids)
 
     def sight(self) -> Sight:
         """Who computes."""

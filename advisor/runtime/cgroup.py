@@ -98,12 +98,10 @@ def _write(path: Path, value: int) -> None:
 OURS = "advisor-supervisors"
 """Name of the group of our own processes, in one that was delegated to us."""
 
-_PREFIX = "advisor-"
-
 
 def cgroup_prefix(gpu_uuid: str, runtime_dir: str) -> str:
     """How the names of the groups of jobs begin that are on this GPU and of this advisor."""
-    return f"{_PREFIX}{sha256(f'{gpu_uuid} {runtime_dir}'.encode()).hexdigest()[:16]}-"
+    return f"advisor-{sha256(f'{gpu_uuid} {runtime_dir}'.encode()).hexdigest()[:16]}-"
 
 
 def make_cgroup(prefix: str, bounds: ResourceBounds) -> Path | None:

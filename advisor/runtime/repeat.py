@@ -18,7 +18,7 @@ def main(command: list[str]) -> int:
     from advisor.progress import Progress
 
     # SystemExit lets subprocess.run end the command that is under way.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
     progress = Progress()
     while True:
         status = subprocess.run(command, check=False).returncode

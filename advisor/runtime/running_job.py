@@ -49,9 +49,6 @@ from advisor.settings import OUR_VARIABLES, RUNTIME_DIR, python
 PROGRESS_MARK = "ADVISOR_PROGRESS_FILE"
 """Its value is unique for each started job, so it marks all processes of one."""
 
-_LAST_LINES = 10
-"""Of the output, in messages."""
-
 
 class RunningJob:
     """A job that was started under a proven share.
@@ -339,7 +336,7 @@ class RunningJob:
         return struct.unpack("<q", os.pread(self._gate.fileno(), 8, 8))[0]
 
     def _error(self, what: str, why: str = "") -> JobError:
-        end = "\n".join(self.tail().splitlines()[-_LAST_LINES:]) or "(nothing)"
+        end = "\n".join(self.tail().splitlines()[-10:]) or "(nothing)"
         return JobError(
             f"{self.job.name} at {self.share} % {what}",
             why=why,
@@ -366,7 +363,6 @@ def _explain(status: int, tail: str, met_bound: str | None) -> tuple[str, str]:
     )
 
 
-_REPEAT = Path(__file__).with_name("repeat.py")
 _SCRAPE = (
     "import runpy, sys; sys.path.append(sys.argv.pop(1)); "
     "runpy.run_module('advisor.scrape', run_name='__main__', alter_sys=True)",
@@ -471,7 +467,7 @@ def _counted_by(job: Job) -> tuple[str, ...]:
     """The program that runs the command and counts it, where it does not count itself."""
     progress = job.progress
     if progress.kind == "runs":
-        return python(), "-I", "-S", str(_REPEAT)
+        return python(), "-I", "-S", str(Path(__file__).with_name("repeat.py"))
     if progress.kind != "metrics":
         return ()
     told = {"url": progress.url, "counter": progress.counter, "histogram": progress.histogram}

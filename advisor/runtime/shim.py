@@ -33,8 +33,6 @@ ORPHAN_S = 3.0
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _KERNEL_LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")  # noqa: PTH110
 _CHUNK = 65536
-_GOES_AT = 2
-"""With the second new file the first one goes."""
 _DRAIN_BYTES = 16 * 1024 * 1024
 """What is still taken of the output when the first process has ended."""
 
@@ -73,8 +71,8 @@ class _Output:
         with suppress(OSError):
             if self._size and self._size + len(data) > self._file_bytes:
                 self._begun_again += 1
-                if self._begun_again == _GOES_AT:
-                    # The file that goes says what was started, and with which versions.
+                # With the second new file the first one goes, which says what was started.
+                if self._begun_again == 2:
                     _write(f"{self._path}.head", self._head)
                 os.rename(self._path, f"{self._path}.1")  # noqa: PTH104 - see _children
                 os.close(self._file)
@@ -99,7 +97,7 @@ class _Shim:
         # A child that ends makes `wake` readable, but only where its signal has a handler.
         os.set_blocking(written, False)
         signal.set_wakeup_fd(written, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         for file in (0, self._pipe, wake):
             poll.register(file, select.POLLIN)
         while self._reap():

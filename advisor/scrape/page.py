@@ -15,7 +15,6 @@ from advisor.progress import LATENCY_STEP, Progress
 
 _SUFFIX = re.compile(r"_(total|sum|count|bucket)$")
 _TYPE = re.compile(rb"^# TYPE (\S+) (?:counter|histogram)", re.MULTILINE)
-_PARTS_OF_HISTOGRAMS = ("_sum", "_count")
 
 _LONGEST_LINE = 16 * 2**10
 """The parser takes a time that grows with the square of a line."""
@@ -25,8 +24,6 @@ LARGEST_COUNT = 2.0**53
 
 _MOST_SERIES = 10_000
 """So many label sets are remembered, where a server shows others with each page."""
-
-_OF_TRITON = "nv_inference_"
 
 _SECONDS = {"_us": 1e-6, "_microseconds": 1e-6, "_ms": 1e-3, "_milliseconds": 1e-3}
 """By the end of a histogram's name; seconds are what Prometheus asks for."""
@@ -110,7 +107,7 @@ def read_page(page: bytes, counter: Selector, histogram: Selector | None) -> Rea
         raise _none(page, counter, "counter")
     for kind, name, _ in samples:
         if kind not in ("counter", "unknown") and not (
-            kind in ("histogram", "summary") and name.endswith(_PARTS_OF_HISTOGRAMS)
+            kind in ("histogram", "summary") and name.endswith(("_sum", "_count"))
         ):
             raise JobError(
                 f"{counter.name} is a {kind}, not a counter",
@@ -120,7 +117,7 @@ def read_page(page: bytes, counter: Selector, histogram: Selector | None) -> Rea
     for _, _, sample in samples:
         if not 0 <= sample.value < LARGEST_COUNT:
             raise JobError(f"{counter.name} is {sample.value}, which is no count")
-    if counter.name.startswith(_OF_TRITON) and "model" not in counter.labels:
+    if counter.name.startswith("nv_inference_") and "model" not in counter.labels:
         counts = _without_parts(sample for _, _, sample in samples)
     else:
         counts = _by_series(sample for _, _, sample in samples)

@@ -188,13 +188,11 @@ def _url(server: KnownServer, words: Sequence[str]) -> str | None:
 _REACHED = frozenset(("127.0.0.1", "localhost", "0.0.0.0", "::"))
 """Addresses of a server that answers at 127.0.0.1."""
 
-_FALSE = ("false", "off", "0")
-
 
 def _given(words: Sequence[str], option: str) -> bool:
     name, is_boolean, _ = option.partition("=")
     values = [*_values(words, (name,))]
-    return bool(values) and (not is_boolean or values[-1].lower() in _FALSE)
+    return bool(values) and (not is_boolean or values[-1].lower() in ("false", "off", "0"))
 
 
 def _values(words: Sequence[str], options: Sequence[str]) -> Iterator[str]:
