@@ -58,7 +58,6 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 RULE = "letters, digits, '.', '_' and '-', the first a letter or digit, at most 100"
 
 PRIVATE_FILE = 0o600
-PRIVATE_FOLDER = 0o700
 
 _GROUP_AND_OTHERS = 0o077
 _WRITE_FOR_OTHERS = 0o022
@@ -107,7 +106,7 @@ def make_folder(folder: Path) -> None:
     if not folder.parent.exists():
         make_folder(folder.parent)
     with suppress(FileExistsError):
-        folder.mkdir(mode=PRIVATE_FOLDER)
+        folder.mkdir(mode=0o700)
 
 
 def check_parents(path: Path) -> None:

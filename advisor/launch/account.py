@@ -65,9 +65,10 @@ class Account:
             self.rest_s += passed_s
             # Without limits the jobs that go on have the whole GPU.
             if self._pair.split.is_limited:
-                ended = sum(_units(one) for one in self._jobs if one not in running)
+                ended = sum(one.job.granted.units or 0 for one in self._jobs if one not in running)
                 # Who has joined uses what others held.
-                joined = sum(_units(one) for one in self._jobs[self._first :] if one in running)
+                later = self._jobs[self._first :]
+                joined = sum(one.job.granted.units or 0 for one in later if one in running)
                 self.stranded_unit_s += passed_s * max(0, ended - joined)
             for one in running:
                 if not one.uncounted:
@@ -249,10 +250,6 @@ def work_per_joule(speeds: list[float | None], power_w: float | None) -> float |
     """Sum of relative speeds per watt; None where one of them is not known."""
     known = [speed for speed in speeds if speed is not None]
     return sum(known) / power_w if len(known) == len(speeds) and power_w else None
-
-
-def _units(one: JobMonitor) -> int:
-    return one.job.granted.units or 0
 
 
 def _steps(jobs: Sequence[JobMonitor]) -> tuple[float, ...]:

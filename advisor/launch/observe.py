@@ -79,7 +79,11 @@ def observe(
         stranded_unit_s=account.stranded_unit_s,
     )
     if whole.model_version:
-        whole = replace(whole, predicted_rest_energy_saved=_predicted_rest(monitor))
+        forecast = monitor.pair.forecast
+        jobs = [*enumerate(forecast.jobs if forecast else ())]
+        rests = [job.rest_energy_saved for n, job in jobs if n not in monitor.first_ended]
+        rest = rests[0] if account.rest_s and len(rests) == 1 else None
+        whole = replace(whole, predicted_rest_energy_saved=rest)
     return whole, *later
 
 
@@ -185,13 +189,6 @@ def pace_flags(rates: Iterable[tuple[float | None, float | None]]) -> Iterator[s
         yield TOO_FAST
     if any(pace < SLOWEST for pace in known):
         yield TOO_SLOW
-
-
-def _predicted_rest(monitor: SetMonitor) -> float | None:
-    forecast = monitor.pair.forecast
-    left = [*enumerate(forecast.jobs if forecast else ())]
-    rests = [job.rest_energy_saved for n, job in left if n not in monitor.first_ended]
-    return rests[0] if monitor.account.rest_s and len(rests) == 1 else None
 
 
 class PaceCheck:

@@ -23,8 +23,6 @@ from advisor.launch.status import LaunchStatus, Ledger, Saved, saved
 MOST_POINTS = 127
 """Maximum number of samples; one more triggers pairwise merging."""
 
-FIRST_STEP_S = 1.0
-
 _MOST_BYTES = 1 << 20
 
 HistoryValues = tuple[float | None, ...]
@@ -88,7 +86,7 @@ class History:
 class HistoryKeeper:
     """Takes in statuses of one set, and keeps what is drawn of them."""
 
-    def __init__(self, started_at: str, step_s: float = FIRST_STEP_S) -> None:
+    def __init__(self, started_at: str, step_s: float = 1.0) -> None:
         self.history = History(started_at=started_at, step_s=step_s)
         self._open: list[LaunchStatus] = []
 

@@ -55,7 +55,6 @@ _BAR = re.compile(r"\d+%(?:(\|)[^|]*\||[^\w%]*)\s*$")
 _NO_WORD = r"^(?:(?![A-Za-z]{2}).)*?"
 _HEAD = re.compile(r"^\W*?(\d[\d,]*)(?=[\]:)|]|\s)(?!\s*[/%])")
 _WORD = re.compile(r"(?<![\d.\w])[A-Za-z][A-Za-z_-]+")
-_INTEGER = re.compile(r"\d[\d,]*")
 _TOKEN = r"\d[\d.,]*+(?:[eE][-+]?\d++)?+"
 """A number that a pattern passes over; possessive, so that a line is divided in one way alone."""
 
@@ -277,7 +276,7 @@ class LogNumbers:
         for n, cell in enumerate(cells):
             name = header[n] if header else ""
             rank, unit = _rank_of(name) if name else (3, "steps")
-            if _INTEGER.fullmatch(cell) and rank is not None:
+            if re.fullmatch(r"\d[\d,]*", cell) and rank is not None:
                 yield (
                     _Place(_column(n, len(cells) - n - 1, comma=comma), unit, rank),
                     number_of(cell),
@@ -349,13 +348,9 @@ def _found(one: _Candidate, runner_up: FoundProgress | None = None) -> FoundProg
     return FoundProgress(settings, one.line, runner_up)
 
 
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text)
-
-
 def _prepares(line: str) -> bool:
     """Whether a line tells of downloads, weights, data or checks before the work."""
-    words = _words(line.split("%|")[0].split(" [")[0])[:4]
+    words: list[str] = _WORD.findall(line.split("%|")[0].split(" [")[0])[:4]
     return bool(_BYTES_PER_S.search(line)) or any(map(_PREPARES.match, words))
 
 
@@ -456,7 +451,7 @@ def _repeated(pattern: str, times: int) -> str:
 def _named_place(match: re.Match[str], line: str) -> _Place | None:
     name, number = match[1], match[3]
     rank, unit = _rank_of(name)
-    before = _words(line[: match.start()])[-2:]
+    before: list[str] = _WORD.findall(line[: match.start()])[-2:]
     if rank is None or any(map(_PREPARES.match, before)):
         return None
     if "." in number and unit != "epochs":

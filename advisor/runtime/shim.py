@@ -130,7 +130,13 @@ class _Shim:
     def _obey(self, words: bytes) -> bool:
         """Do what the supervisor says; False when it is gone."""
         if b"t" in words:
-            _terminate(os.getpid())
+            # A number is signalled through a file that pins its process. Those whose parent has
+            # ended since are children of the shim.
+            shim = os.getpid()
+            for pid, parent in _below(shim):
+                with suppress(OSError), os.fdopen(os.pidfd_open(pid), "rb", buffering=0) as pinned:
+                    if pid in _children(parent) or pid in _children(shim):
+                        signal.pidfd_send_signal(pinned.fileno(), signal.SIGTERM)
         if b"k" in words:
             self._end_s = time.monotonic()
         elif not words and self._end_s is None:
@@ -200,15 +206,6 @@ def _become(order: _Order, output: int, shim: int) -> None:
     if folder := order["folder"]:
         os.chdir(folder)
     os.execvpe(order["command"][0], order["command"], order["environment"])
-
-
-def _terminate(shim: int) -> None:
-    """Ask everybody below to end; a number is signalled through a file that pins its process."""
-    for pid, parent in _below(shim):
-        with suppress(OSError), os.fdopen(os.pidfd_open(pid), "rb", buffering=0) as pinned:
-            # Those whose parent has ended since are children of the shim.
-            if pid in _children(parent) or pid in _children(shim):
-                signal.pidfd_send_signal(pinned.fileno(), signal.SIGTERM)
 
 
 def _below(pid: int) -> list[tuple[int, int]]:

@@ -104,7 +104,14 @@ def read_page(page: bytes, counter: Selector, histogram: Selector | None) -> Rea
     """
     samples = [*_samples(page, counter)]
     if not samples:
-        raise _none(page, counter, "counter")
+        names = sorted({name.decode(errors="replace") for name in _TYPE.findall(page)})
+        near = difflib.get_close_matches(counter.name, names, 3, 0.5) or names[:3]
+        labels = " with these labels" if counter.labels else ""
+        raise SourceError(
+            f"the page has no counter {counter.name}{labels}",
+            why=f"near ones: {', '.join(near)}" if near else "it has no counters at all",
+            fix="some servers show it with their first request only",
+        )
     for kind, name, _ in samples:
         if kind not in ("counter", "unknown") and not (
             kind in ("histogram", "summary") and name.endswith(("_sum", "_count"))
@@ -120,16 +127,11 @@ def read_page(page: bytes, counter: Selector, histogram: Selector | None) -> Rea
     if counter.name.startswith("nv_inference_") and "model" not in counter.labels:
         counts = _without_parts(sample for _, _, sample in samples)
     else:
-        counts = _by_series(sample for _, _, sample in samples)
+        counts = dict[str, float]()
+        for _, _, sample in samples:
+            series = f"{sorted(sample.labels.items())}"
+            counts[series] = counts.get(series, 0.0) + sample.value
     return Reading(counts, _buckets(page, histogram) if histogram else ())
-
-
-def _by_series(samples: Iterable[Any]) -> dict[str, float]:
-    counts = dict[str, float]()
-    for sample in samples:
-        series = f"{sorted(sample.labels.items())}"
-        counts[series] = counts.get(series, 0.0) + sample.value
-    return counts
 
 
 def _without_parts(samples: Iterable[Any]) -> dict[str, float]:
@@ -208,17 +210,6 @@ def _samples(page: bytes, wanted: Selector) -> Iterator[tuple[str, str, Any]]:
         for sample in family.samples:
             if sample.name in names and wanted.labels.items() <= sample.labels.items():
                 yield family.type, sample.name, sample
-
-
-def _none(page: bytes, wanted: Selector, what: str) -> SourceError:
-    names = sorted({name.decode(errors="replace") for name in _TYPE.findall(page)})
-    near = difflib.get_close_matches(wanted.name, names, 3, 0.5) or names[:3]
-    labels = " with these labels" if wanted.labels else ""
-    return SourceError(
-        f"the page has no {what} {wanted.name}{labels}",
-        why=f"near ones: {', '.join(near)}" if near else "it has no counters at all",
-        fix="some servers show it with their first request only",
-    )
 
 
 _GOLDEN = (math.sqrt(5) - 1) / 2
