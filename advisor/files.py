@@ -185,8 +185,7 @@ def writing_private(path: Path, mode: str = "wb") -> Generator[IO[Any]]:
         UnsafeFileError: as `private_file`.
         OSError: it cannot be written.
     """
-    flags = os.O_RDWR | os.O_CREAT | (os.O_APPEND if "a" in mode else 0)
-    descriptor = open_file(path, flags)
+    descriptor = open_file(path, os.O_RDWR | os.O_CREAT | (os.O_APPEND if "a" in mode else 0))
     with os.fdopen(descriptor, mode) as file:
         _close_to_others(path, descriptor)
         if "w" in mode:

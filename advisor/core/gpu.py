@@ -457,8 +457,10 @@ def mask_env(cu_ids: Sequence[int]) -> dict[str, str]:
         else:
             ranges.append([cu, cu])
     texts = (f"{low}" if low == high else f"{low}-{high}" for low, high in ranges)
-    bits = hex(sum(1 << cu for cu in ids))
-    return {"HSA_CU_MASK": f"0:{','.join(texts)}", "ROC_GLOBAL_CU_MASK": bits}
+    return {
+        "HSA_CU_MASK": f"0:{','.join(texts)}",
+        "ROC_GLOBAL_CU_MASK": hex(sum(1 << cu for cu in ids)),
+    }
 
 
 def refuse_if_skipped(env: Mapping[str, str]) -> None:

@@ -213,8 +213,7 @@ class _SetRun:
         limit_s = self._spec.duration_s
         if limit_s is None or time.monotonic() - monitor.begun_s < limit_s:
             return None
-        well = {"finished", "running", "stopped"}
-        return "stopped" if outcomes <= well else "failed"
+        return "stopped" if outcomes <= {"finished", "running", "stopped"} else "failed"
 
     def _stop_asked(self) -> bool:
         return self._told_to_stop() or self._folder.stop_asked()
