@@ -52,7 +52,6 @@ _UNITS = (
 )
 _WITH_UNIT = re.compile(rf"(?<![\w./-])({_NUMBER})\s?({_UNITS})\b(?!\s*/|\s*per\b)")
 _BAR = re.compile(r"\d+%(?:(\|)[^|]*\||[^\w%]*)\s*$")
-_NO_WORD = r"^(?:(?![A-Za-z]{2}).)*?"
 _HEAD = re.compile(r"^\W*?(\d[\d,]*)(?=[\]:)|]|\s)(?!\s*[/%])")
 _WORD = re.compile(r"(?<![\d.\w])[A-Za-z][A-Za-z_-]+")
 _TOKEN = r"\d[\d.,]*+(?:[eE][-+]?\d++)?+"
@@ -395,7 +394,7 @@ def _fraction_place(line: str, match: re.Match[str]) -> _Place | None:
     tail = _fraction(match, right)
     if percent:
         inside = [word[0] for word in words if word.end() <= percent.start()]
-        start = rf"\b{re.escape(inside[-1])}\b.*?" if inside else _NO_WORD
+        start = rf"\b{re.escape(inside[-1])}\b.*?" if inside else r"^(?:(?![A-Za-z]{2}).)*?"
         # tqdm draws with digits where a terminal has no blocks.
         drawn = r"\|[^|]*\|\s*" if percent[1] else r"[^\w%]*"
         return _Place(f"{start}%{drawn}{tail}", unit, rank, is_check)

@@ -107,9 +107,8 @@ def with_pair_flags(points: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> 
     shares: defaultdict[tuple[str, str], dict[float, bool]] = defaultdict(dict)
     for solo in solos:
         of_job = shares[solo.job, solo.gpu_model]
-        of_job[solo.share_percent] = DEGENERATE in solo.flags or of_job.get(
-            solo.share_percent, False
-        )
+        bad = DEGENERATE in solo.flags
+        of_job[solo.share_percent] = bad or of_job.get(solo.share_percent, False)
 
     def is_bad(point: PairPoint) -> bool:
         if all(part.results == "right" for part in point.parts):
