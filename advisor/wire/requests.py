@@ -109,7 +109,6 @@ WorkSeconds: TypeAlias = Annotated[
 Milliseconds: TypeAlias = Annotated[float, Bounds(gt=0, le=1e9)]
 Watts: TypeAlias = Annotated[float, Bounds(gt=0, le=1e6)]
 Cores: TypeAlias = Annotated[float, Bounds(gt=0, le=1e6)]
-Mebibytes: TypeAlias = Annotated[float, Bounds(gt=0, le=1e9)]
 
 MOST_PLACED = 100_000
 """Jobs and GPUs of a placement."""
@@ -177,7 +176,7 @@ class AdviceRequest(ABC):
     objective: ObjectiveName = DEFAULT_OBJECTIVE
     min_speed: Speed | None = None
     max_power_w: Watts | None = None
-    memory_mib: Mebibytes | None = None
+    memory_mib: Annotated[float, Bounds(gt=0, le=1e9)] | None = None
     min_gain: Gain = MIN_GAIN
 
     def min_speeds(self) -> dict[str, float]:

@@ -16,7 +16,7 @@ from store_points import point
 
 from advisor.core.interval import Interval
 from advisor.core.records import SoloPoint
-from advisor.core.split import NINE, UNCAPPED
+from advisor.core.split import NINE, UNCAPPED, Split
 from advisor.decide.recommend import recommend
 from advisor.decide.recommendation import Request
 from advisor.errors import InputError, NoSplitError
@@ -261,7 +261,9 @@ def test_no_answer_breaks_what_a_server_needs(
     values: list[tuple[float, float, float]], least: float, most_ms: float | None
 ) -> None:
     table = dict(zip([*NINE, UNCAPPED], values, strict=True))
-    mirror = {split.turned(): (y, x, w) for split, (x, y, w) in table.items()}
+    mirror = {
+        Split(split.shares[::-1], split.sharing): (y, x, w) for split, (x, y, w) in table.items()
+    }
     request = Request(default_min_speed=least, default_max_p99_ms=most_ms)
     try:
         answer = recommend((SERVER, TRAINING), Scripted(table, off=0.0), request)
@@ -275,7 +277,7 @@ def test_no_answer_breaks_what_a_server_needs(
     alone_ms = serving().p99_alone_ms(p.split.shares[0])
     assert most_ms is None or (alone_ms is not None and alone_ms <= most_ms)
     swapped = recommend((TRAINING, SERVER), Scripted(mirror, off=0.0), request).choice.prediction
-    assert swapped.split == p.split.turned()
+    assert swapped.split == Split(p.split.shares[::-1], p.split.sharing)
 
 
 DEMAND = 100.0
