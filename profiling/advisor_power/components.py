@@ -101,7 +101,7 @@ class Activity:
         slower = (self.clock_mhz / highest_clock_mhz) ** SM_POWER_EXPONENT
         parts = {name: value / WHOLE for name, value in self.counters.items()}
         awake = min(1.0, parts["sm_active_percent"] / self.units_part)
-        # From what an idle card has.
+        # Leakage counts from the temperature of an idle card.
         leakage = max(0.0, self.temperature_c - 30.0) / 100
         classes = [parts[column] * slower for column in SM_CLASSES.values()]
         return np.array([1.0, leakage, *classes, awake, parts["dram_active_percent"]])

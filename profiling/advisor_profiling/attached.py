@@ -336,7 +336,7 @@ def watch(
     Raises:
         SourceError: a GPU does not answer any more.
     """
-    # Over the last so many seconds, or over what there was of them.
+    # A rate is over the last 30 s, or over what there was of them.
     meter = RateMeter(30.0)
     with closing(HostGpus(pid)) as gpus, closing(told) if told else nullcontext():
         begun_s = clock.now_s()  # to open the GPUs may take longer than all looks

@@ -250,7 +250,7 @@ def held_to(
     if not over.any():
         return list(products)
     low[~over] = 1.0
-    for _ in range(24):
+    for _ in range(24):  # halves what is between them
         middle = (low + high) / 2
         above = expected_w(_scaled(products, middle)) > limits_w
         low, high = np.where(above, low, middle), np.where(above, middle, high)

@@ -48,10 +48,6 @@ class LevelTimes:
         """Seconds of this level before each time."""
         return np.interp(times_s, self.times_s, self.spent_s)
 
-    def mean_before(self, ends_s: Floats, window_s: float) -> Floats:
-        """Part of the window before each end that this level takes up."""
-        return (self.until(ends_s) - self.until(ends_s - window_s)) / window_s
-
     def remembered(self, ends_s: Floats, constant_s: float) -> Floats:
         """Part of an exponential response at each end that is of this level."""
         at_edges = _remembered_at_edges(self, constant_s)
@@ -89,7 +85,8 @@ def window_parts(
     With the levels' powers P, `parts @ P` is what a sensor of that window reads.
     """
     if response == "mean":
-        columns = [level.mean_before(ends_s, window_s) for level in levels]
+        spent_s = [level.until(ends_s) - level.until(ends_s - window_s) for level in levels]
+        columns = [of_level_s / window_s for of_level_s in spent_s]
     else:
         columns = [level.remembered(ends_s, window_s / 2) for level in levels]
     return np.stack(columns, axis=1)

@@ -220,11 +220,6 @@ class ProcessPool:
         self.errors[spec] = error
         self.end([spec])
 
-    def lose_jobs(self, names: Collection[str], error: AdvisorError) -> None:
-        """Stop every process of these jobs, and keep the reason."""
-        for spec in [spec for spec in self.processes if spec.job.name in names]:
-            self.lose(spec, error)
-
     def dead(self) -> list[ProcessSpec]:
         """Processes that ended without being asked, as a fault of a neighbour makes them."""
         return [spec for spec, process in self.processes.items() if not _lives(process)]
@@ -545,7 +540,8 @@ class _Task:
             self._fail(target, error)
             self._retry_limit.failed(target.jobs)
             if isinstance(error, LimitBrokenError):
-                self._pool.lose_jobs(error.jobs, error)
+                for spec in [s for s in self._pool.processes if s.job.name in error.jobs]:
+                    self._pool.lose(spec, error)
             self._rest(target)
             return False
         self.measuring_s += self._testbed.clock.now_s() - begun_s

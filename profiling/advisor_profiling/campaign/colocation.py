@@ -271,7 +271,7 @@ def _parts(
     _, count = campaign.part
     seed, memory_mib = campaign.plan.name, testbed.gpu.memory_mib
     most = min(testbed.max_clients, len({spec for t in targets for spec in t.specs}))
-    # How much smaller than they could be.
+    # Blocks as large as they can be, and so many times smaller.
     sizes = {
         max(1, round(most / by))
         for by in ((1, 1.2, 1.5, 2, 3, 4, 6, 12, 24) if count > 1 else (1,))

@@ -200,8 +200,7 @@ _FIELDS = {
     (INSTANT, MEMORY): Channel(POWER_MEMORY),
     (AVERAGE, MEMORY): Channel(POWER_MEMORY, "mean", AVERAGED_S),
 }
-"""Number and scope of what is read where the card has it; the first one of a channel that answers.
-"""
+"""Number and scope of what is read where the card has it; of a channel the first that answers."""
 
 
 class _PowerFields:

@@ -140,7 +140,7 @@ def next_tick(
         within_s: How long it is waited for.
         meanwhile: Called between two looks, and lets some time pass.
     """
-    # At both ends of a window that is 2.5 % of 2 s at most.
+    # Within so long of the look before: at both ends 2.5 % of 2 s at most.
     most_s = max(0.05, source.interval_s / 10)  # an exporter answers as slowly as that
     since_s = now_s()
     end_s, stood_j = since_s + within_s, energy_j(source)
@@ -382,7 +382,7 @@ def _known(log: _Log, now_s: float, rules: WindowRules) -> bool:
     if age_s >= rules.most_s:
         # Fewer moments of progress make no rate with an error.
         starving = any(len(steps.events) < 3 for steps in log.steps)
-        # The others may starve such a job.
+        # Longer for the sake of a job that the others starve.
         return not starving or age_s >= 4 * rules.most_s
     if age_s < max(rules.least_s, log.next_check_s):
         return False
