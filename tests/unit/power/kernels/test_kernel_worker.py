@@ -143,7 +143,7 @@ class Job:
     exit_code = None
     stopped = False
 
-    count = check = lambda _: None
+    count = check = staticmethod(lambda: None)
 
     def stop(self) -> None:
         self.stopped = True
