@@ -216,22 +216,18 @@ def gpu_warnings(manifest: Manifest, profiles: Sequence[Profile]) -> Iterator[st
     """Sentences on a GPU model that the model has not seen, and on one without a known limit."""
     gpu_model = profiles[0].gpu_model
     if gpu_model not in manifest.gpu_models:
-        yield _not_seen(manifest, profiles)
+        known = manifest.other_gpu
+        jobs = ",".join(dict.fromkeys(profile.job for profile in profiles))
+        yield (
+            f"the model has not seen the {gpu_model}, only {', '.join(manifest.gpu_models)}: "
+            f"{_width(known)}. {_pairs(known)}: advisor colocate --among {jobs}; "
+            "docs/training.md says how to learn from them"
+        )
     if all(profile.power_limit_w is None for profile in profiles):
         yield (
             f"the power limit of the {gpu_model} is not known: watts are compared with the most "
             "that these jobs drew alone, and nothing is expected to hold their power down"
         )
-
-
-def _not_seen(manifest: Manifest, profiles: Sequence[Profile]) -> str:
-    known, gpu_model = manifest.other_gpu, profiles[0].gpu_model
-    jobs = ",".join(dict.fromkeys(profile.job for profile in profiles))
-    return (
-        f"the model has not seen the {gpu_model}, only {', '.join(manifest.gpu_models)}: "
-        f"{_width(known)}. {_pairs(known)}: advisor colocate --among {jobs}; "
-        "docs/training.md says how to learn from them"
-    )
 
 
 def _width(known: OtherGpu) -> str:
@@ -400,6 +396,7 @@ def _ending(finish: Finish | None) -> Finish | None:
 
 def _set_to_wire(found: SetDecision, warnings: Sequence[str]) -> SetAdvice:
     """The answer as command line, service and client tell it."""
+    memory = [profile.memory_used_mib for profile in found.profiles]
     return SetAdvice(
         jobs=tuple(map(_asked_job, found.profiles)),
         gpu_model=found.profiles[0].gpu_model,
@@ -408,7 +405,13 @@ def _set_to_wire(found: SetDecision, warnings: Sequence[str]) -> SetAdvice:
         choice=found.choice and found.choice.name,
         call=found.call and found.call.name,
         ways=tuple(_way(way, found) for way in found.ways),
-        needs=_needs(found),
+        needs=Needs(
+            memory_mib=sum(m for m in memory if m) if all(memory) else None,
+            memory_of_mib=found.request.memory_mib,
+            host_cores=cores_wanted(found.profiles),
+            mps_clients=len(found.profiles),
+            mps_clients_most=MPS_CLIENTS,
+        ),
         near=_near(found),
         searched=found.searched,
         warnings=tuple(dict.fromkeys(warnings)),
@@ -494,17 +497,6 @@ def _saved_to_the_end(way: RatedSplit, found: SetDecision) -> Interval | None:
     p, by = way.prediction, find_objective(DEFAULT_OBJECTIVE)
     gain = gain_to_the_end(p, found.profiles, found.request.work, by)
     return p.range_of(lambda result: 1 - 1 / gain(result))
-
-
-def _needs(found: SetDecision) -> Needs:
-    memory = [profile.memory_used_mib for profile in found.profiles]
-    return Needs(
-        memory_mib=sum(m for m in memory if m) if all(memory) else None,
-        memory_of_mib=found.request.memory_mib,
-        host_cores=cores_wanted(found.profiles),
-        mps_clients=len(found.profiles),
-        mps_clients_most=MPS_CLIENTS,
-    )
 
 
 def advise_set(

@@ -17,7 +17,6 @@ from advisor.formats.job_file import find_job
 from advisor.installed import install
 from advisor.launch.folder import JoinRequest, LaunchFolder, new_launch_id, parts_of
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.status import LaunchStatus
 from advisor.settings import Settings
 from advisor.validity.safe_counts import (
     Safety,
@@ -187,7 +186,17 @@ def make_join(
         UnsafeCountError: the given share has an unsafe count.
     """
     status = folder.read_status()
-    _check_running(status)
+    if status.state != "running" or status.silent_s is not None:
+        raise InputError(
+            f"{status.launch_id} cannot be joined: it is {status.standing}",
+            fix="launch the job with others: advisor launch A B",
+        )
+    if sum(job.outcome == "running" for job in status.jobs) >= MOST_JOBS:
+        raise NoSplitError(
+            f"{MOST_JOBS} jobs run together in {status.launch_id} already",
+            why=f"at most {MOST_JOBS} share a GPU",
+            fix="ask again when one has ended",
+        )
     job = frozen(name, settings)
     # A job may have joined since the status was written: the supervisor looks again.
     seats = zip(status.jobs, parts_of(folder, status.pair_number), strict=False)
@@ -208,20 +217,6 @@ def make_join(
         raise _needs_numpy(error, "--share") from error
     there = Running(shares=shares, sharing=status.sharing, cap_percent=cap_percent)
     return _request(*forecasting.joining(parts, job, there, wanted, settings), wanted)
-
-
-def _check_running(status: LaunchStatus) -> None:
-    if status.state != "running" or status.silent_s is not None:
-        raise InputError(
-            f"{status.launch_id} cannot be joined: it is {status.standing}",
-            fix="launch the job with others: advisor launch A B",
-        )
-    if sum(job.outcome == "running" for job in status.jobs) >= MOST_JOBS:
-        raise NoSplitError(
-            f"{MOST_JOBS} jobs run together in {status.launch_id} already",
-            why=f"at most {MOST_JOBS} share a GPU",
-            fix="ask again when one has ended",
-        )
 
 
 def _request(made: LaunchSet, notes: tuple[str, ...], wanted: ResolvedLaunch) -> JoinRequest:

@@ -114,7 +114,11 @@ def read_all(
             path = found.path(group, page)
             if path.exists():
                 if page + 1 < len(found.pages) and not found.path(group, page + 1).exists():
-                    kept = _kept(path)
+                    last = _last(path)
+                    kept = _Kept(
+                        {gpu: _watched(**one) for gpu, one in last["watched"].items()},
+                        set(last["mig"]),
+                    )
             else:
                 series = _keeping(source.read(group, begin_s, end_s), keep)
                 steps = max(1, round((end_s - begin_s) / source.step_s))
@@ -182,11 +186,6 @@ def _segment(row: Sequence[Any]) -> Segment:
 
 def _last(path: Path) -> Any:
     return json.loads(path.read_bytes().rstrip(b"\n").rsplit(b"\n", 1)[-1])
-
-
-def _kept(path: Path) -> _Kept:
-    last = _last(path)
-    return _Kept({gpu: _watched(**one) for gpu, one in last["watched"].items()}, set(last["mig"]))
 
 
 def _watched(*, owner: Sequence[str] | None, blocks: Sequence[Any], **others: Any) -> Watched:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 from rich.console import Group
@@ -142,12 +141,8 @@ def asking_to_stop(ask: Callable[[], object]) -> Generator[None]:
 
     A lost terminal, or an end by force, leaves it running.
     """
-
-    def take(_number: int, _frame: FrameType | None) -> None:
-        ask()
-
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, take) for number in numbers}
+    before = {number: signal.signal(number, lambda _number, _frame: ask()) for number in numbers}
     try:
         yield
     finally:

@@ -4,7 +4,6 @@ import logging
 import signal
 import threading
 from pathlib import Path
-from types import FrameType
 
 from advisor.client import Client
 from advisor.core.wording import JsonFormatter, PrintableFormatter
@@ -15,11 +14,8 @@ def ended_by_signals() -> threading.Event:
     """Set by SIGTERM and SIGINT, which then end nothing by themselves."""
     stop = threading.Event()
 
-    def end(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+        signal.signal(number, lambda _number, _frame: stop.set())
     return stop
 
 

@@ -480,9 +480,21 @@ def run(
             file.remove()
         queue = QueueRun(found, cards, file, settings, limits_s)
         first = [*queue.first_sets()]
-        _check_servers(queue, first)
+        look = queue.look()
+        waiting = [name for name in _left(look, first) if queue.is_server(name)]
+        if waiting and not look.launches:
+            raise NoSplitError(
+                f"{listed(waiting)} would find no place beside the other servers",
+                why="no way of sharing keeps the limits of all of them",
+                fix="name more GPUs with --gpus, or allow more: --max-p99, --min-speed",
+            )
         if dry_run:
-            plan = _plan(queue, first)
+            plan = _RunPlan(
+                first=tuple(row for card, made in first for row in _first_jobs(card, made)),
+                running=tuple(job.status.job for launch in look.launches for job in launch.running),
+                waiting=tuple(_left(look, first)),
+                alone=_alone(queue.cards),
+            )
             say(as_json_text(plan)) if as_json else print_screen(plan.screen())
             return
         for text in () if as_json else _alone_texts(_alone(cards)):
@@ -566,18 +578,6 @@ def _check_alone(jobs: Sequence[Job], cards: Sequence[QueueCard]) -> None:
                 )
 
 
-def _check_servers(queue: QueueRun, first: _First) -> None:
-    """Refuse servers that find no place together, unless they run already."""
-    look = queue.look()
-    waiting = [name for name in _left(look, first) if queue.is_server(name)]
-    if waiting and not look.launches:
-        raise NoSplitError(
-            f"{listed(waiting)} would find no place beside the other servers",
-            why="no way of sharing keeps the limits of all of them",
-            fix="name more GPUs with --gpus, or allow more: --max-p99, --min-speed",
-        )
-
-
 def _left(look: QueueLook, first: _First) -> list[str]:
     """Jobs that wait once these have started, in the order of the queue."""
     waiting = [*look.waiting]
@@ -586,16 +586,6 @@ def _left(look: QueueLook, first: _First) -> list[str]:
             if job.name in waiting:
                 waiting.remove(job.name)
     return waiting
-
-
-def _plan(queue: QueueRun, first: _First) -> _RunPlan:
-    look = queue.look()
-    return _RunPlan(
-        first=tuple(row for card, made in first for row in _first_jobs(card, made)),
-        running=tuple(job.status.job for launch in look.launches for job in launch.running),
-        waiting=tuple(_left(look, first)),
-        alone=_alone(queue.cards),
-    )
 
 
 def _alone(cards: Sequence[QueueCard]) -> dict[str, str]:

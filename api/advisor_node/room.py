@@ -187,7 +187,14 @@ class Room(Generic[T]):
             if users is not None and meter.take_proof(self._proof(meter, own)):
                 self._tenancy.warn(meter.tenant, "LimitNotProven", meter.proof.why)
             if meter.take_memory(self._memory_mib(own)):
-                self._tenancy.warn(meter.tenant, "MemoryLimitMet", _at_bound(meter))
+                self._tenancy.warn(
+                    meter.tenant,
+                    "MemoryLimitMet",
+                    f"it has taken {meter.memory_mib:,.0f} MiB, and its memory is bounded at "
+                    f"{meter.tenant.share.memory_mib:,} MiB for those who share the GPU: what it "
+                    "asks for beyond that fails as out of memory. Profile the job as it runs now, "
+                    "or give it a GPU of its own",
+                )
         for meter in self.meters:
             meter.working = meter.working and not meter.tenant.over
 
@@ -219,15 +226,6 @@ class Room(Generic[T]):
             if not meter.steps:
                 why = "it reported no progress (docs/progress.md), so nothing could be observed"
                 LOG.info("job %s (%s): %s", uid, meter.tenant.job, why)
-
-
-def _at_bound(meter: TenantMeter[T]) -> str:
-    return (
-        f"it has taken {meter.memory_mib:,.0f} MiB, and its memory is bounded at "
-        f"{meter.tenant.share.memory_mib:,} MiB for those who share the GPU: what it asks for "
-        "beyond that fails as out of memory. Profile the job as it runs now, or give it a GPU of "
-        "its own"
-    )
 
 
 GONE_S = 15.0

@@ -14,7 +14,6 @@ from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
-from starlette.types import Scope
 
 from advisor.core.wording import shown
 from advisor.errors import AdvisorError
@@ -187,22 +186,21 @@ async def _answer(request: Request, error: Exception) -> Response:
     log_fault(error, fault, request_id)
     headers = dict(fault.headers)
     if fault.status == METHOD_NOT_ALLOWED:
-        headers["Allow"] = ", ".join(_allowed_methods(request.app, request.scope))
+        # All methods of a path (RFC 9110, section 15.5.6); a route knows its own alone.
+        headers["Allow"] = ", ".join(
+            method
+            for method in _METHODS
+            if any(
+                route.matches({**request.scope, "method": method})[0] is Match.FULL
+                for route in request.app.routes
+            )
+        )
     return Response(
         error_body(fault, request_id),
         status_code=fault.status,
         headers=headers,
         media_type="application/json",
     )
-
-
-def _allowed_methods(app: Starlette, scope: Scope) -> list[str]:
-    """All methods of a path (RFC 9110, section 15.5.6); a route knows its own alone."""
-    return [
-        method
-        for method in _METHODS
-        if any(r.matches({**scope, "method": method})[0] is Match.FULL for r in app.routes)
-    ]
 
 
 def _fault_of_ours(error: AdvisorError) -> Fault:

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -179,7 +179,14 @@ class Gate:
         except Exception as error:  # noqa: BLE001 the last resort: a code for any fault, logged
             await answer.refuse(error)
         finally:
-            self._note(scope, answer.status, time.perf_counter() - began)
+            duration_s = time.perf_counter() - began
+            template = cast("str", getattr(scope.get("route"), "path", "none"))
+            self._metrics.count(template, scope["method"], answer.status, duration_s)
+            caller: Caller | None = scope.get("advisor.caller")
+            who, request_id = caller.name if caller else "-", scope["advisor.request_id"]
+            self._log.note(
+                scope["method"], scope["raw_path"], answer.status, duration_s, who, request_id
+            )
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = single_headers(scope)
@@ -240,14 +247,6 @@ class Gate:
             await self._app(scope, receive, send)
         finally:
             self._in_flight -= 1
-
-    def _note(self, scope: Scope, status: int, duration_s: float) -> None:
-        route: Any = scope.get("route")
-        template = cast("str", getattr(route, "path", "none"))
-        self._metrics.count(template, scope["method"], status, duration_s)
-        caller: Caller | None = scope.get("advisor.caller")
-        who, request_id = caller.name if caller else "-", scope["advisor.request_id"]
-        self._log.note(scope["method"], scope["raw_path"], status, duration_s, who, request_id)
 
 
 class _Answer:

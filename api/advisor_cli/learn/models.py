@@ -93,7 +93,12 @@ def promote(
     if not known and (Path(model) / MANIFEST).is_file():
         model = registry.add(Path(model)).version
     elif not known and ("/" in model or Path(model).is_dir()):
-        raise _no_model(Path(model))
+        folder = Path(model)
+        raise ModelError(
+            f"{folder} is not a model folder",
+            why=f"there is no {MANIFEST} in it" if folder.is_dir() else "there is no such folder",
+            fix=f"train one: advisor train --out {folder}",
+        )
     before = registry.champion()
     registry.promote(key_of(model))
     _say_change(registry, before, as_json=as_json)
@@ -133,14 +138,6 @@ def check(
             say(f"{name}: {fault or 'ok'}")
     if any(faults.values()):
         raise typer.Exit(ModelError.exit_code)
-
-
-def _no_model(folder: Path) -> ModelError:
-    return ModelError(
-        f"{folder} is not a model folder",
-        why=f"there is no {MANIFEST} in it" if folder.is_dir() else "there is no such folder",
-        fix=f"train one: advisor train --out {folder}",
-    )
 
 
 def _registry() -> Registry:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -55,7 +55,13 @@ def show_next(
     steps = next_steps(known, minutes)
     written = _write_plan(steps, plan)
     if as_json:
-        say(as_json_text(_as_json(known, steps, minutes, written)))
+        answer = {
+            "gpu_model": known.gpu_model,
+            "minutes": minutes,
+            "steps": [{**asdict(step), "command": step.command} for step in steps],
+            "plan": str(written) if written else None,
+        }
+        say(as_json_text(answer))
         return
     _print(known, steps, minutes, written)
     if plan and not written:
@@ -115,17 +121,6 @@ def _write_plan(steps: Sequence[NextStep], path: Path | None) -> Path | None:
         OSError, f"the plan {path} cannot be written", fix="give another file with --plan"
     ):
         return replace_file(path, text.encode(), PUBLIC_FILE)
-
-
-def _as_json(
-    known: MeasuredSoFar, steps: Sequence[NextStep], minutes: float, plan: Path | None
-) -> dict[str, Any]:
-    return {
-        "gpu_model": known.gpu_model,
-        "minutes": minutes,
-        "steps": [{**asdict(step), "command": step.command} for step in steps],
-        "plan": str(plan) if plan else None,
-    }
 
 
 def _print(

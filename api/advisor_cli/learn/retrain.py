@@ -85,12 +85,11 @@ def write_metrics(path: Path, report: RetrainReport) -> None:
 
 
 def _to_json(report: RetrainReport) -> dict[str, object]:
-    plain = to_plain(report)
-    replaced = report.replaced or BUNDLED_NAME if report.outcome == "promoted" else None
+    promoted = report.outcome == "promoted"
     return {
-        **plain,
+        **to_plain(report),
         "champion": report.champion or BUNDLED_NAME,
-        "replaced": replaced,
+        "replaced": report.replaced or BUNDLED_NAME if promoted else None,
         "summary": report.summary,
     }
 
@@ -167,11 +166,9 @@ def _of(report: RetrainReport, figure: str) -> dict[str, float]:
 
 def _label(name: str, value: str, **more: str) -> str:
     labels = {name: value, **more}
-    return "{" + ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items()) + "}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+    parts = (f'{key}="{text.translate(escapes)}"' for key, text in labels.items())
+    return "{" + ",".join(parts) + "}"
 
 
 def _family(name: str, help_: str, samples: Mapping[str, float]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -73,8 +73,25 @@ def train(
     files = [str(out / name) for name in (*manifest.files, MANIFEST)]
     fault = _fault(manifest)
     if as_json:
-        more = {"sources": to_plain(measured.sources), "files": files, "fault": fault}
-        say(as_json_text(_to_json(made_from, trained, manifest) | more))
+        held = trained.calibrated.held
+        answer = {
+            "version": manifest.version,
+            "rows": len(made_from.rows),
+            "pair_points": manifest.dataset.pair_points,
+            "pairs": manifest.dataset.pairs,
+            "jobs": len(manifest.dataset.jobs),
+            "left_out": [{"reason": i.reason, "points": i.points} for i in made_from.left_out],
+            "figures": dict(manifest.figures),
+            "other_gpu": to_plain(manifest.other_gpu),
+            "rate_coverage_percent_by_share": _percents(held["speed"].strata),
+            "power_coverage_percent_by_kind": _percents(held["power"].strata),
+            "fit_s": trained.fit_s,
+            "total_s": trained.total_s,
+            "sources": to_plain(measured.sources),
+            "files": files,
+            "fault": fault,
+        }
+        say(as_json_text(answer))
         return
     end = [f"it will not be promoted: {fault}" if fault else f"next: advisor models promote {out}"]
     for line in (*_lines(made_from, trained, manifest), f"written: {', '.join(files)}", *end):
@@ -124,24 +141,6 @@ def _moment(text: str | None) -> datetime:
             f"{text} is not a time", fix="give one such as 2026-11-21T16:08:03Z, or newest"
         ) from error
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def _to_json(made_from: TrainingSet, trained: Trained, manifest: Manifest) -> dict[str, Any]:
-    held = trained.calibrated.held
-    return {
-        "version": manifest.version,
-        "rows": len(made_from.rows),
-        "pair_points": manifest.dataset.pair_points,
-        "pairs": manifest.dataset.pairs,
-        "jobs": len(manifest.dataset.jobs),
-        "left_out": [{"reason": i.reason, "points": i.points} for i in made_from.left_out],
-        "figures": dict(manifest.figures),
-        "other_gpu": to_plain(manifest.other_gpu),
-        "rate_coverage_percent_by_share": _percents(held["speed"].strata),
-        "power_coverage_percent_by_kind": _percents(held["power"].strata),
-        "fit_s": trained.fit_s,
-        "total_s": trained.total_s,
-    }
 
 
 def _percents(parts: dict[str, float]) -> dict[str, float]:

@@ -63,7 +63,10 @@ def _check_lines(outcome: CheckOutcome) -> Iterator[str]:
     yield f"safe      {ranges(check.safe)}"
     yield f"unsafe    {ranges(check.unsafe)}"
     for count in check.unsafe:
-        yield _wrong_line(count, check.wrong[count], len(check.operations))
+        names = check.wrong[count]
+        more = ", .." if len(names) > _NAMED else ""
+        named = f"{', '.join(names[:_NAMED])}{more}"
+        yield f"  {count:>4} SMs  {len(names)} of {len(check.operations)}: {named}"
     for count, reason in sorted(outcome.not_known.items()):
         yield f"  {count:>4} SMs  not known: {reason}"
     for name, reason in outcome.skipped.items():
@@ -84,11 +87,6 @@ def ranges(counts: Sequence[int]) -> str:
         else:
             rows.append([count])
     return " ".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in rows) or "none"
-
-
-def _wrong_line(count: int, names: Sequence[str], operations: int) -> str:
-    more = ", .." if len(names) > _NAMED else ""
-    return f"  {count:>4} SMs  {len(names)} of {operations}: {', '.join(names[:_NAMED])}{more}"
 
 
 def _consequence(unsafe: Sequence[int]) -> str:
@@ -233,12 +231,6 @@ def _run(
     settings: Settings,
     console: Console,
 ) -> CheckOutcome:
-    def keep(check: CountCheck) -> None:
-        keep_check(check, settings.home)
-
-    def report(step: CheckStep) -> None:
-        console.print(f"  {_step_line(step)}", highlight=False, soft_wrap=True)
-
     run = f"check-{Clock().utc().replace(':', '')}"
     folder = open_home(settings.home, "logs", run)
     with (
@@ -248,7 +240,16 @@ def _run(
     ):
         console.print("  the reference on the whole GPU ...", highlight=False)
         place = CheckedGpu(backend, settings.job_environment(), folder)
-        return check_counts(wanted, python, place, kept, keep, report)
+        return check_counts(
+            wanted,
+            python,
+            place,
+            kept,
+            keep=lambda check: keep_check(check, settings.home),
+            report=lambda step: console.print(
+                f"  {_step_line(step)}", highlight=False, soft_wrap=True
+            ),
+        )
 
 
 def _as_json(outcome: CheckOutcome) -> dict[str, object]:

@@ -41,7 +41,7 @@ from advisor_data.bundled import bundled_set_points, bundled_set_references, bun
 from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling import reports
 from advisor_profiling.campaign.campaign import Cost
-from advisor_profiling.campaign.colocation import Campaign, CampaignReport, PlannedSplit, carry_out
+from advisor_profiling.campaign.colocation import Campaign, PlannedSplit, carry_out
 from advisor_profiling.campaign.plan import Plan, counts_on
 from advisor_profiling.campaign.plan_file import (
     DEFAULT_SET_SPLITS,
@@ -370,7 +370,19 @@ def _on_one(
         return _open(settings, gpu, campaign.plan, source, mode, logs, seed)
 
     report = carry_out(campaign, open_gpu)
-    return _as_json(report, replay=gpu == REPLAY), 5 if report.failures else 0
+    answer: ReportJson = {
+        "gpu_model": report.gpu_model,
+        "replay": gpu == REPLAY,
+        "windows": report.windows,
+        "to_measure": report.to_measure,
+        "measured": report.measured,
+        "estimated_s": report.estimated_s,
+        "planned": [asdict(planned) for planned in report.planned],
+        "cost": asdict(report.cost),
+        "skipped": [{"pair": list(s.pair), "reason": s.reason} for s in report.skipped],
+        "failures": [{"target": str(f.target), "error": f.error} for f in report.failures],
+    }
+    return answer, 5 if report.failures else 0
 
 
 def _open(
@@ -397,21 +409,6 @@ def _jobs(settings: Settings, gpu: str, console: Console) -> dict[str, Job]:
         console.print(f"! {fault}", highlight=False, soft_wrap=True)
     sound = next((jobs for jobs, _ in found if jobs), list[Job]())
     return {job.name: job for job in sound}
-
-
-def _as_json(report: CampaignReport, *, replay: bool) -> ReportJson:
-    return {
-        "gpu_model": report.gpu_model,
-        "replay": replay,
-        "windows": report.windows,
-        "to_measure": report.to_measure,
-        "measured": report.measured,
-        "estimated_s": report.estimated_s,
-        "planned": [asdict(planned) for planned in report.planned],
-        "cost": asdict(report.cost),
-        "skipped": [{"pair": list(s.pair), "reason": s.reason} for s in report.skipped],
-        "failures": [{"target": str(f.target), "error": f.error} for f in report.failures],
-    }
 
 
 def _total(answers: Sequence[ReportJson]) -> ReportJson:

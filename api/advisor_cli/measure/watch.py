@@ -89,7 +89,13 @@ def watch(
             say(as_json_text(asdict(seen)))
         return
     notes = [*_how(pid, command, told)]
-    _show(looks, lambda seen: _screen(seen, command, notes), _line, once=once, first=notes)
+    _show(
+        looks,
+        lambda seen: _screen(seen, command, notes),
+        lambda seen: f"{seen.at} {_rate_text(seen)}{''.join(map(_gpu_text, seen.gpus))}",
+        once=once,
+        first=notes,
+    )
     if not once and owner_of(pid) is None:
         say(f"process {pid} has ended")
 
@@ -114,10 +120,6 @@ def _show(
         say(note)
     for seen in looks:
         say(line(seen))
-
-
-def _line(seen: WatchedNow) -> str:
-    return f"{seen.at} {_rate_text(seen)}{''.join(map(_gpu_text, seen.gpus))}"
 
 
 def _watch_host(every_s: float, lasts_s: float, *, once: bool, as_json: bool) -> None:

@@ -24,7 +24,6 @@ from advisor_power.data import training
 from advisor_power.data.language import DTYPES, SWEEPS, OperandPair, parse_operands
 from advisor_power.data.measuring import (
     WINDOW_S,
-    InputRun,
     Outcome,
     Step,
     measure_cases,
@@ -79,12 +78,6 @@ def _step_line(step: Step) -> str:
     """How far it is."""
     minutes, seconds = divmod(int(step.eta_s), 60)
     return f"{step.done}/{step.total}  {step.case}  eta {minutes}:{seconds:02}"
-
-
-def _input_table(found: Sequence[InputPower]) -> Table:
-    """A line for each case."""
-    numbers = ("W", "of reference", "T/s", "pJ/operation", "above idle", "MHz", "C")
-    return plain_table(("operands", *numbers, "flags"), map(_cells, found))
 
 
 def note_lines(found: Sequence[InputPower]) -> Iterator[str]:
@@ -216,11 +209,14 @@ def input_power(
                 soft_wrap=True,
             )
 
-        def report(step: Step) -> None:
-            console.print(f"  {_step_line(step)}", highlight=False, soft_wrap=True)
-
-        outcome = measure_cases(run, cases, report, fresh=fresh)
-        found = _results_of(run, cases)
+        outcome = measure_cases(
+            run,
+            cases,
+            lambda step: console.print(f"  {_step_line(step)}", highlight=False, soft_wrap=True),
+            fresh=fresh,
+        )
+        newest = newest_of(with_ratios(run.keep.read()), cases, run.bench.conditions)
+        found = [newest[case] for case in cases if case in newest]
     _show(found, outcome, as_json)
 
 
@@ -244,12 +240,6 @@ def _cases_of(
         )
     sizes = parse_shape(shape)
     return list(dict.fromkeys(case_of(str(pair), sizes, dtype) for pair in pairs))
-
-
-def _results_of(run: InputRun, cases: Sequence[InputCase]) -> list[InputPower]:
-    """The newest result of each case, with its ratio to the references around it."""
-    found = newest_of(with_ratios(run.keep.read()), cases, run.bench.conditions)
-    return [found[case] for case in cases if case in found]
 
 
 def _sweep(name: str, dtype: str) -> list[OperandPair]:
@@ -293,7 +283,8 @@ def _show(found: Sequence[InputPower], outcome: Outcome, as_json: bool) -> None:
         say(as_json_text({"inputs": [r.as_json() for r in found], "refused": refused}))
     else:
         if found:
-            print_table(_input_table(found))
+            numbers = ("W", "of reference", "T/s", "pJ/operation", "above idle", "MHz", "C")
+            print_table(plain_table(("operands", *numbers, "flags"), map(_cells, found)))
         for line in note_lines(found):
             say(line)
         for case, error in outcome.refused.items():

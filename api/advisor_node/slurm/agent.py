@@ -254,7 +254,11 @@ class SlurmAgent:
                 wrong[gpu.path] = self._said[gpu.path]  # not tried again with these jobs
                 continue
             try:
-                self._look_at(gpu, jobs)
+                room = self._rooms.get(gpu.path) or self._open(gpu)
+                for seen in room.look(jobs):
+                    self._reports.add(seen)
+                if not room.meters:
+                    self._rooms.pop(gpu.path).close()
             except AdvisorError as error:
                 wrong[gpu.path] = str(error)
         for path in wrong.keys() - self._said.keys():
@@ -266,13 +270,6 @@ class SlurmAgent:
         """Let go of the driver."""
         for room in self._rooms.values():
             room.close()
-
-    def _look_at(self, gpu: GpuFolder, jobs: list[SlurmJob]) -> None:
-        room = self._rooms.get(gpu.path) or self._open(gpu)
-        for seen in room.look(jobs):
-            self._reports.add(seen)
-        if not room.meters:
-            self._rooms.pop(gpu.path).close()
 
     def _open(self, folder: GpuFolder) -> Room[SlurmJob]:
         gpu = self._gpu(folder.index)
@@ -297,10 +294,6 @@ class SlurmAgent:
 
 def tenancy(daemon: UserDaemon, folder: GpuFolder) -> Tenancy[SlurmJob]:
     """What is known of the jobs of one user on one GPU."""
-
-    def warn(job: SlurmJob, _reason: str, message: str) -> None:
-        LOG.warning("job %s (%s): %s", job.uid, job.job, message)
-
     return Tenancy(
         scheduler="slurm",
         node=socket.gethostname(),
@@ -308,7 +301,7 @@ def tenancy(daemon: UserDaemon, folder: GpuFolder) -> Tenancy[SlurmJob]:
         progress_file=lambda job: job.progress_file,
         wanted=daemon.wanted,
         gone=lambda job: ended(job, folder),
-        warn=warn,
+        warn=lambda job, _, text: LOG.warning("job %s (%s): %s", job.uid, job.job, text),
     )
 
 

@@ -7,8 +7,8 @@ import socket
 import stat
 import threading
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -604,7 +604,10 @@ def run_agent(
     """
     with ExitStack() as stack:
         try:
-            gpus = stack.enter_context(_own_gpus(settings))
+            found = nvml.list_gpus()
+            for gpu in found:
+                stack.enter_context(gpu_lock(settings.lock_dir, gpu.uuid))
+            gpus = [with_units(gpu, settings) for gpu in found]
         except BusyError:
             raise  # what the other agent says is true
         except AdvisorError:
@@ -619,16 +622,6 @@ def run_agent(
         api.start(stop)
         for _ in keep_looking(agent.look, stop):
             pass
-
-
-@contextmanager
-def _own_gpus(settings: Settings) -> Generator[list[Gpu]]:
-    """The GPUs of the node, locked for this process."""
-    with ExitStack() as stack:
-        found = nvml.list_gpus()
-        for gpu in found:
-            stack.enter_context(gpu_lock(settings.lock_dir, gpu.uuid))
-        yield [with_units(gpu, settings) for gpu in found]
 
 
 class _KubernetesAgent:
