@@ -31,7 +31,6 @@ from advisor_api.http.limits import (
     Hosts,
     Most,
     check_path,
-    has_body,
     length_of,
     most_of,
     replayed,
@@ -196,7 +195,8 @@ class Gate:
         scope["advisor.caller"] = caller = await self.caller(scope, headers, address)
         who = caller.name if caller.known else f"@{address}"
         self._rates.take(who)
-        if not has_body(headers):
+        if headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers:
+            # No body follows.
             await self._pass(scope, receive, send)
             return
         most, is_here = self._most_of(scope["path"]), WHOLE in scope

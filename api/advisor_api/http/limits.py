@@ -249,11 +249,6 @@ class Bodies:
             raise HTTPException(503, text, headers={**_CLOSE, "Retry-After": "1"})
 
 
-def has_body(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a body follows."""
-    return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
-
-
 def length_of(headers: Mapping[bytes, bytes]) -> int:
     """What a body says of its length; 0 where it comes in chunks.
 

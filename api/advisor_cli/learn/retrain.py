@@ -81,7 +81,8 @@ def write_metrics(path: Path, report: RetrainReport) -> None:
         fix="give another file with --metrics; the run itself came to its end",
     ):
         # At once, since a collector may read it at any moment.
-        replace_file(path, metrics_text(report).encode(), PUBLIC_FILE)
+        text = "\n".join([*_metric_lines(report), ""])
+        replace_file(path, text.encode(), PUBLIC_FILE)
 
 
 def _to_json(report: RetrainReport) -> dict[str, object]:
@@ -128,11 +129,6 @@ def _progress() -> Generator[OnStage]:
             return tick
 
         yield on_stage
-
-
-def metrics_text(report: RetrainReport) -> str:
-    """All metrics in the text format of Prometheus."""
-    return "\n".join(_metric_lines(report)) + "\n"
 
 
 def _metric_lines(report: RetrainReport) -> Iterator[str]:
