@@ -586,8 +586,7 @@ def _warnings(profile_set: ProfileSet, request: Request) -> Iterator[str]:
     profiles = profile_set.profiles
     for profile in profiles:
         yield from of_profile(profile)
-    memory_mib = with_card_memory(request, profiles[0].gpu_model).memory_mib
-    yield from memory_unknown(profiles, memory_mib)
+    yield from memory_unknown(profiles, with_card_memory(request, profiles[0].gpu_model).memory_mib)
     yield from _of_input(profile_set)
 
 
@@ -600,8 +599,7 @@ def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> I
         if fills(profile) and "sm_active_percent" in profile.missing:
             yield f"{profile.job} has no counters, and is taken to fill the GPU"
     if all(math.isnan(profile.active_idle_power_w) for profile in profiles):
-        assumed_w = statistics.fmean(map(active_idle_w, profiles))
         yield (
             "active idle power was not measured with these jobs, and is taken as "
-            f"{assumed_w:.0f} W: advisor colocate measures it"
+            f"{statistics.fmean(map(active_idle_w, profiles)):.0f} W: advisor colocate measures it"
         )

@@ -190,8 +190,7 @@ def _expected(
     )
     if math.isnan(expected.power_w.value):
         return without, ("no forecast: the idle power of the GPU is not known", *warnings)
-    forecast = _forecast(expected, predictor.manifest, profile_set)
-    return replace(without, forecast=forecast), warnings
+    return replace(without, forecast=_forecast(expected, predictor.manifest, profile_set)), warnings
 
 
 def _is_by_pairs(split: Split) -> bool:

@@ -237,8 +237,7 @@ def environments(planned: Planned, group: JobGroup) -> list[dict[str, str]]:
     """
     if group.split is None:
         return [{} for _ in group.jobs]
-    vendor = vendor_of(planned.gpu_model)
-    return list(split_environments(group.split, planned.units_total, vendor))
+    return list(split_environments(group.split, planned.units_total, vendor_of(planned.gpu_model)))
 
 
 def way(group: JobGroup) -> str:
@@ -415,8 +414,7 @@ def _with_deadline(request: RunningRequest, profiles: Sequence[Profile]) -> Limi
                     f"{job.job} takes {job.work_s:g} s alone, longer than the deadline",
                     fix="give it more time with --deadline, or leave it out",
                 )
-            told = least.get(job.job, request.limits.default_min_speed)
-            least[job.job] = max(speed, told)
+            least[job.job] = max(speed, least.get(job.job, request.limits.default_min_speed))
     return replace(request.limits, min_speed=least)
 
 

@@ -155,8 +155,7 @@ def walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, walked: Wal
     kinds = _kinds(read, survey)
     numbers = {kind: n for of_model in kinds.values() for n, kind in enumerate(of_model)}
     profiles = {model: survey.profiles(of, wanted.head) for model, of in kinds.items()}
-    packers = _packers(kinds, profiles, survey, wanted)
-    return Walk(survey, packers, numbers, wanted.within, walked)
+    return Walk(survey, _packers(kinds, profiles, survey, wanted), numbers, wanted.within, walked)
 
 
 def _kinds(read: Iterable[Segment], survey: Survey) -> dict[str, list[SeenKind]]:

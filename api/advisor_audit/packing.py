@@ -172,8 +172,7 @@ class Packer:
         if len(chosen):
             speed, _, watts = answers.many.at(rows[chosen], levels[chosen])
             placing = answers.placing
-            lag = np.append(placing.lag, 0.0)[rows[chosen]]
-            behind = ((1 - speed) * lag).sum(axis=1)
+            behind = ((1 - speed) * np.append(placing.lag, 0.0)[rows[chosen]]).sum(axis=1)
             costs[chosen] = placing.per_card + placing.per_w * watts + behind
         table = costs.reshape(len(LEVELS), kinds)
         best = table.argmin(axis=0)

@@ -141,8 +141,7 @@ def _page(
     gpus, mig = gpu_pages(series, site, begin_s, steps)
     kept.mig |= mig
     for gpu, page in sorted(gpus.items()):
-        watched = kept.watched.setdefault(gpu, Watched())
-        yield from segments(page, watched, begin_s, site.step_s)
+        yield from segments(page, kept.watched.setdefault(gpu, Watched()), begin_s, site.step_s)
 
 
 def _keeping(series: Iterator[Series], file: IO[bytes] | None) -> Iterator[Series]:

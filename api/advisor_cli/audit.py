@@ -83,12 +83,11 @@ def audit(
     settings = read_settings()
     if objective == COST:
         priced(ADVISED[COST], settings.prices)  # refuses it where nothing has a price
-    limits = Limits(default_min_speed=settings.min_speed if min_speed is None else min_speed)
     wanted = Wanted(
         head=bundled_head(),
         within=within,
         objective=objective,
-        limits=limits,
+        limits=Limits(default_min_speed=settings.min_speed if min_speed is None else min_speed),
         prices=settings.prices,
         known=own_profiles(settings, profiles),
     )

@@ -189,8 +189,7 @@ def launch(
         request=asked, gpu=gpu, card=seen, profiles=limits.profiles, asked_by=user_name()
     )
     if join is not None:
-        code = join_launch(join, together[0], share, wanted, settings, as_json=as_json)
-        raise typer.Exit(code)
+        raise typer.Exit(join_launch(join, together[0], share, wanted, settings, as_json=as_json))
     if dry_run:
         plan = _whole_plan(make_spec(wanted, settings), wanted.card, settings)
         for text in [as_json_text(plan)] if as_json else _plan_lines(plan):

@@ -399,8 +399,7 @@ def end_screens(
     if last:
         jobs = _in_order(last, status, len(began))
         joined = _moved(status, observed[begins[-1] + 1 :]) if len(began) < len(status.jobs) else ()
-        judged = _judged(last, jobs, status.forecast)
-        ending = [*_of_pair(last, jobs, prices), *joined, *judged]
+        ending = [*_of_pair(last, jobs, prices), *joined, *_judged(last, jobs, status.forecast)]
     lines = (*ending, *_errors(status), *_whole(status), *_next(status, jobs))
     yield Said(headline=_headline(status.state, last, jobs), lines=lines)
 

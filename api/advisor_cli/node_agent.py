@@ -23,8 +23,7 @@ def log_lines(
     handler: logging.Handler, log_format: str = "text", form: str = "%(levelname)s %(message)s"
 ) -> None:
     """Log there, in lines that steer no terminal."""
-    formatter = JsonFormatter() if log_format == "json" else PrintableFormatter(form)
-    handler.setFormatter(formatter)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else PrintableFormatter(form))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("httpx").setLevel(logging.WARNING)  # else each request is a line
 

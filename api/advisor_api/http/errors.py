@@ -140,10 +140,9 @@ def fault_of(error: Exception) -> Fault:
         case RequestValidationError():
             return Fault(status=422, code="bad-input", message=_faults_of_input(error), headers={})
         case HTTPException():
-            code = _CODE_OF_STATUS.get(error.status_code, f"http-{error.status_code}")
             return Fault(
                 status=error.status_code,
-                code=code,
+                code=_CODE_OF_STATUS.get(error.status_code, f"http-{error.status_code}"),
                 message=str(error.detail),
                 headers=error.headers or {},
             )

@@ -141,8 +141,7 @@ def check_path(scope: Scope) -> None:
     Raises:
         HTTPException: 400 or 414.
     """
-    raw: bytes = scope["raw_path"]
-    if (size := len(raw) + len(scope["query_string"])) > _LONGEST_PATH:
+    if (size := len(scope["raw_path"]) + len(scope["query_string"])) > _LONGEST_PATH:
         raise HTTPException(
             414, f"a path may have {_LONGEST_PATH} bytes with its query, and has {size}."
         )

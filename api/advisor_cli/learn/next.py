@@ -50,8 +50,7 @@ def show_next(
 
     Example: advisor next --minutes 30 --plan next.yaml
     """
-    settings = read_settings()
-    known = _known(settings, gpu_model)
+    known = _known(read_settings(), gpu_model)
     steps = next_steps(known, minutes)
     written = _write_plan(steps, plan)
     if as_json:
@@ -83,8 +82,7 @@ def _read_own(
 
 def _known(settings: Settings, gpu_model: str | None) -> MeasuredSoFar:
     pairs, solos, observations, drifting = _read_own(settings)
-    source = PointsSource(MEASURED_HERE, len(pairs), len(solos))
-    points = with_all_bundled(pairs, solos, source)
+    points = with_all_bundled(pairs, solos, PointsSource(MEASURED_HERE, len(pairs), len(solos)))
     model = gpu_model or _usual_model([*pairs, *solos, *observations])
     sound, faults = sound_jobs(settings.jobs_dir)
     for fault in faults:

@@ -81,8 +81,7 @@ def write_metrics(path: Path, report: RetrainReport) -> None:
         fix="give another file with --metrics; the run itself came to its end",
     ):
         # At once, since a collector may read it at any moment.
-        text = "\n".join([*_metric_lines(report), ""])
-        replace_file(path, text.encode(), PUBLIC_FILE)
+        replace_file(path, "\n".join([*_metric_lines(report), ""]).encode(), PUBLIC_FILE)
 
 
 def _to_json(report: RetrainReport) -> dict[str, object]:

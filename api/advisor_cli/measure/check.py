@@ -231,19 +231,17 @@ def _run(
     settings: Settings,
     console: Console,
 ) -> CheckOutcome:
-    run = f"check-{Clock().utc().replace(':', '')}"
-    folder = open_home(settings.home, "logs", run)
+    folder = open_home(settings.home, "logs", f"check-{Clock().utc().replace(':', '')}")
     with (
         stoppable(console),
         live_backend(settings, gpu, "mps") as backend,
         PhaseLock(settings.lock_dir).starting(),
     ):
         console.print("  the reference on the whole GPU ...", highlight=False)
-        place = CheckedGpu(backend, settings.job_environment(), folder)
         return check_counts(
             wanted,
             python,
-            place,
+            CheckedGpu(backend, settings.job_environment(), folder),
             kept,
             keep=lambda check: keep_check(check, settings.home),
             report=lambda step: console.print(

@@ -416,8 +416,7 @@ def _total(answers: Sequence[ReportJson]) -> ReportJson:
     total = dict(answers[0])
     for key in ("windows", "to_measure", "measured", "estimated_s"):
         total[key] = sum(answer[key] for answer in answers)
-    costs = (Cost(**answer["cost"]) for answer in answers)
-    total["cost"] = asdict(sum(costs, Cost()))
+    total["cost"] = asdict(sum((Cost(**answer["cost"]) for answer in answers), Cost()))
     for key in ("planned", "failures"):
         total[key] = [item for answer in answers for item in answer[key]]
     # Each GPU leaves out the same pairs, for the same reasons.

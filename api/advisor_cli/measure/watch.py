@@ -148,8 +148,7 @@ def _looks(look: Callable[[], _Look], every_s: float, lasts_s: float) -> Iterato
 
 
 def _host_screen(seen: "HostSeen") -> Group:
-    rows = map(_job_cells, seen.jobs)
-    table = plain_table(_HOST_COLUMNS, rows, whole=_HOST_COLUMNS[2:])
+    table = plain_table(_HOST_COLUMNS, map(_job_cells, seen.jobs), whole=_HOST_COLUMNS[2:])
     nobody = Text("nobody holds a GPU of this host")
     words = (
         f"half a card: speed at half of it, {seen.basis} from the last minute; ranges are of 90 %"
@@ -213,8 +212,7 @@ def _save(job: Job) -> None:
 def _screen(seen: WatchedNow, command: Sequence[str], notes: Sequence[str]) -> Group:
     head = Text(f"{seen.pid}: {shlex.join(command)}", style="bold")
     table = plain_table(_COLUMNS, map(_cells, seen.gpus), whole=_COLUMNS)
-    nowhere = Text("it computes on no GPU that NVML names it on")
-    rows = table if seen.gpus else nowhere
+    rows = table if seen.gpus else Text("it computes on no GPU that NVML names it on")
     return Group(head, Text(_rate_text(seen)), rows, *map(Text, notes))
 
 
@@ -236,12 +234,11 @@ def _gpu_text(gpu: GpuSeen) -> str:
 
 
 def _cells(gpu: GpuSeen) -> tuple[str, ...]:
-    active = gpu.sm_active_percent
     return (
         f"{gpu.index} {gpu.model}",
         _number(gpu.power_w, "W"),
         _number(gpu.power_limit_w, "W"),
-        _percent(active),
+        _percent(gpu.sm_active_percent),
         _number(gpu.memory_mib, "MiB"),
         " ".join(map(str, gpu.others)) or "none",
     )

@@ -264,8 +264,7 @@ def _predict(
         )
         for case in cases
     ]
-    filled = counted(map(with_features, asked), len(asked), "inputs")
-    found = predictions(model, filled)
+    found = predictions(model, counted(map(with_features, asked), len(asked), "inputs"))
     if as_json:
         say(as_json_text(found))
         return
@@ -449,8 +448,7 @@ def train(
         trained = training.fit_inputs(found, tick, gpu_model)
     manifest = training.write_input_model(folder, trained)
     told = [*_lines(manifest, unused), f"written: {folder}"]
-    answer = _to_json(trained, manifest, unused, folder)
-    for line in [as_json_text(answer)] if as_json else told:
+    for line in [as_json_text(_to_json(trained, manifest, unused, folder))] if as_json else told:
         say(line)
 
 

@@ -231,8 +231,7 @@ class AgentMetrics(Collector):
                 values = [(of, numbers[name]) for of, numbers in seen]
                 yield family(kind, f"{what}_{name}", text, labels, values)
         text = "Observations that the service does not have yet"
-        waiting = [((), now.waiting)]
-        yield family(GaugeMetricFamily, "agent_observations_waiting", text, (), waiting)
+        yield family(GaugeMetricFamily, "agent_observations_waiting", text, (), [((), now.waiting)])
         text = "Observations by what became of them"
         done = [(("sent",), now.sent), (("lost",), now.lost)]
         yield family(CounterMetricFamily, "agent_observations", text, ("outcome",), done)

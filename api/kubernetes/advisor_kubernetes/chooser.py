@@ -143,8 +143,7 @@ class Events:
         """Warn of a node, once; its events are where those of the kubelet are."""
         if self._said_of_nodes.get(name) != text:
             self._said_of_nodes[name] = text
-            involved = {"kind": "Node", "name": name, "uid": name}
-            self._send(involved, "Warning", reason, text)
+            self._send({"kind": "Node", "name": name, "uid": name}, "Warning", reason, text)
 
     def _send(self, involved: Mapping[str, str], kind: str, reason: str, text: str) -> None:
         source = {"component": "advisor", "host": socket.gethostname()}

@@ -195,13 +195,12 @@ class Start:
     @property
     def given(self) -> list[Pod]:
         """The pods with their share and memory, as they will be."""
-        shares = zip(self.pods, self.shares, self.memory_mib, strict=True)
         return [
             replace(
                 pod,
                 given={**pod.given, names.SHARE_PERCENT: share, names.MEMORY_MIB: f"{memory_mib}"},
             )
-            for pod, share, memory_mib in shares
+            for pod, share, memory_mib in zip(self.pods, self.shares, self.memory_mib, strict=True)
         ]
 
 

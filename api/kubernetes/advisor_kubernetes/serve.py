@@ -58,8 +58,7 @@ class Choosing:
         self.metrics = HttpMetrics()
         self.username: str | None = None
         self._cluster = cluster
-        identity = f"{socket.gethostname()}-{os.urandom(4).hex()}"
-        lease = Lease(cluster, namespace, identity)
+        lease = Lease(cluster, namespace, f"{socket.gethostname()}-{os.urandom(4).hex()}")
         self._chooser = Chooser(cluster, Advice(service), lease, policy, self.metrics)
         self._stopping = threading.Event()
 
@@ -154,6 +153,9 @@ def create_app(
     """The application; its lifespan starts and ends the chooser."""
     metrics = choosing.metrics
 
+    def most_of(path: str) -> Most:
+        return _POD if path == "/mutate" else QUESTION
+
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
         with choosing.running():
@@ -172,7 +174,7 @@ def create_app(
                 certified=options.client_ca is not None,
                 options=options,
                 metrics=metrics,
-                most_of=lambda path: _POD if path == "/mutate" else QUESTION,
+                most_of=most_of,
             )
         ],
         lifespan=lifespan,
