@@ -104,17 +104,17 @@ def gpu_pages(
         owner = owner_of(one.labels, site.within, site.exporters)
         seen = there[gpu].setdefault(owner, np.zeros(steps, dtype=bool))
         seen[place] = True
-        rows.setdefault(gpu, _page(gpu, one.labels))
+        host = (
+            one.labels.get("Hostname")
+            or one.labels.get("hostname")
+            or one.labels.get("instance", "")
+        )
+        rows.setdefault(gpu, _GpuPage(gpu, one.labels.get("modelName", ""), host))
     for gpu, page in rows.items():
         page.values = _means(sums[gpu], site.step_s)
         page.owners = [owner for owner in there[gpu] if owner is not None]
         page.held = _held([there[gpu][owner] for owner in page.owners], steps)
     return rows, mig - set(rows)
-
-
-def _page(gpu: str, labels: Mapping[str, str]) -> _GpuPage:
-    host = labels.get("Hostname") or labels.get("hostname") or labels.get("instance", "")
-    return _GpuPage(gpu, labels.get("modelName", ""), host)
 
 
 def _placed(

@@ -27,7 +27,6 @@ from advisor.launch.folder import (
     withdraw,
 )
 from advisor.launch.overview import LaunchPlan, PlannedJob, PlannedMemory, PlannedPair
-from advisor.launch.spec import LaunchSpec
 from advisor.launch.start import check_memory, plan_of, spawn_supervisor
 from advisor.launch.status import LaunchStatus
 from advisor.settings import Settings, read_settings
@@ -191,7 +190,13 @@ def launch(
     if join is not None:
         raise typer.Exit(join_launch(join, together[0], share, wanted, settings, as_json=as_json))
     if dry_run:
-        plan = _whole_plan(make_spec(wanted, settings), wanted.card, settings)
+        spec = make_spec(wanted, settings)
+        plan = plan_of(spec, wanted.card, settings)
+        pairs = (
+            replace(planned, jobs=tuple(map(_with_file, planned.jobs, pair.jobs)))
+            for planned, pair in zip(plan.pairs, spec.pairs, strict=True)
+        )
+        plan = replace(plan, pairs=tuple(pairs))
         for text in [as_json_text(plan)] if as_json else _plan_lines(plan):
             say(text)
         return
@@ -352,16 +357,6 @@ def _join_text(launch_id: str, said: JoinAnswer, share_percent: float) -> str:
     memory = "no limit" if said.memory_limit_mib is None else f"{said.memory_limit_mib:,} MiB"
     units = "" if said.units_granted is None else f" ({said.units_granted} units, memory {memory})"
     return f"{said.job} joined {launch_id} with {share_percent:g} %{units} at {said.joined_at}"
-
-
-def _whole_plan(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> LaunchPlan:
-    """The plan with what the job files say."""
-    plan = plan_of(spec, gpu, settings)
-    pairs = (
-        replace(planned, jobs=tuple(map(_with_file, planned.jobs, pair.jobs)))
-        for planned, pair in zip(plan.pairs, spec.pairs, strict=True)
-    )
-    return replace(plan, pairs=tuple(pairs))
 
 
 def _plan_lines(plan: LaunchPlan) -> Iterator[str]:

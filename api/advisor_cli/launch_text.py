@@ -197,7 +197,12 @@ def summary(status: LaunchStatus, observed: Iterable[Observation]) -> Iterator[s
         known = [_number(value, unit) for value, unit in values if value is not None]
         together = ", ".join([f"{seen.overlap_s:.1f} s together", *known])
         yield f"{' + '.join(seen.jobs)}: {together}"
-        yield from _energy_of_jobs(seen)
+        for part in seen.parts:
+            if part.energy_j is not None and seen.overlap_s:
+                low_j, high_j = _number(part.energy_low_j, ""), _number(part.energy_high_j, "")
+                energy = f"{_number(part.energy_j, 'J')} ({low_j} to {high_j})"
+                power = _number(part.energy_j / seen.overlap_s, "W")
+                yield f"  of that {part.job}, estimated: {energy}, {power}"
         yield from _saved(seen)
         rates = [(f"rate of {part.job}", part.rate, part.predicted_rate) for part in seen.parts]
         for name, value, predicted in (*rates, ("power", seen.power_w, seen.predicted_power_w)):
@@ -208,17 +213,6 @@ def summary(status: LaunchStatus, observed: Iterable[Observation]) -> Iterator[s
     for job in status.jobs:
         if job.error:
             yield f"{job.job} {job.outcome}: {job.error}"
-
-
-def _energy_of_jobs(seen: Observation) -> Iterator[str]:
-    for part in seen.parts:
-        if part.energy_j is not None and seen.overlap_s:
-            low_j, high_j = _number(part.energy_low_j, ""), _number(part.energy_high_j, "")
-            energy, power = (
-                _number(part.energy_j, "J"),
-                _number(part.energy_j / seen.overlap_s, "W"),
-            )
-            yield f"  of that {part.job}, estimated: {energy} ({low_j} to {high_j}), {power}"
 
 
 def _saved(seen: Observation) -> Iterator[str]:

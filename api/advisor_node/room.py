@@ -149,7 +149,12 @@ class Room(Generic[T]):
             self._look_for_strangers(sight, present)
         self.energy.look(drawn, now, [meter for meter in self.meters if meter.working])
         ended = list(self._overlaps.follow(now.at_s, self.meters, present, self.energy.metered))
-        self._forget(present)
+        # Those that the node has no more, once nothing of them is still to be reported.
+        for uid in self._meters.keys() - present - self._overlaps.uids:
+            meter = self._meters.pop(uid)
+            if not meter.steps:
+                why = "it reported no progress (docs/progress.md), so nothing could be observed"
+                LOG.info("job %s (%s): %s", uid, meter.tenant.job, why)
         return ended
 
     def doubt(self) -> None:
@@ -218,14 +223,6 @@ class Room(Generic[T]):
         self._strangers = found
         if staying and self._daemon.meet_strangers(staying):
             self.doubt()
-
-    def _forget(self, present: frozenset[str]) -> None:
-        """Those that the node has no more, once nothing of them is still to be reported."""
-        for uid in self._meters.keys() - present - self._overlaps.uids:
-            meter = self._meters.pop(uid)
-            if not meter.steps:
-                why = "it reported no progress (docs/progress.md), so nothing could be observed"
-                LOG.info("job %s (%s): %s", uid, meter.tenant.job, why)
 
 
 GONE_S = 15.0

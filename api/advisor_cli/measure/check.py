@@ -75,7 +75,10 @@ def _check_lines(outcome: CheckOutcome) -> Iterator[str]:
         f"{count_of(len(check.checked), 'count')}, {count_of(len(check.operations), 'operation')} "
         f"each, {check.seconds:.0f} s, {check.checked_at[:10]}"
     )
-    yield _consequence(check.unsafe)
+    if check.unsafe:
+        yield f"From now on no job is given {ranges(check.unsafe)} SMs."
+    else:
+        yield "Every count that was checked may be given to a job."
 
 
 def ranges(counts: Sequence[int]) -> str:
@@ -87,12 +90,6 @@ def ranges(counts: Sequence[int]) -> str:
         else:
             rows.append([count])
     return " ".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in rows) or "none"
-
-
-def _consequence(unsafe: Sequence[int]) -> str:
-    if not unsafe:
-        return "Every count that was checked may be given to a job."
-    return f"From now on no job is given {ranges(unsafe)} SMs."
 
 
 def _check_job(

@@ -113,7 +113,26 @@ class _ColocateRequest:
                 fix="give a plan file, or --among, or --pairs, or --sets",
             )
         if self.file is None:
-            return self._of_options()
+            others = {
+                "sample": self.sample if self.sets else None,
+                "seed": not self.sets and self.seed,
+            }
+            if wrong := [f"--{name}" for name, value in others.items() if value]:
+                raise InputError(
+                    f"{', '.join(wrong)} has no meaning here",
+                    fix="--sample draws pairs of --among; --seed says which sets --sets 40 draws",
+                )
+            default = DEFAULT_SET_SPLITS if self.sets else DEFAULT_SPLITS
+            return plan_from_options(
+                self.among,
+                self.pairs,
+                default if self.splits is None else self.splits,
+                1 if self.repeats is None else self.repeats,
+                self.run,
+                sample=self.sample,
+                sets=self.sets,
+                seed=self.seed,
+            )
         options = {"splits": self.splits, "repeats": self.repeats, "sample": self.sample}
         options |= {"seed": self.seed}
         if given := [f"--{name}" for name, value in options.items() if value not in (None, "")]:
@@ -123,25 +142,6 @@ class _ColocateRequest:
             )
         plan = load_plan(self.file, jobs)
         return plan if self.run is None else replace(plan, name=run_name(self.run))
-
-    def _of_options(self) -> Plan:
-        others = {"sample": self.sample if self.sets else None, "seed": not self.sets and self.seed}
-        if wrong := [f"--{name}" for name, value in others.items() if value]:
-            raise InputError(
-                f"{', '.join(wrong)} has no meaning here",
-                fix="--sample draws pairs of --among; --seed says which sets --sets 40 draws",
-            )
-        default = DEFAULT_SET_SPLITS if self.sets else DEFAULT_SPLITS
-        return plan_from_options(
-            self.among,
-            self.pairs,
-            default if self.splits is None else self.splits,
-            1 if self.repeats is None else self.repeats,
-            self.run,
-            sample=self.sample,
-            sets=self.sets,
-            seed=self.seed,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

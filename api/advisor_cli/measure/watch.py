@@ -82,7 +82,12 @@ def watch(
     command, asked = command_of(pid), AskedProcess(pattern, url, counter)
     told = find_told(family(pid), command, asked)
     if save is not None:
-        _save(_job(pid, command, save, told))
+        job = _job(pid, command, save, told)
+        file = read_settings().jobs_dir / f"{job.name}.yaml"
+        if file.exists():
+            raise InputError(f"{file} is there already", fix="choose another name")
+        save_job(job, file)
+        say(f"kept as {file}", err=True)
     looks = watching(pid, told, every, every if once else seconds)
     if as_json:
         for seen in looks:
@@ -199,14 +204,6 @@ def _job(pid: int, command: Sequence[str], name: str, told: ToldProgress | None)
             fix=" ".join(_how(pid, command, told)),
         )
     return replace(inline_job(name, command, told.progress), workdir=workdir_of(pid))
-
-
-def _save(job: Job) -> None:
-    file = read_settings().jobs_dir / f"{job.name}.yaml"
-    if file.exists():
-        raise InputError(f"{file} is there already", fix="choose another name")
-    save_job(job, file)
-    say(f"kept as {file}", err=True)
 
 
 def _screen(seen: WatchedNow, command: Sequence[str], notes: Sequence[str]) -> Group:

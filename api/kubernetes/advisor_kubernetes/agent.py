@@ -663,7 +663,29 @@ class _KubernetesAgent:
                 self._reports.add(seen)
         self.publish(time.monotonic())
         self._reports.flush()
-        self.metrics.now = self._snapshot()
+        self.metrics.now = _Snapshot(
+            looked_s=time.monotonic(),
+            ready=self._api.listed and self._published is not None,
+            pods=[
+                _numbers(meter, self._hours[daemon.gpu.uuid])
+                for daemon, room in self._rooms
+                for meter in room.meters
+            ],
+            gpus=[
+                (
+                    (daemon.gpu.uuid,),
+                    {
+                        "ready": not daemon.unready,
+                        "daemon_losses": daemon.losses,
+                        "energy_joules": room.energy.metered and room.energy.metered.joules,
+                    },
+                )
+                for daemon, room in self._rooms
+            ],
+            waiting=self._reports.waiting,
+            sent=self._reports.sent,
+            lost=self._reports.lost,
+        )
 
     def publish(self, now_s: float) -> None:
         """Write the state of the GPUs to the node, where it has changed or is due."""
@@ -692,31 +714,6 @@ class _KubernetesAgent:
             self._api.warn(pod, reason, message)
         except ClusterError as error:
             LOG.warning("%s", error)
-
-    def _snapshot(self) -> _Snapshot:
-        return _Snapshot(
-            looked_s=time.monotonic(),
-            ready=self._api.listed and self._published is not None,
-            pods=[
-                _numbers(meter, self._hours[daemon.gpu.uuid])
-                for daemon, room in self._rooms
-                for meter in room.meters
-            ],
-            gpus=[
-                (
-                    (daemon.gpu.uuid,),
-                    {
-                        "ready": not daemon.unready,
-                        "daemon_losses": daemon.losses,
-                        "energy_joules": room.energy.metered and room.energy.metered.joules,
-                    },
-                )
-                for daemon, room in self._rooms
-            ],
-            waiting=self._reports.waiting,
-            sent=self._reports.sent,
-            lost=self._reports.lost,
-        )
 
 
 def _publish(api: NodeApi, gpus: Sequence[Mapping[str, object]]) -> bool:
