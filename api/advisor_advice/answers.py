@@ -394,30 +394,6 @@ def _ending(finish: Finish | None) -> Finish | None:
     return finish if finish and math.isfinite(finish.time_s) else None
 
 
-def _set_to_wire(found: SetDecision, warnings: Sequence[str]) -> SetAdvice:
-    """The answer as command line, service and client tell it."""
-    memory = [profile.memory_used_mib for profile in found.profiles]
-    return SetAdvice(
-        jobs=tuple(map(_asked_job, found.profiles)),
-        gpu_model=found.profiles[0].gpu_model,
-        objective=found.objective.name,
-        verdict="share" if found.choice else "your call" if found.call else "a card each",
-        choice=found.choice and found.choice.name,
-        call=found.call and found.call.name,
-        ways=tuple(_way(way, found) for way in found.ways),
-        needs=Needs(
-            memory_mib=sum(m for m in memory if m) if all(memory) else None,
-            memory_of_mib=found.request.memory_mib,
-            host_cores=cores_wanted(found.profiles),
-            mps_clients=len(found.profiles),
-            mps_clients_most=MPS_CLIENTS,
-        ),
-        near=_near(found),
-        searched=found.searched,
-        warnings=tuple(dict.fromkeys(warnings)),
-    )
-
-
 def _near(found: SetDecision) -> str | None:
     """The best way that fails by low ends of speeds alone, and what accepts it; None: none is."""
     least = worth(found.choice) if found.choice else 1 + found.request.min_gain
@@ -520,8 +496,25 @@ def advise_set(
     of_counts = of_check(profile_set, checked) if way and way.sharing == "limited" else ()
     more = (*_of_law(profiles, measured), *_warnings(profile_set, request), *assumed)
     card = conditions.card_of(asked)
-    return replace(
-        _set_to_wire(found, (*of_counts, *more, *conditions.warnings(asked))),
+    memory = [profile.memory_used_mib for profile in found.profiles]
+    return SetAdvice(
+        jobs=tuple(map(_asked_job, found.profiles)),
+        gpu_model=found.profiles[0].gpu_model,
+        objective=found.objective.name,
+        verdict="share" if found.choice else "your call" if found.call else "a card each",
+        choice=found.choice and found.choice.name,
+        call=found.call and found.call.name,
+        ways=tuple(_way(option, found) for option in found.ways),
+        needs=Needs(
+            memory_mib=sum(m for m in memory if m) if all(memory) else None,
+            memory_of_mib=found.request.memory_mib,
+            host_cores=cores_wanted(found.profiles),
+            mps_clients=len(found.profiles),
+            mps_clients_most=MPS_CLIENTS,
+        ),
+        near=_near(found),
+        searched=found.searched,
+        warnings=tuple(dict.fromkeys((*of_counts, *more, *conditions.warnings(asked)))),
         card=card and card.told,
         drifts=conditions.drifts_of(asked),
         measured=measured,

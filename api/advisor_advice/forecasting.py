@@ -19,7 +19,7 @@ from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay
 from advisor.runtime.processes import available_cores
 from advisor.settings import Settings
-from advisor.wire.answers import SetAdvice, Way
+from advisor.wire.answers import SetAdvice
 from advisor_advice.answers import advise_set, answer, gpu_warnings, with_set_idle_power
 from advisor_advice.conditions import read_conditions, read_known
 from advisor_advice.launching import ResolvedLaunch, count_notes, host_safety
@@ -205,7 +205,8 @@ def _a_card_each(given: SetAdvice, *, joins: bool) -> NoSplitError:
     kept = [way for way in ways if not way.violations]
     call = next((way for way in kept if way.name == given.call), None)
     near = call or max(kept or ways, key=lambda way: way.energy_saved.value)
-    take = f"--share {_last(near)}" if joins else f"--split {near.name}"
+    last = near.name.rpartition("/")[2] if near.sharing == "limited" else "100"
+    take = f"--share {last}" if joins else f"--split {near.name}"
     if not kept:
         # Limits of those that run cannot be named beside a newcomer.
         near_hint = (not joins and given.near) or f"take it: {take}"
@@ -221,11 +222,6 @@ def _a_card_each(given: SetAdvice, *, joins: bool) -> NoSplitError:
         f"(objective {given.objective})",
         fix=f"give each a GPU of its own, or share it anyway: {take}",
     )
-
-
-def _last(way: Way) -> str:
-    """The share of the last job; 100 where nobody has a limit."""
-    return way.name.rpartition("/")[2] if way.sharing == "limited" else "100"
 
 
 def _better_apart(r: Decision) -> NoSplitError:

@@ -60,8 +60,12 @@ def count_notes(
     names = [job.name for job in pair.jobs]
     if not allow_unsafe and joins:
         check_share(pair.split.shares[-1], safeties[-1], "--share")
+    elif not allow_unsafe and len(names) == ADVISED_JOBS:
+        check_split(pair.split, safeties, mirrored=names[0] > names[1])
     elif not allow_unsafe:
-        _check_counts(pair, safeties)
+        # Limits of more jobs add up to more than the GPU: each is looked at by itself.
+        for share, safety in zip(pair.split.shares, safeties, strict=True):
+            check_share(share, safety, "--split")
     unsafe = unsafe_texts(*zip(pair.split.shares, safeties, strict=True))
     return (
         *(f"{text}: launched as asked, and watched" for text in unsafe),
@@ -77,16 +81,6 @@ def host_safety(home: Path, gpu_model: str | None, units_total: int | None) -> S
     """
     host = checked_counts(home, gpu_model, units_total) if gpu_model else None
     return Safety(units_total=host.units_total, host=host) if host else Safety()
-
-
-def _check_counts(pair: LaunchSet, safeties: Sequence[Safety]) -> None:
-    if len(pair.jobs) == ADVISED_JOBS:
-        first, last = pair.jobs
-        check_split(pair.split, safeties, mirrored=first.name > last.name)
-        return
-    # Limits of more jobs add up to more than the GPU: each is looked at by itself.
-    for share, safety in zip(pair.split.shares, safeties, strict=True):
-        check_share(share, safety, "--split")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

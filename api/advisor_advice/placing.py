@@ -158,7 +158,12 @@ def plan(
     warnings = (
         *gpu_warnings(manifest, profile_set.profiles),
         *of_check(profile_set, checked),
-        *_avoided(profile_set, checked),
+        # Which counts of the nine splits no pair gets, or one job does not, and why.
+        *(
+            text
+            for p in profile_set.profiles
+            for text in avoided_texts(NINE, [p.job] * 2, [p.safety(checked)] * 2)
+        ),
         *memory_unknown(profile_set.profiles, limits.memory_mib),
         *assumed,
         *conditions.warnings(profile_set.profiles),
@@ -178,12 +183,6 @@ def plan(
         warnings=tuple(dict.fromkeys(warnings)),
         card=conditions.card_of(profile_set.profiles),
     )
-
-
-def _avoided(profile_set: ProfileSet, checked: CheckedCounts | None) -> Iterator[str]:
-    """Which counts of the nine splits no pair gets, or one job does not, and why."""
-    for p in profile_set.profiles:
-        yield from avoided_texts(NINE, [p.job] * 2, [p.safety(checked)] * 2)
 
 
 def _limits(limits: Limits, profiles: Sequence[Profile]) -> Limits:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import IO
 
@@ -166,10 +167,8 @@ def _kinds(read: Iterable[Segment], survey: Survey) -> dict[str, list[SeenKind]]
         if kind:
             found.add(kind)
             survey.count(one, kind)
-    by_model: dict[str, list[SeenKind]] = {}
-    for kind in sorted(found):
-        by_model.setdefault(kind.model, []).append(kind)
-    return by_model
+    by_model = groupby(sorted(found), lambda kind: kind.model)
+    return {model: list(kinds) for model, kinds in by_model}
 
 
 def _told(

@@ -183,9 +183,6 @@ class Packer:
             gains=np.where(gains > LEAST_GAIN * before, gains, -np.inf), levels=best, costs=cheapest
         )
 
-    def _alone_w(self, kind: int) -> float:
-        return float(self.answers.many.alone.power_w[kind, 0])
-
     def cost(self, members: Members, level: int) -> float:
         """Of a set, or of a job alone, as the aim counts."""
         if len(members) == 1:
@@ -210,7 +207,7 @@ class Packer:
         rows = np.full((1, MOST_JOBS), len(self.kinds))
         rows[0, :size] = members
         served = many.alone.served[list(members), 0] > 0
-        alone_w = np.array([self._alone_w(kind) for kind in members])
+        alone_w = many.alone.power_w[list(members), 0]
         if size == 1:
             speeds, power_w, level = np.ones(1), float(alone_w[0]), 0
         else:

@@ -55,7 +55,7 @@ from advisor_cli.options import (
     grouped,
     job_names,
 )
-from advisor_cli.say import as_json_text, say
+from advisor_cli.say import as_json_text, say, say_lines
 from advisor_profiling import SUPERVISOR
 from advisor_profiling.testbed.live import find_gpu, with_units
 
@@ -197,8 +197,7 @@ def launch(
             for planned, pair in zip(plan.pairs, spec.pairs, strict=True)
         )
         plan = replace(plan, pairs=tuple(pairs))
-        for text in [as_json_text(plan)] if as_json else _plan_lines(plan):
-            say(text)
+        say_lines([as_json_text(plan)] if as_json else _plan_lines(plan))
         return
     raise typer.Exit(_launch(wanted, settings, detach=detach, as_json=as_json))
 
@@ -270,8 +269,8 @@ def _launch(wanted: ResolvedLaunch, settings: Settings, *, detach: bool, as_json
     supervisor = spawn_supervisor(folder, settings, SUPERVISOR)
     if detach:
         return _detached(folder, statuses(folder, supervisor), as_json=as_json)
-    for note in () if as_json else spec.notes:
-        say(f"! {note}", err=True)
+    if not as_json:
+        say_lines((f"! {note}" for note in spec.notes), err=True)
     show = show_live if plain_console().is_terminal else show_lines
     found = statuses(folder, supervisor)
     with asking_to_stop(folder.ask_stop):
@@ -315,10 +314,10 @@ def join_launch(
         )
     folder = find_folder(settings.home / "launches", launch_id)
     request = make_join(folder, jobs[0], share_percent, wanted, settings)
-    for text in (
-        () if as_json else (*_expected_of_join(request), *(f"! {note}" for note in request.notes))
-    ):
-        say(text, err=True)
+    say_lines(
+        () if as_json else (*_expected_of_join(request), *(f"! {note}" for note in request.notes)),
+        err=True,
+    )
     said = _answer(folder, request)
     say(as_json_text(said) if as_json else _join_text(launch_id, said, request.share_percent))
     return 0 if said.code is None else error_codes().get(said.code, AdvisorError.exit_code)

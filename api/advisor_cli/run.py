@@ -33,7 +33,7 @@ from advisor_cli.console import Columns, plain_console, print_screen, table_of
 from advisor_cli.launch import user_name
 from advisor_cli.launch_text import asking_to_stop, unread_text
 from advisor_cli.options import AsJson, MaxP99, MinSpeed
-from advisor_cli.say import as_json_text, say
+from advisor_cli.say import as_json_text, say, say_lines
 from advisor_profiling.testbed.live import find_gpu, with_units
 
 _State = Literal["waiting", "starting", "running", "silent", "ending", "done", "failed", "ended"]
@@ -243,8 +243,7 @@ def follow(queue: QueueRun, works_s: Mapping[str, float], *, as_json: bool) -> R
             if live:
                 live.update(table(state), refresh=True)
             elif before is None or _key(before) != _key(state):
-                for text in [as_json_text(state)] if as_json else event_lines(before, state):
-                    say(text)
+                say_lines([as_json_text(state)] if as_json else event_lines(before, state))
             before = state
             if state.state in ("done", "failed", "stopped"):
                 queue.finish(look)
@@ -497,8 +496,8 @@ def run(
             )
             say(as_json_text(plan)) if as_json else print_screen(plan.screen())
             return
-        for text in () if as_json else _alone_texts(_alone(cards)):
-            say(f"! {text}", err=True)
+        if not as_json:
+            say_lines((f"! {text}" for text in _alone_texts(_alone(cards))), err=True)
         state = follow(queue, works_s, as_json=as_json)
     if not as_json:
         print_screen(end_screen(state))

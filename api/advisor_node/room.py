@@ -284,7 +284,21 @@ class Overlap(Generic[T]):
     def observe(self, node: str, scheduler: str) -> Observation:
         """What they did, as the service takes it in; its id begins with the scheduler."""
         rates = [steps.rate() for steps in self._steps]
-        parts = tuple(_part(meter, rate) for meter, rate in zip(self.meters, rates, strict=True))
+        parts = tuple(
+            ObservedPart(
+                job=meter.tenant.job,
+                share_percent=meter.tenant.share.percent,
+                units=meter.proof.units,
+                rate=rate,
+                rate_unit=meter.reference.rate_unit,
+                solo_rate=meter.reference.rate,
+                solo_power_w=meter.reference.power_w,
+                results=meter.results,
+                libraries=meter.libraries,
+                ended_first=meter.tenant.over,
+            )
+            for meter, rate in zip(self.meters, rates, strict=True)
+        )
         power_w = self._joules.rate()
         speeds = [relative(part.rate, part.solo_rate) for part in parts]
         who = [scheduler, *(meter.tenant.uid[:8] for meter in self.meters)]
@@ -362,21 +376,6 @@ class Overlaps(Generic[T]):
             self._now = Overlap(self._gpu, working, now_s, metered, before)
             names = ", ".join(f"{one.tenant.uid} ({one.tenant.job})" for one in working)
             LOG.info("%s work together on %s", names, self._gpu.uuid)
-
-
-def _part(meter: TenantMeter[T], rate: float | None) -> ObservedPart:
-    return ObservedPart(
-        job=meter.tenant.job,
-        share_percent=meter.tenant.share.percent,
-        units=meter.proof.units,
-        rate=rate,
-        rate_unit=meter.reference.rate_unit,
-        solo_rate=meter.reference.rate,
-        solo_power_w=meter.reference.power_w,
-        results=meter.results,
-        libraries=meter.libraries,
-        ended_first=meter.tenant.over,
-    )
 
 
 def _state(meters: Sequence[TenantMeter[T]]) -> State:

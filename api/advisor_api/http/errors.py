@@ -220,13 +220,10 @@ def _hidden(status: int, code: str, what: str) -> Fault:
 def _faults_of_input(error: RequestValidationError) -> str:
     places: dict[str, list[Mapping[str, Any]]] = {}
     for fault in cast("Sequence[Mapping[str, Any]]", error.errors()):
-        places.setdefault(_place(fault["loc"]), []).append(fault)
+        # Without the names that the library has for types.
+        names = [str(name) for name in fault["loc"] if not _TYPE.match(str(name))]
+        places.setdefault(".".join(name[:_LONGEST] for name in names), []).append(fault)
     return f"{told_faults(places)}."
-
-
-def _place(names: Sequence[str | int]) -> str:
-    """Where a fault is, without the names that the library has for types."""
-    return ".".join(str(name)[:_LONGEST] for name in names if not _TYPE.match(str(name)))
 
 
 def not_found(what: str, fix: str) -> HTTPException:

@@ -18,7 +18,7 @@ from advisor.settings import Settings, read_settings
 from advisor_advice.conditions import checks_of, experience_of
 from advisor_cli.console import plain_table, print_table
 from advisor_cli.options import AsJson
-from advisor_cli.say import as_json_text, say
+from advisor_cli.say import as_json_text, say, say_lines
 from advisor_data import is_begun, open_store
 from advisor_data.bundled import GPU_MODEL
 from advisor_data.known import checked_counts
@@ -85,8 +85,7 @@ def _known(settings: Settings, gpu_model: str | None) -> MeasuredSoFar:
     points = with_all_bundled(pairs, solos, PointsSource(MEASURED_HERE, len(pairs), len(solos)))
     model = gpu_model or _usual_model([*pairs, *solos, *observations])
     sound, faults = sound_jobs(settings.jobs_dir)
-    for fault in faults:
-        say(f"! {fault}", err=True)
+    say_lines((f"! {fault}" for fault in faults), err=True)
     return measured_so_far(
         points.pairs,
         points.profiled,
@@ -135,8 +134,7 @@ def _print(
         options = ",".join("+".join(jobs) for jobs in pairs)
         commands.append(f"advisor colocate {plan or f'--pairs {shlex.quote(options)}'}")
     say("run:")
-    for command in commands:
-        say(f"  {command}")
+    say_lines(f"  {command}" for command in commands)
 
 
 def _cells(step: NextStep) -> tuple[str, ...]:

@@ -13,15 +13,15 @@ from advisor.core.wording import count_of
 from advisor.errors import StoreError
 from advisor.files import PUBLIC_FILE, replace_file
 from advisor.formats.wire import to_plain
-from advisor.settings import Settings, read_settings
+from advisor.settings import read_settings
+from advisor_advice.profiles import begun_store
 from advisor_cli.options import AsJson, WithLaunches
 from advisor_cli.progress import progress
-from advisor_cli.say import as_json_text, say
-from advisor_data import is_begun, open_store
+from advisor_cli.say import as_json_text, say_lines
 from advisor_models.manifest import BUNDLED_NAME
 from advisor_training.held_out import OnFold
 from advisor_training.retrain.challenger import OnStage
-from advisor_training.retrain.points import REASONS, Collected, collect
+from advisor_training.retrain.points import REASONS, collect
 from advisor_training.retrain.retrain import KEPT_VERSIONS, OUTCOMES, RetrainReport
 from advisor_training.retrain.retrain import retrain as run
 
@@ -53,24 +53,15 @@ def retrain(
     Example: advisor retrain
     """
     settings = read_settings()
-    collected = _collected(settings, with_bundled=with_bundled, with_launches=launches)
+    with begun_store(settings) as store:
+        home = settings.home
+        collected = collect(store, home, with_bundled=with_bundled, with_launches=launches)
     with _progress() as on_stage:
-        report = run(
-            collected, settings.home / "models", datetime.now(UTC), keep=keep, on_stage=on_stage
-        )
+        report = run(collected, home / "models", datetime.now(UTC), keep=keep, on_stage=on_stage)
     if metrics is not None:
         write_metrics(metrics, report)
     told = () if quiet and report.is_silent else _lines(report)
-    for line in [as_json_text(_to_json(report))] if as_json else told:
-        say(line)
-
-
-def _collected(settings: Settings, *, with_bundled: bool, with_launches: bool) -> Collected:
-    home = settings.home
-    if not is_begun(settings.database_url, home):
-        return collect(None, home, with_bundled=with_bundled)
-    with open_store(settings.database_url, home) as store:
-        return collect(store, home, with_bundled=with_bundled, with_launches=with_launches)
+    say_lines([as_json_text(_to_json(report))] if as_json else told)
 
 
 def write_metrics(path: Path, report: RetrainReport) -> None:

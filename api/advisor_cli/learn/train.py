@@ -13,7 +13,7 @@ from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor_cli.options import AsJson, WithBundled, WithLaunches
 from advisor_cli.progress import leaving_out
-from advisor_cli.say import as_json_text, say
+from advisor_cli.say import as_json_text, say, say_lines
 from advisor_models.manifest import MANIFEST, Manifest, check_intervals, write_artefact
 from advisor_training.points import (
     BUNDLED,
@@ -59,8 +59,7 @@ def train(
     """
     measured = _read(pairs, solo, with_bundled=with_bundled, launches=launches)
     if not as_json:
-        for line in _source_lines(measured):
-            say(line)
+        say_lines(_source_lines(measured))
     made_from = make_training_set(
         measured.pairs, measured.profiled, measured.references, measured.left_out
     )
@@ -94,8 +93,7 @@ def train(
         say(as_json_text(answer))
         return
     end = [f"it will not be promoted: {fault}" if fault else f"next: advisor models promote {out}"]
-    for line in (*_lines(made_from, trained, manifest), f"written: {', '.join(files)}", *end):
-        say(line)
+    say_lines((*_lines(made_from, trained, manifest), f"written: {', '.join(files)}", *end))
 
 
 def _read(

@@ -20,7 +20,7 @@ from advisor_cli.console import plain_console
 from advisor_cli.measure.profile_here import numbers
 from advisor_cli.measure.testbeds import open_testbed
 from advisor_cli.options import AsJson
-from advisor_cli.say import as_json_text, say
+from advisor_cli.say import as_json_text, say_lines
 from advisor_cli.stopping import stoppable
 from advisor_data import open_store
 from advisor_power.data.of_job import with_fingerprint
@@ -115,8 +115,7 @@ def _check_job(
         targets = plan(job, shares, 1, run)
         found = sweep(targets, run, testbed, store, reports.ConsoleReporter(console), RESULTS_ONLY)
     answer = _answer(job, gpu, found.points, found.failures)
-    for line in [as_json_text(answer)] if as_json else _lines(answer, len(shares)):
-        say(line)
+    say_lines([as_json_text(answer)] if as_json else _lines(answer, len(shares)))
     if total in answer["silent"]:
         raise InputError(
             f"{job.name} reported nothing that can be compared",
@@ -183,8 +182,7 @@ def check(
         outcome = CheckOutcome(kept, {}, {})
     else:
         outcome = _run(gpu, wanted, python, kept, settings, console)
-    for line in [as_json_text(_as_json(outcome))] if as_json else _check_lines(outcome):
-        say(line)
+    say_lines([as_json_text(_as_json(outcome))] if as_json else _check_lines(outcome))
     if outcome.not_known:
         raise typer.Exit(5)
 

@@ -17,7 +17,7 @@ from advisor.wire.power import Estimate, InputAsked, InputPoint, InputPrediction
 from advisor_cli.console import plain_console, plain_table, print_table
 from advisor_cli.options import AllowUnsafe, AsJson, WithBundled
 from advisor_cli.progress import counted, leaving_out
-from advisor_cli.say import as_json_text, say
+from advisor_cli.say import as_json_text, say, say_lines
 from advisor_cli.stopping import stoppable
 from advisor_data.known import bundled_input_points, read_input_points
 from advisor_power.data import training
@@ -269,8 +269,7 @@ def _predict(
         say(as_json_text(found))
         return
     print_table(predicted_table(found.predictions), width=140)
-    for line in _predicted_lines(found, model.manifest):
-        say(line)
+    say_lines(_predicted_lines(found, model.manifest))
 
 
 def _show(found: Sequence[InputPower], outcome: Outcome, as_json: bool) -> None:
@@ -284,10 +283,8 @@ def _show(found: Sequence[InputPower], outcome: Outcome, as_json: bool) -> None:
         if found:
             numbers = ("W", "of reference", "T/s", "pJ/operation", "above idle", "MHz", "C")
             print_table(plain_table(("operands", *numbers, "flags"), map(_cells, found)))
-        for line in note_lines(found):
-            say(line)
-        for case, error in outcome.refused.items():
-            say(f"not measured: {case}: {error}")
+        say_lines(note_lines(found))
+        say_lines(f"not measured: {case}: {error}" for case, error in outcome.refused.items())
     if outcome.refused:
         raise typer.Exit(JobError.exit_code)
 
@@ -352,10 +349,11 @@ def tensor(
         if found:
             print_table(_tensor_table(found, with_power=model is not None), width=140)
             say("\n% of all bits, of elements that are 0, and of different values in a sample")
-            for line in _power_lines(found, model):
-                say(line)
-        for reason, count in Counter(filter(None, why.values())).most_common():
-            say(f"left out {count}: {reason}")
+            say_lines(_power_lines(found, model))
+        say_lines(
+            f"left out {count}: {reason}"
+            for reason, count in Counter(filter(None, why.values())).most_common()
+        )
         if not matrices:
             say("no matrix to look at")
         if not_reached:
@@ -448,8 +446,7 @@ def train(
         trained = training.fit_inputs(found, tick, gpu_model)
     manifest = training.write_input_model(folder, trained)
     told = [*_lines(manifest, unused), f"written: {folder}"]
-    for line in [as_json_text(_to_json(trained, manifest, unused, folder))] if as_json else told:
-        say(line)
+    say_lines([as_json_text(_to_json(trained, manifest, unused, folder))] if as_json else told)
 
 
 def _read(

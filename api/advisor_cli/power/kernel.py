@@ -14,7 +14,7 @@ from advisor.wire.power import Estimate, Histogram, KernelReport, StretchPower
 from advisor_cli.console import plain_console, show_chart
 from advisor_cli.options import REPLAY, AsJson, grouped
 from advisor_cli.power.sensor import ReplayedModel, check_gpu_model, say_power_replay
-from advisor_cli.say import as_json_text, say
+from advisor_cli.say import as_json_text, say_lines
 from advisor_cli.stopping import stoppable
 from advisor_data.known import known_sensors
 from advisor_power.gpu_worker import WorkerPlace
@@ -270,8 +270,7 @@ def kernel(
         found = _measure(
             what, WorkerPlace(gpu=gpu, units=units, python=python), wanted, settings, console
         )
-    for line in [as_json_text(found)] if as_json else report_lines(found):
-        say(line)
+    say_lines([as_json_text(found)] if as_json else report_lines(found))
     if found.curve and not as_json:
         show_chart(plot(found))
 

@@ -689,7 +689,17 @@ class _KubernetesAgent:
 
     def publish(self, now_s: float) -> None:
         """Write the state of the GPUs to the node, where it has changed or is due."""
-        gpus = [_published(daemon) for daemon, _ in self._rooms]
+        gpus: list[Mapping[str, object]] = [
+            {
+                "uuid": daemon.gpu.uuid,
+                "model": daemon.gpu.model,
+                "sm_count": daemon.gpu.units_total,
+                "memory_mib": daemon.gpu.memory_mib,
+                "ready": not daemon.unready,
+                "why": daemon.unready,
+            }
+            for daemon, _ in self._rooms
+        ]
         if self._published:
             then_s, known = self._published
             if known == gpus and now_s - then_s < PUBLISH_S:
@@ -741,17 +751,6 @@ def _tenancy(
         gone=lambda pod: pod,
         warn=warn,
     )
-
-
-def _published(daemon: _GpuDaemon) -> Mapping[str, object]:
-    return {
-        "uuid": daemon.gpu.uuid,
-        "model": daemon.gpu.model,
-        "sm_count": daemon.gpu.units_total,
-        "memory_mib": daemon.gpu.memory_mib,
-        "ready": not daemon.unready,
-        "why": daemon.unready,
-    }
 
 
 def _numbers(meter: TenantMeter[_SharedPod], hours: GpuHours) -> _Numbers:
