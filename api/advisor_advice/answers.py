@@ -376,15 +376,14 @@ def _job_shares(
 
 def _asked_job(profile: Profile) -> wire.AskedJob:
     """A job alone."""
-    alone = wire.Alone(
-        rate=profile.whole_gpu_rate,
-        power_w=profile.whole_gpu_power_w,
-        memory_used_mib=profile.memory_used_mib,
-    )
     return wire.AskedJob(
         job=profile.job,
         rate_unit=profile.rate_unit,
-        alone=alone,
+        alone=wire.Alone(
+            rate=profile.whole_gpu_rate,
+            power_w=profile.whole_gpu_power_w,
+            memory_used_mib=profile.memory_used_mib,
+        ),
         one_window=ONE_WINDOW in profile.flags,
     )
 

@@ -249,7 +249,6 @@ def _better_apart(r: Decision) -> NoSplitError:
 
 
 def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Forecast:
-    of_jobs = zip(expected.parts, found.profiles, expected.split.shares, strict=True)
     return Forecast(
         model_version=manifest.version if _is_by_pairs(expected.split) else PHYSICS,
         jobs=tuple(
@@ -258,7 +257,9 @@ def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Fo
                 solo_rate=part.solo_rate,
                 rest_energy_saved=_rest(profile, share, expected.split.sharing),
             )
-            for part, profile, share in of_jobs
+            for part, profile, share in zip(
+                expected.parts, found.profiles, expected.split.shares, strict=True
+            )
         ),
         power_w=expected.power_w,
         work_per_joule=expected.objective_value(OBJECTIVES[PER_WATT_OBJECTIVE]),

@@ -152,7 +152,10 @@ class FillAdvice:
 
     def _decided(self, asked: Sequence[Profile], running: Running | None) -> SetDecision | None:
         predictor, profiles = self.conditions.applied(SetPredictor(), asked)
-        request = _of(self.request, profiles)
+        # A limit for all that serve is for nobody where none does.
+        serves = any(profile.serving for profile in profiles)
+        default_ms = self.request.default_max_p99_ms if serves else None
+        request = replace(self.request.of(profiles), default_max_p99_ms=default_ms, tie=_TIE)
         splits = self.conditions.splits_of(profiles)
         try:
             return recommend_set(
@@ -190,13 +193,6 @@ def read_advice(jobs: Sequence[Job], wanted: ResolvedLaunch, settings: Settings)
         conditions=read_conditions(settings, model, filled.profiles, wanted.gpu_uuid, any_of=True),
         checked=checked_on(profile_set, settings),
     )
-
-
-def _of(request: Request, profiles: Sequence[Profile]) -> Request:
-    """The same of these jobs: a limit for all that serve is for nobody where none does."""
-    serves = any(profile.serving for profile in profiles)
-    default_ms = request.default_max_p99_ms if serves else None
-    return replace(request.of(profiles), default_max_p99_ms=default_ms, tie=_TIE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

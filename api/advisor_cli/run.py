@@ -143,15 +143,16 @@ def _jobs(
     seats = defaultdict[str, list[_RunJob]](list)
     for one in look.record.ended:
         if one.came != "lost":
-            ended = _RunJob(
-                job=one.job,
-                state=_STATES[one.came],
-                steps=one.steps,
-                progress=1.0 if one.came == "finished" else None,
-                launch_id=one.launch_id,
-                error=one.error,
+            seats[one.job].append(
+                _RunJob(
+                    job=one.job,
+                    state=_STATES[one.came],
+                    steps=one.steps,
+                    progress=1.0 if one.came == "finished" else None,
+                    launch_id=one.launch_id,
+                    error=one.error,
+                )
             )
-            seats[one.job].append(ended)
     for launch in look.launches:
         for job in launch.jobs:
             seats[job.part.job.name].append(_seated(queue, launch, job, works_s, equal))

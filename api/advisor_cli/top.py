@@ -185,16 +185,17 @@ class _HostLaunches:
                 running.append(one)
         ended = [self._ended[name] for name in sorted(self._ended, reverse=True)]
         entries = [*(entry for _, entry in ended), *map(entry_of, running)]
-        seen = Seen(
-            now=datetime.now().astimezone(),
-            running=running,
-            ended=[launch for launch, _ in ended],
-            entries=[entry for entry in entries if entry is not None],
-            cards=self._cards.look({one.gpu_uuid or "" for one in running}),
-            host=HOST,
-        )
         return overview(
-            seen, lambda name: read_history(LaunchFolder(self._root / name)), self._settings.prices
+            Seen(
+                now=datetime.now().astimezone(),
+                running=running,
+                ended=[launch for launch, _ in ended],
+                entries=[entry for entry in entries if entry is not None],
+                cards=self._cards.look({one.gpu_uuid or "" for one in running}),
+                host=HOST,
+            ),
+            lambda name: read_history(LaunchFolder(self._root / name)),
+            self._settings.prices,
         )
 
     def close(self) -> None:

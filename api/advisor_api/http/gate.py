@@ -182,7 +182,7 @@ class Gate:
             template = cast("str", getattr(scope.get("route"), "path", "none"))
             self._metrics.count(template, scope["method"], answer.status, duration_s)
             caller: Caller | None = scope.get("advisor.caller")
-            who, request_id = caller.name if caller else "-", scope["advisor.request_id"]
+            who = caller.name if caller else "-"
             self._log.note(
                 scope["method"], scope["raw_path"], answer.status, duration_s, who, request_id
             )
@@ -218,7 +218,12 @@ class Gate:
         """
         # Anyone who sends a token wants to be no more than it allows.
         if b"authorization" in headers:
-            return await self._identify(scope, headers[b"authorization"], address)
+            tokens = scope["app"].state.service.tokens
+            try:
+                return await caller_of(headers[b"authorization"], address, tokens)
+            except HTTPException:
+                self._metrics.refused_tokens.inc()
+                raise
         peer: Peer | None = scope.get("advisor.peer")
         return (peer and caller_of_peer(peer, self._group)) or self._nobody
 
@@ -230,13 +235,6 @@ class Gate:
         """
         server = cast("tuple[str, int | None] | None", scope.get("server"))
         self._hosts.check(headers.get(b"host", b""), server[0] if server else "")
-
-    async def _identify(self, scope: Scope, authorization: bytes, address: str) -> Caller:
-        try:
-            return await caller_of(authorization, address, scope["app"].state.service.tokens)
-        except HTTPException:
-            self._metrics.refused_tokens.inc()
-            raise
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._in_flight >= self._most and scope["path"] != _ALWAYS:

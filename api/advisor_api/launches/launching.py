@@ -4,6 +4,7 @@ import hashlib
 import re
 import socket
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -152,14 +153,11 @@ def close_unclaimed(
         InputError: its spec cannot be read.
         OSError: the folder cannot be written.
     """
-    try:
-        with folder.supervising():
-            writer = StatusWriter(folder, folder.read_spec())
-            if code:
-                writer.blame(code, cause)
-            writer.close(state)
-    except BusyError:
-        return
+    with suppress(BusyError), folder.supervising():
+        writer = StatusWriter(folder, folder.read_spec())
+        if code:
+            writer.blame(code, cause)
+        writer.close(state)
 
 
 def keep_status(row: LaunchRow, status: LaunchStatus, state: ServiceState) -> None:

@@ -111,12 +111,9 @@ def _progress() -> Generator[OnStage]:
 
         def on_stage(name: str) -> OnFold:
             task = bar.add_task(name, total=None)
-
-            def tick(left_out: str, done: int, total: int) -> None:
-                bar.update(task, description=f"{name}, without {left_out}", completed=done,
-                           total=total)  # fmt: skip
-
-            return tick
+            return lambda left_out, done, total: bar.update(
+                task, description=f"{name}, without {left_out}", completed=done, total=total
+            )
 
         yield on_stage
 
