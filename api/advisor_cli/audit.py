@@ -79,7 +79,11 @@ def audit(
 
     Example: advisor audit --prometheus http://prometheus:9090 --days 7
     """
-    _check_one(prometheus, dcgm, nvml, series)
+    if sum(map(bool, (prometheus, dcgm, nvml, series))) != 1:
+        raise InputError(
+            "an audit reads one source",
+            fix="give --prometheus URL, --dcgm URL, --nvml or --series FILE",
+        )
     settings = read_settings()
     if objective == COST:
         priced(ADVISED[COST], settings.prices)  # refuses it where nothing has a price
@@ -119,14 +123,6 @@ def audit(
         say(as_json_text(found))
     else:
         print_screen(Said(headline=headline(found), lines=tuple(_lines(found, out))))
-
-
-def _check_one(*sources: object) -> None:
-    if sum(map(bool, sources)) != 1:
-        raise InputError(
-            "an audit reads one source",
-            fix="give --prometheus URL, --dcgm URL, --nvml or --series FILE",
-        )
 
 
 def _remove_pages(folder: Path, pattern: str) -> None:

@@ -70,7 +70,11 @@ def train(
     write_model(out, lambda folder: write_artefact(folder, artefact))
     manifest = artefact.manifest
     files = [str(out / name) for name in (*manifest.files, MANIFEST)]
-    fault = _fault(manifest)
+    fault = None  # why the model will not be promoted
+    try:
+        check_intervals(manifest)
+    except ModelError as error:
+        fault = str(error)
     if as_json:
         held = trained.calibrated.held
         answer = {
@@ -117,15 +121,6 @@ def _source_lines(measured: CheckedPoints) -> Iterator[str]:
         source.name == BUNDLED and source.pair_points for source in measured.sources
     ):
         yield "the bundled pairs are left out; --with-bundled takes them, too"
-
-
-def _fault(manifest: Manifest) -> str | None:
-    """Why the model will not be promoted; None where it will."""
-    try:
-        check_intervals(manifest)
-    except ModelError as error:
-        return str(error)
-    return None
 
 
 def _moment(text: str | None) -> datetime:

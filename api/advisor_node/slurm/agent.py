@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -86,7 +87,9 @@ def read_job(folder: Path) -> SlurmJob | None:
     Raises:
         InputError: its comment names no job.
     """
-    root = _owner_of(folder)
+    root = None
+    with suppress(OSError):
+        root = folder.stat().st_uid
     comment, share, memory = (
         (read_plain(folder / name, _MOST_BYTES, root) or b"").decode(errors="replace")
         for name in ("comment", "share", "memory")
@@ -121,13 +124,6 @@ def parse_status(text: str) -> State:
     if int(text) == 0:
         return "finished"
     return "stopped" if int(text) & 0x7F in (signal.SIGTERM, signal.SIGKILL) else "failed"
-
-
-def _owner_of(folder: Path) -> int | None:
-    try:
-        return folder.stat().st_uid
-    except OSError:
-        return None
 
 
 _ONLY_GPU = {"CUDA_VISIBLE_DEVICES": "0"}
