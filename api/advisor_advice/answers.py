@@ -216,22 +216,18 @@ def gpu_warnings(manifest: Manifest, profiles: Sequence[Profile]) -> Iterator[st
     """Sentences on a GPU model that the model has not seen, and on one without a known limit."""
     gpu_model = profiles[0].gpu_model
     if gpu_model not in manifest.gpu_models:
-        yield _not_seen(manifest, profiles)
+        known = manifest.other_gpu
+        jobs = ",".join(dict.fromkeys(profile.job for profile in profiles))
+        yield (
+            f"the model has not seen the {gpu_model}, only {', '.join(manifest.gpu_models)}: "
+            f"{_width(known)}. {_pairs(known)}: advisor colocate --among {jobs}; "
+            "docs/training.md says how to learn from them"
+        )
     if all(profile.power_limit_w is None for profile in profiles):
         yield (
             f"the power limit of the {gpu_model} is not known: watts are compared with the most "
             "that these jobs drew alone, and nothing is expected to hold their power down"
         )
-
-
-def _not_seen(manifest: Manifest, profiles: Sequence[Profile]) -> str:
-    known, gpu_model = manifest.other_gpu, profiles[0].gpu_model
-    jobs = ",".join(dict.fromkeys(profile.job for profile in profiles))
-    return (
-        f"the model has not seen the {gpu_model}, only {', '.join(manifest.gpu_models)}: "
-        f"{_width(known)}. {_pairs(known)}: advisor colocate --among {jobs}; "
-        "docs/training.md says how to learn from them"
-    )
 
 
 def _width(known: OtherGpu) -> str:
@@ -380,15 +376,14 @@ def _job_shares(
 
 def _asked_job(profile: Profile) -> wire.AskedJob:
     """A job alone."""
-    alone = wire.Alone(
-        rate=profile.whole_gpu_rate,
-        power_w=profile.whole_gpu_power_w,
-        memory_used_mib=profile.memory_used_mib,
-    )
     return wire.AskedJob(
         job=profile.job,
         rate_unit=profile.rate_unit,
-        alone=alone,
+        alone=wire.Alone(
+            rate=profile.whole_gpu_rate,
+            power_w=profile.whole_gpu_power_w,
+            memory_used_mib=profile.memory_used_mib,
+        ),
         one_window=ONE_WINDOW in profile.flags,
     )
 
@@ -396,23 +391,6 @@ def _asked_job(profile: Profile) -> wire.AskedJob:
 def _ending(finish: Finish | None) -> Finish | None:
     # Infinity is not JSON: what never ends has no end.
     return finish if finish and math.isfinite(finish.time_s) else None
-
-
-def _set_to_wire(found: SetDecision, warnings: Sequence[str]) -> SetAdvice:
-    """The answer as command line, service and client tell it."""
-    return SetAdvice(
-        jobs=tuple(map(_asked_job, found.profiles)),
-        gpu_model=found.profiles[0].gpu_model,
-        objective=found.objective.name,
-        verdict="share" if found.choice else "your call" if found.call else "a card each",
-        choice=found.choice and found.choice.name,
-        call=found.call and found.call.name,
-        ways=tuple(_way(way, found) for way in found.ways),
-        needs=_needs(found),
-        near=_near(found),
-        searched=found.searched,
-        warnings=tuple(dict.fromkeys(warnings)),
-    )
 
 
 def _near(found: SetDecision) -> str | None:
@@ -496,17 +474,6 @@ def _saved_to_the_end(way: RatedSplit, found: SetDecision) -> Interval | None:
     return p.range_of(lambda result: 1 - 1 / gain(result))
 
 
-def _needs(found: SetDecision) -> Needs:
-    memory = [profile.memory_used_mib for profile in found.profiles]
-    return Needs(
-        memory_mib=sum(m for m in memory if m) if all(memory) else None,
-        memory_of_mib=found.request.memory_mib,
-        host_cores=cores_wanted(found.profiles),
-        mps_clients=len(found.profiles),
-        mps_clients_most=MPS_CLIENTS,
-    )
-
-
 def advise_set(
     known: KnownJobs, request: Request, running: Running | None = None, *, every: bool = False
 ) -> SetAdvice:
@@ -528,8 +495,25 @@ def advise_set(
     of_counts = of_check(profile_set, checked) if way and way.sharing == "limited" else ()
     more = (*_of_law(profiles, measured), *_warnings(profile_set, request), *assumed)
     card = conditions.card_of(asked)
-    return replace(
-        _set_to_wire(found, (*of_counts, *more, *conditions.warnings(asked))),
+    memory = [profile.memory_used_mib for profile in found.profiles]
+    return SetAdvice(
+        jobs=tuple(map(_asked_job, found.profiles)),
+        gpu_model=found.profiles[0].gpu_model,
+        objective=found.objective.name,
+        verdict="share" if found.choice else "your call" if found.call else "a card each",
+        choice=found.choice and found.choice.name,
+        call=found.call and found.call.name,
+        ways=tuple(_way(option, found) for option in found.ways),
+        needs=Needs(
+            memory_mib=sum(m for m in memory if m) if all(memory) else None,
+            memory_of_mib=found.request.memory_mib,
+            host_cores=cores_wanted(found.profiles),
+            mps_clients=len(found.profiles),
+            mps_clients_most=MPS_CLIENTS,
+        ),
+        near=_near(found),
+        searched=found.searched,
+        warnings=tuple(dict.fromkeys((*of_counts, *more, *conditions.warnings(asked)))),
         card=card and card.told,
         drifts=conditions.drifts_of(asked),
         measured=measured,
@@ -594,8 +578,7 @@ def _warnings(profile_set: ProfileSet, request: Request) -> Iterator[str]:
     profiles = profile_set.profiles
     for profile in profiles:
         yield from of_profile(profile)
-    memory_mib = with_card_memory(request, profiles[0].gpu_model).memory_mib
-    yield from memory_unknown(profiles, memory_mib)
+    yield from memory_unknown(profiles, with_card_memory(request, profiles[0].gpu_model).memory_mib)
     yield from _of_input(profile_set)
 
 
@@ -608,8 +591,7 @@ def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> I
         if fills(profile) and "sm_active_percent" in profile.missing:
             yield f"{profile.job} has no counters, and is taken to fill the GPU"
     if all(math.isnan(profile.active_idle_power_w) for profile in profiles):
-        assumed_w = statistics.fmean(map(active_idle_w, profiles))
         yield (
             "active idle power was not measured with these jobs, and is taken as "
-            f"{assumed_w:.0f} W: advisor colocate measures it"
+            f"{statistics.fmean(map(active_idle_w, profiles)):.0f} W: advisor colocate measures it"
         )

@@ -19,7 +19,7 @@ from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay
 from advisor.runtime.processes import available_cores
 from advisor.settings import Settings
-from advisor.wire.answers import SetAdvice, Way
+from advisor.wire.answers import SetAdvice
 from advisor_advice.answers import advise_set, answer, gpu_warnings, with_set_idle_power
 from advisor_advice.conditions import read_conditions, read_known
 from advisor_advice.launching import ResolvedLaunch, count_notes, host_safety
@@ -190,8 +190,7 @@ def _expected(
     )
     if math.isnan(expected.power_w.value):
         return without, ("no forecast: the idle power of the GPU is not known", *warnings)
-    forecast = _forecast(expected, predictor.manifest, profile_set)
-    return replace(without, forecast=forecast), warnings
+    return replace(without, forecast=_forecast(expected, predictor.manifest, profile_set)), warnings
 
 
 def _is_by_pairs(split: Split) -> bool:
@@ -206,7 +205,8 @@ def _a_card_each(given: SetAdvice, *, joins: bool) -> NoSplitError:
     kept = [way for way in ways if not way.violations]
     call = next((way for way in kept if way.name == given.call), None)
     near = call or max(kept or ways, key=lambda way: way.energy_saved.value)
-    take = f"--share {_last(near)}" if joins else f"--split {near.name}"
+    last = near.name.rpartition("/")[2] if near.sharing == "limited" else "100"
+    take = f"--share {last}" if joins else f"--split {near.name}"
     if not kept:
         # Limits of those that run cannot be named beside a newcomer.
         near_hint = (not joins and given.near) or f"take it: {take}"
@@ -222,11 +222,6 @@ def _a_card_each(given: SetAdvice, *, joins: bool) -> NoSplitError:
         f"(objective {given.objective})",
         fix=f"give each a GPU of its own, or share it anyway: {take}",
     )
-
-
-def _last(way: Way) -> str:
-    """The share of the last job; 100 where nobody has a limit."""
-    return way.name.rpartition("/")[2] if way.sharing == "limited" else "100"
 
 
 def _better_apart(r: Decision) -> NoSplitError:
@@ -254,7 +249,6 @@ def _better_apart(r: Decision) -> NoSplitError:
 
 
 def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Forecast:
-    of_jobs = zip(expected.parts, found.profiles, expected.split.shares, strict=True)
     return Forecast(
         model_version=manifest.version if _is_by_pairs(expected.split) else PHYSICS,
         jobs=tuple(
@@ -263,7 +257,9 @@ def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Fo
                 solo_rate=part.solo_rate,
                 rest_energy_saved=_rest(profile, share, expected.split.sharing),
             )
-            for part, profile, share in of_jobs
+            for part, profile, share in zip(
+                expected.parts, found.profiles, expected.split.shares, strict=True
+            )
         ),
         power_w=expected.power_w,
         work_per_joule=expected.objective_value(OBJECTIVES[PER_WATT_OBJECTIVE]),

@@ -138,8 +138,7 @@ class FillAdvice:
         if profile is None:
             return part
         least = self.request.min_speed.get(profile.job)
-        most_ms = self.request.longest_p99_ms(profile)
-        return replace(part, min_speed=least, max_p99_ms=most_ms)
+        return replace(part, min_speed=least, max_p99_ms=self.request.longest_p99_ms(profile))
 
     def _alone(self, profile: Profile, share_percent: float) -> Prediction:
         _, (own,) = self.conditions.applied(SetPredictor(), [profile])
@@ -153,7 +152,10 @@ class FillAdvice:
 
     def _decided(self, asked: Sequence[Profile], running: Running | None) -> SetDecision | None:
         predictor, profiles = self.conditions.applied(SetPredictor(), asked)
-        request = _of(self.request, profiles)
+        # A limit for all that serve is for nobody where none does.
+        serves = any(profile.serving for profile in profiles)
+        default_ms = self.request.default_max_p99_ms if serves else None
+        request = replace(self.request.of(profiles), default_max_p99_ms=default_ms, tie=_TIE)
         splits = self.conditions.splits_of(profiles)
         try:
             return recommend_set(
@@ -191,13 +193,6 @@ def read_advice(jobs: Sequence[Job], wanted: ResolvedLaunch, settings: Settings)
         conditions=read_conditions(settings, model, filled.profiles, wanted.gpu_uuid, any_of=True),
         checked=checked_on(profile_set, settings),
     )
-
-
-def _of(request: Request, profiles: Sequence[Profile]) -> Request:
-    """The same of these jobs: a limit for all that serve is for nobody where none does."""
-    serves = any(profile.serving for profile in profiles)
-    default_ms = request.default_max_p99_ms if serves else None
-    return replace(request.of(profiles), default_max_p99_ms=default_ms, tie=_TIE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -407,10 +402,9 @@ class QueueRun:
         if any(launch.joining or not launch.has_room for launch in look.launches):
             return False
         batch = [name for name in left if not self.is_server(name)]
-        here = [(card, _on(card, look)) for card in self.cards]
         return not any(
             self._beside(card, there[0], batch) is not None if there else bool(batch)
-            for card, there in here
+            for card, there in [(card, _on(card, look)) for card in self.cards]
         )
 
     def _start(self, card: QueueCard, left: Sequence[str], look: QueueLook) -> bool:

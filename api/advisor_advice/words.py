@@ -119,7 +119,6 @@ def _pair_verdict(r: Decision, way: RatedSplit | None) -> str:
 def _pair_lines(r: Decision, way: RatedSplit, prices: Prices) -> Iterator[tuple[str, str]]:
     p = way.prediction
     yield from _worth(replace(r, choice=way), prices, is_call=way is r.call)
-    seats = zip(r.profiles, p.parts, p.split.shares, strict=True)
     yield (
         "Each",
         "; ".join(
@@ -129,7 +128,7 @@ def _pair_lines(r: Decision, way: RatedSplit, prices: Prices) -> Iterator[tuple[
                 part.p99_ms(profile, p.split, share) if is_served(profile) else None,
                 at_worst=not is_served(profile),
             )
-            for profile, part, share in seats
+            for profile, part, share in zip(r.profiles, p.parts, p.split.shares, strict=True)
         ),
     )
     limit_w = r.profiles[0].power_limit_w
@@ -157,8 +156,7 @@ def _worth(r: Decision, prices: Prices, *, is_call: bool) -> Iterator[tuple[str,
         yield "Work", f"{stp.value:.2f}x an hour ({stp.low:.2f} at worst): {done}"
         yield "Energy", f"{less_or_more(energy.value, 0)} for the same work {at_worst}"
     if prices.are_set:
-        both = ((way.time_s, way.energy_j) for way in (this, apart))
-        yield "Price", price_text(prices, *both)
+        yield "Price", price_text(prices, *((way.time_s, way.energy_j) for way in (this, apart)))
     elif is_call:
         yield "Price", BY_PRICE
 
