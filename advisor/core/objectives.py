@@ -364,10 +364,12 @@ def finish(result: SplitResult, work: Work, rests: Sequence[Rest] | None = None)
 
 def one_after_the_other(result: SplitResult, work: Work) -> Finish:
     """The same work, each job alone on the whole GPU."""
-    both = zip(work.alone_s, result.parts, strict=True)
     return Finish(
         time_s=sum(work.alone_s),
-        energy_j=sum(alone_s * part.solo_power_w for alone_s, part in both),
+        energy_j=sum(
+            alone_s * part.solo_power_w
+            for alone_s, part in zip(work.alone_s, result.parts, strict=True)
+        ),
         shared_s=0.0,
     )
 

@@ -83,10 +83,6 @@ class Split:
         """Largest less smallest share: 0 where all jobs get the same."""
         return max(self.shares) - min(self.shares)
 
-    def turned(self) -> "Split":
-        """The same with the jobs in the opposite order."""
-        return Split(self.shares[::-1], self.sharing)
-
 
 def without_limits(sharing: Sharing, jobs: int = 2) -> Split:
     """So many jobs sharing without limits: `uncapped`, `time-sliced` or `exclusive`."""

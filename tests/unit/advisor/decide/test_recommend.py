@@ -87,7 +87,9 @@ requests = st.builds(
 
 
 def swapped(p: Prediction) -> Prediction:
-    return dataclasses.replace(p, split=p.split.turned(), parts=p.parts[::-1])
+    return dataclasses.replace(
+        p, split=Split(p.split.shares[::-1], p.split.sharing), parts=p.parts[::-1]
+    )
 
 
 def answer_or_error(a: Profile, b: Profile, request: Request) -> Decision | None:
