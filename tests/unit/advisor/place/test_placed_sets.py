@@ -239,7 +239,9 @@ def test_many_sets_at_once_are_as_the_predictor_says(seed: int, jobs: int, level
     kinds: list[int] = sorted(dice.integers(0, 4, jobs).tolist())
     seats = np.array([kinds + [4] * (MOST_JOBS - jobs)])
     speed, low_end, watts = many.at(seats, np.array([level]))
-    placing = placing_of([(p, 7) for p in profiles], 1, limits=Request(policy=Policy(min_speed=0.0)))
+    placing = placing_of(
+        [(p, 7) for p in profiles], 1, limits=Request(policy=Policy(min_speed=0.0))
+    )
     answers = SetAnswers(placing, 0, (0, 1, 2, 3), many)
     (cost,) = answers.costs(
         Sets(
@@ -396,7 +398,11 @@ def test_a_job_that_one_gpu_model_cannot_run(aim: str, prices: Prices | None) ->
 def test_what_cannot_be_placed_is_refused() -> None:
     kinds, small = [Kind(name="a", count=1)], job("a")
     pool = Pool(
-        gpu_model="x", gpus=1, profiles=(small,), limits=Request(max_power_w=50.0), idle_power_w=70.0
+        gpu_model="x",
+        gpus=1,
+        profiles=(small,),
+        limits=Request(max_power_w=50.0),
+        idle_power_w=70.0,
     )
     with pytest.raises(InputError, match="not placed by max-min"):
         make_placing(kinds, [pool], "max-min")
