@@ -12,8 +12,10 @@ import pytest
 import synthetic_pairs as made_up
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from made_up_profiles import Physics, physical_predictions
+from made_up_profiles import Physics, physical_predictions, profile
+from unsafe_counts import SAFE_132, UNSAFE_132, checked_132
 
+from advisor.core.gpu import units_for_percent
 from advisor.core.objectives import ADVISED, OBJECTIVES, PartResult, Rest, SplitResult, Work, finish
 from advisor.core.policy import Policy
 from advisor.core.split import EQUAL, Split
@@ -528,6 +530,21 @@ def test_splits_that_a_profile_lacks_are_no_options() -> None:
     problem = make_problem(queue, types, found, 1, idle_power_w=IDLE_W, limits=NO_FLOOR)
     assert not problem.pair_fits[0, :2].any()
     assert len(place(problem).schedule.runs) == 2
+
+
+def test_pairs_stand_at_safe_counts() -> None:
+    """In plans of the solver and of who comes first."""
+    jobs = [profile("fft"), profile("triad", wrong_units=frozenset({66}))]
+    found = predict_options(jobs, Physics(), checked_132())
+    types = [JobType(name=p.job, power_w=2000.0) for p in jobs]  # so that sharing pays
+    queue = [QueuedJob(jobs[n].job) for n in (0, 1, 1, 1, 0)]
+    problem = make_problem(queue, types, found, 2, idle_power_w=IDLE_W, limits=NO_FLOOR)
+    runs = [
+        run for one in (place(problem).schedule, first_come(problem)) if one for run in one.runs
+    ]
+    counts = {(r.job.name, units_for_percent(r.share_percent, 132)) for r in runs}
+    assert {count for _, count in counts} & SAFE_132 - {132}
+    assert not counts & {("triad", 66), *((p.job, count) for p in jobs for count in UNSAFE_132)}
 
 
 def test_profile_without_idle_power_is_refused() -> None:
