@@ -338,23 +338,20 @@ def test_what_is_not_known_of_memory() -> None:
 # together
 
 
-H200 = "NVIDIA H200"
-
-
 def test_two_jobs_of_120000_mib_do_not_share_an_h200() -> None:
     large = profile("big", memory_used_mib=120_000.0)
     answer = decide(Outlook((large, large), Physics()), Request(policy=Policy(min_speed=0)))
     assert answer.choice is None
-    near = answer.options[0].violations
-    assert near[0].text.startswith("both need 240000 MiB of memory, 136582 MiB are there")
+    text = "both need 240000 MiB of memory, 136582 MiB are there"
+    assert answer.options[0].violations[0].text.startswith(text)
     # Alone on the card neither breaks anything.
     assert answer.apart.violations == ()
 
 
 def test_what_is_given_goes_before_what_is_known() -> None:
     """A card of the same name may have less, as in a slice of it."""
-    assert with_card_memory(Request(), H200).memory_mib == 143771
-    assert with_card_memory(Request(memory_mib=20_000), H200).memory_mib == 20_000
+    assert with_card_memory(Request(), "NVIDIA H200").memory_mib == 143771
+    assert with_card_memory(Request(memory_mib=20_000), "NVIDIA H200").memory_mib == 20_000
     assert with_card_memory(Request(), "Card 5000").memory_mib is None
 
 

@@ -21,7 +21,6 @@ from advisor.validity.safe_counts import CheckedCounts
 SMALL, BIG = job("small"), job("big", 97.0, 690.0)
 FREE = ["uncapped", "time-sliced", "exclusive"]
 ALL_UNSAFE = checked_with(132, frozenset(set(grantable(132)) - {132}))
-RADEON = "AMD Instinct MI300X"
 
 
 def units_of(share: float) -> int:
@@ -71,8 +70,8 @@ def test_order_of_the_jobs_changes_no_option(
 ) -> None:
     profiles, host = jobs_and_check
     mixed = chance.sample(profiles, len(profiles))
-    there, back = (seats(of, options_of(of, host, most_ways=30)) for of in (profiles, mixed))
-    assert there == back
+    found = options_of(mixed, host, most_ways=30)
+    assert seats(mixed, found) == seats(profiles, options_of(profiles, host, most_ways=30))
 
 
 def seats(profiles: Sequence[Profile], splits: Iterable[Split]) -> set[object]:
@@ -136,17 +135,15 @@ def test_measured_splits_are_options_where_they_are_safe() -> None:
 
 
 def test_amd_gpus_hold_two_limits_and_have_no_turns_to_choose() -> None:
-    jobs = [job(name, 97.0, gpu_model=RADEON, units_total=304) for name in "abc"]
+    jobs = [job(name, 97.0, gpu_model="AMD Instinct MI300X", units_total=304) for name in "abc"]
     found = options_of(jobs, measured=[Split((30.0, 30.0, 30.0))])
     assert [str(split) for split in found if not split.is_limited] == ["uncapped", "exclusive"]
-    most = max(sum(share < WHOLE for share in split.shares) for split in found)
-    assert most == 2
+    assert max(sum(share < WHOLE for share in split.shares) for split in found) == 2
 
 
 def test_fine_splits_are_steps_of_two_units() -> None:
     found = limited((SMALL, SMALL), fine=True)
-    steps = {units_of(split.shares[0]) for split in found}
-    assert steps == {*range(12, 122, 2)}
+    assert {units_of(split.shares[0]) for split in found} == {*range(12, 122, 2)}
     assert {*NINE} < {*found}
 
 

@@ -151,8 +151,7 @@ def test_why_this_way_and_no_other(known: Known, name: str, why: str) -> None:
 
 def test_limits_that_better_options_break_are_named() -> None:
     slow = decided(PAYS, min_speed={"a": 0.4, "b": 0.4})
-    why = "30/70 would be worth 9.1 % more, but a may run at as little as 30 % of its speed"
-    assert why in said(slow)
+    assert "30/70 would be worth 9.1 % more, but a may run at as little as 30 %" in said(slow)
     tight = decided(PAYS, min_speed={"a": 0.7, "b": 0.52})
     near = "60/40 is nearest, but a may run at as little as 60 % of its speed alone, below 70 %"
     assert f"sharing breaks a limit: {near}" in reasons(tight)
@@ -200,8 +199,6 @@ def test_counts_that_nobody_checked_are_named() -> None:
 
 # what cannot be
 
-SERVED = served()
-
 
 def all_draw(power_w: float, *but: tuple[Split, float]) -> Scripted:
     ways = dict.fromkeys((*NINE, UNCAPPED, TIME_SLICED), power_w) | dict(but)
@@ -232,8 +229,8 @@ STARVING = all_draw(450.0, (EQUAL, 380.2), (NINE[0], 370.0))
             "allow 400 W, which one after the other needs.$",
         ),
         (all_draw(450.0), A, {"max_power_w": 80.0}, "a and b cannot run"),
-        (Scripted({}, off=0.0), SERVED, {"max_power_w": 79.0}, "allow more.$"),
-        (Scripted({}, off=0.0), SERVED, {"max_power_w": 390.0}, "loosen that limit"),
+        (Scripted({}, off=0.0), served(), {"max_power_w": 79.0}, "allow more.$"),
+        (Scripted({}, off=0.0), served(), {"max_power_w": 390.0}, "loosen that limit"),
         (
             all_draw(900.0),
             HOT,
