@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
-from advisor.core.split import Split, best_within_tie, evenness
+from advisor.core.split import Split, best_within_tie
 from advisor.errors import InputError
 
 
@@ -131,8 +131,7 @@ def best(candidates: Iterable[Candidate], objective: Objective, tie: float = 0.0
     def rank(candidate: Candidate, value: float) -> tuple[float, float, tuple[float, ...]]:
         # Of equally even ones the larger value, of equal values the smaller first share: the
         # answer does not depend on the order in which the candidates come.
-        _, gap, shares = evenness(candidate.split)
-        return gap, -value, shares
+        return candidate.split.gap_percent, -value, candidate.split.shares
 
     return best_within_tie(candidates, lambda c: objective.value(c.result), tie, rank)
 

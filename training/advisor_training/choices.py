@@ -163,7 +163,7 @@ def choose(
     """What predictions choose, one choice for each thing left out and measurement.
 
     Choices are made from what is known before: predicted relative speeds and power, and the
-    profiles' rates; ``tie` is that of `advisor.core.policy`. They may be scored by
+    profiles' rates; `tie` is that of `advisor.core.policy`. They may be scored by
     another question. Measurements in which nothing is worth anything are left out.
     """
     found = (
