@@ -28,7 +28,7 @@ from advisor.predict.profiles import Profile
 from advisor.predict.sets import fills
 from advisor.validity.safe_counts import CheckedCounts
 
-MOST_WAYS = 250
+MOST_WAYS = 60
 """With limits: the levels of each job that fills are spread evenly, so that all of its options
 together are no more. One such job is looked at under each safe count."""
 
