@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from advisor.core.gpu import WHOLE
-from advisor.decide.limits import Limits
+from advisor.decide.limits import Request
 from advisor.place.sets.answers import set_answers
 from advisor.place.sets.placing import Kind, Pool, make_placing
 from advisor.settings import read_settings
@@ -29,7 +29,7 @@ def test_no_bundled_pair_costs_less_than_its_bound(gpu_model: str, tmp_path: Pat
         gpu_model=gpu_model,
         gpus=1,
         profiles=tuple(profiles),
-        limits=Limits(),
+        limits=Request(),
         idle_power_w=profiles[0].idle_power_w,
         of_pairs=Registry(tmp_path / "models").open_champion(),
     )

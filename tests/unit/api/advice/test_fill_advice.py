@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from advised import settings_of
-from advisor.decide.recommendation import Request
-from advisor.decide.ways import Running
 
 from advisor.core.job import Job
+from advisor.decide.limits import Request
+from advisor.decide.options import Running
 from advisor.launch.spec import LaunchPart
 from advisor_advice.profiles import find_profiles
 from advisor_advice.queue import FillAdvice
