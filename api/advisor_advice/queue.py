@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.job import Job
-from advisor.core.split import MOST_JOBS, Sharing, Split
+from advisor.core.split import ISOLATING, MOST_JOBS, Sharing, Split
 from advisor.decide.decision import Decision, Outlook, decide
 from advisor.decide.filling import Beside, alone, best_beside
 from advisor.decide.limits import Request, is_served
@@ -86,6 +86,10 @@ class FillAdvice:
         rest.sort(key=lambda profile: not is_served(profile))
         if not rest:
             return None
+        if not spare and 1 < len(rest) <= MOST_JOBS:
+            decision = self._ask(rest, None)
+            if decision and decision.choice and decision.choice.sharing not in ISOLATING:
+                return tuple(p.job for p in rest), decision.choice.prediction
         there = [rest.pop(0)]
         now = self._alone(there[0], WHOLE)
         while len(there) < MOST_JOBS:
