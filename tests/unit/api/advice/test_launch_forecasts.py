@@ -10,7 +10,6 @@ from advised import CARD, gives, launch_set, model, points_file, settings_of, so
 
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
-from advisor.core.policy import Policy
 from advisor.core.split import EQUAL, UNCAPPED, Split, without_limits
 from advisor.decide.limits import Request
 from advisor.errors import InputError, ModelError, NoSplitError
@@ -43,7 +42,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Use:
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """A host without a store, at which any job may be slow."""
-    return replace(settings_of(tmp_path), policy=Policy(min_speed=0.0))
+    return settings_of(tmp_path, ADVISOR_MIN_SPEED="0")
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from advised import CARD, gives, model, points_file, settings_of
 from unsafe_counts import checked_with, write_check
 
 from advisor.core.job import Job
-from advisor.core.policy import Policy
 from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.errors import InputError, NoSplitError, UnsafeCountError
 from advisor.launch.folder import JoinRequest, LaunchFolder, create_folder, first_status, keep_part
@@ -29,7 +28,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setattr(Registry, "open_champion", gives(model({EQUAL: (0.5, 0.5, 300.0)})))
     for name in "ab":
         (tmp_path / f"{name}.yaml").write_text(f"name: {name}\ncommand: ['true']\n")
-    return replace(settings_of(tmp_path), policy=Policy(min_speed=0.0))
+    return settings_of(tmp_path, ADVISOR_MIN_SPEED="0")
 
 
 def running(

@@ -54,7 +54,7 @@ def test_a_server_keeps_its_demand() -> None:
 
 
 def test_a_minimum_speed_is_kept_by_every_group() -> None:
-    """0.55 is the speed that 9 of 10 such have, 0.6 what is expected, 0.54 its low end."""
+    # 9 of 10 have 0.55 and more; 0.6 is expected, and 0.54 its low end.
     kept = asked(replace(A, min_speed=0.55), B)
     assert [way(g) for g in planned(kept).groups] == ["30/70"]
     missed = asked(replace(A, min_speed=0.56), B)

@@ -1,7 +1,5 @@
 """What is known beside profiles and physics counts for sets as it does for pairs."""
 
-from dataclasses import replace
-
 import pytest
 from advised import CARD, UUID, known, model, profile, profiles
 
@@ -75,7 +73,7 @@ def test_cost_and_host_cores_decide_as_for_pairs() -> None:
     assert way(told).energy_saved.value > way(advised()).energy_saved.value
     busy = tuple(profile(job, columns={"job_cpu_percent": [150.0] * 10}) for job in "abc")
     assert advised(of=busy).needs.host_cores == pytest.approx(4.5)
-    few = advised(of=busy, request=replace(ANY, host_cores=4.0))
+    few = advised(of=busy, request=Request(policy=ANY.policy, host_cores=4.0))
     wrong = ("4.5 host cores are wanted, 4 are there",)
     assert (told.verdict, few.verdict, way(few).violations) == ("share", "a card each", wrong)
 

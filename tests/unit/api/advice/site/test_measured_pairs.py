@@ -117,27 +117,11 @@ def test_speeds_are_those_beside_alone_on_the_same_host(
     store: Store, columns: dict[str, Any], rates: tuple[float, ...], power_w: float
 ) -> None:
     """Its host runs `a` twice and `b` ten times as fast as that of the profiles; 400 W alone."""
-    alone = {"share_percent": 100.0, "power_w": 400.0, "gpu_model": CARD, "gpu_uuid": "GPU-1"}
-    own = [
-        solo_point(job=job, rate=rate, run="r1", **alone)
-        for job, rate in (("a", 200.0), ("b", 1000.0))
-    ]
-    store.add([*own, replace(own[0], run="r2", rate=9.0), point(**columns)])
+    a = solo_point(
+        job="a", rate=200.0, run="r1", share_percent=100.0, power_w=400.0, gpu_model=CARD
+    )
+    other_run = replace(a, run="r2", rate=9.0)
+    store.add([a, replace(a, job="b", rate=1000.0), other_run, point(**columns)])
     (window,) = measured_windows(PAIR, unchecked, store, bundled=())["a", "b"]
     assert window.rates == pytest.approx(rates)
     assert window.power_w == power_w
-
-
-def test_bundled_sets_have_the_speed_that_they_had_on_their_host() -> None:
-    """Whatever a host does to the profiles: side by side and in turns."""
-    three = ("mobilenet-train-b2",) * 3
-
-    def speeds(whole_gpu_rate: float) -> list[float]:
-        job = profile(three[0], gpu_model="NVIDIA H200")
-        rates = whole_gpu_rate * job.values["rate"] / job.whole_gpu_rate
-        there = [replace(job, values={**job.values, "rate": rates})] * 3
-        windows = measured_windows(there, unchecked, None)[three]
-        return [(window.rates[0] or 0.0) / whole_gpu_rate for window in windows]
-
-    assert speeds(78.0) == pytest.approx(speeds(205.0))
-    assert speeds(78.0) == pytest.approx([1.01, 0.39], abs=0.01)
