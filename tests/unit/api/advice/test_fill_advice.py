@@ -18,7 +18,7 @@ NAMES = ("triad", "resnet50-train-b2", "bert-serve-10", "gemm", "mobilenet-train
 
 
 WHOLE = ("bert-infer", "resnet50-train-waiting", "resnet50-train-b2")
-"""Three that share, while no other is worth while beside the first alone."""
+# They share, while no other is worth while beside the first alone.
 
 
 @pytest.fixture
