@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.core.gpu import PERCENTAGE
-from advisor.core.objectives import Prices
+from advisor.core.objectives import Prices, find_objective
 from advisor.core.policy import POLICY, Policy
 from advisor.errors import InputError, UnsafeFileError
 from advisor.files import belongs_to_us, open_file
@@ -220,7 +220,9 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
             raise
         name = named[0].removeprefix(OUR_VARIABLES).lower()
         where = f"{name} in {config_path(environment)}"
-        raise InputError(error.what.replace(named[0], where), why=error.why) from error
+        raise InputError(
+            error.what.replace(named[0], where), why=error.why, fix=error.fix
+        ) from error
 
 
 def written(environment: Mapping[str, str]) -> dict[str, str]:
@@ -297,7 +299,11 @@ def _read_policy(environment: Mapping[str, str]) -> Policy:
         name: _number(f"ADVISOR_{name.upper()}", environment, 0.0)
         for name in ("gpu_hour", "kwh", "host_w")
     }
-    objective = environment.get("ADVISOR_OBJECTIVE") or None
+    if objective := environment.get("ADVISOR_OBJECTIVE") or None:
+        try:
+            find_objective(objective)
+        except InputError as error:
+            raise InputError(f"ADVISOR_OBJECTIVE is {objective}", fix=error.fix) from error
     try:
         return Policy(objective=objective, prices=Prices(**prices), **numbers)
     except InputError as error:

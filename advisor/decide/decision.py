@@ -557,7 +557,7 @@ def accepting(option: RatedSplit, profiles: Sequence[Profile], request: Request)
 
 
 def near_miss(decision: Decision) -> str | None:
-    """A better option that misses floors or tails alone, and what accepts it; None: no such."""
+    """The nearest better option that misses floors or tails alone, and what accepts it, if any."""
     request = decision.request
     least = decision.choice.worth if decision.choice else 1 + request.policy.min_gain
     better = sorted(
@@ -566,7 +566,7 @@ def near_miss(decision: Decision) -> str | None:
             for o in decision.options
             if o.violations and o.worth > least * (1 + request.policy.tie)
         ),
-        key=lambda option: -option.worth,
+        key=lambda option: (worst_violation(option).by, -option.worth),
     )
     for option in better:
         if accepted := accepting(option, decision.profiles, request):

@@ -23,7 +23,7 @@ from advisor.core.split import ADVISED_JOBS, Split
 from advisor.core.telemetry import NEAR_LIMIT, OVER_LIMIT
 from advisor.predict.predictions import Prediction, Predictor, is_within, possible_speed
 from advisor.predict.profiles import P99_MEASURED, Profile, kind_of
-from advisor.predict.sets import fills
+from advisor.predict.sets import fills, is_by_physics
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +210,8 @@ class MeasuredPredictor:
         known = dict(zip(asked, self._predictor.predict(profiles, asked), strict=True))
         found = [known[split] for split in splits]
         seen = [(window, known[window.split]) for window in windows]
-        speeds = [self._speeds(n, p, found, seen) for n, p in enumerate(profiles)]
-        powers = self._powers(profiles[0].power_limit_w or math.inf, found, seen)
+        speeds = [self._speeds(n, profiles, found, seen) for n in range(len(profiles))]
+        powers = self._powers(profiles, found, seen)
         return [
             _with_latencies(_changed(prediction, power_w, of_jobs), windows)
             for prediction, power_w, *of_jobs in zip(found, powers, *speeds, strict=True)
@@ -220,18 +220,20 @@ class MeasuredPredictor:
     def _speeds(
         self,
         n: int,
-        profile: Profile,
+        profiles: Sequence[Profile],
         found: Sequence[Prediction],
         measured: Sequence[tuple[Window, Prediction]],
     ) -> list[Interval]:
+        profile = profiles[n]
         is_pair = len(found[0].parts) == ADVISED_JOBS
         of_set = HOST_SPEED if kind_of(profile) == "launch-bound" else SET_SPEED
         errors = SPEED if is_pair else of_set
 
         def value(p: Prediction, gpu_uuid: str) -> _Value:
-            # In a set a job without a limit hangs on the limits of others.
-            shares = p.split.shares
-            return _Value(p.split, (shares[n],) if is_pair else shares, p.parts[n].speed, gpu_uuid)
+            # By physics a job hangs on the limits of others, where they overlap.
+            shares, law = p.split.shares, is_by_physics(profiles, p.split)
+            own = shares if law else (shares[n],)
+            return _Value(p.split, own, p.parts[n].speed, gpu_uuid, law)
 
         seen = [
             (value(p, w.gpu_uuid), _reached(profile, rate / solo_rate))
@@ -250,17 +252,19 @@ class MeasuredPredictor:
 
     def _powers(
         self,
-        limit_w: float,
+        profiles: Sequence[Profile],
         found: Sequence[Prediction],
         measured: Sequence[tuple[Window, Prediction]],
     ) -> list[Interval]:
+        limit_w = profiles[0].power_limit_w or math.inf
         errors = POWER if len(found[0].parts) == ADVISED_JOBS else SET_POWER
-        seen = [
-            (_Value(w.split, w.split.shares, p.power_w, w.gpu_uuid, limit_w), w.power_w)
-            for w, p in measured
-            if w.power_w
-        ]
-        asked = [_Value(p.split, p.split.shares, p.power_w, self._gpu_uuid, limit_w) for p in found]
+
+        def value(p: Prediction, gpu_uuid: str) -> _Value:
+            law = is_by_physics(profiles, p.split)
+            return _Value(p.split, p.split.shares, p.power_w, gpu_uuid, law, limit_w)
+
+        seen = [(value(p, w.gpu_uuid), w.power_w) for w, p in measured if w.power_w]
+        asked = [value(p, self._gpu_uuid) for p in found]
         most_w = Interval(*[OVER_LIMIT * limit_w] * 3)
         return [x.at_most(most_w) for x in _posterior(asked, seen, errors)]
 
@@ -287,6 +291,7 @@ class _Value:
     Attributes:
         shares: What errors are alike by, percent.
         gpu_uuid: Empty: any card.
+        law: Whether it is by physics: what the model of pairs gets wrong says nothing of that.
         limit: From `NEAR_LIMIT` of it on all cards are the same.
     """
 
@@ -294,6 +299,7 @@ class _Value:
     shares: tuple[float, ...]
     expected: Interval
     gpu_uuid: str
+    law: bool
     limit: float = math.inf
 
     def card_spread(self, errors: _ErrorModel) -> float:
@@ -318,7 +324,7 @@ class _Value:
         return math.sqrt(self.spread(errors) ** 2 - self.card_spread(errors) ** 2)
 
     def _alike(self, other: "_Value", errors: _ErrorModel) -> float:
-        if self.split.sharing != other.split.sharing:
+        if (self.split.sharing, self.law) != (other.split.sharing, other.law):
             return 0.0
         apart = math.dist(self.shares, other.shares) / errors.reach_percent
         return errors.of_jobs + (1 - errors.of_jobs) * math.exp(-(apart**2))

@@ -171,7 +171,7 @@ class KnownSet:
         self, split: Split | None, measured: MeasuredTogether | None
     ) -> Iterator[str]:
         profiles, model = self.outlook.profiles, self.known.model
-        if split is not None and is_by_physics(profiles, split):
+        if len(profiles) > ADVISED_JOBS or (split and is_by_physics(profiles, split)):
             yield from _of_law(profiles, measured)
             return
         yield from gpu_warnings(model.manifest, profiles)

@@ -44,7 +44,7 @@ from advisor_cli.say import as_json_text, say
 class _RecommendOptions(AdviceOptions):
     """What is asked of one to seven jobs."""
 
-    objective: ObjectiveOption = DEFAULT_OBJECTIVE
+    objective: ObjectiveOption = None
     work: Annotated[
         list[str] | None,
         typer.Option(

@@ -111,9 +111,11 @@ def points_file(folder: Path, *points: Sequence[SoloPoint]) -> Path:
     return path
 
 
-def settings_of(folder: Path) -> Settings:
+def settings_of(folder: Path, **variables: str) -> Settings:
     """A host that has nothing yet."""
-    return read_settings({"ADVISOR_HOME": str(folder / "home"), "ADVISOR_JOBS": str(folder)})
+    return read_settings(
+        {"ADVISOR_HOME": str(folder / "home"), "ADVISOR_JOBS": str(folder), **variables}
+    )
 
 
 def launch_set(split: Split, *jobs: Job) -> LaunchSet:

@@ -259,7 +259,7 @@ def test_every_way_of_a_set_is_told_in_short(api: Api) -> None:
     body = {"gpu_model": "NVIDIA H200", "jobs": jobs("bert-serve-30", "triad", "vit-train")}
     told = read(SetAdvice, json.dumps(api.post("/v1/sets", body | {"every": True})))
     short = {way.name: way for way in told.looked_at}
-    assert len(told.looked_at) == len(short) == told.searched > 200
+    assert len(told.looked_at) == len(short) == told.searched > 40
     for way in told.ways:
         assert short[way.name].energy_saved == pytest.approx(way.energy_saved.value, abs=1e-4)
         assert short[way.name].keeps == (not way.violations)
@@ -288,7 +288,7 @@ def test_what_was_measured_counts_through_both_doors(
     assert measured.at_choice == 1
 
 
-CROSSED = ["bert-serve-30", "triad", "vit-train"]
+CROSSED = ["bert-train", "dit-step", "vit-train"]
 
 
 def test_gains_of_all_pairs_are_those_of_each(api: Api) -> None:
@@ -296,7 +296,7 @@ def test_gains_of_all_pairs_are_those_of_each(api: Api) -> None:
     body = {"gpu_model": "NVIDIA H200", "jobs": CROSSED[::-1], "min_speed": 0.35}
     told = read(Gains, json.dumps(api.post("/v1/gains", body)))
     curves = [(job.job, job.size is None, job.shares[-1]) for job in told.jobs]
-    assert curves == list(zip(CROSSED, (False, False, True), (100.0,) * 3, strict=True))
+    assert curves == list(zip(CROSSED, (False, True, True), (100.0,) * 3, strict=True))
     assert [job.speeds[-1] for job in told.jobs] == pytest.approx([1.0] * 3, abs=0.01)
     pairs = [(a, b) for n, a in enumerate(CROSSED) for b in CROSSED[n:]]
     assert {*told.verdicts} > {"share", "do not share"}

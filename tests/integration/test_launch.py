@@ -130,7 +130,6 @@ def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
     last = launch(h200, "triad", "gemm", "--duration", "10", "--min-speed", "0")
     forecast, (seen,) = last["forecast"], map(flat, last["observations"])
     assert last["sharing"] == "limited"
-    assert sum(job["units_granted"] for job in last["jobs"]) <= 132
     assert (seen["predicted_rate_2"], seen["solo_rate_2"]) == (
         forecast["jobs"][0]["rate"]["value"], forecast["jobs"][0]["solo_rate"]
     )  # fmt: skip

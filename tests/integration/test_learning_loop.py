@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import synthetic_pairs as made_up
-from advisor.decide.recommendation import TIE
 from command_line import Advisor
 from made_up_rows import solo_points
 from reading import answer_of
 from retraining import few_trees, launched
 
+from advisor.core.policy import POLICY
 from advisor.core.records import OBSERVED_SOURCE, Observation, ObservedPart
 from advisor.settings import read_settings
 from advisor_data import open_store
@@ -183,7 +183,7 @@ def test_own_pairs_that_are_predicted_exactly_have_no_error(home: Path) -> None:
     exact = rows.assign(speed_a=speeds[:, 0], speed_b=speeds[:, 1], power_w=watts)
     own = evaluate_own(predictor, dataclasses.replace(data, rows=exact))
     # Of splits that are worth the same but for the tie, the more even one is chosen.
-    assert own.oracle_worst_percent >= 100 * (1 - TIE)
+    assert own.oracle_worst_percent >= 100 * (1 - POLICY.tie)
     assert own.rate_mean_error_percent == own.power_mean_error_percent == 0
     assert own.rate_coverage_percent == own.power_coverage_percent == 100
 

@@ -137,7 +137,7 @@ SETS = ("bert-serve-30:3", "resnet50-train-b2:9", "triad:2", "--gpus", "6")
 
 def test_cards_at_the_power_limit_are_told_and_a_ceiling_keeps_them_out(place: Advisor) -> None:
     """Where predicted watts are cut off, sets were measured to break their floors."""
-    asked = ("reduction:4", "bert-serve-30:6", "vit-serve-30:3", "--objective", "least-energy")
+    asked = ("triad:3", "resnet50-train-b2:9", "bert-serve-30:3", "--objective", "least-energy")
     gpu = ("--gpus", "8", "--gpu-model", "NVIDIA H200")
     (told,) = (text for text in answer(place, *asked, *gpu)["warnings"] if "power limit" in text)
     assert "--max-power 699" in told

@@ -106,8 +106,8 @@ def test_twelve_mixed_jobs_run_to_their_end(h100: FakeHost) -> None:
     assert last["alone_s"] is None  # of one nobody knows it
     with open_store(None, h100.folder / "home") as store:
         seen = store.observations()
-    # Every stretch of two and more, and in each those that ran.
-    assert {part.job for one in seen for part in one.parts} == STEPS.keys() - {"home-made"}
+    # Every stretch of two and more; beside gemm the server would answer late.
+    assert {p.job for one in seen for p in one.parts} == STEPS.keys() - {"gemm", "home-made"}
     assert len(seen) > 5
     assert queue_files(h100) == []
     await_nobody(h100)

@@ -18,12 +18,11 @@ from itertools import starmap
 from typing import Any, cast
 
 import numpy as np
-from advisor.decide.recommendation import Request
-from advisor.decide.ways import recommend_set
 from rows import Row, bundled_campaigns, rows_of
 
 from advisor.core.gpu import WHOLE
 from advisor.core.split import Sharing, Split, without_limits
+from advisor.decide.decision import Outlook, decide
 from advisor.errors import NoSplitError
 from advisor.predict.one_window import (
     COUNTERS,
@@ -33,7 +32,6 @@ from advisor.predict.one_window import (
 )
 from advisor.predict.profiles import Floats, Profile, kind_of, make_profiles
 from advisor.predict.sets import SetPredictor, fills
-from advisor.wire.requests import MIN_GAIN
 from advisor_data.bundled import bundled_set_references, bundled_solo_points
 from advisor_models.one_window import BUNDLED
 from advisor_training.held_out import family_of
@@ -48,7 +46,6 @@ LACKING: Mapping[str, Sequence[str]] = {
     "neither": COUNTERS,
 }
 LAW = SetPredictor()
-REQUEST = Request(min_gain=MIN_GAIN)
 DRAWN = 200
 
 
@@ -223,7 +220,7 @@ def advised(profiles: Sequence[Profile]) -> Split:
     """The way that is the answer."""
     apart = without_limits("exclusive", len(profiles))
     try:
-        decision = recommend_set(profiles, LAW, REQUEST)
+        decision = decide(Outlook(profiles, LAW))
     except NoSplitError:
         return apart
     return decision.choice.prediction.split if decision.choice else apart

@@ -69,8 +69,10 @@ def test_errors_fade_with_the_distance_of_the_share() -> None:
     assert moves[0] < 0.25 * moves[4]
 
 
-def test_limits_and_no_limits_tell_nothing_of_each_other() -> None:
-    found, before = at([window(0.3, 400.0, UNCAPPED)]), at([])
+@pytest.mark.parametrize("other", [UNCAPPED, Split((50.0, 90.0))])
+def test_limits_none_and_those_that_overlap_tell_nothing_of_each_other(other: Split) -> None:
+    """The model of pairs knows two limits that add up to the GPU, the law of sets those beyond."""
+    found, before = at([window(0.3, 400.0, other)]), at([])
     assert found.parts[0].speed.value == pytest.approx(before.parts[0].speed.value)
     assert found.power_w.high == pytest.approx(before.power_w.high)
 

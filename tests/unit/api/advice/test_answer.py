@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from advised import CARD, known, model, profile, profiles
-from advisor.decide.recommendation import Request
 from small_model import make_manifest, make_profile
 
 from advisor.core.objectives import Prices, Work
+from advisor.core.policy import Policy
 from advisor.core.split import Split
-from advisor.errors import InputError
+from advisor.decide.limits import Request
 from advisor.predict.card_factor import CardFactor
 from advisor.settings import read_settings
 from advisor.wire.answers import DriftedJob
@@ -22,7 +22,7 @@ from advisor_models.manifest import MOST_PAIRS, OtherGpu
 
 BEST = Split((30.0, 70.0))
 MODEL = model({BEST: (0.6, 0.9, 350.0)})
-ANY = Request(default_min_speed=0.0)
+ANY = Request(policy=Policy(min_speed=0.0))
 FACTOR = CardFactor(gpu_uuid="GPU-2", log_factor=0.1, log_stderr=0.01, references=3, observations=1)
 DRIFT = DriftedJob(
     job="a", gpu_model=CARD, gpu_uuid="GPU-2", quantity="rate", ratio=0.5, since="2026-01-31",
@@ -32,7 +32,8 @@ DRIFT = DriftedJob(
 
 def test_a_request_becomes_what_the_arithmetic_takes(tmp_path: Path) -> None:
     """Each limit under its own name, and settings and job files where nothing is said."""
-    settings = replace(read_settings({}), jobs_dir=tmp_path, min_speed=0.25, prices=Prices(kwh=0.2))
+    policy = Policy(min_speed=0.25, chance=0.8, prices=Prices(kwh=0.2))
+    settings = replace(read_settings({}), jobs_dir=tmp_path, policy=policy)
     for job in "ab":
         (tmp_path / f"{job}.yaml").write_text("command: python serve.py\nmax_p99_ms: 12\n")
     a = JobRequest(job="a", min_speed=0.7, work_s=60.0, max_p99_ms=9.0)
@@ -41,11 +42,11 @@ def test_a_request_becomes_what_the_arithmetic_takes(tmp_path: Path) -> None:
         max_power_w=400.0, memory_mib=2000.0, fine=True, min_gain=0.1,
     )  # fmt: skip
     assert request_of(asked, settings) == Request(
-        objective="throughput", min_speed={"a": 0.7}, default_min_speed=0.25,
-        max_p99_ms={"a": 9.0, "b": 12.0}, default_max_p99_ms=50.0,
-        max_power_w=400.0, memory_mib=2000.0, fine=True,
-        work=Work((60.0, 90.0)), min_gain=0.1, prices=Prices(kwh=0.2),
+        policy=replace(policy, objective="throughput", min_gain=0.1), min_speed={"a": 0.7},
+        max_p99_ms={"a": 9.0, "b": 12.0}, default_max_p99_ms=50.0, max_power_w=400.0,
+        memory_mib=2000.0, fine=True, work=Work((60.0, 90.0)),
     )  # fmt: skip
+    assert request_of(RecommendationRequest.of("a", "b"), settings).policy == policy
 
 
 @pytest.mark.parametrize(
@@ -59,12 +60,12 @@ def test_a_request_becomes_what_the_arithmetic_takes(tmp_path: Path) -> None:
 def test_few_features_beyond_the_training_data_are_named(
     outside: tuple[str, ...], said: str
 ) -> None:
-    assert said in answer(known(replace(MODEL, outside=outside)), ANY).recommendation.warnings
+    assert said in answer(known(replace(MODEL, outside=outside)), ANY).warnings
 
 
 def test_where_profiles_come_from_is_said() -> None:
     found = replace(profiles(bundled=("b",)), other_models=("Old", "Older"))
-    warnings = answer(known(MODEL, found), ANY).recommendation.warnings
+    warnings = answer(known(MODEL, found), ANY).warnings
     assert any(text.startswith("all were profiled on Old and Older, too") for text in warnings)
     assert "bundled, so measured with random input, on which power depends: b" in warnings
 
@@ -72,8 +73,8 @@ def test_where_profiles_come_from_is_said() -> None:
 def test_the_idle_power_of_the_model_stands_in() -> None:
     lacking = profiles(*(profile(job, idle_power_w=float("nan")) for job in "ab"))
     filled = replace(MODEL, manifest=replace(MODEL.manifest, fill={"idle_power_w": 75.4}))
-    given = answer(known(filled, lacking), ANY).recommendation
-    assert [p.idle_power_w for p in given.profiles] == [75.4, 75.4]
+    given = answer(known(filled, lacking), ANY)
+    assert [p.idle_power_w for p in given.decision.profiles] == [75.4, 75.4]
     said = "idle_power_w is missing in the profile of a, b: 75 W, as in the profiles of the model"
     assert said in given.warnings
 
@@ -89,22 +90,16 @@ def test_what_is_known_of_the_card_is_taken_in() -> None:
     usual = answer(known(model()), ANY)
     given = answer(known(model(), conditions=conditions), ANY)
     option, before = (
-        next(o for o in one.recommendation.candidates if o.name == "50/50")
-        for one in (given, usual)
+        next(o for o in one.decision.options if o.name == "50/50") for one in (given, usual)
     )
     assert option.prediction.power_w.value > 1.05 * before.prediction.power_w.value
     low, was_low = (o.prediction.parts[0].speed.low for o in (option, before))
     assert low == pytest.approx(0.5 * was_low)
-    *_, card, drift, outdated = given.recommendation.warnings
+    *_, card, drift, outdated = given.warnings
     assert (card, outdated) == (FACTOR.text, "checked long ago")
     assert drift.endswith("intervals are wider: advisor profile a")
     wire = to_wire(given)
     assert (wire.card, wire.drifts) == (FACTOR.told, (DRIFT,))
-
-
-def test_two_gpu_models_are_no_pair() -> None:
-    with pytest.raises(InputError, match="that of b is of Other"):
-        answer(known(MODEL, profiles(profile("a"), profile("b", gpu_model="Other"))), ANY)
 
 
 # a GPU model that the model has not seen

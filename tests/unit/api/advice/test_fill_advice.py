@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from advised import settings_of
-from advisor.decide.recommendation import Request
-from advisor.decide.ways import Running
 
 from advisor.core.job import Job
+from advisor.decide.limits import Request
+from advisor.decide.options import Running
 from advisor.launch.spec import LaunchPart
 from advisor_advice.profiles import find_profiles
 from advisor_advice.queue import FillAdvice
@@ -17,9 +17,13 @@ NAMES = ("triad", "resnet50-train-b2", "bert-serve-10", "gemm", "mobilenet-train
 """Two that fill the GPU, a server, and two that leave most of it."""
 
 
+WHOLE = ("bert-infer", "resnet50-train-waiting", "resnet50-train-b2")
+# They share, while no other is worth while beside the first alone.
+
+
 @pytest.fixture
 def advice(tmp_path: Path) -> FillAdvice:
-    found = find_profiles(NAMES, settings_of(tmp_path), "NVIDIA H100 80GB HBM3")
+    found = find_profiles((*NAMES, *WHOLE), settings_of(tmp_path), "NVIDIA H100 80GB HBM3")
     profiles = {profile.job: profile for profile in found.profiles}
     return FillAdvice(profiles=profiles, lacking={"unknown": "unknown has no profile"})
 
@@ -34,8 +38,8 @@ def test_servers_start_first_and_no_more_than_seven(advice: FillAdvice) -> None:
 
 def test_jobs_are_left_for_other_gpus(advice: FillAdvice) -> None:
     pair = ("resnet50-train-b2", "mobilenet-train-b2")
-    for spare, number in ((0, 2), (1, 1)):
-        found = advice.first_set(pair, spare)
+    for jobs, spare, number in ((pair, 0, 2), (pair, 1, 1), (WHOLE, 0, 3)):
+        found = advice.first_set(jobs, spare)
         assert found is not None
         assert len(found[0]) == number
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from advised import CARD, gives, launch_set, model, points_file, settings_of, solo_points
-from advisor.decide.recommendation import Request
 
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
 from advisor.core.split import EQUAL, UNCAPPED, Split, without_limits
+from advisor.decide.limits import Request
 from advisor.errors import InputError, ModelError, NoSplitError
 from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor.settings import Settings
@@ -42,7 +42,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Use:
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """A host without a store, at which any job may be slow."""
-    return replace(settings_of(tmp_path), min_speed=0.0)
+    return settings_of(tmp_path, ADVISOR_MIN_SPEED="0")
 
 
 @pytest.fixture
@@ -90,9 +90,9 @@ def test_limits_of_one_job_count_for_its_own_pair_alone(file: Path, settings: Se
     others = (NextPair(jobs=(JobRequest(job="c", min_speed=0.9), JobRequest(job="d"))),)
     pair, _ = recommended([A, B], wanted(file, then=others), settings)
     assert pair.split == BEST
-    slow = JobRequest(job="a", min_speed=0.56)
+    fast = [JobRequest(job=job, min_speed=0.9) for job in "ab"]
     with pytest.raises(NoSplitError, match="no split of a and b on the Card keeps the limits"):
-        recommended([A, B], wanted(file, slow, JobRequest(job="b")), settings)
+        recommended([A, B], wanted(file, *fast), settings)
 
 
 def test_too_little_memory_is_no_launch(file: Path, settings: Settings) -> None:
@@ -113,11 +113,11 @@ def test_jobs_that_should_not_share_are_told_what_it_would_cost(
         recommended([A, B], wanted(file), settings)
     error = raised.value
     assert error.what == "a and b should not share the Card"
-    assert error.why
-    assert "with 50/50 the same work takes 11.1 % more energy and 11.1 % more GPU time" in error.why
-    assert "energy-efficiency" in error.why
-    assert error.fix
-    assert error.fix.endswith("--split 50/50")
+    assert (error.why, error.fix) == (
+        "with 61/61 the same work takes 1.6 % less energy and 9.8 % more GPU time than with a GPU "
+        "for each (objective energy-efficiency)",
+        "give each a GPU of its own, or share it anyway: --split 61/61",
+    )
 
 
 def test_a_latency_that_nobody_has_is_of_queues_no_matter(
@@ -158,12 +158,13 @@ def test_where_nothing_of_sharing_is_kept_the_nearest_way_is_named(
         recommended([A, B], wanted(file, min_speed=0.56, max_power_w=400.0), settings)
     error = raised.value
     assert error.what == "no split of a and b on the Card keeps the limits"
-    assert error.why.startswith("nearest is 50/50: a may run at as little as 54 %")
+    assert error.why.startswith("nearest is 50/50: a may run at as little as 55.3 %")
     assert "; both draw 420 W, at most 400 W are allowed" in error.why
-    assert error.fix == "run one after the other, or loosen that limit"
+    assert "; accept it with --min-speed " in error.fix
+    use(model({}))
     with pytest.raises(NoSplitError) as raised:
-        recommended([A, B], wanted(file, min_speed=0.56), settings)
-    assert raised.value.fix.startswith("run one after the other, or allow it: --min-speed a=0.")
+        recommended([A, B], wanted(file, min_speed=0.9), settings)
+    assert raised.value.fix.startswith("give each a GPU of its own, or take it: --split ")
 
 
 def test_jobs_in_turns_are_predicted_by_physics(

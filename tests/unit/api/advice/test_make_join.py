@@ -28,7 +28,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setattr(Registry, "open_champion", gives(model({EQUAL: (0.5, 0.5, 300.0)})))
     for name in "ab":
         (tmp_path / f"{name}.yaml").write_text(f"name: {name}\ncommand: ['true']\n")
-    return replace(settings_of(tmp_path), min_speed=0.0)
+    return settings_of(tmp_path, ADVISOR_MIN_SPEED="0")
 
 
 def running(

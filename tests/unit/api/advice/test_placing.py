@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from advised import CHECKED, known, model, profile, profiles
 
+from advisor.core.policy import Policy
 from advisor.core.split import NINE, Split
 from advisor.errors import InputError
 from advisor.predict.profiles import Serving
@@ -38,7 +39,7 @@ def planned(
 ) -> Planned:
     """The plan, each job at a tenth of its speed at least."""
     request = request or asked()
-    limits = limits_of(request, 0.1)
+    limits = limits_of(request, Policy(min_speed=0.1))
     return plan(known(by, found, checked, **fields), request, limits)
 
 
@@ -53,9 +54,10 @@ def test_a_server_keeps_its_demand() -> None:
 
 
 def test_a_minimum_speed_is_kept_by_every_group() -> None:
-    kept = asked(replace(A, min_speed=0.53), B)
+    # 9 of 10 have 0.55 and more; 0.6 is expected, and 0.54 its low end.
+    kept = asked(replace(A, min_speed=0.55), B)
     assert [way(g) for g in planned(kept).groups] == ["30/70"]
-    missed = asked(replace(A, min_speed=0.55), B)
+    missed = asked(replace(A, min_speed=0.56), B)
     assert [way(g) for g in planned(missed).groups] == ["alone", "alone"]
 
 

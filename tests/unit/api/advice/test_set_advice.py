@@ -2,10 +2,11 @@
 
 import pytest
 from advised import CARD, UUID, known, model, profile, profiles
-from advisor.decide.recommendation import Request
 
 from advisor.core.objectives import Prices
+from advisor.core.policy import Policy
 from advisor.core.split import Split, without_limits
+from advisor.decide.limits import Request
 from advisor.errors import InputError
 from advisor.predict.card_factor import CardFactor
 from advisor.predict.measured import Window
@@ -13,12 +14,12 @@ from advisor.predict.profiles import Profile
 from advisor.settings import read_settings
 from advisor.wire.answers import DriftedJob, SetAdvice, Way
 from advisor.wire.requests import JobRequest, SetRequest
-from advisor_advice.answers import advise_set, request_of
+from advisor_advice.answers import advise_set, known_set, request_of
 from advisor_advice.conditions import NOTHING, Conditions
 
 SMALL = profiles(*(profile(job, power_limit_w=None) for job in "abc"))
 FILLS = {"sm_active_percent": [95.0] * 10}
-ANY = Request(default_min_speed=0.0)
+ANY = Request(policy=Policy(min_speed=0.0))
 FREE = without_limits("uncapped", 3)
 
 
@@ -27,7 +28,7 @@ def advised(
     request: Request = ANY,
     of: tuple[Profile, ...] = SMALL.profiles,
 ) -> SetAdvice:
-    return advise_set(known(model(), profiles(*of), None, conditions), request)
+    return advise_set(known_set(known(model(), profiles(*of), None, conditions)), request)
 
 
 def way(told: SetAdvice, name: str = "uncapped") -> Way:
@@ -66,13 +67,13 @@ def test_card_and_drift_are_taken_in_and_told() -> None:
 def test_cost_and_host_cores_decide_as_for_pairs() -> None:
     """The watts of servers make sharing save more; a host without cores forbids it."""
     prices = Prices(gpu_hour=2.5, kwh=0.15, host_w=300.0)
-    told = advised(request=Request(default_min_speed=0.0, objective="cost", prices=prices))
+    told = advised(request=Request(policy=Policy(min_speed=0.0, prices=prices)))
     chosen = told.chosen
     assert chosen and chosen.cost_saved and chosen.cost_saved.value > 0.3  # noqa: PT018
     assert way(told).energy_saved.value > way(advised()).energy_saved.value
     busy = tuple(profile(job, columns={"job_cpu_percent": [150.0] * 10}) for job in "abc")
     assert advised(of=busy).needs.host_cores == pytest.approx(4.5)
-    few = advised(of=busy, request=Request(default_min_speed=0.0, host_cores=4.0))
+    few = advised(of=busy, request=Request(policy=ANY.policy, host_cores=4.0))
     wrong = ("4.5 host cores are wanted, 4 are there",)
     assert (told.verdict, few.verdict, way(few).violations) == ("share", "a card each", wrong)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.core.objectives import NO_PRICES
-from advisor.decide.limits import Limits
+from advisor.decide.limits import Request
 from advisor.predict.profiles import Profile, make_profiles
 from advisor_audit.kinds import SeenKind, Survey, Workload, workload_of
 from advisor_audit.packing import Packer, Walk, Walked, make_packer
@@ -32,7 +32,7 @@ def profiles() -> list[Profile]:
 @pytest.fixture(scope="module")
 def packer(profiles: Sequence[Profile]) -> Packer:
     kinds = [SeenKind(MODEL, profile.job, False, ()) for profile in profiles]
-    limits = Limits(memory_mib=CARD_MIB)
+    limits = Request(memory_mib=CARD_MIB)
     return make_packer(kinds, profiles, 70.0, "least-energy", limits, NO_PRICES)
 
 
@@ -82,7 +82,7 @@ def packed(
             survey.count(one, kind)
 
     def packers(profiles: Sequence[Profile]) -> dict[str, Packer]:
-        limits = Limits(memory_mib=CARD_MIB)
+        limits = Request(memory_mib=CARD_MIB)
         return {MODEL: make_packer(kinds, profiles, 70.0, "least-energy", limits, NO_PRICES)}
 
     told = packers(survey.profiles(kinds, bundled_head()))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from advised import CARD, launch, profile, settings_of
 from pair_points import pair_point
+from store_points import point as solo_point
 
 from advisor.core.records import REPLAY_SOURCE, PairPoint
 from advisor.core.split import EQUAL, UNCAPPED, Split
@@ -102,22 +103,25 @@ def test_of_a_set_its_own_windows_alone(store: Store, mode: str) -> None:
 def test_bundled_pairs_are_read_where_none_are_given() -> None:
     jobs = [profile(job, gpu_model="NVIDIA H200") for job in ("bert-serve-30", "triad")]
     found = measured_windows(jobs, unchecked, None)
-    copies = ("bert-serve-30",) * 3
-    assert found.keys() <= {("bert-serve-30", "triad"), ("triad", "triad"), copies}
+    copies = {("bert-serve-30",) * number for number in (2, 3)}
+    assert found.keys() <= {("bert-serve-30", "triad"), ("triad", "triad"), *copies}
     assert all(w.is_bundled for windows in found.values() for w in windows)
     assert found["bert-serve-30", "triad"]
 
 
-def test_sets_of_a_host_far_slower_than_the_profiles_are_not_taken_in() -> None:
-    """Three of mobilenet-train-b2 were measured where one does 78 images/s alone."""
-    three, card = ("mobilenet-train-b2",) * 3, "NVIDIA H200"
-    slow, fast = profile(three[0], gpu_model=card), profile(three[0], gpu_model=card)
-    slow = replace(
-        slow, values={**slow.values, "rate": 78.0 * slow.values["rate"] / slow.whole_gpu_rate}
+@pytest.mark.parametrize(
+    ("columns", "rates", "power_w"),
+    [({}, (15.0, 70.0), 500.0), ({"power_limit_w": 400.0}, (12.0, 56.0), 400.0)],
+)
+def test_speeds_are_those_beside_alone_on_the_same_host(
+    store: Store, columns: dict[str, Any], rates: tuple[float, ...], power_w: float
+) -> None:
+    """Its host runs `a` twice and `b` ten times as fast as that of the profiles; 400 W alone."""
+    a = solo_point(
+        job="a", rate=200.0, run="r1", share_percent=100.0, power_w=400.0, gpu_model=CARD
     )
-    fast = replace(
-        fast, values={**fast.values, "rate": 205.0 * fast.values["rate"] / fast.whole_gpu_rate}
-    )
-    taken = measured_windows([slow] * 3, unchecked, None)[three]
-    assert {str(window.split) for window in taken} == {"uncapped", "time-sliced"}
-    assert three not in measured_windows([fast] * 3, unchecked, None)
+    others = (replace(a, job="b", rate=1000.0), replace(a, run="r2", rate=9.0))
+    store.add([a, *others, point(**columns)])
+    (window,) = measured_windows(PAIR, unchecked, store, bundled=())["a", "b"]
+    assert window.rates == pytest.approx(rates)
+    assert window.power_w == power_w
