@@ -205,8 +205,13 @@ def test_a_copy_makes_no_job_faster(profiles: list[Profile], number: int) -> Non
 
 # which option, by hand
 
-TWENTY, FORTY, SEVENTY = Split((20.0, 80.0)), Split((40.0, 60.0)), Split((70.0, 30.0))
-PAYS = {Split((30.0, 70.0)): (0.3, 0.9, 400.0), Split((60.0, 40.0)): (0.6, 0.5, 400.0)}
+TWENTY, THIRTY = Split((20.0, 80.0)), Split((30.0, 70.0))
+FORTY, SEVENTY = Split((40.0, 60.0)), Split((70.0, 30.0))
+PAYS = {THIRTY: (0.3, 0.9, 400.0), Split((60.0, 40.0)): (0.6, 0.5, 400.0)}
+
+
+def turned(split: Split) -> Split:
+    return Split(split.shares[::-1], split.sharing)
 
 
 @pytest.mark.parametrize(
@@ -215,8 +220,8 @@ PAYS = {Split((30.0, 70.0)): (0.3, 0.9, 400.0), Split((60.0, 40.0)): (0.6, 0.5, 
         ({TWENTY: (0.3, 0.8, 400.0), FORTY: (0.45, 0.6466, 400.0)}, "40/60"),
         ({TWENTY: (0.3, 0.8, 400.0), UNCAPPED: (0.45, 0.6466, 400.0)}, "uncapped"),
         ({TWENTY: (0.3, 0.8, 400.0), UNCAPPED: (0.45, 0.63, 400.0)}, "20/80"),
-        ({SEVENTY: (0.602, 0.6, 400.0), SEVENTY.turned(): (0.6, 0.6, 400.0)}, "70/30"),
-        ({SEVENTY: (0.6, 0.6, 400.0), SEVENTY.turned(): (0.6, 0.6, 400.0)}, "30/70"),
+        ({SEVENTY: (0.602, 0.6, 400.0), THIRTY: (0.6, 0.6, 400.0)}, "70/30"),
+        ({SEVENTY: (0.6, 0.6, 400.0), THIRTY: (0.6, 0.6, 400.0)}, "30/70"),
         ({TIME_SLICED: (0.6, 0.6, 400.0), FORTY: (0.58, 0.58, 400.0)}, "40/60"),
         ({TIME_SLICED: (0.6, 0.6, 400.0), FORTY: (0.56, 0.57, 400.0)}, "time-sliced"),
         ({TIME_SLICED: (0.632, 0.632, 400.0), UNCAPPED: (0.6, 0.6, 400.0)}, "uncapped"),
@@ -227,9 +232,9 @@ def test_of_options_worth_the_same_the_fewest_and_loosest_limits_are_taken(
     known: dict[Split, tuple[float, float, float]], name: str
 ) -> None:
     assert decided((A, B), scripted(known), policy=FREE).chosen.name == name
-    turned = {split.turned(): (b, a, watts) for split, (a, b, watts) in known.items()}
-    back = decided((B, A), scripted(turned), policy=FREE).chosen.prediction.split
-    assert str(back.turned()) == name
+    mirror = {turned(split): (b, a, watts) for split, (a, b, watts) in known.items()}
+    back = decided((B, A), scripted(mirror), policy=FREE).chosen.prediction.split
+    assert str(turned(back)) == name
 
 
 def test_of_limits_as_even_the_loosest_are_taken() -> None:
@@ -372,7 +377,7 @@ def test_the_best_of_each_kind_is_shown_and_where_none_is_allowed_the_nearest() 
 def test_other_objectives_are_shown_with_what_they_would_choose() -> None:
     """The paper's sum of raw rates lets the job with the larger number decide."""
     small = profile("a", [share / 1000 for share in range(10, 101, 10)])
-    table = {SEVENTY: (0.9, 0.3, 400.0), SEVENTY.turned(): (0.2, 0.9, 400.0)}
+    table = {SEVENTY: (0.9, 0.3, 400.0), THIRTY: (0.2, 0.9, 400.0)}
     raw = dataclasses.replace(FREE, objective="raw-throughput-per-watt")
     found = decided((small, B), scripted(table), policy=raw)
     assert {name: option.name for name, option in picks(found).items()} == {
