@@ -66,7 +66,7 @@ def test_it_waits_where_jobs_are_not_to_share(figures: Figures) -> None:
 def test_who_joins_takes_no_turns() -> None:
     found = decide(Outlook((A, B), Scripted({TIME_SLICED: (0.9, 0.9, 400.0)}, off=0.0)))
     assert found.chosen.name == "time-sliced"
-    assert best_beside([A], alone(A), [B], lambda *_: found) is None
+    assert best_beside([A], alone(A), [B], lambda profiles, running: found) is None
 
 
 def test_beside_a_server_nobody_gains_by_waiting() -> None:
