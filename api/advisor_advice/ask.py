@@ -130,7 +130,8 @@ def advise(
     asked = SetRequest(**of_any)
     request = request_of(asked, settings)
     found = find_profiles(asked.names, settings, asked.gpu_model, file)
-    return advise_set(read_known(found, settings, asked.gpu_uuid), request)
+    known = known_set(read_known(found, settings, asked.gpu_uuid))
+    return advise_set(known, request)
 
 
 _ONE = "1 job", "the best partners of one were asked for", "name the other job, too"
