@@ -58,7 +58,6 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 RULE = "letters, digits, '.', '_' and '-', the first a letter or digit, at most 100"
 
 PRIVATE_FILE = 0o600
-PRIVATE_FOLDER = 0o700
 
 _GROUP_AND_OTHERS = 0o077
 _WRITE_FOR_OTHERS = 0o022
@@ -84,7 +83,15 @@ def private_folder(base: Path, *below: str, ours: re.Pattern[str] | None = None)
             or cannot be closed.
         OSError: one cannot be made.
     """
-    folder = _private(base, lambda found: _is_only_ours(base, found, ours))
+    folder = _private(
+        base,
+        # Where all may write, it was made for all.
+        lambda found: (
+            ours is not None
+            and not found.st_mode & stat.S_IWOTH
+            and all(ours.fullmatch(entry.name) for entry in base.iterdir())
+        ),
+    )
     for name in below:
         folder = _private(folder / name, lambda _: True)
     return folder
@@ -99,7 +106,7 @@ def make_folder(folder: Path) -> None:
     if not folder.parent.exists():
         make_folder(folder.parent)
     with suppress(FileExistsError):
-        folder.mkdir(mode=PRIVATE_FOLDER)
+        folder.mkdir(mode=0o700)
 
 
 def check_parents(path: Path) -> None:
@@ -112,7 +119,10 @@ def check_parents(path: Path) -> None:
     trusted = {os.geteuid(), *_root()}
     for folder in path.resolve().parents:
         found = folder.stat() if folder.exists() else None
-        if found and (found.st_uid not in trusted or _swappable(found)):
+        if found and (
+            found.st_uid not in trusted
+            or (found.st_mode & _WRITE_FOR_OTHERS and not found.st_mode & stat.S_ISVTX)
+        ):
             raise UnsafeFileError(
                 f"{path} is in {folder}, in which other users may replace it",
                 why=_about(found),
@@ -175,8 +185,7 @@ def writing_private(path: Path, mode: str = "wb") -> Generator[IO[Any]]:
         UnsafeFileError: as `private_file`.
         OSError: it cannot be written.
     """
-    flags = os.O_RDWR | os.O_CREAT | (os.O_APPEND if "a" in mode else 0)
-    descriptor = open_file(path, flags)
+    descriptor = open_file(path, os.O_RDWR | os.O_CREAT | (os.O_APPEND if "a" in mode else 0))
     with os.fdopen(descriptor, mode) as file:
         _close_to_others(path, descriptor)
         if "w" in mode:
@@ -225,20 +234,17 @@ def _private(path: Path, may_close: Callable[[os.stat_result], bool]) -> Path:
         descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | _FLAGS)
     except OSError as error:
         if error.errno in (*_NO_FILE, errno.ENOTDIR):
-            raise _no_folder(path) from error
+            raise UnsafeFileError(
+                f"{path} is not a folder of this user",
+                why="a file is there, or a link that somebody else has made",
+                fix="look at it, and remove it",
+            ) from error
         raise
     try:
         _close_to_others(path, descriptor, may_close)
     finally:
         os.close(descriptor)
     return path
-
-
-def _is_only_ours(folder: Path, found: os.stat_result, ours: re.Pattern[str] | None) -> bool:
-    # Where all may write, it was made for all.
-    if ours is None or found.st_mode & stat.S_IWOTH:
-        return False
-    return all(ours.fullmatch(entry.name) for entry in folder.iterdir())
 
 
 def _followed(path: Path) -> Path:
@@ -255,7 +261,11 @@ def _close_to_others(
 ) -> None:
     found = os.fstat(descriptor)
     if found.st_uid != os.geteuid():
-        raise _of_others(path, found)
+        raise UnsafeFileError(
+            f"{path} belongs to another user",
+            why=f"{_about(found)}; this is user {os.geteuid()}",
+            fix="run as that user, give it to this one with chown, or choose another place",
+        )
     if not found.st_mode & _GROUP_AND_OTHERS:
         return
     if not may_close(found):
@@ -292,34 +302,14 @@ def _root() -> set[int]:
     return {0, int(Path("/proc/sys/kernel/overflowuid").read_text())}
 
 
-def _swappable(found: os.stat_result) -> bool:
-    return bool(found.st_mode & _WRITE_FOR_OTHERS) and not found.st_mode & stat.S_ISVTX
-
-
 def _about(found: os.stat_result) -> str:
     return f"it belongs to user {found.st_uid} and has mode {stat.S_IMODE(found.st_mode):04o}"
-
-
-def _of_others(path: Path, found: os.stat_result) -> UnsafeFileError:
-    return UnsafeFileError(
-        f"{path} belongs to another user",
-        why=f"{_about(found)}; this is user {os.geteuid()}",
-        fix="run as that user, give it to this one with chown, or choose another place",
-    )
 
 
 def _no_file(path: Path) -> UnsafeFileError:
     return UnsafeFileError(
         f"{path} is not a plain file with one name",
         why="a link, a second name or a FIFO there may be somebody else's trap",
-        fix="look at it, and remove it",
-    )
-
-
-def _no_folder(path: Path) -> UnsafeFileError:
-    return UnsafeFileError(
-        f"{path} is not a folder of this user",
-        why="a file is there, or a link that somebody else has made",
         fix="look at it, and remove it",
     )
 

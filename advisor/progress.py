@@ -132,23 +132,19 @@ class Progress:
             return
         if len(self._progress) >= FILE_BYTES:
             if value is not None:
-                self._note_value(value)
+                if self._values < FIRST_VALUES:
+                    place = FIRST_AT + 16 * self._values
+                    struct.pack_into("<qd", self._progress, place, self._count, value)
+                self._values += 1
+                self._not_finite += not math.isfinite(value)
+                told = self._not_finite, self._count, value
+                struct.pack_into("<qqd", self._progress, VALUES_AT + 8, *told)
+                # Last, so that a reader never finds fewer values than it says.
+                struct.pack_into("<q", self._progress, VALUES_AT, self._values)
             elif not steps:
                 self._beats += 1
                 struct.pack_into("<q", self._progress, BEATS_AT, self._beats)
         struct.pack_into("<q", self._progress, 0, self._count)
-
-    def _note_value(self, value: float) -> None:
-        assert self._progress is not None
-        if self._values < FIRST_VALUES:
-            place = FIRST_AT + 16 * self._values
-            struct.pack_into("<qd", self._progress, place, self._count, value)
-        self._values += 1
-        self._not_finite += not math.isfinite(value)
-        told = self._not_finite, self._count, value
-        struct.pack_into("<qqd", self._progress, VALUES_AT + 8, *told)
-        # Last, so that a reader never finds fewer values than it says.
-        struct.pack_into("<q", self._progress, VALUES_AT, self._values)
 
     def _pass_gate(self) -> None:
         if self._gate is None:

@@ -6,7 +6,7 @@ import secrets
 import ssl
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar, cast
@@ -272,8 +272,7 @@ class Client:
 
     def place(self, asked: PlacementRequest) -> Placement:
         """Who shares a GPU with whom in a queue of jobs, at what split, when and where."""
-        patience_s = asked.time_limit_s + _PREDICTING_S
-        return self._post("/v1/placements", asked, Placement, patience_s)
+        return self._post("/v1/placements", asked, Placement, asked.time_limit_s + _PREDICTING_S)
 
     def place_sets(self, asked: SetPlacementRequest) -> SetPlacement:
         """Which jobs, up to seven, share a GPU from now on."""
@@ -285,8 +284,7 @@ class Client:
         Operands as text are filled by the service, which takes seconds where they are large.
         """
         body = InputPowerRequest(inputs=tuple(asked))
-        patience_s = _FILLING_S * len(body.inputs)
-        return self._post("/v1/power/input", body, InputPredictions, patience_s)
+        return self._post("/v1/power/input", body, InputPredictions, _FILLING_S * len(asked))
 
     def models(self) -> ModelList:
         """The models of the service, and when which of them became the champion."""
@@ -352,8 +350,7 @@ class Client:
 
     def put_profile(self, job: str, points: Iterable[SoloPoint]) -> int:
         """Replace the stored points of a job on their GPU model; gives how many are stored now."""
-        body = {"points": _rows(points)}
-        return self._request("PUT", _of_job(job), Stored, body=body).stored
+        return self._request("PUT", _of_job(job), Stored, body={"points": _rows(points)}).stored
 
     def delete_profile(self, job: str, *, gpu_model: str | None = None) -> int:
         """Forget the stored points of a job, of one GPU model or of all; gives how many those were.
@@ -362,8 +359,7 @@ class Client:
         """
         # Not repeated: what the first request did, the second would report as an error.
         query = {"gpu_model": gpu_model}
-        path = _of_job(job)
-        return self._request("DELETE", path, Deleted, query=query, repeatable=False).deleted
+        return self._request("DELETE", _of_job(job), Deleted, query=query, repeatable=False).deleted
 
     def import_points(self, points: Iterable[Point]) -> TakenIn:
         """Bring in solo and pair points; those that are there already are left as they are.
@@ -404,13 +400,19 @@ class Client:
 
     def sensors(self, *, gpu_model: str | None = None) -> tuple[SensorRecord, ...]:
         """How cards read their power, newest first: of the service's host, and bundled."""
-        pages = self._pages("/v1/power/sensors", gpu_model, SensorRecords)
-        return tuple(record for page in pages for record in page.sensors)
+        return tuple(
+            record
+            for page in self._pages("/v1/power/sensors", gpu_model, SensorRecords)
+            for record in page.sensors
+        )
 
     def kernels(self, *, gpu_model: str | None = None) -> tuple[KernelReport, ...]:
         """What measured kernels draw, the newest first: of the service's host, and bundled."""
-        pages = self._pages("/v1/power/kernels", gpu_model, KernelReports)
-        return tuple(report for page in pages for report in page.kernels)
+        return tuple(
+            report
+            for page in self._pages("/v1/power/kernels", gpu_model, KernelReports)
+            for report in page.kernels
+        )
 
     def launch(self, asked: LaunchRequest, *, idempotency_key: str | None = None) -> Launch:
         """Start two jobs that are registered with the service on one of its GPUs.
@@ -691,20 +693,24 @@ def _error(result: httpx.Response | httpx.RequestError) -> ClientError:
 
 def _refused(response: httpx.Response) -> ClientError:
     """The error that an answer without success stands for."""
-    error = _error_of(response)
-    if error is None:
-        return AnswerError(
-            f"the answer has HTTP status {response.status_code} and no error code of advisor",
-            why="something else listens there, or a proxy in between answers",
-            fix="check the address",
-        )
-    return ApiError(
-        error["code"],
-        error["message"],
-        status=response.status_code,
-        request_id=str(error.get("request_id") or ""),
-        retry_after_s=_retry_after_s(response),
-    )
+    body: Any = None
+    with suppress(ValueError, RecursionError):
+        body = response.json()
+    match body:
+        case {"error": {"code": str(code), "message": str(message)} as error}:
+            return ApiError(
+                code,
+                message,
+                status=response.status_code,
+                request_id=str(cast("Mapping[str, Any]", error).get("request_id") or ""),
+                retry_after_s=_retry_after_s(response),
+            )
+        case _:
+            return AnswerError(
+                f"the answer has HTTP status {response.status_code} and no error code of advisor",
+                why="something else listens there, or a proxy in between answers",
+                fix="check the address",
+            )
 
 
 def _retry_after_s(response: httpx.Response) -> float | None:
@@ -712,18 +718,6 @@ def _retry_after_s(response: httpx.Response) -> float | None:
     text = response.headers.get("Retry-After", "")
     # The other form is a date, which proxies send. ASCII: isdecimal takes other digits too.
     return float(text) if text.isascii() and text.isdecimal() else None
-
-
-def _error_of(response: httpx.Response) -> Mapping[str, Any] | None:
-    try:
-        body: Any = response.json()
-    except (ValueError, RecursionError):
-        return None
-    match body:
-        case {"error": {"code": str(), "message": str()} as error}:
-            return cast("Mapping[str, Any]", error)
-        case _:
-            return None
 
 
 def _after(timeout_s: float | None) -> float:

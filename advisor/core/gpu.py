@@ -328,15 +328,14 @@ def vendor_of(gpu_model: str) -> Vendor:
 
 def quantum(units_total: int, vendor: Vendor) -> int:
     """Units between two counts that can be granted: a pair of SMs, or one CU on each XCD."""
-    return _xcds_of(units_total) if vendor == "amd" else SM_QUANTUM
+    return XCDS.get(units_total, 1) if vendor == "amd" else SM_QUANTUM
 
 
 def grantable(units_total: int, vendor: Vendor = "nvidia") -> tuple[int, ...]:
     """Counts that can be granted on a GPU of this many units, ascending; its last one is all."""
     step = quantum(units_total, vendor)
     least = step if vendor == "amd" else SM_FLOOR
-    counts = {*range(least, units_total + 1, step), units_total}
-    return tuple(sorted(counts - {0}))
+    return tuple(sorted({*range(least, units_total + 1, step), units_total} - {0}))
 
 
 def units_for_share(percent: float, units_total: int, vendor: Vendor) -> int:
@@ -346,7 +345,7 @@ def units_for_share(percent: float, units_total: int, vendor: Vendor) -> int:
         InputError: no such share, or a GPU that two jobs cannot share.
     """
     if vendor == "amd":
-        return cus_for_percent(percent, units_total, _xcds_of(units_total))
+        return cus_for_percent(percent, units_total, XCDS.get(units_total, 1))
     return units_for_percent(percent, units_total)
 
 
@@ -356,9 +355,13 @@ def share_for_units(units: int, units_total: int, vendor: Vendor) -> float:
     Raises:
         InputError: that count cannot be granted.
     """
-    if vendor == "amd":
-        return _percent_for_cus(units, units_total)
-    return float(percent_for_units(units, units_total))
+    if vendor == "nvidia":
+        return float(percent_for_units(units, units_total))
+    xcds = XCDS.get(units_total, 1)
+    percent = 100 * check_cus(units, units_total, xcds) / units_total
+    if (near := cus_for_percent(percent, units_total, xcds)) != units:
+        raise InputError(f"{units} of {units_total} CUs fill no whole rows", fix=f"ask for {near}")
+    return percent
 
 
 def share_environment(share: Share, units_total: int | None, vendor: Vendor) -> dict[str, str]:
@@ -390,11 +393,6 @@ XCDS = {304: 8, 256: 8, 228: 6}
 """XCDs of a device by its CUs: MI300X, MI350X and MI300A as one device; all others have one."""
 
 
-def _xcds_of(cus_total: int) -> int:
-    """XCDs of a device with this many CUs."""
-    return XCDS.get(cus_total, 1)
-
-
 def cus_for_percent(percent: float, cus_total: int, xcds: int) -> int:
     """CUs for a share: the nearest count that touches every XCD alike.
 
@@ -412,25 +410,11 @@ def cus_for_percent(percent: float, cus_total: int, xcds: int) -> int:
     if percent > 50:
         return cus_total - cus_for_percent(100 - percent, cus_total, xcds)
     exact = percent * cus_total / 100
-    row = xcds * SHADER_ENGINES_PER_XCD
-    whole_rows = _nearest(exact, row)
+    whole_rows = _nearest(exact, xcds * SHADER_ENGINES_PER_XCD)
     # A count that came from a percentage of three decimals does not slip into the next row.
     if xcds > 1 and whole_rows and abs(whole_rows - exact) < xcds - 0.01:
         return whole_rows
     return max(xcds, _nearest(exact, xcds))
-
-
-def _percent_for_cus(cus: int, cus_total: int) -> float:
-    """The share for which exactly `cus` of `cus_total` CUs are masked in.
-
-    Raises:
-        InputError: no mask of that many can be made, or shares pass it over.
-    """
-    xcds = _xcds_of(cus_total)
-    percent = 100 * check_cus(cus, cus_total, xcds) / cus_total
-    if (near := cus_for_percent(percent, cus_total, xcds)) != cus:
-        raise InputError(f"{cus} of {cus_total} CUs fill no whole rows", fix=f"ask for {near}")
-    return percent
 
 
 def check_cus(cus: int, cus_total: int, xcds: int) -> int:
@@ -460,7 +444,12 @@ def mask_env(cu_ids: Sequence[int]) -> dict[str, str]:
     Raises:
         InputError: an id is negative or given twice, or there is none.
     """
-    ids = _checked(cu_ids)
+    ids = sorted(cu_ids)
+    if not ids or ids[0] < 0 or len(set(ids)) != len(ids):
+        raise InputError(
+            f"{len(ids)} CU ids, {len(set(ids))} different, lowest {min(ids, default=None)}",
+            why="an empty mask, a negative id and an id given twice all mean no limit to ROCr",
+        )
     ranges: list[list[int]] = []
     for cu in ids:
         if ranges and ranges[-1][1] == cu - 1:
@@ -468,8 +457,10 @@ def mask_env(cu_ids: Sequence[int]) -> dict[str, str]:
         else:
             ranges.append([cu, cu])
     texts = (f"{low}" if low == high else f"{low}-{high}" for low, high in ranges)
-    bits = hex(sum(1 << cu for cu in ids))
-    return {"HSA_CU_MASK": f"0:{','.join(texts)}", "ROC_GLOBAL_CU_MASK": bits}
+    return {
+        "HSA_CU_MASK": f"0:{','.join(texts)}",
+        "ROC_GLOBAL_CU_MASK": hex(sum(1 << cu for cu in ids)),
+    }
 
 
 def refuse_if_skipped(env: Mapping[str, str]) -> None:
@@ -486,16 +477,6 @@ def refuse_if_skipped(env: Mapping[str, str]) -> None:
             why="with it ROCr ignores HSA_CU_MASK and the job gets the whole GPU",
             fix="unset HSA_CU_MASK_SKIP_INIT",
         )
-
-
-def _checked(cu_ids: Sequence[int]) -> list[int]:
-    ids = sorted(cu_ids)
-    if not ids or ids[0] < 0 or len(set(ids)) != len(ids):
-        raise InputError(
-            f"{len(ids)} CU ids, {len(set(ids))} different, lowest {min(ids, default=None)}",
-            why="an empty mask, a negative id and an id given twice all mean no limit to ROCr",
-        )
-    return ids
 
 
 def _check_gpu(cus_total: int, xcds: int) -> None:

@@ -1,8 +1,7 @@
 """An expected value and its bounds."""
 
 import functools
-from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from statistics import NormalDist
 
 NORMAL_90 = 1.645
@@ -42,11 +41,12 @@ class Interval:
 
     def at_most(self, other: "Interval") -> "Interval":
         """The smaller value, and the smaller of either bound."""
-        return self._by(min, other)
+        return Interval(
+            min(self.value, other.value), min(self.low, other.low), min(self.high, other.high)
+        )
 
     def at_least(self, other: "Interval") -> "Interval":
         """The larger value, and the larger of either bound."""
-        return self._by(max, other)
-
-    def _by(self, one: Callable[[float, float], float], other: "Interval") -> "Interval":
-        return Interval(*map(one, astuple(self), astuple(other)))
+        return Interval(
+            max(self.value, other.value), max(self.low, other.low), max(self.high, other.high)
+        )

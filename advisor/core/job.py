@@ -4,12 +4,11 @@ A share that is on can still be wrong: under some limits GPU libraries leave par
 and a job that computes NaN draws less power, so that a broken share looks like the best one.
 """
 
-import dataclasses
 import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -224,24 +223,24 @@ class Job:
 
         Nor does the offered rate, which only repeats what the command says.
         """
-        fields = _as_declared(self)
+        declared = _as_declared(self)
         for free in _NOT_RUN:
-            del fields[free]
+            del declared[free]
         if self.input.data is None:
             # Jobs that do not tell it keep the hash that they had before it could be told.
-            del fields["input"]["data"]
+            del declared["input"]["data"]
         if self.progress.kind != "metrics":
             for name in ("url", "counter", "histogram"):
-                del fields["progress"][name]
-        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
+                del declared["progress"][name]
+        return hashlib.sha256(json.dumps(declared, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _as_declared(settings: Any) -> dict[str, Any]:
     """Values by name; one that equals its default is the default: 0.0 as 0, in one hash with it."""
     found: dict[str, Any] = {}
-    for field in dataclasses.fields(settings):
+    for field in fields(settings):
         value = getattr(settings, field.name)
-        if dataclasses.is_dataclass(value):
+        if is_dataclass(value):
             found[field.name] = _as_declared(value)
         else:
             found[field.name] = field.default if value == field.default else value

@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
-from advisor.core.split import Split, best_within_tie, evenness
+from advisor.core.split import Split, best_within_tie
 from advisor.errors import InputError
 
 
@@ -131,8 +131,7 @@ def best(candidates: Iterable[Candidate], objective: Objective, tie: float = 0.0
     def rank(candidate: Candidate, value: float) -> tuple[float, float, tuple[float, ...]]:
         # Of equally even ones the larger value, of equal values the smaller first share: the
         # answer does not depend on the order in which the candidates come.
-        _, gap, shares = evenness(candidate.split)
-        return gap, -value, shares
+        return candidate.split.gap_percent, -value, candidate.split.shares
 
     return best_within_tie(candidates, lambda c: objective.value(c.result), tie, rank)
 
@@ -364,10 +363,12 @@ def finish(result: SplitResult, work: Work, rests: Sequence[Rest] | None = None)
 
 def one_after_the_other(result: SplitResult, work: Work) -> Finish:
     """The same work, each job alone on the whole GPU."""
-    both = zip(work.alone_s, result.parts, strict=True)
     return Finish(
         time_s=sum(work.alone_s),
-        energy_j=sum(alone_s * part.solo_power_w for alone_s, part in both),
+        energy_j=sum(
+            alone_s * part.solo_power_w
+            for alone_s, part in zip(work.alone_s, result.parts, strict=True)
+        ),
         shared_s=0.0,
     )
 

@@ -198,8 +198,10 @@ class PairPoint(Measured):
     def point_id(self) -> str:
         """Stable identity: the same measurement has the same id wherever it is imported."""
         shares = (f"{share:g}" for share in self.shares_percent)
-        key = self.run, *self.jobs, self.gpu_uuid, self.mode, *shares, self.started_at
-        return _identity(*key, written_by=self.written_by)
+        return _identity(
+            *(self.run, *self.jobs, self.gpu_uuid, self.mode, *shares, self.started_at),
+            written_by=self.written_by,
+        )
 
 
 Point = SoloPoint | PairPoint
@@ -440,8 +442,10 @@ class Observation:
     @property
     def point_id(self) -> str:
         """Stable identity: the same observation has the same id wherever it is brought in."""
-        key = self.launch_id, *self.jobs, self.gpu_uuid, self.started_at
-        return _identity(*key, written_by=self.written_by)
+        return _identity(
+            *(self.launch_id, *self.jobs, self.gpu_uuid, self.started_at),
+            written_by=self.written_by,
+        )
 
 
 Part = PointPart | ObservedPart

@@ -83,10 +83,6 @@ class Split:
         """Largest less smallest share: 0 where all jobs get the same."""
         return max(self.shares) - min(self.shares)
 
-    def turned(self) -> "Split":
-        """The same with the jobs in the opposite order."""
-        return Split(self.shares[::-1], self.sharing)
-
 
 def without_limits(sharing: Sharing, jobs: int = 2) -> Split:
     """So many jobs sharing without limits: `uncapped`, `time-sliced` or `exclusive`."""
@@ -194,21 +190,6 @@ def split_environments(
     if not split.is_limited:
         return tuple({} for _ in split.shares)
     return tuple(share_environment(share, units_total, vendor) for share in split_shares(split))
-
-
-def evenness(split: Split, *, mirrored: bool = False) -> tuple[int, float, tuple[float, ...]]:
-    """What orders splits that are worth the same, the smallest first; no two have the same.
-
-    Limits come before none, then the more even split, then the smaller first share.
-
-    Args:
-        split: One of them.
-        mirrored: Of two mirror images the one comes first that gives the last job the smaller
-            share, not the first job. Set for one order of two jobs and not for the other, the
-            answer does not depend on which job is called the first.
-    """
-    shares = split.shares[::-1] if mirrored else split.shares
-    return SHARINGS.index(split.sharing), split.gap_percent, shares
 
 
 def best_within_tie(

@@ -61,9 +61,6 @@ UNITS: Mapping[str, str] = MappingProxyType(
 )
 """Every channel by name, and its unit."""
 
-ReadingKind = Literal["instant", "mean", "total"]
-"""What a reading is: of the moment, a mean over a window, or a total that only grows."""
-
 Readings: TypeAlias = Mapping[str, float | None]
 """Values by channel; None where a reading is not available."""
 
@@ -74,11 +71,12 @@ class Channel:
 
     Attributes:
         name: One of `UNITS`.
+        kind: What a reading is: of the moment, a mean over a window, or a total that only grows.
         window_s: Over how long a mean is at most; None: since `TelemetrySource.start_window`.
     """
 
     name: str
-    kind: ReadingKind = "instant"
+    kind: Literal["instant", "mean", "total"] = "instant"
     window_s: float | None = None
 
     @property

@@ -44,8 +44,9 @@ def listed(things: Iterable[object]) -> str:
 
 def counted(names: Iterable[str]) -> str:
     """Names as `listed`, equal ones once: `2 x a and b`."""
-    counts = Counter(names)
-    return listed(f"{count} x {name}" if count > 1 else name for name, count in counts.items())
+    return listed(
+        f"{count} x {name}" if count > 1 else name for name, count in Counter(names).items()
+    )
 
 
 def as_asked(names: Iterable[str]) -> str:

@@ -125,13 +125,20 @@ def _unit_splits(profiles: Sequence[Profile]) -> tuple[Split, ...]:
 
 def _for_everybody(profiles: Sequence[Profile], checked: CheckedCounts | None) -> Iterator[Split]:
     """The same limit for all, at the largest safe counts that together fit the GPU."""
-    equal = WHOLE / len(profiles)
     shares = [
-        max((share for share in _limits(profile, checked) if share <= equal), default=None)
-        for profile in profiles
+        max((s for s in _limits(p, checked) if _fits(s, p, checked, len(profiles))), default=None)
+        for p in profiles
     ]
     if None not in shares:
         yield Split(tuple(share for share in shares if share))
+
+
+def _fits(share: float, profile: Profile, checked: CheckedCounts | None, jobs: int) -> bool:
+    """Whether so many jobs with this share have units of their own."""
+    safety = profile.safety(checked)
+    if (total := safety.units_total) is None:
+        return share * jobs <= WHOLE
+    return units_for_share(share, total, safety.vendor) * jobs <= total
 
 
 def _for_filling(

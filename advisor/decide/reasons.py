@@ -69,18 +69,24 @@ def _why_not_more(decision: Decision) -> Iterator[str]:
     if kept := [o for o in decision.options[:-1] if not o.violations]:
         possible = most_valuable(kept)
         gain = possible.gain_over(chosen)
-        if decision.choice is None and 0 < gain < policy.min_gain:
+        if possible.sharing == "time-sliced" and gain > 0:
+            least = 0.0 if decision.choice else policy.min_gain
+            needed = percent((1 + SLICING_MARGIN) * (1 + least) - 1, 1)
+            yield (
+                f"{possible.name} is worth {percent(gain, 2)} more, less than the {needed} that it "
+                "must be ahead: its prediction is uncertain"
+            )
+        elif decision.choice is None and 0 < gain < policy.min_gain:
             yield (
                 f"{possible.name} would gain {percent(gain, 1)}, less than "
                 f"the {percent(policy.min_gain)} for which jobs share a fate: --min-gain 0 "
                 "shares them"
             )
         elif gain > 0:
-            rule = "which is a tie: the fewest and the loosest limits are taken"
-            if possible.sharing == "time-sliced":
-                needed = percent((1 + SLICING_MARGIN) * (1 + policy.min_gain) - 1, 1)
-                rule = f"less than the {needed} that it must be ahead: its prediction is uncertain"
-            yield f"{possible.name} is worth {percent(gain, 2)} more, {rule}"
+            yield (
+                f"{possible.name} is worth {percent(gain, 2)} more, which is a tie: the fewest and "
+                "the loosest limits are taken"
+            )
     barred = most_valuable(decision.options)
     if barred.violations and barred.gain_over(chosen) > policy.tie and barred is not decision.apart:
         more = percent(barred.gain_over(chosen), 1)

@@ -268,10 +268,6 @@ def _memory_mib(field: read.YamlField) -> int:
             return math.ceil(parse_memory_mib(text))
 
 
-def _workdir(field: read.YamlField) -> Path:
-    return (field.path.parent / read.word(field)).absolute()
-
-
 def _env(field: read.YamlField) -> tuple[tuple[str, str], ...]:
     found = read.entries(field)
     for name, value in found.items():
@@ -291,10 +287,6 @@ def _env(field: read.YamlField) -> tuple[tuple[str, str], ...]:
     return tuple((name, read.text(value)) for name, value in found.items())
 
 
-def _input(field: read.YamlField) -> InputData:
-    return InputData(**read.record(field, _INPUT))
-
-
 _INPUT: Mapping[str, read.FieldReader] = {
     "source": read.one_of(*get_args(InputSource)),
     "dtype": read.word,
@@ -307,7 +299,7 @@ _JOB: Mapping[str, read.FieldReader] = {
     "name": _name,
     "description": read.text,
     "command": _command,
-    "workdir": _workdir,
+    "workdir": lambda field: (field.path.parent / read.word(field)).absolute(),
     "env": _env,
     "progress": _read_progress,
     "results": _read_results,
@@ -318,5 +310,5 @@ _JOB: Mapping[str, read.FieldReader] = {
     "max_p99_ms": read.number(0, above=True),
     "host_memory_mib": read.count,
     "max_tasks": read.count,
-    "input": _input,
+    "input": lambda field: InputData(**read.record(field, _INPUT)),
 }

@@ -5,10 +5,9 @@ import functools
 import json
 import math
 import types
-import typing
 from collections.abc import Callable, Iterable, Mapping, Set
 from datetime import UTC, datetime
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from advisor.core.job import Verdict
 from advisor.core.records import (
@@ -68,13 +67,10 @@ def part_column(name: str) -> tuple[int, str] | None:
     words = name.split("_")
     for number, word in enumerate(words):
         column = "_".join(words[:number] + words[number + 1 :])
-        if (position := _position(word)) is not None and with_word(column, word) == name:
-            return (position, column) if column in _COLUMNS else None
+        is_number = word.isascii() and word.isdecimal() and word[0] != "0"
+        if is_number and with_word(column, word) == name:
+            return (int(word) - 1, column) if column in _COLUMNS else None
     return None
-
-
-def _position(word: str) -> int | None:
-    return int(word) - 1 if word.isascii() and word.isdecimal() and word[0] != "0" else None
 
 
 def _is_empty(value: Any) -> bool:
@@ -127,15 +123,15 @@ def column_types(kind: type[Record] | type[Part]) -> dict[str, tuple[type, bool]
 
     The parts of a record are no column: theirs are those of `PARTS[kind]`.
     """
-    hints = typing.get_type_hints(kind)
+    hints = get_type_hints(kind)
     names = (f.name for f in dataclasses.fields(kind) if f.name != "parts")
     return {name: _type_and_optional(hints[name]) for name in names}
 
 
 def _type_and_optional(hint: Any) -> tuple[type, bool]:
     if isinstance(hint, types.UnionType):
-        return next(a for a in typing.get_args(hint) if a is not types.NoneType), True
-    return typing.get_origin(hint) or hint, False
+        return next(a for a in get_args(hint) if a is not types.NoneType), True
+    return get_origin(hint) or hint, False
 
 
 def from_row(kind: type[P], row: Mapping[str, Any]) -> P:
@@ -152,10 +148,11 @@ def from_row(kind: type[P], row: Mapping[str, Any]) -> P:
         return kind(**_values(kind, row))
     plain = dict(nested(row))
     jobs = plain.pop(JOBS, None)
-    values = _values(kind, plain)
-    point = cast("Any", kind)(**values, parts=_parts(PARTS[kind], jobs))
+    point = cast("Any", kind)(**_values(kind, plain), parts=_parts(PARTS[kind], jobs))
     if kind is Observation:
-        _check_words(point)
+        for name, words in OBSERVATION_WORDS.items():
+            if (found := getattr(point, name)) not in words:
+                raise InputError(f"{name} is {found!r}", fix=f"one of {', '.join(words)}")
     return point
 
 
@@ -239,15 +236,17 @@ def _check_known(kind: type[Record] | type[Part], names: Set[str]) -> None:
 
 @functools.cache
 def _required(kind: type[Record] | type[Part]) -> tuple[str, ...]:
-    known = column_types(kind)
-    fields = (f for f in dataclasses.fields(kind) if f.name in known)
-    return tuple(f.name for f in fields if f.default is dataclasses.MISSING)
+    return tuple(
+        f.name
+        for f in dataclasses.fields(kind)
+        if f.name in column_types(kind) and f.default is dataclasses.MISSING
+    )
 
 
 def _value(name: str, target: type, value: Any) -> Any:
     if target is float is type(value) and 0 <= value < math.inf and name != "share_percent":
         return value  # most values: good as it is
-    if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+    if _is_empty(value):
         return None
     convert, expected = _TYPES[target]
     try:
@@ -327,9 +326,3 @@ SIGNED = ("_c", "energy_saved", "energy_saved_to_end")
 
 _LARGEST_INTEGER = 2**31 - 1
 """What an SQL INTEGER holds."""
-
-
-def _check_words(observation: Any) -> None:
-    for name, words in OBSERVATION_WORDS.items():
-        if (found := getattr(observation, name)) not in words:
-            raise InputError(f"{name} is {found!r}", fix=f"one of {', '.join(words)}")

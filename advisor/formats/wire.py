@@ -193,7 +193,9 @@ def _wire_error(error: "ValidationError", name: str) -> WireError:
         if fault["type"] == "too_short" and any(_is_inside(fault, other) for other in listed):
             continue
         loc = [part for part in fault["loc"] if not _TYPE.match(str(part))]
-        places.setdefault(_path_of(loc) or name, []).append(cast("Any", fault))
+        steps = (f"[{step}]" if isinstance(step, int) else f".{step[:_LONGEST]}" for step in loc)
+        path = "".join(steps).removeprefix(".")  # such as jobs[0].min_speed
+        places.setdefault(path or name, []).append(cast("Any", fault))
     return WireError(told_faults(places))
 
 
@@ -212,12 +214,6 @@ def _is_inside(outer: Any, inner: Any) -> bool:
     """Whether a fault is of a part of what another one is of."""
     size = len(outer["loc"])
     return len(inner["loc"]) > size and inner["loc"][:size] == outer["loc"]
-
-
-def _path_of(loc: Sequence[str | int]) -> str:
-    """Where a value stands: `jobs[0].min_speed`."""
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step[:_LONGEST]}" for step in loc)
-    return "".join(steps).removeprefix(".")
 
 
 def _words(fault: Mapping[str, Any]) -> str:

@@ -62,7 +62,14 @@ class Account:
         self._add_to_stretch(now, passed_s, before, running)
         self._last_s = now.at_s
         if len(running) < len(self._jobs) or len(self._jobs) > self._first:
-            self._count_rest(passed_s, running)
+            self.rest_s += passed_s
+            # Without limits the jobs that go on have the whole GPU.
+            if self._pair.split.is_limited:
+                ended = sum(one.job.granted.units or 0 for one in self._jobs if one not in running)
+                # Who has joined uses what others held.
+                later = self._jobs[self._first :]
+                joined = sum(one.job.granted.units or 0 for one in later if one in running)
+                self.stranded_unit_s += passed_s * max(0, ended - joined)
             for one in running:
                 if not one.uncounted:
                     one.rest.add(now, one.steps)
@@ -151,9 +158,9 @@ class Account:
         unread = map(sum, zip(self._unread_steps, self._since(self._read_steps), strict=True))
         read = [max(0.0, all_ - less) for all_, less in zip(done, unread, strict=True)]
         alone_read = _work_alone(read, parts)
-        if metered is None or not metered.seconds or alone is None or alone_read is None:
+        if not self._is_counted or metered is None or not metered.seconds:
             return None
-        if not self._is_counted:
+        if alone is None or alone_read is None:
             return None
         idle = [part.idle_power_w for part in parts if part.idle_power_w is not None]
         read_part = metered.seconds / held_s
@@ -200,15 +207,6 @@ class Account:
             self.stretches.append(Stretch(self._jobs, numbers, self._last_s, before))
         self.stretches[-1].add(now, passed_s, self._read)
 
-    def _count_rest(self, passed_s: float, running: Sequence[JobMonitor]) -> None:
-        self.rest_s += passed_s
-        # Without limits the jobs that go on have the whole GPU.
-        if self._pair.split.is_limited:
-            ended = sum(_units(one) for one in self._jobs if one not in running)
-            # Who has joined uses what others held.
-            joined = sum(_units(one) for one in self._jobs[self._first :] if one in running)
-            self.stranded_unit_s += passed_s * max(0, ended - joined)
-
     def _since(self, before: Sequence[float]) -> list[float]:
         # A count that began again is no work undone.
         now = _steps(self._jobs)
@@ -252,10 +250,6 @@ def work_per_joule(speeds: list[float | None], power_w: float | None) -> float |
     """Sum of relative speeds per watt; None where one of them is not known."""
     known = [speed for speed in speeds if speed is not None]
     return sum(known) / power_w if len(known) == len(speeds) and power_w else None
-
-
-def _units(one: JobMonitor) -> int:
-    return one.job.granted.units or 0
 
 
 def _steps(jobs: Sequence[JobMonitor]) -> tuple[float, ...]:

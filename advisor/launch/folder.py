@@ -626,10 +626,13 @@ def ended_launch(folder: LaunchFolder) -> EndedLaunch | None:
     # A supervisor writes its last word, and then lets go.
     if folder.path.is_symlink() or not status.over or folder.supervised():
         return None
-    if (at := _ended_at(status)) is None:
-        return None
-    size = _size_bytes(folder.path)
-    return EndedLaunch(launch_id=folder.launch_id, ended_at=at, size_bytes=size)
+    at = status.ended_at or status.updated_at
+    with suppress(ValueError):
+        if datetime.fromisoformat(at).tzinfo:
+            return EndedLaunch(
+                launch_id=folder.launch_id, ended_at=at, size_bytes=_size_bytes(folder.path)
+            )
+    return None
 
 
 def beyond(ended: Iterable[EndedLaunch], bounds: Retention, now_s: float) -> list[EndedLaunch]:
@@ -671,11 +674,3 @@ def _size_bytes(folder: Path) -> int:
             with suppress(FileNotFoundError):
                 total += os.lstat(os.path.join(path, name)).st_blocks * 512  # noqa: PTH118
     return total
-
-
-def _ended_at(status: LaunchStatus) -> str | None:
-    at = status.ended_at or status.updated_at
-    with suppress(ValueError):
-        if datetime.fromisoformat(at).tzinfo:
-            return at
-    return None

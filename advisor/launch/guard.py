@@ -10,7 +10,6 @@ Run as `python -P -m advisor.launch.guard SUPERVISOR_PID FOLDER GPU_UUID SILENCE
 it.
 """
 
-import contextlib
 import ctypes
 import os
 import select
@@ -18,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -68,9 +67,12 @@ class ProcessGuard:
         silence_s: float = SILENCE_S,
         answer_s: float = ANSWER_S,
     ) -> None:
-        daemon = _words(backend) if isinstance(backend, MpsBackend) else ()
-        launch = str(folder), backend.gpu.uuid, str(silence_s)
-        self._arguments = [str(os.getpid()), *launch, *daemon]
+        self._arguments = [str(os.getpid()), str(folder), backend.gpu.uuid, str(silence_s)]
+        if isinstance(backend, MpsBackend):
+            pipe_dir = backend.control.pipe_dir
+            self._arguments.append(str(pipe_dir))
+            if backend.owned and (pid := daemon_pid(pipe_dir)):
+                self._arguments.append(str(pid))
         self._environment, self._answer_s = dict(environment), answer_s
         self._asked_s: float | None = None
         self._process = self._start()
@@ -90,7 +92,7 @@ class ProcessGuard:
 
     def _hangs(self) -> bool:
         assert self._process.stdout is not None
-        with contextlib.suppress(BlockingIOError):
+        with suppress(BlockingIOError):
             if os.read(self._process.stdout.fileno(), 65536):
                 self._asked_s = None
         return self._asked_s is not None and time.monotonic() - self._asked_s > self._answer_s
@@ -98,7 +100,7 @@ class ProcessGuard:
     def close(self) -> None:
         """The jobs are over: nothing is left to do for the guard."""
         self._write(_FAREWELL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        with suppress(subprocess.TimeoutExpired):
             self._process.communicate(timeout=5)
         self._process.kill()
         self._process.wait()
@@ -122,15 +124,8 @@ class ProcessGuard:
 
     def _write(self, data: bytes) -> None:
         assert self._process.stdin is not None
-        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+        with suppress(BlockingIOError, BrokenPipeError):
             os.write(self._process.stdin.fileno(), data)
-
-
-def _words(backend: MpsBackend) -> Iterator[str]:
-    pipe_dir = backend.control.pipe_dir
-    yield str(pipe_dir)
-    if backend.owned and (pid := daemon_pid(pipe_dir)):
-        yield str(pid)
 
 
 def main(
@@ -158,11 +153,11 @@ def main(
     if pipe_dir is not None:
         backend = MpsBackend(gpu, Control(Path(pipe_dir), os.environ), owned=False)
     # Who does not end is found by the next launch on the GPU.
-    with contextlib.suppress(SurvivorsError):
+    with suppress(SurvivorsError):
         end_marked(backend, {LAUNCH_MARK: folder})
     # Where its number is another one, a next launch has replaced it.
     if pipe_dir is not None and own_daemon == str(daemon_pid(Path(pipe_dir))):
-        with contextlib.suppress(PartitionError):
+        with suppress(PartitionError):
             replace(backend, owned=True).close()
 
 
@@ -175,7 +170,7 @@ def _farewell(supervisor: int, silence_s: float) -> bool:
         if not data:
             return False
         # A supervisor that was killed does not hear it.
-        with contextlib.suppress(BrokenPipeError):
+        with suppress(BrokenPipeError):
             os.write(1, b".")
     return False
 
@@ -232,9 +227,11 @@ def end_supervisor(folder: LaunchFolder, pid: int | None) -> int:
     Raises:
         SurvivorsError: it cannot be reached from here.
     """
+    alive = folder.path / "alive"
     with suppress(OSError), os.fdopen(os.pidfd_open(pid or 0), "rb", buffering=0) as supervisor:
         # Looked at when it is pinned: the number may be of somebody else by now.
-        if _holds(pid or 0, folder.path / "alive"):
+        files = Path(f"/proc/{pid or 0}/fd").iterdir()
+        if any(file.exists() and file.samefile(alive) for file in files):
             signal.pidfd_send_signal(supervisor.fileno(), signal.SIGKILL)
             return pid or 0
     raise SurvivorsError(
@@ -243,8 +240,3 @@ def end_supervisor(folder: LaunchFolder, pid: int | None) -> int:
         why="it is of another user, or of a container with process numbers of its own",
         fix="end it there with kill -9",
     )
-
-
-def _holds(pid: int, path: Path) -> bool:
-    files = Path(f"/proc/{pid}/fd")
-    return any(file.exists() and file.samefile(path) for file in files.iterdir())

@@ -171,14 +171,27 @@ class JobMonitor:
         self._is_stalled = still_s > STALLED_S
         timeout_s = hang_s if self._has_moved else self.job.job.start_timeout_s
         if counted.gone:
-            self.note_end()
+            # By itself: well, or with an error.
+            self.exit_code = self.job.exit_code
+            if self.exit_code == 0:
+                self.end("finished")
+            else:
+                try:
+                    self.job.check()
+                except JobError as error:
+                    self.end("failed", error.code, str(error))
         elif self.over:
             return
         elif self._time_limit_s is not None and ran_s > self._time_limit_s:
             limit = duration_text(self._time_limit_s)
             self.end("failed", "time-limit", f"{self.job.job.name} reached its limit of {limit}")
         elif hang_s is not None and timeout_s is not None and still_s > timeout_s:
-            self.end("hung", "job-hung", self._hung(now.at_s))
+            self.end(
+                "hung",
+                "job-hung",
+                f"{self.job.job.name} made no progress for {still_s:.0f} s; its output is in "
+                f"{self.job.output}; the end of it:\n{self.job.tail() or '(nothing)'}",
+            )
         if self.over:
             self._is_stalled = False
 
@@ -202,21 +215,6 @@ class JobMonitor:
         """It is over, for this reason."""
         self.outcome, self.code, self.error = outcome, code, error
         self._ended_at = self._ended_at or now_text()
-
-    def lose_limit(self, until: str) -> None:
-        """Mark the limit unverified since `until`, the last reply of the MPS server."""
-        self.lost = f"its limit was proven until {until}, when what holds it answered last"
-
-    def note_end(self) -> None:
-        """It has ended by itself: well, or with an error."""
-        self.exit_code = self.job.exit_code
-        if self.exit_code == 0:
-            self.end("finished")
-            return
-        try:
-            self.job.check()
-        except JobError as error:
-            self.end("failed", error.code, str(error))
 
     @property
     def unread(self) -> str | None:
@@ -288,12 +286,6 @@ class JobMonitor:
 
     def _note_unread(self) -> None:
         self._unread_since = (self._unread_since or now_text()) if self.unread else None
-
-    def _hung(self, now_s: float) -> str:
-        return (
-            f"{self.job.job.name} made no progress for {now_s - self._moved_s:.0f} s; "
-            f"its output is in {self.job.output}; the end of it:\n{self.job.tail() or '(nothing)'}"
-        )
 
 
 def relative(rate: float | None, solo_rate: float | None) -> float | None:

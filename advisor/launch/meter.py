@@ -47,17 +47,13 @@ def timed(read: Callable[[], T], clock: Callable[[], float]) -> tuple[T, Moment]
 
     It is read at most five times; then the one counts of which it is known best.
     """
-    tries = [_once(read, clock)]
-    while tries[-1][1].slack_s > _SHARP_S and len(tries) < _TRIES:
-        tries.append(_once(read, clock))
+    tries: list[tuple[T, Moment]] = []
+    while not tries or (tries[-1][1].slack_s > _SHARP_S and len(tries) < _TRIES):
+        before_s = clock()
+        found = read()
+        slack_s = (clock() - before_s) / 2
+        tries.append((found, Moment(before_s + slack_s, slack_s)))
     return min(tries, key=lambda one: one[1].slack_s)
-
-
-def _once(read: Callable[[], T], clock: Callable[[], float]) -> tuple[T, Moment]:
-    before_s = clock()
-    found = read()
-    slack_s = (clock() - before_s) / 2
-    return found, Moment(before_s + slack_s, slack_s)
 
 
 _NEARLY_ALL = 0.01
@@ -137,8 +133,7 @@ class LaunchMeter:
     def read(self) -> float | None:
         """Read it now; `joules`."""
         drawn, now = timed(self._meter.read, self._clock_s)
-        found = self._meter.add(drawn, now) or self._begun
-        self._found = replace(found, at_s=now.at_s)
+        self._found = replace(self._meter.add(drawn, now) or self._begun, at_s=now.at_s)
         self.joules = self._between_j(self._begun)
         return self.joules
 
@@ -190,25 +185,18 @@ class CardMeter:
 
     def add(self, drawn: CardReading, now: Moment) -> Metered | None:
         """All so far; None before anything could be read."""
-        if drawn.counter_j is not None:
-            self._count(now, drawn.counter_j)
+        if (counter_j := drawn.counter_j) is not None:
+            then_j, self._counter_j = self._counter_j, counter_j
+            # It starts again with the driver: what was drawn until then is not known.
+            self._add(now, None if then_j is None or counter_j < then_j else counter_j - then_j)
         elif drawn.power_w is not None:
-            self._integrate(now, drawn.power_w)
+            then_w, self._power_w = self._power_w, drawn.power_w
+            passed_s = now.at_s - self._found.at_s if self._found else 0.0
+            if then_w is None or passed_s >= SILENT_S:
+                self._add(now, None)
+            else:
+                self._add(now, (then_w + drawn.power_w) / 2 * passed_s)
         return self._found
-
-    def _count(self, now: Moment, counter_j: float) -> None:
-        grown_j = None if self._counter_j is None else counter_j - self._counter_j
-        self._counter_j = counter_j
-        # It starts again with the driver: what was drawn until then is not known.
-        self._add(now, None if grown_j is None or grown_j < 0 else grown_j)
-
-    def _integrate(self, now: Moment, power_w: float) -> None:
-        then_w, self._power_w = self._power_w, power_w
-        passed_s = now.at_s - self._found.at_s if self._found else 0.0
-        if then_w is None or passed_s >= SILENT_S:
-            self._add(now, None)
-        else:
-            self._add(now, (then_w + power_w) / 2 * passed_s)
 
     def _add(self, now: Moment, grown_j: float | None) -> None:
         """What came since the last reading; None: that is not known."""

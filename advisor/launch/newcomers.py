@@ -219,8 +219,7 @@ class Newcomers:
     def _join(self, coming: _Newcomer, job: RunningJob, proof: Proof | None) -> None:
         request = coming.request
         keep_part(coming.place, request.part)
-        names = self._monitor.running_names()
-        forecast = request.forecast if names == request.beside else None
+        forecast = request.forecast if self._monitor.running_names() == request.beside else None
         self._monitor.join(job, request.part, forecast, proof)
         self._coming = None
         self._answer(

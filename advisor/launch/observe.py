@@ -13,7 +13,6 @@ from typing import Any
 
 import advisor
 from advisor.core.gpu import Gpu
-from advisor.core.interval import Interval
 from advisor.core.job import verdict_flags
 from advisor.core.records import (
     JUDGE_S,
@@ -80,7 +79,11 @@ def observe(
         stranded_unit_s=account.stranded_unit_s,
     )
     if whole.model_version:
-        whole = replace(whole, predicted_rest_energy_saved=_predicted_rest(monitor))
+        forecast = monitor.pair.forecast
+        jobs = [*enumerate(forecast.jobs if forecast else ())]
+        rests = [job.rest_energy_saved for n, job in jobs if n not in monitor.first_ended]
+        rest = rests[0] if account.rest_s and len(rests) == 1 else None
+        whole = replace(whole, predicted_rest_energy_saved=rest)
     return whole, *later
 
 
@@ -188,13 +191,6 @@ def pace_flags(rates: Iterable[tuple[float | None, float | None]]) -> Iterator[s
         yield TOO_SLOW
 
 
-def _predicted_rest(monitor: SetMonitor) -> float | None:
-    forecast = monitor.pair.forecast
-    left = [*enumerate(forecast.jobs if forecast else ())]
-    rests = [job.rest_energy_saved for n, job in left if n not in monitor.first_ended]
-    return rests[0] if monitor.account.rest_s and len(rests) == 1 else None
-
-
 class PaceCheck:
     """Holds jobs against their profiles at their shares; one that is too fast is not proven."""
 
@@ -208,8 +204,12 @@ class PaceCheck:
             return
         for number, rate in zip(stretch.numbers, stretch.rates(), strict=True):
             one, part = monitor.jobs[number], monitor.pair.parts[number]
-            alone = part.share_rate
-            one.too_fast = _gains(part) and TOO_FAST in pace_flags([(rate, alone)])
+            whole, alone = part.solo_rate, part.share_rate
+            # One that waits for its host makes the same progress at any share, and more than its
+            # profile says on a faster host (1.3 to 1.5 times, docs/measurements/pairs.md): its
+            # speed does not tell whether it has a limit.
+            tells = whole is not None and alone is not None and whole > FASTEST * alone
+            one.too_fast = tells and TOO_FAST in pace_flags([(rate, alone)])
             if one.too_fast and rate and alone and number not in self._told:
                 self._told.add(number)
                 yield (
@@ -217,16 +217,6 @@ class PaceCheck:
                     f"profile says of {one.job.share} %, alone: it may have changed its limit "
                     "before its first work on the GPU, so that is not proven"
                 )
-
-
-def _gains(part: LaunchPart) -> bool:
-    """Whether a job without its limit would be seen by its speed.
-
-    One that waits for its host makes the same progress at any share, and more than its profile
-    says on a faster host (1.3 to 1.5 times, docs/measurements/pairs.md): that tells nothing.
-    """
-    whole, share = part.solo_rate, part.share_rate
-    return whole is not None and share is not None and whole > FASTEST * share
 
 
 def shown(
@@ -326,14 +316,14 @@ def _far_ones(
         ),
     ):
         if observed is not None and is_far(observed, predicted):
-            key = name if once else f"{name} {predicted}"
-            yield key, _text(f"{name} is {observed:.4g} {unit}", observed, predicted)
-
-
-def _text(said: str, observed: float, predicted: Interval) -> str:
-    expected = f"{predicted.value:.4g} ({predicted.low:.4g} to {predicted.high:.4g})"
-    off = f"{observed / predicted.value - 1:+.0%} against" if predicted.value else "far from"
-    return f"{said}, {off} the prediction of {expected}"
+            off = (
+                f"{observed / predicted.value - 1:+.0%} against" if predicted.value else "far from"
+            )
+            yield (
+                name if once else f"{name} {predicted}",
+                f"{name} is {observed:.4g} {unit}, {off} the prediction of "
+                f"{predicted.value:.4g} ({predicted.low:.4g} to {predicted.high:.4g})",
+            )
 
 
 DRAFT_S = 5.0
@@ -395,7 +385,12 @@ class Keeper:
         found = self._observe(state)
         try:
             for one in found:
-                self._append(one)
+                try:
+                    append_observation(self._folder.path, one)
+                except OSError:
+                    # A disk that is full: hours of running are worth the room kept for this.
+                    self._folder.free_reserve()
+                    append_observation(self._folder.path, one)
             (self._folder.path / DRAFT).unlink(missing_ok=True)
         except OSError as error:
             self._warn(f"the observation could not be written: {error.strerror}")
@@ -416,11 +411,3 @@ class Keeper:
             state=state,
             without={one.stretch for one in self._kept},
         )
-
-    def _append(self, seen: Observation) -> None:
-        try:
-            append_observation(self._folder.path, seen)
-        except OSError:
-            # A disk that is full: hours of running are worth the room that was kept for this.
-            self._folder.free_reserve()
-            append_observation(self._folder.path, seen)

@@ -23,10 +23,7 @@ from advisor.launch.status import LaunchStatus, Ledger, Saved, saved
 MOST_POINTS = 127
 """Maximum number of samples; one more triggers pairwise merging."""
 
-FIRST_STEP_S = 1.0
-
 _MOST_BYTES = 1 << 20
-_DIGITS = 4
 
 HistoryValues = tuple[float | None, ...]
 
@@ -89,7 +86,7 @@ class History:
 class HistoryKeeper:
     """Takes in statuses of one set, and keeps what is drawn of them."""
 
-    def __init__(self, started_at: str, step_s: float = FIRST_STEP_S) -> None:
+    def __init__(self, started_at: str, step_s: float = 1.0) -> None:
         self.history = History(started_at=started_at, step_s=step_s)
         self._open: list[LaunchStatus] = []
 
@@ -101,9 +98,8 @@ class HistoryKeeper:
             return False
         # One that was not looked at for a while has no points of that time.
         missed = int((passed_s - done) / self.history.step_s) - 1
-        self.history = _with_step(self.history, self._open, min(missed, MOST_POINTS))
-        self._open = []
-        self.history = self.history.thinned(MOST_POINTS)
+        history = _with_step(self.history, self._open, min(missed, MOST_POINTS))
+        self.history, self._open = history.thinned(MOST_POINTS), []
         return True
 
 
@@ -149,7 +145,7 @@ def _pairs(series: HistoryValues) -> HistoryValues:
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return float(f"{sum(known) / len(known):.{_DIGITS}g}") if known else None
+    return float(f"{sum(known) / len(known):.4g}") if known else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

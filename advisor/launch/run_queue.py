@@ -6,7 +6,7 @@ is which launches those are, and what came of those that are over.
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -126,7 +126,9 @@ def open_queue(home: Path, folder: Path, jobs: Sequence[str]) -> Generator[Queue
         BusyError: another command runs the same queue.
         OSError: it cannot be written.
     """
-    name = _queue_name(folder, jobs)
+    # The same jobs of the same folder are the same queue, in whatever order they are named.
+    said = "\0".join([str(folder.absolute()), *sorted(jobs)])
+    name = hashlib.sha256(said.encode()).hexdigest()[:16]
     queues = open_home(home, "queues")
     with writing_private(queues / f"{name}.lock", "r+") as lock:
         if not try_lock(lock):
@@ -136,12 +138,6 @@ def open_queue(home: Path, folder: Path, jobs: Sequence[str]) -> Generator[Queue
                 fix="wait for it, or stop it with Ctrl-C where it runs",
             )
         yield QueueFile(queues / f"{name}.json")
-
-
-def _queue_name(folder: Path, jobs: Iterable[str]) -> str:
-    """The same jobs of the same folder are the same queue, in whatever order they are named."""
-    said = "\0".join([str(folder.absolute()), *sorted(jobs)])
-    return hashlib.sha256(said.encode()).hexdigest()[:16]
 
 
 LOST: tuple[JobOutcome, ...] = (*GOING, "stopped", "taken-down")

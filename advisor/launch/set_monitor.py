@@ -3,7 +3,7 @@
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -90,10 +90,7 @@ class SetMonitor:
         self._suspicions: list[_Suspicion] = []
         self._is_spoiled, self._answered_s, self._stop_due = False, -math.inf, False
         self._limits = _LimitMonitor(backend, pair.cap_percent, self.begun_s, strict=spec.strict)
-        self._begin(failed or {})
-
-    def _begin(self, failed: Mapping[int, JobError]) -> None:
-        for n, error in failed.items():
+        for n, error in (failed or {}).items():
             self.jobs[n].end("failed", error.code, str(error))
         self._note_ends([one for one in self.jobs if one.over], self.begun_s)
         running = self._running()
@@ -138,8 +135,7 @@ class SetMonitor:
         pair, now_s = self.pair, self._now_s()
         split = Split((*pair.split.shares, job.share.percent), pair.split.sharing)
         self.pair = replace(pair, split=split, parts=(*pair.parts, part))
-        one = _monitor(job, part, now_s, now_text(), proof)
-        self.jobs = (*self.jobs, one)
+        self.jobs = (*self.jobs, _monitor(job, part, now_s, now_text(), proof))
         self.account.join(self.pair, self.jobs)
         self._expect(forecast)
         _watch_promises(self.jobs, self.pair.parts, now_s)
@@ -198,7 +194,9 @@ class SetMonitor:
     def lose_limits(self) -> None:
         """What holds the limits has failed: from its last answer on none is proven of who runs."""
         for one in self._running():
-            one.lose_limit(self._answered_at)
+            one.lost = (
+                f"its limit was proven until {self._answered_at}, when what holds it answered last"
+            )
 
     def stop(self) -> None:
         """Stop what runs, and wait until all has ended and is counted.
@@ -230,7 +228,9 @@ class SetMonitor:
 
     def _look_at_promises(self, now_s: float) -> None:
         running = self._running()
-        self._alarms += _unsure_promises(running)
+        # What nobody can tell of those that run; once of each.
+        unsure = (one.tail.unsure(one.job.job.name) for one in running if one.tail)
+        self._alarms += filter(None, unsure)
         broken = next((one for one in running if one.tail and one.tail.look(now_s)), None)
         if broken is None or broken.tail is None:
             return
@@ -289,8 +289,7 @@ class SetMonitor:
         over = [one for one in self.jobs if one.over and one not in suspects | self._ended]
         if over:
             self._ended.update(over)
-            ending = self._run(lambda: end_jobs(one.job for one in over))
-            self._endings.append((over, ending))
+            self._endings.append((over, self._run(lambda: end_jobs(one.job for one in over))))
 
     def _close_ended(self, now: Moment) -> None:
         """Count the jobs of which no process is left for the last time.
@@ -314,11 +313,18 @@ class SetMonitor:
         self._suspicions = [one for one in self._suspicions if found[one] is None]
 
     def _take_down(self, struck: Sequence[JobMonitor]) -> None:
-        """End these, but for those that have finished meanwhile."""
+        """Note that a fault has struck these, but for those that have finished meanwhile.
+
+        The job that caused it has failed, where it is known.
+        """
         self._suspicions = []
         known = [*dict.fromkeys(one for one in struck if one.outcome in ("running", "failed"))]
         if known:
-            _take_down(known, self._backend)
+            guilty, fault = _author(known, self._backend)
+            for one in known:
+                one.exit_code = one.job.exit_code
+                said = f"; the end of its output:\n{one.job.tail() or '(nothing)'}"
+                one.end("failed" if one is guilty else "taken-down", "mps-fault", fault + said)
             self.first_ended = self.first_ended or self._indices_over()
 
     def _check_backend(self, now_s: float) -> None:
@@ -410,8 +416,15 @@ def _monitor(
     joined_at: str | None = None,
     proof: Proof | None = None,
 ) -> JobMonitor:
-    reference, limit_s = read_first(part.reported), part.time_limit_s
-    return JobMonitor(job, now_s, part.solo_rate, reference, joined_at, proof, limit_s)
+    return JobMonitor(
+        job,
+        now_s,
+        part.solo_rate,
+        read_first(part.reported),
+        joined_at,
+        proof,
+        part.time_limit_s,
+    )
 
 
 def _no_client(jobs: Sequence[JobMonitor]) -> tuple[JobMonitor, LimitNotProvenError] | None:
@@ -471,15 +484,6 @@ class _Suspicion:
         return False if answered or now_s - self.since_s > FAULT_S else None
 
 
-def _take_down(struck: Sequence[JobMonitor], backend: Backend) -> None:
-    """Note that a fault has struck these; the job that caused it has failed, where it is known."""
-    guilty, fault = _author(struck, backend)
-    for one in struck:
-        one.exit_code = one.job.exit_code
-        said = f"; the end of its output:\n{one.job.tail() or '(nothing)'}"
-        one.end("failed" if one is guilty else "taken-down", "mps-fault", fault + said)
-
-
 def _author(struck: Sequence[JobMonitor], backend: Backend) -> tuple[JobMonitor | None, str]:
     """Who caused a fault, None where nobody can tell, and what is said of it.
 
@@ -504,13 +508,6 @@ def _watch_promises(jobs: Sequence[JobMonitor], parts: Sequence[LaunchPart], now
         if (promised_ms := part.promised_p99_ms) is not None:
             one.tail = one.tail or P99Watch(one.job, promised_ms, now_s)
             one.tail.begin(now_s)
-
-
-def _unsure_promises(running: Sequence[JobMonitor]) -> Iterator[str]:
-    """What nobody can tell of those that run; once of each."""
-    for one in running:
-        if one.tail is not None and (told := one.tail.unsure(one.job.job.name)):
-            yield told
 
 
 _STRANGER = (
@@ -567,13 +564,8 @@ class _LimitMonitor:
                 job.check_variables()
             except LimitNotProvenError as error:
                 raise _broken(error, job) from error
-        return self._alarms(jobs, now_s)
-
-    def _alarms(self, jobs: Sequence[RunningJob], now_s: float) -> list[str]:
-        """Say once who is a stranger, and where NVML does not know the jobs.
-
-        One that is ready may have no context yet.
-        """
+        # Once it is said who is a stranger, and where NVML does not know the jobs: one that is
+        # ready may have no context yet.
         new = [pid for pid in self.strangers if pid not in self._told]
         told = new[: _MOST_TOLD - len(self._told)]
         self._told.update(told)
@@ -588,5 +580,6 @@ class _LimitMonitor:
 
 def _broken(error: LimitNotProvenError, job: RunningJob) -> LimitBrokenError:
     """The same error, of a job that was under its limit before."""
-    jobs = frozenset({job.job.name})
-    return LimitBrokenError(error.what, why=error.why, fix=error.fix, jobs=jobs)
+    return LimitBrokenError(
+        error.what, why=error.why, fix=error.fix, jobs=frozenset({job.job.name})
+    )

@@ -211,31 +211,24 @@ def _limit_environment(
 
 
 def _pair(pair: LaunchSet, gpu: Gpu | None, settings: Settings) -> PlannedPair:
-    memory = pair.memory(gpu and gpu.memory_mib)
+    memory, total = pair.memory(gpu and gpu.memory_mib), gpu and gpu.units_total
     return PlannedPair(
         split=str(pair.split),
         sharing=pair.split.sharing,
         jobs=tuple(
-            _job(pair, job, share, gpu, settings)
+            PlannedJob(
+                job=job.name,
+                rate_unit=job.progress.unit,
+                share_percent=share.percent,
+                units=units_for_share(share.percent, total, gpu.vendor) if gpu and total else None,
+                environment=_limit_environment(pair, share, gpu, settings),
+            )
             for job, share in zip(pair.jobs, pair.shares(memory.card_mib), strict=True)
         ),
         memory=PlannedMemory(
             needs_mib=memory.needs_mib, most_mib=memory.most_mib, fits=memory.fits
         ),
         forecast=pair.forecast,
-    )
-
-
-def _job(
-    pair: LaunchSet, job: Job, share: Share, gpu: Gpu | None, settings: Settings
-) -> PlannedJob:
-    total = gpu and gpu.units_total
-    return PlannedJob(
-        job=job.name,
-        rate_unit=job.progress.unit,
-        share_percent=share.percent,
-        units=units_for_share(share.percent, total, gpu.vendor) if gpu and total else None,
-        environment=_limit_environment(pair, share, gpu, settings),
     )
 
 

@@ -1,6 +1,5 @@
 """Runs a launch from its first set to the end of its last; whatever happens has a defined end."""
 
-import enum
 import sys
 import time
 import traceback
@@ -8,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Literal
 
 from advisor.core.gpu import Gpu
 from advisor.core.records import Observation
@@ -24,11 +24,11 @@ from advisor.launch.overview import HistoryKeeper, write_history
 from advisor.launch.set_monitor import SetMonitor
 from advisor.launch.spec import LaunchSpec
 from advisor.launch.start import StopAskedError, check_memory, end_jobs, prove_set, start_set
-from advisor.launch.status import SILENT_S, JobOutcome, JobStatus, LaunchStatus, State
+from advisor.launch.status import SILENT_S, LaunchStatus, State
 from advisor.runtime.backend import Backend
 from advisor.runtime.beats import beat, heard_by
 from advisor.runtime.job_process import adopting_orphans
-from advisor.runtime.running_job import Proven, RunningJob
+from advisor.runtime.running_job import RunningJob
 
 LOOK_S = 0.25
 
@@ -51,13 +51,8 @@ class LaunchContext:
     remember: Callable[[Observation], None]
 
 
-class _Ending(enum.Enum):
-    """How a set ended: by itself, as its spec says, because somebody asked, or badly."""
-
-    FINISHED = "finished"
-    STOPPED = "stopped"
-    ASKED = "asked"
-    FAILED = "failed"
+_Ending = Literal["finished", "stopped", "asked", "failed"]
+"""How a set ended: by itself, as its spec says, because somebody asked, or badly."""
 
 
 class _SetRun:
@@ -103,12 +98,12 @@ class _SetRun:
             try:
                 jobs, failed = self._start(backend)
             except StopAskedError:
-                self._mark_jobs("stopped")
-                return _Ending.ASKED
+                self._mark_stopped()
+                return "asked"
             except JobError as error:
-                self._mark_jobs("stopped")
+                self._mark_stopped()
                 self._writer.blame(error.code, str(error))
-                return _Ending.FAILED
+                return "failed"
             # Looked at again at the very end: a set of which somebody is left has not ended.
             stack.callback(end_jobs, jobs)
             before_s, before_j = self._meter.starts_s, self._meter.starts_j
@@ -125,7 +120,18 @@ class _SetRun:
         if self._stop_asked():
             raise StopAskedError
         proven = prove_set(self._pair, backend, self._base(), places)
-        self._tell_proven(proven)
+        self._writer.enter(
+            "starting",
+            jobs=tuple(
+                replace(
+                    job,
+                    units_granted=one.granted.units,
+                    memory_limit_mib=one.granted.memory_mib,
+                    outcome="starting",
+                )
+                for job, one in zip(self._writer.status.jobs, proven, strict=True)
+            ),
+        )
         return start_set(proven, self._stop_asked)
 
     def _base(self) -> dict[str, str]:
@@ -159,7 +165,7 @@ class _SetRun:
         )
         self._history = HistoryKeeper(started_at)
         self._show(monitor, "running")
-        ending = _Ending.FAILED
+        ending = "failed"
         try:
             while (found := self._ending(monitor, coming=newcomers.coming)) is None:
                 beat()
@@ -190,49 +196,31 @@ class _SetRun:
             end_jobs(one.job for one in monitor.jobs)
         finally:
             self._show(monitor, self._writer.status.state)
-            self._blame(monitor)
+            for number in (*monitor.first_ended, *range(len(monitor.jobs))):
+                one = monitor.jobs[number]
+                if one.code is not None:
+                    self._writer.blame(one.code, one.error or one.code)
 
     def _ending(self, monitor: SetMonitor, *, coming: bool) -> _Ending | None:
         """How the set has ended; None while it is to go on, as for one who is coming."""
         if self._stop_asked():
-            return _Ending.ASKED
+            return "asked"
         outcomes = {one.outcome for one in monitor.jobs}
         if monitor.over:
             if outcomes <= {"finished"}:
-                return None if coming else _Ending.FINISHED
-            return _Ending.STOPPED if outcomes <= {"finished", "stopped"} else _Ending.FAILED
+                return None if coming else "finished"
+            return "stopped" if outcomes <= {"finished", "stopped"} else "failed"
         limit_s = self._spec.duration_s
         if limit_s is None or time.monotonic() - monitor.begun_s < limit_s:
             return None
-        well = {"finished", "running", "stopped"}
-        return _Ending.STOPPED if outcomes <= well else _Ending.FAILED
+        return "stopped" if outcomes <= {"finished", "running", "stopped"} else "failed"
 
     def _stop_asked(self) -> bool:
         return self._told_to_stop() or self._folder.stop_asked()
 
-    def _blame(self, monitor: SetMonitor) -> None:
-        for number in (*monitor.first_ended, *range(len(monitor.jobs))):
-            one = monitor.jobs[number]
-            if one.code is not None:
-                self._writer.blame(one.code, one.error or one.code)
-
-    def _tell_proven(self, proven: tuple[Proven, ...]) -> None:
-        self._writer.enter(
-            "starting",
-            jobs=tuple(
-                replace(
-                    job,
-                    units_granted=one.granted.units,
-                    memory_limit_mib=one.granted.memory_mib,
-                    outcome="starting",
-                )
-                for job, one in zip(self._writer.status.jobs, proven, strict=True)
-            ),
-        )
-
-    def _mark_jobs(self, outcome: JobOutcome) -> None:
-        jobs: list[JobStatus] = [replace(job, outcome=outcome) for job in self._writer.status.jobs]
-        self._writer.update(jobs=tuple(jobs))
+    def _mark_stopped(self) -> None:
+        jobs = self._writer.status.jobs
+        self._writer.update(jobs=tuple(replace(job, outcome="stopped") for job in jobs))
 
     def _show(self, monitor: SetMonitor, state: State | None = None) -> None:
         changes = shown(monitor, self._earlier, self._starts, self._unwatched_s)
@@ -248,9 +236,9 @@ class _SetRun:
 
 
 def _state(ending: _Ending, monitor: SetMonitor) -> State:
-    if ending is _Ending.FAILED or any(one.code for one in monitor.jobs):
+    if ending == "failed" or any(one.code for one in monitor.jobs):
         return "failed"
-    return "finished" if ending is _Ending.FINISHED else "stopped"
+    return "finished" if ending == "finished" else "stopped"
 
 
 def _close(backend: Backend) -> None:
@@ -259,13 +247,10 @@ def _close(backend: Backend) -> None:
         backend.close()
 
 
-OpenContext = Callable[[], AbstractContextManager[LaunchContext]]
-
-
 def run_launch(
     folder: LaunchFolder,
     spec: LaunchSpec,
-    open_context: OpenContext,
+    open_context: Callable[[], AbstractContextManager[LaunchContext]],
     stop_asked: Callable[[], bool],
 ) -> LaunchStatus:
     """Run all sets, one after the other, and write where they stand.
@@ -326,8 +311,8 @@ def _run_sets(
         finally:
             # With the end of the jobs, and of what held their limits.
             writer.update(whole_energy_j=meter.read(), starts_energy_j=meter.starts_j)
-        if endings[-1] is _Ending.ASKED:
+        if endings[-1] == "asked":
             break
-    if any(ending is _Ending.FAILED for ending in endings):
+    if any(ending == "failed" for ending in endings):
         return "failed"
-    return "finished" if all(ending is _Ending.FINISHED for ending in endings) else "stopped"
+    return "finished" if all(ending == "finished" for ending in endings) else "stopped"

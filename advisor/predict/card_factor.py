@@ -79,8 +79,12 @@ class CardFactor:
     @property
     def told(self) -> CardPower:
         """As command line, service and client tell it."""
-        known = {"references": self.references, "observations": self.observations}
-        return CardPower(gpu_uuid=self.gpu_uuid, power_factor=self.factor, **known)
+        return CardPower(
+            gpu_uuid=self.gpu_uuid,
+            power_factor=self.factor,
+            references=self.references,
+            observations=self.observations,
+        )
 
     @property
     def text(self) -> str:

@@ -224,13 +224,25 @@ and trees would branch elsewhere for it; no instrument tells so small a step of 
 def speed_features(own: Side, others: Sequence[Side]) -> dict[str, Floats]:
     """What a model sees of `own` next to `others`; each shape (n,), in a fixed order."""
     sides = (own, *others)
+    wanted = (
+        *("dram_active_percent", "memory_busy_percent", "sm_active_percent"),
+        *("tensor_active_percent", "pcie_rx_mib_per_s"),
+    )
+    sums = {f"sum_{name}": _summed(sides, name) for name in wanted}
+    dram = np.maximum(sums["sum_dram_active_percent"], 1.0)
     return {
         **{f"own_{name}": values for name, values in own.alone.items()},
         **{f"other_{name}": _largest(s.alone[name] for s in others) for name in own.alone},
         "own_share_percent": own.shares,
         "shares_sum_percent": _added(s.shares for s in sides),
         **own.shape,
-        **_together(own, others),
+        **sums,
+        "own_part_of_dram": own.readings["dram_active_percent"] / dram,
+        "relative_demanded_power": demanded_power_w(sides) / full_power_w(sides),
+        "other_resident_warps_percent": _largest(
+            s.readings["sm_active_percent"] * s.readings["sm_occupancy_percent"] / 100
+            for s in others
+        ),
         **_supply(sides),
     }
 
@@ -278,25 +290,6 @@ def matrix(features: Mapping[str, Floats]) -> Float32s:
 def rounded(values: Floats) -> Floats:
     """To multiples of `STEP`: the same on every processor."""
     return np.rint(values / STEP) * STEP
-
-
-def _together(own: Side, others: Sequence[Side]) -> dict[str, Floats]:
-    sides = (own, *others)
-    wanted = (
-        *("dram_active_percent", "memory_busy_percent", "sm_active_percent"),
-        *("tensor_active_percent", "pcie_rx_mib_per_s"),
-    )
-    sums = {f"sum_{name}": _summed(sides, name) for name in wanted}
-    dram = np.maximum(sums["sum_dram_active_percent"], 1.0)
-    return {
-        **sums,
-        "own_part_of_dram": own.readings["dram_active_percent"] / dram,
-        "relative_demanded_power": demanded_power_w(sides) / full_power_w(sides),
-        "other_resident_warps_percent": _largest(
-            s.readings["sm_active_percent"] * s.readings["sm_occupancy_percent"] / 100
-            for s in others
-        ),
-    }
 
 
 def _gap(values: Sequence[Floats]) -> Floats:

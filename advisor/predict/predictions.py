@@ -176,7 +176,7 @@ def predicted_part(profile: Profile, speed: Interval) -> PredictedPart:
 
 
 def are_mirrored(profiles: Sequence[Profile]) -> bool:
-    """Whether the jobs stand against the order of their names, as `evenness` takes it."""
+    """Whether the jobs stand against the order of their names, as `safe_splits` takes it."""
     return profiles[0].job > profiles[-1].job
 
 

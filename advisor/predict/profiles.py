@@ -502,19 +502,17 @@ def filled(profile: Profile, fill: Mapping[str, float]) -> Profile:
         )
     usual = {name: np.full_like(profile.shares, fill[name]) for name in profile.missing}
     measured = {n: v for n, v in profile.values.items() if n not in usual}
-    known = {n: _without_gaps(profile.shares, v) for n, v in measured.items()}
+    # Gaps between and beyond known values are filled from their neighbours.
+    known = {
+        n: np.interp(profile.shares, profile.shares[~np.isnan(v)], v[~np.isnan(v)])
+        for n, v in measured.items()
+    }
     return replace(profile, values={n: (usual | known)[n] for n in profile.values})
 
 
 @functools.lru_cache(maxsize=1024)  # the same profile stays the same, so that its features do
 def _above_idle(profile: Profile, above_w: float) -> Profile:
     return replace(profile, active_idle_power_w=profile.idle_power_w + above_w)
-
-
-def _without_gaps(shares: Floats, values: Floats) -> Floats:
-    """Values with the gaps between and beyond known ones filled from their neighbours."""
-    known = ~np.isnan(values)
-    return np.interp(shares, shares[known], values[known])
 
 
 JobKind: TypeAlias = Literal["server", "launch-bound", "filling"]

@@ -404,6 +404,8 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
     """The fields of `JobsAlone` of one job, in their order; shape (fields, ways)."""
     at, ones = profile.at(shares), np.ones(len(shares))
     sm = at["sm_active_percent"]
+    serving = profile.serving
+    alone_ms = [serving.p99_alone_ms(share) if serving else None for share in shares]
     return np.array(
         [
             at["rate"] / profile.whole_gpu_rate,
@@ -416,14 +418,9 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
             (kind_of(profile) == "server") * ones,
             active_idle_w(profile) * ones,
             profile.in_bursts * ones,
-            [_p99_ms(profile, share) for share in shares],
+            [math.inf if ms is None else ms for ms in alone_ms],
         ]
     )
-
-
-def _p99_ms(profile: Profile, share_percent: float) -> float:
-    alone_ms = profile.serving and profile.serving.p99_alone_ms(share_percent)
-    return math.inf if alone_ms is None else alone_ms
 
 
 def _predictions(profiles: Sequence[Profile], splits: Sequence[Split]) -> Iterator[Prediction]:

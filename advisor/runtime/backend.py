@@ -107,6 +107,14 @@ class Server(Protocol):
         """
         check_environments(share, self.environment(share), pids)
 
+    def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
+        """Check that a running job is itself under the limit; `pids` lists its processes now.
+
+        Raises:
+            LimitNotProvenError: a process is not under it, or no process can be seen.
+        """
+        self.check_variables(share, pids)
+
     def cap(self, percent: int) -> None:
         """Let no process that starts from now on have more, whatever it says itself.
 
@@ -170,13 +178,6 @@ class Backend(Server, Protocol):
         """
         ...
 
-    def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
-        """Check that a running job is itself under the limit; `pids` lists its processes now.
-
-        Raises:
-            LimitNotProvenError: a process is not under it, or no process can be seen.
-        """
-
     def sight(self) -> Sight | None:
         """Who uses the GPU now; None where nobody can tell.
 
@@ -186,7 +187,6 @@ class Backend(Server, Protocol):
         ...
 
 
-_PROBE = Path(__file__).with_name("probe.py")
 _TIMEOUT_S = 60
 
 
@@ -254,21 +254,16 @@ def check_granted(gpu: Gpu, share: Share, seen: SeenGpu | None, pipe_dir: Path) 
             why="fewer: the daemon's own percentage is lower; more: the limit was not taken",
             fix=f"unset {PERCENTAGE} where the daemon is started, and restart it",
         )
-    _check_memory(share, seen)
-    return Granted(seen.units, mps=True, memory_mib=share.memory_mib)
-
-
-def _check_memory(share: Share, seen: SeenGpu) -> None:
-    """Under a limit the driver tells as free what is left of the limit, not of the card."""
-    most_mib = share.memory_mib
-    if most_mib is None or (seen.free_mib is not None and seen.free_mib <= most_mib):
-        return
-    free = "nothing is known" if seen.free_mib is None else f"{seen.free_mib:.0f} MiB are free"
-    raise LimitNotProvenError(
-        f"the memory of a process should be bounded at {most_mib} MiB, and {free} to it",
-        why=f"the driver has not taken {MEMORY_LIMIT}, which CUDA 11.5 and newer know",
-        fix="launch without it: --no-memory-limit",
-    )
+    most_mib, free_mib = share.memory_mib, seen.free_mib
+    # Under a limit the driver tells as free what is left of the limit, not of the card.
+    if most_mib is not None and (free_mib is None or free_mib > most_mib):
+        free = "nothing is known" if free_mib is None else f"{free_mib:.0f} MiB are free"
+        raise LimitNotProvenError(
+            f"the memory of a process should be bounded at {most_mib} MiB, and {free} to it",
+            why=f"the driver has not taken {MEMORY_LIMIT}, which CUDA 11.5 and newer know",
+            fix="launch without it: --no-memory-limit",
+        )
+    return Granted(seen.units, mps=True, memory_mib=most_mib)
 
 
 def look_hip(environment: Mapping[str, str]) -> int:
@@ -307,7 +302,7 @@ def _probe(kind: str, environment: Mapping[str, str], user: int | None = None) -
     try:
         done = beating(
             lambda: subprocess.run(
-                [python(), "-I", "-S", str(_PROBE), kind],
+                [python(), "-I", "-S", str(Path(__file__).with_name("probe.py")), kind],
                 env=dict(environment),
                 capture_output=True,
                 text=True,
@@ -349,8 +344,10 @@ class CuMaskBackend(Server):
     def environment(self, share: Share) -> dict[str, str]:
         """Variables that hold a process to its CUs: both masks, so that one can be read back."""
         # By itself, so that no GPU that the process sees is left without a mask.
-        visible = {"ROCR_VISIBLE_DEVICES": str(self.gpu.index)}
-        return visible | share_environment(share, self._total, "amd")
+        return {
+            "ROCR_VISIBLE_DEVICES": str(self.gpu.index),
+            **share_environment(share, self._total, "amd"),
+        }
 
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
         """Read the number of CUs back from inside `environment`."""
@@ -366,7 +363,7 @@ class CuMaskBackend(Server):
 
     def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
         """Check that every process of the job carries the masks, and that none skips them."""
-        check_environments(share, self.environment(share), pids)
+        self.check_variables(share, pids)
         for pid in pids():
             refuse_if_skipped(environment_of(pid))
 
@@ -415,10 +412,6 @@ class UncappedBackend(Server):
                 fix="stop the MPS daemon of this GPU",
             )
         return Granted(seen.units, mps=False)
-
-    def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
-        """Check that every process stays on this GPU and away from MPS."""
-        check_environments(share, self.environment(share), pids)
 
     def sight(self) -> Sight:
         """Who computes."""

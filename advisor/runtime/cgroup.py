@@ -98,19 +98,24 @@ def _write(path: Path, value: int) -> None:
 OURS = "advisor-supervisors"
 """Name of the group of our own processes, in one that was delegated to us."""
 
-_PREFIX = "advisor-"
-
 
 def cgroup_prefix(gpu_uuid: str, runtime_dir: str) -> str:
     """How the names of the groups of jobs begin that are on this GPU and of this advisor."""
-    return f"{_PREFIX}{sha256(f'{gpu_uuid} {runtime_dir}'.encode()).hexdigest()[:16]}-"
+    return f"advisor-{sha256(f'{gpu_uuid} {runtime_dir}'.encode()).hexdigest()[:16]}-"
 
 
 def make_cgroup(prefix: str, bounds: ResourceBounds) -> Path | None:
     """A new control group, bounded where the kernel lets us; None where none may be made."""
     if (place := _place()) is None:
         return None
-    _ask_for_controllers(place)
+    # Groups in this one can be bounded only if it passes the controllers on. A group with processes
+    # in it that asks for `pids` alone would take no process below it any more; only the root of all
+    # groups, which has no type, may have both.
+    if not ((place / "cgroup.type").exists() and members(place)):
+        with suppress(OSError):
+            there = (place / "cgroup.controllers").read_text().split()
+            wanted = " ".join(f"+{name}" for name in CONTROLLERS if name in there)
+            (place / "cgroup.subtree_control").write_text(wanted)
     path = place / f"{prefix}{secrets.token_hex(4)}"
     try:
         path.mkdir()
@@ -164,18 +169,6 @@ def remove_cgroup(path: Path) -> None:
 def _place() -> Path | None:
     own = _own()
     return own.parent if own and own.name == OURS else own
-
-
-def _ask_for_controllers(place: Path) -> None:
-    """Let groups in this one be bounded, where the kernel allows it."""
-    # A group with processes in it that asks for `pids` alone would take no process below it any
-    # more. Only the root of all groups, which has no type, may have both.
-    if (place / "cgroup.type").exists() and members(place):
-        return
-    with suppress(OSError):
-        there = (place / "cgroup.controllers").read_text().split()
-        wanted = " ".join(f"+{name}" for name in CONTROLLERS if name in there)
-        (place / "cgroup.subtree_control").write_text(wanted)
 
 
 def _own() -> Path | None:

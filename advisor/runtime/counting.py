@@ -163,8 +163,7 @@ class Tally:
         self._sum += run.rise_to(number)
 
     def _start_again(self, run: _Run, number: float) -> None:
-        is_sure = run.is_full
-        self._before = None if is_sure else (run.last, self._sum)
+        self._before = None if run.is_full else (run.last, self._sum)
         self._sum += run.left + number
         self._low, self._second = [], -math.inf
         run.last = number
@@ -222,8 +221,7 @@ class CounterFile:
                 why="the job emptied it",
                 fix="write the count in place, as docs/job-file.md shows",
             )
-        number = struct.unpack("<q", count)[0]
-        self._tally.add(number)
+        self._tally.add(struct.unpack("<q", count)[0])
         if not last and (fault := read_fault(self._path)):
             raise JobError(fault)
         return self._tally.total * self._scale
@@ -254,12 +252,9 @@ class OutputCounter:
                 caught is counted.
         """
         fault: JobError | None = None
-        found = self._matches.read(last=last)
         # A bar ends its line with its next state. Of a number that is cut the tally takes nothing,
         # as it is smaller than the last one.
-        if (last or self._is_cumulative) and (match := self._matches.peek()):
-            found.append(match)
-        for match in found:
+        for match in self._matches.read(last=last, unfinished=last or self._is_cumulative):
             try:
                 self._take(match)
             except JobError as error:
@@ -280,7 +275,12 @@ class OutputCounter:
         caught: str | None = match.group(groups)
         if caught is None:
             return
-        number = _finite(caught) if groups else 1.0
+        number = number_of(caught) if groups else 1.0
+        if not math.isfinite(number):
+            raise JobError(
+                f"the progress pattern caught '{caught}', which is not a number",
+                fix="put the group of the pattern around the number alone",
+            )
         if not self._is_cumulative:
             self._lines += number
             return
@@ -305,15 +305,6 @@ def open_counter(
     return CounterFile(counter_path, progress.per_run if progress.kind == "runs" else 1)
 
 
-def _finite(text: str) -> float:
-    if math.isfinite(number := number_of(text)):
-        return number
-    raise JobError(
-        f"the progress pattern caught '{text}', which is not a number",
-        fix="put the group of the pattern around the number alone",
-    )
-
-
 LOOK_BYTES = 1024 * 1024
 """Most that is read at a look; what is left is read at the next ones."""
 
@@ -335,10 +326,11 @@ class OutputLines:
 
     Attributes:
         is_behind: The last look found more than it may read.
+        rest: The line that has no end yet, such as a progress bar until it is drawn again.
     """
 
     def __init__(self, path: Path, last_bytes: int | None = None) -> None:
-        self._path, self._file, self._rest = path, path.open("rb", buffering=0), b""
+        self._path, self._file, self.rest = path, path.open("rb", buffering=0), b""
         self.is_behind = False
         if last_bytes is not None:
             self._file.seek(max(0, self._file.seek(0, os.SEEK_END) - last_bytes))
@@ -359,14 +351,9 @@ class OutputLines:
                 self._follow()
                 data += self._file.read(LOOK_BYTES - len(data))
         self.is_behind = len(data) == LOOK_BYTES
-        *lines, rest = re.split(rb"[\r\n]", self._rest + data)
-        self._rest = rest[-LINE_BYTES:]
+        *lines, rest = re.split(rb"[\r\n]", self.rest + data)
+        self.rest = rest[-LINE_BYTES:]
         return [line[-LINE_BYTES:] for line in lines]
-
-    @property
-    def rest(self) -> bytes:
-        """The line that has no end yet, such as a progress bar until it is drawn again."""
-        return self._rest
 
     def close(self) -> None:
         """Let go of the file."""
@@ -420,11 +407,12 @@ class _OutputMatches:
         self._lines, self._pattern = OutputLines(path), re.compile(pattern)
         self._too_slow: JobError | None = None
 
-    def read(self, *, last: bool = False) -> list[re.Match[str]]:
+    def read(self, *, last: bool = False, unfinished: bool = False) -> list[re.Match[str]]:
         """Matches in the lines that were completed since the last look.
 
         Args:
             last: The job has ended: all that it wrote.
+            unfinished: Also in the line that has no end yet, and may be cut within a number.
 
         Raises:
             JobError: the pattern takes too long, now or at an earlier look, and is not tried
@@ -435,15 +423,7 @@ class _OutputMatches:
         found = self._match(self._lines.read())
         while last and self._lines.is_behind:
             found += self._match(self._lines.read())
-        return found
-
-    def peek(self) -> re.Match[str] | None:
-        """The match in the line that has no end yet, and may be cut within a number.
-
-        Raises:
-            JobError: the pattern takes too long.
-        """
-        return next(iter(self._match([self._lines.rest])), None)
+        return found + (self._match([self._lines.rest]) if unfinished else [])
 
     def close(self) -> None:
         """Let go of the file."""
@@ -576,8 +556,7 @@ def read_fault(progress_path: Path) -> str:
 
 def parse_fault(data: bytes) -> str:
     """The same in the beginning of a progress file."""
-    text = data[FAULT_AT : FAULT_AT + FAULT_BYTES]
-    return text.partition(b"\0")[0].decode(errors="replace")
+    return data[FAULT_AT : FAULT_AT + FAULT_BYTES].partition(b"\0")[0].decode(errors="replace")
 
 
 def percentile_ms(before: tuple[int, ...], after: tuple[int, ...], percent: float) -> float | None:

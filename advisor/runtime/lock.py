@@ -28,8 +28,6 @@ from advisor.files import (
 _GROUP_FILE = 0o660
 _OURS = re.compile(r".*\.lock")
 
-_LOCK, _ID = "service.lock", "id"
-
 
 @contextmanager
 def gpu_lock(folder: Path, gpu_uuid: str, launch_id: str = "") -> Generator[None]:
@@ -64,7 +62,10 @@ def open_lock(folder: Path, name: str) -> Generator[IO[str]]:
     """
     check_parents(folder)
     if _is_of_group(folder):
-        with os.fdopen(_open_for_group(folder / name), "r+") as file:
+        descriptor = open_file(folder / name, os.O_RDWR | os.O_CREAT, _GROUP_FILE)
+        if os.fstat(descriptor).st_uid == os.geteuid():
+            os.fchmod(descriptor, _GROUP_FILE)  # whatever the umask has made of it
+        with os.fdopen(descriptor, "r+") as file:
             yield file
     else:
         with writing_private(private_folder(folder, ours=_OURS) / name, "r+") as file:
@@ -96,13 +97,6 @@ def _is_of_group(folder: Path) -> bool:
     return found.st_uid == 0 and closed and found.st_mode & wanted == wanted
 
 
-def _open_for_group(path: Path) -> int:
-    descriptor = open_file(path, os.O_RDWR | os.O_CREAT, _GROUP_FILE)
-    if os.fstat(descriptor).st_uid == os.geteuid():
-        os.fchmod(descriptor, _GROUP_FILE)  # whatever the umask has made of it
-    return descriptor
-
-
 @contextmanager
 def serving_home(home: Path) -> Generator[str]:
     """Be the one service of a home until the end of the block; a killed one lets go by itself.
@@ -114,7 +108,7 @@ def serving_home(home: Path) -> Generator[str]:
         BusyError: another service has it.
         UnsafeFileError: the home belongs to another user, or cannot be closed to others.
     """
-    with writing_private(open_home(home) / _LOCK, "r+") as file:
+    with writing_private(open_home(home) / "service.lock", "r+") as file:
         if not try_lock(file):
             raise BusyError(
                 f"the home {home} has a service already, process {file.read() or 'unknown'}",
@@ -123,7 +117,7 @@ def serving_home(home: Path) -> Generator[str]:
             )
         _write_holder(file)
         # Made once, and by the process that has the home for itself.
-        name = home / _ID
+        name = home / "id"
         if not name.exists():
             replace_file(name, secrets.token_hex(8).encode())
         yield name.read_text()

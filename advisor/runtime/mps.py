@@ -83,18 +83,6 @@ class Control:
         """INITIALIZING, ACTIVE or FAULT; the reply as it is when the server is not known."""
         return self.ask(f"get_server_status {server}").strip()
 
-    def create_server(self) -> None:
-        """Start a server of our own."""
-        self.ask(f"start_server -uid {os.getuid()}")
-
-    def terminate(self, server: int, client: int) -> None:
-        """End what a client does on the GPU; the process stays."""
-        self.ask(f"terminate_client {server} {client}")
-
-    def quit(self) -> None:
-        """End the daemon and its servers."""
-        self.ask("quit -t 5")
-
     def default_percentage(self) -> float:
         """Percentage that the daemon gives to its next server."""
         return _parse_percentage(self.ask("get_default_active_thread_percentage"))
@@ -369,7 +357,7 @@ class MpsBackend(Server):
         """
         for server in self.control.servers():
             for pid in set(pids) & set(self.control.clients(server)):
-                self.control.terminate(server, pid)
+                self.control.ask(f"terminate_client {server} {pid}")
         wait_until(lambda: not set(pids) & set(self.clients()), _LEAVE_S)
 
     def close(self) -> None:
@@ -377,7 +365,7 @@ class MpsBackend(Server):
         if not self.owned:
             return
         pid = daemon_pid(self.control.pipe_dir)
-        self.control.quit()
+        self.control.ask("quit -t 5")
         wait_until(lambda: owner_of(pid) is None if pid else not self.control.answers(), _START_S)
 
     def _faulty(self) -> list[int]:
@@ -412,7 +400,15 @@ def open_mps(
     else:
         control, owned = Control(own_pipe_dir(gpu, runtime_dir), environment), True
         _open_own_daemon(gpu, runtime_dir, control)
-    _check_owner(control)
+    # Clients of other users wait, without a word, until the active user's are gone.
+    for server in control.servers():
+        owner = owner_of(server)
+        if owner not in (None, os.getuid()) and control.clients(server):
+            raise PartitionError(
+                f"MPS server {server} serves user {owner} and has clients; we are {os.getuid()}",
+                why="an MPS server serves one user at a time; others wait in silence",
+                fix="wait until that user's jobs end, or start the daemon with -multiuser-server",
+            )
     control.check_default()
     start_server(control)
     return MpsBackend(gpu, control, owned, computing=computing)
@@ -477,18 +473,6 @@ def _end_daemon(left: MpsBackend) -> None:
         )
 
 
-def _check_owner(control: Control) -> None:
-    """Clients of other users wait, without a word, until the active user's are gone."""
-    for server in control.servers():
-        owner = owner_of(server)
-        if owner not in (None, os.getuid()) and control.clients(server):
-            raise PartitionError(
-                f"MPS server {server} serves user {owner} and has clients; we are {os.getuid()}",
-                why="an MPS server serves one user at a time; others wait in silence",
-                fix="wait until that user's jobs end, or start the daemon with -multiuser-server",
-            )
-
-
 def start_server(control: Control) -> None:
     """Start the server now, so that the first client does not pay for it.
 
@@ -496,7 +480,7 @@ def start_server(control: Control) -> None:
         PartitionError: it does not become active.
     """
     if not control.servers():
-        control.create_server()
+        control.ask(f"start_server -uid {os.getuid()}")
     if not wait_until(lambda: "ACTIVE" in map(control.status, control.servers()), _START_S):
         raise PartitionError(
             f"the MPS server did not become active within {_START_S} s",

@@ -9,7 +9,6 @@ system has its version in its name (`libcublas.so.13.1.0.3`); one from a wheel h
 the wheel's metadata (`nvidia_cublas-13.1.0.3.dist-info`). Written as `advisor check` writes them.
 """
 
-import contextlib
 import os
 import re
 import time
@@ -82,7 +81,7 @@ def has_memory(pid: int) -> bool:
 
 def _by_parent() -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
-    for pid in _all_pids():
+    for pid in _numbers(_PROC):
         if len(stat := _stat(pid)) > 3:
             found.setdefault(int(stat[1]), []).append(pid)
     return found
@@ -90,7 +89,7 @@ def _by_parent() -> dict[int, list[int]]:
 
 def marked_pids(mark: Mapping[str, str]) -> list[int]:
     """Living processes that were started with all variables of `mark`."""
-    return [pid for pid in _all_pids() if carries(pid, mark)]
+    return [pid for pid in _numbers(_PROC) if carries(pid, mark)]
 
 
 def carries(pid: int, mark: Mapping[str, str]) -> bool:
@@ -147,22 +146,18 @@ def _lacks(pid: int, wanted: Mapping[str, str]) -> bool:
 def pin(pids: Iterable[int], cores: Collection[int]) -> None:
     """Keep every thread of the processes on `cores`."""
     for pid in pids:
-        for thread in _threads(pid):
+        for thread in _numbers(_PROC / str(pid) / "task"):
             # A thread may end between listing and pinning.
-            with contextlib.suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):
                 os.sched_setaffinity(thread, cores)
 
 
-def _threads(pid: int) -> list[int]:
+def _numbers(folder: Path) -> list[int]:
+    """Processes or threads that a folder lists; none where it is gone."""
     try:
-        return [int(entry.name) for entry in (_PROC / str(pid) / "task").iterdir()]
+        return [int(n) for n in os.listdir(folder) if n.isdigit()]  # noqa: PTH208 - as in _read
     except OSError:
         return []
-
-
-def _all_pids() -> list[int]:
-    names = os.listdir(_PROC)  # noqa: PTH208 - as in _read
-    return [int(name) for name in names if name.isdigit()]
 
 
 def _stat(pid: int) -> list[str]:
@@ -282,23 +277,16 @@ def _of_process(pid: int) -> dict[str, str]:
 
 def _version(name: str, file: Path) -> str | None:
     if name == "torch":
-        return _of_torch(file)
-    wheels = (p.name for p in _packages(file).glob(f"{_NUMBERED[name]}.dist-info"))
+        with suppress(OSError):
+            if found := _TORCH.search((file.parents[1] / "version.py").read_text("utf-8")):
+                return found[1]
+        return None
+    # The folder that wheels were installed into; of a file that is of none, its own.
+    names = ("site-packages", "dist-packages")
+    packages = next((folder for folder in file.parents if folder.name in names), file.parent)
+    wheels = (p.name for p in packages.glob(f"{_NUMBERED[name]}.dist-info"))
     for text in (file.name, *sorted(wheels)):
         if numbers := _TRIPLE.search(text):
             major, minor, patch = map(int, numbers.groups())
             return str(major * 10000 + minor * 100 + patch)
     return None
-
-
-def _of_torch(file: Path) -> str | None:
-    with suppress(OSError):
-        if found := _TORCH.search((file.parents[1] / "version.py").read_text("utf-8")):
-            return found[1]
-    return None
-
-
-def _packages(file: Path) -> Path:
-    """The folder that wheels were installed into; of a file that is of none, its own."""
-    names = ("site-packages", "dist-packages")
-    return next((folder for folder in file.parents if folder.name in names), file.parent)

@@ -52,10 +52,8 @@ _UNITS = (
 )
 _WITH_UNIT = re.compile(rf"(?<![\w./-])({_NUMBER})\s?({_UNITS})\b(?!\s*/|\s*per\b)")
 _BAR = re.compile(r"\d+%(?:(\|)[^|]*\||[^\w%]*)\s*$")
-_NO_WORD = r"^(?:(?![A-Za-z]{2}).)*?"
 _HEAD = re.compile(r"^\W*?(\d[\d,]*)(?=[\]:)|]|\s)(?!\s*[/%])")
 _WORD = re.compile(r"(?<![\d.\w])[A-Za-z][A-Za-z_-]+")
-_INTEGER = re.compile(r"\d[\d,]*")
 _TOKEN = r"\d[\d.,]*+(?:[eE][-+]?\d++)?+"
 """A number that a pattern passes over; possessive, so that a line is divided in one way alone."""
 
@@ -277,19 +275,32 @@ class LogNumbers:
         for n, cell in enumerate(cells):
             name = header[n] if header else ""
             rank, unit = _rank_of(name) if name else (3, "steps")
-            if _INTEGER.fullmatch(cell) and rank is not None:
-                pattern = _column(n, len(cells) - n - 1, comma=comma)
-                yield _Place(pattern, unit, rank), number_of(cell)
+            if re.fullmatch(r"\d[\d,]*", cell) and rank is not None:
+                yield (
+                    _Place(_column(n, len(cells) - n - 1, comma=comma), unit, rank),
+                    number_of(cell),
+                )
 
     def ranked(self, now_s: float) -> list["_Candidate"]:
         """What may tell the progress, the best first."""
         looked_s = now_s - (self._begun_s if self._begun_s is not None else now_s)
-        able = [one for one in self._candidates.values() if one.counts]
-        alive = [one for one in able if one.is_alive(now_s, looked_s)]
+        alive = [
+            one for one in self._candidates.values() if one.counts and one.is_alive(now_s, looked_s)
+        ]
         # While a GPU computes in some part of the look, what counts then is its work.
         if any(one.busy_moves for one in alive):
             alive = [one for one in alive if one.busy_moves] or alive
-        return sorted(alive, key=_order)
+        return sorted(
+            alive,
+            key=lambda one: (
+                one.place.is_check,
+                one.moves < _ENOUGH_MOVES,
+                one.place.rank,
+                one.restarts > 0,
+                one.wrong > 0,
+                -one.active_s,
+            ),
+        )
 
     def found(self, now_s: float) -> FoundProgress | None:
         """How the job tells its progress, by all that was seen until now; None: nothing does."""
@@ -331,29 +342,14 @@ def search(lines: Sequence[str]) -> FoundProgress | None:
     return numbers.found(float(len(lines)))
 
 
-def _order(one: _Candidate) -> tuple[bool, bool, int, bool, bool, float]:
-    return (
-        one.place.is_check,
-        one.moves < _ENOUGH_MOVES,
-        one.place.rank,
-        one.restarts > 0,
-        one.wrong > 0,
-        -one.active_s,
-    )
-
-
 def _found(one: _Candidate, runner_up: FoundProgress | None = None) -> FoundProgress:
     settings = ProgressSettings(kind="output", unit=one.place.unit, pattern=one.place.pattern)
     return FoundProgress(settings, one.line, runner_up)
 
 
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text)
-
-
 def _prepares(line: str) -> bool:
     """Whether a line tells of downloads, weights, data or checks before the work."""
-    words = _words(line.split("%|")[0].split(" [")[0])[:4]
+    words: list[str] = _WORD.findall(line.split("%|")[0].split(" [")[0])[:4]
     return bool(_BYTES_PER_S.search(line)) or any(map(_PREPARES.match, words))
 
 
@@ -398,7 +394,7 @@ def _fraction_place(line: str, match: re.Match[str]) -> _Place | None:
     tail = _fraction(match, right)
     if percent:
         inside = [word[0] for word in words if word.end() <= percent.start()]
-        start = rf"\b{re.escape(inside[-1])}\b.*?" if inside else _NO_WORD
+        start = rf"\b{re.escape(inside[-1])}\b.*?" if inside else r"^(?:(?![A-Za-z]{2}).)*?"
         # tqdm draws with digits where a terminal has no blocks.
         drawn = r"\|[^|]*\|\s*" if percent[1] else r"[^\w%]*"
         return _Place(f"{start}%{drawn}{tail}", unit, rank, is_check)
@@ -454,7 +450,7 @@ def _repeated(pattern: str, times: int) -> str:
 def _named_place(match: re.Match[str], line: str) -> _Place | None:
     name, number = match[1], match[3]
     rank, unit = _rank_of(name)
-    before = _words(line[: match.start()])[-2:]
+    before: list[str] = _WORD.findall(line[: match.start()])[-2:]
     if rank is None or any(map(_PREPARES.match, before)):
         return None
     if "." in number and unit != "epochs":

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import FrameType
 
 
 def main(command: list[str]) -> int:
@@ -18,18 +17,14 @@ def main(command: list[str]) -> int:
     sys.path.append(str(Path(__file__).parents[2]))
     from advisor.progress import Progress
 
-    signal.signal(signal.SIGTERM, _leave)
+    # SystemExit lets subprocess.run end the command that is under way.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
     progress = Progress()
     while True:
         status = subprocess.run(command, check=False).returncode
         if status != 0:
             return status if status > 0 else 128 - status
         progress.add()
-
-
-def _leave(_signal: int, _frame: FrameType | None) -> None:
-    # SystemExit lets subprocess.run end the command that is under way.
-    sys.exit(0)
 
 
 if __name__ == "__main__":

@@ -49,9 +49,6 @@ from advisor.settings import OUR_VARIABLES, RUNTIME_DIR, python
 PROGRESS_MARK = "ADVISOR_PROGRESS_FILE"
 """Its value is unique for each started job, so it marks all processes of one."""
 
-_LAST_LINES = 10
-"""Of the output, in messages."""
-
 
 class RunningJob:
     """A job that was started under a proven share.
@@ -208,8 +205,11 @@ class RunningJob:
         """
         if (status := self.exit_code) is not None:
             how, why = _explain(status, self.tail(), self._process.met_bound)
-            if status == 0 and self._is_silent():
-                why = f"no line of its output matched {self.job.progress.pattern}, and {why}"
+            # The files of a job that was stopped are closed.
+            if status == 0 and (pattern := self.job.progress.pattern) and not self._ended:
+                with suppress(JobError):
+                    if not self.count():
+                        why = f"no line of its output matched {pattern}, and {why}"
             raise self._error(how, why)
 
     def check_client(self) -> None:
@@ -309,15 +309,6 @@ class RunningJob:
             f"(progress: {self.job.progress.kind})",
         )
 
-    def _is_silent(self) -> bool:
-        """Whether no line of its output matched its pattern, as far as that can be told."""
-        # The files of a job that was stopped are closed.
-        if self._ended or not self.job.progress.pattern:
-            return False
-        with suppress(JobError):
-            return not self.count()
-        return False
-
     def _end(self) -> None:
         process = self._process
         for end in (process.terminate, process.kill, process.kill_stopped):
@@ -345,7 +336,7 @@ class RunningJob:
         return struct.unpack("<q", os.pread(self._gate.fileno(), 8, 8))[0]
 
     def _error(self, what: str, why: str = "") -> JobError:
-        end = "\n".join(self.tail().splitlines()[-_LAST_LINES:]) or "(nothing)"
+        end = "\n".join(self.tail().splitlines()[-10:]) or "(nothing)"
         return JobError(
             f"{self.job.name} at {self.share} % {what}",
             why=why,
@@ -372,7 +363,6 @@ def _explain(status: int, tail: str, met_bound: str | None) -> tuple[str, str]:
     )
 
 
-_REPEAT = Path(__file__).with_name("repeat.py")
 _SCRAPE = (
     "import runpy, sys; sys.path.append(sys.argv.pop(1)); "
     "runpy.run_module('advisor.scrape', run_name='__main__', alter_sys=True)",
@@ -382,8 +372,6 @@ _SCRAPE = (
 
 GPU_MARK = "ADVISOR_GPU"
 """Every job carries the UUID of its GPU in this variable, so that left-over ones are found."""
-
-_GATE = struct.pack("<qq", HOLD, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,7 +397,8 @@ class Proven:
         Raises:
             JobError: the command cannot be started.
         """
-        empty = {"progress": bytes(FILE_BYTES), "gate": _GATE, "output.log": b""}
+        closed = struct.pack("<qq", HOLD, 0)
+        empty = {"progress": bytes(FILE_BYTES), "gate": closed, "output.log": b""}
         for name, content in empty.items():
             with writing_private(self.folder / name) as file:
                 file.write(content)
@@ -443,7 +432,19 @@ def prove(
         LimitNotProvenError: the share is not in force.
         PartitionError: it cannot be set.
     """
-    environment = _environment(job, share, backend, base, folder)
+    gate = {"ADVISOR_GATE_FILE": str(folder / "gate")} if job.progress.gate else {}
+    # Job files that set one of ours are refused; a launch that waits may be older than that.
+    marks = {name: value for name, value in base.items() if name.startswith(OUR_VARIABLES)}
+    environment = {
+        **base,
+        **dict(job.env),
+        **marks,
+        "PYTHONUNBUFFERED": "1",
+        PROGRESS_MARK: str(folder / "progress"),
+        **gate,
+        GPU_MARK: backend.gpu.uuid,
+        **backend.environment(share),
+    }
     return Proven(job, share, backend, backend.prove(share, environment), environment, folder)
 
 
@@ -466,7 +467,7 @@ def _counted_by(job: Job) -> tuple[str, ...]:
     """The program that runs the command and counts it, where it does not count itself."""
     progress = job.progress
     if progress.kind == "runs":
-        return python(), "-I", "-S", str(_REPEAT)
+        return python(), "-I", "-S", str(Path(__file__).with_name("repeat.py"))
     if progress.kind != "metrics":
         return ()
     told = {"url": progress.url, "counter": progress.counter, "histogram": progress.histogram}
@@ -488,9 +489,12 @@ def check_program(job: Job, base: Mapping[str, str]) -> None:
     program, folder = job.command[0], job.workdir or Path.cwd()
     if program == "cd" or not _SHELL.isdisjoint(job.command):
         word = next(word for word in job.command if word == "cd" or word in _SHELL)
+        fix = f"write bash -c {shlex.quote(' '.join(job.command))}"
+        if program == "cd" and len(job.command) > 3 and job.command[2] == "&&":
+            there, rest = job.command[1], shlex.join(job.command[3:])
+            fix = f"write workdir: {there} and command: {rest} in a job file (or stand there)"
         raise JobError(
-            f"{job.name} cannot be started: its command has {word}, and no shell reads it",
-            fix=_instead_of_shell(job.command),
+            f"{job.name} cannot be started: its command has {word}, and no shell reads it", fix=fix
         )
     if not folder.is_dir():
         raise JobError(
@@ -506,38 +510,9 @@ def check_program(job: Job, base: Mapping[str, str]) -> None:
         )
 
 
-def _instead_of_shell(command: Sequence[str]) -> str:
-    """The same without `cd FOLDER &&` in front, or by a shell."""
-    if command[0] == "cd" and len(command) > 3 and command[2] == "&&":
-        rest = shlex.join(command[3:])
-        return f"write workdir: {command[1]} and command: {rest} in a job file (or stand there)"
-    return f"write bash -c {shlex.quote(' '.join(command))}"
-
-
-def _environment(
-    job: Job, share: Share, backend: Backend, base: Mapping[str, str], folder: Path
-) -> dict[str, str]:
-    gate = {"ADVISOR_GATE_FILE": str(folder / "gate")} if job.progress.gate else {}
-    # Job files that set one of ours are refused; a launch that waits may be older than that.
-    marks = {name: value for name, value in base.items() if name.startswith(OUR_VARIABLES)}
-    return {
-        **base,
-        **dict(job.env),
-        **marks,
-        "PYTHONUNBUFFERED": "1",
-        PROGRESS_MARK: str(folder / "progress"),
-        **gate,
-        GPU_MARK: backend.gpu.uuid,
-        **backend.environment(share),
-    }
-
-
 CONFIRM_S = 1.0
 """A process that starts or ends may be on one list only for a moment; one that starts on another
 GPU of the host was for up to 0.7 s (H100)."""
-
-
-_OF_NO_JOB = "computes on the GPU and is of no job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -604,7 +579,12 @@ def _breaches(jobs: Sequence[RunningJob]) -> list[_Breach]:
     # Numbers of another namespace say nothing of our processes.
     computing = sight.computing if any(owners[pid] for pid in sight.computing) else frozenset[int]()
     found = [
-        _Breach(pid, None, _OF_NO_JOB, is_stranger=pid not in (sight.clients or ()))
+        _Breach(
+            pid,
+            None,
+            "computes on the GPU and is of no job",
+            is_stranger=pid not in (sight.clients or ()),
+        )
         for pid in computing
         # The server of another daemon only serves others.
         if owners[pid] is None and not name_of(pid).startswith(MPS_SERVER)

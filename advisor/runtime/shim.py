@@ -33,8 +33,6 @@ ORPHAN_S = 3.0
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _KERNEL_LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")  # noqa: PTH110
 _CHUNK = 65536
-_GOES_AT = 2
-"""With the second new file the first one goes."""
 _DRAIN_BYTES = 16 * 1024 * 1024
 """What is still taken of the output when the first process has ended."""
 
@@ -72,17 +70,14 @@ class _Output:
         self._head += data[: HEAD_BYTES - len(self._head)]
         with suppress(OSError):
             if self._size and self._size + len(data) > self._file_bytes:
-                self._keep_head()
+                self._begun_again += 1
+                # With the second new file the first one goes, which says what was started.
+                if self._begun_again == 2:
+                    _write(f"{self._path}.head", self._head)
                 os.rename(self._path, f"{self._path}.1")  # noqa: PTH104 - see _children
                 os.close(self._file)
                 self._open()
             self._size += os.write(self._file, data)
-
-    def _keep_head(self) -> None:
-        """Before the file with the beginning goes: what was started, and with which versions."""
-        self._begun_again += 1
-        if self._begun_again == _GOES_AT:
-            _write(f"{self._path}.head", self._head)
 
 
 class _Shim:
@@ -98,7 +93,11 @@ class _Shim:
 
     def run(self) -> None:
         """Serve until no process of the job is left."""
-        poll, wake = select.poll(), _wake_on_children()
+        poll, (wake, written) = select.poll(), os.pipe()
+        # A child that ends makes `wake` readable, but only where its signal has a handler.
+        os.set_blocking(written, False)
+        signal.set_wakeup_fd(written, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         for file in (0, self._pipe, wake):
             poll.register(file, select.POLLIN)
         while self._reap():
@@ -131,7 +130,13 @@ class _Shim:
     def _obey(self, words: bytes) -> bool:
         """Do what the supervisor says; False when it is gone."""
         if b"t" in words:
-            _terminate(os.getpid())
+            # A number is signalled through a file that pins its process. Those whose parent has
+            # ended since are children of the shim.
+            shim = os.getpid()
+            for pid, parent in _below(shim):
+                with suppress(OSError), os.fdopen(os.pidfd_open(pid), "rb", buffering=0) as pinned:
+                    if pid in _children(parent) or pid in _children(shim):
+                        signal.pidfd_send_signal(pinned.fileno(), signal.SIGTERM)
         if b"k" in words:
             self._end_s = time.monotonic()
         elif not words and self._end_s is None:
@@ -203,15 +208,6 @@ def _become(order: _Order, output: int, shim: int) -> None:
     os.execvpe(order["command"][0], order["command"], order["environment"])
 
 
-def _terminate(shim: int) -> None:
-    """Ask everybody below to end; a number is signalled through a file that pins its process."""
-    for pid, parent in _below(shim):
-        with suppress(OSError), os.fdopen(os.pidfd_open(pid), "rb", buffering=0) as pinned:
-            # Those whose parent has ended since are children of the shim.
-            if pid in _children(parent) or pid in _children(shim):
-                signal.pidfd_send_signal(pinned.fileno(), signal.SIGTERM)
-
-
 def _below(pid: int) -> list[tuple[int, int]]:
     """All processes below one, each with its parent; those next to it first."""
     found = [(child, pid) for child in _children(pid)]
@@ -240,19 +236,6 @@ def _parent(pid: int) -> int | None:
             return int(file.read().rpartition(b")")[2].split()[1])
     except OSError:
         return None
-
-
-def _wake_on_children() -> int:
-    """A file that is readable when a child has ended."""
-    wake, written = os.pipe()
-    os.set_blocking(written, False)
-    signal.set_wakeup_fd(written, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, _note_nothing)
-    return wake
-
-
-def _note_nothing(*_: object) -> None:
-    """A signal with a handler wakes `poll`; one without does not."""
 
 
 def _write(path: str, data: bytes) -> None:

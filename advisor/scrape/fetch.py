@@ -112,10 +112,6 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-_LISTENING = "0A"
-"""State of a socket in /proc/net/tcp (Linux: include/net/tcp_states.h)."""
-
-
 def listening_urls(pids: Iterable[int]) -> list[str]:
     """`http://HOST:PORT` of each loopback address that these processes alone listen on, by port.
 
@@ -147,7 +143,7 @@ def _listening() -> Iterator[tuple[str, int, str]]:
         with suppress(OSError):
             for line in Path(table).read_text().splitlines()[1:]:
                 columns = line.split()
-                if columns[3] == _LISTENING:
+                if columns[3] == "0A":  # TCP_LISTEN (Linux: include/net/tcp_states.h)
                     address, _, port = columns[1].partition(":")
                     for host in _loopbacks(address):
                         yield host, int(port, 16), columns[9]

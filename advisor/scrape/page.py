@@ -15,7 +15,6 @@ from advisor.progress import LATENCY_STEP, Progress
 
 _SUFFIX = re.compile(r"_(total|sum|count|bucket)$")
 _TYPE = re.compile(rb"^# TYPE (\S+) (?:counter|histogram)", re.MULTILINE)
-_PARTS_OF_HISTOGRAMS = ("_sum", "_count")
 
 _LONGEST_LINE = 16 * 2**10
 """The parser takes a time that grows with the square of a line."""
@@ -25,8 +24,6 @@ LARGEST_COUNT = 2.0**53
 
 _MOST_SERIES = 10_000
 """So many label sets are remembered, where a server shows others with each page."""
-
-_OF_TRITON = "nv_inference_"
 
 _SECONDS = {"_us": 1e-6, "_microseconds": 1e-6, "_ms": 1e-3, "_milliseconds": 1e-3}
 """By the end of a histogram's name; seconds are what Prometheus asks for."""
@@ -107,10 +104,17 @@ def read_page(page: bytes, counter: Selector, histogram: Selector | None) -> Rea
     """
     samples = [*_samples(page, counter)]
     if not samples:
-        raise _none(page, counter, "counter")
+        names = sorted({name.decode(errors="replace") for name in _TYPE.findall(page)})
+        near = difflib.get_close_matches(counter.name, names, 3, 0.5) or names[:3]
+        labels = " with these labels" if counter.labels else ""
+        raise SourceError(
+            f"the page has no counter {counter.name}{labels}",
+            why=f"near ones: {', '.join(near)}" if near else "it has no counters at all",
+            fix="some servers show it with their first request only",
+        )
     for kind, name, _ in samples:
         if kind not in ("counter", "unknown") and not (
-            kind in ("histogram", "summary") and name.endswith(_PARTS_OF_HISTOGRAMS)
+            kind in ("histogram", "summary") and name.endswith(("_sum", "_count"))
         ):
             raise JobError(
                 f"{counter.name} is a {kind}, not a counter",
@@ -120,19 +124,14 @@ def read_page(page: bytes, counter: Selector, histogram: Selector | None) -> Rea
     for _, _, sample in samples:
         if not 0 <= sample.value < LARGEST_COUNT:
             raise JobError(f"{counter.name} is {sample.value}, which is no count")
-    if counter.name.startswith(_OF_TRITON) and "model" not in counter.labels:
+    if counter.name.startswith("nv_inference_") and "model" not in counter.labels:
         counts = _without_parts(sample for _, _, sample in samples)
     else:
-        counts = _by_series(sample for _, _, sample in samples)
+        counts = dict[str, float]()
+        for _, _, sample in samples:
+            series = f"{sorted(sample.labels.items())}"
+            counts[series] = counts.get(series, 0.0) + sample.value
     return Reading(counts, _buckets(page, histogram) if histogram else ())
-
-
-def _by_series(samples: Iterable[Any]) -> dict[str, float]:
-    counts = dict[str, float]()
-    for sample in samples:
-        series = f"{sorted(sample.labels.items())}"
-        counts[series] = counts.get(series, 0.0) + sample.value
-    return counts
 
 
 def _without_parts(samples: Iterable[Any]) -> dict[str, float]:
@@ -172,7 +171,11 @@ def _buckets(page: bytes, histogram: Selector) -> tuple[tuple[float, float], ...
     scale = next((s for end, s in _SECONDS.items() if histogram.name.endswith(end)), 1.0)
     for kind, _, sample in _samples(page, wanted):
         kinds.add(kind)
-        bound = scale * _bound(sample.labels.get("le", ""))
+        text = sample.labels.get("le", "")
+        try:
+            bound = scale * float(text)
+        except ValueError as error:
+            raise JobError(f"a bucket ends at le={text[:100]!r}, which is no number") from error
         sums[bound] = sums.get(bound, 0.0) + sample.value
     if kinds - {"histogram", "unknown"} or _is_other(page, histogram):
         raise JobError(f"{histogram.name} is no histogram")
@@ -183,13 +186,6 @@ def _buckets(page: bytes, histogram: Selector) -> tuple[tuple[float, float], ...
     if not all(count < LARGEST_COUNT for count in counts):
         raise JobError(f"{histogram.name} has a count that is not finite")
     return found
-
-
-def _bound(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise JobError(f"a bucket ends at le={text[:100]!r}, which is no number") from error
 
 
 def _is_other(page: bytes, histogram: Selector) -> bool:
@@ -214,17 +210,6 @@ def _samples(page: bytes, wanted: Selector) -> Iterator[tuple[str, str, Any]]:
         for sample in family.samples:
             if sample.name in names and wanted.labels.items() <= sample.labels.items():
                 yield family.type, sample.name, sample
-
-
-def _none(page: bytes, wanted: Selector, what: str) -> SourceError:
-    names = sorted({name.decode(errors="replace") for name in _TYPE.findall(page)})
-    near = difflib.get_close_matches(wanted.name, names, 3, 0.5) or names[:3]
-    labels = " with these labels" if wanted.labels else ""
-    return SourceError(
-        f"the page has no {what} {wanted.name}{labels}",
-        why=f"near ones: {', '.join(near)}" if near else "it has no counters at all",
-        fix="some servers show it with their first request only",
-    )
 
 
 _GOLDEN = (math.sqrt(5) - 1) / 2

@@ -156,17 +156,14 @@ def server_of(command: Sequence[str]) -> tuple[KnownServer, str | None] | None:
         for start in server.starts:
             name, *subcommands = start.split()
             length = len(subcommands)
-            if not _runs(program, name) or words[:length] != subcommands:
+            # By its file, or as a module by its path.
+            as_module = "." in name and program.endswith(f"/{name.replace('.', '/')}.py")
+            runs = as_module or program.rpartition("/")[2] == name
+            if not runs or words[:length] != subcommands:
                 continue
             if not words or words[0] not in server.others:
                 return server, _url(server, words[length:])
     return None
-
-
-def _runs(program: str, name: str) -> bool:
-    """Whether a program is the one of that name: by its file, or as a module by its path."""
-    as_module = "." in name and program.endswith(f"/{name.replace('.', '/')}.py")
-    return as_module or program.rpartition("/")[2] == name
 
 
 def _url(server: KnownServer, words: Sequence[str]) -> str | None:
@@ -188,13 +185,11 @@ def _url(server: KnownServer, words: Sequence[str]) -> str | None:
 _REACHED = frozenset(("127.0.0.1", "localhost", "0.0.0.0", "::"))
 """Addresses of a server that answers at 127.0.0.1."""
 
-_FALSE = ("false", "off", "0")
-
 
 def _given(words: Sequence[str], option: str) -> bool:
     name, is_boolean, _ = option.partition("=")
     values = [*_values(words, (name,))]
-    return bool(values) and (not is_boolean or values[-1].lower() in _FALSE)
+    return bool(values) and (not is_boolean or values[-1].lower() in ("false", "off", "0"))
 
 
 def _values(words: Sequence[str], options: Sequence[str]) -> Iterator[str]:
@@ -210,7 +205,6 @@ def _values(words: Sequence[str], options: Sequence[str]) -> Iterator[str]:
 
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*t?")
-_SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _PUNCTUATION = frozenset("();<>|&")
 
@@ -259,7 +253,7 @@ def _program_of(command: Sequence[str]) -> tuple[str, list[str]]:
         with_subcommand = " ".join((name, *words[1:2]))
         if _PYTHON.fullmatch(name):
             return _of_python(words[1:])
-        if name in _SHELLS:
+        if name in ("sh", "bash", "dash", "zsh", "ksh"):
             words = _of_shell(words[1:])
         elif name in _WRAPPERS:
             words = _behind(words[1:], *_WRAPPERS[name])

@@ -112,8 +112,8 @@ def safe_counts(
         units_total: SMs of the GPU; all counts together never exceed them.
         safeties: What is known of each job.
         mirrored: Of two mirror images that are left then, the one that gives the last job less,
-            not the first: see `advisor.core.split.evenness`. Where the jobs and this are swapped,
-            so is the answer.
+            not the first. Set for one order of two jobs and not for the other, the answer does not
+            depend on which job is called the first.
 
     Returns:
         None where no allowed counts fit on the GPU.

@@ -1,10 +1,9 @@
 """What advice says of pairs, sets, copies and partners. docs/recommend.md explains each key."""
 
-import dataclasses
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
@@ -56,7 +55,7 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> "pd.DataFrame":
 def row_of(value: Any) -> dict[str, Any]:
     """A dataclass as a row; mappings are left out, since they are no cells."""
     found: dict[str, Any] = {}
-    for field in dataclasses.fields(value):
+    for field in fields(value):
         name, cell = field.name, getattr(value, field.name)
         if isinstance(cell, Interval):
             found[name] = cell.value
@@ -66,7 +65,7 @@ def row_of(value: Any) -> dict[str, Any]:
                 found |= {column(word, str(number)): v for word, v in row_of(part).items()}
         elif isinstance(cell, tuple):
             found[name] = "; ".join(cast("tuple[str, ...]", cell))
-        elif dataclasses.is_dataclass(cell):
+        elif is_dataclass(cell):
             found[name] = getattr(cell, "text", None)
         elif not isinstance(cell, Mapping):
             found[name] = cell

@@ -110,7 +110,6 @@ WorkSeconds: TypeAlias = Annotated[
 Milliseconds: TypeAlias = Annotated[float, Bounds(gt=0, le=1e9)]
 Watts: TypeAlias = Annotated[float, Bounds(gt=0, le=1e6)]
 Cores: TypeAlias = Annotated[float, Bounds(gt=0, le=1e6)]
-Mebibytes: TypeAlias = Annotated[float, Bounds(gt=0, le=1e9)]
 
 MOST_PLACED = 100_000
 """Jobs and GPUs of a placement."""
@@ -175,7 +174,7 @@ class AdviceRequest(ABC):
     objective: ObjectiveName | None = None
     min_speed: Speed | None = None
     max_power_w: Watts | None = None
-    memory_mib: Mebibytes | None = None
+    memory_mib: Annotated[float, Bounds(gt=0, le=1e9)] | None = None
     min_gain: Gain | None = None
 
     def policy(self, default: Policy) -> Policy:

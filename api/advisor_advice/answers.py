@@ -238,22 +238,18 @@ def gpu_warnings(manifest: Manifest, profiles: Sequence[Profile]) -> Iterator[st
     """Sentences on a GPU model that the model has not seen, and on one without a known limit."""
     gpu_model = profiles[0].gpu_model
     if gpu_model not in manifest.gpu_models:
-        yield _not_seen(manifest, profiles)
+        known = manifest.other_gpu
+        jobs = ",".join(dict.fromkeys(profile.job for profile in profiles))
+        yield (
+            f"the model has not seen the {gpu_model}, only {', '.join(manifest.gpu_models)}: "
+            f"{_width(known)}. {_pairs(known)}: advisor colocate --among {jobs}; "
+            "docs/training.md says how to learn from them"
+        )
     if all(profile.power_limit_w is None for profile in profiles):
         yield (
             f"the power limit of the {gpu_model} is not known: watts are compared with the most "
             "that these jobs drew alone, and nothing is expected to hold their power down"
         )
-
-
-def _not_seen(manifest: Manifest, profiles: Sequence[Profile]) -> str:
-    known, gpu_model = manifest.other_gpu, profiles[0].gpu_model
-    jobs = ",".join(dict.fromkeys(profile.job for profile in profiles))
-    return (
-        f"the model has not seen the {gpu_model}, only {', '.join(manifest.gpu_models)}: "
-        f"{_width(known)}. {_pairs(known)}: advisor colocate --among {jobs}; "
-        "docs/training.md says how to learn from them"
-    )
 
 
 def _width(known: OtherGpu) -> str:
@@ -393,15 +389,14 @@ def _job_shares(
 
 def _asked_job(profile: Profile) -> wire.AskedJob:
     """A job alone."""
-    alone = wire.Alone(
-        rate=profile.whole_gpu_rate,
-        power_w=profile.whole_gpu_power_w,
-        memory_used_mib=profile.memory_used_mib,
-    )
     return wire.AskedJob(
         job=profile.job,
         rate_unit=profile.rate_unit,
-        alone=alone,
+        alone=wire.Alone(
+            rate=profile.whole_gpu_rate,
+            power_w=profile.whole_gpu_power_w,
+            memory_used_mib=profile.memory_used_mib,
+        ),
         one_window=ONE_WINDOW in profile.flags,
     )
 
@@ -561,8 +556,7 @@ def _warnings(profile_set: ProfileSet, request: Request) -> Iterator[str]:
     profiles = profile_set.profiles
     for profile in profiles:
         yield from of_profile(profile)
-    memory_mib = with_card_memory(request, profiles[0].gpu_model).memory_mib
-    yield from memory_unknown(profiles, memory_mib)
+    yield from memory_unknown(profiles, with_card_memory(request, profiles[0].gpu_model).memory_mib)
     yield from _of_input(profile_set)
 
 
@@ -575,8 +569,7 @@ def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> I
         if fills(profile) and "sm_active_percent" in profile.missing:
             yield f"{profile.job} has no counters, and is taken to fill the GPU"
     if all(math.isnan(profile.active_idle_power_w) for profile in profiles):
-        assumed_w = statistics.fmean(map(active_idle_w, profiles))
         yield (
             "active idle power was not measured with these jobs, and is taken as "
-            f"{assumed_w:.0f} W: advisor colocate measures it"
+            f"{statistics.fmean(map(active_idle_w, profiles)):.0f} W: advisor colocate measures it"
         )

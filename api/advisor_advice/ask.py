@@ -127,7 +127,10 @@ def advise(
         return _pair(asked, settings, file)
     check_set(len(names))
     _refuse(of_pairs, *_SET)
-    return _set(SetRequest(**of_any), settings, file)
+    asked = SetRequest(**of_any)
+    request = request_of(asked, settings)
+    found = find_profiles(asked.names, settings, asked.gpu_model, file)
+    return advise_set(read_known(found, settings, asked.gpu_uuid), request)
 
 
 _ONE = "1 job", "the best partners of one were asked for", "name the other job, too"

@@ -13,8 +13,7 @@ from advisor.wire import answers as wire
 from advisor.wire.answers import ComponentsOfJob, ComponentsOfPair
 from advisor_advice.answers import answer
 from advisor_advice.conditions import read_known
-from advisor_advice.profiles import ProfileSet, find_profiles
-from advisor_data import is_begun, open_store
+from advisor_advice.profiles import ProfileSet, begun_store, find_profiles
 from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 from advisor_power.components import (
     KnownPower,
@@ -86,21 +85,15 @@ def known_power_of(
         StoreError: the store cannot be read.
     """
     model = profile_set.a.gpu_model
-    points = [*more, *_stored_solo(settings, model), *bundled_solo_points()]
+    with begun_store(settings) as store:
+        stored = store.solo_points(gpu_model=model) if store else []
+    points = [*more, *stored, *bundled_solo_points()]
     return known_power(profile_set.profiles, points, fitted_weights(points, model))
 
 
 def _pair_points(known: KnownPower, settings: Settings) -> list[PairPoint]:
     """Windows of both jobs together, from the store and the bundle."""
     bundled = [p for p in bundled_pair_points() if p.jobs == known.pair_names]
-    if not is_begun(settings.database_url, settings.home):
-        return bundled
-    with open_store(settings.database_url, settings.home) as store:
-        return [*store.pair_points(jobs=known.pair_names, gpu_model=known.gpu_model), *bundled]
-
-
-def _stored_solo(settings: Settings, gpu_model: str) -> Iterable[SoloPoint]:
-    if not is_begun(settings.database_url, settings.home):
-        return ()
-    with open_store(settings.database_url, settings.home) as store:
-        return store.solo_points(gpu_model=gpu_model)
+    with begun_store(settings) as store:
+        names, model = known.pair_names, known.gpu_model
+        return [*(store.pair_points(jobs=names, gpu_model=model) if store else ()), *bundled]

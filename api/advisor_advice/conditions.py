@@ -29,13 +29,12 @@ from advisor_advice.expected import (
     expected_of,
     is_doubtful,
     measured_split,
-    newest_observations,
     outdated_check,
     outdated_checks,
     profiles_of,
 )
-from advisor_advice.profiles import ProfileSet, checked_on
-from advisor_data import Store, is_begun, open_store
+from advisor_advice.profiles import ProfileSet, begun_store, checked_on
+from advisor_data import Store
 from advisor_data.bundled import (
     bundled_points_together,
     bundled_reference_points,
@@ -51,6 +50,9 @@ MOST_JOBS = 50
 """Stored jobs whose runs alone may tell of a card, and MOST_POINTS of each."""
 
 MOST_POINTS = 100
+
+MOST_OBSERVATIONS = 2000
+"""The newest ones are looked at: they take about a second."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -187,14 +189,10 @@ def read_conditions(
         StoreError: the store, or what a check found, cannot be read.
     """
     gpu_model, checks = profiles[0].gpu_model, checks_of(settings)
-    if is_begun(settings.database_url, settings.home):
-        with open_store(settings.database_url, settings.home) as store:
-            seen = experience_of(store, predictor, checks, settings.home)
-            found = seen.conditions(gpu_model, gpu_uuid or seen.only_card(gpu_model), store)
-            windows = measured_windows(profiles, checks, store, any_of=any_of)
-    else:
-        found = Experience().conditions(gpu_model, gpu_uuid, None)
-        windows = measured_windows(profiles, checks, None, any_of=any_of)
+    with begun_store(settings) as store:
+        seen = experience_of(store, predictor, checks, settings.home) if store else Experience()
+        found = seen.conditions(gpu_model, gpu_uuid or seen.only_card(gpu_model), store)
+        windows = measured_windows(profiles, checks, store, any_of=any_of)
     found = replace(found, windows=windows)
     if driver is None:
         return found
@@ -208,7 +206,8 @@ def experience_of(store: Store, predictor: Predictor, checked: Checked, home: Pa
     Raises:
         StoreError: the store, or what a check found, cannot be read.
     """
-    seen = newest_observations(store)
+    newest = store.observation_page(None, Span(limit=MOST_OBSERVATIONS))
+    seen = tuple(undisputed(newest.records))
     if not seen:
         return Experience()
     profiles = profiles_of({job for one in seen for job in one.jobs}, store)

@@ -19,16 +19,11 @@ from advisor.predict.predictions import Prediction, Predictor, is_within
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay
 from advisor.validity.drift import Compared
-from advisor.validity.points import undisputed
 from advisor.validity.safe_counts import CheckedCounts, check_for
 from advisor_advice.profiles import known_profiles
 from advisor_data import Store
 from advisor_data.bundled import bundled_solo_points
 from advisor_data.known import known_checks
-from advisor_data.lists import Span
-
-MOST_OBSERVATIONS = 2000
-"""The newest ones are looked at: they take about a second."""
 
 ProfilesByModel: TypeAlias = Mapping[tuple[str, str], Profile]
 """By job and GPU model."""
@@ -44,15 +39,6 @@ class Expected:
     observation: Observation
     profiles: tuple[Profile, ...]
     prediction: Prediction
-
-
-def newest_observations(store: Store) -> tuple[Observation, ...]:
-    """The observations that are looked at, the newest first.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
-    return tuple(undisputed(store.observation_page(None, Span(limit=MOST_OBSERVATIONS)).records))
 
 
 def profiles_of(jobs: Iterable[str], store: Store | None) -> ProfilesByModel:

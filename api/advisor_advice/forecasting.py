@@ -184,8 +184,7 @@ def _expected(
     )
     if math.isnan(expected.power_w.value):
         return without, ("no forecast: the idle power of the GPU is not known", *warnings)
-    forecast = _forecast(expected, predictor.manifest, profile_set)
-    return replace(without, forecast=forecast), warnings
+    return replace(without, forecast=_forecast(expected, predictor.manifest, profile_set)), warnings
 
 
 def _apart(d: Decision, *, joins: bool) -> NoSplitError:
@@ -220,17 +219,19 @@ def _last(option: RatedSplit) -> str:
 
 
 def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Forecast:
-    of_jobs = zip(expected.parts, found.profiles, expected.split.shares, strict=True)
-    law = is_by_physics(found.profiles, expected.split)
     return Forecast(
-        model_version=PHYSICS if law else manifest.version,
+        model_version=(
+            PHYSICS if is_by_physics(found.profiles, expected.split) else manifest.version
+        ),
         jobs=tuple(
             JobForecast(
                 rate=part.rate,
                 solo_rate=part.solo_rate,
                 rest_energy_saved=_rest(profile, share, expected.split.sharing),
             )
-            for part, profile, share in of_jobs
+            for part, profile, share in zip(
+                expected.parts, found.profiles, expected.split.shares, strict=True
+            )
         ),
         power_w=expected.power_w,
         work_per_joule=expected.objective_value(OBJECTIVES[PER_WATT_OBJECTIVE]),

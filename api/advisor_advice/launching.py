@@ -17,7 +17,6 @@ from advisor.formats.job_file import find_job
 from advisor.installed import install
 from advisor.launch.folder import JoinRequest, LaunchFolder, new_launch_id, parts_of
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.status import LaunchStatus
 from advisor.settings import Settings
 from advisor.validity.safe_counts import (
     Safety,
@@ -61,8 +60,12 @@ def count_notes(
     names = [job.name for job in pair.jobs]
     if not allow_unsafe and joins:
         check_share(pair.split.shares[-1], safeties[-1], "--share")
+    elif not allow_unsafe and len(names) == ADVISED_JOBS:
+        check_split(pair.split, safeties, mirrored=names[0] > names[1])
     elif not allow_unsafe:
-        _check_counts(pair, safeties)
+        # Limits of more jobs add up to more than the GPU: each is looked at by itself.
+        for share, safety in zip(pair.split.shares, safeties, strict=True):
+            check_share(share, safety, "--split")
     unsafe = unsafe_texts(*zip(pair.split.shares, safeties, strict=True))
     return (
         *(f"{text}: launched as asked, and watched" for text in unsafe),
@@ -78,16 +81,6 @@ def host_safety(home: Path, gpu_model: str | None, units_total: int | None) -> S
     """
     host = checked_counts(home, gpu_model, units_total) if gpu_model else None
     return Safety(units_total=host.units_total, host=host) if host else Safety()
-
-
-def _check_counts(pair: LaunchSet, safeties: Sequence[Safety]) -> None:
-    if len(pair.jobs) == ADVISED_JOBS:
-        first, last = pair.jobs
-        check_split(pair.split, safeties, mirrored=first.name > last.name)
-        return
-    # Limits of more jobs add up to more than the GPU: each is looked at by itself.
-    for share, safety in zip(pair.split.shares, safeties, strict=True):
-        check_share(share, safety, "--split")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +180,17 @@ def make_join(
         UnsafeCountError: the given share has an unsafe count.
     """
     status = folder.read_status()
-    _check_running(status)
+    if status.state != "running" or status.silent_s is not None:
+        raise InputError(
+            f"{status.launch_id} cannot be joined: it is {status.standing}",
+            fix="launch the job with others: advisor launch A B",
+        )
+    if sum(job.outcome == "running" for job in status.jobs) >= MOST_JOBS:
+        raise NoSplitError(
+            f"{MOST_JOBS} jobs run together in {status.launch_id} already",
+            why=f"at most {MOST_JOBS} share a GPU",
+            fix="ask again when one has ended",
+        )
     job = frozen(name, settings)
     # A job may have joined since the status was written: the supervisor looks again.
     seats = zip(status.jobs, parts_of(folder, status.pair_number), strict=False)
@@ -208,20 +211,6 @@ def make_join(
         raise _needs_numpy(error, "--share") from error
     there = Running(shares=shares, sharing=status.sharing, cap_percent=cap_percent)
     return _request(*forecasting.joining(parts, job, there, wanted, settings), wanted)
-
-
-def _check_running(status: LaunchStatus) -> None:
-    if status.state != "running" or status.silent_s is not None:
-        raise InputError(
-            f"{status.launch_id} cannot be joined: it is {status.standing}",
-            fix="launch the job with others: advisor launch A B",
-        )
-    if sum(job.outcome == "running" for job in status.jobs) >= MOST_JOBS:
-        raise NoSplitError(
-            f"{MOST_JOBS} jobs run together in {status.launch_id} already",
-            why=f"at most {MOST_JOBS} share a GPU",
-            fix="ask again when one has ended",
-        )
 
 
 def _request(made: LaunchSet, notes: tuple[str, ...], wanted: ResolvedLaunch) -> JoinRequest:

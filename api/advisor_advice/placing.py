@@ -35,7 +35,7 @@ from advisor.place.problem import (
     mean_idle_power_w,
     predict_options,
 )
-from advisor.place.schedule import JobRun, Schedule, Slot, first_come
+from advisor.place.schedule import JobRun, Schedule, first_come
 from advisor.place.sets.placing import Kind, PlacedSet, Pool, RunningPlan, make_placing
 from advisor.place.sets.solver import place_running
 from advisor.place.solver import QueuePlan, alone
@@ -141,7 +141,12 @@ def plan(
         InputError: an objective that is not for queues.
         NoSplitError: not every job can be placed within the limits.
     """
-    _check_card(request)
+    if request.gpu_uuid is not None and request.gpus > 1:
+        raise InputError(
+            f"{request.gpus} GPUs are not the one card {request.gpu_uuid}",
+            why="what a card draws beside others of its model is known of that card alone",
+            fix="leave out the card, or place on one GPU",
+        )
     checked, conditions, manifest = known.checked, known.conditions, known.model.manifest
     profile_set, assumed = with_idle_power(known.found, manifest.fill)
     limits = _limits(limits, profile_set.profiles)
@@ -153,7 +158,12 @@ def plan(
     warnings = (
         *gpu_warnings(manifest, profile_set.profiles),
         *of_check(profile_set, checked),
-        *_avoided(profile_set, checked),
+        # Which counts of the nine splits no pair gets, or one job does not, and why.
+        *(
+            text
+            for p in profile_set.profiles
+            for text in avoided_texts(NINE, [p.job] * 2, [p.safety(checked)] * 2)
+        ),
         *memory_unknown(profile_set.profiles, limits.memory_mib),
         *assumed,
         *conditions.warnings(profile_set.profiles),
@@ -240,8 +250,7 @@ def environments(planned: Planned, group: JobGroup) -> list[dict[str, str]]:
     """
     if group.split is None:
         return [{} for _ in group.jobs]
-    vendor = vendor_of(planned.gpu_model)
-    return list(split_environments(group.split, planned.units_total, vendor))
+    return list(split_environments(group.split, planned.units_total, vendor_of(planned.gpu_model)))
 
 
 def way(group: JobGroup) -> str:
@@ -511,7 +520,21 @@ def to_wire(planned: Planned) -> wire.Placement:
         idle_power_w=problem.idle_power_w,
         **_totals(found.schedule),
         groups=tuple(_group(planned, group, count) for group, count in planned.groups.items()),
-        schedule=_placed_jobs(found.slots),
+        schedule=tuple(
+            wire.PlacedJob(
+                gpu=run.gpu,
+                start_s=run.start_s,
+                end_s=run.end_s,
+                number=run.number + 1,  # counted from 1
+                job=run.job.name,
+                work_s=run.job.work_s,
+                share_percent=run.share_percent,
+                speed=run.speed,
+                beside=next((n + 1 for n in slot.numbers if n != run.number), None),
+            )
+            for slot in found.slots
+            for run in slot.runs
+        ),
         baselines=tuple(
             wire.SimplerSchedule(
                 name=name,
@@ -527,25 +550,6 @@ def to_wire(planned: Planned) -> wire.Placement:
         warnings=planned.warnings,
         model=ModelName(version=planned.manifest.version, gpu_models=planned.manifest.gpu_models),
         card=planned.card and planned.card.told,
-    )
-
-
-def _placed_jobs(placed: Sequence[Slot]) -> tuple[wire.PlacedJob, ...]:
-    """Each job, in the order of the starts; numbers count the queue from 1."""
-    return tuple(
-        wire.PlacedJob(
-            gpu=run.gpu,
-            start_s=run.start_s,
-            end_s=run.end_s,
-            number=run.number + 1,
-            job=run.job.name,
-            work_s=run.job.work_s,
-            share_percent=run.share_percent,
-            speed=run.speed,
-            beside=next((n + 1 for n in slot.numbers if n != run.number), None),
-        )
-        for slot in placed
-        for run in slot.runs
     )
 
 
@@ -635,8 +639,10 @@ def _sets(plan: RunningPlan) -> Iterator[wire.SeatedSet]:
     for one, count in plan.sets.items():
         first = free[one.pool]
         free[one.pool] += count
+        # The split keeps the limits of the plan, so that these are not told again.
+        jobs = as_asked(plan.placing.kinds[kind].name for kind in one.kinds)
         yield wire.SeatedSet(
-            launch=_launch_text(plan, one),
+            launch=f"{jobs} --split {one.split}" if one.split else jobs,
             gpu_model=pools[one.pool].gpu_model,
             gpus=tuple(range(first, first + count)),
             jobs=tuple(_seats(plan, one)),
@@ -663,12 +669,3 @@ def _seats(plan: RunningPlan, one: PlacedSet) -> Iterator[wire.SeatedJob]:
             environment={} if share == WHOLE else variables,
             one_window=profile is not None and ONE_WINDOW in profile.flags,
         )
-
-
-def _launch_text(plan: RunningPlan, one: PlacedSet) -> str:
-    """What `advisor launch` is given for it, `a*3 b --split 100/100/100/50`; of one job its name.
-
-    The split is the one that keeps the limits of the plan, so these are not told again.
-    """
-    jobs = as_asked(plan.placing.kinds[kind].name for kind in one.kinds)
-    return f"{jobs} --split {one.split}" if one.split else jobs

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from advisor.predict.profiles import (
 from advisor.settings import Settings
 from advisor.validity.points import is_usable, undisputed, why_no_profile
 from advisor.validity.safe_counts import CheckedCounts
-from advisor_data import is_begun, open_store
+from advisor_data import Store, is_begun, open_store
 from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
 from advisor_data.bundled import bundled_solo_points
 from advisor_data.files import read_points
@@ -205,13 +206,16 @@ def no_profile(
 
 def _stored(settings: Settings, jobs: Iterable[str | None]) -> list[SoloPoint]:
     """The stored points of some jobs; of all with None."""
-    # Opening a database takes longer than the rest, and would make one where there is none.
-    if not is_begun(settings.database_url, settings.home):
-        return []
-    with open_store(settings.database_url, settings.home) as store:
+    with begun_store(settings) as store:
         # What is not UTF-8 on a command line has parts that no database takes, and names no job.
         asked = [job for job in jobs if job is None or job.isprintable()]
-        return [point for job in asked for point in store.solo_points(job=job)]
+        return [p for job in asked for p in store.solo_points(job=job)] if store else []
+
+
+def begun_store(settings: Settings) -> AbstractContextManager[Store | None]:
+    """The store; None where nothing was ever written: to open a database would make one."""
+    url, home = settings.database_url, settings.home
+    return open_store(url, home) if is_begun(url, home) else nullcontext()
 
 
 def _in_common(known: Mapping[str, ProfilesOfJob], wanted: str | None) -> set[str]:

@@ -140,8 +140,7 @@ class FillAdvice:
         if profile is None:
             return part
         least = self.request.min_speed.get(profile.job)
-        most_ms = self.request.longest_p99_ms(profile)
-        return replace(part, min_speed=least, max_p99_ms=most_ms)
+        return replace(part, min_speed=least, max_p99_ms=self.request.longest_p99_ms(profile))
 
     def _alone(self, profile: Profile, share_percent: float) -> Prediction:
         _, (own,) = self.conditions.applied(self.predictor, [profile])
@@ -409,10 +408,9 @@ class QueueRun:
         if any(launch.joining or not launch.has_room for launch in look.launches):
             return False
         batch = [name for name in left if not self.is_server(name)]
-        here = [(card, _on(card, look)) for card in self.cards]
         return not any(
             self._beside(card, there[0], batch) is not None if there else bool(batch)
-            for card, there in here
+            for card, there in [(card, _on(card, look)) for card in self.cards]
         )
 
     def _start(self, card: QueueCard, left: Sequence[str], look: QueueLook) -> bool:

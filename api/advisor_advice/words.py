@@ -119,7 +119,6 @@ def _pair_verdict(r: Decision, way: RatedSplit | None) -> str:
 def _pair_lines(r: Decision, way: RatedSplit, prices: Prices) -> Iterator[tuple[str, str]]:
     p = way.prediction
     yield from _worth(r, way, prices)
-    seats = zip(r.profiles, p.parts, p.split.shares, strict=True)
     yield (
         "Each",
         "; ".join(
@@ -129,7 +128,7 @@ def _pair_lines(r: Decision, way: RatedSplit, prices: Prices) -> Iterator[tuple[
                 part.p99_ms(profile, p.split, share) if is_served(profile) else None,
                 at_worst=not is_served(profile),
             )
-            for profile, part, share in seats
+            for profile, part, share in zip(r.profiles, p.parts, p.split.shares, strict=True)
         ),
     )
     limit_w = r.profiles[0].power_limit_w

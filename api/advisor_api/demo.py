@@ -56,10 +56,9 @@ class _RecordedLaunch:
     """One launch of the record, written into its folder as a supervisor writes it."""
 
     def __init__(self, root: Path, record: dict[str, Any], shift: timedelta) -> None:
-        def shifted(match: re.Match[str]) -> str:
-            return to_text(datetime.fromisoformat(match[0]) + shift)
-
-        text = _MOMENT.sub(shifted, json.dumps(record))
+        text = _MOMENT.sub(
+            lambda match: to_text(datetime.fromisoformat(match[0]) + shift), json.dumps(record)
+        )
         text = text.replace(_ID_DAY, f"{_DAY + shift:%Y%m%d}-")
         moved = json.loads(text)
         self._observations = [from_row(Observation, row) for row in moved["observations"]]

@@ -129,7 +129,10 @@ async def _crossed(
         StoreError: likewise.
     """
     gpu_model = asked.gpu_model or BUNDLED_MODEL
-    names = list(dict.fromkeys(asked.jobs)) or _measured(rows, gpu_model)
+    own = [row for row in rows if row.gpu_model == gpu_model]
+    names = list(dict.fromkeys(asked.jobs)) or [
+        row.job for row in sorted(own, key=lambda row: (row.source == "bundled", row.job))
+    ]
     kept = sorted(names[:MOST_CROSSED])
     profiles = [await _profile(name, gpu_model, found, is_named=bool(asked.jobs)) for name in kept]
     known = [one for one in profiles if one]
@@ -151,12 +154,6 @@ async def _crossed(
             for p in partners
         ),
     )
-
-
-def _measured(rows: Sequence[JobRow], gpu_model: str) -> list[str]:
-    """Names of those with a profile, those measured here first."""
-    own = [row for row in rows if row.gpu_model == gpu_model]
-    return [row.job for row in sorted(own, key=lambda row: (row.source == "bundled", row.job))]
 
 
 async def _profile(

@@ -82,8 +82,7 @@ class Jobs:
         """Names in the store; some of them where there are very many."""
         with self._lock:
             if self._names[0] != change:
-                found = self._store.profile_names(limit=MOST_COMPARED + 1)
-                self._names = change, frozenset(found)
+                self._names = change, frozenset(self._store.profile_names(limit=MOST_COMPARED + 1))
             return self._names[1]
 
     def launchable(self) -> list[str]:

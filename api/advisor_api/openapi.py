@@ -39,7 +39,12 @@ def describe(app: FastAPI) -> None:
             schemas: dict[str, Any] = contract["components"]["schemas"]
             for schema in schemas.values():
                 _describe_fields(schema)
-                _name_keys(schema)
+                if "properties" in schema:
+                    schema["properties"] = {
+                        key_of(name): p for name, p in schema["properties"].items()
+                    }
+                if "required" in schema:
+                    schema["required"] = [*map(key_of, schema["required"])]
             for name in _sent(contract):
                 schemas[name].setdefault("additionalProperties", False)
             _number_answers(contract)
@@ -65,14 +70,6 @@ def _describe_fields(schema: dict[str, Any]) -> None:
             field.setdefault("description", re.sub(r"\s+", " ", text).rstrip("."))
     if listed:
         schema["description"] = about
-
-
-def _name_keys(schema: dict[str, Any]) -> None:
-    """Names the properties as they stand in JSON."""
-    if "properties" in schema:
-        schema["properties"] = {key_of(name): p for name, p in schema["properties"].items()}
-    if "required" in schema:
-        schema["required"] = [*map(key_of, schema["required"])]
 
 
 def _number_answers(contract: dict[str, Any]) -> None:

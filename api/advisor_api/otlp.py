@@ -43,16 +43,12 @@ def send_all(environment: Mapping[str, str]) -> None:
     trace.set_tracer_provider(provider)
     # As the variables are meant: an endpoint of traces alone, or `none`, keeps metrics here.
     if any(map(environment.get, _METRICS)) and environment.get("OTEL_METRICS_EXPORTER") != "none":
-        _send_metrics()
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
-
-def _send_metrics() -> None:
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-    from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-
-    reader = PeriodicExportingMetricReader(OTLPMetricExporter())
-    metrics.set_meter_provider(MeterProvider([reader]))
+        reader = PeriodicExportingMetricReader(OTLPMetricExporter())
+        metrics.set_meter_provider(MeterProvider([reader]))
 
 
 def tell_metrics(collector: Collector) -> None:

@@ -163,7 +163,9 @@ def _serve(pipe: Connection) -> None:
         while True:
             what, args = pipe.recv()
             value = _done(what, args)
-            has_grown = _most_kib() > MOST_KIB
+            # Not `ru_maxrss`, which counts the memory of the service that started it.
+            status = Path("/proc/self/status").read_text()
+            has_grown = int(status.partition("VmHWM:")[2].split()[0]) > MOST_KIB
             pipe.send((value, has_grown))
 
 
@@ -175,12 +177,6 @@ def _done(what: Callable[..., bytes], args: tuple[Any, ...]) -> bytes | Exceptio
     except Exception as error:  # noqa: BLE001 whatever it is, the service tells and logs it
         error.add_note(traceback.format_exc())  # stack traces are not sent
         return error
-
-
-def _most_kib() -> int:
-    """Most memory that this process had; `ru_maxrss` counts that of the service that started it."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0])
 
 
 def _end_with_service() -> None:

@@ -140,7 +140,9 @@ class _Server(uvicorn.Server):
             )
         self.servers = [server]
         self.started = True
-        _spare_garbage_collection()
+        # Never look again at what lives as long as the process: no request is answered meanwhile.
+        gc.collect()
+        gc.freeze()
         self._started(self._options)
         self._systemd.ready(f"listens on {self._options.url}")
 
@@ -169,12 +171,6 @@ class _Server(uvicorn.Server):
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
-
-
-def _spare_garbage_collection() -> None:
-    """Never look again at what lives as long as the process: no request is answered meanwhile."""
-    gc.collect()
-    gc.freeze()
 
 
 async def _answer(server: _Server, app: Starlette, listener: socket.socket) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import IO
 
@@ -155,8 +156,7 @@ def walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, walked: Wal
     kinds = _kinds(read, survey)
     numbers = {kind: n for of_model in kinds.values() for n, kind in enumerate(of_model)}
     profiles = {model: survey.profiles(of, wanted.head) for model, of in kinds.items()}
-    packers = _packers(kinds, profiles, survey, wanted)
-    return Walk(survey, packers, numbers, wanted.within, walked)
+    return Walk(survey, _packers(kinds, profiles, survey, wanted), numbers, wanted.within, walked)
 
 
 def _kinds(read: Iterable[Segment], survey: Survey) -> dict[str, list[SeenKind]]:
@@ -167,10 +167,8 @@ def _kinds(read: Iterable[Segment], survey: Survey) -> dict[str, list[SeenKind]]
         if kind:
             found.add(kind)
             survey.count(one, kind)
-    by_model: dict[str, list[SeenKind]] = {}
-    for kind in sorted(found):
-        by_model.setdefault(kind.model, []).append(kind)
-    return by_model
+    by_model = groupby(sorted(found), lambda kind: kind.model)
+    return {model: list(kinds) for model, kinds in by_model}
 
 
 def _told(

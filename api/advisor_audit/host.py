@@ -117,7 +117,9 @@ class HostWatch:
         """
         there: list[tuple[GpuLook, Segment]] = []
         for seen in self._host.look():
-            pids = _roots(seen.pids)
+            # Those that compute and were not started by another one of them.
+            below = {child for pid in seen.pids for child in descendants(pid)}
+            pids = tuple(pid for pid in seen.pids if pid not in below)
             card = self._cards.setdefault(seen.gpu.uuid, _Card(deque(maxlen=self._looks)))
             there.append((seen, _segment(seen.gpu, card.add(pids, seen.means), pids)))
         segments = [one for _, one in there]
@@ -159,12 +161,6 @@ class HostWatch:
     def close(self) -> None:
         """Let the driver go."""
         self._host.close()
-
-
-def _roots(pids: Sequence[int]) -> tuple[int, ...]:
-    """Those that compute and were not started by another one of them."""
-    below = {child for pid in pids for child in descendants(pid)}
-    return tuple(pid for pid in pids if pid not in below)
 
 
 def _segment(gpu: Gpu, means: Means, pids: tuple[int, ...]) -> Segment:

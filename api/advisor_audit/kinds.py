@@ -182,8 +182,7 @@ class Survey:
         for one in segments:
             self._of_card(one)
             if one.owner and one.state in ("busy", "paused"):
-                workload = workload_of(one.owner)
-                self.seen[workload].add(one)
+                self.seen[workload_of(one.owner)].add(one)
                 self.groups.add(one.owner.group)
 
     def _of_card(self, one: Segment) -> None:
@@ -199,8 +198,7 @@ class Survey:
         if CLOCK in means and one.seen_s >= SURE_S:
             self.clocks_mhz[model] = max(self.clocks_mhz.get(model, 0.0), means[CLOCK])
         if USED in means and FREE in means:
-            total_mib = means[USED] + means[FREE]
-            self.totals_mib[model] = max(self.totals_mib.get(model, 0.0), total_mib)
+            self.totals_mib[model] = max(self.totals_mib.get(model, 0.0), means[USED] + means[FREE])
 
     def idle_power_w(self, model: str) -> float:
         """Of a card that nobody holds."""
@@ -296,8 +294,7 @@ def _as_seen(kind: SeenKind, profile: Profile) -> Profile:
     if kind.known or not kind.is_server:
         return profile
     rate = float(profile.values["rate"][-1])
-    demand = Serving(offered_rate=rate, rate_noise=None, latency_p99_ms=())
-    return replace(profile, serving=demand)
+    return replace(profile, serving=Serving(offered_rate=rate, rate_noise=None, latency_p99_ms=()))
 
 
 def _held_several(segments: Iterable[Segment]) -> set[Owner]:

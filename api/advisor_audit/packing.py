@@ -172,8 +172,7 @@ class Packer:
         if len(chosen):
             speed, _, watts = answers.many.at(rows[chosen], levels[chosen])
             placing = answers.placing
-            lag = np.append(placing.lag, 0.0)[rows[chosen]]
-            behind = ((1 - speed) * lag).sum(axis=1)
+            behind = ((1 - speed) * np.append(placing.lag, 0.0)[rows[chosen]]).sum(axis=1)
             costs[chosen] = placing.per_card + placing.per_w * watts + behind
         table = costs.reshape(len(LEVELS), kinds)
         best = table.argmin(axis=0)
@@ -183,9 +182,6 @@ class Packer:
         return _Row(
             gains=np.where(gains > LEAST_GAIN * before, gains, -np.inf), levels=best, costs=cheapest
         )
-
-    def _alone_w(self, kind: int) -> float:
-        return float(self.answers.many.alone.power_w[kind, 0])
 
     def cost(self, members: Members, level: int) -> float:
         """Of a set, or of a job alone, as the aim counts."""
@@ -211,7 +207,7 @@ class Packer:
         rows = np.full((1, MOST_JOBS), len(self.kinds))
         rows[0, :size] = members
         served = many.alone.served[list(members), 0] > 0
-        alone_w = np.array([self._alone_w(kind) for kind in members])
+        alone_w = many.alone.power_w[list(members), 0]
         if size == 1:
             speeds, power_w, level = np.ones(1), float(alone_w[0]), 0
         else:

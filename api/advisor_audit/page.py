@@ -59,7 +59,18 @@ def _parts(audit: Audit) -> Iterator[str]:
     yield "<h2>What only a launch would show</h2>"
     yield _list(audit.to_prove)
     yield "<h2>About this audit</h2>"
-    yield _about(audit)
+    span = audit.span
+    asked = (
+        f"{span.requests:,} requests, {span.received_bytes / 1e6:,.1f} MB; the server was busy or "
+        f"gone {span.waits} times. "
+    )
+    who = "everybody" if span.within == "all" else f"jobs of one {span.within}"
+    yield (
+        f"<p class=soft>Made {_moment(audit.made_at):%Y-%m-%d %H:%M} UTC from means over "
+        f"{span.step_s:.0f} s. May share: {_text(who)}. Objective: {span.objective}; least speed "
+        f"{100 * span.min_speed:.0f} % of that alone. "
+        f"{asked if span.requests else ''}{audit.left_out:,} jobs are not listed.</p>"
+    )
 
 
 def _first(audit: Audit) -> Iterator[str]:
@@ -234,18 +245,3 @@ def _next(audit: Audit) -> str:
 
 def _list(sentences: Iterable[str]) -> str:
     return "<ul>" + "".join(f"<li>{_text(one)}</li>" for one in sentences) + "</ul>"
-
-
-def _about(audit: Audit) -> str:
-    span = audit.span
-    asked = (
-        f"{span.requests:,} requests, {span.received_bytes / 1e6:,.1f} MB; the server was busy or "
-        f"gone {span.waits} times. "
-    )
-    who = "everybody" if span.within == "all" else f"jobs of one {span.within}"
-    return (
-        f"<p class=soft>Made {_moment(audit.made_at):%Y-%m-%d %H:%M} UTC from means over "
-        f"{span.step_s:.0f} s. May share: {_text(who)}. Objective: {span.objective}; least speed "
-        f"{100 * span.min_speed:.0f} % of that alone. "
-        f"{asked if span.requests else ''}{audit.left_out:,} jobs are not listed.</p>"
-    )

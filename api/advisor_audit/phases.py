@@ -94,21 +94,27 @@ def gpu_pages(
                 mig.add(gpu_of({**one.labels, "GPU_I_ID": ""}) or "")
             continue
         place, values = _placed(one, site.step_s, begin_s, steps, scale)
-        _add(sums[gpu], channel, place, values, steps)
+        # Of a total the newest value counts.
+        kept = sums[gpu].setdefault(channel, np.zeros((2, steps)))
+        if channel == ENERGY:
+            kept[0][place], kept[1][place] = values, 1
+        else:
+            np.add.at(kept[0], place, values)
+            np.add.at(kept[1], place, 1)
         owner = owner_of(one.labels, site.within, site.exporters)
         seen = there[gpu].setdefault(owner, np.zeros(steps, dtype=bool))
         seen[place] = True
-        rows.setdefault(gpu, _page(gpu, one.labels))
+        host = (
+            one.labels.get("Hostname")
+            or one.labels.get("hostname")
+            or one.labels.get("instance", "")
+        )
+        rows.setdefault(gpu, _GpuPage(gpu, one.labels.get("modelName", ""), host))
     for gpu, page in rows.items():
         page.values = _means(sums[gpu], site.step_s)
         page.owners = [owner for owner in there[gpu] if owner is not None]
         page.held = _held([there[gpu][owner] for owner in page.owners], steps)
     return rows, mig - set(rows)
-
-
-def _page(gpu: str, labels: Mapping[str, str]) -> _GpuPage:
-    host = labels.get("Hostname") or labels.get("hostname") or labels.get("instance", "")
-    return _GpuPage(gpu, labels.get("modelName", ""), host)
 
 
 def _placed(
@@ -120,22 +126,6 @@ def _placed(
     # Also false for NaN.
     read = (place >= 0) & (place < steps) & (values >= 0) & (values < BLANK)
     return place[read], values[read] * scale
-
-
-def _add(
-    sums: dict[str, Floats],
-    channel: str,
-    place: npt.NDArray[np.int64],
-    values: Floats,
-    steps: int,
-) -> None:
-    """Into the rows of sums and counts of a channel; of a total into that of the newest."""
-    kept = sums.setdefault(channel, np.zeros((2, steps)))
-    if channel == ENERGY:
-        kept[0][place], kept[1][place] = values, 1
-    else:
-        np.add.at(kept[0], place, values)
-        np.add.at(kept[1], place, 1)
 
 
 def _means(sums: Mapping[str, Floats], step_s: float) -> dict[str, Floats]:

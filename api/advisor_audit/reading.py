@@ -114,7 +114,11 @@ def read_all(
             path = found.path(group, page)
             if path.exists():
                 if page + 1 < len(found.pages) and not found.path(group, page + 1).exists():
-                    kept = _kept(path)
+                    last = _last(path)
+                    kept = _Kept(
+                        {gpu: _watched(**one) for gpu, one in last["watched"].items()},
+                        set(last["mig"]),
+                    )
             else:
                 series = _keeping(source.read(group, begin_s, end_s), keep)
                 steps = max(1, round((end_s - begin_s) / source.step_s))
@@ -137,8 +141,7 @@ def _page(
     gpus, mig = gpu_pages(series, site, begin_s, steps)
     kept.mig |= mig
     for gpu, page in sorted(gpus.items()):
-        watched = kept.watched.setdefault(gpu, Watched())
-        yield from segments(page, watched, begin_s, site.step_s)
+        yield from segments(page, kept.watched.setdefault(gpu, Watched()), begin_s, site.step_s)
 
 
 def _keeping(series: Iterator[Series], file: IO[bytes] | None) -> Iterator[Series]:
@@ -182,11 +185,6 @@ def _segment(row: Sequence[Any]) -> Segment:
 
 def _last(path: Path) -> Any:
     return json.loads(path.read_bytes().rstrip(b"\n").rsplit(b"\n", 1)[-1])
-
-
-def _kept(path: Path) -> _Kept:
-    last = _last(path)
-    return _Kept({gpu: _watched(**one) for gpu, one in last["watched"].items()}, set(last["mig"]))
 
 
 def _watched(*, owner: Sequence[str] | None, blocks: Sequence[Any], **others: Any) -> Watched:

@@ -351,7 +351,6 @@ class AuditTotals:
                 if (team.key.model, job.known_as) not in self.survey.known:
                     doubt[job] += times * hours * one.power_w * wide / len(team.jobs)
         total = sum(doubt.values())
-        order = sorted(doubt, key=lambda job: (-doubt[job], job))
         return tuple(
             NextProfile(
                 job=job.name,
@@ -369,7 +368,7 @@ class AuditTotals:
                     )
                 ),
             )
-            for job in order[:MOST_NEXT]
+            for job in sorted(doubt, key=lambda job: (-doubt[job], job))[:MOST_NEXT]
         )
 
 

@@ -164,13 +164,17 @@ def options(
 
 def main() -> None:
     """Run the command line; advisor's own errors end in one line and their own exit code."""
-    _show_what_can_be_shown()
+    # What the encoding of the terminal lacks becomes a ?, instead of an error.
+    terminal: object = sys.stdout
+    if isinstance(terminal, io.TextIOWrapper):
+        terminal.reconfigure(errors="replace")  # pyright: ignore[reportUnknownMemberType]
     # Most commands have no log: what is told there, such as of a file, goes to stderr.
     if logging.lastResort:
         logging.lastResort.setFormatter(PrintableFormatter())
-    stdout = _copy_of_stdout()
+    stdout, name = _copy_of_stdout(), Path(sys.argv[0]).name
     try:
-        app(prog_name=_script())
+        # Completion asks for the variable of the name of the script that was called.
+        app(prog_name=name if name in SCRIPTS else SCRIPTS[0])
     except SystemExit as stopped:
         # Typer and Rich stop with 1 where the reader of a pipe is gone.
         if stopped.code == 1 and stdout is not None and _nobody_reads(stdout):
@@ -185,12 +189,6 @@ def main() -> None:
     finally:
         if stdout is not None:
             os.close(stdout)
-
-
-def _script() -> str:
-    """The script that was called: completion asks for the variable of its name."""
-    name = Path(sys.argv[0]).name
-    return name if name in SCRIPTS else SCRIPTS[0]
 
 
 def _fail(error: AdvisorError) -> NoReturn:
@@ -223,13 +221,6 @@ def _not_installed(error: ModuleNotFoundError) -> InputError:
     command = next((word for word in sys.argv[1:] if word in _COMMANDS), "")
     extra = _EXTRAS_OF.get(missing.partition(".")[0]) or _EXTRAS.get(command, "advise")
     return InputError(f"{command} needs {missing}, which is not installed", fix=install(extra))
-
-
-def _show_what_can_be_shown() -> None:
-    """Have a ? in the place of what the terminal's encoding lacks, instead of an error."""
-    stdout: object = sys.stdout
-    if isinstance(stdout, io.TextIOWrapper):
-        stdout.reconfigure(errors="replace")  # pyright: ignore[reportUnknownMemberType]
 
 
 def _copy_of_stdout() -> int | None:

@@ -19,7 +19,7 @@ from advisor.core.objectives import ADVISED, COST, priced
 from advisor.decide.limits import Request
 from advisor.errors import STOPPED, InputError
 from advisor.files import PUBLIC_FILE, open_home, replace_file, try_lock
-from advisor.settings import Settings, read_settings
+from advisor.settings import read_settings
 from advisor.wire.answers import Said
 from advisor_advice.profiles import own_profiles
 from advisor_audit.audit import TellProgress, Wanted
@@ -80,7 +80,11 @@ def audit(
 
     Example: advisor audit --prometheus http://prometheus:9090 --days 7
     """
-    _check_one(prometheus, dcgm, nvml, series)
+    if sum(map(bool, (prometheus, dcgm, nvml, series))) != 1:
+        raise InputError(
+            "an audit reads one source",
+            fix="give --prometheus URL, --dcgm URL, --nvml or --series FILE",
+        )
     settings = read_settings()
     if objective == COST:
         priced(ADVISED[COST], settings.prices)  # refuses it where nothing has a price
@@ -95,7 +99,10 @@ def audit(
         known=own_profiles(settings, profiles),
     )
     read = _state_of(series) if series else None
-    folder = _folder(settings, [prometheus, dcgm, nvml, read, days, step, within])
+    # Where pages of what is asked for are kept until the audit is done.
+    asked = repr([prometheus, dcgm, nvml, read, days, step, within])
+    key = hashlib.sha256(asked.encode()).hexdigest()[:16]
+    folder = open_home(settings.home, "audits", key)
     try:
         with _alone(folder), _telling() as tell, _open(keep if prometheus else None) as kept:
             if prometheus:
@@ -111,20 +118,14 @@ def audit(
     except KeyboardInterrupt:
         say("stopped; what was read is kept: the same command goes on from there", err=True)
         raise typer.Exit(STOPPED) from None
-    _write(found, out)
+    with InputError.instead_of(OSError, f"{out} cannot be written"):
+        replace_file(out, page(found).encode(), PUBLIC_FILE)
+        replace_file(out.with_suffix(".json"), f"{as_json_text(found)}\n".encode(), PUBLIC_FILE)
     shutil.rmtree(folder)
     if as_json:
         say(as_json_text(found))
     else:
         print_screen(Said(headline=headline(found), lines=tuple(_lines(found, out))))
-
-
-def _check_one(*sources: object) -> None:
-    if sum(map(bool, sources)) != 1:
-        raise InputError(
-            "an audit reads one source",
-            fix="give --prometheus URL, --dcgm URL, --nvml or --series FILE",
-        )
 
 
 def _remove_pages(folder: Path, pattern: str) -> None:
@@ -147,12 +148,6 @@ def _alone(folder: Path) -> Generator[None]:
         if not try_lock(file):
             raise InputError("the same audit runs already", fix="wait until it has ended")
         yield
-
-
-def _folder(settings: Settings, asked: Sequence[object]) -> Path:
-    """Where pages of what is asked for are kept until the audit is done."""
-    key = hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
-    return open_home(settings.home, "audits", key)
 
 
 def _prometheus(
@@ -210,12 +205,6 @@ def _open(path: Path | None) -> Generator[IO[bytes] | None]:
         file = path.open("ab")
     with file:
         yield file
-
-
-def _write(found: Audit, out: Path) -> None:
-    with InputError.instead_of(OSError, f"{out} cannot be written"):
-        replace_file(out, page(found).encode(), PUBLIC_FILE)
-        replace_file(out.with_suffix(".json"), f"{as_json_text(found)}\n".encode(), PUBLIC_FILE)
 
 
 def _lines(found: Audit, out: Path) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from advisor.wire.answers import CardPower, DriftedJob, DriftReport
 from advisor_advice.conditions import checks_of, experience_of, stored_factor
 from advisor_cli.console import Columns, print_table, table_of
 from advisor_cli.options import AsJson
-from advisor_cli.say import as_json_text, say
+from advisor_cli.say import as_json_text, say, say_lines
 from advisor_data import is_begun, open_store
 from advisor_models.registry import Registry
 
@@ -46,8 +46,7 @@ def drift(as_json: AsJson = False) -> None:
     if as_json:
         say(as_json_text(report))
         return
-    for line in _lines(report):
-        say(line)
+    say_lines(_lines(report))
     if report.drifts:
         say("")
         print_table(table_of(_JOBS, report.drifts))

@@ -10,7 +10,7 @@ from advisor.settings import Settings, read_settings
 from advisor.wire.lists import JobList, JobRow
 from advisor_cli.console import Columns, print_table, table_of
 from advisor_cli.options import AsJson
-from advisor_cli.say import as_json_text, say
+from advisor_cli.say import as_json_text, say, say_lines
 from advisor_data import is_begun, open_store
 from advisor_data.bundled import bundled_solo_points
 from advisor_data.lists import LAST_NAME, ProfileRow, job_rows, profile_rows
@@ -41,8 +41,7 @@ def jobs(
     else:
         sound, faults = sound_jobs(settings.jobs_dir)
         names = [job.name for job in sound]
-        for fault in faults:
-            say(f"! {fault}", err=True)
+        say_lines((f"! {fault}" for fault in faults), err=True)
         rows = job_rows(names, _measured(settings))
     if as_json:
         say(as_json_text(JobList(jobs=rows)))

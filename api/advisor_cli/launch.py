@@ -26,7 +26,6 @@ from advisor.launch.folder import (
     withdraw,
 )
 from advisor.launch.overview import LaunchPlan, PlannedJob, PlannedMemory, PlannedPair
-from advisor.launch.spec import LaunchSpec
 from advisor.launch.start import check_memory, plan_of, spawn_supervisor
 from advisor.launch.status import LaunchStatus
 from advisor.settings import Settings, read_settings
@@ -55,7 +54,7 @@ from advisor_cli.options import (
     grouped,
     job_names,
 )
-from advisor_cli.say import as_json_text, say
+from advisor_cli.say import as_json_text, say, say_lines
 from advisor_profiling import SUPERVISOR
 from advisor_profiling.testbed.live import find_gpu, with_units
 
@@ -188,12 +187,16 @@ def launch(
         request=asked, gpu=gpu, card=seen, profiles=limits.profiles, asked_by=user_name()
     )
     if join is not None:
-        code = join_launch(join, together[0], share, wanted, settings, as_json=as_json)
-        raise typer.Exit(code)
+        raise typer.Exit(join_launch(join, together[0], share, wanted, settings, as_json=as_json))
     if dry_run:
-        plan = _whole_plan(make_spec(wanted, settings), wanted.card, settings)
-        for text in [as_json_text(plan)] if as_json else _plan_lines(plan):
-            say(text)
+        spec = make_spec(wanted, settings)
+        plan = plan_of(spec, wanted.card, settings)
+        pairs = (
+            replace(planned, jobs=tuple(map(_with_file, planned.jobs, pair.jobs)))
+            for planned, pair in zip(plan.pairs, spec.pairs, strict=True)
+        )
+        plan = replace(plan, pairs=tuple(pairs))
+        say_lines([as_json_text(plan)] if as_json else _plan_lines(plan))
         return
     raise typer.Exit(_launch(wanted, settings, detach=detach, as_json=as_json))
 
@@ -265,8 +268,8 @@ def _launch(wanted: ResolvedLaunch, settings: Settings, *, detach: bool, as_json
     supervisor = spawn_supervisor(folder, settings, SUPERVISOR)
     if detach:
         return _detached(folder, statuses(folder, supervisor), as_json=as_json)
-    for note in () if as_json else spec.notes:
-        say(f"! {note}", err=True)
+    if not as_json:
+        say_lines((f"! {note}" for note in spec.notes), err=True)
     show = show_live if plain_console().is_terminal else show_lines
     found = statuses(folder, supervisor)
     with asking_to_stop(folder.ask_stop):
@@ -310,10 +313,10 @@ def join_launch(
         )
     folder = find_folder(settings.home / "launches", launch_id)
     request = make_join(folder, jobs[0], share_percent, wanted, settings)
-    for text in (
-        () if as_json else (*_expected_of_join(request), *(f"! {note}" for note in request.notes))
-    ):
-        say(text, err=True)
+    say_lines(
+        () if as_json else (*_expected_of_join(request), *(f"! {note}" for note in request.notes)),
+        err=True,
+    )
     said = _answer(folder, request)
     say(as_json_text(said) if as_json else _join_text(launch_id, said, request.share_percent))
     return 0 if said.code is None else error_codes().get(said.code, AdvisorError.exit_code)
@@ -352,16 +355,6 @@ def _join_text(launch_id: str, said: JoinAnswer, share_percent: float) -> str:
     memory = "no limit" if said.memory_limit_mib is None else f"{said.memory_limit_mib:,} MiB"
     units = "" if said.units_granted is None else f" ({said.units_granted} units, memory {memory})"
     return f"{said.job} joined {launch_id} with {share_percent:g} %{units} at {said.joined_at}"
-
-
-def _whole_plan(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> LaunchPlan:
-    """The plan with what the job files say."""
-    plan = plan_of(spec, gpu, settings)
-    pairs = (
-        replace(planned, jobs=tuple(map(_with_file, planned.jobs, pair.jobs)))
-        for planned, pair in zip(plan.pairs, spec.pairs, strict=True)
-    )
-    return replace(plan, pairs=tuple(pairs))
 
 
 def _plan_lines(plan: LaunchPlan) -> Iterator[str]:

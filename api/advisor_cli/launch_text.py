@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 from rich.console import Group
@@ -142,12 +141,8 @@ def asking_to_stop(ask: Callable[[], object]) -> Generator[None]:
 
     A lost terminal, or an end by force, leaves it running.
     """
-
-    def take(_number: int, _frame: FrameType | None) -> None:
-        ask()
-
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, take) for number in numbers}
+    before = {number: signal.signal(number, lambda _number, _frame: ask()) for number in numbers}
     try:
         yield
     finally:
@@ -202,7 +197,12 @@ def summary(status: LaunchStatus, observed: Iterable[Observation]) -> Iterator[s
         known = [_number(value, unit) for value, unit in values if value is not None]
         together = ", ".join([f"{seen.overlap_s:.1f} s together", *known])
         yield f"{' + '.join(seen.jobs)}: {together}"
-        yield from _energy_of_jobs(seen)
+        for part in seen.parts:
+            if part.energy_j is not None and seen.overlap_s:
+                low_j, high_j = _number(part.energy_low_j, ""), _number(part.energy_high_j, "")
+                energy = f"{_number(part.energy_j, 'J')} ({low_j} to {high_j})"
+                power = _number(part.energy_j / seen.overlap_s, "W")
+                yield f"  of that {part.job}, estimated: {energy}, {power}"
         yield from _saved(seen)
         rates = [(f"rate of {part.job}", part.rate, part.predicted_rate) for part in seen.parts]
         for name, value, predicted in (*rates, ("power", seen.power_w, seen.predicted_power_w)):
@@ -213,17 +213,6 @@ def summary(status: LaunchStatus, observed: Iterable[Observation]) -> Iterator[s
     for job in status.jobs:
         if job.error:
             yield f"{job.job} {job.outcome}: {job.error}"
-
-
-def _energy_of_jobs(seen: Observation) -> Iterator[str]:
-    for part in seen.parts:
-        if part.energy_j is not None and seen.overlap_s:
-            low_j, high_j = _number(part.energy_low_j, ""), _number(part.energy_high_j, "")
-            energy, power = (
-                _number(part.energy_j, "J"),
-                _number(part.energy_j / seen.overlap_s, "W"),
-            )
-            yield f"  of that {part.job}, estimated: {energy} ({low_j} to {high_j}), {power}"
 
 
 def _saved(seen: Observation) -> Iterator[str]:
@@ -404,8 +393,7 @@ def end_screens(
     if last:
         jobs = _in_order(last, status, len(began))
         joined = _moved(status, observed[begins[-1] + 1 :]) if len(began) < len(status.jobs) else ()
-        judged = _judged(last, jobs, status.forecast)
-        ending = [*_of_pair(last, jobs, prices), *joined, *judged]
+        ending = [*_of_pair(last, jobs, prices), *joined, *_judged(last, jobs, status.forecast)]
     lines = (*ending, *_errors(status), *_whole(status), *_next(status, jobs))
     yield Said(headline=_headline(status.state, last, jobs), lines=lines)
 

@@ -28,7 +28,7 @@ from advisor_cli.launch_text import (
     table,
 )
 from advisor_cli.options import AsJson
-from advisor_cli.say import as_json_text, say
+from advisor_cli.say import as_json_text, say, say_lines
 from advisor_data import open_store
 from advisor_data.cleaning import Cleaner
 
@@ -81,8 +81,7 @@ def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
         return
     console = plain_console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
     console.print(table(status, console.width))
-    for text in summary(status, observations(folder)):
-        say(text)
+    say_lines(summary(status, observations(folder)))
 
 
 @app.command("stop")
@@ -122,8 +121,7 @@ def clean(
     for one in cleaned.removed:
         room = f"{one.size_bytes / 2**20:.1f} MiB"
         say(f"{one.launch_id} {verb}: ended {one.ended_at}, {room}, for its {one.reason}")
-    for one in cleaned.kept:
-        say(f"{one.launch_id} is kept: {one.why}")
+    say_lines(f"{one.launch_id} is kept: {one.why}" for one in cleaned.kept)
     total = f"{cleaned.size_bytes / 2**20:.1f} MiB"
     say(f"{count_of(len(cleaned.removed), 'folder')} {verb}, {total}")
 

@@ -4,7 +4,6 @@ import logging
 import signal
 import threading
 from pathlib import Path
-from types import FrameType
 
 from advisor.client import Client
 from advisor.core.wording import JsonFormatter, PrintableFormatter
@@ -15,11 +14,8 @@ def ended_by_signals() -> threading.Event:
     """Set by SIGTERM and SIGINT, which then end nothing by themselves."""
     stop = threading.Event()
 
-    def end(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+        signal.signal(number, lambda _number, _frame: stop.set())
     return stop
 
 
@@ -27,8 +23,7 @@ def log_lines(
     handler: logging.Handler, log_format: str = "text", form: str = "%(levelname)s %(message)s"
 ) -> None:
     """Log there, in lines that steer no terminal."""
-    formatter = JsonFormatter() if log_format == "json" else PrintableFormatter(form)
-    handler.setFormatter(formatter)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else PrintableFormatter(form))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("httpx").setLevel(logging.WARNING)  # else each request is a line
 

@@ -314,11 +314,9 @@ def _progress(what: str) -> Generator[Callable[[int, int], None]]:
     shown_at = time.monotonic() + PATIENCE_S
     with progress() as bar:
         task = bar.add_task(what, visible=False)
-
-        def on_progress(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total, visible=time.monotonic() > shown_at)
-
-        yield on_progress
+        yield lambda done, total: bar.update(
+            task, completed=done, total=total, visible=time.monotonic() > shown_at
+        )
 
 
 _WIDTH = 110

@@ -32,11 +32,9 @@ def leaving_out(what: str) -> Generator[Callable[[str, int, int], None]]:
     text = TextColumn("{task.description}", markup=False)
     with progress(text, BarColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task(f"leaving out {what}")
-
-        def tick(name: str, done: int, total: int) -> None:
-            bar.update(task, description=f"fitted without {name}", completed=done, total=total)
-
-        yield tick
+        yield lambda name, done, total: bar.update(
+            task, description=f"fitted without {name}", completed=done, total=total
+        )
 
 
 def counted(items: Iterable[Item], total: int, name: str) -> Iterator[Item]:

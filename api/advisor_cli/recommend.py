@@ -209,8 +209,7 @@ def _rates(r: Decision) -> Iterator[str]:
         return
     for profile, part in zip(r.profiles, p.parts, strict=True):
         rate = f"{_number(part.rate.value)} {profile.rate_unit}/s"
-        kept = part.speed.times(100)
-        speed = f"{percent(part.speed.value)} of its speed{_range(kept)}"
+        speed = f"{percent(part.speed.value)} of its speed{_range(part.speed.times(100))}"
         yield f"{profile.job} {slower(part.speed.value)}: {rate}, {speed}"
     memory = p.memory_power_w
     of_memory = f", of it the memory {memory.value:.0f} W{_range(memory)}" if memory else ""

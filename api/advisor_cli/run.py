@@ -32,7 +32,7 @@ from advisor_cli.console import Columns, plain_console, print_screen, table_of
 from advisor_cli.launch import user_name
 from advisor_cli.launch_text import asking_to_stop, unread_text
 from advisor_cli.options import AsJson, MaxP99, MinSpeed
-from advisor_cli.say import as_json_text, say
+from advisor_cli.say import as_json_text, say, say_lines
 from advisor_profiling.testbed.live import find_gpu, with_units
 
 _State = Literal["waiting", "starting", "running", "silent", "ending", "done", "failed", "ended"]
@@ -142,15 +142,16 @@ def _jobs(
     seats = defaultdict[str, list[_RunJob]](list)
     for one in look.record.ended:
         if one.came != "lost":
-            ended = _RunJob(
-                job=one.job,
-                state=_STATES[one.came],
-                steps=one.steps,
-                progress=1.0 if one.came == "finished" else None,
-                launch_id=one.launch_id,
-                error=one.error,
+            seats[one.job].append(
+                _RunJob(
+                    job=one.job,
+                    state=_STATES[one.came],
+                    steps=one.steps,
+                    progress=1.0 if one.came == "finished" else None,
+                    launch_id=one.launch_id,
+                    error=one.error,
+                )
             )
-            seats[one.job].append(ended)
     for launch in look.launches:
         for job in launch.jobs:
             seats[job.part.job.name].append(_seated(queue, launch, job, works_s, equal))
@@ -242,8 +243,7 @@ def follow(queue: QueueRun, works_s: Mapping[str, float], *, as_json: bool) -> R
             if live:
                 live.update(table(state), refresh=True)
             elif before is None or _key(before) != _key(state):
-                for text in [as_json_text(state)] if as_json else event_lines(before, state):
-                    say(text)
+                say_lines([as_json_text(state)] if as_json else event_lines(before, state))
             before = state
             if state.state in ("done", "failed", "stopped"):
                 queue.finish(look)
@@ -478,13 +478,25 @@ def run(
             file.remove()
         queue = QueueRun(found, cards, file, settings, limits_s)
         first = [*queue.first_sets()]
-        _check_servers(queue, first)
+        look = queue.look()
+        waiting = [name for name in _left(look, first) if queue.is_server(name)]
+        if waiting and not look.launches:
+            raise NoSplitError(
+                f"{listed(waiting)} would find no place beside the other servers",
+                why="no way of sharing keeps the limits of all of them",
+                fix="name more GPUs with --gpus, or allow more: --max-p99, --min-speed",
+            )
         if dry_run:
-            plan = _plan(queue, first)
+            plan = _RunPlan(
+                first=tuple(row for card, made in first for row in _first_jobs(card, made)),
+                running=tuple(job.status.job for launch in look.launches for job in launch.running),
+                waiting=tuple(_left(look, first)),
+                alone=_alone(queue.cards),
+            )
             say(as_json_text(plan)) if as_json else print_screen(plan.screen())
             return
-        for text in () if as_json else _alone_texts(_alone(cards)):
-            say(f"! {text}", err=True)
+        if not as_json:
+            say_lines((f"! {text}" for text in _alone_texts(_alone(cards))), err=True)
         state = follow(queue, works_s, as_json=as_json)
     if not as_json:
         print_screen(end_screen(state))
@@ -564,18 +576,6 @@ def _check_alone(jobs: Sequence[Job], cards: Sequence[QueueCard]) -> None:
                 )
 
 
-def _check_servers(queue: QueueRun, first: _First) -> None:
-    """Refuse servers that find no place together, unless they run already."""
-    look = queue.look()
-    waiting = [name for name in _left(look, first) if queue.is_server(name)]
-    if waiting and not look.launches:
-        raise NoSplitError(
-            f"{listed(waiting)} would find no place beside the other servers",
-            why="no way of sharing keeps the limits of all of them",
-            fix="name more GPUs with --gpus, or allow more: --max-p99, --min-speed",
-        )
-
-
 def _left(look: QueueLook, first: _First) -> list[str]:
     """Jobs that wait once these have started, in the order of the queue."""
     waiting = [*look.waiting]
@@ -584,16 +584,6 @@ def _left(look: QueueLook, first: _First) -> list[str]:
             if job.name in waiting:
                 waiting.remove(job.name)
     return waiting
-
-
-def _plan(queue: QueueRun, first: _First) -> _RunPlan:
-    look = queue.look()
-    return _RunPlan(
-        first=tuple(row for card, made in first for row in _first_jobs(card, made)),
-        running=tuple(job.status.job for launch in look.launches for job in launch.running),
-        waiting=tuple(_left(look, first)),
-        alone=_alone(queue.cards),
-    )
 
 
 def _alone(cards: Sequence[QueueCard]) -> dict[str, str]:

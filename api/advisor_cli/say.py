@@ -1,6 +1,7 @@
 """How all commands print lines."""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import typer
@@ -18,6 +19,12 @@ def say(text: object = "", *, err: bool = False) -> None:
         err: Print it on stderr.
     """
     typer.echo(printable(str(text)), err=err)
+
+
+def say_lines(lines: Iterable[str], *, err: bool = False) -> None:
+    """Print lines as they come, each as `say` does."""
+    for line in lines:
+        say(line, err=err)
 
 
 def as_json_text(answer: Any) -> str:

@@ -2,8 +2,6 @@
 
 import dataclasses
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -93,13 +91,11 @@ def revoke(name: Name, as_json: AsJson = False) -> None:
     say(as_json_text({"revoked": name}) if as_json else f"{name} is revoked")
 
 
-@contextmanager
-def _state() -> "Generator[ServiceState]":
+def _state() -> "ServiceState":
     from advisor_data.state import open_service_state  # SQLAlchemy takes time to load
 
     settings = read_settings()
-    with open_service_state(settings.database_url, settings.home) as state:
-        yield state
+    return open_service_state(settings.database_url, settings.home)
 
 
 def _note(state: "ServiceState", action: str, name: str) -> None:

@@ -185,16 +185,17 @@ class _HostLaunches:
                 running.append(one)
         ended = [self._ended[name] for name in sorted(self._ended, reverse=True)]
         entries = [*(entry for _, entry in ended), *map(entry_of, running)]
-        seen = Seen(
-            now=datetime.now().astimezone(),
-            running=running,
-            ended=[launch for launch, _ in ended],
-            entries=[entry for entry in entries if entry is not None],
-            cards=self._cards.look({one.gpu_uuid or "" for one in running}),
-            host=HOST,
-        )
         return overview(
-            seen, lambda name: read_history(LaunchFolder(self._root / name)), self._settings.prices
+            Seen(
+                now=datetime.now().astimezone(),
+                running=running,
+                ended=[launch for launch, _ in ended],
+                entries=[entry for entry in entries if entry is not None],
+                cards=self._cards.look({one.gpu_uuid or "" for one in running}),
+                host=HOST,
+            ),
+            lambda name: read_history(LaunchFolder(self._root / name)),
+            self._settings.prices,
         )
 
     def close(self) -> None:
@@ -243,19 +244,16 @@ class _Drawn:
         seen = self._seen
         drawn = {one.launch.launch_id: one for one in seen.running}
         saved = table_of(_SAVED_COLUMNS, [("saved today", seen.today), ("this week", seen.week)])
-        parts = [self._head(source), saved, Text(_basis(seen), style="dim"), Text()]
+        head = Text.assemble(("advisor", "bold"), f"  {_clock(seen.at)}  {source}")
+        if seen.replayed:
+            head.append("  replayed, no GPU is in use", style="yellow")
+        parts = [head, saved, Text(_basis(seen), style="dim"), Text()]
         parts += [self._card(card, drawn.get(card.launch_id or "")) for card in seen.gpus]
         if not (seen.gpus or seen.ended):
             parts.append(Text("No GPU is seen, and nothing was launched: advisor launch A B"))
         if seen.ended:
             parts += [Text("\nEnded: observed (predicted)", style="bold"), self._ended()]
         return Group(*parts)
-
-    def _head(self, source: str) -> Text:
-        head = Text.assemble(("advisor", "bold"), f"  {_clock(self._seen.at)}  {source}")
-        if self._seen.replayed:
-            head.append("  replayed, no GPU is in use", style="yellow")
-        return head
 
     def _card(self, card: CardNow, drawn: DrawnLaunch | None) -> RenderableType:
         limit = f" of {card.power_limit_w:.0f} W" if card.power_limit_w else ""

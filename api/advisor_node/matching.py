@@ -42,8 +42,7 @@ class Offer:
     def memory(self, answer: Together) -> MemoryFit:
         """What they need of the GPU's memory; where the card is not known, by its model."""
         model = answer.gpu_model or self.question.model or ""
-        card_mib = self.question.memory_mib or MEMORY_MIB.get(model)
-        return MemoryFit(answer.needs_mib, card_mib)
+        return MemoryFit(answer.needs_mib, self.question.memory_mib or MEMORY_MIB.get(model))
 
     def judged(self, answer: Answer | None) -> Answer | None:
         """What the service says, less what the memory of those that run does not allow."""

@@ -149,7 +149,12 @@ class Room(Generic[T]):
             self._look_for_strangers(sight, present)
         self.energy.look(drawn, now, [meter for meter in self.meters if meter.working])
         ended = list(self._overlaps.follow(now.at_s, self.meters, present, self.energy.metered))
-        self._forget(present)
+        # Those that the node has no more, once nothing of them is still to be reported.
+        for uid in self._meters.keys() - present - self._overlaps.uids:
+            meter = self._meters.pop(uid)
+            if not meter.steps:
+                why = "it reported no progress (docs/progress.md), so nothing could be observed"
+                LOG.info("job %s (%s): %s", uid, meter.tenant.job, why)
         return ended
 
     def doubt(self) -> None:
@@ -187,7 +192,14 @@ class Room(Generic[T]):
             if users is not None and meter.take_proof(self._proof(meter, own)):
                 self._tenancy.warn(meter.tenant, "LimitNotProven", meter.proof.why)
             if meter.take_memory(self._memory_mib(own)):
-                self._tenancy.warn(meter.tenant, "MemoryLimitMet", _at_bound(meter))
+                self._tenancy.warn(
+                    meter.tenant,
+                    "MemoryLimitMet",
+                    f"it has taken {meter.memory_mib:,.0f} MiB, and its memory is bounded at "
+                    f"{meter.tenant.share.memory_mib:,} MiB for those who share the GPU: what it "
+                    "asks for beyond that fails as out of memory. Profile the job as it runs now, "
+                    "or give it a GPU of its own",
+                )
         for meter in self.meters:
             meter.working = meter.working and not meter.tenant.over
 
@@ -211,23 +223,6 @@ class Room(Generic[T]):
         self._strangers = found
         if staying and self._daemon.meet_strangers(staying):
             self.doubt()
-
-    def _forget(self, present: frozenset[str]) -> None:
-        """Those that the node has no more, once nothing of them is still to be reported."""
-        for uid in self._meters.keys() - present - self._overlaps.uids:
-            meter = self._meters.pop(uid)
-            if not meter.steps:
-                why = "it reported no progress (docs/progress.md), so nothing could be observed"
-                LOG.info("job %s (%s): %s", uid, meter.tenant.job, why)
-
-
-def _at_bound(meter: TenantMeter[T]) -> str:
-    return (
-        f"it has taken {meter.memory_mib:,.0f} MiB, and its memory is bounded at "
-        f"{meter.tenant.share.memory_mib:,} MiB for those who share the GPU: what it asks for "
-        "beyond that fails as out of memory. Profile the job as it runs now, or give it a GPU of "
-        "its own"
-    )
 
 
 GONE_S = 15.0
@@ -289,7 +284,21 @@ class Overlap(Generic[T]):
     def observe(self, node: str, scheduler: str) -> Observation:
         """What they did, as the service takes it in; its id begins with the scheduler."""
         rates = [steps.rate() for steps in self._steps]
-        parts = tuple(_part(meter, rate) for meter, rate in zip(self.meters, rates, strict=True))
+        parts = tuple(
+            ObservedPart(
+                job=meter.tenant.job,
+                share_percent=meter.tenant.share.percent,
+                units=meter.proof.units,
+                rate=rate,
+                rate_unit=meter.reference.rate_unit,
+                solo_rate=meter.reference.rate,
+                solo_power_w=meter.reference.power_w,
+                results=meter.results,
+                libraries=meter.libraries,
+                ended_first=meter.tenant.over,
+            )
+            for meter, rate in zip(self.meters, rates, strict=True)
+        )
         power_w = self._joules.rate()
         speeds = [relative(part.rate, part.solo_rate) for part in parts]
         who = [scheduler, *(meter.tenant.uid[:8] for meter in self.meters)]
@@ -367,21 +376,6 @@ class Overlaps(Generic[T]):
             self._now = Overlap(self._gpu, working, now_s, metered, before)
             names = ", ".join(f"{one.tenant.uid} ({one.tenant.job})" for one in working)
             LOG.info("%s work together on %s", names, self._gpu.uuid)
-
-
-def _part(meter: TenantMeter[T], rate: float | None) -> ObservedPart:
-    return ObservedPart(
-        job=meter.tenant.job,
-        share_percent=meter.tenant.share.percent,
-        units=meter.proof.units,
-        rate=rate,
-        rate_unit=meter.reference.rate_unit,
-        solo_rate=meter.reference.rate,
-        solo_power_w=meter.reference.power_w,
-        results=meter.results,
-        libraries=meter.libraries,
-        ended_first=meter.tenant.over,
-    )
 
 
 def _state(meters: Sequence[TenantMeter[T]]) -> State:

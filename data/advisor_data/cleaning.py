@@ -136,7 +136,13 @@ class Cleaner:
             InputError: it cannot be read from the folder.
             StoreError: the store cannot be read.
         """
-        seen = _observations(folder)
+        lines = observation_lines(LaunchFolder(folder))
+        with InputError.instead_of(
+            InputError,
+            f"an observation of {folder.name} cannot be read",
+            fix="look at its observations.jsonl, and remove the folder by hand",
+        ):
+            seen = [from_row(Observation, json_row(line)) for line in lines]
         return [
             one
             for one in seen
@@ -173,13 +179,3 @@ def _finish_removals(root: Path) -> list[_KeptLaunch]:
         except OSError as error:
             left.append(_KeptLaunch(launch_id=path.name, why=f"it cannot be removed: {error}"))
     return left
-
-
-def _observations(folder: Path) -> list[Observation]:
-    lines = observation_lines(LaunchFolder(folder))
-    with InputError.instead_of(
-        InputError,
-        f"an observation of {folder.name} cannot be read",
-        fix="look at its observations.jsonl, and remove the folder by hand",
-    ):
-        return [from_row(Observation, json_row(line)) for line in lines]

@@ -306,9 +306,6 @@ def _bound_waits(connection: Any, _record: object) -> None:
 
 # the file of SQLite: for its user alone, durable, and the same one all the time
 
-_JOURNALS = ("-wal", "-shm", "-journal")
-"""What SQLite puts next to its file."""
-
 
 def sqlite_path(url: URL) -> Path:
     """The file of an SQLite database; SQLite itself also takes addresses of files."""
@@ -342,7 +339,7 @@ def _close_to_others(url: URL) -> None:
     file = sqlite_path(url)
     if os.path.isdir(file):  # noqa: PTH112 - Path asks and fails where a link may not be followed
         return
-    for path in (file, *(file.with_name(file.name + end) for end in _JOURNALS)):
+    for path in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm", "-journal"))):
         with suppress(OSError):
             private_file(path, make=path == file and not url.query.get("uri"))
 

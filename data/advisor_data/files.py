@@ -66,8 +66,6 @@ IDENTITY: Mapping[type[Record], tuple[str, ...]] = {
 VERSION_KEY = b"advisor.schema_version"
 KIND_KEY = b"advisor.kind"
 
-_BATCH_ROWS = 1000
-
 
 def _encode_parquet(kind: type[Record], points: Sequence[Record]) -> bytes:
     """Points of one kind as the content of a Parquet file."""
@@ -89,24 +87,21 @@ def _decode_parquet(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
         # Not read_table, which starts the data set reader and its threads: 0.2 s for one file.
         file = parquet.ParquetFile(arrow.BufferReader(data))
-        _check_version(file.schema_arrow.metadata)
+        metadata: dict[bytes, bytes] = file.schema_arrow.metadata or {}
+        version = metadata.get(VERSION_KEY, b"0")  # a file made elsewhere has none
+        if not version.isdigit() or int(version) > SCHEMA_VERSION:
+            raise InputError(
+                f"has version {version.decode()} of the schema, not {SCHEMA_VERSION} or older",
+                fix="upgrade advisor",
+            )
         check_columns(file.schema_arrow.names)
         # A few kilobytes may stand for millions of rows: anyone who counts them stops in time.
-        batches = file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False)
+        batches = file.iter_batches(batch_size=1000, use_threads=False)
         rows = (row for batch in batches for row in batch.to_pylist())
         for number, row in enumerate(rows, start=1):
             yield f"row {number}", row
     except (OSError, arrow.ArrowException) as error:
         raise InputError("not a Parquet file that can be read", why=str(error)) from error
-
-
-def _check_version(metadata: dict[bytes, bytes] | None) -> None:
-    version = (metadata or {}).get(VERSION_KEY, b"0")  # a file made elsewhere has none
-    if not version.isdigit() or int(version) > SCHEMA_VERSION:
-        raise InputError(
-            f"has version {version.decode()} of the schema, not {SCHEMA_VERSION} or older",
-            fix="upgrade advisor",
-        )
 
 
 def _schema(arrow: Any, kind: type[Record]) -> Any:
@@ -146,8 +141,6 @@ MOST_BYTES = 1 << 30
 MOST_ROWS = 1_000_000
 """A file is read as a whole, and a point takes about a kilobyte."""
 
-_MOST_COLUMNS = 1000
-"""Of CSV; seven jobs have some 150."""
 
 Encode = Callable[[type[Record], Sequence[Record]], bytes]
 Decode = Callable[[bytes], Iterator[tuple[str, Mapping[str, Any]]]]
@@ -192,11 +185,21 @@ def read_points(path: Path) -> list[Record]:
     seen: dict[str, tuple[str, Record]] = {}
     with _at(str(path)):
         for number, (place, row) in enumerate(decode(_content(path))):
-            _check_rows(number + 1)
+            if number >= MOST_ROWS:
+                raise InputError(
+                    f"has more than {MOST_ROWS:,} rows",
+                    why="a file is taken in as a whole or not at all",
+                    fix="write several smaller files",
+                )
             with _at(place):
                 point = received(record_from_row(row))
                 first_place, first = seen.setdefault(point.point_id, (place, point))
-                _check_same(first_place, first, point)
+                if first != point:
+                    raise InputError(
+                        f"the same measurement as {first_place}, with other values",
+                        why=f"what tells points apart is {', '.join(IDENTITY[type(point)])}",
+                        fix="give started_at its seconds, or remove one of the two",
+                    )
     return [point for _, point in seen.values()]
 
 
@@ -219,24 +222,6 @@ def _content(path: Path) -> bytes:
         _log.warning("%s: the last line was cut off by a crash and is left out", path)
         return data.removesuffix(last)
     return data
-
-
-def _check_rows(rows: int) -> None:
-    if rows > MOST_ROWS:
-        raise InputError(
-            f"has more than {MOST_ROWS:,} rows",
-            why="a file is taken in as a whole or not at all",
-            fix="write several smaller files",
-        )
-
-
-def _check_same(first_place: str, first: Record, point: Record) -> None:
-    if first != point:
-        raise InputError(
-            f"the same measurement as {first_place}, with other values",
-            why=f"what tells points apart is {', '.join(IDENTITY[type(point)])}",
-            fix="give started_at its seconds, or remove one of the two",
-        )
 
 
 def _encode_csv(kind: type[Record], points: Sequence[Record]) -> bytes:
@@ -262,7 +247,10 @@ def _decode_csv(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
         with _at(f"line {reader.line_num}"):
             check_columns(header)
         for values in filter(None, reader):
-            yield f"line {reader.line_num}", _csv_row(header, values, reader.line_num)
+            line = f"line {reader.line_num}"
+            if len(values) != len(header):
+                raise InputError(f"{line} has {len(values)} values for {len(header)} columns")
+            yield line, dict(zip(header, map(_from_cell, values), strict=True))
     except csv.Error as error:
         raise InputError(f"line {reader.line_num} is not CSV", why=str(error)) from error
 
@@ -270,18 +258,12 @@ def _decode_csv(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
 def _check_header(header: list[str]) -> None:
     if not header:
         raise InputError("no header", fix="begin with a line of column names: docs/schema.md")
-    if len(header) > _MOST_COLUMNS:
+    if len(header) > 1000:
         raise InputError(
             f"{len(header):,} columns", why="no record has so many", fix="see docs/schema.md"
         )
     if twice := sorted({name for name in header if header.count(name) > 1}):
         raise InputError(f"column {', '.join(twice)} stands twice in the header")
-
-
-def _csv_row(header: list[str], values: list[str], line: int) -> dict[str, str]:
-    if len(values) != len(header):
-        raise InputError(f"line {line} has {len(values)} values for {len(header)} columns")
-    return dict(zip(header, map(_from_cell, values), strict=True))
 
 
 def _encode_jsonl(_kind: type[Record], points: Sequence[Record]) -> bytes:

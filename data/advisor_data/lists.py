@@ -1,9 +1,8 @@
 """Lists of records: pages, the newest first, and one row for each profile."""
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, Self
 
@@ -15,9 +14,6 @@ from advisor.wire.lists import JobRow, PointsOrigin
 
 MOST_OF_MOMENT = 1000
 """Records that a page has beyond its limit, so that those of one moment stay together."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_US = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -82,7 +78,7 @@ def us_of(moment: datetime) -> int:
     """Microseconds since 1970 of a moment; one without a zone is in UTC."""
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // _US
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def position(record: Record) -> Position:
@@ -137,8 +133,8 @@ class ProfileRow:
     def of(cls, document: Mapping[str, Any]) -> Self:
         """The row of its JSON document."""
         lists = {name: tuple(document[name]) for name in ("shares", "flags", "rate_units")}
-        fields: dict[str, Any] = {**document, **lists}
-        return cls(**fields)
+        values: dict[str, Any] = {**document, **lists}
+        return cls(**values)
 
     @property
     def whole(self) -> bool:
@@ -182,5 +178,5 @@ def job_rows(
 
 
 def _measured(row: ProfileRow, source: PointsOrigin, defined: Collection[str]) -> JobRow:
-    same = {f.name: getattr(row, f.name) for f in dataclasses.fields(row) if f.name != "rate_units"}
+    same = {f.name: getattr(row, f.name) for f in fields(row) if f.name != "rate_units"}
     return JobRow(**same, source=source, launchable=row.job in defined)

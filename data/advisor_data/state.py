@@ -4,12 +4,11 @@ In the same database as the points; several servers may use one at once. What ho
 them, such as one launch per GPU, is a unique index of the database.
 """
 
-import dataclasses
 import hashlib
 import re
 import secrets
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, cast
@@ -41,18 +40,13 @@ from advisor_data.database import (
     tokens,
 )
 
-_LONGEST = 500
-
-_LARGEST_NUMBER = 2**63 - 1
-"""What an SQL BIGINT holds."""
-
 
 def _append(connection: Connection, entry: AuditEntry) -> None:
-    fields = dataclasses.asdict(entry)
+    fields = asdict(entry)
     del fields["number"]
     # A client chooses some of it: line ends would forge entries, and NUL cannot be stored.
     values = {
-        name: "".join(c if c.isprintable() else "?" for c in text[:_LONGEST])
+        name: "".join(c if c.isprintable() else "?" for c in text[:500])
         for name, text in fields.items()
     }
     connection.execute(insert(audit_log).values(values))
@@ -65,10 +59,6 @@ SCOPES: tuple[Scope, ...] = ("read", "write", "launch", "admin")
 
 PREFIX = "adv_"
 """Secrets begin with it, so that one that leaked is recognised by those who look for leaks."""
-
-_TOKEN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-_LONGEST_SECRET = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +83,7 @@ class Token:
 
 
 def _new_token(name: str, scopes: Collection[str], expires_at: str | None) -> Token:
-    if not _TOKEN_NAME.fullmatch(name):
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
         raise InputError(
             f"{name!r} is not a valid token name",
             fix="up to 64 letters, digits, dots, dashes and underscores, a letter or digit first",
@@ -133,9 +123,6 @@ def _moment(text: str) -> str:
         raise InputError(
             f"{text!r} is not a time in UTC", fix="write it as 2026-01-31T12:00:00+00:00"
         ) from error
-
-
-_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +231,7 @@ class ServiceState(OpenDatabase):
 
     def find_tokens(self, secrets: Collection[str]) -> dict[str, Token]:
         """The living tokens with these secrets, by secret, in one read."""
-        possible = (text for text in secrets if text.isascii() and len(text) <= _LONGEST_SECRET)
+        possible = (text for text in secrets if text.isascii() and len(text) <= 100)
         # Found by their hashes, so how long the search takes tells nothing about any secret.
         by_digest = {_digest(secret): secret for secret in possible}
         wanted = select(tokens).where(tokens.c.secret_sha256.in_(by_digest))
@@ -283,9 +270,9 @@ class ServiceState(OpenDatabase):
             IdempotencyError: the earlier one was asked for with another `request_hash`.
             InputError: a launch with that id is there.
         """
-        values, key = dataclasses.asdict(row), row.idempotency_key
+        values, key = asdict(row), row.idempotency_key
         with self._writing() as connection:
-            for _ in range(_TRIES):
+            for _ in range(5):
                 # Written first and explained afterwards: looking first would let two of them in.
                 if connection.execute(insert_new(connection, launches), [values]).rowcount:
                     return row
@@ -364,7 +351,8 @@ class ServiceState(OpenDatabase):
     def audit_log(self, limit: int = 100, before: int | None = None) -> list[AuditEntry]:
         """Entries, the newest first, below a number: the last of the page before."""
         wanted = select(audit_log).order_by(audit_log.c.number.desc()).limit(limit)
-        if before is not None and before <= _LARGEST_NUMBER:
+        # More than an SQL BIGINT holds is above all numbers.
+        if before is not None and before < 2**63:
             wanted = wanted.where(audit_log.c.number < max(before, 0))
         with self._reading() as connection:
             return [AuditEntry(**row) for row in connection.execute(wanted).mappings()]

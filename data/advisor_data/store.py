@@ -1,9 +1,8 @@
 """The store of records: a JSON document each, in the table of its kind, and pages of them."""
 
-import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, select, tuple_
@@ -280,6 +279,6 @@ def _renew(connection: Connection, jobs: Iterable[str]) -> None:
         connection.execute(delete(profiles).where(profiles.c.job == job))
         wanted = select(tables[SoloPoint].c.document).where(_is_of(SoloPoint, [job]))
         for row in profile_rows(_read(connection, SoloPoint, wanted)):
-            document = dataclasses.asdict(row)
+            document = asdict(row)
             named = {"job": job, "gpu_model": row.gpu_model, "document": document}
             connection.execute(insert(profiles).values(named))

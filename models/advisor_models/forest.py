@@ -33,8 +33,6 @@ MOST_LEVELS = 500
 LARGEST = 50.0
 """Of an answer, which is the logarithm of a ratio."""
 
-_STRIDE = 6
-"""Levels between two looks at which rows have arrived: looking takes as long as one level."""
 
 _Places: TypeAlias = npt.NDArray[np.intp]
 
@@ -77,10 +75,11 @@ def read_trees(name: str, data: bytes, columns: int, retrain: str = RETRAIN) -> 
     if fault := fault or _fault(nodes, columns):
         raise ModelError(f"{trees_file(name)} has no trees", why=fault, fix=retrain)
     inner = nodes["feature"] != LEAF
+    count = _roots(inner)
     return Trees(
-        count=_roots(inner),
+        count=count,
         columns=columns,
-        left=np.where(inner, _left(inner), np.arange(len(nodes))),
+        left=np.where(inner, count + 2 * (np.cumsum(inner) - 1), np.arange(len(nodes))),
         features=np.where(inner, nodes["feature"], 0).astype(np.intp),
         thresholds=np.where(inner, nodes["number"], np.inf),
         answers=nodes["number"].astype(np.float64),
@@ -136,7 +135,8 @@ class Forest:
         """The answer of each tree that begins at a node, for the row that begins at a value."""
         arrived, on_the_way = node.copy(), np.arange(len(node))
         while len(on_the_way):
-            for _ in range(_STRIDE):
+            # Looking which rows have arrived takes as long as one level.
+            for _ in range(6):
                 above = values.take(row + self._features.take(node)) > self._thresholds.take(node)
                 node = self._left.take(node) + above
             arrived[on_the_way] = node
@@ -172,8 +172,3 @@ def _broken(inner: npt.NDArray[np.bool_]) -> str | None:
 def _roots(inner: npt.NDArray[np.bool_]) -> int:
     """How many trees: every node but the roots is one of two children."""
     return len(inner) - 2 * int(inner.sum())
-
-
-def _left(inner: npt.NDArray[np.bool_]) -> _Places:
-    """Place of the left child of each node that branches."""
-    return _roots(inner) + 2 * (np.cumsum(inner) - 1)

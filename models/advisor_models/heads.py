@@ -6,7 +6,7 @@ trees, intervals, the manifest and the predictor go by these.
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -27,7 +27,7 @@ from advisor.predict.features import (
 )
 from advisor.predict.profiles import Floats, of_job, of_pair
 from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, bounds_of_stratum, place_of, wider
-from advisor_models.manifest import Manifest, Of, Range, TrainedHead
+from advisor_models.manifest import Manifest, Of, TrainedHead
 
 Features: TypeAlias = dict[str, Floats]
 """By name, in the order of the columns; each shape (n,)."""
@@ -81,10 +81,6 @@ def inputs_of(head: Head, sides: Sequence[Side]) -> _HeadInputs:
     return _HeadInputs(np.concatenate([*map(matrix, features)]), tuple(priors))
 
 
-def _kept_of_capacity(sides: Sequence[Side], features: Mapping[str, Floats]) -> Floats:
-    return features["prior_kept"] * sides[0].capacity
-
-
 SPEED = Head(
     name="speed",
     of="job",
@@ -92,7 +88,7 @@ SPEED = Head(
     unit="1",
     prior="prior_kept x relative rate alone at the share",
     features_of=lambda sides: speed_features(sides[0], sides[1:]),
-    prior_of=_kept_of_capacity,
+    prior_of=lambda sides, features: features["prior_kept"] * sides[0].capacity,
 )
 
 POWER = Head(
@@ -165,10 +161,6 @@ class ServedHead:
             key: _factors(self.trained, manifest, seen=key[0], whole=key[1]) for key in known
         }
 
-    def inputs(self, sides: Sequence[Side]) -> _HeadInputs:
-        """What the trees and the prior take of jobs at their shares."""
-        return inputs_of(self.head, sides)
-
     def values(
         self, inputs: _HeadInputs, logs: Sequence[float], asked: PredictionRequest
     ) -> Values:
@@ -188,7 +180,12 @@ class ServedHead:
 
     def outside(self, rows: Float32s) -> list[str]:
         """Features that lie outside of what was learned from; shape (rows, features)."""
-        return _outside(self.trained.features, self.trained.ranges, rows)
+        low, high = np.array(self.trained.ranges).T
+        # A feature that was the same in all rows has no width; rounding is no extrapolation.
+        reach = OUTSIDE * (high - low) + 1e-6 * np.maximum(np.abs(low), np.abs(high))
+        found = ((rows < low - reach) | (rows > high + reach)).any(axis=0)
+        names = zip(self.trained.features, found, strict=True)
+        return [name for name, is_outside in names if is_outside]
 
 
 def _factors(
@@ -224,11 +221,3 @@ def _scaled(logs: Sequence[float], factors: Floats) -> list[float]:
 
 def _around(value: float, factors: _Factors, most: float) -> Interval:
     return Interval(value, value * factors[0], max(value, min(value * factors[1], most)))
-
-
-def _outside(names: Sequence[str], ranges: Sequence[Range], rows: Float32s) -> list[str]:
-    low, high = np.array(ranges).T
-    # A feature that was the same in all rows has no width; rounding is no extrapolation.
-    reach = OUTSIDE * (high - low) + 1e-6 * np.maximum(np.abs(low), np.abs(high))
-    found = ((rows < low - reach) | (rows > high + reach)).any(axis=0)
-    return [name for name, is_outside in zip(names, found, strict=True) if is_outside]

@@ -112,8 +112,6 @@ REPLACE = f"{RETRAIN}; or use the one that came with it: advisor models promote 
 NEGLIGIBLE_PERCENT = 1.0
 """A measured rate repeats no better, so a smaller error is none."""
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-
 
 def write_parsed(folder: Path, manifest: object, parsed: Callable[[Path, bytes], object]) -> None:
     """Write a manifest of any kind, which raises where it could not be read back."""
@@ -384,5 +382,7 @@ def file_faults(files: Mapping[str, str], trees: Iterable[str]) -> dict[str, boo
     return {
         **{f"{trees_file(name)} has no hash": trees_file(name) not in files for name in trees},
         "a file has a path for a name": any(not NAME.fullmatch(n) or n == MANIFEST for n in files),
-        "a hash is not a SHA-256 hash": any(not _SHA256.fullmatch(h) for h in files.values()),
+        "a hash is not a SHA-256 hash": any(
+            not re.fullmatch(r"[0-9a-f]{64}", h) for h in files.values()
+        ),
     }

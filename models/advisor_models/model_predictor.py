@@ -29,6 +29,7 @@ from advisor_models.heads import (
     PredictionRequest,
     ServedHead,
     Values,
+    inputs_of,
 )
 from advisor_models.intervals import SPLIT, bounds_of_stratum
 from advisor_models.manifest import REPLACE, RETRAIN, Manifest, read_artefact, trees_file
@@ -53,7 +54,12 @@ class ModelPredictor:
         self.manifest: Manifest = artefact.manifest
         known = {head.name: head for head in KNOWN_HEADS}
         _check_heads(self.manifest, known)
-        _check_fill(self.manifest)
+        if gaps := sorted(set(COLUMNS) - set(NEEDED) - self.manifest.fill.keys()):
+            raise ModelError(
+                f"the model {self.manifest.version} cannot fill in {', '.join(gaps)}",
+                why="a profile may lack them",
+                fix=RETRAIN,
+            )
         self._heads = {
             h.name: ServedHead(known[h.name], self.manifest) for h in self.manifest.heads
         }
@@ -96,7 +102,7 @@ class ModelPredictor:
         sides, gpu_model = self._sides(profiles, splits), profiles[0].gpu_model
         kinds = tuple(map(self._kind, profiles))
         asked = PredictionRequest(sides, kinds, splits, gpu_model, seen, whole)
-        inputs = [head.inputs(sides) for head in self._heads.values()]
+        inputs = [inputs_of(head.head, sides) for head in self._heads.values()]
         answers = self._forest(*(given.features for given in inputs))
         return {
             name: head.values(given, found, asked)
@@ -114,7 +120,9 @@ class ModelPredictor:
         for profiles, _ in asked:
             self._known(profiles)
         sides = [self._sides(*of_pair) for of_pair in asked]
-        inputs = [[head.inputs(of_pair) for of_pair in sides] for head in self._heads.values()]
+        inputs = [
+            [inputs_of(head.head, of_pair) for of_pair in sides] for head in self._heads.values()
+        ]
         rows = [np.concatenate([given.features for given in of_head]) for of_head in inputs]
         logs = dict(zip(self._heads, self._forest(*rows), strict=True))
         priors = {
@@ -137,7 +145,9 @@ class ModelPredictor:
             InputError: as for `predict`.
         """
         sides = self._sides(profiles, splits)
-        outside = (head.outside(head.inputs(sides).features) for head in self._heads.values())
+        outside = (
+            head.outside(inputs_of(head.head, sides).features) for head in self._heads.values()
+        )
         # Some features are of several heads.
         return list(dict.fromkeys(name for names in outside for name in names))
 
@@ -211,15 +221,6 @@ def _other(manifest: Manifest, why: str) -> ModelError:
     return ModelError(
         f"the model {manifest.version} was trained on other features", why=why, fix=REPLACE
     )
-
-
-def _check_fill(manifest: Manifest) -> None:
-    if gaps := sorted(set(COLUMNS) - set(NEEDED) - manifest.fill.keys()):
-        raise ModelError(
-            f"the model {manifest.version} cannot fill in {', '.join(gaps)}",
-            why="a profile may lack them",
-            fix=RETRAIN,
-        )
 
 
 def _prediction(

@@ -98,7 +98,6 @@ BUNDLED = Path(__file__).parent / "bundled"
 """The model that comes with the package."""
 
 _DRAFT = ".adding-"
-_OURS = re.compile(r"versions|history\.jsonl|retrain|lock")
 
 
 class Registry:
@@ -155,7 +154,13 @@ class Registry:
             ModelError: there is no such version.
         """
         if version is None:
-            return self._bundled_folder()
+            if not (self._bundled / MANIFEST).is_file():
+                raise ModelError(
+                    "there is no model",
+                    why="none was promoted, and none came with this installation",
+                    fix="train one: advisor train",
+                )
+            return self._bundled
         folder = self._folder / "versions" / check_version(version)
         if not folder.is_dir():
             raise ModelError(
@@ -196,7 +201,13 @@ class Registry:
                 there with other content.
             OSError: it cannot be written.
         """
-        _refuse_links(folder)
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if path.is_symlink():
+                raise ModelError(
+                    f"{path} is a link",
+                    why="a model is taken in as it is, not as it may be by then",
+                    fix="copy the whole folder with what the links point to: cp -rL",
+                )
         check_intervals(self._load(folder).manifest)
         artefact = read_artefact(folder)
         version = artefact.manifest.version
@@ -288,34 +299,17 @@ class Registry:
         append(self._folder / "history.jsonl", change)
         sync_folder(self._folder)
 
-    def _bundled_folder(self) -> Path:
-        if not (self._bundled / MANIFEST).is_file():
-            raise ModelError(
-                "there is no model",
-                why="none was promoted, and none came with this installation",
-                fix="train one: advisor train",
-            )
-        return self._bundled
-
     @contextmanager
     def _locked(self) -> Generator[None]:
         """Nobody else changes anything; what a killed process left behind is gone."""
-        versions = private_folder(self._folder, "versions", ours=_OURS)
+        versions = private_folder(
+            self._folder, "versions", ours=re.compile(r"versions|history\.jsonl|retrain|lock")
+        )
         with writing_private(self._folder / "lock", "r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             for draft in versions.glob(f"{_DRAFT}*"):
                 shutil.rmtree(draft)
             yield
-
-
-def _refuse_links(folder: Path) -> None:
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if path.is_symlink():
-            raise ModelError(
-                f"{path} is a link",
-                why="a model is taken in as it is, not as it may be by then",
-                fix="copy the whole folder with what the links point to: cp -rL",
-            )
 
 
 def _write(artefact: Artefact, target: Path) -> None:

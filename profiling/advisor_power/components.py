@@ -77,9 +77,6 @@ SM_POWER_EXPONENT = 2.5
 voltage, which follows the clock, but less than in proportion (3 if it did, 1 if it stayed). Chosen
 of 2, 2.5 and 3, which docs/measurements/power/component_fit.py compares."""
 
-_COOL_C = 30.0
-"""Temperature from which leakage is counted: what an idle card has."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
@@ -104,7 +101,8 @@ class Activity:
         slower = (self.clock_mhz / highest_clock_mhz) ** SM_POWER_EXPONENT
         parts = {name: value / WHOLE for name, value in self.counters.items()}
         awake = min(1.0, parts["sm_active_percent"] / self.units_part)
-        leakage = max(0.0, self.temperature_c - _COOL_C) / 100
+        # Leakage counts from the temperature of an idle card.
+        leakage = max(0.0, self.temperature_c - 30.0) / 100
         classes = [parts[column] * slower for column in SM_CLASSES.values()]
         return np.array([1.0, leakage, *classes, awake, parts["dram_active_percent"]])
 
@@ -137,10 +135,6 @@ def activity_of(point: SoloPoint | PairPoint) -> Activity | None:
     )
 
 
-_ENOUGH = 1e-9
-"""Gradient, relative to the largest at zero, from which on no coefficient is worth moving."""
-
-
 def non_negative_least_squares(
     matrix: Floats, values: Floats, begin: npt.NDArray[np.bool_] | None = None
 ) -> Floats:
@@ -157,7 +151,8 @@ def non_negative_least_squares(
     free = np.zeros(columns, dtype=bool) if begin is None else begin.copy()
     found = _inside(matrix, values, np.zeros_like(sizes), free)
     start = matrix.T @ values
-    least = _ENOUGH * max(float(np.abs(start).max(initial=0.0)), 1e-300)
+    # With a smaller gradient no coefficient is worth moving.
+    least = 1e-9 * max(float(np.abs(start).max(initial=0.0)), 1e-300)
     for _ in range(3 * columns):
         gradient = np.where(free, -np.inf, matrix.T @ (values - matrix @ found))
         if gradient.max(initial=-np.inf) <= least:
@@ -201,8 +196,6 @@ _FEWEST_JOBS = 8
 
 _OUTSIDE = 0.1
 """Part of the largest reading by which a window may lie outside all that weights were fitted to."""
-
-_SEED = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -277,7 +270,7 @@ def fit_components(points: Iterable[SoloPoint]) -> ComponentWeights:
     rows = terms / watts[:, None]
     by_job = [rows[[p.job == job for p, _ in known]] for job in jobs]
     values = non_negative_least_squares(rows, np.ones(len(rows)))
-    dice, draws = np.random.default_rng(_SEED), list[Floats]()
+    dice, draws = np.random.default_rng(0), list[Floats]()
     for _ in range(DRAWS):
         chosen: list[int] = dice.integers(len(by_job), size=len(by_job)).tolist()
         drawn: Floats = np.concatenate([by_job[n] for n in chosen])
@@ -520,13 +513,6 @@ def _each_once(points: Iterable[SoloPoint], gpu_model: str) -> list[SoloPoint]:
     return list({p.point_id: p for p in points if p.gpu_model == gpu_model}.values())
 
 
-_CLOCK_STEP_MHZ = 15.0
-"""Clocks of the SMs are multiples of this: a measured loss below it is none."""
-
-_UNSURE_MHZ = 120.0
-"""Four of five estimated clocks at the power limit are off by less, in measured pairs of jobs that
-the weights had not seen (docs/measurements/components.md)."""
-
 _Windows = Mapping[float, tuple[SoloPoint, Activity]]
 
 
@@ -621,13 +607,10 @@ def _trusted(known: KnownPower, points: Iterable[PairPoint]) -> list[PairPoint]:
     """Windows of these jobs together that passed every cross-check, the newest last."""
     mine = [p for p in points if p.jobs == known.pair_names and p.gpu_model == known.gpu_model]
     flagged = with_pair_flags(mine, with_solo_flags(known.solos))
-    return sorted(filter(_is_together, flagged), key=lambda p: p.started_at)
-
-
-def _is_together(point: PairPoint) -> bool:
-    right = DOUBTFUL.isdisjoint(point.flags) and (point.power_w or 0) > 0
+    right = [p for p in flagged if DOUBTFUL.isdisjoint(p.flags) and (p.power_w or 0) > 0]
     # In turns of the driver the jobs are not on the GPU at once.
-    return right and point.mode != "time-sliced"
+    together = [p for p in right if p.mode != "time-sliced"]
+    return sorted(together, key=lambda p: p.started_at)
 
 
 def _predicted(
@@ -706,7 +689,10 @@ def _why_unknown(
         return f"{unknown}: the power limit is not known"
     if not _is_at_limit(known, power_w):
         return "the power limit is not reached, so it lowers no clock"
-    if loss_mhz < (_CLOCK_STEP_MHZ if basis == "measured" else _UNSURE_MHZ):
+    # Clocks of the SMs are multiples of 15 MHz. Four of five estimated ones at the power limit are
+    # off by less than 120 MHz, in measured pairs that the weights had not seen
+    # (docs/measurements/components.md).
+    if loss_mhz < (15.0 if basis == "measured" else 120.0):
         return f"the power limit is near, and {unknown}: it falls too little to tell"
     if unlike:
         return f"{unknown}: the weights were fitted to nothing like these jobs"

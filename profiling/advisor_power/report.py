@@ -37,8 +37,6 @@ from advisor_training.reports.document import (
     write_files,
 )
 
-_HTML_NAME = "power.html"
-
 LIMITS = (
     "What cannot be known here: how far the power of a board is off as a whole. That takes a meter "
     "outside of it; boards are linear, and off by up to 5 %. Compare values of one card only.",
@@ -59,7 +57,6 @@ COLOURS: Mapping[str, str] = {
 
 FoundComponents = ComponentsOfJob | ComponentsOfPair
 
-_MOST_BARS = 40  # matrices in a picture: more cannot be read
 _NAME_LENGTH = 40
 
 _SENSOR = (
@@ -74,7 +71,6 @@ _KERNEL = (
     "kernel", "GPU", "execution, ms", "launches", "SSE, W", "SSP, W", "SSP, J a launch",
     "counter differs", "golden runs",
 )  # fmt: skip
-_HASH = re.compile(r"(sha256=\"[0-9a-f]{8})[0-9a-f]{56}(?=\")")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +98,7 @@ def write_page(
         unknown=unknown,
         sections=sections,
     )
-    return write_files({_HTML_NAME: page.encode()}, folder)
+    return write_files({"power.html": page.encode()}, folder)
 
 
 def sensor_section(
@@ -177,7 +173,7 @@ def input_section(results: Sequence[InputPower]) -> _Section:
             _within(r.reference_ratio, "{:.3f}"),
             f"{r.energy_pj:.4g}",
             ", ".join(r.flags),
-            _HASH.sub(r"\1", str(r.case)),
+            re.sub(r"(sha256=\"[0-9a-f]{8})[0-9a-f]{56}(?=\")", r"\1", str(r.case)),
         )
         for r in results
     ]
@@ -245,14 +241,14 @@ def check_picture(path: Path) -> None:
 
 
 def write_picture(path: Path, title: str, bars: Sequence[tuple[str, float, float | None]]) -> None:
-    """Write the first `_MOST_BARS` matrices as an image or a page that needs nothing else.
+    """Write the first 40 matrices as an image or a page that needs nothing else.
 
     Args:
         path: The file, .svg or .html.
         title: Name of the file of tensors.
         bars: Name of each matrix, part of the bits that switch in a row, expected power in W.
     """
-    shown = bars[:_MOST_BARS]
+    shown = bars[:40]  # more cannot be read
     caption = f"{title}: bits that switch from one element of a row to the next."
     if any(power_w is not None for _, _, power_w in shown):
         caption += " Dots are the expected power of the GPU (upper axis), where there is one."

@@ -33,12 +33,6 @@ from advisor_profiling.telemetry.nvml import (
 from advisor_profiling.testbed.live import strangers
 from advisor_profiling.window.clock import Clock
 
-_TAIL_BYTES = 64 * 1024
-"""Of an output that was written before, the end."""
-
-_TAIL_LINES = 50
-"""Of that end, the newest: a count that begins again with each epoch rises among few lines."""
-
 
 @dataclass(frozen=True, slots=True)
 class AskedProcess:
@@ -96,11 +90,13 @@ def find_told(
 
 def output_of(pids: Sequence[int]) -> str:
     """Where the first process writes, in words."""
-    names = [_link(pid, 1) for pid in pids]
-    name = next((name for name in names if name), "nowhere")
-    if name.startswith(("/dev/pts/", "/dev/tty")):
-        return "a terminal"
-    return "a pipe" if name.startswith("pipe:") else name
+    for pid in pids:
+        with suppress(OSError):
+            name = os.readlink(f"/proc/{pid}/fd/1")  # noqa: PTH115 - a pipe is no path
+            if name.startswith(("/dev/pts/", "/dev/tty")):
+                return "a terminal"
+            return "a pipe" if name.startswith("pipe:") else name
+    return "nowhere"
 
 
 def _by_file(pids: Sequence[int], *, begun: bool = True) -> ToldProgress | None:
@@ -200,13 +196,15 @@ class _Output:
     """The lines of an output from near its end on."""
 
     def __init__(self, path: Path) -> None:
-        self._lines = OutputLines(path, last_bytes=_TAIL_BYTES)
+        # Of an output that was written before, the end.
+        self._lines = OutputLines(path, last_bytes=64 * 1024)
         self.close = self._lines.close
         self._unread: list[str] = []
 
     def newest(self) -> list[str]:
         """The newest lines; a `reader` counts them as well."""
-        self._unread = [*self._unread, *map(plain, self._lines.read())][-_TAIL_LINES:]
+        # A count that begins again with each epoch rises among few lines.
+        self._unread = [*self._unread, *map(plain, self._lines.read())][-50:]
         return self._unread
 
     def reader(self, progress: ProgressSettings) -> Callable[[], float | None]:
@@ -232,22 +230,12 @@ class _Output:
         return read
 
 
-def _link(pid: int, number: int) -> str:
-    try:
-        return os.readlink(f"/proc/{pid}/fd/{number}")  # noqa: PTH115 - a pipe is no path
-    except OSError:
-        return ""
-
-
 USED, FREE, BUSY = "memory_used_mib", "memory_free_mib", "gpu_busy_percent"
 _STATES = {POWER_GPU: "power_w", POWER_LIMIT: "power_limit_w", MEMORY_USED: USED}
 
 _CLOCK = Clock()
 _LOOK_S = 0.1
 """Between two looks at the count: a rate over ten seconds is right to a percent."""
-
-_RATE_S = 30.0
-"""A rate is over the last so many seconds, or over what there was of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,7 +336,8 @@ def watch(
     Raises:
         SourceError: a GPU does not answer any more.
     """
-    meter = RateMeter(_RATE_S)
+    # A rate is over the last 30 s, or over what there was of them.
+    meter = RateMeter(30.0)
     with closing(HostGpus(pid)) as gpus, closing(told) if told else nullcontext():
         begun_s = clock.now_s()  # to open the GPUs may take longer than all looks
         next_s = begun_s + every_s

@@ -33,7 +33,6 @@ PROCESS_MEMORY_MIB = 5000
 """GPU memory that one process may need."""
 
 _POLL_S = 0.05
-_LIBRARIES_S = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ def installed_libraries(python: str, environment: Mapping[str, str]) -> dict[str
             env=dict(environment),
             capture_output=True,
             text=True,
-            timeout=_LIBRARIES_S,
+            timeout=120,
             check=False,
         )
         said = done.stderr.strip().rpartition("\n")[2]

@@ -246,9 +246,6 @@ def _telemetry(_name: str, gpu: Gpu, _settings: Settings) -> Iterator[Finding]:
     yield Finding(name, "warning", text, "run dcgm-exporter and use --source dcgm")
 
 
-_REQUIREMENT = re.compile(r"([\w.-]+).*;.*extra == ['\"]([\w-]+)['\"]")
-
-
 def lacking() -> Mapping[str, tuple[str, ...]]:
     """Distributions that each extra lacks, by extra, as the installation's metadata lists them.
 
@@ -260,17 +257,13 @@ def lacking() -> Mapping[str, tuple[str, ...]]:
     except metadata.PackageNotFoundError:
         return {}
     needs: dict[str, list[str]] = {}
-    for found in filter(None, map(_REQUIREMENT.match, lines)):
-        needs.setdefault(found[2], []).append(found[1])
-    return {extra: tuple(n for n in names if not _is_here(n)) for extra, names in needs.items()}
-
-
-def _is_here(name: str) -> bool:
-    try:
-        metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
+    for line in lines:
+        if found := re.match(r"([\w.-]+).*;.*extra == ['\"]([\w-]+)['\"]", line):
+            needs.setdefault(found[2], []).append(found[1])
+    return {
+        extra: tuple(name for name in names if not [*metadata.distributions(name=name)])
+        for extra, names in needs.items()
+    }
 
 
 _ROUNDS = 2000

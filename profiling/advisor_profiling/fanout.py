@@ -50,14 +50,7 @@ _POLL_S = 1.0
 _LATE_S = 20.0
 """A network file system may show an answer some seconds after its shard has ended."""
 
-_RAY_RETRIES = 3
-"""Ray's default: how often a task starts again after its node or worker was lost."""
 
-_TIME_LIMIT_MIN = 60
-"""Slurm's time limit of a shard, min, unless SBATCH_TIMELIMIT is set. A shard that needs longer is
-queued again; short jobs start sooner."""
-
-_MOST_REQUEUES = 100
 _STOP_S, _CONNECT_S, _COMMAND_S = 90.0, 10.0, 30.0
 
 
@@ -189,13 +182,15 @@ def hand_out(
         time.sleep(_POLL_S)
 
 
-def run_shard(shard: Shard, environment: Mapping[str, str]) -> None:
+def run_shard(shard: Shard, environment: Mapping[str, str] | None = None) -> None:
     """Run a shard on the GPU that the environment names, to its end, and write its answer.
+
+    Without an environment it is that of this process.
 
     Raises:
         InputError: the node does not see the shard's folders, or there is no GPU for it.
     """
-    child = start_shard(shard, environment)
+    child = start_shard(shard, os.environ if environment is None else environment)
     # Where the engine ends this process, the command ends first, in the safe order.
     with undone_by(lambda: _end([child])):
         # Ray's interrupt does not reach a process that waits in the kernel.
@@ -264,19 +259,6 @@ def on_this_host(gpus: Sequence[str]) -> Generator[Submit]:
         yield submit
 
 
-@dataclass(frozen=True, slots=True)
-class _SlurmTask:
-    """A shard as submitit runs it; it has a checkpoint, so it is queued again at its time limit."""
-
-    shard: Shard
-
-    def __call__(self) -> None:
-        run_shard(self.shard, os.environ)
-
-    def checkpoint(self) -> Any:
-        return importlib.import_module("submitit").helpers.DelayedSubmission(self)
-
-
 @contextmanager
 def on_slurm(folder: Path) -> Generator[Submit]:
     """An array job. sbatch reads the site's options (partition, account) from its variables.
@@ -320,18 +302,24 @@ def on_slurm(folder: Path) -> Generator[Submit]:
 def _array_job(submitit: Any, logs: Path, name: str, shards: Sequence[Shard]) -> Any:
     # It would win over our name, by which the jobs are found again.
     os.environ.pop("SBATCH_JOB_NAME", None)
+    tasks = [submitit.helpers.FunctionSequence() for _ in shards]
+    for task, shard in zip(tasks, shards, strict=True):
+        # As a sequence it has a checkpoint, so it is queued again at its time limit.
+        task.add(run_shard, shard)
     refusals = (RuntimeError, OSError, submitit.core.utils.FailedJobError)
     fix = "try `sbatch --wrap true` here; SBATCH_PARTITION and others are heeded"
     with InputError.instead_of(refusals, "Slurm did not take the shards", fix=fix):
-        executor = submitit.SlurmExecutor(logs, max_num_timeout=_MOST_REQUEUES)
+        executor = submitit.SlurmExecutor(logs, max_num_timeout=100)
         executor.update_parameters(
             job_name=name,
-            time=_TIME_LIMIT_MIN,
+            # Minutes, unless SBATCH_TIMELIMIT is set: short jobs start sooner, and a shard that
+            # needs longer is queued again.
+            time=60,
             array_parallelism=len(shards),
             gpus_per_node=1,
             additional_parameters={"requeue": True},
         )
-        return executor.submit_array([_SlurmTask(shard) for shard in shards])
+        return executor.submit_array(tasks)
 
 
 def _slurm(*command: str) -> str | None:
@@ -381,9 +369,7 @@ def on_ray(secrets: Mapping[str, str]) -> Generator[Submit]:
 
     def submit(shards: Sequence[Shard]) -> Ended:
         for shard in shards:
-            task = ray.remote(run).options(
-                num_cpus=1, num_gpus=1, max_retries=_RAY_RETRIES, name=shard.name
-            )
+            task = ray.remote(run).options(num_cpus=1, num_gpus=1, max_retries=3, name=shard.name)
             tasks[task.remote(shard)] = shard.name
         return lambda: {tasks[task]: error_of(task) for task in ready(0)}
 

@@ -1,10 +1,9 @@
 """What measuring says to a person: live progress, tables of profiles, pairs and sets, a plot."""
 
-import statistics
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from rich.console import Console
@@ -538,9 +537,9 @@ def _shares_by_flag(points: Sequence[SoloPoint]) -> dict[str, list[str]]:
 def summary(points: Sequence[SoloPoint], *, replayed: bool = False) -> str:
     """One line: how exact the profile is and how long its windows were."""
     errors = [p.rate_stderr / p.rate for p in points if p.rate_stderr is not None and p.rate]
-    median = f"{100 * statistics.median(errors):.2f} %" if errors else "unknown"
+    error = f"{100 * median(errors):.2f} %" if errors else "unknown"
     windows_s = sum(point.window_s for point in points)
-    exact = f"median standard error of the rate {median}"
+    exact = f"median standard error of the rate {error}"
     how = "one recording each, so their error is not known" if replayed else exact
     return f"{len(points)} points; {how}; {windows_s:.0f} s of windows"
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import FrameType
 
 from advisor.core.gpu import Gpu
 from advisor.core.records import Observation
@@ -34,8 +33,6 @@ from advisor_profiling.testbed.live import (
     open_source,
     with_units,
 )
-
-_LOCK_POLL_S = 0.1
 
 
 def supervise(folder: Path) -> None:
@@ -76,7 +73,7 @@ def _open_context(
                 if time.monotonic() >= until_s or stop_asked():
                     raise
                 beat()
-                time.sleep(_LOCK_POLL_S)
+                time.sleep(0.1)
         gpu = with_units(gpu, settings)
         source = open_source(gpu, None, settings)
         try:
@@ -110,11 +107,8 @@ def _stoppable() -> Generator[Callable[[], bool]]:
     """Signals that ask for an end are taken note of; what is under way is stopped in its order."""
     asked: list[int] = []
 
-    def note(number: int, _frame: FrameType | None) -> None:
-        asked.append(number)
-
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, note)
+        signal.signal(number, lambda number, _frame: asked.append(number))
     yield lambda: bool(asked)
 
 

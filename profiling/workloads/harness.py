@@ -30,9 +30,6 @@ CHUNK = 16_384
 of 256 threads as the granted SMs hold, eight on each, and which block draws a number decides which
 one it is. Eight SMs, the fewest that there are under MPS, hold 64 blocks."""
 
-_PIECE = 2**22
-"""Elements that a checksum takes at once, for the sake of GPU memory."""
-
 
 @contextlib.contextmanager
 def _same_numbers() -> Iterator[None]:
@@ -88,7 +85,8 @@ def _checksum(result: Any) -> float:
     """
     squares, projection, count = 0.0, 0.0, 0
     for tensor in _tensors_of(result):
-        for piece in tensor.detach().reshape(-1).split(_PIECE):
+        # Not all at once, for the sake of GPU memory.
+        for piece in tensor.detach().reshape(-1).split(2**22):
             if not piece.numel():
                 continue
             values = _real(piece).double()
@@ -436,7 +434,9 @@ def recorder(device: str) -> Callable[[], Event]:
     import torch
 
     if device == "cpu":
-        return lambda: _DONE
+        # A step is finished when it returns.
+        done = SimpleNamespace(query=lambda: True, synchronize=lambda: None)
+        return lambda: done
 
     def record() -> Event:
         # Blocking: the wait leaves the core to others instead of spinning on it.
@@ -445,7 +445,3 @@ def recorder(device: str) -> Callable[[], Event]:
         return event
 
     return record
-
-
-_DONE = SimpleNamespace(query=lambda: True, synchronize=lambda: None)
-"""On the CPU a step is finished when it returns."""

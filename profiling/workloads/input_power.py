@@ -49,8 +49,11 @@ def checked(command: dict[str, Any], a: Any, b: Any, c: Any, first: Any) -> dict
     """
     import torch
 
-    rows = _rows(a.shape[0])
-    expected, scale = _expected(a, b, rows)
+    last = a.shape[0] - 1
+    rows = sorted({round(place * last / (ROWS - 1)) for place in range(ROWS)})
+    some, others = _double(_picked(a, rows)), _double(b)
+    # In float64, and the sums of the absolute products.
+    expected, scale = some @ others, some.abs() @ others.abs()
     got = _double(_picked(c, rows))
     error, compared = _error(c, got, expected, scale, a.shape[1])
     return {
@@ -65,18 +68,6 @@ def checked(command: dict[str, Any], a: Any, b: Any, c: Any, first: Any) -> dict
         "error": error,
         "allowed": ERRORS[command["dtype"]],
     }
-
-
-def _rows(count: int) -> list[int]:
-    last = count - 1
-    return sorted({round(place * last / (ROWS - 1)) for place in range(ROWS)})
-
-
-def _expected(a: Any, b: Any, rows: list[int]) -> tuple[Any, Any]:
-    """Rows in float64, and the sums of their absolute products."""
-    some = _double(_picked(a, rows))
-    others = _double(b)
-    return some @ others, some.abs() @ others.abs()
 
 
 def _picked(values: Any, rows: list[int]) -> Any:

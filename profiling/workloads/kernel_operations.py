@@ -32,8 +32,6 @@ os.environ["NCCL_NVLS_ENABLE"] = "0"
 COLLECTIVES = ("all-gather", "all-reduce")
 GPUS = 2
 
-_HOST = "127.0.0.1"
-_PATIENCE = timedelta(hours=1)
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
@@ -85,11 +83,11 @@ class Group:
 
         self._rank, self._told = rank, 0
         self._store = dist.TCPStore(
-            host_name=_HOST,
+            host_name="127.0.0.1",
             port=port,
             world_size=GPUS,
             is_master=rank == 0,
-            timeout=_PATIENCE,
+            timeout=timedelta(hours=1),
             wait_for_workers=False,
         )
         self.port = int(self._store.port)
@@ -156,9 +154,6 @@ def _end_with(peer: "subprocess.Popen[bytes]") -> None:
 NAMES = ("gemm", "gemv", "triad", "copy", *COLLECTIVES)
 DTYPES = {"bf16": 2, "fp16": 2, "fp32": 4, "tf32": 4}
 """Names of types and the bytes of one number."""
-
-_CACHES = 4
-"""Rotating inputs are so many times as large as the GPU's cache."""
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -287,4 +282,5 @@ def _sets(size_bytes: int) -> int:
     import torch
 
     cache = torch.cuda.get_device_properties(0).L2_cache_size
-    return max(2, -(-_CACHES * cache // size_bytes))
+    # Rotating inputs are four times as large as the cache of the GPU.
+    return max(2, -(-4 * cache // size_bytes))

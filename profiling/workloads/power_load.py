@@ -25,7 +25,6 @@ MANY = 16
 """Pairs of the larger graph: fewer launches while the load lasts."""
 
 _SIDE = 1024
-_COPIED = 1 << 24  # floats, 64 MiB: with its copy more than the L2 of an H200 holds
 _TIMED = 200
 _SPIN_S = 0.001
 
@@ -40,7 +39,7 @@ class Load:
         self._torch = torch
         self._left, self._right = (torch.randn(_SIDE, _SIDE, device="cuda") for _ in range(2))
         self._product = torch.empty_like(self._left)
-        self._source = torch.randn(_COPIED, device="cuda")
+        self._source = torch.randn(1 << 24, device="cuda")
         self._copy = torch.empty_like(self._source)
         self._work()
         self._one, self._many = self._graph(1), self._graph(MANY)

@@ -31,7 +31,6 @@ from open_loop import Arrivals, ContinuousServer, Server
 from tensor_ops import EMBEDDING_WIDTH, LOOKUPS_PER_BAG
 from torch import nn
 from torch.nn import functional
-from transformers_models import Inputs, Model
 
 BAGS = 8192
 CANDIDATES = 4096
@@ -73,23 +72,23 @@ class _Recommender(nn.Module):
         return self.score(torch.cat([dense, products], dim=-1))
 
 
-def embedding(tiny: bool, size: int) -> Model:
+def embedding(tiny: bool, size: int) -> models.Model:
     """32 random rows for each bag."""
 
-    def inputs(batch: int, rows: int) -> Inputs:
+    def inputs(batch: int, rows: int) -> models.Inputs:
         return {"rows": _rows(rows, batch, 8 if tiny else BAGS, LOOKUPS_PER_BAG)}
 
-    return Model(Embedding(size), inputs)
+    return models.Model(Embedding(size), inputs)
 
 
-def recommender(tiny: bool, size: int) -> Model:
+def recommender(tiny: bool, size: int) -> models.Model:
     """Normally distributed numbers, and rows that are all as likely."""
 
-    def inputs(batch: int, rows: int) -> Inputs:
+    def inputs(batch: int, rows: int) -> models.Inputs:
         shape = batch, 8 if tiny else CANDIDATES
         return {"numbers": torch.randn(*shape, NUMBERS), "rows": _rows(rows, *shape, CATEGORIES)}
 
-    return Model(_Recommender(size), inputs)
+    return models.Model(_Recommender(size), inputs)
 
 
 BUILDERS = {"embedding": embedding, "recommender": recommender}

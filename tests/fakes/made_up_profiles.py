@@ -9,7 +9,7 @@ import numpy as np
 from advisor.core.interval import Interval
 from advisor.core.split import Split
 from advisor.predict.features import physical_power_w, side
-from advisor.predict.predictions import Prediction, predicted_part
+from advisor.predict.predictions import Prediction, predict_exclusive, predicted_part
 from advisor.predict.profiles import COLUMNS, Floats, Profile
 
 SHARES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
@@ -63,13 +63,15 @@ def _exact(values: Floats) -> list[Interval]:
 
 @dataclass(frozen=True)
 class Physics:
-    """No learning, with bounds a tenth below and above, or as given."""
+    """No learning, with bounds a tenth below and above, or as given; alone what was measured."""
 
     off: float = 0.1
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
         return [
-            replace(
+            predict_exclusive(profiles)
+            if p.split.sharing == "exclusive"
+            else replace(
                 p,
                 parts=tuple(
                     replace(part, speed=_around(part.speed.value, self.off)) for part in p.parts
@@ -82,7 +84,10 @@ class Physics:
 
 @dataclass(frozen=True)
 class Scripted:
-    """What was written down for a split: relative speeds and the power; else poor ones of two."""
+    """What was written down for a split: relative speeds and the power; else poor ones.
+
+    One after the other is what was measured.
+    """
 
     known: Mapping[Split, tuple[float, ...]]
     off: float = 0.1
@@ -91,7 +96,9 @@ class Scripted:
         return [self._prediction(profiles, split) for split in splits]
 
     def _prediction(self, profiles: Sequence[Profile], split: Split) -> Prediction:
-        *speeds, power_w = self.known.get(split, (0.4, 0.4, 500.0))
+        if split.sharing == "exclusive":
+            return predict_exclusive(profiles)
+        *speeds, power_w = self.known.get(split, (*[0.8 / len(profiles)] * len(profiles), 500.0))
         return Prediction(
             split=split,
             parts=tuple(

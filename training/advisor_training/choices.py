@@ -1,6 +1,5 @@
 """Splits that predictions and simple rules choose, and what those are worth as measured."""
 
-import dataclasses
 import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -53,7 +52,9 @@ class SpeedBounds:
         place = SPLIT if split.is_limited else UNCAPPED
         others = (*kinds[:part], *kinds[part + 1 :])
         name = of_job(kinds[part], others, split.shares[part], place)
-        low, high = (bounds_of_stratum(self.known, name) if self.known else _UNKNOWN).factors
+        low, high = (
+            bounds_of_stratum(self.known, name) if self.known else LogBounds(-math.inf, math.inf)
+        ).factors
         found = Interval(capacity, capacity * low, capacity * high)
         return possible_speed(profiles[part], found)
 
@@ -73,7 +74,7 @@ def bounds_without(rows: Rows, held_out: HeldOut, name: str, jobs: tuple[str, st
     # Jobs count the same. Where pairs or runs were left out, an error is of the first job.
     is_job = np.isin(others.left_out, rows.jobs)
     of_job = np.where(is_job, others.left_out, rows.job_a[others.row])
-    residuals = residuals_of(rows, dataclasses.replace(others, left_out=of_job), SPEED_LEARNER)
+    residuals = residuals_of(rows, replace(others, left_out=of_job), SPEED_LEARNER)
     return SpeedBounds(bounds_of(residuals))
 
 
@@ -162,7 +163,7 @@ def choose(
     """What predictions choose, one choice for each thing left out and measurement.
 
     Choices are made from what is known before: predicted relative speeds and power, and the
-    profiles' rates; ``tie` is that of `advisor.core.policy`. They may be scored by
+    profiles' rates; `tie` is that of `advisor.core.policy`. They may be scored by
     another question. Measurements in which nothing is worth anything are left out.
     """
     found = (

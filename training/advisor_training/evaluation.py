@@ -1,12 +1,11 @@
 """The whole evaluation: every method under every protocol, its figures, their JSON, the check."""
 
-import dataclasses
 import itertools
 import json
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from importlib import resources
 from types import MappingProxyType
@@ -20,7 +19,6 @@ from advisor.core.policy import POLICY
 from advisor.errors import ModelError
 from advisor.formats.wire import as_answer
 from advisor.predict.profiles import is_launch_bound
-from advisor_training import carrying_over
 from advisor_training.carrying_over import (
     Carried,
     add_pairs,
@@ -30,6 +28,7 @@ from advisor_training.carrying_over import (
     parts_held,
     widenings,
 )
+from advisor_training.carrying_over import fits as fits_of_others
 from advisor_training.choices import (
     QUESTIONS,
     RULES,
@@ -104,7 +103,7 @@ class Method:
         Physics does not know that a job without limits starves another one, and is not asked.
         """
         if self.name == PHYSICAL and question.scope == "every way":
-            return dataclasses.replace(question, scope="nine or exclusive")
+            return replace(question, scope="nine or exclusive")
         return question
 
 
@@ -579,7 +578,7 @@ def to_json(evaluation: Evaluation) -> str:
     """The evaluation as JSON text."""
     values = {
         field.name: getattr(evaluation, field.name)
-        for field in dataclasses.fields(evaluation)
+        for field in fields(evaluation)
         if field.name != "compared"
     }
     protocols = {name: protocol.meaning for name, protocol in PROTOCOLS.items()}
@@ -589,13 +588,11 @@ def to_json(evaluation: Evaluation) -> str:
 
 def _table(kind: type[Any], rows: Iterable[Any]) -> pd.DataFrame:
     """Dataclasses as rows, a column for each field."""
-    names = [field.name for field in dataclasses.fields(kind)]
-    records = [[getattr(row, name) for name in names] for row in rows]
-    return pd.DataFrame.from_records(records, columns=names)
+    return pd.DataFrame(map(_fields, rows), columns=[field.name for field in fields(kind)])
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 OTHER_GPU = "on another GPU model"
@@ -660,7 +657,7 @@ def planned_fits(data: Data, *, quick: bool) -> dict[tuple[str, str], int]:
     }
     if quick:
         return fits
-    others = carrying_over.fits(data.rows)
+    others = fits_of_others(data.rows)
     fits |= {(OTHER_GPU, OURS): others} if others else {}
     return fits | {(OTHER_SEEDS, OURS): len(SEEDS) * len(data.rows.jobs)}
 
@@ -671,7 +668,7 @@ def _asked(data: Data, *, quick: bool) -> list[tuple[str, str]]:
         # Intervals are made of what the strictest protocol finds.
         strictly = dict.fromkeys([(BY_WORKLOAD, OURS), (strictest(data.rows), OURS)])
         return [*strictly, (BY_WORKLOAD, PHYSICAL), (BY_WORKLOAD, PAPER)]
-    models = [BY_GPU_MODEL] if carrying_over.gpu_models(data.rows) else []
+    models = [BY_GPU_MODEL] if gpu_models(data.rows) else []
     runs = [BY_RUN] if has_other_runs(data.rows) else []
     strict = [(p, name) for p in (BOTH_UNSEEN, BY_FAMILY, *runs) for name in (OURS, PHYSICAL)]
     shared = [

@@ -110,12 +110,11 @@ def distances(pairs: Sequence[PairUse], other: PairUse) -> Floats:
     if not pairs:
         return np.zeros(0)
     uses = np.array(pairs, dtype=np.float64)
-    first, second = (_apart(uses, np.array(jobs)) for jobs in (other, other[::-1]))
+    first, second = (
+        np.sqrt(np.nansum((uses - np.array(jobs)) ** 2, axis=(1, 2)))
+        for jobs in (other, other[::-1])
+    )
     return np.minimum(first, second)
-
-
-def _apart(uses: Floats, other: Floats) -> Floats:
-    return np.sqrt(np.nansum((uses - other) ** 2, axis=(1, 2)))
 
 
 def nearest(pairs: Sequence[PairUse], others: Sequence[PairUse]) -> Floats:
@@ -124,9 +123,6 @@ def nearest(pairs: Sequence[PairUse], others: Sequence[PairUse]) -> Floats:
     for other in others:
         found = np.minimum(found, distances(pairs, other))
     return found
-
-
-_JOBS = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -196,7 +192,7 @@ def measured_so_far(
 
 def _asked(observations: Iterable[Observation], gpu_model: str) -> Counter[PairNames]:
     """Recommendations leave no record; launches do, and they are what counts."""
-    of_pairs = (o for o in observations if o.gpu_model == gpu_model and len(o.jobs) == _JOBS)
+    of_pairs = (o for o in observations if o.gpu_model == gpu_model and len(o.jobs) == 2)
     return Counter((o.jobs[0], o.jobs[1]) for o in of_pairs)
 
 

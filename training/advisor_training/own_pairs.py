@@ -1,6 +1,6 @@
 """How well a model predicts pairs that were measured here: the model in use, not another fit."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,7 +60,15 @@ def evaluate_own(predictor: ModelPredictor, data: Data) -> OwnEvaluation:
             anything.
     """
     predicted, manifest = _predict(predictor, data), predictor.manifest
-    held_out = _values(predicted, manifest.version)
+    # Without bounds, as answers about held-out rows are.
+    held_out = HeldOut(
+        np.full(len(predicted), manifest.version),
+        np.arange(len(predicted)),
+        as_predicted(
+            np.array([[part.speed.value for part in p.parts] for p in predicted]),
+            np.array([p.power_w.value for p in predicted]),
+        ),
+    )
     rows = data.rows
     scores = fractions(rows, held_out, OBJECTIVES[DEFAULT_OBJECTIVE], POLICY.tie)
     if not len(scores):
@@ -98,18 +106,6 @@ def _predict(predictor: ModelPredictor, data: Data) -> list[Prediction]:
         which = np.flatnonzero(rows.measurement == number)
         found += predictor.predict(data.profiles_of(measurement), rows.splits(which))
     return found
-
-
-def _values(predicted: Sequence[Prediction], version: str) -> HeldOut:
-    """What is predicted of all rows, without its bounds, as answers about held-out rows are."""
-    return HeldOut(
-        np.full(len(predicted), version),
-        np.arange(len(predicted)),
-        as_predicted(
-            np.array([[part.speed.value for part in p.parts] for p in predicted]),
-            np.array([p.power_w.value for p in predicted]),
-        ),
-    )
 
 
 def _within(intervals: Iterable[Interval], measured: Floats) -> npt.NDArray[np.bool_]:

@@ -167,14 +167,10 @@ def kinds_of(points: Sequence[PairPoint]) -> list[SplitKind]:
 
     def is_one_of_nine(point: PairPoint) -> bool:
         # A launch has one split, which was chosen among the nine of its GPU or by its user.
-        return (measurement_of(point) in own or _is_observed(point)) and uses_the_gpu(point)
+        is_chosen = measurement_of(point) in own or point.source == OBSERVED_SOURCE
+        return is_chosen and uses_the_gpu(point)
 
     return ["nine" if is_one_of_nine(point) else _by_itself(point) for point in points]
-
-
-def _is_observed(point: PairPoint) -> bool:
-    """Whether it was made of what launched jobs did."""
-    return point.source == OBSERVED_SOURCE
 
 
 def is_full(splits: Iterable[Split], *, beside_itself: bool) -> bool:
@@ -260,8 +256,6 @@ DISTURBED = (
 )
 """Why a measurement on a disturbed host is left out."""
 
-_JOBS = 2
-"""Of a pair: what is learned from is pairwise."""
 
 NOT_FULL = "without 50/50, or with too few of the nine splits in one run"
 """Why a measurement whose best split would be no oracle is left out."""
@@ -401,7 +395,11 @@ def make_pairs(
             pairs.setdefault((made.jobs, made.gpu_model), []).append(made)
     return (
         [
-            MeasuredPair(jobs, gpu_model, _fullest_first(found))
+            MeasuredPair(
+                jobs,
+                gpu_model,
+                tuple(sorted(found, key=lambda m: (-m.points, m.run, m.gpu_uuid))),
+            )
             for (jobs, gpu_model), found in sorted(pairs.items())
         ],
         sorted(LeftOut(reason, count) for reason, count in left_out.items()),
@@ -410,7 +408,7 @@ def make_pairs(
 
 def _readable(points: Iterable[PairPoint], left_out: Counter[str]) -> Iterator[PairPoint]:
     for point in points:
-        if len(point.parts) > _JOBS:
+        if len(point.parts) > 2:
             left_out["more than two jobs"] += 1
         elif any(part.rate is None for part in point.parts):
             left_out["no rates: a job of the pair failed"] += 1
@@ -425,10 +423,6 @@ def _groups(points: Iterable[PairPoint]) -> list[list[PairPoint]]:
     for point in points:
         groups.setdefault(measurement_of(point), []).append(point)
     return list(groups.values())
-
-
-def _fullest_first(found: Iterable[Measurement]) -> tuple[Measurement, ...]:
-    return tuple(sorted(found, key=lambda m: (-m.points, m.run, m.gpu_uuid)))
 
 
 def _measurement(
@@ -446,26 +440,10 @@ def _measurement(
         solos.append(solo)
     kinds = kinds_of(group)
     readings = [_reading(point, kind) for point, kind in zip(group, kinds, strict=True)]
-    found = _assembled(point, (job_a, job_b), readings, (solos[0], solos[1]))
-    return DISTURBED if _fastest(found) > FASTEST else found
-
-
-def _fastest(measurement: Measurement) -> float:
-    """The highest relative speed of a job beside another one."""
-    shared = (split for kind in KINDS for split in measurement.splits[kind].values())
-    return max(speed for result in shared for speed in result.speeds)
-
-
-def _assembled(
-    point: PairPoint,
-    jobs: tuple[str, str],
-    readings: Sequence[_Reading],
-    solos: tuple[SoloReference, SoloReference],
-) -> Measurement:
     nine = [reading for reading in readings if reading.kind == "nine"]
     repeats = sorted({reading.repeat for reading in nine})
-    return Measurement(
-        jobs=jobs,
+    found = Measurement(
+        jobs=(job_a, job_b),
         gpu_model=point.gpu_model,
         gpu_uuid=point.gpu_uuid,
         run=point.run,
@@ -473,8 +451,11 @@ def _assembled(
         exclusive=exclusive([(solo.rate, solo.power_w) for solo in solos]),
         splits={k: _medians([r for r in readings if r.kind == k], solos) for k in KINDS},
         repeats=tuple(_medians([r for r in nine if r.repeat == n], solos) for n in repeats),
-        observed=_is_observed(point),
+        observed=point.source == OBSERVED_SOURCE,
     )
+    shared = (split for kind in KINDS for split in found.splits[kind].values())
+    fastest = max(speed for result in shared for speed in result.speeds)
+    return DISTURBED if fastest > FASTEST else found
 
 
 def _reading(point: PairPoint, kind: SplitKind) -> _Reading:
@@ -482,26 +463,20 @@ def _reading(point: PairPoint, kind: SplitKind) -> _Reading:
     first, second = _in_split_order(point)
     rates = (first.rate or 0.0, second.rate or 0.0)
     power_w = point.power_w or 0.0
-    return _Reading(kind, split_of(point), point.repeat, rates, power_w, _memory_power_w(point))
-
-
-def _memory_power_w(point: PairPoint) -> float | None:
-    """What cannot be is no reading."""
-    memory_w = point.memory_power_w
-    return memory_w if memory_w and 0 < memory_w < (point.power_w or 0.0) else None
+    # What cannot be is no reading.
+    memory_w = point.memory_power_w if 0 < (point.memory_power_w or 0.0) < power_w else None
+    return _Reading(kind, split_of(point), point.repeat, rates, power_w, memory_w)
 
 
 def _medians(
-    readings: Sequence[_Reading], solos: tuple[SoloReference, SoloReference]
+    readings: Sequence[_Reading], solos: Sequence[SoloReference]
 ) -> dict[Split, SplitResult]:
     """One result for each split: medians over its readings."""
     splits = sorted({reading.split for reading in readings})
     return {split: _median([r for r in readings if r.split == split], solos) for split in splits}
 
 
-def _median(
-    readings: Sequence[_Reading], solos: tuple[SoloReference, SoloReference]
-) -> SplitResult:
+def _median(readings: Sequence[_Reading], solos: Sequence[SoloReference]) -> SplitResult:
     rates = zip(*(reading.rates for reading in readings), strict=True)
     memory_w = [r.memory_power_w for r in readings if r.memory_power_w is not None]
     return SplitResult(

@@ -5,9 +5,8 @@ together draw both powers less what one GPU draws with jobs open and none at wor
 it draws empty, since its clocks are up.
 """
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -196,13 +195,11 @@ def with_profiles(
         a, b = (profiles.get((job, pair.gpu_model)) for job in pair.jobs)
         if a is None or b is None:
             continue
-        within = tuple(m for m in pair.measurements if _is_within(m, a, b))
+        within = tuple(
+            m for m in pair.measurements if all(is_within(split, (a, b)) for _, split in _splits(m))
+        )
         if within:
-            yield dataclasses.replace(pair, measurements=within)
-
-
-def _is_within(m: Measurement, a: Profile, b: Profile) -> bool:
-    return all(is_within(split, (a, b)) for _, split in _splits(m))
+            yield replace(pair, measurements=within)
 
 
 def _splits(m: Measurement) -> list[tuple[SplitKind, Split]]:

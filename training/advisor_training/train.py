@@ -239,7 +239,18 @@ def fit_model(
     Raises:
         InputError: too few jobs, or no pair at enough of the nine splits.
     """
-    _check_enough(rows)
+    if len(rows.jobs) < LEAST_JOBS:
+        raise InputError(
+            f"a model cannot be learned from pairs of {listed(rows.jobs)} alone",
+            why=f"how wrong it is shows when each job is left out, which takes {LEAST_JOBS} jobs",
+            fix="measure pairs with another job, or add the bundled points: --with-bundled",
+        )
+    if "nine" not in rows.kind:
+        raise InputError(
+            "no pair was measured at enough of the nine splits to tell how good a choice is",
+            why="50/50 and most of the others of one run are needed",
+            fix="measure them: advisor colocate --pairs A+B; or learn with --with-bundled",
+        )
     learners = learners_for(rows) if learners is None else tuple(learners)
     started = time.perf_counter()
 
@@ -266,34 +277,16 @@ def fit_model(
     )
 
 
-def _check_enough(rows: Rows) -> None:
-    if len(rows.jobs) < LEAST_JOBS:
-        raise InputError(
-            f"a model cannot be learned from pairs of {listed(rows.jobs)} alone",
-            why=f"how wrong it is shows when each job is left out, which takes {LEAST_JOBS} jobs",
-            fix="measure pairs with another job, or add the bundled points: --with-bundled",
-        )
-    if "nine" not in rows.kind:
-        raise InputError(
-            "no pair was measured at enough of the nine splits to tell how good a choice is",
-            why="50/50 and most of the others of one run are needed",
-            fix="measure them: advisor colocate --pairs A+B; or learn with --with-bundled",
-        )
-
-
-_LATER = ("input_fingerprint", "written_by", "gpu_busy_percent")
-
-
 def dataset_sha256(points: Iterable[Point]) -> str:
     """A hash of points that does not depend on their order."""
-    lines = sorted(json.dumps(_as_first_hashed(point), sort_keys=True) for point in points)
+    # Columns that came later and are empty do not count, or models would be of other points.
+    later = ("input_fingerprint", "written_by", "gpu_busy_percent")
+    rows = (
+        {name: value for name, value in row.items() if value is not None or name not in later}
+        for row in map(to_row, points)
+    )
+    lines = sorted(json.dumps(row, sort_keys=True) for row in rows)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-def _as_first_hashed(point: Point) -> dict[str, Any]:
-    """The row without columns that came later and are empty, or models would be of other points."""
-    row = to_row(point)
-    return {name: value for name, value in row.items() if value is not None or name not in _LATER}
 
 
 def _usual(profiles: Sequence[Profile]) -> dict[str, float]:

@@ -70,15 +70,12 @@ class TokenCache:
             known = (0.0, None)
             if _SECRET.fullmatch(secret):
                 known = await self._looked_up(secret)
-                self._keep(key, known)
+                ours, other = (self._good, self._bad) if known[1] else (self._bad, self._good)
+                other.pop(key, None)
+                ours[key] = known
         if known[1] is None:
             self._wrong.take(address)
         return known[1]
-
-    def _keep(self, key: bytes, known: _Looked) -> None:
-        ours, other = (self._good, self._bad) if known[1] else (self._bad, self._good)
-        other.pop(key, None)
-        ours[key] = known
 
     async def _looked_up(self, secret: str) -> _Looked:
         if secret not in self._waiting:

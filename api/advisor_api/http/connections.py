@@ -181,17 +181,14 @@ class LimitedProtocol(HttpToolsProtocol):
                 raise ValueError
             return  # read again without the offer
         if not self.url.startswith(b"/"):
-            self._take_whole_address()
+            # The header must be there as well, but the target says which host is meant.
+            self.url, host = of_whole_address(self.url)
+            for place, (name, _) in enumerate(self.headers):
+                if name == b"host":
+                    self.headers[place] = (name, host)
         self._all.new.pop(self, None)
         self._all.kept.pop(self, None)
         super().on_headers_complete()
-
-    def _take_whole_address(self) -> None:
-        """What the target says of the host goes before the header, which must be there as well."""
-        self.url, host = of_whole_address(self.url)
-        for place, (name, _) in enumerate(self.headers):
-            if name == b"host":
-                self.headers[place] = (name, host)
 
     def on_message_complete(self) -> None:
         """A request is here with its body; one that offers another protocol is read again first."""

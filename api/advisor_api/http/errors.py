@@ -14,7 +14,6 @@ from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
-from starlette.types import Scope
 
 from advisor.core.wording import shown
 from advisor.errors import AdvisorError
@@ -141,10 +140,9 @@ def fault_of(error: Exception) -> Fault:
         case RequestValidationError():
             return Fault(status=422, code="bad-input", message=_faults_of_input(error), headers={})
         case HTTPException():
-            code = _CODE_OF_STATUS.get(error.status_code, f"http-{error.status_code}")
             return Fault(
                 status=error.status_code,
-                code=code,
+                code=_CODE_OF_STATUS.get(error.status_code, f"http-{error.status_code}"),
                 message=str(error.detail),
                 headers=error.headers or {},
             )
@@ -187,22 +185,21 @@ async def _answer(request: Request, error: Exception) -> Response:
     log_fault(error, fault, request_id)
     headers = dict(fault.headers)
     if fault.status == METHOD_NOT_ALLOWED:
-        headers["Allow"] = ", ".join(_allowed_methods(request.app, request.scope))
+        # All methods of a path (RFC 9110, section 15.5.6); a route knows its own alone.
+        headers["Allow"] = ", ".join(
+            method
+            for method in _METHODS
+            if any(
+                route.matches({**request.scope, "method": method})[0] is Match.FULL
+                for route in request.app.routes
+            )
+        )
     return Response(
         error_body(fault, request_id),
         status_code=fault.status,
         headers=headers,
         media_type="application/json",
     )
-
-
-def _allowed_methods(app: Starlette, scope: Scope) -> list[str]:
-    """All methods of a path (RFC 9110, section 15.5.6); a route knows its own alone."""
-    return [
-        method
-        for method in _METHODS
-        if any(r.matches({**scope, "method": method})[0] is Match.FULL for r in app.routes)
-    ]
 
 
 def _fault_of_ours(error: AdvisorError) -> Fault:
@@ -223,13 +220,10 @@ def _hidden(status: int, code: str, what: str) -> Fault:
 def _faults_of_input(error: RequestValidationError) -> str:
     places: dict[str, list[Mapping[str, Any]]] = {}
     for fault in cast("Sequence[Mapping[str, Any]]", error.errors()):
-        places.setdefault(_place(fault["loc"]), []).append(fault)
+        # Without the names that the library has for types.
+        names = [str(name) for name in fault["loc"] if not _TYPE.match(str(name))]
+        places.setdefault(".".join(name[:_LONGEST] for name in names), []).append(fault)
     return f"{told_faults(places)}."
-
-
-def _place(names: Sequence[str | int]) -> str:
-    """Where a fault is, without the names that the library has for types."""
-    return ".".join(str(name)[:_LONGEST] for name in names if not _TYPE.match(str(name)))
 
 
 def not_found(what: str, fix: str) -> HTTPException:

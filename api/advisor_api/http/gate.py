@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -31,7 +31,6 @@ from advisor_api.http.limits import (
     Hosts,
     Most,
     check_path,
-    has_body,
     length_of,
     most_of,
     replayed,
@@ -179,7 +178,14 @@ class Gate:
         except Exception as error:  # noqa: BLE001 the last resort: a code for any fault, logged
             await answer.refuse(error)
         finally:
-            self._note(scope, answer.status, time.perf_counter() - began)
+            duration_s = time.perf_counter() - began
+            template = cast("str", getattr(scope.get("route"), "path", "none"))
+            self._metrics.count(template, scope["method"], answer.status, duration_s)
+            caller: Caller | None = scope.get("advisor.caller")
+            who = caller.name if caller else "-"
+            self._log.note(
+                scope["method"], scope["raw_path"], answer.status, duration_s, who, request_id
+            )
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = single_headers(scope)
@@ -189,7 +195,8 @@ class Gate:
         scope["advisor.caller"] = caller = await self.caller(scope, headers, address)
         who = caller.name if caller.known else f"@{address}"
         self._rates.take(who)
-        if not has_body(headers):
+        if headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers:
+            # No body follows.
             await self._pass(scope, receive, send)
             return
         most, is_here = self._most_of(scope["path"]), WHOLE in scope
@@ -211,7 +218,12 @@ class Gate:
         """
         # Anyone who sends a token wants to be no more than it allows.
         if b"authorization" in headers:
-            return await self._identify(scope, headers[b"authorization"], address)
+            tokens = scope["app"].state.service.tokens
+            try:
+                return await caller_of(headers[b"authorization"], address, tokens)
+            except HTTPException:
+                self._metrics.refused_tokens.inc()
+                raise
         peer: Peer | None = scope.get("advisor.peer")
         return (peer and caller_of_peer(peer, self._group)) or self._nobody
 
@@ -224,13 +236,6 @@ class Gate:
         server = cast("tuple[str, int | None] | None", scope.get("server"))
         self._hosts.check(headers.get(b"host", b""), server[0] if server else "")
 
-    async def _identify(self, scope: Scope, authorization: bytes, address: str) -> Caller:
-        try:
-            return await caller_of(authorization, address, scope["app"].state.service.tokens)
-        except HTTPException:
-            self._metrics.refused_tokens.inc()
-            raise
-
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._in_flight >= self._most and scope["path"] != _ALWAYS:
             text = f"{self._most} requests are being answered. Try again."
@@ -240,14 +245,6 @@ class Gate:
             await self._app(scope, receive, send)
         finally:
             self._in_flight -= 1
-
-    def _note(self, scope: Scope, status: int, duration_s: float) -> None:
-        route: Any = scope.get("route")
-        template = cast("str", getattr(route, "path", "none"))
-        self._metrics.count(template, scope["method"], status, duration_s)
-        caller: Caller | None = scope.get("advisor.caller")
-        who, request_id = caller.name if caller else "-", scope["advisor.request_id"]
-        self._log.note(scope["method"], scope["raw_path"], status, duration_s, who, request_id)
 
 
 class _Answer:

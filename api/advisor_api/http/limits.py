@@ -141,8 +141,7 @@ def check_path(scope: Scope) -> None:
     Raises:
         HTTPException: 400 or 414.
     """
-    raw: bytes = scope["raw_path"]
-    if (size := len(raw) + len(scope["query_string"])) > _LONGEST_PATH:
+    if (size := len(scope["raw_path"]) + len(scope["query_string"])) > _LONGEST_PATH:
         raise HTTPException(
             414, f"a path may have {_LONGEST_PATH} bytes with its query, and has {size}."
         )
@@ -247,11 +246,6 @@ class Bodies:
         if self._room < 0:
             text = "too many large bodies come at once. Try again."
             raise HTTPException(503, text, headers={**_CLOSE, "Retry-After": "1"})
-
-
-def has_body(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a body follows."""
-    return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
 
 
 def length_of(headers: Mapping[bytes, bytes]) -> int:

@@ -159,8 +159,7 @@ def add_routes(app: FastAPI, routers: Iterable[APIRouter]) -> None:
 async def _known_query(request: Request) -> None:
     if not request.scope["query_string"]:
         return
-    route: Any = request.scope["route"]
-    known = set(_parameters(route.dependant))
+    known = set(_parameters(request.scope["route"].dependant))
     given = [name for name, _ in request.query_params.multi_items()]
     if strangers := sorted(set(given) - known):
         there = ", ".join(sorted(known)) or "none"

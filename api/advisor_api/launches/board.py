@@ -137,27 +137,24 @@ class Board:
         with self._lock:
             made_s, text = self._kept.get(told, (-FRESH_S, b""))
             if time.monotonic() - made_s >= FRESH_S:
-                text = self._made(caller)
+                service, now = self._service, self._now()
+                active = listed(service, active=True, limit=_MOST_RUNNING, before=None)
+                self._books.look((status.launch_id for status, _ in active), now)
+                running = [entry for status, _ in active if (entry := entry_of(status))]
+                seen = Seen(
+                    now=now,
+                    running=[visible_launch(*one, caller) for one in active],
+                    ended=[visible_launch(*one, caller) for one in self._books.newest.values()],
+                    entries=[*self._books.entries(), *running],
+                    cards=self._cards(
+                        {status.gpu_uuid or "" for status, _ in active if status.silent_s is None}
+                    ),
+                    host=HOST,
+                    replayed=service.options.replayed,
+                )
+                text = write_bytes(overview(seen, self._history, service.settings.prices))
                 self._kept[told] = time.monotonic(), text
             return text
-
-    def _made(self, caller: Caller) -> bytes:
-        service, now = self._service, self._now()
-        active = listed(service, active=True, limit=_MOST_RUNNING, before=None)
-        self._books.look((status.launch_id for status, _ in active), now)
-        running = [entry for status, _ in active if (entry := entry_of(status))]
-        seen = Seen(
-            now=now,
-            running=[visible_launch(*one, caller) for one in active],
-            ended=[visible_launch(*one, caller) for one in self._books.newest.values()],
-            entries=[*self._books.entries(), *running],
-            cards=self._cards(
-                {status.gpu_uuid or "" for status, _ in active if status.silent_s is None}
-            ),
-            host=HOST,
-            replayed=service.options.replayed,
-        )
-        return write_bytes(overview(seen, self._history, service.settings.prices))
 
     def _history(self, launch_id: str) -> History | None:
         """Of one that is over it is read once."""

@@ -26,7 +26,9 @@ class HostCards:
     def look(self, held: Collection[str]) -> list[tuple[Gpu, float | None]]:
         """Each GPU with its power, W; of those that are held others read it."""
         if self._listed_s is None or time.monotonic() - self._listed_s > LIST_S:
-            self._listed_s, self._gpus = time.monotonic(), _listed()
+            self._listed_s, self._gpus = time.monotonic(), []
+            with suppress(AdvisorError):
+                self._gpus = list_gpus()
         return [(gpu, None if gpu.uuid in held else self._power_w(gpu)) for gpu in self._gpus]
 
     def close(self) -> None:
@@ -46,9 +48,3 @@ class HostCards:
                 with suppress(AdvisorError):
                     source.close()
             return None
-
-
-def _listed() -> list[Gpu]:
-    with suppress(AdvisorError):
-        return list_gpus()
-    return []

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from prometheus_client import Gauge
 
 from advisor.formats.moments import now
-from advisor.wire.answers import DriftedJob
 from advisor_advice.conditions import checks_of, experience_of
 from advisor_api.launches.reconciler import looking
 from advisor_api.service import Service
@@ -57,15 +56,10 @@ class DriftWatch:
         for quantity in _QUANTITIES:
             count = sum(drift.quantity == quantity for drift in found.drifts)
             self._gauge.labels(quantity).set(count)
-        self._record(found.drifts)
-        self._seen = state
-
-    def _record(self, drifts: tuple[DriftedJob, ...]) -> None:
-        """Write down what has begun and what is over."""
         known = self._begun() if self._open is None else self._open
         there = {
             f"{one.job} {one.quantity} {one.gpu_uuid or one.gpu_model} since {one.since}"
-            for one in drifts
+            for one in found.drifts
         }
         for subject, outcome in (
             *((subject, BEGUN) for subject in sorted(there - known)),
@@ -75,6 +69,7 @@ class DriftWatch:
                 AuditEntry(at=now(), who=WHO, action="drift", subject=subject, outcome=outcome)
             )
         self._open = there
+        self._seen = state
 
     def _begun(self) -> set[str]:
         """Drifts that an earlier service saw begin, and none end."""

@@ -4,6 +4,7 @@ import hashlib
 import re
 import socket
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -152,14 +153,11 @@ def close_unclaimed(
         InputError: its spec cannot be read.
         OSError: the folder cannot be written.
     """
-    try:
-        with folder.supervising():
-            writer = StatusWriter(folder, folder.read_spec())
-            if code:
-                writer.blame(code, cause)
-            writer.close(state)
-    except BusyError:
-        return
+    with suppress(BusyError), folder.supervising():
+        writer = StatusWriter(folder, folder.read_spec())
+        if code:
+            writer.blame(code, cause)
+        writer.close(state)
 
 
 def keep_status(row: LaunchRow, status: LaunchStatus, state: ServiceState) -> None:
@@ -279,7 +277,10 @@ def launch(
     for pair in spec.pairs:
         check_memory(pair, gpu)
     row = row_of(spec, first_status(spec, now(), gpu), service.home, hashed, key=key)
-    with audited.of("launch.start", _subject(spec, gpu)):
+    first, more = spec.pairs[0], len(spec.pairs) - 1
+    then = f", then {more} more" if more else ""
+    jobs = f"{' + '.join(job.name for job in first.jobs)} at {first.split}"
+    with audited.of("launch.start", f"{spec.launch_id}: {jobs}{then}, on {gpu.uuid}"):
         release_gpus(service.state, service.settings, service.home)
         row = service.state.add_launch(row)
         # By the same key another service may have been asked at the same moment.
@@ -430,14 +431,6 @@ def _folder_here(service: Service, launch_id: str) -> LaunchFolder | None:
         return find_folder(launches_folder(service.settings), launch_id)
     except InputError:
         return None
-
-
-def _subject(spec: LaunchSpec, gpu: Gpu) -> str:
-    """As the audit log has it."""
-    first, more = spec.pairs[0], len(spec.pairs) - 1
-    then = f", then {more} more" if more else ""
-    jobs = f"{' + '.join(job.name for job in first.jobs)} at {first.split}"
-    return f"{spec.launch_id}: {jobs}{then}, on {gpu.uuid}"
 
 
 def join(

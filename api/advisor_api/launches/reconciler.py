@@ -312,7 +312,12 @@ class Reconciler:
             # Which GPU it holds is not known yet: kept now, its row would hold none.
             return None
         try:
-            return self._state.add_launch(_row_for(folder, self._home))
+            spec = folder.read_spec()
+            made_at = to_text(datetime.fromtimestamp(_made_at(folder), UTC))
+            hashed = sha256(dumps(spec)).hexdigest()
+            return self._state.add_launch(
+                row_of(spec, current_status(folder), self._home, hashed, created_at=made_at)
+            )
         except BusyError:
             # Only one of them has the GPU; the other one ends at once, and is kept then.
             return None
@@ -361,18 +366,6 @@ def reconciling(service: Service) -> Generator[Reconciler]:
             yield reconciler
     finally:
         service.metrics.registry.unregister(launch_metrics)
-
-
-def _row_for(folder: LaunchFolder, home: str) -> LaunchRow:
-    """The row of a launch that has a folder alone.
-
-    Raises:
-        InputError: its spec cannot be read.
-    """
-    spec = folder.read_spec()
-    made_at = to_text(datetime.fromtimestamp(_made_at(folder), UTC))
-    hashed = sha256(dumps(spec)).hexdigest()
-    return row_of(spec, current_status(folder), home, hashed, created_at=made_at)
 
 
 def _made_at(folder: LaunchFolder) -> float:

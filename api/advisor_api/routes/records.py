@@ -93,9 +93,8 @@ def _page_together(service: Service, names: Iterable[str], span: Span) -> PairPo
     stored = service.store.pair_page(jobs, span)
     stored = replace(stored, records=_flagged_pairs(service, jobs, stored.records))
     theirs = page_of(bundled.points_together().get(jobs, []), span)
-    ends = [page.end for page in (stored, theirs) if page.end]
     # The next page begins for both where the first of them ends.
-    end = max(ends, default=None)
+    end = max([page.end for page in (stored, theirs) if page.end], default=None)
     return PairPoints(
         jobs=jobs, stored=_up_to(stored, end), bundled=_up_to(theirs, end), next=_next(end)
     )
@@ -288,8 +287,7 @@ def add_observations(
     """Keep what launched pairs did; those that are there already are left as they are."""
     subject = f"{len(sent.observations)} observations"
     with audited.of("observations.add", subject):
-        seen = audited.signed(sent.observations)
-        return answer(take_in(service, seen, Observation))
+        return answer(take_in(service, audited.signed(sent.observations), Observation))
 
 
 @observations.get("/observations", response_model=Observations)

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from advisor.errors import InputError
 from advisor_audit.sources.prometheus import GPUS_OF_PAGE, PAGE_S, Asked
-from advisor_audit.sources.series import Series, exporter_of, gpu_of, metrics_for
+from advisor_audit.sources.series import Series, gpu_of, metrics_for, workload_name
 
 STRAY_S = 366 * 86400.0
 """Samples further than this from the middle one are of a clock that was wrong."""
@@ -59,13 +59,15 @@ class SeriesFile:
         self._gpus: dict[str, _Index] = {}
         exporters, names = set[str](), set[str]()
         for offset, one in self._lines():
-            exporters |= {name for name in (exporter_of(one.labels),) if name}
+            # The labels of the exporter itself stand beside those of a job.
+            if one.labels.get("exported_pod"):
+                exporters.add(workload_name(one.labels.get("pod", "")))
             names.add(one.metric)
             gpu = gpu_of({**one.labels, "GPU_I_ID": ""})
             if gpu and one.times_s:
                 index = self._gpus.setdefault(gpu, _Index())
                 index.add(offset, one.times_s)
-        self.metrics, self.exporters = metrics_for(names), frozenset(exporters)
+        self.metrics, self.exporters = metrics_for(names), frozenset(exporters - {""})
         if not self._gpus or not self.metrics:
             raise InputError(
                 f"{path} has no metric of a GPU",

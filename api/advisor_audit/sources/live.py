@@ -56,15 +56,14 @@ def _write(
     path: Path, waiting: dict[tuple[tuple[str, str], ...], list[tuple[float, float]]]
 ) -> None:
     with path.open("ab") as file:
-        write_lines(file, _series(waiting))
+        write_lines(
+            file,
+            (
+                Series(dict(labels), [t for t, _ in pairs], [v for _, v in pairs])
+                for labels, pairs in waiting.items()
+            ),
+        )
     waiting.clear()
-
-
-def _series(
-    waiting: Mapping[tuple[tuple[str, str], ...], Sequence[tuple[float, float]]],
-) -> Iterator[Series]:
-    for labels, pairs in waiting.items():
-        yield Series(dict(labels), [t for t, _ in pairs], [v for _, v in pairs])
 
 
 def read_exporters(urls: Sequence[str]) -> Iterator[_Row]:

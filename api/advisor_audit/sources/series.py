@@ -126,11 +126,6 @@ def workload_name(pod: str) -> str:
     return _SUFFIXES.sub("", pod)
 
 
-def exporter_of(labels: Mapping[str, str]) -> str | None:
-    """The workload of the exporter itself, where its labels stand beside those of a job."""
-    return workload_name(labels.get("pod", "")) if labels.get("exported_pod") else None
-
-
 def owner_of(labels: Mapping[str, str], within: str, exporters: Collection[str]) -> Owner | None:
     """Who held the GPU; None: the row does not say.
 

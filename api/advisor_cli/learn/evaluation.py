@@ -12,7 +12,7 @@ from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor_cli.console import plain_console, plain_table
 from advisor_cli.progress import progress
-from advisor_cli.say import as_json_text, say
+from advisor_cli.say import as_json_text, say, say_lines
 from advisor_models.registry import Registry
 from advisor_training.evaluation import (
     Evaluation,
@@ -120,8 +120,7 @@ def show_own(pairs: Path | None, solo: Path | None, *, as_json: bool) -> None:
     predictor = Registry(settings.home / "models").open_champion()
     data = make_data(measured.pairs, measured.profiled, measured.references, measured.left_out)
     found = evaluate_own(predictor, data)
-    for line in [as_json_text(to_plain(found))] if as_json else _lines(found):
-        say(line)
+    say_lines([as_json_text(to_plain(found))] if as_json else _lines(found))
 
 
 def _lines(found: OwnEvaluation) -> Iterator[str]:

@@ -12,7 +12,7 @@ from advisor.settings import read_settings
 from advisor.wire.lists import ModelRow
 from advisor_cli.console import plain_table, print_table
 from advisor_cli.options import AsJson
-from advisor_cli.say import as_json_text, say
+from advisor_cli.say import as_json_text, say, say_lines
 from advisor_models.manifest import BUNDLED_NAME as BUNDLED
 from advisor_models.manifest import MANIFEST, Manifest, read_manifest
 from advisor_models.registry import (
@@ -71,8 +71,7 @@ def show(
         say(as_json_text(model_details(registry, wanted)))
         return
     manifest = read_manifest(registry.folder(wanted))
-    for line in _lines(wanted or BUNDLED, manifest, is_champion=wanted == champion):
-        say(line)
+    say_lines(_lines(wanted or BUNDLED, manifest, is_champion=wanted == champion))
     figures = ((name, f"{value:g}") for name, value in manifest.figures.items())
     print_table(plain_table(("figure", "value"), figures), _WIDTH)
 
@@ -93,7 +92,12 @@ def promote(
     if not known and (Path(model) / MANIFEST).is_file():
         model = registry.add(Path(model)).version
     elif not known and ("/" in model or Path(model).is_dir()):
-        raise _no_model(Path(model))
+        folder = Path(model)
+        raise ModelError(
+            f"{folder} is not a model folder",
+            why=f"there is no {MANIFEST} in it" if folder.is_dir() else "there is no such folder",
+            fix=f"train one: advisor train --out {folder}",
+        )
     before = registry.champion()
     registry.promote(key_of(model))
     _say_change(registry, before, as_json=as_json)
@@ -129,18 +133,9 @@ def check(
         found = [{"model": name, "error": fault} for name, fault in faults.items()]
         say(as_json_text({"models": found}))
     else:
-        for name, fault in faults.items():
-            say(f"{name}: {fault or 'ok'}")
+        say_lines(f"{name}: {fault or 'ok'}" for name, fault in faults.items())
     if any(faults.values()):
         raise typer.Exit(ModelError.exit_code)
-
-
-def _no_model(folder: Path) -> ModelError:
-    return ModelError(
-        f"{folder} is not a model folder",
-        why=f"there is no {MANIFEST} in it" if folder.is_dir() else "there is no such folder",
-        fix=f"train one: advisor train --out {folder}",
-    )
 
 
 def _registry() -> Registry:

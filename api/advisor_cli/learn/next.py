@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -18,7 +18,7 @@ from advisor.settings import Settings, read_settings
 from advisor_advice.conditions import checks_of, experience_of
 from advisor_cli.console import plain_table, print_table
 from advisor_cli.options import AsJson
-from advisor_cli.say import as_json_text, say
+from advisor_cli.say import as_json_text, say, say_lines
 from advisor_data import is_begun, open_store
 from advisor_data.bundled import GPU_MODEL
 from advisor_data.known import checked_counts
@@ -50,12 +50,17 @@ def show_next(
 
     Example: advisor next --minutes 30 --plan next.yaml
     """
-    settings = read_settings()
-    known = _known(settings, gpu_model)
+    known = _known(read_settings(), gpu_model)
     steps = next_steps(known, minutes)
     written = _write_plan(steps, plan)
     if as_json:
-        say(as_json_text(_as_json(known, steps, minutes, written)))
+        answer = {
+            "gpu_model": known.gpu_model,
+            "minutes": minutes,
+            "steps": [{**asdict(step), "command": step.command} for step in steps],
+            "plan": str(written) if written else None,
+        }
+        say(as_json_text(answer))
         return
     _print(known, steps, minutes, written)
     if plan and not written:
@@ -77,12 +82,10 @@ def _read_own(
 
 def _known(settings: Settings, gpu_model: str | None) -> MeasuredSoFar:
     pairs, solos, observations, drifting = _read_own(settings)
-    source = PointsSource(MEASURED_HERE, len(pairs), len(solos))
-    points = with_all_bundled(pairs, solos, source)
+    points = with_all_bundled(pairs, solos, PointsSource(MEASURED_HERE, len(pairs), len(solos)))
     model = gpu_model or _usual_model([*pairs, *solos, *observations])
     sound, faults = sound_jobs(settings.jobs_dir)
-    for fault in faults:
-        say(f"! {fault}", err=True)
+    say_lines((f"! {fault}" for fault in faults), err=True)
     return measured_so_far(
         points.pairs,
         points.profiled,
@@ -117,17 +120,6 @@ def _write_plan(steps: Sequence[NextStep], path: Path | None) -> Path | None:
         return replace_file(path, text.encode(), PUBLIC_FILE)
 
 
-def _as_json(
-    known: MeasuredSoFar, steps: Sequence[NextStep], minutes: float, plan: Path | None
-) -> dict[str, Any]:
-    return {
-        "gpu_model": known.gpu_model,
-        "minutes": minutes,
-        "steps": [{**asdict(step), "command": step.command} for step in steps],
-        "plan": str(plan) if plan else None,
-    }
-
-
 def _print(
     known: MeasuredSoFar, steps: Sequence[NextStep], minutes: float, plan: Path | None
 ) -> None:
@@ -142,8 +134,7 @@ def _print(
         options = ",".join("+".join(jobs) for jobs in pairs)
         commands.append(f"advisor colocate {plan or f'--pairs {shlex.quote(options)}'}")
     say("run:")
-    for command in commands:
-        say(f"  {command}")
+    say_lines(f"  {command}" for command in commands)
 
 
 def _cells(step: NextStep) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from advisor.validity.sensor_record import SENSORS_FOLDER, SensorRecord
 from advisor.wire.power import ReadingError, SensorCurve
 from advisor_advice.components import components_of_job, components_of_pair
 from advisor_cli.options import AsJson
-from advisor_cli.say import as_json_text, say
+from advisor_cli.say import as_json_text, say, say_lines
 from advisor_data.known import KERNELS_SOURCE as BUNDLED
 from advisor_data.known import known_kernels, known_sensors
 from advisor_power.data.result import InputPower, kept_inputs, with_ratios
@@ -97,8 +97,7 @@ def power(
         }
         say(as_json_text(answer))
         return
-    for line in (*LIMITS, counts, *unknown, f"written: {', '.join(files)}"):
-        say(line)
+    say_lines((*LIMITS, counts, *unknown, f"written: {', '.join(files)}"))
 
 
 def _kind(one: InputPower) -> str:
@@ -113,30 +112,21 @@ def _parts(
     found, unknown = list[FoundComponents](), list[str]()
     for names in asked:
         try:
-            found.append(_parts_of(names, settings, gpu_model))
+            if len(names) == 1:
+                found.append(components_of_job(names[0], settings, gpu_model))
+            else:
+                found.append(components_of_pair(names[0], names[1], settings, gpu_model))
         except InputError as error:
             why = f"What the power of {' beside '.join(names)} goes to is not known: {error}"
             unknown.append(why)
     return found, unknown
 
 
-def _parts_of(names: tuple[str, ...], settings: Settings, gpu_model: str | None) -> FoundComponents:
-    if len(names) == 1:
-        return components_of_job(names[0], settings, gpu_model)
-    return components_of_pair(names[0], names[1], settings, gpu_model)
-
-
 def _recorded(record: SensorRecord, home: Path) -> tuple[list[SensorCurve], list[ReadingError]]:
     """Curves and errors of reading by the recording of a record; none where it is gone."""
-    trace = _trace_of(record, home)
+    is_bundled = record.source == BUNDLED
+    trace = bundled_trace(record) if is_bundled else next(_recordings(record, home), None)
     return ([], []) if trace is None else (predicted_curves(trace, record), measured(trace, record))
-
-
-def _trace_of(record: SensorRecord, home: Path) -> Trace | None:
-    """The recording that a record was made of; None where it is gone."""
-    if record.source == BUNDLED:
-        return bundled_trace(record)
-    return next(_recordings(record, home), None)
 
 
 def _recordings(record: SensorRecord, home: Path) -> Iterator[Trace]:

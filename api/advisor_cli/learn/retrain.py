@@ -13,15 +13,15 @@ from advisor.core.wording import count_of
 from advisor.errors import StoreError
 from advisor.files import PUBLIC_FILE, replace_file
 from advisor.formats.wire import to_plain
-from advisor.settings import Settings, read_settings
+from advisor.settings import read_settings
+from advisor_advice.profiles import begun_store
 from advisor_cli.options import AsJson, WithLaunches
 from advisor_cli.progress import progress
-from advisor_cli.say import as_json_text, say
-from advisor_data import is_begun, open_store
+from advisor_cli.say import as_json_text, say_lines
 from advisor_models.manifest import BUNDLED_NAME
 from advisor_training.held_out import OnFold
 from advisor_training.retrain.challenger import OnStage
-from advisor_training.retrain.points import REASONS, Collected, collect
+from advisor_training.retrain.points import REASONS, collect
 from advisor_training.retrain.retrain import KEPT_VERSIONS, OUTCOMES, RetrainReport
 from advisor_training.retrain.retrain import retrain as run
 
@@ -53,24 +53,15 @@ def retrain(
     Example: advisor retrain
     """
     settings = read_settings()
-    collected = _collected(settings, with_bundled=with_bundled, with_launches=launches)
+    with begun_store(settings) as store:
+        home = settings.home
+        collected = collect(store, home, with_bundled=with_bundled, with_launches=launches)
     with _progress() as on_stage:
-        report = run(
-            collected, settings.home / "models", datetime.now(UTC), keep=keep, on_stage=on_stage
-        )
+        report = run(collected, home / "models", datetime.now(UTC), keep=keep, on_stage=on_stage)
     if metrics is not None:
         write_metrics(metrics, report)
     told = () if quiet and report.is_silent else _lines(report)
-    for line in [as_json_text(_to_json(report))] if as_json else told:
-        say(line)
-
-
-def _collected(settings: Settings, *, with_bundled: bool, with_launches: bool) -> Collected:
-    home = settings.home
-    if not is_begun(settings.database_url, home):
-        return collect(None, home, with_bundled=with_bundled)
-    with open_store(settings.database_url, home) as store:
-        return collect(store, home, with_bundled=with_bundled, with_launches=with_launches)
+    say_lines([as_json_text(_to_json(report))] if as_json else told)
 
 
 def write_metrics(path: Path, report: RetrainReport) -> None:
@@ -81,16 +72,15 @@ def write_metrics(path: Path, report: RetrainReport) -> None:
         fix="give another file with --metrics; the run itself came to its end",
     ):
         # At once, since a collector may read it at any moment.
-        replace_file(path, metrics_text(report).encode(), PUBLIC_FILE)
+        replace_file(path, "\n".join([*_metric_lines(report), ""]).encode(), PUBLIC_FILE)
 
 
 def _to_json(report: RetrainReport) -> dict[str, object]:
-    plain = to_plain(report)
-    replaced = report.replaced or BUNDLED_NAME if report.outcome == "promoted" else None
+    promoted = report.outcome == "promoted"
     return {
-        **plain,
+        **to_plain(report),
         "champion": report.champion or BUNDLED_NAME,
-        "replaced": replaced,
+        "replaced": report.replaced or BUNDLED_NAME if promoted else None,
         "summary": report.summary,
     }
 
@@ -121,19 +111,11 @@ def _progress() -> Generator[OnStage]:
 
         def on_stage(name: str) -> OnFold:
             task = bar.add_task(name, total=None)
-
-            def tick(left_out: str, done: int, total: int) -> None:
-                bar.update(task, description=f"{name}, without {left_out}", completed=done,
-                           total=total)  # fmt: skip
-
-            return tick
+            return lambda left_out, done, total: bar.update(
+                task, description=f"{name}, without {left_out}", completed=done, total=total
+            )
 
         yield on_stage
-
-
-def metrics_text(report: RetrainReport) -> str:
-    """All metrics in the text format of Prometheus."""
-    return "\n".join(_metric_lines(report)) + "\n"
 
 
 def _metric_lines(report: RetrainReport) -> Iterator[str]:
@@ -167,11 +149,9 @@ def _of(report: RetrainReport, figure: str) -> dict[str, float]:
 
 def _label(name: str, value: str, **more: str) -> str:
     labels = {name: value, **more}
-    return "{" + ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items()) + "}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+    parts = (f'{key}="{text.translate(escapes)}"' for key, text in labels.items())
+    return "{" + ",".join(parts) + "}"
 
 
 def _family(name: str, help_: str, samples: Mapping[str, float]) -> Iterator[str]:

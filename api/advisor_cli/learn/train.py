@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,7 +13,7 @@ from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor_cli.options import AsJson, WithBundled, WithLaunches
 from advisor_cli.progress import leaving_out
-from advisor_cli.say import as_json_text, say
+from advisor_cli.say import as_json_text, say, say_lines
 from advisor_models.manifest import MANIFEST, Manifest, check_intervals, write_artefact
 from advisor_training.points import (
     BUNDLED,
@@ -59,8 +59,7 @@ def train(
     """
     measured = _read(pairs, solo, with_bundled=with_bundled, launches=launches)
     if not as_json:
-        for line in _source_lines(measured):
-            say(line)
+        say_lines(_source_lines(measured))
     made_from = make_training_set(
         measured.pairs, measured.profiled, measured.references, measured.left_out
     )
@@ -71,14 +70,34 @@ def train(
     write_model(out, lambda folder: write_artefact(folder, artefact))
     manifest = artefact.manifest
     files = [str(out / name) for name in (*manifest.files, MANIFEST)]
-    fault = _fault(manifest)
+    fault = None  # why the model will not be promoted
+    try:
+        check_intervals(manifest)
+    except ModelError as error:
+        fault = str(error)
     if as_json:
-        more = {"sources": to_plain(measured.sources), "files": files, "fault": fault}
-        say(as_json_text(_to_json(made_from, trained, manifest) | more))
+        held = trained.calibrated.held
+        answer = {
+            "version": manifest.version,
+            "rows": len(made_from.rows),
+            "pair_points": manifest.dataset.pair_points,
+            "pairs": manifest.dataset.pairs,
+            "jobs": len(manifest.dataset.jobs),
+            "left_out": [{"reason": i.reason, "points": i.points} for i in made_from.left_out],
+            "figures": dict(manifest.figures),
+            "other_gpu": to_plain(manifest.other_gpu),
+            "rate_coverage_percent_by_share": _percents(held["speed"].strata),
+            "power_coverage_percent_by_kind": _percents(held["power"].strata),
+            "fit_s": trained.fit_s,
+            "total_s": trained.total_s,
+            "sources": to_plain(measured.sources),
+            "files": files,
+            "fault": fault,
+        }
+        say(as_json_text(answer))
         return
     end = [f"it will not be promoted: {fault}" if fault else f"next: advisor models promote {out}"]
-    for line in (*_lines(made_from, trained, manifest), f"written: {', '.join(files)}", *end):
-        say(line)
+    say_lines((*_lines(made_from, trained, manifest), f"written: {', '.join(files)}", *end))
 
 
 def _read(
@@ -104,15 +123,6 @@ def _source_lines(measured: CheckedPoints) -> Iterator[str]:
         yield "the bundled pairs are left out; --with-bundled takes them, too"
 
 
-def _fault(manifest: Manifest) -> str | None:
-    """Why the model will not be promoted; None where it will."""
-    try:
-        check_intervals(manifest)
-    except ModelError as error:
-        return str(error)
-    return None
-
-
 def _moment(text: str | None) -> datetime:
     """The time in UTC; now where none is given."""
     if text is None:
@@ -124,24 +134,6 @@ def _moment(text: str | None) -> datetime:
             f"{text} is not a time", fix="give one such as 2026-11-21T16:08:03Z, or newest"
         ) from error
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def _to_json(made_from: TrainingSet, trained: Trained, manifest: Manifest) -> dict[str, Any]:
-    held = trained.calibrated.held
-    return {
-        "version": manifest.version,
-        "rows": len(made_from.rows),
-        "pair_points": manifest.dataset.pair_points,
-        "pairs": manifest.dataset.pairs,
-        "jobs": len(manifest.dataset.jobs),
-        "left_out": [{"reason": i.reason, "points": i.points} for i in made_from.left_out],
-        "figures": dict(manifest.figures),
-        "other_gpu": to_plain(manifest.other_gpu),
-        "rate_coverage_percent_by_share": _percents(held["speed"].strata),
-        "power_coverage_percent_by_kind": _percents(held["power"].strata),
-        "fit_s": trained.fit_s,
-        "total_s": trained.total_s,
-    }
 
 
 def _percents(parts: dict[str, float]) -> dict[str, float]:

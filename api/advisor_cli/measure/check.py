@@ -20,7 +20,7 @@ from advisor_cli.console import plain_console
 from advisor_cli.measure.profile_here import numbers
 from advisor_cli.measure.testbeds import open_testbed
 from advisor_cli.options import AsJson
-from advisor_cli.say import as_json_text, say
+from advisor_cli.say import as_json_text, say_lines
 from advisor_cli.stopping import stoppable
 from advisor_data import open_store
 from advisor_power.data.of_job import with_fingerprint
@@ -63,7 +63,10 @@ def _check_lines(outcome: CheckOutcome) -> Iterator[str]:
     yield f"safe      {ranges(check.safe)}"
     yield f"unsafe    {ranges(check.unsafe)}"
     for count in check.unsafe:
-        yield _wrong_line(count, check.wrong[count], len(check.operations))
+        names = check.wrong[count]
+        more = ", .." if len(names) > _NAMED else ""
+        named = f"{', '.join(names[:_NAMED])}{more}"
+        yield f"  {count:>4} SMs  {len(names)} of {len(check.operations)}: {named}"
     for count, reason in sorted(outcome.not_known.items()):
         yield f"  {count:>4} SMs  not known: {reason}"
     for name, reason in outcome.skipped.items():
@@ -72,7 +75,10 @@ def _check_lines(outcome: CheckOutcome) -> Iterator[str]:
         f"{count_of(len(check.checked), 'count')}, {count_of(len(check.operations), 'operation')} "
         f"each, {check.seconds:.0f} s, {check.checked_at[:10]}"
     )
-    yield _consequence(check.unsafe)
+    if check.unsafe:
+        yield f"From now on no job is given {ranges(check.unsafe)} SMs."
+    else:
+        yield "Every count that was checked may be given to a job."
 
 
 def ranges(counts: Sequence[int]) -> str:
@@ -84,17 +90,6 @@ def ranges(counts: Sequence[int]) -> str:
         else:
             rows.append([count])
     return " ".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in rows) or "none"
-
-
-def _wrong_line(count: int, names: Sequence[str], operations: int) -> str:
-    more = ", .." if len(names) > _NAMED else ""
-    return f"  {count:>4} SMs  {len(names)} of {operations}: {', '.join(names[:_NAMED])}{more}"
-
-
-def _consequence(unsafe: Sequence[int]) -> str:
-    if not unsafe:
-        return "Every count that was checked may be given to a job."
-    return f"From now on no job is given {ranges(unsafe)} SMs."
 
 
 def _check_job(
@@ -120,8 +115,7 @@ def _check_job(
         targets = plan(job, shares, 1, run)
         found = sweep(targets, run, testbed, store, reports.ConsoleReporter(console), RESULTS_ONLY)
     answer = _answer(job, gpu, found.points, found.failures)
-    for line in [as_json_text(answer)] if as_json else _lines(answer, len(shares)):
-        say(line)
+    say_lines([as_json_text(answer)] if as_json else _lines(answer, len(shares)))
     if total in answer["silent"]:
         raise InputError(
             f"{job.name} reported nothing that can be compared",
@@ -188,8 +182,7 @@ def check(
         outcome = CheckOutcome(kept, {}, {})
     else:
         outcome = _run(gpu, wanted, python, kept, settings, console)
-    for line in [as_json_text(_as_json(outcome))] if as_json else _check_lines(outcome):
-        say(line)
+    say_lines([as_json_text(_as_json(outcome))] if as_json else _check_lines(outcome))
     if outcome.not_known:
         raise typer.Exit(5)
 
@@ -233,22 +226,23 @@ def _run(
     settings: Settings,
     console: Console,
 ) -> CheckOutcome:
-    def keep(check: CountCheck) -> None:
-        keep_check(check, settings.home)
-
-    def report(step: CheckStep) -> None:
-        console.print(f"  {_step_line(step)}", highlight=False, soft_wrap=True)
-
-    run = f"check-{Clock().utc().replace(':', '')}"
-    folder = open_home(settings.home, "logs", run)
+    folder = open_home(settings.home, "logs", f"check-{Clock().utc().replace(':', '')}")
     with (
         stoppable(console),
         live_backend(settings, gpu, "mps") as backend,
         PhaseLock(settings.lock_dir).starting(),
     ):
         console.print("  the reference on the whole GPU ...", highlight=False)
-        place = CheckedGpu(backend, settings.job_environment(), folder)
-        return check_counts(wanted, python, place, kept, keep, report)
+        return check_counts(
+            wanted,
+            python,
+            CheckedGpu(backend, settings.job_environment(), folder),
+            kept,
+            keep=lambda check: keep_check(check, settings.home),
+            report=lambda step: console.print(
+                f"  {_step_line(step)}", highlight=False, soft_wrap=True
+            ),
+        )
 
 
 def _as_json(outcome: CheckOutcome) -> dict[str, object]:

@@ -41,7 +41,7 @@ from advisor_data.bundled import bundled_set_points, bundled_set_references, bun
 from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling import reports
 from advisor_profiling.campaign.campaign import Cost
-from advisor_profiling.campaign.colocation import Campaign, CampaignReport, PlannedSplit, carry_out
+from advisor_profiling.campaign.colocation import Campaign, PlannedSplit, carry_out
 from advisor_profiling.campaign.plan import Plan, counts_on
 from advisor_profiling.campaign.plan_file import (
     DEFAULT_SET_SPLITS,
@@ -113,7 +113,26 @@ class _ColocateRequest:
                 fix="give a plan file, or --among, or --pairs, or --sets",
             )
         if self.file is None:
-            return self._of_options()
+            others = {
+                "sample": self.sample if self.sets else None,
+                "seed": not self.sets and self.seed,
+            }
+            if wrong := [f"--{name}" for name, value in others.items() if value]:
+                raise InputError(
+                    f"{', '.join(wrong)} has no meaning here",
+                    fix="--sample draws pairs of --among; --seed says which sets --sets 40 draws",
+                )
+            default = DEFAULT_SET_SPLITS if self.sets else DEFAULT_SPLITS
+            return plan_from_options(
+                self.among,
+                self.pairs,
+                default if self.splits is None else self.splits,
+                1 if self.repeats is None else self.repeats,
+                self.run,
+                sample=self.sample,
+                sets=self.sets,
+                seed=self.seed,
+            )
         options = {"splits": self.splits, "repeats": self.repeats, "sample": self.sample}
         options |= {"seed": self.seed}
         if given := [f"--{name}" for name, value in options.items() if value not in (None, "")]:
@@ -123,25 +142,6 @@ class _ColocateRequest:
             )
         plan = load_plan(self.file, jobs)
         return plan if self.run is None else replace(plan, name=run_name(self.run))
-
-    def _of_options(self) -> Plan:
-        others = {"sample": self.sample if self.sets else None, "seed": not self.sets and self.seed}
-        if wrong := [f"--{name}" for name, value in others.items() if value]:
-            raise InputError(
-                f"{', '.join(wrong)} has no meaning here",
-                fix="--sample draws pairs of --among; --seed says which sets --sets 40 draws",
-            )
-        default = DEFAULT_SET_SPLITS if self.sets else DEFAULT_SPLITS
-        return plan_from_options(
-            self.among,
-            self.pairs,
-            default if self.splits is None else self.splits,
-            1 if self.repeats is None else self.repeats,
-            self.run,
-            sample=self.sample,
-            sets=self.sets,
-            seed=self.seed,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,7 +370,19 @@ def _on_one(
         return _open(settings, gpu, campaign.plan, source, mode, logs, seed)
 
     report = carry_out(campaign, open_gpu)
-    return _as_json(report, replay=gpu == REPLAY), 5 if report.failures else 0
+    answer: ReportJson = {
+        "gpu_model": report.gpu_model,
+        "replay": gpu == REPLAY,
+        "windows": report.windows,
+        "to_measure": report.to_measure,
+        "measured": report.measured,
+        "estimated_s": report.estimated_s,
+        "planned": [asdict(planned) for planned in report.planned],
+        "cost": asdict(report.cost),
+        "skipped": [{"pair": list(s.pair), "reason": s.reason} for s in report.skipped],
+        "failures": [{"target": str(f.target), "error": f.error} for f in report.failures],
+    }
+    return answer, 5 if report.failures else 0
 
 
 def _open(
@@ -399,28 +411,12 @@ def _jobs(settings: Settings, gpu: str, console: Console) -> dict[str, Job]:
     return {job.name: job for job in sound}
 
 
-def _as_json(report: CampaignReport, *, replay: bool) -> ReportJson:
-    return {
-        "gpu_model": report.gpu_model,
-        "replay": replay,
-        "windows": report.windows,
-        "to_measure": report.to_measure,
-        "measured": report.measured,
-        "estimated_s": report.estimated_s,
-        "planned": [asdict(planned) for planned in report.planned],
-        "cost": asdict(report.cost),
-        "skipped": [{"pair": list(s.pair), "reason": s.reason} for s in report.skipped],
-        "failures": [{"target": str(f.target), "error": f.error} for f in report.failures],
-    }
-
-
 def _total(answers: Sequence[ReportJson]) -> ReportJson:
     """The answers of several GPUs as one."""
     total = dict(answers[0])
     for key in ("windows", "to_measure", "measured", "estimated_s"):
         total[key] = sum(answer[key] for answer in answers)
-    costs = (Cost(**answer["cost"]) for answer in answers)
-    total["cost"] = asdict(sum(costs, Cost()))
+    total["cost"] = asdict(sum((Cost(**answer["cost"]) for answer in answers), Cost()))
     for key in ("planned", "failures"):
         total[key] = [item for answer in answers for item in answer[key]]
     # Each GPU leaves out the same pairs, for the same reasons.

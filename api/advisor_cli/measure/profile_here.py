@@ -358,8 +358,7 @@ def measure(asked: ProfileRequest, settings: Settings, console: Console) -> _Pro
         check_program(job, settings.job_environment())
         job = with_fingerprint(job)
     with _opened(asked, job, settings, console) as opened:
-        shares = _shares(opened, _safety(opened, settings))
-        points, result = _measure(opened, shares)
+        points, result = _measure(opened, _shares(opened, _safety(opened, settings)))
         gpu = opened.testbed.gpu
         stored = [p for p in opened.store.solo_points(job=job.name) if p.gpu_model == gpu.model]
     return _Profiled(

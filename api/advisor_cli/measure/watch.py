@@ -82,14 +82,25 @@ def watch(
     command, asked = command_of(pid), AskedProcess(pattern, url, counter)
     told = find_told(family(pid), command, asked)
     if save is not None:
-        _save(_job(pid, command, save, told))
+        job = _job(pid, command, save, told)
+        file = read_settings().jobs_dir / f"{job.name}.yaml"
+        if file.exists():
+            raise InputError(f"{file} is there already", fix="choose another name")
+        save_job(job, file)
+        say(f"kept as {file}", err=True)
     looks = watching(pid, told, every, every if once else seconds)
     if as_json:
         for seen in looks:
             say(as_json_text(asdict(seen)))
         return
     notes = [*_how(pid, command, told)]
-    _show(looks, lambda seen: _screen(seen, command, notes), _line, once=once, first=notes)
+    _show(
+        looks,
+        lambda seen: _screen(seen, command, notes),
+        lambda seen: f"{seen.at} {_rate_text(seen)}{''.join(map(_gpu_text, seen.gpus))}",
+        once=once,
+        first=notes,
+    )
     if not once and owner_of(pid) is None:
         say(f"process {pid} has ended")
 
@@ -114,10 +125,6 @@ def _show(
         say(note)
     for seen in looks:
         say(line(seen))
-
-
-def _line(seen: WatchedNow) -> str:
-    return f"{seen.at} {_rate_text(seen)}{''.join(map(_gpu_text, seen.gpus))}"
 
 
 def _watch_host(every_s: float, lasts_s: float, *, once: bool, as_json: bool) -> None:
@@ -146,8 +153,7 @@ def _looks(look: Callable[[], _Look], every_s: float, lasts_s: float) -> Iterato
 
 
 def _host_screen(seen: "HostSeen") -> Group:
-    rows = map(_job_cells, seen.jobs)
-    table = plain_table(_HOST_COLUMNS, rows, whole=_HOST_COLUMNS[2:])
+    table = plain_table(_HOST_COLUMNS, map(_job_cells, seen.jobs), whole=_HOST_COLUMNS[2:])
     nobody = Text("nobody holds a GPU of this host")
     words = (
         f"half a card: speed at half of it, {seen.basis} from the last minute; ranges are of 90 %"
@@ -200,19 +206,10 @@ def _job(pid: int, command: Sequence[str], name: str, told: ToldProgress | None)
     return replace(inline_job(name, command, told.progress), workdir=workdir_of(pid))
 
 
-def _save(job: Job) -> None:
-    file = read_settings().jobs_dir / f"{job.name}.yaml"
-    if file.exists():
-        raise InputError(f"{file} is there already", fix="choose another name")
-    save_job(job, file)
-    say(f"kept as {file}", err=True)
-
-
 def _screen(seen: WatchedNow, command: Sequence[str], notes: Sequence[str]) -> Group:
     head = Text(f"{seen.pid}: {shlex.join(command)}", style="bold")
     table = plain_table(_COLUMNS, map(_cells, seen.gpus), whole=_COLUMNS)
-    nowhere = Text("it computes on no GPU that NVML names it on")
-    rows = table if seen.gpus else nowhere
+    rows = table if seen.gpus else Text("it computes on no GPU that NVML names it on")
     return Group(head, Text(_rate_text(seen)), rows, *map(Text, notes))
 
 
@@ -234,12 +231,11 @@ def _gpu_text(gpu: GpuSeen) -> str:
 
 
 def _cells(gpu: GpuSeen) -> tuple[str, ...]:
-    active = gpu.sm_active_percent
     return (
         f"{gpu.index} {gpu.model}",
         _number(gpu.power_w, "W"),
         _number(gpu.power_limit_w, "W"),
-        _percent(active),
+        _percent(gpu.sm_active_percent),
         _number(gpu.memory_mib, "MiB"),
         " ".join(map(str, gpu.others)) or "none",
     )

@@ -32,17 +32,6 @@ def components(
 
     Example: advisor power components triad matmul-bf16 --splits
     """
-    _check_asked(job, other, splits=splits)
-    settings = read_settings()
-    if other is None:
-        of_job = components_of_job(job, settings, gpu_model)
-        say(as_json_text(of_job)) if as_json else _show_job(of_job)
-        return
-    of_pair = components_of_pair(job, other, settings, gpu_model)
-    say(as_json_text(of_pair)) if as_json else _show_pair(of_pair)
-
-
-def _check_asked(job: str, other: str | None, *, splits: bool) -> None:
     if splits and other is None:
         raise InputError(
             "--splits needs a second job", fix=f"advisor power components {job} OTHER --splits"
@@ -53,6 +42,13 @@ def _check_asked(job: str, other: str | None, *, splits: bool) -> None:
             why="two jobs share a GPU at a split",
             fix=f"advisor power components {job} {other} --splits",
         )
+    settings = read_settings()
+    if other is None:
+        of_job = components_of_job(job, settings, gpu_model)
+        say(as_json_text(of_job)) if as_json else _show_job(of_job)
+        return
+    of_pair = components_of_pair(job, other, settings, gpu_model)
+    say(as_json_text(of_pair)) if as_json else _show_pair(of_pair)
 
 
 def _show_job(found: ComponentsOfJob) -> None:

@@ -17,14 +17,13 @@ from advisor.wire.power import Estimate, InputAsked, InputPoint, InputPrediction
 from advisor_cli.console import plain_console, plain_table, print_table
 from advisor_cli.options import AllowUnsafe, AsJson, WithBundled
 from advisor_cli.progress import counted, leaving_out
-from advisor_cli.say import as_json_text, say
+from advisor_cli.say import as_json_text, say, say_lines
 from advisor_cli.stopping import stoppable
 from advisor_data.known import bundled_input_points, read_input_points
 from advisor_power.data import training
 from advisor_power.data.language import DTYPES, SWEEPS, OperandPair, parse_operands
 from advisor_power.data.measuring import (
     WINDOW_S,
-    InputRun,
     Outcome,
     Step,
     measure_cases,
@@ -79,12 +78,6 @@ def _step_line(step: Step) -> str:
     """How far it is."""
     minutes, seconds = divmod(int(step.eta_s), 60)
     return f"{step.done}/{step.total}  {step.case}  eta {minutes}:{seconds:02}"
-
-
-def _input_table(found: Sequence[InputPower]) -> Table:
-    """A line for each case."""
-    numbers = ("W", "of reference", "T/s", "pJ/operation", "above idle", "MHz", "C")
-    return plain_table(("operands", *numbers, "flags"), map(_cells, found))
 
 
 def note_lines(found: Sequence[InputPower]) -> Iterator[str]:
@@ -216,11 +209,14 @@ def input_power(
                 soft_wrap=True,
             )
 
-        def report(step: Step) -> None:
-            console.print(f"  {_step_line(step)}", highlight=False, soft_wrap=True)
-
-        outcome = measure_cases(run, cases, report, fresh=fresh)
-        found = _results_of(run, cases)
+        outcome = measure_cases(
+            run,
+            cases,
+            lambda step: console.print(f"  {_step_line(step)}", highlight=False, soft_wrap=True),
+            fresh=fresh,
+        )
+        newest = newest_of(with_ratios(run.keep.read()), cases, run.bench.conditions)
+        found = [newest[case] for case in cases if case in newest]
     _show(found, outcome, as_json)
 
 
@@ -246,12 +242,6 @@ def _cases_of(
     return list(dict.fromkeys(case_of(str(pair), sizes, dtype) for pair in pairs))
 
 
-def _results_of(run: InputRun, cases: Sequence[InputCase]) -> list[InputPower]:
-    """The newest result of each case, with its ratio to the references around it."""
-    found = newest_of(with_ratios(run.keep.read()), cases, run.bench.conditions)
-    return [found[case] for case in cases if case in found]
-
-
 def _sweep(name: str, dtype: str) -> list[OperandPair]:
     sweep = next((s for s in SWEEPS if f"T{s.takeaway}" == name.upper()), None)
     if sweep is None:
@@ -274,14 +264,12 @@ def _predict(
         )
         for case in cases
     ]
-    filled = counted(map(with_features, asked), len(asked), "inputs")
-    found = predictions(model, filled)
+    found = predictions(model, counted(map(with_features, asked), len(asked), "inputs"))
     if as_json:
         say(as_json_text(found))
         return
     print_table(predicted_table(found.predictions), width=140)
-    for line in _predicted_lines(found, model.manifest):
-        say(line)
+    say_lines(_predicted_lines(found, model.manifest))
 
 
 def _show(found: Sequence[InputPower], outcome: Outcome, as_json: bool) -> None:
@@ -293,11 +281,10 @@ def _show(found: Sequence[InputPower], outcome: Outcome, as_json: bool) -> None:
         say(as_json_text({"inputs": [r.as_json() for r in found], "refused": refused}))
     else:
         if found:
-            print_table(_input_table(found))
-        for line in note_lines(found):
-            say(line)
-        for case, error in outcome.refused.items():
-            say(f"not measured: {case}: {error}")
+            numbers = ("W", "of reference", "T/s", "pJ/operation", "above idle", "MHz", "C")
+            print_table(plain_table(("operands", *numbers, "flags"), map(_cells, found)))
+        say_lines(note_lines(found))
+        say_lines(f"not measured: {case}: {error}" for case, error in outcome.refused.items())
     if outcome.refused:
         raise typer.Exit(JobError.exit_code)
 
@@ -362,10 +349,11 @@ def tensor(
         if found:
             print_table(_tensor_table(found, with_power=model is not None), width=140)
             say("\n% of all bits, of elements that are 0, and of different values in a sample")
-            for line in _power_lines(found, model):
-                say(line)
-        for reason, count in Counter(filter(None, why.values())).most_common():
-            say(f"left out {count}: {reason}")
+            say_lines(_power_lines(found, model))
+        say_lines(
+            f"left out {count}: {reason}"
+            for reason, count in Counter(filter(None, why.values())).most_common()
+        )
         if not matrices:
             say("no matrix to look at")
         if not_reached:
@@ -458,9 +446,7 @@ def train(
         trained = training.fit_inputs(found, tick, gpu_model)
     manifest = training.write_input_model(folder, trained)
     told = [*_lines(manifest, unused), f"written: {folder}"]
-    answer = _to_json(trained, manifest, unused, folder)
-    for line in [as_json_text(answer)] if as_json else told:
-        say(line)
+    say_lines([as_json_text(_to_json(trained, manifest, unused, folder))] if as_json else told)
 
 
 def _read(

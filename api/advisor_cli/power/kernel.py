@@ -14,7 +14,7 @@ from advisor.wire.power import Estimate, Histogram, KernelReport, StretchPower
 from advisor_cli.console import plain_console, show_chart
 from advisor_cli.options import REPLAY, AsJson, grouped
 from advisor_cli.power.sensor import ReplayedModel, check_gpu_model, say_power_replay
-from advisor_cli.say import as_json_text, say
+from advisor_cli.say import as_json_text, say_lines
 from advisor_cli.stopping import stoppable
 from advisor_data.known import known_sensors
 from advisor_power.gpu_worker import WorkerPlace
@@ -254,19 +254,6 @@ def kernel(
         lead_s=LEAD_S if what.after else 0.0,
         fresh=fresh,
     )
-    _check(what, within_w)
-    check_gpu_model(gpu, gpu_model)
-    settings, console = read_settings(), plain_console(stderr=True)
-    if gpu == REPLAY:
-        found = _replay(what, units, gpu_model, console)
-    else:
-        found = _measure(
-            what, WorkerPlace(gpu=gpu, units=units, python=python), wanted, settings, console
-        )
-    _show(found, as_json)
-
-
-def _check(what: _AskedOperation, within_w: float | None) -> None:
     if bool(what.name) == bool(what.call):
         raise InputError(
             f"both {what.name} and --call were given" if what.call else "no operation was named",
@@ -275,6 +262,17 @@ def _check(what: _AskedOperation, within_w: float | None) -> None:
         )
     if within_w is not None and within_w <= 0:
         raise InputError(f"+-{within_w:g} W is no precision", fix="ask for --within-w 5")
+    check_gpu_model(gpu, gpu_model)
+    settings, console = read_settings(), plain_console(stderr=True)
+    if gpu == REPLAY:
+        found = _replay(what, units, gpu_model, console)
+    else:
+        found = _measure(
+            what, WorkerPlace(gpu=gpu, units=units, python=python), wanted, settings, console
+        )
+    say_lines([as_json_text(found)] if as_json else report_lines(found))
+    if found.curve and not as_json:
+        show_chart(plot(found))
 
 
 def _replay(
@@ -296,7 +294,11 @@ def _measure(
     console: Console,
 ) -> KernelReport:
     sensors = _known_sensors(place.gpu, wanted.resolution_ms, settings, console)
-    _check_together(what)
+    if what.together and (what.after or what.rotate):
+        raise InputError(
+            f"{what.name} goes with neither --after nor --rotate",
+            fix="leave them out: a collective runs after idle, with one set of inputs",
+        )
     console.print("  starting ...", highlight=False)
     opening = open_kernel_bench(
         settings, sensors.channel, place, what.options(), second_gpu=what.together
@@ -345,18 +347,3 @@ def _known_sensors(gpu: str, resolution_ms: float, settings: Settings, console: 
             soft_wrap=True,
         )
     return sensors
-
-
-def _check_together(what: _AskedOperation) -> None:
-    if what.together and (what.after or what.rotate):
-        raise InputError(
-            f"{what.name} goes with neither --after nor --rotate",
-            fix="leave them out: a collective runs after idle, with one set of inputs",
-        )
-
-
-def _show(found: KernelReport, as_json: bool) -> None:
-    for line in [as_json_text(found)] if as_json else report_lines(found):
-        say(line)
-    if found.curve and not as_json:
-        show_chart(plot(found))

@@ -16,7 +16,7 @@ from advisor.validity.sensor_record import SensorRecord, keep_record, power_timi
 from advisor.wire.power import KernelReport
 from advisor_cli.console import plain_console
 from advisor_cli.options import REPLAY, AsJson
-from advisor_cli.say import as_json_text, say
+from advisor_cli.say import as_json_text, say_lines
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.recording import SensorRecording, record
 from advisor_power.sensor.trace import Trace, read_trace, recorded_sensor
@@ -58,8 +58,7 @@ def sensor(
         found = _replay(gpu_model, console)
     else:
         found = _measure(gpu, python, read_settings(), console)
-    for line in [as_json_text(_as_json(found))] if as_json else _sensor_lines(found):
-        say(line)
+    say_lines([as_json_text(_as_json(found))] if as_json else _sensor_lines(found))
     if not found.accepted:
         raise typer.Exit(_NOT_ACCEPTED)
 

@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -86,7 +87,9 @@ def read_job(folder: Path) -> SlurmJob | None:
     Raises:
         InputError: its comment names no job.
     """
-    root = _owner_of(folder)
+    root = None
+    with suppress(OSError):
+        root = folder.stat().st_uid
     comment, share, memory = (
         (read_plain(folder / name, _MOST_BYTES, root) or b"").decode(errors="replace")
         for name in ("comment", "share", "memory")
@@ -121,13 +124,6 @@ def parse_status(text: str) -> State:
     if int(text) == 0:
         return "finished"
     return "stopped" if int(text) & 0x7F in (signal.SIGTERM, signal.SIGKILL) else "failed"
-
-
-def _owner_of(folder: Path) -> int | None:
-    try:
-        return folder.stat().st_uid
-    except OSError:
-        return None
 
 
 _ONLY_GPU = {"CUDA_VISIBLE_DEVICES": "0"}
@@ -254,7 +250,11 @@ class SlurmAgent:
                 wrong[gpu.path] = self._said[gpu.path]  # not tried again with these jobs
                 continue
             try:
-                self._look_at(gpu, jobs)
+                room = self._rooms.get(gpu.path) or self._open(gpu)
+                for seen in room.look(jobs):
+                    self._reports.add(seen)
+                if not room.meters:
+                    self._rooms.pop(gpu.path).close()
             except AdvisorError as error:
                 wrong[gpu.path] = str(error)
         for path in wrong.keys() - self._said.keys():
@@ -266,13 +266,6 @@ class SlurmAgent:
         """Let go of the driver."""
         for room in self._rooms.values():
             room.close()
-
-    def _look_at(self, gpu: GpuFolder, jobs: list[SlurmJob]) -> None:
-        room = self._rooms.get(gpu.path) or self._open(gpu)
-        for seen in room.look(jobs):
-            self._reports.add(seen)
-        if not room.meters:
-            self._rooms.pop(gpu.path).close()
 
     def _open(self, folder: GpuFolder) -> Room[SlurmJob]:
         gpu = self._gpu(folder.index)
@@ -297,10 +290,6 @@ class SlurmAgent:
 
 def tenancy(daemon: UserDaemon, folder: GpuFolder) -> Tenancy[SlurmJob]:
     """What is known of the jobs of one user on one GPU."""
-
-    def warn(job: SlurmJob, _reason: str, message: str) -> None:
-        LOG.warning("job %s (%s): %s", job.uid, job.job, message)
-
     return Tenancy(
         scheduler="slurm",
         node=socket.gethostname(),
@@ -308,7 +297,7 @@ def tenancy(daemon: UserDaemon, folder: GpuFolder) -> Tenancy[SlurmJob]:
         progress_file=lambda job: job.progress_file,
         wanted=daemon.wanted,
         gone=lambda job: ended(job, folder),
-        warn=warn,
+        warn=lambda job, _, text: LOG.warning("job %s (%s): %s", job.uid, job.job, text),
     )
 
 

@@ -336,8 +336,7 @@ class QueueRound:
             node, counted = found
             those = listed(f"job {job.key} ({_name(job)})" for job in meeting.there)
             why = f"of a GPU beside {those}, split {answer.split}"
-            place = len(meeting.there)
-            yield replace(self._share(meeting, answer, place, counted, why), node=node)
+            yield replace(self._share(meeting, answer, len(meeting.there), counted, why), node=node)
 
     def _share(
         self, meeting: _Meeting, answer: Together, place: int, counted: int, why: str

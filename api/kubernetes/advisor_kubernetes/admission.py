@@ -99,10 +99,11 @@ def _patch_of(pod: Object, place: int, shape: _PodShape) -> list[Object]:
     """
     container = parts(pod, "spec", "containers")[place]
     path = f"/spec/containers/{place}"
-    gates = parts(pod, "spec", "schedulingGates")
     return [
         *_label(pod),
-        *_more("/spec/schedulingGates", gates, [{"name": names.GATE}]),
+        *_more(
+            "/spec/schedulingGates", parts(pod, "spec", "schedulingGates"), [{"name": names.GATE}]
+        ),
         *_more("/spec/volumes", parts(pod, "spec", "volumes"), shape.volumes),
         *_more(f"{path}/env", parts(container, "env"), shape.variables),
         *_more(f"{path}/volumeMounts", parts(container, "volumeMounts"), shape.mounts),

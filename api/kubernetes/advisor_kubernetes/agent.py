@@ -7,8 +7,8 @@ import socket
 import stat
 import threading
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -231,8 +231,7 @@ class AgentMetrics(Collector):
                 values = [(of, numbers[name]) for of, numbers in seen]
                 yield family(kind, f"{what}_{name}", text, labels, values)
         text = "Observations that the service does not have yet"
-        waiting = [((), now.waiting)]
-        yield family(GaugeMetricFamily, "agent_observations_waiting", text, (), waiting)
+        yield family(GaugeMetricFamily, "agent_observations_waiting", text, (), [((), now.waiting)])
         text = "Observations by what became of them"
         done = [(("sent",), now.sent), (("lost",), now.lost)]
         yield family(CounterMetricFamily, "agent_observations", text, ("outcome",), done)
@@ -604,7 +603,10 @@ def run_agent(
     """
     with ExitStack() as stack:
         try:
-            gpus = stack.enter_context(_own_gpus(settings))
+            found = nvml.list_gpus()
+            for gpu in found:
+                stack.enter_context(gpu_lock(settings.lock_dir, gpu.uuid))
+            gpus = [with_units(gpu, settings) for gpu in found]
         except BusyError:
             raise  # what the other agent says is true
         except AdvisorError:
@@ -619,16 +621,6 @@ def run_agent(
         api.start(stop)
         for _ in keep_looking(agent.look, stop):
             pass
-
-
-@contextmanager
-def _own_gpus(settings: Settings) -> Generator[list[Gpu]]:
-    """The GPUs of the node, locked for this process."""
-    with ExitStack() as stack:
-        found = nvml.list_gpus()
-        for gpu in found:
-            stack.enter_context(gpu_lock(settings.lock_dir, gpu.uuid))
-        yield [with_units(gpu, settings) for gpu in found]
 
 
 class _KubernetesAgent:
@@ -671,11 +663,43 @@ class _KubernetesAgent:
                 self._reports.add(seen)
         self.publish(time.monotonic())
         self._reports.flush()
-        self.metrics.now = self._snapshot()
+        self.metrics.now = _Snapshot(
+            looked_s=time.monotonic(),
+            ready=self._api.listed and self._published is not None,
+            pods=[
+                _numbers(meter, self._hours[daemon.gpu.uuid])
+                for daemon, room in self._rooms
+                for meter in room.meters
+            ],
+            gpus=[
+                (
+                    (daemon.gpu.uuid,),
+                    {
+                        "ready": not daemon.unready,
+                        "daemon_losses": daemon.losses,
+                        "energy_joules": room.energy.metered and room.energy.metered.joules,
+                    },
+                )
+                for daemon, room in self._rooms
+            ],
+            waiting=self._reports.waiting,
+            sent=self._reports.sent,
+            lost=self._reports.lost,
+        )
 
     def publish(self, now_s: float) -> None:
         """Write the state of the GPUs to the node, where it has changed or is due."""
-        gpus = [_published(daemon) for daemon, _ in self._rooms]
+        gpus: list[Mapping[str, object]] = [
+            {
+                "uuid": daemon.gpu.uuid,
+                "model": daemon.gpu.model,
+                "sm_count": daemon.gpu.units_total,
+                "memory_mib": daemon.gpu.memory_mib,
+                "ready": not daemon.unready,
+                "why": daemon.unready,
+            }
+            for daemon, _ in self._rooms
+        ]
         if self._published:
             then_s, known = self._published
             if known == gpus and now_s - then_s < PUBLISH_S:
@@ -700,31 +724,6 @@ class _KubernetesAgent:
             self._api.warn(pod, reason, message)
         except ClusterError as error:
             LOG.warning("%s", error)
-
-    def _snapshot(self) -> _Snapshot:
-        return _Snapshot(
-            looked_s=time.monotonic(),
-            ready=self._api.listed and self._published is not None,
-            pods=[
-                _numbers(meter, self._hours[daemon.gpu.uuid])
-                for daemon, room in self._rooms
-                for meter in room.meters
-            ],
-            gpus=[
-                (
-                    (daemon.gpu.uuid,),
-                    {
-                        "ready": not daemon.unready,
-                        "daemon_losses": daemon.losses,
-                        "energy_joules": room.energy.metered and room.energy.metered.joules,
-                    },
-                )
-                for daemon, room in self._rooms
-            ],
-            waiting=self._reports.waiting,
-            sent=self._reports.sent,
-            lost=self._reports.lost,
-        )
 
 
 def _publish(api: NodeApi, gpus: Sequence[Mapping[str, object]]) -> bool:
@@ -752,17 +751,6 @@ def _tenancy(
         gone=lambda pod: pod,
         warn=warn,
     )
-
-
-def _published(daemon: _GpuDaemon) -> Mapping[str, object]:
-    return {
-        "uuid": daemon.gpu.uuid,
-        "model": daemon.gpu.model,
-        "sm_count": daemon.gpu.units_total,
-        "memory_mib": daemon.gpu.memory_mib,
-        "ready": not daemon.unready,
-        "why": daemon.unready,
-    }
 
 
 def _numbers(meter: TenantMeter[_SharedPod], hours: GpuHours) -> _Numbers:

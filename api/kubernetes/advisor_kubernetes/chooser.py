@@ -18,7 +18,6 @@ from advisor_kubernetes import names
 from advisor_kubernetes.cluster import NODES, PODS, QUOTAS, Cluster, ClusterError, ObjectMirror
 from advisor_kubernetes.objects import Object, event_of, part, quantity, word
 from advisor_kubernetes.pairing import (
-    PodDecision,
     Policy,
     Round,
     Stay,
@@ -143,8 +142,7 @@ class Events:
         """Warn of a node, once; its events are where those of the kubelet are."""
         if self._said_of_nodes.get(name) != text:
             self._said_of_nodes[name] = text
-            involved = {"kind": "Node", "name": name, "uid": name}
-            self._send(involved, "Warning", reason, text)
+            self._send({"kind": "Node", "name": name, "uid": name}, "Warning", reason, text)
 
     def _send(self, involved: Mapping[str, str], kind: str, reason: str, text: str) -> None:
         source = {"component": "advisor", "host": socket.gethostname()}
@@ -371,17 +369,15 @@ class Chooser:
             left_alone=self._left_alone,
         ).decide()
         for decision in decisions:
-            self._carry_out(decision)
+            if isinstance(decision, Stay):
+                self._events.say_it_waits(decision.pod, decision.why, held_up=decision.held_up)
+                continue
+            alone = "joined" if decision.beside else "alone"
+            outcome = "paired" if len(decision.pods) > 1 else alone
+            self._write(writes_of(decision), outcome)
 
     def _pods(self) -> list[Pod]:
         return self._read(self.pods.objects(), read_pod)
-
-    def _carry_out(self, decision: PodDecision) -> None:
-        if isinstance(decision, Stay):
-            self._events.say_it_waits(decision.pod, decision.why, held_up=decision.held_up)
-            return
-        outcome = "paired" if len(decision.pods) > 1 else "joined" if decision.beside else "alone"
-        self._write(writes_of(decision), outcome)
 
     def _write(self, writes: list[Write], outcome: str) -> None:
         """Write one pod after the other; where one has changed, the next round looks again."""
@@ -391,22 +387,19 @@ class Chooser:
             try:
                 self.pods.put(self._cluster.patch(write.pod.path, write.body, self._lease.left_s))
             except ClusterError as error:
-                self._not_written(write.pod, error)
+                if error.is_conflict:
+                    self._conflicts.inc()
+                elif error.is_of_object:
+                    # The others must not wait for a pod that something else refuses for ever.
+                    self._left_alone[write.pod.uid] = time.monotonic() + _LEFT_ALONE_S
+                    self._events.say(write.pod, "NotWritten", str(error), kind="Warning")
+                else:
+                    raise
                 return
             self._decided.labels(outcome).inc()
             where = write.gpu_uuid or write.pod.claim
             text = f"{write.share} % of the SMs of {where}: {write.why}"
             self._events.say(write.pod, "GotGpu", text)
-
-    def _not_written(self, pod: Pod, error: ClusterError) -> None:
-        if error.is_conflict:
-            self._conflicts.inc()
-        elif error.is_of_object:
-            # The others must not wait for a pod that something else refuses for ever.
-            self._left_alone[pod.uid] = time.monotonic() + _LEFT_ALONE_S
-            self._events.say(pod, "NotWritten", str(error), kind="Warning")
-        else:
-            raise error
 
     def _read(self, items: Iterable[Object], read: Callable[[Object], T]) -> list[T]:
         """Those that can be read, each version once; of others is said once why not."""

@@ -195,13 +195,12 @@ class Start:
     @property
     def given(self) -> list[Pod]:
         """The pods with their share and memory, as they will be."""
-        shares = zip(self.pods, self.shares, self.memory_mib, strict=True)
         return [
             replace(
                 pod,
                 given={**pod.given, names.SHARE_PERCENT: share, names.MEMORY_MIB: f"{memory_mib}"},
             )
-            for pod, share, memory_mib in shares
+            for pod, share, memory_mib in zip(self.pods, self.shares, self.memory_mib, strict=True)
         ]
 
 
@@ -291,12 +290,6 @@ def _of_known_lengths(*jobs: JobRequest) -> tuple[JobRequest, ...]:
     if len(jobs) == ADVISED_JOBS and all(job.work_s is not None for job in jobs):
         return jobs
     return tuple(replace(job, work_s=None) for job in jobs)
-
-
-def _memory_alone(place: GpuSlot, of_two: Answer) -> MemoryFit:
-    """The same of one that begins alone, by what the service says of two of it."""
-    needs_mib = of_two.needs_mib[:1] if isinstance(of_two, Together | Apart) else ()
-    return MemoryFit(needs_mib or (None,), place.memory_mib or MEMORY_MIB.get(place.model or ""))
 
 
 T = TypeVar("T")
@@ -655,7 +648,10 @@ class _Tenant:
         two = self._of_two(pod, places[0])
         if two is None:
             return Stay(pod=pod, why="waits for advice")
-        bound_mib = _bounds_mib(_memory_alone(places[0], two), [pod])
+        # What the service says of two of it holds for one that begins alone.
+        needs_mib = two.needs_mib[:1] if isinstance(two, Together | Apart) else ()
+        most_mib = places[0].memory_mib or MEMORY_MIB.get(places[0].model or "")
+        bound_mib = _bounds_mib(MemoryFit(needs_mib or (None,), most_mib), [pod])
         return Start(pods=(pod,), shares=(ALONE,), memory_mib=bound_mib, place=places[0], why=whole)
 
     def _of_two(self, pod: Pod, place: GpuSlot) -> Answer | None:

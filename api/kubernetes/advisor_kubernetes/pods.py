@@ -128,8 +128,7 @@ def requested(spec: Object) -> Mapping[str, float]:
             total = added(total, asked)  # a sidecar, which stays
         else:
             total = {**total, **{n: max(count, total.get(n, 0.0)) for n, count in asked.items()}}
-    over = part(spec, "overhead")
-    return added(total, {name: quantity(text) for name, text in over.items()})
+    return added(total, {name: quantity(text) for name, text in part(spec, "overhead").items()})
 
 
 def _asked(container: Object) -> Mapping[str, float]:
@@ -144,8 +143,7 @@ def added(some: Mapping[str, float], more: Mapping[str, float]) -> Mapping[str, 
 
 def fits(spec: Object, node: Node) -> bool:
     """Whether labels and taints let a pod run on a node."""
-    wanted: Mapping[str, str] = part(spec, "nodeSelector")
-    if any(node.labels.get(key) != value for key, value in wanted.items()):
+    if any(node.labels.get(key) != value for key, value in part(spec, "nodeSelector").items()):
         return False
     tolerations = parts(spec, "tolerations")
     if not all(any(_tolerates(t, taint) for t in tolerations) for taint in node.taints):

@@ -58,8 +58,7 @@ class Choosing:
         self.metrics = HttpMetrics()
         self.username: str | None = None
         self._cluster = cluster
-        identity = f"{socket.gethostname()}-{os.urandom(4).hex()}"
-        lease = Lease(cluster, namespace, identity)
+        lease = Lease(cluster, namespace, f"{socket.gethostname()}-{os.urandom(4).hex()}")
         self._chooser = Chooser(cluster, Advice(service), lease, policy, self.metrics)
         self._stopping = threading.Event()
 

@@ -1,10 +1,9 @@
 """Types of the GPU as numpy holds them, rounding to them, and changes to their bits."""
 
-import dataclasses
 import functools
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -203,9 +202,9 @@ def pinned(pair: OperandPair) -> OperandPair:
             return operand
         if operand.source not in known:
             known[operand.source] = _pinned(operand.source)
-        return dataclasses.replace(operand, source=known[operand.source])
+        return replace(operand, source=known[operand.source])
 
-    return dataclasses.replace(pair, a=of(pair.a), b=of(pair.b))
+    return replace(pair, a=of(pair.a), b=of(pair.b))
 
 
 def _from_file(source: Call, shape: _Shape) -> Float32s:
@@ -351,16 +350,14 @@ def _check(operand: Operand, shape: _Shape, dtype: str) -> None:
             fix="name the same type in both places, or leave the cast out",
         )
     for call in operand.operations:
-        _check_call(call, columns, dtype)
-
-
-def _check_call(call: Call, columns: int, dtype: str) -> None:
-    if WORDS[call.name].stage == "bit" and call.values[-1] > width(dtype):
-        raise InputError(f"{call} changes more bits than {dtype} has", fix=f"it has {width(dtype)}")
-    if call.name == "prune":
-        of = int(call.arguments[0].partition(":")[2])
-        if columns % of:
+        if WORDS[call.name].stage == "bit" and call.values[-1] > width(dtype):
             raise InputError(
-                f"{call} needs groups of {of}, and a row has {columns} elements",
-                fix=f"use a multiple of {of}",
+                f"{call} changes more bits than {dtype} has", fix=f"it has {width(dtype)}"
             )
+        if call.name == "prune":
+            of = int(call.arguments[0].partition(":")[2])
+            if columns % of:
+                raise InputError(
+                    f"{call} needs groups of {of}, and a row has {columns} elements",
+                    fix=f"use a multiple of {of}",
+                )

@@ -27,10 +27,6 @@ def width(dtype: str) -> int:
     return _BITS_OF[dtype]
 
 
-_WIDEST_BITS = 32
-_UNIQUE_LIMIT = 1 << 20
-"""Of different values in `unique`: more are as good as none."""
-
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _VALUE = r'"(?:[^"\\]|\\.)*"|[^\s,()|;"]*'
 
@@ -135,13 +131,13 @@ def _word(stage: Stage, **takes: _Parameter) -> _Word:
 _ANY = number(-3e38, 3e38)
 _SPREAD = number(0, 3e38)
 _PART = number(0, 1)
-_BITS = number(0, _WIDEST_BITS, whole=True)
+_BITS = number(0, 32, whole=True)
 _END = _choice("low", "high")
 
 WORDS: dict[str, _Word] = {
     "normal": _word("source", mean=_ANY, sd=_SPREAD),
     "uniform": _word("source", low=_ANY, high=_ANY),
-    "unique": _word("source", n=number(1, _UNIQUE_LIMIT, whole=True), mean=_ANY, sd=_SPREAD),
+    "unique": _word("source", n=number(1, 1 << 20, whole=True), mean=_ANY, sd=_SPREAD),
     "constant": _word("source", value=_ANY),
     "zeros": _word("source"),
     "ones": _word("source"),
@@ -380,8 +376,6 @@ def _error(text: str, at: int, what: str, fix: str) -> InputError:
     return InputError(f"operands, line {line}, column {column}: {what}", fix=fix)
 
 
-_LevelValue: TypeAlias = float
-
 _NARROW = ("int8", "fp8")
 
 _PARTS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -397,39 +391,35 @@ class _Sweep:
     """
 
     takeaway: int
-    levels: Callable[[str], Sequence[_LevelValue]]
+    levels: Callable[[str], Sequence[float]]
     text: str
 
-    def pairs(self, dtype: str) -> dict[_LevelValue, OperandPair]:
+    def pairs(self, dtype: str) -> dict[float, OperandPair]:
         """The operands of each level."""
         sd = 32 if dtype in _NARROW else 1024
         return {x: parse_operands(self.text.format(x=f"{x:g}", sd=sd)) for x in self.levels(dtype)}
 
 
-def _parts(_: str) -> Sequence[_LevelValue]:
+def _parts(_: str) -> Sequence[float]:
     return _PARTS
 
 
-def _bits(dtype: str) -> Sequence[_LevelValue]:
+def _bits(dtype: str) -> Sequence[float]:
     return tuple(sorted({round(part * width(dtype)) for part in _PARTS}))
 
 
-def _spreads(dtype: str) -> Sequence[_LevelValue]:
+def _spreads(dtype: str) -> Sequence[float]:
     return (1, 2, 4, 8, 16, 32) if dtype in _NARROW else (1, 8, 32, 128, 1024, 4096)
 
 
-def _means(dtype: str) -> Sequence[_LevelValue]:
+def _means(dtype: str) -> Sequence[float]:
     return (0, 8, 16, 32, 64, 120) if dtype in _NARROW else (0, 16, 64, 256, 1024, 4096)
-
-
-def _counts(_: str) -> Sequence[_LevelValue]:
-    return (1, 2, 8, 32, 128, 512)
 
 
 SWEEPS: tuple[_Sweep, ...] = (
     _Sweep(1, _spreads, "normal(0,{x})"),
     _Sweep(2, _means, "normal({x},1)"),
-    _Sweep(3, _counts, "unique({x},0,{sd})"),
+    _Sweep(3, lambda _: (1, 2, 8, 32, 128, 512), "unique({x},0,{sd})"),
     _Sweep(4, _bits, "unique(1,0,{sd})|flip({x})"),
     _Sweep(5, _bits, "unique(1,0,{sd})|randomize(low,{x})"),
     _Sweep(6, _bits, "unique(1,0,{sd})|randomize(high,{x})"),

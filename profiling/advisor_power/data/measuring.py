@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from itertools import groupby
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Protocol
@@ -47,9 +46,6 @@ from advisor_profiling.window.window import (
     measure_idle,
     rules_for,
 )
-
-_MOST_PROCESSES = 6
-"""Sorting 4096 by 4096 numbers takes longer than measuring their product."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +98,12 @@ _Fill = Callable[[Iterable[InputCase]], Generator[tuple[InputCase, Future[Matric
 @contextmanager
 def filling(folder: Path) -> Generator[_Fill]:
     """Processes that fill matrices into a folder, ahead of the caller; they end at the end."""
-    count = max(1, min(_MOST_PROCESSES, (os.cpu_count() or 1) // 2))
+    # Sorting 4096 by 4096 numbers takes longer than measuring their product.
+    count = max(1, min(6, (os.cpu_count() or 1) // 2))
     # Not forked: threads of libraries do not survive that.
-    pool = ProcessPoolExecutor(count, get_context("spawn"), _ignore_interrupts)
+    # Ctrl-C goes to all processes of a terminal; who measures ends these.
+    ignoring = signal.SIGINT, signal.SIG_IGN
+    pool = ProcessPoolExecutor(count, get_context("spawn"), signal.signal, ignoring)
     numbers = itertools.count(1)
 
     def fill(cases: Iterable[InputCase]) -> Generator[tuple[InputCase, Future[Matrices]]]:
@@ -136,11 +135,6 @@ def filled(case: InputCase, future: Future[Matrices]) -> Matrices:
             why="perhaps by the kernel, for lack of memory",
             fix="take a smaller --shape",
         ) from error
-
-
-def _ignore_interrupts() -> None:
-    """Ctrl-C goes to all processes of a terminal; who measures ends these."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class RefusedError(JobError):
@@ -254,7 +248,7 @@ def measure_cases(
 def with_references(cases: Iterable[InputCase]) -> list[tuple[InputCase, bool]]:
     """The cases in order, each kind of work between references of that kind, marked as such."""
     order: list[tuple[InputCase, bool]] = []
-    kinds = groupby(cases, key=lambda case: reference_for(case.shape, case.dtype))
+    kinds = itertools.groupby(cases, key=lambda case: reference_for(case.shape, case.dtype))
     for reference, group in kinds:
         for number, case in enumerate(group):
             if number % REFERENCE_EVERY == 0:
@@ -319,9 +313,6 @@ def _estimate(found: MeanEstimate) -> Estimate:
 
 
 WINDOW_S = 2.1  # some thirty readings, and twenty ticks of the counter
-_LOAD_S = 300.0  # copying and checking the largest matrices
-
-_STOP_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,7 +331,7 @@ class _LiveInputBench:
     def idle_w(self) -> float | None:
         """Power while nothing is computed; ends what runs."""
         self.worker.job.ask({"stop": True})
-        self.worker.job.answer(_STOP_S, "did not stop")
+        self.worker.job.answer(60.0, "did not stop")
         return measure_idle(self.worker.source, self.clock, self.rules)
 
     def measure(self, case: InputCase, matrices: Matrices) -> MeasuredCase:
@@ -364,7 +355,8 @@ class _LiveInputBench:
             "dtype": case.dtype,
         }
         job.ask({"load": asked})
-        said = job.answer(_LOAD_S, "was not loaded")
+        # Copying and checking the largest matrices takes long.
+        said = job.answer(300.0, "was not loaded")
         if refused := said.get("refused"):
             error = failed(refused, job.output)
             raise RefusedError(f"{case}: {error.what}", why=error.why, fix=error.fix)

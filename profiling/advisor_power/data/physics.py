@@ -22,7 +22,6 @@ from advisor_power.components import SM_POWER_EXPONENT
 
 _WORK_EXPONENT = SM_POWER_EXPONENT - 1  # energy of the same work ~ clock to this power
 # Features that lower power: their opposite has a weight, since none can be negative.
-_SAVING = ("a_zeros", "b_zeros", "zero_products", "sum_non_finite")
 _ENERGIES = ("operation", *FEATURES)
 
 PARTS = (
@@ -46,7 +45,7 @@ def feature_matrix(products: Sequence[Product]) -> Floats:
 def parts(products: Sequence[Product]) -> Floats:
     """What each weight is multiplied with, W at weight 1; shape (products, parts)."""
     features = feature_matrix(products)
-    saving = np.isin(FEATURES, _SAVING)
+    saving = np.isin(FEATURES, ("a_zeros", "b_zeros", "zero_products", "sum_non_finite"))
     count = len(products)
     of_operation = np.column_stack([np.ones(count), np.where(saving, 1 - features, features)])
     tera_per_s = np.array([p.flop_per_s / 1e12 for p in products])[:, None]
@@ -73,7 +72,6 @@ P = TypeVar("P", bound=Product)
 
 LEAST_PART = 0.1  # of the highest clock: the power limit lowers it no further
 _MOST_TIMES = 4.0  # larger or smaller may a side be than that of the nearest measured shape
-_HALVINGS = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +250,7 @@ def held_to(
     if not over.any():
         return list(products)
     low[~over] = 1.0
-    for _ in range(_HALVINGS):
+    for _ in range(24):  # halves what is between them
         middle = (low + high) / 2
         above = expected_w(_scaled(products, middle)) > limits_w
         low, high = np.where(above, low, middle), np.where(above, middle, high)

@@ -303,9 +303,6 @@ def _result(line: bytes) -> InputPower:
     return read(InputPower, line)
 
 
-_FEWEST = 3  # references whose scatter says anything
-
-
 def reference_for(shape: ProductShape, dtype: str) -> InputCase:
     """Normal random numbers: what nearly everybody measures with."""
     operands = str(next(iter(USUAL.pairs(dtype).values())))
@@ -341,7 +338,8 @@ def _scatter(references: Sequence[InputPower]) -> float:
 
     A window is read to a thousandth, but a card that was cool a moment ago draws less.
     """
-    if len(references) < _FEWEST:
+    # The scatter of fewer says nothing.
+    if len(references) < 3:
         return 0.0
     off = (
         one.power_w.value / _at(one.moment_s, [r for r in references if r is not one])[0] - 1

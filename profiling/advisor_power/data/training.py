@@ -52,7 +52,6 @@ _OnGroup = Callable[[str, int, int], None]
 """Called after each group with its name, how many are done, and of how many."""
 
 _LEAST_POINTS = 8  # of a type: fewer say nothing about its features
-_BAD = ("wrong-outputs", "not-settled")  # flags of results whose power is not that of the product
 
 
 def points_of(results: Iterable[InputPower]) -> tuple[tuple[InputPoint, ...], dict[str, int]]:
@@ -97,7 +96,10 @@ def _fault(result: InputPower) -> str | None:
         "has no clock": result.sm_clock_mhz is None,
         "does not say on how many SMs": result.conditions.units is None,
         "draws no more than the idle card": result.power_w.value <= (result.idle_w or 0.0),
-        **{f"has the flag {flag}": flag in result.flags for flag in _BAD},
+        **{
+            f"has the flag {flag}": flag in result.flags
+            for flag in ("wrong-outputs", "not-settled")
+        },
     }
     return next((why for why, is_so in reasons.items() if is_so), None)
 

@@ -37,8 +37,6 @@ from advisor_profiling.window.window import FEWEST_READINGS
 _LEAST_GOLDEN = 20
 """With fewer runs a curve would show single runs, not the operation."""
 
-_HISTOGRAM_BINS = 20
-
 
 _TABLE_I = ((0.05, (400, 0.05)), (0.2, (200, 0.05)), (math.inf, (200, 0.02)))
 """FinGraV, Table I: up to which execution time, ms, how many runs and which `golden` margin."""
@@ -81,13 +79,6 @@ def golden(times_ms: Sequence[float], margin: float) -> _Golden:
     return _Golden(tuple(members), low, high, len(ordered) - len(members))
 
 
-_LEAST_EXECUTIONS = 4
-"""Of a run, as FinGraV begins with."""
-
-_LEAST_WINDOWS = 3
-"""A run is at least this many windows of the sensor long, with the spread of its delay: readings of
-its end are of it alone."""
-
 STEADY_WITHIN = 0.01
 """Two run lengths whose power differs by less than this part are the same."""
 
@@ -120,7 +111,9 @@ def steady_execution(times_ms: Sequence[Sequence[float]], margin: float) -> int:
 
 def shortest_run(execution_s: float, window_s: float) -> int:
     """Executions of the shortest run that is tried."""
-    return max(_LEAST_EXECUTIONS, math.ceil(_LEAST_WINDOWS * window_s / execution_s))
+    # Four, as FinGraV begins with, and three windows of the sensor with the spread of its delay:
+    # readings of its end are of it alone.
+    return max(4, math.ceil(3 * window_s / execution_s))
 
 
 def search_ssp(power_w: Callable[[int], float], start: int, least: int, most: int) -> SspSearch:
@@ -239,7 +232,13 @@ def analyse(
     every = [run for block in blocks for run in block.runs]
     usable = [run for run in every if not run.dropped]
     if not usable:
-        raise _all_dropped(every)
+        dropped_for = Counter(run.dropped for run in every)
+        reason, count = next(iter(dropped_for.most_common(1)), ("no run", 0))
+        raise SourceError(
+            f"none of {len(every)} runs can be used",
+            why=f"{count} of them: {reason}",
+            fix="see what holds the card back (`nvidia-smi -q -d PERFORMANCE`), and run it again",
+        )
     _, margin = guidance(found.execution_s * 1000)
     sse = steady_execution([durations_ms(run) for run in usable], margin)
     times_ms = [float(np.median(durations_ms(run)[sse - 1 :])) for run in usable]
@@ -264,7 +263,7 @@ def analyse(
     dropped = Counter(run.dropped for run in every if run.dropped)
     if chosen.dropped:
         dropped["other execution time"] = chosen.dropped
-    counts, edges = np.histogram(times_ms, bins=_HISTOGRAM_BINS)
+    counts, edges = np.histogram(times_ms, bins=20)
     return KernelReport(
         gpu_model=gpu.model,
         gpu_uuid=gpu.uuid,
@@ -403,13 +402,4 @@ def _points(curve: Curve, runs: Sequence[Run]) -> tuple[CurveBin, ...]:
             readings=int(curve.readings[place]),
         )
         for place in range(len(curve.power_w))
-    )
-
-
-def _all_dropped(runs: Sequence[Run]) -> SourceError:
-    (reason, count), *_ = Counter(run.dropped for run in runs).most_common(1) or [("no run", 0)]
-    return SourceError(
-        f"none of {len(runs)} runs can be used",
-        why=f"{count} of them: {reason}",
-        fix="see what holds the card back (`nvidia-smi -q -d PERFORMANCE`), and run it again",
     )

@@ -154,11 +154,6 @@ SPARE_S = 30.0
 
 _LATE_S = 0.005  # beyond the delay of the sensor: until a reading is in the file of the poller
 
-_TICK_WITHIN_S = 1.0
-_TICK_POLL_S = 0.005
-
-_STRANGER = "another process on the GPU"
-
 
 @dataclass(slots=True, kw_only=True)
 class LiveKernelBench:
@@ -229,12 +224,10 @@ class LiveKernelBench:
 
     def tick(self) -> CounterTick | None:
         """The next change of the energy counter; None where it does not come."""
-        return next_tick(
-            self.worker.source, time.monotonic, _TICK_WITHIN_S, lambda: time.sleep(_TICK_POLL_S)
-        )
+        return next_tick(self.worker.source, time.monotonic, 1.0, lambda: time.sleep(0.005))
 
     def _stranger(self) -> str:
-        return _STRANGER if self.worker.later_strangers() else ""
+        return "another process on the GPU" if self.worker.later_strangers() else ""
 
 
 @contextmanager

@@ -23,16 +23,12 @@ _MOST_OF_LIMIT = 1.6
 _MOST_DIFFER = 0.03
 """Part by which curve and energy counter may differ."""
 
-_STRENGTHS = np.logspace(-6, 4, 41)
-"""Tried for the weight of neighbouring differences against that of the readings."""
 
 _PARTS = 4
 """Of each bin, in which power is taken as constant: in whole bins it is not, and what a window that
 begins within a bin sees of that would be taken for a difference between bins."""
 
 _DELAYS = 8  # of those within the spread, how many are looked at
-
-_PASSES = 3  # how often readings are weighed anew by the curve that came out
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +110,8 @@ def deconvolve(stitched: Stitched, sensor: Sensor, edges_s: Floats) -> Curve:
     before_w = stitched.base_w * np.stack([_before(ends, sensor) for ends in ends_s])
     matrix, wanted = matrices.mean(axis=0), power_w - before_w.mean(axis=0)
     solution, covariance = _solve(matrix, wanted, sensor.noise_w)
-    for _ in range(_PASSES if sensor.spread_s else 0):
+    # Readings are weighed anew by the curve that came out.
+    for _ in range(3 if sensor.spread_s else 0):
         scatter_w = np.std(matrices @ solution + before_w, axis=0)
         weight = sensor.noise_w / np.hypot(sensor.noise_w, scatter_w)
         solution, covariance = _solve(matrix * weight[:, None], wanted * weight, sensor.noise_w)
@@ -183,7 +180,8 @@ def _solve(matrix: Floats, wanted: Floats, noise_w: float) -> tuple[Floats, Floa
         residual, freedom = residual_and_freedom(strength)
         return residual / freedom**2
 
-    best = min(_STRENGTHS.tolist(), key=cross_validation)
+    # The weight of neighbouring differences against that of the readings.
+    best = min(np.logspace(-6, 4, 41).tolist(), key=cross_validation)
     weight = 1 / (1 + (best - 1) * share)
     residual, freedom = residual_and_freedom(best)
     # The larger of what the sensor does on a steady load and of what is really seen here.

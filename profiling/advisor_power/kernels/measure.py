@@ -56,9 +56,7 @@ _LEAST_READINGS = 6
 _CERTAIN_WITHIN = STEADY_WITHIN / 3  # standard error over mean at which lengths can be compared
 _MOST_SEARCH_RUNS = 60  # for `_LEAST_READINGS` readings
 _MOST_CERTAIN_RUNS = 20  # for a mean that is certain
-_RUNS_PER_LOOK = 4
 
-_FORM = 4  # of the lines; runs in another form are left where they are
 _FRESH = "remove it, or measure again with --fresh"
 
 
@@ -136,7 +134,8 @@ def measure_operation(
         sensor_measured_at=sensors.record.measured_at,
     )
     name = slug(conditions.operation)[:80].strip("-")
-    key = name, sha256(f"{_FORM} {write(conditions)}".encode()).hexdigest()[:8]
+    # 4 is the form of the lines; runs in another form are left where they are.
+    key = name, sha256(f"4 {write(conditions)}".encode()).hexdigest()[:8]
     lines: RecordLines[_Head | TraceBlock] = RecordLines(
         open_home(home, KERNELS_FOLDER) / f"{slug(*key)}.jsonl.gz",
         "advisor power kernel",
@@ -242,7 +241,7 @@ def _find_ssp(runner: _Runner, report: Report) -> SspSearch:
         nonlocal runs_made
         powers: list[float] = []
         for made in range(_MOST_SEARCH_RUNS):
-            if made % _RUNS_PER_LOOK == 0 and _enough(powers, made):
+            if made % 4 == 0 and _enough(powers, made):
                 break
             run = runner.run(executions)
             if run.dropped:

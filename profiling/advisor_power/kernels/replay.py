@@ -12,7 +12,6 @@ from advisor_data.known import bundled_kernels
 _SIZES = {"gemm": "mnk", "gemv": "mk", "all-gather": ("bytes",), "all-reduce": ("bytes",)}
 """Of an operation; others have m alone."""
 
-_UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 _NAMED = 12  # how many of many measured kernels a message names
 
@@ -48,7 +47,7 @@ def bytes_of(text: str) -> int:
     found = re.fullmatch(r"([1-9][0-9]*)(|KiB|MiB|GiB)", text)
     if found is None:
         raise InputError(f"{text} is no size", fix="write it as 64KiB, 512MiB or 1GiB")
-    return int(found[1]) * _UNITS[found[2]]
+    return int(found[1]) * {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[found[2]]
 
 
 def recorded_kernel(wanted: RecordedKernel) -> KernelReport:

@@ -18,7 +18,6 @@ from advisor_profiling.window.window import CounterTick
 _T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 """Student's t for 95 %, by degrees of freedom from 1 on."""
 
-_T_MANY = 2.0
 
 STANDARD_ERRORS_95 = 1.96
 """In half an interval of 95 % of a normal value."""
@@ -45,7 +44,7 @@ def mean_of(values: Sequence[float]) -> Estimate:
     mean, freedom = float(np.mean(values)), len(values) - 1
     if not freedom:
         return Estimate(mean, None, None)
-    t = _T_95[freedom - 1] if freedom <= len(_T_95) else _T_MANY
+    t = _T_95[freedom - 1] if freedom <= len(_T_95) else 2.0
     return around(mean, t * float(np.std(values, ddof=1)) / math.sqrt(len(values)))
 
 
@@ -170,7 +169,7 @@ def energy_by_difference(blocks: Sequence[TraceBlock], idle_w: float) -> Estimat
         stuck = len(blocks) - len(usable)
         return f"the energy counter stood still or went back in {stuck} of {len(blocks)} blocks"
     found = [
-        _difference_j(one, other, idle_w)
+        (_run_j(one, idle_w) - _run_j(other, idle_w)) / (one.executions - other.executions)
         for one, other in pairwise(usable)
         if one.executions != other.executions
     ]
@@ -185,22 +184,12 @@ def _moved(block: TraceBlock) -> bool:
     return block.ended.energy_j > block.began.energy_j and block.ended.at_s > block.began.at_s
 
 
-def _difference_j(one: TraceBlock, other: TraceBlock, idle_w: float) -> float:
-    more = one.executions - other.executions
-    return (_run_j(one, idle_w) - _run_j(other, idle_w)) / more
-
-
 def _run_j(block: TraceBlock, idle_w: float) -> float:
     assert block.began is not None  # seen to in _moved
     assert block.ended is not None
     busy_s = sum(run.length_s for run in block.runs)
     idle_s = block.ended.at_s - block.began.at_s - busy_s
     return (block.ended.energy_j - block.began.energy_j - idle_w * idle_s) / len(block.runs)
-
-
-_SHORTEST = 0.2  # the part of the ping-pongs that is used: others met an interrupt or a busy core
-
-_LEAST_SPAN_S = 0.05  # over less time a slope says more about the noise than about the clocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,11 +251,13 @@ def _shortest_of_each_end(by_round_trip: Sequence[PingPong]) -> list[PingPong]:
     middle = (min(p.gpu_s for p in by_round_trip) + max(p.gpu_s for p in by_round_trip)) / 2
     early = [p for p in by_round_trip if p.gpu_s <= middle]
     late = [p for p in by_round_trip if p.gpu_s > middle]
-    return [p for half in (early, late) for p in half[: max(1, int(_SHORTEST * len(half)))]]
+    # A fifth is used: others met an interrupt or a busy core.
+    return [p for half in (early, late) for p in half[: max(1, int(0.2 * len(half)))]]
 
 
 def _slope(gpu: np.ndarray, offsets: np.ndarray) -> float:
-    if np.ptp(gpu) < _LEAST_SPAN_S:
+    # Over less time a slope says more about the noise than about the clocks.
+    if np.ptp(gpu) < 0.05:
         return 0.0
     centred = gpu - gpu.mean()
     return float(centred @ (offsets - offsets.mean()) / (centred @ centred))

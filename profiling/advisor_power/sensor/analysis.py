@@ -326,9 +326,6 @@ def _slope(x: Floats, y: Floats) -> float:
 _BEFORE_STEP_S, _AFTER_STEP_S = 0.3, 0.7
 """Around the moment at which a flat load begins; after it the sensor has time to settle, too."""
 
-_PERIODS_OF_WAVE = 8
-_POINTS = 400
-
 
 def predicted_curves(trace: Trace, record: SensorRecord) -> list[SensorCurve]:
     """A step and a square wave for each channel of a record, where they were recorded."""
@@ -350,7 +347,7 @@ def _curves(trace: Trace, channel: PowerChannel, readings: ReadingSeries) -> Ite
         wave = waves[-1]
         begun_s = max(wave.on[0][0], wave.begun_s + channel.settle_s)
         period_s = wave.on[1][0] - wave.on[0][0]
-        shown = (begun_s, begun_s + _PERIODS_OF_WAVE * period_s)
+        shown = (begun_s, begun_s + 8 * period_s)
         yield from _curve("wave", (wave,), shown, channel, readings)
 
 
@@ -368,7 +365,7 @@ def _curve(
     if len(known.values) <= len(levels) or not len(seen.values):
         return
     powers_w, *_ = np.linalg.lstsq(_parts(levels, known.times_s, channel), known.values)
-    times_s = np.linspace(*shown, _POINTS)
+    times_s = np.linspace(*shown, 400)
     yield SensorCurve(
         channel=channel.name,
         load=load,

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import NamedTuple, TypeAlias, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -47,10 +47,6 @@ class LevelTimes:
     def until(self, times_s: Floats) -> Floats:
         """Seconds of this level before each time."""
         return np.interp(times_s, self.times_s, self.spent_s)
-
-    def mean_before(self, ends_s: Floats, window_s: float) -> Floats:
-        """Part of the window before each end that this level takes up."""
-        return (self.until(ends_s) - self.until(ends_s - window_s)) / window_s
 
     def remembered(self, ends_s: Floats, constant_s: float) -> Floats:
         """Part of an exponential response at each end that is of this level."""
@@ -89,7 +85,8 @@ def window_parts(
     With the levels' powers P, `parts @ P` is what a sensor of that window reads.
     """
     if response == "mean":
-        columns = [level.mean_before(ends_s, window_s) for level in levels]
+        spent_s = [level.until(ends_s) - level.until(ends_s - window_s) for level in levels]
+        columns = [of_level_s / window_s for of_level_s in spent_s]
     else:
         columns = [level.remembered(ends_s, window_s / 2) for level in levels]
     return np.stack(columns, axis=1)
@@ -143,8 +140,6 @@ class Place(NamedTuple):
         return memory_s(self.response, self.window_s) + self.delay_s + self.spread_s / 2
 
 
-_Parts: TypeAlias = Callable[[Place], Floats]
-
 _DELAYS = 9
 """Of those within the spread, how many are looked at."""
 
@@ -153,8 +148,6 @@ _MOST_DELAY_S = 0.4
 _LEAST_DELAY_STEP_S = 0.006
 _SPREADS = (0.0, 0.7)  # of the window, from which steps begin
 
-_LONGEST_WITH_SPREAD_S = 0.3
-"""In a mean over a longer time some milliseconds more or less of delay do not show."""
 
 COARSE_S, _FINEST_S = 1e-3, 5e-5
 _MOVES = (
@@ -162,20 +155,6 @@ _MOVES = (
     (1, -1, 0), (-1, 1, 0), (0, 1, 1), (0, -1, -1),
 )  # fmt: skip
 """Of window, delay and spread: a longer window is much like a longer delay."""
-
-_LEAST_FLAT = 8
-_MOST_UNLIKELY = 5.0**2
-"""Squared standard deviations that count: few readings, seen late, must not stretch the spread."""
-
-_SEEN_LATE = 0.02
-"""Part of the readings that the driver shows, or the host sees, tens of milliseconds late."""
-
-_CERTAIN_W = 1.0  # A reading that no delay within the spread changes by more shows noise alone
-
-_LEAST_CERTAIN = 20
-
-_PLACES_KEPT = 32
-"""A search looks at the ten neighbours of a place, most of them again after a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +171,7 @@ class Sample:
     """Values read (n,), and the parts of their windows in each level (`_parts_of`) at any place."""
 
     values: Floats
-    parts: _Parts
+    parts: Callable[[Place], Floats]
 
     def part(self, kept: npt.NDArray[np.bool_]) -> "Sample":
         """Some of the readings; each part is worked out once for all of them."""
@@ -201,7 +180,8 @@ class Sample:
 
 def sample_of(readings: ReadingSeries, levels: Sequence[LevelTimes]) -> Sample:
     """Readings of a load of these levels."""
-    known = lru_cache(_PLACES_KEPT)(partial(_parts_of, readings.times_s, levels))
+    # A search looks at the ten neighbours of a place, most of them again after a step.
+    known = lru_cache(32)(partial(_parts_of, readings.times_s, levels))
     return Sample(readings.values, known)
 
 
@@ -261,7 +241,8 @@ def at(sample: Sample, place: Place) -> _WindowFit:
         variance = scatter + _noise_power(values - seen.mean(axis=0), seen)
         powers = _solve(mean, values, variance**-0.5)
     left = values - mean @ powers
-    unlikely = np.minimum(left**2 / variance, _MOST_UNLIKELY)
+    # At most five standard deviations: few readings, seen late, must not stretch the spread.
+    unlikely = np.minimum(left**2 / variance, 5.0**2)
     return _WindowFit(place, tuple(map(float, powers)), float(np.sum(np.log(variance) + unlikely)))
 
 
@@ -278,7 +259,7 @@ def noise_w(flat: ReadingSeries) -> float | None:
 
     None where there are fewer than eight.
     """
-    if len(flat.values) < _LEAST_FLAT:
+    if len(flat.values) < 8:
         return None
     line = np.polynomial.Polynomial.fit(flat.times_s, flat.values, 1)
     return float(np.std(flat.values - line(flat.times_s), ddof=2))
@@ -295,7 +276,9 @@ def prediction_error(sample: Sample, place: Place) -> float:
     values = sample.values
     seen = sample.parts(place) @ np.array(at(sample, place).levels_w)
     off = np.abs(values - np.clip(values, seen.min(axis=0), seen.max(axis=0)))
-    kept = np.sort(off)[: int(np.ceil((1 - _SEEN_LATE) * len(off)))]
+    # Of what the driver shows, or the host sees, one reading in fifty is tens of milliseconds
+    # late.
+    kept = np.sort(off)[: int(np.ceil(0.98 * len(off)))]
     return float(np.sqrt(np.mean(kept**2)) / values.mean())
 
 
@@ -312,8 +295,9 @@ def _solve(parts: Floats, values: Floats, weights: Floats) -> Floats:
 
 def _noise_power(left: Floats, seen: Floats) -> float:
     """Mean square of what is left where the delay does not matter."""
-    certain = np.ptp(seen, axis=0) < _CERTAIN_W
-    used = left[certain] if np.count_nonzero(certain) >= _LEAST_CERTAIN else left
+    # A reading that no delay within the spread changes by more than 1 W shows noise alone.
+    certain = np.ptp(seen, axis=0) < 1.0
+    used = left[certain] if np.count_nonzero(certain) >= 20 else left
     return max(float(np.mean(used**2)), 1e-6)
 
 
@@ -327,7 +311,8 @@ def _moved(place: Place, move: tuple[int, ...], step_s: float) -> Place:
 def _possible(place: Place) -> bool:
     """A reading is never of what comes later."""
     _, window_s, delay_s, spread_s = place
-    visible = spread_s == 0 or window_s <= _LONGEST_WITH_SPREAD_S
+    # In a mean over a longer time some milliseconds more or less of delay do not show.
+    visible = spread_s == 0 or window_s <= 0.3
     return window_s > 0 and spread_s >= 0 and delay_s >= spread_s / 2 and visible
 
 

@@ -40,10 +40,7 @@ _Poll = Callable[[float], list[list[Any]]]
 LATE_S = 0.003
 """Where the look before was so long before the reading, nobody knows when that changed."""
 
-_STATE_INTERVAL_S = 0.001
-_LOOK_INTERVAL_S = 1.0
 _FLUSH_S = 0.25
-_LOOK_EVERY = 50  # polls of bursts for each one at the memory and at what holds the clock back
 
 
 class ChangedReadings:
@@ -118,7 +115,8 @@ def burst_poll(source: TelemetrySource, clock: Callable[[], float] = time.monoto
         if not begun or clock() - before_s >= LATE_S:
             found = []
         begun, before_s = begun or power_w is not None, now_s
-        if polls % _LOOK_EVERY == 0:
+        # The memory, and what holds the clock back, are looked at now and then.
+        if polls % 50 == 0:
             found += changes.lines(MEMORY, clock(), source.read([POWER_MEMORY])[POWER_MEMORY])
             now = source.throttle_reasons() or ()
             if (named := ",".join(now)) != reasons:
@@ -155,12 +153,12 @@ def _state(uuid: str) -> tuple[_Poll, float]:
         now_s = time.monotonic()
         found = changes.lines(ENERGY, now_s, energy_j or None)
         if now_s >= next_s:
-            next_s = now_s + _LOOK_INTERVAL_S
+            next_s = now_s + 1.0
             reasons = source.throttle_reasons() or ()
             found.append(["look", round(now_s, 6), list(reasons), strangers(source.gpu)])
         return found
 
-    return poll, _STATE_INTERVAL_S
+    return poll, 0.001
 
 
 if __name__ == "__main__":

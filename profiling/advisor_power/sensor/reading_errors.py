@@ -35,11 +35,9 @@ from advisor_power.sensor.trace import (
     Trace,
 )
 
-_EXECUTIONS = 20
 KERNELS_S = (30e-6, 100e-6, 300e-6, 1e-3, 3e-3, 10e-3, 30e-3)
 WAYS = ("instant", "average", "counter", "ours")
 
-_RUNS = "runs "
 _REPEATS, _GAPS_S = 3, (1.05, 1.25)
 _COUNTED_S = 1.0
 
@@ -61,6 +59,8 @@ def measured(trace: Trace, record: SensorRecord) -> list[ReadingError]:
     settle_s = AVERAGE_SETTLE_S if timing is None else timing.settle_s
     steady = instant.between(flat.begun_s + settle_s, flat.ended_s)
     truth_w = float(steady.values.mean())
+    count = len(steady.values) // PERIODS_IN_WINDOW
+    ours_w = steady.values[: count * PERIODS_IN_WINDOW].reshape(count, -1).mean(axis=1)
     found: list[ReadingError] = []
     for kernel_s in KERNELS_S:
         spans = [span for stage in trace.named(_name(kernel_s)) for span in stage.on]
@@ -70,7 +70,7 @@ def measured(trace: Trace, record: SensorRecord) -> list[ReadingError]:
             INSTANT: _shown(instant, spans),
             AVERAGE: _shown(trace.series.get(AVERAGE), spans),
             "counter": _counts(trace.series.get(ENERGY), spans, instant),
-            "ours": _windows(steady),
+            "ours": ours_w,
         }
         found += [_row(kernel_s, way, w / truth_w - 1) for way, w in ways.items() if len(w)]
     return found
@@ -105,20 +105,14 @@ def _newest(series: ReadingSeries, times_s: Floats) -> Floats:
     return series.values[np.maximum(places, 0)]
 
 
-def _windows(steady: ReadingSeries) -> Floats:
-    """Means of eight readings each, of a load that has run for long."""
-    count = len(steady.values) // PERIODS_IN_WINDOW
-    return steady.values[: count * PERIODS_IN_WINDOW].reshape(count, -1).mean(axis=1)
-
-
 def _name(kernel_s: float) -> str:
-    return f"{_RUNS}{kernel_s:g}"
+    return f"runs {kernel_s:g}"
 
 
 def _runs(kernel_s: float, draw: random.Random) -> LoadStage:
     end_s, spans = 0.0, list[SpanS]()
     for _ in range(_REPEATS):
         start_s = end_s + draw.uniform(*_GAPS_S)
-        end_s = start_s + _EXECUTIONS * kernel_s
+        end_s = start_s + 20 * kernel_s
         spans.append((start_s, end_s))
     return LoadStage(_name(kernel_s), end_s, tuple(spans))

@@ -34,10 +34,6 @@ from advisor_profiling.testbed.answering import AnsweringJob, AnsweringSpec, sta
 Role: TypeAlias = Literal["power", "state", "bursts"]
 """What is polled, and how often: `polled`."""
 
-_READY_S = 120.0  # python takes long to load from a cold or shared disk
-
-_COMPLAINT_S = 2.0
-
 
 class Poller:
     """A process that appends what it polls to a file that is there, until it is closed."""
@@ -68,7 +64,8 @@ class Poller:
             SourceError: it ends before, or takes too long.
         """
         assert self._process.stdout is not None
-        said, _, _ = select.select([self._process.stdout], [], [], _READY_S)
+        # Python takes long to load from a cold or shared disk.
+        said, _, _ = select.select([self._process.stdout], [], [], 120.0)
         if not said or self._process.stdout.readline() != b"ready\n":
             raise self.failed()
 
@@ -84,7 +81,7 @@ class Poller:
     def failed(self) -> SourceError:
         """What to say where it does not poll any more: its last words."""
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_COMPLAINT_S)
+            self._process.wait(2.0)
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
@@ -152,7 +149,14 @@ class SensorRecording:
 
 def record(wanted: SensorRecording) -> Trace:
     """Record all stages; what was recorded before an error or Ctrl-C stays in the file."""
-    begin_trace(wanted.file, _header_of(wanted.gpu))
+    header = TraceHeader(
+        gpu_model=wanted.gpu.model,
+        gpu_uuid=wanted.gpu.uuid,
+        driver=wanted.gpu.driver or "",
+        started_at=to_exact_text(datetime.now(UTC)),
+        epoch_s=time.time() - time.monotonic(),
+    )
+    begin_trace(wanted.file, header)
     job, _ = started("power-load", wanted.load, LoadReady)
     with (
         closing(job),
@@ -204,14 +208,3 @@ def _waves(wanted: SensorRecording) -> tuple[LoadStage, ...]:
             fix=f"the recording so far is in {wanted.file}",
         )
     return waves(period.period_s, wanted.seed)
-
-
-def _header_of(gpu: Gpu) -> TraceHeader:
-    """The first line of a recording of a card that begins now."""
-    return TraceHeader(
-        gpu_model=gpu.model,
-        gpu_uuid=gpu.uuid,
-        driver=gpu.driver or "",
-        started_at=to_exact_text(datetime.now(UTC)),
-        epoch_s=time.time() - time.monotonic(),
-    )

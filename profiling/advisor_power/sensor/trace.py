@@ -199,7 +199,6 @@ LONGEST_PERIOD_S = 0.5  # of sensors that are measured: a wave of others has too
 _STEP_S = 4.0
 _BURSTS, _BURST_S, _GAPS_S = 150, 0.009, (0.25, 0.42)
 _WAVE_S, _PHASES = 6.0, 20
-_OTHER_PERIODS = (1 / 2, 2 / 3, 3 / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +237,7 @@ def waves(period_s: float, seed: int) -> tuple[LoadStage, ...]:
         seed: Of the phases at which those of the sensor's own period begin.
     """
     draw = random.Random(seed)
-    others = [_wave(WAVE, part * period_s, 0.0) for part in _OTHER_PERIODS]
+    others = [_wave(WAVE, part * period_s, 0.0) for part in (1 / 2, 2 / 3, 3 / 2)]
     locked = [_wave(LOCKED_WAVE, period_s, draw.uniform(0, period_s)) for _ in range(_PHASES)]
     return (*others, *locked)
 

@@ -94,17 +94,6 @@ def _processes(targets: Iterable[Target]) -> _Clients:
     return _Clients(itertools.chain.from_iterable(target.specs for target in targets))
 
 
-_START_S = 1.5
-"""On an H200 40 processes were ready after about 60 s, while other start-ups shared 16 cores."""
-
-_BETWEEN_S = 0.6
-"""668 windows on four H200: 0.4 s from a window's end to the next settling, and 0.2 s of settling
-beyond its least (docs/measurements/pairs.md says)."""
-
-_NOISY = 0.4
-"""The same windows, each of 2 to 5 s, were 3.2 s long in the mean: the errors of jobs at the power
-limit, or bound by launches, take longer to fall."""
-
 _FULL = Share(100.0)
 
 
@@ -149,8 +138,11 @@ def cut(
     block's number (from 0) as `repeat`: a reference of the same card and hour. With `profiles`
     every other process has one as well.
     """
-    order, chance = sorted(dict.fromkeys(targets), key=_place), random.Random(seed)
-    chance.shuffle(order)
+    order = sorted(
+        dict.fromkeys(targets),
+        key=lambda of: (of.jobs, [spec.share.percent for spec in of.specs], of.repeat),
+    )
+    random.Random(seed).shuffle(order)
     blocks = _chained(map(_block, pack(order, max_clients, memory_mib)))
     if alone:
         blocks = [_with_references(b, number, profiles) for number, b in enumerate(blocks)]
@@ -191,14 +183,18 @@ def shard(blocks: Sequence[Block], index: int, count: int) -> list[Block]:
 
 def estimate_s(blocks: Iterable[Block], rules: WindowRules) -> float:
     """Seconds that the blocks take one after the other on one GPU, when nothing fails."""
-    measured_s = rules.least_s + _NOISY * max(0.0, rules.most_s - rules.least_s)
-    window_s = rules.settle_least_s + measured_s + _BETWEEN_S
+    # 668 windows on four H200 (docs/measurements/pairs.md): each of 2 to 5 s was 3.2 s long in the
+    # mean, since errors of jobs at the power limit, or bound by launches, take longer to fall. From
+    # a window's end to the next settling were 0.4 s, and 0.2 s of settling beyond its least.
+    measured_s = rules.least_s + 0.4 * max(0.0, rules.most_s - rules.least_s)
+    window_s = rules.settle_least_s + measured_s + 0.6
     starts, windows, ready = 0, 0, frozenset[ProcessSpec]()
     for block in blocks:
         starts += len(frozenset(block.specs) - ready)
         windows += len(block.targets)
         ready = block.kept
-    return starts * _START_S + windows * window_s
+    # On an H200 40 processes were ready after about 60 s, while other start-ups shared 16 cores.
+    return starts * 1.5 + windows * window_s
 
 
 def _block(targets: Sequence[Target]) -> Block:
@@ -258,8 +254,3 @@ def _units(blocks: Iterable[Block]) -> list[list[Block]]:
 def _alone_s(blocks: Iterable[Block]) -> float:
     """Seconds of the blocks, each with all its starts."""
     return sum(estimate_s([block], WindowRules()) for block in blocks)
-
-
-def _place(target: Target) -> tuple[object, ...]:
-    shares = (spec.share.percent for spec in target.specs)
-    return (target.jobs, tuple(shares), target.repeat)

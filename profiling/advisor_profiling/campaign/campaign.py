@@ -172,9 +172,6 @@ class References:
         return replace(result, parts=tuple(parts))
 
 
-_READY_POLL_S = 0.05
-
-
 class ProcessPool:
     """Processes at their gates, by what they were started as.
 
@@ -223,11 +220,6 @@ class ProcessPool:
         self.errors[spec] = error
         self.end([spec])
 
-    def lose_jobs(self, names: Collection[str], error: AdvisorError) -> None:
-        """Stop every process of these jobs, and keep the reason."""
-        for spec in [spec for spec in self.processes if spec.job.name in names]:
-            self.lose(spec, error)
-
     def dead(self) -> list[ProcessSpec]:
         """Processes that ended without being asked, as a fault of a neighbour makes them."""
         return [spec for spec, process in self.processes.items() if not _lives(process)]
@@ -249,7 +241,7 @@ class ProcessPool:
             process = self.processes[spec]
             try:
                 while not process.ready():
-                    self._testbed.clock.sleep(_READY_POLL_S)
+                    self._testbed.clock.sleep(0.05)
                 process.check_limit()
             except (JobError, LimitNotProvenError) as error:
                 # It may still be starting, and must not go on next to an open window.
@@ -388,7 +380,8 @@ def measure_blocks(
         )
         for block in blocks:
             task.measure(block)
-        for failure in task.take_failures():
+        failed, task.failures = task.failures, []
+        for failure in failed:
             task.try_again(failure)
         for failure in task.failures:
             task.give_up(failure)
@@ -419,7 +412,12 @@ class _Task:
         self._store, self._reporter = store, reporter
         self._total, self._begun_s = total, testbed.clock.now_s()
         self._retry_limit = RetryLimit()
-        self._references = References(_comparable(store, testbed))
+        # Another driver may round otherwise.
+        self._references = References(
+            point
+            for point in store.solo_points(gpu_model=testbed.gpu.model)
+            if point.driver == testbed.gpu.driver and point.source != REPLAY_SOURCE
+        )
         self.points: list[Point] = []
         self.failures: list[Failure] = []
         self._told: list[Failure] = []
@@ -448,11 +446,6 @@ class _Task:
             self.failures.append(failure)
             return
         self.measure(Block(failure.target.specs, (failure.target,)), alone=True)
-
-    def take_failures(self) -> list[Failure]:
-        """The failures so far, which are forgotten."""
-        failures, self.failures = self.failures, []
-        return failures
 
     def give_up(self, failure: Failure) -> None:
         """Tell a failure that stays; a pair keeps a marked point."""
@@ -530,7 +523,10 @@ class _Task:
         return list(self._pool.processes) or list(target.specs)
 
     def _fail(self, target: Target, error: AdvisorError) -> None:
-        failure = Failure(target, str(error), _reason(error), error)
+        # Of the fix only the last line of the job's output, which is below the first: no paths.
+        last_lines = error.fix.splitlines()[1:][-1:]
+        reason = "; ".join(filter(None, (error.what, error.why, *last_lines)))
+        failure = Failure(target, str(error), reason, error)
         self.failures.append(failure)
         self._told.append(failure)
 
@@ -544,7 +540,8 @@ class _Task:
             self._fail(target, error)
             self._retry_limit.failed(target.jobs)
             if isinstance(error, LimitBrokenError):
-                self._pool.lose_jobs(error.jobs, error)
+                for spec in [s for s in self._pool.processes if s.job.name in error.jobs]:
+                    self._pool.lose(spec, error)
             self._rest(target)
             return False
         self.measuring_s += self._testbed.clock.now_s() - begun_s
@@ -571,19 +568,6 @@ class _Task:
         done = len(self.points)
         elapsed_s = self._testbed.clock.now_s() - self._begun_s
         self._reporter.point(point, done, self._total, elapsed_s / done * (self._total - done))
-
-
-def _comparable(store: Store, testbed: Testbed) -> list[SoloPoint]:
-    """Earlier points whose results may be compared with: another driver may round otherwise."""
-    points = store.solo_points(gpu_model=testbed.gpu.model)
-    return [p for p in points if p.driver == testbed.gpu.driver and p.source != REPLAY_SOURCE]
-
-
-def _reason(error: AdvisorError) -> str:
-    """What and why, and the last line of the job's output where it is known, without paths."""
-    lines = error.fix.splitlines()
-    last = lines[-1] if len(lines) > 1 else ""
-    return "; ".join(filter(None, (error.what, error.why, last)))
 
 
 def _names(specs: Sequence[ProcessSpec]) -> str:

@@ -98,9 +98,6 @@ def _key(target: Target, mode: str) -> WindowKey:
     return slots, pair_mode(mode, target) if len(slots) > 1 else mode, target.repeat
 
 
-_SMALLER = (1, 1.2, 1.5, 2, 3, 4, 6, 12, 24)
-"""How much smaller than they could be the blocks are tried that parts are made of."""
-
 _WITHOUT: Mode = "uncapped"
 """The testbed without MPS, on which pairs are time-sliced."""
 
@@ -191,7 +188,8 @@ def carry_out(campaign: Campaign, open_testbed: OpenTestbed) -> CampaignReport:
         blocks = _time_sliced(campaign, targets, parts, testbed)
         beside = [(limited, target) for target in work.mps]
         second, _ = _measure(campaign, blocks, testbed, beside, refused, idle_power_w)
-        return _sum(first, second)
+        summed = [field.name for field in fields(CampaignReport) if field.name != "gpu_model"]
+        return replace(first, **{n: getattr(first, n) + getattr(second, n) for n in summed})
 
 
 def _work(campaign: Campaign, testbed: Testbed) -> PlannedWindows:
@@ -247,11 +245,12 @@ def _measure(
         conditions = conditions_on(testbed, run, campaign.rules, idle_power_w)
         outcome = measure_blocks(left, conditions, testbed, campaign.store, campaign.reporter)
         idle_power_w = conditions.idle_power_w
+    planned = Counter((t.jobs, _split_text(t, testbed.mode)) for b in left for t in b.targets)
     report = CampaignReport(
         testbed.gpu.model,
         _windows(blocks),
         _windows(left),
-        _planned(left, testbed.mode),
+        tuple(PlannedSplit(jobs, split, count) for (jobs, split), count in sorted(planned.items())),
         expected_s,
         len(outcome.points),
         outcome.cost,
@@ -272,7 +271,11 @@ def _parts(
     _, count = campaign.part
     seed, memory_mib = campaign.plan.name, testbed.gpu.memory_mib
     most = min(testbed.max_clients, len({spec for t in targets for spec in t.specs}))
-    sizes = {max(1, round(most / by)) for by in (_SMALLER if count > 1 else (1,))}
+    # Blocks as large as they can be, and so many times smaller.
+    sizes = {
+        max(1, round(most / by))
+        for by in ((1, 1.2, 1.5, 2, 3, 4, 6, 12, 24) if count > 1 else (1,))
+    }
     ways = [
         [shard(blocks, part, count) for part in range(1, count + 1)]
         for size in sorted(sizes, reverse=True)
@@ -300,11 +303,6 @@ def _time_sliced(
     return blocks + _parts(campaign, free, testbed, alone=campaign.plan.profiles)[mine]
 
 
-def _planned(blocks: Sequence[Block], mode: str) -> tuple[PlannedSplit, ...]:
-    found = Counter((t.jobs, _split_text(t, mode)) for block in blocks for t in block.targets)
-    return tuple(PlannedSplit(jobs, split, count) for (jobs, split), count in sorted(found.items()))
-
-
 def _split_text(target: Target, mode: str) -> str:
     split = Split(tuple(spec.share.percent for spec in target.specs))
     if len(target.specs) == 1 or set(split.shares) != {100}:
@@ -314,8 +312,3 @@ def _split_text(target: Target, mode: str) -> str:
 
 def _windows(blocks: list[Block]) -> int:
     return sum(len(block.targets) for block in blocks)
-
-
-def _sum(first: CampaignReport, second: CampaignReport) -> CampaignReport:
-    summed = [field.name for field in fields(CampaignReport) if field.name != "gpu_model"]
-    return replace(first, **{n: getattr(first, n) + getattr(second, n) for n in summed})

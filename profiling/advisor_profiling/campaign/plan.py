@@ -101,10 +101,8 @@ def filling_jobs(points: Iterable[SoloPoint], gpu_model: str) -> set[str]:
 
 def all_pairs(jobs: Iterable[str], *, selves: bool = True) -> list[PairNames]:
     """Every pair of the jobs, each in the order of names; with `selves` also each beside itself."""
-    names = sorted(set(jobs))
-    if selves:
-        return list(itertools.combinations_with_replacement(names, 2))
-    return list(itertools.combinations(names, 2))
+    combinations = itertools.combinations_with_replacement if selves else itertools.combinations
+    return list(combinations(sorted(set(jobs)), 2))
 
 
 def sample(
@@ -257,18 +255,6 @@ def _splits_to_measure(
             yield split
 
 
-def _nominal_splits(requested: Iterable[SplitRequest]) -> frozenset[SplitRequest]:
-    """Those that stand for `nine`: where all nine are wished, nobody asked for each by hand."""
-    every = set(requested)
-    return frozenset(NINE) if every.issuperset(NINE) else frozenset()
-
-
-def _moved_splits_texts(jobs: tuple[Job, Job], safety: tuple[Safety, Safety]) -> Iterator[str]:
-    """Why `nine` are not measured as they are."""
-    for text in avoided_texts(NINE, [job.name for job in jobs], safety):
-        yield f"{text}; the nearest safe splits are measured instead"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanEntry:
     """Pairs, or sets of more jobs, to be measured at the same splits.
@@ -405,15 +391,12 @@ class _Past:
             good = DOUBTFUL.isdisjoint(point.flags)
             return good and point.gpu_model == gpu.model and point.run != run
 
-        def of_job(name: str) -> Safety:
-            return counts.safety(name, gpu, solo)
-
         self._gpu = gpu
         self._pairs = [point for point in earlier if usable(point)]
         self._solo = [point for point in solo if usable(point)]
         self.kinds = kinds_of(self._solo)
         self.filling = filling_jobs((p for p in solo if p.run != run), gpu.model)
-        self.safety_of = functools.cache(of_job)
+        self.safety_of = functools.cache(functools.partial(counts.safety, gpu=gpu, solo=solo))
 
     @property
     def masks(self) -> bool:
@@ -460,15 +443,16 @@ def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Wind
         if entry.sets:
             yield from _set_windows(entry, jobs, past)
             continue
-        nominal = _nominal_splits(entry.splits)
+        # Where all nine are wished, nobody asked for each by hand.
+        nominal = frozenset(NINE) if set(entry.splits).issuperset(NINE) else frozenset[Split]()
         for names in _pairs(entry, plan.name, jobs, past):
             first, second = named(names[0], jobs), named(names[1], jobs)
             both, safety = (first, second), (past.safety_of(names[0]), past.safety_of(names[1]))
             if reason := past.too_large(both):
                 yield Skipped(names, reason)
                 continue
-            if nominal:
-                yield from _moved_splits_texts(both, safety)
+            for text in avoided_texts(NINE, names, safety) if nominal else ():
+                yield f"{text}; the nearest safe splits are measured instead"
             for requested in entry.splits:
                 splits = past.splits(requested, names)
                 if isinstance(splits, Skipped):

@@ -48,7 +48,9 @@ def load_plan(path: Path, jobs: Collection[str]) -> Plan:
     root = read.load(path)
     readers: Mapping[str, read.FieldReader] = {
         "name": _name,
-        "measure": lambda field: _plan_entries(field, jobs),
+        "measure": lambda field: tuple(
+            _plan_entry(item, jobs) for item in _items(field, "a list of what to measure")
+        ),
         "profiles": read.flag,
     }
     fields = read.whole_record(root, readers, required=("measure",))
@@ -137,10 +139,6 @@ def _name(field: read.YamlField) -> str:
     return name
 
 
-def _plan_entries(field: read.YamlField, jobs: Collection[str]) -> tuple[PlanEntry, ...]:
-    return tuple(_plan_entry(item, jobs) for item in _items(field, "a list of what to measure"))
-
-
 def _plan_entry(field: read.YamlField, jobs: Collection[str]) -> PlanEntry:
     readers: Mapping[str, read.FieldReader] = {
         "among": lambda field: _among(field, jobs),
@@ -188,27 +186,27 @@ def _sets(field: read.YamlField, jobs: Collection[str]) -> tuple[JobSet, ...] | 
     found = tuple(read_set(read.text(item), _where(item)) for item in items)
     for item, members in zip(items, found, strict=True):
         for member in members:
-            if member.job not in jobs:
-                error = no_such_job(member.job, jobs)
-                raise item.fault(error.what, error.fix)
+            _known(member.job, item, jobs)
     return found
 
 
 def _among(field: read.YamlField, jobs: Collection[str]) -> tuple[str, ...] | Literal["all"]:
     if not field.is_list and read.text(field) == "all":
         return "all"
-    return tuple(_job(item, jobs) for item in _items(field, "all, or a list of jobs"))
+    items = _items(field, "all, or a list of jobs")
+    return tuple(_known(read.text(item), item, jobs) for item in items)
 
 
 def _pair(field: read.YamlField, jobs: Collection[str]) -> PairNames:
     items = _items(field, "a pair such as [bert-train, triad]")
     if len(items) != 2:
         raise field.fault(f"expected two jobs, got {len(items)}")
-    return _job(items[0], jobs), _job(items[1], jobs)
+    first, second = (_known(read.text(item), item, jobs) for item in items)
+    return first, second
 
 
-def _job(field: read.YamlField, jobs: Collection[str]) -> str:
-    name = read.text(field)
+def _known(name: str, field: read.YamlField, jobs: Collection[str]) -> str:
+    """The name itself; a fault of the field where no job has it."""
     if name not in jobs:
         error = no_such_job(name, jobs)
         raise field.fault(error.what, error.fix)

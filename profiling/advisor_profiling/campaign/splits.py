@@ -25,10 +25,6 @@ from advisor.errors import InputError
 PAIR = 2
 """Jobs that a plan measures together."""
 
-_LIMITED = {"mps", "cu_mask"}
-_LEAST_REACH = 2
-"""Units that "around-best" must reach: with fewer it would be the best split alone."""
-
 
 @dataclass(frozen=True, slots=True)
 class UnitSplit:
@@ -108,7 +104,8 @@ def read_split(text: str, where: str) -> tuple[SplitRequest, ...]:
     if found := re.fullmatch(r"(\d{1,6}) ?\+ ?(\d{1,6}) units", text):
         return (UnitSplit(int(found[1]), int(found[2]), where),)
     found = re.fullmatch(r"around-best (\d{1,6})", text)
-    if found and int(found[1]) >= _LEAST_REACH:
+    # With fewer units it would be the best split alone.
+    if found and int(found[1]) >= 2:
         return (AroundBest(int(found[1])),)
     near = difflib.get_close_matches(text, [*_WORDS, "around-best 8"], n=1)
     raise InputError(
@@ -179,7 +176,7 @@ def best_units(
         (worth, units)
         for point in pairs
         if point.jobs == (a, b)
-        and point.mode in _LIMITED
+        and point.mode in {"mps", "cu_mask"}
         and (units := point.parts[0].units) is not None
         and (other := point.parts[1].units) is not None
         and units + other <= total
@@ -231,8 +228,6 @@ on H100 and H200 (docs/check.md)."""
 _SMALL, _BIG = 7, 3
 """Jobs of each kind that are drawn for a round, so that few processes are started."""
 
-_MEMBER = re.compile(r"([^@\s]+)(?:@(\d{1,3}(?:\.\d{1,3})?))?")
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class Member:
@@ -262,7 +257,10 @@ def read_set(text: str, where: str) -> JobSet:
     Raises:
         InputError: it stands for none.
     """
-    found = [_MEMBER.fullmatch(word.strip()) for word in text.split("+")]
+    found = [
+        re.fullmatch(r"([^@\s]+)(?:@(\d{1,3}(?:\.\d{1,3})?))?", word.strip())
+        for word in text.split("+")
+    ]
     members = [Member(m[1], float(m[2] or WHOLE)) for m in found if m]
     if len(members) < len(found) or not 2 <= len(members) <= MOST_JOBS:
         raise InputError(

@@ -23,8 +23,6 @@ DEFAULT_SHARES = tuple(Share(float(percent)) for percent in range(10, 101, 10))
 IDLE_DRIFT_W = 5
 """Idle power that moved by more than this between start and end is worth a word."""
 
-_COOL_DOWN_S = 8
-
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
@@ -110,7 +108,7 @@ def sweep(
 
 def _idle_again(testbed: Testbed, rules: WindowRules, before_w: float | None) -> float | None:
     """Idle power after the last job; the card takes some seconds to lower its clocks."""
-    deadline_s = testbed.clock.now_s() + _COOL_DOWN_S
+    deadline_s = testbed.clock.now_s() + 8
     while True:
         after_w = measure_idle(testbed.source, testbed.clock, rules)
         cool = before_w is None or after_w is None or after_w <= before_w + IDLE_DRIFT_W

@@ -40,8 +40,6 @@ THROTTLE_REASONS: dict[str, str] = {
 _MEMORY_BUSY = "counter.memory_busy"
 """As the memory controller says at the moment: no mean over a window."""
 
-_NOT_AVAILABLE = frozenset({2, 3, 40, 43, 52})
-"""amdsmi_status_t: not supported, not yet implemented, no data, unexpected data, no such file."""
 
 _ADVICE: dict[int, tuple[str, str]] = {
     10: ("this user may not read it", "add the user to the groups `render` and `video`"),
@@ -55,11 +53,8 @@ def list_gpus() -> list[Gpu]:
     Raises:
         SourceError: no amdsmi, no library, no driver, or it does not answer.
     """
-    smi = _Smi()
-    try:
+    with contextlib.closing(_Smi()) as smi:
         return [_describe(smi, device, index) for index, device in enumerate(smi.devices())]
-    finally:
-        smi.close()
 
 
 class AmdSource:
@@ -103,7 +98,9 @@ class AmdSource:
 
     def throttle_reasons(self) -> tuple[str, ...] | None:
         """Violations that are active; None where the GPU tells none of those that are known."""
-        return _violations(self._read("amdsmi_get_violation_status"))
+        status: Mapping[str, Any] = self._read("amdsmi_get_violation_status") or {}
+        known = [key for key in THROTTLE_REASONS if isinstance(status.get(key), bool)]
+        return tuple(THROTTLE_REASONS[key] for key in known if status[key]) if known else None
 
     def processes_memory_mib(self, pids: Collection[int]) -> float | None:
         """VRAM of these processes, MiB; None when AMD SMI names none of them."""
@@ -163,10 +160,16 @@ class _Smi:
         except self._module.AmdSmiLibraryException as error:
             if (code := error.get_error_code()) in missing:
                 return None
-            raise _smi_error(function, code, str(error.err_info)) from error
+            why, fix = _ADVICE.get(
+                code, ("", "run `amd-smi list` and `dmesg` to see the GPU's state")
+            )
+            raise SourceError(
+                f"{function} failed: {error.err_info} (AMD SMI error {code})", why=why, fix=fix
+            ) from error
 
     def reading(self, function: str, *arguments: Any) -> Any | None:
-        return self.call(function, *arguments, missing=_NOT_AVAILABLE)
+        # Not supported, not yet implemented, no data, unexpected data, no such file.
+        return self.call(function, *arguments, missing=frozenset({2, 3, 40, 43, 52}))
 
     def devices(self) -> list[Any]:
         return self.call("amdsmi_get_processor_handles")
@@ -188,11 +191,6 @@ def _import() -> Any:
             why=" ".join(printed.getvalue().split()) or str(error),
             fix=f"install ROCm's amd-smi-lib and {install('amd')}",
         ) from error
-
-
-def _smi_error(function: str, code: int, text: str) -> SourceError:
-    why, fix = _ADVICE.get(code, ("", "run `amd-smi list` and `dmesg` to see the GPU's state"))
-    return SourceError(f"{function} failed: {text} (AMD SMI error {code})", why=why, fix=fix)
 
 
 def _find(smi: _Smi, uuid: str) -> tuple[Any, Gpu]:
@@ -218,13 +216,6 @@ def _describe(smi: _Smi, device: Any, index: int) -> Gpu:
         power_limit_w=_positive(smi.reading("amdsmi_get_power_info", device), "power_limit"),
         driver=_text(driver, "driver_version"),
     )
-
-
-def _violations(status: Mapping[str, Any] | None) -> tuple[str, ...] | None:
-    if status is None:
-        return None
-    known = [key for key in THROTTLE_REASONS if isinstance(status.get(key), bool)]
-    return tuple(THROTTLE_REASONS[key] for key in known if status[key]) if known else None
 
 
 def _number(values: Mapping[str, Any] | None, key: str) -> float | None:

@@ -46,7 +46,6 @@ class DcgmField:
 
 _RATIO = 100.0  # 0..1 to percent
 _BYTES = 1 / 2**20  # bytes per second to MiB per second
-_MILLI = 1 / 1000  # mJ to J
 
 COUNTERS: dict[str, DcgmField] = {
     "counter.sm_active": DcgmField(("PROF_SM_ACTIVE", "PROF_SM_UTIL_RATIO"), _RATIO),
@@ -80,7 +79,7 @@ STATE: dict[str, DcgmField] = {
             "DEV_BOARD_POWER_WATTS",
         )
     ),
-    ENERGY_GPU: DcgmField(("DEV_TOTAL_ENERGY_CONSUMPTION",), _MILLI),
+    ENERGY_GPU: DcgmField(("DEV_TOTAL_ENERGY_CONSUMPTION",), 1 / 1000),  # from mJ
     CLOCK_SM: DcgmField(("DEV_SM_CLOCK",)),
     CLOCK_MEMORY: DcgmField(("DEV_MEM_CLOCK",)),
     TEMPERATURE_GPU: DcgmField(("DEV_GPU_TEMP", "DEV_GPU_TEMP_CELSIUS")),
@@ -99,10 +98,6 @@ OFF_BY_DEFAULT: dict[str, str] = {
 """Counters that the exporter's default CSV leaves out, with the help text of their line."""
 
 PREFIX = "DCGM_FI_"
-_QUOTED = 200
-"""Characters of a line that cannot be read which an error repeats."""
-_BLANK = 140737488355328.0
-"""Least of the values with which DCGM says "no value" (dcgm_structs.h, DCGM_FP64_BLANK)."""
 
 
 def missing_counters(text: str) -> tuple[str, ...]:
@@ -158,7 +153,7 @@ def samples(text: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
     try:
         families: list[Any] = list(text_string_to_metric_families(text))
     except ValueError as error:
-        raise SourceError("the exporter's text cannot be read", why=str(error)[:_QUOTED]) from error
+        raise SourceError("the exporter's text cannot be read", why=str(error)[:200]) from error
     for family in families:
         for sample in family.samples:
             if sample.name.startswith(PREFIX):
@@ -187,7 +182,8 @@ def _finite(name: str, value: float) -> float:
 
 def _pick(rows: Mapping[str, set[float]], field: DcgmField) -> float | None:
     for name in field.names:
-        values = {value for value in rows.get(PREFIX + name, ()) if value < _BLANK}
+        # DCGM says "no value" with this or more (dcgm_structs.h, DCGM_FP64_BLANK).
+        values = {value for value in rows.get(PREFIX + name, ()) if value < 140737488355328.0}
         if len(values) == 1:
             return values.pop() * field.scale
     return None
@@ -212,7 +208,6 @@ _CONNECT_S, _READ_S = 2.0, 5.0
 _LARGEST_BYTES = 4 * 2**20
 _LONGEST_LINE = 16 * 2**10
 """The parser takes a time that grows with the square of a line, by its labels and its quotes."""
-_TYPES = ("text/plain", "application/openmetrics-text")
 
 
 class DcgmSource:
@@ -242,7 +237,15 @@ class DcgmSource:
         self._session = requests.Session()
         self._window: list[dict[str, float]] = []
         text = fetch(url, self._session)
-        _check_counters(text)
+        if missing := missing_counters(text):
+            raise SourceError(
+                f"the exporter does not collect {', '.join(missing)}",
+                why="its default CSV leaves them out",
+                fix=(
+                    "add these lines to its CSV (`-f`, /etc/dcgm-exporter/default-counters.csv) and"
+                    f" restart it:\n{csv_lines(missing)}\n"
+                ),
+            )
         self._values = values_of(text, gpu)
         self._asked_s = self._changed_s = clock()
 
@@ -300,17 +303,14 @@ class DcgmSource:
                 self._changed_s = now_s
                 self._window.append(values)
             self._values = values
-            self._check_fresh(now_s - self._changed_s)
+            unchanged_s = now_s - self._changed_s
+            if unchanged_s >= (3 if ENERGY_GPU in values else 10) * self.interval_s:
+                raise SourceError(
+                    f"the exporter at {self._url} has said the same for {unchanged_s:.1f} s",
+                    why=f"it does not collect every {self.interval_s} s; its default is 30 s",
+                    fix=_FASTER,
+                )
         return self._values
-
-    def _check_fresh(self, unchanged_s: float) -> None:
-        intervals = 3 if ENERGY_GPU in self._values else 10
-        if unchanged_s >= intervals * self.interval_s:
-            raise SourceError(
-                f"the exporter at {self._url} has said the same for {unchanged_s:.1f} s",
-                why=f"it does not collect every {self.interval_s} s; its default is 30 s",
-                fix=_FASTER,
-            )
 
 
 def fetch(url: str, session: requests.Session | None = None) -> str:
@@ -359,7 +359,7 @@ def _check_answer(url: str, answer: requests.Response) -> None:
     if answer.status_code != 200:
         raise _bad(url, f"answered HTTP {answer.status_code}")
     kind = answer.headers.get("Content-Type", "")
-    if not kind.startswith(_TYPES):
+    if not kind.startswith(("text/plain", "application/openmetrics-text")):
         raise _bad(url, f"sent {kind or 'no content type'} instead of metrics text")
 
 
@@ -372,18 +372,6 @@ def _bad(url: str, what: str) -> SourceError:
         f"the exporter at {url} {what}",
         fix=f"see what `curl -i {url}` prints; the path is usually /metrics",
     )
-
-
-def _check_counters(text: str) -> None:
-    if missing := missing_counters(text):
-        raise SourceError(
-            f"the exporter does not collect {', '.join(missing)}",
-            why="its default CSV leaves them out",
-            fix=(
-                "add these lines to its CSV (`-f`, /etc/dcgm-exporter/default-counters.csv) and"
-                f" restart it:\n{csv_lines(missing)}\n"
-            ),
-        )
 
 
 def _fingerprint(values: dict[str, float]) -> object:

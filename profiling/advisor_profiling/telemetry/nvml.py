@@ -9,7 +9,6 @@ import math
 import time
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from advisor.core.gpu import Gpu
@@ -108,13 +107,6 @@ def _nvml_error(function: str, code: int) -> SourceError:
     return SourceError(f"{function} failed: {_name(code)} (NVML error {code})", why=why, fix=fix)
 
 
-def _metrics_request() -> Any:
-    """An empty `nvmlGpmMetricsGet_t` of the version that pynvml speaks."""
-    request = _pynvml.c_nvmlGpmMetricsGet_t()
-    request.version = _pynvml.NVML_GPM_METRICS_GET_VERSION
-    return request
-
-
 def _name(code: int) -> str:
     names = (n for n in dir(_pynvml) if n.startswith("NVML_ERROR_"))
     found = next((n for n in names if getattr(_pynvml, n) == code), "NVML_ERROR_UNKNOWN")
@@ -138,9 +130,6 @@ METRICS: dict[str, int] = {
     "counter.nvlink_tx": 61,
 }
 """Channel to GPM metric number."""
-
-_LEAST_S = 0.11
-"""Two samples must be more than 100 ms apart."""
 
 
 class _Gpm:
@@ -170,7 +159,8 @@ class _Gpm:
         wanted = [name for name in names if name in self.channels]
         if not wanted:
             return {}
-        time.sleep(max(0.0, self._started_s + _LEAST_S - time.monotonic()))
+        # Two samples must be more than 100 ms apart.
+        time.sleep(max(0.0, self._started_s + 0.11 - time.monotonic()))
         call("nvmlGpmSampleGet", self._device, self._samples[1])
         return _metrics(wanted, *self._samples)
 
@@ -182,7 +172,8 @@ class _Gpm:
 
 
 def _metrics(names: list[str], first: Any, second: Any) -> dict[str, float | None]:
-    request = _metrics_request()
+    request = _pynvml.c_nvmlGpmMetricsGet_t()
+    request.version = _pynvml.NVML_GPM_METRICS_GET_VERSION
     request.sample1, request.sample2 = first, second
     request.numMetrics = len(names)
     for position, name in enumerate(names):
@@ -203,23 +194,13 @@ GPU, MEMORY = 0, 2
 AVERAGED_S = 1.0
 """What NVML's power averages over, on Ampere and newer except GA100."""
 
-_UNKNOWN_SCOPE = 2
-"""NVML_ERROR_INVALID_ARGUMENT: how a driver may answer to a scope that it does not know."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Field:
-    number: int
-    scope: int
-    channel: Channel
-
-
-_FIELDS = (
-    _Field(INSTANT, GPU, Channel(POWER_GPU)),
-    _Field(INSTANT, MEMORY, Channel(POWER_MEMORY)),
-    _Field(AVERAGE, MEMORY, Channel(POWER_MEMORY, "mean", AVERAGED_S)),
-)
-"""What is read where the card has it; the first one of a channel that answers."""
+_FIELDS = {
+    (INSTANT, GPU): Channel(POWER_GPU),
+    (INSTANT, MEMORY): Channel(POWER_MEMORY),
+    (AVERAGE, MEMORY): Channel(POWER_MEMORY, "mean", AVERAGED_S),
+}
+"""Number and scope of what is read where the card has it; of a channel the first that answers."""
 
 
 class _PowerFields:
@@ -227,35 +208,31 @@ class _PowerFields:
 
     def __init__(self, device: Any) -> None:
         self._device = device
-        self._known: dict[str, _Field] = {}
+        self._known: dict[str, tuple[int, int]] = {}
         for field, milliwatts in zip(_FIELDS, self._ask(_FIELDS), strict=True):
             # A scope without a sensor may also answer 0, which no power of a running GPU is.
             if milliwatts:
-                self._known.setdefault(field.channel.name, field)
+                self._known.setdefault(_FIELDS[field].name, field)
 
     @property
     def channels(self) -> tuple[Channel, ...]:
         """What the card has."""
-        return tuple(field.channel for field in self._known.values())
+        return tuple(_FIELDS[field] for field in self._known.values())
 
     def read(self, names: Collection[str]) -> dict[str, float | None]:
         """Watts of those that it has, in one call; none of them, no call."""
-        wanted = [field for name, field in self._known.items() if name in names]
-        found = self._ask(wanted) if wanted else []
+        wanted = {name: field for name, field in self._known.items() if name in names}
+        found = self._ask(wanted.values()) if wanted else []
         return {
-            field.channel.name: None if milliwatts is None else milliwatts / 1000
-            for field, milliwatts in zip(wanted, found, strict=True)
+            name: None if milliwatts is None else milliwatts / 1000
+            for name, milliwatts in zip(wanted, found, strict=True)
         }
 
-    def _ask(self, fields: Collection[_Field]) -> list[int | None]:
-        asked = [(field.number, field.scope) for field in fields]
-        values = reading("nvmlDeviceGetFieldValues", self._device, asked)
+    def _ask(self, fields: Collection[tuple[int, int]]) -> list[int | None]:
+        values = reading("nvmlDeviceGetFieldValues", self._device, [*fields])
         if values is None:
-            return [None] * len(asked)
-        return [
-            milliwatts(field.number, field.scope, value)
-            for field, value in zip(fields, values, strict=True)
-        ]
+            return [None] * len(fields)
+        return [milliwatts(*field, value) for field, value in zip(fields, values, strict=True)]
 
 
 def milliwatts(number: int, scope: int, answer: Any) -> int | None:
@@ -265,7 +242,8 @@ def milliwatts(number: int, scope: int, answer: Any) -> int | None:
         SourceError: NVML returned an error that is about more than this reading.
     """
     code = answer.nvmlReturn
-    unknown = scope != GPU and code == _UNKNOWN_SCOPE
+    # NVML_ERROR_INVALID_ARGUMENT, too, may answer to a scope that a driver does not know.
+    unknown = scope != GPU and code == 2
     if code and not unknown and code not in NOT_AVAILABLE:
         raise _nvml_error(f"field {number}", code)
     return None if code else int(answer.value.uiVal)

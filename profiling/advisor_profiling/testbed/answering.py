@@ -84,12 +84,22 @@ def started(
     job = AnsweringJob(name, workload)
     with undone_by(job.close):
         ready = job.ready(kind)
-        _check_units(workload.units, ready.units)
+        if workload.units is not None and ready.units != workload.units:
+            raise LimitNotProvenError(
+                f"the operation sees {ready.units} SMs, and should have {workload.units}",
+                why="its process is not under the limit that was proven before",
+                fix="see whether the interpreter changes CUDA_MPS_* variables",
+            )
     return job, ready
 
 
 class AnsweringJob:
     """A workload process that is asked, and answers.
+
+    Attributes:
+        output: File with everything it wrote.
+        count: Its progress so far.
+        check: Raises JobError where it has ended.
 
     Raises:
         JobError: it cannot be started.
@@ -111,23 +121,7 @@ class AnsweringJob:
         self._answers = os.open(pipes[1], os.O_RDWR)
         self._unread = b""
         self._job = prove(job, Share(percent), backend, base, folder).start()
-
-    @property
-    def output(self) -> Path:
-        """File with everything it wrote."""
-        return self._job.output
-
-    def count(self) -> float:
-        """Its progress so far."""
-        return self._job.count()
-
-    def check(self) -> None:
-        """Check that it still runs.
-
-        Raises:
-            JobError: it ended.
-        """
-        self._job.check()
+        self.output, self.count, self.check = self._job.output, self._job.count, self._job.check
 
     def ready(self, kind: type[_Ready]) -> _Ready:
         """What it says of itself when it is ready for commands.
@@ -159,7 +153,7 @@ class AnsweringJob:
             if readable:
                 self._unread += os.read(self._answers, 65536)
             elif self._job.exit_code is not None:
-                self._job.check()
+                self.check()
             elif time.monotonic() > end_s:
                 raise JobError(
                     f"the operation {late} within {within_s:.0f} s",
@@ -199,17 +193,3 @@ def failed(fault: Mapping[str, Any], output: Path) -> JobError:
     return JobError(
         f"the operation failed: {fault['message']}", fix=f"its whole output is in {output}"
     )
-
-
-def _check_units(wanted: int | None, seen: int | None) -> None:
-    """Whether a workload sees as many SMs as it should have.
-
-    Raises:
-        LimitNotProvenError: it does not.
-    """
-    if wanted is not None and seen != wanted:
-        raise LimitNotProvenError(
-            f"the operation sees {seen} SMs, and should have {wanted}",
-            why="its process is not under the limit that was proven before",
-            fix="see whether the interpreter changes CUDA_MPS_* variables",
-        )

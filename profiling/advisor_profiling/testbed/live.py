@@ -40,11 +40,8 @@ from advisor_profiling.telemetry import amd, nvml
 from advisor_profiling.window.clock import Clock
 from advisor_profiling.window.points import Target
 
-_POLL_S = 0.02
 _SILENT_S = 10.0
 """Windows end, and most jobs are ready, before this; a power run takes minutes."""
-
-_logger = logging.getLogger(__name__)
 
 
 class PhaseLock:
@@ -95,11 +92,11 @@ class PhaseLock:
 def _wait_until_free(file: IO[str], doing: str) -> None:
     tell_at_s = time.monotonic() + _SILENT_S
     while not _free(file):
-        time.sleep(_POLL_S)
+        time.sleep(0.02)
         if time.monotonic() > tell_at_s:
             tell_at_s = float("inf")
             pids = ", ".join(map(str, holders(file)))
-            _logger.warning(
+            logging.getLogger(__name__).warning(
                 "waiting for %s, which %s on another GPU of this host: one disturbs the other",
                 f"process {pids}" if pids else "a process",
                 doing,
@@ -119,7 +116,7 @@ class LiveProcess:
     def __init__(self, job: RunningJob, testbed: "LiveTestbed") -> None:
         self._job, self._testbed = job, testbed
         self.share, self.granted = job.share, job.granted
-        self.count, self.check = job.count, job.check
+        self.count, self.check, self.cpu_s = job.count, job.check, job.cpu_s
         self.reported, self.latencies = job.reported, job.latencies
         self.check_limit, self.leave, self.stop = job.check_limit, job.leave, job.stop
 
@@ -130,10 +127,6 @@ class LiveProcess:
         # It was free to use every core while it started; dozens look at their gates now.
         self._job.pin(self._testbed.cores.waiting)
         return True
-
-    def cpu_s(self) -> float | None:
-        """Of its living processes, s."""
-        return self._job.cpu_s()
 
     def memory_mib(self) -> float | None:
         """Of its living processes, MiB, as the GPU counts it."""
@@ -203,8 +196,6 @@ class LiveTestbed:
 
 _ALONE_S = 5
 _PASSING_S = 1
-_BUSY_PERCENT = 5
-"""A process that starts on one GPU shows on all GPUs of the host while its driver initialises."""
 
 SourceName = Literal["nvml", "dcgm", "amd"]
 Mode = Literal["mps", "cu_mask", "uncapped"]
@@ -273,7 +264,9 @@ def later_strangers(gpu_uuid: str) -> Callable[[], frozenset[int]]:
 def computes(gpu: Gpu) -> bool:
     """Whether a kernel ran on the GPU within the last second; False where that is not read."""
     with suppress(SourceError):
-        return gpu.vendor == "nvidia" and (nvml.busy_percent(gpu.uuid) or 0) >= _BUSY_PERCENT
+        # A process that starts on one GPU shows on all GPUs of the host while its driver
+        # initialises.
+        return gpu.vendor == "nvidia" and (nvml.busy_percent(gpu.uuid) or 0) >= 5
     return False
 
 

@@ -227,9 +227,6 @@ class _ReplaySource:
         """Nothing is held."""
 
 
-_HUNDREDS_PER_S = 1000
-
-
 class ReplayProcess:
     """A recorded job that makes progress as the virtual time passes."""
 
@@ -342,6 +339,7 @@ class ReplayTestbed:
         first = points[0]
         self.mode = mode or next((p.mode for p in points if p.mode != "uncapped"), first.mode)
         self._recordings = Recordings(points, pairs, self.mode)
+        self.jobs = self._recordings.jobs
         self._random = None if noise is None else random.Random(noise)
         self.clock = VirtualClock()
         self.phase_lock = PhaseLock()
@@ -358,10 +356,6 @@ class ReplayTestbed:
         )
         self._open: list[ReplayProcess] = []
         self._playing: list[ReplayProcess] = []
-
-    def jobs(self) -> dict[str, Job]:
-        """The recorded jobs, with what their points tell of them; all can wait at a gate."""
-        return self._recordings.jobs()
 
     def refuses(self, target: Target) -> str:
         """Nothing is simulated: a window that was not recorded is refused."""
@@ -444,7 +438,7 @@ def _answered(p50_ms: float | None, p99_ms: float | None, playing_s: float) -> t
     """A histogram with these percentiles that grows while time passes; empty without them."""
     if p50_ms is None or p99_ms is None:
         return ()
-    histogram, hundreds = [0] * LATENCY_BUCKETS, int(playing_s * _HUNDREDS_PER_S)
+    histogram, hundreds = [0] * LATENCY_BUCKETS, int(playing_s * 1000)
     histogram[latency_bucket(p50_ms / 1000)] += 98 * hundreds
     histogram[latency_bucket(p99_ms / 1000)] += 2 * hundreds
     return tuple(histogram)

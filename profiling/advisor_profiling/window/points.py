@@ -98,9 +98,6 @@ _MODEL_COUNTERS = (
 )
 
 
-_ERROR_CHARACTERS = 400
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConditions:
     """What is the same for all windows of a run on one GPU."""
@@ -176,7 +173,7 @@ def failed_point(target: Target, conditions: RunConditions, moment: str, error: 
         window_s=0.0,
         started_at=moment,
         flags=("failed",),
-        error="".join(filter(str.isprintable, " ".join(error.split())))[:_ERROR_CHARACTERS],
+        error="".join(filter(str.isprintable, " ".join(error.split())))[:400],
     )
 
 

@@ -116,10 +116,6 @@ def _timed(rules: WindowRules, timing: PowerTiming) -> WindowRules:
     )
 
 
-_MOST_S = 0.05
-"""A change within so long of the look before: at both ends 2.5 % of 2 s at most."""
-
-
 @dataclass(frozen=True, slots=True)
 class CounterTick:
     """A change of the energy counter: when it was, as near as it was looked, and its new value."""
@@ -144,7 +140,8 @@ def next_tick(
         within_s: How long it is waited for.
         meanwhile: Called between two looks, and lets some time pass.
     """
-    most_s = max(_MOST_S, source.interval_s / 10)  # an exporter answers as slowly as that
+    # Within so long of the look before: at both ends 2.5 % of 2 s at most.
+    most_s = max(0.05, source.interval_s / 10)  # an exporter answers as slowly as that
     since_s = now_s()
     end_s, stood_j = since_s + within_s, energy_j(source)
     while stood_j is not None and now_s() < end_s:
@@ -197,13 +194,6 @@ def memory_power_w(
 
 _STATE = (CLOCK_SM, CLOCK_MEMORY, TEMPERATURE_GPU, POWER_LIMIT, POWER_MEMORY)
 _STATE_INTERVAL_S = 0.25
-_TICK_TIMEOUT_S = 0.5
-
-_LEAST_STEPS = 3
-"""Fewer moments of progress make no rate with an error."""
-
-_LONGER = 4
-"""A window may be so many times as long for the sake of a job that the others starve."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,8 +380,10 @@ def _settle(watch: WindowInputs, rules: WindowRules) -> tuple[float, bool]:
 def _known(log: _Log, now_s: float, rules: WindowRules) -> bool:
     age_s = now_s - log.begun_s
     if age_s >= rules.most_s:
-        starving = any(len(steps.events) < _LEAST_STEPS for steps in log.steps)
-        return not starving or age_s >= _LONGER * rules.most_s
+        # Fewer moments of progress make no rate with an error.
+        starving = any(len(steps.events) < 3 for steps in log.steps)
+        # Longer for the sake of a job that the others starve.
+        return not starving or age_s >= 4 * rules.most_s
     if age_s < max(rules.least_s, log.next_check_s):
         return False
     log.next_check_s = age_s + _STATE_INTERVAL_S
@@ -406,7 +398,7 @@ def _exact(estimate: MeanEstimate | None, rules: WindowRules) -> bool:
 
 
 def _tick(watch: WindowInputs, meanwhile: Callable[[], None]) -> CounterTick | None:
-    within_s = max(_TICK_TIMEOUT_S, 2.5 * watch.source.interval_s)
+    within_s = max(0.5, 2.5 * watch.source.interval_s)
     return next_tick(watch.source, watch.clock.now_s, within_s, meanwhile)
 
 

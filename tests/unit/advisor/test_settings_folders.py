@@ -1,4 +1,4 @@
-"""Where sockets and locks go when nobody says."""
+"""Where sockets and locks go when nobody says, and the policy of variables."""
 
 import os
 import pwd
@@ -8,6 +8,8 @@ import pytest
 from other_user import mallory_does, shared_folder
 
 from advisor import settings
+from advisor.core.objectives import Prices
+from advisor.core.policy import POLICY, Policy
 from advisor.errors import InputError
 from advisor.settings import read_settings
 
@@ -84,3 +86,23 @@ def test_an_empty_home_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="set ADVISOR_HOME"):
         read_settings({"HOME": ""})
     assert read_settings({"ADVISOR_HOME": "/a"}).home == Path("/a")
+
+
+def test_variables_replace_fields_of_the_policy() -> None:
+    values = {
+        "ADVISOR_OBJECTIVE": "throughput",
+        "ADVISOR_MIN_SPEED": "0.5",
+        "ADVISOR_P99_TIMES_ALONE": "3",
+        "ADVISOR_MIN_GAIN": "0.1",
+        "ADVISOR_CHANCE": "0.8",
+        "ADVISOR_KWH": "0.2",
+    }
+    wanted = Policy(
+        objective="throughput", min_speed=0.5, p99_times_alone=3, min_gain=0.1, chance=0.8,
+        prices=Prices(kwh=0.2),
+    )  # fmt: skip
+    found = read_settings(values)
+    assert (found.policy, found.prices) == (wanted, wanted.prices)
+    assert read_settings({}).policy == POLICY
+    with pytest.raises(InputError, match=r"ADVISOR_CHANCE is 0\.3\. give a number from 0\.5"):
+        read_settings({"ADVISOR_CHANCE": "0.3"})

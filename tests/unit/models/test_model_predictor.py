@@ -119,7 +119,7 @@ def test_swapping_the_jobs_swaps_the_answer(
 ) -> None:
     a, b = (make_profile(f"job{seed}", seed) for seed in seeds)
     forth = predictor.predict([a, b], splits)
-    back = predictor.predict([b, a], [split.turned() for split in splits])
+    back = predictor.predict([b, a], [Split(split.shares[::-1], split.sharing) for split in splits])
     assert forth == [swapped(p) for p in back]
 
 
@@ -304,7 +304,9 @@ def active(profile: Profile, percent: float) -> Profile:
 
 
 def swapped(p: Prediction) -> Prediction:
-    return dataclasses.replace(p, split=p.split.turned(), parts=p.parts[::-1])
+    return dataclasses.replace(
+        p, split=Split(p.split.shares[::-1], p.split.sharing), parts=p.parts[::-1]
+    )
 
 
 def wider_than(found: Interval, other: Interval) -> float:

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 import synthetic_pairs as made_up
-from advisor.decide.recommend import recommend
 from made_up_rows import solo_points, training_set
 
 from advisor.core.records import PairPoint
 from advisor.core.split import NINE, UNCAPPED
+from advisor.decide.decision import Outlook, decide
 from advisor.errors import ModelError, StoreError
 from advisor.predict.profiles import make_profiles
+from advisor.predict.sets import AnyWay
 from advisor_advice.answers import ModelAdvice, to_wire
 from advisor_cli.recommend import _show as show  # pyright: ignore[reportPrivateUsage]
 from advisor_models.heads import KNOWN_HEADS
@@ -218,10 +219,13 @@ def test_answers_have_it_where_the_model_has(
 ) -> None:
     predictor, profiles = ModelPredictor(folder), make_profiles(solo_points())
     jobs = [profiles[name, made_up.GPU_MODEL] for name in ("climber", "sitter")]
-    recommendation = recommend(jobs, predictor)
-    given = ModelAdvice(recommendation, predictor.manifest)
+    found = decide(Outlook(jobs, AnyWay(predictor)))
+    half = next(option for option in found.options if option.name == "50/50")
+    given = ModelAdvice(
+        decision=replace(found, choice=half), manifest=predictor.manifest, warnings=(), reasons=()
+    )
     told = {option.split: option.memory_power_w for option in to_wire(given).candidates}
     assert told.pop("exclusive") is None
-    assert all(each and each.low < each.value < each.high for each in told.values())
+    assert all(each and each.low < each.value < each.high for each in (told[str(s)] for s in NINE))
     show(given, ["why"])
     assert "of it the memory" in capsys.readouterr().out

@@ -334,7 +334,10 @@ def test_a_full_set_is_full_from_either_side_and_with_more_splits(
 ) -> None:
     found = set(map(Split, splits))
     full = is_full(found, beside_itself=False)
-    assert is_full({split.turned() for split in found}, beside_itself=False) == full
+    assert (
+        is_full({Split(split.shares[::-1], split.sharing) for split in found}, beside_itself=False)
+        == full
+    )
     assert is_full({*found, *map(Split, SAFE)}, beside_itself=False)
     if full:
         assert min(sum(a < b for a, b in splits), sum(a > b for a, b in splits)) >= 2

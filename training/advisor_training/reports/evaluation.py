@@ -36,15 +36,12 @@ from advisor_training.reports.document import (
     to_html,
     write_files,
 )
-from advisor_training.scoring import Error, Errors
+from advisor_training.scoring import Errors
 
 HTML_NAME, JSON_NAME = "evaluation.html", "evaluation.json"
 
 _ORACLES = ("oracle", "oracle, per watt", "oracle, raw")
 """Headings of the fractions by `HEADLINE`."""
-
-_WORST = 12
-"""Choices in a table of those that lose most."""
 
 
 def write_evaluation(evaluation: Evaluation, folder: Path) -> tuple[Path, ...]:
@@ -440,7 +437,10 @@ def _jobs(evaluation: Evaluation) -> TextTable:
                 f"{job.sm_active_percent:.0f}",
                 str(job.bars[DEFAULT_OBJECTIVE].choices),
                 *(f"{job.bars[name].fraction_percent:.2f}" for name in HEADLINE),
-                *(_mean(error) for error in (job.own, job.beside, job.power)),
+                *(
+                    f"{error.mean_percent:.1f}" if error else "-"
+                    for error in (job.own, job.beside, job.power)
+                ),
             )
             for job in evaluation.jobs
         ],
@@ -448,7 +448,7 @@ def _jobs(evaluation: Evaluation) -> TextTable:
 
 
 def _worst_choices(evaluation: Evaluation, objective: str) -> TextTable:
-    worst = sorted(evaluation.chosen[objective], key=lambda choice: choice.fraction)[:_WORST]
+    worst = sorted(evaluation.chosen[objective], key=lambda choice: choice.fraction)[:12]
     return TextTable(
         f"The choices that lose most by {objective}, in %",
         ("pair", "left out", "chosen", "oracle", "of the oracle", "energy saved"),
@@ -488,7 +488,3 @@ def _error_cells(found: Errors) -> Iterator[str]:
     """Errors of rates and of the power: mean | median, percent."""
     for error in (found.rate, found.power):
         yield f"{error.mean_percent:.1f} | {error.median_percent:.1f}" if error else "-"
-
-
-def _mean(error: Error | None) -> str:
-    return f"{error.mean_percent:.1f}" if error else "-"

@@ -312,13 +312,8 @@ def compare_with(
     )
     tests = scores(rows, challenger.trained.held_out)
     solos = whole_gpu((*challenger.points.references, *challenger.points.profiled))
-    newest = _newest(rows, challenger.points, learned)
+    known = learned.ids
+    new = {measurement_of(p) for p in challenger.points.pairs if p.point_id not in known}
+    newest = np.array([key in new for key in measurements(rows)])
     groups = _groups_of(rows, tests, newest, job_classes(solos))
     return compare(scores(rows, of_champion), tests, groups)
-
-
-def _newest(rows: Rows, points: PointSet, learned: PointSet) -> Mask:
-    """Rows of measurements with points that the champion has not learned from."""
-    known = learned.ids
-    new = {measurement_of(point) for point in points.pairs if point.point_id not in known}
-    return np.array([key in new for key in measurements(rows)])

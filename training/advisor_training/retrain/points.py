@@ -7,7 +7,7 @@ learned from a file next to it says.
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +17,6 @@ from advisor.core.records import (
     COUNTER_BOUND,
     DOUBTFUL,
     WRONG,
-    Observation,
     PairPoint,
     Point,
     SoloPoint,
@@ -31,7 +30,7 @@ from advisor_data import Store
 from advisor_data.bundled import bundled_pair_points, bundled_reference_points, bundled_solo_points
 from advisor_models.manifest import Artefact
 from advisor_training.pairs import LeftOut
-from advisor_training.points import Teaching, profiles_that_lack, right_ones, taught_here
+from advisor_training.points import profiles_that_lack, right_ones, taught_here
 from advisor_training.rows import Rows
 
 MeasurementKey: TypeAlias = tuple[str, ...]
@@ -134,20 +133,14 @@ def collect(
         return Collected(own=PointSet(), bundled=bundled, with_bundled=with_bundled)
     measured = PointSet(pairs=tuple(store.pair_points()), profiled=tuple(store.solo_points()))
     seen = store.observations() if with_launches else []
-    taught = _taught(seen, measured, bundled, home)
+    borrowed = profiles_that_lack(seen, measured.profiled, bundled.profiled)
+    taught = taught_here(seen, [*measured.profiled, *borrowed], home)
     return Collected(
         own=measured | PointSet(pairs=taught.points, references=taught.references),
         bundled=bundled,
         with_bundled=with_bundled,
         launches_left_out=taught.left_out,
     )
-
-
-def _taught(
-    seen: Sequence[Observation], measured: PointSet, bundled: PointSet, home: Path
-) -> Teaching:
-    borrowed = profiles_that_lack(seen, measured.profiled, bundled.profiled)
-    return taught_here(seen, [*measured.profiled, *borrowed], home)
 
 
 def bundled_points() -> PointSet:
@@ -178,21 +171,17 @@ def learned_from(champion: Artefact, collected: Collected, *, is_bundled: bool) 
         ModelError: the list of its points is no list.
     """
     if POINTS in champion.files:
-        ids = _ids(champion.files[POINTS])
+        with ModelError.instead_of(
+            (ValueError, TypeError),
+            f"{POINTS} of the model in use is not a list of points",
+            fix="promote another model: advisor models list",
+        ):
+            ids = frozenset[str](json.loads(champion.files[POINTS]))
         return (collected.own | collected.bundled).where(lambda point: point.point_id in ids)
     if is_bundled:
         return collected.bundled
     made = datetime.fromisoformat(champion.manifest.created_at)
     return collected.candidates.where(lambda point: moment_of(point, made) < made)
-
-
-def _ids(data: bytes) -> frozenset[str]:
-    with ModelError.instead_of(
-        (ValueError, TypeError),
-        f"{POINTS} of the model in use is not a list of points",
-        fix="promote another model: advisor models list",
-    ):
-        return frozenset(json.loads(data))
 
 
 def moment_of(point: Point, otherwise: datetime) -> datetime:
@@ -274,8 +263,6 @@ bound at which launches call a job too fast. Launch-bound jobs alone differ by u
 MOST_TAUGHT, LEAST_TAUGHT = 0.25, 200
 """What one writer may teach in a run: a part of the pairs that were learned from, or so many."""
 
-_Profiles = Mapping[tuple[str, str], Profile]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sifted:
@@ -300,7 +287,8 @@ def sift(collected: Collected, learned: PointSet, now: datetime) -> Sifted:
     """
     points, known = collected.candidates, learned.ids
     new = points.where(lambda point: point.point_id not in known)
-    refused = list(_implausible(new, points.where(lambda p: p.point_id in known), now))
+    old = points.where(lambda point: point.point_id in known)
+    refused = list(_first_of_each(_refused_alone(new, now), _copies(new, old)))
     flagged = with_flags(without(points, refused))
     refused += _doubtful(flagged, known)
     usable = usable_points(flagged)
@@ -344,14 +332,6 @@ def _doubt(point: PairPoint) -> str | None:
     flag = next((flag for flag in point.flags if flag in DOUBTFUL), None)
     wrong = (part.job for part in point.parts if part.results in WRONG_RESULTS)
     return flag or next((f"results of {job} are not right" for job in wrong), None)
-
-
-def _implausible(new: PointSet, others: PointSet, now: datetime) -> Iterator[Refused]:
-    """New points that are malformed, claim what is impossible, are there twice, or in two ways.
-
-    Also a copy of a known point is a duplicate.
-    """
-    yield from _first_of_each(_refused_alone(new, now), _copies(new, others))
 
 
 def too_fast(pairs: Iterable[PairPoint], alone: Iterable[SoloPoint]) -> Iterator[Refused]:

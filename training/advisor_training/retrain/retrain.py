@@ -250,7 +250,10 @@ def _run(
     # Of one who wrote more than a run learns from, the next run learns the rest.
     if report.outcome != "promoted" or all(one.reason != "too-many" for one in report.left_out):
         place.remember(_LastRun(points_sha256, report.at, report.why))
-    return replace(report, removed=_prune(registry, keep))
+    # Those of other makers stay.
+    made = [v for v in registry.versions() if (registry.folder(v) / POINTS).exists()]
+    removed = tuple(v for v in made[: max(len(made) - keep, 0)] if registry.remove(v))
+    return replace(report, removed=removed)
 
 
 def _challenged(
@@ -298,11 +301,3 @@ def _promote(challenger: Challenger, registry: Registry, place: _Workplace, now:
         registry.add(place.draft)
     registry.promote(version, now)
     return version
-
-
-def _prune(registry: Registry, keep: int) -> tuple[str, ...]:
-    """Delete all but the last versions of retraining; those of other makers stay."""
-    made = [v for v in registry.versions() if (registry.folder(v) / POINTS).exists()]
-    return tuple(
-        version for version in made[: max(len(made) - keep, 0)] if registry.remove(version)
-    )

@@ -8,13 +8,10 @@ from advisor.core.gpu import MEMORY_PART, MemoryFit, Vendor, grantable, quantum,
 from advisor.core.split import (
     EQUAL,
     EXCLUSIVE,
-    NINE,
-    SHARINGS,
     TIME_SLICED,
     UNCAPPED,
     Split,
     best_within_tie,
-    evenness,
     fine_splits,
     parse_split,
     split_environments,
@@ -112,49 +109,26 @@ def test_counts_that_are_no_split() -> None:
         split_of_units((13, 119), 132, "nvidia")
 
 
-@given(
-    st.lists(splits.filter(lambda s: len(s.shares) == 2), min_size=1, unique=True), st.booleans()
-)
-def test_no_two_splits_are_equally_even(found: list[Split], mirrored: bool) -> None:
-    ranks = {evenness(split, mirrored=mirrored) for split in found}
-    assert len(ranks) == len(found)
-
-
-def test_limits_first_then_the_more_even() -> None:
-    found = sorted([EXCLUSIVE, UNCAPPED, TIME_SLICED, *reversed(NINE)], key=evenness)
-    assert [str(split) for split in found[:3]] == ["50/50", "40/60", "60/40"]
-    assert tuple(split.sharing for split in found[-3:]) == SHARINGS[1:]
-
-
 @given(st.lists(st.floats(0, 10), min_size=1), st.floats(0, 0.5))
 def test_best_within_a_tie(values: list[float], tie: float) -> None:
     found = best_within_tie(values, lambda value: value, tie, lambda value, worth: worth)
     assert found == min(value for value in values if value >= max(values) * (1 - tie))
 
 
-def test_nothing_to_choose_from() -> None:
-    def chosen(values: list[float], tie: float) -> float:
-        return best_within_tie(values, lambda value: value, tie, lambda value, worth: worth)
-
-    with pytest.raises(InputError, match=r"^there is no split to choose from\.$"):
-        chosen([], 0.0)
-    for tie in (1.0, 1.5, -0.1, float("nan")):
-        with pytest.raises(InputError) as refused:
-            chosen([1.0], tie)
-        assert str(refused.value) == f"a tie of {tie} is not possible. give 0 up to below 1."
-    assert chosen([1.0, 2.0], 0.0) == 2.0
-
-
-def test_what_orders_a_tie_sees_the_candidate_and_its_value() -> None:
-    values = {"a": 1.0, "b": 0.95, "c": 0.5}
-    seen: dict[str, float] = {}
-
-    def rank(name: str, value: float) -> float:
-        seen[name] = value
-        return -ord(name)
-
-    assert best_within_tie(values, values.__getitem__, 0.1, rank) == "b"
-    assert seen == {"a": 1.0, "b": 0.95}
+@pytest.mark.parametrize(
+    ("values", "tie", "text"),
+    [
+        ([], 0.0, "there is no split to choose from."),
+        *(
+            ([1.0], tie, f"a tie of {tie} is not possible. give 0 up to below 1.")
+            for tie in (1.0, 1.5, -0.1, float("nan"))
+        ),
+    ],
+)
+def test_nothing_to_choose_from(values: list[float], tie: float, text: str) -> None:
+    with pytest.raises(InputError) as refused:
+        best_within_tie(values, float, tie, lambda value, _: value)
+    assert str(refused.value) == text
 
 
 def test_environments_without_limits() -> None:

@@ -17,8 +17,9 @@ from made_up_profiles import Physics as Unlearned
 from made_up_profiles import active_job as job
 
 from advisor.core.objectives import AIMS, Prices
+from advisor.core.policy import Policy
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
-from advisor.decide.limits import UNSURE_BELOW, Limits, is_served, violations
+from advisor.decide.limits import Request, is_served, violations
 from advisor.errors import InputError, NoSplitError
 from advisor.place.sets import search, solver
 from advisor.place.sets.answers import LEVELS, SetAnswers, Sets, many_alone, set_answers
@@ -57,7 +58,7 @@ def placing_of(
     jobs: Sequence[tuple[Profile, int]],
     gpus: int,
     aim: str = "least-energy",
-    limits: Limits | None = None,
+    limits: Request | None = None,
     **pool: Any,
 ) -> Placing:
     profiles = tuple(profile for profile, _ in jobs)
@@ -66,7 +67,7 @@ def placing_of(
         gpu_model=profiles[0].gpu_model,
         gpus=gpus,
         profiles=profiles,
-        limits=limits or Limits(),
+        limits=limits or Request(),
         idle_power_w=70.0,
         **pool,
     )
@@ -88,8 +89,8 @@ def placings(
         )
         for n, serves in enumerate(servers)
     ]
-    limits = Limits(
-        default_min_speed=draw(some.sampled_from([0.2, 0.4, 0.8])),
+    limits = Request(
+        policy=Policy(min_speed=draw(some.sampled_from([0.2, 0.4, 0.8]))),
         default_max_p99_ms=10.0 if any(servers) and draw(some.booleans()) else None,
         min_speed={"s0": 0.0} if servers[0] and draw(some.booleans()) else {},
         # Below what some draw alone, and not beside another job under a limit.
@@ -124,9 +125,8 @@ def check_set(placing: Placing, one: PlacedSet) -> None:
     pool = placing.pools[one.pool]
     profiles = [found for kind in one.kinds if (found := pool.profiles[kind])]
     of_pairs = len(profiles) == ADVISED_JOBS and pool.of_pairs
-    limits = dataclasses.replace(pool.limits, unsure_below=0.0 if of_pairs else UNSURE_BELOW)
     (found,) = (of_pairs or SetPredictor()).predict(profiles, [one.split])
-    assert not violations(found, profiles, limits)
+    assert not violations(found, profiles, pool.limits)
     assert one.speeds == tuple(part.speed.value for part in found.parts)
     assert one.power_w == found.power_w.value
 
@@ -239,7 +239,9 @@ def test_many_sets_at_once_are_as_the_predictor_says(seed: int, jobs: int, level
     kinds: list[int] = sorted(dice.integers(0, 4, jobs).tolist())
     seats = np.array([kinds + [4] * (MOST_JOBS - jobs)])
     speed, low_end, watts = many.at(seats, np.array([level]))
-    placing = placing_of([(p, 7) for p in profiles], 1, limits=Limits(default_min_speed=0.0))
+    placing = placing_of(
+        [(p, 7) for p in profiles], 1, limits=Request(policy=Policy(min_speed=0.0))
+    )
     answers = SetAnswers(placing, 0, (0, 1, 2, 3), many)
     (cost,) = answers.costs(
         Sets(
@@ -299,7 +301,7 @@ def jobs_of(sets: Sequence[PlacedSet]) -> Counter[int]:
 def test_a_seat_is_made_where_another_job_moves_on() -> None:
     """The only set with room has none for the one that waits, but for one of those beside it."""
     big, small = job("big", 97.0, 600.0), job("small", 8.0, 150.0)
-    placing = placing_of([(big, 2), (small, 9)], 2, limits=Limits(default_min_speed=0.9))
+    placing = placing_of([(big, 2), (small, 9)], 2, limits=Request(policy=Policy(min_speed=0.7)))
     answers = set_answers(placing, 0)
     seven, four = (found for n in (7, 2) if (found := answers.by_law((1,) * n)))
     assert answers.by_law((0, 1)) is None
@@ -343,7 +345,7 @@ def test_every_job_of_a_large_queue_has_a_seat_or_waits(monkeypatch: pytest.Monk
 
 
 HOT, COOL = job("hot", 97.0, 690.0), job("cool", 5.0, 150.0)
-CEILING = Limits(max_power_w=450.0)
+CEILING = Request(max_power_w=450.0, policy=Policy(min_speed=0.3))
 """Less than hot draws alone, and more than it draws under a limit beside cool."""
 
 
@@ -370,7 +372,7 @@ def test_two_jobs_that_a_third_has_left_are_for_the_model_of_pairs() -> None:
 def test_the_search_knows_a_ceiling_of_watts() -> None:
     """Nothing is cut off below the power limit; so sets under a ceiling come near their bound."""
     jobs = [(job(f"j{n}", 5.0 + 6 * n, 200.0 + 40 * n), 6) for n in range(8)]
-    plan = solved(*jobs, gpus=30, limits=Limits(max_power_w=650.0))
+    plan = solved(*jobs, gpus=30, limits=Request(max_power_w=650.0))
     assert max(one.power_w for one in plan.sets) <= 650
     assert plan.gap < 0.1
 
@@ -382,7 +384,7 @@ def test_a_job_that_one_gpu_model_cannot_run(aim: str, prices: Prices | None) ->
     """It runs on the other one, also where watts count nothing (nothing times no bound is NaN)."""
     one, both = job("a", 97.0, 600.0), job("b", 97.0, 600.0)
     pools = [
-        Pool(gpu_model=model, gpus=2, profiles=of, limits=Limits(), idle_power_w=70.0)
+        Pool(gpu_model=model, gpus=2, profiles=of, limits=Request(), idle_power_w=70.0)
         for model, of in (("new", (None, both)), (one.gpu_model, (one, both)))
     ]
     kinds = [Kind(name="a", count=2), Kind(name="b", count=2)]
@@ -396,7 +398,11 @@ def test_a_job_that_one_gpu_model_cannot_run(aim: str, prices: Prices | None) ->
 def test_what_cannot_be_placed_is_refused() -> None:
     kinds, small = [Kind(name="a", count=1)], job("a")
     pool = Pool(
-        gpu_model="x", gpus=1, profiles=(small,), limits=Limits(max_power_w=50.0), idle_power_w=70.0
+        gpu_model="x",
+        gpus=1,
+        profiles=(small,),
+        limits=Request(max_power_w=50.0),
+        idle_power_w=70.0,
     )
     with pytest.raises(InputError, match="not placed by max-min"):
         make_placing(kinds, [pool], "max-min")

@@ -175,9 +175,16 @@ def test_a_tail_is_what_it_was_at_that_split() -> None:
 
 def test_a_job_beside_itself_is_the_same_both_ways() -> None:
     own = Window(Split((30.0, 70.0)), (20.0, 50.0), 500.0, "X")
-    known = Scripted({own.split: (0.3, 0.7, 500.0), own.split.turned(): (0.7, 0.3, 500.0)})
+    known = Scripted(
+        {
+            own.split: (0.3, 0.7, 500.0),
+            Split(own.split.shares[::-1], own.split.sharing): (0.7, 0.3, 500.0),
+        }
+    )
     predictor = MeasuredPredictor(known, {("a", "a"): [own]})
-    one, other = predictor.predict([A, A], [own.split, own.split.turned()])
+    one, other = predictor.predict(
+        [A, A], [own.split, Split(own.split.shares[::-1], own.split.sharing)]
+    )
     speeds = [part.speed.value for part in one.parts]
     assert speeds == pytest.approx([part.speed.value for part in other.parts[::-1]])
     assert speeds[0] < 0.25

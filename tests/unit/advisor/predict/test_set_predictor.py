@@ -234,7 +234,8 @@ def test_measured_sets_are_met_by_profiles_of_other_runs() -> None:
     assert statistics.fmean(speeds) < 0.21
 
 
-def test_two_jobs_are_for_the_model_of_pairs_but_in_turns_and_where_both_are_small() -> None:
+def test_two_jobs_are_for_the_model_of_pairs_where_it_has_learned_from_such() -> None:
+    """Neither in turns, nor where both are small, nor at limits that overlap."""
     free, turns_of_two = without_limits("uncapped", 2), without_limits("time-sliced", 2)
     known = Scripted({EQUAL: (0.6, 0.7, 500.0), free: (0.5, 0.5, 600.0)})
     two, one_fills = [job("a"), job("b")], [job("a"), job("c", 90.0)]
@@ -242,5 +243,7 @@ def test_two_jobs_are_for_the_model_of_pairs_but_in_turns_and_where_both_are_sma
     assert (first, second) == (predicted(two, turns_of_two), known.predict(two, [EQUAL])[0])
     assert third == predicted(two, free)
     assert AnyWay(known).predict(one_fills, [free]) == known.predict(one_fills, [free])
+    of_sets = [turns_of_two, Split((70.0, 60.0))]
+    assert AnyWay(known).predict(one_fills, of_sets) == [predicted(one_fills, s) for s in of_sets]
     three, of_three = [*two, job("c")], without_limits("uncapped", 3)
     assert AnyWay(known).predict(three, [of_three]) == [predicted(three, of_three)]

@@ -143,7 +143,7 @@ class Job:
     exit_code = None
     stopped = False
 
-    def check(self) -> None: ...
+    count = check = staticmethod(lambda: None)
 
     def stop(self) -> None:
         self.stopped = True

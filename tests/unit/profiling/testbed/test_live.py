@@ -166,7 +166,7 @@ class Job:
         self.share, self.granted = Share(50), Granted(66, mps=True)
         self.is_ready = False
         self.count = self.check = self.check_limit = self.leave = self.stop = lambda: None
-        self.reported = self.latencies = lambda: None
+        self.reported = self.latencies = self.cpu_s = lambda: None
 
     def ready(self) -> bool:
         return self.is_ready

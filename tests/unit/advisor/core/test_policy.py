@@ -1,0 +1,67 @@
+"""The policy, and what an interval says with a chance."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from advisor.core.interval import Interval
+from advisor.core.objectives import Prices
+from advisor.core.policy import POLICY, Policy
+from advisor.errors import InputError
+
+
+def test_prices_decide_where_they_are_set() -> None:
+    priced = Policy(prices=Prices(gpu_hour=2.0))
+    assert (POLICY.deciding, priced.deciding) == ("energy-efficiency", "cost")
+    assert priced.with_("throughput", None).deciding == "throughput"
+
+
+def test_a_request_replaces_what_it_names() -> None:
+    own = Policy(objective="max-min", min_gain=0.2, chance=0.8)
+    assert own.with_(None, None) == own
+    assert own.with_("throughput", 0.0) == Policy(objective="throughput", min_gain=0, chance=0.8)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "limits"),
+    [
+        ("min_speed", -0.01, "0 to 1"),
+        ("min_speed", 1.01, "0 to 1"),
+        ("p99_times_alone", -1.0, "0 to inf"),
+        ("min_gain", -0.01, "0 to 10"),
+        ("chance", 0.49, "0.5 to 0.999"),
+        ("chance", 1.0, "0.5 to 0.999"),
+        ("tie", 1.0, "0 to 0.999"),
+        ("tie", math.nan, "0 to 0.999"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(name: str, value: float, limits: str) -> None:
+    with pytest.raises(InputError) as refused:
+        Policy(**{name: value})  # type: ignore[arg-type]
+    assert str(refused.value) == f"{name} is {value:g}. give a number from {limits}."
+
+
+intervals = some.tuples(some.floats(0.01, 1), some.floats(1, 5), some.floats(0.01, 10)).map(
+    lambda found: Interval(1.0, *found[:2]).times(found[2])
+)
+
+
+@given(intervals, some.floats(0.5, 0.94))
+def test_a_chance_is_between_the_value_and_its_bounds(found: Interval, chance: float) -> None:
+    """One in two keeps the value, nineteen of twenty the bound, and more are kept by less."""
+    assert found.at_least_with(0.5) == pytest.approx(found.value)
+    assert found.at_least_with(0.95) == pytest.approx(found.low, rel=0.001)
+    assert found.at_most_with(0.95) == pytest.approx(found.high, rel=0.001)
+    assert found.low <= found.at_least_with(chance + 0.01) <= found.at_least_with(chance)
+    assert found.at_most_with(chance) <= found.at_most_with(chance + 0.01) <= found.high * 1.001
+
+
+def test_nine_chances_of_ten_by_hand() -> None:
+    """1.2816 of 1.645 standard deviations of the logarithm; what is sure stays."""
+    found = Interval(0.8, 0.4, 1.6)
+    assert found.at_least_with(0.9) == pytest.approx(0.8 * 0.5 ** (1.2816 / 1.645), rel=1e-4)
+    assert found.at_most_with(0.9) == pytest.approx(0.8 * 2 ** (1.2816 / 1.645), rel=1e-4)
+    assert Interval(0.0, 0.0, 0.5).at_least_with(0.9) == 0
+    assert Interval(0.7, 0.7, 0.7).at_most_with(0.9) == 0.7

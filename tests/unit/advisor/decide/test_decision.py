@@ -1,0 +1,506 @@
+"""Which option is taken, and what that does not depend on."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_up_profiles import Physics, Scripted, profile
+from made_up_profiles import active_job as job
+
+from advisor.core.gpu import PERCENTAGE, WHOLE, Gpu, Share
+from advisor.core.interval import Interval
+from advisor.core.objectives import OBJECTIVES, Prices, Work, finish
+from advisor.core.policy import POLICY, Policy
+from advisor.core.split import EQUAL, ISOLATING, NINE, TIME_SLICED, UNCAPPED, Split
+from advisor.decide.decision import (
+    Decision,
+    Outlook,
+    RatedSplit,
+    accepting,
+    best_of_each,
+    decide,
+    environments,
+    gain_to_the_end,
+    near_miss,
+    picks,
+    same_work,
+    without_one,
+    worst_violation,
+)
+from advisor.decide.limits import Request, Violation, violations, violations_alone
+from advisor.decide.options import Running
+from advisor.decide.reasons import reasons, warnings
+from advisor.errors import InputError, NoSplitError
+from advisor.predict.predictions import Prediction, Predictor
+from advisor.predict.profiles import Profile, Serving
+from advisor.predict.sets import SetPredictor
+from advisor.runtime.mps import Control, MpsBackend
+
+SMALL, BIG = job("small"), job("big", 97.0, 690.0)
+A, B = profile("a"), profile("b")
+FREE = Policy(min_speed=0.0, p99_times_alone=0.0)
+SERVER = job(
+    "server",
+    serving=Serving(offered_rate=100.0, rate_noise=0.0, latency_p99_ms=((10.0, 4.0), (100.0, 4.0))),
+)
+
+WEB = profile("web", [100.0] * 10, serving=SERVER.serving)
+
+
+def decided(profiles: Sequence[Profile], by: Predictor | None = None, **wanted: Any) -> Decision:
+    return decide(Outlook(profiles, by or SetPredictor()), Request(**wanted))
+
+
+def scripted(known: dict[Split, tuple[float, float, float]], off: float = 0.0) -> Scripted:
+    return Scripted(known, off=off)
+
+
+# whatever the jobs are, and whatever is expected of them
+
+figures = st.tuples(st.floats(0.2, 1), st.floats(0.2, 1), st.floats(250, 700))
+tables = st.lists(figures, min_size=11, max_size=11).map(
+    lambda found: Scripted(dict(zip((*NINE, UNCAPPED, TIME_SLICED), found, strict=True)))
+)
+"""Whatever a model may say: of no split does it follow what another one does."""
+
+of_two = st.tuples(
+    *(st.sampled_from([profile(name), dataclasses.replace(SERVER, job=name)]) for name in "ab")
+)
+jobs = st.builds(
+    job,
+    st.sampled_from("abcde"),
+    st.floats(2, 99),
+    st.floats(120, 700),
+    memory_used_mib=st.floats(1, 4e4),
+)
+sets = st.tuples(
+    st.lists(jobs, min_size=2, max_size=3, unique_by=lambda p: p.job), st.integers(0, 2)
+).map(lambda found: found[0] + found[0][: found[1]])
+asked = st.one_of(st.tuples(of_two, tables), st.tuples(sets, st.just(SetPredictor())))
+policies = st.builds(
+    Policy,
+    objective=st.sampled_from(sorted(OBJECTIVES)),
+    min_speed=st.sampled_from([0.0, 0.2, 0.4]),
+    min_gain=st.sampled_from([0.0, 0.03, 0.2]),
+    chance=st.sampled_from([0.5, 0.9]),
+    tie=st.sampled_from([0.0, 0.005, 0.1]),
+)
+requests = st.builds(
+    Request,
+    policy=policies,
+    max_power_w=st.none() | st.floats(300, 800),
+    isolate=st.booleans(),
+)
+few = settings(max_examples=settings().max_examples // 2)
+Asked = tuple[Sequence[Profile], Predictor]
+
+
+def answered(question: Asked, request: Request) -> Decision | None:
+    try:
+        return decide(Outlook(*question), request)
+    except NoSplitError:
+        return None
+
+
+def worth(found: Decision | None) -> float:
+    return found.chosen.worth if found else 0.0
+
+
+def seats(found: Decision, option: RatedSplit | None) -> list[tuple[str, float]] | None:
+    names = [one.job for one in found.profiles]
+    return option and sorted(zip(names, option.prediction.split.shares, strict=True))
+
+
+@few
+@given(sets, st.sampled_from([SetPredictor(), Physics()]), requests, st.randoms())
+def test_order_of_the_jobs_changes_nothing(
+    profiles: list[Profile], by: Predictor, request: Request, dice: Random
+) -> None:
+    mixed = dice.sample(profiles, len(profiles))
+    there, back = (answered((of, by), request) for of in (profiles, mixed))
+    if there is None or back is None:
+        assert there is back
+        return
+    assert worth(there) == pytest.approx(worth(back), rel=1e-9)
+    for one, other in ((there.choice, back.choice), (there.call, back.call)):
+        assert seats(there, one) == seats(back, other)
+    assert len(reasons(there)) == len(reasons(back))
+    assert sorted(warnings(there)) == sorted(warnings(back))
+
+
+STRICTER = st.one_of(
+    st.tuples(st.just("min_speed"), st.floats(0, 0.9)),
+    st.tuples(st.just("min_gain"), st.floats(0, 0.5)),
+    st.tuples(st.just("chance"), st.floats(0.5, 0.99)),
+    st.tuples(st.just("max_power_w"), st.floats(200, 800)),
+    st.tuples(st.just("default_max_p99_ms"), st.floats(3, 20)),
+    st.tuples(st.just("isolate"), st.just(value=True)),
+)
+
+
+@few
+@given(asked, requests, STRICTER)
+def test_a_stricter_limit_never_gives_a_better_answer(
+    question: Asked, request: Request, more: tuple[str, Any]
+) -> None:
+    name, limit = more
+    # Ties, and options that alone keep the limits and need not gain anything, are for other tests.
+    loose = dataclasses.replace(
+        request, policy=dataclasses.replace(request.policy, tie=0.0, min_gain=0.0)
+    )
+    if name == "default_max_p99_ms" and not any(one.serving for one in question[0]):
+        return
+    if name in Policy.__slots__:
+        limit = max(limit, getattr(loose.policy, name))
+        strict = dataclasses.replace(
+            loose, policy=dataclasses.replace(loose.policy, **{name: limit})
+        )
+    else:
+        limit = min(limit, loose.max_power_w or limit) if name == "max_power_w" else limit
+        strict = dataclasses.replace(loose, **{name: limit})
+    before, after = answered(question, loose), answered(question, strict)
+    assert worth(after) <= worth(before) * (1 + 1e-9)
+
+
+@few
+@given(asked, requests)
+def test_what_is_chosen_keeps_every_limit_and_nothing_that_does_is_worth_more(
+    question: Asked, request: Request
+) -> None:
+    found = answered(question, request)
+    if found is None:
+        return
+    *shared, apart = found.options
+    kept = [option for option in shared if not option.violations]
+    alone = any(violations_alone(one, found.request) for one in found.profiles)
+    least = 0.0 if alone else apart.worth * (1 + request.policy.min_gain)
+    enough = [option.worth for option in kept if option.worth >= least]
+    assert apart is found.apart
+    assert apart.sharing == "exclusive"
+    assert (found.choice is None) == (not enough)
+    assert found.choice is None or found.call is None
+    if choice := found.choice:
+        assert choice in shared
+        assert not violations(choice.prediction, found.profiles, found.request)
+        assert not request.isolate or choice.sharing in ISOLATING
+        assert max(enough) * (1 - request.policy.tie) <= choice.worth
+
+
+@few
+@given(sets, st.integers(0, 3))
+def test_a_copy_makes_no_job_faster(profiles: list[Profile], number: int) -> None:
+    copied, request = [*profiles, profiles[number % len(profiles)]], Request(policy=FREE)
+    fewer, more = (decide(Outlook(of, SetPredictor()), request) for of in (profiles, copied))
+    for sharing in ("uncapped", "time-sliced"):
+        one, other = (next(o for o in of.options if o.sharing == sharing) for of in (fewer, more))
+        pairs = zip(one.prediction.parts, other.prediction.parts, strict=False)
+        assert all(b.speed.value <= a.speed.value * (1 + 1e-9) for a, b in pairs)
+
+
+# which option, by hand
+
+TWENTY, THIRTY = Split((20.0, 80.0)), Split((30.0, 70.0))
+FORTY, SEVENTY = Split((40.0, 60.0)), Split((70.0, 30.0))
+PAYS = {THIRTY: (0.3, 0.9, 400.0), Split((60.0, 40.0)): (0.6, 0.5, 400.0)}
+
+
+def turned(split: Split) -> Split:
+    return Split(split.shares[::-1], split.sharing)
+
+
+@pytest.mark.parametrize(
+    ("known", "name"),
+    [
+        ({TWENTY: (0.3, 0.8, 400.0), FORTY: (0.45, 0.6466, 400.0)}, "40/60"),
+        ({TWENTY: (0.3, 0.8, 400.0), UNCAPPED: (0.45, 0.6466, 400.0)}, "uncapped"),
+        ({TWENTY: (0.3, 0.8, 400.0), UNCAPPED: (0.45, 0.63, 400.0)}, "20/80"),
+        ({SEVENTY: (0.602, 0.6, 400.0), THIRTY: (0.6, 0.6, 400.0)}, "70/30"),
+        ({SEVENTY: (0.6, 0.6, 400.0), THIRTY: (0.6, 0.6, 400.0)}, "30/70"),
+        ({TIME_SLICED: (0.6, 0.6, 400.0), FORTY: (0.58, 0.58, 400.0)}, "40/60"),
+        ({TIME_SLICED: (0.6, 0.6, 400.0), FORTY: (0.56, 0.57, 400.0)}, "time-sliced"),
+        ({TIME_SLICED: (0.632, 0.632, 400.0), UNCAPPED: (0.6, 0.6, 400.0)}, "uncapped"),
+    ],
+    ids=["even", "fewest", "worth", "better", "name", "in margin", "beyond margin", "surer"],
+)
+def test_of_options_worth_the_same_the_fewest_and_loosest_limits_are_taken(
+    known: dict[Split, tuple[float, float, float]], name: str
+) -> None:
+    assert decided((A, B), scripted(known), policy=FREE).chosen.name == name
+    mirror = {turned(split): (b, a, watts) for split, (a, b, watts) in known.items()}
+    back = decided((B, A), scripted(mirror), policy=FREE).chosen.prediction.split
+    assert str(turned(back)) == name
+
+
+def test_of_limits_as_even_the_loosest_are_taken() -> None:
+    """One limit goes before them, however uneven."""
+    tight, loose = Split((40.0, 30.0, 30.0)), Split((50.0, 40.0, 40.0))
+    one = Split((60.0, WHOLE, WHOLE))
+    for known in ((tight, loose), (tight, loose, one)):
+        by = Scripted(dict.fromkeys(known, (0.5, 0.5, 0.5, 400.0)), off=0.0)
+        outlook = Outlook([A, B, profile("c")], by, measured=known)
+        assert decide(outlook, Request(policy=FREE)).chosen.name == str(known[-1])
+
+
+@pytest.mark.parametrize(
+    ("gain", "name"), [(0.0, "50/50"), (0.2, "50/50"), (0.28, "60/40"), (0.31, "exclusive")]
+)
+def test_of_options_nearly_alike_one_that_gains_enough_is_taken(gain: float, name: str) -> None:
+    known = {Split((60.0, 40.0)): (0.70, 0.60, 400.0), EQUAL: (0.63, 0.62, 400.0)}
+    policy = Policy(objective="throughput", tie=0.1, min_gain=gain)
+    assert decided((A, B), scripted(known), policy=policy).chosen.name == name
+
+
+@pytest.mark.parametrize("two", [(A, B), (WEB, B)], ids=["jobs", "with a server"])
+@pytest.mark.parametrize(("power_w", "choice"), [(388.0, "50/50"), (389.0, None)])
+def test_sharing_must_gain_three_parts_in_a_hundred(
+    two: tuple[Profile, Profile], power_w: float, choice: str | None
+) -> None:
+    """Alone each draws 400 W. A server that saves less has a GPU of its own, too."""
+    found = decided(two, scripted({EQUAL: (1.0, 0.0, power_w)}), policy=FREE)
+    assert (found.choice and found.choice.name) == choice
+    assert found.chosen.name == (choice or "exclusive")
+
+
+def test_a_way_that_alone_keeps_the_limits_need_not_gain() -> None:
+    found = decided((A, B), scripted({EQUAL: (0.5, 0.4, 380.0)}), max_power_w=390.0, policy=FREE)
+    assert found.choice
+    assert found.choice.worth < 1
+    with pytest.raises(NoSplitError, match="within these limits"):
+        decided([BIG] * 3, max_power_w=500)
+
+
+def test_no_job_is_starved_unless_that_is_asked_for() -> None:
+    assert decided((A, B), scripted(PAYS)).chosen.name == "60/40"
+    assert decided((A, B), scripted(PAYS), min_speed={"a": 0.0}).chosen.name == "30/70"
+
+
+def test_least_speed_of_a_job_beside_itself_is_for_both() -> None:
+    table = {Split((30.0, 70.0)): (0.3, 0.9, 400.0), EQUAL: (0.45, 0.45, 300.0)}
+    assert decided((A, A), scripted(table), min_speed={"a": 0.42}).chosen.name == "50/50"
+
+
+def test_prices_decide_where_they_are_set() -> None:
+    """A GPU hour costs more than what its energy does: who saves time saves money."""
+    known = {EQUAL: (0.9, 0.9, 500.0), FORTY: (0.7, 0.7, 250.0)}
+    by_energy, by_cost = (
+        decided((A, B), scripted(known), policy=Policy(prices=prices))
+        for prices in (POLICY.prices, Prices(gpu_hour=2.5, kwh=0.15))
+    )
+    assert (by_energy.chosen.name, by_cost.chosen.name) == ("40/60", "50/50")
+    assert by_cost.request.objective.name == "cost"
+
+
+def test_a_limit_for_the_job_that_fills_lets_a_server_keep_its_tail() -> None:
+    free = decided([SERVER, SMALL, BIG], policy=FREE)
+    held = decided([SERVER, SMALL, BIG], policy=FREE, max_p99_ms={"server": 30.0})
+    limit = held.chosen.prediction.split.shares
+    assert limit[:2] == (WHOLE, WHOLE)
+    assert limit[2] < WHOLE
+    assert held.chosen.worth <= free.chosen.worth
+
+
+def test_who_joins_at_a_promise_that_cannot_be_kept_gets_no_share() -> None:
+    running = Running(shares=(30.0, 50.0), sharing="limited", cap_percent=50.0)
+    request = Request(min_speed={"big": 0.9})
+    found = decide(Outlook([SMALL, SMALL, BIG], SetPredictor()), request, running=running)
+    assert found.choice is None
+    assert all("big" in option.violations[0].text for option in found.options[:-1])
+
+
+def test_profiles_of_two_gpus_are_told_apart() -> None:
+    with pytest.raises(InputError) as raised:
+        decided((A, profile("b", gpu_model="Other")), Physics())
+    assert str(raised.value) == (
+        "the profile of a is of NVIDIA H200, that of b is of Other. jobs that share a GPU run on "
+        "the same one. give profiles of one GPU model."
+    )
+    with pytest.raises(InputError, match="8 jobs"):
+        Outlook([SMALL] * 8, Physics())
+    with pytest.raises(InputError, match="a minimum speed was given for c"):
+        decided((A, B), min_speed={"c": 0.5})
+
+
+def test_what_is_expected_is_worked_out_once_for_all_requests() -> None:
+    by = mock.Mock(wraps=Physics())
+    outlook = Outlook((A, B), by)
+    for request, times in ((None, 1), (Request(max_power_w=600.0), 1), (Request(fine=True), 2)):
+        decide(outlook, request)
+        assert by.predict.call_count == times
+
+
+# what is asked of a decision
+
+WORSE = (0.7, 0.7, 600.0)
+"""Seven parts in a hundred more energy, and more than a quarter of the time saved."""
+
+
+@pytest.mark.parametrize(
+    ("known", "isolate", "call"),
+    [
+        ({EQUAL: WORSE}, False, "50/50"),
+        ({EQUAL: WORSE, FORTY: (0.72, 0.72, 620.0)}, False, "40/60"),
+        ({EQUAL: (0.7, 0.7, 620.0)}, False, None),
+        ({EQUAL: (0.52, 0.52, 420.0)}, False, None),
+        ({TIME_SLICED: WORSE}, False, None),
+        ({TIME_SLICED: WORSE, EQUAL: WORSE}, True, "time-sliced"),
+    ],
+    ids=["time", "most time", "much energy", "little time", "unsure", "apart"],
+)
+def test_prices_are_asked_for_where_time_costs_energy(
+    known: dict[Split, tuple[float, float, float]], isolate: bool, call: str | None
+) -> None:
+    found = decided((A, B), scripted(known), isolate=isolate)
+    assert found.choice is None
+    assert (found.call and found.call.name) == (found.way and found.way.name) == call
+    assert found.chosen is found.apart
+
+
+def test_the_best_of_each_kind_is_shown_and_where_none_is_allowed_the_nearest() -> None:
+    known = {EQUAL: (0.9, 0.36, 400.0), FORTY: (0.3, 0.9, 400.0), UNCAPPED: (0.7, 0.7, 400.0)}
+    found = decided((A, B), scripted(known), min_speed={"a": 0.6})
+    assert [o.name for o in best_of_each(found)] == [
+        "50/50",
+        "uncapped",
+        "time-sliced",
+        "exclusive",
+    ]
+    called = decided((A, B), scripted({EQUAL: (0.7, 0.7, 600.0), FORTY: (0.6, 0.6, 480.0)}))
+    assert called.call in best_of_each(called)
+
+
+def test_other_objectives_are_shown_with_what_they_would_choose() -> None:
+    """The paper's sum of raw rates lets the job with the larger number decide."""
+    small = profile("a", [share / 1000 for share in range(10, 101, 10)])
+    table = {SEVENTY: (0.9, 0.3, 400.0), THIRTY: (0.2, 0.9, 400.0)}
+    raw = dataclasses.replace(FREE, objective="raw-throughput-per-watt")
+    found = decided((small, B), scripted(table), policy=raw)
+    assert {name: option.name for name, option in picks(found).items()} == {
+        "raw-throughput-per-watt": "30/70",
+        "energy-efficiency": "70/30",
+        "throughput": "70/30",
+    }
+    # Where too little is gained, or all options break a limit.
+    for two, table in (((A, B), {EQUAL: (0.51, 0.51, 400.0)}), ((WEB, B), {})):
+        assert picks(decided(two, scripted(table)))["energy-efficiency"].name == "exclusive"
+
+
+def test_a_near_miss_is_taken_by_who_accepts_it() -> None:
+    found = decided((A, B), scripted(PAYS))
+    assert near_miss(found) == (
+        "a@30 and b@70 would take 17 % less energy; accept it with --min-speed a=0.3"
+    )
+    accepted = decided((A, B), scripted(PAYS), min_speed={"a": 0.3})
+    assert accepted.chosen.name == "30/70"
+    assert near_miss(accepted) is None
+    assert near_miss(decided((A, B), scripted(PAYS | {EQUAL: (0.9, 0.9, 400.0)}))) is None
+
+
+def test_only_floors_and_tails_can_be_accepted() -> None:
+    two, table = (WEB, B), scripted({EQUAL: (1.0, 0.3, 300.0)})
+    tight = Request(policy=FREE, min_speed={"b": 0.4}, max_p99_ms={"web": 5.0})
+    (slow,) = (o for o in decide(Outlook(two, table), tight).options if o.name == "50/50")
+    assert accepting(slow, two, tight) == "--max-p99 web=11ms --min-speed b=0.3"
+    hot = dataclasses.replace(tight, max_power_w=290.0)
+    over = dataclasses.replace(slow, violations=violations(slow.prediction, two, hot))
+    assert accepting(over, two, hot) == ""
+    behind = scripted({EQUAL: (0.5, 0.9, 300.0)})
+    (option,) = (o for o in decided(two, behind).options if o.name == "50/50")
+    assert accepting(option, two, Request()) == ""
+
+
+def test_the_job_without_which_the_others_share_is_found() -> None:
+    profiles, floors = [SMALL, SMALL, SMALL, BIG], {"big": 0.9}
+    found = decided(profiles, min_speed=floors, policy=Policy(min_speed=0.0))
+    assert found.choice is None
+    left = without_one(found, SetPredictor())
+    assert left is not None
+    assert (left[0], left[1].name) == ("big", "uncapped")
+    assert without_one(decided([SMALL, BIG], min_speed=floors), SetPredictor()) is None
+    assert without_one(decided([BIG] * 4), SetPredictor()) is None
+
+
+def test_limits_are_set_as_the_back_end_sets_them() -> None:
+    found = decided((A, B), scripted(PAYS), policy=FREE)
+    assert environments(found.profiles, found.chosen) == ({PERCENTAGE: "30"}, {PERCENTAGE: "70"})
+    gpu = Gpu(uuid="GPU-1", model=A.gpu_model, units_total=132)
+    backend = MpsBackend(gpu, Control(Path("/nonexistent"), {}), owned=False)
+    for share, printed in zip((30, 70), environments(found.profiles, found.chosen), strict=True):
+        assert printed.items() <= backend.environment(Share(share)).items()
+    others = decided([SMALL, BIG, SMALL], policy=FREE)
+    option = next(o for o in others.options if o.prediction.split.shares[0] == WHOLE)
+    assert [*map(bool, environments(others.profiles, option))] == [False, True, False]
+
+
+def test_the_worst_violation_is_the_one_that_is_missed_by_most() -> None:
+    one, other, far = Violation("a", 0.1), Violation("b", 0.1), Violation("c", 0.2)
+    (p,) = scripted({}).predict((A, B), [EQUAL])
+    option = RatedSplit(p, Interval(1.0, 1.0, 1.0), (one, far, other))
+    assert worst_violation(option) == far
+    for order in ((one, other), (other, one)):
+        assert worst_violation(dataclasses.replace(option, violations=order)) == other
+
+
+# work that is given
+
+WORK = Work((600.0, 1200.0))
+
+
+def of_work(known: dict[Split, tuple[float, float, float]], work: Work | None = WORK) -> Decision:
+    return decided((A, B), scripted(known), work=work, policy=FREE)
+
+
+def test_the_job_that_goes_on_keeps_its_limit() -> None:
+    """1000 s together at 350 W, then 600 s of work at half of the rate and 250 W."""
+    found = of_work({EQUAL: (0.6, 0.6, 350.0)})
+    assert found.choice
+    ending = same_work(found, found.choice).choice
+    assert (ending.time_s, ending.shared_s) == (pytest.approx(1000 + 1200), pytest.approx(1000))
+    assert ending.energy_j == pytest.approx(1000 * 350 + 1200 * 250)
+
+
+@pytest.mark.parametrize(
+    ("objective", "gain"),
+    [
+        ("energy-efficiency", 1800 * 400 / (1000 * 350 + 1200 * 250)),
+        ("throughput", 1800 / 2200),
+    ],
+)
+def test_the_gain_is_energy_or_time_over_one_after_the_other(objective: str, gain: float) -> None:
+    (p,) = scripted({EQUAL: (0.6, 0.6, 350.0)}).predict((A, B), [EQUAL])
+    by = gain_to_the_end(p, (A, B), WORK, OBJECTIVES[objective])
+    assert by(p.result) == pytest.approx(gain)
+
+
+def test_a_restart_is_told_where_a_limit_stays() -> None:
+    limited = of_work({EQUAL: (0.8, 0.8, 350.0)}, Work((600.0, 700.0)))
+    assert limited.chosen.name == "50/50"
+    found = same_work(limited, limited.chosen)
+    assert found.restarted == finish(limited.chosen.prediction.result, found.work)
+    assert found.restarted != found.choice
+    free = of_work({UNCAPPED: (0.9, 0.9, 380.0)})
+    assert free.chosen.name == "uncapped"
+    assert same_work(free, free.chosen).restarted is None
+    unasked = of_work({EQUAL: (0.8, 0.8, 350.0)}, None)
+    assert same_work(unasked, unasked.chosen).restarted is None
+
+
+def test_the_value_of_given_work_has_bounds_of_its_own() -> None:
+    """Without work, those of the model's own errors: they are narrower."""
+
+    class Sure(Physics):
+        def predict(self, profiles: Any, splits: Any) -> list[Prediction]:
+            found = super().predict(profiles, splits)
+            return [dataclasses.replace(p, efficiency_factors=(0.99, 1.01)) for p in found]
+
+    of_hours, free = (decided((A, B), Sure(), work=w, policy=FREE) for w in (WORK, None))
+    option, plain = of_hours.options[4], free.options[4]
+    gain = gain_to_the_end(option.prediction, (A, B), WORK, of_hours.request.objective)
+    assert option.objective_value == option.prediction.range_of(gain)
+    value = plain.objective_value.value
+    assert plain.objective_value == Interval(value, 0.99 * value, 1.01 * value)
