@@ -130,7 +130,7 @@ def advise(
     asked = SetRequest(**of_any)
     request = request_of(asked, settings)
     found = find_profiles(asked.names, settings, asked.gpu_model, file)
-    return advise_set(read_known(found, settings, asked.gpu_uuid), request)
+    return advise_set(known_set(read_known(found, settings, asked.gpu_uuid)), request)
 
 
 _ONE = "1 job", "the best partners of one were asked for", "name the other job, too"
@@ -180,13 +180,6 @@ def _pair(asked: RecommendationRequest, settings: Settings, file: Path | None) -
         known = functools.partial(known_power_of, found, settings, more)
         told = with_components(told, given.decision, known)
     return given, told
-
-
-def _set(asked: SetRequest, settings: Settings, file: Path | None) -> SetAdvice:
-    """How three to seven jobs are to run."""
-    request = request_of(asked, settings)
-    found = find_profiles(asked.names, settings, asked.gpu_model, file)
-    return advise_set(known_set(read_known(found, settings, asked.gpu_uuid)), request)
 
 
 def replicas(
