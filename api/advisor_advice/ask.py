@@ -183,13 +183,6 @@ def _pair(asked: RecommendationRequest, settings: Settings, file: Path | None) -
     return given, told
 
 
-def _set(asked: SetRequest, settings: Settings, file: Path | None) -> SetAdvice:
-    """How three to seven jobs are to run."""
-    request = request_of(asked, settings)
-    found = find_profiles(asked.names, settings, asked.gpu_model, file)
-    return advise_set(known_set(read_known(found, settings, asked.gpu_uuid)), request)
-
-
 def replicas(
     job: str,
     *,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
-from advisor.core.split import ADVISED_JOBS, Sharing, Split
+from advisor.core.split import Sharing
 from advisor.core.wording import counted, less_or_more
 from advisor.decide.decision import (
     Decision,
@@ -23,7 +23,7 @@ from advisor.errors import InputError, ModelError, NoSplitError, StoreError
 from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
-from advisor.predict.sets import AnyWay
+from advisor.predict.sets import AnyWay, is_by_physics
 from advisor.runtime.processes import available_cores
 from advisor.settings import Settings
 from advisor_advice.answers import answer, gpu_warnings, with_known_idle
@@ -187,11 +187,6 @@ def _expected(
     return replace(without, forecast=_forecast(expected, predictor.manifest, profile_set)), warnings
 
 
-def _is_by_pairs(split: Split) -> bool:
-    """Whether a model of pairs predicts it."""
-    return len(split.shares) == ADVISED_JOBS and split.sharing != "time-sliced"
-
-
 def _apart(d: Decision, *, joins: bool) -> NoSplitError:
     """Why jobs are not to share, and how they could all the same."""
     jobs, model = counted(profile.job for profile in d.profiles), d.profiles[0].gpu_model
@@ -225,7 +220,9 @@ def _last(option: RatedSplit) -> str:
 
 def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Forecast:
     return Forecast(
-        model_version=manifest.version if _is_by_pairs(expected.split) else PHYSICS,
+        model_version=(
+            PHYSICS if is_by_physics(found.profiles, expected.split) else manifest.version
+        ),
         jobs=tuple(
             JobForecast(
                 rate=part.rate,

@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from advisor.core.gpu import WHOLE
 from advisor.core.policy import Policy
 from advisor.core.records import SoloPoint
+from advisor.decide.decision import Decision
 from advisor.decide.options import Running
 from advisor.errors import AdvisorError, BusyError, InputError, NoSplitError
 from advisor.formats.wire import read, write, write_bytes
@@ -35,6 +36,7 @@ from advisor.wire.requests import (
     WayRequest,
 )
 from advisor_advice.answers import (
+    KnownSet,
     ModelAdvice,
     advise_replicas,
     advise_set,
@@ -113,13 +115,13 @@ def _fitted(stored: Sequence[SoloPoint], gpu_model: str) -> "ComponentWeights | 
 
 
 _Found = Callable[[Sequence[str], str], Awaitable[ProfileSet]]
-Answered = Callable[[RecommendationRequest], Awaitable[ModelAdvice]]
+Decided = Callable[[RecommendationRequest], Awaitable[Decision]]
 
 _Cell = tuple[SharingVerdict | None, Partner | None]
 
 
 async def _crossed(
-    asked: GainsRequest, rows: Sequence[JobRow], found: _Found, answered: Answered, policy: Policy
+    asked: GainsRequest, rows: Sequence[JobRow], found: _Found, decided: Decided, policy: Policy
 ) -> Gains:
     """The gains of jobs that are named, or of those that are measured on the GPU model.
 
@@ -137,7 +139,7 @@ async def _crossed(
     profiles = [await _profile(name, gpu_model, found, is_named=bool(asked.jobs)) for name in kept]
     known = [one for one in profiles if one]
     jobs = [one.a for one in known]
-    cells = [await _cell(request, answered) for request in _requests(asked, gpu_model, jobs)]
+    cells = [await _cell(request, decided) for request in _requests(asked, gpu_model, jobs)]
     partners = [partner for _, partner in cells]
     return Gains(
         gpu_model=gpu_model,
@@ -188,10 +190,10 @@ def _requests(
         )
 
 
-async def _cell(request: RecommendationRequest, answered: Answered) -> _Cell:
+async def _cell(request: RecommendationRequest, decided: Decided) -> _Cell:
     await asyncio.sleep(0)  # others are answered between two pairs
     try:
-        decision = (await answered(request)).decision
+        decision = await decided(request)
     except NoSplitError:
         return None, None
     return verdict_of(decision), next(partner_of(decision), None)
@@ -358,7 +360,7 @@ class Engine(Collector):
             asked,
             rows,
             partial(self._known.profiles, kept),
-            partial(self._answer, kept),
+            partial(self._decided, kept),
             self._settings.policy,
         )
 
@@ -384,10 +386,16 @@ class Engine(Collector):
         )
 
     async def _answer(self, kept: Kept, asked: RecommendationRequest) -> ModelAdvice:
+        return (await self._pair(kept, asked)).answer(request_of(asked, self._settings))
+
+    async def _decided(self, kept: Kept, asked: RecommendationRequest) -> Decision:
+        return (await self._pair(kept, asked)).decide(request_of(asked, self._settings))
+
+    async def _pair(self, kept: Kept, asked: RecommendationRequest) -> KnownSet:
         key = asked.names, asked.gpu_model, asked.gpu_uuid
         if (known := kept.pairs.get(key)) is None:
             known = kept.pairs[key] = known_set(await self._known.jobs(kept, *key))
-        return known.answer(request_of(asked, self._settings))
+        return known
 
     async def _power(
         self, kept: Kept, names: Sequence[str], gpu_model: str | None

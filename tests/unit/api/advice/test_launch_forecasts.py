@@ -167,10 +167,11 @@ def test_where_nothing_of_sharing_is_kept_the_nearest_way_is_named(
     assert raised.value.fix.startswith("give each a GPU of its own, or take it: --split ")
 
 
-def test_jobs_in_turns_are_predicted_by_physics(
-    file: Path, settings: Settings, tmp_path: Path, use: Use
+@pytest.mark.parametrize("split", [without_limits("time-sliced"), Split((50.0, 90.0))], ids=str)
+def test_turns_and_limits_that_overlap_are_predicted_by_physics(
+    split: Split, file: Path, settings: Settings, tmp_path: Path, use: Use
 ) -> None:
-    turns = launch_set(without_limits("time-sliced"))
+    turns = launch_set(split)
     pair, notes = with_forecast(turns, wanted(file), settings)
     assert notes == ()
     assert pair.forecast

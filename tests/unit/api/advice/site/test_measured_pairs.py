@@ -120,8 +120,9 @@ def test_speeds_are_those_beside_alone_on_the_same_host(
     a = solo_point(
         job="a", rate=200.0, run="r1", share_percent=100.0, power_w=400.0, gpu_model=CARD
     )
-    others = (replace(a, job="b", rate=1000.0), replace(a, run="r2", rate=9.0))
-    store.add([a, *others, point(**columns)])
+    store.add(
+        [a, replace(a, job="b", rate=1000.0), replace(a, run="r2", rate=9.0), point(**columns)]
+    )
     (window,) = measured_windows(PAIR, unchecked, store, bundled=())["a", "b"]
     assert window.rates == pytest.approx(rates)
     assert window.power_w == power_w
