@@ -185,21 +185,6 @@ def plan(
     )
 
 
-def _check_card(request: PlacementRequest) -> None:
-    if request.gpu_uuid is not None and request.gpus > 1:
-        raise InputError(
-            f"{request.gpus} GPUs are not the one card {request.gpu_uuid}",
-            why="what a card draws beside others of its model is known of that card alone",
-            fix="leave out the card, or place on one GPU",
-        )
-
-
-def _avoided(profile_set: ProfileSet, checked: CheckedCounts | None) -> Iterator[str]:
-    """Which counts of the nine splits no pair gets, or one job does not, and why."""
-    for p in profile_set.profiles:
-        yield from avoided_texts(NINE, [p.job] * 2, [p.safety(checked)] * 2)
-
-
 def _limits(limits: Request, profiles: Sequence[Profile]) -> Request:
     """With the memory of the card, and the floors that low ends are to keep, by name."""
     limits = with_card_memory(limits, profiles[0].gpu_model)
