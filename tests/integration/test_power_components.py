@@ -25,7 +25,7 @@ PAIR = ("triad", "matmul-bf16")
 SHARED = ("mobilenet-train-b2", "triad")
 """A pair that is to share the GPU."""
 
-APART = ("bert-train", "bert-train")
+APART = ("bert-train", "vit-infer")
 """One that is not."""
 
 
