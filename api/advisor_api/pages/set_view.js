@@ -27,15 +27,13 @@ export function setView(given) {
   // Where each job is to have a card, the way of sharing that is nearest to the limits.
   const near = given.ways?.find((way) => way.sharing !== "exclusive")?.name;
   const best = named(isPair ? given.choice.split : (given.choice ?? given.call ?? near)) ?? named("exclusive");
-  // What the verdict is about: where jobs need not share, the way that saves time.
-  const way = named(given.call) ?? best;
+  const way = named(given.call) ?? best; // what the verdict is about
   return {
     given,
     options,
     isPair,
     names: given.jobs.map((one) => one.job),
     a: given.jobs[0].job,
-    // Limits of a pair that overlap are in the table; a chart over one share has no place for them.
     splits: options.filter((option) => option.sharing === "limited" && (!isPair || isWhole(option) || option === way)),
     best,
     way,
