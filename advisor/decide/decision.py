@@ -547,10 +547,9 @@ def accepting(option: RatedSplit, profiles: Sequence[Profile], request: Request)
             found.append(f"--min-speed {profile.job}={math.floor(100 * speed) / 100:g}")
         most_ms = request.longest_p99_ms(profile)
         beside = part.p99_ms(profile, option.prediction.split, share)
-        if most_ms and beside:
+        if most_ms and beside and request.decisive_p99_ms(profile, beside) > most_ms:
             sure_ms = beside.at_most_with(request.policy.chance)
-            if sure_ms > most_ms:
-                found.append(f"--max-p99 {profile.job}={math.ceil(sure_ms)}ms")
+            found.append(f"--max-p99 {profile.job}={math.ceil(sure_ms)}ms")
     if len(found) < len(option.violations):
         return ""
     return " ".join(dict.fromkeys(found))

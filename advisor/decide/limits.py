@@ -101,6 +101,18 @@ class Request:
         alone_ms = profile.serving.p99_alone_ms(float(profile.shares[-1]))
         return self.policy.p99_times_alone * (alone_ms or 0.0) or None
 
+    def decisive_p99_ms(self, profile: Profile, beside: Interval) -> float:
+        """The p99 that must keep the limit: with the chance of the policy, where one was given.
+
+        The limit that the policy has for all servers is kept as expected: nobody has promised it.
+        """
+        given = self.gives_p99(profile)
+        return beside.at_most_with(self.policy.chance) if given else beside.value
+
+    def gives_p99(self, profile: Profile) -> bool:
+        """Whether a limit was given, and is not only the policy's."""
+        return profile.job in self.max_p99_ms or self.default_max_p99_ms is not None
+
 
 def floor(profile: Profile, request: Request) -> float:
     """The relative speed that a job must keep: the larger of its minimum and a fixed demand.
@@ -254,13 +266,13 @@ def _off(p: Prediction, profiles: Sequence[Profile], request: Request) -> Iterat
 
 
 def _late(p: Prediction, profiles: Sequence[Profile], request: Request) -> Iterator[Violation]:
-    """As long as it may be with the chance of the policy."""
+    """As `Request.decisive_p99_ms` has it."""
     for profile, part, share in zip(profiles, p.parts, p.split.shares, strict=True):
         beside = part.p99_ms(profile, p.split, share)
         most_ms = request.longest_p99_ms(profile)
         if beside is None or most_ms is None or p.split.sharing == "exclusive":
             yield from _late_alone(profile, share, request)
-        elif (sure_ms := beside.at_most_with(request.policy.chance)) > most_ms:
+        elif (sure_ms := request.decisive_p99_ms(profile, beside)) > most_ms:
             text = (
                 f"{profile.job} at {share:g} % may have a p99 latency of {sure_ms:.3g} ms "
                 f"({beside.value:.3g} expected), above {most_ms:.4g} ms"

@@ -144,7 +144,7 @@ def _fits(share: float, profile: Profile, checked: CheckedCounts | None, jobs: i
 def _for_filling(
     profiles: Sequence[Profile], checked: CheckedCounts | None, most_ways: int
 ) -> Iterator[Split]:
-    """Limits for some or all of those that fill the GPU; the others have none."""
+    """Limits for some or all of those that fill the GPU, side by side; the others have none."""
     seats: dict[str, list[int]] = {}
     for seat, profile in enumerate(profiles):
         if fills(profile):
@@ -162,7 +162,9 @@ def _for_filling(
         for own, of_copies in zip(seats.values(), chosen, strict=True):
             for seat, share in zip(own, of_copies, strict=True):
                 shares[seat] = share
-        if min(shares) < WHOLE:
+        limits = [share for share in shares if share < WHOLE]
+        # Limits that overlap each other were never measured.
+        if limits and sum(limits) <= WHOLE + 1:
             yield Split(tuple(shares))
 
 

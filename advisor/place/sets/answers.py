@@ -94,14 +94,17 @@ class _ManyAlone:
         watts = power_w(kept, alone.power_w, alone.idle_w, self.limit_w, in_turns=False)
         return speed.T, low.T, watts
 
-    def p99_ms(self, sets: Ints, level: Ints) -> Floats:
-        """The high end of each server's, 0 where it is not known; shape (sets, seats)."""
+    def p99_ms(self, sets: Ints, level: Ints, weights: Floats) -> Floats:
+        """Of each server, 0 where it is not known; shape (sets, seats).
+
+        `weights` say how far towards the high end each kind must keep its limit, 0: as expected.
+        """
         alone = self.alone.seated(sets.T, level)
         beside = filling_beside(alone.sm, alone.fills)
         highs = [P99_ERRORS[name].high for name in ("no filling", "held", "filling")]
         high = np.select([beside == 0, beside < HELD], highs[:2], highs[2])
         known = np.where(np.isfinite(alone.p99_ms), alone.p99_ms, 0.0)
-        longer: Floats = (high * alone.tails() * known).T
+        longer: Floats = (high ** weights[sets.T] * alone.tails() * known).T
         return longer
 
 
@@ -293,6 +296,7 @@ class SetAnswers:
     levels: dict[PlacedSet, int] = field(default_factory=dict[PlacedSet, int])
     _memory_mib: Floats = field(init=False)
     _most_p99_ms: Floats = field(init=False)
+    _weights_p99: Floats = field(init=False)
     _limits: Request = field(init=False)
     ceiling_w: float = field(init=False)
     heads: Sets | None = None
@@ -309,6 +313,8 @@ class SetAnswers:
         self._memory_mib = np.array([*(p.memory_used_mib or 0.0 for p in profiles), 0.0])
         most_ms = [limits.longest_p99_ms(profile) or np.inf for profile in profiles]
         self._most_p99_ms = np.array([*most_ms, np.inf])
+        given = [limits.gives_p99(profile) for profile in profiles]
+        self._weights_p99 = self.weight * np.array([*given, False], dtype=float)
         self.two = _Pairs(self.placing, self.number, self.many, self.floors)
 
     @property
@@ -400,7 +406,7 @@ class SetAnswers:
         decisive = sure_speeds(speed, low, self._limits.policy.chance)
         kept = (decisive >= self.floors[sets.rows] - 1e-9).all(axis=1)
         if np.isfinite(self._most_p99_ms).any():
-            p99_ms = self.many.p99_ms(sets.rows, sets.level)
+            p99_ms = self.many.p99_ms(sets.rows, sets.level, self._weights_p99)
             kept &= (p99_ms <= self._most_p99_ms[sets.rows] * (1 + 1e-9)).all(axis=1)
         return chosen[kept]
 

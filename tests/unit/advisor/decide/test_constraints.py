@@ -230,13 +230,14 @@ def test_what_is_said_of_latencies() -> None:
         (Request(default_max_p99_ms=48, max_p99_ms={"server": 90}), None),
         (Request(default_max_p99_ms=90, max_p99_ms={"server": 37.5}), "37.5"),
         (Request(default_max_p99_ms=90, max_p99_ms={"a": 1}), None),
-        # Eight alone, five times that, or as the policy has it.
-        (Request(), "40"),
-        (Request(policy=Policy(p99_times_alone=7)), None),
+        # Eight alone, five times that; the policy's limit is kept as expected.
+        (Request(), None),
         (Request(policy=Policy(p99_times_alone=0)), None),
     ):
         expected = {} if above is None else {text.format(above): 50.7 / float(above) - 1}
         assert broken((SERVER, A), limits, split=split) == pytest.approx(expected, rel=0.01)
+    (said,) = broken((SERVER, A), Request(policy=Policy(p99_times_alone=3)), split=split)
+    assert said.endswith("of 28 ms (28 expected), above 24 ms")
 
 
 def test_whose_limit_of_latencies_counts() -> None:
