@@ -114,9 +114,9 @@ def test_jobs_that_should_not_share_are_told_what_it_would_cost(
     error = raised.value
     assert error.what == "a and b should not share the Card"
     assert (error.why, error.fix) == (
-        "with 61/61 the same work takes 1.6 % less energy and 9.8 % more GPU time than with a GPU "
+        "with 100/91 the same work takes 1.8 % more energy and 1.8 % more GPU time than with a GPU "
         "for each (objective energy-efficiency)",
-        "give each a GPU of its own, or share it anyway: --split 61/61",
+        "give each a GPU of its own, or share it anyway: --split 100/91",
     )
 
 
