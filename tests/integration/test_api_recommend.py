@@ -259,7 +259,7 @@ def test_every_way_of_a_set_is_told_in_short(api: Api) -> None:
     body = {"gpu_model": "NVIDIA H200", "jobs": jobs("bert-serve-30", "triad", "vit-train")}
     told = read(SetAdvice, json.dumps(api.post("/v1/sets", body | {"every": True})))
     short = {way.name: way for way in told.looked_at}
-    assert len(told.looked_at) == len(short) == told.searched > 40
+    assert len(told.looked_at) == len(short) == told.searched > 20
     for way in told.ways:
         assert short[way.name].energy_saved == pytest.approx(way.energy_saved.value, abs=1e-4)
         assert short[way.name].keeps == (not way.violations)

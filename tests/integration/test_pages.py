@@ -469,11 +469,15 @@ def test_jobs_say_what_each_is_like_and_beside_whom_it_does_best(
     told = _gains(served)
     visit.open("/jobs")
     visit.page.wait_for_selector("tbody a[href^='/set']")
-    row = visit.text("tr:has-text('bert-serve-30')").replace("\n", " ").replace("\t", " ")
+    row = (
+        visit.text("tr:has(> :first-child:has-text('bert-serve-30'))")
+        .replace("\n", " ")
+        .replace("\t", " ")
+    )
     curve = next(job for job in told["jobs"] if job["job"] == "bert-serve-30")
     assert f"{curve['size']['share_percent']:g} % is enough" in row
     assert f"{curve['power_w']:.0f} W" in row
-    drawn = visit.page.locator("tr:has-text('bert-serve-30') svg").first
+    drawn = visit.page.locator("tr:has(> :first-child:has-text('bert-serve-30')) svg").first
     assert f"at {curve['shares'][1]:g}\u00a0%" in (drawn.get_attribute("aria-label") or "")
     visit.page.select_option("#field-sort-by", "power")
     most = max((job for job in told["jobs"]), key=lambda job: job["power_w"])
