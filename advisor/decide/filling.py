@@ -49,8 +49,8 @@ def best_beside(
 ) -> Beside | None:
     """The waiting job that saves most beside those that are there; None: all better wait.
 
-    Jobs share where the decision about them says so. Servers never finish, so waiting for one is no
-    option: beside a server every option that keeps the limits is taken.
+    Jobs share where their decision is to share. A server never ends, so no job can wait for it:
+    beside a server every option that keeps the limits is taken.
 
     Args:
         there: Those on the GPU.

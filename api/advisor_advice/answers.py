@@ -111,7 +111,7 @@ class ModelAdvice:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class KnownSet:
-    """Two to seven jobs, and all that is known of them before anybody says what is wanted."""
+    """Two to seven jobs with their predictions and warnings, ready for any request."""
 
     known: KnownJobs
     outlook: Outlook
