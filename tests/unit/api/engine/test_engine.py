@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,9 @@ class Source:
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Source:
-    return Source(tmp_path)
+def source(tmp_path: Path) -> Iterator[Source]:
+    with (made := Source(tmp_path)).store:
+        yield made
 
 
 @pytest.fixture
