@@ -114,7 +114,7 @@ def test_no_finding(case: Any, server: LaunchServer, over: str) -> None:
             case.body = {**case.body, "jobs": list(JOBS), "gpu": 0, "then": []}
         if "launch_id" in case.path_parameters:
             case.path_parameters["launch_id"] = over
-    answer = case.call_and_validate(base_url=f"http://127.0.0.1:{server.port}", timeout=30)
+    answer = case.call_and_validate(base_url=f"http://127.0.0.1:{server.port}", timeout=240)
     if answer.status_code == 202 and launches:
         server.stop_launch(answer.json()["launch_id"])
     assert server.process.poll() is None
