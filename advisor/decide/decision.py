@@ -556,20 +556,23 @@ def accepting(option: RatedSplit, profiles: Sequence[Profile], request: Request)
 
 
 def near_miss(decision: Decision) -> str | None:
-    """The nearest better option that misses floors or tails alone, and what accepts it, if any."""
-    request = decision.request
+    """The nearest better option that keeps every limit as expected, and what accepts it, if any."""
+    request, profiles = decision.request, decision.profiles
     least = decision.choice.worth if decision.choice else 1 + request.policy.min_gain
+    as_expected = replace(request, policy=replace(request.policy, chance=0.5))
     better = sorted(
         (
             o
             for o in decision.options
-            if o.violations and o.worth > least * (1 + request.policy.tie)
+            if o.violations
+            and o.worth > least * (1 + request.policy.tie)
+            and not violations(o.prediction, profiles, as_expected)
         ),
         key=lambda option: (worst_violation(option).by, -option.worth),
     )
     for option in better:
-        if accepted := accepting(option, decision.profiles, request):
-            jobs = (profile.job for profile in decision.profiles)
+        if accepted := accepting(option, profiles, request):
+            jobs = (profile.job for profile in profiles)
             limits = limits_text(jobs, option.prediction.split.shares) or option.name
             saved = less_or_more(option.prediction.energy_saved.value, 0)
             return f"{limits} would take {saved} energy; accept it with {accepted}"
