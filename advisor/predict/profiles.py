@@ -543,10 +543,11 @@ def kind_of(profile: Profile) -> JobKind:
     return "launch-bound" if is_launch_bound(profile) else "filling"
 
 
-def of_job(own: str, others: Collection[str], share_percent: float, place: str) -> str:
+@functools.lru_cache(maxsize=4096)  # few, and a question asks for dozens
+def of_job(own: str, others: tuple[str, ...], share_percent: float, place: str) -> str:
     """The situation of a job beside others, at a share of a place such as "split"."""
     if share_percent == WHOLE:  # a server without limits takes what it needs, as one that fills
-        others = ["filling" if kind == "server" else kind for kind in others]
+        others = tuple("filling" if kind == "server" else kind for kind in others)
     situation = own
     if own == "filling":
         hardest = next(kind for kind in ("filling", "server", "launch-bound") if kind in others)

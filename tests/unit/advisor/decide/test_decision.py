@@ -193,12 +193,15 @@ def test_what_is_chosen_keeps_every_limit_and_nothing_that_does_is_worth_more(
 
 
 @few
-@given(sets, st.integers(0, 3))
-def test_a_copy_makes_no_job_faster(profiles: list[Profile], number: int) -> None:
-    copied, request = [*profiles, profiles[number % len(profiles)]], Request(policy=FREE)
-    fewer, more = (decide(Outlook(of, SetPredictor()), request) for of in (profiles, copied))
+@given(sets, st.integers(0, 3) | jobs.map(lambda one: dataclasses.replace(one, job="new")))
+def test_no_further_job_or_copy_makes_a_job_faster(
+    profiles: list[Profile], more: int | Profile
+) -> None:
+    added = more if isinstance(more, Profile) else profiles[more % len(profiles)]
+    both = profiles, [*profiles, added]
+    fewer, larger = (decide(Outlook(of, SetPredictor()), Request(policy=FREE)) for of in both)
     for sharing in ("uncapped", "time-sliced"):
-        one, other = (next(o for o in of.options if o.sharing == sharing) for of in (fewer, more))
+        one, other = (next(o for o in of.options if o.sharing == sharing) for of in (fewer, larger))
         pairs = zip(one.prediction.parts, other.prediction.parts, strict=False)
         assert all(b.speed.value <= a.speed.value * (1 + 1e-9) for a, b in pairs)
 
