@@ -2,7 +2,7 @@
 
     .venv/bin/python docs/measurements/policy.py         # two minutes; no GPU
 
-Of each pair or set that was measured in two ways or more, the decision is taken among these ways
+Of each measured pair or set the decision is taken among the ways in which it was measured
 and a GPU for each job. Trees are fitted without the jobs of the pair; the constants of the law of
 sets are as they ship. Windows of the set itself are not known to it. Speeds are over the rate alone
 in the same run. A window keeps its limits where every job keeps the policy's minimum speed and a
@@ -130,7 +130,7 @@ def main() -> None:
 
 
 def measured() -> Mapping[tuple[str, tuple[str, ...]], Ways]:
-    """Windows by GPU model and jobs, of sets with two ways or more."""
+    """Windows by GPU model and jobs."""
     alone: dict[tuple[str, str, str], list[SoloPoint]] = defaultdict(list)
     for point in (*bundled_reference_points(), *bundled_set_references()):
         if point.share_percent == WHOLE and point.power_w:
@@ -152,7 +152,7 @@ def measured() -> Mapping[tuple[str, tuple[str, ...]], Ways]:
                 p99_ms=tuple(part.latency_p99_ms for part in point.parts),
             )
         )
-    return {key: ways for key, ways in found.items() if len(ways) > 1}
+    return found
 
 
 def answered(
@@ -214,11 +214,13 @@ def held_limits(
 
 
 def kind_of(profiles: Sequence[Profile]) -> str:
-    """Number of jobs, servers, and jobs that fill the GPU, in words."""
-    count = "two jobs" if len(profiles) == ADVISED_JOBS else "three to seven"
-    served = ", with a server" if any(map(is_served, profiles)) else ""
-    filling = min(sum(map(fills, profiles)), 2)
-    return f"{count}{served}, {('none fills', 'one fills', 'several fill')[filling]}"
+    """Number of jobs, servers, and jobs that fill the GPU, in words; sets are few."""
+    filling, served = sum(map(fills, profiles)), any(map(is_served, profiles))
+    if len(profiles) > ADVISED_JOBS:
+        filled = "one or more fill" if filling else "none fills"
+        return f"three to seven, {'with a server' if served else filled}"
+    filled = ("none fills", "one fills", "both fill")[filling]
+    return f"two, with a server, {filled}" if served else f"two, {filled}"
 
 
 def cells(answers: Sequence[Answer]) -> Iterator[str]:
