@@ -21,7 +21,8 @@ from advisor.client.client import (
     TooSlowError,
     UnreachableError,
 )
-from advisor.launch.overview import Launch, LaunchJoin, LaunchPlan
+from advisor.launch.overview import LaunchJoin, LaunchPlan
+from advisor.launch.status import LaunchStatus
 from advisor.validity.sensor_record import SensorRecord
 from advisor.wire.answers import BatchItem, Gains, Recommendation, Replicas, SetAdvice
 from advisor.wire.lists import (
@@ -68,10 +69,10 @@ __all__ = [
     "JobRow",
     "JoinLaunchRequest",
     "KernelReport",
-    "Launch",
     "LaunchJoin",
     "LaunchPlan",
     "LaunchRequest",
+    "LaunchStatus",
     "ModelDetails",
     "ModelList",
     "NextPair",

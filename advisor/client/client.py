@@ -23,7 +23,6 @@ from advisor.formats.rows import to_row
 from advisor.formats.wire import read_tolerant, to_plain, write
 from advisor.launch.overview import (
     History,
-    Launch,
     LaunchHistory,
     LaunchJoin,
     LaunchList,
@@ -414,7 +413,7 @@ class Client:
             for report in page.kernels
         )
 
-    def launch(self, asked: LaunchRequest, *, idempotency_key: str | None = None) -> Launch:
+    def launch(self, asked: LaunchRequest, *, idempotency_key: str | None = None) -> LaunchStatus:
         """Start two jobs that are registered with the service on one of its GPUs.
 
         Args:
@@ -424,7 +423,7 @@ class Client:
                 goes wrong on the way never starts the jobs twice.
         """
         headers = {"Idempotency-Key": idempotency_key or secrets.token_urlsafe(24)}
-        return self._request("POST", _LAUNCHES, Launch, body=asked, headers=headers)
+        return self._request("POST", _LAUNCHES, LaunchStatus, body=asked, headers=headers)
 
     def plan_launch(self, asked: LaunchRequest) -> LaunchPlan:
         """What `launch` would start; nothing is started."""
@@ -432,7 +431,7 @@ class Client:
 
     def launches(
         self, *, active: bool = False, limit: int = 100, before: str | None = None
-    ) -> tuple[Launch, ...]:
+    ) -> tuple[LaunchStatus, ...]:
         """Launches of all hosts of the service's database, the newest first.
 
         Args:
@@ -443,9 +442,9 @@ class Client:
         only = "true" if active else None
         return self._get(_LAUNCHES, LaunchList, active=only, limit=limit, before=before).launches
 
-    def launch_status(self, launch: LaunchStatus | str) -> Launch:
+    def launch_status(self, launch: LaunchStatus | str) -> LaunchStatus:
         """How a launch, or the launch of this id, stands now."""
-        return self._get(_of(launch), Launch)
+        return self._get(_of(launch), LaunchStatus)
 
     def launch_history(self, launch: LaunchStatus | str) -> History | None:
         """What it did over its time; None: it has just begun, or runs on another host."""
@@ -455,9 +454,9 @@ class Client:
         """GPUs, who runs on them, launches with their history, and what was saved, observed."""
         return self._get("/v1/overview", Overview)
 
-    def stop_launch(self, launch: LaunchStatus | str) -> Launch:
+    def stop_launch(self, launch: LaunchStatus | str) -> LaunchStatus:
         """Ask for a launch to be stopped, in the order that is safe; `wait` says when it is."""
-        return self._request("DELETE", _of(launch), Launch)
+        return self._request("DELETE", _of(launch), LaunchStatus)
 
     def join_launch(
         self,
@@ -501,7 +500,7 @@ class Client:
         *,
         timeout_s: float | None = None,
         every_s: float = LOOK_EVERY_S,
-    ) -> Launch:
+    ) -> LaunchStatus:
         """Look at a launch until it is over, well or not, and give how it ended.
 
         Args:

@@ -26,9 +26,9 @@ from advisor.client import (
     Client,
     GainsRequest,
     JoinLaunchRequest,
-    Launch,
     LaunchJoin,
     LaunchRequest,
+    LaunchStatus,
     PlacementRequest,
     QueuedJobs,
     Recommendation,
@@ -46,7 +46,6 @@ from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.wire import read_tolerant, to_plain, write
 from advisor.installed import install
-from advisor.launch.status import LaunchStatus
 from advisor.runtime.processes import wait_until
 from advisor.wire.power import InputAsked
 from advisor_data.bundled import bundled_solo_points
@@ -316,7 +315,7 @@ def test_a_join_is_waited_for(scripted: Scripted, pauses_s: list[float]) -> None
 
 def test_a_launch_is_waited_for(scripted: Scripted, pauses_s: list[float]) -> None:
     scripted.will(a_launch(), a_launch(state="stopping"), a_launch(state="failed", code="job"))
-    found: Launch = speak(scripted.url, "wait", STATUS)
+    found: LaunchStatus = speak(scripted.url, "wait", STATUS)
     assert (found.state, found.code, pauses_s) == ("failed", "job", [1, 1])
     scripted.will(a_launch())
     with pytest.raises(TooSlowError, match=r"abcdef is running after 2.5 s.*stop_launch"):
