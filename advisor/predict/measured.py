@@ -192,7 +192,7 @@ class MeasuredPredictor:
     def __init__(self, predictor: Predictor, windows: Windows, gpu_uuid: str | None = None) -> None:
         self._predictor, self._windows, self._gpu_uuid = predictor, windows, gpu_uuid or ""
         # The same few are among many sets, and among each other.
-        self._together = functools.cache(lambda jobs, split: self.predict(jobs, [split])[0])
+        self._together = functools.cache(self._of_few)
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
         """One prediction for each split, in their order.
@@ -204,6 +204,9 @@ class MeasuredPredictor:
             least = self._together(tuple(fewer), split)
             found = [_beyond(p, profiles, least, fewer) for p in found]
         return found
+
+    def _of_few(self, profiles: tuple[Profile, ...], split: Split) -> Prediction:
+        return self.predict(profiles, [split])[0]
 
     def _of_all(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
         windows = [w for w in windows_of(profiles, self._windows) if is_within(w.split, profiles)]
