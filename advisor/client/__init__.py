@@ -23,7 +23,7 @@ from advisor.client.client import (
 )
 from advisor.launch.overview import Launch, LaunchJoin, LaunchPlan
 from advisor.validity.sensor_record import SensorRecord
-from advisor.wire.answers import BatchItem, Gains, Recommendation, Replicas, SetAdvice
+from advisor.wire.answers import BatchItem, Gains, Recommendation
 from advisor.wire.lists import (
     AuditEntry,
     Champion,
@@ -38,6 +38,7 @@ from advisor.wire.placement import Placement, SetPlacement
 from advisor.wire.power import InputAsked, InputPrediction, InputPredictions, KernelReport
 from advisor.wire.requests import (
     GainsRequest,
+    JobCopies,
     JobRequest,
     JoinLaunchRequest,
     LaunchRequest,
@@ -45,10 +46,8 @@ from advisor.wire.requests import (
     PlacementRequest,
     QueuedJobs,
     RecommendationRequest,
-    ReplicasRequest,
     RunningJobs,
     SetPlacementRequest,
-    SetRequest,
 )
 
 __all__ = [
@@ -64,6 +63,7 @@ __all__ = [
     "InputAsked",
     "InputPrediction",
     "InputPredictions",
+    "JobCopies",
     "JobRequest",
     "JobRow",
     "JoinLaunchRequest",
@@ -82,14 +82,10 @@ __all__ = [
     "QueuedJobs",
     "Recommendation",
     "RecommendationRequest",
-    "Replicas",
-    "ReplicasRequest",
     "RunningJobs",
     "SensorRecord",
-    "SetAdvice",
     "SetPlacement",
     "SetPlacementRequest",
-    "SetRequest",
     "TakenIn",
     "TooSlowError",
     "UnreachableError",

@@ -1,4 +1,4 @@
-"""A service that knows pairs and sets: those of a table share so, all others are better apart."""
+"""A service that knows sets of jobs: those of a table share so, all others are better apart."""
 
 import copy
 from collections import Counter
@@ -14,7 +14,7 @@ Shares = Mapping[tuple[str, ...], tuple[float, ...]]
 
 
 def pair_service(shares: Shares, speed: float = 0.5, after_s: float = 0.0) -> Reply:
-    """Answers `/v1/recommendations/batch`, `/v1/sets` and `/v1/placements/sets`.
+    """Answers `/v1/recommendations/batch` and `/v1/placements/sets`.
 
     Args:
         shares: Of jobs, in the order of their names; of three and more one plan has each set once.
@@ -30,8 +30,6 @@ def answering(shares: Shares, speed: float = 0.5) -> Callable[[Any], Any]:
     def answer(body: Any) -> Any:
         if "gpus" in body:
             return _plan(shares, {job["job"]: job["count"] for job in body["jobs"]})
-        if "requests" not in body:
-            return _of_set(shares, [job["job"] for job in body["jobs"]], speed)
         asked = [[job["job"] for job in one["jobs"]] for one in body["requests"]]
         return {
             "answers": [{"answer": _of(shares, names, speed), "error": None} for names in asked]
@@ -74,24 +72,4 @@ def _plan(shares: Shares, counts: Mapping[str, int]) -> Any:
         "timed_out": False, "bundled_profiles": [], "warnings": [], "cards": len(sets),
         **dict.fromkeys(("power_w", "cost", "bound", "gap"), 1.0),
         **dict.fromkeys(("energy_saved", "energy_saved_idle", "gpu_time_saved"), 0.2),
-    }  # fmt: skip
-
-
-def _of_set(shares: Shares, names: Sequence[str], speed: float) -> Any:
-    pair = _of(shares, names, speed)
-    option = pair["choice"]
-    interval = option["energy_saved"]
-    way: dict[str, Any] = {
-        "name": option["split"], "sharing": option["sharing"], "isolates": False,
-        "jobs": option["jobs"], "power_w": interval, "energy_saved": interval,
-        "energy_saved_idle": interval, "gpu_time_saved": interval, "cost_saved": None,
-        "violations": [],
-    }  # fmt: skip
-    needs = {"memory_mib": None, "memory_of_mib": None, "host_cores": None}
-    return {
-        "jobs": pair["jobs"], "gpu_model": pair["gpu_model"], "objective": pair["objective"],
-        "verdict": "share", "choice": None if option["split"] == "exclusive" else way["name"],
-        "call": None, "ways": [way], "needs": {**needs, "mps_clients": 2, "mps_clients_most": 48},
-        "near": None, "searched": 1, "warnings": [], "coverage": 0.9, "card": None, "drifts": [],
-        "measured": None, "fewer": None,
     }  # fmt: skip
