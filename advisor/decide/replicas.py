@@ -89,10 +89,8 @@ def _end(decision: Decision, added: float) -> tuple[str, str] | None:
             for violation in rule(way.prediction, profiles, request):
                 return scarce if limit == "speed" else limit, violation.text
         gain = 100 * (way.worth / decision.apart.worth - 1)
-        return (
-            scarce,
-            f"{len(profiles)} copies would gain {gain:.1f} %, less than {100 * least:g} %",
-        )
+        gained = f"{gain:.1f} %, less than {100 * least:g} %" if gain > 0 else "nothing"
+        return scarce, f"{len(profiles)} copies would gain {gained}"
     if added < least:
         return scarce, f"one more adds {100 * added:.1f} % to the rate of all"
     return None

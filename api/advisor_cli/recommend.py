@@ -432,9 +432,12 @@ def _show_replicas(told: Recommendation, *, with_notes: bool) -> None:
         )
 
     def note(copies: Copies) -> str:
-        is_measured = copies.measured is not None and copies.measured.at_choice > 0
-        is_beyond = copies.number > found.best
-        return ", ".join(["too many"] * is_beyond + ["measured"] * is_measured)
+        notes = {
+            "too many": copies.number > found.best,
+            f"at {copies.split}": "/" in (copies.split or ""),
+            "measured": copies.measured is not None and copies.measured.at_choice > 0,
+        }
+        return ", ".join(note for note, is_true in notes.items() if is_true)
 
     columns: Columns[Copies] = [
         ("copies", lambda c: c.number),

@@ -42,9 +42,9 @@ def _of(shares: Shares, names: Sequence[str], speed: float) -> Any:
     known = {tuple(sorted(jobs)): dict(zip(jobs, of, strict=True)) for jobs, of in shares.items()}
     found = [known[key][name] for name in names] if (key := tuple(sorted(names))) in known else []
     answer = copy.deepcopy(ANSWER)
-    for option in (answer["choice"], answer["candidates"][0]):
-        option["sharing"] = "limited" if found else "exclusive"
-        option["split"] = "/".join(f"{share:g}" for share in found) or "exclusive"
+    if found:
+        option = answer["choice"]
+        option["split"] = "/".join(f"{share:g}" for share in found)
         option["energy_saved"] = {"value": 0.2, "low": 0.1, "high": 0.3}
         option["jobs"] = [
             {
@@ -52,8 +52,10 @@ def _of(shares: Shares, names: Sequence[str], speed: float) -> Any:
                 "environment": {PERCENTAGE: f"{share:g}"},
                 "speed": {"value": 1.1 * speed, "low": speed, "high": 1.2 * speed},
             }
-            for name, share in zip(names, found or [50] * len(names), strict=True)
+            for name, share in zip(names, found, strict=True)
         ]  # fmt: skip
+    else:
+        answer |= {"verdict": "do not share", "choice": None}
     alone = {"rate": 1.0, "power_w": 300.0, "memory_used_mib": 2000.0}
     answer["jobs"] = [{"job": name, "rate_unit": "steps", "alone": alone} for name in names]
     return answer

@@ -62,7 +62,7 @@ PAGES = {
     "model": f"/model?version={VERSION}",
     "launches": "/launches",
     "launch": f"/launch?id={LAUNCH}",
-    "api": "/docs#recommend_pair",
+    "api": "/docs#recommend",
 }
 
 HEAVIEST = 210_000
