@@ -24,7 +24,7 @@ from advisor.client.client import (
 from advisor.launch.overview import LaunchJoin, LaunchPlan
 from advisor.launch.status import LaunchStatus
 from advisor.validity.sensor_record import SensorRecord
-from advisor.wire.answers import BatchItem, Gains, Recommendation, Replicas, SetAdvice
+from advisor.wire.answers import BatchItem, Gains, Recommendation
 from advisor.wire.lists import (
     AuditEntry,
     Champion,
@@ -39,6 +39,7 @@ from advisor.wire.placement import Placement, SetPlacement
 from advisor.wire.power import InputAsked, InputPrediction, InputPredictions, KernelReport
 from advisor.wire.requests import (
     GainsRequest,
+    JobCopies,
     JobRequest,
     JoinLaunchRequest,
     LaunchRequest,
@@ -46,10 +47,8 @@ from advisor.wire.requests import (
     PlacementRequest,
     QueuedJobs,
     RecommendationRequest,
-    ReplicasRequest,
     RunningJobs,
     SetPlacementRequest,
-    SetRequest,
 )
 
 __all__ = [
@@ -65,6 +64,7 @@ __all__ = [
     "InputAsked",
     "InputPrediction",
     "InputPredictions",
+    "JobCopies",
     "JobRequest",
     "JobRow",
     "JoinLaunchRequest",
@@ -83,14 +83,10 @@ __all__ = [
     "QueuedJobs",
     "Recommendation",
     "RecommendationRequest",
-    "Replicas",
-    "ReplicasRequest",
     "RunningJobs",
     "SensorRecord",
-    "SetAdvice",
     "SetPlacement",
     "SetPlacementRequest",
-    "SetRequest",
     "TakenIn",
     "TooSlowError",
     "UnreachableError",

@@ -38,8 +38,6 @@ from advisor.wire.answers import (
     ComponentsOfPair,
     Gains,
     Recommendation,
-    Replicas,
-    SetAdvice,
 )
 from advisor.wire.lists import (
     AuditEntry,
@@ -71,9 +69,7 @@ from advisor.wire.requests import (
     LaunchRequest,
     PlacementRequest,
     RecommendationRequest,
-    ReplicasRequest,
     SetPlacementRequest,
-    SetRequest,
 )
 
 T = TypeVar("T")
@@ -249,16 +245,8 @@ class Client:
         self._http.close()
 
     def recommend(self, asked: RecommendationRequest) -> Recommendation:
-        """Which split of one GPU does the most for two jobs."""
+        """How one to seven jobs are to run: together on one GPU, or on separate ones."""
         return self._post("/v1/recommendations", asked, Recommendation)
-
-    def recommend_set(self, asked: SetRequest) -> SetAdvice:
-        """How three to seven jobs are to run: together on one GPU, or with a card each."""
-        return self._post("/v1/sets", asked, SetAdvice)
-
-    def replicas(self, asked: ReplicasRequest) -> Replicas:
-        """How many copies of a job one GPU holds, and what ends their number."""
-        return self._post("/v1/replicas", asked, Replicas)
 
     def recommend_batch(self, asked: Sequence[RecommendationRequest]) -> tuple[BatchItem, ...]:
         """Many recommendations at once, in order; an error that one of them has is in its place."""

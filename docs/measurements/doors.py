@@ -2,9 +2,9 @@
 
     .venv/bin/python docs/measurements/doors.py [--pairs 300] [--sets 300]
 
-Doors are Python and the command line, POST /v1/recommendations or /v1/sets, `advisor launch`
-without a split, and `advisor run` on an empty GPU. An answer is a verdict, an option, and what is
-expected of it: speeds and power to four digits. Nothing is stored and nothing of yours is read.
+Doors are Python and the command line, POST /v1/recommendations, `advisor launch` without a split,
+and `advisor run` on an empty GPU. An answer is a verdict, an option, and what is expected of it:
+speeds and power to four digits. Nothing is stored and nothing of yours is read.
 """
 
 import argparse
@@ -74,25 +74,21 @@ def _of_python(jobs: Sequence[str]) -> Answer:
         return None
     if found.verdict != "share":
         return None
-    way = found.choice if len(jobs) == 2 else found.chosen
-    name = way.split if len(jobs) == 2 else way.name
-    return name, tuple(_short(job.speed.value) for job in way.jobs), _short(way.power_w.value)
+    way = found.choice
+    return way.split, tuple(_short(job.speed.value) for job in way.jobs), _short(way.power_w.value)
 
 
 def _post(client: TestClient, jobs: Sequence[str]) -> Any:
-    path = "/v1/recommendations" if len(jobs) == 2 else "/v1/sets"
     body = {"jobs": [{"job": job} for job in jobs], "gpu_model": GPU_MODEL}
-    return client.post(path, json=body).json()
+    return client.post("/v1/recommendations", json=body).json()
 
 
 def _of_json(found: Any) -> Answer:
     if found.get("verdict") != "share":
         return None
     way = found["choice"]
-    if isinstance(way, str):
-        way = next(one for one in found["ways"] if one["name"] == way)
     speeds = tuple(_short(job["speed"]["value"]) for job in way["jobs"])
-    return way.get("split") or way["name"], speeds, _short(way["power_w"]["value"])
+    return way["split"], speeds, _short(way["power_w"]["value"])
 
 
 def _jobs(names: Sequence[str]) -> list[Job]:

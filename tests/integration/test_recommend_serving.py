@@ -61,11 +61,11 @@ def test_both_doors_give_the_same_answer(
 ) -> None:
     """No split at which the server is too slow alone; it may be off, and need not be."""
     pair = jobs({"min_speed": 0.0, **own}, {"min_speed": 0.1})
-    answer = api.post(URL, {"jobs": pair, "objective": "throughput", **more})
+    answer = api.post(URL, {"jobs": pair, "objective": "throughput", "every": True, **more})
     least = ["--min-speed", "server=0", "--min-speed", "triad=0.1", "--objective", "throughput"]
     with open_store(None, tmp_path / "home") as store:
         store.add(points())
-    assert answer == answer_of(advisor("recommend", *PAIR, *options, *least, "--json").out)
+    assert answer == answer_of(advisor("recommend", *PAIR, *options, *least, "--all", "--json").out)
     assert answer["choice"]["sharing"] != "exclusive"
     if more or own:
         slow = [o for o in answer["candidates"] if o["jobs"][0]["share_percent"] <= 30]

@@ -64,7 +64,7 @@ def shares_of(answer: Any) -> list[float]:
 
 
 def test_a_recommendation_names_no_unsafe_count(home: Path, command: Callable[..., Any]) -> None:
-    answer = command("recommend", *PAIR)
+    answer = command("recommend", *PAIR, "--all")
     assert not unsafe_in(*shares_of(answer))
     assert AVOIDED in answer["reasons"]
     assert {option["split"] for option in answer["candidates"]} > {
@@ -72,8 +72,8 @@ def test_a_recommendation_names_no_unsafe_count(home: Path, command: Callable[..
         "uncapped", "time-sliced", "exclusive",
     }  # fmt: skip
     assert NOT_CHECKED not in answer["warnings"]
-    assert not unsafe_in(*shares_of(command("recommend", *PAIR, "--fine")))
-    body = {"jobs": [{"job": name} for name in PAIR]}
+    assert not unsafe_in(*shares_of(command("recommend", *PAIR, "--fine", "--all")))
+    body = {"jobs": [{"job": name} for name in PAIR], "every": True}
     with running(home) as api:
         assert api.post("/v1/recommendations", body) == answer
         (home / "checks" / "nvidia-h200.json").unlink()
