@@ -98,8 +98,7 @@ class Request:
             return own
         if self.default_max_p99_ms is not None:
             return self.default_max_p99_ms
-        alone_ms = profile.serving.p99_alone_ms(float(profile.shares[-1]))
-        return self.policy.p99_times_alone * (alone_ms or 0.0) or None
+        return self.policy.p99_times_alone * (profile.whole_gpu_p99_ms or 0.0) or None
 
     def decisive_p99_ms(self, profile: Profile, beside: Interval) -> float:
         """The p99 that must keep the limit: with the chance of the policy, where one was given.

@@ -265,6 +265,11 @@ class Profile:
         return measured if self.serving is None else self.serving.rate_alone(measured)
 
     @property
+    def whole_gpu_p99_ms(self) -> float | None:
+        """p99 latency alone at the largest share, ms; None: not known, or no server."""
+        return self.serving and self.serving.p99_alone_ms(float(self.shares[-1]))
+
+    @property
     def whole_gpu_power_w(self) -> float:
         """Power at 100 %."""
         return float(self.values["power_w"][-1])

@@ -334,11 +334,13 @@ class Alone:
         rate: Progress per second, in the job's unit.
         power_w: Power of the GPU.
         memory_used_mib: None: not known.
+        latency_p99_ms: Of a job that answers requests; None: not known.
     """
 
     rate: float
     power_w: float
     memory_used_mib: float | None
+    latency_p99_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

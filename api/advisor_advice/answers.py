@@ -441,6 +441,7 @@ def _asked_job(profile: Profile) -> wire.AskedJob:
             rate=profile.whole_gpu_rate,
             power_w=profile.whole_gpu_power_w,
             memory_used_mib=profile.memory_used_mib,
+            latency_p99_ms=profile.whole_gpu_p99_ms,
         ),
         one_window=ONE_WINDOW in profile.flags,
     )
@@ -499,7 +500,7 @@ def _so_many(of: KnownSet, d: Decision) -> Copies:
 
 def _alone(profile: Profile) -> Copies:
     """One: measured, so the bounds are the values."""
-    p99_ms = profile.serving and profile.serving.p99_alone_ms(float(profile.shares[-1]))
+    p99_ms = profile.whole_gpu_p99_ms
     rate, power_w = profile.whole_gpu_rate, profile.whole_gpu_power_w
     return Copies(
         number=1,

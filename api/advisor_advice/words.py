@@ -83,11 +83,19 @@ def basis(measured: MeasuredTogether | None, one_window: Collection[str] = ()) -
     return measured.text if measured.at_choice else f"{found}; other splits {measured.text}"
 
 
-def _kept(job: str, speed: Interval, p99: Interval | None, *, at_worst: bool = True) -> str:
+def _kept(
+    job: str,
+    speed: Interval,
+    p99: Interval | None,
+    alone_ms: float | None = None,
+    *,
+    at_worst: bool = True,
+) -> str:
     """Speed that a job keeps, and its p99 latency; `at_worst` adds the low end of a speed."""
     text = f"{job} {percent(min(speed.value, 1.0))} of its speed"
     if p99:
-        return f"{text}, p99 {p99.value:.3g} ms ({p99.high:.3g} at worst)"
+        alone = f", {alone_ms:.3g} alone" if alone_ms else ""
+        return f"{text}, p99 {p99.value:.3g} ms ({p99.high:.3g} at worst{alone})"
     return f"{text} ({percent(speed.low)} at worst)" if at_worst else text
 
 
@@ -132,6 +140,7 @@ def _pair_lines(r: Decision, way: RatedSplit) -> Iterator[tuple[str, str]]:
                 profile.job,
                 part.speed,
                 part.p99_ms(profile, p.split, share) if is_served(profile) else None,
+                profile.whole_gpu_p99_ms,
                 at_worst=not is_served(profile),
             )
             for profile, part, share in zip(r.profiles, p.parts, p.split.shares, strict=True)
@@ -152,14 +161,15 @@ def _worth(r: Decision, way: RatedSplit) -> Iterator[tuple[str, str]]:
     """Against one after the other; for the work that is to be done, if it was given."""
     found, p, prices = same_work(r, way), way.prediction, r.request.policy.prices
     this, apart = found.choice, found.exclusive
-    done = f"both done in {duration_text(this.time_s)} instead of {duration_text(apart.time_s)}"
+    done = f": both done in {duration_text(this.time_s)} instead of {duration_text(apart.time_s)}"
     if r.request.work:
-        yield "Work", f"{apart.time_s / this.time_s:.2f}x an hour: {done}"
+        yield "Work", f"{apart.time_s / this.time_s:.2f}x an hour{done}"
         yield "Energy", f"{less_or_more(1 - this.energy_j / apart.energy_j, 0)} for this work"
     else:
         stp, energy = p.stp, worth_of(p, prices).energy
         at_worst = f"({less_or_more(energy.low, 0)} at worst)"
-        yield "Work", f"{stp.value:.2f}x an hour ({stp.low:.2f} at worst): {done}"
+        done = "" if all(map(is_served, r.profiles)) else done  # a server is never done
+        yield "Work", f"{stp.value:.2f}x an hour ({stp.low:.2f} at worst){done}"
         yield "Energy", f"{less_or_more(energy.value, 0)} for the same work {at_worst}"
     if prices.are_set:
         both = ((way.time_s, way.energy_j) for way in (this, apart))
@@ -235,7 +245,10 @@ def _set_lines(r: Decision, rated: RatedSplit) -> Iterator[tuple[str, str]]:
     elif r.call:
         yield "Price", BY_PRICE
     counts = Counter((share.job, share.speed, share.latency_p99_ms) for share in way.jobs)
-    each = (_kept(_times(job, n), speed, p99) for (job, speed, p99), n in counts.items())
+    alone_ms = {profile.job: profile.whole_gpu_p99_ms for profile in r.profiles}
+    each = (
+        _kept(_times(job, n), speed, p99, alone_ms[job]) for (job, speed, p99), n in counts.items()
+    )
     yield "Each", "; ".join(each)
     held = [f"power {way.power_w.value:.0f} W"]
     if needs.memory_mib is not None:
