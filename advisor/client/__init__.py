@@ -34,7 +34,7 @@ from advisor.wire.lists import (
     ProfilePoints,
     TakenIn,
 )
-from advisor.wire.placement import Placement, SetPlacement
+from advisor.wire.placement import Placement
 from advisor.wire.power import InputAsked, InputPrediction, InputPredictions, KernelReport
 from advisor.wire.requests import (
     GainsRequest,
@@ -46,8 +46,6 @@ from advisor.wire.requests import (
     QueuedJobs,
     RecommendationRequest,
     ReplicasRequest,
-    RunningJobs,
-    SetPlacementRequest,
     SetRequest,
 )
 
@@ -84,11 +82,8 @@ __all__ = [
     "RecommendationRequest",
     "Replicas",
     "ReplicasRequest",
-    "RunningJobs",
     "SensorRecord",
     "SetAdvice",
-    "SetPlacement",
-    "SetPlacementRequest",
     "SetRequest",
     "TakenIn",
     "TooSlowError",

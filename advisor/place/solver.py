@@ -1,314 +1,837 @@
-"""Who shares with whom: the groups that do a queue with the least energy, or in the least time.
+"""Which jobs share a card: a program over sets, jobs that run on in up to seven, a queue in pairs.
 
-Each job is in one group: a matching of jobs, in which a job may stay alone. Energy of a group does
-not depend on where and when it runs, so an integer program over kinds of jobs finds the cheapest
-matching (HiGHS). Idle GPUs draw power until the last job has ended, and that depends on how the
-groups fit on the GPUs. So the program is solved for several makespans: no group may take longer,
-and all of them must fit on the GPUs. Each answer is scheduled, and the best schedule is taken. One
-after the other is among them, and what ends later than that is left out: no plan takes more energy,
-or longer.
+The master program takes the sets known so far. What it uses is decided on, as `advisor recommend`
+does; a set that is refused leaves, one that costs more than the search said is counted so, and the
+program is solved anew.
+
+Sets of jobs that run on are found by column generation: the program says what each job is worth;
+the search (`advisor.place.search`) finds sets whose jobs are worth more than they cost; until there
+are none (M. Lübbecke and J. Desrosiers, "Selected topics in column generation",
+Operations Research 53(6), 2005). Then the master is solved in whole cards. The search also bounds
+what any set could gain: closely, once the sets that it finds save little more, and where time is
+left again when cards are whole.
+
+Whole cards are found by a dive that goes on looking for sets, then a program. What is left when
+sets have the whole ones of their cards are one or two jobs of each kind, and few of the sets known
+have seats for no others. So sets are looked for among the jobs that are left while more cards are
+kept (C. Joncour et al., "Column generation based primal heuristics", Electronic Notes in Discrete
+Mathematics 36, 2010).
+
+Pairs of a queue are all known (`advisor.place.pairs`). What one costs does not depend on where and
+when it runs, but idle GPUs draw power until the last job has ended, and that depends on how the
+pairs fit on the GPUs. So the program is solved for several makespans: no pair may take longer, and
+all of them must fit on the GPUs. Each answer is scheduled, and the best schedule is taken. One
+after the other is among them, and what ends later than that is left out: no plan costs more, or
+takes longer.
 """
 
-import functools
 import math
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import highspy
 import numpy as np
 
-from advisor.core.policy import POLICY
+from advisor.core.objectives import FEWEST_CARDS
+from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.errors import InputError, NoSplitError
-from advisor.place.problem import Ints, JobGroup, PairOptions, Problem, QueuedJob, alone_group
-from advisor.place.schedule import Schedule, Slot, schedule, slots
+from advisor.place.answers import SetAnswers, set_answers
+from advisor.place.pairs import QueuePairs
+from advisor.place.placing import Bools, PlacedSet, Placing
+from advisor.place.schedule import Schedule, first_come, scheduled
+from advisor.place.search import SeatSearch, SetSearch
 from advisor.predict.profiles import Floats
 
-ALONE = -1
-"""In the place of a second job, of a pair and of a split."""
+NEAR = 0.005
+"""Of the cost, the bound is near enough, and whole cards are to the parts of cards."""
 
+SEARCH_PART = 0.75
+"""Of the time, after which no sets are looked for; half of it, and bounds are looked at closely."""
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _Groups:
-    """Groups as arrays, each of shape (groups,) where nothing else is said.
+TURN_PART = 0.16
+"""Of the time, that a turn takes at most which looks closely; the first one asks of pairs, too."""
 
-    Attributes:
-        kinds: The jobs that differ, in the order of `Problem.kinds`.
-        members: Index of the kind of each job, shape (2, groups); of the second one `ALONE` where
-            there is none.
-        row: Row of the pair in the options, or `ALONE`.
-        times_s: Until each job has ended, shape (2, groups); 0 where there is no second job.
-        energy_j: Until both have ended.
-        alone_j: The same work, one after the other.
-    """
+WORTHWHILE = 5e-4
+"""Of the cost, what a turn of a search must save for another one like it."""
 
-    problem: Problem
-    kinds: tuple[QueuedJob, ...]
-    members: Ints
-    row: Ints
-    column: Ints
-    times_s: Floats
-    energy_j: Floats
-    alone_j: Floats
+SEATING_S = 0.3
+"""Of the time, for jobs that wait still."""
 
-    @property
-    def time_s(self) -> Floats:
-        """How long each has its GPU."""
-        return self.times_s.max(axis=0)
+LEAST_GAIN = 1e-4
+"""Of the dearest job alone; what gains less is nothing."""
 
-    def group(self, n: int) -> JobGroup:
-        """One of them as a value."""
-        options, row, column = self.problem.options, int(self.row[n]), int(self.column[n])
-        jobs = tuple(self.kinds[int(kind)] for kind in self.members[:, n] if kind != ALONE)
-        if row == ALONE:
-            power_w = self.problem.types[self.problem.type_of(jobs[0])].power_w
-            return alone_group(jobs[0], power_w)
-        return JobGroup(
-            jobs=jobs,
-            split=options.split(row, column),
-            speeds=tuple(map(float, options.speed[:, row, column])),
-            power_w=float(options.power_w[row, column]),
-            times_s=tuple(map(float, self.times_s[:, n])),
-            energy_j=float(self.energy_j[n]),
-            alone_j=float(self.alone_j[n]),
-        )
-
-
-def make_groups(problem: Problem) -> _Groups:
-    """All groups that keep the limits and are worth it, jobs alone last.
-
-    Sharing is worth it where it saves enough of what the problem minimises, and where a job may not
-    run alone.
-    """
-    kinds = tuple(problem.kinds)
-    types = np.array([problem.type_of(kind) for kind in kinds])
-    work_s = np.array([kind.work_s for kind in kinds])
-    members, row, column = _pairs(problem, types)
-    times_s, energy_j = _to_the_end(problem.options, row, column, work_s[members])
-    alone_kind_j = work_s * np.array([kind.power_w for kind in problem.types])[types]
-    alone_j, alone_s = alone_kind_j[members].sum(axis=0), work_s[members].sum(axis=0)
-    more, times = 1 + problem.min_gain, times_s.max(axis=0)
-    saves = more * energy_j < alone_j if problem.saves_energy else more * times < alone_s
-    alone_fits = problem.alone_fits[types]
-    kept = saves | ~alone_fits[members].all(axis=0)
-    alone = np.flatnonzero(alone_fits)
-    none = np.full(len(alone), ALONE)
-    return _Groups(
-        problem=problem,
-        kinds=kinds,
-        members=np.hstack([members[:, kept], [alone, none]]),
-        row=np.append(row[kept], none),
-        column=np.append(column[kept], none),
-        times_s=np.hstack([times_s[:, kept], [work_s[alone], np.zeros(len(alone))]]),
-        energy_j=np.append(energy_j[kept], alone_kind_j[alone]),
-        alone_j=np.append(alone_j[kept], alone_kind_j[alone]),
-    )
-
-
-def _pairs(problem: Problem, types: Ints) -> tuple[Ints, Ints, Ints]:
-    """Kinds of both jobs, row and column of every pair that keeps the limits."""
-    counts = np.array(list(problem.kinds.values()))
-    one, other = np.triu_indices(len(types))
-    there = (one != other) | (counts[one] > 1)
-    one, other = one[there], other[there]
-    # Rows know each pair of types in one order.
-    rows = np.full((len(problem.types), len(problem.types)), ALONE)
-    first, second = problem.options.types
-    rows[first, second] = np.arange(len(first))
-    turned = rows[types[one], types[other]] == ALONE
-    members = np.where(turned, [other, one], [one, other])
-    row = rows[tuple(types[members])]
-    at, column = np.nonzero(problem.pair_fits[row])
-    return members[:, at], row[at], column
-
-
-def _to_the_end(
-    options: PairOptions, row: Ints, column: Ints, work_s: Floats
-) -> tuple[Floats, Floats]:
-    """Times until each job has ended, shape (2, groups), and the energy; as `core.objectives`."""
-    speed = options.speed[:, row, column]
-    shared_s = (work_s / speed).min(axis=0)
-    left_s = np.maximum(work_s - shared_s * speed, 0) / options.left_speed[:, row, column]
-    left_j = left_s * options.left_power_w[:, row, column]
-    shared_j = shared_s * options.power_w[row, column]
-    return shared_s + left_s, functools.reduce(np.add, left_j, shared_j)
-
+MOST_SETTLED = 8
+"""How often a program is solved anew because sets were refused."""
 
 MAKESPANS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6)
-"""Makespans that are tried, relative to that of the jobs one after the other."""
+"""Makespans of a queue that are tried, relative to that of the jobs one after the other."""
 
-ROUNDING = 1e-9
+SAME = 1e-9
 """Relative difference of two times that is none."""
 
 LEAST_S = 0.1
 """What an integer program gets when the time is up; HiGHS takes 0 for an error."""
 
+APART, FIRST_COME = "one after the other", "first come, 50/50"
+"""Simpler ways to do a queue, by their names."""
+
+GAP = 1e-4
+"""Relative distance from its bound at which the program of a queue ends."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueuePlan:
-    """The whole queue, planned.
+class Plan:
+    """Who shares a card with whom.
 
     Attributes:
-        slots: Every group with its GPU and start, in the order of the starts.
-        timed_out: Whether the time limit ended the search.
+        sets: How many cards have each, those with the most jobs first; of a queue one after the
+            other.
+        waiting: Jobs without a card, by kind: none is left, or none on which they keep the limits.
+        waiting_cost: What they are counted with in the cost.
+        bound: No plan of the sets that the search knows costs less; None: of a queue.
+        timed_out: Whether the time limit ended the search for sets.
+        schedule: Of a queue: when and where each set runs.
+        others: Of a queue: what simpler ways come to, without those that cannot run every job.
     """
 
-    slots: tuple[Slot, ...]
-    schedule: Schedule
+    placing: Placing
+    sets: Mapping[PlacedSet, int]
+    waiting: Mapping[int, int]
+    waiting_cost: float
+    cost: float
+    bound: float | None
     timed_out: bool
+    schedule: Schedule | None = None
+    others: Mapping[str, Schedule] = field(default_factory=dict[str, Schedule])
 
     @property
-    def pairs(self) -> int:
-        """How many pairs share a GPU."""
-        return sum(slot.group.split is not None for slot in self.slots)
+    def gap(self) -> float | None:
+        """By which part of its cost a plan could be better; 0 where decisions beat the search."""
+        return None if self.bound is None else max(0.0, 1 - self.bound / self.cost)
+
+    @property
+    def cards(self) -> int:
+        """In use."""
+        return sum(self.sets.values())
+
+    @property
+    def power_w(self) -> float:
+        """Of the cards in use."""
+        return sum(count * one.power_w for one, count in self.sets.items())
+
+    @property
+    def seated(self) -> int:
+        """Jobs that have a card, or a part of one."""
+        return sum(count * len(one.kinds) for one, count in self.sets.items())
+
+    @property
+    def same_work_w(self) -> float:
+        """Watts of the same work on a card each."""
+        watts = 0.0
+        for one, count in self.sets.items():
+            profiles = self.placing.pools[one.pool].profiles
+            for kind, speed in zip(one.kinds, one.speeds, strict=True):
+                profile = profiles[kind]
+                watts += count * speed * (profile.whole_gpu_power_w if profile else np.inf)
+        return watts
+
+    @property
+    def same_work_cards(self) -> float:
+        """Cards that the same work takes with a card each; a server has one all the time."""
+        return sum(
+            count * (1.0 if self.placing.kinds[kind].is_server else speed)
+            for one, count in self.sets.items()
+            for kind, speed in zip(one.kinds, one.speeds, strict=True)
+        )
 
 
-def place(problem: Problem, *, time_limit_s: float = 60.0) -> QueuePlan:
-    """The best plan for all jobs; the search ends about at the time limit, with what it has.
+def place(placing: Placing, *, time_limit_s: float = 10.0) -> Plan:
+    """The best plan found in about the time.
 
     Raises:
-        InputError: a time that is none, or one too short to find any plan.
-        NoSplitError: the limits leave no way to place every job.
+        InputError: a time that is none or too short for any plan, or a limit for no job there.
+        NoSplitError: a kind keeps its limits nowhere.
     """
     if not time_limit_s >= 0:  # true of NaN as well
         raise InputError(f"a time limit of {time_limit_s} s is not possible")
-    ends = time.monotonic() + time_limit_s
-    latest_s, best = math.inf, None
-    if sequential := alone(problem):
-        latest_s, best = sequential.schedule.makespan_s * (1 + ROUNDING), sequential
-    # More pairs to choose from are no reason for a worse plan, which a schedule can make of them.
-    for gain in dict.fromkeys((problem.min_gain, max(problem.min_gain, POLICY.min_gain))):
-        if gain > problem.min_gain and time.monotonic() >= ends:
+    return (_placed_queue if placing.queue else _placed_running)(placing, time_limit_s)
+
+
+def _placed_running(placing: Placing, time_limit_s: float) -> Plan:
+    """Jobs that run from now on, and what no plan of the sets in the search can be better than."""
+    started = time.monotonic()
+    answers = [set_answers(placing, n) for n in range(len(placing.pools))]
+    master = _master(placing, answers)
+    bound, timed_out = _found(placing, answers, master, started, time_limit_s, SEARCH_PART, 0.0)
+    steps = _dived(answers, master, started, time_limit_s)
+    if timed_out:
+        master.keep(np.zeros(0))
+        given = started, time_limit_s, 1.0, TURN_PART
+        closer, timed_out = _found(placing, answers, master, *given)
+        bound = max(bound, closer)
+    if placing.aim == FEWEST_CARDS:
+        # Cards come whole, and a job that waits costs a whole number of them.
+        bound = math.ceil(bound - ROUNDING)
+
+    def left_s() -> float:
+        return time_limit_s - SEATING_S - (time.monotonic() - started)
+
+    used = _settled(master, answers, _finished(master, steps, left_s(), NEAR), left_s)
+    if not _take_out_spare(answers, used):
+        master = master.without_spare(used)
+        steps = _dived(answers, master, started, time_limit_s)
+        used = _settled(master, answers, steps[-1], left_s)
+    _seat_waiting(answers, used, master.waiting_costs, started + time_limit_s + SEATING_S)
+    return _plan(placing, used, master.waiting_costs, bound, timed_out=timed_out)
+
+
+def _settled(
+    master: "_Master",
+    answers: list[SetAnswers],
+    cards: Floats,
+    left_s: Callable[[], float],
+) -> Counter[PlacedSet]:
+    """Cards of sets that are all decided on; those of which some are refused are looked for anew.
+
+    Where the time is up, jobs of sets that are refused wait.
+    """
+
+    def of(one: PlacedSet) -> PlacedSet | None:
+        return answers[one.pool].of(one.kinds)
+
+    for _ in range(MOST_SETTLED):
+        if not master.settle(cards, of):
             break
-        groups = make_groups(replace(problem, min_gain=gain))
-        for chosen in _matchings(groups, latest_s, ends):
-            found = _planned(problem, _groups(groups, chosen))
-            if found.schedule.makespan_s <= latest_s:
-                best = min(best or found, found, key=lambda plan: _badness(problem, plan))
-    timed_out = time.monotonic() >= ends
+        master.keep(cards)
+        found = master.whole(max(left_s(), LEAST_S), NEAR, cards)
+        cards = cards if found is None else found
+    master.settle(cards, of)
+    return _used(master, cards)
+
+
+def _part(started: float, time_limit_s: float) -> float:
+    return (time.monotonic() - started) / max(time_limit_s, 1e-3)
+
+
+def _searches(answers: list[SetAnswers], duals: Floats, *, closely: bool) -> list[SetSearch]:
+    kinds = len(answers[0].placing.kinds)
+    return [
+        SetSearch(a, duals[:kinds], float(duals[kinds + a.number]), closely=closely)
+        for a in answers
+    ]
+
+
+def _bound(placing: Placing, duals: Floats, most: Floats) -> float:
+    """No plan costs less than jobs and cards are worth, if every card gained all that a set could.
+
+    Where each set costs one card, the values may be lowered until none gains anything, which is
+    less (A. Farley, "A note on bounding a class of linear programming problems", Operations
+    Research 38(5), 1990).
+    """
+    gpus = np.array([pool.gpus for pool in placing.pools])
+    worth = float(duals @ np.append(placing.counts, gpus))
+    bound = worth - float(gpus @ most)
+    return max(bound, worth / (1 + most.max())) if placing.aim == FEWEST_CARDS else bound
+
+
+def _take_out_spare(answers: list[SetAnswers], used: Counter[PlacedSet]) -> bool:
+    """Jobs that more sets have than there are: those sets do without them, the largest first.
+
+    False: some cannot, as jobs that draw too much alone cannot be alone.
+    """
+    seated = _seated(used)
+    for kind, n in enumerate(answers[0].placing.kinds):
+        for _ in range(seated[kind] - n.count):
+            having = sorted((one for one in used if kind in one.kinds), key=lambda o: -len(o.kinds))
+            fewer = ((one, _without(answers, one, kind)) for one in having)
+            whole, left = next(filter(lambda found: found[1] is not None, fewer), (None, None))
+            if whole is None or left is None:
+                return False
+            used.subtract([whole])
+            used.update(left)
+            used += Counter()
+    return True
+
+
+def _without(answers: list[SetAnswers], one: PlacedSet, kind: int) -> tuple[PlacedSet, ...] | None:
+    """What is left of a set less one job of a kind; None: the others do not share."""
+    if len(one.kinds) == 1:
+        return ()
+    kinds = list(one.kinds)
+    kinds.remove(kind)
+    left = answers[one.pool].of(tuple(kinds))
+    return (left,) if left else None
+
+
+def _seat_waiting(
+    answers: list[SetAnswers],
+    used: Counter[PlacedSet],
+    waiting_costs: Sequence[float],
+    until: float,
+) -> None:
+    """Those that wait, the dearest first, while there is time and a seat for them."""
+    seated, seats = _seated(used), list[SeatSearch]()
+    order = sorted(range(len(waiting_costs)), key=lambda kind: -waiting_costs[kind])
+    for kind in order:
+        for _ in range(answers[0].placing.kinds[kind].count - seated[kind]):
+            seats = seats or [SeatSearch(of_pool, used) for of_pool in answers]
+            changes = filter(None, (of_pool.for_one_more(kind) for of_pool in seats))
+            change = min(changes, key=lambda change: change.more, default=None)
+            if change is None or change.more >= waiting_costs[kind] or time.monotonic() > until:
+                break
+            used.subtract(change.before)
+            used.update(change.after)
+            used += Counter()
+            seats = []
+
+
+def _seated(used: Mapping[PlacedSet, int]) -> Counter[int]:
+    seated = Counter[int]()
+    for one, count in used.items():
+        for kind in one.kinds:
+            seated[kind] += count
+    return seated
+
+
+def _plan(
+    placing: Placing,
+    used: Mapping[PlacedSet, int],
+    waiting_costs: Sequence[float],
+    bound: float,
+    *,
+    timed_out: bool,
+) -> Plan:
+    seated = _seated(used)
+    waiting = {
+        n: kind.count - seated[n] for n, kind in enumerate(placing.kinds) if kind.count > seated[n]
+    }
+    order = sorted(used, key=lambda one: (-len(one.kinds), -used[one], one.pool, one.kinds))
+    waiting_cost = sum(count * waiting_costs[kind] for kind, count in waiting.items())
+    return Plan(
+        placing=placing,
+        sets={one: used[one] for one in order},
+        waiting=waiting,
+        waiting_cost=waiting_cost,
+        cost=sum(count * one.cost for one, count in used.items()) + waiting_cost,
+        bound=bound,
+        timed_out=timed_out,
+    )
+
+
+AT_ONCE = (4, 2, 1)
+"""Sets that are kept before others are looked for, those that have half of a card and the first:
+fewer while there is time and cards are far from their parts."""
+
+LOOKS, LOOK_WORTHWHILE = 2, 2e-4
+"""How often sets are looked for at most, and the part of the cost that another time must save."""
+
+ROUNDING = 1e-6
+"""Rounding tolerance of the linear program, GPUs."""
+
+LAST_S = 0.5
+"""Seconds of the time limit that are kept for the integer program."""
+
+LAST_CARDS = 30
+"""That the program may give to other sets than the dive did."""
+
+BATCH_WAITS, SERVER_WAITS = 3.0, 30.0
+"""Cost of a job that has no seat, for each 1 of the dearest alone: servers go first, also before
+the seven jobs that a card may have in the place of one."""
+
+
+_Seats: TypeAlias = tuple[int, tuple[int, ...]]
+"""Pool and kinds of a set."""
+
+
+@dataclass(slots=True, eq=False)
+class _Master:
+    """A linear program to which sets are added: a row for each kind, and one for each pool.
+
+    Attributes:
+        spare: Whether sets may have seats for more jobs than there are: no set is cheaper for a
+            further job, and whole cards are found sooner so.
+    """
+
+    placing: Placing
+    spare: bool = True
+    sets: list[PlacedSet] = field(default_factory=list[PlacedSet])
+    waiting_costs: list[float] = field(default_factory=list[float])
+    _program: highspy.Highs = field(default_factory=highspy.Highs)
+    _seated: Floats = field(init=False)
+    _settled: set[_Seats] = field(default_factory=set[_Seats])
+    _refused: set[_Seats] = field(default_factory=set[_Seats])
+
+    def __post_init__(self) -> None:
+        self._seated = np.zeros((0, len(self.placing.kinds)))
+        for name, value in {"output_flag": False, "threads": 1}.items():
+            self._program.setOptionValue(name, value)
+        for count in self.placing.counts:
+            most = highspy.kHighsInf if self.spare else count
+            self._program.addRow(count, most, 0, np.array([], np.int32), np.array([]))
+        for pool in self.placing.pools:
+            # Sets of a queue follow each other on a GPU.
+            most = highspy.kHighsInf if self.placing.queue else pool.gpus
+            self._program.addRow(-highspy.kHighsInf, most, 0, np.array([], np.int32), np.array([]))
+
+    def wait(self, dearest: float) -> None:
+        """Let each kind wait; call it once, before sets are added.
+
+        `dearest` is what the dearest job alone costs.
+        """
+        self._let_wait(
+            dearest * (SERVER_WAITS if kind.is_server else BATCH_WAITS)
+            for kind in self.placing.kinds
+        )
+
+    def without_spare(self, more: Iterable[PlacedSet]) -> "_Master":
+        """The same, and some more sets, with no more seats than there are jobs."""
+        exact = _Master(self.placing, spare=False)
+        exact._settled, exact._refused = {*self._settled}, {*self._refused}
+        exact._let_wait(self.waiting_costs)
+        exact.add(
+            (
+                *filter(lambda one: one.decision or _seats(one) not in self._settled, self.sets),
+                *more,
+            )
+        )
+        return exact
+
+    def add(self, sets: Iterable[PlacedSet]) -> int:
+        """How many of them are new."""
+        known, before = set(self.sets), len(self.sets)
+        for one in dict.fromkeys(sets):
+            if one not in known and (one.decision or _seats(one) not in self._settled):
+                rows = {kind: float(one.kinds.count(kind)) for kind in set(one.kinds)}
+                self._column(one.cost, rows | {len(self.placing.kinds) + one.pool: 1.0})
+                self.sets.append(one)
+        return len(self.sets) - before
+
+    def settle(self, cards: Floats, of: Callable[[PlacedSet], PlacedSet | None]) -> bool:
+        """Have the sets in use decided on; whether some are refused.
+
+        Columns of a set that is refused, whatever its limits, are used no more.
+        """
+        again, wait = False, len(self.waiting_costs)
+        for n in np.flatnonzero(cards > 0).tolist():
+            one = self.sets[n]
+            if one.decision or len(one.kinds) == 1:
+                continue
+            self._settled.add(seats := _seats(one))
+            found = of(one)
+            again |= found is None
+            if found is None:
+                self._refused.add(seats)
+                cards[n] = 0.0
+            else:
+                self.sets[n] = found
+                self._program.changeColCost(wait + n, found.cost)
+        self._bound()
+        return again
+
+    def limit(self, costs: Floats, takes: Floats) -> None:
+        """Of a queue: costs of the sets, and parts of a GPU that they take, infinite: too much."""
+        count, rows = len(self.sets), len(self.placing.kinds) + len(self.placing.pools)
+        self._program.changeColsCost(count, np.arange(count, dtype=np.int32), costs)
+        if self._program.getNumRow() > rows:
+            self._program.deleteRows(1, np.array([rows], np.int32))
+        some = np.flatnonzero(np.isfinite(takes))
+        gpus = self.placing.pools[0].gpus
+        self._program.addRow(
+            -highspy.kHighsInf, gpus, len(some), some.astype(np.int32), takes[some]
+        )
+        self._bound(np.isfinite(takes))
+
+    def solve(self) -> tuple[float, Floats]:
+        """Least cost where cards may be cut in parts, and what rows are worth; shape (rows,)."""
+        self._program.run()
+        return self._program.getInfo().objective_function_value, np.array(
+            self._program.getSolution().row_dual
+        )
+
+    def cards(self) -> Floats:
+        """Of each set, parts of cards or whole ones, as solved last; shape (sets,)."""
+        return np.array(self._program.getSolution().col_value)[len(self.waiting_costs) :]
+
+    def left(self, cards: Floats) -> Floats:
+        """Jobs of each kind without a seat, where sets have these cards."""
+        return np.maximum(0.0, self.placing.counts - cards @ self.seats[: len(cards)])
+
+    def keep(self, cards: Floats) -> None:
+        """These at least; and of each set no more than those that are left have jobs for."""
+        seats = self.seats
+        least = np.append(cards, np.zeros(len(seats) - len(cards)))
+        having = np.where(seats > 0, self.left(least) // np.maximum(seats, 1.0), np.inf)
+        self._bound(least=least, most=least + having.min(axis=1))
+
+    def whole(self, time_limit_s: float, gap: float, start: Floats | None = None) -> Floats | None:
+        """Cards of each set, whole ones: the best found in the time, beginning with a solution.
+
+        None: there is none, or none was found.
+        """
+        count = self._program.getNumCol()
+        kinds = np.array([highspy.HighsVarType.kInteger] * count)
+        self._program.changeColsIntegrality(count, np.arange(count, dtype=np.int32), kinds)
+        if start is not None:
+            first = highspy.HighsSolution()
+            first.col_value = [*self.left(start), *start, *[0.0] * (len(self.sets) - len(start))]
+            self._program.setSolution(first)
+        options = {"time_limit": self._program.getRunTime() + time_limit_s, "mip_rel_gap": gap}
+        for name, value in options.items():
+            self._program.setOptionValue(name, value)
+        self._program.run()
+        status = self._program.getInfo().primal_solution_status
+        if status != highspy.SolutionStatus.kSolutionStatusFeasible:
+            return start
+        return np.rint(self.cards())
+
+    def cost(self, cards: Floats) -> float:
+        """Of whole cards of each set, and of jobs that are left."""
+        own = np.array([one.cost for one in self.sets[: len(cards)]])
+        return float(own @ cards + self.left(cards) @ np.array(self.waiting_costs))
+
+    @property
+    def seats(self) -> Floats:
+        """Of each set, how many jobs of each kind; shape (sets, kinds)."""
+        new = np.zeros((len(self.sets) - len(self._seated), len(self.placing.kinds)))
+        for row, one in enumerate(self.sets[len(self._seated) :]):
+            for kind in one.kinds:
+                new[row, kind] += 1
+        self._seated = np.concatenate([self._seated, new])
+        return self._seated
+
+    def _bound(
+        self,
+        fits: Bools | None = None,
+        least: Floats | None = None,
+        most: Floats | None = None,
+    ) -> None:
+        """Least and most cards of each set; none of those that are refused, or do not fit."""
+        wait, count = len(self.waiting_costs), len(self.sets)
+        least = np.zeros(count) if least is None else least
+        most = np.full(count, highspy.kHighsInf) if most is None else most
+        free = np.array([_seats(one) not in self._refused for one in self.sets], dtype=bool)
+        free &= True if fits is None else fits
+        self._program.changeColsBounds(
+            wait + count,
+            np.arange(wait + count, dtype=np.int32),
+            np.append(np.zeros(wait), np.where(free, least, 0.0)),
+            np.append(np.full(wait, highspy.kHighsInf), np.where(free, most, 0.0)),
+        )
+
+    def _let_wait(self, costs: Iterable[float]) -> None:
+        self.waiting_costs = list(costs)
+        for row, cost in enumerate(self.waiting_costs):
+            self._column(cost, {row: 1.0})
+
+    def _column(self, cost: float, rows: Mapping[int, float]) -> None:
+        order = sorted(rows)
+        values = np.array([rows[row] for row in order])
+        self._program.addCol(
+            cost, 0.0, highspy.kHighsInf, len(order), np.array(order, np.int32), values
+        )
+
+
+def _seats(one: PlacedSet) -> _Seats:
+    return one.pool, one.kinds
+
+
+def _found(
+    placing: Placing,
+    answers: list[SetAnswers],
+    master: _Master,
+    started: float,
+    time_limit_s: float,
+    most: float,
+    takes: float,
+) -> tuple[float, bool]:
+    """Add sets to the master; what no plan can be better than, and whether the time ended it.
+
+    `most` is the part of the time after which it ends, `takes` that of the first turn.
+    """
+    least = _least(master)
+    bound, cost, closely = 0.0, math.inf, False
+    while (part := _part(started, time_limit_s)) + takes <= most or not (bound or takes):
+        before, (cost, duals) = cost, master.solve()
+        closely |= cost > (1 - WORTHWHILE) * before or part > SEARCH_PART / 2
+        enough = NEAR / 2 * cost / sum(pool.gpus for pool in placing.pools)
+        searches = _searches(answers, duals, closely=closely)
+        found, most_gain = zip(*(search.all(least, enough) for search in searches), strict=True)
+        bound = max(bound, LEAST_GAIN * cost, _bound(placing, duals, np.array(most_gain)))
+        new = master.add(one for of_pool in found for one in of_pool)
+        if bound >= (1 - NEAR) * cost or (closely and not new):
+            return bound, False
+        takes = min(_part(started, time_limit_s) - part, TURN_PART)
+    return bound, True
+
+
+def _master(placing: Placing, answers: list[SetAnswers]) -> _Master:
+    """With each job alone, and copies; where one may not be alone, every pair."""
+    sets = [one for a in answers for one in (*a.singles(), *a.copies())]
+    everybody = tuple(n for n, kind in enumerate(placing.kinds) for _ in range(kind.count))
+    if ADVISED_JOBS <= len(everybody) <= MOST_JOBS:
+        there = (a for a in answers if {*everybody} <= {*a.there})
+        sets += filter(None, (a.of(everybody) for a in there))
+    if len({kind for one in sets for kind in one.kinds}) < len(placing.kinds):
+        sets += [one for a in answers for one in a.pairs()]
+    _check_seated(placing, sets)
+    master = _Master(placing)
+    master.wait(max(one.cost for one in sets if len(one.kinds) <= ADVISED_JOBS))
+    master.add(sets)
+    return master
+
+
+def _check_seated(placing: Placing, sets: Iterable[PlacedSet]) -> None:
+    """Refuse a kind that is in no set.
+
+    Raises:
+        NoSplitError: there is one.
+    """
+    seated = {kind for one in sets for kind in one.kinds}
+    if lost := [kind.name for n, kind in enumerate(placing.kinds) if n not in seated]:
+        raise NoSplitError(
+            f"{', '.join(dict.fromkeys(lost))} cannot be placed",
+            why="no limit is kept, neither alone nor beside another job",
+            fix="loosen --max-power or --memory, or leave those jobs out",
+        )
+
+
+def _dived(
+    answers: list[SetAnswers], master: _Master, started: float, time_limit_s: float
+) -> list[Floats]:
+
+    def look(duals: Floats, left: Floats) -> None:
+        for of_pool in answers:
+            of_pool.leave(left)
+        for search in _searches(answers, duals, closely=False):
+            master.add(search.all(least, math.inf)[0])
+
+    def left_s() -> float:
+        return time_limit_s - (time.monotonic() - started)
+
+    least = _least(master)
+    steps = _dived_from(master, look, left_s, NEAR)
+    for of_pool in answers:
+        of_pool.leave(master.placing.counts)
+    return steps
+
+
+def _used(master: _Master, cards: Floats) -> Counter[PlacedSet]:
+    return Counter({one: int(n) for one, n in zip(master.sets, cards, strict=False) if n > 0})
+
+
+def _least(master: _Master) -> float:
+    """What a set gains at least that is worth a column."""
+    return LEAST_GAIN * max(one.cost for one in master.sets if len(one.kinds) <= ADVISED_JOBS)
+
+
+def _dived_from(
+    master: _Master, look: Callable[[Floats, Floats], None], left_s: Callable[[], float], gap: float
+) -> list[Floats]:
+    """Whole cards of each set, more and more of them are kept; the last for all jobs that can be.
+
+    Args:
+        master: Solved.
+        look: Adds sets to the master, by what rows are worth, of so many jobs of each kind.
+        left_s: How much time is left.
+        gap: From the best, at which whole cards are good enough.
+    """
+    (cost, _), best, steps = master.solve(), None, list[Floats]()
+    for at_once in AT_ONCE:
+        before_s = left_s()
+        tried = _dive(master, look, left_s, at_once)
+        if best is None or master.cost(tried[-1]) < master.cost(best):
+            best, steps = tried[-1], tried
+        near = master.cost(best) <= (1 + gap) * cost
+        if near or before_s - left_s() > left_s() - LAST_S:
+            break
+    return steps
+
+
+def _finished(master: _Master, steps: list[Floats], left_s: float, gap: float) -> Floats:
+    """How many cards each set has: a program over the last of those that a dive has kept."""
+    best = steps[-1]
+    master.keep(next(kept for kept in steps if best.sum() - kept.sum() <= LAST_CARDS))
+    if left_s <= 0:
+        return best
+    found = master.whole(left_s, gap, best)
+    return best if found is None else min((found, best), key=master.cost)
+
+
+def _dive(
+    master: _Master, look: Callable[[Floats, Floats], None], left_s: Callable[[], float], most: int
+) -> list[Floats]:
+    master.keep(np.zeros(0))
+    master.solve()
+    steps = [np.floor(master.cards() + ROUNDING)]
+    while (left := master.left(steps[-1])).any():
+        kept = steps[-1]
+        # Without a look the last cards fit badly; so each takes one a little longer.
+        looks = (left_s() > -LAST_S) + (LOOKS - 1) * (left_s() > 3 * LAST_S)
+        _look_for_the_rest(master, kept, look, left, looks)
+        more = _more(master, kept, most)
+        if not more.any():
+            break
+        steps.append(np.append(kept, np.zeros(len(more) - len(kept))) + more)
+    return steps
+
+
+def _look_for_the_rest(
+    master: _Master, kept: Floats, look: Callable[[Floats, Floats], None], left: Floats, most: int
+) -> None:
+    """So many times at most, while that saves much."""
+    before = np.inf
+    for _ in range(most):
+        master.keep(kept)
+        cost, duals = master.solve()
+        if cost > (1 - LOOK_WORTHWHILE) * before:
+            break
+        before = cost
+        look(duals, left)
+    master.keep(kept)
+    master.solve()
+
+
+def _more(master: _Master, kept: Floats, most: int) -> Floats:
+    """Cards to keep, too: of those sets that have the largest parts, where jobs and GPUs are."""
+    cards = master.cards()
+    kept = np.append(kept, np.zeros(len(cards) - len(kept)))
+    part, more, left = cards - kept, np.zeros_like(kept), master.left(kept)
+    pools = np.array([one.pool for one in master.sets])
+    free = np.array([pool.gpus for pool in master.placing.pools], dtype=float)
+    free -= np.bincount(pools, kept, minlength=len(free))
+    for row in np.argsort(-part, kind="stable")[:most].tolist():
+        if part[row] < (0.5 if more.any() else ROUNDING):
+            break
+        cards_of = max(1.0, np.floor(part[row] + ROUNDING))
+        if (cards_of * master.seats[row] <= left).all() and cards_of <= free[pools[row]]:
+            more[row], left = cards_of, left - cards_of * master.seats[row]
+            free[pools[row]] -= cards_of
+    return more
+
+
+def _placed_queue(placing: Placing, time_limit_s: float) -> Plan:
+    started = time.monotonic()
+    ends, pairs = started + time_limit_s, QueuePairs(placing)
+    sets = [*pairs.alone.values(), *pairs.found(started + SEARCH_PART * time_limit_s)]
+    _check_seated(placing, sets)
+    master = _Master(placing, spare=False)
+    master.add(sets)
+    best = apart = _one_after_the_other(placing, pairs)
+    latest_s = math.inf
+    if best:
+        latest_s = best.makespan_s * (1 + SAME)
+    for found in _matchings(master, pairs, latest_s, ends):
+        if found.makespan_s <= latest_s:
+            best = min(best or found, found, key=lambda plan: _badness(placing, plan))
     if best is None:
-        raise _no_plan(problem, timed_out=timed_out)
-    return QueuePlan(slots=best.slots, schedule=best.schedule, timed_out=timed_out)
+        raise _no_plan(placing, pairs, timed_out=time.monotonic() >= ends)
+    timed_out = pairs.timed_out or time.monotonic() >= ends
+    at_half = first_come(placing, [*pairs.alone.values()], pairs.at_half)
+    others = {FIRST_COME: at_half, APART: apart}
+    used = Counter(slot.placed for slot in best.slots)
+    saved = {one: count * (_alone_cost(placing, one) - one.cost) for one, count in used.items()}
+    order = sorted(used, key=lambda one: (-len(one.kinds), -saved[one], one.kinds))
+    return Plan(
+        placing=placing,
+        sets={one: used[one] for one in order},
+        waiting={},
+        waiting_cost=0.0,
+        cost=float(placing.spent(best.busy_s, best.energy_j)),
+        bound=None,
+        timed_out=timed_out,
+        schedule=best,
+        others={name: other for name, other in others.items() if other},
+    )
 
 
-def _planned(problem: Problem, groups: Sequence[JobGroup]) -> QueuePlan:
-    """These groups, scheduled."""
-    placed = slots(groups, problem.gpus, problem.queue)
-    found = schedule(placed, problem.gpus, problem.idle_power_w)
-    return QueuePlan(slots=placed, schedule=found, timed_out=False)
-
-
-def alone(problem: Problem) -> QueuePlan | None:
-    """One job after the other on each GPU; None where a job may not run alone."""
-    if not problem.alone_fits.all():
+def _one_after_the_other(placing: Placing, pairs: QueuePairs) -> Schedule | None:
+    """Each job of a queue alone; None where one may not run alone."""
+    if len(pairs.alone) < len(placing.kinds):
         return None
-    power_w = {kind.name: kind.power_w for kind in problem.types}
-    return _planned(problem, [alone_group(job, power_w[job.name]) for job in problem.queue])
+    return scheduled([pairs.alone[kind] for kind in placing.queue], placing)
 
 
-def _matchings(groups: _Groups, makespan_s: float, ends: float) -> Iterator[Ints]:
-    """How often each group is used: the cheapest of all, then the cheapest for makespans."""
-    problem = groups.problem
-    cheapest = _matching(groups, _cost(groups), None, ends)
+def _matchings(
+    master: _Master, pairs: QueuePairs, makespan_s: float, ends: float
+) -> Iterator[Schedule]:
+    """Schedules of the cheapest sets, then of the cheapest for makespans."""
+    placing = master.placing
+    cheapest = _matching(master, pairs, ends, None, 0.0)
     if cheapest is None:
         return
     yield cheapest
-    if makespan_s == math.inf:
-        makespan_s = _planned(problem, _groups(groups, cheapest)).schedule.makespan_s
-    idle_power_w = problem.idle_power_w if problem.saves_energy else 0.0
+    makespan_s = cheapest.makespan_s if makespan_s == math.inf else makespan_s
     # Full GPUs draw nothing idle, those that wait for the last job do.
-    costs = [_cost(groups), _cost(groups) - idle_power_w * groups.time_s]
-    asked = [(costs[0], 1.0), *((costs[1], part) for part in MAKESPANS)]
-    for cost, part in asked:
-        for used in _gpus_used(groups.time_s, part * makespan_s):
+    idle = float(placing.spent(0.0, placing.pools[0].idle_power_w))
+    for saved, part in ((0.0, 1.0), *((idle, part) for part in MAKESPANS)):
+        for several in (False, True):
             if time.monotonic() >= ends:
                 return
-            if (found := _matching(groups, cost, used, ends)) is not None:
+            if found := _matching(master, pairs, ends, (part * makespan_s, several), saved):
                 yield found
 
 
-def _cost(groups: _Groups) -> Floats:
-    return groups.energy_j if groups.problem.saves_energy else groups.time_s
+def _matching(
+    master: _Master,
+    pairs: QueuePairs,
+    ends: float,
+    within: tuple[float, bool] | None,
+    saved: float,
+) -> Schedule | None:
+    """The cheapest sets, each decided on, scheduled; None: none, or none found in time.
 
-
-def _gpus_used(time_s: Floats, makespan_s: float) -> Iterator[Floats]:
-    """What part of a GPU a group takes until the makespan; infinite where it takes longer.
-
-    At least its part of the time; at most one of as many as fit one after the other, since groups
-    of like length then fill each GPU.
+    `within` is a makespan, and whether as many sets as fit one after the other take a GPU; None:
+    however long it takes. A GPU costs so much less (`saved`) in each second in which it runs
+    something.
     """
-    fit = np.floor(makespan_s / time_s * (1 + ROUNDING))
-    fits = fit >= 1
-    yield np.where(fits, time_s / makespan_s, np.inf)
-    yield np.where(fits, 1 / np.maximum(fit, 1), np.inf)
+    for _ in range(MOST_SETTLED):
+        times_s = np.array([one.time_s for one in master.sets])
+        costs = np.array([one.cost for one in master.sets]) - saved * times_s
+        master.limit(costs, _takes(times_s, *within) if within else np.zeros(len(times_s)))
+        cards = master.whole(max(ends - time.monotonic(), LEAST_S), GAP)
+        if cards is None:
+            return None
+        if not master.settle(cards, pairs.decided):
+            used = zip(master.sets, cards.astype(int).tolist(), strict=True)
+            return scheduled([one for one, count in used for _ in range(count)], master.placing)
+    return None
 
 
-def _matching(groups: _Groups, cost: Floats, used: Floats | None, ends: float) -> Ints | None:
-    return cheapest(groups, cost, used, max(ends - time.monotonic(), LEAST_S))
+def _takes(time_s: Floats, makespan_s: float, several: bool) -> Floats:
+    """What part of a GPU a set takes until the makespan; infinite where it takes longer.
+
+    At least its part of the time; at most one of as many as fit one after the other, since sets of
+    like length then fill each GPU.
+    """
+    fit = np.floor(makespan_s / time_s * (1 + SAME))
+    part = 1 / np.maximum(fit, 1) if several else time_s / makespan_s
+    return np.where(fit >= 1, part, np.inf)
 
 
-def _groups(groups: _Groups, chosen: Ints) -> list[JobGroup]:
-    times = [(groups.group(int(n)), int(chosen[n])) for n in np.flatnonzero(chosen)]
-    return [group for group, count in times for _ in range(count)]
+def _badness(placing: Placing, plan: Schedule) -> tuple[float, float]:
+    if not placing.per_w:
+        return plan.makespan_s, plan.mean_completion_s
+    return float(placing.spent(plan.busy_s, plan.energy_j)), plan.makespan_s
 
 
-def _badness(problem: Problem, plan: QueuePlan) -> tuple[float, float]:
-    found = plan.schedule
-    if problem.saves_energy:
-        return found.energy_j, found.makespan_s
-    return found.makespan_s, found.mean_completion_s
+def _alone_cost(placing: Placing, one: PlacedSet) -> float:
+    """The same work of a queue, one job after the other."""
+    works = (placing.alone_to_the_end(one.pool, kind) for kind in one.kinds)
+    return float(sum(placing.spent(*work) for work in works))
 
 
-def _no_plan(problem: Problem, *, timed_out: bool) -> Exception:
+def _no_plan(placing: Placing, pairs: QueuePairs, *, timed_out: bool) -> Exception:
     if timed_out:
         return InputError("no plan was found in time", fix="give more with --time-limit")
-    lost = [t.name for t, fits in zip(problem.types, problem.alone_fits, strict=True) if not fits]
+    lost = [kind.name for n, kind in enumerate(placing.kinds) if n not in pairs.alone]
     return NoSplitError(
         "not every job can be placed",
         why=f"{', '.join(lost)} may not run alone, and has not enough jobs to share with",
         fix="loosen --max-power, --memory or --min-speed",
     )
-
-
-GAP = 1e-4
-"""Relative distance from its bound at which an integer program ends."""
-
-
-def cheapest(
-    groups: _Groups, cost: Floats, used: Floats | None, time_limit_s: float
-) -> Ints | None:
-    """How often to use each group, so that each job is in one of them, at the least cost.
-
-    Args:
-        groups: To choose from.
-        cost: Of each group; one that is infinite is left out.
-        used: What part of a GPU each group takes, infinite for one to leave out; None: it does
-            not matter.
-        time_limit_s: The search ends about then, with the best that it has.
-
-    Returns:
-        A count for each group; None where none were found.
-    """
-    kept = np.flatnonzero(np.isfinite(cost if used is None else used))
-    if not len(kept):
-        return None
-    counts = np.array(list(groups.problem.kinds.values()), dtype=float)
-    program = highspy.HighsLp()
-    program.num_col_ = len(kept)
-    program.col_cost_ = cost[kept]
-    program.col_lower_ = np.zeros(len(kept))
-    program.col_upper_ = np.full(len(kept), highspy.kHighsInf)
-    program.integrality_ = [highspy.HighsVarType.kInteger] * len(kept)
-    program.row_lower_ = counts if used is None else np.append(counts, -highspy.kHighsInf)
-    program.row_upper_ = counts if used is None else np.append(counts, groups.problem.gpus)
-    program.num_row_ = len(program.row_upper_)
-    _set_matrix(program, groups, kept, used)
-    found = solved(program, time_limit_s)
-    if found is None:
-        return None
-    chosen = np.zeros(len(cost), dtype=np.int64)
-    chosen[kept] = np.round(found)
-    return chosen
 
 
 def solved(program: highspy.HighsLp, time_limit_s: float) -> Floats | None:
@@ -323,24 +846,3 @@ def solved(program: highspy.HighsLp, time_limit_s: float) -> Floats | None:
     if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
         return None
     return np.array(solver.getSolution().col_value)
-
-
-def _set_matrix(program: highspy.HighsLp, groups: _Groups, kept: Ints, used: Floats | None) -> None:
-    """A row for each kind: how many of its jobs a group takes; and one for the GPUs in use."""
-    first, second = groups.members[:, kept]
-    columns = np.arange(len(kept))
-    like = first == second
-    other = (second != ALONE) & ~like
-    kinds = [first, second[other]]
-    places = [columns, columns[other]]
-    values = [1.0 + like, np.ones(other.sum())]
-    if used is not None:
-        kinds.append(np.full(len(kept), len(groups.kinds)))
-        places.append(columns)
-        values.append(used[kept])
-    column = np.concatenate(places)
-    order = np.argsort(column, kind="stable")
-    program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    program.a_matrix_.start_ = np.append(0, np.cumsum(np.bincount(column, minlength=len(kept))))
-    program.a_matrix_.index_ = np.concatenate(kinds)[order]
-    program.a_matrix_.value_ = np.concatenate(values)[order]

@@ -19,8 +19,8 @@ from advisor.core.gpu import WHOLE
 from advisor.core.objectives import Aim, Prices
 from advisor.core.split import MOST_JOBS
 from advisor.decide.limits import Request
-from advisor.place.sets.answers import LEVELS, SetAnswers, Sets, set_answers
-from advisor.place.sets.placing import Kind, Pool, make_placing
+from advisor.place.answers import LEVELS, SetAnswers, Sets, set_answers
+from advisor.place.placing import Kind, Pool, make_placing
 from advisor.predict.profiles import Floats, Profile
 from advisor.predict.sets import SetClass, class_of, filling_beside
 from advisor_audit.kinds import SeenKind, Survey, Workload, workload_of
