@@ -16,7 +16,7 @@ from advisor.core.objectives import Rest, Work
 from advisor.core.split import EQUAL
 from advisor.decide.decision import Decision, RatedSplit, rest_of, same_work, with_margin
 from advisor.place.answers import SetAnswers, set_answers
-from advisor.place.placing import PlacedSet, Placing
+from advisor.place.placing import Bools, PlacedSet, Placing
 from advisor.place.schedule import Beside
 from advisor.predict.predictions import safe_splits_of
 from advisor.predict.profiles import Floats, Profile
@@ -181,7 +181,7 @@ def _rests(decision: Decision, option: RatedSplit) -> list[Rest]:
 
 def _finished(
     decision: Decision, options: Sequence[RatedSplit], works: tuple[Floats, Floats]
-) -> tuple[Floats, Floats, Floats, Floats]:
+) -> tuple[Floats, Floats, Floats, Bools]:
     """As `advisor.core.objectives.finish`, of every option and works; shape (options, a, b).
 
     Returns:

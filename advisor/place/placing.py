@@ -21,7 +21,6 @@ from advisor.core.objectives import (
     COST,
     DEFAULT_OBJECTIVE,
     FEWEST_CARDS,
-    Aim,
     Prices,
     Work,
     priced,
@@ -116,7 +115,7 @@ class Placing:
 
     kinds: tuple[Kind, ...]
     pools: tuple[Pool, ...]
-    aim: Aim
+    aim: str
     per_card: float
     per_w: float
     lag: Floats
@@ -203,7 +202,7 @@ def make_placing(
     )
 
 
-def _weights(aim: Aim, prices: Prices) -> tuple[float, float]:
+def _weights(aim: str, prices: Prices) -> tuple[float, float]:
     if aim == DEFAULT_OBJECTIVE:
         return prices.host_w, 1.0
     if aim != COST:

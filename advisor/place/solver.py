@@ -91,7 +91,7 @@ class Plan:
             other.
         waiting: Jobs without a card, by kind: none is left, or none on which they keep the limits.
         waiting_cost: What they are counted with in the cost.
-        bound: No plan of the sets that the search knows costs less; None: of a queue.
+        bound: No plan of the sets that the search knows costs less; 0 of a queue.
         timed_out: Whether the time limit ended the search for sets.
         schedule: Of a queue: when and where each set runs.
         others: Of a queue: what simpler ways come to, without those that cannot run every job.
@@ -102,15 +102,15 @@ class Plan:
     waiting: Mapping[int, int]
     waiting_cost: float
     cost: float
-    bound: float | None
+    bound: float
     timed_out: bool
     schedule: Schedule | None = None
     others: Mapping[str, Schedule] = field(default_factory=dict[str, Schedule])
 
     @property
-    def gap(self) -> float | None:
+    def gap(self) -> float:
         """By which part of its cost a plan could be better; 0 where decisions beat the search."""
-        return None if self.bound is None else max(0.0, 1 - self.bound / self.cost)
+        return max(0.0, 1 - self.bound / self.cost)
 
     @property
     def cards(self) -> int:
@@ -740,7 +740,7 @@ def _placed_queue(placing: Placing, time_limit_s: float) -> Plan:
         waiting={},
         waiting_cost=0.0,
         cost=float(placing.spent(best.busy_s, best.energy_j)),
-        bound=None,
+        bound=0.0,
         timed_out=timed_out,
         schedule=best,
         others={name: other for name, other in others.items() if other},

@@ -291,8 +291,8 @@ def _to_wire(
         cards=sum(used.values()),
         cost=plan.cost,
         waiting_cost=plan.waiting_cost,
-        bound=plan.bound,
-        gap=plan.gap,
+        bound=None if queue else plan.bound,
+        gap=None if queue else plan.gap,
         energy_saved=saved[0],
         energy_saved_idle=saved[1],
         gpu_time_saved=saved[2],
@@ -438,17 +438,15 @@ def _seats(plan: Plan, one: PlacedSet) -> Iterator[wire.SeatedJob]:
         total = next((p.units_total for p in pool.profiles if p and p.units_total), None)
         shares = one.split.shares
         limits = split_environments(one.split, total, vendor_of(pool.gpu_model))
-    times = one.times_s or (None,) * len(shares)
-    seats = zip(one.kinds, shares, one.speeds, one.p99_ms, limits, times, strict=True)
-    for kind, share, speed, p99_ms, variables, time_s in seats:
+    for n, kind in enumerate(one.kinds):
         profile = pool.profiles[kind]
         yield wire.SeatedJob(
             job=plan.placing.kinds[kind].name,
-            share_percent=share,
-            speed=speed,
-            p99_ms=p99_ms,
-            environment={} if share == WHOLE else variables,
+            share_percent=shares[n],
+            speed=one.speeds[n],
+            p99_ms=one.p99_ms[n],
+            environment={} if shares[n] == WHOLE else limits[n],
             one_window=profile is not None and ONE_WINDOW in profile.flags,
             work_s=plan.placing.kinds[kind].work_s,
-            time_s=time_s,
+            time_s=one.times_s[n] if one.times_s else None,
         )

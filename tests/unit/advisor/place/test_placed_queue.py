@@ -94,7 +94,7 @@ def queue_of(
         profiles=tuple(profiles[name] for name, _ in order),
         limits=Request(policy=policy, **limits),
         idle_power_w=IDLE_W,
-        of_pairs=by or Told(),
+        of_pairs=None if isinstance(by, Told) else by,
         checked=checked,
     )
     pool = dataclasses.replace(pool, ask=_asking(pool, by or Told()))
