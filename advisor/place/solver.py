@@ -109,8 +109,8 @@ class Plan:
 
     @property
     def gap(self) -> float:
-        """By which part of its cost a plan could be better; 0 where decisions beat the search."""
-        return max(0.0, 1 - self.bound / self.cost)
+        """By which part of its cost such a plan could be better."""
+        return 1 - self.bound / self.cost
 
     @property
     def cards(self) -> int:
@@ -310,13 +310,15 @@ def _plan(
     }
     order = sorted(used, key=lambda one: (-len(one.kinds), -used[one], one.pool, one.kinds))
     waiting_cost = sum(count * waiting_costs[kind] for kind, count in waiting.items())
+    cost = sum(count * one.cost for one, count in used.items()) + waiting_cost
     return Plan(
         placing=placing,
         sets={one: used[one] for one in order},
         waiting=waiting,
         waiting_cost=waiting_cost,
-        cost=sum(count * one.cost for one, count in used.items()) + waiting_cost,
-        bound=bound,
+        cost=cost,
+        # An option that is decided on may be better than all that the search knows.
+        bound=min(bound, cost),
         timed_out=timed_out,
     )
 
