@@ -22,16 +22,17 @@ from advisor.decide.limits import (
 )
 from advisor.errors import InputError, NoSplitError
 from advisor.formats.wire import write_bytes
-from advisor.place.placing import Ask, Kind, PlacedSet, Pool, make_placing
-from advisor.place.schedule import Schedule
-from advisor.place.solver import APART, Plan, place
+from advisor.placement import solver
+from advisor.placement.placing import Ask, Kind, PlacedSet, Pool, make_placing
+from advisor.placement.schedule import Schedule
+from advisor.placement.solver import APART, Plan
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import MEASURED_ON
-from advisor.settings import Settings
+from advisor.settings import Settings, read_settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire import placement as wire
 from advisor.wire.answers import ModelName
-from advisor.wire.requests import WORK_S, PlacementRequest
+from advisor.wire.requests import WORK_S, PlacementRequest, QueuedJobs
 from advisor_advice.answers import (
     KnownSet,
     gpu_warnings,
@@ -44,6 +45,19 @@ from advisor_advice.conditions import Conditions, KnownJobs, read_known
 from advisor_advice.partners import best_size
 from advisor_advice.profiles import ProfileSet, all_profiles, find_profiles
 from advisor_models.registry import Registry
+
+
+def place(*jobs: str | QueuedJobs, gpus: int | None = None, **fields: Any) -> wire.Placement:
+    """Which jobs share a GPU, as `advisor place --json` says: `advisor.place("gemm", "triad")`.
+
+    `fields` are those of `advisor.client.PlacementRequest`; without `gpus` there is one for each
+    job.
+
+    Raises:
+        As `place_jobs`.
+    """
+    queued = tuple(QueuedJobs(job=job) if isinstance(job, str) else job for job in jobs)
+    return place_jobs(PlacementRequest(jobs=queued, gpus=gpus, **fields), read_settings())
 
 
 def place_request(asked: PlacementRequest, settings: Settings) -> Request:
@@ -161,7 +175,7 @@ def placed(
         for _ in range(job.count)
     ]
     placing = make_placing(kinds, pools, policy.deciding, policy.prices, queue)
-    plan = place(placing, time_limit_s=asked.time_limit_s)
+    plan = solver.place(placing, time_limit_s=asked.time_limit_s)
     told = [text for _, texts in filled for text in texts]
     told += _warnings(known, plan)
     return _to_wire(plan, known, tuple(dict.fromkeys(told)), policy.prices.host_w)

@@ -14,7 +14,7 @@ from advisor.core.wording import count_of, less_or_more
 from advisor.decide.reasons import percent
 from advisor.errors import InputError
 from advisor.formats.moments import duration_text, read_duration
-from advisor.place.solver import APART
+from advisor.placement.solver import APART
 from advisor.settings import read_settings
 from advisor.wire.answers import Said
 from advisor.wire.placement import PlacedJob, Placement, Queue, SeatedSet, Totals

@@ -8,8 +8,8 @@ import pytest
 
 from advisor.core.gpu import WHOLE
 from advisor.decide.limits import Request
-from advisor.place.answers import set_answers
-from advisor.place.placing import Kind, Pool, make_placing
+from advisor.placement.answers import set_answers
+from advisor.placement.placing import Kind, Pool, make_placing
 from advisor.settings import read_settings
 from advisor_advice.profiles import find_profiles
 from advisor_data.bundled import bundled_solo_points

@@ -163,6 +163,7 @@ def short(value: float) -> float:
 def test_jobs_that_do_not_fit_one_card_are_told_how_many_take_them(bare: Settings) -> None:
     """With as many GPUs as jobs, where nothing else is said."""
     jobs = ("bert-train",) * 2 + ("bert-train-b2",) * 5
-    found = place_jobs(running(*jobs), bare)
+    found = advisor.place(*jobs, gpu_model=H200)
+    assert found.sets == place_jobs(running(*jobs), bare).sets
     assert (found.seated, found.waiting, found.gpus[0].gpus) == (7, (), 7)
     assert found.cards == sum(one.count for one in found.sets) < 7

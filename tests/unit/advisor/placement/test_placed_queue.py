@@ -23,10 +23,10 @@ from advisor.core.split import Split
 from advisor.decide.decision import Outlook, decide, rest_of
 from advisor.decide.limits import Request
 from advisor.errors import InputError, NoSplitError
-from advisor.place.pairs import QueuePairs
-from advisor.place.placing import MOST_KINDS, Kind, PlacedSet, Placing, Pool, make_placing
-from advisor.place.schedule import JobRun, Schedule, scheduled
-from advisor.place.solver import APART, FIRST_COME, Plan, place
+from advisor.placement.pairs import QueuePairs
+from advisor.placement.placing import MOST_KINDS, Kind, PlacedSet, Placing, Pool, make_placing
+from advisor.placement.schedule import JobRun, Schedule, scheduled
+from advisor.placement.solver import APART, FIRST_COME, Plan, place
 from advisor.predict.predictions import Prediction, predict_exclusive, predicted_part
 from advisor.predict.profiles import Profile
 

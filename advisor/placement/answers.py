@@ -30,7 +30,7 @@ from advisor.decide.limits import (
     violations_alone,
     with_card_memory,
 )
-from advisor.place.placing import Ask, Bools, Ints, PlacedSet, Placing, Pool
+from advisor.placement.placing import Ask, Bools, Ints, PlacedSet, Placing, Pool
 from advisor.predict.predictions import (
     ExpectedPair,
     Prediction,

@@ -22,12 +22,12 @@ from advisor.core.split import MOST_JOBS
 from advisor.decide.decision import Decision
 from advisor.decide.limits import Request, is_served, violations
 from advisor.errors import InputError, NoSplitError
-from advisor.place import search, solver
-from advisor.place.answers import LEVELS, SetAnswers, Sets, many_alone, set_answers
-from advisor.place.bound import SetBound
-from advisor.place.placing import Kind, PlacedSet, Placing, Pool, make_placing
-from advisor.place.search import SeatSearch, SetSearch
-from advisor.place.solver import Plan, place
+from advisor.placement import search, solver
+from advisor.placement.answers import LEVELS, SetAnswers, Sets, many_alone, set_answers
+from advisor.placement.bound import SetBound
+from advisor.placement.placing import Kind, PlacedSet, Placing, Pool, make_placing
+from advisor.placement.search import SeatSearch, SetSearch
+from advisor.placement.solver import Plan, place
 from advisor.predict.predictions import AskedPair, ExpectedPair, Prediction
 from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor

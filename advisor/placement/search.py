@@ -2,7 +2,7 @@
 
 A master program says what each job is worth (its dual value). Jobs that fill the GPU come first,
 then servers, then all others, which are chosen by what a set with them could still gain
-(`advisor.place.bound`). The most that any set could gain is told, too: the bound of the plan
+(`advisor.placement.bound`). The most that any set could gain is told, too: the bound of the plan
 is made of it.
 
 Whole cards leave one or two of thousands of jobs without a seat, which costs more than all that a
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
-from advisor.place.answers import LEVELS, SetAnswers, Sets
-from advisor.place.bound import SetBound
-from advisor.place.placing import Bools, Ints, PlacedSet
+from advisor.placement.answers import LEVELS, SetAnswers, Sets
+from advisor.placement.bound import SetBound
+from advisor.placement.placing import Bools, Ints, PlacedSet
 from advisor.predict.profiles import Floats
 
 MOST_ASKED, MOST_LOOKED_AT = 150, 1500

@@ -1,15 +1,14 @@
 """Which jobs share a card: a program over sets, jobs that run on in up to seven, a queue in pairs.
 
 The master program takes the sets known so far. What it uses is decided on, as `advisor recommend`
-does; a set that is refused leaves, one that costs more than the search said is counted so, and the
-program is solved anew.
+does, and costs what that says; a set that is refused leaves, and the program is solved anew.
 
 Sets of jobs that run on are found by column generation: the program says what each job is worth;
-the search (`advisor.place.search`) finds sets whose jobs are worth more than they cost; until there
-are none (M. Lübbecke and J. Desrosiers, "Selected topics in column generation",
-Operations Research 53(6), 2005). Then the master is solved in whole cards. The search also bounds
-what any set could gain: closely, once the sets that it finds save little more, and where time is
-left again when cards are whole.
+`advisor.placement.search` finds sets whose jobs are worth more than they cost; until there are none
+(M. Lübbecke and J. Desrosiers, "Selected topics in column generation", Operations Research 53(6),
+2005). Then the master is solved in whole cards. The search also bounds what any set could gain:
+closely, once the sets that it finds save little more, and where time is left again when cards are
+whole.
 
 Whole cards are found by a dive that goes on looking for sets, then a program. What is left when
 sets have the whole ones of their cards are one or two jobs of each kind, and few of the sets known
@@ -17,8 +16,8 @@ have seats for no others. So sets are looked for among the jobs that are left wh
 kept (C. Joncour et al., "Column generation based primal heuristics", Electronic Notes in Discrete
 Mathematics 36, 2010).
 
-Pairs of a queue are all known (`advisor.place.pairs`). What one costs does not depend on where and
-when it runs, but idle GPUs draw power until the last job has ended, and that depends on how the
+Pairs of a queue are all known (`advisor.placement.pairs`). What one costs does not depend on where
+and when it runs, but idle GPUs draw power until the last job has ended, and that depends on how the
 pairs fit on the GPUs. So the program is solved for several makespans: no pair may take longer, and
 all of them must fit on the GPUs. Each answer is scheduled, and the best schedule is taken. One
 after the other is among them, and what ends later than that is left out: no plan costs more, or
@@ -38,11 +37,11 @@ import numpy as np
 from advisor.core.objectives import FEWEST_CARDS
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.errors import InputError, NoSplitError
-from advisor.place.answers import SetAnswers, set_answers
-from advisor.place.pairs import QueuePairs
-from advisor.place.placing import Bools, PlacedSet, Placing
-from advisor.place.schedule import Schedule, first_come, scheduled
-from advisor.place.search import SeatSearch, SetSearch
+from advisor.placement.answers import SetAnswers, set_answers
+from advisor.placement.pairs import QueuePairs
+from advisor.placement.placing import Bools, PlacedSet, Placing
+from advisor.placement.schedule import Schedule, first_come, scheduled
+from advisor.placement.search import SeatSearch, SetSearch
 from advisor.predict.profiles import Floats
 
 NEAR = 0.005

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from advisor.core.gpu import WHOLE
-from advisor.place.placing import PlacedSet, Placing
+from advisor.placement.placing import PlacedSet, Placing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

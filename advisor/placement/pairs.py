@@ -15,9 +15,9 @@ import numpy as np
 from advisor.core.objectives import Rest, Work
 from advisor.core.split import EQUAL
 from advisor.decide.decision import Decision, RatedSplit, rest_of, same_work, with_margin
-from advisor.place.answers import SetAnswers, set_answers
-from advisor.place.placing import Bools, PlacedSet, Placing
-from advisor.place.schedule import Beside
+from advisor.placement.answers import SetAnswers, set_answers
+from advisor.placement.placing import Bools, PlacedSet, Placing
+from advisor.placement.schedule import Beside
 from advisor.predict.predictions import safe_splits_of
 from advisor.predict.profiles import Floats, Profile
 
