@@ -35,7 +35,7 @@ from advisor.wire.lists import (
     ProfilePoints,
     TakenIn,
 )
-from advisor.wire.placement import Placement, SetPlacement
+from advisor.wire.placement import Placement
 from advisor.wire.power import InputAsked, InputPrediction, InputPredictions, KernelReport
 from advisor.wire.requests import (
     GainsRequest,
@@ -47,8 +47,6 @@ from advisor.wire.requests import (
     PlacementRequest,
     QueuedJobs,
     RecommendationRequest,
-    RunningJobs,
-    SetPlacementRequest,
 )
 
 __all__ = [
@@ -83,10 +81,7 @@ __all__ = [
     "QueuedJobs",
     "Recommendation",
     "RecommendationRequest",
-    "RunningJobs",
     "SensorRecord",
-    "SetPlacement",
-    "SetPlacementRequest",
     "TakenIn",
     "TooSlowError",
     "UnreachableError",

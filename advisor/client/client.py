@@ -54,7 +54,7 @@ from advisor.wire.lists import (
     Stored,
     TakenIn,
 )
-from advisor.wire.placement import Placement, SetPlacement
+from advisor.wire.placement import Placement
 from advisor.wire.power import (
     InputAsked,
     InputPowerRequest,
@@ -69,7 +69,6 @@ from advisor.wire.requests import (
     LaunchRequest,
     PlacementRequest,
     RecommendationRequest,
-    SetPlacementRequest,
 )
 
 T = TypeVar("T")
@@ -105,7 +104,7 @@ _JSON = {"Content-Type": "application/json"}
 _LAUNCHES = "/v1/launches"
 
 _PREDICTING_S = 30.0
-"""Time to predict all pairs of a large placement, on top of the search, s."""
+"""Time to predict all pairs of many jobs, s; of a placement on top of the search."""
 
 _FILLING_S = 10.0
 """Time to fill the largest matrices and count their bits, s."""
@@ -258,12 +257,8 @@ class Client:
         return self._post("/v1/gains", asked, Gains, _PREDICTING_S)
 
     def place(self, asked: PlacementRequest) -> Placement:
-        """Who shares a GPU with whom in a queue of jobs, at what split, when and where."""
+        """Which jobs share a GPU: a queue of work to its end, or jobs that run from now on."""
         return self._post("/v1/placements", asked, Placement, asked.time_limit_s + _PREDICTING_S)
-
-    def place_sets(self, asked: SetPlacementRequest) -> SetPlacement:
-        """Which jobs, up to seven, share a GPU from now on."""
-        return self._post("/v1/placements/sets", asked, SetPlacement, asked.time_limit_s)
 
     def input_power(self, asked: Sequence[InputAsked]) -> InputPredictions:
         """What matrix products are expected to draw by their data, in order.

@@ -153,19 +153,18 @@ class JobCopies(JobRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedJobs:
-    """Equal jobs of a queue.
+class QueuedJobs(JobRequest):
+    """Equal jobs that are to be placed.
 
     Attributes:
         count: How many of them.
-        work_s: Time that one takes alone, s.
-        min_speed: Minimum relative speed; None: that of the request.
+        work_s: Time that one takes alone, s; None: of no job, and they run from now on.
     """
 
-    job: JobName
     count: Annotated[int, Bounds(ge=1, le=MOST_PLACED)] = 1
-    work_s: Annotated[float, Bounds(gt=0, le=1e9, says="time that one takes alone, s")] = WORK_S
-    min_speed: Speed | None = None
+    work_s: Annotated[float, Bounds(gt=0, le=1e9, says="time that one takes alone, s")] | None = (
+        None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +204,7 @@ class AdviceRequest(ABC):
         )
 
     @abstractmethod
-    def _every_job(self) -> Iterable[JobRequest | QueuedJobs]:
+    def _every_job(self) -> Iterable[JobRequest]:
         """The jobs, each as often as it is asked for."""
 
 
@@ -530,67 +529,48 @@ SEARCH_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementRequest(AdviceRequest):
-    """A queue of jobs for a number of GPUs.
+class PlacementRequest(SharingRequest):
+    """Jobs for a number of GPUs: a queue of work to its end, or jobs that run from now on.
+
+    It is a queue where the work of a job is told and no deadline.
 
     Attributes:
-        jobs: In the order of the queue.
-        time_limit_s: Most time of searching, s, after all pairs were predicted.
+        jobs: In the order of the queue; one without work there has an hour.
+        gpus: How many GPUs there are; None: one for each job.
+        objective: What counts; None: as the policy of the settings says.
         gpu_uuid: The card, where there is one GPU; None: any.
-    """
-
-    jobs: Annotated[tuple[QueuedJobs, ...], Bounds(min_length=1, max_length=MOST_PLACED)]
-    gpus: Annotated[int, Bounds(ge=1, le=MOST_PLACED, says="how many GPUs there are")]
-    time_limit_s: Annotated[float, Bounds(ge=0, le=MOST_SEARCH_S)] = SEARCH_S
-    gpu_uuid: GpuUuid | None = None
-
-    @property
-    def names(self) -> list[str]:
-        """Of the jobs, each once, in an order that does not depend on the queue's."""
-        return sorted({job.job for job in self.jobs})
-
-    def _every_job(self) -> Iterable[QueuedJobs]:
-        return self.jobs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningJobs(JobRequest):
-    """Equal jobs that are to run from now on.
-
-    Attributes:
-        count: How many of them.
-    """
-
-    count: Annotated[int, Bounds(ge=1, le=MOST_PLACED)] = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetPlacementRequest(SharingRequest):
-    """Jobs that run together from now on, for a number of GPUs; `min_gain` says nothing here.
-
-    Attributes:
-        jobs: Their work counts where there is a deadline, and is an hour if not given.
-        objective: What is made small.
-        host_cores: Of the host, for all jobs of one card; None: not looked at.
-        deadline_s: By when jobs with work are to be done; None: no hurry.
+        host_cores: Of the host, for all jobs of one GPU; None: not looked at.
+        deadline_s: By when jobs that run from now on have done their work, an hour if not told;
+            None: no hurry.
         time_limit_s: Most time of searching, s.
     """
 
-    jobs: Annotated[tuple[RunningJobs, ...], Bounds(min_length=1, max_length=MOST_PLACED)]
-    gpus: Annotated[int, Bounds(ge=1, le=MOST_PLACED, says="how many GPUs there are")]
-    objective: Aim = "least-energy"
+    jobs: Annotated[tuple[QueuedJobs, ...], Bounds(min_length=1, max_length=MOST_PLACED)]
+    gpus: Annotated[int, Bounds(ge=1, le=MOST_PLACED, says="how many GPUs there are")] | None = None
+    objective: Aim | None = None
+    gpu_uuid: GpuUuid | None = None
     host_cores: Cores | None = None
-    deadline_s: WorkSeconds | None = None
+    deadline_s: Annotated[float, Bounds(gt=0, le=1e9)] | None = None
     time_limit_s: Annotated[float, Bounds(ge=0, le=MOST_SEARCH_S)] = SEARCH_S
 
+    @property
+    def types(self) -> list[str]:
+        """Names of the jobs, each once, in an order that does not depend on the request's."""
+        return sorted({*self.names})
 
-def check_size(asked: PlacementRequest | SetPlacementRequest) -> None:
+    @property
+    def is_queue(self) -> bool:
+        """Whether the jobs end, one after the other on each GPU."""
+        return self.deadline_s is None and any(job.work_s is not None for job in self.jobs)
+
+
+def check_size(asked: PlacementRequest) -> None:
     """Refuse a queue that would keep a service busy for too long.
 
     Raises:
         InputError: too many jobs, or too many names of jobs.
     """
-    if (types := len({*asked.names})) > MOST_TYPES:
+    if (types := len(asked.types)) > MOST_TYPES:
         raise InputError(
             f"these are {types} names of jobs",
             why=f"every pair of them is predicted, so at most {MOST_TYPES} are taken",

@@ -27,7 +27,6 @@ from advisor.wire.requests import (
     GainsRequest,
     PlacementRequest,
     RecommendationRequest,
-    SetPlacementRequest,
 )
 from advisor_advice.answers import (
     KnownSet,
@@ -37,7 +36,7 @@ from advisor_advice.answers import (
 )
 from advisor_advice.conditions import Experience
 from advisor_advice.partners import DIGITS, curve_of, partner_of
-from advisor_advice.placing import limits_of, placement_text, running_request, set_placement_text
+from advisor_advice.placing import place_request, placement_text
 from advisor_advice.profiles import ProfileSet
 from advisor_advice.words import recommendation
 from advisor_api import bundled
@@ -277,14 +276,14 @@ class Engine(Collector):
         known = await self._power(await self._present.kept(), names, gpu_model)
         return await asyncio.to_thread(known)
 
-    async def place(self, asked: PlacementRequest | SetPlacementRequest) -> bytes:
+    async def place(self, asked: PlacementRequest) -> bytes:
         """Who shares with whom, as JSON: `advisor.wire.placement`.
 
         Worked out beside everything else, in a process of its own.
 
         Raises:
             BusyError: too many placements are asked for at once.
-            InputError: also an objective that is not for queues.
+            InputError: also an objective that is not for placements.
             ProcessEndedError: the process that worked it out was killed.
         """
         if self._placements >= PLACEMENTS_AT_ONCE + PLACEMENTS_WAITING:
@@ -295,8 +294,6 @@ class Engine(Collector):
             )
         self._placements += 1
         try:
-            if isinstance(asked, SetPlacementRequest):
-                return await self._place_sets(asked)
             return await self._place(asked)
         finally:
             self._placements -= 1
@@ -334,23 +331,12 @@ class Engine(Collector):
 
     async def _place(self, asked: PlacementRequest) -> bytes:
         kept = await self._present.kept()
-        found = await self._known.profiles(kept, asked.names, asked.gpu_model)
-        limits = limits_of(asked, self._settings.policy)
+        found = await self._known.profiles(kept, asked.types, asked.gpu_model)
+        request = place_request(asked, self._settings)
         checked = await self._known.checked(kept, found)
         conditions = await self._known.conditions(kept, found, asked.gpu_uuid, any_of=True)
         return await self._placing.work(
-            placement_text, self._registry, found, asked, limits, checked, conditions
-        )
-
-    async def _place_sets(self, asked: SetPlacementRequest) -> bytes:
-        kept = await self._present.kept()
-        found = await self._known.profiles(kept, sorted({*asked.names}), asked.gpu_model)
-        request, checked = (
-            running_request(asked, self._settings),
-            await self._known.checked(kept, found),
-        )
-        return await self._placing.work(
-            set_placement_text, self._registry, found, request, checked, self._settings.prices
+            placement_text, self._registry, asked, request, found, checked, conditions
         )
 
     async def _decided(self, kept: Kept, asked: RecommendationRequest) -> Decision:

@@ -10,10 +10,10 @@ from advisor.client import (
     Client,
     ClientError,
     JobRequest,
+    PlacementRequest,
+    QueuedJobs,
     Recommendation,
     RecommendationRequest,
-    RunningJobs,
-    SetPlacementRequest,
 )
 from advisor.core.gpu import PERCENTAGE, WHOLE, Share
 from advisor.core.split import ADVISED_JOBS
@@ -118,7 +118,7 @@ class Advice:
     def __init__(self, client: Client, now: Callable[[], float] = time.monotonic) -> None:
         self._client, self._now = client, now
         self._kept: dict[Question, tuple[float, Answer]] = {}
-        self._planned: dict[SetPlacementRequest, tuple[float, NamedSets]] = {}
+        self._planned: dict[PlacementRequest, tuple[float, NamedSets]] = {}
         self._quiet_until, self._failure = 0.0, NoAnswer("")
 
     def answers(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
@@ -163,9 +163,9 @@ class Advice:
             del kept[old]
         kept |= {question: (now + _KEPT_S, answer) for question, answer in found.items()}
 
-    def _plan(self, asked: SetPlacementRequest) -> Mapping[SetPlacementRequest, NamedSets]:
+    def _plan(self, asked: PlacementRequest) -> Mapping[PlacementRequest, NamedSets]:
         try:
-            planned = self._client.place_sets(asked)
+            planned = self._client.place(asked)
         except ApiError as error:
             _raise_of_caller(error)
             return {asked: ()}
@@ -203,14 +203,14 @@ def _raise_of_caller(error: ApiError) -> None:
         raise error
 
 
-def _placement_of(jobs: Sequence[JobRequest], model: str | None) -> SetPlacementRequest:
+def _placement_of(jobs: Sequence[JobRequest], model: str | None) -> PlacementRequest:
     """By name, since a plan knows no more: each must keep what the strictest of them asks for."""
     by_name: dict[str, list[JobRequest]] = {}
     for job in sorted(jobs, key=lambda job: job.job):
         by_name.setdefault(job.job, []).append(job)
-    return SetPlacementRequest(
+    return PlacementRequest(
         jobs=tuple(
-            RunningJobs(
+            QueuedJobs(
                 job=name,
                 count=len(some),
                 min_speed=max((j.min_speed for j in some if j.min_speed is not None), default=None),

@@ -14,7 +14,7 @@ Shares = Mapping[tuple[str, ...], tuple[float, ...]]
 
 
 def pair_service(shares: Shares, speed: float = 0.5, after_s: float = 0.0) -> Reply:
-    """Answers `/v1/recommendations/batch` and `/v1/placements/sets`.
+    """Answers `/v1/recommendations/batch` and `/v1/placements`.
 
     Args:
         shares: Of jobs, in the order of their names; of three and more one plan has each set once.
@@ -65,13 +65,15 @@ def _plan(shares: Shares, counts: Mapping[str, int]) -> Any:
     sets = [jobs for jobs in shares if len(jobs) > 2 and Counter(jobs) <= Counter(counts)]
     job: dict[str, Any] = {"share_percent": 100.0, "speed": 1.0, "p99_ms": None, "environment": {}}
     return {
-        "objective": "least-energy", "gpus": [], "queued": 0, "seated": 0, "waiting": [],
+        "objective": "energy-efficiency", "gpus": [], "queued": 0, "seated": 0, "waiting": [],
         "sets": [
-            {"launch": "", "gpu_model": "", "gpus": [n], "power_w": 1.0,
-             "jobs": [{**job, "job": name} for name in jobs]}
+            {"launch": "", "gpu_model": "", "count": 1, "gpus": [n], "power_w": 1.0,
+             "jobs": [{**job, "job": name} for name in jobs], "energy_saved": 0.2,
+             "gpu_time_saved": 0.2}
             for n, jobs in enumerate(sets)
         ],
-        "timed_out": False, "bundled_profiles": [], "warnings": [], "cards": len(sets),
-        **dict.fromkeys(("power_w", "cost", "bound", "gap"), 1.0),
+        "queue": None, "timed_out": False, "bundled_profiles": [], "warnings": [],
+        "cards": len(sets), "model": {"version": "m1", "gpu_models": []},
+        **dict.fromkeys(("cost", "bound", "gap"), 1.0),
         **dict.fromkeys(("energy_saved", "energy_saved_idle", "gpu_time_saved"), 0.2),
     }  # fmt: skip

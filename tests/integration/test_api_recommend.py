@@ -13,7 +13,7 @@ from reading import answer_of
 
 from advisor.formats.wire import read
 from advisor.wire.answers import BatchAnswer, Gains, Recommendation
-from advisor.wire.placement import Placement, SetPlacement
+from advisor.wire.placement import Placement
 
 URL = "/v1/recommendations"
 PAIR = ["fft", "resnet50-train-b2"]
@@ -160,7 +160,7 @@ _WRONG: list[tuple[str, str | dict[str, Any], str]] = [
     (URL, bad(*GOOD, split="nine"), "split: there is no such key"),
     (URL, bad(*GOOD, fine="all"), "fine: "),
     (URL, bad(*GOOD, objective="speed"), "there is no objective speed"),
-    (URL, bad(*GOOD, objective="fewest-cards"), "POST /v1/placements/sets"),
+    (URL, bad(*GOOD, objective="fewest-cards"), "POST /v1/placements"),
     (URL, bad(*GOOD, gpu_model="A100"), "no profile on A100: fft, gemm"),
     (URL, bad(*GOOD, max_power_w="500 W"), "max_power_w"),
     (URL, bad(*GOOD, max_power_kw=0.5), "max_power_kw"),
@@ -234,14 +234,14 @@ def test_placement_in_sets_is_that_of_the_command_line(api: Api, advisor: Adviso
     queue = [{"job": "bert-serve-10", "count": 3}, {"job": "mobilenet-train-b2", "count": 2}]
     gpu, aim = "NVIDIA H100 80GB HBM3", "fewest-cards"
     more = {"gpu_model": gpu, "objective": aim, "max_p99_ms": 200.0, "host_cores": 5.0}
-    answer = api.post("/v1/placements/sets", {"jobs": queue, "gpus": 5, **more})
+    answer = api.post(PLACE, {"jobs": queue, "gpus": 5, **more})
     options = ("--gpu-model", gpu, "--objective", aim, "--max-p99", "200ms", "--host-cores", "5")
     named = ("bert-serve-10:3", "mobilenet-train-b2:2", "--gpus", "5")
     assert answer == told(advisor, "place", *named, *options)
-    found = read(SetPlacement, json.dumps(answer))
+    found = read(Placement, json.dumps(answer))
     assert found.cards < found.seated == 5
     late = {"jobs": [{**job, "work_s": 3600.0} for job in queue], "gpus": 5, "deadline_s": 60.0}
-    status, code, message = error_of(api.ask("POST", "/v1/placements/sets", json=late))
+    status, code, message = error_of(api.ask("POST", PLACE, json=late))
     assert (status, code) == (422, "bad-input")
     assert "longer than the deadline" in message
 

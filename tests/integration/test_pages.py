@@ -747,7 +747,7 @@ def test_a_queue_is_planned_and_drawn(visit: Visit, served: RawServer) -> None:
     visit.page.fill("#queue", "bert-infer-b2:1 triad*1 2h  # small\n\nbert-infer-b2")
     visit.page.click("#place")
     visit.page.wait_for_selector(".gantt rect")
-    assert visit.page.locator(".gantt rect").count() == len(plan.json["schedule"]) == 3
+    assert visit.page.locator(".gantt rect").count() == len(plan.json["queue"]["schedule"]) == 3
     titles = visit.page.locator(".gantt rect title").all_text_contents()
     assert sorted(title.split(" (")[0] for title in titles) == ["bert-infer-b2"] * 2 + ["triad"]
     assert visit.text("#headline").startswith("3 jobs on 2 ")
@@ -756,11 +756,11 @@ def test_a_queue_is_planned_and_drawn(visit: Visit, served: RawServer) -> None:
     visit.page.wait_for_selector("#results .notice.failed")
     assert "is no line of a queue" in visit.text("#results")
     visit.page.click("summary:has-text('Or draw a plan')")
-    visit.page.fill("#plan", '{"sets": []}')
+    visit.page.fill("#plan", '{"sets": [], "queue": null}')
     visit.page.click("#draw")
     visit.page.wait_for_selector("#results .notice:has-text('run together')")
     # An end on the hour, whose time is to be whole under the end of the axis.
-    whole = plan.json | {"makespan_s": 10_800.0}
+    whole = plan.json | {"queue": plan.json["queue"] | {"makespan_s": 10_800.0}}
     for text, shown in (("{}", ".notice.failed"), (json.dumps(whole), ".gantt rect")):
         visit.page.fill("#plan", text)
         visit.page.click("#draw")

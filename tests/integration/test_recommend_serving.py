@@ -95,8 +95,9 @@ def test_latencies_that_cannot_be_held(
     assert (found[0], text in found[2]) == (status, True), found
 
 
-def test_placements_take_no_latency(api: Api) -> None:
-    for more, own in (({"max_p99_ms": 50}, {}), ({}, {"max_p99_ms": 50})):
+def test_placements_keep_latencies(api: Api) -> None:
+    """For all that serve, or of one job; what cannot be held alone is refused as by advice."""
+    for more, own in (({"max_p99_ms": 1}, {}), ({}, {"max_p99_ms": 1})):
         body = {"jobs": [{"job": "server", "count": 2, **own}], "gpus": 1, **more}
         status, _, message = error_of(api.ask("POST", "/v1/placements", json=body))
-        assert (status, "max_p99_ms: there is no such key" in message) == (422, True)
+        assert (status, "server cannot be placed" in message) == (422, True), message

@@ -82,15 +82,14 @@ def test_a_recommendation_names_no_unsafe_count(home: Path, command: Callable[..
 
 
 def test_a_placement_names_no_unsafe_count(home: Path, command: Callable[..., Any]) -> None:
-    """Each group has safe shares, and the answer says what is not used, on both doors."""
-    answer = command("place", *JOBS, "--gpus", "4", "--min-speed", "0.2")
-    shared = [group["jobs"] for group in answer["groups"] if len(group["jobs"]) == 2]
+    """Each set has safe shares, on both doors."""
+    answer = command("place", *JOBS, "--gpus", "4", "--min-speed", "0.2", "--work", "1h")
+    shared = [group["jobs"] for group in answer["sets"] if len(group["jobs"]) == 2]
     shares = [job["share_percent"] for jobs in shared for job in jobs]
     assert shares
     assert not unsafe_in(*shares)
-    assert answer["warnings"] == [AVOIDED]
     entries = (entry.split(":") for entry in JOBS)
-    jobs = [{"job": name, "count": int(count)} for name, count in entries]
+    jobs = [{"job": name, "count": int(count), "work_s": 3600.0} for name, count in entries]
     with running(home) as api:
         assert api.post("/v1/placements", {"jobs": jobs, "gpus": 4, **LOW}) == answer
 

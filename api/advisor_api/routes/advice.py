@@ -10,13 +10,12 @@ from fastapi.responses import Response, StreamingResponse
 from advisor.errors import AdvisorError
 from advisor.formats.wire import as_answer, read, write
 from advisor.wire.answers import BatchAnswer, Gains, ItemError, Recommendation
-from advisor.wire.placement import Placement, SetPlacement
+from advisor.wire.placement import Placement
 from advisor.wire.requests import (
     BatchRequest,
     GainsRequest,
     PlacementRequest,
     RecommendationRequest,
-    SetPlacementRequest,
     check_size,
 )
 from advisor_api.engine import Engine
@@ -68,14 +67,7 @@ placements = v1_router("placements", DirectRoute)
 
 
 @placements.post("/placements", response_model=Placement, responses=may_refuse(409))
-async def place_queue(asked: PlacementRequest, _: Reader, service: ServiceOf) -> Response:
-    """Plan a queue: which jobs share a GPU, at which split, and when."""
-    check_size(asked)
-    return kept_answer(await service.engine.place(asked))
-
-
-@placements.post("/placements/sets", response_model=SetPlacement, responses=may_refuse(409))
-async def place_sets(asked: SetPlacementRequest, _: Reader, service: ServiceOf) -> Response:
-    """Plan jobs that run together from now on: which of them, up to seven, share a GPU."""
+async def place(asked: PlacementRequest, _: Reader, service: ServiceOf) -> Response:
+    """Plan which jobs share a GPU: a queue of work to its end, or jobs that run from now on."""
     check_size(asked)
     return kept_answer(await service.engine.place(asked))

@@ -172,7 +172,7 @@ def test_a_plan_of_sets_is_asked_for_once(
     for asked in (jobs, jobs[::-1]):
         assert advice.sets(asked, "NVIDIA H200") == (("a", "a", "b"),)
     [seen] = server.seen
-    assert (seen.path, seen.body["gpus"]) == ("/v1/placements/sets", 5)
+    assert (seen.path, seen.body["gpus"]) == ("/v1/placements", 5)
     assert seen.body["gpu_model"] == "NVIDIA H200"
     kept = [(j["job"], j["count"], j["min_speed"], j["max_p99_ms"]) for j in seen.body["jobs"]]
     assert kept == [("a", 3, 0.6, None), ("b", 2, None, 40)]
