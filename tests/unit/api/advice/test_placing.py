@@ -146,8 +146,7 @@ def recommended(jobs: list[str]) -> Any:
         return None
     if found.verdict != "share":
         return None
-    way = found.choice if len(jobs) == 2 else found.chosen
-    name = way.split if len(jobs) == 2 else way.name
+    way, name = found.choice, found.choice.split
     return name, [short(job.speed.value) for job in way.jobs], short(way.power_w.value)
 
 
