@@ -15,6 +15,7 @@ _MODULES = {
     "Share": "advisor.core.gpu",
     "SoloPoint": "advisor.core.records",
     "load_dataset": "advisor_training.frames",
+    "place": "advisor_advice.placing",
     "profile": "advisor_cli.measure.profile_here",
     "recommend": "advisor_advice.ask",
     "replicas": "advisor_advice.ask",
@@ -26,7 +27,7 @@ above, which import this one."""
 __all__ = ["__version__", *_MODULES]
 
 _EXTRAS = {
-    **dict.fromkeys(("recommend", "replicas"), "advise"),
+    **dict.fromkeys(("place", "recommend", "replicas"), "advise"),
     **dict.fromkeys(("PriorRegressor", "load_dataset", "training_data"), "train"),
 }
 """The extra that has what a call needs next to what every installation has."""

@@ -9,6 +9,7 @@ from advisor.core.records import SoloPoint as SoloPoint
 from advisor.errors import AdvisorError as AdvisorError
 from advisor_advice.ask import recommend as recommend
 from advisor_advice.ask import replicas as replicas
+from advisor_advice.placing import place as place
 from advisor_cli.measure.profile_here import profile as profile
 from advisor_training.frames import load_dataset as load_dataset
 from advisor_training.learners import PriorRegressor as PriorRegressor

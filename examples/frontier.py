@@ -31,7 +31,7 @@ print(best.sort_values(ascending=False).head(5).round(2))
 
 # %%
 FIRST, SECOND = "mobilenet-train-b2", "triad"
-answer = advisor.recommend(FIRST, SECOND)
+answer = advisor.recommend(FIRST, SECOND, every=True)
 ways = answer.to_frame()
 print(answer.verdict, answer.choice.split)
 print(ways[["split", "speed_1", "speed_2", "power_w", "energy_saved"]].round(2))

@@ -21,9 +21,10 @@ from advisor.client.client import (
     TooSlowError,
     UnreachableError,
 )
-from advisor.launch.overview import Launch, LaunchJoin, LaunchPlan
+from advisor.launch.overview import LaunchJoin, LaunchPlan
+from advisor.launch.status import LaunchStatus
 from advisor.validity.sensor_record import SensorRecord
-from advisor.wire.answers import BatchItem, Gains, Recommendation, Replicas, SetAdvice
+from advisor.wire.answers import BatchItem, Gains, Recommendation
 from advisor.wire.lists import (
     AuditEntry,
     Champion,
@@ -34,10 +35,11 @@ from advisor.wire.lists import (
     ProfilePoints,
     TakenIn,
 )
-from advisor.wire.placement import Placement, SetPlacement
+from advisor.wire.placement import Placement
 from advisor.wire.power import InputAsked, InputPrediction, InputPredictions, KernelReport
 from advisor.wire.requests import (
     GainsRequest,
+    JobCopies,
     JobRequest,
     JoinLaunchRequest,
     LaunchRequest,
@@ -45,10 +47,6 @@ from advisor.wire.requests import (
     PlacementRequest,
     QueuedJobs,
     RecommendationRequest,
-    ReplicasRequest,
-    RunningJobs,
-    SetPlacementRequest,
-    SetRequest,
 )
 
 __all__ = [
@@ -64,14 +62,15 @@ __all__ = [
     "InputAsked",
     "InputPrediction",
     "InputPredictions",
+    "JobCopies",
     "JobRequest",
     "JobRow",
     "JoinLaunchRequest",
     "KernelReport",
-    "Launch",
     "LaunchJoin",
     "LaunchPlan",
     "LaunchRequest",
+    "LaunchStatus",
     "ModelDetails",
     "ModelList",
     "NextPair",
@@ -82,14 +81,7 @@ __all__ = [
     "QueuedJobs",
     "Recommendation",
     "RecommendationRequest",
-    "Replicas",
-    "ReplicasRequest",
-    "RunningJobs",
     "SensorRecord",
-    "SetAdvice",
-    "SetPlacement",
-    "SetPlacementRequest",
-    "SetRequest",
     "TakenIn",
     "TooSlowError",
     "UnreachableError",

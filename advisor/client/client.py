@@ -23,7 +23,6 @@ from advisor.formats.rows import to_row
 from advisor.formats.wire import read_tolerant, to_plain, write
 from advisor.launch.overview import (
     History,
-    Launch,
     LaunchHistory,
     LaunchJoin,
     LaunchList,
@@ -39,8 +38,6 @@ from advisor.wire.answers import (
     ComponentsOfPair,
     Gains,
     Recommendation,
-    Replicas,
-    SetAdvice,
 )
 from advisor.wire.lists import (
     AuditEntry,
@@ -57,7 +54,7 @@ from advisor.wire.lists import (
     Stored,
     TakenIn,
 )
-from advisor.wire.placement import Placement, SetPlacement
+from advisor.wire.placement import Placement
 from advisor.wire.power import (
     InputAsked,
     InputPowerRequest,
@@ -72,9 +69,6 @@ from advisor.wire.requests import (
     LaunchRequest,
     PlacementRequest,
     RecommendationRequest,
-    ReplicasRequest,
-    SetPlacementRequest,
-    SetRequest,
 )
 
 T = TypeVar("T")
@@ -110,7 +104,7 @@ _JSON = {"Content-Type": "application/json"}
 _LAUNCHES = "/v1/launches"
 
 _PREDICTING_S = 30.0
-"""Time to predict all pairs of a large placement, on top of the search, s."""
+"""Time to predict all pairs of many jobs, s; of a placement on top of the search."""
 
 _FILLING_S = 10.0
 """Time to fill the largest matrices and count their bits, s."""
@@ -250,16 +244,8 @@ class Client:
         self._http.close()
 
     def recommend(self, asked: RecommendationRequest) -> Recommendation:
-        """Which split of one GPU does the most for two jobs."""
+        """How one to seven jobs are to run: together on one GPU, or on separate ones."""
         return self._post("/v1/recommendations", asked, Recommendation)
-
-    def recommend_set(self, asked: SetRequest) -> SetAdvice:
-        """How three to seven jobs are to run: together on one GPU, or with a card each."""
-        return self._post("/v1/sets", asked, SetAdvice)
-
-    def replicas(self, asked: ReplicasRequest) -> Replicas:
-        """How many copies of a job one GPU holds, and what ends their number."""
-        return self._post("/v1/replicas", asked, Replicas)
 
     def recommend_batch(self, asked: Sequence[RecommendationRequest]) -> tuple[BatchItem, ...]:
         """Many recommendations at once, in order; an error that one of them has is in its place."""
@@ -271,12 +257,8 @@ class Client:
         return self._post("/v1/gains", asked, Gains, _PREDICTING_S)
 
     def place(self, asked: PlacementRequest) -> Placement:
-        """Who shares a GPU with whom in a queue of jobs, at what split, when and where."""
+        """Which jobs share a GPU: a queue of work to its end, or jobs that run from now on."""
         return self._post("/v1/placements", asked, Placement, asked.time_limit_s + _PREDICTING_S)
-
-    def place_sets(self, asked: SetPlacementRequest) -> SetPlacement:
-        """Which jobs, up to seven, share a GPU from now on."""
-        return self._post("/v1/placements/sets", asked, SetPlacement, asked.time_limit_s)
 
     def input_power(self, asked: Sequence[InputAsked]) -> InputPredictions:
         """What matrix products are expected to draw by their data, in order.
@@ -414,7 +396,7 @@ class Client:
             for report in page.kernels
         )
 
-    def launch(self, asked: LaunchRequest, *, idempotency_key: str | None = None) -> Launch:
+    def launch(self, asked: LaunchRequest, *, idempotency_key: str | None = None) -> LaunchStatus:
         """Start two jobs that are registered with the service on one of its GPUs.
 
         Args:
@@ -424,7 +406,7 @@ class Client:
                 goes wrong on the way never starts the jobs twice.
         """
         headers = {"Idempotency-Key": idempotency_key or secrets.token_urlsafe(24)}
-        return self._request("POST", _LAUNCHES, Launch, body=asked, headers=headers)
+        return self._request("POST", _LAUNCHES, LaunchStatus, body=asked, headers=headers)
 
     def plan_launch(self, asked: LaunchRequest) -> LaunchPlan:
         """What `launch` would start; nothing is started."""
@@ -432,7 +414,7 @@ class Client:
 
     def launches(
         self, *, active: bool = False, limit: int = 100, before: str | None = None
-    ) -> tuple[Launch, ...]:
+    ) -> tuple[LaunchStatus, ...]:
         """Launches of all hosts of the service's database, the newest first.
 
         Args:
@@ -443,9 +425,9 @@ class Client:
         only = "true" if active else None
         return self._get(_LAUNCHES, LaunchList, active=only, limit=limit, before=before).launches
 
-    def launch_status(self, launch: LaunchStatus | str) -> Launch:
+    def launch_status(self, launch: LaunchStatus | str) -> LaunchStatus:
         """How a launch, or the launch of this id, stands now."""
-        return self._get(_of(launch), Launch)
+        return self._get(_of(launch), LaunchStatus)
 
     def launch_history(self, launch: LaunchStatus | str) -> History | None:
         """What it did over its time; None: it has just begun, or runs on another host."""
@@ -455,9 +437,9 @@ class Client:
         """GPUs, who runs on them, launches with their history, and what was saved, observed."""
         return self._get("/v1/overview", Overview)
 
-    def stop_launch(self, launch: LaunchStatus | str) -> Launch:
+    def stop_launch(self, launch: LaunchStatus | str) -> LaunchStatus:
         """Ask for a launch to be stopped, in the order that is safe; `wait` says when it is."""
-        return self._request("DELETE", _of(launch), Launch)
+        return self._request("DELETE", _of(launch), LaunchStatus)
 
     def join_launch(
         self,
@@ -501,7 +483,7 @@ class Client:
         *,
         timeout_s: float | None = None,
         every_s: float = LOOK_EVERY_S,
-    ) -> Launch:
+    ) -> LaunchStatus:
         """Look at a launch until it is over, well or not, and give how it ended.
 
         Args:

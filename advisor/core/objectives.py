@@ -208,9 +208,12 @@ ADVISED: Mapping[str, Objective] = MappingProxyType(
 )
 """What advice can be asked for. Cost needs prices; without one of energy it is that of GPU time."""
 
-Aim: TypeAlias = Literal["fewest-cards", "least-energy", "cost"]
+FEWEST_CARDS = "fewest-cards"
+
+Aim: TypeAlias = Literal["energy-efficiency", "throughput", "cost", "fewest-cards"]
 AIMS: tuple[Aim, ...] = get_args(Aim)
-"""What a placement of running jobs can make small."""
+"""What a placement can be asked for: objectives that add up over GPUs, and how many GPUs it uses.
+"""
 
 
 def find_objective(name: str) -> Objective:
@@ -224,7 +227,7 @@ def find_objective(name: str) -> Objective:
         asked = f"did you mean {' or '.join(near)}? Else " if near else ""
         raise InputError(
             f"there is no objective {name}",
-            why="advisor place and POST /v1/placements/sets have it" if name in AIMS else "",
+            why="advisor place and POST /v1/placements have it" if name in AIMS else "",
             fix=f"{asked}give one of {', '.join(ADVISED)}",
         )
     return ADVISED[name]

@@ -14,7 +14,9 @@ from advisor.core.gpu import WHOLE, vendor_of
 from advisor.core.interval import Interval
 from advisor.core.objectives import (
     ADVISED,
+    COST,
     DEFAULT_OBJECTIVE,
+    NO_PRICES,
     Finish,
     Objective,
     Prices,
@@ -90,7 +92,7 @@ class RatedSplit:
     @property
     def worth(self) -> float:
         """Value less the lead that its kind must have."""
-        return _with_margin(self.objective_value.value, self.sharing)
+        return with_margin(self.objective_value.value, self.sharing)
 
     def gain_over(self, other: "RatedSplit") -> float:
         """Relative difference of the value; 0.1 is a tenth more than the other's."""
@@ -239,13 +241,14 @@ def rated(
     """What an option is worth, with bounds, and the limits that it breaks."""
     gain = by.value
     if request.work and by.name in TO_THE_END:
-        gain = gain_to_the_end(p, profiles, request.work, by)
+        gain = gain_to_the_end(p, profiles, request.work, by, request.policy.prices)
     # The default objective has bounds of its own.
     value = p.objective_value(by) if gain is by.value else p.range_of(gain)
     return RatedSplit(p, value, violations(p, profiles, request))
 
 
-def _with_margin(value: float, sharing: Sharing) -> float:
+def with_margin(value: float, sharing: Sharing) -> float:
+    """A value less the lead that its kind of sharing must have."""
     return value / (1 + SLICING_MARGIN) if sharing == "time-sliced" else value
 
 
@@ -481,15 +484,24 @@ def same_work(decision: Decision, option: RatedSplit) -> _WorkToTheEnd:
 
 
 def gain_to_the_end(
-    p: Prediction, profiles: Sequence[Profile], work: Work, objective: Objective
+    p: Prediction,
+    profiles: Sequence[Profile],
+    work: Work,
+    objective: Objective,
+    prices: Prices = NO_PRICES,
 ) -> Callable[[SplitResult], float]:
-    """Energy (or time) of the work one after the other, for each one that it takes this way."""
+    """Energy, time or cost of the work one after the other, for each one that it takes this way."""
+
+    def spent(done: Finish) -> float:
+        if objective.name == COST:
+            return prices.of(done.time_s, done.energy_j)
+        if objective.name == DEFAULT_OBJECTIVE:
+            return done.energy_j + prices.host_w * done.time_s
+        return done.time_s
 
     def gain(result: SplitResult) -> float:
         this, alone = _to_the_end(p, result, profiles, work), one_after_the_other(result, work)
-        if objective.name == DEFAULT_OBJECTIVE:
-            return alone.energy_j / this.energy_j
-        return alone.time_s / this.time_s
+        return spent(alone) / spent(this)
 
     return gain
 
@@ -502,11 +514,11 @@ def _to_the_end(
         return one_after_the_other(result, work)
     if not p.split.is_limited:
         return finish(result, work)
-    return finish(result, work, list(map(_alone, profiles, p.split.shares)))
+    return finish(result, work, list(map(rest_of, profiles, p.split.shares)))
 
 
 @functools.lru_cache(maxsize=4096)
-def _alone(profile: Profile, share: float) -> Rest:
+def rest_of(profile: Profile, share: float) -> Rest:
     """A job alone under its limit, from its profile."""
     at = profile.at([share])
     return Rest(float(at["rate"][0]) / profile.whole_gpu_rate, float(at["power_w"][0]))
@@ -556,20 +568,23 @@ def accepting(option: RatedSplit, profiles: Sequence[Profile], request: Request)
 
 
 def near_miss(decision: Decision) -> str | None:
-    """The nearest better option that misses floors or tails alone, and what accepts it, if any."""
-    request = decision.request
+    """The nearest better option that keeps every limit as expected, and what accepts it, if any."""
+    request, profiles = decision.request, decision.profiles
     least = decision.choice.worth if decision.choice else 1 + request.policy.min_gain
+    as_expected = replace(request, policy=replace(request.policy, chance=0.5))
     better = sorted(
         (
             o
             for o in decision.options
-            if o.violations and o.worth > least * (1 + request.policy.tie)
+            if o.violations
+            and o.worth > least * (1 + request.policy.tie)
+            and not violations(o.prediction, profiles, as_expected)
         ),
         key=lambda option: (worst_violation(option).by, -option.worth),
     )
     for option in better:
-        if accepted := accepting(option, decision.profiles, request):
-            jobs = (profile.job for profile in decision.profiles)
+        if accepted := accepting(option, profiles, request):
+            jobs = (profile.job for profile in profiles)
             limits = limits_text(jobs, option.prediction.split.shares) or option.name
             saved = less_or_more(option.prediction.energy_saved.value, 0)
             return f"{limits} would take {saved} energy; accept it with {accepted}"

@@ -9,15 +9,15 @@ import numpy as np
 
 from advisor.core.gpu import MEMORY_MIB, MEMORY_PART, WHOLE, MemoryFit, check_card_memory, vendor_of
 from advisor.core.interval import Interval, weight_of_bound
-from advisor.core.objectives import DEFAULT_OBJECTIVE, Objective, Work, find_objective, priced
+from advisor.core.objectives import COST, DEFAULT_OBJECTIVE, Objective, Work, find_objective, priced
 from advisor.core.policy import POLICY, Policy
 from advisor.core.split import ISOLATING
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Floats, Profile
 
-TO_THE_END = (DEFAULT_OBJECTIVE, "throughput")
-"""Objectives that can be asked for a given work: energy and time until all jobs are done."""
+TO_THE_END = (DEFAULT_OBJECTIVE, "throughput", COST)
+"""Objectives that can be asked for a given work: energy, time or money until all jobs are done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +80,16 @@ class Request:
         return priced(find_objective(self.policy.deciding), self.policy.prices)
 
     def of(self, profiles: Iterable[Profile]) -> "Request":
-        """The same of these jobs alone: limits by name are theirs."""
+        """The same of these jobs alone: limits by name are theirs, and of latencies of servers."""
+        profiles = tuple(profiles)
         names = {profile.job for profile in profiles}
+        timed = any(profile.serving and profile.serving.latency_p99_ms for profile in profiles)
         speeds, p99s_ms = (
             {job: value for job, value in by_name.items() if job in names}
             for by_name in (self.min_speed, self.max_p99_ms)
         )
-        return replace(self, min_speed=speeds, max_p99_ms=p99s_ms)
+        default_ms = self.default_max_p99_ms if timed else None
+        return replace(self, min_speed=speeds, max_p99_ms=p99s_ms, default_max_p99_ms=default_ms)
 
     def min_speed_of(self, job: str) -> float:
         """The relative speed that a job without a fixed demand must keep; else see `floor`."""
@@ -98,8 +101,7 @@ class Request:
             return own
         if self.default_max_p99_ms is not None:
             return self.default_max_p99_ms
-        alone_ms = profile.serving.p99_alone_ms(float(profile.shares[-1]))
-        return self.policy.p99_times_alone * (alone_ms or 0.0) or None
+        return self.policy.p99_times_alone * (profile.whole_gpu_p99_ms or 0.0) or None
 
     def decisive_p99_ms(self, profile: Profile, beside: Interval) -> float:
         """The p99 that must keep the limit: with the chance of the policy, where one was given.

@@ -6,7 +6,7 @@ is there when the launch is over. When there are too many points, two and two be
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
 from typing import Literal
 
@@ -149,22 +149,6 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch(LaunchStatus):
-    """A launch at one moment, as the service tells it.
-
-    Attributes:
-        host: Name of the host on which it runs; only a service there can stop it.
-    """
-
-    host: str
-
-
-def launch_of(status: LaunchStatus, host: str) -> Launch:
-    """A status with the host that it is of."""
-    return Launch(host=host, **{f.name: getattr(status, f.name) for f in fields(LaunchStatus)})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchJoin(JoinAnswer):
     """A job that joins a launch, as the service tells it.
 
@@ -194,13 +178,6 @@ class LaunchHistory:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchList:
     """The newest first."""
-
-    launches: tuple[Launch, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalLaunches:
-    """The launches of one host, the newest first."""
 
     launches: tuple[LaunchStatus, ...]
 
@@ -307,7 +284,7 @@ class DrawnLaunch:
         history: None: it has just begun, or runs on another host.
     """
 
-    launch: Launch
+    launch: LaunchStatus
     history: History | None
 
 
@@ -377,8 +354,8 @@ class Seen:
     """
 
     now: datetime
-    running: Sequence[Launch]
-    ended: Sequence[Launch]
+    running: Sequence[LaunchStatus]
+    ended: Sequence[LaunchStatus]
     entries: Sequence[Entry]
     cards: Sequence[tuple[Gpu, float | None]]
     host: str
@@ -443,7 +420,7 @@ def _cards(seen: Seen) -> Iterator[CardNow]:
         )
 
 
-def _told_w(launch: Launch) -> float | None:
+def _told_w(launch: LaunchStatus) -> float | None:
     """What a launch says that its card draws; None: it says nothing, or was not heard of lately."""
     return launch.power_w if launch.silent_s is None else None
 

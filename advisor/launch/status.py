@@ -264,6 +264,8 @@ class LaunchStatus:
         rest_s: How long jobs have gone on after the first had ended, or another had joined.
         rest_energy_j: Of that time.
         stranded_unit_s: Compute units that were held for jobs that had ended, times seconds.
+        host: Name of the host on which it runs, where a service tells it; only there it
+            can be stopped.
         supervisor_pid: The process that watches the jobs.
         silent_s: How long that has not been heard of, where it is 10 s or more: it hangs, was
             stopped, or cannot write. All else is as of `updated_at` then, and nothing is proven.
@@ -302,6 +304,7 @@ class LaunchStatus:
     stranded_unit_s: float = 0.0
     started_at: str | None = None
     ended_at: str | None = None
+    host: str = ""
     supervisor_pid: int | None = None
     silent_s: int | None = None
     warnings: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ Machine Learning", 2006, equations 2.23 and 2.24): the prediction, moved by what
 weighted by its own error. docs/measurements/model.md says what the bounds hold.
 """
 
+import functools
 import itertools
 import math
 import statistics
@@ -22,7 +23,7 @@ from advisor.core.interval import NORMAL_90, Interval
 from advisor.core.split import ADVISED_JOBS, Split
 from advisor.core.telemetry import NEAR_LIMIT, OVER_LIMIT
 from advisor.predict.predictions import Prediction, Predictor, is_within, possible_speed
-from advisor.predict.profiles import P99_MEASURED, Profile, kind_of
+from advisor.predict.profiles import P99_MEASURED, Floats, Profile, kind_of
 from advisor.predict.sets import fills, is_by_physics
 
 
@@ -190,6 +191,8 @@ class MeasuredPredictor:
 
     def __init__(self, predictor: Predictor, windows: Windows, gpu_uuid: str | None = None) -> None:
         self._predictor, self._windows, self._gpu_uuid = predictor, windows, gpu_uuid or ""
+        # The same few are among many sets, and among each other.
+        self._together = functools.cache(self._of_few)
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
         """One prediction for each split, in their order.
@@ -198,9 +201,12 @@ class MeasuredPredictor:
         """
         found = self._of_all(profiles, splits)
         for fewer, split in _fewer_of(profiles, self._windows):
-            (least,) = self.predict(fewer, [split])
+            least = self._together(tuple(fewer), split)
             found = [_beyond(p, profiles, least, fewer) for p in found]
         return found
+
+    def _of_few(self, profiles: tuple[Profile, ...], split: Split) -> Prediction:
+        return self.predict(profiles, [split])[0]
 
     def _of_all(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
         windows = [w for w in windows_of(profiles, self._windows) if is_within(w.split, profiles)]
@@ -312,22 +318,24 @@ class _Value:
             math.log(x.high / x.low) / (2 * NORMAL_90), errors.least, self.card_spread(errors)
         )
 
-    def covariance(self, other: "_Value", errors: _ErrorModel) -> float:
-        """Of the logarithms of both errors."""
-        own, its = self._own_spread(errors), other._own_spread(errors)
-        same_card = self.gpu_uuid == other.gpu_uuid != ""
-        of_card = self.card_spread(errors) * other.card_spread(errors) if same_card else 0.0
-        return own * its * self._alike(other, errors) + of_card
 
-    def _own_spread(self, errors: _ErrorModel) -> float:
-        """The part of the spread that every card has."""
-        return math.sqrt(self.spread(errors) ** 2 - self.card_spread(errors) ** 2)
-
-    def _alike(self, other: "_Value", errors: _ErrorModel) -> float:
-        if (self.split.sharing, self.law) != (other.split.sharing, other.law):
-            return 0.0
-        apart = math.dist(self.shares, other.shares) / errors.reach_percent
-        return errors.of_jobs + (1 - errors.of_jobs) * math.exp(-(apart**2))
+def _covariances(values: Sequence[_Value], errors: _ErrorModel, known: int) -> Floats:
+    """Of the logarithms of the errors of all values and the last ones, shape (values, known)."""
+    spread, of_card = (
+        np.array([of(value, errors) for value in values])
+        for of in (_Value.spread, _Value.card_spread)
+    )
+    own = np.sqrt(spread**2 - of_card**2)  # the part of the spread that every card has
+    cards = np.array([value.gpu_uuid for value in values])
+    kinds = np.array([f"{value.split.sharing} {value.law}" for value in values])
+    jobs = max(len(value.shares) for value in values)
+    shares = np.array([(*value.shares, *[0.0] * (jobs - len(value.shares))) for value in values])
+    apart = np.linalg.norm(shares[:, None] - shares[None, -known:], axis=2) / errors.reach_percent
+    alike = errors.of_jobs + (1 - errors.of_jobs) * np.exp(-(apart**2))
+    same_kind = kinds[:, None] == kinds[None, -known:]
+    same_card = (cards[:, None] == cards[None, -known:]) & (cards != "")[:, None]
+    found: Floats = np.outer(own, own[-known:]) * alike * same_kind
+    return found + np.outer(of_card, of_card[-known:]) * same_card
 
 
 def _posterior(
@@ -338,8 +346,7 @@ def _posterior(
         return [value.expected for value in asked]
     known = [value for value, _ in seen]
     logs = np.log([measured / value.expected.value for value, measured in seen])
-    among = np.array([[one.covariance(other, errors) for other in known] for one in known])
-    towards = np.array([[one.covariance(other, errors) for other in known] for one in asked])
+    towards, among = np.split(_covariances([*asked, *known], errors, len(known)), [len(asked)])
     weights = np.linalg.solve(among + errors.noise**2 * np.eye(len(known)), towards.T).T
     before = np.array([value.spread(errors) for value in asked])
     explained = (weights * towards).sum(axis=1)

@@ -265,6 +265,11 @@ class Profile:
         return measured if self.serving is None else self.serving.rate_alone(measured)
 
     @property
+    def whole_gpu_p99_ms(self) -> float | None:
+        """p99 latency alone at the largest share, ms; None: not known, or no server."""
+        return self.serving and self.serving.p99_alone_ms(float(self.shares[-1]))
+
+    @property
     def whole_gpu_power_w(self) -> float:
         """Power at 100 %."""
         return float(self.values["power_w"][-1])
@@ -543,10 +548,11 @@ def kind_of(profile: Profile) -> JobKind:
     return "launch-bound" if is_launch_bound(profile) else "filling"
 
 
-def of_job(own: str, others: Collection[str], share_percent: float, place: str) -> str:
+@functools.lru_cache(maxsize=4096)  # few, and a question asks for dozens
+def of_job(own: str, others: tuple[str, ...], share_percent: float, place: str) -> str:
     """The situation of a job beside others, at a share of a place such as "split"."""
     if share_percent == WHOLE:  # a server without limits takes what it needs, as one that fills
-        others = ["filling" if kind == "server" else kind for kind in others]
+        others = tuple("filling" if kind == "server" else kind for kind in others)
     situation = own
     if own == "filling":
         hardest = next(kind for kind in ("filling", "server", "launch-bound") if kind in others)

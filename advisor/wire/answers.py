@@ -1,4 +1,4 @@
-"""What advice says of pairs, sets, copies and partners. docs/recommend.md explains each key."""
+"""What advice says of jobs on one GPU and of partners. docs/recommend.md explains each key."""
 
 import importlib
 from abc import ABC, abstractmethod
@@ -334,11 +334,13 @@ class Alone:
         rate: Progress per second, in the job's unit.
         power_w: Power of the GPU.
         memory_used_mib: None: not known.
+        latency_p99_ms: Of a job that answers requests; None: not known.
     """
 
     rate: float
     power_w: float
     memory_used_mib: float | None
+    latency_p99_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,34 +382,43 @@ class JobShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One way of running two jobs on one GPU, and what is expected of it.
+    """One way of running jobs on one GPU, and what is expected of it.
+
+    Parts saved are for the same work, against a GPU for each job; 0.1 is a tenth less. Of jobs that
+    can wait, one after the other takes the same energy and the same GPU hours.
 
     Attributes:
-        split: Shares as people write them (`30/70`), `uncapped` or `exclusive`.
+        split: Shares as people write them (`30/70`, 100 where a job has no limit); else the
+            sharing.
         sharing: How the jobs use the GPU: `limited` has a share for each.
+        isolates: Whether a fault of one job leaves the others running.
         jobs: In the order that was asked.
         power_w: Power of the GPU, W.
         memory_power_w: The part of it that its memory draws, W; None: the model has not learned it.
-        energy_saved: For the same work, against one after the other; 0.1 is a tenth less. With the
-            watts of the server, where they are set.
+        energy_saved: Where the GPUs that become free are switched off; with the watts of the
+            server, where they are set; of the work until all have ended, where it was given.
+        energy_saved_idle: The same where they idle.
+        gpu_time_saved: Of the hours that GPUs are held.
+        cost_saved: Of what hours and energy cost; None: no prices are set.
         stp: Sum of relative speeds: how much more is done in an hour than one after the other.
-        gpu_time_saved: Part of the GPU hours for the same work, against one after the other.
-        cost_saved: The same of what hours and energy cost; None: no prices are set.
-        objectives: Values of objectives, by name.
-        violations: Limits that the expected values do not keep, in words.
+        objectives: Values by name of the objective that decides, and with `every` of those that
+            are shown beside it.
+        violations: Limits that are not kept, in words.
     """
 
     split: str
     sharing: Sharing
+    isolates: bool
     jobs: tuple[JobShare, ...]
     power_w: Interval
+    memory_power_w: Interval | None
     energy_saved: Interval
+    energy_saved_idle: Interval
+    gpu_time_saved: Interval
+    cost_saved: Interval | None
     stp: Interval
     objectives: Mapping[str, Interval]
     violations: tuple[str, ...]
-    memory_power_w: Interval | None = None
-    gpu_time_saved: Interval | None = None
-    cost_saved: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -428,18 +439,110 @@ class SameWork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What the jobs take beside SMs and power, and what there is; None: not known.
+
+    Attributes:
+        host_cores: That the jobs keep busy, alone.
+    """
+
+    memory_mib: float | None
+    memory_of_mib: float | None
+    host_cores: float | None
+    mps_clients: int
+    mps_clients_most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fewer:
+    """What the others do without one job of several that are not to share.
+
+    Attributes:
+        without: The job.
+        split: Of the way in which the others share.
+        energy_saved: Of their work, with the GPUs that become free switched off.
+    """
+
+    without: str
+    split: str
+    energy_saved: Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """So many copies of a job on one GPU, as an answer about so many jobs has them.
+
+    Attributes:
+        verdict: Whether they are to share; None: it is one.
+        split: Of the way that the numbers are of; None: it is one.
+        rate: Of all together, per second, in the job's unit.
+        speed: Relative speed of the slowest.
+        power_w: Of the GPU.
+        joules: For each unit of progress, such as a request.
+        energy_saved: This and the next are as those of an option.
+        latency_p99_ms: Of the slowest; None: the job answers no requests, or none was timed.
+        measured: Of so many copies together, which the numbers take in; None: nothing was.
+    """
+
+    number: int
+    verdict: SharingVerdict | None
+    split: str | None
+    rate: Interval
+    speed: Interval
+    power_w: Interval
+    joules: Interval
+    energy_saved: Interval
+    energy_saved_idle: Interval
+    latency_p99_ms: Interval | None
+    measured: MeasuredTogether | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replicas:
+    """How many copies of a job one GPU holds.
+
+    Attributes:
+        best: Number of copies to run.
+        copies: From one to `best`; each keeps every limit, and adds work. Then one more, which does
+            not, where more were asked for.
+        ended_by: What one more breaks (speed is that of `SMs` or `DRAM`) or lacks: `SMs`, `DRAM`,
+            `memory`, `tail`, `power` or `host cores`; None: no more were asked for.
+        why: The same in words.
+    """
+
+    best: int
+    copies: tuple[Copies, ...]
+    ended_by: str | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation(Told):
-    """The way of running two jobs on one GPU that does the most and keeps every limit.
+    """How jobs are to run: the way that is worth most and keeps every limit, or a GPU for each.
+
+    Of one job alone it is the answer about as many copies of it as one GPU holds (two, where it
+    holds one).
 
     Attributes:
         jobs: In the order that was asked.
         objective: What was maximised.
-        choice: One of `candidates`.
         verdict: Whether to share. Your call: sharing costs a little more energy and saves GPU time.
-        call: Split of the way that the verdict is about, where it is a call; None: it is not.
-        picks: Split of the option that each objective would choose.
+        choice: What is advised; None: a GPU for each job.
+        call: Where the verdict is a call, the way that it is about.
+        candidates: The best of each sharing; where none keeps the limits, the nearest. With `every`
+            all ways that were looked at.
+        searched: How many ways were looked at.
+        needs: Beside SMs and power.
+        same_work: In the way that is advised.
+        picks: Split that each objective would choose; None: `every` was not asked for.
+        near: A better way that fails by the low ends of speeds or by tails alone, and the options
+            that accept it; None: there is none.
+        fewer: Where three jobs or more are not to share, those of them that are; None: there are
+            none.
+        replicas: Of one job alone; None: there are more.
         reasons: Sentences on why.
         warnings: Sentences on what may go wrong.
+        model: None: the jobs are predicted by physics fitted to measured sets.
         coverage: Part of measured values that the intervals are to hold.
         card: What the power was corrected by; None: nothing was seen of the card, or it is not
             known.
@@ -454,16 +557,21 @@ class Recommendation(Told):
     jobs: tuple[AskedJob, ...]
     gpu_model: str
     objective: str
-    choice: Option
+    verdict: SharingVerdict
+    choice: Option | None
+    call: Option | None
     candidates: tuple[Option, ...]
+    searched: int
+    needs: Needs
     same_work: SameWork
-    picks: Mapping[str, str]
     reasons: tuple[str, ...]
     warnings: tuple[str, ...]
-    model: ModelName
     coverage: float
-    verdict: SharingVerdict = "share"
-    call: str | None = None
+    model: ModelName | None = None
+    picks: Mapping[str, str] | None = None
+    near: str | None = None
+    fewer: Fewer | None = None
+    replicas: Replicas | None = None
     card: CardPower | None = None
     drifts: tuple[DriftedJob, ...] = ()
     measured: MeasuredTogether | None = None
@@ -471,10 +579,20 @@ class Recommendation(Told):
     components_unknown: str | None = None
     said: Said | None = None
 
+    @property
+    def way(self) -> Option | None:
+        """The way of sharing that the answer is about: of `choice`, or of `call`."""
+        return self.choice or self.call
+
     def rows(self) -> Iterator[dict[str, Any]]:
-        """The candidates."""
+        """The candidates; of one job alone the numbers of its copies."""
+        if self.replicas:
+            for copies in self.replicas.copies:
+                yield {"is_choice": copies.number == self.replicas.best, **row_of(copies)}
+            return
+        chosen = self.choice.split if self.choice else "exclusive"
         for option in self.candidates:
-            yield {"is_choice": option.split == self.choice.split, **row_of(option)}
+            yield {"is_choice": option.split == chosen, **row_of(option)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -498,205 +616,6 @@ class BatchAnswer:
     """One item for each request, in their order."""
 
     answers: tuple[BatchItem, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """One way of running the set on one GPU, and what is expected of it.
-
-    Parts saved are for the same work, against a card for each job; 0.1 is a tenth less.
-
-    Attributes:
-        name: Shares as people write them, 100 where a job has no limit; else the sharing.
-        isolates: Whether a fault of one job leaves the others running.
-        jobs: In the order that was asked.
-        energy_saved: Where the cards that become free are switched off; with the watts of the
-            server, where they are set.
-        energy_saved_idle: The same where they idle.
-        gpu_time_saved: Of the hours that GPUs are held.
-        cost_saved: None: no prices are set.
-        violations: Limits that are not kept, in words.
-    """
-
-    name: str
-    sharing: Sharing
-    isolates: bool
-    jobs: tuple[JobShare, ...]
-    power_w: Interval
-    energy_saved: Interval
-    energy_saved_idle: Interval
-    gpu_time_saved: Interval
-    cost_saved: Interval | None
-    violations: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LookedAt:
-    """A way that was looked at, in short: what is expected of it, without ranges.
-
-    Attributes:
-        shares: Percent, in the order of the jobs; 100 where one has no limit.
-        speeds: Relative, likewise.
-        p99_ms: Likewise; None: the job answers no requests, or it is not known.
-        energy_saved: This and the next two are as those of `Way`.
-        keeps: Whether it keeps every limit.
-    """
-
-    name: str
-    sharing: Sharing
-    shares: tuple[float, ...]
-    speeds: tuple[float, ...]
-    p99_ms: tuple[float | None, ...]
-    power_w: float
-    energy_saved: float
-    energy_saved_idle: float
-    gpu_time_saved: float
-    keeps: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
-    """What the set takes beside SMs and power, and what there is; None: not known.
-
-    Attributes:
-        host_cores: That the jobs keep busy, alone.
-    """
-
-    memory_mib: float | None
-    memory_of_mib: float | None
-    host_cores: float | None
-    mps_clients: int
-    mps_clients_most: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fewer:
-    """What the others do without one job of a set that is not to share.
-
-    Attributes:
-        without: The job.
-        way: Name of the way in which the others share.
-        energy_saved: Of their work, with the cards that become free switched off.
-    """
-
-    without: str
-    way: str
-    energy_saved: Interval
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetAdvice(Told):
-    """How a set of jobs is to run.
-
-    Attributes:
-        choice: Name of one of `ways`; None: a card each.
-        call: Name of the way that saves GPU time for little more energy, where prices decide; None:
-            there is none, or the jobs are to share.
-        ways: The best of each sharing; where none keeps the limits, the nearest.
-        near: A better way that fails by the low ends of speeds alone, and the options that accept
-            it; None: there is none.
-        searched: How many ways were looked at.
-        coverage: Part of measured values that the intervals held, job by job.
-        card: What the power was corrected by; None: nothing was seen of the card, or it is not
-            known.
-        drifts: Of these jobs; intervals are wider for them.
-        measured: Of these very jobs together, which the answer takes in; None: nothing was.
-        fewer: Where the jobs are not to share, three or more of them that are; None: there are
-            none.
-        looked_at: Every way that was looked at, in short; none unless asked for.
-        said: In words; None: not asked for.
-    """
-
-    jobs: tuple[AskedJob, ...]
-    gpu_model: str
-    objective: str
-    verdict: Literal["share", "your call", "a card each"]
-    choice: str | None
-    call: str | None
-    ways: tuple[Way, ...]
-    needs: Needs
-    near: str | None
-    searched: int
-    warnings: tuple[str, ...]
-    coverage: float = 0.9
-    card: CardPower | None = None
-    drifts: tuple[DriftedJob, ...] = ()
-    measured: MeasuredTogether | None = None
-    fewer: Fewer | None = None
-    looked_at: tuple[LookedAt, ...] = ()
-    said: Said | None = None
-
-    @property
-    def chosen(self) -> Way | None:
-        """The way that the answer is about: of `choice`, or of `call`."""
-        return next((way for way in self.ways if way.name == (self.choice or self.call)), None)
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """The best way of each sharing."""
-        for way in self.ways:
-            yield {"is_choice": way.name == self.choice, **row_of(way)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copies:
-    """So many copies of a job on one GPU.
-
-    Attributes:
-        rate: Of all together, per second, in the job's unit.
-        speed: Relative speed of each.
-        power_w: Of the GPU.
-        joules: For each unit of progress, such as a request.
-        energy_saved: For the same work against a card each, where freed cards are switched off.
-        energy_saved_idle: The same where they idle.
-        latency_p99_ms: Of each; None: the job answers no requests, or none was timed.
-        measured: Of so many copies together, which the numbers take in; None: nothing was.
-    """
-
-    number: int
-    rate: Interval
-    speed: Interval
-    power_w: Interval
-    joules: Interval
-    energy_saved: Interval
-    energy_saved_idle: Interval
-    latency_p99_ms: Interval | None
-    measured: MeasuredTogether | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replicas(Tabular):
-    """How many copies of a job one GPU holds.
-
-    Attributes:
-        sharing: `uncapped`, or `time-sliced` where a fault of one must leave the others running.
-        best: Number of copies to run.
-        copies: From one to `best`; each keeps every limit, and adds work.
-        beyond: One more, which does not; None: no more were asked for.
-        ended_by: What one more breaks (speed is that of `SMs` or `DRAM`) or lacks: `SMs`, `DRAM`,
-            `memory`, `tail`, `power` or `host cores`; None as `beyond`.
-        why: The same in words.
-        card: As of sets; `drifts` as well.
-        one_window: As of jobs that are asked about.
-    """
-
-    job: str
-    gpu_model: str
-    rate_unit: str
-    sharing: Sharing
-    best: int
-    copies: tuple[Copies, ...]
-    beyond: Copies | None
-    ended_by: str | None
-    why: str
-    warnings: tuple[str, ...] = ()
-    card: CardPower | None = None
-    drifts: tuple[DriftedJob, ...] = ()
-    one_window: bool = False
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """From one copy to the best number, and one more."""
-        for copies in (*self.copies, *filter(None, [self.beyond])):
-            yield {"is_choice": copies.number == self.best, **row_of(copies)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,50 +12,6 @@ shares."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupJob:
-    """One job of a group.
-
-    Attributes:
-        work_s: In seconds that it takes alone.
-        share_percent: 100 without a limit.
-        speed: Relative speed while all jobs of the group run.
-        time_s: From the start until it has ended.
-        environment: Variables that limit it; none for a job alone.
-        one_window: As of jobs that are asked about (`advisor.wire.answers`).
-    """
-
-    job: str
-    work_s: float
-    share_percent: float
-    speed: float
-    time_s: float
-    environment: Mapping[str, str]
-    one_window: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedGroup:
-    """One or two jobs that have a GPU until both have ended.
-
-    Attributes:
-        count: How often the queue has it.
-        split: Shares as people write them, or `alone`.
-        power_w: Of the GPU while all of them run.
-        energy_j: Until all have ended.
-        energy_saved: Part of the energy of one after the other.
-        time_saved: Part of the GPU's time of one after the other.
-    """
-
-    count: int
-    split: str
-    jobs: tuple[GroupJob, ...]
-    power_w: float
-    energy_j: float
-    energy_saved: float
-    time_saved: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedJob:
     """When and where one job of the queue runs.
 
@@ -115,44 +71,23 @@ class SimplerSchedule(Totals):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placement(Totals):
-    """Who shares a GPU with whom, and when and where each job runs.
+class Queue(Totals):
+    """When and where each job of a queue runs.
 
     Attributes:
-        queued: How many jobs the queue has; all of them are placed.
         worth: Whether sharing pays, against one after the other.
-        pairs: How many pairs share a GPU.
-        pairs_without_min_gain: How many would without a least gain; None: none was asked for, or
-            the time was up.
         filling_jobs: Names of jobs that need the whole GPU for nearly all of their speed; the
             others are what sharing pays for.
         idle_power_w: Of one GPU.
-        groups: The pair that saves most first, jobs alone last.
         schedule: One for each job, in the order of the starts.
         baselines: What simpler ways take.
-        timed_out: The time was up before the search had ended.
-        bundled_profiles: Jobs whose profile came with advisor.
-        warnings: What may be less certain than it looks, and which counts of SMs are not used.
-        card: What the power was corrected by; None: it was not.
     """
 
-    gpu_model: str
-    objective: str
-    gpus: int
-    queued: int
     worth: QueueWorth
-    pairs: int
-    pairs_without_min_gain: int | None
     filling_jobs: tuple[str, ...]
     idle_power_w: float
-    groups: tuple[PlacedGroup, ...]
     schedule: tuple[PlacedJob, ...]
     baselines: tuple[SimplerSchedule, ...]
-    timed_out: bool
-    bundled_profiles: tuple[str, ...]
-    warnings: tuple[str, ...]
-    model: ModelName
-    card: CardPower | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,10 +96,12 @@ class SeatedJob:
 
     Attributes:
         share_percent: Its limit; 100: none.
-        speed: Relative to its own alone on that GPU.
+        speed: Relative to its own alone on that GPU, while all jobs of the set run.
         p99_ms: The most that is expected of a server, where it is known.
         environment: Variables that limit it.
         one_window: As of jobs that are asked about (`advisor.wire.answers`).
+        work_s: Of a queue, in seconds that it takes alone; None: it runs from now on.
+        time_s: Of a queue: from the start until it has ended.
     """
 
     job: str
@@ -173,24 +110,35 @@ class SeatedJob:
     p99_ms: float | None
     environment: Mapping[str, str]
     one_window: bool = False
+    work_s: float | None = None
+    time_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeatedSet:
-    """Jobs that share a card, or one alone.
+    """Jobs that share a card, or one alone; a set of a queue has its card until all have ended.
 
     Attributes:
         launch: What `advisor launch` is given, `a*3 b --split 100/100/100/50`; the name of a job
             alone, which it does not run.
-        gpus: Numbers of the cards that have it, from 0, counted through all GPU models.
-        power_w: Of one card.
+        count: How many cards have it; of a queue how often it runs.
+        gpus: Numbers of the cards that have it, from 0, counted through all GPU models; of a queue
+            its schedule says.
+        power_w: Of one card while all jobs run.
+        energy_saved: Part of the energy of one after the other, for the same work.
+        gpu_time_saved: Part of the GPU's time of one after the other.
+        energy_j: Of a queue: until all have ended.
     """
 
     launch: str
     gpu_model: str
+    count: int
     gpus: tuple[int, ...]
     jobs: tuple[SeatedJob, ...]
     power_w: float
+    energy_saved: float
+    gpu_time_saved: float
+    energy_j: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,20 +159,25 @@ class WaitingJobs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetPlacement:
-    """Which jobs share a card from now on.
+class Placement:
+    """Which jobs share a card: those that run from now on, or a queue of work to its end.
 
     Attributes:
         cards: In use; a card each takes as many as `seated`.
-        cost: Of the plan: cards, W or money an hour, as `objective` counts, jobs that wait and
-            work that lags behind among it.
+        cost: Of the plan: cards, GPUs, W or money an hour, as `objective` counts, jobs that wait
+            and work that lags behind among it; of a queue GPU hours, Wh or money to its end.
         waiting_cost: What of it jobs that wait are counted with.
-        bound: No plan costs less.
-        gap: By which part of its cost a better plan could be better.
+        bound: No plan of the sets that the search knows costs less; None: of a queue.
+        gap: By which part of its cost such a plan could be better; None: of a queue.
         energy_saved: Of the same work on a card each, the cards that become free switched off.
-        energy_saved_idle: The same where they idle.
+        energy_saved_idle: The same where they idle; of a queue until its last job has ended.
         gpu_time_saved: Of the hours that cards are held for the same work.
-        timed_out: The time was up before the search for sets had ended.
+        sets: Those with the most jobs first.
+        queue: When and where each job runs; None: the jobs run from now on.
+        timed_out: The time was up before the search had ended.
+        bundled_profiles: Jobs whose profile came with advisor.
+        warnings: What may be less certain than it looks.
+        card: What the power was corrected by; None: it was not.
     """
 
     objective: str
@@ -233,15 +186,17 @@ class SetPlacement:
     seated: int
     waiting: tuple[WaitingJobs, ...]
     cards: int
-    power_w: float
     cost: float
     waiting_cost: float = 0.0
-    bound: float
-    gap: float
+    bound: float | None
+    gap: float | None
     energy_saved: float
     energy_saved_idle: float
     gpu_time_saved: float
     sets: tuple[SeatedSet, ...]
+    queue: Queue | None
     timed_out: bool
     bundled_profiles: tuple[str, ...]
     warnings: tuple[str, ...]
+    model: ModelName
+    card: CardPower | None = None

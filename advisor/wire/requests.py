@@ -9,11 +9,12 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Annotated, Any, Self, TypeAlias
 
-from advisor.core.gpu import MPS_CLIENTS, WHOLE
+from advisor.core.gpu import WHOLE
 from advisor.core.job import WhenOneEnds, WhenP99Breaks
 from advisor.core.objectives import ADVISED, Aim, Work, find_objective
 from advisor.core.policy import Policy
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS, parse_split
+from advisor.core.wording import count_of
 from advisor.errors import InputError
 
 NAME = r"^[a-z0-9][a-z0-9._-]{0,99}$"
@@ -126,7 +127,7 @@ WORK_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """One job of a pair, and what it must keep.
+    """One job, and what it must keep.
 
     Attributes:
         min_speed: Minimum relative speed; None: that of the request.
@@ -141,19 +142,29 @@ class JobRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedJobs:
-    """Equal jobs of a queue.
+class JobCopies(JobRequest):
+    """Equal jobs that are to share a GPU with others; each of them must keep the same.
+
+    Attributes:
+        copies: How many of them.
+    """
+
+    copies: Annotated[int, Bounds(ge=1, le=MOST_JOBS)] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedJobs(JobRequest):
+    """Equal jobs that are to be placed.
 
     Attributes:
         count: How many of them.
-        work_s: Time that one takes alone, s.
-        min_speed: Minimum relative speed; None: that of the request.
+        work_s: Time that one takes alone, s; None: of no job, and they run from now on.
     """
 
-    job: JobName
     count: Annotated[int, Bounds(ge=1, le=MOST_PLACED)] = 1
-    work_s: Annotated[float, Bounds(gt=0, le=1e9, says="time that one takes alone, s")] = WORK_S
-    min_speed: Speed | None = None
+    work_s: Annotated[float, Bounds(gt=0, le=1e9, says="time that one takes alone, s")] | None = (
+        None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +204,7 @@ class AdviceRequest(ABC):
         )
 
     @abstractmethod
-    def _every_job(self) -> Iterable[JobRequest | QueuedJobs]:
+    def _every_job(self) -> Iterable[JobRequest]:
         """The jobs, each as often as it is asked for."""
 
 
@@ -235,18 +246,60 @@ class SharingRequest(AdviceRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WayRequest(SharingRequest):
-    """What may be said of how they are to share it.
+class RecommendationRequest(SharingRequest):
+    """One to seven jobs, and what is wanted of them; equal ones have equal answers.
 
     Attributes:
         gpu_uuid: The card; None: any.
         isolate: Whether a fault of one job must leave the others running.
         host_cores: Of the host, for all jobs; None: not looked at.
+        running: Shares of all jobs but the last, percent, which they have and keep; none: all are
+            yet to start.
+        most: Of one job alone: most copies that are looked at.
+        every: Whether to tell every way that is looked at, and what each objective would choose.
+        fine: Of two jobs: every split of the GPU in steps of its quantum, such as two SMs.
+        components: Of two jobs: whether to say what the power of the recommended way goes to.
+        words: Whether to say it in words, too.
     """
 
+    jobs: Annotated[
+        tuple[JobCopies, ...],
+        Bounds(
+            min_length=1,
+            max_length=MOST_JOBS,
+            says="two to seven jobs with all of their copies; of one alone, how many copies of it "
+            "one GPU holds",
+        ),
+    ]
     gpu_uuid: GpuUuid | None = None
     isolate: bool = False
     host_cores: Cores | None = None
+    running: tuple[Percent, ...] = ()
+    most: Annotated[int, Bounds(ge=ADVISED_JOBS, le=MOST_JOBS)] = MOST_JOBS
+    every: bool = False
+    fine: bool = False
+    components: bool = False
+    words: bool = False
+
+    @classmethod
+    def of(cls, *jobs: str | JobRequest, **fields: Any) -> Self:
+        """As that of `SharingRequest`."""
+        return cls(jobs=tuple(map(_copies_of, jobs)), **fields)
+
+    @property
+    def each(self) -> tuple[JobCopies, ...]:
+        """The jobs, each as often as it has copies."""
+        return tuple(job for job in self.jobs for _ in range(job.copies))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of each job, as often as it has copies."""
+        return tuple(job.job for job in self.each)
+
+    @property
+    def looked_at(self) -> tuple[str, ...]:
+        """The names of which all must be known: of one job alone its name for each copy."""
+        return self.names if len(self.names) > 1 else self.names * self.most
 
     @property
     def work(self) -> Work | None:
@@ -263,82 +316,42 @@ class WayRequest(SharingRequest):
                     f"nothing is said of the work of {job.job}",
                     fix=f"give work_s of each job, or --work {job.job}=1h",
                 )
-        return Work(tuple(job.work_s or 0.0 for job in self.jobs))
+        return Work(tuple(job.work_s or 0.0 for job in self.each))
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetRequest(WayRequest):
-    """Three to seven jobs that are to share a GPU, or one that is to join those that run there.
-
-    Attributes:
-        running: Shares of all jobs but the last, percent, which they have and keep; none: all are
-            yet to start.
-        every: Whether to tell every way that is looked at, in short.
-        words: Whether to say it in words, too.
-    """
-
-    jobs: Annotated[
-        tuple[JobRequest, ...],
-        Bounds(
-            min_length=ADVISED_JOBS,
-            max_length=MOST_JOBS,
-            says="three to seven jobs, or two of which one runs; one that comes several times so "
-            "often",
-        ),
-    ]
-    running: tuple[Percent, ...] = ()
-    every: bool = False
-    words: bool = False
-
-    def check_running(self) -> None:
-        """Refuse shares of other jobs than all but the last.
+    def check(self) -> None:
+        """Refuse what says nothing of so many jobs.
 
         Raises:
-            InputError: said so, or two jobs of which none runs.
+            InputError: more than seven with all copies, shares of other jobs than all but the last,
+                or what is known of two jobs only.
         """
-        count = len(self.jobs)
+        count = len(self.names)
+        if count > MOST_JOBS:
+            raise InputError(
+                f"these are {count} jobs with all copies",
+                why=f"sets of two to {MOST_JOBS} were measured",
+                fix="name fewer; for a queue of jobs ask for a plan: advisor place",
+            )
         if self.running and len(self.running) != count - 1:
             raise InputError(
                 f"{len(self.running)} shares are of jobs that run, and {count} jobs are named",
                 fix="give a share of each job but the last, which is to join them",
             )
-        if not self.running and count == ADVISED_JOBS:
+        works = any(job.work_s is not None for job in self.jobs)
+        of_two = {"fine": self.fine, "components": self.components, "an amount of work": works}
+        if count != ADVISED_JOBS and (given := [name for name, value in of_two.items() if value]):
             raise InputError(
-                "two jobs are no set", fix="ask for a recommendation: POST /v1/recommendations"
+                f"{given[0]} says nothing of {count_of(count, 'job')}",
+                why="what it asks for is known of two jobs only",
+                fix="leave it out, or name two jobs; for a queue with work: advisor place",
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicasRequest(WayRequest):
-    """One job, of which several copies are to share a GPU; `objective` says nothing here.
-
-    Attributes:
-        most: Copies that are looked at; beyond seven nothing was measured.
-    """
-
-    jobs: OneJob
-    most: Annotated[int, Bounds(ge=1, le=MPS_CLIENTS)] = MOST_JOBS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecommendationRequest(WayRequest):
-    """Two jobs, and what is wanted of them; equal ones have equal answers.
-
-    Attributes:
-        fine: Every split of the GPU in steps of its quantum, such as two SMs; else the nine splits.
-        components: Whether to say what the power of the recommended way goes to.
-        words: Whether to say it in words, too.
-    """
-
-    jobs: Annotated[
-        tuple[JobRequest, ...],
-        Bounds(
-            min_length=2, max_length=2, says="the first and the second job; the same one twice, too"
-        ),
-    ]
-    fine: bool = False
-    components: bool = False
-    words: bool = False
+def _copies_of(job: str | JobRequest) -> JobCopies:
+    given: dict[str, Any] = {"job": job}
+    if not isinstance(job, str):
+        given = {field.name: getattr(job, field.name) for field in fields(job)}
+    return JobCopies(**given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -516,67 +529,48 @@ SEARCH_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementRequest(AdviceRequest):
-    """A queue of jobs for a number of GPUs.
+class PlacementRequest(SharingRequest):
+    """Jobs for a number of GPUs: a queue of work to its end, or jobs that run from now on.
+
+    It is a queue where the work of a job is told and no deadline.
 
     Attributes:
-        jobs: In the order of the queue.
-        time_limit_s: Most time of searching, s, after all pairs were predicted.
+        jobs: In the order of the queue; one without work there has an hour.
+        gpus: How many GPUs there are; None: one for each job.
+        objective: What counts; None: as the policy of the settings says.
         gpu_uuid: The card, where there is one GPU; None: any.
-    """
-
-    jobs: Annotated[tuple[QueuedJobs, ...], Bounds(min_length=1, max_length=MOST_PLACED)]
-    gpus: Annotated[int, Bounds(ge=1, le=MOST_PLACED, says="how many GPUs there are")]
-    time_limit_s: Annotated[float, Bounds(ge=0, le=MOST_SEARCH_S)] = SEARCH_S
-    gpu_uuid: GpuUuid | None = None
-
-    @property
-    def names(self) -> list[str]:
-        """Of the jobs, each once, in an order that does not depend on the queue's."""
-        return sorted({job.job for job in self.jobs})
-
-    def _every_job(self) -> Iterable[QueuedJobs]:
-        return self.jobs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningJobs(JobRequest):
-    """Equal jobs that are to run from now on.
-
-    Attributes:
-        count: How many of them.
-    """
-
-    count: Annotated[int, Bounds(ge=1, le=MOST_PLACED)] = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetPlacementRequest(SharingRequest):
-    """Jobs that run together from now on, for a number of GPUs; `min_gain` says nothing here.
-
-    Attributes:
-        jobs: Their work counts where there is a deadline, and is an hour if not given.
-        objective: What is made small.
-        host_cores: Of the host, for all jobs of one card; None: not looked at.
-        deadline_s: By when jobs with work are to be done; None: no hurry.
+        host_cores: Of the host, for all jobs of one GPU; None: not looked at.
+        deadline_s: By when jobs that run from now on have done their work, an hour if not told;
+            None: no hurry.
         time_limit_s: Most time of searching, s.
     """
 
-    jobs: Annotated[tuple[RunningJobs, ...], Bounds(min_length=1, max_length=MOST_PLACED)]
-    gpus: Annotated[int, Bounds(ge=1, le=MOST_PLACED, says="how many GPUs there are")]
-    objective: Aim = "least-energy"
+    jobs: Annotated[tuple[QueuedJobs, ...], Bounds(min_length=1, max_length=MOST_PLACED)]
+    gpus: Annotated[int, Bounds(ge=1, le=MOST_PLACED, says="how many GPUs there are")] | None = None
+    objective: Aim | None = None
+    gpu_uuid: GpuUuid | None = None
     host_cores: Cores | None = None
-    deadline_s: WorkSeconds | None = None
+    deadline_s: Annotated[float, Bounds(gt=0, le=1e9)] | None = None
     time_limit_s: Annotated[float, Bounds(ge=0, le=MOST_SEARCH_S)] = SEARCH_S
 
+    @property
+    def types(self) -> list[str]:
+        """Names of the jobs, each once, in an order that does not depend on the request's."""
+        return sorted({*self.names})
 
-def check_size(asked: PlacementRequest | SetPlacementRequest) -> None:
+    @property
+    def is_queue(self) -> bool:
+        """Whether the jobs end, one after the other on each GPU."""
+        return self.deadline_s is None and any(job.work_s is not None for job in self.jobs)
+
+
+def check_size(asked: PlacementRequest) -> None:
     """Refuse a queue that would keep a service busy for too long.
 
     Raises:
         InputError: too many jobs, or too many names of jobs.
     """
-    if (types := len({*asked.names})) > MOST_TYPES:
+    if (types := len(asked.types)) > MOST_TYPES:
         raise InputError(
             f"these are {types} names of jobs",
             why=f"every pair of them is predicted, so at most {MOST_TYPES} are taken",

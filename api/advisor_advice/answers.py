@@ -1,4 +1,4 @@
-"""Answers about jobs on one GPU: two jobs, a set of jobs, or copies of one."""
+"""Answers about one to seven jobs on one GPU."""
 
 import math
 import statistics
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from advisor.core.gpu import MPS_CLIENTS, units_for_share, vendor_of
+from advisor.core.gpu import MPS_CLIENTS, WHOLE, units_for_share, vendor_of
 from advisor.core.interval import Interval
 from advisor.core.objectives import ADVISED, DEFAULT_OBJECTIVE, Finish, find_objective, priced
 from advisor.core.records import ONE_WINDOW
-from advisor.core.split import ADVISED_JOBS, ISOLATING, MOST_JOBS, Split, without_limits
+from advisor.core.split import ADVISED_JOBS, ISOLATING, Split
 from advisor.core.wording import count_of, listed
 from advisor.decide.decision import (
     Decision,
@@ -28,10 +28,10 @@ from advisor.decide.decision import (
     without_one,
     worth_of,
 )
-from advisor.decide.limits import Request, cores_wanted, memory_unknown, with_card_memory
+from advisor.decide.limits import Request, cores_wanted
 from advisor.decide.options import Running, wanted_splits
-from advisor.decide.reasons import of_profile, reasons, warnings, why_unsure
-from advisor.decide.replicas import replicas
+from advisor.decide.reasons import reasons, warnings, why_unsure
+from advisor.decide.replicas import replicas, way_of
 from advisor.errors import InputError
 from advisor.predict.card_factor import CardFactor
 from advisor.predict.predictions import Prediction
@@ -50,14 +50,11 @@ from advisor.wire.answers import (
     Copies,
     DriftedJob,
     Fewer,
-    LookedAt,
     MeasuredTogether,
     Needs,
     Replicas,
-    SetAdvice,
-    Way,
 )
-from advisor.wire.requests import RecommendationRequest, WayRequest
+from advisor.wire.requests import RecommendationRequest
 from advisor_advice.conditions import KnownJobs
 from advisor_advice.profiles import ProfileSet, with_idle_power
 from advisor_models.manifest import MOST_PAIRS, Manifest, OtherGpu
@@ -66,29 +63,24 @@ _NAMED = 3
 """How many features outside of the training data are named; there can be dozens."""
 
 
-def request_of(request: WayRequest, settings: Settings) -> Request:
+def request_of(asked: RecommendationRequest, settings: Settings) -> Request:
     """The request for a decision; settings and job files say what it leaves out.
 
     Raises:
-        InputError: limits that cannot be meant, or work of other jobs than two.
+        InputError: limits that cannot be meant, or that say nothing of so many jobs.
     """
-    if len(request.jobs) != ADVISED_JOBS and any(job.work_s is not None for job in request.jobs):
-        raise InputError(
-            f"an amount of work says nothing of {count_of(len(request.jobs), 'job')}",
-            why="what those that are left do when one has ended was measured of two jobs only",
-            fix="leave it out: others are told as jobs that run on; for a queue: advisor place",
-        )
+    asked.check()
     return Request(
-        policy=request.policy(settings.policy),
-        fine=isinstance(request, RecommendationRequest) and request.fine,
-        min_speed=request.min_speeds(),
-        max_p99_ms=promised_p99_ms(request.names, settings.jobs_dir) | request.p99_by_job_ms,
-        default_max_p99_ms=request.max_p99_ms,
-        max_power_w=request.max_power_w,
-        memory_mib=request.memory_mib,
-        isolate=request.isolate,
-        host_cores=request.host_cores,
-        work=request.work,
+        policy=asked.policy(settings.policy),
+        fine=asked.fine,
+        min_speed=asked.min_speeds(),
+        max_p99_ms=promised_p99_ms(asked.names, settings.jobs_dir) | asked.p99_by_job_ms,
+        default_max_p99_ms=asked.max_p99_ms,
+        max_power_w=asked.max_power_w,
+        memory_mib=asked.memory_mib,
+        isolate=asked.isolate,
+        host_cores=asked.host_cores,
+        work=asked.work,
     )
 
 
@@ -107,6 +99,10 @@ class ModelAdvice:
     drifts: tuple[DriftedJob, ...] = ()
     measured: MeasuredTogether | None = None
     """Of these jobs together; the answer takes it in."""
+    fewer: Fewer | None = None
+    """Those that are to share, where all are not."""
+    replicas: Replicas | None = None
+    """Of one job alone, how many copies of it; the decision is on the best number of them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -158,6 +154,47 @@ class KnownSet:
             drifts=conditions.drifts_of(asked),
             measured=measured,
         )
+
+    def advise(self, asked: RecommendationRequest, request: Request) -> ModelAdvice:
+        """The answer to a request; of one job alone this is a set of most copies.
+
+        Raises:
+            As `decide`.
+        """
+        if len(asked.names) == 1:
+            return self._copies(request)
+        # The daemon of those that run bounds nobody further.
+        there = Running(shares=asked.running, sharing="limited", cap_percent=WHOLE)
+        given = self.answer(request, there if asked.running else None)
+        if given.decision.way or asked.running:
+            return given
+        return replace(given, fewer=self._fewer(given.decision))
+
+    def _copies(self, request: Request) -> ModelAdvice:
+        found = self.known.found
+        numbers = range(ADVISED_JOBS, len(found.profiles) + 1)
+        sets = [
+            known_set(replace(self.known, found=replace(found, profiles=found.profiles[:number])))
+            for number in numbers
+        ]
+        counted = replicas((one.outlook for one in sets), request)
+        decided = zip(sets, counted.decisions, strict=False)
+        told = Replicas(
+            best=counted.best,
+            copies=(_alone(self.outlook.profiles[0]), *(_so_many(*one) for one in decided)),
+            ended_by=counted.ended_by,
+            why=counted.why,
+        )
+        of_best = sets[max(counted.best, ADVISED_JOBS) - ADVISED_JOBS]
+        return replace(of_best.answer(request), replicas=told)
+
+    def _fewer(self, decision: Decision) -> Fewer | None:
+        there, _ = self.known.conditions.applied(AnyWay(self.known.model), decision.profiles)
+        if (left := without_one(decision, there, self.known.checked)) is None:
+            return None
+        job, way = left
+        energy = worth_of(way.prediction, decision.request.policy.prices).energy
+        return Fewer(without=job, split=way.name, energy_saved=energy)
 
     def _avoided(self, *, fine: bool) -> tuple[str, ...]:
         """Counts of the splits of two jobs that are not used, since results are wrong there."""
@@ -304,34 +341,39 @@ def _read(path: Path, _changed_ns: int) -> float | None:
         return None
 
 
-DIGITS = 4
-"""Of what is told in short; nothing is known better."""
-
-
-def to_wire(given: ModelAdvice) -> wire.Recommendation:
-    """The answer about two jobs; docs/recommend.md explains each key."""
+def to_wire(given: ModelAdvice, *, every: bool = False) -> wire.Recommendation:
+    """The answer as it is told; docs/recommend.md explains each key."""
     d, model = given.decision, given.manifest
-    work, shown = same_work(d, d.chosen), picks(d)
-    options = tuple(_option(option, d, shown) for option in d.options)
+    work, shown = same_work(d, d.chosen), picks(d) if every else None
+    objectives = dict.fromkeys((d.request.objective.name, *(shown or ())))
+    options = d.options if every else best_of_each(d)
+    told = {id(option): option_of(option, d, objectives) for option in options}
     return wire.Recommendation(
         jobs=tuple(map(_asked_job, d.profiles)),
         gpu_model=d.profiles[0].gpu_model,
         objective=d.request.objective.name,
-        choice=options[d.options.index(d.chosen)],
-        candidates=options,
+        verdict=verdict_of(d),
+        choice=d.choice and told[id(d.choice)],
+        call=d.call and told[id(d.call)],
+        candidates=tuple(told.values()),
+        searched=len(d.options),
+        needs=needs_of(d),
         same_work=wire.SameWork(
             work_s=work.work.alone_s,
             choice=_ending(work.choice),
             restarted=_ending(work.restarted),
             baselines={"exclusive": _ending(work.exclusive)},
         ),
-        picks={name: option.name for name, option in shown.items()},
         reasons=given.reasons,
         warnings=given.warnings,
-        model=wire.ModelName(version=model.version, gpu_models=model.gpu_models),
         coverage=model.coverage,
-        verdict=verdict_of(d),
-        call=d.call and d.call.name,
+        model=wire.ModelName(version=model.version, gpu_models=model.gpu_models)
+        if len(d.profiles) == ADVISED_JOBS
+        else None,
+        picks=None if shown is None else {name: o.name for name, o in shown.items()},
+        near=near_miss(d),
+        fewer=given.fewer,
+        replicas=given.replicas,
         card=given.card and given.card.told,
         drifts=given.drifts,
         measured=given.measured,
@@ -345,21 +387,24 @@ def verdict_of(decision: Decision) -> wire.SharingVerdict:
     return "your call" if decision.call else "do not share"
 
 
-def _option(option: RatedSplit, d: Decision, shown: Iterable[str]) -> wire.Option:
+def option_of(option: RatedSplit, d: Decision, objectives: Iterable[str] = ()) -> wire.Option:
+    """An option as it is told."""
     p, prices = option.prediction, d.request.policy.prices
-    worth = worth_of(p, prices)
+    worth = worth_of(p, prices, statistics.fmean(profile.idle_power_w for profile in d.profiles))
     return wire.Option(
         split=option.name,
-        sharing=p.split.sharing,
+        sharing=option.sharing,
+        isolates=option.sharing in ISOLATING,
         jobs=_job_shares(d.profiles, p, environments(d.profiles, option)),
         power_w=p.power_w,
         memory_power_w=p.memory_power_w,
-        energy_saved=worth.energy,
-        stp=p.stp,
-        objectives={n: p.objective_value(priced(ADVISED[n], prices)) for n in shown},
-        violations=tuple(violation.text for violation in option.violations),
+        energy_saved=_saved_to_the_end(option, d) or worth.energy,
+        energy_saved_idle=worth.energy_idle,
         gpu_time_saved=worth.gpu_time,
         cost_saved=worth.cost,
+        stp=p.stp,
+        objectives={n: p.objective_value(priced(ADVISED[n], prices)) for n in objectives},
+        violations=tuple(violation.text for violation in option.violations),
     )
 
 
@@ -396,6 +441,7 @@ def _asked_job(profile: Profile) -> wire.AskedJob:
             rate=profile.whole_gpu_rate,
             power_w=profile.whole_gpu_power_w,
             memory_used_mib=profile.memory_used_mib,
+            latency_p99_ms=profile.whole_gpu_p99_ms,
         ),
         one_window=ONE_WINDOW in profile.flags,
     )
@@ -404,67 +450,6 @@ def _asked_job(profile: Profile) -> wire.AskedJob:
 def _ending(finish: Finish | None) -> Finish | None:
     # Infinity is not JSON: what never ends has no end.
     return finish if finish and math.isfinite(finish.time_s) else None
-
-
-def set_to_wire(
-    given: ModelAdvice, fewer: Fewer | None = None, *, every: bool = False
-) -> SetAdvice:
-    """The answer about two to seven jobs; `every` tells all options in short."""
-    d = given.decision
-    return SetAdvice(
-        jobs=tuple(map(_asked_job, d.profiles)),
-        gpu_model=d.profiles[0].gpu_model,
-        objective=d.request.objective.name,
-        verdict="share" if d.choice else "your call" if d.call else "a card each",
-        choice=d.choice and d.choice.name,
-        call=d.call and d.call.name,
-        ways=tuple(_way(option, d) for option in best_of_each(d)),
-        needs=_needs(d),
-        near=near_miss(d),
-        searched=len(d.options),
-        warnings=given.warnings,
-        card=given.card and given.card.told,
-        drifts=given.drifts,
-        measured=given.measured,
-        fewer=fewer,
-        looked_at=tuple(_in_short(option, d) for option in d.options) if every else (),
-    )
-
-
-def _way(option: RatedSplit, d: Decision) -> Way:
-    p, prices = option.prediction, d.request.policy.prices
-    idle_w = sum(profile.idle_power_w for profile in d.profiles) / len(d.profiles)
-    worth = worth_of(p, prices, idle_w)
-    return Way(
-        name=option.name,
-        sharing=option.sharing,
-        isolates=option.sharing in ISOLATING,
-        jobs=_job_shares(d.profiles, p, environments(d.profiles, option)),
-        power_w=p.power_w,
-        energy_saved=_saved_to_the_end(option, d) or worth.energy,
-        energy_saved_idle=worth.energy_idle,
-        gpu_time_saved=worth.gpu_time,
-        cost_saved=worth.cost,
-        violations=tuple(violation.text for violation in option.violations),
-    )
-
-
-def _in_short(option: RatedSplit, d: Decision) -> LookedAt:
-    """An option without ranges."""
-    told = _way(option, d)
-    p99s = (share.latency_p99_ms for share in told.jobs)
-    return LookedAt(
-        name=told.name,
-        sharing=told.sharing,
-        shares=tuple(share.share_percent for share in told.jobs),
-        speeds=tuple(round(share.speed.value, DIGITS) for share in told.jobs),
-        p99_ms=tuple(p99 and float(f"{p99.value:.{DIGITS}g}") for p99 in p99s),
-        power_w=round(told.power_w.value, 1),
-        energy_saved=round(told.energy_saved.value, DIGITS),
-        energy_saved_idle=round(told.energy_saved_idle.value, DIGITS),
-        gpu_time_saved=round(told.gpu_time_saved.value, DIGITS),
-        keeps=not told.violations,
-    )
 
 
 def _saved_to_the_end(option: RatedSplit, d: Decision) -> Interval | None:
@@ -476,7 +461,8 @@ def _saved_to_the_end(option: RatedSplit, d: Decision) -> Interval | None:
     return p.range_of(lambda result: 1 - 1 / gain(result))
 
 
-def _needs(d: Decision) -> Needs:
+def needs_of(d: Decision) -> Needs:
+    """What the jobs take beside SMs and power."""
     memory = [profile.memory_used_mib for profile in d.profiles]
     return Needs(
         memory_mib=sum(m for m in memory if m) if all(memory) else None,
@@ -487,62 +473,51 @@ def _needs(d: Decision) -> Needs:
     )
 
 
-def advise_set(
-    known: KnownSet, request: Request, running: Running | None = None, *, every: bool = False
-) -> SetAdvice:
-    """The best way to run these jobs; see `KnownSet.answer` and `set_to_wire`.
-
-    Raises:
-        InputError: the request does not fit the jobs.
-        NoSplitError: nothing keeps every limit, not even a GPU for each.
-    """
-    given = known.answer(request, running)
-    fewer = None if given.decision.way or running else _fewer(given.decision, known)
-    return set_to_wire(given, fewer, every=every)
-
-
-def _fewer(decision: Decision, known: KnownSet) -> Fewer | None:
-    there, _ = known.known.conditions.applied(AnyWay(known.known.model), decision.profiles)
-    if (left := without_one(decision, there, known.known.checked)) is None:
-        return None
-    job, way = left
-    energy = worth_of(way.prediction, decision.request.policy.prices).energy
-    return Fewer(without=job, way=way.name, energy_saved=energy)
-
-
-def advise_replicas(known: KnownJobs, request: Request, most: int) -> Replicas:
-    """How many copies of a job one GPU holds.
-
-    Raises:
-        InputError: the request does not fit the job.
-        NoSplitError: not even one copy keeps its limits.
-    """
-    profile_set, assumed = with_known_idle(known.found, known.model.manifest.fill)
-    asked, conditions = profile_set.profiles, known.conditions
-    there, (profile, *_) = conditions.applied(AnyWay(known.model), asked)
-    found = replicas(profile, request, most=most, predictor=there)
-
-    def with_measured(copies: Copies) -> Copies:
-        if (number := copies.number) == 1:
-            return copies
-        split = without_limits(found.sharing, number)
-        return replace(copies, measured=conditions.measured_of([profile] * number, split))
-
-    copies = tuple(map(with_measured, found.copies))
-    of_law = _of_law(asked, copies[-1].measured)
-    warnings = (*of_law, *_warnings(profile_set, request), *assumed, *conditions.warnings(asked))
-    if found.best > MOST_JOBS:
-        warnings = (*warnings, f"no set of more than {MOST_JOBS} jobs was measured")
-    card = conditions.card_of(asked)
-    return replace(
-        found,
-        copies=copies,
-        beyond=found.beyond and with_measured(found.beyond),
-        warnings=tuple(dict.fromkeys(warnings)),
-        card=card and card.told,
-        drifts=conditions.drifts_of(asked),
-        one_window=ONE_WINDOW in profile.flags,
+def _so_many(of: KnownSet, d: Decision) -> Copies:
+    """A decision on copies of a job, in the numbers of all of them together."""
+    option = option_of(shown := way_of(d), d)
+    rates = [job.rate for job in option.jobs]
+    rate = Interval(
+        *(sum(values) for values in zip(*((r.value, r.low, r.high) for r in rates), strict=True))
     )
+    joules = option.power_w.value / rate.value
+    low, high = shown.prediction.efficiency_factors or (1.0, 1.0)
+    p99s = [job.latency_p99_ms for job in option.jobs if job.latency_p99_ms]
+    return Copies(
+        number=len(d.profiles),
+        verdict=verdict_of(d),
+        split=option.split,
+        rate=rate,
+        speed=min((job.speed for job in option.jobs), key=lambda speed: speed.value),
+        power_w=option.power_w,
+        joules=Interval(joules, joules / high, joules / low),
+        energy_saved=option.energy_saved,
+        energy_saved_idle=option.energy_saved_idle,
+        latency_p99_ms=max(p99s, key=lambda p99: p99.value, default=None),
+        measured=of.known.conditions.measured_of(d.profiles, shown.prediction.split),
+    )
+
+
+def _alone(profile: Profile) -> Copies:
+    """One: measured, so the bounds are the values."""
+    p99_ms = profile.whole_gpu_p99_ms
+    rate, power_w = profile.whole_gpu_rate, profile.whole_gpu_power_w
+    return Copies(
+        number=1,
+        verdict=None,
+        split=None,
+        rate=_sure(rate),
+        speed=_sure(1.0),
+        power_w=_sure(power_w),
+        joules=_sure(power_w / rate),
+        energy_saved=_sure(0.0),
+        energy_saved_idle=_sure(0.0),
+        latency_p99_ms=_sure(p99_ms) if p99_ms else None,
+    )
+
+
+def _sure(value: float) -> Interval:
+    return Interval(value, value, value)
 
 
 def with_known_idle(
@@ -550,14 +525,6 @@ def with_known_idle(
 ) -> tuple[ProfileSet, tuple[str, ...]]:
     """The idle power of the empty card alone: predictors have their own number for open jobs."""
     return with_idle_power(profile_set, {name: w for name, w in fill.items() if name == IDLE})
-
-
-def _warnings(profile_set: ProfileSet, request: Request) -> Iterator[str]:
-    profiles = profile_set.profiles
-    for profile in profiles:
-        yield from of_profile(profile)
-    yield from memory_unknown(profiles, with_card_memory(request, profiles[0].gpu_model).memory_mib)
-    yield from _of_input(profile_set)
 
 
 def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> Iterator[str]:

@@ -8,22 +8,13 @@ from typing import Any, ParamSpec
 
 from advisor.core.gpu import parse_memory_mib
 from advisor.core.records import SoloPoint
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS
+from advisor.core.split import MOST_JOBS
 from advisor.decide.limits import Request
-from advisor.decide.options import check_set
 from advisor.errors import InputError
 from advisor.settings import Settings, read_settings
-from advisor.wire.answers import Partners, Recommendation, Replicas, SetAdvice
-from advisor.wire.requests import RecommendationRequest, ReplicasRequest, SetRequest
-from advisor_advice.answers import (
-    ModelAdvice,
-    advise_replicas,
-    advise_set,
-    answer,
-    known_set,
-    request_of,
-    to_wire,
-)
+from advisor.wire.answers import Partners, Recommendation
+from advisor.wire.requests import RecommendationRequest
+from advisor_advice.answers import ModelAdvice, known_set, request_of
 from advisor_advice.components import known_power_of, with_components
 from advisor_advice.conditions import read_known
 from advisor_advice.options import (
@@ -38,14 +29,14 @@ from advisor_advice.options import (
 )
 from advisor_advice.partners import best_partners
 from advisor_advice.profiles import find_profiles
-from advisor_advice.words import said
+from advisor_advice.words import recommendation, said
 from advisor_data.files import read_points
 
 P = ParamSpec("P")
 
 
-PairAdvice = tuple[ModelAdvice, Recommendation]
-"""The answer about two jobs: as it was worked out, and as JSON has it."""
+Advice = tuple[ModelAdvice, Recommendation]
+"""An answer as it was worked out, and as JSON has it."""
 
 
 def advise(
@@ -63,12 +54,13 @@ def advise(
     gpu_uuid: str | None = None,
     fine: bool = False,
     components: bool = False,
+    every: bool = False,
     profiles: str | Path | None = None,
-) -> PairAdvice | SetAdvice | Partners:
+) -> Advice | Partners:
     """How jobs share one GPU with the least energy for the same work.
 
-    Two jobs have a `Recommendation`, three to seven a `SetAdvice`, and one its best `Partners`.
-    What is said of jobs is one value for all, or a dict by name.
+    Two to seven jobs have a `Recommendation`, and one its best `Partners`. What is said of jobs is
+    one value for all, or a dict by name.
 
     Args:
         jobs: Names of profiled jobs, `A*3` for three of A.
@@ -85,6 +77,7 @@ def advise(
         gpu_uuid: The card: power is corrected for what is known of it.
         fine: Every split in steps of two SMs; of two jobs.
         components: What the power of the chosen way goes to; of two jobs.
+        every: Tell every way that was looked at, and what each objective would choose.
         profiles: A file of solo points that go before the stored and bundled ones.
 
     Raises:
@@ -97,12 +90,18 @@ def advise(
     if not names:
         raise InputError("no job was named", fix="name one to seven profiled jobs")
     memory_mib = None if memory is None else parse_memory_mib(str(memory))
-    file = None if profiles is None else Path(profiles)
     least = words(min_speed)
     by_job_ms, for_all_ms = longest_p99_ms(words(max_p99), names)
-    of_pairs: dict[str, object] = {"--fine": fine, "--components": components}
     if len(names) == 1:
-        _refuse({"--work": work, "--isolate": isolate, "--cores": cores} | of_pairs, *_ONE)
+        _refuse_of_one(
+            {
+                "--work": work,
+                "--isolate": isolate,
+                "--cores": cores,
+                "--fine": fine,
+                "--components": components,
+            }
+        )
         limits = Request(
             policy=settings.policy.with_(objective, min_gain),
             min_speed=min_speeds(least, names),
@@ -110,43 +109,37 @@ def advise(
             memory_mib=memory_mib,
         )
         return best_partners(names[0], settings, limits, gpu_model)
-    of_any: dict[str, Any] = {
-        "jobs": job_requests(names, names, least, by_job_ms, read_works(words(work), names)),
-        "objective": objective,
-        "max_p99_ms": for_all_ms,
-        "max_power_w": max_power,
-        "memory_mib": memory_mib,
-        "min_gain": min_gain,
-        "gpu_model": gpu_model,
-        "gpu_uuid": gpu_uuid,
-        "isolate": isolate,
-        "host_cores": cores,
-    }
-    if len(names) == ADVISED_JOBS:
-        asked = RecommendationRequest(**of_any, fine=fine, components=components)
-        return _pair(asked, settings, file)
-    check_set(len(names))
-    _refuse(of_pairs, *_SET)
-    asked = SetRequest(**of_any)
-    request = request_of(asked, settings)
-    found = find_profiles(asked.names, settings, asked.gpu_model, file)
-    known = known_set(read_known(found, settings, asked.gpu_uuid))
-    return advise_set(known, request)
+    asked = RecommendationRequest.of(
+        *job_requests(names, names, least, by_job_ms, read_works(words(work), names)),
+        objective=objective,
+        max_p99_ms=for_all_ms,
+        max_power_w=max_power,
+        memory_mib=memory_mib,
+        min_gain=min_gain,
+        gpu_model=gpu_model,
+        gpu_uuid=gpu_uuid,
+        isolate=isolate,
+        host_cores=cores,
+        fine=fine,
+        components=components,
+        every=every,
+    )
+    return _answer(asked, settings, profiles)
 
 
-_ONE = "1 job", "the best partners of one were asked for", "name the other job, too"
-_SET = (
-    "three jobs and more",
-    "they are predicted by physics that does not know it",
-    "name two jobs, or leave it out",
-)
-"""Who is meant, why an option says nothing of them, and what to do."""
+def _refuse_of_one(options: Mapping[str, object]) -> None:
+    if given := [name for name, value in options.items() if value]:
+        raise InputError(
+            f"{given[0]} says nothing of 1 job",
+            why="the best partners of one were asked for",
+            fix="name the other job, too",
+        )
 
 
-def _told(ask: Callable[P, PairAdvice | SetAdvice | Partners]) -> Callable[P, Any]:
+def _told(ask: Callable[P, Advice | Partners]) -> Callable[P, Any]:
     """The same question with the answer as it is told, for programs, and in words for people.
 
-    Which of the three kinds that is hangs on how many jobs are named, which no type can say.
+    Which of the two kinds that is hangs on how many jobs are named, which no type can say.
     """
 
     @functools.wraps(ask)
@@ -154,8 +147,8 @@ def _told(ask: Callable[P, PairAdvice | SetAdvice | Partners]) -> Callable[P, An
         found = ask(*args, **kwargs)
         if isinstance(found, Partners):
             return found
-        given, answer = found if isinstance(found, tuple) else (found, found)
-        return replace(answer, said=said(given, read_settings().prices))
+        given, answer = found
+        return replace(answer, said=said(given))
 
     told.__name__ = told.__qualname__ = "recommend"
     return told
@@ -164,23 +157,20 @@ def _told(ask: Callable[P, PairAdvice | SetAdvice | Partners]) -> Callable[P, An
 recommend = _told(advise)
 
 
-def _refuse(options: Mapping[str, object], of: str, why: str, fix: str) -> None:
-    """Options that say nothing of so many jobs."""
-    if given := [name for name, value in options.items() if value]:
-        raise InputError(f"{given[0]} says nothing of {of}", why=why, fix=fix)
-
-
-def _pair(asked: RecommendationRequest, settings: Settings, file: Path | None) -> PairAdvice:
-    """The way that is worth most for two jobs."""
-    found = find_profiles(asked.names, settings, asked.gpu_model, file)
-    given = answer(read_known(found, settings, asked.gpu_uuid), request_of(asked, settings))
-    told = to_wire(given)
+def _answer(
+    asked: RecommendationRequest, settings: Settings, profiles: str | Path | None
+) -> Advice:
+    """The answer, from what this host knows."""
+    request, file = request_of(asked, settings), None if profiles is None else Path(profiles)
+    found = find_profiles(asked.looked_at, settings, asked.gpu_model, file)
+    given = known_set(read_known(found, settings, asked.gpu_uuid)).advise(asked, request)
+    answer = recommendation(given, asked)
     if asked.components:
         # By weights fitted now, to points of the file, too.
         more = [p for p in read_points(file) if isinstance(p, SoloPoint)] if file else []
         known = functools.partial(known_power_of, found, settings, more)
-        told = with_components(told, given.decision, known)
-    return given, told
+        answer = with_components(answer, given.decision, known)
+    return given, answer
 
 
 def replicas(
@@ -197,12 +187,12 @@ def replicas(
     gpu_model: str | None = None,
     gpu_uuid: str | None = None,
     profiles: str | Path | None = None,
-) -> Replicas:
-    """How many copies of a job run on one GPU, and what ends their number.
+) -> Recommendation:
+    """How many copies of a job run on one GPU, and what ends their number: `replicas` of it.
 
     Args:
         job: Name of a profiled job.
-        most: Copies that are looked at; beyond 7 nothing was measured.
+        most: Copies that are looked at, two to seven.
         min_speed: As of `recommend`, with all that follow.
         max_p99: Such as `50ms`.
         max_power: W.
@@ -221,8 +211,8 @@ def replicas(
         StoreError: what was measured here cannot be read.
     """
     by_job_ms, for_all_ms = longest_p99_ms(words(max_p99), [job])
-    asked = ReplicasRequest(
-        jobs=job_requests([job], [job], words(min_speed), by_job_ms),
+    asked = RecommendationRequest.of(
+        *job_requests([job], [job], words(min_speed), by_job_ms),
         most=most,
         max_p99_ms=for_all_ms,
         max_power_w=max_power,
@@ -233,7 +223,4 @@ def replicas(
         isolate=isolate,
         host_cores=cores,
     )
-    settings, file = read_settings(), None if profiles is None else Path(profiles)
-    found = find_profiles([job], settings, gpu_model, file)
-    known = read_known(found, settings, gpu_uuid, any_of=True)
-    return advise_replicas(known, request_of(asked, settings), most)
+    return _answer(asked, read_settings(), profiles)[1]

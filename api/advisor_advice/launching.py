@@ -262,10 +262,8 @@ def _make_pair(
     asked_jobs: Sequence[JobRequest], launch: ResolvedLaunch, settings: Settings
 ) -> tuple[LaunchSet, tuple[str, ...]]:
     """Jobs that run together, and notes about them."""
-    check_together(len(asked_jobs))
-    jobs = [frozen(job.job, settings) for job in asked_jobs]
-    if launch.request.split is not None:
-        split = _parse_launch_split(launch.request.split, len(jobs))
+    jobs, split = _jobs_and_split(asked_jobs, launch.request.split, settings)
+    if split is not None:
         made = LaunchSet(split=split, parts=tuple(LaunchPart(job=job) for job in jobs))
         return _with_forecast(made, launch, settings)
     try:
@@ -273,6 +271,24 @@ def _make_pair(
     except ImportError as error:
         raise _needs_numpy(error, "--split") from error
     return forecasting.recommended(jobs, launch, settings)
+
+
+def check_arguments(request: LaunchRequest, settings: Settings) -> None:
+    """Refuse jobs and splits that no GPU can launch.
+
+    Raises:
+        InputError: an unknown job, too many or too few, or a split that is not for so many.
+    """
+    for jobs in request.pairs:
+        _jobs_and_split(jobs, request.split, settings)
+
+
+def _jobs_and_split(
+    asked_jobs: Sequence[JobRequest], split: str | None, settings: Settings
+) -> tuple[list[Job], Split | None]:
+    check_together(len(asked_jobs))
+    jobs = [frozen(job.job, settings) for job in asked_jobs]
+    return jobs, None if split is None else _parse_launch_split(split, len(jobs))
 
 
 def _with_forecast(

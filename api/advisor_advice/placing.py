@@ -1,315 +1,95 @@
-"""The plan of a queue by the model in use, and what simpler ways give."""
+"""Who shares a GPU with whom: jobs that run from now on in sets, or a queue of work in pairs."""
 
 import math
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from advisor.core.gpu import WHOLE, vendor_of
-from advisor.core.objectives import DEFAULT_OBJECTIVE, Prices
-from advisor.core.policy import Policy
+from advisor.core.objectives import FEWEST_CARDS, Work
 from advisor.core.records import ONE_WINDOW
-from advisor.core.split import ADVISED_JOBS, NINE, split_environments
+from advisor.core.split import ADVISED_JOBS, split_environments
 from advisor.core.wording import as_asked
-from advisor.decide.decision import LEAST_TIME_SAVED
+from advisor.decide.decision import LEAST_TIME_SAVED, Decision, worth_of
 from advisor.decide.limits import (
     Request,
     check_jobs_fit,
-    floor,
     is_served,
     memory_unknown,
     with_card_memory,
 )
-from advisor.errors import InputError
+from advisor.errors import InputError, NoSplitError
 from advisor.formats.wire import write_bytes
-from advisor.place.problem import (
-    JobGroup,
-    JobType,
-    PairOptions,
-    Problem,
-    QueuedJob,
-    make_problem,
-    mean_idle_power_w,
-    predict_options,
-)
-from advisor.place.schedule import JobRun, Schedule, first_come
-from advisor.place.sets.placing import Kind, PlacedSet, Pool, RunningPlan, make_placing
-from advisor.place.sets.solver import place_running
-from advisor.place.solver import QueuePlan, alone
-from advisor.place.solver import place as solve
-from advisor.predict.card_factor import CardFactor
-from advisor.predict.predictions import PairPredictor
-from advisor.predict.profiles import IDLE, Profile
+from advisor.placement import solver
+from advisor.placement.placing import Ask, Kind, PlacedSet, Pool, make_placing
+from advisor.placement.schedule import Schedule
+from advisor.placement.solver import APART, Plan
+from advisor.predict.profiles import Profile
 from advisor.predict.sets import MEASURED_ON
-from advisor.settings import Settings
-from advisor.validity.safe_counts import CheckedCounts, avoided_texts
+from advisor.settings import Settings, read_settings
+from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire import placement as wire
 from advisor.wire.answers import ModelName
-from advisor.wire.placement import QueueWorth
-from advisor.wire.requests import WORK_S, PlacementRequest, QueuedJobs, SetPlacementRequest
-from advisor_advice.answers import gpu_warnings, of_check, promised_p99_ms
-from advisor_advice.conditions import Conditions, KnownJobs
-from advisor_advice.partners import best_size
-from advisor_advice.profiles import (
-    ProfileSet,
-    all_profiles,
-    checked_on,
-    find_profiles,
-    with_idle_power,
+from advisor.wire.requests import WORK_S, PlacementRequest, QueuedJobs
+from advisor_advice.answers import (
+    KnownSet,
+    gpu_warnings,
+    known_set,
+    of_check,
+    promised_p99_ms,
+    with_known_idle,
 )
-from advisor_models.manifest import Manifest
-from advisor_models.model_predictor import ModelPredictor
+from advisor_advice.conditions import Conditions, KnownJobs, read_known
+from advisor_advice.partners import best_size
+from advisor_advice.profiles import ProfileSet, all_profiles, find_profiles
 from advisor_models.registry import Registry
 
-APART, FIRST_COME = "one after the other", "first come, 50/50"
-"""Simpler ways, by their names."""
+
+def place(*jobs: str | QueuedJobs, gpus: int | None = None, **fields: Any) -> wire.Placement:
+    """Which jobs share a GPU, as `advisor place --json` says: `advisor.place("gemm", "triad")`.
+
+    `fields` are those of `advisor.client.PlacementRequest`; without `gpus` there is one for each
+    job.
+
+    Raises:
+        As `place_jobs`.
+    """
+    queued = tuple(QueuedJobs(job=job) if isinstance(job, str) else job for job in jobs)
+    return place_jobs(PlacementRequest(jobs=queued, gpus=gpus, **fields), read_settings())
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Planned:
-    """The answer."""
-
-    request: PlacementRequest
-    gpu_model: str
-    units_total: int | None
-    """SMs or CUs of a GPU; None: no profile has them."""
-    problem: Problem
-    plan: QueuePlan
-    others: dict[str, Schedule]
-    """What simpler ways give, by what they do."""
-    eager: QueuePlan | None
-    """The plan without a least gain; None: there is none to drop, or the time was up."""
-    filling: tuple[str, ...]
-    """Jobs that need the whole GPU for nearly all of their speed."""
-    one_window: tuple[str, ...]
-    """Jobs that were seen on the whole GPU alone."""
-    manifest: Manifest
-    bundled: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
-    card: CardFactor | None = None
-    """By which power was corrected for the card; None: it was not."""
-
-    @property
-    def groups(self) -> dict[JobGroup, int]:
-        """How often each group runs, the one that saves the most energy first, jobs alone last."""
-        counts = Counter(slot.group for slot in self.plan.slots)
-        saved_j = {g: count * (g.alone_j - g.energy_j) for g, count in counts.items()}
-        order = sorted(counts, key=lambda g: (-len(g.jobs), -saved_j[g], g.jobs))
-        return {group: counts[group] for group in order}
-
-    @property
-    def worth(self) -> QueueWorth:
-        """Whether sharing pays for the queue as a whole."""
-        apart, found = self.others.get(APART), self.plan.schedule
-        if not self.plan.pairs:
-            return "no"
-        if apart is None:
-            return "yes"  # nothing else keeps the limits
-        time = 1 - found.busy_s / apart.busy_s
-        energy = 1 - found.energy_j / apart.energy_j
-        return "yes" if max(time, energy) >= LEAST_TIME_SAVED else "barely"
-
-
-def limits_of(request: PlacementRequest, policy: Policy) -> Request:
-    """What every group must keep.
+def place_request(asked: PlacementRequest, settings: Settings) -> Request:
+    """What every set must keep; settings and job files say what it leaves out.
 
     Raises:
         InputError: limits that cannot be meant.
     """
+    policy = asked.policy(settings.policy)
+    if policy.deciding == FEWEST_CARDS:
+        # Of options of one set that which does most in a GPU hour.
+        policy = replace(policy, objective="throughput")
     return Request(
-        min_speed=request.min_speeds(),
-        policy=request.policy(policy),
-        max_power_w=request.max_power_w,
-        memory_mib=request.memory_mib,
-    )
-
-
-def plan(
-    known: KnownJobs,
-    request: PlacementRequest,
-    limits: Request,
-    on_progress: Callable[[int, int], None] = lambda done, pairs: None,
-) -> Planned:
-    """The best plan; one profile of each of `request.names`.
-
-    Progress is told after each predicted pair: the pairs done, and all pairs.
-
-    Raises:
-        InputError: an objective that is not for queues.
-        NoSplitError: not every job can be placed within the limits.
-    """
-    if request.gpu_uuid is not None and request.gpus > 1:
-        raise InputError(
-            f"{request.gpus} GPUs are not the one card {request.gpu_uuid}",
-            why="what a card draws beside others of its model is known of that card alone",
-            fix="leave out the card, or place on one GPU",
-        )
-    checked, conditions, manifest = known.checked, known.conditions, known.model.manifest
-    profile_set, assumed = with_idle_power(known.found, manifest.fill)
-    limits = _limits(limits, profile_set.profiles)
-    there, profiles = conditions.applied(known.model, profile_set.profiles)
-    options = predict_options(profiles, there, checked=checked, on_progress=on_progress)
-    problem = _problem(profiles, options, request, limits)
-    ends = time.monotonic() + request.time_limit_s
-    found = solve(problem, time_limit_s=request.time_limit_s)
-    warnings = (
-        *gpu_warnings(manifest, profile_set.profiles),
-        *of_check(profile_set, checked),
-        # Which counts of the nine splits no pair gets, or one job does not, and why.
-        *(
-            text
-            for p in profile_set.profiles
-            for text in avoided_texts(NINE, [p.job] * 2, [p.safety(checked)] * 2)
-        ),
-        *memory_unknown(profile_set.profiles, limits.memory_mib),
-        *assumed,
-        *conditions.warnings(profile_set.profiles),
-    )
-    return Planned(
-        request=request,
-        gpu_model=profile_set.profiles[0].gpu_model,
-        units_total=next((p.units_total for p in profile_set.profiles if p.units_total), None),
-        problem=problem,
-        plan=found,
-        others=_others(problem),
-        eager=_eager(problem, found, ends - time.monotonic()),
-        filling=tuple(p.job for p in profile_set.profiles if best_size(p) is None),
-        one_window=tuple(p.job for p in profile_set.profiles if ONE_WINDOW in p.flags),
-        manifest=manifest,
-        bundled=profile_set.bundled,
-        warnings=tuple(dict.fromkeys(warnings)),
-        card=conditions.card_of(profile_set.profiles),
-    )
-
-
-def _limits(limits: Request, profiles: Sequence[Profile]) -> Request:
-    """With the memory of the card, and the floors that low ends are to keep, by name."""
-    limits = with_card_memory(limits, profiles[0].gpu_model)
-    check_jobs_fit(profiles, limits.memory_mib)
-    return replace(limits, min_speed={p.job: floor(p, limits) for p in profiles})
-
-
-def _problem(
-    profiles: Sequence[Profile], options: PairOptions, request: PlacementRequest, limits: Request
-) -> Problem:
-    types = [
-        JobType(name=p.job, power_w=p.whole_gpu_power_w, memory_mib=p.memory_used_mib)
-        for p in profiles
-    ]
-    jobs = ((QueuedJob(job.job, job.work_s), job.count) for job in request.jobs)
-    return make_problem(
-        [job for job, count in jobs for _ in range(count)],
-        types,
-        options,
-        request.gpus,
-        idle_power_w=mean_idle_power_w(profiles),
-        objective=request.objective or DEFAULT_OBJECTIVE,
-        limits=limits,
-        min_gain=limits.policy.min_gain,
-    )
-
-
-def _eager(problem: Problem, found: QueuePlan, left_s: float) -> QueuePlan | None:
-    """The plan in which whatever saves anything shares, if the time suffices."""
-    if not problem.min_gain or found.timed_out or left_s <= 0:
-        return None
-    eager = solve(replace(problem, min_gain=0.0), time_limit_s=left_s)
-    return None if eager.timed_out else eager
-
-
-def _others(problem: Problem) -> dict[str, Schedule]:
-    """What simpler ways come to; without those that cannot run every job."""
-    sequential = alone(problem)
-    others = {FIRST_COME: first_come(problem), APART: sequential and sequential.schedule}
-    return {name: found for name, found in others.items() if found}
-
-
-def environments(planned: Planned, group: JobGroup) -> list[dict[str, str]]:
-    """Variables that limit each job of a group; none without limits.
-
-    Raises:
-        InputError: an AMD GPU of which no profile has the number of CUs.
-    """
-    if group.split is None:
-        return [{} for _ in group.jobs]
-    return list(split_environments(group.split, planned.units_total, vendor_of(planned.gpu_model)))
-
-
-def way(group: JobGroup) -> str:
-    """Shares as people write them, or `alone`."""
-    return str(group.split) if group.split else "alone"
-
-
-CUT_OFF_W = 1.0
-"""Sets that are said to draw so much less than the power limit are not cut off there."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningRequest:
-    """Jobs to run together from now on.
-
-    Attributes:
-        jobs: Work counts where there is a deadline.
-        gpus: How many cards of each GPU model; None: of the one that all profiles have in common.
-        deadline_s: By when jobs with work are to be done; None: no hurry.
-    """
-
-    jobs: tuple[QueuedJobs, ...]
-    gpus: Mapping[str | None, int]
-    objective: str
-    limits: Request
-    deadline_s: float | None = None
-    time_limit_s: float = 10.0
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PlacedRunning:
-    """The answer.
-
-    Attributes:
-        host_w: Watts of the server for each card in use, by which energy is told.
-    """
-
-    plan: RunningPlan
-    bundled: tuple[str, ...]
-    warnings: tuple[str, ...]
-    host_w: float = 0.0
-
-
-def running_request(asked: SetPlacementRequest, settings: Settings) -> RunningRequest:
-    """The same as it is asked for over HTTP; settings and job files say what it leaves out.
-
-    Raises:
-        InputError: limits that cannot be meant.
-    """
-    jobs = (
-        QueuedJobs(job=job.job, count=job.count, work_s=job.work_s or WORK_S) for job in asked.jobs
-    )
-    return RunningRequest(
-        jobs=tuple(jobs),
-        gpus={asked.gpu_model: asked.gpus},
-        objective=asked.objective,
-        limits=Request(
-            min_speed=asked.min_speeds(),
-            policy=settings.policy,
-            max_p99_ms=promised_p99_ms(asked.names, settings.jobs_dir) | asked.p99_by_job_ms,
-            default_max_p99_ms=asked.max_p99_ms,
-            max_power_w=asked.max_power_w,
-            memory_mib=asked.memory_mib,
-            host_cores=asked.host_cores,
-        ),
-        deadline_s=asked.deadline_s,
-        time_limit_s=asked.time_limit_s,
+        min_speed=asked.min_speeds(),
+        policy=policy,
+        max_p99_ms=promised_p99_ms(asked.names, settings.jobs_dir) | asked.p99_by_job_ms,
+        default_max_p99_ms=asked.max_p99_ms,
+        max_power_w=asked.max_power_w,
+        memory_mib=asked.memory_mib,
+        host_cores=asked.host_cores,
     )
 
 
 def place_jobs(
-    request: RunningRequest, settings: Settings, profiles: Path | None = None
-) -> PlacedRunning:
-    """Which of the jobs share a card.
+    asked: PlacementRequest,
+    settings: Settings,
+    also: Mapping[str, int] | None = None,
+    file: Path | None = None,
+) -> wire.Placement:
+    """Which of the jobs share a card, on GPUs of one model and, of no queue, `also` of others.
+
+    Profiles of a file go before the stored ones.
 
     Raises:
         InputError: a job without a profile, an objective that is none, or a deadline that no speed
@@ -318,120 +98,164 @@ def place_jobs(
         NoSplitError: a job keeps its limits nowhere.
         StoreError: profiles, or what the check of a GPU model found, cannot be read.
     """
-    names = sorted({job.job for job in request.jobs})
-    model = Registry(settings.home / "models").open_champion()
-    sets = [_profiles(gpu_model, names, request, settings, profiles) for gpu_model in request.gpus]
-    checked = [checked_on(found, settings) for found in sets]
-    return _place_jobs_by(model, sets, checked, request, settings.prices)
+    request, known = place_request(asked, settings), list[KnownJobs]()
+    for gpu_model in (asked.gpu_model, *(also or ())):
+        names = asked.types
+        if also and gpu_model is not None:
+            names = sorted({*names} & {*all_profiles(settings, gpu_model)})
+            if not names:
+                raise InputError(
+                    f"no job has a profile on {gpu_model}", fix="leave out that GPU model"
+                )
+        found = find_profiles(names, settings, gpu_model, file)
+        known.append(read_known(found, settings, asked.gpu_uuid, any_of=True))
+    return placed(asked, request, known, [asked.gpus, *(also or {}).values()])
 
 
-def _place_jobs_by(
-    model: ModelPredictor,
-    sets: Sequence[ProfileSet],
-    checked: Sequence[CheckedCounts | None],
-    request: RunningRequest,
-    prices: Prices,
-) -> PlacedRunning:
-    """The same by a model, with the profiles on each GPU model and what its check found.
+def placement_text(
+    registry: Registry,
+    asked: PlacementRequest,
+    request: Request,
+    found: ProfileSet,
+    checked: CheckedCounts | None,
+    conditions: Conditions,
+) -> bytes:
+    """The answer for one GPU model as JSON, by the model in use.
+
+    Raises:
+        InputError: as for `place_jobs`.
+        ModelError: there is no model, or it is damaged.
+        NoSplitError: as for `place_jobs`.
+    """
+    model = registry.open_champion()
+    known = KnownJobs(found=found, model=model, checked=checked, conditions=conditions)
+    return write_bytes(placed(asked, request, [known], [asked.gpus]))
+
+
+def placed(
+    asked: PlacementRequest,
+    request: Request,
+    known: Sequence[KnownJobs],
+    gpus: Sequence[int | None],
+) -> wire.Placement:
+    """The answer by what is known of the jobs on each GPU model, with its number of GPUs.
 
     Raises:
         InputError: an objective that is none, or a deadline that no speed keeps.
         NoSplitError: a job keeps its limits nowhere.
     """
-    counts = Counter[str]()
-    for job in request.jobs:
-        counts[job.job] += job.count
-    names = sorted(counts)
-    fill = {IDLE: model.manifest.fill[IDLE]} if IDLE in model.manifest.fill else {}
-    given = [with_idle_power(profile_set, fill) for profile_set in sets]
-    limits = _with_deadline(request, [p for found, _ in given for p in found.profiles])
-    pools = [
-        _pool(found, count, names, limits, model, of_model)
-        for (found, _), count, of_model in zip(given, request.gpus.values(), checked, strict=True)
+    jobs = sum(job.count for job in asked.jobs)
+    if asked.gpu_uuid is not None and asked.gpus != 1:
+        raise InputError(
+            f"{asked.gpus or jobs} GPUs are not the one card {asked.gpu_uuid}",
+            why="what a card draws beside others of its model is known of that card alone",
+            fix="leave out the card, or place on one GPU",
+        )
+    filled = [with_known_idle(of.found, of.model.manifest.fill) for of in known]
+    profiles = [p for found, _ in filled for p in found.profiles]
+    served = {profile.job for profile in profiles if is_served(profile)}
+    request = _with_deadline(asked, request, served)
+    works = Counter[tuple[str, float | None]]()
+    for job in asked.jobs:
+        works[job.job, (job.work_s or WORK_S) if asked.is_queue else None] += job.count
+    order = sorted(works, key=lambda kind: (kind[0], kind[1] or 0.0))
+    kinds = [
+        Kind(name=name, count=works[name, work_s], is_server=name in served, work_s=work_s)
+        for name, work_s in order
     ]
-    served = {p.job for found, _ in given for p in found.profiles if is_served(p)}
-    kinds = [Kind(name=name, count=counts[name], is_server=name in served) for name in names]
-    placing = make_placing(kinds, pools, request.objective, prices)
-    plan = place_running(placing, time_limit_s=request.time_limit_s)
-    told = (*(text for _, texts in given for text in texts), *_warnings(given, plan))
-    return PlacedRunning(
-        plan=plan,
-        bundled=tuple(sorted({name for found in sets for name in found.bundled})),
-        warnings=tuple(dict.fromkeys(told)),
-        host_w=prices.host_w,
-    )
-
-
-def _profiles(
-    gpu_model: str | None,
-    names: Sequence[str],
-    request: RunningRequest,
-    settings: Settings,
-    file: Path | None,
-) -> ProfileSet:
-    """Of one GPU model all jobs; of one among several those that were measured there."""
-    if len(request.gpus) > 1 and gpu_model is not None:
-        names = sorted(set(names) & set(all_profiles(settings, gpu_model)))
-        if not names:
-            raise InputError(f"no job has a profile on {gpu_model}", fix="leave out that GPU model")
-    return find_profiles(names, settings, gpu_model, file)
+    pools = [
+        _pool(of, found, count or jobs, kinds, request)
+        for of, (found, _), count in zip(known, filled, gpus, strict=True)
+    ]
+    policy = asked.policy(request.policy)
+    queue = [
+        order.index((job.job, job.work_s or WORK_S))
+        for job in asked.jobs
+        if asked.is_queue
+        for _ in range(job.count)
+    ]
+    placing = make_placing(kinds, pools, policy.deciding, policy.prices, queue)
+    plan = solver.place(placing, time_limit_s=asked.time_limit_s)
+    told = [text for _, texts in filled for text in texts]
+    told += _warnings(known, plan)
+    return _to_wire(plan, known, tuple(dict.fromkeys(told)), policy.prices.host_w)
 
 
 def _pool(
-    found: ProfileSet,
-    gpus: int,
-    names: Sequence[str],
-    limits: Request,
-    model: PairPredictor,
-    checked: CheckedCounts | None,
+    known: KnownJobs, found: ProfileSet, gpus: int, kinds: Sequence[Kind], request: Request
 ) -> Pool:
     there = {profile.job: profile for profile in found.profiles}
     idle_w = [profile.idle_power_w for profile in found.profiles]
-    gpu_model = found.profiles[0].gpu_model
+    gpu_model = found.a.gpu_model
+    limits = with_card_memory(request, gpu_model)
+    check_jobs_fit(found.profiles, limits.memory_mib)
     return Pool(
         gpu_model=gpu_model,
         gpus=gpus,
-        profiles=tuple(there.get(name) for name in names),
-        limits=with_card_memory(limits, gpu_model),
+        profiles=tuple(there.get(kind.name) for kind in kinds),
+        limits=limits,
         idle_power_w=sum(idle_w) / len(idle_w),
-        of_pairs=model,
-        checked=checked,
+        of_pairs=known.model,
+        checked=known.checked,
+        ask=_asked_of(known, request),
     )
 
 
-def _with_deadline(request: RunningRequest, profiles: Sequence[Profile]) -> Request:
+def _asked_of(known: KnownJobs, request: Request) -> Ask:
+    """Decides as `advisor recommend` does of the same jobs."""
+    profiles = {profile.job: profile for profile in known.found.profiles}
+    sets: dict[tuple[str, ...], KnownSet] = {}
+
+    def ask(jobs: Sequence[Profile], work: Work | None) -> Decision | None:
+        names = tuple(profile.job for profile in jobs)
+        own = tuple(profiles[name] for name in names)
+        if names not in sets:
+            sets[names] = known_set(replace(known, found=replace(known.found, profiles=own)))
+        try:
+            return sets[names].decide(replace(request.of(own), work=work))
+        except NoSplitError:
+            return None
+
+    return ask
+
+
+def _with_deadline(asked: PlacementRequest, request: Request, served: set[str]) -> Request:
     """What runs from now to the deadline keeps its work over that time as its speed."""
-    if request.deadline_s is None:
-        return request.limits
-    served = {profile.job for profile in profiles if is_served(profile)}
-    least = dict(request.limits.min_speed)
-    for job in request.jobs:
+    if asked.deadline_s is None:
+        return request
+    least = dict(request.min_speed)
+    for job in asked.jobs:
         if job.job not in served:
-            if (speed := job.work_s / request.deadline_s) > 1:
+            if (speed := (job.work_s or WORK_S) / asked.deadline_s) > 1:
                 raise InputError(
-                    f"{job.job} takes {job.work_s:g} s alone, longer than the deadline",
+                    f"{job.job} takes {job.work_s or WORK_S:g} s alone, longer than the deadline",
                     fix="give it more time with --deadline, or leave it out",
                 )
-            told = least.get(job.job, request.limits.policy.min_speed)
+            told = least.get(job.job, request.policy.min_speed)
             least[job.job] = max(speed, told)
-    return replace(request.limits, min_speed=least)
+    return replace(request, min_speed=least)
 
 
-def _warnings(
-    given: Sequence[tuple[ProfileSet, tuple[str, ...]]], plan: RunningPlan
-) -> Iterator[str]:
-    pools = plan.placing.pools
-    yield "sets of three jobs and more are by physics fitted to measured sets"
-    yield "what was measured of jobs together is not taken in: advisor recommend takes it"
-    for (found, _), pool in zip(given, pools, strict=True):
-        yield from of_check(found, pool.checked)
-        yield from memory_unknown(found.profiles, pool.limits.memory_mib)
-        if pool.gpu_model not in MEASURED_ON:
+def _warnings(known: Sequence[KnownJobs], plan: Plan) -> Iterator[str]:
+    if plan.schedule is None:
+        yield "sets of three jobs and more are by physics fitted to measured sets"
+    for of, pool in zip(known, plan.placing.pools, strict=True):
+        profiles = of.found.profiles
+        yield from of_check(of.found, of.checked)
+        yield from memory_unknown(profiles, pool.limits.memory_mib)
+        yield from of.conditions.warnings(profiles)
+        if plan.schedule:
+            yield from gpu_warnings(of.model.manifest, profiles)
+        elif pool.gpu_model not in MEASURED_ON:
             yield f"no set was measured on {pool.gpu_model}"
     yield from _at_the_power_limit(plan)
 
 
-def _at_the_power_limit(plan: RunningPlan) -> Iterator[str]:
+CUT_OFF_W = 1.0
+"""Sets that are said to draw so much less than the power limit are not cut off there."""
+
+
+def _at_the_power_limit(plan: Plan) -> Iterator[str]:
     """Predicted watts are cut off there, and the speeds of sets are not lowered with the clock.
 
     How many of their jobs fell below: docs/measurements/placement.md, on three cards.
@@ -452,146 +276,23 @@ def _at_the_power_limit(plan: RunningPlan) -> Iterator[str]:
             )
 
 
-def placement_text(
-    registry: Registry,
-    found: ProfileSet,
-    asked: PlacementRequest,
-    limits: Request,
-    checked: CheckedCounts | None,
-    conditions: Conditions,
-) -> bytes:
-    """The answer as JSON, by the model in use.
-
-    Raises:
-        InputError: as for `plan`.
-        ModelError: there is no model, or it is damaged.
-        NoSplitError: as for `plan`.
-    """
-    model = registry.open_champion()
-    known = KnownJobs(found=found, model=model, checked=checked, conditions=conditions)
-    return write_bytes(to_wire(plan(known, asked, limits)))
-
-
-def set_placement_text(
-    registry: Registry,
-    found: ProfileSet,
-    request: RunningRequest,
-    checked: CheckedCounts | None,
-    prices: Prices,
-) -> bytes:
-    """The answer for one GPU model as JSON, by the model in use.
-
-    Raises:
-        InputError: as for `place_jobs_by`.
-        ModelError: there is no model, or it is damaged.
-        NoSplitError: as for `place_jobs_by`.
-    """
-    model = registry.open_champion()
-    return write_bytes(sets_to_wire(_place_jobs_by(model, [found], [checked], request, prices)))
-
-
-def to_wire(planned: Planned) -> wire.Placement:
-    """The answer; docs/place.md explains each key."""
-    problem, found = planned.problem, planned.plan
-    return wire.Placement(
-        gpu_model=planned.gpu_model,
-        objective=planned.request.objective or DEFAULT_OBJECTIVE,
-        gpus=problem.gpus,
-        queued=len(problem.queue),
-        worth=planned.worth,
-        pairs=found.pairs,
-        pairs_without_min_gain=planned.eager and planned.eager.pairs,
-        filling_jobs=planned.filling,
-        idle_power_w=problem.idle_power_w,
-        **_totals(found.schedule),
-        groups=tuple(_group(planned, group, count) for group, count in planned.groups.items()),
-        schedule=tuple(
-            wire.PlacedJob(
-                gpu=run.gpu,
-                start_s=run.start_s,
-                end_s=run.end_s,
-                number=run.number + 1,  # counted from 1
-                job=run.job.name,
-                work_s=run.job.work_s,
-                share_percent=run.share_percent,
-                speed=run.speed,
-                beside=next((n + 1 for n in slot.numbers if n != run.number), None),
-            )
-            for slot in found.slots
-            for run in slot.runs
-        ),
-        baselines=tuple(
-            wire.SimplerSchedule(
-                name=name,
-                **_totals(other),
-                energy_saved=1 - found.schedule.energy_j / other.energy_j,
-                time_saved=1 - found.schedule.makespan_s / other.makespan_s,
-                gpu_time_saved=1 - found.schedule.busy_s / other.busy_s,
-            )
-            for name, other in planned.others.items()
-        ),
-        timed_out=found.timed_out,
-        bundled_profiles=planned.bundled,
-        warnings=planned.warnings,
-        model=ModelName(version=planned.manifest.version, gpu_models=planned.manifest.gpu_models),
-        card=planned.card and planned.card.told,
-    )
-
-
-def _totals(schedule: Schedule) -> dict[str, Any]:
-    slowest: JobRun = schedule.slowest
-    return {
-        "energy_j": schedule.energy_j,
-        "idle_j": schedule.idle_j,
-        "makespan_s": schedule.makespan_s,
-        "gpu_time_s": schedule.busy_s,
-        "mean_completion_s": schedule.mean_completion_s,
-        "slowest_job": slowest.job.name,
-        "slowest_speed": slowest.speed,
-    }
-
-
-def _group(planned: Planned, group: JobGroup, count: int) -> wire.PlacedGroup:
-    shares = group.split.shares if group.split else (WHOLE,)
-    values = zip(shares, group.speeds, group.times_s, environments(planned, group), strict=True)
-    return wire.PlacedGroup(
-        count=count,
-        split=way(group),
-        jobs=tuple(
-            wire.GroupJob(
-                job=job.name,
-                work_s=job.work_s,
-                share_percent=share,
-                speed=speed,
-                time_s=time_s,
-                environment=environment,
-                one_window=job.name in planned.one_window,
-            )
-            for job, (share, speed, time_s, environment) in zip(group.jobs, values, strict=True)
-        ),
-        power_w=group.power_w,
-        energy_j=group.energy_j,
-        energy_saved=group.energy_saved,
-        time_saved=group.time_saved,
-    )
-
-
-def sets_to_wire(placed: PlacedRunning) -> wire.SetPlacement:
-    """The answer as programs read it."""
-    plan = placed.plan
-    kinds, pools = plan.placing.kinds, plan.placing.pools
+def _to_wire(
+    plan: Plan, known: Sequence[KnownJobs], warnings: tuple[str, ...], host_w: float
+) -> wire.Placement:
+    placing = plan.placing
+    kinds, pools = placing.kinds, placing.pools
     used = Counter[int]()
     for one, count in plan.sets.items():
         used[one.pool] += count
-    same_cards = plan.same_work_cards
-    drawn_w = plan.power_w + placed.host_w * plan.cards
-    same_w = plan.same_work_w + placed.host_w * same_cards
-    free_w = sum(
-        count * (len(one.kinds) - 1) * pools[one.pool].idle_power_w
-        for one, count in plan.sets.items()
-    )
-    return wire.SetPlacement(
-        objective=plan.placing.aim,
+    queue, saved = None, _saved(plan, host_w)
+    if plan.schedule:
+        queue = _queue(plan, plan.schedule)
+        used[0] = len({run.gpu for run in plan.schedule.runs})
+        saved = _saved_to_the_end(plan, plan.schedule)
+    manifest, conditions = known[0].model.manifest, known[0].conditions
+    card = conditions.card_of(known[0].found.profiles)
+    return wire.Placement(
+        objective=placing.aim,
         gpus=tuple(
             wire.UsedGpus(gpu_model=pool.gpu_model, gpus=pool.gpus, used=used[n])
             for n, pool in enumerate(pools)
@@ -601,41 +302,149 @@ def sets_to_wire(placed: PlacedRunning) -> wire.SetPlacement:
         waiting=tuple(
             wire.WaitingJobs(job=kinds[n].name, count=count) for n, count in plan.waiting.items()
         ),
-        cards=plan.cards,
-        power_w=plan.power_w,
+        cards=sum(used.values()),
         cost=plan.cost,
         waiting_cost=plan.waiting_cost,
-        bound=plan.bound,
-        gap=plan.gap,
-        energy_saved=1 - drawn_w / same_w if same_w else 0.0,
-        energy_saved_idle=1 - (drawn_w + free_w) / same_w if same_w else 0.0,
-        gpu_time_saved=1 - plan.cards / same_cards if same_cards else 0.0,
+        bound=None if queue else plan.bound,
+        gap=None if queue else plan.gap,
+        energy_saved=saved[0],
+        energy_saved_idle=saved[1],
+        gpu_time_saved=saved[2],
         sets=tuple(_sets(plan)),
+        queue=queue,
         timed_out=plan.timed_out,
-        bundled_profiles=placed.bundled,
-        warnings=placed.warnings,
+        bundled_profiles=tuple(sorted({name for of in known for name in of.found.bundled})),
+        warnings=warnings,
+        model=ModelName(version=manifest.version, gpu_models=manifest.gpu_models),
+        card=card and card.told,
     )
 
 
-def _sets(plan: RunningPlan) -> Iterator[wire.SeatedSet]:
-    """Cards of the first GPU model have the lowest numbers."""
-    pools = plan.placing.pools
+def _saved(plan: Plan, host_w: float) -> tuple[float, float, float]:
+    """Energy against a card each for the same work, with free cards off and idle; and GPU time."""
+    cards, same_cards = plan.cards, plan.same_work_cards
+    drawn_w = sum(count * one.power_w for one, count in plan.sets.items()) + host_w * cards
+    same_w = plan.same_work_w + host_w * same_cards
+    free_w = sum(
+        count * (len(one.kinds) - 1) * plan.placing.pools[one.pool].idle_power_w
+        for one, count in plan.sets.items()
+    )
+    if not same_w:
+        return 0.0, 0.0, 0.0
+    return 1 - drawn_w / same_w, 1 - (drawn_w + free_w) / same_w, 1 - cards / same_cards
+
+
+def _saved_to_the_end(plan: Plan, found: Schedule) -> tuple[float, float, float]:
+    """The same against one job after the other; idle until the last of all has ended."""
+    works = [plan.placing.alone_to_the_end(0, kind) for kind in plan.placing.queue]
+    same_s, same_j = (sum(values) for values in zip(*works, strict=True))
+    apart = plan.others.get(APART)
+    off = 1 - found.busy_j / same_j
+    idle = 1 - found.energy_j / apart.energy_j if apart else off
+    return off, idle, 1 - found.busy_s / same_s
+
+
+def _queue(plan: Plan, found: Schedule) -> wire.Queue:
+    pool = plan.placing.pools[0]
+    beside = {
+        number: next((n + 1 for n in slot.numbers if n != number), None)
+        for slot in found.slots
+        for number in slot.numbers
+    }
+    return wire.Queue(
+        **_totals(found),
+        worth=_worth(plan, found),
+        filling_jobs=tuple(
+            dict.fromkeys(p.job for p in pool.profiles if p and best_size(p) is None)
+        ),
+        idle_power_w=pool.idle_power_w,
+        schedule=tuple(
+            wire.PlacedJob(
+                gpu=run.gpu,
+                start_s=run.start_s,
+                end_s=run.end_s,
+                number=run.number + 1,  # counted from 1
+                job=run.job,
+                work_s=run.work_s,
+                share_percent=run.share_percent,
+                speed=run.speed,
+                beside=beside[run.number],
+            )
+            for run in sorted(found.runs, key=lambda run: (run.start_s, run.gpu, run.number))
+        ),
+        baselines=tuple(
+            wire.SimplerSchedule(
+                name=name,
+                **_totals(other),
+                energy_saved=1 - found.energy_j / other.energy_j,
+                time_saved=1 - found.makespan_s / other.makespan_s,
+                gpu_time_saved=1 - found.busy_s / other.busy_s,
+            )
+            for name, other in plan.others.items()
+        ),
+    )
+
+
+def _worth(plan: Plan, found: Schedule) -> wire.QueueWorth:
+    """Whether sharing pays for the queue as a whole."""
+    if plan.seated == plan.cards:
+        return "no"
+    if (apart := plan.others.get(APART)) is None:
+        return "yes"  # nothing else keeps the limits
+    saved = 1 - found.busy_s / apart.busy_s, 1 - found.energy_j / apart.energy_j
+    return "yes" if max(saved) >= LEAST_TIME_SAVED else "barely"
+
+
+def _totals(schedule: Schedule) -> dict[str, Any]:
+    slowest = schedule.slowest
+    return {
+        "energy_j": schedule.energy_j,
+        "idle_j": schedule.idle_j,
+        "makespan_s": schedule.makespan_s,
+        "gpu_time_s": schedule.busy_s,
+        "mean_completion_s": schedule.mean_completion_s,
+        "slowest_job": slowest.job,
+        "slowest_speed": slowest.speed,
+    }
+
+
+def _sets(plan: Plan) -> Iterator[wire.SeatedSet]:
+    """Cards of the first GPU model have the lowest numbers; those of a queue change."""
+    placing = plan.placing
+    pools = placing.pools
     free = [sum(pool.gpus for pool in pools[:n]) for n in range(len(pools))]
     for one, count in plan.sets.items():
         first = free[one.pool]
         free[one.pool] += count
         # The split keeps the limits of the plan, so that these are not told again.
-        jobs = as_asked(plan.placing.kinds[kind].name for kind in one.kinds)
+        jobs = as_asked(placing.kinds[kind].name for kind in one.kinds)
+        energy_saved, gpu_time_saved = _saved_by(plan, one)
         yield wire.SeatedSet(
             launch=f"{jobs} --split {one.split}" if one.split else jobs,
             gpu_model=pools[one.pool].gpu_model,
-            gpus=tuple(range(first, first + count)),
+            count=count,
+            gpus=() if plan.schedule else tuple(range(first, first + count)),
             jobs=tuple(_seats(plan, one)),
             power_w=one.power_w,
+            energy_saved=energy_saved,
+            gpu_time_saved=gpu_time_saved,
+            energy_j=one.energy_j if plan.schedule else None,
         )
 
 
-def _seats(plan: RunningPlan, one: PlacedSet) -> Iterator[wire.SeatedJob]:
+def _saved_by(plan: Plan, one: PlacedSet) -> tuple[float, float]:
+    """Energy and GPU time against one after the other: of the work, or of any span of time."""
+    if one.decision is None or one.decision.choice is None:
+        return 0.0, 0.0
+    if plan.schedule:
+        works = [plan.placing.alone_to_the_end(0, kind) for kind in one.kinds]
+        same_s, same_j = (sum(values) for values in zip(*works, strict=True))
+        return 1 - one.energy_j / same_j, 1 - one.time_s / same_s
+    worth = worth_of(one.decision.choice.prediction, one.decision.request.policy.prices)
+    return worth.energy.value, worth.gpu_time.value
+
+
+def _seats(plan: Plan, one: PlacedSet) -> Iterator[wire.SeatedJob]:
     pool = plan.placing.pools[one.pool]
     shares: tuple[float, ...] = (WHOLE,)
     limits: tuple[dict[str, str], ...] = ({},)
@@ -643,14 +452,15 @@ def _seats(plan: RunningPlan, one: PlacedSet) -> Iterator[wire.SeatedJob]:
         total = next((p.units_total for p in pool.profiles if p and p.units_total), None)
         shares = one.split.shares
         limits = split_environments(one.split, total, vendor_of(pool.gpu_model))
-    seats = zip(one.kinds, shares, one.speeds, one.p99_ms, limits, strict=True)
-    for kind, share, speed, p99_ms, variables in seats:
+    for n, kind in enumerate(one.kinds):
         profile = pool.profiles[kind]
         yield wire.SeatedJob(
             job=plan.placing.kinds[kind].name,
-            share_percent=share,
-            speed=speed,
-            p99_ms=p99_ms,
-            environment={} if share == WHOLE else variables,
+            share_percent=shares[n],
+            speed=one.speeds[n],
+            p99_ms=one.p99_ms[n],
+            environment={} if shares[n] == WHOLE else limits[n],
             one_window=profile is not None and ONE_WINDOW in profile.flags,
+            work_s=plan.placing.kinds[kind].work_s,
+            time_s=one.times_s[n] if one.times_s else None,
         )

@@ -154,11 +154,10 @@ class FillAdvice:
 
     def _decided(self, asked: Sequence[Profile], running: Running | None) -> Decision | None:
         predictor, profiles = self.conditions.applied(self.predictor, asked)
-        request = _of(self.request, profiles)
         splits = self.conditions.splits_of(profiles)
         try:
             outlook = Outlook(profiles, predictor, self.checked, splits)
-            return decide(outlook, request, running=running)
+            return decide(outlook, self.request.of(profiles), running=running)
         except NoSplitError:
             return None
 
@@ -192,13 +191,6 @@ def read_advice(jobs: Sequence[Job], wanted: ResolvedLaunch, settings: Settings)
         conditions=read_conditions(settings, model, filled.profiles, wanted.gpu_uuid, any_of=True),
         checked=checked_on(profile_set, settings),
     )
-
-
-def _of(request: Request, profiles: Sequence[Profile]) -> Request:
-    """The same of these jobs: a limit for all that serve is for nobody where none does."""
-    serves = any(profile.serving for profile in profiles)
-    default_ms = request.default_max_p99_ms if serves else None
-    return replace(request.of(profiles), default_max_p99_ms=default_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

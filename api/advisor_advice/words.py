@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from advisor.core.gpu import UNIT_NAMES, WHOLE, units_for_share, vendor_of
 from advisor.core.interval import Interval
-from advisor.core.objectives import COST, Prices
+from advisor.core.objectives import COST
 from advisor.core.records import ONE_WINDOW
 from advisor.core.split import ADVISED_JOBS, ISOLATING, Sharing
 from advisor.core.wording import as_asked, count_of, counted, less_or_more, limits_text, listed
@@ -15,6 +15,7 @@ from advisor.decide.decision import (
     LEAST_TIME_SAVED,
     Decision,
     RatedSplit,
+    best_of_each,
     near_miss,
     same_work,
     worth_of,
@@ -22,8 +23,9 @@ from advisor.decide.decision import (
 from advisor.decide.limits import is_served
 from advisor.decide.reasons import percent
 from advisor.formats.moments import duration_text
-from advisor.wire.answers import JobShare, MeasuredTogether, Said, SetAdvice, Way
-from advisor_advice.answers import ModelAdvice
+from advisor.wire.answers import JobShare, MeasuredTogether, Option, Recommendation, Said
+from advisor.wire.requests import RecommendationRequest
+from advisor_advice.answers import ModelAdvice, needs_of, option_of, to_wire
 from advisor_advice.price import price_text
 
 WORDS: Mapping[Sharing, str] = {
@@ -35,28 +37,32 @@ WORDS: Mapping[Sharing, str] = {
 BY_PRICE = "--objective cost decides, with your ADVISOR_GPU_HOUR and ADVISOR_KWH"
 
 
-def said(given: ModelAdvice | SetAdvice, prices: Prices) -> Said:
+def recommendation(given: ModelAdvice, asked: RecommendationRequest) -> Recommendation:
+    """The answer as it is told, in words too where they are asked for."""
+    answer = to_wire(given, every=asked.every)
+    return replace(answer, said=said(given)) if asked.words else answer
+
+
+def said(given: ModelAdvice) -> Said:
     """An answer but for its last line, which is about options of the command line."""
-    whole = first_lines(given, prices)
+    whole = first_lines(given)
     return replace(whole, lines=whole.lines[:-1])
 
 
-def first_lines(given: ModelAdvice | SetAdvice, prices: Prices) -> Said:
+def first_lines(given: ModelAdvice) -> Said:
     """Headline and named lines of an answer."""
-    if isinstance(given, ModelAdvice):
-        d = given.decision
-        way, gpu_model, warnings = d.way, d.profiles[0].gpu_model, given.warnings
-        one_window = dict.fromkeys(p.job for p in d.profiles if ONE_WINDOW in p.flags)
+    d = given.decision
+    one_window = dict.fromkeys(p.job for p in d.profiles if ONE_WINDOW in p.flags)
+    if len(d.profiles) == ADVISED_JOBS:
         what, every = _pair_verdict(d, d.way), "every split"
-        lines = [*(_pair_lines(d, d.way, prices) if d.way else _exclusive_lines(given))]
+        lines = [*(_pair_lines(d, d.way) if d.way else _exclusive_lines(given))]
     else:
-        way, gpu_model, warnings = given.chosen, given.gpu_model, given.warnings
-        one_window = dict.fromkeys(job.job for job in given.jobs if job.one_window)
-        what, every = _set_verdict(given, way), "best of each"
-        lines = [*(_set_lines(given, way, prices) if way else _card_each_lines(given))]
-    notes = f" --notes ({len(warnings)})" if warnings else ""
+        what, every = _set_verdict(d), "best of each"
+        lines = [*(_set_lines(d, d.way) if d.way else _separate_lines(given))]
+    notes = f" --notes ({len(given.warnings)})" if given.warnings else ""
+    measured = basis(given.measured if d.way else None, one_window)
     return Said(
-        headline=f"{what} ({gpu_model}). {basis(given.measured if way else None, one_window)}",
+        headline=f"{what} ({d.profiles[0].gpu_model}). {measured}",
         lines=(*lines, ("More", f"--how (by hand) --why --all ({every}){notes}")),
     )
 
@@ -77,11 +83,19 @@ def basis(measured: MeasuredTogether | None, one_window: Collection[str] = ()) -
     return measured.text if measured.at_choice else f"{found}; other splits {measured.text}"
 
 
-def _kept(job: str, speed: Interval, p99: Interval | None, *, at_worst: bool = True) -> str:
+def _kept(
+    job: str,
+    speed: Interval,
+    p99: Interval | None,
+    alone_ms: float | None = None,
+    *,
+    at_worst: bool = True,
+) -> str:
     """Speed that a job keeps, and its p99 latency; `at_worst` adds the low end of a speed."""
     text = f"{job} {percent(min(speed.value, 1.0))} of its speed"
     if p99:
-        return f"{text}, p99 {p99.value:.3g} ms ({p99.high:.3g} at worst)"
+        alone = f", {alone_ms:.3g} alone" if alone_ms else ""
+        return f"{text}, p99 {p99.value:.3g} ms ({p99.high:.3g} at worst{alone})"
     return f"{text} ({percent(speed.low)} at worst)" if at_worst else text
 
 
@@ -97,7 +111,7 @@ def _memory(used_mib: Iterable[float | None], card_mib: float | None) -> str:
 
 def _apart(r: Decision) -> str:
     """What jobs do that do not share; one that answers requests cannot wait for another."""
-    return "a GPU each" if any(map(is_served, r.profiles)) else "one after the other"
+    return "on separate GPUs" if any(map(is_served, r.profiles)) else "one after the other"
 
 
 def _pair_verdict(r: Decision, way: RatedSplit | None) -> str:
@@ -116,9 +130,9 @@ def _pair_verdict(r: Decision, way: RatedSplit | None) -> str:
     return f"{verdict}: {units} of {total} {UNIT_NAMES[vendor]}"
 
 
-def _pair_lines(r: Decision, way: RatedSplit, prices: Prices) -> Iterator[tuple[str, str]]:
+def _pair_lines(r: Decision, way: RatedSplit) -> Iterator[tuple[str, str]]:
     p = way.prediction
-    yield from _worth(r, way, prices)
+    yield from _worth(r, way)
     yield (
         "Each",
         "; ".join(
@@ -126,6 +140,7 @@ def _pair_lines(r: Decision, way: RatedSplit, prices: Prices) -> Iterator[tuple[
                 profile.job,
                 part.speed,
                 part.p99_ms(profile, p.split, share) if is_served(profile) else None,
+                profile.whole_gpu_p99_ms,
                 at_worst=not is_served(profile),
             )
             for profile, part, share in zip(r.profiles, p.parts, p.split.shares, strict=True)
@@ -142,18 +157,19 @@ def _pair_lines(r: Decision, way: RatedSplit, prices: Prices) -> Iterator[tuple[
     yield from _near(near_miss(r))
 
 
-def _worth(r: Decision, way: RatedSplit, prices: Prices) -> Iterator[tuple[str, str]]:
+def _worth(r: Decision, way: RatedSplit) -> Iterator[tuple[str, str]]:
     """Against one after the other; for the work that is to be done, if it was given."""
-    found, p = same_work(r, way), way.prediction
+    found, p, prices = same_work(r, way), way.prediction, r.request.policy.prices
     this, apart = found.choice, found.exclusive
-    done = f"both done in {duration_text(this.time_s)} instead of {duration_text(apart.time_s)}"
+    done = f": both done in {duration_text(this.time_s)} instead of {duration_text(apart.time_s)}"
     if r.request.work:
-        yield "Work", f"{apart.time_s / this.time_s:.2f}x an hour: {done}"
+        yield "Work", f"{apart.time_s / this.time_s:.2f}x an hour{done}"
         yield "Energy", f"{less_or_more(1 - this.energy_j / apart.energy_j, 0)} for this work"
     else:
         stp, energy = p.stp, worth_of(p, prices).energy
         at_worst = f"({less_or_more(energy.low, 0)} at worst)"
-        yield "Work", f"{stp.value:.2f}x an hour ({stp.low:.2f} at worst): {done}"
+        done = "" if all(map(is_served, r.profiles)) else done  # a server is never done
+        yield "Work", f"{stp.value:.2f}x an hour ({stp.low:.2f} at worst){done}"
         yield "Energy", f"{less_or_more(energy.value, 0)} for the same work {at_worst}"
     if prices.are_set:
         both = ((way.time_s, way.energy_j) for way in (this, apart))
@@ -187,15 +203,15 @@ def _near(text: str | None) -> Iterator[tuple[str, str]]:
 # A set of jobs.
 
 
-def _set_verdict(given: SetAdvice, way: Way | None) -> str:
-    names = counted(job.job for job in given.jobs)
+def _set_verdict(r: Decision) -> str:
+    names, way = counted(profile.job for profile in r.profiles), r.way
     if way is None:
-        return f"A CARD EACH: {names}"
-    verdict = "YOUR CALL: a card each, or share for time" if given.call else "SHARE"
+        return f"DO NOT SHARE: {names} on separate GPUs"
+    verdict = "SHARE" if r.choice else "YOUR CALL: on separate GPUs, or share for time"
     if way.sharing != "limited":
         return f"{verdict}: {names} {WORDS[way.sharing]}"
-    unit = UNIT_NAMES[vendor_of(given.gpu_model)]
-    counts = Counter(_seat(share, unit) for share in way.jobs)
+    unit = UNIT_NAMES[vendor_of(r.profiles[0].gpu_model)]
+    counts = Counter(_seat(share, unit) for share in option_of(way, r).jobs)
     return f"{verdict}: {', '.join(_times(seat, count) for seat, count in counts.items())}"
 
 
@@ -210,8 +226,9 @@ def _times(name: str, count: int) -> str:
     return f"{count} x {name}" if count > 1 else name
 
 
-def _set_lines(given: SetAdvice, way: Way, prices: Prices) -> Iterator[tuple[str, str]]:
-    hours, needs = percent(way.gpu_time_saved.value), given.needs
+def _set_lines(r: Decision, rated: RatedSplit) -> Iterator[tuple[str, str]]:
+    way, needs, prices = option_of(rated, r), needs_of(r), r.request.policy.prices
+    hours = percent(way.gpu_time_saved.value)
     yield "GPUs", f"1 instead of {len(way.jobs)}: {hours} of the GPU hours saved for the same work"
     saved, low, idle = (
         less_or_more(part, 0)
@@ -219,75 +236,85 @@ def _set_lines(given: SetAdvice, way: Way, prices: Prices) -> Iterator[tuple[str
     )
     yield "Energy", f"{saved} ({low} at worst) with freed GPUs off, {idle} with them idle"
     if prices.are_set:
-        # Seconds that GPUs are held, and joules: an hour together, and its work on a card each.
+        # Seconds that GPUs are held, and joules: an hour together, and its work on separate GPUs.
         speeds = [share.speed.value for share in way.jobs]
-        apart_j = sum(s * job.alone.power_w for s, job in zip(speeds, given.jobs, strict=True))
+        alone = zip(speeds, r.profiles, strict=True)
+        apart_j = HOUR_S * sum(s * profile.whole_gpu_power_w for s, profile in alone)
         together = HOUR_S, HOUR_S * way.power_w.value
-        yield "Price", price_text(prices, together, (HOUR_S * sum(speeds), HOUR_S * apart_j))
-    elif given.call:
+        yield "Price", price_text(prices, together, (HOUR_S * sum(speeds), apart_j))
+    elif r.call:
         yield "Price", BY_PRICE
     counts = Counter((share.job, share.speed, share.latency_p99_ms) for share in way.jobs)
-    each = (_kept(_times(job, n), speed, p99) for (job, speed, p99), n in counts.items())
+    alone_ms = {profile.job: profile.whole_gpu_p99_ms for profile in r.profiles}
+    each = (
+        _kept(_times(job, n), speed, p99, alone_ms[job]) for (job, speed, p99), n in counts.items()
+    )
     yield "Each", "; ".join(each)
     held = [f"power {way.power_w.value:.0f} W"]
     if needs.memory_mib is not None:
         held.append(_memory([needs.memory_mib], needs.memory_of_mib))
     if needs.host_cores is not None:
         held.append(count_of(max(1, round(needs.host_cores)), "host core"))
-    fault = "a fault of one leaves the others" if way.isolates else _fault(given)
+    fault = "a fault of one leaves the others" if way.isolates else _fault(r)
     yield "Risk", f"{fault}; {', '.join(held)}"
     if not way.isolates:
-        yield "Apart", _isolated(given)
-    yield from _near(given.near)
-    yield "Start", launch_command(way)
+        yield "Apart", _isolated(r)
+    yield from _near(near_miss(r))
+    yield "Start", launch_command(r, rated)
 
 
-def _card_each_lines(given: SetAdvice) -> Iterator[tuple[str, str]]:
-    yield "Why", next(reasons(given))
-    yield "Apart", f"a card each keeps faults apart; {_fault(given)}"
+def _separate_lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
+    r = given.decision
+    yield "Why", next(ways_not_taken(r))
+    yield "Apart", f"{_SEPARATE}; {_fault(r)}"
     if fewer := given.fewer:
         saved = f"{less_or_more(fewer.energy_saved.value, 0)} energy"
-        yield "Fewer", f"without {fewer.without} the others share ({fewer.way}): {saved}"
-    if any(w.sharing == "exclusive" and not w.violations for w in given.ways):
+        yield "Fewer", f"without {fewer.without} the others share ({fewer.split}): {saved}"
+    if not r.apart.violations:
         yield "Else", "one after the other on one GPU: the same energy and GPU hours, later"
-    yield from _near(given.near)
+    yield from _near(near_miss(r))
 
 
-def _fault(given: SetAdvice) -> str:
+_SEPARATE = "separate GPUs keep faults apart"
+
+
+def _fault(r: Decision) -> str:
     """Effect of a fault of one client of a shared GPU."""
-    if vendor_of(given.gpu_model) == "amd":
+    if vendor_of(r.profiles[0].gpu_model) == "amd":
         return "nobody has tried what a fault of one does"
     return "under MPS a fault of one ends all"
 
 
-def _isolated(given: SetAdvice) -> str:
+def _isolated(r: Decision) -> str:
     """The way that keeps faults apart, and what it costs."""
-    turns = next((way for way in given.ways if way.sharing == "time-sliced"), None)
+    turns = next((o for o in r.options if o.sharing == "time-sliced"), None)
     if turns is None:
-        return "a card each keeps faults apart"
+        return _SEPARATE
     if turns.violations:
-        return "a card each keeps faults apart; taking turns would break a limit"
-    slowest = percent(min(share.speed.value for share in turns.jobs))
-    saved = less_or_more(turns.energy_saved.value, 0)
+        return f"{_SEPARATE}; taking turns would break a limit"
+    way = option_of(turns, r)
+    slowest = percent(min(share.speed.value for share in way.jobs))
+    saved = less_or_more(way.energy_saved.value, 0)
     return f"--isolate: {WORDS[turns.sharing]}, {saved} energy, the slowest at {slowest}"
 
 
-def launch_command(way: Way) -> str:
+def launch_command(r: Decision, way: RatedSplit) -> str:
     """The command that runs the jobs so."""
-    return f"advisor launch {as_asked(share.job for share in way.jobs)} --split {way.name}"
+    return f"advisor launch {as_asked(p.job for p in r.profiles)} --split {way.name}"
 
 
-def reasons(given: SetAdvice) -> Iterator[str]:
-    """Saving and broken limit of each way that was not chosen, the nearest first."""
-    for way in sorted(given.ways, key=lambda w: (len(w.violations), -w.energy_saved.value)):
-        if way.name == given.choice or way.sharing == "exclusive":
+def ways_not_taken(r: Decision) -> Iterator[str]:
+    """Saving and broken limit of the best of each sharing that was not chosen, nearest first."""
+    ways = [option_of(option, r) for option in best_of_each(r)]
+    for way in sorted(ways, key=lambda w: (len(w.violations), -w.energy_saved.value)):
+        if (r.choice and way.split == r.choice.name) or way.sharing == "exclusive":
             continue
-        told = WORDS.get(way.sharing, f"with {limits_of(way)}")
-        saved = f"{told} it would take {less_or_more(way.energy_saved.value, 0)} energy"
+        said = WORDS.get(way.sharing, f"with {limits_of(way)}")
+        saved = f"{said} it would take {less_or_more(way.energy_saved.value, 0)} energy"
         yield f"{saved}, but {way.violations[0]}" if way.violations else saved
-    yield f"{count_of(given.searched, 'way')} looked at"
+    yield f"{count_of(len(r.options), 'way')} looked at"
 
 
-def limits_of(way: Way) -> str:
+def limits_of(way: Option) -> str:
     """Limits of the jobs that have one."""
     return limits_text((s.job for s in way.jobs), (s.share_percent for s in way.jobs))

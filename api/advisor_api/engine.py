@@ -1,7 +1,6 @@
 """Answers from what is kept in memory, and the numbers of this process."""
 
 import asyncio
-import dataclasses
 import itertools
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -13,43 +12,33 @@ from cachetools import LRUCache
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-from advisor.core.gpu import WHOLE
 from advisor.core.policy import Policy
 from advisor.core.records import SoloPoint
+from advisor.core.split import ADVISED_JOBS
 from advisor.decide.decision import Decision
-from advisor.decide.options import Running
 from advisor.errors import AdvisorError, BusyError, InputError, NoSplitError
 from advisor.formats.wire import read, write, write_bytes
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings
-from advisor.wire.answers import Gains, Partner, Recommendation, Replicas, SetAdvice, SharingVerdict
+from advisor.wire.answers import Gains, Partner, Recommendation, SharingVerdict
 from advisor.wire.lists import JobRow
 from advisor.wire.requests import (
     MOST_CROSSED,
     GainsRequest,
-    JobRequest,
     PlacementRequest,
     RecommendationRequest,
-    ReplicasRequest,
-    SetPlacementRequest,
-    SetRequest,
-    WayRequest,
 )
 from advisor_advice.answers import (
     KnownSet,
-    ModelAdvice,
-    advise_replicas,
-    advise_set,
     known_set,
     request_of,
-    to_wire,
     verdict_of,
 )
 from advisor_advice.conditions import Experience
 from advisor_advice.partners import DIGITS, curve_of, partner_of
-from advisor_advice.placing import limits_of, placement_text, running_request, set_placement_text
+from advisor_advice.placing import place_request, placement_text
 from advisor_advice.profiles import ProfileSet
-from advisor_advice.words import said
+from advisor_advice.words import recommendation
 from advisor_api import bundled
 from advisor_api.known import Jobs, JobsReader, Kept, Present
 from advisor_api.own_process import OwnProcesses
@@ -179,8 +168,8 @@ def _requests(
         else itertools.combinations_with_replacement(names, 2)
     )
     for both in pairs:
-        yield RecommendationRequest(
-            jobs=tuple(JobRequest(job=name) for name in both),
+        yield RecommendationRequest.of(
+            *both,
             gpu_model=gpu_model,
             objective=asked.objective,
             min_speed=asked.min_speed,
@@ -230,8 +219,6 @@ class Engine(Collector):
         self.hits = self.misses = 0
         self._made: dict[type[Any], Callable[[Kept, Any], Awaitable[object]]] = {
             RecommendationRequest: self._recommended,
-            SetRequest: self._set,
-            ReplicasRequest: self._replicas,
             GainsRequest: self._crossed,
         }
 
@@ -265,12 +252,8 @@ class Engine(Collector):
         """Take in what launches say from now on; any thread may."""
         self._present.observed(experience)
 
-    async def recommend(self, asked: WayRequest | GainsRequest) -> bytes:
-        """The answer as JSON, kept for the present state of the store.
-
-        Of a pair `Recommendation`, of three to seven jobs `SetAdvice`, of copies `Replicas`, and of
-        all pairs of a GPU model `Gains`.
-        """
+    async def recommend(self, asked: RecommendationRequest | GainsRequest) -> bytes:
+        """A `Recommendation` or `Gains` as JSON, kept for the present state of the store."""
         kept = await self._present.kept()
         try:
             text = kept.answers[asked]  # `get` hashes it twice
@@ -280,9 +263,9 @@ class Engine(Collector):
             text = kept.answers[asked] = write_bytes(await self._made[type(asked)](kept, asked))
         return text
 
-    async def answer(self, asked: RecommendationRequest) -> ModelAdvice:
-        """As `recommend`, as values."""
-        return await self._answer(await self._present.kept(), asked)
+    async def decide(self, asked: RecommendationRequest) -> Decision:
+        """The decision on two to seven jobs, which `recommend` tells."""
+        return await self._decided(await self._present.kept(), asked)
 
     async def known_power(self, names: Sequence[str], gpu_model: str | None) -> "KnownPower":
         """What is known of the power of jobs; component weights are fitted once for each state.
@@ -293,14 +276,14 @@ class Engine(Collector):
         known = await self._power(await self._present.kept(), names, gpu_model)
         return await asyncio.to_thread(known)
 
-    async def place(self, asked: PlacementRequest | SetPlacementRequest) -> bytes:
+    async def place(self, asked: PlacementRequest) -> bytes:
         """Who shares with whom, as JSON: `advisor.wire.placement`.
 
         Worked out beside everything else, in a process of its own.
 
         Raises:
             BusyError: too many placements are asked for at once.
-            InputError: also an objective that is not for queues.
+            InputError: also an objective that is not for placements.
             ProcessEndedError: the process that worked it out was killed.
         """
         if self._placements >= PLACEMENTS_AT_ONCE + PLACEMENTS_WAITING:
@@ -311,8 +294,6 @@ class Engine(Collector):
             )
         self._placements += 1
         try:
-            if isinstance(asked, SetPlacementRequest):
-                return await self._place_sets(asked)
             return await self._place(asked)
         finally:
             self._placements -= 1
@@ -322,37 +303,21 @@ class Engine(Collector):
         return (await self._known.predictor(await self._present.kept())).manifest
 
     async def _recommended(self, kept: Kept, asked: RecommendationRequest) -> Recommendation:
-        given = await self._answer(kept, asked)
-        told = to_wire(given)
-        if asked.words:
-            told = dataclasses.replace(told, said=said(given, self._settings.prices))
+        request, known = request_of(asked, self._settings), await self._set(kept, asked)
+
+        def made() -> tuple[Decision, Recommendation]:
+            given = known.advise(asked, request)
+            return given.decision, recommendation(given, asked)
+
+        # Two jobs are answered faster than a thread is begun.
+        is_short = len(asked.looked_at) == ADVISED_JOBS and not asked.running
+        decision, told = made() if is_short else await asyncio.to_thread(made)
         if not asked.components:
             return told
         from advisor_advice.components import with_components
 
-        known = await self._power(kept, asked.names, asked.gpu_model)
-        return await asyncio.to_thread(with_components, told, given.decision, known)
-
-    async def _set(self, kept: Kept, asked: SetRequest) -> SetAdvice:
-        asked.check_running()
-        # The daemon of those that run bounds nobody further.
-        there = Running(shares=asked.running, sharing="limited", cap_percent=WHOLE)
-        running = there if asked.running else None
-        known = known_set(
-            await self._known.jobs(kept, asked.names, asked.gpu_model, asked.gpu_uuid)
-        )
-        request = request_of(asked, self._settings)
-        told = await asyncio.to_thread(advise_set, known, request, running, every=asked.every)
-        if asked.words:
-            told = dataclasses.replace(told, said=said(told, self._settings.prices))
-        return told
-
-    async def _replicas(self, kept: Kept, asked: ReplicasRequest) -> Replicas:
-        known = await self._known.jobs(
-            kept, asked.names, asked.gpu_model, asked.gpu_uuid, any_of=True
-        )
-        request = request_of(asked, self._settings)
-        return await asyncio.to_thread(advise_replicas, known, request, asked.most)
+        power = await self._power(kept, asked.names, asked.gpu_model)
+        return await asyncio.to_thread(with_components, told, decision, power)
 
     async def _crossed(self, kept: Kept, asked: GainsRequest) -> Gains:
         rows = await asyncio.to_thread(self.jobs.rows, "", MOST_ROWS)
@@ -366,35 +331,21 @@ class Engine(Collector):
 
     async def _place(self, asked: PlacementRequest) -> bytes:
         kept = await self._present.kept()
-        found = await self._known.profiles(kept, asked.names, asked.gpu_model)
-        limits = limits_of(asked, self._settings.policy)
+        found = await self._known.profiles(kept, asked.types, asked.gpu_model)
+        request = place_request(asked, self._settings)
         checked = await self._known.checked(kept, found)
         conditions = await self._known.conditions(kept, found, asked.gpu_uuid, any_of=True)
         return await self._placing.work(
-            placement_text, self._registry, found, asked, limits, checked, conditions
+            placement_text, self._registry, asked, request, found, checked, conditions
         )
-
-    async def _place_sets(self, asked: SetPlacementRequest) -> bytes:
-        kept = await self._present.kept()
-        found = await self._known.profiles(kept, sorted({*asked.names}), asked.gpu_model)
-        request, checked = (
-            running_request(asked, self._settings),
-            await self._known.checked(kept, found),
-        )
-        return await self._placing.work(
-            set_placement_text, self._registry, found, request, checked, self._settings.prices
-        )
-
-    async def _answer(self, kept: Kept, asked: RecommendationRequest) -> ModelAdvice:
-        return (await self._pair(kept, asked)).answer(request_of(asked, self._settings))
 
     async def _decided(self, kept: Kept, asked: RecommendationRequest) -> Decision:
-        return (await self._pair(kept, asked)).decide(request_of(asked, self._settings))
+        return (await self._set(kept, asked)).decide(request_of(asked, self._settings))
 
-    async def _pair(self, kept: Kept, asked: RecommendationRequest) -> KnownSet:
-        key = asked.names, asked.gpu_model, asked.gpu_uuid
-        if (known := kept.pairs.get(key)) is None:
-            known = kept.pairs[key] = known_set(await self._known.jobs(kept, *key))
+    async def _set(self, kept: Kept, asked: RecommendationRequest) -> KnownSet:
+        key = asked.looked_at, asked.gpu_model, asked.gpu_uuid
+        if (known := kept.sets.get(key)) is None:
+            known = kept.sets[key] = known_set(await self._known.jobs(kept, *key))
         return known
 
     async def _power(

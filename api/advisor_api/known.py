@@ -17,7 +17,7 @@ from advisor.predict.measured import Windows
 from advisor.settings import Settings, job_folders
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.lists import JobRow
-from advisor.wire.requests import GainsRequest, WayRequest
+from advisor.wire.requests import GainsRequest, RecommendationRequest
 from advisor_advice.answers import KnownSet
 from advisor_advice.conditions import Conditions, Experience, KnownJobs, checks_of, measured_windows
 from advisor_advice.profiles import (
@@ -118,10 +118,10 @@ MOST_PAIRS = 4096
 """Sets of which what was measured is kept."""
 
 MOST_KNOWN = 1024
-"""Pairs of which all that is known is kept; one takes 45 KiB, with steps of two SMs 115."""
+"""Sets of which all that is known is kept; one takes about 65 KiB, with steps of two SMs 115."""
 
 MOST_ANSWER_BYTES = 64 * 2**20
-"""All answers kept; one takes about 16 KiB, with steps of two SMs 60 KiB."""
+"""All answers kept; one takes 8 to 12 KiB, with every way several times as much."""
 
 
 @dataclass(slots=True, eq=False)
@@ -147,10 +147,10 @@ class Kept:
     windows: LRUCache[tuple[str, ...], Windows] = field(
         default_factory=lambda: LRUCache(MOST_PAIRS)
     )
-    pairs: LRUCache[tuple[tuple[str, ...], str | None, str | None], KnownSet] = field(
+    sets: LRUCache[tuple[tuple[str, ...], str | None, str | None], KnownSet] = field(
         default_factory=lambda: LRUCache(MOST_KNOWN)
     )
-    answers: LRUCache[WayRequest | GainsRequest, bytes] = field(
+    answers: LRUCache[RecommendationRequest | GainsRequest, bytes] = field(
         default_factory=lambda: LRUCache(MOST_ANSWER_BYTES, getsizeof=len)
     )
 
@@ -236,8 +236,6 @@ class JobsReader:
         names: Sequence[str],
         gpu_model: str | None,
         gpu_uuid: str | None,
-        *,
-        any_of: bool = False,
     ) -> KnownJobs:
         """All that an answer about jobs is made of.
 
@@ -251,7 +249,7 @@ class JobsReader:
             found=found,
             model=await self.predictor(kept),
             checked=await self.checked(kept, found),
-            conditions=await self.conditions(kept, found, gpu_uuid, any_of=any_of),
+            conditions=await self.conditions(kept, found, gpu_uuid),
         )
 
     async def predictor(self, kept: Kept) -> ModelPredictor:

@@ -37,7 +37,7 @@ class Wanted:
 
     head: OneWindowHead
     within: str = "namespace"
-    objective: Aim = "least-energy"
+    objective: Aim = "energy-efficiency"
     limits: Request = field(default_factory=Request)
     prices: Prices = NO_PRICES
     known: Mapping[tuple[str, str], Profile] = field(default_factory=dict[tuple[str, str], Profile])

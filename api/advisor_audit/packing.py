@@ -1,7 +1,7 @@
 """Who could have shared a card: sets of kinds, grown job by job by the law of sets.
 
 A cluster is packed hundreds of times, slot by slot, in groups that may share. So what each further
-kind would gain a set is asked once of `advisor.place` (the law as arrays, with every limit) and
+kind would gain a set is asked once of `advisor.placement` (the law as arrays, with every limit) and
 kept, and a group is packed by taking what gains most. That finds no more than `advisor place`
 would: what is saved here, a plan saves, too.
 """
@@ -19,8 +19,8 @@ from advisor.core.gpu import WHOLE
 from advisor.core.objectives import Aim, Prices
 from advisor.core.split import MOST_JOBS
 from advisor.decide.limits import Request
-from advisor.place.sets.answers import LEVELS, SetAnswers, Sets, set_answers
-from advisor.place.sets.placing import Kind, Pool, make_placing
+from advisor.placement.answers import LEVELS, SetAnswers, Sets, set_answers
+from advisor.placement.placing import Kind, Pool, make_placing
 from advisor.predict.profiles import Floats, Profile
 from advisor.predict.sets import SetClass, class_of, filling_beside
 from advisor_audit.kinds import SeenKind, Survey, Workload, workload_of

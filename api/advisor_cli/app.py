@@ -24,7 +24,7 @@ from advisor_cli.say import as_json_text, say, with_places
 _COMMANDS = {
     "recommend": "How do two to seven jobs share one GPU with the least energy for the same work?",
     "replicas": "How many copies of a job run on one GPU, and what ends their number?",
-    "place": "Plan a queue: who shares a GPU, at which split, and when; or who runs together.",
+    "place": "Plan which jobs share a GPU, and how: from now on, or until their work is done.",
     "audit": "Say what sharing would give a cluster, from the metrics that it has already.",
     "drift": "Do launched jobs still do what the model in use expects of them?",
     "profile": "Measure a job alone at each share: rate, power and counters.",

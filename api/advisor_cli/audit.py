@@ -8,14 +8,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, Literal
+from typing import IO, Annotated
 
 import requests
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 
 from advisor.core.interval import Interval
-from advisor.core.objectives import ADVISED, COST, priced
+from advisor.core.objectives import ADVISED, COST, Aim, priced
 from advisor.decide.limits import Request
 from advisor.errors import STOPPED, InputError
 from advisor.files import PUBLIC_FILE, open_home, replace_file, try_lock
@@ -60,9 +60,7 @@ def audit(
     within: Annotated[
         str, typer.Option(help="Who may share: jobs of one namespace, of one LABEL, or all")
     ] = "namespace",
-    objective: Annotated[
-        Literal["least-energy", "fewest-cards", "cost"], typer.Option(help="What is made small")
-    ] = "least-energy",
+    objective: Annotated[Aim, typer.Option(help="What is made small")] = "energy-efficiency",
     min_speed: Annotated[
         float | None, typer.Option(help="Least speed of each job; 1 is as alone", min=0.0, max=1.0)
     ] = None,

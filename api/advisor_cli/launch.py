@@ -30,7 +30,7 @@ from advisor.launch.start import check_memory, plan_of, spawn_supervisor
 from advisor.launch.status import LaunchStatus
 from advisor.settings import Settings, read_settings
 from advisor.wire.requests import LaunchRequest, NextPair, WhenOneEnds, WhenP99Breaks, check_launch
-from advisor_advice.launching import ResolvedLaunch, check_together, make_join, make_spec
+from advisor_advice.launching import ResolvedLaunch, check_arguments, make_join, make_spec
 from advisor_advice.options import every_job, job_requests, longest_p99_ms
 from advisor_cli.console import plain_console, print_screen
 from advisor_cli.launch_text import (
@@ -174,11 +174,11 @@ def launch(
     settings = read_settings()
     together = [every_job(jobs), *map(_together, then or ())]
     _check_join(context, join, share)
-    for names in together if join is None else ():
-        check_together(len(names))
     asked = replace(_of_jobs(together, limits), **asdict(rules))
     check_launch(asked if share is None else replace(asked, split=f"{share:g}"))
-    if join is not None:
+    if join is None:
+        check_arguments(asked, settings)
+    else:
         # Of a launch without a GPU yet, which nobody can join either, it is the wanted one.
         folder = find_folder(settings.home / "launches", join)
         gpu = folder.read_status().gpu_uuid or folder.read_spec().gpu

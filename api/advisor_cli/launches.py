@@ -12,7 +12,7 @@ import typer
 from advisor.core.wording import count_of
 from advisor.launch.folder import LaunchFolder, close_unclaimed, find_folder, list_folders
 from advisor.launch.guard import LAUNCH_MARK, Stopping
-from advisor.launch.overview import LocalLaunches
+from advisor.launch.overview import LaunchList
 from advisor.launch.status import JobStatus, LaunchStatus
 from advisor.runtime.job_process import check_none
 from advisor.runtime.processes import marked_pids, wait_until
@@ -59,7 +59,7 @@ def group(context: typer.Context, as_json: AsJson = False) -> None:
         return
     found = [folder.read_status() for folder in list_folders(_root())]
     if as_json:
-        say(as_json_text(LocalLaunches(launches=tuple(found))))
+        say(as_json_text(LaunchList(launches=tuple(found))))
         return
     if found:
         # Of these columns, `show` and `stop` need the first one whole.

@@ -12,17 +12,23 @@ from rich.text import Text
 from advisor.core.gpu import vendor_of
 from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Finish, Objective
-from advisor.core.split import MOST_JOBS, Sharing
-from advisor.core.wording import as_asked, counted, energy_text, less_or_more
-from advisor.decide.decision import Decision, RatedSplit, environments, picks, same_work
+from advisor.core.split import ADVISED_JOBS, MOST_JOBS, Sharing
+from advisor.core.wording import counted, energy_text, less_or_more
+from advisor.decide.decision import (
+    Decision,
+    RatedSplit,
+    best_of_each,
+    environments,
+    picks,
+    same_work,
+)
 from advisor.decide.reasons import percent
 from advisor.formats.moments import duration_text
-from advisor.settings import read_settings
-from advisor.wire.answers import Copies, Partner, Partners, Recommendation, Replicas, SetAdvice, Way
+from advisor.wire.answers import Copies, Option, Partner, Partners, Recommendation
 from advisor_advice import ask
-from advisor_advice.answers import ModelAdvice
+from advisor_advice.answers import ModelAdvice, option_of
 from advisor_advice.ask import advise
-from advisor_advice.words import basis, first_lines, launch_command, limits_of, reasons
+from advisor_advice.words import basis, first_lines, launch_command, limits_of, ways_not_taken
 from advisor_cli.console import (
     MOST_WIDTH,
     Columns,
@@ -72,7 +78,7 @@ def recommend(
     how: Annotated[bool, typer.Option("--how", help="The lines to copy, to start by hand")] = False,
     why: Annotated[bool, typer.Option("--why", help="Why this way, and what others do")] = False,
     notes: Notes = False,
-    show_all: Annotated[
+    every: Annotated[
         bool, typer.Option("--all", help="Show all candidates, and plot them")
     ] = False,
     as_json: AsJson = False,
@@ -84,20 +90,21 @@ def recommend(
 
     Example: advisor recommend bert-serve-30 triad --min-speed triad=0.6
     """
-    wanted = {"how": how, "why": why, "notes": notes, "all": show_all}
+    wanted = {"how": how, "why": why, "notes": notes, "all": every}
     details = [name for name, is_wanted in wanted.items() if is_wanted]
-    found = advise(*jobs, **asdict(asked))
-    given, told = found if isinstance(found, tuple) else (found, found)
-    if not isinstance(told, Partners) and asked.gpu_uuid is not None and told.card is None:
+    found = advise(*jobs, every=every, **asdict(asked))
+    if isinstance(found, Partners):
+        say(as_json_text(found)) if as_json else _show_partners(found)
+        return
+    given, told = found
+    if asked.gpu_uuid is not None and told.card is None:
         say(f"nothing is known of what the card {asked.gpu_uuid} draws beside others", err=True)
     if as_json:
         say(as_json_text(told))
-    elif isinstance(given, Partners):
-        _show_partners(given)
-    else:
-        _show(given, details)
-        if isinstance(told, Recommendation) and asked.components:
-            _show_parts(told)
+        return
+    _show(given, details)
+    if asked.components:
+        _show_parts(told)
 
 
 def _show_parts(told: Recommendation) -> None:
@@ -152,23 +159,23 @@ def _less(saved: Interval | None) -> str:
     return less_or_more(saved.value, 0) if saved else ""
 
 
-def _show(given: ModelAdvice | SetAdvice, details: Collection[str]) -> None:
+def _show(given: ModelAdvice, details: Collection[str]) -> None:
     """Print the first lines, and the wanted details: `how`, `why`, `notes` and `all`."""
-    console = print_screen(first_lines(given, read_settings().prices))
-    if isinstance(given, ModelAdvice):
-        r = given.decision
-        how, notes = _pair_how(r), _pair_notes(given)
+    console, r = print_screen(first_lines(given)), given.decision
+    if is_pair := len(r.profiles) == ADVISED_JOBS:
+        notes: Iterable[str] = _pair_notes(given)
         why: Iterable[str] = (*_rates(r), *given.reasons, *_other_objectives(r))
     else:
-        how, why, notes = _set_how(given), reasons(given), given.warnings
-    for name, mark, lines in (("how", " ", how), ("why", "-", why), ("notes", "!", notes)):
+        why, notes = ways_not_taken(r), given.warnings
+    for name, mark, lines in (("how", " ", _how(r)), ("why", "-", why), ("notes", "!", notes)):
         if name in details:
             print_list(console, name, mark, [*lines])
-    if "all" in details and isinstance(given, ModelAdvice):
-        _show_all(given.decision, console)
-    elif "all" in details and isinstance(given, SetAdvice):
+    if "all" in details and is_pair:
+        _show_all(r, console)
+    elif "all" in details:
         console.print(Text("best of each way: energy and GPU hours saved", style="bold"))
-        print_table(table_of(_WAY_COLUMNS, given.ways))
+        ways = [option_of(option, r) for option in best_of_each(r)]
+        print_table(table_of(_WAY_COLUMNS, ways))
 
 
 def _show_all(r: Decision, console: Console) -> None:
@@ -229,15 +236,18 @@ def _pair_notes(given: ModelAdvice) -> Iterator[str]:
     yield f"ranges are to hold {coverage} of what is measured; model {given.manifest.version}"
 
 
-def _pair_how(r: Decision) -> Iterator[str]:
-    if r.choice is None:
-        jobs = ", and when it has ended ".join(p.job for p in r.profiles)
-        yield f"run {jobs}; each has the whole GPU"
-        return
+def _how(r: Decision) -> Iterator[str]:
     names = [p.job for p in r.profiles]
-    command = f"advisor launch {as_asked(names)} --split {r.choice.name}"
-    seats = zip(names, environments(r.profiles, r.choice), strict=True)
-    yield from how(command, r.choice.sharing, r.profiles[0].gpu_model, seats)
+    is_pair = len(names) == ADVISED_JOBS
+    if (way := r.choice if is_pair else r.way) is None:
+        yield (
+            f"run {', and when it has ended '.join(names)}; each has the whole GPU"
+            if is_pair
+            else "start each job on a GPU of its own"
+        )
+        return
+    seats = zip(names, environments(r.profiles, way), strict=True)
+    yield from how(launch_command(r, way), way.sharing, r.profiles[0].gpu_model, seats)
 
 
 def _other_objectives(r: Decision) -> Iterator[str]:
@@ -339,14 +349,6 @@ def _over(value: float, this: float) -> str:
     return f"{change:+.1f} %" if abs(change) >= 0.05 else "same"
 
 
-def _set_how(given: SetAdvice) -> Iterator[str]:
-    if (way := given.chosen) is None:
-        yield "start each job on a GPU of its own"
-        return
-    seats = ((share.job, share.environment) for share in way.jobs)
-    yield from how(launch_command(way), way.sharing, given.gpu_model, seats)
-
-
 def how(
     command: str, sharing: Sharing, gpu_model: str, jobs: Iterable[tuple[str, Mapping[str, str]]]
 ) -> Iterator[str]:
@@ -368,17 +370,17 @@ def how(
         yield f"# no variable for {counted(free)}; each job in a shell of its own"
 
 
-def _way_tail(way: Way) -> str:
+def _way_tail(way: Option) -> str:
     tails = [share.latency_p99_ms.value for share in way.jobs if share.latency_p99_ms]
     return f"{max(tails):.3g}" if tails and way.sharing != "exclusive" else "-"
 
 
-def _slowest(way: Way) -> float:
+def _slowest(way: Option) -> float:
     return 1.0 if way.sharing == "exclusive" else min(share.speed.value for share in way.jobs)
 
 
-_WAY_COLUMNS: Columns[Way] = (
-    ("way", lambda way: limits_of(way) if way.sharing == "limited" else way.name),
+_WAY_COLUMNS: Columns[Option] = (
+    ("way", lambda way: limits_of(way) if way.sharing == "limited" else way.split),
     ("W", lambda way: f"{way.power_w.value:.0f}"),
     ("saved: off", lambda way: percent(round(way.energy_saved.value, 2) or 0.0)),
     ("idle", lambda way: percent(round(way.energy_saved_idle.value, 2) or 0.0)),
@@ -396,7 +398,7 @@ def replicas(
     ],
     asked: AdviceOptions,
     most: Annotated[
-        int, typer.Option(help="Copies that are looked at; beyond 7 nothing was measured")
+        int, typer.Option(help="Copies that are looked at", min=ADVISED_JOBS, max=MOST_JOBS)
     ] = MOST_JOBS,
     notes: Notes = False,
     as_json: AsJson = False,
@@ -412,27 +414,34 @@ def replicas(
     say(as_json_text(told)) if as_json else _show_replicas(told, with_notes=notes)
 
 
-def _show_replicas(told: Replicas, *, with_notes: bool) -> None:
-    best = told.copies[-1]
+def _show_replicas(told: Recommendation, *, with_notes: bool) -> None:
+    assert told.replicas
+    found, job = told.replicas, told.jobs[0]
+    one, best = found.copies[0], found.copies[found.best - 1]
+    sharing = told.choice.sharing if told.choice else "exclusive"
     console = plain_console(highlight=False, most=MOST_WIDTH)
-    copies = "1 copy" if told.best == 1 else f"{told.best} copies"
-    where = f"{told.job} on the {told.gpu_model}{_WAYS[told.sharing]}"
-    rests_on = basis(best.measured, [told.job] * told.one_window)
-    print_folded(console, "", f"{where}: {copies}. {rests_on}")
-    if told.best > 1:
+    copies = "1 copy" if found.best == 1 else f"{found.best} copies"
+    way = f" at {best.split}" if sharing == "limited" else _WAYS.get(sharing, "")
+    rests_on = basis(best.measured, [job.job] * job.one_window)
+    print_folded(console, "", f"{job.job} on the {told.gpu_model}{way}: {copies}. {rests_on}")
+    if found.best > 1:
         off, idle = (less_or_more(x.value, 0) for x in (best.energy_saved, best.energy_saved_idle))
-        times = f"{best.rate.value / told.copies[0].rate.value:.2f} times the rate of one"
+        times = f"{best.rate.value / one.rate.value:.2f} times the rate of one"
         print_folded(
             console, "", f"{times}, {off} energy with freed GPUs off, {idle} with them idle"
         )
 
     def note(copies: Copies) -> str:
-        is_measured = copies.measured is not None and copies.measured.at_choice > 0
-        return ", ".join(["too many"] * (copies is told.beyond) + ["measured"] * is_measured)
+        notes = {
+            "too many": copies.number > found.best,
+            f"at {copies.split}": "/" in (copies.split or ""),
+            "measured": copies.measured is not None and copies.measured.at_choice > 0,
+        }
+        return ", ".join(note for note, is_true in notes.items() if is_true)
 
     columns: Columns[Copies] = [
         ("copies", lambda c: c.number),
-        (f"{told.rate_unit}/s", lambda c: f"{c.rate.value:,.4g}"),
+        (f"{job.rate_unit}/s", lambda c: f"{c.rate.value:,.4g}"),
         ("each", lambda c: percent(min(c.speed.value, 1.0))),
         ("at worst", lambda c: percent(min(c.speed.low, 1.0))),
         ("p99 ms", lambda c: f"{c.latency_p99_ms.value:.3g}" if c.latency_p99_ms else "-"),
@@ -441,19 +450,20 @@ def _show_replicas(told: Replicas, *, with_notes: bool) -> None:
         ("J each", lambda c: f"{c.joules.value:.3g}"),
         ("", note),
     ]
-    print_table(table_of(columns, (*told.copies, *filter(None, [told.beyond]))))
-    ended = f"ended by {told.ended_by}: " if told.ended_by else ""
-    print_folded(console, "", f"{ended}{told.why}")
-    print_folded(console, "", _FAULTS[told.sharing])
+    print_table(table_of(columns, found.copies))
+    ended = f"ended by {found.ended_by}: " if found.ended_by else ""
+    print_folded(console, "", f"{ended}{found.why}")
+    if told.choice:
+        print_folded(console, "", _FAULTS[told.choice.isolates])
     if with_notes:
         print_list(console, "notes", "!", told.warnings)
     elif told.warnings:
         print_folded(console, "", f"what may be wrong with it: --notes ({len(told.warnings)})")
 
 
-_WAYS = {"uncapped": "", "time-sliced": " in turns, without MPS"}
+_WAYS: Mapping[str, str] = {"time-sliced": " in turns, without MPS"}
 
 _FAULTS = {
-    "uncapped": "a fault of one copy ends all, as MPS does not keep them apart: --isolate",
-    "time-sliced": "a fault of one copy leaves the others running",
+    False: "a fault of one copy ends all, as MPS does not keep them apart: --isolate",
+    True: "a fault of one copy leaves the others running",
 }

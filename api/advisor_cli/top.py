@@ -9,7 +9,7 @@ import time
 import tty
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -31,15 +31,13 @@ from advisor.launch.overview import (
     DrawnLaunch,
     Entry,
     HistoryValues,
-    Launch,
     Overview,
     Seen,
     entry_of,
-    launch_of,
     overview,
     read_history,
 )
-from advisor.launch.status import GOING, JobStatus, Saved
+from advisor.launch.status import GOING, JobStatus, LaunchStatus, Saved
 from advisor.settings import Settings, read_settings
 from advisor_api.launches.cards import HostCards
 from advisor_cli.console import PIPE_WIDTH, Columns, plain_console, plain_table, table_of
@@ -170,15 +168,15 @@ class _HostLaunches:
     def __init__(self, settings: Settings) -> None:
         self._settings, self._root = settings, settings.home / "launches"
         self._cards = HostCards(settings)
-        self._ended: dict[str, tuple[Launch, Entry | None]] = {}
+        self._ended: dict[str, tuple[LaunchStatus, Entry | None]] = {}
 
     def look(self) -> Overview:
         """All at one look."""
-        running: list[Launch] = []
+        running: list[LaunchStatus] = []
         for folder in list_folders(self._root):
             if folder.launch_id in self._ended:
                 continue
-            one = launch_of(folder.read_status(), HOST)
+            one = replace(folder.read_status(), host=HOST)
             if one.over:
                 self._ended[folder.launch_id] = one, entry_of(one)
             else:
@@ -270,7 +268,7 @@ class _Drawn:
         table.show_header = False
         return Group(head, Text(f"  {self._standing(launch)}", style=style), table)
 
-    def _standing(self, launch: Launch) -> str:
+    def _standing(self, launch: LaunchStatus) -> str:
         parts = [launch.launch_id, launch.standing]
         if launch.started_at:
             at = datetime.fromisoformat(self._seen.at)
@@ -333,7 +331,7 @@ def _basis(seen: Overview) -> str:
     return f"observed of {launches} this week{left}, against a whole GPU for each job{dark}"
 
 
-def _share(launch: Launch, job: JobStatus) -> str:
+def _share(launch: LaunchStatus, job: JobStatus) -> str:
     if job.outcome not in GOING:
         return job.outcome
     if launch.sharing != "limited" or job.share_percent >= 100:
@@ -342,7 +340,7 @@ def _share(launch: Launch, job: JobStatus) -> str:
     return f"{job.share_percent:g} %{units}"
 
 
-def _speed(launch: Launch, n: int) -> str:
+def _speed(launch: LaunchStatus, n: int) -> str:
     job = launch.jobs[n]
     if job.speed is None:
         return "-"
@@ -361,7 +359,7 @@ def _p99(job: JobStatus) -> Text:
     return Text(f"p99 {own:.3g}/{job.max_p99_ms:g} ms", style=style)
 
 
-def _row(launch: Launch, at: str) -> tuple[str, ...]:
+def _row(launch: LaunchStatus, at: str) -> tuple[str, ...]:
     speeds = [job.speed for job in launch.jobs if job.speed is not None]
     jobs, forecast = counted(job.job for job in launch.jobs), launch.forecast
     saved = "-" if launch.part_saved is None else f"{100 * launch.part_saved:.0f} %"
@@ -378,7 +376,7 @@ def _row(launch: Launch, at: str) -> tuple[str, ...]:
     )
 
 
-def _gain(launch: Launch) -> str:
+def _gain(launch: LaunchStatus) -> str:
     return energy_text(launch.ledger.alone_j - launch.ledger.energy_j) if launch.ledger else "-"
 
 

@@ -10,17 +10,15 @@ from advisor.client import (
     Client,
     ClientError,
     JobRequest,
+    PlacementRequest,
+    QueuedJobs,
     Recommendation,
     RecommendationRequest,
-    RunningJobs,
-    SetAdvice,
-    SetPlacementRequest,
-    SetRequest,
 )
 from advisor.core.gpu import PERCENTAGE, WHOLE, Share
 from advisor.core.split import ADVISED_JOBS
 from advisor.errors import InputError
-from advisor.wire.answers import AskedJob, JobShare
+from advisor.wire.answers import AskedJob
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -120,7 +118,7 @@ class Advice:
     def __init__(self, client: Client, now: Callable[[], float] = time.monotonic) -> None:
         self._client, self._now = client, now
         self._kept: dict[Question, tuple[float, Answer]] = {}
-        self._planned: dict[SetPlacementRequest, tuple[float, NamedSets]] = {}
+        self._planned: dict[PlacementRequest, tuple[float, NamedSets]] = {}
         self._quiet_until, self._failure = 0.0, NoAnswer("")
 
     def answers(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
@@ -129,13 +127,12 @@ class Advice:
         new = [q for q in dict.fromkeys(questions) if self._known(q, now) is None]
         pairs = [q for q in new if _is_pair(q)][:MOST_PAIRS]
         sets = [q for q in new if not _is_pair(q)][:MOST_SETS]
-        for first in range(0, len(pairs), _AT_ONCE):
-            self._unless_quiet(self._ask_pairs, pairs[first : first + _AT_ONCE], self._kept)
-        for question in sets:
-            self._unless_quiet(self._ask_set, question, self._kept)
-        asked = {*pairs, *sets}
+        asked = [*pairs, *sets]
+        for first in range(0, len(asked), _AT_ONCE):
+            self._unless_quiet(self._ask, asked[first : first + _AT_ONCE], self._kept)
+        tried = {*asked}
         found = (
-            (q, self._known(q, now) or (self._failure if q in asked else None)) for q in questions
+            (q, self._known(q, now) or (self._failure if q in tried else None)) for q in questions
         )
         return {question: answer for question, answer in found if answer is not None}
 
@@ -166,9 +163,9 @@ class Advice:
             del kept[old]
         kept |= {question: (now + _KEPT_S, answer) for question, answer in found.items()}
 
-    def _plan(self, asked: SetPlacementRequest) -> Mapping[SetPlacementRequest, NamedSets]:
+    def _plan(self, asked: PlacementRequest) -> Mapping[PlacementRequest, NamedSets]:
         try:
-            planned = self._client.place_sets(asked)
+            planned = self._client.place(asked)
         except ApiError as error:
             _raise_of_caller(error)
             return {asked: ()}
@@ -179,9 +176,11 @@ class Advice:
             )
         }
 
-    def _ask_pairs(self, questions: list[Question]) -> Mapping[Question, Answer]:
+    def _ask(self, questions: list[Question]) -> Mapping[Question, Answer]:
         requests = [
-            RecommendationRequest(jobs=q.jobs, gpu_model=q.model, memory_mib=q.memory_mib)
+            RecommendationRequest.of(
+                *q.jobs, gpu_model=q.model, memory_mib=q.memory_mib, running=q.running
+            )
             for q in questions
         ]
         items = self._client.recommend_batch(requests)
@@ -192,17 +191,6 @@ class Advice:
             question: Apart(why) if item.answer is None else _read(item.answer, question)
             for question, item, why in zip(questions, items, said, strict=True)
         }
-
-    def _ask_set(self, question: Question) -> Mapping[Question, Answer]:
-        request = SetRequest(
-            jobs=question.jobs, gpu_model=question.model, memory_mib=question.memory_mib,
-            running=question.running,
-        )  # fmt: skip
-        try:
-            return {question: _read_set(self._client.recommend_set(request), question)}
-        except ApiError as error:
-            _raise_of_caller(error)
-            return {question: Apart(error.message)}
 
 
 def _is_pair(question: Question) -> bool:
@@ -215,14 +203,14 @@ def _raise_of_caller(error: ApiError) -> None:
         raise error
 
 
-def _placement_of(jobs: Sequence[JobRequest], model: str | None) -> SetPlacementRequest:
+def _placement_of(jobs: Sequence[JobRequest], model: str | None) -> PlacementRequest:
     """By name, since a plan knows no more: each must keep what the strictest of them asks for."""
     by_name: dict[str, list[JobRequest]] = {}
     for job in sorted(jobs, key=lambda job: job.job):
         by_name.setdefault(job.job, []).append(job)
-    return SetPlacementRequest(
+    return PlacementRequest(
         jobs=tuple(
-            RunningJobs(
+            QueuedJobs(
                 job=name,
                 count=len(some),
                 min_speed=max((j.min_speed for j in some if j.min_speed is not None), default=None),
@@ -247,41 +235,21 @@ def is_share(text: str) -> bool:
 
 def _read(answer: Recommendation, asked: Question) -> Answer:
     choice = answer.choice
-    if choice.sharing not in ("limited", "uncapped"):
-        return Apart(f"{choice.sharing} is better", _needs_mib(answer.jobs))
-    saved = choice.energy_saved.value
-    shared, alone = answer.same_work.choice, answer.same_work.baselines.get("exclusive")
-    if asked.jobs[0].work_s is not None and shared and alone:
-        saved = 1 - shared.energy_j / alone.energy_j  # until both are done
-    return _together(asked, answer, choice.jobs, saved, choice.split)
-
-
-def _read_set(answer: SetAdvice, asked: Question) -> Answer:
-    way = next((way for way in answer.ways if way.name == answer.choice), None)
-    if way is None:
-        return Apart("a card each is better", _needs_mib(answer.jobs))
-    return _together(asked, answer, way.jobs, way.energy_saved.value, way.name)
-
-
-def _together(
-    asked: Question,
-    answer: Recommendation | SetAdvice,
-    given: Sequence[JobShare],
-    saved: float,
-    split: str,
-) -> Answer:
-    if not len(asked.jobs) == len(answer.jobs) == len(given):
-        return Apart(f"the service answered for {len(given)} jobs")
-    shares = tuple(job.environment.get(PERCENTAGE, f"{WHOLE:g}") for job in given)
+    if choice is None or choice.sharing not in ("limited", "uncapped"):
+        better = f"{choice.sharing} is better" if choice else "separate GPUs are better"
+        return Apart(better, _needs_mib(answer.jobs))
+    if not len(asked.jobs) == len(answer.jobs) == len(choice.jobs):
+        return Apart(f"the service answered for {len(choice.jobs)} jobs")
+    shares = tuple(job.environment.get(PERCENTAGE, f"{WHOLE:g}") for job in choice.jobs)
     if not all(map(is_share, shares)):
         return Apart(f"the service answered with the shares {', '.join(map(ascii, shares))}")
     return Together(
         shares=shares,
         needs_mib=_needs_mib(answer.jobs),
-        speeds=tuple(job.speed.value for job in given),
-        low_speeds=tuple(job.speed.low for job in given),
-        energy_saved=saved,
-        split=split,
+        speeds=tuple(job.speed.value for job in choice.jobs),
+        low_speeds=tuple(job.speed.low for job in choice.jobs),
+        energy_saved=choice.energy_saved.value,
+        split=choice.split,
         gpu_model=answer.gpu_model,
     )
 

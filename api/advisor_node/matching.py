@@ -13,7 +13,7 @@ import numpy as np
 
 from advisor.core.gpu import MEMORY_MIB, MemoryFit
 from advisor.core.split import MOST_JOBS
-from advisor.place.solver import solved
+from advisor.placement.solver import solved
 from advisor_node.advice import Answer, Apart, AskAdvice, Question, Together
 
 _SEARCH_S = 1.0

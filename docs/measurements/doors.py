@@ -1,10 +1,10 @@
 """Ask the same about random bundled jobs through every door, and count the answers that agree.
 
-    .venv/bin/python docs/measurements/doors.py [--pairs 300] [--sets 300]
+    .venv/bin/python docs/measurements/doors.py [--pairs 300] [--sets 300] [--placements 60]
 
-Doors are Python and the command line, POST /v1/recommendations or /v1/sets, `advisor launch`
-without a split, and `advisor run` on an empty GPU. An answer is a verdict, an option, and what is
-expected of it: speeds and power to four digits. Nothing is stored and nothing of yours is read.
+Doors are Python and the command line, POST /v1/recommendations, `advisor launch` without a split,
+`advisor run` on an empty GPU, and `advisor place` on one GPU. An answer is an option and its speeds
+and power, to four digits. Nothing is stored and nothing of yours is read.
 """
 
 import argparse
@@ -20,13 +20,13 @@ from fastapi.testclient import TestClient
 
 import advisor
 from advisor.core.job import Job
-from advisor.core.split import Split
 from advisor.errors import NoSplitError
 from advisor.formats.job_file import load_job
 from advisor.settings import SUITE, Settings, read_settings
-from advisor.wire.requests import LaunchRequest
+from advisor.wire.requests import LaunchRequest, PlacementRequest, QueuedJobs
 from advisor_advice.forecasting import recommended
 from advisor_advice.launching import ResolvedLaunch
+from advisor_advice.placing import place_jobs
 from advisor_advice.queue import read_advice
 from advisor_api.app import create_app
 from advisor_api.http.options import ServeOptions
@@ -39,13 +39,14 @@ Answer = tuple[str, tuple[float, ...], float] | None
 def main() -> None:
     """Print how many answers of each door are those of Python."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--pairs", type=int, default=300)
-    parser.add_argument("--sets", type=int, default=300)
+    for kind, number in (("pairs", 300), ("sets", 300), ("placements", 60)):
+        parser.add_argument(f"--{kind}", type=int, default=number)
     given = parser.parse_args()
     names = sorted({p.job for p in bundled_solo_points() if p.gpu_model == GPU_MODEL})
     dice = random.Random(56)
-    asked = [tuple(dice.choices(names, k=2)) for _ in range(given.pairs)]
-    asked += [tuple(dice.choices(names, k=dice.randint(3, 7))) for _ in range(given.sets)]
+    sizes = [2] * given.pairs + [dice.randint(3, 7) for _ in range(given.sets)]
+    asked = [sorted(dice.choices(names, k=k), key=lambda job: "serve" not in job) for k in sizes]
+    placed = [sorted(dice.choices(names, k=dice.randint(2, 7))) for _ in range(given.placements)]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["ADVISOR_HOME"] = folder
         settings = read_settings()
@@ -57,14 +58,14 @@ def main() -> None:
             }
             agree: Counter[tuple[str, str]] = Counter()
             for jobs in asked:
-                kind = "pairs" if len(jobs) == 2 else "sets"
                 first = _of_python(jobs)
-                for name, door in doors.items():
-                    agree[name, kind] += (same := door(jobs) == first)
-                    if not same:
-                        print(f"{name}: {' '.join(jobs)}: {door(jobs)}, Python {first}")
+                for name, found in ((name, door(jobs)) for name, door in doors.items()):
+                    agree[name, "pairs" if len(jobs) == 2 else "sets"] += found == first
+                    if found != first:
+                        print(f"{name}: {' '.join(jobs)}: {found}, Python {first}")
+        agree["place", "placements"] = sum(_is_placed_so(jobs, settings) for jobs in placed)
     for (name, kind), count in sorted(agree.items()):
-        print(f"{name}: {count} of {given.pairs if kind == 'pairs' else given.sets} {kind}")
+        print(f"{name}: {count} of {vars(given)[kind]} {kind}")
 
 
 def _of_python(jobs: Sequence[str]) -> Answer:
@@ -74,25 +75,21 @@ def _of_python(jobs: Sequence[str]) -> Answer:
         return None
     if found.verdict != "share":
         return None
-    way = found.choice if len(jobs) == 2 else found.chosen
-    name = way.split if len(jobs) == 2 else way.name
-    return name, tuple(_short(job.speed.value) for job in way.jobs), _short(way.power_w.value)
+    way = found.choice
+    return way.split, tuple(_short(job.speed.value) for job in way.jobs), _short(way.power_w.value)
 
 
 def _post(client: TestClient, jobs: Sequence[str]) -> Any:
-    path = "/v1/recommendations" if len(jobs) == 2 else "/v1/sets"
     body = {"jobs": [{"job": job} for job in jobs], "gpu_model": GPU_MODEL}
-    return client.post(path, json=body).json()
+    return client.post("/v1/recommendations", json=body).json()
 
 
 def _of_json(found: Any) -> Answer:
     if found.get("verdict") != "share":
         return None
     way = found["choice"]
-    if isinstance(way, str):
-        way = next(one for one in found["ways"] if one["name"] == way)
     speeds = tuple(_short(job["speed"]["value"]) for job in way["jobs"])
-    return way.get("split") or way["name"], speeds, _short(way["power_w"]["value"])
+    return way["split"], speeds, _short(way["power_w"]["value"])
 
 
 def _jobs(names: Sequence[str]) -> list[Job]:
@@ -116,20 +113,20 @@ def _of_run(names: Sequence[str], settings: Settings) -> Answer:
     found = advice.first_set(names, 0)
     if found is None or len(found[0]) < len(names):
         return None
-    split = expected_of(found[1].split, names, found[0])
-    speeds = {job: part.speed.value for job, part in zip(found[0], found[1].parts, strict=True)}
-    return str(split), tuple(_short(speeds[job]) for job in names), _short(found[1].power_w.value)
+    expected = found[1]  # in the order asked, with servers first
+    speeds = tuple(_short(part.speed.value) for part in expected.parts)
+    return str(expected.split), speeds, _short(expected.power_w.value)
 
 
-def expected_of(split: Split, names: Sequence[str], order: Sequence[str]) -> Split:
-    """The split with the shares in the order that was asked; copies have theirs in turn."""
-    left = [*zip(order, split.shares, strict=True)]
-    shares: list[float] = []
-    for name in names:
-        seat = next(pair for pair in left if pair[0] == name)
-        left.remove(seat)
-        shares.append(seat[1])
-    return Split(tuple(shares), split.sharing)
+def _is_placed_so(names: Sequence[str], settings: Settings) -> bool:
+    queued = tuple(QueuedJobs(job=job) for job in names)
+    request = PlacementRequest(jobs=queued, gpus=1, gpu_model=GPU_MODEL)
+    (one,) = place_jobs(request, settings).sets
+    seated = [job.job for job in one.jobs]
+    speeds = tuple(_short(job.speed) for job in one.jobs)
+    answer = one.launch.partition(" --split ")[2], speeds, _short(one.power_w)
+    together = (len(seated) == len(names)) == (_of_python(names) is not None)
+    return together and (len(seated) == 1 or answer == _of_python(seated))
 
 
 def _short(value: float) -> float:

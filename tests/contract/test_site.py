@@ -15,7 +15,6 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_site_is_whole_and_asks_nobody(tmp_path: Path) -> None:
     """A link to nothing, or a page that no list of pages names, leaves no site.
 

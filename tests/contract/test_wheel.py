@@ -135,7 +135,6 @@ def test_programs_of_its_jobs_find_it(bare: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_what_pages_show_runs_in_an_empty_folder(bare: Path, host: FakeHost) -> None:
     """Each command that needs no GPU, cluster or network, with what the page says is there.
 

@@ -1,4 +1,4 @@
-"""A service that knows pairs and sets: those of a table share so, all others are better apart."""
+"""A service that knows sets of jobs: those of a table share so, all others are better apart."""
 
 import copy
 from collections import Counter
@@ -14,7 +14,7 @@ Shares = Mapping[tuple[str, ...], tuple[float, ...]]
 
 
 def pair_service(shares: Shares, speed: float = 0.5, after_s: float = 0.0) -> Reply:
-    """Answers `/v1/recommendations/batch`, `/v1/sets` and `/v1/placements/sets`.
+    """Answers `/v1/recommendations/batch` and `/v1/placements`.
 
     Args:
         shares: Of jobs, in the order of their names; of three and more one plan has each set once.
@@ -30,8 +30,6 @@ def answering(shares: Shares, speed: float = 0.5) -> Callable[[Any], Any]:
     def answer(body: Any) -> Any:
         if "gpus" in body:
             return _plan(shares, {job["job"]: job["count"] for job in body["jobs"]})
-        if "requests" not in body:
-            return _of_set(shares, [job["job"] for job in body["jobs"]], speed)
         asked = [[job["job"] for job in one["jobs"]] for one in body["requests"]]
         return {
             "answers": [{"answer": _of(shares, names, speed), "error": None} for names in asked]
@@ -44,9 +42,9 @@ def _of(shares: Shares, names: Sequence[str], speed: float) -> Any:
     known = {tuple(sorted(jobs)): dict(zip(jobs, of, strict=True)) for jobs, of in shares.items()}
     found = [known[key][name] for name in names] if (key := tuple(sorted(names))) in known else []
     answer = copy.deepcopy(ANSWER)
-    for option in (answer["choice"], answer["candidates"][0]):
-        option["sharing"] = "limited" if found else "exclusive"
-        option["split"] = "/".join(f"{share:g}" for share in found) or "exclusive"
+    if found:
+        option = answer["choice"]
+        option["split"] = "/".join(f"{share:g}" for share in found)
         option["energy_saved"] = {"value": 0.2, "low": 0.1, "high": 0.3}
         option["jobs"] = [
             {
@@ -54,8 +52,10 @@ def _of(shares: Shares, names: Sequence[str], speed: float) -> Any:
                 "environment": {PERCENTAGE: f"{share:g}"},
                 "speed": {"value": 1.1 * speed, "low": speed, "high": 1.2 * speed},
             }
-            for name, share in zip(names, found or [50] * len(names), strict=True)
+            for name, share in zip(names, found, strict=True)
         ]  # fmt: skip
+    else:
+        answer |= {"verdict": "do not share", "choice": None}
     alone = {"rate": 1.0, "power_w": 300.0, "memory_used_mib": 2000.0}
     answer["jobs"] = [{"job": name, "rate_unit": "steps", "alone": alone} for name in names]
     return answer
@@ -65,33 +65,15 @@ def _plan(shares: Shares, counts: Mapping[str, int]) -> Any:
     sets = [jobs for jobs in shares if len(jobs) > 2 and Counter(jobs) <= Counter(counts)]
     job: dict[str, Any] = {"share_percent": 100.0, "speed": 1.0, "p99_ms": None, "environment": {}}
     return {
-        "objective": "least-energy", "gpus": [], "queued": 0, "seated": 0, "waiting": [],
+        "objective": "energy-efficiency", "gpus": [], "queued": 0, "seated": 0, "waiting": [],
         "sets": [
-            {"launch": "", "gpu_model": "", "gpus": [n], "power_w": 1.0,
-             "jobs": [{**job, "job": name} for name in jobs]}
+            {"launch": "", "gpu_model": "", "count": 1, "gpus": [n], "power_w": 1.0,
+             "jobs": [{**job, "job": name} for name in jobs], "energy_saved": 0.2,
+             "gpu_time_saved": 0.2}
             for n, jobs in enumerate(sets)
         ],
-        "timed_out": False, "bundled_profiles": [], "warnings": [], "cards": len(sets),
-        **dict.fromkeys(("power_w", "cost", "bound", "gap"), 1.0),
+        "queue": None, "timed_out": False, "bundled_profiles": [], "warnings": [],
+        "cards": len(sets), "model": {"version": "m1", "gpu_models": []},
+        **dict.fromkeys(("cost", "bound", "gap"), 1.0),
         **dict.fromkeys(("energy_saved", "energy_saved_idle", "gpu_time_saved"), 0.2),
-    }  # fmt: skip
-
-
-def _of_set(shares: Shares, names: Sequence[str], speed: float) -> Any:
-    pair = _of(shares, names, speed)
-    option = pair["choice"]
-    interval = option["energy_saved"]
-    way: dict[str, Any] = {
-        "name": option["split"], "sharing": option["sharing"], "isolates": False,
-        "jobs": option["jobs"], "power_w": interval, "energy_saved": interval,
-        "energy_saved_idle": interval, "gpu_time_saved": interval, "cost_saved": None,
-        "violations": [],
-    }  # fmt: skip
-    needs = {"memory_mib": None, "memory_of_mib": None, "host_cores": None}
-    return {
-        "jobs": pair["jobs"], "gpu_model": pair["gpu_model"], "objective": pair["objective"],
-        "verdict": "share", "choice": None if option["split"] == "exclusive" else way["name"],
-        "call": None, "ways": [way], "needs": {**needs, "mps_clients": 2, "mps_clients_most": 48},
-        "near": None, "searched": 1, "warnings": [], "coverage": 0.9, "card": None, "drifts": [],
-        "measured": None, "fewer": None,
     }  # fmt: skip

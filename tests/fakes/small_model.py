@@ -44,8 +44,8 @@ LIMIT_W = 700.0
 
 SPEED_BOUNDS = {
     SPLIT: LogBounds(-0.3, 0.2),
-    of_job("filling", ["filling"], 20, SPLIT): LogBounds(-0.4, 0.1),
-    of_job("filling", ["filling"], 80, SPLIT): LogBounds(-0.2, 0.05),
+    of_job("filling", ("filling",), 20, SPLIT): LogBounds(-0.4, 0.1),
+    of_job("filling", ("filling",), 80, SPLIT): LogBounds(-0.2, 0.05),
     WITHOUT_LIMITS: LogBounds(-1.0, 0.5),
 }
 POWER_BOUNDS = {SPLIT: LogBounds(-0.1, 0.05), WITHOUT_LIMITS: LogBounds(-0.2, 0.3)}

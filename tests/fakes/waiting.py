@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from forked import Forked
 
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 """Only a machine that stands still lets anything take so long."""
 
 

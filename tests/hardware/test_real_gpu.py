@@ -181,7 +181,9 @@ def test_job_that_is_wrong_at_one_share(home: Path) -> None:
     assert wrong["results"] in ("wrong", "differ")
     assert {"wrong-results", "results-differ"} & set(wrong["flags"])
     assert {units: p["results"] for units, p in points.items()} == {66: "right", 132: "right"}
-    advice = run_json("recommend", "dit-step", "dit-step", "--gpu-model", answer["gpu_model"])
+    advice = run_json(
+        "recommend", "dit-step", "dit-step", "--all", "--gpu-model", answer["gpu_model"]
+    )
     shares = [job["share_percent"] for c in advice["candidates"] for job in c["jobs"]]
     assert 92 not in {units_for_percent(share, 132) for share in shares if share}
     assert any("92" in text and "its own results were wrong" in text for text in advice["reasons"])

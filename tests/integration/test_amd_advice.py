@@ -36,7 +36,7 @@ def overlap(a: dict[str, str], b: dict[str, str]) -> int:
 
 def test_recommend_gives_masks(advisor: Advisor, profiles: Path) -> None:
     options = ("recommend", *PAIR, "--profiles", str(profiles), "--min-speed", "0.1")
-    answer = json.loads(advisor(*options, "--json").out)
+    answer = json.loads(advisor(*options, "--all", "--json").out)
     assert answer["gpu_model"] == MI300X
     splits = [o for o in answer["candidates"] if o["sharing"] == "limited"]
     assert splits
@@ -58,8 +58,8 @@ def test_a_set_has_masks_for_two_jobs_at_most(advisor: Advisor, profiles: Path) 
     """Masks begin at one of two ends; there are no turns to choose, and nobody has tried faults."""
     options = ("recommend", "gemm*2", "triad", "--profiles", str(profiles), "--min-speed", "0.1")
     answer = json.loads(advisor(*options, "--json").out)
-    assert {way["sharing"] for way in answer["ways"]} == {"limited", "uncapped", "exclusive"}
-    (way,) = (way for way in answer["ways"] if way["sharing"] == "limited")
+    assert {way["sharing"] for way in answer["candidates"]} == {"limited", "uncapped", "exclusive"}
+    (way,) = (way for way in answer["candidates"] if way["sharing"] == "limited")
     masks = [job["environment"] for job in way["jobs"] if job["environment"]]
     assert 1 <= len(masks) <= 2
     assert all(set(mask) == {"HSA_CU_MASK", "ROC_GLOBAL_CU_MASK"} for mask in masks)

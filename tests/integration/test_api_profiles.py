@@ -90,10 +90,10 @@ def test_new_profile_counts_at_once(api: Api, writer: str) -> None:
     assert api.get("/v1/profiles/fft")["source"] == "bundled"
     assert error_of(api.ask("POST", "/v1/recommendations", json=ASKED))[0] == 422
     assert answer_of(put(api, writer, sweep()).content) == {"stored": 10}
-    slow = api.post("/v1/recommendations", ASKED)["choice"]["jobs"][0]["rate"]["value"]
+    slow = api.post("/v1/recommendations", ASKED)["jobs"][0]["alone"]["rate"]
     doubled = [dataclasses.replace(point, rate=2 * point.rate) for point in sweep()]
     assert answer_of(put(api, writer, doubled).content) == {"stored": 10}
-    fast = api.post("/v1/recommendations", ASKED)["choice"]["jobs"][0]["rate"]["value"]
+    fast = api.post("/v1/recommendations", ASKED)["jobs"][0]["alone"]["rate"]
     assert fast == pytest.approx(2 * slow)
     assert answer_of(api.ask("DELETE", "/v1/profiles/mine", writer).content) == {"deleted": 10}
     _, code, message = error_of(api.ask("POST", "/v1/recommendations", json=ASKED))

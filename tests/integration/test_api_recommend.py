@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ from in_process import Api, error_of, running
 from reading import answer_of
 
 from advisor.formats.wire import read
-from advisor.wire.answers import BatchAnswer, Gains, Recommendation, Replicas, SetAdvice
-from advisor.wire.placement import Placement, SetPlacement
+from advisor.wire.answers import BatchAnswer, Gains, Recommendation
+from advisor.wire.placement import Placement
 
 URL = "/v1/recommendations"
 PAIR = ["fft", "resnet50-train-b2"]
@@ -36,7 +37,7 @@ def told(advisor: Advisor, *words: str) -> Any:
     return answer_of(said.out)
 
 
-SETS, PLACE = "/v1/sets", "/v1/placements"
+PLACE = "/v1/placements"
 SET = ("resnet50-train-b2", "resnet50-train-b2", "fft")
 H200 = {"gpu_model": "NVIDIA H200"}
 _FFT = {"job": "fft", "min_speed": 0.4}
@@ -50,8 +51,8 @@ _PLANNED = "place fft:2 gemm --gpus 2 --work gemm=2h --min-speed fft=0.4"
         (URL, {}, "", Recommendation),
         (
             URL,
-            {"objective": "max-min", "fine": True},
-            "--objective max-min --fine",
+            {"objective": "max-min", "fine": True, "every": True},
+            "--objective max-min --fine --all",
             Recommendation,
         ),
         (
@@ -67,10 +68,16 @@ _PLANNED = "place fft:2 gemm --gpus 2 --work gemm=2h --min-speed fft=0.4"
             Recommendation,
         ),
         (
-            SETS,
-            {"jobs": jobs(*SET, min_speed=0.2), "isolate": True, **H200},
-            "recommend " + " ".join(SET) + " --gpu-model|NVIDIA H200|--isolate --min-speed 0.2",
-            SetAdvice,
+            URL,
+            {"jobs": [{"job": SET[0], "copies": 2}, {"job": SET[2]}], "isolate": True, **H200},
+            f"recommend {SET[0]}*2 {SET[2]} --gpu-model|NVIDIA H200|--isolate",
+            Recommendation,
+        ),
+        (
+            URL,
+            {"jobs": jobs(SET[0]), **H200},
+            f"replicas {SET[0]} --gpu-model|NVIDIA H200",
+            Recommendation,
         ),
         *(
             (
@@ -87,7 +94,7 @@ def test_answer_is_that_of_the_command_line(
     api: Api, advisor: Advisor, path: str, body: dict[str, Any], words: str, kind: type[Any]
 ) -> None:
     """Both doors give the same choice, plan, numbers, reasons and warnings."""
-    if path == URL:
+    if not words.startswith(("recommend", "replicas", "place")):
         body, words = {"jobs": jobs(*PAIR), **body}, f"recommend {' '.join(PAIR)} {words}"
     answer = api.post(path, body)
     assert answer == told(advisor, *(w for part in words.split("|") for w in _words(part)))
@@ -138,8 +145,14 @@ _PLACED_WRONG: list[tuple[dict[str, Any], str]] = [
 
 _WRONG: list[tuple[str, str | dict[str, Any], str]] = [
     (URL, bad("fft", "gemn"), "similar names: gemm"),
-    (URL, bad("fft"), "jobs: "),
-    (URL, bad("fft", "gemm", "triad"), "jobs: "),
+    (URL, bad(), "jobs: "),
+    (URL, bad(*["fft"] * 8), "jobs: "),
+    (URL, {"jobs": [{"job": "fft", "copies": 8}]}, "jobs[0].copies"),
+    (
+        URL,
+        {"jobs": [{"job": "fft", "copies": 4}, {"job": "gemm", "copies": 4}]},
+        "these are 8 jobs",
+    ),
     (URL, '{"jobs": "fft gemm"}', "jobs: "),
     (URL, bad("fft", "../gemm"), 'not "../gemm"'),
     (URL, bad("fft", "gemm\n\x1b[2J"), r'not "gemm\n\u001b[2J"'),
@@ -147,7 +160,7 @@ _WRONG: list[tuple[str, str | dict[str, Any], str]] = [
     (URL, bad(*GOOD, split="nine"), "split: there is no such key"),
     (URL, bad(*GOOD, fine="all"), "fine: "),
     (URL, bad(*GOOD, objective="speed"), "there is no objective speed"),
-    (URL, bad(*GOOD, objective="fewest-cards"), "POST /v1/placements/sets"),
+    (URL, bad(*GOOD, objective="fewest-cards"), "POST /v1/placements"),
     (URL, bad(*GOOD, gpu_model="A100"), "no profile on A100: fft, gemm"),
     (URL, bad(*GOOD, max_power_w="500 W"), "max_power_w"),
     (URL, bad(*GOOD, max_power_kw=0.5), "max_power_kw"),
@@ -160,18 +173,16 @@ _WRONG: list[tuple[str, str | dict[str, Any], str]] = [
     (URL, '{"jobs": [{"job": "fft"}', "JSON"),
     (URL, "[]", "body"),
     *((f"{URL}/batch", {"requests": [{}] * count}, "requests") for count in (0, 1001)),
-    (SETS, {"jobs": jobs("fft", "fft", "gemm", work_s=60.0)}, ""),
-    (SETS, {"jobs": jobs("fft", "gemm")}, "two jobs are no set"),
-    (SETS, {"jobs": jobs(*["fft"] * 8)}, "jobs: "),
+    (URL, {"jobs": jobs("fft", "fft", "gemm", work_s=60.0)}, "work says nothing of 3 jobs"),
+    (URL, {"jobs": jobs("fft", "fft", "gemm"), "components": True}, "components says nothing of 3"),
+    (URL, {"jobs": jobs("fft"), "fine": True}, "fine says nothing of 1 job"),
     (
-        SETS,
+        URL,
         {"jobs": jobs("fft", "gemm"), "running": [30, 70]},
         "2 shares are of jobs that run, and 2 jobs are named",
     ),
-    (SETS, {"jobs": jobs("fft", "gemm"), "running": [0]}, "running"),
-    ("/v1/replicas", {"jobs": jobs("fft", work_s=60.0)}, ""),
-    ("/v1/replicas", {"jobs": jobs("fft", "gemm")}, ""),
-    ("/v1/replicas", {"jobs": jobs("fft"), "most": 49}, ""),
+    (URL, {"jobs": jobs("fft", "gemm"), "running": [0]}, "running"),
+    (URL, {"jobs": jobs("fft"), "most": 8}, "most"),
     *((PLACE, {**_ONE_GPU, **body}, says) for body, says in _PLACED_WRONG),
 ]
 
@@ -208,12 +219,14 @@ def test_an_error_names_the_value(api: Api, method: str, path: str, status: int,
 def test_batch_answers_each_request_in_order(api: Api) -> None:
     alike = {"jobs": jobs("gemm", "gemm"), "objective": "throughput", "gpu_model": "NVIDIA H200"}
     good = [{"jobs": jobs(*PAIR)}, alike]
-    bad = [{"jobs": jobs("fft")}, {"jobs": jobs("fft", "nope")}, {}]
-    answers = api.post(f"{URL}/batch", {"requests": [good[0], *bad, good[1]]})
+    bad = [{"jobs": jobs("fft"), "fine": True}, {"jobs": jobs("fft", "nope")}, {}]
+    good += [{"jobs": jobs("fft")}, {"jobs": jobs(*SET), **H200}]
+    answers = api.post(f"{URL}/batch", {"requests": [good[0], *bad, *good[1:]]})
     read(BatchAnswer, json.dumps(answers))
     items = answers["answers"]
-    assert [items[0]["answer"], items[-1]["answer"]] == [api.post(URL, body) for body in good]
-    assert [item["error"]["code"] for item in items[1:-1]] == ["bad-input"] * 3
+    told = [items[0], *items[4:]]
+    assert [item["answer"] for item in told] == [api.post(URL, body) for body in good]
+    assert [item["error"]["code"] for item in items[1:4]] == ["bad-input"] * 3
     assert "there is no job nope" in items[2]["error"]["message"]
 
 
@@ -221,69 +234,90 @@ def test_placement_in_sets_is_that_of_the_command_line(api: Api, advisor: Adviso
     queue = [{"job": "bert-serve-10", "count": 3}, {"job": "mobilenet-train-b2", "count": 2}]
     gpu, aim = "NVIDIA H100 80GB HBM3", "fewest-cards"
     more = {"gpu_model": gpu, "objective": aim, "max_p99_ms": 200.0, "host_cores": 5.0}
-    answer = api.post("/v1/placements/sets", {"jobs": queue, "gpus": 5, **more})
+    answer = api.post(PLACE, {"jobs": queue, "gpus": 5, **more})
     options = ("--gpu-model", gpu, "--objective", aim, "--max-p99", "200ms", "--host-cores", "5")
     named = ("bert-serve-10:3", "mobilenet-train-b2:2", "--gpus", "5")
     assert answer == told(advisor, "place", *named, *options)
-    found = read(SetPlacement, json.dumps(answer))
+    found = read(Placement, json.dumps(answer))
     assert found.cards < found.seated == 5
     late = {"jobs": [{**job, "work_s": 3600.0} for job in queue], "gpus": 5, "deadline_s": 60.0}
-    status, code, message = error_of(api.ask("POST", "/v1/placements/sets", json=late))
+    status, code, message = error_of(api.ask("POST", PLACE, json=late))
     assert (status, code) == (422, "bad-input")
     assert "longer than the deadline" in message
 
 
 @pytest.mark.parametrize(
-    ("path", "names"),
+    "names",
     [
-        (URL, ("bert-serve-30", "triad")),
-        (URL, ("bert-train", "vit-infer")),
-        ("/v1/sets", SET),
-        ("/v1/sets", ("mobilenet-train-b2", "mobilenet-train-b2", "triad")),
+        ("bert-serve-30", "triad"),
+        ("bert-train", "vit-infer"),
+        SET,
+        ("mobilenet-train-b2", "mobilenet-train-b2", "triad"),
     ],
 )
 def test_an_answer_is_said_as_the_command_line_says_it(
-    api: Api, advisor: Advisor, path: str, names: tuple[str, ...]
+    api: Api, advisor: Advisor, names: tuple[str, ...]
 ) -> None:
     """Word by word, but for the line of more options; and only where words are asked for."""
     body = {"gpu_model": "NVIDIA H200", "jobs": jobs(*names)}
-    said = api.post(path, body | {"words": True})["said"]
+    said = api.post(URL, body | {"words": True})["said"]
     printed = advisor("recommend", *names, "--gpu-model", "NVIDIA H200").out
     lines = [said["headline"], *(f"{name} {text}" for name, text in said["lines"])]
     assert " ".join(printed.split()).startswith(" ".join(" ".join(lines).split()) + " More")
-    assert api.post(path, body)["said"] is None
+    assert api.post(URL, body)["said"] is None
 
 
-def test_every_way_of_a_set_is_told_in_short(api: Api) -> None:
-    """As many as were looked at, the best of each sharing among them with the same numbers."""
-    body = {"gpu_model": "NVIDIA H200", "jobs": jobs("bert-serve-30", "triad", "vit-train")}
-    told = read(SetAdvice, json.dumps(api.post("/v1/sets", body | {"every": True})))
-    short = {way.name: way for way in told.looked_at}
-    assert len(told.looked_at) == len(short) == told.searched > 20
-    for way in told.ways:
-        assert short[way.name].energy_saved == pytest.approx(way.energy_saved.value, abs=1e-4)
-        assert short[way.name].keeps == (not way.violations)
-    assert api.post("/v1/sets", body)["looked_at"] == []
+@pytest.mark.parametrize("names", [("bert-serve-30", "triad"), ("bert-serve-30", "triad", "fft")])
+def test_every_way_is_told_where_it_is_asked_for(api: Api, names: tuple[str, ...]) -> None:
+    """Of two jobs as of more: else the best of each sharing, with the same numbers."""
+    body = {"gpu_model": "NVIDIA H200", "jobs": jobs(*names)}
+    told = read(Recommendation, json.dumps(api.post(URL, body | {"every": True})))
+    short = read(Recommendation, json.dumps(api.post(URL, body)))
+    ways = {way.split: way for way in told.candidates}
+    assert len(told.candidates) == len(ways) == told.searched == short.searched > 10
+    assert told.picks
+    assert {*told.picks.values()} <= ways.keys()
+    for way in short.candidates:
+        assert ways[way.split].energy_saved == way.energy_saved
+        assert ways[way.split].jobs == way.jobs
+    assert (short.choice and short.choice.split) == (told.choice and told.choice.split)
+    assert {way.sharing for way in short.candidates} == {way.sharing for way in told.candidates}
+
+
+def test_a_number_of_copies_is_answered_as_so_many_jobs(api: Api) -> None:
+    """Row by row: verdict, option and figures; and the answer is that about the best number."""
+    for name in ("mobilenet-train-b2", "bert-train", "bert-serve-30", "walsh"):
+        found = read(Recommendation, json.dumps(api.post(URL, {"jobs": jobs(name), **H200})))
+        assert found.replicas
+        assert found.replicas.copies[0].number == 1
+        for row in found.replicas.copies[1:]:
+            body = {"jobs": [{"job": name, "copies": row.number}], "every": True, **H200}
+            asked = read(Recommendation, json.dumps(api.post(URL, body)))
+            way = next(option for option in asked.candidates if option.split == row.split)
+            assert row.verdict == asked.verdict
+            assert asked.way is None or asked.way.split == row.split
+            assert (row.power_w, row.energy_saved) == (way.power_w, way.energy_saved)
+            assert row.speed.value == min(job.speed.value for job in way.jobs)
+        best = {"jobs": [{"job": name, "copies": max(2, found.replicas.best)}], **H200}
+        assert replace(found, replicas=None) == read(
+            Recommendation, json.dumps(api.post(URL, best))
+        )
 
 
 @pytest.mark.parametrize(
-    ("path", "command", "names"),
-    [
-        ("/v1/sets", "recommend", ("mobilenet-train-b2",) * 3),
-        ("/v1/replicas", "replicas", ("mobilenet-train-b2",)),
-    ],
+    "command", ["recommend mobilenet-train-b2*3", "replicas mobilenet-train-b2"]
 )
 def test_what_was_measured_counts_through_both_doors(
-    api: Api, advisor: Advisor, path: str, command: str, names: tuple[str, ...]
+    api: Api, advisor: Advisor, command: str
 ) -> None:
     """Three of the job were measured together, without limits and in turns."""
-    gpu = "NVIDIA H100 80GB HBM3"
+    gpu, copies = "NVIDIA H100 80GB HBM3", 3 if command.endswith("*3") else 1
     more = {"gpu_model": gpu, "max_power_w": 400.0, "host_cores": 5.0}
-    answer = api.post(path, {"jobs": jobs(*names), **more})
+    answer = api.post(URL, {"jobs": [{"job": "mobilenet-train-b2", "copies": copies}], **more})
     options = ("--gpu-model", gpu, "--max-power", "400", "--cores", "5")
-    assert answer == told(advisor, command, *names, *options)
-    found = read({"recommend": SetAdvice, "replicas": Replicas}[command], json.dumps(answer))
-    measured = found.measured if isinstance(found, SetAdvice) else found.copies[2].measured
+    assert answer == told(advisor, *command.split(), *options)
+    found = read(Recommendation, json.dumps(answer))
+    measured = found.replicas.copies[2].measured if found.replicas else found.measured
     assert measured is not None
     assert measured.at_choice == 1
 
@@ -303,11 +337,9 @@ def test_gains_of_all_pairs_are_those_of_each(api: Api) -> None:
     for pair, *cell in zip(pairs, told.verdicts, told.splits, told.energy_saved, strict=True):
         one = {"jobs": jobs(*pair), "gpu_model": "NVIDIA H200", "min_speed": 0.35}
         asked = read(Recommendation, json.dumps(api.post(URL, one)))
-        split = asked.call or asked.choice.split
-        (way,) = (option for option in asked.candidates if option.split == split)
-        saved = pytest.approx(way.energy_saved.value, abs=1e-4)
-        apart = asked.verdict == "do not share"
-        assert cell == [asked.verdict, *((None, None) if apart else (split, saved))]
+        way = asked.way
+        saved = way and pytest.approx(way.energy_saved.value, abs=1e-4)
+        assert cell == [asked.verdict, way and way.split, saved]
 
 
 @pytest.mark.slow
@@ -324,8 +356,8 @@ def test_those_that_run_keep_their_shares(api: Api) -> None:
     """The answer is about the last job; also of two, of which one runs."""
     for names, shares in ((("triad", "mobilenet-train-b2"), [30]), (SET, [50, 20])):
         body = {"jobs": jobs(*names), "gpu_model": "NVIDIA H200", "running": shares}
-        found = read(SetAdvice, json.dumps(api.post("/v1/sets", body)))
-        limited = [way for way in found.ways if way.sharing == "limited"]
+        found = read(Recommendation, json.dumps(api.post(URL, body)))
+        limited = [way for way in found.candidates if way.sharing == "limited"]
         assert limited
         for way in limited:
             assert [job.share_percent for job in way.jobs[:-1]] == shares
@@ -338,12 +370,12 @@ def test_who_joins_for_a_short_while_saves_little(api: Api) -> None:
     def saved(*works_s: float) -> dict[str, float]:
         asked = [{"job": j, "work_s": s} for j, s in zip(names, works_s, strict=True)]
         body = {"jobs": asked, "gpu_model": "NVIDIA H200", "running": [26]}
-        found = read(SetAdvice, json.dumps(api.post("/v1/sets", body)))
-        return {way.sharing: way.energy_saved.value for way in found.ways}
+        found = read(Recommendation, json.dumps(api.post(URL, body)))
+        return {way.sharing: way.energy_saved.value for way in found.candidates}
 
     one_hour, short = saved(3600, 3600), saved(3600, 60)
     assert (one_hour["exclusive"], short["exclusive"]) == pytest.approx((0, 0))
     assert short["limited"] < one_hour["limited"]
     half = {"jobs": [{"job": names[0], "work_s": 60}, {"job": names[1]}], "running": [26]}
-    _, _, message = error_of(api.ask("POST", "/v1/sets", json=half))
+    _, _, message = error_of(api.ask("POST", URL, json=half))
     assert "nothing is said of the work of mobilenet-train-b2" in message

@@ -208,6 +208,30 @@ def test_options_that_cannot_be_meant_are_refused(
     assert (done.code, message in done.err) == (2, True), done.err
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("a", "b", "--split", "half"), "'half' is not a split"),
+        (("a", "b", "--split", "50/50/50"), "50/50/50 has 3 shares, and there are 2 jobs"),
+        (("a", "c"), "there is no job c"),
+        (("a",), "1 job cannot be launched together"),
+    ],
+)
+def test_a_launch_looks_at_its_arguments_before_the_gpu(
+    advisor: Advisor,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    message: str,
+) -> None:
+    """On a host without any."""
+    for name in "ab":
+        (tmp_path / f"{name}.yaml").write_text("command: [sleep, '1']")
+    monkeypatch.setenv("ADVISOR_JOBS", str(tmp_path))
+    done = advisor("launch", *options)
+    assert (done.code, message in done.err) == (2, True), done.err
+
+
 def test_each_kind_of_error_has_its_code(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scripts tell errors apart by the exit code, programs by the name."""
     monkeypatch.setenv("ADVISOR_DATABASE_URL", "sqlite:////dev/null/x.db")

@@ -58,7 +58,7 @@ def test_nothing_launched_is_said(advisor: Advisor) -> None:
 
 def test_advice_warns_and_follows(advisor: Advisor, tmp_path: Path) -> None:
     """Only launches since the drift count: the job is expected a fifth slower at their split."""
-    words = ("recommend", *PAIR, "--gpu-model", GPU_MODEL)
+    words = ("recommend", *PAIR, "--gpu-model", GPU_MODEL, "--all")
     before = told(advisor, *words)
     keep(tmp_path, DRIFTED)
     after = told(advisor, *words)
@@ -94,7 +94,7 @@ def test_forged_copies_of_launches_are_no_drift(advisor: Advisor, tmp_path: Path
 
 
 def test_card_of_the_references_is_known(advisor: Advisor) -> None:
-    words = ("recommend", *PAIR, "--gpu-model", GPU_MODEL)
+    words = ("recommend", *PAIR, "--gpu-model", GPU_MODEL, "--all")
     usual, there = told(advisor, *words), told(advisor, *words, "--gpu-uuid", KNOWN_CARD)
     assert usual["card"] is None
     card = there["card"]

@@ -30,8 +30,6 @@ from advisor_kubernetes.agent import progress_file
 from advisor_kubernetes.cluster import NODES
 
 # Several processes start one after the other, each in seconds where nobody else computes.
-pytestmark = pytest.mark.timeout(300)
-
 A, B = "11111111-aaaa-4aaa-8aaa-111111111111", "22222222-bbbb-4bbb-8bbb-222222222222"
 
 PODS = "/api/v1/namespaces/team/pods"

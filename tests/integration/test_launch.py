@@ -28,8 +28,8 @@ STATUS_KEYS = {
     "units_total", "power_limit_w", "mean_power_w", "mean_energy_saved", "ledger", "pair_number",
     "pairs", "sharing", "jobs", "forecast", "power_w", "energy_j", "work_per_joule", "energy_saved",
     "predicted_power_w", "overlap_s", "rest_s", "rest_energy_j", "stranded_unit_s", "started_at",
-    "ended_at", "supervisor_pid", "silent_s", "warnings", "whole_energy_j", "starts_energy_j",
-    "unwatched_s",
+    "ended_at", "host", "supervisor_pid", "silent_s", "warnings", "whole_energy_j",
+    "starts_energy_j", "unwatched_s",
 }  # fmt: skip
 JOB_KEYS = {
     "job", "rate_unit", "share_percent", "units_granted", "memory_limit_mib", "proven", "proof",

@@ -10,7 +10,7 @@ from ray_cluster import ray_cluster
 
 from advisor.core.records import PairPoint
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(400)]  # several start-ups on a busy host
+pytestmark = pytest.mark.ray
 
 COLOCATE = ("colocate", *PLAN, "--on", "ray", "--shards", "2", "--json")
 

@@ -15,7 +15,7 @@ from slurm_cluster import Cluster, kill, slurm_cluster, start
 from waiting import eventually
 
 pytest.importorskip("submitit", reason="needs the extra slurm")
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(400)]  # several start-ups on a busy host
+pytestmark = pytest.mark.slurm
 
 COLOCATE = ("colocate", *PLAN, "--on", "slurm", "--shards", "2", "--json")
 

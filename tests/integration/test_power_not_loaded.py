@@ -18,7 +18,7 @@ from in_process import running
 jobs = [{{"job": job}} for job in {PAIR!r}]
 with running(Path("home")) as api:
     assert api.post("/v1/recommendations", {{"jobs": jobs, "gpu_model": {GPU_MODEL!r}}})["choice"]
-    assert api.post("/v1/placements", {{"jobs": jobs, "gpus": 1}})["groups"]
+    assert api.post("/v1/placements", {{"jobs": jobs, "gpus": 1}})["sets"]
     assert api.get("/v1/profiles/triad")
     tell()
     # It does load the wing then: the check above can fail.

@@ -102,7 +102,7 @@ def test_a_replay_in_python_has_the_points_of_the_command(advisor: Advisor) -> N
     assert found.problems == []
 
 
-SHOWN = {"on", "shard", "how", "why", "notes", "show_all", "as_json"}
+SHOWN = {"on", "shard", "how", "why", "notes", "as_json"}
 """Options of commands that change nothing but what is printed, or ask other hosts."""
 
 
@@ -126,11 +126,11 @@ def test_options_have_the_same_names_and_defaults(ask: object, command: object) 
 
 def test_an_answer_is_a_frame_of_all_ways() -> None:
     """A row for each way, numbers in the units of their names, and one that was chosen."""
-    answer = advisor.recommend("bert-serve-30", "triad")
+    answer = advisor.recommend("bert-serve-30", "triad", every=True)
     frame = answer.to_frame()
     chosen = frame[frame["is_choice"]].iloc[0]
     assert {"50/50", "uncapped", "exclusive"} <= set(frame["split"])
-    assert len(frame) == frame["split"].nunique()
+    assert len(frame) == frame["split"].nunique() == answer.searched
     assert (chosen["split"], chosen["job_2"]) == (to_plain(answer)["choice"]["split"], "triad")
     assert chosen["power_low_w"] <= chosen["power_w"] <= chosen["power_high_w"]
     assert chosen["speed_low_2"] <= chosen["speed_2"] <= 1

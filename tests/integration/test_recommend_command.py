@@ -74,7 +74,7 @@ def test_limits_reach_the_answer() -> None:
         assert choice["jobs"][job]["speed"]["value"] >= float(option.split("=")[1])
     both = as_json(*PAIR, "--min-speed", "0.4")["choice"]
     assert min(job["speed"]["value"] for job in both["jobs"]) >= 0.4
-    assert as_json(*PAIR, "--memory", "3GiB")["choice"]["sharing"] == "exclusive"
+    assert as_json(*PAIR, "--memory", "3GiB")["choice"] is None
     assert as_json(*PAIR, "--memory", "4GiB")["choice"]["sharing"] == "limited"
     assert as_json(*PAIR, "--min-speed=0", "--max-power=350")["choice"]["power_w"]["value"] <= 350
     assert NoSplitError.exit_code == 10
@@ -100,7 +100,7 @@ def test_answer_loads_only_what_it_needs() -> None:
 
 def test_a_near_miss_says_what_accepts_it() -> None:
     told = " ".join(recommend(*MIXED[:-2], "--min-speed", "bert-infer=0.5").split())
-    assert told.startswith("A CARD EACH")
+    assert told.startswith("DO NOT SHARE")
     options = told.partition("accept it with ")[2].partition(" More")[0].split()
     assert options[::2] == ["--min-speed"]
     assert as_json(*MIXED[:-2], *options)["verdict"] == "share"
@@ -112,8 +112,8 @@ def test_a_near_miss_says_what_accepts_it() -> None:
         (("fft*8",), "8 jobs"),
         (("fft*0",), "A\\*3"),
         (("*3", "fft"), "A\\*3"),
-        (("fft*3", "--work", "3h"), "work says nothing of 3 jobs"),
-        (("fft*3", "--fine"), "--fine says nothing of three jobs"),
+        (("fft*3", "--work", "3h"), "an amount of work says nothing of 3 jobs"),
+        (("fft*3", "--fine"), "fine says nothing of 3 jobs"),
         (("fft", "--isolate"), "--isolate says nothing of 1 job"),
         (("fft*3", "--min-speed", "gemm=0.5"), "gemm"),
     ],

@@ -14,7 +14,6 @@ FAKES = Path(retraining.__file__).parent
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("points", [2, pytest.param(10, marks=pytest.mark.nightly)])
 def test_killed_at_random_points(tmp_path: Path, points: int) -> None:
     """The old or the new champion, versions that are whole, and a next run that comes to its end.

@@ -34,7 +34,7 @@ def test_a_share_that_goes_wrong_is_flagged_and_never_advised(h200: FakeHost) ->
         12: "right", 66: "wrong", 118: "right", 132: "right",
     }  # fmt: skip
     assert [units for units, row in points.items() if "wrong-results" in row["flags"]] == [66]
-    done = h200.advisor("recommend", "broken", "broken", "--json")
+    done = h200.advisor("recommend", "broken", "broken", "--all", "--json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     shares = {job["share_percent"] for option in answer["candidates"] for job in option["jobs"]}
@@ -57,7 +57,7 @@ def test_a_job_is_checked_at_every_count_and_keeps_away_from_where_it_is_wrong(
     }  # fmt: skip
     text = h200.advisor("check", "--job", "broken", "--counts", "66").stdout
     assert "From now on broken is not given 66 SMs." in text
-    answer = json.loads(h200.advisor("recommend", "broken", "broken", "--json").stdout)
+    answer = json.loads(h200.advisor("recommend", "broken", "broken", "--all", "--json").stdout)
     jobs = [job for option in answer["candidates"] for job in option["jobs"]]
     assert jobs
     assert 50 not in {job["share_percent"] for job in jobs}

@@ -64,7 +64,7 @@ def shares_of(answer: Any) -> list[float]:
 
 
 def test_a_recommendation_names_no_unsafe_count(home: Path, command: Callable[..., Any]) -> None:
-    answer = command("recommend", *PAIR)
+    answer = command("recommend", *PAIR, "--all")
     assert not unsafe_in(*shares_of(answer))
     assert AVOIDED in answer["reasons"]
     assert {option["split"] for option in answer["candidates"]} > {
@@ -72,8 +72,8 @@ def test_a_recommendation_names_no_unsafe_count(home: Path, command: Callable[..
         "uncapped", "time-sliced", "exclusive",
     }  # fmt: skip
     assert NOT_CHECKED not in answer["warnings"]
-    assert not unsafe_in(*shares_of(command("recommend", *PAIR, "--fine")))
-    body = {"jobs": [{"job": name} for name in PAIR]}
+    assert not unsafe_in(*shares_of(command("recommend", *PAIR, "--fine", "--all")))
+    body = {"jobs": [{"job": name} for name in PAIR], "every": True}
     with running(home) as api:
         assert api.post("/v1/recommendations", body) == answer
         (home / "checks" / "nvidia-h200.json").unlink()
@@ -82,15 +82,14 @@ def test_a_recommendation_names_no_unsafe_count(home: Path, command: Callable[..
 
 
 def test_a_placement_names_no_unsafe_count(home: Path, command: Callable[..., Any]) -> None:
-    """Each group has safe shares, and the answer says what is not used, on both doors."""
-    answer = command("place", *JOBS, "--gpus", "4", "--min-speed", "0.2")
-    shared = [group["jobs"] for group in answer["groups"] if len(group["jobs"]) == 2]
+    """Each set has safe shares, on both doors."""
+    answer = command("place", *JOBS, "--gpus", "4", "--min-speed", "0.2", "--work", "1h")
+    shared = [group["jobs"] for group in answer["sets"] if len(group["jobs"]) == 2]
     shares = [job["share_percent"] for jobs in shared for job in jobs]
     assert shares
     assert not unsafe_in(*shares)
-    assert answer["warnings"] == [AVOIDED]
     entries = (entry.split(":") for entry in JOBS)
-    jobs = [{"job": name, "count": int(count)} for name, count in entries]
+    jobs = [{"job": name, "count": int(count), "work_s": 3600.0} for name, count in entries]
     with running(home) as api:
         assert api.post("/v1/placements", {"jobs": jobs, "gpus": 4, **LOW}) == answer
 

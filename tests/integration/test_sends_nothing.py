@@ -20,7 +20,7 @@ from host import FAKES, FakeHost
 
 from advisor_data.files import write_points
 
-pytestmark = [pytest.mark.figures, pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.figures, pytest.mark.slow]
 
 PAIR = ("bert-infer-b2", "vit-train")
 FILES = ("--pairs", "pairs.parquet", "--solo", "solo.csv")

@@ -12,9 +12,8 @@ from raw_server import JSON, Answer, RawServer, raw_server, raw_server_with
 
 from advisor.runtime.processes import cpu_s, descendants, is_stopped, wait_until
 
-pytestmark = pytest.mark.timeout(600)
-
-LONG = {"jobs": [{"job": job, "count": 20_000} for job in ("fft", "gemm", "triad", "walsh")]}
+NAMES = ("fft", "gemm", "triad", "walsh")
+LONG = {"jobs": [{"job": job, "count": 20_000, "work_s": 60.0} for job in NAMES]}
 SHORT = {"jobs": [{"job": "fft", "count": 2}]}
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from raw_server import environment
+from waiting import PATIENCE_S
 
 from advisor.runtime.processes import wait_until
 from advisor.settings import read_settings
@@ -31,7 +32,7 @@ app(["serve", "--port", "0"])
 @pytest.fixture
 def manager() -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        listener.settimeout(30)
+        listener.settimeout(PATIENCE_S)
         yield listener
 
 
@@ -69,11 +70,11 @@ def test_service_says_ready_and_pings_until_it_stops(
         manager.settimeout(1.5)
         with pytest.raises(TimeoutError):
             assert not [manager.recv(4096) for _ in range(100)]
-        manager.settimeout(30)
+        manager.settimeout(PATIENCE_S)
         assert manager.recv(4096) == b"WATCHDOG=1"
         process.send_signal(signal.SIGTERM)
-        assert wait_until(lambda: manager.recv(4096).startswith(b"STOPPING=1"), 30)
-        assert process.wait(20) == 0
+        assert wait_until(lambda: manager.recv(4096).startswith(b"STOPPING=1"), PATIENCE_S)
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_a_ping_for_another_process_is_not_sent(manager: socket.socket, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from scripted_http import Scripted, scripted_http
 from slurm_cluster import Cluster, kill, slurm_cluster, start
 from waiting import eventually
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slurm
 
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT")
 SHARES = {("a", "b"): (50, 26), ("k", "k"): (30, 30),

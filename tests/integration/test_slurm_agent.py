@@ -24,7 +24,7 @@ from advisor.core.records import Observation, SoloPoint
 from advisor.progress import FILE_BYTES
 from advisor_node.slurm.site import parse_comment
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slurm
 
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT")
 PAGE = Path(__file__).parents[2] / "docs/slurm.md"

@@ -227,7 +227,7 @@ def _columns(m: Measurement, profiles: tuple[Profile, Profile]) -> dict[str, Any
         found |= {
             f"job_{side_name}": m.jobs[n],
             f"situation_{side_name}": [
-                of_job(kinds[n], [kinds[1 - n]], share, place)
+                of_job(kinds[n], (kinds[1 - n],), share, place)
                 for share, place in zip(shares, places, strict=True)
             ],
             f"share_{side_name}": shares,

@@ -31,11 +31,9 @@ from advisor.launch.folder import (
     read_request,
 )
 from advisor.launch.overview import (
-    Launch,
     LaunchHistory,
     LaunchJoin,
     LaunchPlan,
-    launch_of,
     read_history,
 )
 from advisor.launch.spec import LaunchSpec
@@ -217,7 +215,7 @@ def last_heard(row: LaunchRow) -> LaunchStatus:
     return as_heard(stored_status(row))
 
 
-def visible_launch(status: LaunchStatus, host: str, caller: Caller) -> Launch:
+def visible_launch(status: LaunchStatus, host: str, caller: Caller) -> LaunchStatus:
     """A launch as a caller may see it."""
     if "launch" not in caller.scopes:
         status = replace(
@@ -226,7 +224,7 @@ def visible_launch(status: LaunchStatus, host: str, caller: Caller) -> Launch:
             jobs=tuple(replace(job, error=job.error and HIDDEN) for job in status.jobs),
             warnings=tuple(_PLACE.sub("…", text) for text in status.warnings),
         )
-    return launch_of(status, host)
+    return replace(status, host=host)
 
 
 class LaunchingOffError(AdvisorError):

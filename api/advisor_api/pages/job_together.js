@@ -5,6 +5,7 @@ import { facts, html, link, notice, table, tag } from "./elements.js";
 import { askGains, partnersOf, saved, setLink } from "./gains.js";
 import { number, percent, withUnit } from "./numbers.js";
 import { post, ServiceError } from "./service.js";
+import { SHARING_WORDS } from "./set_view.js";
 
 const MOST_PARTNERS = 10;
 
@@ -15,7 +16,7 @@ export async function besideAndCopies(job, gpu) {
     return [html("h2", {}, title), notice("", error.message)];
   };
   const beside = askGains({ gpu_model: gpu, beside: job });
-  const copies = post("/v1/replicas", { jobs: [{ job }], gpu_model: gpu });
+  const copies = post("/v1/recommendations", { jobs: [{ job }], gpu_model: gpu });
   const parts = await Promise.all([
     beside.then((found) => partners(job, gpu, found), refused("Beside other jobs")),
     copies.then(copiesOf, refused("Copies of it on one GPU")),
@@ -48,44 +49,44 @@ function partners(job, gpu, found) {
   ];
 }
 
-function copiesOf(told) {
-  const shown = [...told.copies, ...(told.beyond ? [told.beyond] : [])];
-  const best = told.copies.at(-1);
+function copiesOf({ choice, jobs: [{ rate_unit: unit }], replicas: found }) {
+  const shown = found.copies;
+  const best = shown[found.best - 1];
   const over = { label: "copies", domain: [1, Math.max(2, shown.length)], ticks: shown.map((one) => one.number) };
-  const line = (title, unit, tone, pick, scale = 1) => {
+  const line = (title, of, tone, pick, scale = 1) => {
     const known = shown.filter((one) => pick(one));
     const points = known.map((one) => ({ x: one.number, y: scale * pick(one).value, low: scale * pick(one).low, high: scale * pick(one).high }));
-    return chart({ title, unit, x: over, series: [{ tone, name: "", points }], alt: "The numbers are in the table below." }).figure;
+    return chart({ title, unit: of, x: over, series: [{ tone, name: "", points }], alt: "The numbers are in the table below." }).figure;
   };
   return [
     html("h2", {}, "Copies of it on one GPU"),
     facts([
-      ["Copies to run", number(told.best), told.sharing === "time-sliced" ? "in turns, without MPS" : "side by side, without limits"],
-      ["Rate of all", told.best > 1 ? `${number(best.rate.value / told.copies[0].rate.value)} times` : null, "that of one"],
-      ["Energy", told.best > 1 ? saved(best.energy_saved.value) : null, "for the same work, freed GPUs off"],
+      ["Copies to run", number(found.best), choice ? (SHARING_WORDS[choice.sharing] ?? `at ${choice.split}`) : ""],
+      ["Rate of all", choice ? `${number(best.rate.value / shown[0].rate.value)} times` : null, "that of one"],
+      ["Energy", choice ? saved(best.energy_saved.value) : null, "for the same work, freed GPUs off"],
     ]),
-    html("p", {}, `${told.ended_by ? `Ended by ${told.ended_by}: ` : ""}${told.why}.`),
+    html("p", {}, `${found.ended_by ? `Ended by ${found.ended_by}: ` : ""}${found.why}.`),
     html("p", { class: "quiet-text" }, "The shaded part is the range that is to hold what is measured."),
     html("div", { class: "charts" }, [
-      line("Rate of all", `${told.rate_unit}/s`, "a", (one) => one.rate),
+      line("Rate of all", `${unit}/s`, "a", (one) => one.rate),
       shown.some((one) => one.latency_p99_ms)
         ? line("p99 of each", "ms", "b", (one) => one.latency_p99_ms)
         : line("Speed of each", "% of alone", "b", (one) => one.speed, 100),
-      line("Joules for each", told.rate_unit.replace(/s$/, ""), "c", (one) => one.joules),
+      line("Joules for each", unit.replace(/s$/, ""), "c", (one) => one.joules),
     ]),
-    table("Copies", columns(told), shown, { stacked: true, rowClass: (one) => (one.number === told.best ? "chosen" : null) }),
+    table("Copies", columns(found, unit), shown, { stacked: true, rowClass: (one) => (one.number === found.best ? "chosen" : null) }),
   ];
 }
 
-function columns(told) {
+function columns({ best }, unit) {
   return [
     { name: "Copies", cell: (one) => number(one.number) },
-    { name: `${told.rate_unit}/s`, number: true, cell: (one) => number(one.rate.value) },
+    { name: `${unit}/s`, number: true, cell: (one) => number(one.rate.value) },
     { name: "Each, % of alone", number: true, cell: (one) => number(100 * Math.min(one.speed.value, 1)) },
     { name: "At worst", number: true, cell: (one) => number(100 * Math.min(one.speed.low, 1)) },
     { name: "p99, ms", number: true, cell: (one) => one.latency_p99_ms && number(one.latency_p99_ms.value) },
     { name: "Power", number: true, cell: (one) => withUnit(one.power_w.value, "W") },
     { name: "J each", number: true, cell: (one) => number(one.joules.value) },
-    { name: "Notes", cell: (one) => [one === told.beyond ? tag("too many", "warn") : null, one.measured?.at_choice ? tag("measured", "good") : null] },
+    { name: "Notes", cell: (one) => [one.number > best ? tag("too many", "warn") : null, one.measured?.at_choice ? tag("measured", "good") : null] },
   ];
 }

@@ -78,26 +78,25 @@ function entry(text) {
   const found = LINE.exec(text);
   if (!found) throw new Said(`"${text}" is no line of a queue. Write NAME, NAME:40 or NAME:40 3h.`);
   const [, job, count, time, unit] = found;
-  return { job, count: Number(count ?? 1), ...(time ? { work_s: Number(time) * UNITS_S[unit] } : {}) };
+  return { job, count: Number(count ?? 1), work_s: time ? Number(time) * UNITS_S[unit] : UNITS_S.h };
 }
 
 function readPlan(text) {
   let found = null;
   try {
     found = JSON.parse(text);
-  } catch {
-    // Said below, as of anything else that is no plan.
-  }
-  if (Array.isArray(found?.sets)) {
+  } catch {} // Said below, as of anything else that is no plan.
+  if (Array.isArray(found?.sets) && !found.queue) {
     throw new Said("These jobs run together from now on: no times are planned that could be drawn. advisor place --pairs --schedule tells who, and where.");
   }
-  if (!Array.isArray(found?.schedule) || !Array.isArray(found?.baselines)) {
+  if (!Array.isArray(found?.sets) || !Array.isArray(found.queue.schedule)) {
     throw new Said("This is no plan. Paste the whole of what advisor place --json prints.");
   }
   return found;
 }
 
-function show(plan) {
+function show({ queue: plan, gpus: [pool], sets, queued, warnings }) {
+  const pairs = sets.reduce((sum, one) => sum + (one.jobs.length > 1 ? one.count : 0), 0);
   const apart = plan.baselines.find((one) => one.name === "one after the other");
   const tiles = [
     ["Done in", duration(plan.makespan_s), apart && `${duration(apart.makespan_s)} one after the other`],
@@ -105,16 +104,16 @@ function show(plan) {
     ["GPU hours", number(plan.gpu_time_s / 3600), apart && saved(apart.gpu_time_saved)],
     ["Slowest job", percent(plan.slowest_speed), plan.slowest_job],
   ];
-  const drawn = gantt(plan);
+  const drawn = gantt({ ...plan, gpus: pool.gpus });
   return [
-    html("p", { class: "headline", id: "headline" }, `${plan.queued} jobs on ${plan.gpus} × ${plan.gpu_model}: ${WORTH[plan.worth]} ${plan.pairs} pairs share a GPU.`),
+    html("p", { class: "headline", id: "headline" }, `${queued} jobs on ${pool.gpus} × ${pool.gpu_model}: ${WORTH[plan.worth]} ${pairs} pairs share a GPU.`),
     html("dl", { class: "tiles" }, tiles.map(([name, value, remark]) => html("div", {}, html("dt", {}, name), html("dd", {}, value, remark ? html("small", {}, remark) : null)))),
     html("p", { class: "quiet-text" }, "Predicted. Each row is a GPU; two jobs above each other share it. Colours are jobs."),
     drawn.element,
     html("h2", {}, "Against simpler ways"),
     baselines(plan),
     html("details", {}, html("summary", {}, `All ${plan.schedule.length} jobs as a table`), schedule(plan, drawn.shown)),
-    plan.warnings.length ? html("details", {}, html("summary", {}, `What may be wrong with it (${plan.warnings.length})`), sentences(plan.warnings)) : "",
+    warnings.length ? html("details", {}, html("summary", {}, `What may be wrong with it (${warnings.length})`), sentences(warnings)) : "",
   ];
 }
 

@@ -45,7 +45,7 @@ async function ask(question, rows) {
   setTitle(question.jobs.join(", "));
   results.setAttribute("aria-busy", "true");
   try {
-    const [given, points] = await Promise.all([post(question.path, question.body, signal), measuredPoints(question, signal)]);
+    const [given, points] = await Promise.all([post("/v1/recommendations", question.body, signal), measuredPoints(question, signal)]);
     const view = setView(given);
     view.measured = measuredOptions(points, given);
     const shown = show(view, rows);

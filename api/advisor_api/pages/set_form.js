@@ -128,7 +128,6 @@ function question({ jobs, gpu, objective, steps, least, maxP99, maxPower }) {
     jobs,
     gpu,
     isPair,
-    path: isPair ? "/v1/recommendations" : "/v1/sets",
     body: {
       jobs: jobs.map((job) => ({ job, min_speed: given(least[job] ?? "", 100) })),
       objective,
@@ -136,7 +135,8 @@ function question({ jobs, gpu, objective, steps, least, maxP99, maxPower }) {
       max_p99_ms: given(maxP99),
       max_power_w: given(maxPower),
       words: true,
-      ...(isPair ? { fine: steps === "fine" } : { every: true }),
+      every: true,
+      fine: isPair && steps === "fine",
     },
     query: {
       jobs: jobs.join("+"),

@@ -106,8 +106,8 @@ function nearest({ options }, chosen, i, level) {
   return there.reduce((near, option) => (gap(option) < gap(near) ? option : near));
 }
 
-function shortcuts({ given, options, best, way }) {
-  const found = [[`${given.verdict === "a card each" ? "Nearest" : "Best"}: ${best.split}`, best]];
+function shortcuts({ options, best, way }) {
+  const found = [[`Best: ${best.split}`, best]];
   if (way !== best) found.push([`For time: ${way.split}`, way]);
   const named = { "50/50": "50/50", uncapped: "No limits", "time-sliced": "In turns", exclusive: "One after the other" };
   for (const option of options) {

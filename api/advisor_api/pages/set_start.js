@@ -43,13 +43,12 @@ function command({ names }, { sharing, split }) {
   return `advisor launch ${runs.map(({ name, count }) => (count > 1 ? `${name}*${count}` : name)).join(" ")} --split ${split}`;
 }
 
-// Null: the variables of this way are not told.
+// Null: nothing is to be set.
 function lines({ names }, { sharing, jobs }) {
   if (sharing === "exclusive") return null;
   if (sharing === "time-sliced") return ["# start all on one GPU for which no MPS daemon runs"];
   if (sharing === "uncapped") return ["# start all as clients of one MPS daemon, without a percentage"];
   const environments = jobs.map((job) => job.environment);
-  if (environments.some((one) => one === null)) return null;
   const of = (job, variables) => Object.entries(variables).flatMap(([name, value], i) => [...(i ? [] : [`# in the shell that starts ${job}`]), `export ${name}=${value}`]);
   return [
     ...names.flatMap((name, i) => of(name, environments[i])),

@@ -1,4 +1,4 @@
-// The answer of the service as the page of a set needs it: a pair's and a larger set's alike.
+// The answer of the service as the page of a set needs it.
 
 import { WRONG } from "./flags.js";
 import { mean } from "./numbers.js";
@@ -21,13 +21,11 @@ export const SHARING_WORDS = { uncapped: "without limits", "time-sliced": "in tu
 const WHOLE_WITHIN = 1.6;
 
 export function setView(given) {
-  const isPair = "candidates" in given;
-  const options = isPair ? given.candidates : given.looked_at.map((short) => optionOf(short, given));
+  const { candidates: options } = given;
+  const isPair = given.jobs.length === 2;
   const named = (split) => options.find((option) => option.split === split);
-  // Where each job is to have a card, the way of sharing that is nearest to the limits.
-  const near = given.ways?.find((way) => way.sharing !== "exclusive")?.name;
-  const best = named(isPair ? given.choice.split : (given.choice ?? given.call ?? near)) ?? named("exclusive");
-  const way = named(given.call) ?? best; // what the verdict is about
+  const best = named(given.choice?.split ?? "exclusive");
+  const way = named(given.call?.split) ?? best; // what the verdict is about
   return {
     given,
     options,
@@ -39,29 +37,6 @@ export function setView(given) {
     way,
     serves: options.some((option) => option.sharing !== "exclusive" && tail(option)),
     measured: [],
-  };
-}
-
-// A way of a set as one of a pair; what is told in short has no ranges.
-function optionOf(short, { ways, jobs }) {
-  const whole = ways.find((way) => way.name === short.name);
-  const told = jobs.map(({ job, alone }, i) => ({
-    job,
-    share_percent: short.shares[i],
-    speed: { value: short.speeds[i] },
-    rate: { value: short.speeds[i] * alone.rate },
-    latency_p99_ms: short.p99_ms[i] === null ? null : { value: short.p99_ms[i] },
-    environment: null,
-  }));
-  return {
-    split: short.name,
-    sharing: short.sharing,
-    jobs: whole?.jobs ?? told,
-    power_w: whole?.power_w ?? { value: short.power_w },
-    energy_saved: whole?.energy_saved ?? { value: short.energy_saved },
-    gpu_time_saved: whole?.gpu_time_saved ?? { value: short.gpu_time_saved },
-    stp: { value: sum(short.speeds) },
-    violations: whole?.violations ?? (short.keeps ? [] : ["a limit is broken"]),
   };
 }
 

@@ -1,4 +1,4 @@
-"""Advice: pairs, sets and copies on one GPU, and placements on several."""
+"""Advice: jobs on one GPU, and placements on several."""
 
 import asyncio
 import json
@@ -9,16 +9,13 @@ from fastapi.responses import Response, StreamingResponse
 
 from advisor.errors import AdvisorError
 from advisor.formats.wire import as_answer, read, write
-from advisor.wire.answers import BatchAnswer, Gains, ItemError, Recommendation, Replicas, SetAdvice
-from advisor.wire.placement import Placement, SetPlacement
+from advisor.wire.answers import BatchAnswer, Gains, ItemError, Recommendation
+from advisor.wire.placement import Placement
 from advisor.wire.requests import (
     BatchRequest,
     GainsRequest,
     PlacementRequest,
     RecommendationRequest,
-    ReplicasRequest,
-    SetPlacementRequest,
-    SetRequest,
     check_size,
 )
 from advisor_api.engine import Engine
@@ -31,27 +28,15 @@ recommendations = v1_router("recommendations", DirectRoute)
 
 
 @recommendations.post("/recommendations", response_model=Recommendation)
-async def recommend_pair(asked: RecommendationRequest, _: Reader, service: ServiceOf) -> Response:
-    """Which way of running two jobs on one GPU does the most and keeps every limit?"""
+async def recommend(asked: RecommendationRequest, _: Reader, service: ServiceOf) -> Response:
+    """How are one to seven jobs to run: together on one GPU, or on separate ones?"""
     return kept_answer(await service.engine.recommend(asked))
 
 
 @recommendations.post("/recommendations/batch", response_model=BatchAnswer)
 async def recommend_batch(asked: BatchRequest, _: Reader, service: ServiceOf) -> Response:
-    """The same for many pairs, answered in their order; a wrong request spoils no other."""
+    """The same for many requests, answered in their order; a wrong request spoils no other."""
     return StreamingResponse(_answers(service.engine, asked.requests), media_type=JSON)
-
-
-@recommendations.post("/sets", response_model=SetAdvice)
-async def recommend_set(asked: SetRequest, _: Reader, service: ServiceOf) -> Response:
-    """How are three to seven jobs to run: together on one GPU, or with a card each?"""
-    return kept_answer(await service.engine.recommend(asked))
-
-
-@recommendations.post("/replicas", response_model=Replicas)
-async def count_copies(asked: ReplicasRequest, _: Reader, service: ServiceOf) -> Response:
-    """How many copies of a job does one GPU hold, and what ends their number?"""
-    return kept_answer(await service.engine.recommend(asked))
 
 
 @recommendations.post("/gains", response_model=Gains)
@@ -82,14 +67,7 @@ placements = v1_router("placements", DirectRoute)
 
 
 @placements.post("/placements", response_model=Placement, responses=may_refuse(409))
-async def place_queue(asked: PlacementRequest, _: Reader, service: ServiceOf) -> Response:
-    """Plan a queue: which jobs share a GPU, at which split, and when."""
-    check_size(asked)
-    return kept_answer(await service.engine.place(asked))
-
-
-@placements.post("/placements/sets", response_model=SetPlacement, responses=may_refuse(409))
-async def place_sets(asked: SetPlacementRequest, _: Reader, service: ServiceOf) -> Response:
-    """Plan jobs that run together from now on: which of them, up to seven, share a GPU."""
+async def place(asked: PlacementRequest, _: Reader, service: ServiceOf) -> Response:
+    """Plan which jobs share a GPU: a queue of work to its end, or jobs that run from now on."""
     check_size(asked)
     return kept_answer(await service.engine.place(asked))

@@ -6,13 +6,13 @@ from fastapi import Depends, Request
 from fastapi.responses import Response
 
 from advisor.launch.overview import (
-    Launch,
     LaunchHistory,
     LaunchJoin,
     LaunchList,
     LaunchPlan,
     Overview,
 )
+from advisor.launch.status import LaunchStatus
 from advisor.wire.requests import JoinLaunchRequest, LaunchRequest
 from advisor_api.http.access import Launcher, Reader
 from advisor_api.http.errors import may_refuse
@@ -46,7 +46,7 @@ LaunchingService = Annotated[Service, Depends(_launching)]
 @launches.post(
     "/launches",
     status_code=202,
-    response_model=Launch,
+    response_model=LaunchStatus,
     responses={
         200: {"model": LaunchPlan, "description": "With dry_run: what would run"},
         202: {"headers": {"Location": {"schema": {"type": "string"}}}},
@@ -81,7 +81,7 @@ def list_launches(
     return answer(LaunchList(launches=tuple(visible_launch(*one, caller) for one in found)))
 
 
-@launches.get("/launches/{launch_id}", response_model=Launch)
+@launches.get("/launches/{launch_id}", response_model=LaunchStatus)
 def show_launch(launch_id: LaunchInPath, caller: Reader, service: ServiceOf) -> Response:
     """Where a launch stands: rates, power, and what it was expected to do."""
     status, host = launching.find(service, launch_id)
@@ -95,7 +95,7 @@ def show_history(launch_id: LaunchInPath, _: Reader, service: ServiceOf) -> Resp
 
 
 @launches.delete(
-    "/launches/{launch_id}", status_code=202, response_model=Launch, responses=may_refuse(409)
+    "/launches/{launch_id}", status_code=202, response_model=LaunchStatus, responses=may_refuse(409)
 )
 def stop_launch(
     launch_id: LaunchInPath, service: LaunchingService, caller: Launcher, audited: Audited

@@ -251,12 +251,12 @@ async def show_pair_components(
 
     known = await service.engine.known_power([a, b], gpu_model)
     asked = RecommendationRequest.of(a, b, min_speed=0.0, gpu_model=known.gpu_model)
-    given = await service.engine.answer(asked)
+    decision = await service.engine.decide(asked)
 
     def told() -> ComponentsOfPair:
         stored = service.store.pair_points(jobs=known.pair_names)
         points = [*stored, *bundled.pair_points().get(known.pair_names, [])]
-        return components_by_split(known, given.decision, points)
+        return components_by_split(known, decision, points)
 
     return await long_answer(told)
 

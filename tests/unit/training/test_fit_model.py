@@ -224,7 +224,7 @@ def test_answers_have_it_where_the_model_has(
     given = ModelAdvice(
         decision=replace(found, choice=half), manifest=predictor.manifest, warnings=(), reasons=()
     )
-    told = {option.split: option.memory_power_w for option in to_wire(given).candidates}
+    told = {option.split: option.memory_power_w for option in to_wire(given, every=True).candidates}
     assert told.pop("exclusive") is None
     assert all(each and each.low < each.value < each.high for each in (told[str(s)] for s in NINE))
     show(given, ["why"])

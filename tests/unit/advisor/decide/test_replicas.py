@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import profile
 
-from advisor.core.interval import Interval
 from advisor.core.policy import Policy
-from advisor.core.split import Split
+from advisor.decide.decision import Outlook, decide
 from advisor.decide.limits import Request
-from advisor.decide.replicas import replicas
-from advisor.errors import InputError, NoSplitError
-from advisor.predict.predictions import Prediction
+from advisor.decide.replicas import FoundCopies, replicas, way_of
+from advisor.errors import NoSplitError
 from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor
 
@@ -37,19 +34,31 @@ def copied_job(sm: float = 10.0, dram: float = 5.0, **fields: Any) -> Profile:
 FREE = Request(policy=Policy(min_speed=0.0))
 
 
-@given(st.floats(1, 99), st.floats(1, 99), st.floats(0, 0.8), st.integers(1, 20))
-def test_each_copy_adds_work_and_keeps_every_limit(
-    sm: float, dram: float, speed: float, most: int
+def outlook(one: Profile, number: int) -> Outlook:
+    return Outlook([one] * number, SetPredictor())
+
+
+def counted(one: Profile, request: Request, most: int = 7) -> FoundCopies:
+    return replicas((outlook(one, number) for number in range(2, most + 1)), request)
+
+
+@given(st.floats(1, 99), st.floats(1, 99), st.floats(0, 0.8), st.integers(2, 7), st.booleans())
+def test_each_number_is_decided_as_a_set_of_so_many(
+    sm: float, dram: float, speed: float, most: int, isolate: bool
 ) -> None:
-    found = replicas(copied_job(sm, dram), Request(policy=Policy(min_speed=speed)), most=most)
-    assert [copies.number for copies in found.copies] == list(range(1, found.best + 1))
-    rates = [copies.rate.value for copies in found.copies]
+    """`replicas A` and `recommend A*3` say the same of three, and each copy adds work."""
+    one, request = copied_job(sm, dram), Request(policy=Policy(min_speed=speed), isolate=isolate)
+    found = counted(one, request, most)
+    for number, decision in enumerate(found.decisions, start=2):
+        asked = decide(outlook(one, number), request)
+        assert (asked.choice, asked.call, asked.options) == (
+            decision.choice, decision.call, decision.options
+        )  # fmt: skip
+    kept = found.decisions[: found.best - 1]
+    assert all(decision.choice for decision in kept)
+    rates = [1.0, *(way_of(decision).prediction.stp.value for decision in kept)]
     assert all(more >= 1.03 * fewer for fewer, more in itertools.pairwise(rates))
-    assert all(copies.speed.at_least_with(0.9) >= speed for copies in found.copies)
-    for fewer, more in itertools.pairwise(found.copies):
-        assert more.speed.value <= fewer.speed.value
-        assert more.power_w.value >= fewer.power_w.value
-    assert (found.beyond is None) == (found.ended_by is None) == (found.best == most)
+    assert (len(found.decisions) < found.best) == (found.ended_by is None) == (found.best == most)
 
 
 @pytest.mark.parametrize(
@@ -69,26 +78,11 @@ def test_what_ends_the_number(
     one: Profile, wanted: dict[str, Any], ended_by: str | None, best: int
 ) -> None:
     request = dataclasses.replace(FREE, **wanted)
-    found = replicas(one, request)
+    found = counted(one, request)
     assert (found.ended_by, found.best) == (ended_by, best), found.why
     assert found.why
 
 
 def test_not_even_one_is_an_error() -> None:
     with pytest.raises(NoSplitError, match="not even one"):
-        replicas(copied_job(), Request(max_power_w=100.0))
-    with pytest.raises(InputError, match=r"49 copies.*from 1 to 48"):
-        replicas(copied_job(), FREE, most=49)
-
-
-def test_copies_do_what_is_predicted_of_the_set() -> None:
-    """So `replicas A` and `recommend A*3` say the same of three: nothing is bounded here again."""
-
-    class LessOfThree:
-        def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
-            found = SetPredictor().predict(profiles, splits)
-            watts = Interval(*[400.0 - 10 * len(profiles)] * 3)
-            return [dataclasses.replace(p, power_w=watts) for p in found]
-
-    _, two, three = replicas(copied_job(5.0), FREE, most=3, predictor=LessOfThree()).copies
-    assert (two.power_w.value, three.power_w.value) == (380.0, 370.0)
+        counted(copied_job(), Request(max_power_w=100.0))

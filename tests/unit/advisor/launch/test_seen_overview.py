@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from advisor.launch.overview import (
     History,
     HistoryKeeper,
     JobHistory,
-    Launch,
     Seen,
     overview,
     read_history,
@@ -64,10 +63,9 @@ def seen(*entries: Entry, **more: object) -> Seen:
     return replace(empty, **more)
 
 
-def launch(launch_id: str, **more: object) -> Launch:
-    status = replace(LaunchStatus(launch_id=launch_id, state="running", updated_at=""), **more)
-    kept = {f.name: getattr(status, f.name) for f in fields(LaunchStatus)}
-    return Launch(host="there", **kept)
+def launch(launch_id: str, **more: object) -> LaunchStatus:
+    running = LaunchStatus(launch_id=launch_id, state="running", updated_at="", host="there")
+    return replace(running, **more)
 
 
 def test_days_and_weeks_begin_at_midnight_of_the_host() -> None:

@@ -37,8 +37,8 @@ def test_a_request_becomes_what_the_arithmetic_takes(tmp_path: Path) -> None:
     for job in "ab":
         (tmp_path / f"{job}.yaml").write_text("command: python serve.py\nmax_p99_ms: 12\n")
     a = JobRequest(job="a", min_speed=0.7, work_s=60.0, max_p99_ms=9.0)
-    asked = RecommendationRequest(
-        jobs=(a, JobRequest(job="b", work_s=90.0)), objective="throughput", max_p99_ms=50.0,
+    asked = RecommendationRequest.of(
+        a, JobRequest(job="b", work_s=90.0), objective="throughput", max_p99_ms=50.0,
         max_power_w=400.0, memory_mib=2000.0, fine=True, min_gain=0.1,
     )  # fmt: skip
     assert request_of(asked, settings) == Request(

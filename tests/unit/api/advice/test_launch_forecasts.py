@@ -153,7 +153,7 @@ def test_where_nothing_of_sharing_is_kept_the_nearest_way_is_named(
     file: Path, settings: Settings, use: Use
 ) -> None:
     """With its worst, and one after the other is none of the ways of sharing."""
-    use(model({BEST: (0.5, 0.9, 350.0), EQUAL: (0.6, 0.6, 420.0)}))
+    use(model({BEST: (0.57, 0.9, 350.0), EQUAL: (0.6, 0.6, 420.0)}))
     with pytest.raises(NoSplitError) as raised:
         recommended([A, B], wanted(file, min_speed=0.56, max_power_w=400.0), settings)
     error = raised.value

@@ -12,9 +12,9 @@ from advisor.predict.card_factor import CardFactor
 from advisor.predict.measured import Window
 from advisor.predict.profiles import Profile
 from advisor.settings import read_settings
-from advisor.wire.answers import DriftedJob, SetAdvice, Way
-from advisor.wire.requests import JobRequest, SetRequest
-from advisor_advice.answers import advise_set, known_set, request_of
+from advisor.wire.answers import DriftedJob, Option, Recommendation
+from advisor.wire.requests import JobRequest, RecommendationRequest
+from advisor_advice.answers import known_set, request_of, to_wire
 from advisor_advice.conditions import NOTHING, Conditions
 
 SMALL = profiles(*(profile(job, power_limit_w=None) for job in "abc"))
@@ -27,12 +27,12 @@ def advised(
     conditions: Conditions = NOTHING,
     request: Request = ANY,
     of: tuple[Profile, ...] = SMALL.profiles,
-) -> SetAdvice:
-    return advise_set(known_set(known(model(), profiles(*of), None, conditions)), request)
+) -> Recommendation:
+    return to_wire(known_set(known(model(), profiles(*of), None, conditions)).answer(request))
 
 
-def way(told: SetAdvice, name: str = "uncapped") -> Way:
-    return next(way for way in told.ways if way.name == name)
+def way(told: Recommendation, split: str = "uncapped") -> Option:
+    return next(way for way in told.candidates if way.split == split)
 
 
 def window(split: Split = FREE) -> Window:
@@ -68,17 +68,17 @@ def test_cost_and_host_cores_decide_as_for_pairs() -> None:
     """The watts of servers make sharing save more; a host without cores forbids it."""
     prices = Prices(gpu_hour=2.5, kwh=0.15, host_w=300.0)
     told = advised(request=Request(policy=Policy(min_speed=0.0, prices=prices)))
-    chosen = told.chosen
+    chosen = told.choice
     assert chosen and chosen.cost_saved and chosen.cost_saved.value > 0.3  # noqa: PT018
     assert way(told).energy_saved.value > way(advised()).energy_saved.value
     busy = tuple(profile(job, columns={"job_cpu_percent": [150.0] * 10}) for job in "abc")
     assert advised(of=busy).needs.host_cores == pytest.approx(4.5)
     few = advised(of=busy, request=Request(policy=ANY.policy, host_cores=4.0))
     wrong = ("4.5 host cores are wanted, 4 are there",)
-    assert (told.verdict, few.verdict, way(few).violations) == ("share", "a card each", wrong)
+    assert (told.verdict, few.verdict, way(few).violations) == ("share", "do not share", wrong)
 
 
 def test_work_of_a_set_is_refused() -> None:
-    asked = SetRequest.of(JobRequest(job="a", work_s=3600.0), "b", "c")
+    asked = RecommendationRequest.of(JobRequest(job="a", work_s=3600.0), "b", "c")
     with pytest.raises(InputError, match="nothing of 3 jobs"):
         request_of(asked, read_settings({}))

@@ -82,12 +82,9 @@ def test_answer_is_asked_for_once_and_kept_for_a_while(
     assert len(server.seen) == 2
 
 
-@pytest.mark.parametrize("sharing", ["exclusive", "time-sliced"])
-def test_jobs_that_are_better_apart_stay_apart(
-    server: Scripted, advice: Advice, sharing: str
-) -> None:
-    server.will(answers(spoilt(sharing=sharing)))
-    apart = Apart(f"{sharing} is better", (1000.0, 1000.0))
+def test_jobs_that_are_better_in_turns_stay_apart(server: Scripted, advice: Advice) -> None:
+    server.will(answers(spoilt(sharing="time-sliced")))
+    apart = Apart("time-sliced is better", (1000.0, 1000.0))
     assert advice.answers([ASKED])[ASKED] == apart
 
 
@@ -126,46 +123,26 @@ def test_nonsense_is_no_answer_and_is_not_asked_for_again_at_once(
 JOIN = replace(ASKED, running=(30.0,))
 
 
-def way(name: str) -> dict[str, Any]:
-    interval = ANSWER["choice"]["power_w"]
-    return {
-        "name": name, "sharing": "limited", "isolates": False, "violations": [],
-        "jobs": ANSWER["choice"]["jobs"], "power_w": interval, "energy_saved": interval,
-        "energy_saved_idle": interval, "gpu_time_saved": interval, "cost_saved": None,
-    }  # fmt: skip
-
-
-def set_answer(choice: str | None) -> dict[str, Any]:
-    needs = dict.fromkeys(("memory_mib", "memory_of_mib", "host_cores"))
-    return {
-        "jobs": ANSWER["jobs"],
-        "gpu_model": "NVIDIA H200", "objective": "energy-efficiency",
-        "verdict": "share" if choice else "a card each", "choice": choice, "call": None,
-        "ways": [way("26/50")], "needs": {**needs, "mps_clients": 2, "mps_clients_most": 48},
-        "near": None, "searched": 1, "warnings": [],
-    }  # fmt: skip
-
-
 def test_who_joins_is_asked_about_with_the_shares_of_those_that_run(
     server: Scripted, advice: Advice, now_s: list[float]
 ) -> None:
-    server.will(Reply(body=set_answer("26/50")))
+    server.will(answers(ANSWER))
     found = advice.answers([JOIN])[JOIN]
-    assert server.seen[0].body["running"] == [30.0]
+    assert server.seen[0].body["requests"][0]["running"] == [30.0]
     assert isinstance(found, Together)
     assert (found.shares, found.needs_mib) == (("26", "50"), (1000.0, 1000.0))
     now_s[0] += 100
-    server.will(Reply(body=set_answer(None)))
-    assert advice.answers([JOIN])[JOIN] == Apart("a card each is better", (1000.0, 1000.0))
+    server.will(answers({**ANSWER, "choice": None}))
+    assert advice.answers([JOIN])[JOIN] == Apart("separate GPUs are better", (1000.0, 1000.0))
 
 
-@pytest.mark.parametrize(("status", "kind"), [(422, Apart), (409, Apart), (401, NoAnswer)])
-def test_refusal_of_a_set_is_an_answer_unless_it_is_of_the_caller(
-    server: Scripted, advice: Advice, status: int, kind: type
-) -> None:
-    body = {"error": {"code": "bad-input", "message": "no profile", "request_id": "1"}}
-    server.will(Reply(status=status, body=body))
-    assert isinstance(advice.answers([JOIN])[JOIN], kind)
+def test_a_refusal_of_one_question_is_an_answer_to_it(server: Scripted, advice: Advice) -> None:
+    """Also beside a good one; what is refused as a whole says nothing of the jobs."""
+    error = {"code": "bad-input", "message": "no profile"}
+    items = [{"answer": None, "error": error}, {"answer": ANSWER, "error": None}]
+    server.will(Reply(body={"answers": items}))
+    found = advice.answers([ASKED, JOIN])
+    assert (found[ASKED], type(found[JOIN])) == (Apart("no profile"), Together)
 
 
 def test_new_questions_are_bounded_and_the_rest_has_no_answer_yet(
@@ -178,12 +155,10 @@ def test_new_questions_are_bounded_and_the_rest_has_no_answer_yet(
         assert len(advice.answers(many)) == rounds * MOST_PAIRS
 
 
-def test_sets_are_asked_about_where_all_are_to_start(server: Scripted, advice: Advice) -> None:
-    """Three and more are no pair: the law of sets answers for them."""
+def test_an_answer_about_other_jobs_is_not_taken(server: Scripted, advice: Advice) -> None:
     three = replace(ASKED, jobs=(*ASKED.jobs, ASKED.jobs[0]))
-    server.will(Reply(body=set_answer("26/50")))
+    server.will(answers(ANSWER))
     assert advice.answers([three])[three] == Apart("the service answered for 2 jobs")
-    assert (server.seen[0].path, server.seen[0].body["running"]) == ("/v1/sets", [])
 
 
 def test_a_plan_of_sets_is_asked_for_once(
@@ -197,7 +172,7 @@ def test_a_plan_of_sets_is_asked_for_once(
     for asked in (jobs, jobs[::-1]):
         assert advice.sets(asked, "NVIDIA H200") == (("a", "a", "b"),)
     [seen] = server.seen
-    assert (seen.path, seen.body["gpus"]) == ("/v1/placements/sets", 5)
+    assert (seen.path, seen.body["gpus"]) == ("/v1/placements", 5)
     assert seen.body["gpu_model"] == "NVIDIA H200"
     kept = [(j["job"], j["count"], j["min_speed"], j["max_p99_ms"]) for j in seen.body["jobs"]]
     assert kept == [("a", 3, 0.6, None), ("b", 2, None, 40)]

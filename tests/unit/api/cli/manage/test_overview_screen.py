@@ -12,9 +12,7 @@ from advisor.launch.overview import (
     DrawnLaunch,
     History,
     JobHistory,
-    Launch,
     Overview,
-    launch_of,
 )
 from advisor.launch.spec import Forecast, JobForecast
 from advisor.launch.status import JobStatus, LaunchStatus, Ledger, Saved
@@ -34,22 +32,20 @@ JOBS = (
     ),
     JobStatus(job="train", rate_unit="steps", share_percent=70, outcome="finished", mean_speed=0.5),
 )  # fmt: skip
-LAUNCH = launch_of(
-    LaunchStatus(
-        launch_id="20260131-110000-3f2a91", state="running", updated_at=AT, gpu_uuid="GPU-1",
-        jobs=JOBS, started_at="2026-01-31T11:00:00+00:00",
-        ledger=Ledger(held_s=1, energy_j=3600, alone_s=2, alone_j=7200, freed_idle_j=None),
-        forecast=Forecast(
-            model_version="m", coverage=0.9, power_w=Interval(300, 280, 320),
-            work_per_joule=Interval(1, 1, 1),
-            jobs=tuple(JobForecast(rate=Interval(80, 70, 90), solo_rate=100) for _ in JOBS),
-        ),
+LAUNCH = LaunchStatus(
+    launch_id="20260131-110000-3f2a91", state="running", updated_at=AT, gpu_uuid="GPU-1",
+    jobs=JOBS, started_at="2026-01-31T11:00:00+00:00",
+    ledger=Ledger(held_s=1, energy_j=3600, alone_s=2, alone_j=7200, freed_idle_j=None),
+    forecast=Forecast(
+        model_version="m", coverage=0.9, power_w=Interval(300, 280, 320),
+        work_per_joule=Interval(1, 1, 1),
+        jobs=tuple(JobForecast(rate=Interval(80, 70, 90), solo_rate=100) for _ in JOBS),
     ),
-    "here",
+    host="here",
 )  # fmt: skip
 
 
-def drawn(launch: Launch = LAUNCH, letters: Letters = BLOCKS, **changes: object) -> list[str]:
+def drawn(launch: LaunchStatus = LAUNCH, letters: Letters = BLOCKS, **changes: object) -> list[str]:
     history = History(
         started_at=AT, step_s=1, power_w=(300.0,) * 9,
         jobs=tuple(JobHistory(job=job.job, speeds=(0.5,) * 8 + (0.9,)) for job in JOBS),

@@ -1,8 +1,8 @@
 """Cost and limits of sets of jobs on the cards of one pool, each worked out once.
 
-A search looks at hundreds of thousands of sets. This is for finding them; what is planned is asked
-of the predictor, one set at a time (`advisor.place.sets.answers`). All jobs of a set that fill the
-GPU get the same limit, a `level`; the others get none.
+A search looks at hundreds of thousands of sets. This is for finding them: all jobs of a set that
+fill the GPU get the same limit, a `level`; the others get none. What is planned is decided on, one
+set at a time, as `advisor recommend` does (`SetAnswers.of`).
 
 So the model need not be asked of most of them one by one: what it expects of many at once, without
 limits and intervals, shows of nearly all that they gain nothing.
@@ -20,6 +20,7 @@ import numpy as np
 from advisor.core.gpu import MEMORY_PART, WHOLE, share_for_units, units_for_share
 from advisor.core.interval import Interval, weight_of_bound
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS, NINE, Split, without_limits
+from advisor.decide.decision import Decision
 from advisor.decide.limits import (
     Request,
     check_limits,
@@ -29,8 +30,7 @@ from advisor.decide.limits import (
     violations_alone,
     with_card_memory,
 )
-from advisor.place.problem import Bools, Ints
-from advisor.place.sets.placing import PlacedSet, Placing, Pool
+from advisor.placement.placing import Ask, Bools, Ints, PlacedSet, Placing, Pool
 from advisor.predict.predictions import (
     ExpectedPair,
     Prediction,
@@ -56,10 +56,10 @@ from advisor.validity.safe_counts import CheckedCounts, safe_splits
 LEVELS = (WHOLE, 80.0, 60.0, 45.0, 30.0)
 """Limits of the jobs that fill a GPU, percent; the first is none."""
 
-_LOW = {name: low for name, (low, _) in SPEED_ERRORS.items()}
+NINE_SPLITS = -1
+"""In the place of a level: of two jobs, by the model of pairs."""
 
-NONE = -1
-"""An empty seat, or no level."""
+_LOW = {name: low for name, (low, _) in SPEED_ERRORS.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -224,6 +224,11 @@ class _Pairs:
         self._safeties = [profile.safety(pool.checked) for profile in self._profiles]
         self._most = np.array([possible_speed(p, _ANY).value for p in self._profiles])
         self._safe: dict[object, _Safe] = {}
+        alone_w = np.array([profile.whole_gpu_power_w for profile in self._profiles])
+        self._own = placing.per_card + placing.per_w * alone_w
+        alone = [not violations_alone(profile, pool.limits) for profile in self._profiles]
+        self._may_be_alone: Bools = np.array(alone, dtype=bool)
+        self._least_gain = (1 + pool.limits.policy.min_gain) * (1 - ROUNDING)
         self.costs = _least_costs(placing, many)
         self.roughly: Bools = np.triu(np.ones_like(self.costs, dtype=bool))
         self.unasked: Bools = self.roughly & (self._model is not None)
@@ -250,9 +255,22 @@ class _Pairs:
                 self.costs[a, b] = self._least(a, b, found) * (1 - ROUNDING)
                 self.roughly[a, b] = False
 
+    def gains(self, places: Sequence[int], speeds: Floats, watts: Floats) -> Bools:
+        """Whether work of jobs costs enough more one after the other, where that is possible.
+
+        Of their speeds, shape (jobs, ways), and watts, shape (ways,).
+        """
+        placing, seats = self._placing, list(places)
+        if not self._may_be_alone[seats].all():
+            return np.ones_like(watts, dtype=bool)
+        apart = (speeds * self._own[seats, None]).sum(axis=0)
+        enough: Bools = apart >= self._least_gain * (placing.per_card + placing.per_w * watts)
+        return enough
+
     def _least(self, a: int, b: int, found: ExpectedPair) -> float:
         speeds = np.minimum(found.speeds, self._most[[a, b], None])
         kept = (speeds >= self._floors[[a, b], None] * (1 - ROUNDING)).all(axis=0)
+        kept &= self.gains((a, b), speeds, found.power_w)
         ways = zip(speeds.T[kept].tolist(), found.power_w[kept].tolist(), strict=True)
         kinds = self._there[a], self._there[b]
         costs = (self._placing.cost(self._number, kinds, own, watts) for own, watts in ways)
@@ -283,7 +301,6 @@ class SetAnswers:
         floors: Least speed that each must keep.
         two: What is known of each two of them.
         ceiling_w: Most power of a card; infinite where nobody asked for one.
-        levels: Of the sets that the law was asked of, and that keep every limit.
     """
 
     placing: Placing
@@ -293,7 +310,6 @@ class SetAnswers:
     counts: Floats = field(init=False)
     floors: Floats = field(init=False)
     two: _Pairs = field(init=False)
-    levels: dict[PlacedSet, int] = field(default_factory=dict[PlacedSet, int])
     _memory_mib: Floats = field(init=False)
     _most_p99_ms: Floats = field(init=False)
     _weights_p99: Floats = field(init=False)
@@ -301,10 +317,16 @@ class SetAnswers:
     ceiling_w: float = field(init=False)
     heads: Sets | None = None
     _filling: Sets | None = None
-    _answer: Callable[[tuple[int, ...], int], PlacedSet | None] = field(init=False)
+    of: Callable[[tuple[int, ...]], PlacedSet | None] = field(init=False)
+    by_law: Callable[..., PlacedSet | None] = field(init=False)
+    _ask: Ask = field(init=False)
 
     def __post_init__(self) -> None:
-        self._answer = functools.cache(self._asked)
+        # One job alone, or several as is decided, kinds ascending; None: they do not share.
+        self.of = functools.cache(self._of)
+        # What a search says of some, those that fill the GPU at a level.
+        self.by_law = functools.cache(self._by_law)
+        self._ask = self.pool.asked
         profiles = [self._profile(kind) for kind in self.there]
         self._limits = limits = with_card_memory(self.pool.limits, self.pool.gpu_model)
         self.ceiling_w = (limits.max_power_w or np.inf) * (1 + 1e-9)
@@ -327,21 +349,9 @@ class SetAnswers:
         """Its cards."""
         return self.placing.pools[self.number]
 
-    def of(self, kinds: tuple[int, ...]) -> PlacedSet | None:
-        """One job alone, or two, kinds ascending; None: it keeps not all limits."""
-        by_pairs = len(kinds) == ADVISED_JOBS and self.pool.of_pairs
-        return self._answer(kinds, NONE) if by_pairs else self.by_law(kinds)
-
     def is_of_law(self, size: int) -> bool:
         """Whether the law of sets says what so many jobs do, at its levels."""
         return size > ADVISED_JOBS or (size == ADVISED_JOBS and not self.pool.of_pairs)
-
-    def by_law(self, kinds: tuple[int, ...], level: int = 0) -> PlacedSet | None:
-        """By the law of sets; jobs that fill the GPU are limited to a level."""
-        found = self._answer(kinds, level)
-        if found:
-            self.levels[found] = level
-        return found
 
     def leave(self, counts: Floats) -> None:
         """Look for sets of so many jobs of each kind of the placing."""
@@ -363,34 +373,20 @@ class SetAnswers:
                 yield one
 
     def pairs(self) -> Iterator[PlacedSet]:
-        """Of all kinds, where a model of pairs knows them; else they are sets like others."""
-        if self.pool.of_pairs:
-            counts = self.placing.counts
-            for pair in combinations_with_replacement(self.there, 2):
-                if pair[0] != pair[1] or counts[pair[0]] > 1:
-                    found = self.of(pair)
-                    if found:
-                        yield found
+        """Of all kinds."""
+        counts = self.placing.counts
+        for pair in combinations_with_replacement(self.there, 2):
+            if (pair[0] != pair[1] or counts[pair[0]] > 1) and (found := self.of(pair)):
+                yield found
 
     def pair(self, a: int, b: int) -> PlacedSet | None:
         """As the model of pairs says; by their places."""
         self.two.unasked[a, b] = False
-        return self.of((self.there[a], self.there[b]))
+        return self.by_law((self.there[a], self.there[b]), NINE_SPLITS)
 
-    def placed(self, places: Sequence[int], level: int) -> PlacedSet | None:
-        """Of kinds by their places among those that are there; at a level, where the law says."""
-        kinds = tuple(sorted(self.there[place] for place in places))
-        return self.by_law(kinds, level) if self.is_of_law(len(kinds)) else self.of(kinds)
-
-    def without(self, one: PlacedSet, kind: int) -> PlacedSet | None:
-        """A larger set less one job of a kind, as costs least; None: they keep not all limits."""
-        kinds = list(one.kinds)
-        kinds.remove(kind)
-        left = tuple(kinds)
-        if not self.is_of_law(len(left)):
-            return self.of(left)
-        ways = filter(None, (self.by_law(left, level) for level in range(len(LEVELS))))
-        return min(ways, key=lambda found: found.cost, default=None)
+    def kinds(self, places: Sequence[int]) -> tuple[int, ...]:
+        """By their places among those that are there."""
+        return tuple(sorted(self.there[place] for place in places))
 
     def kept(self, sets: Sets) -> Ints:
         """Which of them keep memory, numbers, floors and tails; larger ones of those that do."""
@@ -454,24 +450,46 @@ class SetAnswers:
         assert found is not None
         return found
 
-    def _asked(self, kinds: tuple[int, ...], level: int) -> PlacedSet | None:
+    def _of(self, kinds: tuple[int, ...]) -> PlacedSet | None:
         profiles = [self._profile(kind) for kind in kinds]
-        limits = self._limits
         if len(kinds) == 1:
-            return self._alone(kinds, profiles[0], limits)
-        splits = self.ways(kinds, profiles, level)
-        by = self.pool.of_pairs if level == NONE and self.pool.of_pairs else _LAW
-        told = by.predict(profiles, splits) if splits else ()
-        costs = [self._cost(kinds, found) for found in told]
-        for cost, _, found in sorted(zip(costs, range(len(costs)), told, strict=True)):
-            if not violations(found, profiles, limits):
-                return self._placed(kinds, profiles, found, cost[0])
+            return self._alone(kinds, profiles[0], self._limits)
+        decision = self._ask(profiles, None)
+        if decision is None or decision.choice is None:
+            return None
+        return self.placed(kinds, profiles, decision.choice.prediction, decision)
+
+    def _by_law(self, kinds: tuple[int, ...], level: int = 0) -> PlacedSet | None:
+        profiles = [self._profile(kind) for kind in kinds]
+        told = self._told(kinds, profiles, level)
+        for found in sorted(told, key=lambda found: self._cost(kinds, found)):
+            if self._may_share(kinds, found, profiles):
+                return self.placed(kinds, profiles, found, None)
         return None
 
     def _cost(self, kinds: tuple[int, ...], found: Prediction) -> tuple[float, float]:
         """And watts, which decide where costs are equal."""
         speeds, watts = [part.speed.value for part in found.parts], found.power_w.value
         return self.placing.cost(self.number, kinds, speeds, watts), watts
+
+    def _may_share(
+        self, kinds: tuple[int, ...], found: Prediction, profiles: Sequence[Profile]
+    ) -> bool:
+        """Whether it keeps the limits, and gains enough where each job may be alone."""
+        places = [self.there.index(kind) for kind in kinds]
+        speeds = np.array([[part.speed.value] for part in found.parts])
+        gains = self.two.gains(places, speeds, np.array([found.power_w.value]))
+        return bool(gains[0]) and not violations(found, profiles, self._limits)
+
+    def _told(
+        self, kinds: tuple[int, ...], profiles: Sequence[Profile], level: int
+    ) -> Sequence[Prediction]:
+        """At the nine splits by the model of pairs, else by the law at a level."""
+        if level != NINE_SPLITS or self.pool.of_pairs is None:
+            return _LAW.predict(profiles, [self.way(kinds, max(level, 0))])
+        a, b = (self.there.index(kind) for kind in kinds)
+        splits = self.two.splits(a, b)
+        return self.pool.of_pairs.predict(profiles, splits) if splits else ()
 
     def _alone(self, kinds: tuple[int, ...], profile: Profile, limits: Request) -> PlacedSet | None:
         too_much = limits.memory_mib and (profile.memory_used_mib or 0) > limits.memory_mib
@@ -488,22 +506,20 @@ class SetAnswers:
             cost=self.placing.cost(self.number, kinds, (1.0,), watts),
         )
 
-    def ways(self, kinds: tuple[int, ...], profiles: Sequence[Profile], level: int) -> list[Split]:
-        """Of two jobs for the model of pairs, the nine splits; else the one at this level."""
+    def way(self, kinds: tuple[int, ...], level: int) -> Split:
+        """The split at a level."""
         places = [self.there.index(kind) for kind in kinds]
-        if level == NONE:
-            return self.two.splits(places[0], places[-1])
         shares = tuple(map(float, self.many.shares[places, level]))
-        limited = min(shares) < WHOLE
-        return [Split(shares) if limited else without_limits("uncapped", len(kinds))]
+        return Split(shares) if min(shares) < WHOLE else without_limits("uncapped", len(kinds))
 
-    def _placed(
+    def placed(
         self,
         kinds: tuple[int, ...],
         profiles: Sequence[Profile],
         found: Prediction,
-        cost: float,
+        decision: Decision | None,
     ) -> PlacedSet:
+        """A set as it is predicted, and decided on, to run on."""
         seats = zip(profiles, found.parts, found.split.shares, strict=True)
         tails = [part.p99_ms(profile, found.split, share) for profile, part, share in seats]
         return PlacedSet(
@@ -513,7 +529,8 @@ class SetAnswers:
             speeds=tuple(part.speed.value for part in found.parts),
             p99_ms=tuple(tail and tail.high for tail in tails),
             power_w=found.power_w.value,
-            cost=cost,
+            cost=self._cost(kinds, found)[0],
+            decision=decision,
         )
 
 

@@ -20,8 +20,8 @@ from typing import TypeAlias
 import numpy as np
 
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
-from advisor.place.problem import Bools, Ints
-from advisor.place.sets.answers import SetAnswers, Sets
+from advisor.placement.answers import SetAnswers, Sets
+from advisor.placement.placing import Bools, Ints
 from advisor.predict.features import Float32s
 from advisor.predict.profiles import Floats
 from advisor.predict.sets import BUSIEST, HELD, MPS, SPEED_ERRORS, SURE_OF_BUSIEST, TAKEN

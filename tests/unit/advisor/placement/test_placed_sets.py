@@ -16,17 +16,18 @@ from hypothesis import strategies as some
 from made_up_profiles import Physics as Unlearned
 from made_up_profiles import active_job as job
 
-from advisor.core.objectives import AIMS, Prices
+from advisor.core.objectives import AIMS, Prices, Work
 from advisor.core.policy import Policy
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS
+from advisor.core.split import MOST_JOBS
+from advisor.decide.decision import Decision
 from advisor.decide.limits import Request, is_served, violations
 from advisor.errors import InputError, NoSplitError
-from advisor.place.sets import search, solver
-from advisor.place.sets.answers import LEVELS, SetAnswers, Sets, many_alone, set_answers
-from advisor.place.sets.bound import SetBound
-from advisor.place.sets.placing import Kind, PlacedSet, Placing, Pool, RunningPlan, make_placing
-from advisor.place.sets.search import SeatSearch, SetSearch
-from advisor.place.sets.solver import place_running
+from advisor.placement import search, solver
+from advisor.placement.answers import LEVELS, SetAnswers, Sets, many_alone, set_answers
+from advisor.placement.bound import SetBound
+from advisor.placement.placing import Kind, PlacedSet, Placing, Pool, make_placing
+from advisor.placement.search import SeatSearch, SetSearch
+from advisor.placement.solver import Plan, place
 from advisor.predict.predictions import AskedPair, ExpectedPair, Prediction
 from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor
@@ -57,7 +58,7 @@ def server(name: str, sm: float = 10.0, **fields: Any) -> Profile:
 def placing_of(
     jobs: Sequence[tuple[Profile, int]],
     gpus: int,
-    aim: str = "least-energy",
+    aim: str = "energy-efficiency",
     limits: Request | None = None,
     **pool: Any,
 ) -> Placing:
@@ -105,7 +106,7 @@ def placings(
 @given(placings())
 def test_plan_keeps_every_limit_and_the_bound_is_below_it(placing: Placing) -> None:
     try:
-        plan = place_running(placing, time_limit_s=60.0)  # reached on no machine
+        plan = place(placing, time_limit_s=60.0)  # reached on no machine
     except NoSplitError:
         return
     seated = Counter(
@@ -120,13 +121,17 @@ def test_plan_keeps_every_limit_and_the_bound_is_below_it(placing: Placing) -> N
 
 
 def check_set(placing: Placing, one: PlacedSet) -> None:
+    """As `decide` says of its jobs."""
     if one.split is None:
         return
     pool = placing.pools[one.pool]
     profiles = [found for kind in one.kinds if (found := pool.profiles[kind])]
-    of_pairs = len(profiles) == ADVISED_JOBS and pool.of_pairs
-    (found,) = (of_pairs or SetPredictor()).predict(profiles, [one.split])
-    assert not violations(found, profiles, pool.limits)
+    decision = pool.asked(profiles, None)
+    assert decision
+    assert decision.choice
+    found = decision.choice.prediction
+    assert not violations(found, profiles, pool.limits.of(profiles))
+    assert one.split == found.split
     assert one.speeds == tuple(part.speed.value for part in found.parts)
     assert one.power_w == found.power_w.value
 
@@ -139,7 +144,7 @@ def test_no_plan_of_all_is_below_the_bound_and_few_are_better(placing: Placing) 
     if sum(kind.count for kind in placing.kinds) > 8:
         return
     try:
-        plan = place_running(placing, time_limit_s=60.0)  # reached on no machine
+        plan = place(placing, time_limit_s=60.0)  # reached on no machine
     except NoSplitError:
         return
     best = brute_force(set_answers(placing, 0), placing.pools[0].gpus)
@@ -153,10 +158,8 @@ def brute_force(answers: SetAnswers, gpus: int) -> float:
 
     @functools.cache
     def cost(kinds: tuple[int, ...]) -> float:
-        found = [answers.of(kinds)]
-        if answers.is_of_law(len(kinds)):
-            found = [answers.by_law(kinds, level) for level in range(len(LEVELS))]
-        return min((one.cost for one in found if one), default=math.inf)
+        one = answers.of(kinds)
+        return one.cost if one else math.inf
 
     @functools.cache
     def least(left: tuple[int, ...], cards: int) -> float:
@@ -251,7 +254,7 @@ def test_many_sets_at_once_are_as_the_predictor_says(seed: int, jobs: int, level
             last=np.array([0]),
         )
     )
-    split = answers.ways(tuple(kinds), [profiles[k] for k in kinds], level)[0]
+    split = answers.way(tuple(kinds), level)
     (wanted,) = SetPredictor().predict([profiles[k] for k in kinds], [split])
     speeds = [part.speed.value for part in wanted.parts]
     assert np.minimum(speed[0, :jobs], 1) == pytest.approx(speeds)
@@ -314,9 +317,9 @@ def test_a_seat_is_made_where_another_job_moves_on() -> None:
     assert [one.kinds for one in change.after] == [(0,), (1, 1, 1)]
 
 
-def solved(*jobs: tuple[Profile, int], gpus: int = 20, **fields: Any) -> RunningPlan:
+def solved(*jobs: tuple[Profile, int], gpus: int = 20, **fields: Any) -> Plan:
     # A limit that no machine is too slow for: what is found by then is good enough to end.
-    return place_running(placing_of(jobs, gpus, **fields), time_limit_s=60.0)
+    return place(placing_of(jobs, gpus, **fields), time_limit_s=60.0)
 
 
 def test_small_jobs_share_in_sevens_and_the_bound_meets_the_plan() -> None:
@@ -355,18 +358,19 @@ def test_a_job_that_may_not_be_alone_waits_where_it_has_no_neighbour() -> None:
     assert plan.bound <= plan.cost
 
 
-def test_two_jobs_that_a_third_has_left_are_for_the_model_of_pairs() -> None:
-    """Else they were at limits that no bound knows of, and no advice gives."""
+def test_sets_that_are_refused_leave_the_plan() -> None:
+    """The search thinks of sevens; where three and more are refused, pairs are left."""
+    placing = placing_of([(job("small"), 14)], 20, of_pairs=Physics())
+    (pool,) = placing.pools
 
-    class TooHot(Physics):
-        def predict(self, profiles: Sequence[Profile], splits: Any) -> list[Prediction]:
-            found = super().predict(profiles, splits)
-            return [dataclasses.replace(p, power_w=p.power_w.times(9)) for p in found]
+    def ask(profiles: Sequence[Profile], work: Work | None) -> Decision | None:
+        return pool.asked(profiles, work) if len(profiles) == 2 else None
 
-    jobs = [(HOT, 1), (COOL, 2)]
-    answers = set_answers(placing_of(jobs, 3, limits=CEILING, of_pairs=TooHot()), 0)
-    three = next(filter(None, (answers.by_law((0, 1, 1), level) for level in range(len(LEVELS)))))
-    assert answers.without(three, 1) is None
+    assert {len(one.kinds) for one in place(placing).sets} == {7}
+    pools = (dataclasses.replace(pool, ask=ask),)
+    plan = place(dataclasses.replace(placing, pools=pools))
+    assert {len(one.kinds) for one in plan.sets} <= {1, 2}
+    assert (plan.seated, plan.waiting) == (14, {})
 
 
 def test_the_search_knows_a_ceiling_of_watts() -> None:
@@ -390,7 +394,7 @@ def test_a_job_that_one_gpu_model_cannot_run(aim: str, prices: Prices | None) ->
     kinds = [Kind(name="a", count=2), Kind(name="b", count=2)]
     placing = make_placing(kinds, pools, aim, prices)
     assert np.isfinite(placing.lag).all()
-    plan = place_running(placing)
+    plan = place(placing)
     assert plan.seated == 4
     assert math.isfinite(plan.cost)
 
@@ -409,6 +413,6 @@ def test_what_cannot_be_placed_is_refused() -> None:
     with pytest.raises(InputError, match="no prices"):
         make_placing(kinds, [pool], "cost")
     with pytest.raises(InputError, match="no profile"):
-        make_placing(kinds, [dataclasses.replace(pool, profiles=(None,))], "least-energy")
+        make_placing(kinds, [dataclasses.replace(pool, profiles=(None,))], "energy-efficiency")
     with pytest.raises(NoSplitError, match="a cannot be placed"):
-        place_running(make_placing(kinds, [pool], "least-energy"))
+        place(make_placing(kinds, [pool], "energy-efficiency"))

@@ -2,7 +2,7 @@
 
 A master program says what each job is worth (its dual value). Jobs that fill the GPU come first,
 then servers, then all others, which are chosen by what a set with them could still gain
-(`advisor.place.sets.bound`). The most that any set could gain is told, too: the bound of the plan
+(`advisor.placement.bound`). The most that any set could gain is told, too: the bound of the plan
 is made of it.
 
 Whole cards leave one or two of thousands of jobs without a seat, which costs more than all that a
@@ -17,10 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
-from advisor.place.problem import Bools, Ints
-from advisor.place.sets.answers import LEVELS, NONE, SetAnswers, Sets
-from advisor.place.sets.bound import SetBound
-from advisor.place.sets.placing import PlacedSet
+from advisor.placement.answers import LEVELS, SetAnswers, Sets
+from advisor.placement.bound import SetBound
+from advisor.placement.placing import Bools, Ints, PlacedSet
 from advisor.predict.profiles import Floats
 
 MOST_ASKED, MOST_LOOKED_AT = 150, 1500
@@ -162,7 +161,7 @@ class SetSearch:
             kinds: list[int] = sets.rows[row, : sets.size[row]].tolist()
             if min(used[kind] for kind in kinds) < OF_A_KIND and asked < MOST_ASKED:
                 asked += 1
-                if one := self._answers.placed(kinds, int(sets.level[row])):
+                if one := self._answers.by_law(self._answers.kinds(kinds), int(sets.level[row])):
                     good.append(one)
                     for kind in set(kinds):
                         used[kind] += 1
@@ -216,8 +215,8 @@ class _SeatChange:
         return sum(one.cost for one in self.after) - sum(one.cost for one in self.before)
 
 
-_Becomes = tuple[int, tuple[int, ...], int]
-"""Which set, and what it is then: its jobs by their places, and their level."""
+_Becomes = tuple[int, tuple[int, ...]]
+"""Which set, and what it is then: its jobs by their places."""
 
 
 class SeatSearch:
@@ -228,9 +227,8 @@ class SeatSearch:
         self._sets = [one for one in used if one.pool == answers.number]
         self._several = [used[one] > 1 for one in self._sets]
         self._jobs = [tuple(map(there.index, one.kinds)) for one in self._sets]
-        self._levels = [answers.levels.get(one, NONE) for one in self._sets]
         costs = np.array([one.cost for one in self._sets])
-        joined, self._at = _with_each(answers, self._jobs, self._levels, np.arange(len(there)))
+        joined = _with_each(answers, self._jobs, np.arange(len(there)))
         self._more = joined - costs[:, None]
 
     def for_one_more(self, kind: int) -> _SeatChange | None:
@@ -246,24 +244,22 @@ class SeatSearch:
             yield float(self._more[n, place]), (self._joined(n, place),)
         freed = [(n, job) for n, jobs in enumerate(self._jobs) for job in {*jobs} - {place}]
         left = [_without(self._jobs[n], job) for n, job in freed]
-        levels = [self._levels[n] for n, _ in freed]
-        costs, at = _with_each(self._answers, left, levels, np.array([place]))
+        costs = _with_each(self._answers, left, np.array([place]))
         for row, (n, job) in enumerate(freed):
             others = self._more[:, job].copy()
             others[n] = others[n] if self._several[n] else np.inf
             to = int(others.argmin())
             more = float(costs[row, 0]) - self._sets[n].cost + float(others[to])
             if np.isfinite(more):
-                changed = n, (*left[row], place), int(at[row, 0])
-                yield more, (changed, self._joined(to, job))
+                yield more, ((n, (*left[row], place)), self._joined(to, job))
 
     def _joined(self, n: int, place: int) -> _Becomes:
-        return n, (*self._jobs[n], place), int(self._at[n, place])
+        return n, (*self._jobs[n], place)
 
     def _change(self, becomes: Sequence[_Becomes]) -> _SeatChange | None:
-        """As the predictors say; None: a limit is not kept."""
-        before = tuple(self._sets[number] for number, _, _ in becomes)
-        after = tuple(self._answers.placed(places, level) for _, places, level in becomes)
+        """As is decided; None: some do not share."""
+        before = tuple(self._sets[number] for number, _ in becomes)
+        after = tuple(self._answers.of(self._answers.kinds(places)) for _, places in becomes)
         kept = tuple(filter(None, after))
         return _SeatChange(before, kept) if len(kept) == len(after) else None
 
@@ -274,16 +270,14 @@ def _without(places: Sequence[int], job: int) -> tuple[int, ...]:
     return tuple(left)
 
 
-def _with_each(
-    answers: SetAnswers, bases: Sequence[Sequence[int]], levels: Sequence[int], adds: Ints
-) -> tuple[Floats, Ints]:
-    """Costs of sets with each of some further jobs, and at which level; shape (bases, adds).
+def _with_each(answers: SetAnswers, bases: Sequence[Sequence[int]], adds: Ints) -> Floats:
+    """Costs of sets with each of some further jobs, at their best level; shape (bases, adds).
 
     Infinite where there is no seat or a limit is not kept.
     """
-    costs, at = np.full((len(bases), len(adds)), np.inf), np.zeros((len(bases), len(adds)), int)
+    costs = np.full((len(bases), len(adds)), np.inf)
     fills = answers.many.alone.fills[:, 0] > 0
-    base, sets = _at_levels(bases, levels, fills)
+    base, sets = _at_levels(bases, len(fills) - 1)
     parent, add = (n.ravel() for n in np.indices((len(base), len(adds))))
     grown = sets.with_one_more(parent, adds[add], add)
     filling = fills[grown.rows].any(axis=1)
@@ -292,32 +286,18 @@ def _with_each(
     alone = np.flatnonzero(grown.size[some] == 1)
     some = some[np.union1d(answers.kept(grown.only(some)), alone)]
     some = some[answers.within_power(grown.only(some))]
-    told = answers.costs(grown.only(some))
-    # Of the levels of one set the cheapest is written last.
-    order = some[np.argsort(-told, kind="stable")]
-    where = base[parent[order]], add[order]
-    costs[where], at[where] = np.sort(told)[::-1], grown.level[order]
-    return costs, at
+    np.minimum.at(costs, (base[parent[some]], add[some]), answers.costs(grown.only(some)))
+    return costs
 
 
-def _at_levels(
-    bases: Sequence[Sequence[int]], levels: Sequence[int], fills: Bools
-) -> tuple[Ints, Sets]:
-    """Sets with a seat left, at their level or, where they have none that counts, at each."""
-    found = [
-        (n, level)
-        for n, (places, own) in enumerate(zip(bases, levels, strict=True))
-        if len(places) < MOST_JOBS
-        for level in range(len(LEVELS))
-        if level == own or own == NONE or len(places) == 1 or not fills[list(places)].any()
-    ]
-    empty = len(fills) - 1
-    rows = [[*bases[n], *[empty] * (MOST_JOBS - len(bases[n]))] for n, _ in found]
-    number = np.array([n for n, _ in found], dtype=np.int64)
-    size = np.array([len(bases[n]) for n, _ in found], dtype=np.int64)
-    return number, Sets(
-        rows=np.array(rows, dtype=np.int64).reshape(-1, MOST_JOBS),
-        level=np.array([level for _, level in found], dtype=np.int64),
+def _at_levels(bases: Sequence[Sequence[int]], empty: int) -> tuple[Ints, Sets]:
+    """Sets with a seat left, at each level; `empty` is the index of an empty seat."""
+    found = [n for n, places in enumerate(bases) if len(places) < MOST_JOBS]
+    rows = [[*bases[n], *[empty] * (MOST_JOBS - len(bases[n]))] for n in found]
+    size = np.array([len(bases[n]) for n in found], dtype=np.int64).repeat(len(LEVELS))
+    return np.array(found, dtype=np.int64).repeat(len(LEVELS)), Sets(
+        rows=np.array(rows, dtype=np.int64).reshape(-1, MOST_JOBS).repeat(len(LEVELS), axis=0),
+        level=np.tile(np.arange(len(LEVELS)), len(found)),
         size=size,
         last=np.zeros_like(size),
     )

@@ -1,33 +1,47 @@
-"""Which jobs share a card: column generation.
+"""Which jobs share a card: a program over sets, jobs that run on in up to seven, a queue in pairs.
 
-The master program (`advisor.place.sets.solver`) takes the sets known so far and says what each job
-is worth; the search (`advisor.place.sets.search`) finds sets whose jobs are worth more than they
-cost; until there are none (M. Lübbecke and J. Desrosiers, "Selected topics in column generation",
-Operations Research 53(6), 2005). Then the master is solved in whole cards. The search also bounds
-what any set could gain: closely, once the sets that it finds save little more, and where time is
-left again when cards are whole.
+The master program takes the sets known so far. What it uses is decided on, as `advisor recommend`
+does, and costs what that says; a set that is refused leaves, and the program is solved anew.
+
+Sets of jobs that run on are found by column generation: the program says what each job is worth;
+`advisor.placement.search` finds sets whose jobs are worth more than they cost; until there are none
+(M. Lübbecke and J. Desrosiers, "Selected topics in column generation", Operations Research 53(6),
+2005). Then the master is solved in whole cards. The search also bounds what any set could gain:
+closely, once the sets that it finds save little more, and where time is left again when cards are
+whole.
 
 Whole cards are found by a dive that goes on looking for sets, then a program. What is left when
 sets have the whole ones of their cards are one or two jobs of each kind, and few of the sets known
 have seats for no others. So sets are looked for among the jobs that are left while more cards are
 kept (C. Joncour et al., "Column generation based primal heuristics", Electronic Notes in Discrete
 Mathematics 36, 2010).
+
+Pairs of a queue are all known (`advisor.placement.pairs`). What one costs does not depend on where
+and when it runs, but idle GPUs draw power until the last job has ended, and that depends on how the
+pairs fit on the GPUs. So the program is solved for several makespans: no pair may take longer, and
+all of them must fit on the GPUs. Each answer is scheduled, and the best schedule is taken. One
+after the other is among them, and what ends later than that is left out: no plan costs more, or
+takes longer.
 """
 
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import highspy
 import numpy as np
 
-from advisor.core.split import ADVISED_JOBS
-from advisor.errors import NoSplitError
-from advisor.place.sets.answers import SetAnswers, set_answers
-from advisor.place.sets.placing import PlacedSet, Placing, RunningPlan
-from advisor.place.sets.search import SeatSearch, SetSearch
+from advisor.core.objectives import FEWEST_CARDS
+from advisor.core.split import ADVISED_JOBS, MOST_JOBS
+from advisor.errors import InputError, NoSplitError
+from advisor.placement.answers import SetAnswers, set_answers
+from advisor.placement.pairs import QueuePairs
+from advisor.placement.placing import Bools, PlacedSet, Placing
+from advisor.placement.schedule import Schedule, first_come, scheduled
+from advisor.placement.search import SeatSearch, SetSearch
 from advisor.predict.profiles import Floats
 
 NEAR = 0.005
@@ -48,14 +62,105 @@ SEATING_S = 0.3
 LEAST_GAIN = 1e-4
 """Of the dearest job alone; what gains less is nothing."""
 
+MOST_SETTLED = 8
+"""How often a program is solved anew because sets were refused."""
 
-def place_running(placing: Placing, *, time_limit_s: float = 10.0) -> RunningPlan:
-    """The best plan found in about the time, and what none can be better than.
+MAKESPANS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6)
+"""Makespans of a queue that are tried, relative to that of the jobs one after the other."""
+
+SAME = 1e-9
+"""Relative difference of two times that is none."""
+
+LEAST_S = 0.1
+"""What an integer program gets when the time is up; HiGHS takes 0 for an error."""
+
+APART, FIRST_COME = "one after the other", "first come, 50/50"
+"""Simpler ways to do a queue, by their names."""
+
+GAP = 1e-4
+"""Relative distance from its bound at which the program of a queue ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Who shares a card with whom.
+
+    Attributes:
+        sets: How many cards have each, those with the most jobs first; of a queue one after the
+            other.
+        waiting: Jobs without a card, by kind: none is left, or none on which they keep the limits.
+        waiting_cost: What they are counted with in the cost.
+        bound: No plan of the sets that the search knows costs less; 0 of a queue.
+        timed_out: Whether the time limit ended the search for sets.
+        schedule: Of a queue: when and where each set runs.
+        others: Of a queue: what simpler ways come to, without those that cannot run every job.
+    """
+
+    placing: Placing
+    sets: Mapping[PlacedSet, int]
+    waiting: Mapping[int, int]
+    waiting_cost: float
+    cost: float
+    bound: float
+    timed_out: bool
+    schedule: Schedule | None = None
+    others: Mapping[str, Schedule] = field(default_factory=dict[str, Schedule])
+
+    @property
+    def gap(self) -> float:
+        """By which part of its cost such a plan could be better."""
+        return 1 - self.bound / self.cost
+
+    @property
+    def cards(self) -> int:
+        """In use."""
+        return sum(self.sets.values())
+
+    @property
+    def power_w(self) -> float:
+        """Of the cards in use."""
+        return sum(count * one.power_w for one, count in self.sets.items())
+
+    @property
+    def seated(self) -> int:
+        """Jobs that have a card, or a part of one."""
+        return sum(count * len(one.kinds) for one, count in self.sets.items())
+
+    @property
+    def same_work_w(self) -> float:
+        """Watts of the same work on a card each."""
+        watts = 0.0
+        for one, count in self.sets.items():
+            profiles = self.placing.pools[one.pool].profiles
+            for kind, speed in zip(one.kinds, one.speeds, strict=True):
+                profile = profiles[kind]
+                watts += count * speed * (profile.whole_gpu_power_w if profile else np.inf)
+        return watts
+
+    @property
+    def same_work_cards(self) -> float:
+        """Cards that the same work takes with a card each; a server has one all the time."""
+        return sum(
+            count * (1.0 if self.placing.kinds[kind].is_server else speed)
+            for one, count in self.sets.items()
+            for kind, speed in zip(one.kinds, one.speeds, strict=True)
+        )
+
+
+def place(placing: Placing, *, time_limit_s: float = 10.0) -> Plan:
+    """The best plan found in about the time.
 
     Raises:
-        InputError: a limit for no job that is there.
+        InputError: a time that is none or too short for any plan, or a limit for no job there.
         NoSplitError: a kind keeps its limits nowhere.
     """
+    if not time_limit_s >= 0:  # true of NaN as well
+        raise InputError(f"a time limit of {time_limit_s} s is not possible")
+    return (_placed_queue if placing.queue else _placed_running)(placing, time_limit_s)
+
+
+def _placed_running(placing: Placing, time_limit_s: float) -> Plan:
+    """Jobs that run from now on, and what no plan of the sets in the search can be better than."""
     started = time.monotonic()
     answers = [set_answers(placing, n) for n in range(len(placing.pools))]
     master = _master(placing, answers)
@@ -66,16 +171,44 @@ def place_running(placing: Placing, *, time_limit_s: float = 10.0) -> RunningPla
         given = started, time_limit_s, 1.0, TURN_PART
         closer, timed_out = _found(placing, answers, master, *given)
         bound = max(bound, closer)
-    if placing.aim == "fewest-cards":
+    if placing.aim == FEWEST_CARDS:
         # Cards come whole, and a job that waits costs a whole number of them.
         bound = math.ceil(bound - ROUNDING)
-    left_s = time_limit_s - SEATING_S - (time.monotonic() - started)
-    used = _used(master, _finished(master, steps, left_s, NEAR))
+
+    def left_s() -> float:
+        return time_limit_s - SEATING_S - (time.monotonic() - started)
+
+    used = _settled(master, answers, _finished(master, steps, left_s(), NEAR), left_s)
     if not _take_out_spare(answers, used):
         master = master.without_spare(used)
-        used = _used(master, _dived(answers, master, started, time_limit_s)[-1])
+        steps = _dived(answers, master, started, time_limit_s)
+        used = _settled(master, answers, steps[-1], left_s)
     _seat_waiting(answers, used, master.waiting_costs, started + time_limit_s + SEATING_S)
     return _plan(placing, used, master.waiting_costs, bound, timed_out=timed_out)
+
+
+def _settled(
+    master: "_Master",
+    answers: list[SetAnswers],
+    cards: Floats,
+    left_s: Callable[[], float],
+) -> Counter[PlacedSet]:
+    """Cards of sets that are all decided on; those of which some are refused are looked for anew.
+
+    Where the time is up, jobs of sets that are refused wait.
+    """
+
+    def of(one: PlacedSet) -> PlacedSet | None:
+        return answers[one.pool].of(one.kinds)
+
+    for _ in range(MOST_SETTLED):
+        if not master.settle(cards, of):
+            break
+        master.keep(cards)
+        found = master.whole(max(left_s(), LEAST_S), NEAR, cards)
+        cards = cards if found is None else found
+    master.settle(cards, of)
+    return _used(master, cards)
 
 
 def _part(started: float, time_limit_s: float) -> float:
@@ -100,7 +233,7 @@ def _bound(placing: Placing, duals: Floats, most: Floats) -> float:
     gpus = np.array([pool.gpus for pool in placing.pools])
     worth = float(duals @ np.append(placing.counts, gpus))
     bound = worth - float(gpus @ most)
-    return max(bound, worth / (1 + most.max())) if placing.aim == "fewest-cards" else bound
+    return max(bound, worth / (1 + most.max())) if placing.aim == FEWEST_CARDS else bound
 
 
 def _take_out_spare(answers: list[SetAnswers], used: Counter[PlacedSet]) -> bool:
@@ -123,10 +256,12 @@ def _take_out_spare(answers: list[SetAnswers], used: Counter[PlacedSet]) -> bool
 
 
 def _without(answers: list[SetAnswers], one: PlacedSet, kind: int) -> tuple[PlacedSet, ...] | None:
-    """What is left of a set less one job of a kind; None: it keeps not all limits."""
+    """What is left of a set less one job of a kind; None: the others do not share."""
     if len(one.kinds) == 1:
         return ()
-    left = answers[one.pool].without(one, kind)
+    kinds = list(one.kinds)
+    kinds.remove(kind)
+    left = answers[one.pool].of(tuple(kinds))
     return (left,) if left else None
 
 
@@ -167,20 +302,22 @@ def _plan(
     bound: float,
     *,
     timed_out: bool,
-) -> RunningPlan:
+) -> Plan:
     seated = _seated(used)
     waiting = {
         n: kind.count - seated[n] for n, kind in enumerate(placing.kinds) if kind.count > seated[n]
     }
     order = sorted(used, key=lambda one: (-len(one.kinds), -used[one], one.pool, one.kinds))
     waiting_cost = sum(count * waiting_costs[kind] for kind, count in waiting.items())
-    return RunningPlan(
+    cost = sum(count * one.cost for one, count in used.items()) + waiting_cost
+    return Plan(
         placing=placing,
         sets={one: used[one] for one in order},
         waiting=waiting,
         waiting_cost=waiting_cost,
-        cost=sum(count * one.cost for one, count in used.items()) + waiting_cost,
-        bound=bound,
+        cost=cost,
+        # An option that is decided on may be better than all that the search knows.
+        bound=min(bound, cost),
         timed_out=timed_out,
     )
 
@@ -206,6 +343,10 @@ BATCH_WAITS, SERVER_WAITS = 3.0, 30.0
 the seven jobs that a card may have in the place of one."""
 
 
+_Seats: TypeAlias = tuple[int, tuple[int, ...]]
+"""Pool and kinds of a set."""
+
+
 @dataclass(slots=True, eq=False)
 class _Master:
     """A linear program to which sets are added: a row for each kind, and one for each pool.
@@ -221,6 +362,8 @@ class _Master:
     waiting_costs: list[float] = field(default_factory=list[float])
     _program: highspy.Highs = field(default_factory=highspy.Highs)
     _seated: Floats = field(init=False)
+    _settled: set[_Seats] = field(default_factory=set[_Seats])
+    _refused: set[_Seats] = field(default_factory=set[_Seats])
 
     def __post_init__(self) -> None:
         self._seated = np.zeros((0, len(self.placing.kinds)))
@@ -230,9 +373,9 @@ class _Master:
             most = highspy.kHighsInf if self.spare else count
             self._program.addRow(count, most, 0, np.array([], np.int32), np.array([]))
         for pool in self.placing.pools:
-            self._program.addRow(
-                -highspy.kHighsInf, pool.gpus, 0, np.array([], np.int32), np.array([])
-            )
+            # Sets of a queue follow each other on a GPU.
+            most = highspy.kHighsInf if self.placing.queue else pool.gpus
+            self._program.addRow(-highspy.kHighsInf, most, 0, np.array([], np.int32), np.array([]))
 
     def wait(self, dearest: float) -> None:
         """Let each kind wait; call it once, before sets are added.
@@ -247,19 +390,60 @@ class _Master:
     def without_spare(self, more: Iterable[PlacedSet]) -> "_Master":
         """The same, and some more sets, with no more seats than there are jobs."""
         exact = _Master(self.placing, spare=False)
+        exact._settled, exact._refused = {*self._settled}, {*self._refused}
         exact._let_wait(self.waiting_costs)
-        exact.add((*self.sets, *more))
+        exact.add(
+            (
+                *filter(lambda one: one.decision or _seats(one) not in self._settled, self.sets),
+                *more,
+            )
+        )
         return exact
 
     def add(self, sets: Iterable[PlacedSet]) -> int:
         """How many of them are new."""
         known, before = set(self.sets), len(self.sets)
         for one in dict.fromkeys(sets):
-            if one not in known:
+            if one not in known and (one.decision or _seats(one) not in self._settled):
                 rows = {kind: float(one.kinds.count(kind)) for kind in set(one.kinds)}
                 self._column(one.cost, rows | {len(self.placing.kinds) + one.pool: 1.0})
                 self.sets.append(one)
         return len(self.sets) - before
+
+    def settle(self, cards: Floats, of: Callable[[PlacedSet], PlacedSet | None]) -> bool:
+        """Have the sets in use decided on; whether some are refused.
+
+        Columns of a set that is refused, whatever its limits, are used no more.
+        """
+        again, wait = False, len(self.waiting_costs)
+        for n in np.flatnonzero(cards > 0).tolist():
+            one = self.sets[n]
+            if one.decision or len(one.kinds) == 1:
+                continue
+            self._settled.add(seats := _seats(one))
+            found = of(one)
+            again |= found is None
+            if found is None:
+                self._refused.add(seats)
+                cards[n] = 0.0
+            else:
+                self.sets[n] = found
+                self._program.changeColCost(wait + n, found.cost)
+        self._bound()
+        return again
+
+    def limit(self, costs: Floats, takes: Floats) -> None:
+        """Of a queue: costs of the sets, and parts of a GPU that they take, infinite: too much."""
+        count, rows = len(self.sets), len(self.placing.kinds) + len(self.placing.pools)
+        self._program.changeColsCost(count, np.arange(count, dtype=np.int32), costs)
+        if self._program.getNumRow() > rows:
+            self._program.deleteRows(1, np.array([rows], np.int32))
+        some = np.flatnonzero(np.isfinite(takes))
+        gpus = self.placing.pools[0].gpus
+        self._program.addRow(
+            -highspy.kHighsInf, gpus, len(some), some.astype(np.int32), takes[some]
+        )
+        self._bound(np.isfinite(takes))
 
     def solve(self) -> tuple[float, Floats]:
         """Least cost where cards may be cut in parts, and what rows are worth; shape (rows,)."""
@@ -281,17 +465,13 @@ class _Master:
         seats = self.seats
         least = np.append(cards, np.zeros(len(seats) - len(cards)))
         having = np.where(seats > 0, self.left(least) // np.maximum(seats, 1.0), np.inf)
-        wait = len(self.waiting_costs)
-        count = wait + len(least)
-        self._program.changeColsBounds(
-            count,
-            np.arange(count, dtype=np.int32),
-            np.append(np.zeros(wait), least),
-            np.append(np.full(wait, highspy.kHighsInf), least + having.min(axis=1)),
-        )
+        self._bound(least=least, most=least + having.min(axis=1))
 
-    def whole(self, time_limit_s: float, gap: float, start: Floats | None = None) -> Floats:
-        """Cards of each set, whole ones: the best found in the time, beginning with a solution."""
+    def whole(self, time_limit_s: float, gap: float, start: Floats | None = None) -> Floats | None:
+        """Cards of each set, whole ones: the best found in the time, beginning with a solution.
+
+        None: there is none, or none was found.
+        """
         count = self._program.getNumCol()
         kinds = np.array([highspy.HighsVarType.kInteger] * count)
         self._program.changeColsIntegrality(count, np.arange(count, dtype=np.int32), kinds)
@@ -304,7 +484,7 @@ class _Master:
             self._program.setOptionValue(name, value)
         self._program.run()
         status = self._program.getInfo().primal_solution_status
-        if start is not None and status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        if status != highspy.SolutionStatus.kSolutionStatusFeasible:
             return start
         return np.rint(self.cards())
 
@@ -323,6 +503,25 @@ class _Master:
         self._seated = np.concatenate([self._seated, new])
         return self._seated
 
+    def _bound(
+        self,
+        fits: Bools | None = None,
+        least: Floats | None = None,
+        most: Floats | None = None,
+    ) -> None:
+        """Least and most cards of each set; none of those that are refused, or do not fit."""
+        wait, count = len(self.waiting_costs), len(self.sets)
+        least = np.zeros(count) if least is None else least
+        most = np.full(count, highspy.kHighsInf) if most is None else most
+        free = np.array([_seats(one) not in self._refused for one in self.sets], dtype=bool)
+        free &= True if fits is None else fits
+        self._program.changeColsBounds(
+            wait + count,
+            np.arange(wait + count, dtype=np.int32),
+            np.append(np.zeros(wait), np.where(free, least, 0.0)),
+            np.append(np.full(wait, highspy.kHighsInf), np.where(free, most, 0.0)),
+        )
+
     def _let_wait(self, costs: Iterable[float]) -> None:
         self.waiting_costs = list(costs)
         for row, cost in enumerate(self.waiting_costs):
@@ -334,6 +533,10 @@ class _Master:
         self._program.addCol(
             cost, 0.0, highspy.kHighsInf, len(order), np.array(order, np.int32), values
         )
+
+
+def _seats(one: PlacedSet) -> _Seats:
+    return one.pool, one.kinds
 
 
 def _found(
@@ -368,21 +571,32 @@ def _found(
 def _master(placing: Placing, answers: list[SetAnswers]) -> _Master:
     """With each job alone, and copies; where one may not be alone, every pair."""
     sets = [one for a in answers for one in (*a.singles(), *a.copies())]
-    seated = {kind for one in sets for kind in one.kinds}
-    if len(seated) < len(placing.kinds):
+    everybody = tuple(n for n, kind in enumerate(placing.kinds) for _ in range(kind.count))
+    if ADVISED_JOBS <= len(everybody) <= MOST_JOBS:
+        there = (a for a in answers if {*everybody} <= {*a.there})
+        sets += filter(None, (a.of(everybody) for a in there))
+    if len({kind for one in sets for kind in one.kinds}) < len(placing.kinds):
         sets += [one for a in answers for one in a.pairs()]
-        seated = {kind for one in sets for kind in one.kinds}
-    lost = [kind.name for n, kind in enumerate(placing.kinds) if n not in seated]
-    if lost:
-        raise NoSplitError(
-            f"{', '.join(lost)} cannot be placed",
-            why="no limit is kept, neither alone nor beside another job",
-            fix="loosen the limits, or leave those jobs out",
-        )
+    _check_seated(placing, sets)
     master = _Master(placing)
     master.wait(max(one.cost for one in sets if len(one.kinds) <= ADVISED_JOBS))
     master.add(sets)
     return master
+
+
+def _check_seated(placing: Placing, sets: Iterable[PlacedSet]) -> None:
+    """Refuse a kind that is in no set.
+
+    Raises:
+        NoSplitError: there is one.
+    """
+    seated = {kind for one in sets for kind in one.kinds}
+    if lost := [kind.name for n, kind in enumerate(placing.kinds) if n not in seated]:
+        raise NoSplitError(
+            f"{', '.join(dict.fromkeys(lost))} cannot be placed",
+            why="no limit is kept, neither alone nor beside another job",
+            fix="loosen --max-power or --memory, or leave those jobs out",
+        )
 
 
 def _dived(
@@ -443,7 +657,8 @@ def _finished(master: _Master, steps: list[Floats], left_s: float, gap: float) -
     master.keep(next(kept for kept in steps if best.sum() - kept.sum() <= LAST_CARDS))
     if left_s <= 0:
         return best
-    return min((master.whole(left_s, gap, best), best), key=master.cost)
+    found = master.whole(left_s, gap, best)
+    return best if found is None else min((found, best), key=master.cost)
 
 
 def _dive(
@@ -496,3 +711,139 @@ def _more(master: _Master, kept: Floats, most: int) -> Floats:
             more[row], left = cards_of, left - cards_of * master.seats[row]
             free[pools[row]] -= cards_of
     return more
+
+
+def _placed_queue(placing: Placing, time_limit_s: float) -> Plan:
+    started = time.monotonic()
+    ends, pairs = started + time_limit_s, QueuePairs(placing)
+    sets = [*pairs.alone.values(), *pairs.found(started + SEARCH_PART * time_limit_s)]
+    _check_seated(placing, sets)
+    master = _Master(placing, spare=False)
+    master.add(sets)
+    best = apart = _one_after_the_other(placing, pairs)
+    latest_s = math.inf
+    if best:
+        latest_s = best.makespan_s * (1 + SAME)
+    for found in _matchings(master, pairs, latest_s, ends):
+        if found.makespan_s <= latest_s:
+            best = min(best or found, found, key=lambda plan: _badness(placing, plan))
+    if best is None:
+        raise _no_plan(placing, pairs, timed_out=time.monotonic() >= ends)
+    timed_out = pairs.timed_out or time.monotonic() >= ends
+    at_half = first_come(placing, [*pairs.alone.values()], pairs.at_half)
+    others = {FIRST_COME: at_half, APART: apart}
+    used = Counter(slot.placed for slot in best.slots)
+    saved = {one: count * (_alone_cost(placing, one) - one.cost) for one, count in used.items()}
+    order = sorted(used, key=lambda one: (-len(one.kinds), -saved[one], one.kinds))
+    return Plan(
+        placing=placing,
+        sets={one: used[one] for one in order},
+        waiting={},
+        waiting_cost=0.0,
+        cost=float(placing.spent(best.busy_s, best.energy_j)),
+        bound=0.0,
+        timed_out=timed_out,
+        schedule=best,
+        others={name: other for name, other in others.items() if other},
+    )
+
+
+def _one_after_the_other(placing: Placing, pairs: QueuePairs) -> Schedule | None:
+    """Each job of a queue alone; None where one may not run alone."""
+    if len(pairs.alone) < len(placing.kinds):
+        return None
+    return scheduled([pairs.alone[kind] for kind in placing.queue], placing)
+
+
+def _matchings(
+    master: _Master, pairs: QueuePairs, makespan_s: float, ends: float
+) -> Iterator[Schedule]:
+    """Schedules of the cheapest sets, then of the cheapest for makespans."""
+    placing = master.placing
+    cheapest = _matching(master, pairs, ends, None, 0.0)
+    if cheapest is None:
+        return
+    yield cheapest
+    makespan_s = cheapest.makespan_s if makespan_s == math.inf else makespan_s
+    # Full GPUs draw nothing idle, those that wait for the last job do.
+    idle = float(placing.spent(0.0, placing.pools[0].idle_power_w))
+    for saved, part in ((0.0, 1.0), *((idle, part) for part in MAKESPANS)):
+        for several in (False, True):
+            if time.monotonic() >= ends:
+                return
+            if found := _matching(master, pairs, ends, (part * makespan_s, several), saved):
+                yield found
+
+
+def _matching(
+    master: _Master,
+    pairs: QueuePairs,
+    ends: float,
+    within: tuple[float, bool] | None,
+    saved: float,
+) -> Schedule | None:
+    """The cheapest sets, each decided on, scheduled; None: none, or none found in time.
+
+    `within` is a makespan, and whether as many sets as fit one after the other take a GPU; None:
+    however long it takes. A GPU costs so much less (`saved`) in each second in which it runs
+    something.
+    """
+    for _ in range(MOST_SETTLED):
+        times_s = np.array([one.time_s for one in master.sets])
+        costs = np.array([one.cost for one in master.sets]) - saved * times_s
+        master.limit(costs, _takes(times_s, *within) if within else np.zeros(len(times_s)))
+        cards = master.whole(max(ends - time.monotonic(), LEAST_S), GAP)
+        if cards is None:
+            return None
+        if not master.settle(cards, pairs.decided):
+            used = zip(master.sets, cards.astype(int).tolist(), strict=True)
+            return scheduled([one for one, count in used for _ in range(count)], master.placing)
+    return None
+
+
+def _takes(time_s: Floats, makespan_s: float, several: bool) -> Floats:
+    """What part of a GPU a set takes until the makespan; infinite where it takes longer.
+
+    At least its part of the time; at most one of as many as fit one after the other, since sets of
+    like length then fill each GPU.
+    """
+    fit = np.floor(makespan_s / time_s * (1 + SAME))
+    part = 1 / np.maximum(fit, 1) if several else time_s / makespan_s
+    return np.where(fit >= 1, part, np.inf)
+
+
+def _badness(placing: Placing, plan: Schedule) -> tuple[float, float]:
+    if not placing.per_w:
+        return plan.makespan_s, plan.mean_completion_s
+    return float(placing.spent(plan.busy_s, plan.energy_j)), plan.makespan_s
+
+
+def _alone_cost(placing: Placing, one: PlacedSet) -> float:
+    """The same work of a queue, one job after the other."""
+    works = (placing.alone_to_the_end(one.pool, kind) for kind in one.kinds)
+    return float(sum(placing.spent(*work) for work in works))
+
+
+def _no_plan(placing: Placing, pairs: QueuePairs, *, timed_out: bool) -> Exception:
+    if timed_out:
+        return InputError("no plan was found in time", fix="give more with --time-limit")
+    lost = [kind.name for n, kind in enumerate(placing.kinds) if n not in pairs.alone]
+    return NoSplitError(
+        "not every job can be placed",
+        why=f"{', '.join(lost)} may not run alone, and has not enough jobs to share with",
+        fix="loosen --max-power, --memory or --min-speed",
+    )
+
+
+def solved(program: highspy.HighsLp, time_limit_s: float) -> Floats | None:
+    """Values of the columns of an integer program; None: none were found in time."""
+    solver = highspy.Highs()
+    # One thread: plans are the same on every host, and the service's other requests keep theirs.
+    options = {"output_flag": False, "threads": 1, "time_limit": time_limit_s, "mip_rel_gap": GAP}
+    for name, value in options.items():
+        solver.setOptionValue(name, value)
+    solver.passModel(program)
+    solver.run()
+    if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        return None
+    return np.array(solver.getSolution().col_value)

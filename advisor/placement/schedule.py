@@ -7,14 +7,11 @@ waiting job starts with the first one that may be next to it, else alone on the 
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from advisor.core.gpu import WHOLE
-from advisor.core.split import EQUAL
-from advisor.place.problem import JobGroup, Problem, QueuedJob
+from advisor.placement.placing import PlacedSet, Placing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +20,15 @@ class JobRun:
 
     Attributes:
         number: Its place in the queue, from 0.
+        job: Its name.
+        work_s: In seconds that it takes alone.
         gpu: Index of the GPU, from 0.
         share_percent: Of the GPU's units; 100 where it has no limit.
     """
 
     number: int
-    job: QueuedJob
+    job: str
+    work_s: float
     gpu: int
     start_s: float
     end_s: float
@@ -37,7 +37,7 @@ class JobRun:
     @property
     def speed(self) -> float:
         """Mean relative speed from start to end."""
-        return self.job.work_s / (self.end_s - self.start_s)
+        return self.work_s / (self.end_s - self.start_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +46,7 @@ class Schedule:
 
     Attributes:
         runs: One for each job, in the order of the queue.
+        slots: Every set with its GPU and start, in the order of the starts; none of first come.
         busy_s: Time in which GPUs run something, added up.
         busy_j: Energy of the GPUs in that time.
     """
@@ -55,6 +56,7 @@ class Schedule:
     idle_power_w: float
     busy_s: float
     busy_j: float
+    slots: "tuple[Slot, ...]" = ()
 
     @property
     def makespan_s(self) -> float:
@@ -84,75 +86,69 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """A group on a GPU; `numbers` are the places of its jobs in the queue."""
+    """A set on a GPU; `numbers` are the places of its jobs in the queue."""
 
-    group: JobGroup
+    placed: PlacedSet
     gpu: int
     start_s: float
     numbers: tuple[int, ...]
 
-    @property
-    def runs(self) -> tuple[JobRun, ...]:
+    def runs(self, placing: Placing) -> Iterable[JobRun]:
         """Of its jobs."""
-        shares = self.group.split.shares if self.group.split else (WHOLE,)
-        parts = zip(self.numbers, self.group.jobs, shares, self.group.times_s, strict=True)
-        return tuple(
-            JobRun(
+        shares = self.placed.split.shares if self.placed.split else (WHOLE,)
+        parts = zip(self.numbers, self.placed.kinds, shares, self.placed.times_s, strict=True)
+        for number, kind, share, time_s in parts:
+            yield JobRun(
                 number=number,
-                job=job,
+                job=placing.kinds[kind].name,
+                work_s=placing.kinds[kind].work_s or 0.0,
                 gpu=self.gpu,
                 start_s=self.start_s,
                 end_s=self.start_s + time_s,
                 share_percent=share,
             )
-            for number, job, share, time_s in parts
-        )
 
 
-def slots(groups: Iterable[JobGroup], gpus: int, queue: Sequence[QueuedJob]) -> tuple[Slot, ...]:
-    """Which GPU runs each group and when, in the order of their starts.
+def scheduled(sets: Iterable[PlacedSet], placing: Placing) -> Schedule:
+    """When and where each set of a queue runs.
 
-    The longest group goes to the GPU that is free first, which keeps the makespan within a third of
+    The longest set goes to the GPU that is free first, which keeps the makespan within a third of
     the shortest possible (R. Graham, "Bounds on multiprocessing timing anomalies", SIAM Journal on
-    Applied Mathematics 17(2), 1969). Each GPU then runs its groups the shortest first: that ends no
+    Applied Mathematics 17(2), 1969). Each GPU then runs its sets the shortest first: that ends no
     later, and the mean job ends sooner. Of equal jobs the one that came first starts first.
     """
-    free = [(0.0, gpu) for gpu in range(gpus)]
-    lists: list[list[JobGroup]] = [[] for _ in range(gpus)]
-    for group in sorted(
-        groups, key=lambda g: (-g.time_s, g.jobs, g.split.shares if g.split else ())
-    ):
+    pool = placing.pools[0]
+    free = [(0.0, gpu) for gpu in range(pool.gpus)]
+    lists: list[list[PlacedSet]] = [[] for _ in range(pool.gpus)]
+    for one in sorted(sets, key=lambda s: (-s.time_s, s.kinds, s.split.shares if s.split else ())):
         free_s, gpu = free[0]
-        lists[gpu].append(group)
-        heapq.heapreplace(free, (free_s + group.time_s, gpu))
+        lists[gpu].append(one)
+        heapq.heapreplace(free, (free_s + one.time_s, gpu))
     placed = [item for gpu, those in enumerate(lists) for item in _in_turn(gpu, those[::-1])]
-    waiting: dict[QueuedJob, deque[int]] = {}
-    for number, job in enumerate(queue):
-        waiting.setdefault(job, deque()).append(number)
-    return tuple(
+    waiting: dict[int, deque[int]] = {}
+    for number, kind in enumerate(placing.queue):
+        waiting.setdefault(kind, deque()).append(number)
+    slots = tuple(
         Slot(
-            group=group,
+            placed=one,
             gpu=gpu,
             start_s=start_s,
-            numbers=tuple(waiting[job].popleft() for job in group.jobs),
+            numbers=tuple(waiting[kind].popleft() for kind in one.kinds),
         )
-        for start_s, gpu, group in sorted(placed, key=lambda item: item[:2])
+        for start_s, gpu, one in sorted(placed, key=lambda item: item[:2])
     )
-
-
-def schedule(placed: Sequence[Slot], gpus: int, idle_power_w: float) -> Schedule:
-    """What slots come to."""
-    runs = (run for slot in placed for run in slot.runs)
+    runs = (run for slot in slots for run in slot.runs(placing))
     return Schedule(
         runs=tuple(sorted(runs, key=lambda run: run.number)),
-        gpus=gpus,
-        idle_power_w=idle_power_w,
-        busy_s=sum(slot.group.time_s for slot in placed),
-        busy_j=sum(slot.group.energy_j for slot in placed),
+        gpus=pool.gpus,
+        idle_power_w=pool.idle_power_w,
+        busy_s=sum(slot.placed.time_s for slot in slots),
+        busy_j=sum(slot.placed.energy_j for slot in slots),
+        slots=slots,
     )
 
 
-def _in_turn(gpu: int, groups: Iterable[JobGroup]) -> Iterable[tuple[float, int, JobGroup]]:
+def _in_turn(gpu: int, groups: Iterable[PlacedSet]) -> Iterable[tuple[float, int, PlacedSet]]:
     start_s = 0.0
     for group in groups:
         yield start_s, gpu, group
@@ -160,8 +156,8 @@ def _in_turn(gpu: int, groups: Iterable[JobGroup]) -> Iterable[tuple[float, int,
 
 
 @dataclass(frozen=True, slots=True)
-class _Beside:
-    """What two types do at half a GPU each; `left` is speed and power of the first one alone."""
+class Beside:
+    """What two kinds do at half a GPU each; `left` is speed and power of the first one alone."""
 
     shares: tuple[float, ...]
     speeds: tuple[float, ...]
@@ -199,21 +195,27 @@ class _Gpu:
 
 
 class _FirstCome:
-    def __init__(self, problem: Problem) -> None:
-        self._problem = problem
-        types = {kind.name: n for n, kind in enumerate(problem.types)}
+    def __init__(
+        self,
+        placing: Placing,
+        alone: Sequence[PlacedSet],
+        beside: Callable[[int, int], Sequence[Beside]],
+    ) -> None:
+        self._placing, self._pairs = placing, beside
+        self._alone = {one.kinds[0]: one for one in alone}
+        # By the first kind of a name: work makes no difference to who may be beside whom.
+        first = {kind.name: n for n, kind in reversed([*enumerate(placing.kinds)])}
         self._waiting: dict[int, deque[int]] = {}
-        for number, job in enumerate(problem.queue):
-            self._waiting.setdefault(types[job.name], deque()).append(number)
-        self._pairs = _pairs(problem)
+        for number, kind in enumerate(placing.queue):
+            self._waiting.setdefault(first[placing.kinds[kind].name], deque()).append(number)
         self._events: list[tuple[float, int, int]] = []
         self._runs: dict[int, JobRun] = {}
         self._busy_s = self._busy_j = 0.0
 
     def run(self) -> Schedule | None:
         """The whole queue; None where a job may not run alone and finds no other."""
-        problem = self._problem
-        gpus = [_Gpu(index) for index in range(problem.gpus)]
+        placing, pool = self._placing, self._placing.pools[0]
+        gpus = [_Gpu(index) for index in range(pool.gpus)]
         for gpu in gpus:
             self._fill(gpu, 0.0)
         while self._events:
@@ -221,12 +223,12 @@ class _FirstCome:
             if version == gpus[index].version:
                 self._advance(gpus[index], now_s)
                 self._fill(gpus[index], now_s)
-        if len(self._runs) < len(problem.queue):
+        if len(self._runs) < len(placing.queue):
             return None
         return Schedule(
-            runs=tuple(self._runs[number] for number in range(len(problem.queue))),
-            gpus=problem.gpus,
-            idle_power_w=problem.idle_power_w,
+            runs=tuple(self._runs[number] for number in range(len(placing.queue))),
+            gpus=pool.gpus,
+            idle_power_w=pool.idle_power_w,
             busy_s=self._busy_s,
             busy_j=self._busy_j,
         )
@@ -237,11 +239,12 @@ class _FirstCome:
         self._busy_j += passed_s * gpu.power_w
         for place, speed in zip(gpu.places, gpu.speeds, strict=True):
             place.left_s -= passed_s * speed
-            job = self._problem.queue[place.number]
-            if place.left_s <= 1e-9 * job.work_s:
+            kind = self._placing.kinds[self._placing.queue[place.number]]
+            if place.left_s <= 1e-9 * (work_s := kind.work_s or 0.0):
                 self._runs[place.number] = JobRun(
                     number=place.number,
-                    job=job,
+                    job=kind.name,
+                    work_s=work_s,
                     gpu=gpu.index,
                     start_s=place.start_s,
                     end_s=now_s,
@@ -270,7 +273,7 @@ class _FirstCome:
                 gpu.places = [self._take(kind, shares[0], now_s), self._take(beside[0], 0, now_s)]
                 self._limit(gpu.places, beside[1])
                 return
-            if self._problem.alone_fits[kind]:
+            if kind in self._alone:
                 gpu.places = [self._take(kind, WHOLE, now_s)]
                 return
 
@@ -280,21 +283,21 @@ class _FirstCome:
             gpu.places.append(self._take(beside[0], beside[1].shares[1], now_s))
             self._limit(gpu.places, beside[1])
 
-    def _limit(self, places: list[_Place], beside: _Beside) -> None:
+    def _limit(self, places: list[_Place], beside: Beside) -> None:
         """Write down shares, and what each does when it is left by the other."""
         here, there = places
         there.share_percent = beside.shares[1]
         here.left = beside.left
         there.left = self._pair(there, here).left
 
-    def _first_beside(self, kind: int, share: float | None) -> tuple[int, _Beside] | None:
+    def _first_beside(self, kind: int, share: float | None) -> tuple[int, Beside] | None:
         """The type that waits longest of those that may be next to a job, at its share if given."""
         possible = [
             (self._waiting[other][own], other, found)
             for other in self._waiting
             # On an empty GPU the job itself still waits.
             if len(self._waiting[other]) > (own := int(share is None and other == kind))
-            for found in self._pairs.get((kind, other), ())
+            for found in self._pairs(kind, other)
             if share is None or found.shares[0] == share
         ]
         if not possible:
@@ -306,8 +309,9 @@ class _FirstCome:
         number = self._waiting[kind].popleft()
         if not self._waiting[kind]:
             del self._waiting[kind]
-        work_s = self._problem.queue[number].work_s
-        return _Place(number, kind, share, now_s, work_s, (1.0, self._problem.types[kind].power_w))
+        work_s = self._placing.kinds[self._placing.queue[number]].work_s or 0.0
+        watts = self._alone[kind].power_w if kind in self._alone else 0.0
+        return _Place(number, kind, share, now_s, work_s, (1.0, watts))
 
     def _together(self, places: list[_Place]) -> tuple[tuple[float, ...], float]:
         if len(places) == 1:
@@ -316,40 +320,16 @@ class _FirstCome:
         found = self._pair(*places)
         return found.speeds, found.power_w
 
-    def _pair(self, here: _Place, there: _Place) -> _Beside:
+    def _pair(self, here: _Place, there: _Place) -> Beside:
         shares = here.share_percent, there.share_percent
-        return next(p for p in self._pairs[here.type, there.type] if p.shares == shares)
+        return next(p for p in self._pairs(here.type, there.type) if p.shares == shares)
 
 
-def first_come(problem: Problem) -> Schedule | None:
-    """Jobs as they come, two on each GPU at half of it each.
+def first_come(
+    placing: Placing, alone: Sequence[PlacedSet], beside: Callable[[int, int], Sequence[Beside]]
+) -> Schedule | None:
+    """Jobs as they come, two on each GPU at half of it each; `alone` are kinds that may run alone.
 
-    Returns:
-        None where a job may not run alone and finds no other to share with.
+    None where a job may not run alone and finds no other to share with.
     """
-    return _FirstCome(problem).run()
-
-
-def _pairs(problem: Problem) -> dict[tuple[int, int], list[_Beside]]:
-    """What each ordered pair of types does at half a GPU each, where that keeps the limits."""
-    options, column = problem.options, problem.options.splits.index(EQUAL)
-    ways: dict[tuple[int, int, tuple[float, ...]], _Beside] = {}
-    for row in map(int, np.flatnonzero(problem.pair_fits[:, column])):
-        if (split := options.split(row, column)) is None:
-            continue
-        for order in ([0, 1], [1, 0]):
-            kind, other = map(int, options.types[order, row])
-            shares = tuple(split.shares[n] for n in order)
-            ways[kind, other, shares] = _Beside(
-                shares=shares,
-                speeds=tuple(map(float, options.speed[order, row, column])),
-                power_w=float(options.power_w[row, column]),
-                left=(
-                    float(options.left_speed[order[0], row, column]),
-                    float(options.left_power_w[order[0], row, column]),
-                ),
-            )
-    found: dict[tuple[int, int], list[_Beside]] = {}
-    for (kind, other, _), beside in ways.items():
-        found.setdefault((kind, other), []).append(beside)
-    return found
+    return _FirstCome(placing, alone, beside).run()

@@ -1,1 +1,0 @@
-"""Jobs that run together from now on, in sets of up to seven on a card: who shares with whom."""

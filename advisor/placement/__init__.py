@@ -1,0 +1,1 @@
+"""Jobs on several GPUs: which of them share one, and of a queue when and where."""

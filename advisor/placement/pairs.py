@@ -1,0 +1,215 @@
+"""Two jobs of a queue beside each other until both have ended, and what that costs.
+
+What a search looks at is worked out for all works of two jobs at once, from the options that keep
+the limits. Each pair that is planned is decided on as `advisor recommend --work` does.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations_with_replacement
+
+import numpy as np
+
+from advisor.core.objectives import Rest, Work
+from advisor.core.split import EQUAL
+from advisor.decide.decision import Decision, RatedSplit, rest_of, same_work, with_margin
+from advisor.placement.answers import SetAnswers, set_answers
+from advisor.placement.placing import Bools, PlacedSet, Placing
+from advisor.placement.schedule import Beside
+from advisor.predict.predictions import safe_splits_of
+from advisor.predict.profiles import Floats, Profile
+
+
+@dataclass(slots=True, eq=False)
+class QueuePairs:
+    """Of the one pool of a queue; keeps what was asked.
+
+    Attributes:
+        alone: Each kind alone, where it may.
+        timed_out: Whether some pairs were not looked at.
+    """
+
+    placing: Placing
+    alone: dict[int, PlacedSet] = field(init=False)
+    timed_out: bool = False
+    _answers: SetAnswers = field(init=False)
+    _of_name: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    _known: dict[tuple[str, str], Decision | None] = field(
+        default_factory=dict[tuple[str, str], Decision | None]
+    )
+
+    def __post_init__(self) -> None:
+        self._answers = set_answers(self.placing, 0)
+        for n, kind in enumerate(self.placing.kinds):
+            self._of_name.setdefault(kind.name, []).append(n)
+        singles = {one.kinds[0]: one for one in self._answers.singles()}
+        self.alone = {kind: self._to_the_end(one) for kind, one in singles.items()}
+
+    def found(self, until: float) -> Iterator[PlacedSet]:
+        """Those that are worth it, at the best option of each; in time those that may save most."""
+        counts, names = Counter(self.placing.queue), self._of_name
+        several = {name: sum(counts[kind] for kind in kinds) > 1 for name, kinds in names.items()}
+        pairs = [
+            pair
+            for pair in combinations_with_replacement(names, 2)
+            if pair[0] != pair[1] or several[pair[0]]
+        ]
+        for a, b in sorted(pairs, key=self._least_part):
+            if time.monotonic() > until:
+                self.timed_out = True
+                return
+            if decision := self._decision(a, b):
+                yield from self._of_works(names[a], names[b], decision, counts)
+
+    def decided(self, one: PlacedSet) -> PlacedSet | None:
+        """Two jobs as they are to run until both have ended; None: they are not to share."""
+        works = tuple(self._work_s(kind) for kind in one.kinds)
+        decision = self._answers.pool.asked(self._profiles(one.kinds), Work(works))
+        if decision is None or decision.choice is None:
+            return None
+        prediction = decision.choice.prediction
+        done = same_work(decision, decision.choice).choice
+        placed = self._answers.placed(one.kinds, decision.profiles, prediction, decision)
+        first = min(range(len(works)), key=lambda n: works[n] / placed.speeds[n])
+        times_s = (done.shared_s if n == first else done.time_s for n in range(len(works)))
+        return replace(
+            placed,
+            cost=float(self.placing.spent(done.time_s, done.energy_j)),
+            times_s=tuple(times_s),
+            energy_j=done.energy_j,
+        )
+
+    def at_half(self, a: int, b: int) -> Sequence[Beside]:
+        """What two kinds do at half a GPU each; copies in either order of their shares."""
+        kinds = self.placing.kinds
+        names = kinds[a].name, kinds[b].name
+        pair = min(names), max(names)
+        decision = self._decision(*pair)
+        if decision is None:
+            return ()
+        (half,) = safe_splits_of(decision.profiles, [EQUAL], self._answers.pool.checked)
+        option = next((o for o in _kept(decision) if o.prediction.split == half), None)
+        if option is None:
+            return ()
+        orders = ((0, 1), (1, 0)) if a == b else ((0, 1),) if names == pair else ((1, 0),)
+        return [_beside(decision, option, order) for order in orders]
+
+    def _decision(self, a: str, b: str) -> Decision | None:
+        """Every option of two jobs, whatever their work."""
+        if (a, b) not in self._known:
+            profiles = self._profiles([self._of_name[a][0], self._of_name[b][0]])
+            self._known[a, b] = self._answers.pool.asked(profiles, None)
+        return self._known[a, b]
+
+    def _least_part(self, pair: tuple[str, str]) -> float:
+        """Of the cost of two jobs alone, what they cost beside each other at least."""
+        a, b = (self._answers.there.index(self._of_name[name][0]) for name in pair)
+        watts = self._answers.many.alone.power_w[[a, b], 0]
+        own = 2 * self.placing.per_card + self.placing.per_w * watts.sum()
+        return float(self._answers.two.costs[a, b] / own)
+
+    def _profiles(self, kinds: Sequence[int]) -> list[Profile]:
+        there = self._answers.pool.profiles
+        return [profile for kind in kinds if (profile := there[kind])]
+
+    def _work_s(self, kind: int) -> float:
+        return self.placing.kinds[kind].work_s or 0.0
+
+    def _to_the_end(self, one: PlacedSet) -> PlacedSet:
+        work_s = self._work_s(one.kinds[0])
+        energy_j = work_s * one.power_w
+        cost = float(self.placing.spent(work_s, energy_j))
+        return replace(one, cost=cost, times_s=(work_s,), energy_j=energy_j)
+
+    def _of_works(
+        self,
+        of_a: Sequence[int],
+        of_b: Sequence[int],
+        decision: Decision,
+        counts: Mapping[int, int],
+    ) -> Iterator[PlacedSet]:
+        """Pairs of kinds of two names, at the option that is worth most for their works."""
+        if not (options := _kept(decision)):
+            return
+        works = (
+            np.array([self._work_s(kind) for kind in of_a])[:, None],
+            np.array([self._work_s(kind) for kind in of_b]),
+        )
+        shared_s, time_s, energy_j, first = _finished(decision, options, works)
+        spent = self.placing.spent(time_s, energy_j)
+        alone_w = [profile.whole_gpu_power_w for profile in decision.profiles]
+        alone_j = works[0] * alone_w[0] + works[1] * alone_w[1]
+        margins = np.array([with_margin(1.0, o.sharing) for o in options])[:, None, None]
+        worth = margins * self.placing.spent(works[0] + works[1], alone_j) / spent
+        worth[~np.isfinite(worth)] = 0.0
+        best = worth.argmax(axis=0)
+        least = 1 + self._answers.pool.limits.policy.min_gain
+        for i, j in np.argwhere(worth.max(axis=0) > 0).tolist():
+            kinds, o = (of_a[i], of_b[j]), int(best[i, j])
+            if kinds[0] > kinds[1] or (kinds[0] == kinds[1] and counts[kinds[0]] < 2):
+                continue
+            if worth[o, i, j] < least and all(kind in self.alone for kind in kinds):
+                continue
+            prediction = options[o].prediction
+            ends = float(shared_s[o, i, j]), float(time_s[o, i, j])
+            yield PlacedSet(
+                kinds=kinds,
+                pool=0,
+                split=prediction.split,
+                speeds=tuple(part.speed.value for part in prediction.parts),
+                p99_ms=(None, None),
+                power_w=prediction.power_w.value,
+                cost=float(spent[o, i, j]),
+                times_s=ends if first[o, i, j] else ends[::-1],
+                energy_j=float(energy_j[o, i, j]),
+            )
+
+
+def _kept(decision: Decision) -> list[RatedSplit]:
+    return [option for option in decision.options[:-1] if not option.violations]
+
+
+def _rests(decision: Decision, option: RatedSplit) -> list[Rest]:
+    """What each job does once the other has ended: a limit stays."""
+    split = option.prediction.split
+    if not split.is_limited:
+        return [Rest(1.0, profile.whole_gpu_power_w) for profile in decision.profiles]
+    return list(map(rest_of, decision.profiles, split.shares))
+
+
+def _finished(
+    decision: Decision, options: Sequence[RatedSplit], works: tuple[Floats, Floats]
+) -> tuple[Floats, Floats, Floats, Bools]:
+    """As `advisor.core.objectives.finish`, of every option and works; shape (options, a, b).
+
+    Returns:
+        Seconds until the first has ended, until both have, joules, and whether it is the first.
+    """
+    parts = [option.prediction.parts for option in options]
+    speeds = np.array([[part.speed.value for part in own] for own in parts])
+    rests = np.array([[(r.speed, r.power_w) for r in _rests(decision, o)] for o in options])
+    watts = np.array([option.prediction.power_w.value for option in options])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        own_s = [works[n] / speeds[:, n, None, None] for n in range(2)]
+        shared_s = np.minimum(*own_s)
+        left_s = [
+            np.maximum(works[n] - shared_s * speeds[:, n, None, None], 0.0)
+            / rests[:, n, 0, None, None]
+            for n in range(2)
+        ]
+        energy_j = shared_s * watts[:, None, None]
+        for n in range(2):
+            energy_j = energy_j + left_s[n] * rests[:, n, 1, None, None]
+        return shared_s, shared_s + left_s[0] + left_s[1], energy_j, own_s[0] <= own_s[1]
+
+
+def _beside(decision: Decision, option: RatedSplit, order: tuple[int, int]) -> Beside:
+    prediction, rest = option.prediction, _rests(decision, option)[order[0]]
+    return Beside(
+        shares=tuple(prediction.split.shares[n] for n in order),
+        speeds=tuple(prediction.parts[n].speed.value for n in order),
+        power_w=prediction.power_w.value,
+        left=(rest.speed, rest.power_w),
+    )
