@@ -37,8 +37,9 @@ def write_reader(folder: Path, write_job: Callable[[str], Path]) -> None:
     for file, text in zip(("points.csv", "pairs.csv"), made_up, strict=True):
         (folder / file).write_text(text)
     (folder / "from-elsewhere.csv").write_text(made_up[0])
-    for file in ("tonight.txt", "fleet.txt"):
-        (folder / file).write_text("bert-serve-30:6\nbert-infer-b2:8 2h\ntriad:3\nvit-train:5\n")
+    for file, work in (("tonight.txt", " 2h"), ("fleet.txt", "")):
+        jobs = f"bert-serve-30:6\nbert-infer-b2:8{work}\ntriad:3\nvit-train:5\n"
+        (folder / file).write_text(jobs)
     values = np.arange(256, dtype=np.float32).reshape(16, 16)
     np.save(folder / "activations.npy", values)
     tensors = {"lm_head.weight": values, "embed.weight": values}

@@ -17,7 +17,7 @@ from pathlib import Path
 from in_process import running
 jobs = [{{"job": job}} for job in {PAIR!r}]
 with running(Path("home")) as api:
-    assert api.post("/v1/recommendations", {{"jobs": jobs, "gpu_model": {GPU_MODEL!r}}})["choice"]
+    assert api.post("/v1/recommendations", {{"jobs": jobs, "gpu_model": {GPU_MODEL!r}}})["verdict"]
     assert api.post("/v1/placements", {{"jobs": jobs, "gpus": 1}})["sets"]
     assert api.get("/v1/profiles/triad")
     tell()
