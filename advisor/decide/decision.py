@@ -29,7 +29,6 @@ from advisor.core.objectives import (
     work_of,
 )
 from advisor.core.split import (
-    ADVISED_JOBS,
     ISOLATING,
     SHARINGS,
     Sharing,
@@ -52,7 +51,7 @@ from advisor.decide.limits import (
     violations_alone,
     with_card_memory,
 )
-from advisor.decide.options import FEW_WAYS, MOST_WAYS, Running, check_set, options_of
+from advisor.decide.options import Running, check_set, options_of
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Prediction, Predictor
 from advisor.predict.profiles import Profile
@@ -162,7 +161,7 @@ class Outlook:
         self.expected = functools.cache(self._expected)
 
     def _expected(
-        self, *, fine: bool = False, most_ways: int = MOST_WAYS, running: Running | None = None
+        self, *, fine: bool = False, running: Running | None = None
     ) -> Sequence[Prediction]:
         """Predictions of all options."""
         options = options_of(
@@ -170,7 +169,6 @@ class Outlook:
             self.checked,
             self._measured,
             fine=fine,
-            most_ways=most_ways,
             running=running,
         )
         return self._predictor.predict(self.profiles, options)
@@ -181,7 +179,6 @@ def decide(
     request: Request | None = None,
     *,
     running: Running | None = None,
-    most_ways: int = MOST_WAYS,
 ) -> Decision:
     """The option that is worth most and keeps every limit, or a GPU for each job.
 
@@ -198,7 +195,7 @@ def decide(
     request = with_card_memory(request or Request(), profiles[0].gpu_model)
     check_request(profiles, request)
     objective, policy = request.objective, request.policy
-    predictions = outlook.expected(fine=request.fine, most_ways=most_ways, running=running)
+    predictions = outlook.expected(fine=request.fine, running=running)
     options = tuple(rated(p, profiles, objective, request) for p in predictions)
     *shared, apart = options
     kept = [option for option in shared if not option.violations]
@@ -248,7 +245,7 @@ def rated(
 
 
 def with_margin(value: float, sharing: Sharing) -> float:
-    """A value less the lead that its kind of sharing must have."""
+    """The value, lowered for time slicing by the lead it must have."""
     return value / (1 + SLICING_MARGIN) if sharing == "time-sliced" else value
 
 
@@ -318,28 +315,6 @@ def picks(decision: Decision) -> Mapping[str, RatedSplit]:
     return found
 
 
-def without_one(
-    decision: Decision, predictor: Predictor, checked: CheckedCounts | None = None
-) -> tuple[str, RatedSplit] | None:
-    """The job without which the others share with most energy saved, and how; None: no such job."""
-    best: tuple[str, RatedSplit] | None = None
-    if len(decision.profiles) <= ADVISED_JOBS:
-        return None
-    for job in dict.fromkeys(p.job for p in decision.profiles):
-        seat = next(n for n, p in enumerate(decision.profiles) if p.job == job)
-        others = [p for n, p in enumerate(decision.profiles) if n != seat]
-        try:
-            fewer = decide(
-                Outlook(others, predictor, checked), decision.request.of(others), most_ways=FEW_WAYS
-            ).choice
-        except NoSplitError:
-            continue
-        saved = fewer and fewer.prediction.energy_saved.value
-        if fewer and saved and (best is None or saved > best[1].prediction.energy_saved.value):
-            best = job, fewer
-    return best
-
-
 def most_valuable(options: Iterable[RatedSplit]) -> RatedSplit:
     """The option with the highest value, limits or not, without a tie."""
     return best_within_tie(
@@ -398,7 +373,7 @@ class _Worth:
     Attributes:
         gpu_time: Of the hours that a GPU is held.
         energy: With the watts of the server, where they are set.
-        energy_idle: The same against a card each, where the cards that become free idle.
+        energy_idle: The same against separate GPUs, where freed GPUs idle.
         cost: None: nothing has a price.
     """
 
@@ -568,7 +543,7 @@ def accepting(option: RatedSplit, profiles: Sequence[Profile], request: Request)
 
 
 def near_miss(decision: Decision) -> str | None:
-    """The nearest better option that keeps every limit as expected, and what accepts it, if any."""
+    """The nearest better option that is expected to keep every limit, and the flag to accept it."""
     request, profiles = decision.request, decision.profiles
     least = decision.choice.worth if decision.choice else 1 + request.policy.min_gain
     as_expected = replace(request, policy=replace(request.policy, chance=0.5))

@@ -80,7 +80,7 @@ class Request:
         return priced(find_objective(self.policy.deciding), self.policy.prices)
 
     def of(self, profiles: Iterable[Profile]) -> "Request":
-        """The same of these jobs alone: limits by name are theirs, and of latencies of servers."""
+        """The request for some of the jobs: limits of other jobs and unmeasured latencies leave."""
         profiles = tuple(profiles)
         names = {profile.job for profile in profiles}
         timed = any(profile.serving and profile.serving.latency_p99_ms for profile in profiles)

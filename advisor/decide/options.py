@@ -32,9 +32,6 @@ MOST_WAYS = 60
 """With limits: the levels of each job that fills are spread evenly, so that all of its options
 together are no more. One such job is looked at under each safe count."""
 
-FEW_WAYS = 40
-"""The same of each set with one job less: up to seven of them are looked at for a hint."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:

@@ -68,7 +68,7 @@ def replicas(outlooks: Iterable[Outlook], request: Request) -> FoundCopies:
 
 
 def way_of(decision: Decision) -> RatedSplit:
-    """The way of sharing that a decision is about; else what a limit bars, or gains too little."""
+    """The option that a decision names; else the best that breaks a limit or saves too little."""
     if decision.way:
         return decision.way
     ways, policy = decision.options[:-1], decision.request.policy
@@ -81,7 +81,7 @@ def way_of(decision: Decision) -> RatedSplit:
 
 
 def _end(decision: Decision, added: float) -> tuple[str, str] | None:
-    """Why the last copy is one too many, by name and in words; None: it is not."""
+    """Why the last copy is one too many: a code and a sentence; None: it is not."""
     profiles, request, way = decision.profiles, decision.request, way_of(decision)
     scarce, least = _scarce(profiles[0]), request.policy.min_gain
     if decision.choice is None:

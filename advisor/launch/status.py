@@ -264,7 +264,7 @@ class LaunchStatus:
         rest_s: How long jobs have gone on after the first had ended, or another had joined.
         rest_energy_j: Of that time.
         stranded_unit_s: Compute units that were held for jobs that had ended, times seconds.
-        host: Name of the host on which it runs, where a service tells it; only there it
+        host: Name of the host on which it runs, set by the service; only there it
             can be stopped.
         supervisor_pid: The process that watches the jobs.
         silent_s: How long that has not been heard of, where it is 10 s or more: it hangs, was

@@ -57,7 +57,7 @@ LEVELS = (WHOLE, 80.0, 60.0, 45.0, 30.0)
 """Limits of the jobs that fill a GPU, percent; the first is none."""
 
 NINE_SPLITS = -1
-"""In the place of a level: of two jobs, by the model of pairs."""
+"""Stands for a level: two jobs, predicted by the model of pairs."""
 
 _LOW = {name: low for name, (low, _) in SPEED_ERRORS.items()}
 
@@ -322,9 +322,9 @@ class SetAnswers:
     _ask: Ask = field(init=False)
 
     def __post_init__(self) -> None:
-        # One job alone, or several as is decided, kinds ascending; None: they do not share.
+        # By kinds, ascending: one job alone, or the decision on several; None: they do not share.
         self.of = functools.cache(self._of)
-        # What a search says of some, those that fill the GPU at a level.
+        # By kinds and level of the jobs that fill the GPU: the estimate of the search.
         self.by_law = functools.cache(self._by_law)
         self._ask = self.pool.asked
         profiles = [self._profile(kind) for kind in self.there]
@@ -385,7 +385,7 @@ class SetAnswers:
         return self.by_law((self.there[a], self.there[b]), NINE_SPLITS)
 
     def kinds(self, places: Sequence[int]) -> tuple[int, ...]:
-        """By their places among those that are there."""
+        """Indices are into the kinds that this pool can run."""
         return tuple(sorted(self.there[place] for place in places))
 
     def kept(self, sets: Sets) -> Ints:
@@ -475,7 +475,7 @@ class SetAnswers:
     def _may_share(
         self, kinds: tuple[int, ...], found: Prediction, profiles: Sequence[Profile]
     ) -> bool:
-        """Whether it keeps the limits, and gains enough where each job may be alone."""
+        """Whether it keeps the limits and, where each job may run alone, saves enough."""
         places = [self.there.index(kind) for kind in kinds]
         speeds = np.array([[part.speed.value] for part in found.parts])
         gains = self.two.gains(places, speeds, np.array([found.power_w.value]))
@@ -519,7 +519,7 @@ class SetAnswers:
         found: Prediction,
         decision: Decision | None,
     ) -> PlacedSet:
-        """A set as it is predicted, and decided on, to run on."""
+        """A set that runs from now on, with its prediction and decision."""
         seats = zip(profiles, found.parts, found.split.shares, strict=True)
         tails = [part.p99_ms(profile, found.split, share) for profile, part, share in seats]
         return PlacedSet(

@@ -24,7 +24,7 @@ from advisor.predict.profiles import Floats, Profile
 
 @dataclass(slots=True, eq=False)
 class QueuePairs:
-    """Of the one pool of a queue; keeps what was asked.
+    """Pairs of a queue on its one GPU model; each decision is made once.
 
     Attributes:
         alone: Each kind alone, where it may.
@@ -48,7 +48,7 @@ class QueuePairs:
         self.alone = {kind: self._to_the_end(one) for kind, one in singles.items()}
 
     def found(self, until: float) -> Iterator[PlacedSet]:
-        """Those that are worth it, at the best option of each; in time those that may save most."""
+        """Pairs worth sharing, each at its best option; those that may save most come first."""
         counts, names = Counter(self.placing.queue), self._of_name
         several = {name: sum(counts[kind] for kind in kinds) > 1 for name, kinds in names.items()}
         pairs = [
@@ -64,7 +64,7 @@ class QueuePairs:
                 yield from self._of_works(names[a], names[b], decision, counts)
 
     def decided(self, one: PlacedSet) -> PlacedSet | None:
-        """Two jobs as they are to run until both have ended; None: they are not to share."""
+        """The decision on two jobs until both have ended; None: they should not share."""
         works = tuple(self._work_s(kind) for kind in one.kinds)
         decision = self._answers.pool.asked(self._profiles(one.kinds), Work(works))
         if decision is None or decision.choice is None:
@@ -82,7 +82,7 @@ class QueuePairs:
         )
 
     def at_half(self, a: int, b: int) -> Sequence[Beside]:
-        """What two kinds do at half a GPU each; copies in either order of their shares."""
+        """Two kinds at half a GPU each; copies in both orders of their shares."""
         kinds = self.placing.kinds
         names = kinds[a].name, kinds[b].name
         pair = min(names), max(names)
@@ -104,7 +104,7 @@ class QueuePairs:
         return self._known[a, b]
 
     def _least_part(self, pair: tuple[str, str]) -> float:
-        """Of the cost of two jobs alone, what they cost beside each other at least."""
+        """The least that two jobs can cost together, as a part of their cost alone."""
         a, b = (self._answers.there.index(self._of_name[name][0]) for name in pair)
         watts = self._answers.many.alone.power_w[[a, b], 0]
         own = 2 * self.placing.per_card + self.placing.per_w * watts.sum()
@@ -130,7 +130,7 @@ class QueuePairs:
         decision: Decision,
         counts: Mapping[int, int],
     ) -> Iterator[PlacedSet]:
-        """Pairs of kinds of two names, at the option that is worth most for their works."""
+        """Pairs of kinds of two names, each at the option that is best for its works."""
         if not (options := _kept(decision)):
             return
         works = (
@@ -172,7 +172,7 @@ def _kept(decision: Decision) -> list[RatedSplit]:
 
 
 def _rests(decision: Decision, option: RatedSplit) -> list[Rest]:
-    """What each job does once the other has ended: a limit stays."""
+    """Speed and power of each job after the other has ended; its limit stays."""
     split = option.prediction.split
     if not split.is_limited:
         return [Rest(1.0, profile.whole_gpu_power_w) for profile in decision.profiles]
@@ -182,7 +182,7 @@ def _rests(decision: Decision, option: RatedSplit) -> list[Rest]:
 def _finished(
     decision: Decision, options: Sequence[RatedSplit], works: tuple[Floats, Floats]
 ) -> tuple[Floats, Floats, Floats, Bools]:
-    """As `advisor.core.objectives.finish`, of every option and works; shape (options, a, b).
+    """`advisor.core.objectives.finish` for all options and works at once; shape (options, a, b).
 
     Returns:
         Seconds until the first has ended, until both have, joules, and whether it is the first.

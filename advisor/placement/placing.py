@@ -1,4 +1,4 @@
-"""What is placed, where, and what counts: jobs that run from now on, or a queue of work to its end.
+"""The placement problem: jobs that run from now on, or a queue of work.
 
 Jobs that run from now on share a GPU in sets of up to seven. A server runs on; a batch job has its
 work done at the speed that it keeps, and what it lags behind is charged as if a GPU of its own did
@@ -38,7 +38,7 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 Ask: TypeAlias = Callable[[Sequence[Profile], Work | None], Decision | None]
-"""How jobs are to run on one GPU, as `advisor recommend` says; None: no option keeps the limits."""
+"""Decides on jobs on one GPU, as `advisor recommend` does; None: no option keeps the limits."""
 
 MOST_KINDS = 300
 """Jobs of a queue that differ in name or work: 45,150 pairs of them."""
@@ -66,7 +66,7 @@ class Pool:
     Attributes:
         profiles: One for each kind, in their order; None: it cannot run there.
         limits: What every set keeps there.
-        of_pairs: Predictor of two jobs; None: the law of sets says them, too.
+        of_pairs: Predictor of two jobs; None: the law of sets predicts them, too.
         ask: Decides on each set that is planned; None: `asked_of` these predictors.
     """
 
@@ -101,12 +101,12 @@ def _asked_of(
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Placing:
-    """What is to be placed, where, and what counts.
+    """The jobs, the GPUs, and the costs.
 
     Attributes:
         per_card: Cost of holding a card.
         per_w: Of each watt that it draws.
-        lag: Cost of all the work of a kind, done later on the cheapest card of its own; shape
+        lag: Cost of an hour of work of a kind alone on its cheapest GPU; shape
             (kinds,).
         paces: Rate of each kind on a card of a pool, for each 1 on its slowest GPU model, 0 where
             it cannot run; shape (pools, kinds).
@@ -128,18 +128,18 @@ class Placing:
         return np.array([kind.count for kind in self.kinds], dtype=float)
 
     def cost(self, pool: int, kinds: Sequence[int], speeds: Sequence[float], watts: float) -> float:
-        """Of one set: its card, its watts, and what its jobs lag behind."""
+        """Cost of one set an hour: its GPU, its watts, and the work that its jobs lag behind."""
         seats = zip(kinds, speeds, strict=True)
         behind = sum((1 - speed * self.paces[pool, kind]) * self.lag[kind] for kind, speed in seats)
         return float(self.per_card + self.per_w * watts + behind)
 
     def alone_to_the_end(self, pool: int, kind: int) -> tuple[float, float]:
-        """Seconds and joules of a job of a queue alone on a whole GPU."""
+        """Seconds and joules that a job of a queue takes alone on a GPU."""
         profile, work_s = self.pools[pool].profiles[kind], self.kinds[kind].work_s or 0.0
         return work_s, work_s * (profile.whole_gpu_power_w if profile else np.inf)
 
     def spent(self, held_s: Floats | float, energy_j: Floats | float) -> Floats:
-        """What it costs to hold a GPU for a time in which it takes an energy; array in, array out.
+        """Cost of holding a GPU for some seconds and of the joules it takes; arrays or numbers.
 
         As `advisor.decide` counts work to its end, times a constant.
         """
@@ -156,7 +156,7 @@ def make_placing(
     prices: Prices | None = None,
     queue: Sequence[int] = (),
 ) -> Placing:
-    """What is to be placed, by an aim.
+    """A placement problem with its costs by objective.
 
     Raises:
         InputError: no such aim, no price, nothing to place, a kind without a profile, or a queue
@@ -188,7 +188,7 @@ def make_placing(
         for pool in pools
     ]
     alone = np.array(costs) / np.maximum(paces, 1e-9)
-    # Where cards alone count, work that lags behind is for --min-speed to say.
+    # By fewest GPUs, only --min-speed bounds how far work may lag behind.
     lag = np.zeros(len(kinds)) if aim == FEWEST_CARDS else alone.min(axis=0)
     return Placing(
         kinds=tuple(kinds),
@@ -232,7 +232,7 @@ class PlacedSet:
         cost: Of an hour of it, or of its work to the end, as `Placing` counts.
         times_s: Of a queue: from the start until each has ended.
         energy_j: Of a queue: of the GPU until all have ended.
-        decision: Which says all this; None of a job alone, and while sets are searched.
+        decision: The source of these values; None for a job alone and during the search.
     """
 
     kinds: tuple[int, ...]
@@ -248,5 +248,5 @@ class PlacedSet:
 
     @property
     def time_s(self) -> float:
-        """Of a queue: how long it has its GPU."""
+        """Of a queue: how long it holds its GPU."""
         return max(self.times_s)

@@ -86,7 +86,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """A set on a GPU; `numbers` are the places of its jobs in the queue."""
+    """A set on a GPU; `numbers` are the positions of its jobs in the queue."""
 
     placed: PlacedSet
     gpu: int
@@ -157,7 +157,7 @@ def _in_turn(gpu: int, groups: Iterable[PlacedSet]) -> Iterable[tuple[float, int
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What two kinds do at half a GPU each; `left` is speed and power of the first one alone."""
+    """Two kinds at half a GPU each; `left` is speed and power of the first one afterwards."""
 
     shares: tuple[float, ...]
     speeds: tuple[float, ...]
@@ -203,7 +203,7 @@ class _FirstCome:
     ) -> None:
         self._placing, self._pairs = placing, beside
         self._alone = {one.kinds[0]: one for one in alone}
-        # By the first kind of a name: work makes no difference to who may be beside whom.
+        # One kind for each name: which jobs may share does not depend on their work.
         first = {kind.name: n for n, kind in reversed([*enumerate(placing.kinds)])}
         self._waiting: dict[int, deque[int]] = {}
         for number, kind in enumerate(placing.queue):

@@ -2,11 +2,10 @@
 
 A master program says what each job is worth (its dual value). Jobs that fill the GPU come first,
 then servers, then all others, which are chosen by what a set with them could still gain
-(`advisor.placement.bound`). The most that any set could gain is told, too: the bound of the plan
-is made of it.
+(`advisor.placement.bound`). The bound of the plan follows from the most that any set could gain.
 
 Whole cards leave one or two of thousands of jobs without a seat, which costs more than all that a
-longer search would save. What each set that is in use costs with a job more is asked as arrays;
+longer search would save. The cost of each used set with one more job is computed with arrays;
 what is best by them is asked of the predictors, as all that is planned.
 """
 
@@ -216,7 +215,7 @@ class _SeatChange:
 
 
 _Becomes = tuple[int, tuple[int, ...]]
-"""Which set, and what it is then: its jobs by their places."""
+"""A set and its jobs by index."""
 
 
 class SeatSearch:
@@ -257,7 +256,7 @@ class SeatSearch:
         return n, (*self._jobs[n], place)
 
     def _change(self, becomes: Sequence[_Becomes]) -> _SeatChange | None:
-        """As is decided; None: some do not share."""
+        """By decisions; None: some jobs do not share."""
         before = tuple(self._sets[number] for number, _ in becomes)
         after = tuple(self._answers.of(self._answers.kinds(places)) for _, places in becomes)
         kept = tuple(filter(None, after))
@@ -291,7 +290,7 @@ def _with_each(answers: SetAnswers, bases: Sequence[Sequence[int]], adds: Ints) 
 
 
 def _at_levels(bases: Sequence[Sequence[int]], empty: int) -> tuple[Ints, Sets]:
-    """Sets with a seat left, at each level; `empty` is the index of an empty seat."""
+    """Sets with an empty seat, at each level; `empty` is the index of an empty seat."""
     found = [n for n, places in enumerate(bases) if len(places) < MOST_JOBS]
     rows = [[*bases[n], *[empty] * (MOST_JOBS - len(bases[n]))] for n in found]
     size = np.array([len(bases[n]) for n in found], dtype=np.int64).repeat(len(LEVELS))

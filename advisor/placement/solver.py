@@ -1,7 +1,7 @@
-"""Which jobs share a card: a program over sets, jobs that run on in up to seven, a queue in pairs.
+"""An integer program over sets: up to seven jobs that run from now on, or pairs of a queue.
 
-The master program takes the sets known so far. What it uses is decided on, as `advisor recommend`
-does, and costs what that says; a set that is refused leaves, and the program is solved anew.
+The master program chooses among the sets known so far. Each chosen set is decided on as by
+`advisor recommend` and gets its cost from there; refused sets leave and the program runs again.
 
 Sets of jobs that run on are found by column generation: the program says what each job is worth;
 `advisor.placement.search` finds sets whose jobs are worth more than they cost; until there are none
@@ -63,7 +63,7 @@ LEAST_GAIN = 1e-4
 """Of the dearest job alone; what gains less is nothing."""
 
 MOST_SETTLED = 8
-"""How often a program is solved anew because sets were refused."""
+"""How often a program is solved anew after sets were refused."""
 
 MAKESPANS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6)
 """Makespans of a queue that are tried, relative to that of the jobs one after the other."""
@@ -75,7 +75,7 @@ LEAST_S = 0.1
 """What an integer program gets when the time is up; HiGHS takes 0 for an error."""
 
 APART, FIRST_COME = "one after the other", "first come, 50/50"
-"""Simpler ways to do a queue, by their names."""
+"""Names of the simpler schedules."""
 
 GAP = 1e-4
 """Relative distance from its bound at which the program of a queue ends."""
@@ -83,17 +83,17 @@ GAP = 1e-4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Who shares a card with whom.
+    """The sets, how many GPUs run each, and the cost.
 
     Attributes:
         sets: How many cards have each, those with the most jobs first; of a queue one after the
             other.
-        waiting: Jobs without a card, by kind: none is left, or none on which they keep the limits.
-        waiting_cost: What they are counted with in the cost.
+        waiting: Jobs without a GPU, by kind: none is free, or they keep their limits on none.
+        waiting_cost: Their part of the cost.
         bound: No plan of the sets that the search knows costs less; 0 of a queue.
         timed_out: Whether the time limit ended the search for sets.
         schedule: Of a queue: when and where each set runs.
-        others: Of a queue: what simpler ways come to, without those that cannot run every job.
+        others: Of a queue: simpler schedules, by name, without those that cannot run every job.
     """
 
     placing: Placing
@@ -108,27 +108,27 @@ class Plan:
 
     @property
     def gap(self) -> float:
-        """By which part of its cost such a plan could be better."""
+        """Part of the cost that a better plan could save at most."""
         return 1 - self.bound / self.cost
 
     @property
     def cards(self) -> int:
-        """In use."""
+        """GPUs in use."""
         return sum(self.sets.values())
 
     @property
     def power_w(self) -> float:
-        """Of the cards in use."""
+        """Power of the GPUs in use, W."""
         return sum(count * one.power_w for one, count in self.sets.items())
 
     @property
     def seated(self) -> int:
-        """Jobs that have a card, or a part of one."""
+        """Number of jobs on GPUs."""
         return sum(count * len(one.kinds) for one, count in self.sets.items())
 
     @property
     def same_work_w(self) -> float:
-        """Watts of the same work on a card each."""
+        """Power of the same work on separate GPUs, W."""
         watts = 0.0
         for one, count in self.sets.items():
             profiles = self.placing.pools[one.pool].profiles
@@ -139,7 +139,7 @@ class Plan:
 
     @property
     def same_work_cards(self) -> float:
-        """Cards that the same work takes with a card each; a server has one all the time."""
+        """GPUs that the same work needs when no job shares; a server holds one all the time."""
         return sum(
             count * (1.0 if self.placing.kinds[kind].is_server else speed)
             for one, count in self.sets.items()
@@ -148,7 +148,7 @@ class Plan:
 
 
 def place(placing: Placing, *, time_limit_s: float = 10.0) -> Plan:
-    """The best plan found in about the time.
+    """The best plan found within about the time limit.
 
     Raises:
         InputError: a time that is none or too short for any plan, or a limit for no job there.
@@ -160,7 +160,7 @@ def place(placing: Placing, *, time_limit_s: float = 10.0) -> Plan:
 
 
 def _placed_running(placing: Placing, time_limit_s: float) -> Plan:
-    """Jobs that run from now on, and what no plan of the sets in the search can be better than."""
+    """A plan for jobs that run from now on, with a bound over the sets of the search."""
     started = time.monotonic()
     answers = [set_answers(placing, n) for n in range(len(placing.pools))]
     master = _master(placing, answers)
@@ -193,7 +193,7 @@ def _settled(
     cards: Floats,
     left_s: Callable[[], float],
 ) -> Counter[PlacedSet]:
-    """Cards of sets that are all decided on; those of which some are refused are looked for anew.
+    """Sets and their numbers of GPUs after every set is decided on; refused ones are replaced.
 
     Where the time is up, jobs of sets that are refused wait.
     """
@@ -316,7 +316,7 @@ def _plan(
         waiting=waiting,
         waiting_cost=waiting_cost,
         cost=cost,
-        # An option that is decided on may be better than all that the search knows.
+        # A decision may be better than every option that the search looks at.
         bound=min(bound, cost),
         timed_out=timed_out,
     )
@@ -411,7 +411,7 @@ class _Master:
         return len(self.sets) - before
 
     def settle(self, cards: Floats, of: Callable[[PlacedSet], PlacedSet | None]) -> bool:
-        """Have the sets in use decided on; whether some are refused.
+        """Decide on the sets in use; return whether some were refused.
 
         Columns of a set that is refused, whatever its limits, are used no more.
         """
@@ -433,7 +433,7 @@ class _Master:
         return again
 
     def limit(self, costs: Floats, takes: Floats) -> None:
-        """Of a queue: costs of the sets, and parts of a GPU that they take, infinite: too much."""
+        """Of a queue: set each set's cost and the part of a GPU it takes; infinite: too long."""
         count, rows = len(self.sets), len(self.placing.kinds) + len(self.placing.pools)
         self._program.changeColsCost(count, np.arange(count, dtype=np.int32), costs)
         if self._program.getNumRow() > rows:
@@ -468,7 +468,7 @@ class _Master:
         self._bound(least=least, most=least + having.min(axis=1))
 
     def whole(self, time_limit_s: float, gap: float, start: Floats | None = None) -> Floats | None:
-        """Cards of each set, whole ones: the best found in the time, beginning with a solution.
+        """Whole numbers of GPUs for each set: the best found in the time, from a first solution.
 
         None: there is none, or none was found.
         """
@@ -509,7 +509,7 @@ class _Master:
         least: Floats | None = None,
         most: Floats | None = None,
     ) -> None:
-        """Least and most cards of each set; none of those that are refused, or do not fit."""
+        """Set the least and most GPUs of each set; 0 for refused sets and those that do not fit."""
         wait, count = len(self.waiting_costs), len(self.sets)
         least = np.zeros(count) if least is None else least
         most = np.full(count, highspy.kHighsInf) if most is None else most
@@ -585,7 +585,7 @@ def _master(placing: Placing, answers: list[SetAnswers]) -> _Master:
 
 
 def _check_seated(placing: Placing, sets: Iterable[PlacedSet]) -> None:
-    """Refuse a kind that is in no set.
+    """Refuse kinds that are in no set.
 
     Raises:
         NoSplitError: there is one.
@@ -749,7 +749,7 @@ def _placed_queue(placing: Placing, time_limit_s: float) -> Plan:
 
 
 def _one_after_the_other(placing: Placing, pairs: QueuePairs) -> Schedule | None:
-    """Each job of a queue alone; None where one may not run alone."""
+    """Every job of a queue alone; None: one may not run alone."""
     if len(pairs.alone) < len(placing.kinds):
         return None
     return scheduled([pairs.alone[kind] for kind in placing.queue], placing)
@@ -758,14 +758,14 @@ def _one_after_the_other(placing: Placing, pairs: QueuePairs) -> Schedule | None
 def _matchings(
     master: _Master, pairs: QueuePairs, makespan_s: float, ends: float
 ) -> Iterator[Schedule]:
-    """Schedules of the cheapest sets, then of the cheapest for makespans."""
+    """Schedules of the cheapest sets, then of the cheapest for each makespan."""
     placing = master.placing
     cheapest = _matching(master, pairs, ends, None, 0.0)
     if cheapest is None:
         return
     yield cheapest
     makespan_s = cheapest.makespan_s if makespan_s == math.inf else makespan_s
-    # Full GPUs draw nothing idle, those that wait for the last job do.
+    # GPUs that wait for the last job draw idle power.
     idle = float(placing.spent(0.0, placing.pools[0].idle_power_w))
     for saved, part in ((0.0, 1.0), *((idle, part) for part in MAKESPANS)):
         for several in (False, True):
@@ -782,7 +782,7 @@ def _matching(
     within: tuple[float, bool] | None,
     saved: float,
 ) -> Schedule | None:
-    """The cheapest sets, each decided on, scheduled; None: none, or none found in time.
+    """A schedule of the cheapest sets, each decided on; None: none was found in time.
 
     `within` is a makespan, and whether as many sets as fit one after the other take a GPU; None:
     however long it takes. A GPU costs so much less (`saved`) in each second in which it runs
@@ -802,7 +802,7 @@ def _matching(
 
 
 def _takes(time_s: Floats, makespan_s: float, several: bool) -> Floats:
-    """What part of a GPU a set takes until the makespan; infinite where it takes longer.
+    """The part of a GPU that a set takes until the makespan; infinite: it takes longer.
 
     At least its part of the time; at most one of as many as fit one after the other, since sets of
     like length then fill each GPU.

@@ -191,7 +191,7 @@ class MeasuredPredictor:
 
     def __init__(self, predictor: Predictor, windows: Windows, gpu_uuid: str | None = None) -> None:
         self._predictor, self._windows, self._gpu_uuid = predictor, windows, gpu_uuid or ""
-        # The same few are among many sets, and among each other.
+        # The same subsets are in many sets and in each other.
         self._together = functools.cache(self._of_few)
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
@@ -320,7 +320,7 @@ class _Value:
 
 
 def _covariances(values: Sequence[_Value], errors: _ErrorModel, known: int) -> Floats:
-    """Of the logarithms of the errors of all values and the last ones, shape (values, known)."""
+    """Covariances of log errors between all values and the last ones, shape (values, known)."""
     spread, of_card = (
         np.array([of(value, errors) for value in values])
         for of in (_Value.spread, _Value.card_spread)

@@ -454,27 +454,12 @@ class Needs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fewer:
-    """What the others do without one job of several that are not to share.
-
-    Attributes:
-        without: The job.
-        split: Of the way in which the others share.
-        energy_saved: Of their work, with the GPUs that become free switched off.
-    """
-
-    without: str
-    split: str
-    energy_saved: Interval
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Copies:
-    """So many copies of a job on one GPU, as an answer about so many jobs has them.
+    """A number of copies of one job on a GPU; figures as in an answer for that many jobs.
 
     Attributes:
-        verdict: Whether they are to share; None: it is one.
-        split: Of the way that the numbers are of; None: it is one.
+        verdict: None: one copy.
+        split: Of the option with these figures; None: one copy.
         rate: Of all together, per second, in the job's unit.
         speed: Relative speed of the slowest.
         power_w: Of the GPU.
@@ -518,7 +503,7 @@ class Replicas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation(Told):
-    """How jobs are to run: the way that is worth most and keeps every limit, or a GPU for each.
+    """The answer for one to seven jobs: the best option that keeps every limit, or separate GPUs.
 
     Of one job alone it is the answer about as many copies of it as one GPU holds (two, where it
     holds one).
@@ -527,18 +512,18 @@ class Recommendation(Told):
         jobs: In the order that was asked.
         objective: What was maximised.
         verdict: Whether to share. Your call: sharing costs a little more energy and saves GPU time.
-        choice: What is advised; None: a GPU for each job.
-        call: Where the verdict is a call, the way that it is about.
+        choice: The recommended option; None: separate GPUs.
+        call: The option of the verdict `your call`.
         candidates: The best of each sharing; where none keeps the limits, the nearest. With `every`
             all ways that were looked at.
-        searched: How many ways were looked at.
+        searched: How many options were compared.
         needs: Beside SMs and power.
         same_work: In the way that is advised.
         picks: Split that each objective would choose; None: `every` was not asked for.
         near: A better way that fails by the low ends of speeds or by tails alone, and the options
             that accept it; None: there is none.
-        fewer: Where three jobs or more are not to share, those of them that are; None: there are
-            none.
+        gpus: Where three jobs or more do not share one GPU, what each of the fewest GPUs runs, as
+            `advisor launch` takes it; empty: each job needs one.
         replicas: Of one job alone; None: there are more.
         reasons: Sentences on why.
         warnings: Sentences on what may go wrong.
@@ -550,7 +535,7 @@ class Recommendation(Told):
         measured: What was measured of these jobs together, which the answer takes in; None: nothing
             was.
         components: What the power at `choice` goes to; None: not asked for, or not known.
-        components_unknown: Why `components` was asked for in vain; None: it was not.
+        components_unknown: Why `components` is None although it was requested.
         said: In words; None: not asked for.
     """
 
@@ -570,7 +555,7 @@ class Recommendation(Told):
     model: ModelName | None = None
     picks: Mapping[str, str] | None = None
     near: str | None = None
-    fewer: Fewer | None = None
+    gpus: tuple[str, ...] = ()
     replicas: Replicas | None = None
     card: CardPower | None = None
     drifts: tuple[DriftedJob, ...] = ()
@@ -581,7 +566,7 @@ class Recommendation(Told):
 
     @property
     def way(self) -> Option | None:
-        """The way of sharing that the answer is about: of `choice`, or of `call`."""
+        """The sharing of `choice`, or of `call`."""
         return self.choice or self.call
 
     def rows(self) -> Iterator[dict[str, Any]]:

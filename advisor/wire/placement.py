@@ -163,13 +163,13 @@ class Placement:
     """Which jobs share a card: those that run from now on, or a queue of work to its end.
 
     Attributes:
-        cards: In use; a card each takes as many as `seated`.
+        cards: GPUs in use; separate GPUs would be as many as `seated`.
         cost: Of the plan: cards, GPUs, W or money an hour, as `objective` counts, jobs that wait
             and work that lags behind among it; of a queue GPU hours, Wh or money to its end.
         waiting_cost: What of it jobs that wait are counted with.
         bound: No plan of the sets that the search knows costs less; None: of a queue.
         gap: By which part of its cost such a plan could be better; None: of a queue.
-        energy_saved: Of the same work on a card each, the cards that become free switched off.
+        energy_saved: Of the same work on separate GPUs, with freed GPUs switched off.
         energy_saved_idle: The same where they idle; of a queue until its last job has ended.
         gpu_time_saved: Of the hours that cards are held for the same work.
         sets: Those with the most jobs first.

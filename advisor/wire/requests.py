@@ -247,7 +247,7 @@ class SharingRequest(AdviceRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecommendationRequest(SharingRequest):
-    """One to seven jobs, and what is wanted of them; equal ones have equal answers.
+    """One to seven jobs for one GPU with their limits; equal requests get equal answers.
 
     Attributes:
         gpu_uuid: The card; None: any.
@@ -256,9 +256,9 @@ class RecommendationRequest(SharingRequest):
         running: Shares of all jobs but the last, percent, which they have and keep; none: all are
             yet to start.
         most: Of one job alone: most copies that are looked at.
-        every: Whether to tell every way that is looked at, and what each objective would choose.
+        every: Whether to list every option, and the choice of each objective.
         fine: Of two jobs: every split of the GPU in steps of its quantum, such as two SMs.
-        components: Of two jobs: whether to say what the power of the recommended way goes to.
+        components: Of two jobs: whether to split the power of the recommended option into parts.
         words: Whether to say it in words, too.
     """
 
@@ -298,7 +298,7 @@ class RecommendationRequest(SharingRequest):
 
     @property
     def looked_at(self) -> tuple[str, ...]:
-        """The names of which all must be known: of one job alone its name for each copy."""
+        """Names of the jobs to predict; one job alone stands once for each copy."""
         return self.names if len(self.names) > 1 else self.names * self.most
 
     @property
@@ -319,7 +319,7 @@ class RecommendationRequest(SharingRequest):
         return Work(tuple(job.work_s or 0.0 for job in self.each))
 
     def check(self) -> None:
-        """Refuse what says nothing of so many jobs.
+        """Refuse options that do not apply to so many jobs.
 
         Raises:
             InputError: more than seven with all copies, shares of other jobs than all but the last,
@@ -532,7 +532,7 @@ SEARCH_S = 10.0
 class PlacementRequest(SharingRequest):
     """Jobs for a number of GPUs: a queue of work to its end, or jobs that run from now on.
 
-    It is a queue where the work of a job is told and no deadline.
+    It is a queue if some job has work and there is no deadline.
 
     Attributes:
         jobs: In the order of the queue; one without work there has an hour.
@@ -540,7 +540,7 @@ class PlacementRequest(SharingRequest):
         objective: What counts; None: as the policy of the settings says.
         gpu_uuid: The card, where there is one GPU; None: any.
         host_cores: Of the host, for all jobs of one GPU; None: not looked at.
-        deadline_s: By when jobs that run from now on have done their work, an hour if not told;
+        deadline_s: Time in which jobs that run from now on must do their work (an hour by default);
             None: no hurry.
         time_limit_s: Most time of searching, s.
     """

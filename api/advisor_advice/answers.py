@@ -25,7 +25,6 @@ from advisor.decide.decision import (
     near_miss,
     picks,
     same_work,
-    without_one,
     worth_of,
 )
 from advisor.decide.limits import Request, cores_wanted
@@ -49,7 +48,6 @@ from advisor.wire import answers as wire
 from advisor.wire.answers import (
     Copies,
     DriftedJob,
-    Fewer,
     MeasuredTogether,
     Needs,
     Replicas,
@@ -99,8 +97,8 @@ class ModelAdvice:
     drifts: tuple[DriftedJob, ...] = ()
     measured: MeasuredTogether | None = None
     """Of these jobs together; the answer takes it in."""
-    fewer: Fewer | None = None
-    """Those that are to share, where all are not."""
+    gpus: tuple[str, ...] = ()
+    """What each GPU runs, where the jobs do not share one."""
     replicas: Replicas | None = None
     """Of one job alone, how many copies of it; the decision is on the best number of them."""
 
@@ -163,12 +161,9 @@ class KnownSet:
         """
         if len(asked.names) == 1:
             return self._copies(request)
-        # The daemon of those that run bounds nobody further.
+        # The MPS daemon that runs sets no lower limit.
         there = Running(shares=asked.running, sharing="limited", cap_percent=WHOLE)
-        given = self.answer(request, there if asked.running else None)
-        if given.decision.way or asked.running:
-            return given
-        return replace(given, fewer=self._fewer(given.decision))
+        return self.answer(request, there if asked.running else None)
 
     def _copies(self, request: Request) -> ModelAdvice:
         found = self.known.found
@@ -187,14 +182,6 @@ class KnownSet:
         )
         of_best = sets[max(counted.best, ADVISED_JOBS) - ADVISED_JOBS]
         return replace(of_best.answer(request), replicas=told)
-
-    def _fewer(self, decision: Decision) -> Fewer | None:
-        there, _ = self.known.conditions.applied(AnyWay(self.known.model), decision.profiles)
-        if (left := without_one(decision, there, self.known.checked)) is None:
-            return None
-        job, way = left
-        energy = worth_of(way.prediction, decision.request.policy.prices).energy
-        return Fewer(without=job, split=way.name, energy_saved=energy)
 
     def _avoided(self, *, fine: bool) -> tuple[str, ...]:
         """Counts of the splits of two jobs that are not used, since results are wrong there."""
@@ -342,7 +329,7 @@ def _read(path: Path, _changed_ns: int) -> float | None:
 
 
 def to_wire(given: ModelAdvice, *, every: bool = False) -> wire.Recommendation:
-    """The answer as it is told; docs/recommend.md explains each key."""
+    """The answer as JSON; docs/recommend.md explains each key."""
     d, model = given.decision, given.manifest
     work, shown = same_work(d, d.chosen), picks(d) if every else None
     objectives = dict.fromkeys((d.request.objective.name, *(shown or ())))
@@ -372,7 +359,7 @@ def to_wire(given: ModelAdvice, *, every: bool = False) -> wire.Recommendation:
         else None,
         picks=None if shown is None else {name: o.name for name, o in shown.items()},
         near=near_miss(d),
-        fewer=given.fewer,
+        gpus=given.gpus,
         replicas=given.replicas,
         card=given.card and given.card.told,
         drifts=given.drifts,
@@ -388,7 +375,7 @@ def verdict_of(decision: Decision) -> wire.SharingVerdict:
 
 
 def option_of(option: RatedSplit, d: Decision, objectives: Iterable[str] = ()) -> wire.Option:
-    """An option as it is told."""
+    """An option as in JSON."""
     p, prices = option.prediction, d.request.policy.prices
     worth = worth_of(p, prices, statistics.fmean(profile.idle_power_w for profile in d.profiles))
     return wire.Option(

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec
 
 from advisor.core.gpu import parse_memory_mib
 from advisor.core.records import SoloPoint
-from advisor.core.split import MOST_JOBS
+from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.decide.limits import Request
 from advisor.errors import InputError
 from advisor.settings import Settings, read_settings
@@ -59,7 +59,7 @@ def advise(
 ) -> Advice | Partners:
     """How jobs share one GPU with the least energy for the same work.
 
-    Two to seven jobs have a `Recommendation`, and one its best `Partners`. What is said of jobs is
+    Two to seven jobs get a `Recommendation`, one job its best `Partners`. A limit of jobs is
     one value for all, or a dict by name.
 
     Args:
@@ -137,9 +137,9 @@ def _refuse_of_one(options: Mapping[str, object]) -> None:
 
 
 def _told(ask: Callable[P, Advice | Partners]) -> Callable[P, Any]:
-    """The same question with the answer as it is told, for programs, and in words for people.
+    """The same function with the answer for programs, which has its words for people.
 
-    Which of the two kinds that is hangs on how many jobs are named, which no type can say.
+    How many jobs are named decides its type, which no annotation can express.
     """
 
     @functools.wraps(ask)
@@ -163,13 +163,20 @@ def _answer(
     """The answer, from what this host knows."""
     request, file = request_of(asked, settings), None if profiles is None else Path(profiles)
     found = find_profiles(asked.looked_at, settings, asked.gpu_model, file)
-    given = known_set(read_known(found, settings, asked.gpu_uuid)).advise(asked, request)
+    known = known_set(read_known(found, settings, asked.gpu_uuid))
+    if len(asked.names) > ADVISED_JOBS:
+        # It loads a solver, which two jobs do without.
+        from advisor_advice.placing import advised
+
+        given = advised(known, asked, request)
+    else:
+        given = known.advise(asked, request)
     answer = recommendation(given, asked)
     if asked.components:
         # By weights fitted now, to points of the file, too.
         more = [p for p in read_points(file) if isinstance(p, SoloPoint)] if file else []
-        known = functools.partial(known_power_of, found, settings, more)
-        answer = with_components(answer, given.decision, known)
+        power = functools.partial(known_power_of, found, settings, more)
+        answer = with_components(answer, given.decision, power)
     return given, answer
 
 

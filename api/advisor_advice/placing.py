@@ -1,4 +1,4 @@
-"""Who shares a GPU with whom: jobs that run from now on in sets, or a queue of work in pairs."""
+"""Placements: jobs that run from now on in sets, or a queue of work in pairs."""
 
 import math
 from collections import Counter
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.core.gpu import WHOLE, vendor_of
-from advisor.core.objectives import FEWEST_CARDS, Work
+from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE, FEWEST_CARDS, Work
 from advisor.core.records import ONE_WINDOW
 from advisor.core.split import ADVISED_JOBS, split_environments
 from advisor.core.wording import as_asked
@@ -32,9 +32,10 @@ from advisor.settings import Settings, read_settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire import placement as wire
 from advisor.wire.answers import ModelName
-from advisor.wire.requests import WORK_S, PlacementRequest, QueuedJobs
+from advisor.wire.requests import WORK_S, PlacementRequest, QueuedJobs, RecommendationRequest
 from advisor_advice.answers import (
     KnownSet,
+    ModelAdvice,
     gpu_warnings,
     known_set,
     of_check,
@@ -61,7 +62,7 @@ def place(*jobs: str | QueuedJobs, gpus: int | None = None, **fields: Any) -> wi
 
 
 def place_request(asked: PlacementRequest, settings: Settings) -> Request:
-    """What every set must keep; settings and job files say what it leaves out.
+    """The limits of every set; settings and job files fill in what the request leaves out.
 
     Raises:
         InputError: limits that cannot be meant.
@@ -138,7 +139,7 @@ def placed(
     known: Sequence[KnownJobs],
     gpus: Sequence[int | None],
 ) -> wire.Placement:
-    """The answer by what is known of the jobs on each GPU model, with its number of GPUs.
+    """The placement from the profiles on each GPU model and its number of GPUs.
 
     Raises:
         InputError: an objective that is none, or a deadline that no speed keeps.
@@ -179,6 +180,33 @@ def placed(
     told = [text for _, texts in filled for text in texts]
     told += _warnings(known, plan)
     return _to_wire(plan, known, tuple(dict.fromkeys(told)), policy.prices.host_w)
+
+
+SEATING_S = 2.0
+"""Of searching, for the jobs of one question."""
+
+
+def advised(known: KnownSet, asked: RecommendationRequest, request: Request) -> ModelAdvice:
+    """The answer to a request; jobs that do not share one GPU are placed on as few as they can.
+
+    Raises:
+        As `KnownSet.advise`.
+    """
+    given = known.advise(asked, request)
+    decision, jobs = given.decision, Counter(asked.looked_at)
+    if decision.way or asked.running or len(asked.names) <= ADVISED_JOBS:
+        return given
+    found, _ = with_known_idle(known.known.found, known.known.model.manifest.fill)
+    served = {profile.job for profile in found.profiles if is_served(profile)}
+    kinds = [Kind(name=job, count=jobs[job], is_server=job in served) for job in sorted(jobs)]
+    pool = _pool(known.known, found, len(asked.names), kinds, decision.request)
+    aim = decision.request.policy.deciding
+    placing = make_placing(
+        kinds, [pool], aim if aim in AIMS else DEFAULT_OBJECTIVE, decision.request.policy.prices
+    )
+    plan = solver.place(placing, time_limit_s=SEATING_S)
+    sets = [one.launch for one in _sets(plan) for _ in range(one.count)]
+    return replace(given, gpus=tuple(sets) if len(sets) < len(asked.names) else ())
 
 
 def _pool(
@@ -321,7 +349,7 @@ def _to_wire(
 
 
 def _saved(plan: Plan, host_w: float) -> tuple[float, float, float]:
-    """Energy against a card each for the same work, with free cards off and idle; and GPU time."""
+    """Energy saved against separate GPUs with free GPUs off, with them idle, and GPU time saved."""
     cards, same_cards = plan.cards, plan.same_work_cards
     drawn_w = sum(count * one.power_w for one, count in plan.sets.items()) + host_w * cards
     same_w = plan.same_work_w + host_w * same_cards

@@ -38,7 +38,7 @@ BY_PRICE = "--objective cost decides, with your ADVISOR_GPU_HOUR and ADVISOR_KWH
 
 
 def recommendation(given: ModelAdvice, asked: RecommendationRequest) -> Recommendation:
-    """The answer as it is told, in words too where they are asked for."""
+    """The answer as in JSON, with its words if the request wants them."""
     answer = to_wire(given, every=asked.every)
     return replace(answer, said=said(given)) if asked.words else answer
 
@@ -267,9 +267,8 @@ def _separate_lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
     r = given.decision
     yield "Why", next(ways_not_taken(r))
     yield "Apart", f"{_SEPARATE}; {_fault(r)}"
-    if fewer := given.fewer:
-        saved = f"{less_or_more(fewer.energy_saved.value, 0)} energy"
-        yield "Fewer", f"without {fewer.without} the others share ({fewer.split}): {saved}"
+    if given.gpus:
+        yield "GPUs", f"{len(given.gpus)} instead of {len(r.profiles)}: {'; '.join(given.gpus)}"
     if not r.apart.violations:
         yield "Else", "one after the other on one GPU: the same energy and GPU hours, later"
     yield from _near(near_miss(r))

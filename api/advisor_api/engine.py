@@ -36,7 +36,7 @@ from advisor_advice.answers import (
 )
 from advisor_advice.conditions import Experience
 from advisor_advice.partners import DIGITS, curve_of, partner_of
-from advisor_advice.placing import place_request, placement_text
+from advisor_advice.placing import advised, place_request, placement_text
 from advisor_advice.profiles import ProfileSet
 from advisor_advice.words import recommendation
 from advisor_api import bundled
@@ -306,7 +306,7 @@ class Engine(Collector):
         request, known = request_of(asked, self._settings), await self._set(kept, asked)
 
         def made() -> tuple[Decision, Recommendation]:
-            given = known.advise(asked, request)
+            given = advised(known, asked, request)
             return given.decision, recommendation(given, asked)
 
         # Two jobs are answered faster than a thread is begun.

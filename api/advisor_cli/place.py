@@ -311,7 +311,7 @@ def _lines(found: Placement) -> Iterator[tuple[str, str]]:
     yield "Shared", _shared(found)
     yield (
         "Against",
-        f"a card each, the same work: {less_or_more(found.energy_saved)} energy with free cards "
+        f"separate GPUs, the same work: {less_or_more(found.energy_saved)} energy with free GPUs "
         f"off, {less_or_more(found.energy_saved_idle)} with them idle, "
         f"{less_or_more(found.gpu_time_saved)} GPU time",
     )
@@ -340,7 +340,7 @@ def _queue_lines(found: Placement, queue: Queue, prices: Prices) -> Iterator[tup
 
 
 def _shared(found: Placement) -> str:
-    """How many sets share, and who if they are few."""
+    """How many sets share a GPU, and their jobs if they are few."""
     sets = [one for one in found.sets if len(one.jobs) > 1]
     together = sum(one.count for one in sets)
     alone = found.seated - sum(one.count * len(one.jobs) for one in sets)

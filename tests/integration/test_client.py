@@ -431,7 +431,7 @@ def test_a_newer_service_may_say_more(answer: Recommendation, data: st.DataObjec
 
 
 LATER = {
-    "card", "components", "components_unknown", "data", "drifts", "fewer", "latency_p99_ms",
+    "card", "components", "components_unknown", "data", "drifts", "gpus", "latency_p99_ms",
     "measured", "model", "near", "one_window", "picks", "replicas", "said",
 }  # fmt: skip
 """Keys that only some answers have. No other may be left out."""

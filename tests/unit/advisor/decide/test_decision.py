@@ -30,7 +30,6 @@ from advisor.decide.decision import (
     near_miss,
     picks,
     same_work,
-    without_one,
     worst_violation,
 )
 from advisor.decide.limits import Request, Violation, violations, violations_alone
@@ -417,17 +416,6 @@ def test_only_floors_and_tails_can_be_accepted() -> None:
     behind = scripted({EQUAL: (0.5, 0.9, 300.0)})
     (option,) = (o for o in decided(two, behind).options if o.name == "50/50")
     assert accepting(option, two, Request()) == ""
-
-
-def test_the_job_without_which_the_others_share_is_found() -> None:
-    profiles, floors = [SMALL, SMALL, SMALL, BIG], {"big": 0.9}
-    found = decided(profiles, min_speed=floors, policy=Policy(min_speed=0.0))
-    assert found.choice is None
-    left = without_one(found, SetPredictor())
-    assert left is not None
-    assert (left[0], left[1].name) == ("big", "uncapped")
-    assert without_one(decided([SMALL, BIG], min_speed=floors), SetPredictor()) is None
-    assert without_one(decided([BIG] * 4), SetPredictor()) is None
 
 
 def test_limits_are_set_as_the_back_end_sets_them() -> None:

@@ -166,3 +166,5 @@ def test_jobs_that_do_not_fit_one_card_are_told_how_many_take_them(bare: Setting
     assert found.sets == place_jobs(running(*jobs), bare).sets
     assert (found.seated, found.waiting, found.gpus[0].gpus) == (7, (), 7)
     assert found.cards == sum(one.count for one in found.sets) < 7
+    launches = [one.launch for one in found.sets for _ in range(one.count)]
+    assert [*advisor.recommend(*jobs, gpu_model=H200).gpus] == launches

@@ -283,7 +283,8 @@ def test_a_pod_may_fill_a_node_to_the_last_tenth_of_a_processor() -> None:
     pod = pod_of("a", "a", max_wait_s="0")
     pod["spec"]["containers"][0]["resources"]["requests"] |= {"cpu": "100m"}
     others = {"n": {"cpu": quantity("100m") + quantity("100m")}}
-    only(Start, [read_pod(held(pod))], [read_node(item)], {}, others=others)
+    [found] = decided([read_pod(held(pod))], [read_node(item)], {}, others=others)
+    assert isinstance(found, Start)
 
 
 def test_node_whose_device_plugin_offers_gpus_is_refused() -> None:
@@ -538,7 +539,8 @@ def test_pods_go_only_to_nodes_that_take_them(spec: dict[str, Any], fits: bool) 
     """A pod that is kept on a node which refuses it would wait for ever."""
     pod = pod_of("a", "a", max_wait_s="0")
     pod["spec"] |= spec
-    only(Start if fits else Stay, [read_pod(held(pod))], [node("n", "GPU-1", taints=[TAINT])], {})
+    [found] = decided([read_pod(held(pod))], [node("n", "GPU-1", taints=[TAINT])], {})
+    assert isinstance(found, Start if fits else Stay)
 
 
 @pytest.mark.parametrize(
@@ -606,7 +608,8 @@ def test_nobody_joins_a_pod_whose_partner_is_still_to_be_written(left_alone: tup
     """Else three would book 150 of a GPU, once the partner is written."""
     first, second = given_pair()
     pods = [read_pod(first), read_pod(second), waiting("c", "c")]
-    only(Stay, pods, [node("n", "GPU-1")], saves(a_c=0.9), left_alone=left_alone)
+    [found] = decided(pods, [node("n", "GPU-1")], saves(a_c=0.9), left_alone=left_alone)
+    assert isinstance(found, Stay)
 
 
 def test_partner_that_can_never_be_written_is_given_to_others() -> None:
