@@ -208,7 +208,7 @@ def place(
     Jobs that `advisor recommend` keeps apart do not share. Exit code 10: not every job can be
     placed within the limits.
 
-    Example: advisor place bert-infer-b2:4 vit-train:3 triad:3 --gpus 4
+    Example: advisor place bert-infer-b2:4 vit-train:3 triad:3 --gpus 5
     """
     settings, asked = read_settings(), fleet.request()
     also = _more_gpus(fleet.also or (), fleet.gpu_model)

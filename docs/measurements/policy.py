@@ -2,11 +2,10 @@
 
     .venv/bin/python docs/measurements/policy.py         # two minutes; no GPU
 
-Of each measured pair or set the decision is taken among the ways in which it was measured
-and a GPU for each job. Trees are fitted without the jobs of the pair; the constants of the law of
-sets are as they ship. Windows of the set itself are not known to it. Speeds are over the rate alone
-in the same run. A window keeps its limits where every job keeps the policy's minimum speed and a
-server its demand and its p99, each within half a percent.
+The decision on each pair or set is among its measured options and separate GPUs. Trees are fitted
+without the jobs of the pair, the law of sets is as shipped, and no window of the set is used.
+Speeds are over the rate alone in the same run. A window keeps its limits where every job keeps the
+policy's speed, and a server its demand and p99. Brackets: 95 %, by a bootstrap over sets.
 """
 
 import math
@@ -70,11 +69,11 @@ class Answer:
     """One decision.
 
     Attributes:
-        saved: By the chosen way; 0: a GPU for each.
-        best: By the best measured way in which all limits held.
-        held: Whether speeds and tails held in the chosen way; None: a GPU for each.
-        refused: Of each way that may break a limit, whether all held.
-        chances: Of each way the chance that all speeds hold, as stated, and whether they did.
+        saved: By the chosen option; 0: separate GPUs.
+        best: By the best measured option in which all limits held.
+        held: Whether speeds and tails held in the chosen option.
+        refused: For each option that may break a limit, whether all held.
+        chances: For each option the stated chance that all speeds hold, and whether they did.
     """
 
     saved: float
@@ -219,19 +218,20 @@ def kind_of(profiles: Sequence[Profile]) -> str:
     if len(profiles) > ADVISED_JOBS:
         filled = "one or more fill" if filling else "none fills"
         return f"three to seven, {'with a server' if served else filled}"
-    filled = ("none fills", "one fills", "both fill")[filling]
-    return f"two, with a server, {filled}" if served else f"two, {filled}"
+    server = ", with a server" if served else ""
+    return f"two{server}, {('none fills', 'one fills', 'both fill')[filling]}"
 
 
 def cells(answers: Sequence[Answer]) -> Iterator[str]:
     """Of a row."""
     yield str(len(answers))
-    for values in ([a.saved for a in answers], [max(a.best, 0.0) for a in answers]):
-        yield f"{100 * statistics.fmean(values):.1f}"
+    percent = 100 * np.array([a.saved for a in answers])
+    means = np.random.default_rng(1).choice(percent, (2000, len(percent))).mean(axis=1)
+    yield "{:.1f} [{:.1f} {:.1f}]".format(percent.mean(), *np.quantile(means, [0.025, 0.975]))
+    yield f"{100 * statistics.fmean(max(a.best, 0.0) for a in answers):.1f}"
     offered = [a.held for a in answers if a.held is not None]
     yield str(len(offered))
-    for limit in (0, 1):
-        yield str(sum(not held[limit] for held in offered))
+    yield from (str(sum(not held[limit] for held in offered)) for limit in (0, 1))
     refused = [held for a in answers for held in a.refused]
     yield f"{sum(refused)} of {len(refused)}"
     for values in zip(*(one for a in answers for one in a.chances), strict=True):
