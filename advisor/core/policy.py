@@ -25,7 +25,7 @@ class Policy:
     objective: str | None = None
     min_speed: float = 0.4
     p99_times_alone: float = 5.0
-    min_gain: float = 0.03
+    min_gain: float = 0.01
     chance: float = 0.9
     tie: float = 0.005
     prices: Prices = NO_PRICES

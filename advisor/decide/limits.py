@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from advisor.core.gpu import MEMORY_MIB, MEMORY_PART, WHOLE, MemoryFit, check_card_memory, vendor_of
-from advisor.core.interval import Interval, weight_of_bound
+from advisor.core.interval import Interval, weight_of_low
 from advisor.core.objectives import COST, DEFAULT_OBJECTIVE, Objective, Work, find_objective, priced
 from advisor.core.policy import POLICY, Policy
 from advisor.core.split import ISOLATING
@@ -141,7 +141,7 @@ def sure_speed(speed: Interval, request: Request) -> float:
 def sure_speeds(speeds: Floats, low: Floats, chance: float) -> Floats:
     """The same of many speeds and their low ends."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = speeds * (low / speeds) ** weight_of_bound(chance)
+        found = speeds * (low / speeds) ** weight_of_low(chance)
     return np.where(speeds > 0, found, np.minimum(speeds, low))
 
 

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from advisor.core.gpu import MEMORY_PART, WHOLE, share_for_units, units_for_share
-from advisor.core.interval import Interval, weight_of_bound
+from advisor.core.interval import Interval, weight_of_bound, weight_of_low
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS, NINE, Split, without_limits
 from advisor.decide.decision import Decision
 from advisor.decide.limits import (
@@ -336,13 +336,14 @@ class SetAnswers:
         most_ms = [limits.longest_p99_ms(profile) or np.inf for profile in profiles]
         self._most_p99_ms = np.array([*most_ms, np.inf])
         given = [limits.gives_p99(profile) for profile in profiles]
-        self._weights_p99 = self.weight * np.array([*given, False], dtype=float)
+        weight = weight_of_bound(limits.policy.chance)
+        self._weights_p99 = weight * np.array([*given, False], dtype=float)
         self.two = _Pairs(self.placing, self.number, self.many, self.floors)
 
     @property
     def weight(self) -> float:
         """How far towards its low end a speed must keep its floor, of logarithms."""
-        return weight_of_bound(self._limits.policy.chance)
+        return weight_of_low(self._limits.policy.chance)
 
     @property
     def pool(self) -> Pool:

@@ -106,7 +106,7 @@ def _least_needed(floors: Floats, low: Floats | float, weight: float) -> Floats:
 
     What it serves is at most its demand, while the low end follows what it could do.
     """
-    return np.minimum(floors / low**weight, floors ** (1 / weight) / low)
+    return np.minimum(floors / low**weight, floors ** (1 / weight) / low) if weight else floors
 
 
 class _BesideServers:

@@ -17,12 +17,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
-from statistics import NormalDist
 
 import numpy as np
 
 from advisor.core.gpu import WHOLE
-from advisor.core.interval import NORMAL_90
+from advisor.core.interval import CHANCES, WEIGHTS
 from advisor.core.records import SoloPoint
 from advisor.core.split import ADVISED_JOBS, Split, without_limits
 from advisor.decide.decision import Outlook, decide
@@ -182,15 +181,13 @@ def answered(
 
 
 def chance_of(p: Prediction, profiles: Sequence[Profile], request: Request) -> float:
-    """That the job of which it is least likely keeps its speed, as its interval states."""
-    return min(
-        NormalDist().cdf(
-            NORMAL_90
-            * math.log(part.speed.value / max(floor(profile, request), 1e-6))
-            / max(math.log(part.speed.value / part.speed.low), 1e-6)
-        )
+    """That the job of which it is least likely keeps its speed, as the policy states it."""
+    weights = [
+        math.log(part.speed.value / max(floor(profile, request), 1e-6))
+        / max(math.log(part.speed.value / part.speed.low), 1e-6)
         for part, profile in zip(p.parts, profiles, strict=True)
-    )
+    ]
+    return float(np.interp(min(weights), WEIGHTS, CHANCES))
 
 
 def saved(windows: Iterable[Window]) -> float:

@@ -157,7 +157,7 @@ def test_what_is_said_of_speeds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "kept"), [(0.355, True), (0.345, False)], ids=["nine of ten", "fewer"]
+    ("low", "kept"), [(0.17, True), (0.16, False)], ids=["nine of ten", "fewer"]
 )
 @pytest.mark.parametrize(
     "asked", [Request(), Request(min_speed={"a": 0.4}), Request(min_speed={"a": 0.4, "b": 0})]
@@ -174,7 +174,7 @@ def test_a_floor_holds_with_nine_chances_of_ten(low: float, kept: bool, asked: R
 def test_a_server_keeps_its_demand_with_the_same_chance(chance: float, broken_limits: int) -> None:
     request = Request(policy=Policy(chance=chance, p99_times_alone=0))
     p = predicted((A, SERVER))
-    part = replace(p.parts[1], speed=Interval(1.0, 0.97, 1.02))
+    part = replace(p.parts[1], speed=Interval(1.0, 0.94, 1.02))
     found = violations(replace(p, parts=(p.parts[0], part)), (A, SERVER), request)
     assert len(found) == broken_limits
 

@@ -117,12 +117,12 @@ def test_what_all_want_and_the_gpu_has_not_is_said() -> None:
         (
             {TIME_SLICED: (0.51, 0.51, 400.0)},
             "exclusive",
-            "time-sliced is worth 2.00 % more, less than the 8.2 % that it must be ahead",
+            "time-sliced is worth 2.00 % more, less than the 6.0 % that it must be ahead",
         ),
         (
-            {EQUAL: (0.51, 0.51, 400.0)},
+            {EQUAL: (0.503, 0.503, 400.0)},
             "exclusive",
-            "50/50 would gain 2.0 %, less than the 3 % for which jobs share a fate",
+            "50/50 would gain 0.6 %, less than the 1 % for which jobs share a fate",
         ),
         (
             {UNCAPPED: (0.6, 0.6, 400.0), TWENTY: (0.3, 0.8, 400.0)},

@@ -153,13 +153,13 @@ def test_where_nothing_of_sharing_is_kept_the_nearest_way_is_named(
     file: Path, settings: Settings, use: Use
 ) -> None:
     """With its worst, and one after the other is none of the ways of sharing."""
-    use(model({BEST: (0.57, 0.9, 350.0), EQUAL: (0.6, 0.6, 420.0)}))
+    use(model({BEST: (0.585, 0.9, 350.0), EQUAL: (0.6, 0.6, 408.0)}))
     with pytest.raises(NoSplitError) as raised:
-        recommended([A, B], wanted(file, min_speed=0.56, max_power_w=400.0), settings)
+        recommended([A, B], wanted(file, min_speed=0.58, max_power_w=400.0), settings)
     error = raised.value
     assert error.what == "no split of a and b on the Card keeps the limits"
-    assert error.why.startswith("nearest is 50/50: a may run at as little as 55.3 %")
-    assert "; both draw 420 W, at most 400 W are allowed" in error.why
+    assert error.why.startswith("nearest is 50/50: a may run at as little as 57.8 %")
+    assert "; both draw 408 W, at most 400 W are allowed" in error.why
     assert "; accept it with --min-speed " in error.fix
     use(model({}))
     with pytest.raises(NoSplitError) as raised:
