@@ -56,8 +56,7 @@ class Resamples:
     def mean(self, values: Sequence[float] | Floats) -> BootstrapEstimate:
         """Of values that are in the order of the pairs."""
         found = np.asarray(values, dtype=np.float64)
-        drawn = self._weights @ found / self._weights.sum(axis=1)
-        return _estimate(float(found.mean()), drawn)
+        return _estimate(float(found.mean()), self._weights @ found / self._weights.sum(axis=1))
 
     def median(self, values: Sequence[float] | Floats) -> BootstrapEstimate:
         """The same of the median."""
@@ -104,16 +103,6 @@ class Ceiling:
     worst_percent: float
     noise_percent: float
 
-    @property
-    def tie(self) -> float:
-        """The noise as `best` takes it: relative to the best value, below 1."""
-        return min(self.noise_percent / 100, 0.99)
-
-
-def worse(value: float, than: float, tie: float) -> bool:
-    """Whether a value is below another one by more than the tie of `objectives.best`."""
-    return value < than * (1 - tie)
-
 
 _Take: TypeAlias = tuple[str, ResultsBySplit]
 """UUID of the GPU, and the results of one take."""
@@ -142,11 +131,6 @@ def noise_ceiling(pairs: Iterable[MeasuredPair], objective: Objective) -> Ceilin
     )
 
 
-def best_split(results: ResultsBySplit, objective: Objective, tie: float = 0.0) -> Split:
-    """Shares of the best split; among those within the tie, of the most even one."""
-    return best([Candidate(*each) for each in results.items()], objective, tie).split
-
-
 def _takes(pair: MeasuredPair) -> list[_Take]:
     return [
         (measurement.gpu_uuid, results)
@@ -172,7 +156,7 @@ def _alike(takes: Sequence[_Take], beside_itself: bool) -> list[list[_Take]]:
 def _scores(takes: Sequence[_Take], objective: Objective) -> Iterator[float]:
     for (_, one), (_, other) in itertools.permutations(takes, 2):
         common = one.keys() & other.keys()
-        chosen = best_split({split: one[split] for split in common}, objective)
+        chosen = best([Candidate(split, one[split]) for split in common], objective, 0.0).split
         most = max(objective.value(other[split]) for split in common)
         if most > 0:
             yield objective.value(other[chosen]) / most

@@ -264,7 +264,7 @@ def _unseen_jobs(evaluation: Evaluation) -> TextTable:
 
 def _by_objective(evaluation: Evaluation, objectives: Sequence[str]) -> TextTable:
     """Mean fraction of the oracle by other objectives, among the nine splits, any speed allowed."""
-    cells = choice_figures(evaluation)[BY_WORKLOAD].map(_fraction)
+    cells = choice_figures(evaluation)[BY_WORKLOAD].map(lambda figures: str(figures.fraction))
     rows = cells.unstack(sort=False).reindex(columns=[*objectives]).fillna("-").itertuples()
     ceilings = [evaluation.ceilings[name] for name in objectives]
     noise = [f"{c.mean_percent:.2f}" if c else "-" for c in ceilings]
@@ -464,10 +464,6 @@ def _worst_choices(evaluation: Evaluation, objective: str) -> TextTable:
             for choice in worst
         ],
     )
-
-
-def _fraction(figures: ChoiceFigures) -> str:
-    return str(figures.fraction)
 
 
 def _saved(figures: ChoiceFigures | None) -> str:
