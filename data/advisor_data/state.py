@@ -42,12 +42,11 @@ from advisor_data.database import (
 
 
 def _append(connection: Connection, entry: AuditEntry) -> None:
-    fields = asdict(entry)
-    del fields["number"]
     # A client chooses some of it: line ends would forge entries, and NUL cannot be stored.
     values = {
         name: "".join(c if c.isprintable() else "?" for c in text[:500])
-        for name, text in fields.items()
+        for name, text in asdict(entry).items()
+        if name != "number"
     }
     connection.execute(insert(audit_log).values(values))
 

@@ -146,10 +146,6 @@ class OneWindowHead:
     model: OneWindowModel
     left_out: tuple[LeftOutJob, ...]
 
-    def profile(self, window: SoloWindow) -> Profile:
-        """As `OneWindowModel.profile`."""
-        return self.model.profile(window)
-
     def guesses(self, window: SoloWindow, *, is_server: bool) -> Callable[[int], Profile]:
         """Its profile in each world, by number; those of all windows belong together."""
         told = self.model.estimate(window)

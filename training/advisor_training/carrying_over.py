@@ -189,10 +189,12 @@ def _pairs_to_par(
 ) -> int | None:
     """The smallest number of pairs with which the intervals hold what they promise."""
     mask = rows.gpu_model == carried.left_out
-    for count, held_out in add_pairs(rows, mask, learner, progress):
-        if min(mean_held(carried, rows, held_out).values()) >= COVERAGE:
-            return count
-    return None
+    enough = (
+        count
+        for count, held_out in add_pairs(rows, mask, learner, progress)
+        if min(mean_held(carried, rows, held_out).values()) >= COVERAGE
+    )
+    return next(enough, None)
 
 
 def _residuals(carried: Carried, rows: Rows, held_out: HeldOut) -> dict[str, Residuals]:

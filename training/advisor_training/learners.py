@@ -310,11 +310,15 @@ def learned_from(learner: HeadLearner, rows: Rows) -> Learned:
     return Learned(seen[told], values[told], rows.weight[row], row)
 
 
+def _unknown(given: Floats) -> Floats:
+    return np.full(len(given), np.nan)
+
+
 def _fitted(regressor: Any, rows: Rows, learner: HeadLearner) -> Any:
     """The estimator of a head; one that expects NaN where no row tells of it."""
     found = learned_from(learner, rows)
     if not len(found.y):
-        return SimpleNamespace(predict=lambda given: np.full(len(given), np.nan))
+        return SimpleNamespace(predict=_unknown)
     return PriorRegressor(regressor, PRIOR).fit(found.X, found.y, found.weight)
 
 

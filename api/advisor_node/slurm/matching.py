@@ -461,7 +461,7 @@ class _Matching:
         """
         jobs = read_queue(self._ask)
         waiting = any(job.undecided or job.part for job in jobs)
-        nodes = read_nodes(self._ask) if waiting or self._is_due() else {}
+        nodes = read_nodes(self._ask) if waiting or self._is_due() else dict[str, SlurmNode]()
         if self._is_due():
             self._look_at_site(nodes)
         if waiting and self._books == "ok":

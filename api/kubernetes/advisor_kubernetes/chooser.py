@@ -389,8 +389,8 @@ class Chooser:
             except ClusterError as error:
                 if error.is_conflict:
                     self._conflicts.inc()
-                elif error.is_of_object:
-                    # The others must not wait for a pod that something else refuses for ever.
+                elif error.status in (400, 403, 422):
+                    # A rule or a webhook refuses this pod, perhaps for ever: others must not wait.
                     self._left_alone[write.pod.uid] = time.monotonic() + _LEFT_ALONE_S
                     self._events.say(write.pod, "NotWritten", str(error), kind="Warning")
                 else:

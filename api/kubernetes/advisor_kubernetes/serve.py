@@ -153,6 +153,9 @@ def create_app(
     """The application; its lifespan starts and ends the chooser."""
     metrics = choosing.metrics
 
+    def most_of(path: str) -> Most:
+        return _POD if path == "/mutate" else QUESTION
+
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
         with choosing.running():
@@ -171,7 +174,7 @@ def create_app(
                 certified=options.client_ca is not None,
                 options=options,
                 metrics=metrics,
-                most_of=lambda path: _POD if path == "/mutate" else QUESTION,
+                most_of=most_of,
             )
         ],
         lifespan=lifespan,

@@ -264,7 +264,7 @@ def _unseen_jobs(evaluation: Evaluation) -> TextTable:
 
 def _by_objective(evaluation: Evaluation, objectives: Sequence[str]) -> TextTable:
     """Mean fraction of the oracle by other objectives, among the nine splits, any speed allowed."""
-    cells = choice_figures(evaluation)[BY_WORKLOAD].map(lambda figures: str(figures.fraction))
+    cells = choice_figures(evaluation)[BY_WORKLOAD].map(_fraction)
     rows = cells.unstack(sort=False).reindex(columns=[*objectives]).fillna("-").itertuples()
     ceilings = [evaluation.ceilings[name] for name in objectives]
     noise = [f"{c.mean_percent:.2f}" if c else "-" for c in ceilings]
@@ -466,10 +466,13 @@ def _worst_choices(evaluation: Evaluation, objective: str) -> TextTable:
     )
 
 
+def _fraction(figures: ChoiceFigures) -> str:
+    return str(figures.fraction)
+
+
 def _saved(figures: ChoiceFigures | None) -> str:
-    if figures is None:
-        return "-"
-    return f"{figures.saved.value:.1f} [{figures.saved.low:.1f} {figures.saved.high:.1f}]"
+    saved = figures and figures.saved
+    return f"{saved.value:.1f} [{saved.low:.1f} {saved.high:.1f}]" if saved else "-"
 
 
 def _lose(figures: ChoiceFigures | None) -> str:
