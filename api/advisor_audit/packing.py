@@ -373,7 +373,11 @@ class Walk:
             alone += self._packed(model, group, sets)
         for key, count in sets.items():
             walked.hours[key] += count * hours
-        used = sum(count * (1 + self.lag_cards(key)) for key, count in sets.items())
+        # With cards for what the jobs of a set lag behind.
+        used = sum(
+            count * (1 + self.packers[key.model].set_of(key.members, key.level).lag_cards)
+            for key, count in sets.items()
+        )
         counts = [
             (model, {n: len(names) for n, names in group.items()})
             for (model, _), group in sorted(groups.items())
@@ -384,10 +388,6 @@ class Walk:
         if walked.slots % walked.every == walked.every // 2:
             walked.sample.append(slot)
         walked.slots += 1
-
-    def lag_cards(self, key: SetKey) -> float:
-        """Cards for what the jobs of a set lag behind."""
-        return self.packers[key.model].set_of(key.members, key.level).lag_cards
 
     def _kind(self, one: Segment) -> tuple[SeenKind | None, str]:
         if one.state == "shared":

@@ -189,10 +189,6 @@ class Hours:
             self.joules[one.state] += span_s * one.means.get(POWER, 0.0)
             self.channels |= one.means.keys()
 
-    def of(self, table: Mapping[str, float], *states: str) -> float:
-        """Added up over states."""
-        return sum(table.get(state, 0.0) for state in states)
-
 
 HELD = ("busy", "paused", "shared")
 
@@ -211,8 +207,9 @@ class AuditTotals:
     def now(self) -> Now:
         """What is held today."""
         seconds, joules = self.hours.seconds, self.hours.joules
-        gpu_hours = self.hours.of(seconds, *HELD) / HOUR_S
-        kwh = self.hours.of(joules, *HELD) / 3.6e6 if self.reads_power else None
+        gpu_hours = sum(seconds.get(state, 0.0) for state in HELD) / HOUR_S
+        held_j = sum(joules.get(state, 0.0) for state in HELD)
+        kwh = held_j / 3.6e6 if self.reads_power else None
         return Now(
             gpus=len(self.hours.gpus),
             cards=self.walked.most_now,

@@ -110,7 +110,13 @@ _Take: TypeAlias = tuple[str, ResultsBySplit]
 
 def noise_ceiling(pairs: Iterable[MeasuredPair], objective: Objective) -> Ceiling | None:
     """The ceiling over all pairs with two takes or more; None where there are none."""
-    by_pair = [_alike(_takes(pair), pair.beside_itself) for pair in pairs]
+    by_pair = [
+        _alike(
+            [(m.gpu_uuid, results) for m in pair.measurements for results in m.repeats],
+            pair.beside_itself,
+        )
+        for pair in pairs
+    ]
     takes = [found for groups in by_pair for found in groups]
     scores = [score for found in takes for score in _scores(found, objective)]
     changes = [change for found in takes for change in _changes(found, objective)]
@@ -129,14 +135,6 @@ def noise_ceiling(pairs: Iterable[MeasuredPair], objective: Objective) -> Ceilin
         worst_percent=100 * min(scores),
         noise_percent=100 * float(np.quantile(changes, NOISE_QUANTILE)),
     )
-
-
-def _takes(pair: MeasuredPair) -> list[_Take]:
-    return [
-        (measurement.gpu_uuid, results)
-        for measurement in pair.measurements
-        for results in measurement.repeats
-    ]
 
 
 def _alike(takes: Sequence[_Take], beside_itself: bool) -> list[list[_Take]]:

@@ -461,8 +461,9 @@ class _Matching:
         """
         jobs = read_queue(self._ask)
         waiting = any(job.undecided or job.part for job in jobs)
-        nodes = read_nodes(self._ask) if waiting or self._is_due() else dict[str, SlurmNode]()
-        if self._is_due():
+        is_due = time.monotonic() - self._seen_s >= SITE_S
+        nodes = read_nodes(self._ask) if waiting or is_due else dict[str, SlurmNode]()
+        if is_due:
             self._look_at_site(nodes)
         if waiting and self._books == "ok":
             found = QueueRound(
@@ -477,9 +478,6 @@ class _Matching:
             ).decide()
             for change in found:
                 self._tell(change)
-
-    def _is_due(self) -> bool:
-        return time.monotonic() - self._seen_s >= SITE_S
 
     def _look_at_site(self, nodes: Mapping[str, SlurmNode]) -> None:
         found = books(self._ask)
