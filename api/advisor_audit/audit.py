@@ -167,8 +167,7 @@ def _kinds(read: Iterable[Segment], survey: Survey) -> dict[str, list[SeenKind]]
         if kind:
             found.add(kind)
             survey.count(one, kind)
-    by_model = groupby(sorted(found), lambda kind: kind.model)
-    return {model: list(kinds) for model, kinds in by_model}
+    return {model: [*of] for model, of in groupby(sorted(found), lambda kind: kind.model)}
 
 
 def _told(

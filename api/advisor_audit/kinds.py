@@ -187,18 +187,18 @@ class Survey:
 
     def _of_card(self, one: Segment) -> None:
         means, model = one.means, one.model
-        if POWER in means:
-            self.most_w[model] = max(self.most_w.get(model, 0.0), means[POWER])
-            if one.state == "free":
-                idle = self.idle_w.setdefault(model, [0.0, 0.0])
-                idle[0] += means[POWER] * one.seen_s
-                idle[1] += one.seen_s
-        if LIMIT in means:
-            self.limits_w[model] = max(self.limits_w.get(model, 0.0), means[LIMIT])
-        if CLOCK in means and one.seen_s >= SURE_S:
-            self.clocks_mhz[model] = max(self.clocks_mhz.get(model, 0.0), means[CLOCK])
-        if USED in means and FREE in means:
-            self.totals_mib[model] = max(self.totals_mib.get(model, 0.0), means[USED] + means[FREE])
+        for highest, value in (
+            (self.most_w, means.get(POWER)),
+            (self.limits_w, means.get(LIMIT)),
+            (self.clocks_mhz, means.get(CLOCK) if one.seen_s >= SURE_S else None),
+            (self.totals_mib, means[USED] + means[FREE] if {USED, FREE} <= means.keys() else None),
+        ):
+            if value is not None:
+                highest[model] = max(highest.get(model, 0.0), value)
+        if POWER in means and one.state == "free":
+            idle = self.idle_w.setdefault(model, [0.0, 0.0])
+            idle[0] += means[POWER] * one.seen_s
+            idle[1] += one.seen_s
 
     def idle_power_w(self, model: str) -> float:
         """Of a card that nobody holds."""
@@ -255,7 +255,7 @@ class Survey:
         return [
             self.known[kind.model, kind.known]
             if kind.known
-            else _as_seen(kind, head.profile(self.window(kind)))
+            else _as_seen(kind, head.model.profile(self.window(kind)))
             for kind in kinds
         ]
 

@@ -6,10 +6,11 @@ kept, and a group is packed by taking what gains most. That finds no more than `
 would: what is saved here, a plan saves, too.
 """
 
+import functools
 import heapq
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -82,25 +83,27 @@ class Packer:
 
     Attributes:
         kinds: In the order of their numbers.
+        row: What each further kind would gain a set at a level, and at which level.
+        set_of: What a set of two or more does at a level, or what a job does alone.
     """
 
     kinds: Sequence[SeenKind]
     answers: SetAnswers
     alone: Floats = field(init=False)
-    _rows: dict[tuple[Members, int], _Row] = field(default_factory=dict[tuple[Members, int], _Row])
+    row: Callable[[Members, int], _Row] = field(init=False)
+    set_of: Callable[[Members, int], PackedSet] = field(init=False)
     _packed: dict[frozenset[tuple[int, int]], _Found] = field(
         default_factory=dict[frozenset[tuple[int, int]], _Found]
     )
     _costs: dict[tuple[Members, int], float] = field(
         default_factory=dict[tuple[Members, int], float]
     )
-    _sets: dict[tuple[Members, int], PackedSet] = field(
-        default_factory=dict[tuple[Members, int], PackedSet]
-    )
 
     def __post_init__(self) -> None:
         placing, power_w = self.answers.placing, self.answers.many.alone.power_w
         self.alone = placing.per_card + placing.per_w * power_w[: len(self.kinds), 0]
+        self.row = functools.lru_cache(maxsize=MOST_KEPT)(self._asked)
+        self.set_of = functools.cache(self._described)
 
     def pack(self, counts: Mapping[int, int]) -> _Found:
         """Sets for so many jobs of each kind, with their level; those alone are among them."""
@@ -146,20 +149,10 @@ class Packer:
             self._costs[members, level] = float(row.costs[free[best]])
         return members, level
 
-    def row(self, members: Members, level: int) -> _Row:
-        """What each further kind would gain a set, and at which level."""
-        key = (members, level)
-        if key not in self._rows:
-            if len(self._rows) > MOST_KEPT:
-                self._rows.clear()
-            self._rows[key] = self._asked(members, level)
-        return self._rows[key]
-
     def _asked(self, members: Members, level: int) -> _Row:
-        """Each further kind at each level, all at once."""
+        """What each further kind would gain a set, at each level, all at once."""
         answers, kinds, size = self.answers, len(self.kinds), len(members) + 1
-        empty = kinds
-        rows = np.full((kinds * len(LEVELS), MOST_JOBS), empty)
+        rows = np.full((kinds * len(LEVELS), MOST_JOBS), kinds)  # which is no kind: empty
         rows[:, : len(members)] = members
         rows[:, size - 1] = np.tile(np.arange(kinds), len(LEVELS))
         levels = np.repeat(np.arange(len(LEVELS)), kinds)
@@ -195,14 +188,8 @@ class Packer:
         )
         return float(placing.per_card + placing.per_w * one.power_w + behind)
 
-    def set_of(self, members: Members, level: int) -> PackedSet:
-        """What a set of two or more does, or what a job does alone."""
-        key = (members, level)
-        if key not in self._sets:
-            self._sets[key] = self._described(members, level)
-        return self._sets[key]
-
     def _described(self, members: Members, level: int) -> PackedSet:
+        """What a set of two or more does, or what a job does alone."""
         many, size = self.answers.many, len(members)
         rows = np.full((1, MOST_JOBS), len(self.kinds))
         rows[0, :size] = members
@@ -386,7 +373,11 @@ class Walk:
             alone += self._packed(model, group, sets)
         for key, count in sets.items():
             walked.hours[key] += count * hours
-        used = sum(count * (1 + self.lag_cards(key)) for key, count in sets.items())
+        # With cards for what the jobs of a set lag behind.
+        used = sum(
+            count * (1 + self.packers[key.model].set_of(key.members, key.level).lag_cards)
+            for key, count in sets.items()
+        )
         counts = [
             (model, {n: len(names) for n, names in group.items()})
             for (model, _), group in sorted(groups.items())
@@ -397,10 +388,6 @@ class Walk:
         if walked.slots % walked.every == walked.every // 2:
             walked.sample.append(slot)
         walked.slots += 1
-
-    def lag_cards(self, key: SetKey) -> float:
-        """Cards for what the jobs of a set lag behind."""
-        return self.packers[key.model].set_of(key.members, key.level).lag_cards
 
     def _kind(self, one: Segment) -> tuple[SeenKind | None, str]:
         if one.state == "shared":

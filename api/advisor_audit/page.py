@@ -40,24 +40,23 @@ def page(audit: Audit) -> str:
 
 def _parts(audit: Audit) -> Iterator[str]:
     yield from _first(audit)
-    yield "<h2>Who with whom</h2>"
-    yield _sets(audit.sets[:_SETS])
-    small = [job for job in audit.jobs if job.fills is not True]
-    yield "<h2>Jobs that do not fill a card</h2>"
-    yield _jobs(small[:_JOBS], "Most hours first. What fills a card is in the list below.")
-    if full := [job for job in audit.jobs if job.fills]:
-        yield "<h2>Jobs that fill a card</h2>"
-        yield _jobs(full[:_JOBS], "At work half of the time or more.")
-    if tails := [job for job in audit.jobs if job.tail]:
-        yield "<h2>Tails at risk</h2>"
-        yield _tails(tails[:_SETS])
-    if audit.profile_next:
-        yield "<h2>Profiles that would narrow the ranges most</h2>"
-        yield _next(audit)
-    yield "<h2>What was not seen</h2>"
-    yield _list(audit.not_seen)
-    yield "<h2>What only a launch would show</h2>"
-    yield _list(audit.to_prove)
+    full = [job for job in audit.jobs if job.fills]
+    tails = [job for job in audit.jobs if job.tail]
+    sections = {
+        "Who with whom": _sets(audit.sets[:_SETS]),
+        "Jobs that do not fill a card": _jobs(
+            [job for job in audit.jobs if job.fills is not True][:_JOBS],
+            "Most hours first. What fills a card is in the list below.",
+        ),
+        "Jobs that fill a card": full and _jobs(full[:_JOBS], "At work half of the time or more."),
+        "Tails at risk": tails and _tails(tails[:_SETS]),
+        "Profiles that would narrow the ranges most": audit.profile_next and _next(audit),
+        "What was not seen": _list(audit.not_seen),
+        "What only a launch would show": _list(audit.to_prove),
+    }
+    for title, content in sections.items():
+        if content:
+            yield f"<h2>{title}</h2>\n{content}"
     yield "<h2>About this audit</h2>"
     span = audit.span
     asked = (
@@ -159,23 +158,22 @@ def _table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) ->
 
 
 def _sets(sets: Sequence[SharingSet]) -> str:
-    heads = ("jobs, each with its speed", "whose", "hours", "W", "W saved", "known")
-    rows = (
-        (
-            _text(counted(map(_member, one.jobs, one.speeds, one.limits_percent))),
-            _text(one.group or "-"),
-            f"{one.hours:,.1f}",
-            f"{one.power_w:.0f}",
-            f"{one.saved_w:.0f}",
-            _word(one.basis),
-        )
-        for one in sets
-    )
-    caption = (
+    return _table(
         "Sets that could have shared a GPU, those with the most hours together first. Speeds are "
-        "of that alone; a job behind whose name @50 stands would have an MPS share of 50 %."
+        "of that alone; a job behind whose name @50 stands would have an MPS share of 50 %.",
+        ("jobs, each with its speed", "whose", "hours", "W", "W saved", "known"),
+        (
+            (
+                _text(counted(map(_member, one.jobs, one.speeds, one.limits_percent))),
+                _text(one.group or "-"),
+                f"{one.hours:,.1f}",
+                f"{one.power_w:.0f}",
+                f"{one.saved_w:.0f}",
+                _word(one.basis),
+            )
+            for one in sets
+        ),
     )
-    return _table(caption, heads, rows)
 
 
 def _member(job: str, speed: float, share: float) -> str:
@@ -184,63 +182,69 @@ def _member(job: str, speed: float, share: float) -> str:
 
 
 def _jobs(jobs: Sequence[SeenJob], caption: str) -> str:
-    heads = (
-        "job",
-        "whose",
-        "GPU hours",
-        "paused",
-        "active, %",
-        "memory, GiB",
-        "kWh",
-        "could share, h",
-        "",
-    )
-    rows = (
+    return _table(
+        caption,
         (
-            _text(job.job),
-            _text(job.group or "-"),
-            f"{job.gpu_hours:,.1f}",
-            f"{job.paused_hours:,.1f}",
-            "-" if job.activity_percent is None else f"{job.activity_percent:.0f}",
-            f"{job.memory_mib / 1024:.1f}",
-            f"{job.kwh:,.1f}",
-            f"{job.shared_hours:,.1f}",
-            "several GPUs" if job.several_gpus else "like a server" if job.is_server else "",
-        )
-        for job in jobs
+            "job",
+            "whose",
+            "GPU hours",
+            "paused",
+            "active, %",
+            "memory, GiB",
+            "kWh",
+            "could share, h",
+            "",
+        ),
+        (
+            (
+                _text(job.job),
+                _text(job.group or "-"),
+                f"{job.gpu_hours:,.1f}",
+                f"{job.paused_hours:,.1f}",
+                "-" if job.activity_percent is None else f"{job.activity_percent:.0f}",
+                f"{job.memory_mib / 1024:.1f}",
+                f"{job.kwh:,.1f}",
+                f"{job.shared_hours:,.1f}",
+                "several GPUs" if job.several_gpus else "like a server" if job.is_server else "",
+            )
+            for job in jobs
+        ),
     )
-    return _table(caption, heads, rows)
 
 
 def _tails(jobs: Sequence[SeenJob]) -> str:
-    heads = ("job", "whose", "p99, times that alone", "range", "known")
-    rows = (
+    return _table(
+        "What looks like a server, in the hardest of its sets.",
+        ("job", "whose", "p99, times that alone", "range", "known"),
         (
-            _text(job.job),
-            _text(job.group or "-"),
-            f"{job.tail.value:.1f}",
-            f"{job.tail.low:.1f} to {job.tail.high:.1f}",
-            _word(job.basis),
-        )
-        for job in jobs
-        if job.tail
+            (
+                _text(job.job),
+                _text(job.group or "-"),
+                f"{job.tail.value:.1f}",
+                f"{job.tail.low:.1f} to {job.tail.high:.1f}",
+                _word(job.basis),
+            )
+            for job in jobs
+            if job.tail
+        ),
     )
-    return _table("What looks like a server, in the hardest of its sets.", heads, rows)
 
 
 def _next(audit: Audit) -> str:
-    heads = ("job", "whose", "hours in sets", "of the doubt, %", "command")
-    rows = (
+    return _table(
+        "In the place of COMMAND stands what starts the job.",
+        ("job", "whose", "hours in sets", "of the doubt, %", "command"),
         (
-            _text(one.job),
-            _text(one.group or "-"),
-            f"{one.shared_hours:,.0f}",
-            f"{100 * one.part_of_doubt:.0f}",
-            f"<code>{_text(one.command)}</code>",
-        )
-        for one in audit.profile_next
+            (
+                _text(one.job),
+                _text(one.group or "-"),
+                f"{one.shared_hours:,.0f}",
+                f"{100 * one.part_of_doubt:.0f}",
+                f"<code>{_text(one.command)}</code>",
+            )
+            for one in audit.profile_next
+        ),
     )
-    return _table("In the place of COMMAND stands what starts the job.", heads, rows)
 
 
 def _list(sentences: Iterable[str]) -> str:

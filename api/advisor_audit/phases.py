@@ -102,8 +102,7 @@ def gpu_pages(
             np.add.at(kept[0], place, values)
             np.add.at(kept[1], place, 1)
         owner = owner_of(one.labels, site.within, site.exporters)
-        seen = there[gpu].setdefault(owner, np.zeros(steps, dtype=bool))
-        seen[place] = True
+        there[gpu].setdefault(owner, np.zeros(steps, dtype=bool))[place] = True
         host = (
             one.labels.get("Hostname")
             or one.labels.get("hostname")

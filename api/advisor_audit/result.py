@@ -20,7 +20,7 @@ from advisor.core.records import FILLS_PERCENT
 from advisor.core.wording import count_of
 from advisor.predict.sets import ENERGY_ERRORS, MEASURED_ON, P99_ERRORS
 from advisor_audit.kinds import SM, SeenWorkload, Survey, Workload, workload_of
-from advisor_audit.packing import PackedSet, Packer, SetKey, Team, Walked
+from advisor_audit.packing import PackedSet, Packer, SetKey, Walked
 from advisor_audit.phases import Segment
 from advisor_audit.ranges import ONE_WINDOW_ENERGY, SavedInWorlds, interval
 from advisor_audit.sources.series import POWER
@@ -189,10 +189,6 @@ class Hours:
             self.joules[one.state] += span_s * one.means.get(POWER, 0.0)
             self.channels |= one.means.keys()
 
-    def of(self, table: Mapping[str, float], *states: str) -> float:
-        """Added up over states."""
-        return sum(table.get(state, 0.0) for state in states)
-
 
 HELD = ("busy", "paused", "shared")
 
@@ -211,8 +207,9 @@ class AuditTotals:
     def now(self) -> Now:
         """What is held today."""
         seconds, joules = self.hours.seconds, self.hours.joules
-        gpu_hours = self.hours.of(seconds, *HELD) / HOUR_S
-        kwh = self.hours.of(joules, *HELD) / 3.6e6 if self.reads_power else None
+        gpu_hours = sum(seconds.get(state, 0.0) for state in HELD) / HOUR_S
+        held_j = sum(joules.get(state, 0.0) for state in HELD)
+        kwh = held_j / 3.6e6 if self.reads_power else None
         return Now(
             gpus=len(self.hours.gpus),
             cards=self.walked.most_now,
@@ -222,7 +219,9 @@ class AuditTotals:
             unseen_hours=seconds.get("unseen", 0.0) / HOUR_S,
             kwh=kwh,
             free_kwh=joules.get("free", 0.0) / 3.6e6 if self.reads_power else None,
-            cost=self._cost(gpu_hours, kwh),
+            cost=None
+            if kwh is None or not self.prices.are_set
+            else self.prices.of(gpu_hours * HOUR_S, kwh * 3.6e6),
         )
 
     @property
@@ -230,18 +229,11 @@ class AuditTotals:
         """Whether there is any power in the series."""
         return POWER in self.hours.channels
 
-    def _cost(self, gpu_hours: float, kwh: float | None) -> float | None:
-        prices = self.prices
-        if kwh is None or not prices.are_set:
-            return None
-        return prices.of(gpu_hours * HOUR_S, kwh * 3.6e6)
-
     def _set(self, key: SetKey) -> PackedSet:
         return self.packers[key.model].set_of(key.members, key.level)
 
     def _is_estimated(self, key: SetKey) -> bool:
-        kinds = self.packers[key.model].kinds
-        return any(not kinds[n].known for n in key.members)
+        return not all(self.packers[key.model].kinds[n].known for n in key.members)
 
     def shared(self, now: Now) -> Shared:
         """The same work in sets."""
@@ -275,20 +267,20 @@ class AuditTotals:
     def sets(self) -> tuple[SharingSet, ...]:
         """Those with the most hours."""
         order = sorted(self.walked.teams.items(), key=lambda item: (-item[1], item[0]))
-        return tuple(self._sharing(team, hours) for team, hours in order[:MOST_SETS])
-
-    def _sharing(self, team: Team, hours: float) -> SharingSet:
-        one = self._set(team.key)
-        return SharingSet(
-            basis="estimated" if self._is_estimated(team.key) else "predicted",
-            jobs=tuple(job.name for job in team.jobs),
-            group=team.jobs[0].group,
-            gpu_model=team.key.model,
-            hours=hours,
-            speeds=one.speeds,
-            limits_percent=one.shares,
-            power_w=one.power_w,
-            saved_w=one.saved_w,
+        return tuple(
+            SharingSet(
+                basis="estimated" if self._is_estimated(team.key) else "predicted",
+                jobs=tuple(job.name for job in team.jobs),
+                group=team.jobs[0].group,
+                gpu_model=team.key.model,
+                hours=hours,
+                speeds=one.speeds,
+                limits_percent=one.shares,
+                power_w=one.power_w,
+                saved_w=one.saved_w,
+            )
+            for team, hours in order[:MOST_SETS]
+            for one in [self._set(team.key)]
         )
 
     def jobs(self) -> tuple[SeenJob, ...]:

@@ -167,7 +167,8 @@ class Advice:
         try:
             planned = self._client.place(asked)
         except ApiError as error:
-            _raise_of_caller(error)
+            if error.status not in _REFUSED or error.status in _OF_CALLER:
+                raise  # it says nothing of the jobs
             return {asked: ()}
         names = [(tuple(job.job for job in one.jobs), len(one.gpus)) for one in planned.sets]
         return {
@@ -195,12 +196,6 @@ class Advice:
 
 def _is_pair(question: Question) -> bool:
     return len(question.jobs) == ADVISED_JOBS and not question.running
-
-
-def _raise_of_caller(error: ApiError) -> None:
-    """Raise what says nothing of the jobs."""
-    if error.status not in _REFUSED or error.status in _OF_CALLER:
-        raise error
 
 
 def _placement_of(jobs: Sequence[JobRequest], model: str | None) -> PlacementRequest:

@@ -27,7 +27,6 @@ from advisor.launch.job_monitor import relative
 from advisor.launch.meter import Metered, Moment, RateMeter, timed
 from advisor.launch.observe import pace_flags
 from advisor.launch.set_monitor import work_per_joule
-from advisor.launch.status import State
 from advisor.runtime.backend import Sight
 from advisor_node.meters import (
     GpuMeter,
@@ -301,6 +300,7 @@ class Overlap(Generic[T]):
         )
         power_w = self._joules.rate()
         speeds = [relative(part.rate, part.solo_rate) for part in parts]
+        states = {meter.tenant.state for meter in self.meters}
         who = [scheduler, *(meter.tenant.uid[:8] for meter in self.meters)]
         seen = Observation(
             launch_id="-".join([*who, *([f"again{self._before}"] if self._before else [])]),
@@ -319,7 +319,7 @@ class Overlap(Generic[T]):
             settled_s=max(steps.span_s for steps in self._steps),
             work_per_joule=work_per_joule(speeds, power_w),
             energy_saved=energy_saved(power_w, rates, parts),
-            state=_state(self.meters),
+            state=next((s for s in ("failed", "finished") if s in states), "stopped"),
             started_at=self._started_at,
             host=node,
             tool_version=advisor.__version__,
@@ -376,8 +376,3 @@ class Overlaps(Generic[T]):
             self._now = Overlap(self._gpu, working, now_s, metered, before)
             names = ", ".join(f"{one.tenant.uid} ({one.tenant.job})" for one in working)
             LOG.info("%s work together on %s", names, self._gpu.uuid)
-
-
-def _state(meters: Sequence[TenantMeter[T]]) -> State:
-    states = {meter.tenant.state for meter in meters}
-    return "failed" if "failed" in states else "finished" if "finished" in states else "stopped"

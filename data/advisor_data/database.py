@@ -410,23 +410,24 @@ def refuse_other(state: SchemaState, where: str) -> None:
     Raises:
         StoreError: it is not.
     """
-    if state == "older":
-        raise StoreError(
+    faults = {
+        "older": StoreError(
             f"the database {where} has no tables of this version",
             why="another program may be using it, so it is not changed on the way",
             fix="run `advisor data migrate`",
-        )
-    if state == "unreleased":
-        raise StoreError(
+        ),
+        "unreleased": StoreError(
             f"the database {where} is of a version of advisor from before the first release",
             why="this version cannot raise its tables",
             fix="export each --kind with the version that made it (`advisor data export FILE`), "
             "move the database away, and bring the files in: `advisor data import FILE`",
-        )
-    if state == "newer":
-        raise StoreError(
+        ),
+        "newer": StoreError(
             f"the database {where} was changed by a newer version of advisor", fix="upgrade advisor"
-        )
+        ),
+    }
+    if state in faults:
+        raise faults[state]
 
 
 def _upgrade(engine: Engine) -> bool:

@@ -266,10 +266,6 @@ def _check_header(header: list[str]) -> None:
         raise InputError(f"column {', '.join(twice)} stands twice in the header")
 
 
-def _encode_jsonl(_kind: type[Record], points: Sequence[Record]) -> bytes:
-    return b"".join(json.dumps(to_row(point)).encode() + b"\n" for point in points)
-
-
 def _decode_jsonl(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, line in enumerate(data.split(b"\n"), start=1):
         if line.strip():
@@ -281,7 +277,10 @@ def _decode_jsonl(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
 _FORMATS: dict[str, tuple[Encode, Decode]] = {
     ".parquet": (_encode_parquet, _decode_parquet),
     ".csv": (_encode_csv, _decode_csv),
-    ".jsonl": (_encode_jsonl, _decode_jsonl),
+    ".jsonl": (
+        lambda _, points: b"".join(json.dumps(to_row(p)).encode() + b"\n" for p in points),
+        _decode_jsonl,
+    ),
 }
 
 
@@ -311,8 +310,7 @@ def _to_cells(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _from_cell(cell: str) -> str:
     """What was written into a cell; one from elsewhere stays as it is."""
-    quoted = cell.startswith(_QUOTE) and cell[1:].startswith(_SPECIAL)
-    return cell[1:] if quoted else cell
+    return cell[1:] if cell.startswith(_QUOTE) and cell[1:].startswith(_SPECIAL) else cell
 
 
 _Key = tuple[str, str]

@@ -108,18 +108,12 @@ def known_sensors(home: Path) -> list[SensorRecord]:
 
 def known_kernels(home: Path) -> list[KernelReport]:
     """Kernels that were measured on this host, then those that come with the package."""
-    return [*stored_kernels(home), *bundled_kernels()]
-
-
-def stored_kernels(home: Path) -> list[KernelReport]:
-    """Kernels that were measured on this host, by the names of their files."""
-    return KERNEL_REPORTS.read(home)
+    return [*KERNEL_REPORTS.read(home), *bundled_kernels()]
 
 
 def bundled_sensors() -> list[SensorRecord]:
     """Records of real cards that come with the package; none where there are none."""
-    files = _json_files(SENSORS)
-    return [_parsed(SensorRecord, file.read_bytes(), file.name) for file in files]
+    return [_parsed(SensorRecord, f.read_bytes(), f.name) for f in _json_files(SENSORS)]
 
 
 def bundled_recording(record: SensorRecord) -> bytes:
@@ -222,8 +216,7 @@ def _input_point(line: bytes, name: str) -> InputPoint:
     outside = [f"{n} is {v:g}" for n, v in point.features.items() if not 0 <= v <= 1]
     if not 0 < point.idle_w < point.power_w:
         outside.append(f"power_w is {point.power_w:g} and idle_w {point.idle_w:g}")
-    positive = ("flop_per_s", "clock_mhz", "reference_w", "units")
-    numbers = {n: getattr(point, n) for n in positive}
+    numbers = {n: getattr(point, n) for n in ("flop_per_s", "clock_mhz", "reference_w", "units")}
     outside += [f"{n} is {x:g}" for n, x in numbers.items() if x is not None and x <= 0]
     if min(point.shape) < 1:
         outside.append(f"shape is {point.shape}")

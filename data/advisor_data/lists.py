@@ -169,11 +169,10 @@ def job_rows(
     A bundled profile stands where a job has none of its own: that is what is used then.
     """
     profiled = {row.job for row in stored if row.whole}
-    theirs = [row for row in bundled if row.job not in profiled]
     rows = [_measured(row, "stored", defined) for row in stored]
-    rows += [_measured(row, "bundled", defined) for row in theirs]
-    measured = {row.job for row in rows}
-    rows += [JobRow(job=name, launchable=True) for name in set(defined) - measured]
+    rows += [_measured(row, "bundled", defined) for row in bundled if row.job not in profiled]
+    lacking = set(defined) - {row.job for row in rows}
+    rows += [JobRow(job=name, launchable=True) for name in lacking]
     return tuple(sorted(rows, key=lambda row: (row.job, row.gpu_model or "")))
 
 

@@ -42,12 +42,11 @@ from advisor_data.database import (
 
 
 def _append(connection: Connection, entry: AuditEntry) -> None:
-    fields = asdict(entry)
-    del fields["number"]
     # A client chooses some of it: line ends would forge entries, and NUL cannot be stored.
     values = {
         name: "".join(c if c.isprintable() else "?" for c in text[:500])
-        for name, text in fields.items()
+        for name, text in asdict(entry).items()
+        if name != "number"
     }
     connection.execute(insert(audit_log).values(values))
 
@@ -161,8 +160,7 @@ class LaunchRow:
 def _asked_before(
     connection: Connection, asked_by: str, key: str, request_hash: str
 ) -> LaunchRow | None:
-    same_key = launches.c.idempotency_key == key
-    earlier = _first(connection, launches.c.asked_by == asked_by, same_key)
+    earlier = _first(connection, launches.c.asked_by == asked_by, launches.c.idempotency_key == key)
     if earlier and earlier.request_hash != request_hash:
         raise IdempotencyError(
             "the idempotency key was used for another request",
@@ -340,8 +338,7 @@ class ServiceState(OpenDatabase):
             matches.append(launches.c.launch_id < before)
         wanted = select(launches).where(*matches).order_by(launches.c.launch_id.desc())
         with self._reading() as connection:
-            found = connection.execute(wanted.limit(limit)).mappings()
-            return [LaunchRow(**row) for row in found]
+            return [LaunchRow(**row) for row in connection.execute(wanted.limit(limit)).mappings()]
 
     def audit(self, entry: AuditEntry) -> None:
         """Append an entry; it is on disk when this returns. What is very long is cut."""

@@ -279,6 +279,5 @@ def _renew(connection: Connection, jobs: Iterable[str]) -> None:
         connection.execute(delete(profiles).where(profiles.c.job == job))
         wanted = select(tables[SoloPoint].c.document).where(_is_of(SoloPoint, [job]))
         for row in profile_rows(_read(connection, SoloPoint, wanted)):
-            document = asdict(row)
-            named = {"job": job, "gpu_model": row.gpu_model, "document": document}
+            named = {"job": job, "gpu_model": row.gpu_model, "document": asdict(row)}
             connection.execute(insert(profiles).values(named))

@@ -86,7 +86,16 @@ class ModelPredictor:
         unknown: list[Interval | None] = [None] * len(splits)
         (memory_power,) = values.get(MEMORY_POWER.name, (unknown,))
         return [
-            _prediction(profiles, split, speeds, power, memory, efficiency)
+            Prediction(
+                split=split,
+                parts=tuple(
+                    predicted_part(profile, possible_speed(profile, speed))
+                    for profile, speed in zip(profiles, speeds, strict=True)
+                ),
+                power_w=power,
+                memory_power_w=memory,
+                efficiency_factors=efficiency if split.is_limited else None,
+            )
             for split, memory, *speeds, power in zip(
                 splits, memory_power, *values[SPEED.name], *values[POWER.name], strict=True
             )
@@ -220,24 +229,4 @@ def _check_heads(manifest: Manifest, known: dict[str, Head]) -> None:
 def _other(manifest: Manifest, why: str) -> ModelError:
     return ModelError(
         f"the model {manifest.version} was trained on other features", why=why, fix=REPLACE
-    )
-
-
-def _prediction(
-    profiles: Sequence[Profile],
-    split: Split,
-    speeds: Sequence[Interval],
-    power_w: Interval,
-    memory_power_w: Interval | None,
-    efficiency: _Factors | None,
-) -> Prediction:
-    return Prediction(
-        split=split,
-        parts=tuple(
-            predicted_part(profile, possible_speed(profile, speed))
-            for profile, speed in zip(profiles, speeds, strict=True)
-        ),
-        power_w=power_w,
-        memory_power_w=memory_power_w,
-        efficiency_factors=efficiency if split.is_limited else None,
     )

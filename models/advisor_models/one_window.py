@@ -146,10 +146,6 @@ class OneWindowHead:
     model: OneWindowModel
     left_out: tuple[LeftOutJob, ...]
 
-    def profile(self, window: SoloWindow) -> Profile:
-        """As `OneWindowModel.profile`."""
-        return self.model.profile(window)
-
     def guesses(self, window: SoloWindow, *, is_server: bool) -> Callable[[int], Profile]:
         """Its profile in each world, by number; those of all windows belong together."""
         told = self.model.estimate(window)
@@ -168,7 +164,10 @@ class OneWindowHead:
         # One family says nothing of how far families are from each other.
         several = len({one.family for one in alike}) > 1
         found: dict[str, Floats] = {}
-        for one in sorted(alike if several else seen, key=lambda one: _away(one, window, told)):
+        for one in sorted(
+            alike if several else seen,
+            key=lambda one: abs(one.sm - told.sm) + abs(one.part_of_power - window.part_of_power),
+        ):
             found.setdefault(one.family, np.array(one.errors))
         return found
 
@@ -199,10 +198,6 @@ def wider(number: float) -> float:
     degrees = max(number - 1, 1.0)
     student = float(np.interp(degrees, range(1, len(STUDENT_95) + 1), STUDENT_95))
     return student / NORMAL_90 * math.sqrt((number + 1) / degrees)
-
-
-def _away(one: LeftOutJob, window: SoloWindow, told: WindowEstimate) -> float:
-    return abs(one.sm - told.sm) + abs(one.part_of_power - window.part_of_power)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,14 @@ import functools
 from collections.abc import Callable, Iterable
 
 import numpy as np
+import numpy.typing as npt
 import synthetic_pairs as made_up
 from synthetic_pairs import MadeUpJob
 
 from advisor.core.records import SoloPoint
 from advisor_training.held_out import HeldOut
 from advisor_training.learners import Fitted, Predicted, as_predicted
-from advisor_training.rows import Rows
+from advisor_training.rows import Names, Rows
 from advisor_training.train import TrainingSet, make_training_set
 
 
@@ -51,7 +52,12 @@ def as_measured(rows: Rows, speed: float = 1.0, power: float = 1.0) -> HeldOut:
     """Predictions of all rows, each job left out once, that are so many times what was measured."""
     row = np.concatenate([np.flatnonzero(rows.of(job)) for job in rows.jobs])
     left_out = np.concatenate([np.full(rows.of(job).sum(), job) for job in rows.jobs])
-    return HeldOut(left_out, row, measured(rows.take(row), speed, power))
+    return as_held_out(left_out, row, measured(rows.take(row), speed, power))
+
+
+def as_held_out(left_out: Names, row: npt.NDArray[np.int64], found: Predicted) -> HeldOut:
+    """Predictions of rows, with what was left out for each."""
+    return HeldOut(left_out=left_out, row=row, speed=found.speed, heads=found.heads)
 
 
 def spy(seen: list[tuple[Rows, Rows]]) -> Callable[[Rows], Fitted]:

@@ -163,7 +163,11 @@ def learn_other_gpu(
     Those are left out in turn that have at most half of the pairs: the model learns from more than
     the others, and what learns from little would tell of that, not of another GPU.
     """
-    names = [name for name in gpu_models(rows) if _is_small(rows, name)]
+    names = [
+        name
+        for name in gpu_models(rows)
+        if len(np.unique(rows.pair[rows.gpu_model == name])) <= len(np.unique(rows.pair)) / 2
+    ]
     assumed = {x.head.name: x.one_gpu_widening for x in learners}
     if not names:
         return OtherGpu(assumed, (), MOST_PAIRS)
@@ -185,10 +189,12 @@ def _pairs_to_par(
 ) -> int | None:
     """The smallest number of pairs with which the intervals hold what they promise."""
     mask = rows.gpu_model == carried.left_out
-    for count, held_out in add_pairs(rows, mask, learner, progress):
-        if min(mean_held(carried, rows, held_out).values()) >= COVERAGE:
-            return count
-    return None
+    enough = (
+        count
+        for count, held_out in add_pairs(rows, mask, learner, progress)
+        if min(mean_held(carried, rows, held_out).values()) >= COVERAGE
+    )
+    return next(enough, None)
 
 
 def _residuals(carried: Carried, rows: Rows, held_out: HeldOut) -> dict[str, Residuals]:
@@ -206,11 +212,6 @@ def _without_limit(residuals: Residuals) -> Strata:
     of_limit = {n: b for n, b in bounds.items() if place_of(n) == LIMITED}
     rest = {name: b for name, b in bounds.items() if name not in of_limit}
     return {n.replace(LIMITED, SPLIT, 1): b for n, b in of_limit.items()} | rest
-
-
-def _is_small(rows: Rows, gpu_model: str) -> bool:
-    of_it = len(np.unique(rows.pair[rows.gpu_model == gpu_model]))
-    return of_it <= len(np.unique(rows.pair)) / 2
 
 
 def _is_enough(rows: Rows, mask: Mask) -> bool:

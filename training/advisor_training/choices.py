@@ -35,8 +35,6 @@ from advisor_training.rows import Data, Rows
 LOW_END = 0.95
 """Chance with which the low end of an interval is exceeded."""
 
-_UNKNOWN = LogBounds(-math.inf, math.inf)
-
 
 @dataclass(frozen=True, slots=True)
 class SpeedBounds:
@@ -50,13 +48,12 @@ class SpeedBounds:
         """What is expected of a job of a split that could reach a speed."""
         kinds = [kind_of(profile) for profile in profiles]
         place = SPLIT if split.is_limited else UNCAPPED
-        others = (*kinds[:part], *kinds[part + 1 :])
-        name = of_job(kinds[part], others, split.shares[part], place)
-        low, high = (
+        name = of_job(kinds[part], (*kinds[:part], *kinds[part + 1 :]), split.shares[part], place)
+        known = (
             bounds_of_stratum(self.known, name) if self.known else LogBounds(-math.inf, math.inf)
-        ).factors
-        found = Interval(capacity, capacity * low, capacity * high)
-        return possible_speed(profiles[part], found)
+        )
+        low, high = known.factors
+        return possible_speed(profiles[part], Interval(capacity, capacity * low, capacity * high))
 
 
 NO_BOUNDS = SpeedBounds({SPLIT: LogBounds(0.0, 0.0), UNCAPPED: LogBounds(0.0, 0.0)})
@@ -399,6 +396,7 @@ def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
         return drawn.mean([100 * value(choice) for choice in choices])
 
     worst = min(choices, key=lambda choice: choice.fraction)
+    asked = [c for c in choices if c.missed is not None]
     return ChoiceFigures(
         choices=len(choices),
         pairs=len({c.jobs for c in choices}),
@@ -409,7 +407,9 @@ def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
         stp=drawn.mean([c.stp for c in choices]),
         slower=mean(lambda c: c.slower_speed),
         shared=mean(lambda c: c.chosen != "exclusive"),
-        missed=_missed(choices),
+        missed=Resamples([c.jobs for c in asked]).mean([100.0 * bool(c.missed) for c in asked])
+        if asked
+        else None,
         fraction=mean(lambda c: c.fraction),
         p10_percent=100 * float(np.quantile([choice.fraction for choice in choices], 0.1)),
         worst_percent=100 * worst.fraction,
@@ -417,14 +417,6 @@ def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
         worst_choice=(worst.chosen, worst.oracle),
         over=_gains(choices),
     )
-
-
-def _missed(choices: Sequence[Choice]) -> BootstrapEstimate | None:
-    asked = [c for c in choices if c.missed is not None]
-    if not asked:
-        return None
-    drawn = Resamples([c.jobs for c in asked])
-    return drawn.mean([100.0 if c.missed else 0.0 for c in asked])
 
 
 def _gains(choices: Sequence[Choice]) -> dict[str, Over]:

@@ -18,9 +18,8 @@ from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJE
 from advisor.core.policy import POLICY
 from advisor.errors import ModelError
 from advisor.formats.wire import as_answer
-from advisor.predict.profiles import is_launch_bound
+from advisor.predict.profiles import is_launch_bound, kind_of
 from advisor_training.carrying_over import (
-    Carried,
     add_pairs,
     carry_over,
     gpu_models,
@@ -293,39 +292,37 @@ def leave_gpus_out(
             data.rows, mask, name, LEARNERS[OURS], lambda name, done, total: tick()
         )
         added = add_pairs(data.rows, mask, LEARNERS[OURS], lambda name, done, total: tick())
-        yield _figures(data, carried), [_point(data, carried, *each) for each in added]
-
-
-def _figures(data: Data, carried: Carried) -> _GpuFigures:
-    held_out, rows = carried.held_out, data.rows
-    return _GpuFigures(
-        left_out=carried.left_out,
-        learned_pairs=carried.learned_pairs,
-        pairs=len(np.unique(rows.pair[held_out.row])),
-        fractions=_fractions(data, held_out),
-        errors=_errors(data, held_out),
-        held=parts_held(carried, rows, held_out),
-        widening=widenings(carried, rows),
-    )
-
-
-def _point(data: Data, carried: Carried, pairs: int, by_draw: list[HeldOut]) -> _GpuCurvePoint:
-    held_out = joined(by_draw)
-    return _GpuCurvePoint(
-        left_out=carried.left_out,
-        added_pairs=pairs,
-        draws=len(by_draw),
-        fractions=_fractions(data, held_out),
-        errors=_errors(data, held_out),
-        held=mean_held(carried, data.rows, by_draw),
-    )
+        figures = _GpuFigures(
+            left_out=name,
+            learned_pairs=carried.learned_pairs,
+            pairs=len(np.unique(data.rows.pair[carried.held_out.row])),
+            fractions=_fractions(data, carried.held_out),
+            errors=_errors(data, carried.held_out),
+            held=parts_held(carried, data.rows, carried.held_out),
+            widening=widenings(carried, data.rows),
+        )
+        yield (
+            figures,
+            [
+                _GpuCurvePoint(
+                    left_out=name,
+                    added_pairs=pairs,
+                    draws=len(by_draw),
+                    fractions=_fractions(data, joined(by_draw)),
+                    errors=_errors(data, joined(by_draw)),
+                    held=mean_held(carried, data.rows, by_draw),
+                )
+                for pairs, by_draw in added
+            ],
+        )
 
 
 def _fractions(data: Data, held_out: HeldOut) -> dict[str, ChoiceFigures]:
-    found = {
-        name: figures_of(choose(data, held_out, QUESTIONS[name], POLICY.tie)) for name in HEADLINE
+    return {
+        name: found
+        for name in HEADLINE
+        if (found := figures_of(choose(data, held_out, QUESTIONS[name], POLICY.tie)))
     }
-    return {name: figures for name, figures in found.items() if figures}
 
 
 def _errors(data: Data, held_out: HeldOut) -> Errors:
@@ -409,13 +406,12 @@ def _choice_rows(data: Data, results: MethodResults) -> Iterator[_ChoiceRow]:
     """What each method and rule chooses, by objective and for each subset of the pairs."""
     for (protocol, name), answers in results.items():
         for objective in OBJECTIVES if protocol == BY_WORKLOAD else HEADLINE:
-            found = answers.choices(data, objective)
-            yield from _rows(data, protocol, name, objective, found)
+            yield from _rows(data, protocol, name, objective, answers.choices(data, objective))
     keys = keys_of(results[BY_WORKLOAD, OURS].choices(data, DEFAULT_OBJECTIVE))
     for rule in RULES:
         for objective, question in QUESTIONS.items():
-            found = choose_by_rule(data, keys, rule, question)
-            yield from _rows(data, BY_WORKLOAD, rule, objective, found)
+            chosen = choose_by_rule(data, keys, rule, question)
+            yield from _rows(data, BY_WORKLOAD, rule, objective, chosen)
 
 
 def _error_rows(data: Data, results: MethodResults) -> Iterator[_ErrorRow]:
@@ -450,7 +446,8 @@ def limit_rows(data: Data, protocol: str, results: _MethodResult) -> Iterator[_L
 
 def _subsets(data: Data, protocol: str) -> dict[Some, frozenset[int]]:
     """Numbers of the measurements of each subset; under most protocols all of them only."""
-    bound, server = data.with_launch_bound(), data.with_server()
+    bound = data.with_launch_bound()
+    server = np.array(["server" in map(kind_of, data.profiles_of(m)) for m in data.measurements])
     every: dict[Some, frozenset[int]] = {"all": frozenset(range(len(bound)))}
     if protocol != BY_WORKLOAD:
         return every
@@ -556,8 +553,7 @@ class Evaluation:
 def choice_figures(evaluation: Evaluation, pairs: Some = "all") -> "pd.Series[Any]":
     """`ChoiceFigures` over some pairs, by protocol, method and objective."""
     rows = _table(_ChoiceRow, evaluation.choices)
-    index = ["protocol", "method", "objective"]
-    return rows[rows["pairs"] == pairs].set_index(index)["figures"]
+    return rows[rows["pairs"] == pairs].set_index(["protocol", "method", "objective"])["figures"]
 
 
 def errors_of_all_pairs(evaluation: Evaluation) -> "pd.Series[Any]":
@@ -627,7 +623,22 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
     gpus = [] if quick else list(leave_gpus_out(data, partial(watch, OTHER_GPU, OURS)))
     return Evaluation(
         quick=quick,
-        basis=_basis(data),
+        basis=_EvaluationBasis(
+            gpu_models=tuple(sorted({m.gpu_model for m in data.measurements})),
+            cards=len({m.gpu_uuid for m in data.measurements}),
+            jobs=len(data.rows.jobs),
+            pairs=len(data.pairs),
+            launch_bound_pairs=len(
+                {
+                    (*m.jobs, m.gpu_model)
+                    for m, bound in zip(data.measurements, data.with_launch_bound(), strict=True)
+                    if bound
+                }
+            ),
+            measurements=len(data.measurements),
+            splits=len(data.rows),
+            left_out=data.left_out,
+        ),
         ceilings={o.name: noise_ceiling(data.pairs, o) for o in OBJECTIVES.values()},
         choices=tuple(_choice_rows(data, results)),
         errors=tuple(_error_rows(data, results)),
@@ -694,8 +705,7 @@ def _seeds(data: Data, ours: _MethodResult, watch: OnProgress) -> Iterator[_Seed
 
 
 def _seed(data: Data, seed: int, results: _MethodResult) -> _SeedFigures:
-    found = {name: figures_of(results.choices(data, name)) for name in HEADLINE}
-    known = {name: figures for name, figures in found.items() if figures}
+    known = {name: found for name in HEADLINE if (found := figures_of(results.choices(data, name)))}
     asked = known[DEFAULT_OBJECTIVE]
     return _SeedFigures(
         seed=seed,
@@ -704,25 +714,6 @@ def _seed(data: Data, seed: int, results: _MethodResult) -> _SeedFigures:
         missed_percent=asked.missed.value if asked.missed else None,
         fractions={name: figures.mean_percent for name, figures in known.items()},
         errors=errors_of(data, results.answers, np.asarray(data.rows.kind == "nine")),
-    )
-
-
-def _basis(data: Data) -> _EvaluationBasis:
-    return _EvaluationBasis(
-        gpu_models=tuple(sorted({m.gpu_model for m in data.measurements})),
-        cards=len({m.gpu_uuid for m in data.measurements}),
-        jobs=len(data.rows.jobs),
-        pairs=len(data.pairs),
-        launch_bound_pairs=len(
-            {
-                (*m.jobs, m.gpu_model)
-                for m, bound in zip(data.measurements, data.with_launch_bound(), strict=True)
-                if bound
-            }
-        ),
-        measurements=len(data.measurements),
-        splits=len(data.rows),
-        left_out=data.left_out,
     )
 
 
@@ -768,16 +759,26 @@ class _Worse:
 def checked_figures(evaluation: Evaluation) -> dict[FigureKind, dict[str, float]]:
     """The figures that are compared; those of the quick protocol, so any evaluation has them."""
     return {
-        "fraction of oracle": dict(_checked_fractions(evaluation)),
-        "error": dict(_checked_errors(evaluation)),
+        "fraction of oracle": {
+            f"{row.method} by {row.objective}, {row.scope}": row.figures.mean_percent
+            for row in evaluation.choices
+            if row.protocol == BY_WORKLOAD and row.pairs == "all"
+            if row.method in (OURS, PHYSICAL)
+        },
+        "error": {
+            f"{method}, {name}": error.mean_percent
+            for method, errors in errors_of_all_pairs(evaluation)[BY_WORKLOAD].items()
+            if method in (OURS, PHYSICAL)
+            for name, error in (("rates", errors.rate), ("power", errors.power))
+            if error
+        },
         "coverage": {name: 100 * found.overall for name, found in evaluation.coverage.items()},
     }
 
 
 def bundled_figures() -> Figures:
     """The figures that come with the advisor."""
-    text = resources.files("advisor_training").joinpath(BUNDLED).read_text("utf-8")
-    return json.loads(text)
+    return json.loads(resources.files("advisor_training").joinpath(BUNDLED).read_text("utf-8"))
 
 
 def worse_figures(found: Figures, bundled: Figures) -> list[_Worse]:
@@ -786,8 +787,10 @@ def worse_figures(found: Figures, bundled: Figures) -> list[_Worse]:
         _Worse(kind, name, value, was, bound)
         for kind in KINDS
         for name, was in bundled[kind].items()
-        for value, bound in [(found[kind].get(name), _bound(kind, was))]
-        if value is None or _beyond(kind, value, bound)
+        for side in [1 if kind == "error" else -1]
+        for value, bound in [(found[kind].get(name), was + side * TOLERANCES[kind])]
+        # "not within" is true of NaN as well.
+        if value is None or not side * value <= side * bound
     ]
 
 
@@ -803,27 +806,3 @@ def check(found: Figures, bundled: Figures) -> None:
             why="features, learners or data changed",
             fix=f"mend that, or show why the new figures are right and replace {BUNDLED}",
         )
-
-
-def _bound(kind: FigureKind, bundled: float) -> float:
-    return bundled + TOLERANCES[kind] * (1 if kind == "error" else -1)
-
-
-def _beyond(kind: FigureKind, value: float, bound: float) -> bool:
-    # "not within" is true of NaN as well.
-    return not (value <= bound if kind == "error" else value >= bound)
-
-
-def _checked_fractions(evaluation: Evaluation) -> Iterator[tuple[str, float]]:
-    for row in evaluation.choices:
-        quick = row.protocol == BY_WORKLOAD and row.pairs == "all"
-        if quick and row.method in (OURS, PHYSICAL):
-            yield f"{row.method} by {row.objective}, {row.scope}", row.figures.mean_percent
-
-
-def _checked_errors(evaluation: Evaluation) -> Iterator[tuple[str, float]]:
-    for method, errors in errors_of_all_pairs(evaluation)[BY_WORKLOAD].items():
-        if method in (OURS, PHYSICAL):
-            for name, error in (("rates", errors.rate), ("power", errors.power)):
-                if error:
-                    yield f"{method}, {name}", error.mean_percent

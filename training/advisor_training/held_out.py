@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.errors import InputError
-from advisor.predict.profiles import Floats
 from advisor_training.learners import SEED, Fitted, Learner, Predicted
 from advisor_training.rows import Names, Rows
 
@@ -19,8 +18,8 @@ OnFold: TypeAlias = Callable[[str, int, int], None]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HeldOut:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class HeldOut(Predicted):
     """Predictions of n rows by a learner that was fitted without them.
 
     Leaving out jobs, a row is tested once for each of its two jobs.
@@ -32,25 +31,9 @@ class HeldOut:
 
     left_out: Names
     row: npt.NDArray[np.int64]
-    predicted: Predicted
 
     def __len__(self) -> int:
         return len(self.row)
-
-    @property
-    def speed(self) -> Floats:
-        """Expected relative speed of each job; shape (n, 2)."""
-        return self.predicted.speed
-
-    @property
-    def heads(self) -> Mapping[str, Floats]:
-        """What each head says; shape (n, parts)."""
-        return self.predicted.heads
-
-    @property
-    def power_w(self) -> Floats:
-        """Expected power, W; shape (n,)."""
-        return self.predicted.power_w
 
     def by_measurement(self, rows: Rows, which: Mask) -> list[tuple[tuple[str, int], list[int]]]:
         """Places of the answers about rows of a mask, for each (left out, measurement), sorted."""
@@ -63,8 +46,12 @@ class HeldOut:
 
     def take(self, which: Mask | npt.NDArray[np.int64]) -> "HeldOut":
         """Some of the answers: by a mask of shape (n,), or by their numbers in any order."""
-        heads = {name: values[which] for name, values in self.heads.items()}
-        return HeldOut(self.left_out[which], self.row[which], Predicted(self.speed[which], heads))
+        return HeldOut(
+            left_out=self.left_out[which],
+            row=self.row[which],
+            speed=self.speed[which],
+            heads={name: values[which] for name, values in self.heads.items()},
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,16 +113,19 @@ def folds(groups: npt.NDArray[Any]) -> list[Draw]:
 def predicted(fitted: Fitted, rows: Rows, mask: Mask, name: str) -> HeldOut:
     """What a fitted learner expects of the rows of a mask, which it did not learn from."""
     tested = np.flatnonzero(mask)
-    return HeldOut(np.full(len(tested), name), tested, fitted(rows.take(tested)))
+    found = fitted(rows.take(tested))
+    return HeldOut(
+        left_out=np.full(len(tested), name), row=tested, speed=found.speed, heads=found.heads
+    )
 
 
 def joined(parts: Sequence[HeldOut]) -> HeldOut:
     """Predictions one after the other."""
-    heads = {n: np.concatenate([part.heads[n] for part in parts]) for n in parts[0].heads}
     return HeldOut(
-        np.concatenate([part.left_out for part in parts]),
-        np.concatenate([part.row for part in parts]),
-        Predicted(np.concatenate([part.speed for part in parts]), heads),
+        left_out=np.concatenate([part.left_out for part in parts]),
+        row=np.concatenate([part.row for part in parts]),
+        speed=np.concatenate([part.speed for part in parts]),
+        heads={n: np.concatenate([part.heads[n] for part in parts]) for n in parts[0].heads},
     )
 
 
@@ -211,8 +201,7 @@ def draw_rows(rows: Rows, part: float, repeats: int) -> Iterator[Draw]:
     """
     random = np.random.default_rng(SEED)
     for repeat in range(repeats):
-        subset = random.permutation(np.arange(len(rows)) % SUBSETS)
-        learned = subset < round(part * SUBSETS)
+        learned = random.permutation(np.arange(len(rows)) % SUBSETS) < round(part * SUBSETS)
         yield Draw(f"draw {repeat}", learned, np.ones(len(rows), dtype=bool))
 
 

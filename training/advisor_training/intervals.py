@@ -128,8 +128,10 @@ def with_card_term(found: Strata, card_spread: float) -> Strata:
         return found
     term = NORMAL_90 * math.sqrt(2) * card_spread
     return {
-        name: _with_term(bounds, term) if place_of(name) == SPLIT else bounds
-        for name, bounds in found.items()
+        name: LogBounds(-math.hypot(min(b.low, 0), term), math.hypot(max(b.high, 0), term))
+        if place_of(name) == SPLIT
+        else b
+        for name, b in found.items()
     }
 
 
@@ -167,14 +169,6 @@ class Residuals:
             self.stratum[which],
             None if self.gpu_model is None else self.gpu_model[which],
         )
-
-    @property
-    def own_stratum(self) -> Names:
-        """The part of the stratum that the GPU model has, by name."""
-        if self.gpu_model is None:
-            return self.stratum
-        both = zip(self.stratum.tolist(), self.gpu_model.tolist(), strict=True)
-        return np.array([on_gpu_model(*each) for each in both])
 
 
 def residuals_of(rows: Rows, held_out: HeldOut, learner: HeadLearner) -> Residuals:
@@ -291,8 +285,7 @@ def measured_coverage(residuals: Residuals) -> Coverage:
     strata: dict[str, list[float]] = {}
     for job in np.unique(residuals.left_out):
         tested = residuals.take(residuals.left_out == job)
-        others = (residuals.left_out != job) & (residuals.beside != job)
-        bounds = bounds_of(residuals.take(others))
+        bounds = bounds_of(residuals.take((residuals.left_out != job) & (residuals.beside != job)))
         known = _bounded(tested, bounds)
         if not len(known):
             continue
@@ -300,8 +293,8 @@ def measured_coverage(residuals: Residuals) -> Coverage:
         held = (low <= known.values) & (known.values <= high)
         overall.append(float(held.mean()))
         for stratum in np.unique(known.stratum):
-            part = held[known.stratum == stratum]
-            strata.setdefault(str(stratum), []).append(float(part.mean()))
+            part = float(held[known.stratum == stratum].mean())
+            strata.setdefault(str(stratum), []).append(part)
     if not overall:
         raise InputError(
             f"coverage cannot be measured with {len(np.unique(residuals.left_out))} jobs",
@@ -351,9 +344,15 @@ def _bounds_by_gpu_model(residuals: Residuals, coverage: float) -> dict[str, Log
     """Of each GPU model with enough jobs, where there are several GPU models."""
     if residuals.gpu_model is None or len(np.unique(residuals.gpu_model)) == 1:
         return {}
-    names = residuals.own_stratum
+    both = zip(residuals.stratum.tolist(), residuals.gpu_model.tolist(), strict=True)
+    names = np.array([on_gpu_model(*each) for each in both])
     parts = {str(name): residuals.take(names == name) for name in np.unique(names)}
-    return {s: _bounds(its, coverage) for s, its in parts.items() if _is_enough(its, coverage)}
+    return {
+        stratum: _bounds(its, coverage)
+        for stratum, its in parts.items()
+        # Workloads enough for a quantile: rounding must not decide.
+        if len(np.unique(its.left_out)) * (1 - coverage) >= coverage - 1e-9
+    }
 
 
 def _bounds(residuals: Residuals, coverage: float) -> LogBounds:
@@ -365,11 +364,6 @@ def _bounds(residuals: Residuals, coverage: float) -> LogBounds:
         low=-_quantile(-values[::-1], weights[::-1], 1 - outside),
         high=_quantile(values, weights, 1 - outside),
     )
-
-
-def _is_enough(residuals: Residuals, coverage: float) -> bool:
-    """Whether there are workloads enough for a quantile: rounding must not decide."""
-    return len(np.unique(residuals.left_out)) * (1 - coverage) >= coverage - 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,9 +398,15 @@ def calibrate(
         InputError: no pair was measured uncapped, or there are too few jobs.
     """
     errors = {learner.head.name: residuals_of(rows, held_out, learner) for learner in learners}
+    has_others = has_other_runs(rows)
     efficiency = efficiency_residuals(rows, held_out)
     return Calibrated(
-        intervals={x.head.name: _calibrated(rows, errors[x.head.name], x) for x in learners},
+        intervals={
+            x.head.name: with_card_term(
+                intervals(errors[x.head.name], x), 0.0 if has_others else x.card_spread
+            )
+            for x in learners
+        },
         efficiency={n: b for n, b in bounds_of(efficiency).items() if place_of(n) == SPLIT},
         held={n: measured_coverage(e) for n, e in {**errors, "efficiency": efficiency}.items()},
         no_counters=None
@@ -426,12 +426,3 @@ def without_counters(profile: Profile) -> Profile:
     }
     missing = tuple(name for name in COLUMNS if name not in NEEDED)
     return replace(profile, values=values, missing=missing)
-
-
-def _calibrated(rows: Rows, errors: Residuals, learner: HeadLearner) -> Strata:
-    found = intervals(errors, learner)
-    return found if has_other_runs(rows) else with_card_term(found, learner.card_spread)
-
-
-def _with_term(bounds: LogBounds, term: float) -> LogBounds:
-    return LogBounds(-math.hypot(min(bounds.low, 0), term), math.hypot(max(bounds.high, 0), term))

@@ -77,9 +77,7 @@ class PriorRegressor(RegressorMixin, BaseEstimator):
         prior, features = self._parts(given)
         if not (np.all(y > 0) and np.all(prior > 0)):
             raise ValueError("y and its prior must be above 0: logarithms of them are learned")
-        self.regressor_: Any = _BASE.clone(
-            extra_trees() if self.regressor is None else self.regressor
-        )
+        self.regressor_: Any = _BASE.clone(self._own())
         weights = {} if sample_weight is None else self._weights(sample_weight)
         self.regressor_.fit(features, rounded(np.log(y / prior)), **weights)
         return self
@@ -94,8 +92,7 @@ class PriorRegressor(RegressorMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = cast("Any", super()).__sklearn_tags__()
         tags.target_tags.positive_only = True
-        own = _UTILS.get_tags(self._own())
-        tags.input_tags.allow_nan = own.input_tags.allow_nan
+        tags.input_tags.allow_nan = _UTILS.get_tags(self._own()).input_tags.allow_nan
         return tags
 
     def _own(self) -> Any:
@@ -325,10 +322,6 @@ def _fitted(regressor: Any, rows: Rows, learner: HeadLearner) -> Any:
     return PriorRegressor(regressor, PRIOR).fit(found.X, found.y, found.weight)
 
 
-def _linear() -> Any:
-    return Pipeline([("scale", StandardScaler()), ("ridge", Ridge(alpha=10.0))])
-
-
 def physical(rows: Rows) -> Fitted:
     """No learning: what the model learns the distance to.
 
@@ -341,7 +334,9 @@ def physical(rows: Rows) -> Fitted:
 LEARNERS: Mapping[str, Learner] = MappingProxyType(
     {
         "extra-trees": lambda rows: fit(extra_trees, rows),
-        "linear": lambda rows: fit(_linear, rows),
+        "linear": lambda rows: fit(
+            lambda: Pipeline([("scale", StandardScaler()), ("ridge", Ridge(alpha=10.0))]), rows
+        ),
         "physical": physical,
     }
 )
@@ -377,7 +372,10 @@ def paper_learner(profiles: Mapping[tuple[str, str], Profile]) -> Learner:
 
         def predict(asked: Rows) -> Predicted:
             features = paper_features(asked, profiles)
-            whole = [_per_job(asked, profiles, side, _whole_gpu_rate) for side in "ab"]
+            whole = [
+                _per_job(asked, profiles, side, lambda profile, _: profile.whole_gpu_rate)
+                for side in "ab"
+            ]
             speeds = np.column_stack([both.predict(features) / 2 / rate for rate in whole])
             return as_predicted(speeds, power.predict(features[:, :_GPU_METRICS]))
 
@@ -404,10 +402,6 @@ def paper_features(rows: Rows, profiles: Mapping[tuple[str, str], Profile]) -> F
     ]
     means = [column / 2 for column in columns[: len(_AVERAGED)]]
     return np.column_stack([*means, *columns[len(_AVERAGED) :], summed(slope)])
-
-
-def _whole_gpu_rate(profile: Profile, _shares: Floats) -> float:
-    return profile.whole_gpu_rate
 
 
 def _per_job(

@@ -56,8 +56,7 @@ class Resamples:
     def mean(self, values: Sequence[float] | Floats) -> BootstrapEstimate:
         """Of values that are in the order of the pairs."""
         found = np.asarray(values, dtype=np.float64)
-        drawn = self._weights @ found / self._weights.sum(axis=1)
-        return _estimate(float(found.mean()), drawn)
+        return _estimate(float(found.mean()), self._weights @ found / self._weights.sum(axis=1))
 
     def median(self, values: Sequence[float] | Floats) -> BootstrapEstimate:
         """The same of the median."""
@@ -104,16 +103,6 @@ class Ceiling:
     worst_percent: float
     noise_percent: float
 
-    @property
-    def tie(self) -> float:
-        """The noise as `best` takes it: relative to the best value, below 1."""
-        return min(self.noise_percent / 100, 0.99)
-
-
-def worse(value: float, than: float, tie: float) -> bool:
-    """Whether a value is below another one by more than the tie of `objectives.best`."""
-    return value < than * (1 - tie)
-
 
 _Take: TypeAlias = tuple[str, ResultsBySplit]
 """UUID of the GPU, and the results of one take."""
@@ -121,7 +110,13 @@ _Take: TypeAlias = tuple[str, ResultsBySplit]
 
 def noise_ceiling(pairs: Iterable[MeasuredPair], objective: Objective) -> Ceiling | None:
     """The ceiling over all pairs with two takes or more; None where there are none."""
-    by_pair = [_alike(_takes(pair), pair.beside_itself) for pair in pairs]
+    by_pair = [
+        _alike(
+            [(m.gpu_uuid, results) for m in pair.measurements for results in m.repeats],
+            pair.beside_itself,
+        )
+        for pair in pairs
+    ]
     takes = [found for groups in by_pair for found in groups]
     scores = [score for found in takes for score in _scores(found, objective)]
     changes = [change for found in takes for change in _changes(found, objective)]
@@ -142,19 +137,6 @@ def noise_ceiling(pairs: Iterable[MeasuredPair], objective: Objective) -> Ceilin
     )
 
 
-def best_split(results: ResultsBySplit, objective: Objective, tie: float = 0.0) -> Split:
-    """Shares of the best split; among those within the tie, of the most even one."""
-    return best([Candidate(*each) for each in results.items()], objective, tie).split
-
-
-def _takes(pair: MeasuredPair) -> list[_Take]:
-    return [
-        (measurement.gpu_uuid, results)
-        for measurement in pair.measurements
-        for results in measurement.repeats
-    ]
-
-
 def _alike(takes: Sequence[_Take], beside_itself: bool) -> list[list[_Take]]:
     """Takes in groups, two or more in each, that have enough of the nine splits in common."""
     groups: list[list[_Take]] = []
@@ -172,7 +154,7 @@ def _alike(takes: Sequence[_Take], beside_itself: bool) -> list[list[_Take]]:
 def _scores(takes: Sequence[_Take], objective: Objective) -> Iterator[float]:
     for (_, one), (_, other) in itertools.permutations(takes, 2):
         common = one.keys() & other.keys()
-        chosen = best_split({split: one[split] for split in common}, objective)
+        chosen = best([Candidate(split, one[split]) for split in common], objective, 0.0).split
         most = max(objective.value(other[split]) for split in common)
         if most > 0:
             yield objective.value(other[chosen]) / most

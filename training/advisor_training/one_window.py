@@ -7,7 +7,7 @@ jobs these are large, and matter little.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from advisor.predict.profiles import Floats, Profile, kind_of
 from advisor_models.manifest import MANIFEST, hashes, trees_file
 from advisor_models.one_window import (
     ERRORS,
+    HEADS,
     ErrorsFile,
     LeftOutJob,
     OneWindowManifest,
@@ -46,14 +47,6 @@ TREES, LEAST_IN_LEAF, SEED = 60, 3, 0
 """As many trees as the heads of pairs have; a profile has few rows, so leaves are smaller."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _WindowRows:
-    """Features and what is to be learned; shapes (n, 5) and (n,)."""
-
-    features: Floats
-    targets: Floats
-
-
 def learnable(profiles: Iterable[Profile]) -> list[Profile]:
     """Those whose counters and power limit are known, so that they say something."""
     return [
@@ -65,9 +58,21 @@ def learnable(profiles: Iterable[Profile]) -> list[Profile]:
 
 def fit_one_window(profiles: Sequence[Profile]) -> Mapping[str, bytes]:
     """The trees of each head of `OneWindowModel`, from profiles that are `learnable`."""
-    heads = {name: _counter_rows(profiles, name) for name in COUNTERS}
-    heads |= {name: _share_rows(profiles, name) for name in ("rate", "power")}
-    return {name: _trees(rows) for name, rows in heads.items()}
+    found: dict[str, bytes] = {}
+    for head in HEADS:
+        rows = [_rows(profile, head) for profile in profiles]
+        features, targets = (np.concatenate(of_all) for of_all in zip(*rows, strict=True))
+        trees: Any = ExtraTreesRegressor(TREES, min_samples_leaf=LEAST_IN_LEAF, random_state=SEED)
+        found[head] = forest_bytes(trees.fit(asked(features), targets))
+    return found
+
+
+def _rows(profile: Profile, head: str) -> tuple[Floats, Floats]:
+    """Features and targets: a counter as a fraction; of others what was kept over the prior."""
+    if head in COUNTERS:
+        return counter_features(window_of(profile)), profile.values[head][-1:] / WHOLE
+    features, prior, kept = _kept(profile)
+    return features, kept[head] - prior
 
 
 def write_one_window(
@@ -94,18 +99,6 @@ def write_one_window(
             replace_file(to / name, data, PUBLIC_FILE)
 
     write_model(folder, write)
-
-
-def _counter_rows(profiles: Iterable[Profile], name: str) -> _WindowRows:
-    """A counter as a fraction, one row for each profile."""
-    found = [(counter_features(window_of(p))[0], p.values[name][-1] / WHOLE) for p in profiles]
-    return _WindowRows(*map(np.array, zip(*found, strict=True)))
-
-
-def _share_rows(profiles: Iterable[Profile], of: str) -> _WindowRows:
-    """The rate, or the power, over the prior at each share that was measured."""
-    found = [(features, kept[of] - prior) for features, prior, kept in map(_kept, profiles)]
-    return _WindowRows(*map(np.concatenate, zip(*found, strict=True)))
 
 
 def left_out(profiles: Sequence[Profile]) -> Iterator[tuple[OneWindowModel, list[Profile]]]:
@@ -163,8 +156,3 @@ def _kept(profile: Profile) -> tuple[Floats, Floats, dict[str, Floats]]:
         "power": over_w / (window.power_w - window.idle_power_w),
     }
     return share_features(window, sm, dram, shares), prior_kept(sm, shares), kept
-
-
-def _trees(rows: _WindowRows) -> bytes:
-    regressor: Any = ExtraTreesRegressor(TREES, min_samples_leaf=LEAST_IN_LEAF, random_state=SEED)
-    return forest_bytes(regressor.fit(asked(rows.features), rows.targets))

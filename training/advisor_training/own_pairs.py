@@ -14,7 +14,7 @@ from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Floats
 from advisor_models.model_predictor import ModelPredictor
 from advisor_training.held_out import HeldOut
-from advisor_training.learners import POWER_LEARNER, as_predicted
+from advisor_training.learners import POWER_LEARNER
 from advisor_training.pairs import LeftOut
 from advisor_training.rows import Data
 from advisor_training.scoring import fractions, head_errors, speed_errors
@@ -61,13 +61,12 @@ def evaluate_own(predictor: ModelPredictor, data: Data) -> OwnEvaluation:
     """
     predicted, manifest = _predict(predictor, data), predictor.manifest
     # Without bounds, as answers about held-out rows are.
+    speed = np.array([[part.speed.value for part in p.parts] for p in predicted])
     held_out = HeldOut(
-        np.full(len(predicted), manifest.version),
-        np.arange(len(predicted)),
-        as_predicted(
-            np.array([[part.speed.value for part in p.parts] for p in predicted]),
-            np.array([p.power_w.value for p in predicted]),
-        ),
+        left_out=np.full(len(predicted), manifest.version),
+        row=np.arange(len(predicted)),
+        speed=speed,
+        heads={"speed": speed, "power": np.array([[p.power_w.value] for p in predicted])},
     )
     rows = data.rows
     scores = fractions(rows, held_out, OBJECTIVES[DEFAULT_OBJECTIVE], POLICY.tie)

@@ -163,14 +163,20 @@ def kinds_of(points: Sequence[PairPoint]) -> list[SplitKind]:
         splits = groups.setdefault(measurement_of(point), set())
         if uses_the_gpu(point):
             splits.add(split_of(point))
-    own = {key for key, splits in groups.items() if _are_nine(splits, key[0] == key[1])}
-
-    def is_one_of_nine(point: PairPoint) -> bool:
+    own = {
+        key
+        for key, splits in groups.items()
+        for beside_itself in [key[0] == key[1]]
+        if len(splits) <= how_many(beside_itself=beside_itself)
+        if is_full(splits, beside_itself=beside_itself)
+    }
+    return [
+        "nine"
         # A launch has one split, which was chosen among the nine of its GPU or by its user.
-        is_chosen = measurement_of(point) in own or point.source == OBSERVED_SOURCE
-        return is_chosen and uses_the_gpu(point)
-
-    return ["nine" if is_one_of_nine(point) else _by_itself(point) for point in points]
+        if (measurement_of(point) in own or point.source == OBSERVED_SOURCE) and uses_the_gpu(point)
+        else _by_itself(point)
+        for point in points
+    ]
 
 
 def is_full(splits: Iterable[Split], *, beside_itself: bool) -> bool:
@@ -209,23 +215,13 @@ def measurement_of(point: PairPoint) -> tuple[str, ...]:
     return (*point.jobs, point.gpu_model, point.gpu_uuid, point.run)
 
 
-def _are_nine(splits: set[Split], beside_itself: bool) -> bool:
-    few = len(splits) <= how_many(beside_itself=beside_itself)
-    return few and is_full(splits, beside_itself=beside_itself)
-
-
 def uses_the_gpu(point: PairPoint) -> bool:
     """Whether it is of two jobs with limits, and together about the whole GPU but not more."""
     if len(point.parts) > 2 or _by_itself(point) in ("uncapped", "time-sliced"):
         return False
-    return LEAST_USED <= _used(point) <= 1
-
-
-def _used(point: PairPoint) -> float:
-    units = [part.units or 0 for part in point.parts]
-    if point.units_total and all(units):
-        return sum(units) / point.units_total
-    return sum(point.shares_percent) / 100
+    units, total = [part.units or 0 for part in point.parts], point.units_total
+    used = sum(units) / total if total and all(units) else sum(point.shares_percent) / 100
+    return LEAST_USED <= used <= 1
 
 
 def _by_itself(point: PairPoint) -> SplitKind:
@@ -290,8 +286,7 @@ class Measurement:
 
         Launches on different days are no comparison of splits, however many there are.
         """
-        beside_itself = self.jobs[0] == self.jobs[1]
-        return not self.observed and is_full(self.nine, beside_itself=beside_itself)
+        return not self.observed and is_full(self.nine, beside_itself=self.jobs[0] == self.jobs[1])
 
     @property
     def nine(self) -> ResultsBySplit:
@@ -385,7 +380,10 @@ def make_pairs(
     left_out: Counter[str] = Counter()
     references = references_by_job(solos)
     pairs: dict[tuple[tuple[str, str], str], list[Measurement]] = {}
-    for group in _groups(_readable(points, left_out)):
+    groups: dict[tuple[str, ...], list[PairPoint]] = {}
+    for point in _readable(points, left_out):
+        groups.setdefault(measurement_of(point), []).append(point)
+    for group in groups.values():
         made = _measurement(group, references)
         if isinstance(made, str):
             left_out[made] += len(group)
@@ -418,13 +416,6 @@ def _readable(points: Iterable[PairPoint], left_out: Counter[str]) -> Iterator[P
             yield point
 
 
-def _groups(points: Iterable[PairPoint]) -> list[list[PairPoint]]:
-    groups: dict[tuple[str, ...], list[PairPoint]] = {}
-    for point in points:
-        groups.setdefault(measurement_of(point), []).append(point)
-    return list(groups.values())
-
-
 def _measurement(
     group: Sequence[PairPoint], references: Mapping[str, Sequence[SoloPoint]]
 ) -> Measurement | str:
@@ -438,8 +429,7 @@ def _measurement(
         if solo.slowdown > LARGEST_SLOWDOWN:
             return DISTURBED
         solos.append(solo)
-    kinds = kinds_of(group)
-    readings = [_reading(point, kind) for point, kind in zip(group, kinds, strict=True)]
+    readings = [_reading(*each) for each in zip(group, kinds_of(group), strict=True)]
     nine = [reading for reading in readings if reading.kind == "nine"]
     repeats = sorted({reading.repeat for reading in nine})
     found = Measurement(

@@ -280,11 +280,6 @@ class Data:
         """Which measurements have a launch-bound job; shape (measurements,)."""
         return np.array([any(map(is_launch_bound, self.profiles_of(m))) for m in self.measurements])
 
-    def with_server(self) -> npt.NDArray[np.bool_]:
-        """Which measurements have a job with a fixed demand; shape (measurements,)."""
-        kinds = (map(kind_of, self.profiles_of(m)) for m in self.measurements)
-        return np.array(["server" in of for of in kinds])
-
     def at_power_limit(self) -> npt.NDArray[np.bool_]:
         """Which rows were held back by the power limit, as measured; shape (rows,)."""
         return self.rows.power_w >= NEAR_LIMIT * self.rows.power_limit_w

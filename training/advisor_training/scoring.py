@@ -43,8 +43,8 @@ def speed_errors(rows: Rows, predicted: HeldOut, kind: str = "nine") -> Floats:
     tests = rows.kind[predicted.row] == kind
     row = predicted.row[tests]
     measured = np.concatenate([rows.speed_a[row], rows.speed_b[row]])
-    expected = flat(predicted.speed[tests])
-    return np.abs(expected[measured > 0] / measured[measured > 0] - 1)
+    known = measured > 0
+    return np.abs(flat(predicted.speed[tests])[known] / measured[known] - 1)
 
 
 def head_errors(rows: Rows, predicted: HeldOut, learner: HeadLearner, kind: str = "nine") -> Floats:

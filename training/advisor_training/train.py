@@ -326,9 +326,6 @@ def _figures(
     return {f"{name}_percent": round(100 * v, 3) for name, v in (found | held).items()}
 
 
-LEARNER = "extra-trees"
-
-
 def make_artefact(
     made_from: TrainingSet,
     trained: Trained,
@@ -353,7 +350,7 @@ def _manifest(made_from: TrainingSet, trained: Trained, created_at: datetime) ->
     return Manifest(
         schema=SCHEMA,
         version="",
-        learner=LEARNER,
+        learner="extra-trees",
         created_at=created_at.isoformat(timespec="seconds"),
         gpu_models=tuple(sorted(set(rows.gpu_model.tolist()))),
         fill=made_from.fill,

@@ -65,8 +65,7 @@ class SeriesFile:
             names.add(one.metric)
             gpu = gpu_of({**one.labels, "GPU_I_ID": ""})
             if gpu and one.times_s:
-                index = self._gpus.setdefault(gpu, _Index())
-                index.add(offset, one.times_s)
+                self._gpus.setdefault(gpu, _Index()).add(offset, one.times_s)
         self.metrics, self.exporters = metrics_for(names), frozenset(exporters - {""})
         if not self._gpus or not self.metrics:
             raise InputError(

@@ -19,7 +19,6 @@ from typing import Any, TypeAlias, cast
 import requests
 import urllib3
 import yaml
-from requests.auth import AuthBase
 from requests.utils import get_auth_from_url
 
 from advisor.errors import InputError, SourceError
@@ -299,11 +298,11 @@ def session_for(secrets: Mapping[str, str], file: Path | None = None) -> request
     base = file.parent if file else Path()
     if given := config.get("authorization"):
         kind, value = given.get("type", "Bearer"), _secret(given, "credentials", base)
-        session.auth = _Header(f"{kind} {value}")
+        session.auth = partial(_authorized, f"{kind} {value}")
     elif given := config.get("basic_auth"):
         session.auth = (str(given.get("username", "")), _secret(given, "password", base))
     elif token := secrets.get(TOKEN):
-        session.auth = _Header(f"Bearer {token}")
+        session.auth = partial(_authorized, f"Bearer {token}")
     _tls(session, config.get("tls_config") or {}, base)
     return session
 
@@ -318,15 +317,10 @@ def _unknown(config: Mapping[str, Any]) -> Iterator[str]:
             yield from (f"{part}.{name}" for name in names if name not in _KNOWN[part])
 
 
-class _Header(AuthBase):
+def _authorized(value: str, request: requests.PreparedRequest) -> requests.PreparedRequest:
     """As `auth` it goes before what a .netrc says, and to no other host."""
-
-    def __init__(self, value: str) -> None:
-        self._value = value
-
-    def __call__(self, r: requests.PreparedRequest) -> requests.PreparedRequest:
-        r.headers["Authorization"] = self._value
-        return r
+    request.headers["Authorization"] = value
+    return request
 
 
 def _tls(session: requests.Session, given: Mapping[str, Any], base: Path) -> None:

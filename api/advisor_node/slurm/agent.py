@@ -187,8 +187,7 @@ class UserDaemon:
 
     def wanted(self, job: SlurmJob) -> Mapping[str, str]:
         """Variables of a job's limit."""
-        limit = self._backend.environment(job.share) | {PERCENTAGE: job.share_text}
-        return {**limit, **_ONLY_GPU}
+        return {**self._backend.environment(job.share), PERCENTAGE: job.share_text, **_ONLY_GPU}
 
     def _say_once(self, matter: str, state: object, text: str) -> None:
         if state and state != self._said.get(matter):

@@ -149,8 +149,10 @@ def _planned_sets(
         kinds, there = next((b for b in begun if _names(b[1]) <= wanted), (None, ()))
         begun = [one for one in begun if one[0] != kinds]
         lacking = (wanted - _names(there)).elements()
-        found = [rest[name].popleft() for name in lacking if rest[name]]
-        found.sort(key=lambda job: places[job.key])
+        found = sorted(
+            (rest[name].popleft() for name in lacking if rest[name]),
+            key=lambda job: places[job.key],
+        )
         if found and len(there) + len(found) > ADVISED_JOBS:
             of_card = () if kinds is None else (kinds,)
             seats = (*of_card, *(places[job.key] for job in found))
@@ -459,10 +461,9 @@ class _Matching:
         """
         jobs = read_queue(self._ask)
         waiting = any(job.undecided or job.part for job in jobs)
-        nodes: Mapping[str, SlurmNode] = {}
-        if waiting or self._is_due():
-            nodes = read_nodes(self._ask)
-        if self._is_due():
+        is_due = time.monotonic() - self._seen_s >= SITE_S
+        nodes = read_nodes(self._ask) if waiting or is_due else dict[str, SlurmNode]()
+        if is_due:
             self._look_at_site(nodes)
         if waiting and self._books == "ok":
             found = QueueRound(
@@ -478,9 +479,6 @@ class _Matching:
             for change in found:
                 self._tell(change)
 
-    def _is_due(self) -> bool:
-        return time.monotonic() - self._seen_s >= SITE_S
-
     def _look_at_site(self, nodes: Mapping[str, SlurmNode]) -> None:
         found = books(self._ask)
         if found != self._books:
@@ -495,18 +493,16 @@ class _Matching:
 
     def _tell(self, change: Change) -> None:
         """A job that has begun or ended meanwhile stays as it is."""
-        words = [
-            f"JobId={change.job.key}",
-            f"Gres=mps:{change.counted}",
-            f"Comment={change.named.in_comment(change.job.comment)}",
-            f"AdminComment=advisor: {change.why}",
-        ]
-        if change.starts_in_s is not None:
-            words.append(f"StartTime=now+{change.starts_in_s}")
-        if change.limit_min is not None:
-            words.append(f"TimeLimit={change.limit_min}")
-        if change.node is not None:
-            words.append(f"ReqNodeList={change.node}")
+        told = {
+            "JobId": change.job.key,
+            "Gres": f"mps:{change.counted}",
+            "Comment": change.named.in_comment(change.job.comment),
+            "AdminComment": f"advisor: {change.why}",
+            "StartTime": None if change.starts_in_s is None else f"now+{change.starts_in_s}",
+            "TimeLimit": change.limit_min,
+            "ReqNodeList": change.node,
+        }
+        words = (f"{name}={value}" for name, value in told.items() if value is not None)
         try:
             self._ask("scontrol", "update", *words)
         except AdvisorError as error:

@@ -204,11 +204,10 @@ class SlurmTask:
     @property
     def undecided(self) -> bool:
         """Whether nobody has said yet what it gets."""
-        named = self.named
         return (
             self.pending
-            and named is not None
-            and named.share_text is None
+            and self.named is not None
+            and self.named.share_text is None
             and self.counted == WHOLE
             and not self.held
         )
@@ -216,8 +215,7 @@ class SlurmTask:
     @property
     def part(self) -> bool:
         """Whether it was given a part of a GPU."""
-        named = self.named
-        return named is not None and named.counted is not None and named.counted < WHOLE
+        return self.named is not None and (self.named.counted or WHOLE) < WHOLE
 
 
 def read_queue(ask: SlurmCommand) -> list[SlurmTask]:

@@ -341,9 +341,7 @@ def _of_placer(
 _OF_KAI = ("gpu-memory", "gpu-fraction")
 """Annotations of KAI-Scheduler, MiB or a part of the card; one of them is set."""
 
-_RESERVED = (*LIMIT_VARIABLES, MEMORY_LIMIT, "NVIDIA_VISIBLE_DEVICES")
-
-_OURS = (*_RESERVED, "ADVISOR_")
+_OURS = (*LIMIT_VARIABLES, MEMORY_LIMIT, "NVIDIA_VISIBLE_DEVICES", "ADVISOR_")
 """How names of variables begin that nobody else may set where a pod computes."""
 
 
@@ -426,29 +424,42 @@ def _check_volumes(
 
 
 def _check_pod(spec: Object) -> None:
-    if spec.get("hostIPC"):
-        raise InputError(
-            "hostIPC shows the pod the shared memory of all others",
-            fix="leave it out: the webhook mounts what MPS needs",
-        )
-    if spec.get("hostPID"):
-        raise _too_much("hostPID is set")
-    if spec.get("hostUsers") is False:
-        raise InputError(
-            "hostUsers is false, so the pod's user is another one for MPS than its partner's",
-            why="an MPS server serves one user",
-            fix="leave hostUsers out",
-        )
-    if spec.get("nodeName"):
-        raise InputError(
-            "nodeName passes by the scheduler, and so by the choice of node and GPU",
-            fix=f"leave it out; nodeSelector {names.HOSTNAME} is heeded",
-        )
-    if any(claim.get("resourceClaimTemplateName") for claim in parts(spec, "resourceClaims")):
-        raise InputError(
-            "a template makes a claim for each pod, which two pods cannot share",
-            fix="name one claim in both pods: resourceClaimName",
-        )
+    claims = parts(spec, "resourceClaims")
+    faults: tuple[tuple[object, InputError], ...] = (
+        (
+            spec.get("hostIPC"),
+            InputError(
+                "hostIPC shows the pod the shared memory of all others",
+                fix="leave it out: the webhook mounts what MPS needs",
+            ),
+        ),
+        (spec.get("hostPID"), _too_much("hostPID is set")),
+        (
+            spec.get("hostUsers") is False,
+            InputError(
+                "hostUsers is false, so the pod's user is another one for MPS than its partner's",
+                why="an MPS server serves one user",
+                fix="leave hostUsers out",
+            ),
+        ),
+        (
+            spec.get("nodeName"),
+            InputError(
+                "nodeName passes by the scheduler, and so by the choice of node and GPU",
+                fix=f"leave it out; nodeSelector {names.HOSTNAME} is heeded",
+            ),
+        ),
+        (
+            any(claim.get("resourceClaimTemplateName") for claim in claims),
+            InputError(
+                "a template makes a claim for each pod, which two pods cannot share",
+                fix="name one claim in both pods: resourceClaimName",
+            ),
+        ),
+    )
+    for is_so, fault in faults:
+        if is_so:
+            raise fault
 
 
 def _check_resources(pod: Object, container: Object, shape: _PodShape) -> None:

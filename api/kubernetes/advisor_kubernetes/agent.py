@@ -45,9 +45,6 @@ _START_S = 10
 _OPEN, _PRIVATE = 0o755, 0o700
 
 
-_NOT_YET = "its MPS daemon is being started"
-
-
 class _GpuDaemon:
     """One GPU and its daemon.
 
@@ -69,7 +66,7 @@ class _GpuDaemon:
         self._folder, self._environment = folder / gpu.uuid, environment
         control = Control(self._folder / "pipe", environment)
         self.backend = MpsBackend(gpu, control, owned=True, computing=computing)
-        self.unready = _NOT_YET
+        self.unready = "its MPS daemon is being started"
         self.losses = 0
         self._begun = self._proven = False
 
@@ -113,19 +110,16 @@ class _GpuDaemon:
         try:
             return self.backend.sight()
         except AdvisorError as error:
-            self._refuse(str(error))
+            self.unready = self.unready or str(error)
             return None
 
     def meet_strangers(self, pids: Sequence[int]) -> bool:
         """Let no pod start while somebody else computes there, whom a device plugin may send."""
-        self._refuse(
+        self.unready = self.unready or (
             f"processes {pids} compute on it, which are of no pod that was sent there: "
             "a device plugin must not give out the same GPUs"
         )
         return False
-
-    def _refuse(self, why: str) -> None:
-        self.unready = self.unready or why
 
     def close(self) -> None:
         """End the daemon, and with it the work of its clients."""
@@ -155,14 +149,11 @@ class _GpuDaemon:
                 fix="delete the pods on this GPU; the server recovers when the last one has ended",
             )
         if not self._proven:
-            self.prove(Share(WHOLE), self._active_user())
+            # As a user whom the server serves now: another one would wait until these have ended.
+            control = self.backend.control
+            busy = [server for server in control.servers() if control.clients(server)]
+            self.prove(Share(WHOLE), owner_of(busy[0]) if busy else None)
             self._proven = True
-
-    def _active_user(self) -> int | None:
-        """Whose clients the server serves now; those of others would wait until they have ended."""
-        control = self.backend.control
-        busy = [server for server in control.servers() if control.clients(server)]
-        return owner_of(busy[0]) if busy else None
 
     def prove(self, share: Share, user: int | None = None) -> int | None:
         """The SMs that the driver gives to a process under `share`; see `proof.Probe`."""
@@ -511,8 +502,7 @@ class NodeApi:
         return self._mirror.synced.is_set()
 
     def _read_all(self) -> None:
-        read = (self._read(raw) for raw in self._mirror.objects())
-        self.pods = [pod for pod in read if pod is not None]
+        self.pods = [pod for raw in self._mirror.objects() if (pod := self._read(raw))]
 
     def _read(self, raw: Object) -> _SharedPod | None:
         """A pod of ours; a pod that cannot be read is logged once."""

@@ -148,8 +148,7 @@ class Events:
         source = {"component": "advisor", "host": socket.gethostname()}
         try:
             event = event_of(involved, source, kind, reason, text)
-            namespace = event["metadata"]["namespace"]
-            self._cluster.post(f"/api/v1/namespaces/{namespace}/events", event)
+            self._cluster.post(f"/api/v1/namespaces/{event['metadata']['namespace']}/events", event)
         except ClusterError as error:
             # An event is news, and no part of what was done.
             LOG.warning("no event for %s: %s", involved["name"], error)
@@ -372,9 +371,10 @@ class Chooser:
             if isinstance(decision, Stay):
                 self._events.say_it_waits(decision.pod, decision.why, held_up=decision.held_up)
                 continue
-            alone = "joined" if decision.beside else "alone"
-            outcome = "paired" if len(decision.pods) > 1 else alone
-            self._write(writes_of(decision), outcome)
+            is_pair, joined = len(decision.pods) > 1, bool(decision.beside)
+            self._write(
+                writes_of(decision), "paired" if is_pair else "joined" if joined else "alone"
+            )
 
     def _pods(self) -> list[Pod]:
         return self._read(self.pods.objects(), read_pod)
@@ -389,8 +389,8 @@ class Chooser:
             except ClusterError as error:
                 if error.is_conflict:
                     self._conflicts.inc()
-                elif error.is_of_object:
-                    # The others must not wait for a pod that something else refuses for ever.
+                elif error.status in (400, 403, 422):
+                    # A rule or a webhook refuses this pod, perhaps for ever: others must not wait.
                     self._left_alone[write.pod.uid] = time.monotonic() + _LEFT_ALONE_S
                     self._events.say(write.pod, "NotWritten", str(error), kind="Warning")
                 else:
@@ -398,8 +398,9 @@ class Chooser:
                 return
             self._decided.labels(outcome).inc()
             where = write.gpu_uuid or write.pod.claim
-            text = f"{write.share} % of the SMs of {where}: {write.why}"
-            self._events.say(write.pod, "GotGpu", text)
+            self._events.say(
+                write.pod, "GotGpu", f"{write.share} % of the SMs of {where}: {write.why}"
+            )
 
     def _read(self, items: Iterable[Object], read: Callable[[Object], T]) -> list[T]:
         """Those that can be read, each version once; of others is said once why not."""

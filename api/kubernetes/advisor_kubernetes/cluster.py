@@ -47,11 +47,6 @@ class ClusterError(AdvisorError):
         """Somebody else changed the object first, or it is gone: look again."""
         return self.status in (404, 409)
 
-    @property
-    def is_of_object(self) -> bool:
-        """What was written is refused, by a rule or by a webhook; others can be written."""
-        return self.status in (400, 403, 422)
-
 
 def connect() -> "Cluster":
     """The cluster that `KUBECONFIG` or `~/.kube/config` names, else the one we run in.

@@ -14,7 +14,7 @@ from advisor_kubernetes import names
 from advisor_kubernetes.objects import Object
 from advisor_kubernetes.pods import GpuSlot, Node, Pod, added, fits
 from advisor_node import matching
-from advisor_node.advice import Answer, Apart, AskAdvice, NoAnswer, Question, Together, is_share
+from advisor_node.advice import Apart, AskAdvice, NoAnswer, Question, Together, is_share
 from advisor_node.matching import matched, weighed
 
 WHOLE_CARD = 100
@@ -89,12 +89,16 @@ class _Cards:
         self.held: dict[str, _Card] = {}
         for pod in pods:
             if pod.holds is not None:
-                self._seat(pod, self._places.get(pod.holds, GpuSlot(key=pod.holds)))
+                self.take(self._places.get(pod.holds, GpuSlot(key=pod.holds)), [pod])
 
     def take(self, place: GpuSlot, pods: Iterable[Pod]) -> None:
         """Give pods a GPU, or a part of it beside those that are there."""
         for pod in pods:
-            self._seat(pod, place)
+            self.held.setdefault(place.key, _Card(place)).pods.append(pod)
+            node = place.node.name if place.node else pod.given.get(names.NODE)
+            if node:
+                self._tenants[node] = pod.namespace
+                self._used[node] = added(self._used.get(node, {}), pod.requested)
 
     def number_of(self, namespace: str) -> int:
         """How many GPUs the pods of a namespace hold, those of claims among them."""
@@ -140,13 +144,6 @@ class _Cards:
     def number_free(self, namespace: str) -> int:
         """How many GPUs are free that pods of a namespace may have, whatever they ask of nodes."""
         return sum(self._is_free(place, namespace) for place in self._places.values())
-
-    def _seat(self, pod: Pod, place: GpuSlot) -> None:
-        self.held.setdefault(place.key, _Card(place)).pods.append(pod)
-        node = place.node.name if place.node else pod.given.get(names.NODE)
-        if node:
-            self._tenants[node] = pod.namespace
-            self._used[node] = added(self._used.get(node, {}), pod.requested)
 
     def _is_free(self, place: GpuSlot, namespace: str) -> bool:
         """Who has a GPU of a node keeps others out, whose shared memory he would see."""
@@ -537,8 +534,7 @@ class _Tenant:
         offers = self._offers(kinds, there)
         claims = {pod.claim for pod in pods if pod.claim and pod.claim not in self.cards.held}
         free = min(self.left, self.cards.number_free(self.namespace)) + len(claims)
-        counts = [*map(len, kinds), *map(len, there)]
-        chosen = matched(counts, offers, max(0, int(free)))
+        chosen = matched([*map(len, kinds), *map(len, there)], offers, max(0, int(free)))
         # Within a kind, and for a GPU, the oldest comes first.
         begun: list[_Card] = []
         for offer, answer in sorted(chosen, key=lambda found: found[0].first[0].created_s):
@@ -642,24 +638,26 @@ class _Tenant:
             return Stay(pod=pod, why=f"held, no advice: {silent}", held_up=True)
         reason = refusals[0].why if refusals else "no partner came"
         why = f"no advice: {silent}" if silent else reason
+        # What the service says of two of a pod tells its need of memory.
         if pod.booked_percent == WHOLE_CARD:
             why = "it books all of it"
-        whole = f"alone on a whole GPU: {why}"
-        two = self._of_two(pod, places[0])
+            two = Apart(why)
+        else:
+            question = _question_of_pair(pod, pod, places[0])
+            two = self.round.ask([question]).get(question)
         if two is None:
             return Stay(pod=pod, why="waits for advice")
         # What the service says of two of it holds for one that begins alone.
         needs_mib = two.needs_mib[:1] if isinstance(two, Together | Apart) else ()
         most_mib = places[0].memory_mib or MEMORY_MIB.get(places[0].model or "")
         bound_mib = _bounds_mib(MemoryFit(needs_mib or (None,), most_mib), [pod])
-        return Start(pods=(pod,), shares=(ALONE,), memory_mib=bound_mib, place=places[0], why=whole)
-
-    def _of_two(self, pod: Pod, place: GpuSlot) -> Answer | None:
-        """What the service says of two of a pod, by which its need of memory is known."""
-        if pod.booked_percent == WHOLE_CARD:
-            return Apart("it books all of it")
-        question = _question_of_pair(pod, pod, place)
-        return self.round.ask([question]).get(question)
+        return Start(
+            pods=(pod,),
+            shares=(ALONE,),
+            memory_mib=bound_mib,
+            place=places[0],
+            why=f"alone on a whole GPU: {why}",
+        )
 
 
 def _in_turns(kinds: list[list[Pod]], turn: int) -> list[list[Pod]]:

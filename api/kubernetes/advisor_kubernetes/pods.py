@@ -85,13 +85,13 @@ def read_node(item: Object) -> Node:
 
 def _refused(allocatable: Mapping[str, float]) -> str:
     """A device plugin there gives the same GPUs to others, whom nobody limits."""
-    for name, count in allocatable.items():
-        if name.startswith(names.GPU_RESOURCE) and count > 0:
-            return (
-                f"its device plugin offers {count:g} {name}, so that others get the same GPUs: "
-                "keep it off this node (nvidia.com/gpu.deploy.device-plugin=false)"
-            )
-    return ""
+    faults = (
+        f"its device plugin offers {count:g} {name}, so that others get the same GPUs: "
+        "keep it off this node (nvidia.com/gpu.deploy.device-plugin=false)"
+        for name, count in allocatable.items()
+        if name.startswith(names.GPU_RESOURCE) and count > 0
+    )
+    return next(faults, "")
 
 
 def _gpus(told: str) -> Iterator[GpuSlot]:
@@ -364,10 +364,12 @@ def _user(spec: Object, container: Object) -> str:
 
 def _claim(namespace: str, spec: Object, container: Object) -> str | None:
     used = {word(claim, "name") for claim in parts(container, "resources", "claims")}
-    for claim in parts(spec, "resourceClaims"):
-        if word(claim, "name") in used and word(claim, "resourceClaimName"):
-            return f"claim {namespace}/{claim['resourceClaimName']}"
-    return None
+    claims = (
+        f"claim {namespace}/{claim['resourceClaimName']}"
+        for claim in parts(spec, "resourceClaims")
+        if word(claim, "name") in used and word(claim, "resourceClaimName")
+    )
+    return next(claims, None)
 
 
 def _moment(text: str) -> float:

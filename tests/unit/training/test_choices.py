@@ -9,7 +9,7 @@ import pytest
 import synthetic_pairs as made_up
 from made_up_profiles import profile
 from made_up_results import pair_result
-from made_up_rows import solo_points, training_set
+from made_up_rows import as_held_out, solo_points, training_set
 
 from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, SplitResult
@@ -27,7 +27,7 @@ from advisor_training.choices import (
     choose_by_rule,
     keys_of,
 )
-from advisor_training.held_out import HeldOut
+from advisor_training.held_out import HeldOut, joined
 from advisor_training.learners import as_predicted
 from advisor_training.rows import Data, Rows, make_data
 
@@ -93,23 +93,13 @@ def expects(
     known = [ways.get(_split(data, int(n)), (0.1, 0.1, 400.0)) for n in row]
     speed = np.array([[a, b] for a, b, _ in known])
     power = np.array([w for _, _, w in known])
-    return HeldOut(np.full(len(row), left_out), row, as_predicted(speed, power))
+    return as_held_out(np.full(len(row), left_out), row, as_predicted(speed, power))
 
 
 def _split(data: Data, row: int) -> Split:
     if data.rows.kind[row] == "uncapped":
         return UNCAPPED
     return Split((float(data.rows.share_a[row]), float(data.rows.share_b[row])))
-
-
-def joined(*parts: HeldOut) -> HeldOut:
-    speed = np.concatenate([p.speed for p in parts])
-    power = np.concatenate([p.power_w for p in parts])
-    return HeldOut(
-        np.concatenate([p.left_out for p in parts]),
-        np.concatenate([p.row for p in parts]),
-        as_predicted(speed, power),
-    )
 
 
 def only(choices: list[Choice]) -> Choice:
@@ -160,7 +150,7 @@ def test_measurements_with_too_few_splits_are_no_oracle() -> None:
     few = data_of((made_up.CLIMBER, made_up.SITTER), (made_up.CLIMBER, made_up.MIDDLE),
                   leave=(10.0, 20.0, 30.0))  # fmt: skip
     assert choose(few, expects({}, data=few), EVERY, 0.0) == []
-    mixed = joined(expects({}), expects({}, 1))
+    mixed = joined([expects({}), expects({}, 1)])
     found = choose(with_first(observed=True), mixed, NINE_ONLY, 0.0)
     assert [choice.number for choice in found] == [1]
 
@@ -170,7 +160,7 @@ def test_each_thing_left_out_and_measurement_is_one_choice() -> None:
         expects({EQUAL: (1, 1, 300)}, 1, "y"), expects({EQUAL: (1, 1, 300)}, 0, "y"),
         expects({THIRTY: (1, 1, 300)}, 0, "x"),
     )  # fmt: skip
-    found = choose(DATA, joined(*parts), NINE_ONLY, 0.0)
+    found = choose(DATA, joined(parts), NINE_ONLY, 0.0)
     assert keys_of(found) == [("x", 0), ("y", 0), ("y", 1)]
     assert [c.chosen for c in found] == ["30/70", "50/50", "50/50"]
 
@@ -242,11 +232,11 @@ def test_who_is_to_be_sure_asks_the_errors_of_other_pairs() -> None:
     number = next(n for n, m in enumerate(four.measurements) if m.jobs == ("climber", "sitter"))
     rows = np.flatnonzero(four.rows.measurement != number)
     speed = np.column_stack([four.rows.speed_a, four.rows.speed_b])[rows]
-    others = HeldOut(
+    others = as_held_out(
         np.array([four.rows.job_a[n] for n in rows]), rows,
         as_predicted(2 * speed, four.rows.power_w[rows]),
     )  # fmt: skip
-    hopes = joined(expects({EQUAL: (0.5, 0.5, 100.0)}, number, data=four), others)
+    hopes = joined([expects({EQUAL: (0.5, 0.5, 100.0)}, number, data=four), others])
     sure = ChoiceQuestion(EFFICIENCY, "every way", 0.4, "low end")
 
     def chosen(question: ChoiceQuestion) -> str:
@@ -307,7 +297,7 @@ def too_high(rows: Rows, jobs: tuple[str, str], factor: float) -> HeldOut:
     far = np.isin(rows.job_a, jobs) | np.isin(rows.job_b, jobs)
     by = np.where(far, factor, 1.0)
     speeds = rows.speed_a * by, rows.speed_b * by
-    return HeldOut(rows.job_a, row, as_predicted(np.column_stack(speeds), rows.power_w))
+    return as_held_out(rows.job_a, row, as_predicted(np.column_stack(speeds), rows.power_w))
 
 
 def test_errors_of_neither_job_are_in_the_bounds() -> None:

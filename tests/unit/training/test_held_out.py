@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from made_up_rows import training_set
+from made_up_rows import as_held_out, training_set
 
 from advisor.errors import InputError
 from advisor_training.held_out import HeldOut, leave_one_job_out
@@ -27,7 +27,7 @@ def predictions(factor_at_50: float = 1.0) -> HeldOut:
     factor = np.where(ROWS.share_a == 50, factor_at_50, 1.0)
     n = len(ROWS)
     speeds = np.column_stack([ROWS.speed_a * factor, ROWS.speed_b * factor])
-    return HeldOut(np.full(n, "any"), np.arange(n), as_predicted(speeds, ROWS.power_w))
+    return as_held_out(np.full(n, "any"), np.arange(n), as_predicted(speeds, ROWS.power_w))
 
 
 def test_no_row_of_the_job_is_learned_from() -> None:

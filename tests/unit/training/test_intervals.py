@@ -33,7 +33,6 @@ from advisor_training.learners import (
     LEARNERS,
     POWER_LEARNER,
     SPEED_LEARNER,
-    Predicted,
     learned_from,
 )
 from advisor_training.rows import Names, Rows
@@ -226,7 +225,7 @@ def test_profiles_without_counters_make_intervals_wider() -> None:
         [name] for name in ROWS.jobs
     ]
     heads = {"speed": [10, 1] * asked.heads["speed"], "power": 3 * asked.heads["power"]}
-    off = dataclasses.replace(asked, predicted=Predicted(asked.speed, heads))
+    off = dataclasses.replace(asked, heads=heads)
     held_out = left_out(ROWS, LEARNERS["extra-trees"])
     exact, found = (calibrate(ROWS, held_out, each).no_counters for each in (asked, off))
     assert exact == {"speed": 1, "power": 1}

@@ -471,9 +471,8 @@ def _fraction(figures: ChoiceFigures) -> str:
 
 
 def _saved(figures: ChoiceFigures | None) -> str:
-    if figures is None:
-        return "-"
-    return f"{figures.saved.value:.1f} [{figures.saved.low:.1f} {figures.saved.high:.1f}]"
+    saved = figures and figures.saved
+    return f"{saved.value:.1f} [{saved.low:.1f} {saved.high:.1f}]" if saved else "-"
 
 
 def _lose(figures: ChoiceFigures | None) -> str:

@@ -33,10 +33,6 @@ from advisor_training.pairs import LeftOut
 from advisor_training.points import profiles_that_lack, right_ones, taught_here
 from advisor_training.rows import Rows
 
-MeasurementKey: TypeAlias = tuple[str, ...]
-"""Both jobs, GPU model, card and run."""
-
-
 POINTS = "points.json"
 """A file of a model: the ids of its points; its hash is in the manifest, like that of any file."""
 
@@ -84,8 +80,8 @@ class PointSet:
         return frozenset(point.point_id for point in self)
 
 
-def measurements(rows: Rows) -> list[MeasurementKey]:
-    """Which measurement each row is of."""
+def measurements(rows: Rows) -> list[tuple[str, ...]]:
+    """Which measurement each row is of: both jobs, GPU model, card and run."""
     names = zip(rows.job_a, rows.job_b, rows.gpu_model, rows.card, rows.run, strict=True)
     return [tuple(map(str, name)) for name in names]
 
@@ -288,15 +284,16 @@ def sift(collected: Collected, learned: PointSet, now: datetime) -> Sifted:
     points, known = collected.candidates, learned.ids
     new = points.where(lambda point: point.point_id not in known)
     old = points.where(lambda point: point.point_id in known)
-    refused = list(_first_of_each(_refused_alone(new, now), _copies(new, old)))
+    first: dict[str, Refused] = {}
+    for one in (*_refused_alone(new, now), *_copies(new, old)):
+        first.setdefault(one.point_id, one)
+    refused = [*first.values()]
     flagged = with_flags(without(points, refused))
     refused += _doubtful(flagged, known)
     usable = usable_points(flagged)
-    fresh = [point for point in usable.pairs if point.point_id not in known]
-    refused += too_fast(fresh, usable.profiled)
-    gone = {one.point_id for one in refused}
-    left = (point for point in fresh if point.point_id not in gone)
-    refused += _too_many(left, len(learned.pairs))
+    fresh = usable.where(lambda point: point.point_id not in known)
+    refused += too_fast(fresh.pairs, usable.profiled)
+    refused += _too_many(without(fresh, refused).pairs, len(learned.pairs))
     return Sifted(accepted=without(usable, refused), refused=tuple(refused), new=len(new.ids))
 
 
@@ -359,14 +356,6 @@ def _too_many(fresh: Iterable[PairPoint], learned: int) -> Iterator[Refused]:
             if counts[point.written_by] > most:
                 why = f"{point.written_by} teaches {most} pairs at most in one run"
                 yield refuse(point, "too-many", f"{why}; the others come in the next ones")
-
-
-def _first_of_each(*found: Iterable[Refused]) -> Iterator[Refused]:
-    seen: set[str] = set()
-    for one in (one for some in found for one in some):
-        if one.point_id not in seen:
-            seen.add(one.point_id)
-            yield one
 
 
 def _refused_alone(new: PointSet, now: datetime) -> Iterator[Refused]:

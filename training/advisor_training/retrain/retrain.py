@@ -10,7 +10,7 @@ being written.
 """
 
 import shutil
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -83,11 +83,6 @@ class RetrainReport:
     removed: tuple[str, ...] = ()
 
     @property
-    def left_out_points(self) -> int:
-        """New points that it has not learned from, over all reasons."""
-        return sum(of_reason.points for of_reason in self.left_out)
-
-    @property
     def is_silent(self) -> bool:
         """Whether there is nothing to tell: nothing was trained and nothing left out."""
         return self.outcome == "nothing-new" and not self.left_out
@@ -95,22 +90,14 @@ class RetrainReport:
     @property
     def summary(self) -> str:
         """One line for the mail of cron."""
-        return f"{self._verdict}: {self.why}; {self._points}"
-
-    @property
-    def _verdict(self) -> str:
-        now = self.champion or BUNDLED_NAME
-        if self.outcome == "promoted":
-            return f"{now} replaces {self.replaced or BUNDLED_NAME}"
-        return f"{now} stays"
-
-    @property
-    def _points(self) -> str:
-        new, out = count_of(self.new_points, "new point"), self.left_out_points
-        if not out:
-            return new
-        reasons = ", ".join(f"{one.points} {one.reason}" for one in self.left_out)
-        return f"{new}, {out} left out: {reasons}"
+        promoted = self.outcome == "promoted"
+        verdict = f"replaces {self.replaced or BUNDLED_NAME}" if promoted else "stays"
+        line = f"{self.champion or BUNDLED_NAME} {verdict}: {self.why}; "
+        line += count_of(self.new_points, "new point")
+        if out := sum(of_reason.points for of_reason in self.left_out):
+            reasons = ", ".join(f"{one.points} {one.reason}" for one in self.left_out)
+            line += f", {out} left out: {reasons}"
+        return line
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +258,9 @@ def _challenged(
         return replace(report, why="nothing of what is new can be learned from")
     challenger = train_challenger(sifted.accepted, made_from, now, on_stage)
     compared = compare_with(usable_points(with_flags(learned)), challenger, on_stage)
-    verdict = decide(compared, _news(challenger.manifest, champion))
+    new, old = challenger.manifest, champion
+    jobs = sorted(set(new.dataset.jobs) - set(old.dataset.jobs))
+    verdict = decide(compared, jobs + sorted(set(new.gpu_models) - set(old.gpu_models)))
     if fault := challenger.fault:
         verdict = PromotionDecision(False, fault)
     report = replace(
@@ -286,11 +275,6 @@ def _challenged(
         return report
     version = _promote(challenger, registry, place, now)
     return replace(report, outcome="promoted", champion=version, replaced=report.champion)
-
-
-def _news(challenger: Manifest, champion: Manifest) -> Sequence[str]:
-    jobs = set(challenger.dataset.jobs) - set(champion.dataset.jobs)
-    return sorted(jobs) + sorted(set(challenger.gpu_models) - set(champion.gpu_models))
 
 
 def _promote(challenger: Challenger, registry: Registry, place: _Workplace, now: datetime) -> str:

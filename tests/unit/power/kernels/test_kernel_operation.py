@@ -14,7 +14,7 @@ from advisor.errors import InputError, SourceError, StoreError
 from advisor.validity.sensor_record import EnergyCounter, SensorRecord
 from advisor.wire.power import KernelReport
 from advisor_cli.power.kernel import report_lines
-from advisor_data.known import stored_kernels
+from advisor_data.known import KERNEL_REPORTS
 from advisor_power.kernels.bench import RunRequest
 from advisor_power.kernels.measure import BLOCK_RUNS, KernelStep, measure_operation
 from advisor_power.kernels.plan import KernelPlan, Sensors, WantedKernel, sensors_of
@@ -338,7 +338,7 @@ def test_interrupted_measurement_goes_on(tmp_path: Path) -> None:
 
     third = MadeUpKernel(rising)
     assert measured(third, tmp_path).curve == power.curve
-    assert [kept.curve for kept in stored_kernels(tmp_path)] == [power.curve]
+    assert [kept.curve for kept in KERNEL_REPORTS.read(tmp_path)] == [power.curve]
     assert third.runs == 0
     fresh = MadeUpKernel(rising)
     measured(fresh, tmp_path, WantedKernel(runs=40, fresh=True))
