@@ -34,7 +34,6 @@ from advisor_advice.answers import (
     request_of,
     verdict_of,
 )
-from advisor_advice.conditions import Experience
 from advisor_advice.partners import DIGITS, curve_of, partner_of
 from advisor_advice.placing import advised, place_request, placement_text
 from advisor_advice.profiles import ProfileSet
@@ -213,8 +212,8 @@ class Engine(Collector):
         self._settings = settings
         self.jobs = Jobs(settings.jobs_dir, store)
         self._weights = Weights(store)
-        self._present = Present(settings.home, registry, change_count)
-        self._known = JobsReader(settings, store, registry, self.jobs, self._present)
+        self.present = Present(settings.home, registry, change_count)
+        self._known = JobsReader(settings, store, registry, self.jobs, self.present)
         self._placing, self._placements = OwnProcesses(settings, PLACEMENTS_AT_ONCE), 0
         self.hits = self.misses = 0
         self._made: dict[type[Any], Callable[[Kept, Any], Awaitable[object]]] = {
@@ -230,7 +229,7 @@ class Engine(Collector):
         job = min(await asyncio.to_thread(bundled.profiles))
         with suppress(AdvisorError):
             asked = read(RecommendationRequest, write(RecommendationRequest.of(job, job)))
-            write_bytes(await self._recommended(await self._present.kept(), asked))
+            write_bytes(await self._recommended(await self.present.kept(), asked))
 
     def close(self) -> None:
         """End placements that are still worked out."""
@@ -244,17 +243,9 @@ class Engine(Collector):
         family.add_metric(("no",), self.misses)
         yield family
 
-    def changed(self) -> None:
-        """Say that this process wrote to the store or the registry; any thread may."""
-        self._present.changed()
-
-    def observed(self, experience: Experience) -> None:
-        """Take in what launches say from now on; any thread may."""
-        self._present.observed(experience)
-
     async def recommend(self, asked: RecommendationRequest | GainsRequest) -> bytes:
         """A `Recommendation` or `Gains` as JSON, kept for the present state of the store."""
-        kept = await self._present.kept()
+        kept = await self.present.kept()
         try:
             text = kept.answers[asked]  # `get` hashes it twice
             self.hits += 1
@@ -265,7 +256,7 @@ class Engine(Collector):
 
     async def decide(self, asked: RecommendationRequest) -> Decision:
         """The decision on two to seven jobs, which `recommend` tells."""
-        return await self._decided(await self._present.kept(), asked)
+        return await self._decided(await self.present.kept(), asked)
 
     async def known_power(self, names: Sequence[str], gpu_model: str | None) -> "KnownPower":
         """What is known of the power of jobs; component weights are fitted once for each state.
@@ -273,7 +264,7 @@ class Engine(Collector):
         Raises:
             InputError: a job without a profile, or too few jobs were measured on the GPU model.
         """
-        known = await self._power(await self._present.kept(), names, gpu_model)
+        known = await self._power(await self.present.kept(), names, gpu_model)
         return await asyncio.to_thread(known)
 
     async def place(self, asked: PlacementRequest) -> bytes:
@@ -300,7 +291,7 @@ class Engine(Collector):
 
     async def manifest(self) -> Manifest:
         """What is known of the model in use."""
-        return (await self._known.predictor(await self._present.kept())).manifest
+        return (await self._known.predictor(await self.present.kept())).manifest
 
     async def _recommended(self, kept: Kept, asked: RecommendationRequest) -> Recommendation:
         request, known = request_of(asked, self._settings), await self._set(kept, asked)
@@ -330,7 +321,7 @@ class Engine(Collector):
         )
 
     async def _place(self, asked: PlacementRequest) -> bytes:
-        kept = await self._present.kept()
+        kept = await self.present.kept()
         found = await self._known.profiles(kept, asked.types, asked.gpu_model)
         request = place_request(asked, self._settings)
         checked = await self._known.checked(kept, found)

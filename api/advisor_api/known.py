@@ -195,13 +195,13 @@ class Present:
         began = time.monotonic()
         try:
             observed = self._observed
-            self._keep(observed, *await asyncio.to_thread(self._state))
+            stamps = await asyncio.to_thread(
+                lambda: (self._change_count(), self._registry.stamp(), checks_stamp(self._home))
+            )
+            self._keep(observed, *stamps)
             self._looked_at, self._fresh_until = began, time.monotonic() + FRESH_S
         finally:
             self._look = None
-
-    def _state(self) -> tuple[int, tuple[int, int, int], ChecksStamp]:
-        return self._change_count(), self._registry.stamp(), checks_stamp(self._home)
 
     def _keep(
         self, observed: int, change: int, promotions: tuple[int, int, int], checks: ChecksStamp

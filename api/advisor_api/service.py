@@ -266,4 +266,4 @@ def changing(service: Service, audited: RequestAudit, action: str, subject: str)
         try:
             yield
         finally:
-            service.engine.changed()
+            service.engine.present.changed()

@@ -385,12 +385,10 @@ def _worth(found: Placement, queue: Queue) -> str:
 
 
 def _gpus(queue: Queue) -> Iterator[str]:
-    gpus: dict[int, list[PlacedJob]] = {}
-    for run in queue.schedule:
-        gpus.setdefault(run.gpu, []).append(run)
-    for gpu in sorted(gpus)[:_GPUS]:
-        runs = {run.number: run for run in gpus[gpu]}
-        first = (run for run in gpus[gpu] if run.beside is None or run.number < run.beside)
+    gpus = sorted({run.gpu for run in queue.schedule})
+    for gpu in gpus[:_GPUS]:
+        runs = {run.number: run for run in queue.schedule if run.gpu == gpu}
+        first = (run for run in runs.values() if run.beside is None or run.number < run.beside)
         texts = (_run_text(run, runs.get(run.beside or 0)) for run in first)
         yield f"  GPU {gpu:<3} {', then '.join(texts)}"
     if len(gpus) > _GPUS:

@@ -174,8 +174,7 @@ def _show(given: ModelAdvice, details: Collection[str]) -> None:
         _show_all(r, console)
     elif "all" in details:
         console.print(Text("best of each way: energy and GPU hours saved", style="bold"))
-        ways = [option_of(option, r) for option in best_of_each(r)]
-        print_table(table_of(_WAY_COLUMNS, ways))
+        print_table(table_of(_WAY_COLUMNS, [option_of(option, r) for option in best_of_each(r)]))
 
 
 def _show_all(r: Decision, console: Console) -> None:

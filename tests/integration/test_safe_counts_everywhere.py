@@ -77,7 +77,7 @@ def test_a_recommendation_names_no_unsafe_count(home: Path, command: Callable[..
     with running(home) as api:
         assert api.post("/v1/recommendations", body) == answer
         (home / "checks" / "nvidia-h200.json").unlink()
-        api.service.engine.changed()
+        api.service.engine.present.changed()
         assert NOT_CHECKED in api.post("/v1/recommendations", body)["warnings"]
 
 

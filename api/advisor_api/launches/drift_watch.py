@@ -52,7 +52,7 @@ class DriftWatch:
         predictor = service.registry.open_champion()
         settings = service.settings
         found = experience_of(service.store, predictor, checks_of(settings), settings.home)
-        service.engine.observed(found)
+        service.engine.present.observed(found)
         for quantity in _QUANTITIES:
             count = sum(drift.quantity == quantity for drift in found.drifts)
             self._gauge.labels(quantity).set(count)

@@ -325,10 +325,11 @@ class Reconciler:
     def _start_again(self, folder: LaunchFolder, row: LaunchRow) -> None:
         """A folder that no supervisor has claimed: start one, unless one may just be beginning."""
         tries, since_s = self._started.get(folder.launch_id, (0, 0.0))
-        if tries:
-            may_be_starting = time.monotonic() - since_s < HALF_S * (tries + 1)
-        else:
-            may_be_starting = self._is_young(folder.launch_id, _made_at(folder))
+        may_be_starting = (
+            time.monotonic() - since_s < HALF_S * (tries + 1)
+            if tries
+            else self._is_young(folder.launch_id, _made_at(folder))
+        )
         if folder.stop_asked():
             close_unclaimed(folder, "stopped")
         elif not self._may_start or may_be_starting:

@@ -112,10 +112,11 @@ def _parts(
     found, unknown = list[FoundComponents](), list[str]()
     for names in asked:
         try:
-            if len(names) == 1:
-                found.append(components_of_job(names[0], settings, gpu_model))
-            else:
-                found.append(components_of_pair(names[0], names[1], settings, gpu_model))
+            found.append(
+                components_of_job(names[0], settings, gpu_model)
+                if len(names) == 1
+                else components_of_pair(names[0], names[1], settings, gpu_model)
+            )
         except InputError as error:
             why = f"What the power of {' beside '.join(names)} goes to is not known: {error}"
             unknown.append(why)

@@ -119,32 +119,51 @@ def _progress() -> Generator[OnStage]:
 
 
 def _metric_lines(report: RetrainReport) -> Iterator[str]:
-    ended = datetime.fromisoformat(report.at).timestamp()
-    yield from _family(
-        "last_success_timestamp_seconds", "When it last came to its end", {"": ended}
+    promoted, left_out = report.champion or BUNDLED_NAME, report.left_out
+    by_reason = dict.fromkeys(REASONS, 0) | {one.reason: one.points for one in left_out}
+    launches = {one.reason: one.points for one in report.launches_left_out}
+    families: tuple[tuple[str, str, Mapping[str, float]], ...] = (
+        (
+            "last_success_timestamp_seconds",
+            "When it last came to its end",
+            {"": datetime.fromisoformat(report.at).timestamp()},
+        ),
+        (
+            "outcome",
+            "1 for how it ended",
+            {_label("outcome", name): float(name == report.outcome) for name in OUTCOMES},
+        ),
+        ("champion_info", "1 for the model in use", {_label("version", promoted): 1.0}),
+        ("new_points", "Points not learned yet", {"": float(report.new_points)}),
+        (
+            "left_out_points",
+            "New points that were left out",
+            {_label("reason", name): float(count) for name, count in by_reason.items()},
+        ),
+        (
+            "left_out_launches",
+            "Launches that teach nothing",
+            {_label("reason", name): count for name, count in launches.items()},
+        ),
+        *(
+            (f"{figure}_percent", f"Mean {figure}, jobs unseen", _of(report, figure))
+            for figure in ("error", "regret")
+        ),
     )
-    outcomes = {_label("outcome", name): float(name == report.outcome) for name in OUTCOMES}
-    yield from _family("outcome", "1 for how it ended", outcomes)
-    champion = {_label("version", report.champion or BUNDLED_NAME): 1.0}
-    yield from _family("champion_info", "1 for the model in use", champion)
-    yield from _family("new_points", "Points not learned yet", {"": float(report.new_points)})
-    left_out = dict.fromkeys(REASONS, 0) | {one.reason: one.points for one in report.left_out}
-    by_reason = {_label("reason", name): float(count) for name, count in left_out.items()}
-    yield from _family("left_out_points", "New points that were left out", by_reason)
-    launches = {_label("reason", one.reason): one.points for one in report.launches_left_out}
-    yield from _family("left_out_launches", "Launches that teach nothing", launches)
-    for figure in ("error", "regret"):
-        yield from _family(f"{figure}_percent", f"Mean {figure}, jobs unseen", _of(report, figure))
+    for one in families:
+        yield from _family(*one)
 
 
 def _of(report: RetrainReport, figure: str) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for one in report.compared:
-        if one.figure == figure:
-            for model in ("champion", "challenger"):
-                value = one.champion_percent if model == "champion" else one.challenger_percent
-                found[_label("group", one.group, model=model)] = value
-    return found
+    return {
+        _label("group", one.group, model=model): value
+        for one in report.compared
+        if one.figure == figure
+        for model, value in (
+            ("champion", one.champion_percent),
+            ("challenger", one.challenger_percent),
+        )
+    }
 
 
 def _label(name: str, value: str, **more: str) -> str:

@@ -75,10 +75,11 @@ def _check_lines(outcome: CheckOutcome) -> Iterator[str]:
         f"{count_of(len(check.checked), 'count')}, {count_of(len(check.operations), 'operation')} "
         f"each, {check.seconds:.0f} s, {check.checked_at[:10]}"
     )
-    if check.unsafe:
-        yield f"From now on no job is given {ranges(check.unsafe)} SMs."
-    else:
-        yield "Every count that was checked may be given to a job."
+    yield (
+        f"From now on no job is given {ranges(check.unsafe)} SMs."
+        if check.unsafe
+        else "Every count that was checked may be given to a job."
+    )
 
 
 def ranges(counts: Sequence[int]) -> str:

@@ -115,9 +115,26 @@ class ProfileRequest:
         """Which shares.
 
         Raises:
-            InputError: lists that are none, or both.
+            InputError: a list is none of numbers, both are given, or nothing is to be measured.
         """
-        return _sweep_request(self.shares, self.units, self.repeats)
+        if self.repeats < 1:
+            raise InputError(
+                f"{self.repeats} windows per share measure nothing", fix="give --repeats 1"
+            )
+        shares, units = numbers("shares", self.shares, float), numbers("units", self.units, int)
+        if shares and 0 < min(shares) < 1:
+            percent = ",".join(f"{100 * share:g}" for share in shares if share <= 1)
+            asked = f"did you mean {percent}? " if max(shares) <= 1 else ""
+            raise InputError(
+                f"--shares {self.shares} has a share below 1 %",
+                why="shares are in percent, and a GPU gives no fewer SMs than at 1 %",
+                fix=f"{asked}write percentages such as 10,50,100",
+            )
+        for share in shares:
+            Share(share)  # refuses what no GPU can give, before a job is looked at
+        if shares and units:
+            raise InputError("--shares and --units were both given", fix="give one of them")
+        return _SweepRequest(shares, units, self.repeats)
 
     def check(self) -> None:
         """Refuse what no GPU gives and no replay does, before a job is looked at.
@@ -200,30 +217,6 @@ def _tell_found(name: str, known: FoundJob) -> None:
             f"(--pattern {shlex.quote(other.progress.pattern or '')})",
             err=True,
         )
-
-
-def _sweep_request(shares: str, units: str, repeats: int) -> _SweepRequest:
-    """What options ask for, whose lists are divided by commas.
-
-    Raises:
-        InputError: one is no list of numbers, both are given, or nothing is to be measured.
-    """
-    if repeats < 1:
-        raise InputError(f"{repeats} windows per share measure nothing", fix="give --repeats 1")
-    wanted = _SweepRequest(numbers("shares", shares, float), numbers("units", units, int), repeats)
-    if wanted.shares and 0 < min(wanted.shares) < 1:
-        percent = ",".join(f"{100 * share:g}" for share in wanted.shares if share <= 1)
-        asked = f"did you mean {percent}? " if max(wanted.shares) <= 1 else ""
-        raise InputError(
-            f"--shares {shares} has a share below 1 %",
-            why="shares are in percent, and a GPU gives no fewer SMs than at 1 %",
-            fix=f"{asked}write percentages such as 10,50,100",
-        )
-    for share in wanted.shares:
-        Share(share)  # refuses what no GPU can give, before a job is looked at
-    if wanted.shares and wanted.units:
-        raise InputError("--shares and --units were both given", fix="give one of them")
-    return wanted
 
 
 def named_job(what: Sequence[str], settings: Settings, *, replayed: bool) -> Job:

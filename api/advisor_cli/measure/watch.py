@@ -25,7 +25,7 @@ from advisor.scrape.servers import KnownServer, server_of
 from advisor.settings import read_settings
 from advisor_cli.console import plain_console, plain_table
 from advisor_cli.options import AsJson
-from advisor_cli.say import as_json_text, say
+from advisor_cli.say import as_json_text, say, say_lines
 from advisor_profiling.attached import (
     AskedProcess,
     GpuSeen,
@@ -90,8 +90,7 @@ def watch(
         say(f"kept as {file}", err=True)
     looks = watching(pid, told, every, every if once else seconds)
     if as_json:
-        for seen in looks:
-            say(as_json_text(asdict(seen)))
+        say_lines(as_json_text(asdict(seen)) for seen in looks)
         return
     notes = [*_how(pid, command, told)]
     _show(
@@ -121,10 +120,8 @@ def _show(
                 live.update(screen(seen), refresh=True)
         console.print(end="" if console.is_terminal else "\n")
         return
-    for note in first:
-        say(note)
-    for seen in looks:
-        say(line(seen))
+    say_lines(first)
+    say_lines(map(line, looks))
 
 
 def _watch_host(every_s: float, lasts_s: float, *, once: bool, as_json: bool) -> None:
@@ -141,8 +138,7 @@ def _watch_host(every_s: float, lasts_s: float, *, once: bool, as_json: bool) ->
         if not as_json:
             _show(looks, _host_screen, _host_text, once=once)
             return
-        for seen in looks:
-            say(as_json_text(seen))
+        say_lines(map(as_json_text, looks))
 
 
 def _looks(look: Callable[[], _Look], every_s: float, lasts_s: float) -> Iterator[_Look]:

@@ -238,8 +238,7 @@ def _cases_of(
             "no operands were given",
             fix="write them, as in advisor power input 'normal(0,1)', or name a --preset T12",
         )
-    sizes = parse_shape(shape)
-    return list(dict.fromkeys(case_of(str(pair), sizes, dtype) for pair in pairs))
+    return list(dict.fromkeys(case_of(str(pair), parse_shape(shape), dtype) for pair in pairs))
 
 
 def _sweep(name: str, dtype: str) -> list[OperandPair]:

@@ -264,12 +264,12 @@ def kernel(
         raise InputError(f"+-{within_w:g} W is no precision", fix="ask for --within-w 5")
     check_gpu_model(gpu, gpu_model)
     settings, console = read_settings(), plain_console(stderr=True)
-    if gpu == REPLAY:
-        found = _replay(what, units, gpu_model, console)
-    else:
-        found = _measure(
-            what, WorkerPlace(gpu=gpu, units=units, python=python), wanted, settings, console
-        )
+    place = WorkerPlace(gpu=gpu, units=units, python=python)
+    found = (
+        _replay(what, units, gpu_model, console)
+        if gpu == REPLAY
+        else _measure(what, place, wanted, settings, console)
+    )
     say_lines([as_json_text(found)] if as_json else report_lines(found))
     if found.curve and not as_json:
         show_chart(plot(found))

@@ -107,7 +107,7 @@ async def test_write_of_this_process_counts_although_a_look_is_under_way(
     while not source.looks:
         await asyncio.sleep(0.01)
     source.count += 1
-    engine.changed()
+    engine.present.changed()
     gate.set()
     await first
     assert source.looks == 2
@@ -119,7 +119,7 @@ async def test_store_that_is_gone_is_an_error_and_back_an_answer(
     """Nobody gets an answer that may be stale; when the store is back, so are the answers."""
     await engine.recommend(PAIR)
     source.fails = True
-    engine.changed()
+    engine.present.changed()
     found = await asyncio.gather(
         *(engine.recommend(PAIR) for _ in range(20)), return_exceptions=True
     )
@@ -145,7 +145,7 @@ async def test_other_limits_of_known_jobs_are_predicted_from_what_is_kept(
     assert len({await engine.recommend(one) for one in speeds}) == 3
     assert len(asked) == 1
     source.count += 1
-    engine.changed()
+    engine.present.changed()
     await engine.recommend(speeds[0])
     assert len(asked) == 2
 
@@ -170,7 +170,7 @@ async def test_a_write_ends_only_what_may_depend_on_it(
 
     async def asked() -> None:
         source.count += 1
-        engine.changed()
+        engine.present.changed()
         await engine.recommend(PAIR)
         await engine.known_power(["fft"], GPU_MODEL)
 
@@ -203,7 +203,7 @@ async def test_a_placement_takes_in_what_launches_say(engine: Engine, tmp_path: 
         job="fft", gpu_model=GPU_MODEL, gpu_uuid=card, quantity="rate", ratio=0.8,
         since="2026-11-01T00:00:00+00:00", observations=5,
     )  # fmt: skip
-    engine.observed(Experience(drifts=(drift,)))
+    engine.present.observed(Experience(drifts=(drift,)))
     queue = (QueuedJobs(job="fft"), QueuedJobs(job="gemm"))
     asked = PlacementRequest(jobs=queue, gpus=1, gpu_model=GPU_MODEL, gpu_uuid=card)
     told = json.loads(await engine.place(asked))
