@@ -90,10 +90,6 @@ Cores: TypeAlias = Annotated[
     float | None, typer.Option(help="Host cores for all jobs together; not looked at if not given")
 ]
 
-Isolate: TypeAlias = Annotated[
-    bool, typer.Option("--isolate", help="A fault of one job must leave the others running")
-]
-
 Notes: TypeAlias = Annotated[bool, typer.Option("--notes", help="What may be wrong with it")]
 
 GpuModelOption: TypeAlias = Annotated[
@@ -142,7 +138,9 @@ class AdviceOptions(LimitOptions):
     """What advice may be asked for, too."""
 
     min_gain: MinGain = None
-    isolate: Isolate = False
+    isolate: Annotated[
+        bool, typer.Option("--isolate", help="A fault of one job must leave the others running")
+    ] = False
     cores: Cores = None
     gpu_uuid: GpuUuidOption = None
 

@@ -119,7 +119,11 @@ class LaunchMetrics(Collector):
             of_jobs_j, counted_j = dict(self._of_jobs_j), dict(self._counted_j)
         counted = get_args(State) if self._complete else ()
         yield _gauge("launches", "Launches of this host", "state", {s: states[s] for s in counted})
-        yield GaugeMetricFamily("advisor_launches_silent", _SILENT, value=silent)
+        yield GaugeMetricFamily(
+            "advisor_launches_silent",
+            "Launches of this host that have not ended, and were not heard of for 10 s",
+            value=silent,
+        )
         for name, text, value_of in _OF_RUNNING:
             yield _gauge(name, text, "gpu", {one.gpu_uuid: value_of(one) for one in running})
         yield _gauge("running_energy_saved_joules", _SAVED_SO_FAR, "gpu", {
@@ -136,7 +140,12 @@ class LaunchMetrics(Collector):
             yield family(GaugeMetricFamily, name, text, ("gpu", "job", "slot"), values)
         for (name, text), by_gpu in zip(_ENERGIES, energies, strict=True):
             yield _counter(name, text, "gpu", by_gpu)
-        yield _counter("job_energy_joules", _OF_JOB_J, "job", of_jobs_j)
+        yield _counter(
+            "job_energy_joules",
+            "Part of the energy of launches that have ended which is a job's, by a rule, J",
+            "job",
+            of_jobs_j,
+        )
         quantities = _QUANTITIES if self._complete else ()
         for name, text, counts in (
             ("judged", "Forecasts of pairs that have ended", judged),
@@ -160,14 +169,11 @@ def _by(
 _gauge, _counter = partial(_by, GaugeMetricFamily), partial(_by, CounterMetricFamily)
 
 
-_SILENT = "Launches of this host that have not ended, and were not heard of for 10 s"
-
 _WORTH = "Sum of relative speeds per watt of the launch that runs on a GPU, 1/J"
 
-_SAVED = "Energy saved for the same work by the launch on a GPU, against one after the other, part"
-
-
 _SAVED_SO_FAR = "Energy that the launch on a GPU saved so far, without sets that have ended, J"
+
+_SAVED = "Energy saved for the same work by the launch on a GPU, against one after the other, part"
 
 
 def _predicted_speed(one: LaunchStatus, job: JobStatus) -> float | None:
@@ -211,8 +217,6 @@ _ENERGIES = (
     ("energy_saved_joules", "Energy that they saved for the same work, one after the other, J"),
     ("energy_lost_joules", "Energy that they took more than that, where they did, J"),
 )
-
-_OF_JOB_J = "Part of the energy of launches that have ended which is a job's, by a rule, J"
 
 _OF_RUNNING: tuple[tuple[str, str, Callable[[LaunchStatus], float | None]], ...] = (
     ("observed_work_per_joule", _WORTH, lambda one: one.work_per_joule),

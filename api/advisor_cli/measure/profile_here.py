@@ -25,7 +25,6 @@ from advisor.validity.safe_counts import Safety, moved_text
 from advisor.wire.answers import Tabular
 from advisor_cli.console import plain_console
 from advisor_cli.measure.testbeds import (
-    LongestWindow,
     Noise,
     Telemetry,
     check_replay,
@@ -58,27 +57,6 @@ from advisor_profiling.window.window import WindowRules, rules_for
 _Number = TypeVar("_Number", int, float)
 
 
-@dataclass(frozen=True, slots=True)
-class _SweepRequest:
-    """What is to be measured: shares in percent, or exact counts of units."""
-
-    shares: tuple[float, ...]
-    units: tuple[int, ...]
-    repeats: int
-
-    def shares_on(self, gpu: Gpu, mode: str) -> tuple[Share, ...]:
-        """The shares that were asked for, in percent of this GPU, as `mode` can enforce them."""
-        if mode == "uncapped":
-            if self.units or set(self.shares) - {100.0}:
-                raise InputError("without a limit 100 % is the only share", fix="use --mode mps")
-            return (Share(100.0),)
-        if self.units:
-            vendor: Vendor = "amd" if mode == "cu_mask" else "nvidia"
-            total = gpu.units_total or 0
-            return tuple(Share(share_for_units(n, total, vendor)) for n in self.units)
-        return tuple(map(Share, self.shares))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileRequest:
     """What is to be measured here, and how."""
@@ -100,7 +78,7 @@ class ProfileRequest:
     shares: Annotated[str, typer.Option(help="Percentages, such as 10,50,100")] = ""
     units: Annotated[str, typer.Option(help="Exact SM counts, such as 12,66,132")] = ""
     repeats: Annotated[int, typer.Option(min=1, help="Windows per share")] = 1
-    window: LongestWindow = 8
+    window: Annotated[float, typer.Option(min=0.5, help="Longest window, s")] = 8
     gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0"
     source: Telemetry = None
     mode: Annotated[Mode | None, typer.Option(help="How shares are enforced")] = None
@@ -110,9 +88,8 @@ class ProfileRequest:
         bool, typer.Option("--resume/--fresh", help="Go on with the last run, or start again")
     ] = True
 
-    @property
-    def sweep(self) -> _SweepRequest:
-        """Which shares.
+    def _wanted(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
+        """Shares in percent, or exact counts of units.
 
         Raises:
             InputError: a list is none of numbers, both are given, or nothing is to be measured.
@@ -134,7 +111,24 @@ class ProfileRequest:
             Share(share)  # refuses what no GPU can give, before a job is looked at
         if shares and units:
             raise InputError("--shares and --units were both given", fix="give one of them")
-        return _SweepRequest(shares, units, self.repeats)
+        return shares, units
+
+    def shares_on(self, gpu: Gpu, mode: str) -> tuple[Share, ...]:
+        """The shares that were asked for, in percent of this GPU, as `mode` can enforce them.
+
+        Raises:
+            InputError: they cannot be understood, or there is no limit.
+        """
+        shares, units = self._wanted()
+        if mode == "uncapped":
+            if units or set(shares) - {100.0}:
+                raise InputError("without a limit 100 % is the only share", fix="use --mode mps")
+            return (Share(100.0),)
+        if units:
+            vendor: Vendor = "amd" if mode == "cu_mask" else "nvidia"
+            total = gpu.units_total or 0
+            return tuple(Share(share_for_units(n, total, vendor)) for n in units)
+        return tuple(map(Share, shares))
 
     def check(self) -> None:
         """Refuse what no GPU gives and no replay does, before a job is looked at.
@@ -145,7 +139,7 @@ class ProfileRequest:
         check_replay([self.gpu], self.noise, self.source, self.mode)
         if not 0 < self.window < math.inf:
             raise InputError(f"no window takes {self.window:g} s", fix="give --window 8")
-        _ = self.sweep
+        self._wanted()
 
     @property
     def replayed(self) -> bool:
@@ -417,7 +411,7 @@ def _safety(opened: _Sweep, settings: Settings) -> Safety:
 def _shares(opened: _Sweep, safety: Safety) -> tuple[Share, ...]:
     """What is measured: what was asked for, else the default shares at safe counts."""
     testbed = opened.testbed
-    if asked := opened.asked.sweep.shares_on(testbed.gpu, testbed.mode):
+    if asked := opened.asked.shares_on(testbed.gpu, testbed.mode):
         check_asked_shares(asked, opened.job, safety)
         return asked
     if moved := moved_text([share.percent for share in DEFAULT_SHARES], safety):
@@ -429,7 +423,7 @@ def _measure(opened: _Sweep, shares: Sequence[Share]) -> tuple[list[SoloPoint], 
     """All points of the run, those that it had before included, and what came of the rest."""
     run, kept = (_earlier(opened) if opened.asked.resume else None) or (opened.run, [])
     done = {(p.share_percent, p.repeat) for p in kept}
-    planned = plan(opened.job, shares, opened.asked.sweep.repeats, run)
+    planned = plan(opened.job, shares, opened.asked.repeats, run)
     targets = [t for t in planned if (t.specs[0].share.percent, t.repeat) not in done]
     if kept:
         opened.console.print(

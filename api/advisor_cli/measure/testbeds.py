@@ -35,7 +35,6 @@ On: TypeAlias = Annotated[
     OnWhat,
     typer.Option("--on", help="GPUs of this host, or of the nodes of a Slurm or Ray cluster"),
 ]
-LongestWindow: TypeAlias = Annotated[float, typer.Option(min=0.5, help="Longest window, s")]
 
 
 def check_replay(
