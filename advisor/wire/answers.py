@@ -523,7 +523,7 @@ class Recommendation(Told):
         near: A better way that fails by the low ends of speeds or by tails alone, and the options
             that accept it; None: there is none.
         gpus: Where three jobs or more do not share one GPU, what each of the fewest GPUs runs, as
-            `advisor launch` takes it; empty: each job needs one.
+            `advisor launch` takes it; empty: each job needs one, or HTTP was not asked for `words`.
         replicas: Of one job alone; None: there are more.
         reasons: Sentences on why.
         warnings: Sentences on what may go wrong.

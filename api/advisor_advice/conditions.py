@@ -313,8 +313,9 @@ def measured_windows(
     points = bundled_points_together(by_job) if bundled is None else bundled
     on_model = [point for point in points if point.gpu_model == gpu_model]
     if on_model:
-        references = (*bundled_reference_points(by_job), *bundled_set_references(by_job))
-        for names, window in _of_points(on_model, by_job, _alone_of(references), is_bundled=True):
+        # A process that keeps the points reads the references of all jobs once.
+        references = _bundled_alone(*by_job) if bundled is None else _bundled_alone()
+        for names, window in _of_points(on_model, by_job, references, is_bundled=True):
             found[names].append(window)
     if store is None:
         return dict(found)
@@ -333,6 +334,13 @@ def measured_windows(
                 window = replace(_window(split, observation), is_launch=True)
                 found[observation.jobs].append(window)
     return {names: tuple(windows) for names, windows in found.items() if by_job.keys() >= {*names}}
+
+
+@functools.cache
+def _bundled_alone(*jobs: str) -> _Alone:
+    """Of these jobs, or of all, in the campaigns that come with advisor."""
+    names = jobs or None
+    return _alone_of((*bundled_reference_points(names), *bundled_set_references(names)))
 
 
 def _alone_of(points: Iterable[SoloPoint]) -> _Alone:

@@ -333,7 +333,7 @@ def test_gains_of_all_pairs_are_those_of_each(api: Api) -> None:
     assert curves == list(zip(CROSSED, (False, True, True), (100.0,) * 3, strict=True))
     assert [job.speeds[-1] for job in told.jobs] == pytest.approx([1.0] * 3, abs=0.01)
     pairs = [(a, b) for n, a in enumerate(CROSSED) for b in CROSSED[n:]]
-    assert {*told.verdicts} > {"share", "do not share"}
+    assert {*told.verdicts} >= {"share", "do not share"}
     for pair, *cell in zip(pairs, told.verdicts, told.splits, told.energy_saved, strict=True):
         one = {"jobs": jobs(*pair), "gpu_model": "NVIDIA H200", "min_speed": 0.35}
         asked = read(Recommendation, json.dumps(api.post(URL, one)))
