@@ -1,6 +1,7 @@
 """Recorded texts, each below a line `$ NAME`.
 
-With `RECORD=1` in the environment the texts of now are recorded: read the difference.
+With `RECORD=1` in the environment and one process the texts of now are recorded: read the
+difference. Workers of xdist would each write back what the others have recorded.
 """
 
 import os
@@ -8,7 +9,7 @@ import re
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[1] / "golden"
-RECORD = "RECORD" in os.environ
+RECORD = "RECORD" in os.environ and "PYTEST_XDIST_WORKER" not in os.environ
 
 
 class Golden:
