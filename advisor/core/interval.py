@@ -4,23 +4,8 @@ import functools
 from dataclasses import dataclass
 from statistics import NormalDist
 
-import numpy as np
-
 NORMAL_90 = 1.645
 """Standard deviations that hold 90 % of a normal distribution, as the intervals of models do."""
-
-
-CHANCES = (0.05, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
-WEIGHTS = (-1.04, -0.76, -0.35, -0.16, 0.01, 0.12, 0.36, 0.6, 1.05, 1.17, 1.45)
-"""A relative speed exceeds its expected value, lowered by this part of the way to its low end, with
-these chances: 1,566 speeds in measured pairs, by trees without their jobs. Of half of the jobs the
-weight of 0.9 is 0.23 to 0.51 (docs/measurements/model.md)."""
-
-
-@functools.cache
-def weight_of_low(chance: float) -> float:
-    """How far from a speed to its low end, of logarithms, lies what it exceeds with a chance."""
-    return max(float(np.interp(chance, CHANCES, WEIGHTS)), 0.0)
 
 
 @functools.cache
@@ -41,9 +26,9 @@ class Interval:
         """The interval of a positive multiple of the value."""
         return Interval(self.value * factor, self.low * factor, self.high * factor)
 
-    def at_least_with(self, chance: float) -> float:
-        """What a relative speed exceeds with this chance, by `weight_of_low`."""
-        return self._beyond(self.low, weight_of_low(chance))
+    def lowered(self, weight: float) -> float:
+        """The value, moved to its low end by this part of the way, of logarithms."""
+        return self._beyond(self.low, weight)
 
     def at_most_with(self, chance: float) -> float:
         """What is not exceeded with this chance, where the logarithm is normal."""

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from advisor.core.gpu import MEMORY_PART, WHOLE, share_for_units, units_for_share
-from advisor.core.interval import Interval, weight_of_bound, weight_of_low
+from advisor.core.interval import Interval, weight_of_bound
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS, NINE, Split, without_limits
 from advisor.decide.decision import Decision
 from advisor.decide.limits import (
@@ -28,6 +28,7 @@ from advisor.decide.limits import (
     sure_speeds,
     violations,
     violations_alone,
+    weight_of_low,
     with_card_memory,
 )
 from advisor.placement.placing import Ask, Bools, Ints, PlacedSet, Placing, Pool

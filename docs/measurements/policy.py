@@ -21,11 +21,10 @@ from operator import itemgetter
 import numpy as np
 
 from advisor.core.gpu import WHOLE
-from advisor.core.interval import CHANCES, WEIGHTS
 from advisor.core.records import SoloPoint
 from advisor.core.split import ADVISED_JOBS, Split, without_limits
 from advisor.decide.decision import Outlook, decide
-from advisor.decide.limits import Request, floor, is_served
+from advisor.decide.limits import CHANCES, WEIGHTS, Request, floor, is_served
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Prediction, Predictor, is_within
 from advisor.predict.profiles import Profile
