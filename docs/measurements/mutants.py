@@ -20,6 +20,7 @@ import math
 import os
 import random
 import resource
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,6 +147,9 @@ class Breaking:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Without a break first, to know how long each test takes."""
+        for path in sorted({path for path, *_ in self.tried}):  # some are imported late
+            root = max((r for r in sys.path if r and path.startswith(f"{r}/")), key=len)
+            __import__(path[len(root) + 1 : -3].replace("/", ".").removesuffix(".__init__"))
         gc.unfreeze()  # else functions that conftest.py has frozen would not be found
         if (times_s := _run(session)) is None:
             raise pytest.UsageError("a test fails without any break")
