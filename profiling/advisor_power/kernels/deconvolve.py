@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.predict.profiles import Floats
-from advisor_power.kernels.runs import STANDARD_ERRORS_95, Sensor, Stitched
+from advisor.validity.sensor_record import PowerChannel
+from advisor_power.kernels.runs import STANDARD_ERRORS_95, Stitched
 
 _MOST_OF_LIMIT = 1.6
 """Of the power limit: bands of operations at it went up to 1.5 times (docs/measurements)."""
@@ -99,7 +100,7 @@ def bin_edges(length_s: float, execution_s: float, resolution_s: float) -> Float
     return np.linspace(0.0, count * width, count + 1, dtype=np.float64)
 
 
-def deconvolve(stitched: Stitched, sensor: Sensor, edges_s: Floats) -> Curve:
+def deconvolve(stitched: Stitched, sensor: PowerChannel, edges_s: Floats) -> Curve:
     """The power in each bin, by readings of golden runs; edges begin with 0, shape (bins + 1,)."""
     bins = len(edges_s) - 1
     parts_s = np.interp(np.arange(bins * _PARTS + 1) / _PARTS, np.arange(bins + 1), edges_s)
@@ -111,7 +112,7 @@ def deconvolve(stitched: Stitched, sensor: Sensor, edges_s: Floats) -> Curve:
     matrix, wanted = matrices.mean(axis=0), power_w - before_w.mean(axis=0)
     solution, covariance = _solve(matrix, wanted, sensor.noise_w)
     # Readings are weighed anew by the curve that came out.
-    for _ in range(3 if sensor.spread_s else 0):
+    for _ in range(3 if sensor.late_s else 0):
         scatter_w = np.std(matrices @ solution + before_w, axis=0)
         weight = sensor.noise_w / np.hypot(sensor.noise_w, scatter_w)
         solution, covariance = _solve(matrix * weight[:, None], wanted * weight, sensor.noise_w)
@@ -120,31 +121,31 @@ def deconvolve(stitched: Stitched, sensor: Sensor, edges_s: Floats) -> Curve:
     return Curve(edges_s, means @ solution, means @ covariance @ means.T, counts.astype(np.float64))
 
 
-def _late_s(sensor: Sensor) -> list[float]:
-    if not sensor.spread_s:
+def _late_s(sensor: PowerChannel) -> list[float]:
+    if not sensor.late_s:
         return [0.0]
     parts = (np.arange(_DELAYS) + 0.5) / _DELAYS - 0.5
-    return [float(part) for part in sensor.spread_s * parts]
+    return [float(part) for part in sensor.delay_spread_ms / 1000 * parts]
 
 
-def _before(ends_s: Floats, sensor: Sensor) -> Floats:
+def _before(ends_s: Floats, sensor: PowerChannel) -> Floats:
     """Part of each reading that is of what was before the run."""
     if sensor.response == "mean":
-        return np.asarray(np.clip(1 - ends_s / sensor.window_s, 0, 1), dtype=np.float64)
+        return np.asarray(np.clip(1 - ends_s / (sensor.window_ms / 1000), 0, 1), dtype=np.float64)
     return _forgotten(ends_s, sensor)
 
 
-def _parts(ends_s: Floats, sensor: Sensor, edges_s: Floats) -> Floats:
+def _parts(ends_s: Floats, sensor: PowerChannel, edges_s: Floats) -> Floats:
     """Part of each reading that is of each bin, shape (readings, bins)."""
     if sensor.response == "mean":
-        return _overlaps(ends_s, sensor.window_s, edges_s)
+        return _overlaps(ends_s, sensor.window_ms / 1000, edges_s)
     left = _forgotten(ends_s[:, None] - edges_s[None, :], sensor)
     return np.asarray(left[:, 1:] - left[:, :-1], dtype=np.float64)
 
 
-def _forgotten(since_s: Floats, sensor: Sensor) -> Floats:
+def _forgotten(since_s: Floats, sensor: PowerChannel) -> Floats:
     """Part of an exponential response that is of what was before that time."""
-    constant_s = sensor.window_s / 2
+    constant_s = sensor.window_ms / 1000 / 2
     return np.asarray(np.exp(-np.maximum(since_s, 0) / constant_s), dtype=np.float64)
 
 

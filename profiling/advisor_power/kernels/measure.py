@@ -47,7 +47,7 @@ from advisor_power.kernels.plan import (
     make_plan,
     runs_for,
 )
-from advisor_power.kernels.runs import IDLE, Run, TraceBlock, end_powers, sensor_of
+from advisor_power.kernels.runs import IDLE, Run, TraceBlock, end_powers
 
 BLOCK_RUNS = 20  # between two ticks of the counter: some seconds, of which a tick is 0.1
 _LONGEST_RUN_S = 2.0  # power that still changes after so long has no steady state
@@ -183,7 +183,7 @@ def _run_lengths(
         # Runs last until the operation before has left the sensor, and a little longer.
         late_s = (2 * wanted.resolution_ms + channel.delay_spread_ms) / 1000
         run_s = channel.settle_s + LOOKED_AT_S + late_s
-        least = shortest_run(execution_s, sensor_of(channel).smear_s)
+        least = shortest_run(execution_s, channel.smear_s)
         executions = max(least, math.ceil(run_s / execution_s))
         return RunLengths(
             execution_s=execution_s, executions=executions, ssp_execution=None, stretch=None
@@ -216,7 +216,7 @@ def _plan(found: RunLengths, channel: PowerChannel, wanted: WantedKernel) -> Ker
 
 def _check_fits(execution_s: float, channel: PowerChannel, wanted: WantedKernel) -> None:
     """Refuse an operation whose shortest runs are longer than any run may be."""
-    least_s = shortest_run(execution_s, sensor_of(channel).smear_s) * execution_s
+    least_s = shortest_run(execution_s, channel.smear_s) * execution_s
     if 2 * least_s > _LONGEST_RUN_S:
         raise InputError(
             f"one execution takes {execution_s * 1000:.4g} ms",
@@ -234,7 +234,7 @@ def _find_ssp(runner: _Runner, report: Report) -> SspSearch:
     Raises:
         SourceError: hardly any reading falls into the runs.
     """
-    sensor, execution_s = sensor_of(runner.channel), runner.bench.ready.execution_s
+    channel, execution_s = runner.channel, runner.bench.ready.execution_s
     runs_made, dropped = 0, Counter[str]()
 
     def end_power_w(executions: int) -> float:
@@ -247,14 +247,14 @@ def _find_ssp(runner: _Runner, report: Report) -> SspSearch:
             if run.dropped:
                 dropped[run.dropped] += 1
             else:
-                powers += end_powers([run], sensor)
+                powers += end_powers([run], channel)
             runs_made += 1
             report(KernelStep(f"power after {executions} executions", runs_made))
         if len(powers) < 2:
             raise _no_readings(runs_made, dropped)
         return float(np.mean(powers))
 
-    least = shortest_run(execution_s, sensor.smear_s)
+    least = shortest_run(execution_s, channel.smear_s)
     most = max(4 * least, math.floor(_LONGEST_RUN_S / execution_s))
     return search_ssp(end_power_w, 2 * least, least, most)
 

@@ -11,7 +11,7 @@ import numpy as np
 from advisor.core.records import Counters
 from advisor.errors import SourceError
 from advisor.predict.profiles import Floats
-from advisor.validity.sensor_record import PowerChannel, Response, memory_s
+from advisor.validity.sensor_record import PowerChannel
 from advisor.wire.power import Estimate
 from advisor_profiling.window.window import CounterTick
 
@@ -264,46 +264,6 @@ def _slope(gpu: np.ndarray, offsets: np.ndarray) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Sensor:
-    """What a reading is of: `window_s` that ended `delay_s` before it (`PowerChannel.response`).
-
-    Delays differ from reading to reading, by half of `spread_s` up or down.
-    """
-
-    window_s: float
-    delay_s: float
-    noise_w: float
-    spread_s: float = 0.0
-    response: Response = "mean"
-
-    @property
-    def memory_s(self) -> float:
-        """What was longer before the end of a window counts for less than 1 %."""
-        return memory_s(self.response, self.window_s)
-
-    @property
-    def smear_s(self) -> float:
-        """What a reading may be of is so long."""
-        return self.memory_s + self.spread_s
-
-    @property
-    def late_s(self) -> float:
-        """A window may have ended so much before or after it is taken to have."""
-        return self.spread_s / 2
-
-
-def sensor_of(channel: PowerChannel) -> Sensor:
-    """The channel in seconds."""
-    return Sensor(
-        window_s=channel.window_ms / 1000,
-        delay_s=channel.delay_ms / 1000,
-        noise_w=channel.noise_w,
-        spread_s=channel.delay_spread_ms / 1000,
-        response=channel.response,
-    )
-
-
-@dataclass(frozen=True, slots=True)
 class Stitched:
     """Readings of all runs, ordered by time.
 
@@ -318,14 +278,14 @@ class Stitched:
     base_w: float
 
 
-def stitch(runs: Sequence[Run], sensor: Sensor) -> Stitched | None:
+def stitch(runs: Sequence[Run], sensor: PowerChannel) -> Stitched | None:
     """Readings whose window ended within the run; None without a reading before a run.
 
     What is drawn after the end of a run is not known, so a window that reaches beyond is left out.
     """
     inside, before = list[tuple[float, float]](), list[float]()
     for run in runs:
-        for tau_s, reading in _in_run(run, sensor.delay_s):
+        for tau_s, reading in _in_run(run, sensor.delay_ms / 1000):
             if -sensor.late_s < tau_s <= run.length_s - sensor.late_s:
                 inside.append((tau_s, reading.power_w))
             elif sensor.memory_s + sensor.late_s - run.lead_s <= tau_s <= -sensor.late_s:
@@ -336,12 +296,12 @@ def stitch(runs: Sequence[Run], sensor: Sensor) -> Stitched | None:
     return Stitched(table[:, 0], table[:, 1], float(np.mean(before)))
 
 
-def end_powers(runs: Sequence[Run], sensor: Sensor) -> list[float]:
+def end_powers(runs: Sequence[Run], sensor: PowerChannel) -> list[float]:
     """Readings whose whole window lay in the second half of their run, W."""
     return [
         reading.power_w
         for run in runs
-        for tau_s, reading in _in_run(run, sensor.delay_s)
+        for tau_s, reading in _in_run(run, sensor.delay_ms / 1000)
         if run.length_s / 2 + sensor.memory_s + sensor.late_s <= tau_s
         and tau_s <= run.length_s - sensor.late_s
     ]

@@ -247,11 +247,9 @@ def faults(trace: Trace) -> tuple[str, ...]:
     edges_s = (trace.stages[0].begun_s, trace.stages[-1].ended_s) if trace.stages else (0.0, 0.0)
     looks = [look for look in trace.looks if look.time_s >= edges_s[0]]
     reasons = sorted({reason for look in looks for reason in look.reasons})
-    seen: dict[int, list[float]] = {}
-    for look in looks:
-        for pid in look.processes:
-            seen.setdefault(pid, []).append(look.time_s)
-    stayed = [pid for pid, times_s in seen.items() if times_s[-1] - times_s[0] > _LONGEST_START_S]
+    pids = frozenset[int]().union(*(look.processes for look in looks))
+    seen_s = [[look.time_s for look in looks if pid in look.processes] for pid in pids]
+    stayed = [times_s for times_s in seen_s if times_s[-1] - times_s[0] > _LONGEST_START_S]
     looked_s = [edges_s[0], *(look.time_s for look in looks), edges_s[1]]
     gap_s = max(b - a for a, b in itertools.pairwise(looked_s))
     found = {

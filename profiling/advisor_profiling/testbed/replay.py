@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.core.gpu import Gpu, Share, vendor_of
+from advisor.core.grouping import grouped
 from advisor.core.job import NOTHING, Job, ProgressSettings, Reported, read_first
 from advisor.core.records import HEAT, REPLAY_SOURCE, PairPoint, PointPart, SoloPoint
 from advisor.core.telemetry import (
@@ -51,12 +52,16 @@ class _Recording:
 
 
 class Recordings:
-    """Windows of one way of sharing the GPU (`mode`, as of a testbed), without failed ones."""
+    """Windows of one way of sharing the GPU (`mode`, as of a testbed), without failed ones.
+
+    Attributes:
+        jobs: The recorded jobs, with what their points tell of them; all can wait at a gate.
+    """
 
     def __init__(self, points: Sequence[SoloPoint], pairs: Sequence[PairPoint], mode: str) -> None:
         self._windows: defaultdict[tuple[JobAtShare, ...], list[_Recording]] = defaultdict(list)
         self._units: dict[JobAtShare, int | None] = {}
-        self._jobs: dict[str, Job] = {}
+        self.jobs: dict[str, Job] = {}
         newest = sorted(points, key=lambda p: p.started_at, reverse=True)
         for point in sorted(newest, key=lambda p: p.mode != mode):
             self._add_solo(point)
@@ -70,10 +75,6 @@ class Recordings:
         """Windows in which exactly these ran, the one to prefer first; empty if there is none."""
         return self._windows[tuple(sorted(jobs_at_shares))]
 
-    def jobs(self) -> dict[str, Job]:
-        """The recorded jobs, with what their points tell of them; all can wait at a gate."""
-        return self._jobs
-
     def granted(self, job: str, share: Share) -> Granted:
         """What was read back for a job at a share.
 
@@ -82,7 +83,7 @@ class Recordings:
         """
         if (job, share.percent) not in self._units:
             shares = sorted(percent for name, percent in self._units if name == job)
-            known = [f"{percent:g} %" for percent in shares] or sorted(self._jobs)
+            known = [f"{percent:g} %" for percent in shares] or sorted(self.jobs)
             raise InputError(
                 f"no recorded point of {job} at {share} %",
                 fix=f"recorded are: {', '.join(known)}",
@@ -95,7 +96,7 @@ class Recordings:
         if not found or found[0].point.mode == point.mode:
             found.append(_Recording(point, (part_alone(point),)))
         self._units.setdefault(job_at_share, point.units_granted)
-        self._jobs.setdefault(point.job, _job(point))
+        self.jobs.setdefault(point.job, _job(point))
 
     def _add_pair(self, point: PairPoint) -> None:
         if any(part.rate is None for part in point.parts):
@@ -112,9 +113,8 @@ def _seat(part: PointPart) -> JobAtShare:
 
 def _most_complete_first(pairs: Sequence[PairPoint]) -> list[PairPoint]:
     """All splits of a pair come from one run on one card where one has them all."""
-    groups: defaultdict[tuple[str, ...], list[PairPoint]] = defaultdict(list)
-    for point in sorted(pairs, key=lambda p: p.started_at, reverse=True):
-        groups[*point.jobs, point.run, point.gpu_uuid].append(point)
+    newest = sorted(pairs, key=lambda p: p.started_at, reverse=True)
+    groups = grouped(newest, lambda point: (point.jobs, point.run, point.gpu_uuid))
     # Groups of equally many splits stay in the order of their newest windows.
     ordered = sorted(
         groups.values(),

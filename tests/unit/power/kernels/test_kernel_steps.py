@@ -14,6 +14,7 @@ from reading import some
 
 from advisor.errors import InputError, SourceError
 from advisor.predict.profiles import Floats
+from advisor.validity.sensor_record import PowerChannel
 from advisor.wire.power import StretchPower
 from advisor_power.kernels.analyse import (
     STRETCH_S,
@@ -39,7 +40,6 @@ from advisor_power.kernels.runs import (
     PingPong,
     PowerReading,
     Run,
-    Sensor,
     Stitched,
     fit_clock,
     mean_of,
@@ -274,7 +274,17 @@ def test_stretch_that_was_held_back_says_nothing() -> None:
 # power over time out of readings that are means over a window: what was put in comes out
 
 
-SENSOR = Sensor(window_s=0.025, delay_s=0.012, noise_w=2.0)
+SENSOR = PowerChannel(
+    name="instant",
+    period_ms=25.0,
+    window_ms=25.0,
+    delay_ms=12.0,
+    noise_w=2.0,
+    window_spread_ms=0.0,
+    prediction_error=0.0,
+    accepted=True,
+)
+WINDOW_S = 0.025
 BASE_W = 120.0
 LENGTH_S = 0.1
 
@@ -286,13 +296,11 @@ def readings(
     random = np.random.default_rng(seed)
     tau = np.sort(random.uniform(0, LENGTH_S, count))
     step = 1e-4
-    grid = np.arange(-SENSOR.window_s, LENGTH_S, step)
+    grid = np.arange(-WINDOW_S, LENGTH_S, step)
     watts = np.where(grid + step / 2 < 0, BASE_W, power_w(grid + step / 2))
     joules = np.concatenate([[0], np.cumsum(watts) * step])
     at = np.append(grid, grid[-1] + step)
-    mean = (np.interp(tau, at, joules) - np.interp(tau - SENSOR.window_s, at, joules)) / (
-        SENSOR.window_s
-    )
+    mean = (np.interp(tau, at, joules) - np.interp(tau - WINDOW_S, at, joules)) / (WINDOW_S)
     return Stitched(tau, mean + random.normal(0, noise_w, count), BASE_W)
 
 
@@ -344,7 +352,7 @@ def test_band_holds_the_truth(rise_s: float, end_w: float, seed: int) -> None:
 def test_flat_power_without_noise_comes_back_exactly(level_w: float, base_w: float) -> None:
     """However far it is from what was before."""
     tau = np.linspace(0.0005, LENGTH_S, 400)
-    before = np.clip(SENSOR.window_s - tau, 0, None) / SENSOR.window_s
+    before = np.clip(WINDOW_S - tau, 0, None) / WINDOW_S
     stitched = Stitched(tau, before * base_w + (1 - before) * level_w, base_w)
     assert curve_of(stitched).power_w == pytest.approx(np.full(20, level_w), rel=1e-3)
 
@@ -381,7 +389,7 @@ def test_bins_begin_and_end_with_executions(execution_s: float, length: int) -> 
 
 def run_with(tau_and_watts: list[tuple[float, float]], length_s: float = 0.05) -> Run:
     """A run at 100 s; readings come a delay after the end of their window."""
-    at = [(100 + tau + SENSOR.delay_s, watts) for tau, watts in tau_and_watts]
+    at = [(100 + tau + SENSOR.delay_ms / 1000, watts) for tau, watts in tau_and_watts]
     return Run(
         starts_s=(100.0,),
         ends_s=(100 + length_s,),
