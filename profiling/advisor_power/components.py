@@ -684,19 +684,22 @@ def _why_unknown(
     known: KnownPower, power_w: float, loss_mhz: float, basis: Basis, *, unlike: bool
 ) -> str:
     """Why it is not said who lowers the clock; empty: it can be said."""
-    unknown = "it is unknown who lowers the clock"
-    if known.power_limit_w is None:
-        return f"{unknown}: the power limit is not known"
-    if not _is_at_limit(known, power_w):
-        return "the power limit is not reached, so it lowers no clock"
     # Clocks of the SMs are multiples of 15 MHz. Four of five estimated ones at the power limit are
     # off by less than 120 MHz, in measured pairs that the weights had not seen
     # (docs/measurements/components.md).
-    if loss_mhz < (15.0 if basis == "measured" else 120.0):
-        return f"the power limit is near, and {unknown}: it falls too little to tell"
-    if unlike:
-        return f"{unknown}: the weights were fitted to nothing like these jobs"
-    return ""
+    least_mhz, unknown = (
+        15.0 if basis == "measured" else 120.0,
+        "it is unknown who lowers the clock",
+    )
+    reasons = {
+        f"{unknown}: the power limit is not known": known.power_limit_w is None,
+        "the power limit is not reached, so it lowers no clock": not _is_at_limit(known, power_w),
+        f"the power limit is near, and {unknown}: it falls too little to tell": (
+            loss_mhz < least_mhz
+        ),
+        f"{unknown}: the weights were fitted to nothing like these jobs": unlike,
+    }
+    return next((why for why, is_so in reasons.items() if is_so), "")
 
 
 def _is_at_limit(known: KnownPower, power_w: float) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Generator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic
 
 from advisor.core.gpu import Gpu
 from advisor.core.telemetry import TelemetrySource
@@ -14,14 +14,13 @@ from advisor_profiling.campaign.plan import check_safe_count
 from advisor_profiling.telemetry.nvml import NvmlSource
 from advisor_profiling.testbed.answering import (
     AnsweringJob,
+    ReadyT,
     SaidReady,
     script_workload,
     started,
 )
 from advisor_profiling.testbed.live import later_strangers, worker_backend
 from advisor_profiling.window.clock import Clock
-
-ReadyT = TypeVar("ReadyT", bound=SaidReady)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +41,8 @@ class WorkerPlace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerReady:
-    """What a workload says of itself first: SMs that it sees (None: no GPU), and libraries."""
+class WorkerReady(SaidReady):
+    """What a workload that measures says of itself first: its SMs, always, and its libraries."""
 
     units: int | None
     libraries: dict[str, str]

@@ -489,7 +489,9 @@ def problems(
         f"{FLAGS.get(flag, 'see docs/schema.md')}"
         for flag, shares in grouped(flags, lambda one: one[0]).items()
     ]
-    if _differs_everywhere(points):
+    # More likely a job that is never the same twice than a GPU that is never right.
+    compared = [p.results for p in points if p.share_percent < WHOLE and p.results]
+    if len(compared) > 1 and set(compared) == {"differ"}:
         found.append(
             "its results differ from those on the whole GPU at every share: fix the job's seed, or "
             "set results.tolerance in its file (docs/job-file.md, Results)"
@@ -502,12 +504,6 @@ def problems(
     if result is not None:
         found += _sweep_problems(result)
     return found
-
-
-def _differs_everywhere(points: Sequence[SoloPoint]) -> bool:
-    """More likely a job that is never the same twice than a GPU that is never right."""
-    compared = [p.results for p in points if p.share_percent < WHOLE and p.results]
-    return len(compared) > 1 and set(compared) == {"differ"}
 
 
 def _sweep_problems(result: SweepResult) -> list[str]:

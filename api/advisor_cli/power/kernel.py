@@ -28,7 +28,7 @@ from advisor_power.kernels.plan import (
     check_resolution,
     sensors_of,
 )
-from advisor_power.kernels.replay import RecordedKernel, bytes_of, operation_name, recorded_kernel
+from advisor_power.kernels.replay import bytes_of, operation_name, recorded_kernel
 from advisor_power.kernels.runs import IDLE
 from advisor_profiling.testbed.live import find_gpu
 
@@ -278,10 +278,7 @@ def kernel(
 def _replay(
     what: _AskedOperation, units: int | None, gpu_model: str | None, console: Console
 ) -> KernelReport:
-    asked = RecordedKernel(
-        operation=what.recorded_name(), before=what.before, units=units, gpu_model=gpu_model
-    )
-    found = recorded_kernel(asked)
+    found = recorded_kernel(what.recorded_name(), what.before, units, gpu_model)
     say_power_replay(console, "measurement", found)
     return found
 

@@ -141,14 +141,6 @@ class RefusedError(JobError):
     """One case cannot be computed; others can."""
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredCase:
-    """One case in a steady loop: what its outputs were, and the window."""
-
-    outputs: OutputCheck
-    window: MeasuredWindow
-
-
 class _InputBench(Protocol):
     """Computes one case after the other on one GPU."""
 
@@ -161,8 +153,8 @@ class _InputBench(Protocol):
         """Power while nothing is computed; ends what runs."""
         ...
 
-    def measure(self, case: InputCase, matrices: Matrices) -> MeasuredCase:
-        """One case, which runs on afterwards.
+    def measure(self, case: InputCase, matrices: Matrices) -> tuple[OutputCheck, MeasuredWindow]:
+        """What the outputs of one case were, and its window; it runs on afterwards.
 
         Raises:
             RefusedError: it cannot be computed; the next one may.
@@ -269,10 +261,9 @@ def _measured(
     """One case as a result; refused where power was not read, or nothing was computed."""
     matrices = filled(case, future)
     try:
-        measured = run.bench.measure(case, matrices)
+        outputs, window = run.bench.measure(case, matrices)
     finally:
         matrices.remove()
-    window = measured.window
     (rate,) = window.rates
     if rate is None:
         raise RefusedError(
@@ -302,7 +293,7 @@ def _measured(
         a=matrices.a,
         b=matrices.b,
         fingerprint=matrices.fingerprint,
-        outputs=measured.outputs,
+        outputs=outputs,
     )
 
 
@@ -334,7 +325,7 @@ class _LiveInputBench:
         self.worker.job.answer(60.0, "did not stop")
         return measure_idle(self.worker.source, self.clock, self.rules)
 
-    def measure(self, case: InputCase, matrices: Matrices) -> MeasuredCase:
+    def measure(self, case: InputCase, matrices: Matrices) -> tuple[OutputCheck, MeasuredWindow]:
         """One case, which runs on afterwards."""
         outputs = self._load(case, matrices)
         watch = WindowInputs(
@@ -343,7 +334,7 @@ class _LiveInputBench:
             clock=self.clock,
             check=self._check,
         )
-        return MeasuredCase(outputs, measure(watch, self.rules))
+        return outputs, measure(watch, self.rules)
 
     def _load(self, case: InputCase, matrices: Matrices) -> OutputCheck:
         """Have a case computed from now on; what its outputs are."""

@@ -13,6 +13,7 @@ from advisor.errors import SourceError
 from advisor.predict.profiles import Floats
 from advisor.validity.sensor_record import PowerChannel
 from advisor.wire.power import Estimate
+from advisor_power.sensor.fit import slope
 from advisor_profiling.window.window import CounterTick
 
 _T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
@@ -239,7 +240,8 @@ def fit_clock(ping_pongs: Sequence[PingPong]) -> _ClockFit:
     best = _shortest_of_each_end(usable)
     gpu = np.array([p.gpu_s for p in best])
     offsets = np.array([(p.before_s + p.after_s) / 2 for p in best]) - gpu
-    drift = _slope(gpu, offsets)
+    # Over less time a slope says more about the noise than about the clocks.
+    drift = slope(gpu, offsets) if np.ptp(gpu) >= 0.05 else 0.0
     left = offsets - drift * gpu
     offset = float(np.mean(left))
     error = max(p.round_trip_s for p in best) / 2 + float(np.max(np.abs(left - offset)))
@@ -253,14 +255,6 @@ def _shortest_of_each_end(by_round_trip: Sequence[PingPong]) -> list[PingPong]:
     late = [p for p in by_round_trip if p.gpu_s > middle]
     # A fifth is used: others met an interrupt or a busy core.
     return [p for half in (early, late) for p in half[: max(1, int(0.2 * len(half)))]]
-
-
-def _slope(gpu: np.ndarray, offsets: np.ndarray) -> float:
-    # Over less time a slope says more about the noise than about the clocks.
-    if np.ptp(gpu) < 0.05:
-        return 0.0
-    centred = gpu - gpu.mean()
-    return float(centred @ (offsets - offsets.mean()) / (centred @ centred))
 
 
 @dataclass(frozen=True, slots=True)

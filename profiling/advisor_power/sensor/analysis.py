@@ -26,6 +26,7 @@ from advisor_power.sensor.fit import (
     refine,
     refine_each,
     sample_of,
+    slope,
     training_levels,
     wave_levels,
     window_parts,
@@ -299,7 +300,7 @@ def _slope_w(stages: Sequence[RecordedStage], ticks: ReadingSeries) -> float | N
     seen = ticks.between(stages[0].begun_s + 0.5, stages[0].ended_s) if stages else None
     if seen is None or len(seen.values) < 3:
         return None
-    return _slope(seen.times_s, seen.values)
+    return slope(seen.times_s, seen.values)
 
 
 def _ratio(
@@ -312,13 +313,7 @@ def _ratio(
     if len(seen.values) < _LEAST_TICKS:
         return None
     spent = [level.until(seen.times_s) for level in wave_levels([wave])]
-    return _slope(spent[0] * levels_w[0] + spent[1] * levels_w[1], seen.values)
-
-
-def _slope(x: Floats, y: Floats) -> float:
-    """Slope of the least-squares line."""
-    centred = x - x.mean()
-    return float(centred @ (y - y.mean()) / (centred @ centred))
+    return slope(spent[0] * levels_w[0] + spent[1] * levels_w[1], seen.values)
 
 
 _BEFORE_STEP_S, _AFTER_STEP_S = 0.3, 0.7

@@ -31,7 +31,6 @@ from advisor_power.kernels.plan import (
     check_cost,
     check_resolution,
     make_plan,
-    readings_needed,
     runs_for,
     sigma_power_w,
 )
@@ -170,7 +169,7 @@ def test_resolution_is_that_of_the_formula() -> None:
     """sqrt(2) * (W / delta) * sigma_R / sqrt(m), at W = 25 ms and 2 W."""
     assert sigma_power_w(25, 5, 2, 1) == pytest.approx(14.14, abs=0.01)
     assert sigma_power_w(25, 1, 2, 1) == pytest.approx(70.7, abs=0.1)
-    assert readings_needed(25, 5, 2, 5.01) == 8
+    assert runs_for(replace(SENSOR, noise_w=2.0, period_ms=5.0), bin_ms=5, within_w=5.01) == 8
 
 
 @given(bin_ms=st.floats(0.5, 25), within_w=st.floats(0.5, 50))
