@@ -527,8 +527,12 @@ def components_by_share(known: KnownPower) -> ComponentsOfJob:
         shares=tuple(
             ShareParts(
                 share_percent=share,
-                power=_parts(
-                    known, activity, point.power_w or 0.0, "measured", point.memory_power_w
+                power=components(
+                    known.weights,
+                    activity,
+                    point.power_w or 0.0,
+                    point.memory_power_w,
+                    limit_w=known.power_limit_w,
                 ),
             )
             for share, (point, activity) in known.windows(name).items()
@@ -584,23 +588,6 @@ def _is_at_once(prediction: Prediction) -> bool:
 def _windows(known: KnownPower) -> tuple[_Windows, _Windows]:
     a, b = known.profiles
     return known.windows(a.job), known.windows(b.job)
-
-
-def _parts(
-    known: KnownPower,
-    activity: Activity,
-    power_w: float,
-    basis: Basis,
-    memory_power_w: float | None = None,
-) -> PowerParts:
-    return components(
-        known.weights,
-        activity,
-        power_w,
-        memory_power_w,
-        power_basis=basis,
-        limit_w=known.power_limit_w,
-    )
 
 
 def _trusted(known: KnownPower, points: Iterable[PairPoint]) -> list[PairPoint]:
@@ -670,7 +657,14 @@ def _split_parts(
     told = " and ".join(f"{name} causes {cause.value:.0f}" for name, cause in shown)
     return SplitParts(
         split=str(split),
-        power=_parts(known, together, power_w, basis, memory_power_w),
+        power=components(
+            known.weights,
+            together,
+            power_w,
+            memory_power_w,
+            power_basis=basis,
+            limit_w=known.power_limit_w,
+        ),
         clock_loss_mhz=loss_mhz,
         causes_mhz=causes_mhz,
         jostling=f"at {split} {why_unknown}"

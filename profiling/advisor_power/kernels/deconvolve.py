@@ -10,6 +10,7 @@ the sensor varies, a reading is taken for the mean of what it would be at each d
 less the more these differ: near a step of power it says little of when the step was.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,16 +76,18 @@ def fault_of(
         differ: By which part energy by the counter is off that of the curve; None: not compared.
     """
     low_w, high_w = band_w
-    if low_w < idle_w:
-        return f"its band goes down to {low_w:.0f} W, and the idle GPU draws {idle_w:.0f} W"
-    if limit_w is not None and high_w > _MOST_OF_LIMIT * limit_w:
-        return (
-            f"its band goes up to {high_w:.0f} W, over {_MOST_OF_LIMIT:g} times the limit of "
-            f"{limit_w:.0f} W"
-        )
-    if differ is not None and abs(differ) > _MOST_DIFFER:
-        return f"the energy counter says {differ:+.1%}, and {_MOST_DIFFER:.0%} is allowed"
-    return ""
+    limit_w, off = math.inf if limit_w is None else limit_w, differ or 0.0
+    reasons = {
+        f"its band goes down to {low_w:.0f} W, and the idle GPU draws {idle_w:.0f} W": (
+            low_w < idle_w
+        ),
+        f"its band goes up to {high_w:.0f} W, over {_MOST_OF_LIMIT:g} times the limit of "
+        f"{limit_w:.0f} W": high_w > _MOST_OF_LIMIT * limit_w,
+        f"the energy counter says {off:+.1%}, and {_MOST_DIFFER:.0%} is allowed": (
+            abs(off) > _MOST_DIFFER
+        ),
+    }
+    return next((why for why, is_so in reasons.items() if is_so), "")
 
 
 def bin_edges(length_s: float, execution_s: float, resolution_s: float) -> Floats:

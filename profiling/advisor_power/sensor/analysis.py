@@ -185,23 +185,22 @@ def _prediction_error(trace: Trace, readings: ReadingSeries, place: Place) -> fl
 def _why_not(
     first: _Period, later: _Period | None, spread_ms: float, place: Place, error: float | None
 ) -> str:
-    if later is not None and abs(later.period_s / first.period_s - 1) > _MOST_DRIFT:
-        return (
-            f"its period changed from {1000 * first.period_s:.1f} to "
-            f"{1000 * later.period_s:.1f} ms during the recording"
-        )
-    if place.spread_s > _MOST_SPREAD_OF_PERIOD * first.period_s:
-        return (
-            f"its delay varies by {1000 * place.spread_s:.0f} ms, more than half of its "
-            f"period of {1000 * first.period_s:.0f} ms"
-        )
-    if spread_ms > max(_MOST_SPREAD_MS, _MOST_RELATIVE_SPREAD * 1000 * place.window_s):
-        return f"halves of the data give windows that differ by {spread_ms:.1f} ms"
-    if error is None:
-        return "no square waves were recorded to check it with"
-    if error > _MOST_PREDICTION_ERROR:
-        return f"square waves are predicted {100 * error:.1f} % wrong"
-    return ""
+    later_s, off = (later or first).period_s, error or 0.0
+    spread_limit_ms = max(_MOST_SPREAD_MS, _MOST_RELATIVE_SPREAD * 1000 * place.window_s)
+    reasons = {
+        f"its period changed from {1000 * first.period_s:.1f} to {1000 * later_s:.1f} ms during "
+        "the recording": abs(later_s / first.period_s - 1) > _MOST_DRIFT,
+        f"its delay varies by {1000 * place.spread_s:.0f} ms, more than half of its period of "
+        f"{1000 * first.period_s:.0f} ms": (
+            place.spread_s > _MOST_SPREAD_OF_PERIOD * first.period_s
+        ),
+        f"halves of the data give windows that differ by {spread_ms:.1f} ms": (
+            spread_ms > spread_limit_ms
+        ),
+        "no square waves were recorded to check it with": error is None,
+        f"square waves are predicted {100 * off:.1f} % wrong": off > _MOST_PREDICTION_ERROR,
+    }
+    return next((why for why, is_so in reasons.items() if is_so), "")
 
 
 def record_of(trace: Trace, source: str) -> SensorRecord:
