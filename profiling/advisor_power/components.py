@@ -550,7 +550,7 @@ def components_by_split(
         given: What is predicted of them, best of all splits whatever their speeds.
         points: Windows of pairs; those of both that can be trusted count, the newest last.
     """
-    windows = _windows(known)
+    windows = tuple(known.windows(profile.job) for profile in known.profiles)
     predicted = (option.prediction for option in given.options)
     splits = {
         **{p.split: _predicted(known, windows, p) for p in predicted if _is_at_once(p)},
@@ -578,16 +578,12 @@ def components_at(known: KnownPower, prediction: Prediction) -> SplitParts:
             why="the parts are of what two jobs draw together",
             fix="those of each job alone: advisor power components JOB",
         )
-    return _predicted(known, _windows(known), prediction)
+    windows = tuple(known.windows(profile.job) for profile in known.profiles)
+    return _predicted(known, windows, prediction)
 
 
 def _is_at_once(prediction: Prediction) -> bool:
     return prediction.split.sharing in ("limited", "uncapped")
-
-
-def _windows(known: KnownPower) -> tuple[_Windows, _Windows]:
-    a, b = known.profiles
-    return known.windows(a.job), known.windows(b.job)
 
 
 def _trusted(known: KnownPower, points: Iterable[PairPoint]) -> list[PairPoint]:
@@ -601,7 +597,7 @@ def _trusted(known: KnownPower, points: Iterable[PairPoint]) -> list[PairPoint]:
 
 
 def _predicted(
-    known: KnownPower, windows: tuple[_Windows, _Windows], prediction: Prediction
+    known: KnownPower, windows: tuple[_Windows, ...], prediction: Prediction
 ) -> SplitParts:
     """Each job does what it does alone at the share, in proportion to the rate that it keeps."""
     split, power_w, weights = prediction.split, prediction.power_w.value, known.weights
@@ -624,7 +620,7 @@ def _predicted(
 
 
 def _measured(
-    known: KnownPower, windows: tuple[_Windows, _Windows], points: Iterable[PairPoint]
+    known: KnownPower, windows: tuple[_Windows, ...], points: Iterable[PairPoint]
 ) -> Iterator[tuple[Split, SplitParts]]:
     a, b = known.profiles
     turned = a.job > b.job
@@ -681,10 +677,8 @@ def _why_unknown(
     # Clocks of the SMs are multiples of 15 MHz. Four of five estimated ones at the power limit are
     # off by less than 120 MHz, in measured pairs that the weights had not seen
     # (docs/measurements/components.md).
-    least_mhz, unknown = (
-        15.0 if basis == "measured" else 120.0,
-        "it is unknown who lowers the clock",
-    )
+    least_mhz = 15.0 if basis == "measured" else 120.0
+    unknown = "it is unknown who lowers the clock"
     reasons = {
         f"{unknown}: the power limit is not known": known.power_limit_w is None,
         "the power limit is not reached, so it lowers no clock": not _is_at_limit(known, power_w),

@@ -501,13 +501,9 @@ def problems(
         found.append(
             f"it uses {used:.0f} of {memory_mib} MiB: too big to pair with another job of this size"
         )
-    if result is not None:
-        found += _sweep_problems(result)
-    return found
-
-
-def _sweep_problems(result: SweepResult) -> list[str]:
-    found = [f"no point of {f.target}: {f.error}" for f in result.failures]
+    if result is None:
+        return found
+    found += [f"no point of {f.target}: {f.error}" for f in result.failures]
     before, after = result.idle_before_w, result.idle_after_w
     if before is not None and after is not None and abs(after - before) > IDLE_DRIFT_W:
         found.append(

@@ -33,7 +33,14 @@ from advisor_power.data.result import (
     newest_of,
     reference_for,
 )
-from advisor_power.gpu_worker import Conditions, GpuWorker, WorkerPlace, WorkerReady, open_worker
+from advisor_power.gpu_worker import (
+    Conditions,
+    GpuWorker,
+    Step,
+    WorkerPlace,
+    WorkerReady,
+    open_worker,
+)
 from advisor_power.kernels.runs import around
 from advisor_profiling.testbed.answering import failed
 from advisor_profiling.window.clock import Clock as LiveClock
@@ -185,16 +192,6 @@ class InputRun:
     knows_sensor: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """Progress: the case, and how many cases and references are done of how many."""
-
-    case: InputCase
-    done: int
-    total: int
-    eta_s: float
-
-
 @dataclass
 class Outcome:
     """What became of the cases of a run."""
@@ -233,7 +230,7 @@ def measure_cases(
             except (InputError, RefusedError) as error:
                 outcome.refused[case] = error
             left_s = (len(order) - done) * (time.monotonic() - begun_s) / done
-            report(Step(case=case, done=done, total=len(order), eta_s=left_s))
+            report(Step(str(case), done, len(order), left_s))
     return outcome
 
 

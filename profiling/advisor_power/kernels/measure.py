@@ -22,7 +22,7 @@ from advisor.formats.wire import read, write
 from advisor.validity.sensor_record import PowerChannel
 from advisor.wire.power import KernelReport
 from advisor_data.known import KERNEL_REPORTS, KERNELS_FOLDER
-from advisor_power.gpu_worker import Conditions
+from advisor_power.gpu_worker import Conditions, Step
 from advisor_power.kernels.analyse import (
     LOOKED_AT_S,
     STEADY_WITHIN,
@@ -60,17 +60,7 @@ _MOST_CERTAIN_RUNS = 20  # for a mean that is certain
 _FRESH = "remove it, or measure again with --fresh"
 
 
-@dataclass(frozen=True, slots=True)
-class KernelStep:
-    """Progress of a measurement; total and time are None while the length of a run is searched."""
-
-    what: str
-    done: int
-    total: int | None = None
-    eta_s: float | None = None
-
-
-Report = Callable[[KernelStep], object]
+Report = Callable[[Step], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +178,7 @@ def _run_lengths(
         return RunLengths(
             execution_s=execution_s, executions=executions, ssp_execution=None, stretch=None
         )
-    report(KernelStep("without a gap, for sensors that are slow", 1))
+    report(Step("without a gap, for sensors that are slow", 1))
     stretch = runner.bench.stretch(memory_settle_s(sensors.record) + STRETCH_S)
     search = _find_ssp(runner, report)
     return RunLengths(
@@ -249,7 +239,7 @@ def _find_ssp(runner: _Runner, report: Report) -> SspSearch:
             else:
                 powers += end_powers([run], channel)
             runs_made += 1
-            report(KernelStep(f"power after {executions} executions", runs_made))
+            report(Step(f"power after {executions} executions", runs_made))
         if len(powers) < 2:
             raise _no_readings(runs_made, dropped)
         return float(np.mean(powers))
@@ -288,7 +278,7 @@ def _run_blocks(
             made = number * BLOCK_RUNS + len(runs)
             spent_s = time.monotonic() - begun
             eta_s = (total - made) * spent_s / (made - before)
-            report(KernelStep(f"runs of {length} executions", made, total, eta_s))
+            report(Step(f"runs of {length} executions", made, total, eta_s))
         block = TraceBlock(runs=tuple(runs), began=began, ended=runner.bench.tick())
         keep(block)
         done.append(block)

@@ -410,23 +410,17 @@ class ReplayTestbed:
     def cue(self) -> None:
         """Play a window of those that run; until all its jobs are in, there may be none."""
         processes = sorted(self._playing, key=lambda c: c.job_at_share)
-        recording = self._choose(
-            self._recordings.find([process.job_at_share for process in processes])
-        )
-        self.source.playing = recording.point if recording else None
-        if recording is None:
+        found = self._recordings.find([process.job_at_share for process in processes])
+        if not found:
+            self.source.playing = None
             for process in processes:
                 process.play(None)
             return
+        recording = found[0] if self._random is None else self._random.choice(found)
         for part, process in zip(recording.parts, processes, strict=True):
             process.play(part, self._noise(part.rate_stderr, part.rate), recording.reported)
-        point = recording.point
+        self.source.playing = point = recording.point
         self.source.power_factor = self._noise(point.power_stderr_w, point.power_w)
-
-    def _choose(self, found: Sequence[_Recording]) -> _Recording | None:
-        if not found:
-            return None
-        return found[0] if self._random is None else self._random.choice(found)
 
     def _noise(self, stderr: float | None, mean: float | None) -> float:
         if self._random is None or not stderr or not mean:
