@@ -63,9 +63,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerReady(SaidReady):
-    """What a workload that measures says of itself first: its SMs, always, and its libraries."""
+    """What a workload that measures says of itself first: its libraries, too."""
 
-    units: int | None
     libraries: dict[str, str]
 
 
