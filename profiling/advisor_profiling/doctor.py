@@ -10,8 +10,7 @@ from importlib import metadata
 from typing import Literal
 
 from advisor.core.gpu import Gpu
-from advisor.core.grouping import grouped
-from advisor.core.records import COUNTER_BOUND
+from advisor.core.records import COUNTER_BOUND, grouped
 from advisor.core.telemetry import COUNTERS
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError

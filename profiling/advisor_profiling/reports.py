@@ -11,7 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from advisor.core.gpu import WHOLE
-from advisor.core.grouping import grouped
 from advisor.core.objectives import (
     DEFAULT_OBJECTIVE,
     OBJECTIVES,
@@ -20,7 +19,7 @@ from advisor.core.objectives import (
     SplitResult,
     best,
 )
-from advisor.core.records import DOUBTFUL, FLAGS, PairPoint, Point, PointPart, SoloPoint
+from advisor.core.records import DOUBTFUL, FLAGS, PairPoint, Point, PointPart, SoloPoint, grouped
 from advisor.core.split import EQUAL, Split
 from advisor_profiling.campaign.campaign import Cost, Failure
 from advisor_profiling.campaign.colocation import PlannedSplit

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from advisor.core.gpu import check_card_units
-from advisor.core.grouping import grouped
+from advisor.core.records import grouped
 from advisor.errors import InputError
 from advisor.predict.features import rounded
 from advisor.predict.profiles import Floats

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from advisor.core.grouping import grouped
+from advisor.core.records import grouped
 from advisor.errors import InputError
 from advisor.files import PUBLIC_FILE, replace_file
 from advisor.predict.features import Float32s

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from advisor.core.gpu import MEMORY_PART, Share
-from advisor.core.grouping import grouped
+from advisor.core.records import grouped
 from advisor.errors import InputError
 from advisor_profiling.window.points import ProcessSpec, Target, solo
 from advisor_profiling.window.window import WindowRules

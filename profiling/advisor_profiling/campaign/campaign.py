@@ -13,9 +13,8 @@ from dataclasses import astuple, dataclass, replace
 from typing import Protocol, Self
 
 from advisor.core.gpu import WHOLE
-from advisor.core.grouping import grouped
 from advisor.core.job import Reported, ResultsSettings, judge, read_first
-from advisor.core.records import REPLAY_SOURCE, Point, PointPart, SoloPoint
+from advisor.core.records import REPLAY_SOURCE, Point, PointPart, SoloPoint, grouped
 from advisor.core.wording import count_of
 from advisor.errors import AdvisorError, JobError, LimitBrokenError, LimitNotProvenError
 from advisor.runtime.job_process import stop_all

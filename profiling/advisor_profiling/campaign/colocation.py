@@ -6,9 +6,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 
 from advisor.core.gpu import Gpu
-from advisor.core.grouping import grouped
 from advisor.core.job import Job
-from advisor.core.records import PairPoint, Point, SoloPoint
+from advisor.core.records import PairPoint, Point, SoloPoint, grouped
 from advisor.core.split import Split, without_limits
 from advisor.core.wording import count_of
 from advisor.validity.points import with_pair_flags, with_solo_flags

@@ -14,9 +14,16 @@ from pathlib import Path
 from typing import Literal
 
 from advisor.core.gpu import MEMORY_PART, WHOLE, Gpu, MemoryFit, Share, percent_for_units
-from advisor.core.grouping import grouped
 from advisor.core.job import Job
-from advisor.core.records import CPU_BOUND, DOUBTFUL, FILLS_PERCENT, Measured, PairPoint, SoloPoint
+from advisor.core.records import (
+    CPU_BOUND,
+    DOUBTFUL,
+    FILLS_PERCENT,
+    Measured,
+    PairPoint,
+    SoloPoint,
+    grouped,
+)
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.core.wording import listed
 from advisor.errors import InputError

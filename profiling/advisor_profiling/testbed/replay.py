@@ -11,9 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.core.gpu import Gpu, Share, vendor_of
-from advisor.core.grouping import grouped
 from advisor.core.job import NOTHING, Job, ProgressSettings, Reported, read_first
-from advisor.core.records import HEAT, REPLAY_SOURCE, PairPoint, PointPart, SoloPoint
+from advisor.core.records import HEAT, REPLAY_SOURCE, PairPoint, PointPart, SoloPoint, grouped
 from advisor.core.telemetry import (
     CLOCK_MEMORY,
     CLOCK_SM,
