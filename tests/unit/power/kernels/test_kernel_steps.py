@@ -282,12 +282,11 @@ def readings(
     """What a sensor would have read at random times of a run, with power known exactly."""
     random = np.random.default_rng(seed)
     tau = np.sort(random.uniform(0, LENGTH_S, count))
-    step = 1e-4
-    grid = np.arange(-INSTANT.window_ms / 1000, LENGTH_S, step)
+    step, width_s = 1e-4, INSTANT.window_ms / 1000
+    grid = np.arange(-width_s, LENGTH_S, step)
     watts = np.where(grid + step / 2 < 0, BASE_W, power_w(grid + step / 2))
     joules = np.concatenate([[0], np.cumsum(watts) * step])
     at = np.append(grid, grid[-1] + step)
-    width_s = INSTANT.window_ms / 1000
     mean = (np.interp(tau, at, joules) - np.interp(tau - width_s, at, joules)) / width_s
     return Stitched(tau, mean + random.normal(0, noise_w, count), BASE_W)
 
