@@ -23,7 +23,7 @@ job alone at that speed. They know nothing of errors of the profiles.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -569,3 +569,15 @@ def _ends_j(use_j: float, rest_j: float, all_j: float) -> tuple[float, float]:
 
 def _in_proportion(total: float, weights: Sequence[float]) -> list[float]:
     return [total * (weight / sum(weights)) for weight in weights]
+
+
+_Item = TypeVar("_Item")
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+def grouped(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:
+    """The items of each key in their order; keys in the order of their first item."""
+    found: dict[_Key, list[_Item]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found

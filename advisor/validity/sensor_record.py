@@ -70,6 +70,16 @@ class PowerChannel:
         return memory_s(self.response, self.window_ms / 1000)
 
     @property
+    def smear_s(self) -> float:
+        """What a reading may be of is so long."""
+        return self.memory_s + self.delay_spread_ms / 1000
+
+    @property
+    def late_s(self) -> float:
+        """A window may have ended so much before or after it is taken to have."""
+        return self.delay_spread_ms / 2000
+
+    @property
     def settle_s(self) -> float:
         """After a change of load a reading is of the new load alone."""
         return self.longest_delay_s + self.memory_s

@@ -527,8 +527,12 @@ def components_by_share(known: KnownPower) -> ComponentsOfJob:
         shares=tuple(
             ShareParts(
                 share_percent=share,
-                power=_parts(
-                    known, activity, point.power_w or 0.0, "measured", point.memory_power_w
+                power=components(
+                    known.weights,
+                    activity,
+                    point.power_w or 0.0,
+                    point.memory_power_w,
+                    limit_w=known.power_limit_w,
                 ),
             )
             for share, (point, activity) in known.windows(name).items()
@@ -546,7 +550,7 @@ def components_by_split(
         given: What is predicted of them, best of all splits whatever their speeds.
         points: Windows of pairs; those of both that can be trusted count, the newest last.
     """
-    windows = _windows(known)
+    windows = tuple(known.windows(profile.job) for profile in known.profiles)
     predicted = (option.prediction for option in given.options)
     splits = {
         **{p.split: _predicted(known, windows, p) for p in predicted if _is_at_once(p)},
@@ -574,33 +578,12 @@ def components_at(known: KnownPower, prediction: Prediction) -> SplitParts:
             why="the parts are of what two jobs draw together",
             fix="those of each job alone: advisor power components JOB",
         )
-    return _predicted(known, _windows(known), prediction)
+    windows = tuple(known.windows(profile.job) for profile in known.profiles)
+    return _predicted(known, windows, prediction)
 
 
 def _is_at_once(prediction: Prediction) -> bool:
     return prediction.split.sharing in ("limited", "uncapped")
-
-
-def _windows(known: KnownPower) -> tuple[_Windows, _Windows]:
-    a, b = known.profiles
-    return known.windows(a.job), known.windows(b.job)
-
-
-def _parts(
-    known: KnownPower,
-    activity: Activity,
-    power_w: float,
-    basis: Basis,
-    memory_power_w: float | None = None,
-) -> PowerParts:
-    return components(
-        known.weights,
-        activity,
-        power_w,
-        memory_power_w,
-        power_basis=basis,
-        limit_w=known.power_limit_w,
-    )
 
 
 def _trusted(known: KnownPower, points: Iterable[PairPoint]) -> list[PairPoint]:
@@ -614,7 +597,7 @@ def _trusted(known: KnownPower, points: Iterable[PairPoint]) -> list[PairPoint]:
 
 
 def _predicted(
-    known: KnownPower, windows: tuple[_Windows, _Windows], prediction: Prediction
+    known: KnownPower, windows: tuple[_Windows, ...], prediction: Prediction
 ) -> SplitParts:
     """Each job does what it does alone at the share, in proportion to the rate that it keeps."""
     split, power_w, weights = prediction.split, prediction.power_w.value, known.weights
@@ -637,7 +620,7 @@ def _predicted(
 
 
 def _measured(
-    known: KnownPower, windows: tuple[_Windows, _Windows], points: Iterable[PairPoint]
+    known: KnownPower, windows: tuple[_Windows, ...], points: Iterable[PairPoint]
 ) -> Iterator[tuple[Split, SplitParts]]:
     a, b = known.profiles
     turned = a.job > b.job
@@ -670,7 +653,14 @@ def _split_parts(
     told = " and ".join(f"{name} causes {cause.value:.0f}" for name, cause in shown)
     return SplitParts(
         split=str(split),
-        power=_parts(known, together, power_w, basis, memory_power_w),
+        power=components(
+            known.weights,
+            together,
+            power_w,
+            memory_power_w,
+            power_basis=basis,
+            limit_w=known.power_limit_w,
+        ),
         clock_loss_mhz=loss_mhz,
         causes_mhz=causes_mhz,
         jostling=f"at {split} {why_unknown}"
@@ -684,19 +674,20 @@ def _why_unknown(
     known: KnownPower, power_w: float, loss_mhz: float, basis: Basis, *, unlike: bool
 ) -> str:
     """Why it is not said who lowers the clock; empty: it can be said."""
-    unknown = "it is unknown who lowers the clock"
-    if known.power_limit_w is None:
-        return f"{unknown}: the power limit is not known"
-    if not _is_at_limit(known, power_w):
-        return "the power limit is not reached, so it lowers no clock"
     # Clocks of the SMs are multiples of 15 MHz. Four of five estimated ones at the power limit are
     # off by less than 120 MHz, in measured pairs that the weights had not seen
     # (docs/measurements/components.md).
-    if loss_mhz < (15.0 if basis == "measured" else 120.0):
-        return f"the power limit is near, and {unknown}: it falls too little to tell"
-    if unlike:
-        return f"{unknown}: the weights were fitted to nothing like these jobs"
-    return ""
+    least_mhz = 15.0 if basis == "measured" else 120.0
+    unknown = "it is unknown who lowers the clock"
+    reasons = {
+        f"{unknown}: the power limit is not known": known.power_limit_w is None,
+        "the power limit is not reached, so it lowers no clock": not _is_at_limit(known, power_w),
+        f"the power limit is near, and {unknown}: it falls too little to tell": (
+            loss_mhz < least_mhz
+        ),
+        f"{unknown}: the weights were fitted to nothing like these jobs": unlike,
+    }
+    return next((why for why, is_so in reasons.items() if is_so), "")
 
 
 def _is_at_limit(known: KnownPower, power_w: float) -> bool:

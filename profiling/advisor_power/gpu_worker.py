@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Generator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic
 
 from advisor.core.gpu import Gpu
 from advisor.core.telemetry import TelemetrySource
@@ -14,14 +14,13 @@ from advisor_profiling.campaign.plan import check_safe_count
 from advisor_profiling.telemetry.nvml import NvmlSource
 from advisor_profiling.testbed.answering import (
     AnsweringJob,
+    ReadyT,
     SaidReady,
     script_workload,
     started,
 )
 from advisor_profiling.testbed.live import later_strangers, worker_backend
 from advisor_profiling.window.clock import Clock
-
-ReadyT = TypeVar("ReadyT", bound=SaidReady)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +40,31 @@ class WorkerPlace:
     allow_unsafe: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerReady:
-    """What a workload says of itself first: SMs that it sees (None: no GPU), and libraries."""
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Progress of a measurement, and the line that says it.
 
-    units: int | None
+    Attributes:
+        done: Runs, or cases and their references.
+        total: None while it is not known, as of runs whose length is searched; so is the time.
+    """
+
+    what: str
+    done: int
+    total: int | None = None
+    eta_s: float | None = None
+
+    def __str__(self) -> str:
+        if self.total is None or self.eta_s is None:
+            return f"{self.what}: run {self.done}"
+        minutes, seconds = divmod(int(self.eta_s), 60)
+        return f"{self.done}/{self.total}  {self.what}  eta {minutes}:{seconds:02}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerReady(SaidReady):
+    """What a workload that measures says of itself first: its libraries, too."""
+
     libraries: dict[str, str]
 
 

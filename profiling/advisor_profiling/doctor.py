@@ -10,7 +10,7 @@ from importlib import metadata
 from typing import Literal
 
 from advisor.core.gpu import Gpu
-from advisor.core.records import COUNTER_BOUND
+from advisor.core.records import COUNTER_BOUND, grouped
 from advisor.core.telemetry import COUNTERS
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError
@@ -256,13 +256,10 @@ def lacking() -> Mapping[str, tuple[str, ...]]:
         lines = metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
         return {}
-    needs: dict[str, list[str]] = {}
-    for line in lines:
-        if found := re.match(r"([\w.-]+).*;.*extra == ['\"]([\w-]+)['\"]", line):
-            needs.setdefault(found[2], []).append(found[1])
+    matches = (re.match(r"([\w.-]+).*;.*extra == ['\"]([\w-]+)['\"]", line) for line in lines)
     return {
-        extra: tuple(name for name in names if not [*metadata.distributions(name=name)])
-        for extra, names in needs.items()
+        extra: tuple(of[1] for of in needs if not [*metadata.distributions(name=of[1])])
+        for extra, needs in grouped(filter(None, matches), lambda of: of[2]).items()
     }
 
 

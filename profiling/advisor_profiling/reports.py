@@ -1,6 +1,6 @@
 """What measuring says to a person: live progress, tables of profiles, pairs and sets, a plot."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from statistics import fmean, median
@@ -19,7 +19,7 @@ from advisor.core.objectives import (
     SplitResult,
     best,
 )
-from advisor.core.records import DOUBTFUL, FLAGS, PairPoint, Point, PointPart, SoloPoint
+from advisor.core.records import DOUBTFUL, FLAGS, PairPoint, Point, PointPart, SoloPoint, grouped
 from advisor.core.split import EQUAL, Split
 from advisor_profiling.campaign.campaign import Cost, Failure
 from advisor_profiling.campaign.colocation import PlannedSplit
@@ -62,10 +62,8 @@ class PairResult:
 def summarise(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[PairResult]:
     """Each pair's best split, against solo points at 100 %; without those that failed a check."""
     alone = _alone_by_job(solo)
-    pairs: defaultdict[tuple[str, ...], list[PairPoint]] = defaultdict(list)
-    for point in points:
-        if not DOUBTFUL & set(point.flags):
-            pairs[point.jobs].append(point)
+    good = (point for point in points if not DOUBTFUL & set(point.flags))
+    pairs = grouped(good, lambda point: point.jobs)
     return [_pair_result(pair, found, alone) for pair, found in sorted(pairs.items())]
 
 
@@ -95,13 +93,11 @@ def unknown_alone_text(points: Iterable[PairPoint], solo: Sequence[SoloPoint]) -
 
 def _alone_by_job(solo: Iterable[SoloPoint], left_out: Set[str] = DOUBTFUL) -> SoloByJob:
     """Rate and power of each job alone on the whole GPU, the mean of its windows without flags."""
-    readings: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-    for p in solo:
-        if p.share_percent == 100 and p.rate and p.power_w and not left_out & set(p.flags):
-            readings[p.job].append((p.rate, p.power_w))
+    whole = (p for p in solo if p.share_percent == 100 and not left_out & set(p.flags))
+    readings = ((p.job, p.rate, p.power_w) for p in whole if p.rate and p.power_w)
     return {
-        job: (fmean(rate for rate, _ in found), fmean(power_w for _, power_w in found))
-        for job, found in readings.items()
+        job: (fmean(rate for _, rate, _ in found), fmean(power_w for _, _, power_w in found))
+        for job, found in grouped(readings, lambda reading: reading[0]).items()
     }
 
 
@@ -110,10 +106,8 @@ def means(points: Sequence[PairPoint]) -> list[tuple[PairPoint, int]]:
 
     So luck does not choose.
     """
-    windows: defaultdict[tuple[object, ...], list[PairPoint]] = defaultdict(list)
-    for p in points:
-        if p.power_w and all(part.rate is not None for part in p.parts):
-            windows[p.jobs, p.gpu_uuid, p.mode, p.shares_percent].append(p)
+    complete = (p for p in points if p.power_w and all(part.rate is not None for part in p.parts))
+    windows = grouped(complete, lambda p: (p.jobs, p.gpu_uuid, p.mode, p.shares_percent))
     return [
         (
             replace(
@@ -140,16 +134,13 @@ def pair_table(results: Sequence[PairResult]) -> Table:
 
 def planned_table(planned: Sequence[PlannedSplit]) -> Table:
     """What a campaign would measure, one line for each pair, set or job alone."""
-    splits: defaultdict[tuple[str, ...], list[PlannedSplit]] = defaultdict(list)
-    for item in planned:
-        splits[item.jobs].append(item)
     rows = (
         (
             " + ".join(jobs) + (" alone" if len(jobs) == 1 else ""),
             str(sum(item.windows for item in items)),
             " ".join(item.split for item in items),
         )
-        for jobs, items in splits.items()
+        for jobs, items in grouped(planned, lambda item: item.jobs).items()
     )
     return _laid_out(
         ("to measure", "windows", "splits"), rows, left=("to measure", "splits"), wrap=("splits",)
@@ -490,11 +481,16 @@ def problems(
     points: Sequence[SoloPoint], result: SweepResult | None = None, memory_mib: int | None = None
 ) -> list[str]:
     """What a reader should know before trusting the profile, one sentence each."""
+    ordered = sorted(points, key=lambda p: p.share_percent)
+    flags = ((flag, f"{point.share_percent:g}") for point in ordered for flag in point.flags)
     found = [
-        f"{flag} at {', '.join(shares)} %: {FLAGS.get(flag, 'see docs/schema.md')}"
-        for flag, shares in _shares_by_flag(points).items()
+        f"{flag} at {', '.join(share for _, share in shares)} %: "
+        f"{FLAGS.get(flag, 'see docs/schema.md')}"
+        for flag, shares in grouped(flags, lambda one: one[0]).items()
     ]
-    if _differs_everywhere(points):
+    # More likely a job that is never the same twice than a GPU that is never right.
+    compared = [p.results for p in points if p.share_percent < WHOLE and p.results]
+    if len(compared) > 1 and set(compared) == {"differ"}:
         found.append(
             "its results differ from those on the whole GPU at every share: fix the job's seed, or "
             "set results.tolerance in its file (docs/job-file.md, Results)"
@@ -504,19 +500,9 @@ def problems(
         found.append(
             f"it uses {used:.0f} of {memory_mib} MiB: too big to pair with another job of this size"
         )
-    if result is not None:
-        found += _sweep_problems(result)
-    return found
-
-
-def _differs_everywhere(points: Sequence[SoloPoint]) -> bool:
-    """More likely a job that is never the same twice than a GPU that is never right."""
-    compared = [p.results for p in points if p.share_percent < WHOLE and p.results]
-    return len(compared) > 1 and set(compared) == {"differ"}
-
-
-def _sweep_problems(result: SweepResult) -> list[str]:
-    found = [f"no point of {f.target}: {f.error}" for f in result.failures]
+    if result is None:
+        return found
+    found += [f"no point of {f.target}: {f.error}" for f in result.failures]
     before, after = result.idle_before_w, result.idle_after_w
     if before is not None and after is not None and abs(after - before) > IDLE_DRIFT_W:
         found.append(
@@ -524,14 +510,6 @@ def _sweep_problems(result: SweepResult) -> list[str]:
             "cooling down or something else used it"
         )
     return found
-
-
-def _shares_by_flag(points: Sequence[SoloPoint]) -> dict[str, list[str]]:
-    shares: dict[str, list[str]] = {}
-    for point in sorted(points, key=lambda p: p.share_percent):
-        for flag in point.flags:
-            shares.setdefault(flag, []).append(f"{point.share_percent:g}")
-    return shares
 
 
 def summary(points: Sequence[SoloPoint], *, replayed: bool = False) -> str:

@@ -10,29 +10,19 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from advisor.core.gpu import Gpu
 from advisor.core.records import Observation
-from advisor.core.split import Sharing
-from advisor.errors import AdvisorError, BusyError, undone_by
+from advisor.errors import AdvisorError, BusyError
 from advisor.launch.folder import LaunchFolder
 from advisor.launch.spec import LaunchSpec
 from advisor.launch.supervise import LaunchContext, run_launch
-from advisor.runtime.backend import Backend
 from advisor.runtime.beats import beat
 from advisor.runtime.lock import gpu_lock
-from advisor.runtime.running_job import end_leftovers
 from advisor.settings import Settings, read_settings
 from advisor_data import open_store
-from advisor_profiling.testbed.live import (
-    check_alone,
-    find_gpu,
-    open_backend,
-    open_source,
-    with_units,
-)
+from advisor_profiling.testbed.live import backend_alone, find_gpu, open_source, with_units
 
 
 def supervise(folder: Path) -> None:
@@ -75,26 +65,15 @@ def _open_context(
                 beat()
                 time.sleep(0.1)
         gpu = with_units(gpu, settings)
-        source = open_source(gpu, None, settings)
-        try:
-            yield LaunchContext(
-                gpu=gpu,
-                source=source,
-                environment=settings.job_environment(),
-                open_backend=lambda sharing: _open_backend(sharing, gpu, settings),
-                remember=lambda seen: _remember(seen, settings),
-            )
-        finally:
-            source.close()
-
-
-def _open_backend(sharing: Sharing, gpu: Gpu, settings: Settings) -> Backend:
-    """What enforces the shares, on a GPU on which nobody computes."""
-    backend = open_backend(gpu, "uncapped" if sharing == "time-sliced" else None, settings)
-    with undone_by(backend.close):
-        end_leftovers(backend, settings.runtime_dir)
-        check_alone(gpu)
-    return backend
+        yield LaunchContext(
+            gpu=gpu,
+            source=stack.enter_context(closing(open_source(gpu, None, settings))),
+            environment=settings.job_environment(),
+            open_backend=lambda sharing: backend_alone(
+                gpu, "uncapped" if sharing == "time-sliced" else None, settings
+            ),
+            remember=lambda seen: _remember(seen, settings),
+        )
 
 
 def _remember(seen: Observation, settings: Settings) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from advisor.core.records import Counters
 from advisor.wire.power import Estimate
-from advisor_power.data.measuring import Matrices, MeasuredCase, RefusedError, fill_case
+from advisor_power.data.measuring import Matrices, RefusedError, fill_case
 from advisor_power.data.result import (
     InputCase,
     InputPower,
@@ -99,7 +99,7 @@ class MadeUpBench:
     def idle_w(self) -> float | None:
         return 100.0
 
-    def measure(self, case: InputCase, matrices: Matrices) -> MeasuredCase:
+    def measure(self, case: InputCase, matrices: Matrices) -> tuple[OutputCheck, MeasuredWindow]:
         assert matrices.a_path.exists()
         if self.stops_after is not None and len(self.measured) >= self.stops_after:
             raise KeyboardInterrupt
@@ -107,7 +107,7 @@ class MadeUpBench:
         if case.operands in self.refuses:
             raise RefusedError(f"{case}: the operation needs more memory than the GPU has free")
         window = _window(4.0 * len(self.measured))
-        return MeasuredCase(OUTPUTS, replace(window, power=None) if self.without_power else window)
+        return OUTPUTS, replace(window, power=None) if self.without_power else window
 
 
 def here_filling(folder: Path) -> Any:

@@ -401,8 +401,8 @@ def _open(
 
 def _jobs(settings: Settings, gpu: str, console: Console) -> dict[str, Job]:
     if gpu == REPLAY:
-        of_sets = ReplayTestbed(bundled_set_references()).jobs()
-        return of_sets | ReplayTestbed(bundled_solo_points()).jobs()
+        of_sets = ReplayTestbed(bundled_set_references()).jobs
+        return of_sets | ReplayTestbed(bundled_solo_points()).jobs
     # Where there are none of our own, as in an empty folder, those that come with advisor.
     found = [sound_jobs(folder) for folder in job_folders(settings.jobs_dir)]
     for fault in found[0][1]:

@@ -226,7 +226,7 @@ def named_job(what: Sequence[str], settings: Settings, *, replayed: bool) -> Job
         )
     if not replayed:
         return find_job(what[0], settings.jobs_dir)
-    recorded = ReplayTestbed(bundled_solo_points()).jobs()
+    recorded = ReplayTestbed(bundled_solo_points()).jobs
     if what[0] not in recorded:
         raise InputError(
             f"no recorded job {what[0]}", fix=f"recorded are: {', '.join(sorted(recorded))}"

@@ -25,7 +25,6 @@ from advisor_power.data.language import DTYPES, SWEEPS, OperandPair, parse_opera
 from advisor_power.data.measuring import (
     WINDOW_S,
     Outcome,
-    Step,
     measure_cases,
     open_inputs,
 )
@@ -72,12 +71,6 @@ _UNLIKE = {
     "units": "this number of SMs was never measured with this type: each is taken to run as there",
     "fingerprint": "data as these were never measured with this type",
 }
-
-
-def _step_line(step: Step) -> str:
-    """How far it is."""
-    minutes, seconds = divmod(int(step.eta_s), 60)
-    return f"{step.done}/{step.total}  {step.case}  eta {minutes}:{seconds:02}"
 
 
 def note_lines(found: Sequence[InputPower]) -> Iterator[str]:
@@ -212,7 +205,7 @@ def input_power(
         outcome = measure_cases(
             run,
             cases,
-            lambda step: console.print(f"  {_step_line(step)}", highlight=False, soft_wrap=True),
+            lambda step: console.print(f"  {step}", highlight=False, soft_wrap=True),
             fresh=fresh,
         )
         newest = newest_of(with_ratios(run.keep.read()), cases, run.bench.conditions)

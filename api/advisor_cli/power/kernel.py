@@ -17,9 +17,9 @@ from advisor_cli.power.sensor import ReplayedModel, check_gpu_model, say_power_r
 from advisor_cli.say import as_json_text, say_lines
 from advisor_cli.stopping import stoppable
 from advisor_data.known import known_sensors
-from advisor_power.gpu_worker import WorkerPlace
+from advisor_power.gpu_worker import Step, WorkerPlace
 from advisor_power.kernels.bench import open_kernel_bench
-from advisor_power.kernels.measure import KernelStep, measure_operation
+from advisor_power.kernels.measure import measure_operation
 from advisor_power.kernels.plan import (
     LEAD_S,
     KernelPlan,
@@ -28,19 +28,11 @@ from advisor_power.kernels.plan import (
     check_resolution,
     sensors_of,
 )
-from advisor_power.kernels.replay import RecordedKernel, bytes_of, operation_name, recorded_kernel
+from advisor_power.kernels.replay import bytes_of, operation_name, recorded_kernel
 from advisor_power.kernels.runs import IDLE
 from advisor_profiling.testbed.live import find_gpu
 
 _BAR = 30  # characters of the longest bar of the histogram
-
-
-def _step_line(step: KernelStep) -> str:
-    """How far it is."""
-    if step.total is None or step.eta_s is None:
-        return f"{step.what}: run {step.done}"
-    minutes, seconds = divmod(int(step.eta_s), 60)
-    return f"{step.done}/{step.total}  {step.what}  eta {minutes}:{seconds:02}"
 
 
 def report_lines(report: KernelReport) -> Iterator[str]:
@@ -278,10 +270,7 @@ def kernel(
 def _replay(
     what: _AskedOperation, units: int | None, gpu_model: str | None, console: Console
 ) -> KernelReport:
-    asked = RecordedKernel(
-        operation=what.recorded_name(), before=what.before, units=units, gpu_model=gpu_model
-    )
-    found = recorded_kernel(asked)
+    found = recorded_kernel(what.recorded_name(), what.before, units, gpu_model)
     say_power_replay(console, "measurement", found)
     return found
 
@@ -310,16 +299,16 @@ def _measure(
 
 def _progress(
     console: Console, resolution_ms: float
-) -> tuple[Callable[[KernelStep], None], Callable[[KernelPlan], None]]:
+) -> tuple[Callable[[Step], None], Callable[[KernelPlan], None]]:
     """What is said of steps, each once, and of the plan."""
     said = ""
 
-    def report(step: KernelStep) -> None:
+    def report(step: Step) -> None:
         nonlocal said
         if step.what == said:
             return
         said = step.what
-        console.print(f"  {_step_line(step)}", highlight=False, soft_wrap=True)
+        console.print(f"  {step}", highlight=False, soft_wrap=True)
 
     def planned(plan: KernelPlan) -> None:
         console.print(

@@ -33,7 +33,14 @@ from advisor_power.data.result import (
     newest_of,
     reference_for,
 )
-from advisor_power.gpu_worker import Conditions, GpuWorker, WorkerPlace, WorkerReady, open_worker
+from advisor_power.gpu_worker import (
+    Conditions,
+    GpuWorker,
+    Step,
+    WorkerPlace,
+    WorkerReady,
+    open_worker,
+)
 from advisor_power.kernels.runs import around
 from advisor_profiling.testbed.answering import failed
 from advisor_profiling.window.clock import Clock as LiveClock
@@ -141,14 +148,6 @@ class RefusedError(JobError):
     """One case cannot be computed; others can."""
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredCase:
-    """One case in a steady loop: what its outputs were, and the window."""
-
-    outputs: OutputCheck
-    window: MeasuredWindow
-
-
 class _InputBench(Protocol):
     """Computes one case after the other on one GPU."""
 
@@ -161,8 +160,8 @@ class _InputBench(Protocol):
         """Power while nothing is computed; ends what runs."""
         ...
 
-    def measure(self, case: InputCase, matrices: Matrices) -> MeasuredCase:
-        """One case, which runs on afterwards.
+    def measure(self, case: InputCase, matrices: Matrices) -> tuple[OutputCheck, MeasuredWindow]:
+        """What the outputs of one case were, and its window; it runs on afterwards.
 
         Raises:
             RefusedError: it cannot be computed; the next one may.
@@ -191,16 +190,6 @@ class InputRun:
     filling: _Fill
     keep: RecordLines[InputPower]
     knows_sensor: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """Progress: the case, and how many cases and references are done of how many."""
-
-    case: InputCase
-    done: int
-    total: int
-    eta_s: float
 
 
 @dataclass
@@ -241,7 +230,7 @@ def measure_cases(
             except (InputError, RefusedError) as error:
                 outcome.refused[case] = error
             left_s = (len(order) - done) * (time.monotonic() - begun_s) / done
-            report(Step(case=case, done=done, total=len(order), eta_s=left_s))
+            report(Step(str(case), done, len(order), left_s))
     return outcome
 
 
@@ -269,10 +258,9 @@ def _measured(
     """One case as a result; refused where power was not read, or nothing was computed."""
     matrices = filled(case, future)
     try:
-        measured = run.bench.measure(case, matrices)
+        outputs, window = run.bench.measure(case, matrices)
     finally:
         matrices.remove()
-    window = measured.window
     (rate,) = window.rates
     if rate is None:
         raise RefusedError(
@@ -302,7 +290,7 @@ def _measured(
         a=matrices.a,
         b=matrices.b,
         fingerprint=matrices.fingerprint,
-        outputs=measured.outputs,
+        outputs=outputs,
     )
 
 
@@ -334,7 +322,7 @@ class _LiveInputBench:
         self.worker.job.answer(60.0, "did not stop")
         return measure_idle(self.worker.source, self.clock, self.rules)
 
-    def measure(self, case: InputCase, matrices: Matrices) -> MeasuredCase:
+    def measure(self, case: InputCase, matrices: Matrices) -> tuple[OutputCheck, MeasuredWindow]:
         """One case, which runs on afterwards."""
         outputs = self._load(case, matrices)
         watch = WindowInputs(
@@ -343,7 +331,7 @@ class _LiveInputBench:
             clock=self.clock,
             check=self._check,
         )
-        return MeasuredCase(outputs, measure(watch, self.rules))
+        return outputs, measure(watch, self.rules)
 
     def _load(self, case: InputCase, matrices: Matrices) -> OutputCheck:
         """Have a case computed from now on; what its outputs are."""

@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from advisor.core.gpu import check_card_units
+from advisor.core.records import grouped
 from advisor.errors import InputError
 from advisor.predict.features import rounded
 from advisor.predict.profiles import Floats
@@ -203,9 +204,7 @@ def _check_shape(paces: Sequence[_Pace], shape: tuple[int, int, int]) -> None:
 
 def known_of(points: Sequence[InputPoint]) -> Known:
     """What measured points say of their cards, and how fast they were computed."""
-    by_pace: dict[tuple[str, str, tuple[int, int, int], int], list[InputPoint]] = {}
-    for p in points:
-        by_pace.setdefault((p.gpu_model, p.dtype, p.shape, p.units), []).append(p)
+    by_pace = grouped(points, lambda p: (p.gpu_model, p.dtype, p.shape, p.units))
     paces = [
         _Pace(
             gpu_model=gpu_model,

@@ -209,21 +209,30 @@ def npy_in(file: str, data: memoryview) -> tuple[Tensor, ...]:
 
 
 def _npy_type(file: str, dtype: np.dtype[Any]) -> str:
-    if dtype.hasobject:
-        fix = (
+    _refuse(
+        file,
+        (
+            dtype.hasobject,
+            "it is a pickle: an array of Python objects",
             "reading a pickle runs code that the file brings, so it is not read. Save numbers: "
-            "numpy.save(file, a.astype('float32'), allow_pickle=False)"
-        )
-        raise _fault(file, "it is a pickle: an array of Python objects", fix=fix)
-    if dtype.names is not None or dtype.subdtype is not None:
-        fix = "save one field: numpy.save(file, a['x'])"
-        raise _fault(file, "its elements have fields", fix=fix)
-    if dtype.str[0] == ">":
-        fix = "write it as little-endian, as GPUs have it: a.astype(a.dtype.newbyteorder('<'))"
-        raise _fault(file, f"its numbers are {dtype.str}, most significant byte first", fix=fix)
-    if dtype.str[1:] in ("V1", "V2"):
-        what = f"its numbers are {dtype.str}, which npy writes for types it does not know"
-        raise _fault(file, what, fix="write bf16 and fp8 as safetensors")
+            "numpy.save(file, a.astype('float32'), allow_pickle=False)",
+        ),
+        (
+            dtype.names is not None or dtype.subdtype is not None,
+            "its elements have fields",
+            "save one field: numpy.save(file, a['x'])",
+        ),
+        (
+            dtype.str[0] == ">",
+            f"its numbers are {dtype.str}, most significant byte first",
+            "write it as little-endian, as GPUs have it: a.astype(a.dtype.newbyteorder('<'))",
+        ),
+        (
+            dtype.str[1:] in ("V1", "V2"),
+            f"its numbers are {dtype.str}, which npy writes for types it does not know",
+            "write bf16 and fp8 as safetensors",
+        ),
+    )
     if dtype.kind == "b":
         return "BOOL"
     return f"{dtype.kind.upper()}{8 * dtype.itemsize}" if dtype.kind in "fiuc" else dtype.str
@@ -313,17 +322,37 @@ def _check_kind(name: str, suffix: str, start: bytes) -> None:
     """Refuse a file that is known to be something else than safetensors."""
     if start[8:9] == b"{":
         return
-    if start.startswith(b"PK\x03\x04"):
-        fix = f"of npz save each array as npy. Of PyTorch: {_CONVERT}"
-        raise _fault(name, "it is an archive, of PyTorch (a pickle) or npz", fix=fix)
-    if suffix in _PICKLE_SUFFIXES or start[:2] in _PICKLES:
-        raise _fault(name, "it is a pickle", fix=_CONVERT)
-    if start.startswith(b"version https://git-lfs"):
-        raise _fault(name, "it is a pointer of Git LFS, not the file", fix="git lfs pull")
-    if suffix == ".json":
-        raise _fault(name, "it is JSON, not tensors", fix="name a .safetensors file that it lists")
-    if suffix not in (".safetensors", ".npy"):
-        raise _fault(name, "it is neither safetensors nor npy", fix="convert it to one of both")
+    _refuse(
+        name,
+        (
+            start.startswith(b"PK\x03\x04"),
+            "it is an archive, of PyTorch (a pickle) or npz",
+            f"of npz save each array as npy. Of PyTorch: {_CONVERT}",
+        ),
+        (suffix in _PICKLE_SUFFIXES or start[:2] in _PICKLES, "it is a pickle", _CONVERT),
+        (
+            start.startswith(b"version https://git-lfs"),
+            "it is a pointer of Git LFS, not the file",
+            "git lfs pull",
+        ),
+        (
+            suffix == ".json",
+            "it is JSON, not tensors",
+            "name a .safetensors file that it lists",
+        ),
+        (
+            suffix not in (".safetensors", ".npy"),
+            "it is neither safetensors nor npy",
+            "convert it to one of both",
+        ),
+    )
+
+
+def _refuse(file: str, *faults: tuple[bool, str, str]) -> None:
+    """Refuse a file by the first fault that it has: whether it has it, what it is, and the fix."""
+    for is_so, what, fix in faults:
+        if is_so:
+            raise _fault(file, what, fix=fix)
 
 
 def _fault(

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from advisor.core.records import grouped
 from advisor.errors import InputError
 from advisor.files import PUBLIC_FILE, replace_file
 from advisor.predict.features import Float32s
@@ -144,12 +145,9 @@ def _with_clocks(points: Sequence[InputPoint]) -> Iterator[InputPoint]:
     A product takes as many cycles at any clock. So others of the same kind, whose clock stood
     still, tell it better than few readings of one that went up and down.
     """
-    per_cycle: dict[tuple[object, ...], list[float]] = {}
+    alike = grouped((p for p in points if not p.held_back), _kind)
     for p in points:
-        if not p.held_back:
-            per_cycle.setdefault(_kind(p), []).append(p.flop_per_s / p.clock_mhz)
-    for p in points:
-        known = per_cycle.get(_kind(p), ())
+        known = [one.flop_per_s / one.clock_mhz for one in alike.get(_kind(p), ())]
         told = bool(known) and p.held_back
         yield replace(p, clock_mhz=p.flop_per_s / median(known)) if told else p
 
@@ -314,11 +312,8 @@ def noise_floor(points: _Points) -> float | None:
     Energy above idle for each operation; the median is of one card, type, shape and number of SMs.
     None: none was measured twice.
     """
-    found: dict[tuple[object, ...], list[float]] = {}
-    for p in points:
-        if p.is_reference:
-            found.setdefault(_kind(p), []).append((p.power_w - p.idle_w) / p.flop_per_s)
-    repeated = [energies for energies in found.values() if len(energies) > 1]
+    found = grouped((p for p in points if p.is_reference), _kind).values()
+    repeated = [[(p.power_w - p.idle_w) / p.flop_per_s for p in of] for of in found if len(of) > 1]
     off = [abs(e / float(np.median(energies)) - 1) for energies in repeated for e in energies]
     return float(np.mean(off)) if off else None
 

@@ -27,7 +27,6 @@ from advisor_power.kernels.runs import (
     longest,
     mean_of,
     naive_curve,
-    sensor_of,
     start_s,
     stitch,
 )
@@ -318,8 +317,7 @@ def _curve(
     runs: Sequence[Run], execution_s: float, channel: PowerChannel, resolution_s: float
 ) -> tuple[Curve | None, float | None, str]:
     """The curve of golden runs, power before them, and why there is no curve."""
-    sensor = sensor_of(channel)
-    stitched = stitch(runs, sensor)
+    stitched = stitch(runs, channel)
     if stitched is None:
         return None, None, "no reading fell before a run, so it is not known what was drawn then"
     if len(runs) < _LEAST_GOLDEN:
@@ -330,7 +328,7 @@ def _curve(
     if len(stitched.tau_s) < len(edges_s):
         why = f"{len(stitched.tau_s)} readings are too few for {len(edges_s) - 1} bins"
         return None, stitched.base_w, f"{why}: more with --runs, or a longer --resolution-ms"
-    return deconvolve(stitched, sensor, edges_s), stitched.base_w, ""
+    return deconvolve(stitched, channel, edges_s), stitched.base_w, ""
 
 
 def _difference(
@@ -374,7 +372,7 @@ def _ssp_power(
 ) -> Estimate | None:
     if ssp_execution is None:
         return None
-    powers = end_powers([r for r in runs if r.executions >= ssp_execution], sensor_of(channel))
+    powers = end_powers([r for r in runs if r.executions >= ssp_execution], channel)
     return mean_of(powers) if powers else None
 
 

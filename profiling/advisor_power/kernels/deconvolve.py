@@ -10,12 +10,14 @@ the sensor varies, a reading is taken for the mean of what it would be at each d
 less the more these differ: near a step of power it says little of when the step was.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from advisor.predict.profiles import Floats
-from advisor_power.kernels.runs import STANDARD_ERRORS_95, Sensor, Stitched
+from advisor.validity.sensor_record import PowerChannel
+from advisor_power.kernels.runs import STANDARD_ERRORS_95, Stitched
 
 _MOST_OF_LIMIT = 1.6
 """Of the power limit: bands of operations at it went up to 1.5 times (docs/measurements)."""
@@ -74,16 +76,18 @@ def fault_of(
         differ: By which part energy by the counter is off that of the curve; None: not compared.
     """
     low_w, high_w = band_w
-    if low_w < idle_w:
-        return f"its band goes down to {low_w:.0f} W, and the idle GPU draws {idle_w:.0f} W"
-    if limit_w is not None and high_w > _MOST_OF_LIMIT * limit_w:
-        return (
-            f"its band goes up to {high_w:.0f} W, over {_MOST_OF_LIMIT:g} times the limit of "
-            f"{limit_w:.0f} W"
-        )
-    if differ is not None and abs(differ) > _MOST_DIFFER:
-        return f"the energy counter says {differ:+.1%}, and {_MOST_DIFFER:.0%} is allowed"
-    return ""
+    limit_w, off = math.inf if limit_w is None else limit_w, differ or 0.0
+    reasons = {
+        f"its band goes down to {low_w:.0f} W, and the idle GPU draws {idle_w:.0f} W": (
+            low_w < idle_w
+        ),
+        f"its band goes up to {high_w:.0f} W, over {_MOST_OF_LIMIT:g} times the limit of "
+        f"{limit_w:.0f} W": high_w > _MOST_OF_LIMIT * limit_w,
+        f"the energy counter says {off:+.1%}, and {_MOST_DIFFER:.0%} is allowed": (
+            abs(off) > _MOST_DIFFER
+        ),
+    }
+    return next((why for why, is_so in reasons.items() if is_so), "")
 
 
 def bin_edges(length_s: float, execution_s: float, resolution_s: float) -> Floats:
@@ -99,7 +103,7 @@ def bin_edges(length_s: float, execution_s: float, resolution_s: float) -> Float
     return np.linspace(0.0, count * width, count + 1, dtype=np.float64)
 
 
-def deconvolve(stitched: Stitched, sensor: Sensor, edges_s: Floats) -> Curve:
+def deconvolve(stitched: Stitched, sensor: PowerChannel, edges_s: Floats) -> Curve:
     """The power in each bin, by readings of golden runs; edges begin with 0, shape (bins + 1,)."""
     bins = len(edges_s) - 1
     parts_s = np.interp(np.arange(bins * _PARTS + 1) / _PARTS, np.arange(bins + 1), edges_s)
@@ -111,7 +115,7 @@ def deconvolve(stitched: Stitched, sensor: Sensor, edges_s: Floats) -> Curve:
     matrix, wanted = matrices.mean(axis=0), power_w - before_w.mean(axis=0)
     solution, covariance = _solve(matrix, wanted, sensor.noise_w)
     # Readings are weighed anew by the curve that came out.
-    for _ in range(3 if sensor.spread_s else 0):
+    for _ in range(3 if sensor.late_s else 0):
         scatter_w = np.std(matrices @ solution + before_w, axis=0)
         weight = sensor.noise_w / np.hypot(sensor.noise_w, scatter_w)
         solution, covariance = _solve(matrix * weight[:, None], wanted * weight, sensor.noise_w)
@@ -120,31 +124,31 @@ def deconvolve(stitched: Stitched, sensor: Sensor, edges_s: Floats) -> Curve:
     return Curve(edges_s, means @ solution, means @ covariance @ means.T, counts.astype(np.float64))
 
 
-def _late_s(sensor: Sensor) -> list[float]:
-    if not sensor.spread_s:
+def _late_s(sensor: PowerChannel) -> list[float]:
+    if not sensor.late_s:
         return [0.0]
     parts = (np.arange(_DELAYS) + 0.5) / _DELAYS - 0.5
-    return [float(part) for part in sensor.spread_s * parts]
+    return [float(part) for part in sensor.delay_spread_ms / 1000 * parts]
 
 
-def _before(ends_s: Floats, sensor: Sensor) -> Floats:
+def _before(ends_s: Floats, sensor: PowerChannel) -> Floats:
     """Part of each reading that is of what was before the run."""
     if sensor.response == "mean":
-        return np.asarray(np.clip(1 - ends_s / sensor.window_s, 0, 1), dtype=np.float64)
+        return np.asarray(np.clip(1 - ends_s / (sensor.window_ms / 1000), 0, 1), dtype=np.float64)
     return _forgotten(ends_s, sensor)
 
 
-def _parts(ends_s: Floats, sensor: Sensor, edges_s: Floats) -> Floats:
+def _parts(ends_s: Floats, sensor: PowerChannel, edges_s: Floats) -> Floats:
     """Part of each reading that is of each bin, shape (readings, bins)."""
     if sensor.response == "mean":
-        return _overlaps(ends_s, sensor.window_s, edges_s)
+        return _overlaps(ends_s, sensor.window_ms / 1000, edges_s)
     left = _forgotten(ends_s[:, None] - edges_s[None, :], sensor)
     return np.asarray(left[:, 1:] - left[:, :-1], dtype=np.float64)
 
 
-def _forgotten(since_s: Floats, sensor: Sensor) -> Floats:
+def _forgotten(since_s: Floats, sensor: PowerChannel) -> Floats:
     """Part of an exponential response that is of what was before that time."""
-    constant_s = sensor.window_s / 2
+    constant_s = sensor.window_ms / 1000 / 2
     return np.asarray(np.exp(-np.maximum(since_s, 0) / constant_s), dtype=np.float64)
 
 

@@ -22,7 +22,7 @@ from advisor.formats.wire import read, write
 from advisor.validity.sensor_record import PowerChannel
 from advisor.wire.power import KernelReport
 from advisor_data.known import KERNEL_REPORTS, KERNELS_FOLDER
-from advisor_power.gpu_worker import Conditions
+from advisor_power.gpu_worker import Conditions, Step
 from advisor_power.kernels.analyse import (
     LOOKED_AT_S,
     STEADY_WITHIN,
@@ -47,7 +47,7 @@ from advisor_power.kernels.plan import (
     make_plan,
     runs_for,
 )
-from advisor_power.kernels.runs import IDLE, Run, TraceBlock, end_powers, sensor_of
+from advisor_power.kernels.runs import IDLE, Run, TraceBlock, end_powers
 
 BLOCK_RUNS = 20  # between two ticks of the counter: some seconds, of which a tick is 0.1
 _LONGEST_RUN_S = 2.0  # power that still changes after so long has no steady state
@@ -60,17 +60,7 @@ _MOST_CERTAIN_RUNS = 20  # for a mean that is certain
 _FRESH = "remove it, or measure again with --fresh"
 
 
-@dataclass(frozen=True, slots=True)
-class KernelStep:
-    """Progress of a measurement; total and time are None while the length of a run is searched."""
-
-    what: str
-    done: int
-    total: int | None = None
-    eta_s: float | None = None
-
-
-Report = Callable[[KernelStep], object]
+Report = Callable[[Step], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,12 +173,12 @@ def _run_lengths(
         # Runs last until the operation before has left the sensor, and a little longer.
         late_s = (2 * wanted.resolution_ms + channel.delay_spread_ms) / 1000
         run_s = channel.settle_s + LOOKED_AT_S + late_s
-        least = shortest_run(execution_s, sensor_of(channel).smear_s)
+        least = shortest_run(execution_s, channel.smear_s)
         executions = max(least, math.ceil(run_s / execution_s))
         return RunLengths(
             execution_s=execution_s, executions=executions, ssp_execution=None, stretch=None
         )
-    report(KernelStep("without a gap, for sensors that are slow", 1))
+    report(Step("without a gap, for sensors that are slow", 1))
     stretch = runner.bench.stretch(memory_settle_s(sensors.record) + STRETCH_S)
     search = _find_ssp(runner, report)
     return RunLengths(
@@ -216,7 +206,7 @@ def _plan(found: RunLengths, channel: PowerChannel, wanted: WantedKernel) -> Ker
 
 def _check_fits(execution_s: float, channel: PowerChannel, wanted: WantedKernel) -> None:
     """Refuse an operation whose shortest runs are longer than any run may be."""
-    least_s = shortest_run(execution_s, sensor_of(channel).smear_s) * execution_s
+    least_s = shortest_run(execution_s, channel.smear_s) * execution_s
     if 2 * least_s > _LONGEST_RUN_S:
         raise InputError(
             f"one execution takes {execution_s * 1000:.4g} ms",
@@ -234,7 +224,7 @@ def _find_ssp(runner: _Runner, report: Report) -> SspSearch:
     Raises:
         SourceError: hardly any reading falls into the runs.
     """
-    sensor, execution_s = sensor_of(runner.channel), runner.bench.ready.execution_s
+    channel, execution_s = runner.channel, runner.bench.ready.execution_s
     runs_made, dropped = 0, Counter[str]()
 
     def end_power_w(executions: int) -> float:
@@ -247,14 +237,14 @@ def _find_ssp(runner: _Runner, report: Report) -> SspSearch:
             if run.dropped:
                 dropped[run.dropped] += 1
             else:
-                powers += end_powers([run], sensor)
+                powers += end_powers([run], channel)
             runs_made += 1
-            report(KernelStep(f"power after {executions} executions", runs_made))
+            report(Step(f"power after {executions} executions", runs_made))
         if len(powers) < 2:
             raise _no_readings(runs_made, dropped)
         return float(np.mean(powers))
 
-    least = shortest_run(execution_s, sensor.smear_s)
+    least = shortest_run(execution_s, channel.smear_s)
     most = max(4 * least, math.floor(_LONGEST_RUN_S / execution_s))
     return search_ssp(end_power_w, 2 * least, least, most)
 
@@ -288,7 +278,7 @@ def _run_blocks(
             made = number * BLOCK_RUNS + len(runs)
             spent_s = time.monotonic() - begun
             eta_s = (total - made) * spent_s / (made - before)
-            report(KernelStep(f"runs of {length} executions", made, total, eta_s))
+            report(Step(f"runs of {length} executions", made, total, eta_s))
         block = TraceBlock(runs=tuple(runs), began=began, ended=runner.bench.tick())
         keep(block)
         done.append(block)

@@ -76,11 +76,6 @@ def sigma_power_w(window_ms: float, bin_ms: float, noise_w: float, readings: flo
     return math.sqrt(2) * (window_ms / bin_ms) * noise_w / math.sqrt(readings)
 
 
-def readings_needed(window_ms: float, bin_ms: float, noise_w: float, within_w: float) -> int:
-    """Readings in a bin for a standard error of `within_w`."""
-    return max(1, math.ceil((sigma_power_w(window_ms, bin_ms, noise_w, 1) / within_w) ** 2))
-
-
 def least_gap_s(channel: PowerChannel) -> float:
     """Nothing runs for so long before a run, so that a reading can be of that alone.
 
@@ -111,7 +106,8 @@ def make_plan(
 
 def runs_for(channel: PowerChannel, *, bin_ms: float, within_w: float) -> int:
     """Runs for a standard error of `within_w` in the first window of a run."""
-    needed = readings_needed(channel.window_ms, bin_ms, channel.noise_w, within_w)
+    of_one_w = sigma_power_w(channel.window_ms, bin_ms, channel.noise_w, 1)
+    needed = max(1, math.ceil((of_one_w / within_w) ** 2))
     return math.ceil(needed * channel.period_ms / bin_ms)
 
 

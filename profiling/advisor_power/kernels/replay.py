@@ -1,8 +1,7 @@
 """The replay of measured kernels: the table that comes with the package, instead of a GPU."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from advisor.core.wording import listed
 from advisor.errors import InputError
@@ -14,22 +13,6 @@ _SIZES = {"gemm": "mnk", "gemv": "mk", "all-gather": ("bytes",), "all-reduce": (
 
 
 _NAMED = 12  # how many of many measured kernels a message names
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedKernel:
-    """Which measured kernel is asked for.
-
-    Attributes:
-        operation: As reports name it.
-        units: SMs; None: as many as there are.
-        gpu_model: None: the first that there is.
-    """
-
-    operation: str
-    before: str
-    units: int | None = None
-    gpu_model: str | None = None
 
 
 def operation_name(name: str, sizes: dict[str, int], dtype: str, *, rotate: bool) -> str:
@@ -50,8 +33,16 @@ def bytes_of(text: str) -> int:
     return int(found[1]) * {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[found[2]]
 
 
-def recorded_kernel(wanted: RecordedKernel) -> KernelReport:
+def recorded_kernel(
+    operation: str, before: str, units: int | None = None, gpu_model: str | None = None
+) -> KernelReport:
     """What was measured of a kernel; its source is replay.
+
+    Args:
+        operation: As reports name it.
+        before: What ran before it, as reports name that.
+        units: SMs; None: as many as there are.
+        gpu_model: None: the first that there is.
 
     Raises:
         InputError: nothing is bundled, or not this kernel.
@@ -66,25 +57,21 @@ def recorded_kernel(wanted: RecordedKernel) -> KernelReport:
     found = [
         one
         for one in table
-        if (one.operation, one.before) == (wanted.operation, wanted.before)
-        and wanted.units in (None, one.units)
-        and wanted.gpu_model in (None, one.gpu_model)
+        if (one.operation, one.before) == (operation, before)
+        and units in (None, one.units)
+        and gpu_model in (None, one.gpu_model)
     ]
     if not found:
-        raise _not_there(wanted, table)
+        there = sorted({_words(one.operation, one.before, one.units) for one in table})
+        more = f", and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
+        of = f" on {gpu_model}" if gpu_model else ""
+        raise InputError(
+            f"{_words(operation, before, units)} is not among the measured kernels that come with "
+            f"advisor{of}",
+            why="a replay has only what was measured",
+            fix=f"there is {listed(there[:_NAMED])}{more}",
+        )
     return replace(max(found, key=lambda one: one.units or 0), source="replay")
-
-
-def _not_there(wanted: RecordedKernel, table: Sequence[KernelReport]) -> InputError:
-    there = sorted({_words(one.operation, one.before, one.units) for one in table})
-    more = f", and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
-    of = f" on {wanted.gpu_model}" if wanted.gpu_model else ""
-    return InputError(
-        f"{_words(wanted.operation, wanted.before, wanted.units)} is not among the measured "
-        f"kernels that come with advisor{of}",
-        why="a replay has only what was measured",
-        fix=f"there is {listed(there[:_NAMED])}{more}",
-    )
 
 
 def _words(operation: str, before: str, units: int | None) -> str:

@@ -11,8 +11,9 @@ import numpy as np
 from advisor.core.records import Counters
 from advisor.errors import SourceError
 from advisor.predict.profiles import Floats
-from advisor.validity.sensor_record import PowerChannel, Response, memory_s
+from advisor.validity.sensor_record import PowerChannel
 from advisor.wire.power import Estimate
+from advisor_power.sensor.fit import slope
 from advisor_profiling.window.window import CounterTick
 
 _T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
@@ -239,7 +240,8 @@ def fit_clock(ping_pongs: Sequence[PingPong]) -> _ClockFit:
     best = _shortest_of_each_end(usable)
     gpu = np.array([p.gpu_s for p in best])
     offsets = np.array([(p.before_s + p.after_s) / 2 for p in best]) - gpu
-    drift = _slope(gpu, offsets)
+    # Over less time a slope says more about the noise than about the clocks.
+    drift = slope(gpu, offsets) if np.ptp(gpu) >= 0.05 else 0.0
     left = offsets - drift * gpu
     offset = float(np.mean(left))
     error = max(p.round_trip_s for p in best) / 2 + float(np.max(np.abs(left - offset)))
@@ -253,54 +255,6 @@ def _shortest_of_each_end(by_round_trip: Sequence[PingPong]) -> list[PingPong]:
     late = [p for p in by_round_trip if p.gpu_s > middle]
     # A fifth is used: others met an interrupt or a busy core.
     return [p for half in (early, late) for p in half[: max(1, int(0.2 * len(half)))]]
-
-
-def _slope(gpu: np.ndarray, offsets: np.ndarray) -> float:
-    # Over less time a slope says more about the noise than about the clocks.
-    if np.ptp(gpu) < 0.05:
-        return 0.0
-    centred = gpu - gpu.mean()
-    return float(centred @ (offsets - offsets.mean()) / (centred @ centred))
-
-
-@dataclass(frozen=True, slots=True)
-class Sensor:
-    """What a reading is of: `window_s` that ended `delay_s` before it (`PowerChannel.response`).
-
-    Delays differ from reading to reading, by half of `spread_s` up or down.
-    """
-
-    window_s: float
-    delay_s: float
-    noise_w: float
-    spread_s: float = 0.0
-    response: Response = "mean"
-
-    @property
-    def memory_s(self) -> float:
-        """What was longer before the end of a window counts for less than 1 %."""
-        return memory_s(self.response, self.window_s)
-
-    @property
-    def smear_s(self) -> float:
-        """What a reading may be of is so long."""
-        return self.memory_s + self.spread_s
-
-    @property
-    def late_s(self) -> float:
-        """A window may have ended so much before or after it is taken to have."""
-        return self.spread_s / 2
-
-
-def sensor_of(channel: PowerChannel) -> Sensor:
-    """The channel in seconds."""
-    return Sensor(
-        window_s=channel.window_ms / 1000,
-        delay_s=channel.delay_ms / 1000,
-        noise_w=channel.noise_w,
-        spread_s=channel.delay_spread_ms / 1000,
-        response=channel.response,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,14 +272,14 @@ class Stitched:
     base_w: float
 
 
-def stitch(runs: Sequence[Run], sensor: Sensor) -> Stitched | None:
+def stitch(runs: Sequence[Run], sensor: PowerChannel) -> Stitched | None:
     """Readings whose window ended within the run; None without a reading before a run.
 
     What is drawn after the end of a run is not known, so a window that reaches beyond is left out.
     """
     inside, before = list[tuple[float, float]](), list[float]()
     for run in runs:
-        for tau_s, reading in _in_run(run, sensor.delay_s):
+        for tau_s, reading in _in_run(run, sensor.delay_ms / 1000):
             if -sensor.late_s < tau_s <= run.length_s - sensor.late_s:
                 inside.append((tau_s, reading.power_w))
             elif sensor.memory_s + sensor.late_s - run.lead_s <= tau_s <= -sensor.late_s:
@@ -336,12 +290,12 @@ def stitch(runs: Sequence[Run], sensor: Sensor) -> Stitched | None:
     return Stitched(table[:, 0], table[:, 1], float(np.mean(before)))
 
 
-def end_powers(runs: Sequence[Run], sensor: Sensor) -> list[float]:
+def end_powers(runs: Sequence[Run], sensor: PowerChannel) -> list[float]:
     """Readings whose whole window lay in the second half of their run, W."""
     return [
         reading.power_w
         for run in runs
-        for tau_s, reading in _in_run(run, sensor.delay_s)
+        for tau_s, reading in _in_run(run, sensor.delay_ms / 1000)
         if run.length_s / 2 + sensor.memory_s + sensor.late_s <= tau_s
         and tau_s <= run.length_s - sensor.late_s
     ]

@@ -26,6 +26,7 @@ from advisor_power.sensor.fit import (
     refine,
     refine_each,
     sample_of,
+    slope,
     training_levels,
     wave_levels,
     window_parts,
@@ -184,23 +185,22 @@ def _prediction_error(trace: Trace, readings: ReadingSeries, place: Place) -> fl
 def _why_not(
     first: _Period, later: _Period | None, spread_ms: float, place: Place, error: float | None
 ) -> str:
-    if later is not None and abs(later.period_s / first.period_s - 1) > _MOST_DRIFT:
-        return (
-            f"its period changed from {1000 * first.period_s:.1f} to "
-            f"{1000 * later.period_s:.1f} ms during the recording"
-        )
-    if place.spread_s > _MOST_SPREAD_OF_PERIOD * first.period_s:
-        return (
-            f"its delay varies by {1000 * place.spread_s:.0f} ms, more than half of its "
-            f"period of {1000 * first.period_s:.0f} ms"
-        )
-    if spread_ms > max(_MOST_SPREAD_MS, _MOST_RELATIVE_SPREAD * 1000 * place.window_s):
-        return f"halves of the data give windows that differ by {spread_ms:.1f} ms"
-    if error is None:
-        return "no square waves were recorded to check it with"
-    if error > _MOST_PREDICTION_ERROR:
-        return f"square waves are predicted {100 * error:.1f} % wrong"
-    return ""
+    later_s, off = (later or first).period_s, error or 0.0
+    spread_limit_ms = max(_MOST_SPREAD_MS, _MOST_RELATIVE_SPREAD * 1000 * place.window_s)
+    reasons = {
+        f"its period changed from {1000 * first.period_s:.1f} to {1000 * later_s:.1f} ms during "
+        "the recording": abs(later_s / first.period_s - 1) > _MOST_DRIFT,
+        f"its delay varies by {1000 * place.spread_s:.0f} ms, more than half of its period of "
+        f"{1000 * first.period_s:.0f} ms": (
+            place.spread_s > _MOST_SPREAD_OF_PERIOD * first.period_s
+        ),
+        f"halves of the data give windows that differ by {spread_ms:.1f} ms": (
+            spread_ms > spread_limit_ms
+        ),
+        "no square waves were recorded to check it with": error is None,
+        f"square waves are predicted {100 * off:.1f} % wrong": off > _MOST_PREDICTION_ERROR,
+    }
+    return next((why for why, is_so in reasons.items() if is_so), "")
 
 
 def record_of(trace: Trace, source: str) -> SensorRecord:
@@ -247,11 +247,9 @@ def faults(trace: Trace) -> tuple[str, ...]:
     edges_s = (trace.stages[0].begun_s, trace.stages[-1].ended_s) if trace.stages else (0.0, 0.0)
     looks = [look for look in trace.looks if look.time_s >= edges_s[0]]
     reasons = sorted({reason for look in looks for reason in look.reasons})
-    seen: dict[int, list[float]] = {}
-    for look in looks:
-        for pid in look.processes:
-            seen.setdefault(pid, []).append(look.time_s)
-    stayed = [pid for pid, times_s in seen.items() if times_s[-1] - times_s[0] > _LONGEST_START_S]
+    pids = frozenset[int]().union(*(look.processes for look in looks))
+    seen_s = [[look.time_s for look in looks if pid in look.processes] for pid in pids]
+    stayed = [times_s for times_s in seen_s if times_s[-1] - times_s[0] > _LONGEST_START_S]
     looked_s = [edges_s[0], *(look.time_s for look in looks), edges_s[1]]
     gap_s = max(b - a for a, b in itertools.pairwise(looked_s))
     found = {
@@ -301,7 +299,7 @@ def _slope_w(stages: Sequence[RecordedStage], ticks: ReadingSeries) -> float | N
     seen = ticks.between(stages[0].begun_s + 0.5, stages[0].ended_s) if stages else None
     if seen is None or len(seen.values) < 3:
         return None
-    return _slope(seen.times_s, seen.values)
+    return slope(seen.times_s, seen.values)
 
 
 def _ratio(
@@ -314,13 +312,7 @@ def _ratio(
     if len(seen.values) < _LEAST_TICKS:
         return None
     spent = [level.until(seen.times_s) for level in wave_levels([wave])]
-    return _slope(spent[0] * levels_w[0] + spent[1] * levels_w[1], seen.values)
-
-
-def _slope(x: Floats, y: Floats) -> float:
-    """Slope of the least-squares line."""
-    centred = x - x.mean()
-    return float(centred @ (y - y.mean()) / (centred @ centred))
+    return slope(spent[0] * levels_w[0] + spent[1] * levels_w[1], seen.values)
 
 
 _BEFORE_STEP_S, _AFTER_STEP_S = 0.3, 0.7

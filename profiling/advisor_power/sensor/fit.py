@@ -265,6 +265,12 @@ def noise_w(flat: ReadingSeries) -> float | None:
     return float(np.std(flat.values - line(flat.times_s), ddof=2))
 
 
+def slope(x: Floats, y: Floats) -> float:
+    """Of the line of least squares."""
+    centred = x - x.mean()
+    return float(centred @ (y - y.mean()) / (centred @ centred))
+
+
 def prediction_error(sample: Sample, place: Place) -> float:
     """Root mean square of predicted less read, over the mean read, of a load not fitted to.
 

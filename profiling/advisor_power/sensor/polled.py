@@ -67,11 +67,12 @@ def main() -> None:
     """The command line."""
     uuid, file, role = sys.argv[1:]
     with nvml_session():
-        if role == "bursts":
-            poll, interval_s, flush_s = burst_poll(NvmlSource(uuid)), POLL_S, 0.0
-        else:
-            poll, interval_s = _power(uuid) if role == "power" else _state(uuid)
-            flush_s = _FLUSH_S
+        polls = {
+            "bursts": lambda: (burst_poll(NvmlSource(uuid)), POLL_S, 0.0),
+            "power": lambda: (_power(uuid), POLL_S, _FLUSH_S),
+            "state": lambda: (_state(uuid), 0.001, _FLUSH_S),
+        }
+        poll, interval_s, flush_s = polls[role]()
         print("ready", flush=True)
         try:
             record(poll, interval_s, Path(file), is_over, flush_s)
@@ -128,7 +129,7 @@ def burst_poll(source: TelemetrySource, clock: Callable[[], float] = time.monoto
     return poll
 
 
-def _power(uuid: str) -> tuple[_Poll, float]:
+def _power(uuid: str) -> _Poll:
     device, changes = call("nvmlDeviceGetHandleByUUID", uuid), ChangedReadings()
     asked = list(_FIELDS.values())
 
@@ -141,10 +142,10 @@ def _power(uuid: str) -> tuple[_Poll, float]:
             found += changes.lines(name, time_s, power_w, answer.timestamp or None)
         return found
 
-    return poll, POLL_S
+    return poll
 
 
-def _state(uuid: str) -> tuple[_Poll, float]:
+def _state(uuid: str) -> _Poll:
     source, changes, next_s = NvmlSource(uuid), ChangedReadings(), 0.0
 
     def poll(_: float) -> list[list[Any]]:
@@ -158,7 +159,7 @@ def _state(uuid: str) -> tuple[_Poll, float]:
             found.append(["look", round(now_s, 6), list(reasons), strangers(source.gpu)])
         return found
 
-    return poll, 0.001
+    return poll
 
 
 if __name__ == "__main__":

@@ -66,12 +66,16 @@ def measured(trace: Trace, record: SensorRecord) -> list[ReadingError]:
         spans = [span for stage in trace.named(_name(kernel_s)) for span in stage.on]
         if not spans:
             continue
+        ends_s = np.array([end_s for _, end_s in spans])
+        # The reading that is shown when each run ends.
         ways = {
-            INSTANT: _shown(instant, spans),
-            AVERAGE: _shown(trace.series.get(AVERAGE), spans),
-            "counter": _counts(trace.series.get(ENERGY), spans, instant),
-            "ours": ours_w,
+            name: _newest(trace.series[name], ends_s)
+            for name in (INSTANT, AVERAGE)
+            if name in trace.series
         }
+        if (ticks := trace.series.get(ENERGY)) is not None:
+            ways["counter"] = _counts(ticks, spans, instant)
+        ways["ours"] = ours_w
         found += [_row(kernel_s, way, w / truth_w - 1) for way, w in ways.items() if len(w)]
     return found
 
@@ -82,17 +86,8 @@ def _row(kernel_s: float, way: str, relative: Floats) -> ReadingError:
     return ReadingError(kernel_s, way, float(median), float(p95), len(sizes))
 
 
-def _shown(series: ReadingSeries | None, spans: Sequence[SpanS]) -> Floats:
-    """The reading that is shown when each run ends."""
-    if series is None:
-        return np.array([])
-    return _newest(series, np.array([end_s for _, end_s in spans]))
-
-
-def _counts(ticks: ReadingSeries | None, spans: Sequence[SpanS], instant: ReadingSeries) -> Floats:
+def _counts(ticks: ReadingSeries, spans: Sequence[SpanS], instant: ReadingSeries) -> Floats:
     """Runs are more than a second apart, so the reading before each is of an idle card."""
-    if ticks is None:
-        return np.array([])
     begins_s = np.array([begun_s for begun_s, _ in spans])
     lengths_s = np.array([ended_s - begun_s for begun_s, ended_s in spans])
     joules = _newest(ticks, begins_s + _COUNTED_S) - _newest(ticks, begins_s)

@@ -29,7 +29,7 @@ from advisor_power.sensor.trace import (
     waves,
 )
 from advisor_profiling.telemetry import polling
-from advisor_profiling.testbed.answering import AnsweringJob, AnsweringSpec, started
+from advisor_profiling.testbed.answering import AnsweringJob, AnsweringSpec, SaidReady, started
 
 Role: TypeAlias = Literal["power", "state", "bursts"]
 """What is polled, and how often: `polled`."""
@@ -118,13 +118,6 @@ _WRITTEN_S = 1.0  # after so long the recorders have written what they have
 _LATE_S = 30.0  # of a stage, beyond its own length
 
 
-@dataclass(frozen=True, slots=True)
-class LoadReady:
-    """What the load says of itself: nothing."""
-
-    units: int | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensorRecording:
     """What is recorded, and how.
@@ -157,7 +150,7 @@ def record(wanted: SensorRecording) -> Trace:
         epoch_s=time.time() - time.monotonic(),
     )
     begin_trace(wanted.file, header)
-    job, _ = started("power-load", wanted.load, LoadReady)
+    job, _ = started("power-load", wanted.load, SaidReady)
     with (
         closing(job),
         recorders(wanted.gpu.uuid, wanted.file, wanted.load.base) as watching,

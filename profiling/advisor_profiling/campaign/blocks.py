@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from advisor.core.gpu import MEMORY_PART, Share
+from advisor.core.records import grouped
 from advisor.errors import InputError
 from advisor_profiling.window.points import ProcessSpec, Target, solo
 from advisor_profiling.window.window import WindowRules
@@ -212,9 +213,7 @@ def _with_references(block: Block, number: int, profiles: bool) -> Block:
 
 def _shuffled(block: Block, seed: str) -> Block:
     """The jobs in random order, and the windows of the same jobs, which follow one another."""
-    chance, by_jobs = random.Random(seed), dict[tuple[str, ...], list[Target]]()
-    for target in block.targets:
-        by_jobs.setdefault(target.jobs, []).append(target)
+    chance, by_jobs = random.Random(seed), grouped(block.targets, lambda target: target.jobs)
     groups = chance.sample(list(by_jobs.values()), len(by_jobs))
     targets = [target for group in groups for target in chance.sample(group, len(group))]
     return Block(block.specs, tuple(_references_first(targets)))

@@ -14,7 +14,7 @@ from typing import Protocol, Self
 
 from advisor.core.gpu import WHOLE
 from advisor.core.job import Reported, ResultsSettings, judge, read_first
-from advisor.core.records import REPLAY_SOURCE, Point, PointPart, SoloPoint
+from advisor.core.records import REPLAY_SOURCE, Point, PointPart, SoloPoint, grouped
 from advisor.core.wording import count_of
 from advisor.errors import AdvisorError, JobError, LimitBrokenError, LimitNotProvenError
 from advisor.runtime.job_process import stop_all
@@ -572,7 +572,7 @@ class _Task:
 
 def _names(specs: Sequence[ProcessSpec]) -> str:
     """The jobs, each with its shares."""
-    shares: dict[str, list[str]] = {}
-    for spec in specs:
-        shares.setdefault(spec.job.name, []).append(f"{spec.share} %")
-    return "; ".join(f"{name} at {', '.join(items)}" for name, items in shares.items())
+    return "; ".join(
+        f"{name} at {', '.join(f'{spec.share} %' for spec in its)}"
+        for name, its in grouped(specs, lambda spec: spec.job.name).items()
+    )

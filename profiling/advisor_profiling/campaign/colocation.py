@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
-from advisor.core.records import PairPoint, Point, SoloPoint
+from advisor.core.records import PairPoint, Point, SoloPoint, grouped
 from advisor.core.split import Split, without_limits
 from advisor.core.wording import count_of
 from advisor.validity.points import with_pair_flags, with_solo_flags
@@ -81,11 +81,8 @@ def _done(
     mode: str,
     others: Mapping[tuple[str, ...], set[WindowKey]],
 ) -> set[Target]:
-    pairs: defaultdict[tuple[str, ...], list[Target]] = defaultdict(list)
-    for target in targets:
-        pairs[target.jobs].append(target)
     done: set[Target] = set()
-    for names, group in pairs.items():
+    for names, group in grouped(targets, lambda target: target.jobs).items():
         keys = {target: _key(target, mode) for target in group}
         wanted = {*keys.values(), *others.get(names, ())}
         whole = len(names) > 1 and any(found >= wanted for found in cards.values())

@@ -15,7 +15,15 @@ from typing import Literal
 
 from advisor.core.gpu import MEMORY_PART, WHOLE, Gpu, MemoryFit, Share, percent_for_units
 from advisor.core.job import Job
-from advisor.core.records import CPU_BOUND, DOUBTFUL, FILLS_PERCENT, Measured, PairPoint, SoloPoint
+from advisor.core.records import (
+    CPU_BOUND,
+    DOUBTFUL,
+    FILLS_PERCENT,
+    Measured,
+    PairPoint,
+    SoloPoint,
+    grouped,
+)
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.core.wording import listed
 from advisor.errors import InputError
@@ -80,10 +88,10 @@ def kind_of(points: Iterable[SoloPoint]) -> BoundBy | None:
 
 def kinds_of(points: Iterable[SoloPoint]) -> dict[str, BoundBy]:
     """The kind of each job that has one; on several GPU models that with most of its points."""
-    found: dict[str, dict[str, list[SoloPoint]]] = {}
-    for point in points:
-        found.setdefault(point.job, {}).setdefault(point.gpu_model, []).append(point)
-    most = {job: max(by_model.values(), key=len) for job, by_model in found.items()}
+    most = {
+        job: max(grouped(its, lambda point: point.gpu_model).values(), key=len)
+        for job, its in grouped(points, lambda point: point.job).items()
+    }
     return {job: kind for job, its in most.items() if (kind := kind_of(its)) is not None}
 
 

@@ -25,7 +25,7 @@ from advisor.core.telemetry import (
     Readings,
     channels_of,
 )
-from advisor.errors import SourceError
+from advisor.errors import SourceError, undone_by
 from advisor.installed import install
 
 THROTTLE_REASONS: dict[str, str] = {
@@ -69,11 +69,8 @@ class AmdSource:
 
     def __init__(self, uuid: str) -> None:
         self._smi = _Smi()
-        try:
+        with undone_by(self._smi.close):
             self._device, self.gpu = _find(self._smi, uuid)
-        except SourceError:
-            self._smi.close()
-            raise
         self._readers: dict[str, Callable[[], float | None]] = {
             POWER_GPU: self._power_w,
             ENERGY_GPU: self._energy_j,

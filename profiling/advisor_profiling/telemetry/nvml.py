@@ -25,7 +25,7 @@ from advisor.core.telemetry import (
     Readings,
     channels_of,
 )
-from advisor.errors import SourceError
+from advisor.errors import SourceError, undone_by
 
 # pynvml carries no types.
 _pynvml: Any = importlib.import_module("pynvml")
@@ -279,8 +279,7 @@ def list_gpus() -> list[Gpu]:
 def compute_pids(uuid: str) -> list[int]:
     """Processes that compute on a GPU, MPS clients and servers included, outside of containers."""
     with nvml_session():
-        device = call("nvmlDeviceGetHandleByUUID", uuid)
-        return sorted({process.pid for process in _running(device)})
+        return sorted({process.pid for process in _running(_find(uuid))})
 
 
 def context_pids(uuid: str) -> list[int]:
@@ -290,8 +289,7 @@ def context_pids(uuid: str) -> list[int]:
     second, without memory. The list of MPS clients has those, too, that never make a context.
     """
     with nvml_session():
-        device = call("nvmlDeviceGetHandleByUUID", uuid)
-        found = reading("nvmlDeviceGetComputeRunningProcesses", device) or ()
+        found = reading("nvmlDeviceGetComputeRunningProcesses", _find(uuid)) or ()
         return sorted(process.pid for process in found if process.usedGpuMemory != 0)
 
 
@@ -301,15 +299,13 @@ def held_mib(uuid: str) -> float | None:
     `MEMORY_USED` has what the driver keeps for itself in it, too (`nvmlMemory_v2_t`).
     """
     with nvml_session():
-        device = call("nvmlDeviceGetHandleByUUID", uuid)
-        memory = reading("nvmlDeviceGetMemoryInfo", device, MEMORY_V2)
-        return None if memory is None else memory.used / _MIB
+        return _memory_used_mib(_find(uuid), MEMORY_V2)
 
 
 def busy_percent(uuid: str) -> float | None:
     """Time in which a kernel ran, over the last second or less (`nvmlUtilization_t`)."""
     with nvml_session():
-        busy = reading("nvmlDeviceGetUtilizationRates", call("nvmlDeviceGetHandleByUUID", uuid))
+        busy = reading("nvmlDeviceGetUtilizationRates", _find(uuid))
         return None if busy is None else float(busy.gpu)
 
 
@@ -332,14 +328,11 @@ class NvmlSource:
 
     def __init__(self, uuid_or_index: str | int) -> None:
         call("nvmlInit")
-        try:
+        with undone_by(lambda: call("nvmlShutdown")):
             self._device = _find(str(uuid_or_index))
             self.gpu = _describe(self._device)
             self._power = _PowerFields(self._device)
             self._gpm = _Gpm(self._device)
-        except SourceError:
-            call("nvmlShutdown")
-            raise
         has_instant = any(channel.name == POWER_GPU for channel in self._power.channels)
         self.name = "nvml" if has_instant else "nvml-power-usage"
         self._readers = _READERS | {_MEMORY_BUSY.name: _memory_busy_percent}
@@ -426,8 +419,8 @@ def _scaled(value: int | None, per_unit: int = 1) -> float | None:
     return None if value is None else value / per_unit
 
 
-def _memory_used_mib(device: Any) -> float | None:
-    memory = reading("nvmlDeviceGetMemoryInfo", device)
+def _memory_used_mib(device: Any, *version: int) -> float | None:
+    memory = reading("nvmlDeviceGetMemoryInfo", device, *version)
     return None if memory is None else memory.used / _MIB
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from advisor.core.gpu import WHOLE, Share, percent_for_units
 from advisor.core.job import Job
@@ -24,16 +24,14 @@ START_S = 180.0
 _POLL_S = 0.2
 
 
-class SaidReady(Protocol):
-    """What a workload says of itself when it is ready."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaidReady:
+    """What any workload says of itself when it is ready: SMs that it sees; None: none, no GPU."""
 
-    @property
-    def units(self) -> int | None:
-        """SMs that it sees; None where it has no GPU."""
-        ...
+    units: int | None = None
 
 
-_Ready = TypeVar("_Ready", bound=SaidReady)
+ReadyT = TypeVar("ReadyT", bound=SaidReady)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +71,8 @@ def script_workload(
 
 
 def started(
-    name: str, workload: AnsweringSpec, kind: type[_Ready]
-) -> "tuple[AnsweringJob, _Ready]":
+    name: str, workload: AnsweringSpec, kind: type[ReadyT]
+) -> "tuple[AnsweringJob, ReadyT]":
     """A workload process that is ready and under its limit, and what it says of itself.
 
     Raises:
@@ -123,7 +121,7 @@ class AnsweringJob:
         self._job = prove(job, Share(percent), backend, base, folder).start()
         self.output, self.count, self.check = self._job.output, self._job.count, self._job.check
 
-    def ready(self, kind: type[_Ready]) -> _Ready:
+    def ready(self, kind: type[ReadyT]) -> ReadyT:
         """What it says of itself when it is ready for commands.
 
         Raises:

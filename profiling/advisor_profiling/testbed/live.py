@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Literal
@@ -14,7 +14,7 @@ from typing import IO, Literal
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job
 from advisor.core.telemetry import TelemetrySource
-from advisor.errors import BusyError, InputError, SourceError
+from advisor.errors import BusyError, InputError, SourceError, undone_by
 from advisor.files import holders, open_home, try_lock
 from advisor.runtime.backend import (
     PIPE_DIRECTORY,
@@ -215,29 +215,34 @@ def live_testbed(
     Without a name of the source it is the vendor's own library; `jobs` are the most of a window,
     each of which gets the same number of cores, whoever is beside it.
     """
-    with live_backend(settings, gpu_name, mode) as backend:
-        source = open_source(backend.gpu, source_name, settings)
-        try:
-            folder = open_home(settings.home, "logs", run)
-            phase_lock = PhaseLock(settings.lock_dir)
-            base = settings.job_environment()
-            yield LiveTestbed(backend, source, base, folder, phase_lock, jobs)
-        finally:
-            source.close()
+    with (
+        live_backend(settings, gpu_name, mode) as backend,
+        closing(open_source(backend.gpu, source_name, settings)) as source,
+    ):
+        folder = open_home(settings.home, "logs", run)
+        phase_lock = PhaseLock(settings.lock_dir)
+        base = settings.job_environment()
+        yield LiveTestbed(backend, source, base, folder, phase_lock, jobs)
 
 
 @contextmanager
 def live_backend(settings: Settings, gpu_name: str, mode: Mode | None) -> Generator[Backend]:
-    """What enforces shares, as `open_backend` says, on a GPU that is ours alone until the end."""
+    """What enforces shares, as `backend_alone` says, on a GPU that is ours until the end."""
     gpu = find_gpu(gpu_name)
-    with gpu_lock(settings.lock_dir, gpu.uuid):
-        backend = open_backend(with_units(gpu, settings), mode, settings)
-        try:
-            end_leftovers(backend, settings.runtime_dir)
-            check_alone(backend.gpu)
-            yield backend
-        finally:
-            backend.close()
+    with (
+        gpu_lock(settings.lock_dir, gpu.uuid),
+        closing(backend_alone(with_units(gpu, settings), mode, settings)) as backend,
+    ):
+        yield backend
+
+
+def backend_alone(gpu: Gpu, mode: Mode | None, settings: Settings) -> Backend:
+    """What enforces shares, as `open_backend` says, on a GPU on which nobody computes."""
+    backend = open_backend(gpu, mode, settings)
+    with undone_by(backend.close):
+        end_leftovers(backend, settings.runtime_dir)
+        check_alone(gpu)
+    return backend
 
 
 @contextmanager

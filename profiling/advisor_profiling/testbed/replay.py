@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from advisor.core.gpu import Gpu, Share, vendor_of
 from advisor.core.job import NOTHING, Job, ProgressSettings, Reported, read_first
-from advisor.core.records import HEAT, REPLAY_SOURCE, PairPoint, PointPart, SoloPoint
+from advisor.core.records import HEAT, REPLAY_SOURCE, PairPoint, PointPart, SoloPoint, grouped
 from advisor.core.telemetry import (
     CLOCK_MEMORY,
     CLOCK_SM,
@@ -51,12 +51,16 @@ class _Recording:
 
 
 class Recordings:
-    """Windows of one way of sharing the GPU (`mode`, as of a testbed), without failed ones."""
+    """Windows of one way of sharing the GPU (`mode`, as of a testbed), without failed ones.
+
+    Attributes:
+        jobs: The recorded jobs, with what their points tell of them; all can wait at a gate.
+    """
 
     def __init__(self, points: Sequence[SoloPoint], pairs: Sequence[PairPoint], mode: str) -> None:
         self._windows: defaultdict[tuple[JobAtShare, ...], list[_Recording]] = defaultdict(list)
         self._units: dict[JobAtShare, int | None] = {}
-        self._jobs: dict[str, Job] = {}
+        self.jobs: dict[str, Job] = {}
         newest = sorted(points, key=lambda p: p.started_at, reverse=True)
         for point in sorted(newest, key=lambda p: p.mode != mode):
             self._add_solo(point)
@@ -70,10 +74,6 @@ class Recordings:
         """Windows in which exactly these ran, the one to prefer first; empty if there is none."""
         return self._windows[tuple(sorted(jobs_at_shares))]
 
-    def jobs(self) -> dict[str, Job]:
-        """The recorded jobs, with what their points tell of them; all can wait at a gate."""
-        return self._jobs
-
     def granted(self, job: str, share: Share) -> Granted:
         """What was read back for a job at a share.
 
@@ -82,7 +82,7 @@ class Recordings:
         """
         if (job, share.percent) not in self._units:
             shares = sorted(percent for name, percent in self._units if name == job)
-            known = [f"{percent:g} %" for percent in shares] or sorted(self._jobs)
+            known = [f"{percent:g} %" for percent in shares] or sorted(self.jobs)
             raise InputError(
                 f"no recorded point of {job} at {share} %",
                 fix=f"recorded are: {', '.join(known)}",
@@ -95,7 +95,7 @@ class Recordings:
         if not found or found[0].point.mode == point.mode:
             found.append(_Recording(point, (part_alone(point),)))
         self._units.setdefault(job_at_share, point.units_granted)
-        self._jobs.setdefault(point.job, _job(point))
+        self.jobs.setdefault(point.job, _job(point))
 
     def _add_pair(self, point: PairPoint) -> None:
         if any(part.rate is None for part in point.parts):
@@ -112,9 +112,8 @@ def _seat(part: PointPart) -> JobAtShare:
 
 def _most_complete_first(pairs: Sequence[PairPoint]) -> list[PairPoint]:
     """All splits of a pair come from one run on one card where one has them all."""
-    groups: defaultdict[tuple[str, ...], list[PairPoint]] = defaultdict(list)
-    for point in sorted(pairs, key=lambda p: p.started_at, reverse=True):
-        groups[*point.jobs, point.run, point.gpu_uuid].append(point)
+    newest = sorted(pairs, key=lambda p: p.started_at, reverse=True)
+    groups = grouped(newest, lambda point: (point.jobs, point.run, point.gpu_uuid))
     # Groups of equally many splits stay in the order of their newest windows.
     ordered = sorted(
         groups.values(),
@@ -410,23 +409,17 @@ class ReplayTestbed:
     def cue(self) -> None:
         """Play a window of those that run; until all its jobs are in, there may be none."""
         processes = sorted(self._playing, key=lambda c: c.job_at_share)
-        recording = self._choose(
-            self._recordings.find([process.job_at_share for process in processes])
-        )
-        self.source.playing = recording.point if recording else None
-        if recording is None:
+        found = self._recordings.find([process.job_at_share for process in processes])
+        if not found:
+            self.source.playing = None
             for process in processes:
                 process.play(None)
             return
+        recording = found[0] if self._random is None else self._random.choice(found)
         for part, process in zip(recording.parts, processes, strict=True):
             process.play(part, self._noise(part.rate_stderr, part.rate), recording.reported)
-        point = recording.point
+        self.source.playing = point = recording.point
         self.source.power_factor = self._noise(point.power_stderr_w, point.power_w)
-
-    def _choose(self, found: Sequence[_Recording]) -> _Recording | None:
-        if not found:
-            return None
-        return found[0] if self._random is None else self._random.choice(found)
 
     def _noise(self, stderr: float | None, mean: float | None) -> float:
         if self._random is None or not stderr or not mean:

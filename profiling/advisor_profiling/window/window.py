@@ -95,10 +95,8 @@ def rules_for(
         settle_most_s=min(default.settle_most_s, 10 * window_s),
         idle_s=min(default.idle_s, window_s),
     )
-    return rules if timing is None else _timed(rules, timing)
-
-
-def _timed(rules: WindowRules, timing: PowerTiming) -> WindowRules:
+    if timing is None:
+        return rules
     if rules.most_s < timing.shortest_window_s:
         raise InputError(
             f"a window of {rules.most_s:g} s is too short for the power sensor of this card",

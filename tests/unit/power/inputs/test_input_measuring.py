@@ -28,7 +28,6 @@ from advisor_power.data.measuring import (
     InputRun,
     Matrices,
     Outcome,
-    Step,
     fill_case,
     filled,
     measure_cases,
@@ -49,6 +48,7 @@ from advisor_power.data.result import (
     with_ratios,
 )
 from advisor_power.data.training import pattern_of, points_of
+from advisor_power.gpu_worker import Step
 
 REFERENCE = reference_for(SMALL, "bf16")
 CASES = [case(f"constant({n})") for n in range(20)]

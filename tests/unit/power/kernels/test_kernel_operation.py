@@ -15,8 +15,9 @@ from advisor.validity.sensor_record import EnergyCounter, SensorRecord
 from advisor.wire.power import KernelReport
 from advisor_cli.power.kernel import report_lines
 from advisor_data.known import KERNEL_REPORTS
+from advisor_power.gpu_worker import Step
 from advisor_power.kernels.bench import RunRequest
-from advisor_power.kernels.measure import BLOCK_RUNS, KernelStep, measure_operation
+from advisor_power.kernels.measure import BLOCK_RUNS, measure_operation
 from advisor_power.kernels.plan import KernelPlan, Sensors, WantedKernel, sensors_of
 from advisor_power.kernels.runs import Run
 from advisor_profiling.window.window import CounterTick
@@ -35,7 +36,7 @@ def measured(
     home: Path,
     wanted: WantedKernel = FEW,
     sensors: SensorRecord | None = None,
-    steps: list[KernelStep] | None = None,
+    steps: list[Step] | None = None,
     plans: list[KernelPlan] | None = None,
     gpu: Gpu = GPU,
 ) -> KernelReport:
@@ -326,7 +327,7 @@ def test_interrupted_measurement_goes_on(tmp_path: Path) -> None:
     assert len(gzip.decompress(file.read_bytes()).splitlines()) == 2
     with file.open("ab") as half:
         half.write(gzip.compress(b'{"runs": [{"starts_s": [0.1')[:20])
-    steps: list[KernelStep] = []
+    steps: list[Step] = []
     again = MadeUpKernel(rising, seed=3)
     power = measured(again, tmp_path, steps=steps)
     assert (power.runs, again.runs) == (80, 60)

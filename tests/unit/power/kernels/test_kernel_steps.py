@@ -30,7 +30,6 @@ from advisor_power.kernels.plan import (
     check_cost,
     check_resolution,
     make_plan,
-    readings_needed,
     runs_for,
     sigma_power_w,
 )
@@ -39,7 +38,6 @@ from advisor_power.kernels.runs import (
     PingPong,
     PowerReading,
     Run,
-    Sensor,
     Stitched,
     fit_clock,
     mean_of,
@@ -170,7 +168,7 @@ def test_resolution_is_that_of_the_formula() -> None:
     """sqrt(2) * (W / delta) * sigma_R / sqrt(m), at W = 25 ms and 2 W."""
     assert sigma_power_w(25, 5, 2, 1) == pytest.approx(14.14, abs=0.01)
     assert sigma_power_w(25, 1, 2, 1) == pytest.approx(70.7, abs=0.1)
-    assert readings_needed(25, 5, 2, 5.01) == 8
+    assert runs_for(replace(INSTANT, period_ms=5.0), bin_ms=5, within_w=5.01) == 8
 
 
 @given(bin_ms=st.floats(0.5, 25), within_w=st.floats(0.5, 50))
@@ -274,7 +272,6 @@ def test_stretch_that_was_held_back_says_nothing() -> None:
 # power over time out of readings that are means over a window: what was put in comes out
 
 
-SENSOR = Sensor(window_s=0.025, delay_s=0.012, noise_w=2.0)
 BASE_W = 120.0
 LENGTH_S = 0.1
 
@@ -285,14 +282,12 @@ def readings(
     """What a sensor would have read at random times of a run, with power known exactly."""
     random = np.random.default_rng(seed)
     tau = np.sort(random.uniform(0, LENGTH_S, count))
-    step = 1e-4
-    grid = np.arange(-SENSOR.window_s, LENGTH_S, step)
+    step, width_s = 1e-4, INSTANT.window_ms / 1000
+    grid = np.arange(-width_s, LENGTH_S, step)
     watts = np.where(grid + step / 2 < 0, BASE_W, power_w(grid + step / 2))
     joules = np.concatenate([[0], np.cumsum(watts) * step])
     at = np.append(grid, grid[-1] + step)
-    mean = (np.interp(tau, at, joules) - np.interp(tau - SENSOR.window_s, at, joules)) / (
-        SENSOR.window_s
-    )
+    mean = (np.interp(tau, at, joules) - np.interp(tau - width_s, at, joules)) / width_s
     return Stitched(tau, mean + random.normal(0, noise_w, count), BASE_W)
 
 
@@ -308,7 +303,7 @@ def bin_means(power_w: Callable[[Floats], Floats], edges_s: Floats) -> Floats:
 
 
 def curve_of(stitched: Stitched, bin_s: float = 0.005) -> Curve:
-    return deconvolve(stitched, SENSOR, np.linspace(0, LENGTH_S, round(LENGTH_S / bin_s) + 1))
+    return deconvolve(stitched, INSTANT, np.linspace(0, LENGTH_S, round(LENGTH_S / bin_s) + 1))
 
 
 @pytest.mark.parametrize("period_s", [0.01, 0.02, 0.025, 0.05])
@@ -344,7 +339,7 @@ def test_band_holds_the_truth(rise_s: float, end_w: float, seed: int) -> None:
 def test_flat_power_without_noise_comes_back_exactly(level_w: float, base_w: float) -> None:
     """However far it is from what was before."""
     tau = np.linspace(0.0005, LENGTH_S, 400)
-    before = np.clip(SENSOR.window_s - tau, 0, None) / SENSOR.window_s
+    before = np.clip(INSTANT.window_ms / 1000 - tau, 0, None) / (INSTANT.window_ms / 1000)
     stitched = Stitched(tau, before * base_w + (1 - before) * level_w, base_w)
     assert curve_of(stitched).power_w == pytest.approx(np.full(20, level_w), rel=1e-3)
 
@@ -381,7 +376,7 @@ def test_bins_begin_and_end_with_executions(execution_s: float, length: int) -> 
 
 def run_with(tau_and_watts: list[tuple[float, float]], length_s: float = 0.05) -> Run:
     """A run at 100 s; readings come a delay after the end of their window."""
-    at = [(100 + tau + SENSOR.delay_s, watts) for tau, watts in tau_and_watts]
+    at = [(100 + tau + INSTANT.delay_ms / 1000, watts) for tau, watts in tau_and_watts]
     return Run(
         starts_s=(100.0,),
         ends_s=(100 + length_s,),
@@ -395,7 +390,7 @@ def test_stitching_takes_readings_by_their_window() -> None:
     run = run_with(
         [(-0.05, 999), (-0.03, 100), (-0.01, 110), (0.01, 300), (0.04, 400), (0.06, 999)]
     )
-    found = some(stitch([run], SENSOR))
+    found = some(stitch([run], INSTANT))
     # The window of the reading at -0.05 began before the lead of 0.06 s.
     assert (found.base_w, found.power_w.tolist(), found.tau_s) == (
         pytest.approx(105),
@@ -405,7 +400,7 @@ def test_stitching_takes_readings_by_their_window() -> None:
 
 
 def test_without_a_reading_before_a_run_nothing_is_stitched() -> None:
-    assert stitch([run_with([(0.01, 300)])], SENSOR) is None
+    assert stitch([run_with([(0.01, 300)])], INSTANT) is None
 
 
 def test_naive_curve_dates_readings_when_they_were_seen() -> None:

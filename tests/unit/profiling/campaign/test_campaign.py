@@ -62,7 +62,7 @@ class SharedFaultTestbed(BreakableTestbed):
         return self.in_fault
 
 
-JOBS = ReplayTestbed(SOLO).jobs()
+JOBS = ReplayTestbed(SOLO).jobs
 
 
 def targets_of(first: str, second: str) -> list[Target]:

@@ -83,7 +83,7 @@ def measure(
         campaign = Campaign(
             plan=wanted,
             part=part,
-            jobs=ReplayTestbed(SOLO).jobs(),
+            jobs=ReplayTestbed(SOLO).jobs,
             known=known,
             store=store,
             reporter=reporter or Watching(),

@@ -18,7 +18,7 @@ from advisor_profiling.window.points import ProcessSpec
 
 SHARES = (30.0, 50.0, 70.0, 100.0)
 SOLO = [point(job=job, share_percent=share) for job in ("gemm", "sort") for share in SHARES]
-GEMM, SORT = (ReplayTestbed(SOLO).jobs()[name] for name in ("gemm", "sort"))
+GEMM, SORT = (ReplayTestbed(SOLO).jobs[name] for name in ("gemm", "sort"))
 FREE = replace(GEMM, progress=ProgressSettings(gate=False))
 A, B, C, D = (ProcessSpec(GEMM, Share(share)) for share in SHARES)
 

@@ -54,7 +54,7 @@ def recorded(share: float, **fields: Any) -> SoloPoint:
 def replay(points: list[SoloPoint], folder: Path, *shares: float) -> SweepResult:
     """Replay the shares of the first recorded job."""
     testbed = ReplayTestbed(points)
-    job = testbed.jobs()[points[0].job]
+    job = testbed.jobs[points[0].job]
     targets = [solo(job, Share(share)) for share in shares]
     with open_store(None, folder) as store:
         return sweep(targets, "r9", testbed, store, Watching(), rules_for(0.5))
@@ -89,7 +89,7 @@ def test_recorded_values_come_back(tmp_path: Path) -> None:
 def test_any_rate_and_power_come_back(rate: float, power_w: float) -> None:
     """A job of a step a minute and one of a million a second are replayed alike."""
     testbed = ReplayTestbed([recorded(50.0, rate=rate, power_w=power_w)])
-    process = testbed.start(testbed.jobs()["gemm"], Share(50))
+    process = testbed.start(testbed.jobs["gemm"], Share(50))
     process.go()
     before = np.array([process.count(), testbed.source.read((ENERGY_GPU,))[ENERGY_GPU]])
     testbed.clock.sleep(10.0)
@@ -147,12 +147,12 @@ Shown = tuple[tuple[float, ...], float | None]
 def target_of(testbed: ReplayTestbed, slots: Sequence[JobAtShare]) -> Target:
     """The window of two jobs."""
     (a, share_a), (b, share_b) = slots
-    return pair(testbed.jobs()[a], Share(share_a), testbed.jobs()[b], Share(share_b))
+    return pair(testbed.jobs[a], Share(share_a), testbed.jobs[b], Share(share_b))
 
 
 def show(testbed: ReplayTestbed, slots: Sequence[JobAtShare], times: int = 1) -> list[Shown]:
     """Open the gates of these so many times, in this order, and look what they do for a second."""
-    processes = [testbed.start(testbed.jobs()[job], Share(share)) for job, share in slots]
+    processes = [testbed.start(testbed.jobs[job], Share(share)) for job, share in slots]
     shown: list[Shown] = []
     for _ in range(times):
         for slot, process in enumerate(processes):
@@ -168,7 +168,7 @@ def show(testbed: ReplayTestbed, slots: Sequence[JobAtShare], times: int = 1) ->
 
 def test_job_goes_on_alone_when_its_partner_stops() -> None:
     testbed = ReplayTestbed(ALONE, TOGETHER)
-    first, second = (testbed.start(testbed.jobs()[job], Share(s)) for job, s in THIRTY_SEVENTY)
+    first, second = (testbed.start(testbed.jobs[job], Share(s)) for job, s in THIRTY_SEVENTY)
     readings: list[float | None] = [testbed.source.read((POWER_GPU,))[POWER_GPU]]
     for step in (first.go, second.go, first.stop, second.hold, second.stop):
         step()
@@ -183,7 +183,7 @@ def test_split_without_a_record_is_refused_by_its_name() -> None:
     asked = (THIRTY_SEVENTY, THIRTY_SEVENTY[::-1], unknown)
     refused = [testbed.refuses(target_of(testbed, slots)) for slots in asked]
     assert (refused[2], any(refused[:2])) == ("not recorded", False)
-    processes = [testbed.start(testbed.jobs()[job], Share(share)) for job, share in unknown]
+    processes = [testbed.start(testbed.jobs[job], Share(share)) for job, share in unknown]
     processes[0].go(0)
     testbed.check_limits()
     processes[1].go(1)
@@ -199,7 +199,7 @@ def test_three_jobs_are_replayed_of_which_no_two_were_recorded() -> None:
     """While gates open one after the other there is no window yet, and that is no fault."""
     three = pair_point(100.0, 100.0, job_3="gemm", share_3_percent=100.0, rate_3=9.0, power_w=610.0)
     testbed = ReplayTestbed(ALONE, [three])
-    jobs = testbed.jobs()
+    jobs = testbed.jobs
     specs = tuple(ProcessSpec(jobs[job], Share(100.0)) for job in ("gemm", "triad", "gemm"))
     processes = [testbed.start(spec.job, spec.share) for spec in specs]
     result = measure_target(Target(specs), processes, testbed, rules_for(0.5))
