@@ -325,16 +325,24 @@ class StatusWriter:
         return True
 
 
-def close_unclaimed(folder: LaunchFolder) -> None:
-    """End a launch whose supervisor never began, so that none begins any more."""
+def close_unclaimed(
+    folder: LaunchFolder, state: State = "stopped", code: str | None = None, cause: str = ""
+) -> None:
+    """End a launch whose supervisor has not begun, so that none begins any more.
+
+    One that begins at the same moment goes on; it sees a request to stop.
+
+    Raises:
+        InputError: its spec cannot be read.
+        OSError: the folder cannot be written.
+    """
     if folder.claimed():
         return
-    try:
-        with folder.supervising():
-            StatusWriter(folder, folder.read_spec()).close("stopped")
-    except BusyError:
-        # One has begun just now: it sees the request to stop.
-        return
+    with suppress(BusyError), folder.supervising():
+        writer = StatusWriter(folder, folder.read_spec())
+        if code:
+            writer.blame(code, cause)
+        writer.close(state)
 
 
 def first_status(

@@ -4,7 +4,6 @@ import hashlib
 import re
 import socket
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -19,8 +18,8 @@ from advisor.launch.folder import (
     JoinAnswer,
     JoinRequest,
     LaunchFolder,
-    StatusWriter,
     ask_join,
+    close_unclaimed,
     create_folder,
     dumps,
     find_folder,
@@ -138,24 +137,6 @@ def fail(row: LaunchRow, state: ServiceState, code: str, cause: str) -> None:
         stored_status(row), state="failed", code=code, cause=cause, updated_at=at, ended_at=at
     )
     state.update_launch(row.launch_id, status.state, dumps(status).decode())
-
-
-def close_unclaimed(
-    folder: LaunchFolder, state: State, code: str | None = None, cause: str = ""
-) -> None:
-    """End a launch whose supervisor has not begun, so that none can begin any more.
-
-    One that begins at the same moment goes on; it sees a request to stop.
-
-    Raises:
-        InputError: its spec cannot be read.
-        OSError: the folder cannot be written.
-    """
-    with suppress(BusyError), folder.supervising():
-        writer = StatusWriter(folder, folder.read_spec())
-        if code:
-            writer.blame(code, cause)
-        writer.close(state)
 
 
 def keep_status(row: LaunchRow, status: LaunchStatus, state: ServiceState) -> None:
@@ -316,8 +297,7 @@ def stop(service: Service, launch_id: str, audited: RequestAudit) -> tuple[Launc
     with audited.of("launch.stop", launch_id):
         folder = _folder_reached(service, launch_id, f"advisor launches stop {launch_id}")
         folder.ask_stop()
-        if not folder.claimed():
-            close_unclaimed(folder, "stopped")
+        close_unclaimed(folder)
     return current_status(folder), host
 
 

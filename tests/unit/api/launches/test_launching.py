@@ -16,13 +16,13 @@ from advisor.core.job import Job
 from advisor.core.split import NINE
 from advisor.errors import InputError, StoreError
 from advisor.formats.wire import read, write
-from advisor.launch.folder import append_observation, create_folder, first_status
+from advisor.launch.folder import append_observation, close_unclaimed, create_folder, first_status
 from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import JobStatus, LaunchStatus, Ledger
 from advisor.wire.requests import LaunchRequest, check_launch
 from advisor_api.http.access import Caller
 from advisor_api.launches.launch_metrics import LaunchMetrics
-from advisor_api.launches.launching import HIDDEN, close_unclaimed, request_hash, visible_launch
+from advisor_api.launches.launching import HIDDEN, request_hash, visible_launch
 from advisor_api.launches.reconciler import ObservationImporter
 from advisor_data import open_store
 
