@@ -253,7 +253,8 @@ class Newcomers:
         # A fault of the MPS server takes a newcomer down, too, which then tries again elsewhere.
         if isinstance(error, JobError) and self._monitor.may_be_fault:
             return
-        if isinstance(error, JobError) and self._monitor.had_fault:
+        had_fault = any(one.code == "mps-fault" for one in self._monitor.jobs)
+        if isinstance(error, JobError) and had_fault:
             error = PartitionError(f"a fault on the MPS server ended the start: {error}")
         self._coming = None
         self._monitor.expect(None)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Never
 
 from advisor.core.interval import Interval
-from advisor.core.job import VERDICT_FLAGS, read_first
+from advisor.core.job import VERDICT_FLAGS
 from advisor.core.records import P99_BROKEN, SETTLE_S, STRANGER
 from advisor.core.split import Split
 from advisor.core.telemetry import TelemetrySource
@@ -69,13 +69,13 @@ class SetMonitor:
         self._meter = CardMeter(source)
         drawn, begun = timed(self._meter.read, self._now_s)
         self.begun_s = self._note_from_s = self._asked_s = self._checked_s = begun.at_s
-        self.jobs = tuple(map(partial(_monitor, now_s=self.begun_s), jobs, pair.parts))
+        self.jobs = tuple(map(partial(JobMonitor, now_s=self.begun_s), jobs, pair.parts))
         self._alarms: list[str] = []
         self.account = Account(pair, self.jobs, self._meter.add(drawn, begun), begun)
         self.forecasts: dict[tuple[int, ...], Forecast] = {}
         self.expected_power_w: Interval | None = None
         self._expect(pair.forecast)
-        _watch_promises(self.jobs, pair.parts, self.begun_s)
+        _watch_promises(self.jobs, self.begun_s)
         self.first_ended: tuple[int, ...] = ()
         self.limit_broken = False
         self._silent, self._noted, self._answered_at = False, False, now_text()
@@ -94,7 +94,7 @@ class SetMonitor:
             self.jobs[n].end("failed", error.code, str(error))
         self._note_ends([one for one in self.jobs if one.over], self.begun_s)
         running = self._running()
-        open_gates([one.job for one in running], [one.solo_rate for one in running])
+        open_gates([one.job for one in running], [one.part.solo_rate for one in running])
 
     @property
     def is_void(self) -> bool:
@@ -110,11 +110,6 @@ class SetMonitor:
     def may_be_fault(self) -> bool:
         """Whether jobs failed, and it is not known yet whether a fault took them down."""
         return bool(self._suspicions)
-
-    @property
-    def had_fault(self) -> bool:
-        """Whether a fault of the MPS server has taken jobs down."""
-        return any(one.code == "mps-fault" for one in self.jobs)
 
     def expect(self, job: RunningJob | None) -> None:
         """It starts beside those that run, so it is no stranger there; None: none does."""
@@ -135,10 +130,10 @@ class SetMonitor:
         pair, now_s = self.pair, self._now_s()
         split = Split((*pair.split.shares, job.share.percent), pair.split.sharing)
         self.pair = replace(pair, split=split, parts=(*pair.parts, part))
-        self.jobs = (*self.jobs, _monitor(job, part, now_s, now_text(), proof))
+        self.jobs = (*self.jobs, JobMonitor(job, part, now_s, now_text(), proof))
         self.account.join(self.pair, self.jobs)
         self._expect(forecast)
-        _watch_promises(self.jobs, self.pair.parts, now_s)
+        _watch_promises(self.jobs, now_s)
         self._noted, self._note_from_s = False, now_s
         job.go()
 
@@ -239,7 +234,7 @@ class SetMonitor:
         batch = [job for job in running if not (job.tail or job.job.job.offered_rate is not None)]
         if batch and self._spec.when_p99_breaks == "end-newest":
             batch[-1].end("stopped", error=f"ended since {why}")
-            _watch_promises(self.jobs, self.pair.parts, now_s)
+            _watch_promises(self.jobs, now_s)
             why = f"{batch[-1].job.job.name} was ended: {why}"
         self._alarms.append(why)
 
@@ -409,24 +404,6 @@ class SetMonitor:
         raise error
 
 
-def _monitor(
-    job: RunningJob,
-    part: LaunchPart,
-    now_s: float,
-    joined_at: str | None = None,
-    proof: Proof | None = None,
-) -> JobMonitor:
-    return JobMonitor(
-        job,
-        now_s,
-        part.solo_rate,
-        read_first(part.reported),
-        joined_at,
-        proof,
-        part.time_limit_s,
-    )
-
-
 def _no_client(jobs: Sequence[JobMonitor]) -> tuple[JobMonitor, LimitNotProvenError] | None:
     """The first that is not under its limit itself, and why; waits some seconds for each."""
     for one in jobs:
@@ -502,10 +479,10 @@ def _author(struck: Sequence[JobMonitor], backend: Backend) -> tuple[JobMonitor 
     return guilty, _KNOWN_FAULT.format(name, others, pid, name)
 
 
-def _watch_promises(jobs: Sequence[JobMonitor], parts: Sequence[LaunchPart], now_s: float) -> None:
+def _watch_promises(jobs: Sequence[JobMonitor], now_s: float) -> None:
     """Begin anew for all that have promised a p99: who has come or gone changes it."""
-    for one, part in zip(jobs, parts, strict=True):
-        if (promised_ms := part.promised_p99_ms) is not None:
+    for one in jobs:
+        if (promised_ms := one.part.promised_p99_ms) is not None:
             one.tail = one.tail or P99Watch(one.job, promised_ms, now_s)
             one.tail.begin(now_s)
 
