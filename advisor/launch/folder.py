@@ -424,18 +424,13 @@ class JoinAnswer:
     forecast: Forecast | None = None
 
 
-def new_join_id() -> str:
-    """A name for a request that no other has."""
-    return secrets.token_hex(8)
-
-
 def ask_join(folder: LaunchFolder, request: JoinRequest, name: str | None = None) -> str:
     """Ask the supervisor, which takes it up though this process may end; the name of the request.
 
     Raises:
         OSError: it cannot be written; nothing was asked then.
     """
-    name = name or new_join_id()
+    name = name or secrets.token_hex(8)
     private_folder(_place(folder))
     replace_file(_place(folder) / (name + _ASKED), dumps(request))
     return name

@@ -26,7 +26,6 @@ from advisor.launch.folder import (
     first_status,
     last_answer,
     loads,
-    new_join_id,
     read_request,
 )
 from advisor.launch.overview import (
@@ -434,8 +433,8 @@ def join(
     """
     (name,) = wanted.names
     folder = _folder(service, launch_id, f"advisor launch --join {launch_id} {name}")
-    join_id = _id_of(wanted, caller, key)
-    if key and (before := read_request(folder, join_id)):
+    join_id = _id_of(wanted, caller, key) if key else None
+    if join_id and (before := read_request(folder, join_id)):
         return _as_told(folder, join_id, before, caller)
     _check_launchable(service, [name])
     gpu = find_gpu(folder.read_status().gpu_uuid or folder.read_spec().gpu)
@@ -447,7 +446,7 @@ def join(
     )
     request = make_join(folder, name, wanted.share_percent, launch, service.settings)
     with audited.of("launch.join", f"{launch_id}: {name} at {request.share_percent:g} %"):
-        ask_join(folder, request, join_id)
+        join_id = ask_join(folder, request, join_id)
     return _as_told(folder, join_id, request, caller)
 
 
@@ -469,10 +468,8 @@ def _folder(service: Service, launch_id: str, command: str) -> LaunchFolder:
     return _folder_reached(service, launch_id, command)
 
 
-def _id_of(wanted: JoinLaunchRequest, caller: Caller, key: str | None) -> str:
+def _id_of(wanted: JoinLaunchRequest, caller: Caller, key: str) -> str:
     """The same for the same key and body, so that it is asked once."""
-    if key is None:
-        return new_join_id()
     text = "\n".join((caller.name, key, request_hash(wanted)))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
