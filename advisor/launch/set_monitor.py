@@ -45,6 +45,7 @@ class SetMonitor:
     Attributes:
         mode: How the GPU is shared, as points have it.
         first_ended: Indices of the jobs that ended first by themselves; empty: none did yet.
+        suspicions: Of jobs that failed, while it is not known whether a fault took them down.
         limit_broken: Something computed that was not under its limit; what was seen is of no use.
         newcomer_error: The same of the one that is to join, which has disturbed nobody for long.
         forecasts: What was predicted of those who run together, by their numbers.
@@ -87,7 +88,7 @@ class SetMonitor:
         self._clients: Future[tuple[JobMonitor, LimitNotProvenError] | None] | None = None
         self._endings: list[tuple[list[JobMonitor], Future[None]]] = []
         self._ended = set[JobMonitor]()
-        self._suspicions: list[_Suspicion] = []
+        self.suspicions: list[_Suspicion] = []
         self._is_spoiled, self._answered_s, self._stop_due = False, -math.inf, False
         self._limits = _LimitMonitor(backend, pair.cap_percent, self.begun_s, strict=spec.strict)
         for n, error in (failed or {}).items():
@@ -104,12 +105,7 @@ class SetMonitor:
     @property
     def over(self) -> bool:
         """Whether no job runs, and it is known how each ended."""
-        return all(one.over for one in self.jobs) and not self._suspicions
-
-    @property
-    def may_be_fault(self) -> bool:
-        """Whether jobs failed, and it is not known yet whether a fault took them down."""
-        return bool(self._suspicions)
+        return all(one.over for one in self.jobs) and not self.suspicions
 
     def expect(self, job: RunningJob | None) -> None:
         """It starts beside those that run, so it is no stranger there; None: none does."""
@@ -170,7 +166,7 @@ class SetMonitor:
         self._check_backend(now.at_s)
         self._check_clients(now.at_s)
         self._look_for_faults(now.at_s)
-        if self._stop_due and not self._suspicions:
+        if self._stop_due and not self.suspicions:
             self._stop_running()
         self._end_over()
         self._close_ended(now)
@@ -201,7 +197,7 @@ class SetMonitor:
         """
         were = self._running()
         self._stop_running()
-        self._suspicions = []
+        self.suspicions = []
         self._end_over()
         for _, ending in self._endings:
             with suppress(SurvivorsError):
@@ -265,7 +261,7 @@ class SetMonitor:
         # One that was ended here, as at a time limit, has no exit code.
         failed = [one for one in ended if one.outcome == "failed" and one.exit_code is not None]
         if failed and self._backend.mode == "mps":
-            self._suspicions.append(_Suspicion((*failed, *self._running()), now_s))
+            self.suspicions.append(_Suspicion((*failed, *self._running()), now_s))
         self._stop_due = self._stop_due or self._spec.when_one_ends == "stop"
 
     def _indices_over(self) -> tuple[int, ...]:
@@ -280,7 +276,7 @@ class SetMonitor:
 
         One that hangs still runs, and one that ended may have left workers behind.
         """
-        suspects = {one for suspicion in self._suspicions for one in suspicion.struck}
+        suspects = {one for suspicion in self.suspicions for one in suspicion.struck}
         over = [one for one in self.jobs if one.over and one not in suspects | self._ended]
         if over:
             self._ended.update(over)
@@ -301,18 +297,18 @@ class SetMonitor:
 
     def _look_for_faults(self, now_s: float) -> None:
         """Whether jobs that failed were taken down by a fault of the MPS server."""
-        found = {one: one.is_fault(self._answered_s, now_s) for one in self._suspicions}
+        found = {one: one.is_fault(self._answered_s, now_s) for one in self.suspicions}
         if self._is_spoiled or True in found.values():
             suspects = (one for suspicion in found for one in suspicion.struck)
             self._take_down([*suspects, *self._running()])
-        self._suspicions = [one for one in self._suspicions if found[one] is None]
+        self.suspicions = [one for one in self.suspicions if found[one] is None]
 
     def _take_down(self, struck: Sequence[JobMonitor]) -> None:
         """Note that a fault has struck these, but for those that have finished meanwhile.
 
         The job that caused it has failed, where it is known.
         """
-        self._suspicions = []
+        self.suspicions = []
         known = [*dict.fromkeys(one for one in struck if one.outcome in ("running", "failed"))]
         if known:
             guilty, fault = _author(known, self._backend)
@@ -330,7 +326,7 @@ class SetMonitor:
             LimitBrokenError: a limit does not hold.
         """
         running = [one.job for one in self._running()]
-        urgent = any(one.since_s > self._asked_s for one in self._suspicions)
+        urgent = any(one.since_s > self._asked_s for one in self.suspicions)
         if self._question is None and (urgent or (running and now_s - self._asked_s >= _ASK_S)):
             self._asked_s = now_s
             coming = [self._coming] if self._coming is not None else []

@@ -167,7 +167,7 @@ class _SetRun:
         self._show(monitor, "running")
         ending = "failed"
         try:
-            while (found := self._ending(monitor, coming=newcomers.coming)) is None:
+            while (found := self._ending(monitor, coming=newcomers.coming is not None)) is None:
                 beat()
                 time.sleep(LOOK_S)
                 monitor.look()

@@ -268,7 +268,7 @@ class Reconciler:
             self._lost = True
         else:
             self._lost = False
-            self._launch_metrics.mark_complete()
+            self._launch_metrics.complete = True
 
     def _keep_row(self, row: LaunchRow) -> None:
         """A row without a folder: its writer was killed at once, or the folder is lost."""
