@@ -117,8 +117,7 @@ def test_jobs_that_run_are_watched_while_a_limit_is_proven(
     name = ask_join(folder, JoinRequest(part=THIRD, share_percent=30.0))
     for _ in range(5):
         coming.look()
-    assert (len(proofs), read_answer(folder, name)) == (1, None)
-    assert coming.coming is not None
+    assert (len(proofs), bool(coming.coming), read_answer(folder, name)) == (1, True, None)
     proofs[0].set_exception(LimitNotProvenError("another SM count"))
     coming.look()
     coming.look()

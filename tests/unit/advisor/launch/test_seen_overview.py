@@ -60,8 +60,10 @@ def entry(begun: datetime, hours: float = 2, ledger: Ledger | None = TWO_HOURS) 
 
 
 def seen(*entries: Entry, history: History | None = None, **more: Any) -> Overview:
-    empty: dict[str, Any] = {"now": NOW, "running": (), "ended": (), "cards": (), "host": "here"}
-    empty |= {"history_of": lambda _: history, "prices": NO_PRICES, "entries": entries}
+    empty: dict[str, Any] = {
+        "now": NOW, "running": (), "ended": (), "cards": (), "host": "here", "entries": entries,
+        "history_of": dict.fromkeys(("r", *map(str, range(50))), history).get, "prices": NO_PRICES,
+    }  # fmt: skip
     return overview(**empty | more)
 
 
