@@ -23,8 +23,9 @@ class Account:
     What is told of the energy was read at the same moment as the progress of the jobs.
 
     Attributes:
-        stretches: The first is that of all that began together, or of one that began alone; each
-            next one of those, two at least, who ran together after somebody had ended or joined.
+        first: The stretch of all that began together, or of one that began alone.
+        stretches: The first one; each next one is of those, two at least, who ran together after
+            somebody had ended or joined.
         rest_s: How long jobs have run after the first stretch.
         stranded_unit_s: Units held for a job that had ended, times seconds.
         unwatched_s: Seconds between two looks beyond 2 s, all together.
@@ -37,8 +38,8 @@ class Account:
         self._last_s = now.at_s
         self._recent_j = RateMeter(RECENT_S)
         self._begin = self._read = metered
-        self.stretches = [Stretch(jobs, range(len(jobs)), now.at_s, metered)]
-        self._first = len(jobs)
+        self.first = Stretch(jobs, range(len(jobs)), now.at_s, metered)
+        self.stretches = [self.first]
         self._first_steps = self._shared_steps = self._read_steps = _steps(jobs)
         self._unread_steps = tuple(0.0 for _ in jobs)
         self.rest_s = self.stranded_unit_s = self.unwatched_s = 0.0
@@ -61,13 +62,13 @@ class Account:
         self._freed_s += passed_s * max(0, len(running) - 1)
         self._add_to_stretch(now, passed_s, before, running)
         self._last_s = now.at_s
-        if len(running) < len(self._jobs) or len(self._jobs) > self._first:
+        if len(running) < len(self._jobs) or len(self._jobs) > len(self.first.numbers):
             self.rest_s += passed_s
             # Without limits the jobs that go on have the whole GPU.
             if self._pair.split.is_limited:
                 ended = sum(one.job.granted.units or 0 for one in self._jobs if one not in running)
                 # Who has joined uses what others held.
-                later = self._jobs[self._first :]
+                later = self._jobs[len(self.first.numbers) :]
                 joined = sum(one.job.granted.units or 0 for one in later if one in running)
                 self.stranded_unit_s += passed_s * max(0, ended - joined)
             for one in running:
@@ -94,31 +95,17 @@ class Account:
         self._unread_steps = (*self._unread_steps, *(0.0 for _ in more))
 
     @property
-    def overlap_s(self) -> float:
-        """How long all have run together."""
-        return self.stretches[0].overlap_s
-
-    @property
-    def energy_j(self) -> float | None:
-        """Of the GPU in that time."""
-        return self.stretches[0].energy_j
-
-    @property
     def rest_energy_j(self) -> float | None:
         """Of the time after the first stretch; None before there is one."""
-        whole, first_j = self._metered(), self.energy_j
+        whole, first_j = self._metered(), self.first.energy_j
         if whole is None or first_j is None or not self.rest_s:
             return None
-        return whole.since(Metered(first_j, self.overlap_s, 0.0)).whole_j(self.rest_s)
+        return whole.since(Metered(first_j, self.first.overlap_s, 0.0)).whole_j(self.rest_s)
 
     def power_w(self) -> float | None:
         """Of the GPU, mean over the last seconds."""
         is_old = self._read is None or self._last_s - self._read.at_s > RECENT_S
         return None if is_old else self._recent_j.rate()
-
-    def settled_power_w(self) -> float | None:
-        """Of the GPU, mean while all ran, without the first seconds."""
-        return self.stretches[0].power_w()
 
     def recent_energy_saved(self) -> float | None:
         """Over the last seconds; a job that is over does nothing."""
@@ -136,25 +123,25 @@ class Account:
         if not self._is_counted:
             return None
         metered = self._metered()
-        whole_j = metered and metered.whole_j(self.overlap_s + self.rest_s)
+        whole_j = metered and metered.whole_j(self.first.overlap_s + self.rest_s)
         return energy_saved(whole_j, self._since(self._first_steps), self._pair.parts)
 
     def mean_energy_saved(self) -> float | None:
         """While all ran, without the first seconds."""
         # Who joined later is no part of it.
-        parts = self._pair.parts[: self._first]
-        return energy_saved(self.settled_power_w(), self.stretches[0].rates(), parts)
+        parts = self._pair.parts[: len(self.first.numbers)]
+        return energy_saved(self.first.power_w(), self.first.rates(), parts)
 
     def settled_work_per_joule(self) -> float | None:
         """Sum of relative speeds per watt in that time."""
-        rates, parts = self.stretches[0].rates(), self._pair.parts[: self._first]
+        rates, parts = self.first.rates(), self._pair.parts[: len(self.first.numbers)]
         speeds = [relative(rate, part.solo_rate) for rate, part in zip(rates, parts, strict=True)]
-        return work_per_joule(speeds, self.settled_power_w())
+        return work_per_joule(speeds, self.first.power_w())
 
     def ledger(self) -> Ledger | None:
         """All of it, beside the same steps with a GPU for each; None where that is not known."""
         metered, parts, done = self._metered(), self._pair.parts, self._since(self._first_steps)
-        alone, held_s = _work_alone(done, parts), self.overlap_s + self.rest_s
+        alone, held_s = _work_alone(done, parts), self.first.overlap_s + self.rest_s
         unread = map(sum, zip(self._unread_steps, self._since(self._read_steps), strict=True))
         read = [max(0.0, all_ - less) for all_, less in zip(done, unread, strict=True)]
         alone_read = _work_alone(read, parts)

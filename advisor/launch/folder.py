@@ -325,16 +325,24 @@ class StatusWriter:
         return True
 
 
-def close_unclaimed(folder: LaunchFolder) -> None:
-    """End a launch whose supervisor never began, so that none begins any more."""
+def close_unclaimed(
+    folder: LaunchFolder, state: State = "stopped", code: str | None = None, cause: str = ""
+) -> None:
+    """End a launch whose supervisor has not begun, so that none begins any more.
+
+    One that begins at the same moment goes on; it sees a request to stop.
+
+    Raises:
+        InputError: its spec cannot be read.
+        OSError: the folder cannot be written.
+    """
     if folder.claimed():
         return
-    try:
-        with folder.supervising():
-            StatusWriter(folder, folder.read_spec()).close("stopped")
-    except BusyError:
-        # One has begun just now: it sees the request to stop.
-        return
+    with suppress(BusyError), folder.supervising():
+        writer = StatusWriter(folder, folder.read_spec())
+        if code:
+            writer.blame(code, cause)
+        writer.close(state)
 
 
 def first_status(
@@ -416,18 +424,13 @@ class JoinAnswer:
     forecast: Forecast | None = None
 
 
-def new_join_id() -> str:
-    """A name for a request that no other has."""
-    return secrets.token_hex(8)
-
-
 def ask_join(folder: LaunchFolder, request: JoinRequest, name: str | None = None) -> str:
     """Ask the supervisor, which takes it up though this process may end; the name of the request.
 
     Raises:
         OSError: it cannot be written; nothing was asked then.
     """
-    name = name or new_join_id()
+    name = name or secrets.token_hex(8)
     private_folder(_place(folder))
     replace_file(_place(folder) / (name + _ASKED), dumps(request))
     return name

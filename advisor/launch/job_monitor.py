@@ -11,12 +11,21 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from advisor.core.interval import Interval
-from advisor.core.job import VERDICT_FLAGS, Reported, ResultsSettings, Verdict, judge, largest_gap
+from advisor.core.job import (
+    VERDICT_FLAGS,
+    Reported,
+    ResultsSettings,
+    Verdict,
+    judge,
+    largest_gap,
+    read_first,
+)
 from advisor.core.records import SETTLE_S
 from advisor.errors import AdvisorError, JobError
 from advisor.formats.moments import duration_text
 from advisor.formats.moments import now as now_text
 from advisor.launch.meter import Moment, RateMeter
+from advisor.launch.spec import LaunchPart
 from advisor.launch.status import JobOutcome, JobStatus
 from advisor.progress import LATENCY_STEP
 from advisor.runtime.backend import Proof
@@ -86,6 +95,7 @@ class JobMonitor:
     """What is known of a running job.
 
     Attributes:
+        part: What was asked for it, and what its profile knows.
         outcome: `running` until it is over.
         code: Stable name of what went wrong; None where nothing did.
         error: The same in words.
@@ -103,12 +113,10 @@ class JobMonitor:
     def __init__(
         self,
         job: RunningJob,
+        part: LaunchPart,
         now_s: float,
-        solo_rate: float | None,
-        reference: Reported | None,
         joined_at: str | None = None,
         proof: Proof | None = None,
-        time_limit_s: float | None = None,
     ) -> None:
         self._joined_at = joined_at
         self._ended_at: str | None = None
@@ -117,7 +125,7 @@ class JobMonitor:
         self.too_fast = False
         self.lost: str | None = None
         self._proof: Proof = proof or job.proof()
-        self.job, self._reference = job, reference
+        self.job, self.part, self._reference = job, part, read_first(part.reported)
         # For the last count.
         job.keeps_files = True
         self._tolerance = (job.job.results or ResultsSettings()).tolerance
@@ -133,9 +141,8 @@ class JobMonitor:
         self._unread_since: str | None = None
         self.libraries: str | None = None
         self.rest = RateMeter()
-        self.solo_rate = solo_rate
         self._recent = RateMeter(RECENT_S)
-        self._begun_s, self._time_limit_s = now_s, time_limit_s
+        self._begun_s = now_s
         # Without a gate it has begun long ago.
         self._moved_s, self._moved_at, self._has_moved = now_s, now_text(), False
         self._is_stalled = False
@@ -182,8 +189,8 @@ class JobMonitor:
                     self.end("failed", error.code, str(error))
         elif self.over:
             return
-        elif self._time_limit_s is not None and ran_s > self._time_limit_s:
-            limit = duration_text(self._time_limit_s)
+        elif (limit_s := self.part.time_limit_s) is not None and ran_s > limit_s:
+            limit = duration_text(limit_s)
             self.end("failed", "time-limit", f"{self.job.job.name} reached its limit of {limit}")
         elif hang_s is not None and timeout_s is not None and still_s > timeout_s:
             self.end(
@@ -228,7 +235,7 @@ class JobMonitor:
 
     def relative_speed(self) -> float | None:
         """`rate` over its rate alone on the whole GPU."""
-        return relative(self.rate(), self.solo_rate)
+        return relative(self.rate(), self.part.solo_rate)
 
     def status(self) -> JobStatus:
         """As everybody reads it."""

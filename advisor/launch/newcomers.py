@@ -72,6 +72,9 @@ class Newcomers:
         number: Of the set, from 0.
         base: Environment of its jobs, without limits.
         warn: Takes what cannot be said to who asked.
+
+    Attributes:
+        coming: The job that is on its way; None: none is.
     """
 
     def __init__(
@@ -87,13 +90,8 @@ class Newcomers:
         self._run = run
         self._folder, self._number, self._monitor = folder, number, monitor
         self._backend, self._base, self._warn = backend, base, warn
-        self._coming: _Newcomer | None = None
+        self.coming: _Newcomer | None = None
         self._started = 0
-
-    @property
-    def coming(self) -> bool:
-        """Whether a job is on its way."""
-        return self._coming is not None
 
     def look(self) -> None:
         """Take up the oldest request, or see how far the newcomer is.
@@ -101,7 +99,7 @@ class Newcomers:
         Raises:
             SurvivorsError: a process of one that is refused does not end.
         """
-        if (coming := self._coming) is not None:
+        if (coming := self.coming) is not None:
             if coming.refused is not None:
                 self._end(coming, coming.refused)
             else:
@@ -122,7 +120,7 @@ class Newcomers:
         """
         over = InputError("the jobs of this launch are being stopped, or have ended")
         try:
-            if (coming := self._coming) is not None:
+            if (coming := self.coming) is not None:
                 self._give_up(coming.refused or over)
                 if coming.ending is not None:
                     with suppress(AdvisorError):
@@ -138,11 +136,11 @@ class Newcomers:
         except SurvivorsError:
             raise
         except AdvisorError as error:
-            self._give_up(error) if self._coming else self._refuse(name, request, error)
+            self._give_up(error) if self.coming else self._refuse(name, request, error)
         except OSError as error:
             # Disk full, no permission: the system's own words.
             said = InputError(f"{request.part.job.name} cannot be started: {error.strerror}")
-            self._give_up(said) if self._coming else self._refuse(name, request, said)
+            self._give_up(said) if self.coming else self._refuse(name, request, said)
 
     def _start(self, name: str, request: JoinRequest) -> None:
         share = self._share(request)
@@ -151,7 +149,7 @@ class Newcomers:
         self._started += 1
         place.mkdir(mode=0o700)
         proving = self._run(lambda: self._prove(request.part.job, share, place))
-        self._coming = _Newcomer(name, request, place, proving)
+        self.coming = _Newcomer(name, request, place, proving)
 
     def _prove(self, job: Job, share: Share, place: Path) -> Proven:
         if self._backend.max_clients < 1:
@@ -221,7 +219,7 @@ class Newcomers:
         keep_part(coming.place, request.part)
         forecast = request.forecast if self._monitor.running_names() == request.beside else None
         self._monitor.join(job, request.part, forecast, proof)
-        self._coming = None
+        self.coming = None
         self._answer(
             coming.name,
             JoinAnswer(
@@ -236,7 +234,7 @@ class Newcomers:
 
     def _give_up(self, error: AdvisorError) -> None:
         """Begin to end the newcomer, which does not join for this reason."""
-        coming = self._coming
+        coming = self.coming
         assert coming is not None
         coming.refused = error
         if (job := coming.job) is not None and coming.ending is None:
@@ -251,11 +249,12 @@ class Newcomers:
         if coming.ending is not None and not coming.ending.done():
             return
         # A fault of the MPS server takes a newcomer down, too, which then tries again elsewhere.
-        if isinstance(error, JobError) and self._monitor.may_be_fault:
+        if isinstance(error, JobError) and self._monitor.suspicions:
             return
-        if isinstance(error, JobError) and self._monitor.had_fault:
+        had_fault = any(one.code == "mps-fault" for one in self._monitor.jobs)
+        if isinstance(error, JobError) and had_fault:
             error = PartitionError(f"a fault on the MPS server ended the start: {error}")
-        self._coming = None
+        self.coming = None
         self._monitor.expect(None)
         self._refuse(coming.name, coming.request, error)
         if coming.ending is not None:

@@ -154,7 +154,7 @@ def _parts(
     monitor: SetMonitor, stretch: Stretch, forecast: Forecast | None
 ) -> tuple[ObservedPart, ...]:
     """What each job did; what it did later is of the first stretch."""
-    pair, is_first = monitor.pair, stretch is monitor.account.stretches[0]
+    pair, is_first = monitor.pair, stretch is monitor.account.first
     expected = forecast.jobs if forecast else (None,) * len(stretch.numbers)
     ended = monitor.first_ended if is_first else stretch.ended
     return tuple(
@@ -191,32 +191,30 @@ def pace_flags(rates: Iterable[tuple[float | None, float | None]]) -> Iterator[s
         yield TOO_SLOW
 
 
-class PaceCheck:
-    """Holds jobs against their profiles at their shares; one that is too fast is not proven."""
+def pace_news(monitor: SetMonitor) -> Iterator[tuple[str, str]]:
+    """Hold jobs against their profiles at their shares; one that is too fast is not proven.
 
-    def __init__(self) -> None:
-        self._told = set[int]()
-
-    def look(self, monitor: SetMonitor) -> Iterator[str]:
-        """Judge those that run together now; what is to be said, once of each."""
-        stretch = monitor.account.stretches[-1]
-        if stretch.settled_s() < JUDGE_S:
-            return
-        for number, rate in zip(stretch.numbers, stretch.rates(), strict=True):
-            one, part = monitor.jobs[number], monitor.pair.parts[number]
-            whole, alone = part.solo_rate, part.share_rate
-            # One that waits for its host makes the same progress at any share, and more than its
-            # profile says on a faster host (1.3 to 1.5 times, docs/measurements/pairs.md): its
-            # speed does not tell whether it has a limit.
-            tells = whole is not None and alone is not None and whole > FASTEST * alone
-            one.too_fast = tells and TOO_FAST in pace_flags([(rate, alone)])
-            if one.too_fast and rate and alone and number not in self._told:
-                self._told.add(number)
-                yield (
-                    f"{one.job.job.name} makes {rate / alone:.2g} times the progress that its "
-                    f"profile says of {one.job.share} %, alone: it may have changed its limit "
-                    "before its first work on the GPU, so that is not proven"
-                )
+    Returns:
+        Of each such job what tells its news from others, and the text.
+    """
+    stretch = monitor.account.stretches[-1]
+    if stretch.settled_s() < JUDGE_S:
+        return
+    for number, rate in zip(stretch.numbers, stretch.rates(), strict=True):
+        one, part = monitor.jobs[number], monitor.pair.parts[number]
+        whole, alone = part.solo_rate, part.share_rate
+        # One that waits for its host makes the same progress at any share, and more than its
+        # profile says on a faster host (1.3 to 1.5 times, docs/measurements/pairs.md): its
+        # speed does not tell whether it has a limit.
+        tells = whole is not None and alone is not None and whole > FASTEST * alone
+        one.too_fast = tells and TOO_FAST in pace_flags([(rate, alone)])
+        if one.too_fast and rate and alone:
+            yield (
+                f"pace {number}",
+                f"{one.job.job.name} makes {rate / alone:.2g} times the progress that its "
+                f"profile says of {one.job.share} %, alone: it may have changed its limit "
+                "before its first work on the GPU, so that is not proven",
+            )
 
 
 def shown(
@@ -243,15 +241,15 @@ def shown(
     return {
         "jobs": tuple(_job(monitor, n) for n in range(len(monitor.jobs))),
         "power_w": None if monitor.over else account.power_w(),
-        "mean_power_w": account.settled_power_w(),
+        "mean_power_w": account.first.power_w(),
         "predicted_power_w": monitor.expected_power_w,
-        "energy_j": account.energy_j,
+        "energy_j": account.first.energy_j,
         "work_per_joule": monitor.work_per_joule(),
         "energy_saved": None if monitor.over else account.recent_energy_saved(),
         "mean_energy_saved": account.mean_energy_saved(),
         "ledger": add(earlier, ledger),
         "unwatched_s": unwatched_s + account.unwatched_s,
-        "overlap_s": account.overlap_s,
+        "overlap_s": account.first.overlap_s,
         "rest_s": account.rest_s,
         "rest_energy_j": account.rest_energy_j,
         "stranded_unit_s": account.stranded_unit_s,
@@ -273,41 +271,29 @@ def _job(monitor: SetMonitor, n: int) -> JobStatus:
     )
 
 
-class ForecastCheck:
-    """Says once of each quantity that it is far from its prediction."""
-
-    def __init__(self, pair: LaunchSet) -> None:
-        self._pair = pair
-        self._said = set[str]()
-
-    def warnings(self, monitor: SetMonitor) -> list[str]:
-        """What is to be said now."""
-        forecast = self._pair.forecast
-        if forecast is None or monitor.account.stretches[0].settled_s() < JUDGE_S:
-            return []
-        new = [
-            (name, text)
-            for name, text in _far_ones(self._pair, forecast, monitor)
-            if name not in self._said
-        ]
-        self._said.update(name for name, _ in new)
-        return [text for _, text in new]
+def unsaid(news: Iterable[tuple[str, str]], said: set[str]) -> list[str]:
+    """Texts of news that were not said before, each with its name; they are added to `said`."""
+    new = [(name, text) for name, text in news if name not in said]
+    said.update(name for name, _ in new)
+    return [text for _, text in new]
 
 
-def _far_ones(
-    pair: LaunchSet, forecast: Forecast, monitor: SetMonitor
-) -> Iterator[tuple[str, str]]:
+def forecast_news(pair: LaunchSet, monitor: SetMonitor) -> Iterator[tuple[str, str]]:
+    """What is far from the prediction of those that began together, as `pace_news`."""
+    forecast = pair.forecast
+    if forecast is None or monitor.account.first.settled_s() < JUDGE_S:
+        return
     objective_value, per_kw = monitor.account.settled_work_per_joule(), 1000.0
     rates = [
         (f"rate of {job.name}", f"{job.progress.unit}/s", rate, expected.rate)
         for job, rate, expected in zip(
-            pair.jobs, monitor.account.stretches[0].rates(), forecast.jobs, strict=True
+            pair.jobs, monitor.account.first.rates(), forecast.jobs, strict=True
         )
     ]
     once = len({job.name for job in pair.jobs}) == len(pair.jobs)
     for name, unit, observed, predicted in (
         *rates,
-        ("power", "W", monitor.account.settled_power_w(), forecast.power_w),
+        ("power", "W", monitor.account.first.power_w(), forecast.power_w),
         (
             "work per joule",
             "per kJ",

@@ -340,49 +340,51 @@ def midnight(now: datetime, days_back: int = 0) -> datetime:
     return datetime.combine(day, time()).astimezone()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What there is to look at.
+def overview(
+    *,
+    now: datetime,
+    running: Sequence[LaunchStatus],
+    ended: Sequence[LaunchStatus],
+    entries: Sequence[Entry],
+    cards: Sequence[tuple[Gpu, float | None]],
+    host: str,
+    history_of: Callable[[str], History | None],
+    prices: Prices,
+    replayed: bool = False,
+) -> Overview:
+    """The answer; histories are as coarse as small drawings.
 
-    Attributes:
+    Args:
         now: The moment.
         running: Launches that are not over, each as it may be shown.
         ended: The newest of those that are.
         entries: Of all launches of the week.
         cards: GPUs of this host, with the power that they draw now.
         host: Its name.
+        history_of: By the name of a launch; None: there is none.
+        prices: Of the settings.
+        replayed: All of it was recorded earlier.
     """
 
-    now: datetime
-    running: Sequence[LaunchStatus]
-    ended: Sequence[LaunchStatus]
-    entries: Sequence[Entry]
-    cards: Sequence[tuple[Gpu, float | None]]
-    host: str
-    replayed: bool = False
+    def drawn(launches: Iterable[LaunchStatus], most: int) -> tuple[DrawnLaunch, ...]:
+        known = ((one, history_of(one.launch_id)) for one in launches)
+        return tuple(
+            DrawnLaunch(launch=one, history=history and history.compact(most))
+            for one, history in known
+        )
 
+    def since(begin: datetime) -> Saved:
+        return saved(begin.isoformat(), _parts(entries, begin, now), prices)
 
-def overview(seen: Seen, history_of: Callable[[str], History | None], prices: Prices) -> Overview:
-    """The answer; histories are as coarse as small drawings."""
     return Overview(
-        replayed=seen.replayed,
-        at=to_text(seen.now),
-        gpus=tuple(_cards(seen)),
-        running=tuple(
-            DrawnLaunch(launch=one, history=_coarse(history_of(one.launch_id), RUNNING_POINTS))
-            for one in seen.running
-        ),
-        ended=tuple(
-            DrawnLaunch(launch=one, history=_coarse(history_of(one.launch_id), ENDED_POINTS))
-            for one in seen.ended[:MOST_ENDED]
-        ),
-        today=_since(midnight(seen.now), seen, prices),
-        week=_since(midnight(seen.now, seen.now.astimezone().weekday()), seen, prices),
+        replayed=replayed,
+        at=to_text(now),
+        gpus=tuple(_cards(cards, host, running)),
+        running=drawn(running, RUNNING_POINTS),
+        ended=drawn(ended[:MOST_ENDED], ENDED_POINTS),
+        today=since(midnight(now)),
+        week=since(midnight(now, now.astimezone().weekday())),
     )
-
-
-def _since(begin: datetime, seen: Seen, prices: Prices) -> Saved:
-    return saved(begin.isoformat(), _parts(seen.entries, begin, seen.now), prices)
 
 
 def _parts(entries: Iterable[Entry], begin: datetime, now: datetime) -> Iterator[Ledger | None]:
@@ -395,12 +397,14 @@ def _parts(entries: Iterable[Entry], begin: datetime, now: datetime) -> Iterator
             yield one.ledger and one.ledger.part(min(1.0, inside_s / whole_s))
 
 
-def _cards(seen: Seen) -> Iterator[CardNow]:
-    held = {one.gpu_uuid: one for one in seen.running if one.gpu_uuid}
-    for gpu, power_w in seen.cards:
+def _cards(
+    cards: Iterable[tuple[Gpu, float | None]], here: str, running: Iterable[LaunchStatus]
+) -> Iterator[CardNow]:
+    held = {one.gpu_uuid: one for one in running if one.gpu_uuid}
+    for gpu, power_w in cards:
         by = held.pop(gpu.uuid, None)
         yield CardNow(
-            host=seen.host,
+            host=here,
             gpu_uuid=gpu.uuid,
             gpu_model=gpu.model,
             units_total=gpu.units_total or (by and by.units_total),
@@ -423,7 +427,3 @@ def _cards(seen: Seen) -> Iterator[CardNow]:
 def _told_w(launch: LaunchStatus) -> float | None:
     """What a launch says that its card draws; None: it says nothing, or was not heard of lately."""
     return launch.power_w if launch.silent_s is None else None
-
-
-def _coarse(history: History | None, most: int) -> History | None:
-    return history and history.compact(most)

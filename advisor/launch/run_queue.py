@@ -154,11 +154,6 @@ class LaunchedJob:
     part: LaunchPart
     status: JobStatus
 
-    @property
-    def runs(self) -> bool:
-        """Whether it has not ended."""
-        return self.status.outcome in GOING
-
 
 @dataclass(frozen=True, slots=True)
 class SeenLaunch:
@@ -182,7 +177,7 @@ class SeenLaunch:
     @property
     def running(self) -> tuple[LaunchedJob, ...]:
         """Jobs that have not ended."""
-        return tuple(job for job in self.jobs if job.runs)
+        return tuple(job for job in self.jobs if job.status.outcome in GOING)
 
     @property
     def is_ending(self) -> bool:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Never
 
 from advisor.core.interval import Interval
-from advisor.core.job import VERDICT_FLAGS, read_first
+from advisor.core.job import VERDICT_FLAGS
 from advisor.core.records import P99_BROKEN, SETTLE_S, STRANGER
 from advisor.core.split import Split
 from advisor.core.telemetry import TelemetrySource
@@ -45,6 +45,7 @@ class SetMonitor:
     Attributes:
         mode: How the GPU is shared, as points have it.
         first_ended: Indices of the jobs that ended first by themselves; empty: none did yet.
+        suspicions: Of jobs that failed, while it is not known whether a fault took them down.
         limit_broken: Something computed that was not under its limit; what was seen is of no use.
         newcomer_error: The same of the one that is to join, which has disturbed nobody for long.
         forecasts: What was predicted of those who run together, by their numbers.
@@ -69,13 +70,13 @@ class SetMonitor:
         self._meter = CardMeter(source)
         drawn, begun = timed(self._meter.read, self._now_s)
         self.begun_s = self._note_from_s = self._asked_s = self._checked_s = begun.at_s
-        self.jobs = tuple(map(partial(_monitor, now_s=self.begun_s), jobs, pair.parts))
+        self.jobs = tuple(map(partial(JobMonitor, now_s=self.begun_s), jobs, pair.parts))
         self._alarms: list[str] = []
         self.account = Account(pair, self.jobs, self._meter.add(drawn, begun), begun)
         self.forecasts: dict[tuple[int, ...], Forecast] = {}
         self.expected_power_w: Interval | None = None
         self._expect(pair.forecast)
-        _watch_promises(self.jobs, pair.parts, self.begun_s)
+        _watch_promises(self.jobs, self.begun_s)
         self.first_ended: tuple[int, ...] = ()
         self.limit_broken = False
         self._silent, self._noted, self._answered_at = False, False, now_text()
@@ -87,14 +88,14 @@ class SetMonitor:
         self._clients: Future[tuple[JobMonitor, LimitNotProvenError] | None] | None = None
         self._endings: list[tuple[list[JobMonitor], Future[None]]] = []
         self._ended = set[JobMonitor]()
-        self._suspicions: list[_Suspicion] = []
+        self.suspicions: list[_Suspicion] = []
         self._is_spoiled, self._answered_s, self._stop_due = False, -math.inf, False
         self._limits = _LimitMonitor(backend, pair.cap_percent, self.begun_s, strict=spec.strict)
         for n, error in (failed or {}).items():
             self.jobs[n].end("failed", error.code, str(error))
         self._note_ends([one for one in self.jobs if one.over], self.begun_s)
         running = self._running()
-        open_gates([one.job for one in running], [one.solo_rate for one in running])
+        open_gates([one.job for one in running], [one.part.solo_rate for one in running])
 
     @property
     def is_void(self) -> bool:
@@ -104,17 +105,7 @@ class SetMonitor:
     @property
     def over(self) -> bool:
         """Whether no job runs, and it is known how each ended."""
-        return all(one.over for one in self.jobs) and not self._suspicions
-
-    @property
-    def may_be_fault(self) -> bool:
-        """Whether jobs failed, and it is not known yet whether a fault took them down."""
-        return bool(self._suspicions)
-
-    @property
-    def had_fault(self) -> bool:
-        """Whether a fault of the MPS server has taken jobs down."""
-        return any(one.code == "mps-fault" for one in self.jobs)
+        return all(one.over for one in self.jobs) and not self.suspicions
 
     def expect(self, job: RunningJob | None) -> None:
         """It starts beside those that run, so it is no stranger there; None: none does."""
@@ -135,10 +126,10 @@ class SetMonitor:
         pair, now_s = self.pair, self._now_s()
         split = Split((*pair.split.shares, job.share.percent), pair.split.sharing)
         self.pair = replace(pair, split=split, parts=(*pair.parts, part))
-        self.jobs = (*self.jobs, _monitor(job, part, now_s, now_text(), proof))
+        self.jobs = (*self.jobs, JobMonitor(job, part, now_s, now_text(), proof))
         self.account.join(self.pair, self.jobs)
         self._expect(forecast)
-        _watch_promises(self.jobs, self.pair.parts, now_s)
+        _watch_promises(self.jobs, now_s)
         self._noted, self._note_from_s = False, now_s
         job.go()
 
@@ -175,7 +166,7 @@ class SetMonitor:
         self._check_backend(now.at_s)
         self._check_clients(now.at_s)
         self._look_for_faults(now.at_s)
-        if self._stop_due and not self._suspicions:
+        if self._stop_due and not self.suspicions:
             self._stop_running()
         self._end_over()
         self._close_ended(now)
@@ -206,7 +197,7 @@ class SetMonitor:
         """
         were = self._running()
         self._stop_running()
-        self._suspicions = []
+        self.suspicions = []
         self._end_over()
         for _, ending in self._endings:
             with suppress(SurvivorsError):
@@ -239,7 +230,7 @@ class SetMonitor:
         batch = [job for job in running if not (job.tail or job.job.job.offered_rate is not None)]
         if batch and self._spec.when_p99_breaks == "end-newest":
             batch[-1].end("stopped", error=f"ended since {why}")
-            _watch_promises(self.jobs, self.pair.parts, now_s)
+            _watch_promises(self.jobs, now_s)
             why = f"{batch[-1].job.job.name} was ended: {why}"
         self._alarms.append(why)
 
@@ -270,7 +261,7 @@ class SetMonitor:
         # One that was ended here, as at a time limit, has no exit code.
         failed = [one for one in ended if one.outcome == "failed" and one.exit_code is not None]
         if failed and self._backend.mode == "mps":
-            self._suspicions.append(_Suspicion((*failed, *self._running()), now_s))
+            self.suspicions.append(_Suspicion((*failed, *self._running()), now_s))
         self._stop_due = self._stop_due or self._spec.when_one_ends == "stop"
 
     def _indices_over(self) -> tuple[int, ...]:
@@ -285,7 +276,7 @@ class SetMonitor:
 
         One that hangs still runs, and one that ended may have left workers behind.
         """
-        suspects = {one for suspicion in self._suspicions for one in suspicion.struck}
+        suspects = {one for suspicion in self.suspicions for one in suspicion.struck}
         over = [one for one in self.jobs if one.over and one not in suspects | self._ended]
         if over:
             self._ended.update(over)
@@ -306,18 +297,18 @@ class SetMonitor:
 
     def _look_for_faults(self, now_s: float) -> None:
         """Whether jobs that failed were taken down by a fault of the MPS server."""
-        found = {one: one.is_fault(self._answered_s, now_s) for one in self._suspicions}
+        found = {one: one.is_fault(self._answered_s, now_s) for one in self.suspicions}
         if self._is_spoiled or True in found.values():
             suspects = (one for suspicion in found for one in suspicion.struck)
             self._take_down([*suspects, *self._running()])
-        self._suspicions = [one for one in self._suspicions if found[one] is None]
+        self.suspicions = [one for one in self.suspicions if found[one] is None]
 
     def _take_down(self, struck: Sequence[JobMonitor]) -> None:
         """Note that a fault has struck these, but for those that have finished meanwhile.
 
         The job that caused it has failed, where it is known.
         """
-        self._suspicions = []
+        self.suspicions = []
         known = [*dict.fromkeys(one for one in struck if one.outcome in ("running", "failed"))]
         if known:
             guilty, fault = _author(known, self._backend)
@@ -335,7 +326,7 @@ class SetMonitor:
             LimitBrokenError: a limit does not hold.
         """
         running = [one.job for one in self._running()]
-        urgent = any(one.since_s > self._asked_s for one in self._suspicions)
+        urgent = any(one.since_s > self._asked_s for one in self.suspicions)
         if self._question is None and (urgent or (running and now_s - self._asked_s >= _ASK_S)):
             self._asked_s = now_s
             coming = [self._coming] if self._coming is not None else []
@@ -407,24 +398,6 @@ class SetMonitor:
                 one.end("failed", error.code, one.lost)
         self.limit_broken = True
         raise error
-
-
-def _monitor(
-    job: RunningJob,
-    part: LaunchPart,
-    now_s: float,
-    joined_at: str | None = None,
-    proof: Proof | None = None,
-) -> JobMonitor:
-    return JobMonitor(
-        job,
-        now_s,
-        part.solo_rate,
-        read_first(part.reported),
-        joined_at,
-        proof,
-        part.time_limit_s,
-    )
 
 
 def _no_client(jobs: Sequence[JobMonitor]) -> tuple[JobMonitor, LimitNotProvenError] | None:
@@ -502,10 +475,10 @@ def _author(struck: Sequence[JobMonitor], backend: Backend) -> tuple[JobMonitor 
     return guilty, _KNOWN_FAULT.format(name, others, pid, name)
 
 
-def _watch_promises(jobs: Sequence[JobMonitor], parts: Sequence[LaunchPart], now_s: float) -> None:
+def _watch_promises(jobs: Sequence[JobMonitor], now_s: float) -> None:
     """Begin anew for all that have promised a p99: who has come or gone changes it."""
-    for one, part in zip(jobs, parts, strict=True):
-        if (promised_ms := part.promised_p99_ms) is not None:
+    for one in jobs:
+        if (promised_ms := one.part.promised_p99_ms) is not None:
             one.tail = one.tail or P99Watch(one.job, promised_ms, now_s)
             one.tail.begin(now_s)
 

@@ -19,7 +19,7 @@ from advisor.launch.folder import LaunchFolder, StatusWriter
 from advisor.launch.guard import LAUNCH_MARK, ProcessGuard
 from advisor.launch.meter import LaunchMeter
 from advisor.launch.newcomers import Newcomers
-from advisor.launch.observe import ForecastCheck, Keeper, PaceCheck, shown
+from advisor.launch.observe import Keeper, forecast_news, pace_news, shown, unsaid
 from advisor.launch.overview import HistoryKeeper, write_history
 from advisor.launch.set_monitor import SetMonitor
 from advisor.launch.spec import LaunchSpec
@@ -151,7 +151,7 @@ class _SetRun:
 
     def _watch(self, monitor: SetMonitor, backend: Backend) -> _Ending:
         started_at = to_exact_text(datetime.now(UTC))
-        check, pace = ForecastCheck(self._pair), PaceCheck()
+        said = set[str]()
         newcomers = Newcomers(
             self._folder, self._number, monitor, backend, self._base(), self._writer.warn
         )
@@ -167,14 +167,15 @@ class _SetRun:
         self._show(monitor, "running")
         ending = "failed"
         try:
-            while (found := self._ending(monitor, coming=newcomers.coming)) is None:
+            while (found := self._ending(monitor, coming=newcomers.coming is not None)) is None:
                 beat()
                 time.sleep(LOOK_S)
                 monitor.look()
                 if newcomers.coming or not monitor.over:
                     newcomers.look()
                 keeper.look()
-                self._writer.warn(*monitor.alarms(), *check.warnings(monitor), *pace.look(monitor))
+                news = (*forecast_news(self._pair, monitor), *pace_news(monitor))
+                self._writer.warn(*monitor.alarms(), *unsaid(news, said))
                 self._show(monitor)
             ending = found
         except PartitionError:

@@ -201,11 +201,15 @@ class Tally:
 
 
 class CounterFile:
-    """The 8-byte count in `ADVISOR_PROGRESS_FILE`, times the progress of one count."""
+    """The 8-byte count in `ADVISOR_PROGRESS_FILE`, times the progress of one count.
+
+    Attributes:
+        close: Lets go of the file, into which the job may go on counting.
+    """
 
     def __init__(self, path: Path, scale: float = 1) -> None:
         self._path, self._file = path, path.open("rb", buffering=0)
-        self._scale, self._tally = scale, Tally()
+        self._scale, self._tally, self.close = scale, Tally(), self._file.close
 
     def read(self, *, last: bool = False) -> float:
         """Progress since the job started, in the job's unit; `last` as for an output.
@@ -226,16 +230,17 @@ class CounterFile:
             raise JobError(fault)
         return self._tally.total * self._scale
 
-    def close(self) -> None:
-        """Let go of the file, into which the job may go on counting."""
-        self._file.close()
-
 
 class OutputCounter:
-    """A pattern matched against each complete line of the job's output file."""
+    """A pattern matched against each complete line of the job's output file.
+
+    Attributes:
+        close: Lets go of the output; lines behind the last `read` are not counted.
+    """
 
     def __init__(self, path: Path, pattern: str, *, cumulative: bool) -> None:
         self._matches = _OutputMatches(path, pattern)
+        self.close = self._matches.close
         # A pattern without a group counts lines, whatever `cumulative` says.
         self._is_cumulative = cumulative and re.compile(pattern).groups > 0
         self._tally = Tally()
@@ -264,10 +269,6 @@ class OutputCounter:
         elif fault is not None:
             raise fault
         return self._tally.total + self._lines
-
-    def close(self) -> None:
-        """Let go of the output; lines behind the last `read` are not counted."""
-        self._matches.close()
 
     def _take(self, match: re.Match[str]) -> None:
         groups = match.re.groups
@@ -401,10 +402,15 @@ MATCH_S = 1.0
 
 
 class _OutputMatches:
-    """The first match of a pattern in each line that a job completes, without colours."""
+    """The first match of a pattern in each line that a job completes, without colours.
+
+    Attributes:
+        close: Lets go of the file.
+    """
 
     def __init__(self, path: Path, pattern: str) -> None:
         self._lines, self._pattern = OutputLines(path), re.compile(pattern)
+        self.close = self._lines.close
         self._too_slow: JobError | None = None
 
     def read(self, *, last: bool = False, unfinished: bool = False) -> list[re.Match[str]]:
@@ -424,10 +430,6 @@ class _OutputMatches:
         while last and self._lines.is_behind:
             found += self._match(self._lines.read())
         return found + (self._match([self._lines.rest]) if unfinished else [])
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._lines.close()
 
     def _match(self, lines: list[bytes]) -> list[re.Match[str]]:
         try:
@@ -467,27 +469,32 @@ def _in_time(pattern: str) -> Generator[None]:
 
 
 class ReportFile:
-    """The values in `ADVISOR_PROGRESS_FILE`."""
+    """The values in `ADVISOR_PROGRESS_FILE`.
+
+    Attributes:
+        close: Lets go of the file, into which the job may go on writing.
+    """
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb", buffering=0)
+        self.close = self._file.close
 
     def read(self) -> Reported:
         """All that the job reported since it started."""
         self._file.seek(0)
         return parse_reported(self._file.read(LATENCIES_AT))
 
-    def close(self) -> None:
-        """Let go of the file, into which the job may go on writing."""
-        self._file.close()
-
 
 class ReportedOutput:
-    """A pattern matched against each line of the job's output; the n-th match counts as n."""
+    """A pattern matched against each line of the job's output; the n-th match counts as n.
+
+    Attributes:
+        close: Lets go of the output; values behind the last `read` stay unknown.
+    """
 
     def __init__(self, path: Path, pattern: str) -> None:
-        self._matches = _OutputMatches(path, pattern)
-        self._reported = Reported()
+        self._matches, self._reported = _OutputMatches(path, pattern), Reported()
+        self.close = self._matches.close
 
     def read(self) -> Reported:
         """All that the job reported since it started."""
@@ -497,10 +504,6 @@ class ReportedOutput:
             wrong = known.not_finite + (not math.isfinite(value))
             self._reported = Reported(first, known.count + 1, wrong, value)
         return self._reported
-
-    def close(self) -> None:
-        """Let go of the output; values behind the last `read` stay unknown."""
-        self._matches.close()
 
 
 def parse_reported(data: bytes) -> Reported:

@@ -15,14 +15,15 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from advisor.core.gpu import Share
-from advisor.core.job import Job, Reported, ResultsSettings
+from advisor.core.job import Job, ResultsSettings
 from advisor.errors import AdvisorError, JobError, LimitBrokenError, LimitNotProvenError
 from advisor.files import writing_private
 from advisor.progress import FILE_BYTES, GO, HOLD, QUIT, RUNNING, STARTING, WAITING
-from advisor.runtime.backend import Backend, Granted, Proof, Sight
+from advisor.runtime.backend import Backend, Granted, Proof
 from advisor.runtime.cgroup import bounds_of, cgroup_prefix
 from advisor.runtime.counting import (
     open_counter,
@@ -55,6 +56,15 @@ class RunningJob:
 
     Attributes:
         granted: What was read back before the start.
+        reported: Reads what the job says of its results so far.
+        latencies: Reads the requests answered so far, by bucket of latency; zeros where the job
+            tells none.
+        latency_bounds_ms: Reads between which of these latencies are not told apart; empty: none is
+            told.
+        beats: Reads how often it said that it lives and has nothing to do, as a server that nobody
+            asks.
+        roots: Lists roots: every process of the job is one of these or a descendant.
+        sight: Says who uses its GPU; None where nobody can tell.
         output: File with everything the job wrote.
         seen_pids: Its processes when they were looked for last, also once they have ended.
         uncounted: Why it was ready before its progress could be read; None: it could.
@@ -79,6 +89,10 @@ class RunningJob:
         self._reports = open_reports(
             job.results or ResultsSettings(), self._progress_path, self.output
         )
+        self.reported, self.roots, self.sight = self._reports.read, process.roots, backend.sight
+        self.latencies = partial(read_latencies, self._progress_path)
+        self.latency_bounds_ms = partial(read_bounds_ms, self._progress_path)
+        self.beats = partial(read_beats, self._progress_path)
         self._started = time.monotonic()
         self._ended, self.seen_pids = False, frozenset[int]()
         self.uncounted: AdvisorError | None = None
@@ -92,30 +106,10 @@ class RunningJob:
         """
         return self._counter.read(last=last)
 
-    def reported(self) -> Reported:
-        """What the job says of its results so far."""
-        return self._reports.read()
-
-    def latencies(self) -> tuple[int, ...]:
-        """Requests answered so far, by bucket of latency; zeros where the job tells none."""
-        return read_latencies(self._progress_path)
-
-    def latency_bounds_ms(self) -> tuple[float, ...]:
-        """Between which of these latencies are not told apart; empty: none is told."""
-        return read_bounds_ms(self._progress_path)
-
-    def beats(self) -> int:
-        """How often it said that it lives and has nothing to do, as a server that nobody asks."""
-        return read_beats(self._progress_path)
-
     def pids(self) -> list[int]:
         """Living processes of the job."""
         self.seen_pids = frozenset(found := self._process.pids()) or self.seen_pids
         return found
-
-    def roots(self) -> list[int]:
-        """Roots: every process of the job is one of these or a descendant."""
-        return self._process.roots()
 
     def proof(self) -> Proof:
         """How far its limit is known."""
@@ -124,10 +118,6 @@ class RunningJob:
     def has_marked(self, pid: int) -> bool:
         """Whether a process was started with the variables of this job, by whomever."""
         return carries(pid, {PROGRESS_MARK: str(self._progress_path)})
-
-    def sight(self) -> Sight | None:
-        """Who uses its GPU; None where nobody can tell."""
-        return self._backend.sight()
 
     def cpu_s(self) -> float:
         """CPU time of the living processes, s."""

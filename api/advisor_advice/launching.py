@@ -85,15 +85,18 @@ def host_safety(home: Path, gpu_model: str | None, units_total: int | None) -> S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedLaunch:
-    """What was asked for, by whom, and where."""
+    """What was asked for, by whom, and where.
+
+    Attributes:
+        gpu: Index or UUID, as the supervisor is to find it.
+        card: That GPU; None: it was not seen.
+        profiles: File of solo points; None: the stored and the bundled ones.
+    """
 
     request: LaunchRequest
     gpu: str = "0"
-    """Index or UUID, as the supervisor is to find it."""
     card: Gpu | None = None
-    """That GPU; None: it was not seen."""
     profiles: Path | None = None
-    """File of solo points; None: the stored and the bundled ones."""
     asked_by: str = ""
 
     @property

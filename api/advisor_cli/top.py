@@ -32,7 +32,6 @@ from advisor.launch.overview import (
     Entry,
     HistoryValues,
     Overview,
-    Seen,
     entry_of,
     overview,
     read_history,
@@ -184,16 +183,14 @@ class _HostLaunches:
         ended = [self._ended[name] for name in sorted(self._ended, reverse=True)]
         entries = [*(entry for _, entry in ended), *map(entry_of, running)]
         return overview(
-            Seen(
-                now=datetime.now().astimezone(),
-                running=running,
-                ended=[launch for launch, _ in ended],
-                entries=[entry for entry in entries if entry is not None],
-                cards=self._cards.look({one.gpu_uuid or "" for one in running}),
-                host=HOST,
-            ),
-            lambda name: read_history(LaunchFolder(self._root / name)),
-            self._settings.prices,
+            now=datetime.now().astimezone(),
+            running=running,
+            ended=[launch for launch, _ in ended],
+            entries=[entry for entry in entries if entry is not None],
+            cards=self._cards.look({one.gpu_uuid or "" for one in running}),
+            host=HOST,
+            history_of=lambda name: read_history(LaunchFolder(self._root / name)),
+            prices=self._settings.prices,
         )
 
     def close(self) -> None:

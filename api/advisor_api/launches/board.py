@@ -12,7 +12,6 @@ from advisor.launch.overview import (
     MOST_ENDED,
     Entry,
     History,
-    Seen,
     entry_of,
     overview,
     read_history,
@@ -141,7 +140,7 @@ class Board:
                 active = listed(service, active=True, limit=_MOST_RUNNING, before=None)
                 self._books.look((status.launch_id for status, _ in active), now)
                 running = [entry for status, _ in active if (entry := entry_of(status))]
-                seen = Seen(
+                found = overview(
                     now=now,
                     running=[visible_launch(*one, caller) for one in active],
                     ended=[visible_launch(*one, caller) for one in self._books.newest.values()],
@@ -150,9 +149,11 @@ class Board:
                         {status.gpu_uuid or "" for status, _ in active if status.silent_s is None}
                     ),
                     host=HOST,
+                    history_of=self._history,
+                    prices=service.settings.prices,
                     replayed=service.options.replayed,
                 )
-                text = write_bytes(overview(seen, self._history, service.settings.prices))
+                text = write_bytes(found)
                 self._kept[told] = time.monotonic(), text
             return text
 

@@ -36,7 +36,12 @@ MOST_JOBS = 500
 
 
 class LaunchMetrics(Collector):
-    """Launches by state, work per joule of those that run, and forecasts that were missed."""
+    """Launches by state, work per joule of those that run, and forecasts that were missed.
+
+    Attributes:
+        complete: Everything that was there has been counted; a part of it would look like new
+            events.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -47,11 +52,7 @@ class LaunchMetrics(Collector):
         self._used_j, self._saved_j, self._lost_j, self._of_jobs_j, self._counted_j = (
             defaultdict[str, float](float) for _ in range(5)
         )
-        self._complete = False
-
-    def mark_complete(self) -> None:
-        """Everything that was there has been counted; a part of it would look like new events."""
-        self._complete = True
+        self.complete = False
 
     def set_status(self, status: LaunchStatus) -> None:
         """Take note of where a launch stands."""
@@ -117,7 +118,7 @@ class LaunchMetrics(Collector):
             judged, missed = Counter(self._judged), Counter(self._missed)
             energies = [dict(one) for one in (self._used_j, self._saved_j, self._lost_j)]
             of_jobs_j, counted_j = dict(self._of_jobs_j), dict(self._counted_j)
-        counted = get_args(State) if self._complete else ()
+        counted = get_args(State) if self.complete else ()
         yield _gauge("launches", "Launches of this host", "state", {s: states[s] for s in counted})
         yield GaugeMetricFamily(
             "advisor_launches_silent",
@@ -146,7 +147,7 @@ class LaunchMetrics(Collector):
             "job",
             of_jobs_j,
         )
-        quantities = _QUANTITIES if self._complete else ()
+        quantities = _QUANTITIES if self.complete else ()
         for name, text, counts in (
             ("judged", "Forecasts of pairs that have ended", judged),
             ("missed", "Those that were far off", missed),

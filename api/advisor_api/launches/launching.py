@@ -4,7 +4,6 @@ import hashlib
 import re
 import socket
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -19,15 +18,14 @@ from advisor.launch.folder import (
     JoinAnswer,
     JoinRequest,
     LaunchFolder,
-    StatusWriter,
     ask_join,
+    close_unclaimed,
     create_folder,
     dumps,
     find_folder,
     first_status,
     last_answer,
     loads,
-    new_join_id,
     read_request,
 )
 from advisor.launch.overview import (
@@ -138,24 +136,6 @@ def fail(row: LaunchRow, state: ServiceState, code: str, cause: str) -> None:
         stored_status(row), state="failed", code=code, cause=cause, updated_at=at, ended_at=at
     )
     state.update_launch(row.launch_id, status.state, dumps(status).decode())
-
-
-def close_unclaimed(
-    folder: LaunchFolder, state: State, code: str | None = None, cause: str = ""
-) -> None:
-    """End a launch whose supervisor has not begun, so that none can begin any more.
-
-    One that begins at the same moment goes on; it sees a request to stop.
-
-    Raises:
-        InputError: its spec cannot be read.
-        OSError: the folder cannot be written.
-    """
-    with suppress(BusyError), folder.supervising():
-        writer = StatusWriter(folder, folder.read_spec())
-        if code:
-            writer.blame(code, cause)
-        writer.close(state)
 
 
 def keep_status(row: LaunchRow, status: LaunchStatus, state: ServiceState) -> None:
@@ -316,8 +296,7 @@ def stop(service: Service, launch_id: str, audited: RequestAudit) -> tuple[Launc
     with audited.of("launch.stop", launch_id):
         folder = _folder_reached(service, launch_id, f"advisor launches stop {launch_id}")
         folder.ask_stop()
-        if not folder.claimed():
-            close_unclaimed(folder, "stopped")
+        close_unclaimed(folder)
     return current_status(folder), host
 
 
@@ -454,8 +433,8 @@ def join(
     """
     (name,) = wanted.names
     folder = _folder(service, launch_id, f"advisor launch --join {launch_id} {name}")
-    join_id = _id_of(wanted, caller, key)
-    if key and (before := read_request(folder, join_id)):
+    join_id = _id_of(wanted, caller, key) if key else None
+    if join_id and (before := read_request(folder, join_id)):
         return _as_told(folder, join_id, before, caller)
     _check_launchable(service, [name])
     gpu = find_gpu(folder.read_status().gpu_uuid or folder.read_spec().gpu)
@@ -467,7 +446,7 @@ def join(
     )
     request = make_join(folder, name, wanted.share_percent, launch, service.settings)
     with audited.of("launch.join", f"{launch_id}: {name} at {request.share_percent:g} %"):
-        ask_join(folder, request, join_id)
+        join_id = ask_join(folder, request, join_id)
     return _as_told(folder, join_id, request, caller)
 
 
@@ -489,10 +468,8 @@ def _folder(service: Service, launch_id: str, command: str) -> LaunchFolder:
     return _folder_reached(service, launch_id, command)
 
 
-def _id_of(wanted: JoinLaunchRequest, caller: Caller, key: str | None) -> str:
+def _id_of(wanted: JoinLaunchRequest, caller: Caller, key: str) -> str:
     """The same for the same key and body, so that it is asked once."""
-    if key is None:
-        return new_join_id()
     text = "\n".join((caller.name, key, request_hash(wanted)))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

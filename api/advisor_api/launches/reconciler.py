@@ -19,13 +19,18 @@ from advisor.core.records import Observation, energy_to_end_j
 from advisor.errors import AdvisorError, BusyError, InputError, StoreError
 from advisor.formats.moments import to_text
 from advisor.formats.rows import from_row, json_row
-from advisor.launch.folder import LaunchFolder, dumps, list_folders, observation_lines
+from advisor.launch.folder import (
+    LaunchFolder,
+    close_unclaimed,
+    dumps,
+    list_folders,
+    observation_lines,
+)
 from advisor.launch.guard import Stopping
 from advisor_api.http.errors import LOG
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.launching import (
     HOST,
-    close_unclaimed,
     current_status,
     fail,
     is_ours,
@@ -263,7 +268,7 @@ class Reconciler:
             self._lost = True
         else:
             self._lost = False
-            self._launch_metrics.mark_complete()
+            self._launch_metrics.complete = True
 
     def _keep_row(self, row: LaunchRow) -> None:
         """A row without a folder: its writer was killed at once, or the folder is lost."""
@@ -331,7 +336,7 @@ class Reconciler:
             else self._is_young(folder.launch_id, _made_at(folder))
         )
         if folder.stop_asked():
-            close_unclaimed(folder, "stopped")
+            close_unclaimed(folder)
         elif not self._may_start or may_be_starting:
             return
         elif tries >= TRIES:

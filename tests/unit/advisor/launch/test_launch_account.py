@@ -83,7 +83,7 @@ class Run:
             granted=SimpleNamespace(units=66),
             beats=lambda: 0, uncounted=None,
         )  # fmt: skip
-        return JobMonitor(cast("RunningJob", running), 0.0, 1.0, None)
+        return JobMonitor(cast("RunningJob", running), LaunchPart(job=job, solo_rate=1.0), 0.0)
 
 
 @given(_RATES, _RATES, _POWERS, _RATES, _POWERS, st.floats(10, 1000), st.floats(10, 1000))
@@ -103,7 +103,7 @@ def test_it_is_what_the_arithmetic_of_two_jobs_to_their_end_says(
     work = Work((speed_a * first_s, speed_b * first_s + rest * rest_s))
     whole = finish(result, work, (Rest(1, 1), Rest(rest, rest_w)))
     saved = 1 - whole.energy_j / one_after_the_other(result, work).energy_j
-    assert run.account.overlap_s + run.account.rest_s == pytest.approx(whole.time_s)
+    assert run.account.first.overlap_s + run.account.rest_s == pytest.approx(whole.time_s)
     assert run.account.energy_saved_to_end() == pytest.approx(saved, abs=1e-6)
     apart, ledger = one_after_the_other(result, work), run.account.ledger()
     assert ledger is not None
@@ -146,9 +146,9 @@ def test_energy_that_was_missed_is_not_saved(*, counts: bool, silent: tuple[int,
     assert ledger.freed_idle_j == pytest.approx(70 * (60 - ledger.unread_s))
     # While it is silent nothing is said of now, and nothing of all of it unless that is known.
     assert found.power_w() == (None if run.silent else pytest.approx(375))
-    assert found.settled_power_w() == pytest.approx(375)
+    assert found.first.power_w() == pytest.approx(375)
     whole_j = pytest.approx(60 * 375) if bridged else None
-    assert found.energy_j == whole_j
+    assert found.first.energy_j == whole_j
     assert found.energy_saved_to_end() == (pytest.approx(0, abs=1e-6) if bridged else None)
 
 

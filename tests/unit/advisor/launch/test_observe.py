@@ -26,7 +26,15 @@ from advisor.launch.folder import (
     create_folder,
     observation_lines,
 )
-from advisor.launch.observe import DRAFT_S, SURE_S, ForecastCheck, Keeper, observe, shown
+from advisor.launch.observe import (
+    DRAFT_S,
+    SURE_S,
+    Keeper,
+    forecast_news,
+    observe,
+    shown,
+    unsaid,
+)
 from advisor.launch.spec import Forecast, JobForecast, LaunchSpec
 
 FORECAST = Forecast(
@@ -369,7 +377,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, expected: Forecast | None, *jobs: J
 
 def said(watch: Watch, seconds: float = 20) -> list[str]:
     watch.go_on(seconds)
-    return ForecastCheck(watch.pair).warnings(watch.monitor)
+    return [text for _, text in forecast_news(watch.pair, watch.monitor)]
 
 
 def test_what_was_predicted_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,16 +388,16 @@ def test_what_was_predicted_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_quantity_that_is_far_off_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """With both values, and by how much it is off."""
     watch = watched(monkeypatch, forecast(100.0, 40.0, 200.0, 1.3 / 800))
-    drift = ForecastCheck(watch.pair)
+    told = set[str]()
     watch.go_on(20)
-    assert drift.warnings(watch.monitor) == [
+    assert unsaid(forecast_news(watch.pair, watch.monitor), told) == [
         "rate of a is 50 steps/s, -50% against the prediction of 100 (80 to 120)",
         "rate of b is 80 steps/s, +100% against the prediction of 40 (32 to 48)",
         "power is 400 W, +100% against the prediction of 200 (160 to 240)",
         "work per joule is 3.25 per kJ, +100% against the prediction of 1.625 (1.3 to 1.95)",
     ]
     watch.go_on(20)
-    assert drift.warnings(watch.monitor) == []
+    assert unsaid(forecast_news(watch.pair, watch.monitor), told) == []
 
 
 def test_means_of_a_short_time_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,13 +408,13 @@ def test_means_of_a_short_time_are_not_judged(monkeypatch: pytest.MonkeyPatch) -
 def test_two_jobs_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     twin = Job(name="a", command=("true",), progress=ProgressSettings(unit="images"))
     watch = watched(monkeypatch, forecast(100.0, 80.0), twin, twin)
-    drift = ForecastCheck(watch.pair)
+    told = set[str]()
     watch.go_on(20)
-    (first,) = drift.warnings(watch.monitor)
+    (first,) = unsaid(forecast_news(watch.pair, watch.monitor), told)
     assert first.startswith("rate of a is 50 images/s")
     watch.jobs[1].script.hangs_s = 20.0
     watch.go_on(60)
-    later = drift.warnings(watch.monitor)
+    later = unsaid(forecast_news(watch.pair, watch.monitor), told)
     assert [text.split(" is ")[0] for text in later] == ["rate of a", "work per joule"]
 
 

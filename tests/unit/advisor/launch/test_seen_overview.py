@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ended_launches import ended_launch
@@ -18,7 +19,7 @@ from advisor.launch.overview import (
     History,
     HistoryKeeper,
     JobHistory,
-    Seen,
+    Overview,
     overview,
     read_history,
     write_history,
@@ -58,9 +59,12 @@ def entry(begun: datetime, hours: float = 2, ledger: Ledger | None = TWO_HOURS) 
     return Entry(begun=begun, ended=begun + timedelta(hours=hours), ledger=ledger)
 
 
-def seen(*entries: Entry, **more: object) -> Seen:
-    empty = Seen(now=NOW, running=(), ended=(), entries=entries, cards=(), host="here")
-    return replace(empty, **more)
+def seen(*entries: Entry, history: History | None = None, **more: Any) -> Overview:
+    empty: dict[str, Any] = {
+        "now": NOW, "running": (), "ended": (), "cards": (), "host": "here", "entries": entries,
+        "history_of": dict.fromkeys(("r", *map(str, range(50))), history).get, "prices": NO_PRICES,
+    }  # fmt: skip
+    return overview(**empty | more)
 
 
 def launch(launch_id: str, **more: object) -> LaunchStatus:
@@ -76,7 +80,7 @@ def test_days_and_weeks_begin_at_midnight_of_the_host() -> None:
         entry(monday),
         replace(entry(NOW - timedelta(hours=2)), ended=None),
     )
-    found = overview(seen(*entries), lambda _: None, NO_PRICES)
+    found = seen(*entries)
     assert (found.today.launches, found.week.launches) == (2, 3)
     assert (found.today.kwh, found.today.kwh_saved) == (pytest.approx(1.5), pytest.approx(0.75))
     assert found.today.kwh_saved_idle == pytest.approx(0.45)
@@ -92,12 +96,12 @@ def test_days_on_which_clocks_change_have_another_length(
     for day, begin in (("03-29", "03-29T00:00:00+01:00"), ("10-25", "10-25T00:00:00+02:00")):
         now = datetime.fromisoformat(f"2026-{day}T12:00:00").astimezone()
         ran = entry(datetime.fromisoformat(f"2026-{begin}") - timedelta(hours=1))
-        found = overview(seen(ran, now=now), lambda _: None, NO_PRICES)
+        found = seen(ran, now=now)
         assert (found.today.since, found.today.kwh) == (f"2026-{begin}", pytest.approx(0.5))
     # Monday of a week whose Sunday has a change.
     assert found.week.since == "2026-10-19T00:00:00+02:00"
     now = datetime.fromisoformat("2026-03-29T12:00:00").astimezone()
-    week = overview(seen(now=now), lambda _: None, NO_PRICES).week
+    week = seen(now=now).week
     assert week.since == "2026-03-23T00:00:00+01:00"
 
 
@@ -105,11 +109,11 @@ def test_what_is_not_known_is_told_and_left_out() -> None:
     begun = NOW - timedelta(hours=3)
     without_idle = replace(TWO_HOURS, freed_idle_j=None, unread_s=HOUR_S / 2)
     entries = entry(begun), entry(begun, ledger=None), entry(begun, ledger=without_idle)
-    today = overview(seen(*entries), lambda _: None, NO_PRICES).today
+    today = seen(*entries).today
     assert (today.launches, today.uncounted, today.idle_known) == (3, 1, 1)
     assert (today.gpu_hours, today.gpu_hours_unread) == (pytest.approx(4), pytest.approx(0.5))
     assert (today.kwh_saved, today.kwh_saved_idle) == (pytest.approx(1.0), pytest.approx(0.3))
-    nothing = overview(seen(), lambda _: None, NO_PRICES).today
+    nothing = seen().today
     assert (nothing.kwh_saved, nothing.kwh_saved_idle) == (0, None)
 
 
@@ -120,7 +124,7 @@ def test_a_gpu_shows_who_holds_it() -> None:
         launch("b", gpu_uuid="GPU-9", gpu_model="H100", power_limit_w=350.0),
         launch("c"),
     ]
-    found = overview(seen(cards=cards, running=running), lambda _: None, NO_PRICES).gpus
+    found = seen(cards=cards, running=running).gpus
     assert [(card.gpu_uuid, card.launch_id, card.host) for card in found] == [
         ("GPU-1", None, "here"), ("GPU-2", "a", "here"), ("GPU-9", "b", "there")
     ]  # fmt: skip
@@ -132,7 +136,7 @@ def test_a_gpu_shows_who_holds_it() -> None:
 def test_a_launch_that_is_not_heard_of_tells_no_watts() -> None:
     cards = [(Gpu(uuid="GPU-1", model="H200"), 80.0)]
     running = [launch(f"{n}", gpu_uuid=f"GPU-{n}", power_w=400.0, silent_s=60.0) for n in (1, 2)]
-    found = overview(seen(cards=cards, running=running), lambda _: None, NO_PRICES).gpus
+    found = seen(cards=cards, running=running).gpus
     assert [(card.gpu_uuid, card.power_w) for card in found] == [("GPU-1", 80.0), ("GPU-2", None)]
 
 
@@ -144,7 +148,7 @@ def test_what_is_drawn_is_small_and_ended_ones_are_few() -> None:
     )
     kept = History(started_at="", step_s=1.0, power_w=(300.0,) * 120, jobs=jobs)
     ended = [launch(str(n), state="finished") for n in range(50)]
-    found = overview(seen(ended=ended, running=[launch("r")]), lambda _: kept, NO_PRICES)
+    found = seen(ended=ended, running=[launch("r")], history=kept)
     [running] = found.running
     assert running.history
     assert [len(job.p99_ms) for job in running.history.jobs] == [0, 60]

@@ -23,7 +23,7 @@ from advisor.errors import (
 )
 from advisor.launch import set_monitor
 from advisor.launch.job_monitor import LEAST_REQUESTS, WINDOW_S, WINDOWS, P99Watch
-from advisor.launch.observe import PaceCheck, observe
+from advisor.launch.observe import observe, pace_news, unsaid
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime.backend import Sight
 from advisor.runtime.mps import named_in_faults
@@ -75,12 +75,12 @@ def test_gates_open_and_both_are_counted(patch: pytest.MonkeyPatch) -> None:
     assert [one.rate() for one in monitor.jobs] == [pytest.approx(50), pytest.approx(80)]
     watch.go_on(19.5)
     assert (monitor.over, watch.outcomes, monitor.mode) == (False, ["running", "running"], "mps")
-    assert monitor.account.stretches[0].rates() == (pytest.approx(50), pytest.approx(80))
-    assert monitor.account.stretches[0].settled_s() == pytest.approx(17)
+    assert monitor.account.first.rates() == (pytest.approx(50), pytest.approx(80))
+    assert monitor.account.first.settled_s() == pytest.approx(17)
     assert monitor.work_per_joule() == pytest.approx(1.3 / 400)
     assert monitor.account.settled_work_per_joule() == pytest.approx(1.3 / 400)
-    assert monitor.account.energy_j == pytest.approx(20 * 400)
-    assert (monitor.account.overlap_s, monitor.first_ended) == (pytest.approx(20), ())
+    assert monitor.account.first.energy_j == pytest.approx(20 * 400)
+    assert (monitor.account.first.overlap_s, monitor.first_ended) == (pytest.approx(20), ())
     assert monitor.alarms() == []
     assert not any(job.stops for job in watch.jobs)
 
@@ -105,7 +105,7 @@ def test_where_asked_for_one_end_stops_the_other(patch: pytest.MonkeyPatch) -> N
     watch.go_on(60)
     assert (watch.outcomes, watch.monitor.first_ended) == (["stopped", "finished"], (1,))
     assert all(job.stops for job in watch.jobs)
-    assert watch.monitor.account.overlap_s == pytest.approx(10)
+    assert watch.monitor.account.first.overlap_s == pytest.approx(10)
 
 
 # hangs, and counts that cannot be read
@@ -149,7 +149,7 @@ def test_progress_that_cannot_be_read_is_unknown_until_it_can(patch: pytest.Monk
     account = watch.monitor.account
     watch.go_on(19.5)
     assert account.recent_energy_saved() is not None
-    assert account.stretches[0].flags == set()
+    assert account.first.flags == set()
     watch.go_on(10)
     assert watch.outcomes == ["running", "running"]
     first, second = (one.status() for one in watch.monitor.jobs)
@@ -159,11 +159,11 @@ def test_progress_that_cannot_be_read_is_unknown_until_it_can(patch: pytest.Monk
     assert (second.unread, second.unread_since) == (None, None)
     assert (account.recent_energy_saved(), account.ledger()) == (None, None)
     assert account.energy_saved_to_end() is None
-    assert UNCOUNTED in account.stretches[0].flags
+    assert UNCOUNTED in account.first.flags
     watch.go_on(12)
     first = watch.monitor.jobs[0].status()
     assert (first.rate, first.unread, first.unread_since) == (pytest.approx(50), None, None)
-    assert account.stretches[0].rates() == (pytest.approx(50), pytest.approx(50))
+    assert account.first.rates() == (pytest.approx(50), pytest.approx(50))
     assert account.ledger() is not None
 
 
@@ -194,7 +194,7 @@ def test_results_that_cannot_be_read_end_nothing(patch: pytest.MonkeyPatch) -> N
     first = watch.monitor.jobs[0].status()
     assert (first.outcome, first.unread) == ("running", "the pattern is too slow.")
     assert first.rate == pytest.approx(50)
-    assert UNCOUNTED in watch.monitor.account.stretches[0].flags
+    assert UNCOUNTED in watch.monitor.account.first.flags
 
 
 def test_a_job_without_progress_is_stalled_until_it_moves(patch: pytest.MonkeyPatch) -> None:
@@ -436,16 +436,16 @@ def test_a_job_that_is_faster_than_its_share_lets_it_be_is_not_proven(
 ) -> None:
     """It may have changed its limit before its first context; only its profile tells."""
     watch = Watch(patch, Script(rate=60), Script(rate=70), parts={"share_rate": 50.0})
-    check = PaceCheck()
     watch.go_on(2)
-    assert list(check.look(watch.monitor)) == []
+    assert list(pace_news(watch.monitor)) == []
     watch.go_on(20)
-    (said,) = check.look(watch.monitor)
+    told = set[str]()
+    (said,) = unsaid(pace_news(watch.monitor), told)
     assert said.startswith("b makes 1.4 times the progress that its profile says of 50 %")
     assert [(one.status().proven, one.status().proof) for one in watch.monitor.jobs] == [
         (True, "set"), (False, None)
     ]  # fmt: skip
-    assert list(check.look(watch.monitor)) == []
+    assert unsaid(pace_news(watch.monitor), told) == []
 
 
 @pytest.mark.parametrize(("whole", "proven"), [(70.0, False), (64.0, True)])
@@ -455,7 +455,7 @@ def test_speed_tells_of_a_limit_only_where_more_sms_give_more(
     parts = {"share_rate": 50.0, "solo_rate": whole}
     watch = Watch(patch, Script(rate=60), Script(rate=80), parts=parts)
     watch.go_on(22)
-    assert bool([*PaceCheck().look(watch.monitor)]) is not proven
+    assert bool([*pace_news(watch.monitor)]) is not proven
     assert watch.monitor.jobs[1].status().proven is proven
 
 
@@ -538,10 +538,10 @@ def test_libraries_are_read_once_after_some_seconds(patch: pytest.MonkeyPatch) -
 def test_the_look_that_finds_an_end_is_in_no_mean(patch: pytest.MonkeyPatch) -> None:
     watch = Watch(patch, Script(ends_s=10.1), Script(rate=80))
     watch.go_on(10)
-    before = watch.monitor.account.stretches[0].rates()
+    before = watch.monitor.account.first.rates()
     watch.go_on(10)
-    assert watch.monitor.account.stretches[0].rates() == before
-    assert watch.monitor.account.settled_power_w() == pytest.approx(400)
+    assert watch.monitor.account.first.rates() == before
+    assert watch.monitor.account.first.power_w() == pytest.approx(400)
 
 
 @pytest.mark.parametrize("stalls", [1, 4, 20])
@@ -556,15 +556,17 @@ def test_stop_of_the_watch_between_clock_and_counters_makes_no_power(
     watch.go_on(0.25, 0.25)
     account = watch.monitor.account
     assert account.power_w() == pytest.approx(400)
-    assert account.settled_power_w() == pytest.approx(400)
-    assert account.stretches[0].rates() == (pytest.approx(50), pytest.approx(80))
+    assert account.first.power_w() == pytest.approx(400)
+    assert account.first.rates() == (pytest.approx(50), pytest.approx(80))
     assert watch.monitor.work_per_joule() == pytest.approx(1.3 / 400)
     # Where nobody knows when it was read last, nobody knows how much it was at the end.
     known = stalls < 5
-    assert account.energy_j == (pytest.approx(400 * account.overlap_s) if known else None)
+    assert account.first.energy_j == (
+        pytest.approx(400 * account.first.overlap_s) if known else None
+    )
     watch.meter.stalls_s, watch.jobs[0].stalls_s = [], []
     watch.go_on(0.25, 0.25)
-    assert account.energy_j == pytest.approx(400 * account.overlap_s)
+    assert account.first.energy_j == pytest.approx(400 * account.first.overlap_s)
     assert watch.monitor.work_per_joule() == pytest.approx(1.3 / 400)
 
 

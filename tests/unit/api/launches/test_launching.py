@@ -16,13 +16,13 @@ from advisor.core.job import Job
 from advisor.core.split import NINE
 from advisor.errors import InputError, StoreError
 from advisor.formats.wire import read, write
-from advisor.launch.folder import append_observation, create_folder, first_status
+from advisor.launch.folder import append_observation, close_unclaimed, create_folder, first_status
 from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import JobStatus, LaunchStatus, Ledger
 from advisor.wire.requests import LaunchRequest, check_launch
 from advisor_api.http.access import Caller
 from advisor_api.launches.launch_metrics import LaunchMetrics
-from advisor_api.launches.launching import HIDDEN, close_unclaimed, request_hash, visible_launch
+from advisor_api.launches.launching import HIDDEN, request_hash, visible_launch
 from advisor_api.launches.reconciler import ObservationImporter
 from advisor_data import open_store
 
@@ -200,7 +200,7 @@ def test_forecasts_are_held_against_what_the_pair_did() -> None:
     launch_metrics.score(replace(SEEN, overlap_s=2), SPEC)
     launch_metrics.score(SEEN, replace(SPEC, pairs=(replace(PAIR, forecast=None),)))
     launch_metrics.score(SEEN, SPEC)
-    launch_metrics.mark_complete()
+    launch_metrics.complete = True
     assert forecasts(launch_metrics, "judged") == [2, 1, 1]
     assert forecasts(launch_metrics, "missed") == [1, 0, 1]
 
@@ -221,7 +221,7 @@ def test_what_runs_is_shown_in_watts_speeds_and_seconds() -> None:
         forecast=replace(FORECAST, energy_saved=Interval(0.1, -0.05, 0.2)),
     )  # fmt: skip
     launch_metrics = LaunchMetrics()
-    launch_metrics.mark_complete()
+    launch_metrics.complete = True
 
     def shown(which: str, *names: str, **labels: str) -> list[float | None]:
         return [sample(launch_metrics, f"{which}_{name}", gpu="GPU-1", **labels) for name in names]
@@ -305,7 +305,7 @@ def test_observations_are_brought_in_once(tmp_path: Path) -> None:
         # A service that was started again: what is stored is no new energy.
         again = LaunchMetrics()
         ObservationImporter(store, again).bring_in(folder)
-    launch_metrics.mark_complete()
+    launch_metrics.complete = True
     assert forecasts(launch_metrics, "judged") == [2, 1, 1]
     of = {"gpu": SEEN.gpu_uuid}
     assert sample(launch_metrics, "energy_joules_total", **of) == SEEN.energy_j
@@ -331,7 +331,7 @@ def test_observations_wait_for_the_database(
                     observations.bring_in(folder)
         observations.bring_in(folder)
         assert store.observations() == [SEEN]
-    launch_metrics.mark_complete()
+    launch_metrics.complete = True
     assert forecasts(launch_metrics, "judged") == [2, 1, 1]
 
 
