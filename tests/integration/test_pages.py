@@ -358,7 +358,7 @@ H200 = {"gpu_model": BUNDLED_MODEL}
     ("pair", "verdict"),
     [
         (("bert-serve-30", "triad"), "share"),
-        (("bert-train", "walsh"), "your call"),
+        (("bert-train", "sorting"), "your call"),
         (("bert-train", "vit-infer"), "do not share"),
     ],
 )
@@ -433,7 +433,7 @@ def test_it_is_said_where_a_way_was_measured(visit: Visit, served: RawServer) ->
         bundled = [] if stored else points
         visit.play(f"{path}*", {**told, "stored": stored, "bundled": bundled, "next": None})
         visit.open(PAGES["pair"])
-        assert visit.text("#basis") == "At 49/100: predicted"
+        assert visit.text("#basis") == "At 47/100: predicted"
         visit.page.click("button:text-is('50/50')")
         assert words in visit.text("#basis")
         visit.page.unroute_all()

@@ -101,13 +101,13 @@ def test_twelve_mixed_jobs_run_to_their_end(h100: FakeHost) -> None:
         job["launch_id"] for job in last["jobs"] if job["job"] != "home-made"
     )
     assert any(job["predicted_speed"] for line in lines for job in line["jobs"])
-    assert last["energy_j"] > 0
-    assert last["gpu_s"] > 5
+    assert (last["energy_j"] > 0, last["gpu_s"] > 5) == (True, True)
     assert last["alone_s"] is None  # of one nobody knows it
     with open_store(None, h100.folder / "home") as store:
         seen = store.observations()
-    # Every stretch of two and more; beside gemm the server would answer late.
-    assert {p.job for one in seen for p in one.parts} == STEPS.keys() - {"gemm", "home-made"}
+    # Every stretch of two and more; gemm shares where little else is left when it starts.
+    alone = STEPS.keys() - {p.job for one in seen for p in one.parts}
+    assert alone in ({"home-made"}, {"gemm", "home-made"})
     assert len(seen) > 5
     assert queue_files(h100) == []
     await_nobody(h100)
