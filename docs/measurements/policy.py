@@ -50,6 +50,9 @@ from advisor_training.train import forest_bytes, make_training_set
 TOLERANCE = 0.005
 """Of a speed or a demand: a measured rate repeats to half a percent."""
 
+ERRORS: list[float] = []
+"""Of speeds in pairs: to the measured one from the expected, for each way to the low end, logs."""
+
 Ways = dict[Split, list["Window"]]
 
 
@@ -117,6 +120,8 @@ def main() -> None:
         answers[kind_of(found.profiles)].append(answer)
         print(*jobs, f"{answer.saved:.3f} of {answer.best:.3f}", file=sys.stderr)
     print(f"{without_profile} sets have a job without a profile on that GPU model\n")
+    weights = (f"{chance:g}: {-np.quantile(ERRORS, 1 - chance):.2f}" for chance in CHANCES)
+    print(f"WEIGHTS by CHANCES, from {len(ERRORS)} speeds of pairs:", *weights, "\n")
     print(
         "| jobs | n | saved, % | best measured, % | shared | speed broke | p99 broke "
         "| refused, held all the same | chance of speeds as stated, % | held, % |"
@@ -162,6 +167,11 @@ def answered(
     expected = predictor.predict(profiles, [*within, apart])
     outlook.expected = lambda **_: expected
     held = {split: held_limits(ways[split], profiles, request) for split in within}
+    for p in expected[: len(within) * (len(profiles) == ADVISED_JOBS)]:
+        for seat, x in enumerate(part.speed for part in p.parts):
+            real = statistics.fmean(window.speeds[seat] for window in ways[p.split])
+            if x.low < x.value and real > 0:
+                ERRORS.append(math.log(real / x.value) / math.log(x.value / x.low))
     choice, refused = None, list[bool]()
     with suppress(NoSplitError):
         decision = decide(outlook, request)
