@@ -66,7 +66,7 @@ MinGain: TypeAlias = Annotated[
     typer.Option(
         parser=read_gain,
         metavar="PART",
-        help="Least gain for which jobs share, 0.05 or 5%; 3% if not given: a fault ends all",
+        help="Least gain for which jobs share, 0.05 or 5%; 1% if not given: a fault ends all",
     ),
 ]
 

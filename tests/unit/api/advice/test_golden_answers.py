@@ -1,7 +1,10 @@
 """Recorded answers of the command line, as text and as JSON."""
 
 import json
+import re
 import shlex
+from operator import itemgetter
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -57,3 +60,21 @@ def assert_near(value: Any, recorded: Any) -> None:
             assert value == pytest.approx(recorded, rel=1e-6)
         case _:
             assert value == recorded
+
+
+PICTURED = re.findall(
+    r'<text class="jobs".*?>(.*?)</text>\n.*?>(\d+) %</text>\n.*?>(\d+) %</text>',
+    (Path(__file__).parents[4] / "docs/sets.svg").read_text().replace("/>\n<text", "><text"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("jobs", "energy", "hours"), PICTURED, ids=itemgetter(0))
+def test_the_picture_shows_what_was_measured(
+    jobs: str, energy: str, hours: str, advisor: Advisor
+) -> None:
+    answer = json.loads(advisor("recommend", *jobs.split(", "), "--json").out)
+    saved = [answer["choice"][of]["value"] for of in ("energy_saved", "gpu_time_saved")]
+    assert answer["verdict"] == "share"
+    assert answer["measured"]["at_choice"]
+    assert [round(100 * (1 - part)) for part in saved] == [int(energy), int(hours)]
