@@ -430,7 +430,7 @@ def check_cus(cus: int, cus_total: int, xcds: int) -> int:
     raise InputError(
         f"{cus} of {cus_total} CUs cannot be granted",
         why=f"each of {xcds} XCDs needs the same number of CUs, one or more",
-        fix=f"ask for {low} or {min(low + xcds, cus_total)}",
+        fix=f"ask for {' or '.join(map(str, sorted({low, min(low + xcds, cus_total)})))}",
     )
 
 

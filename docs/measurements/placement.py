@@ -3,7 +3,7 @@
     .venv/bin/python docs/measurements/placement.py queue    # four queues of 200 jobs, a minute
     .venv/bin/python docs/measurements/placement.py sets     # 200 jobs on 40 GPUs, 2,000 on 400
 
-Jobs are drawn with a seed from the bundled ones on H200; 15 % of those that run on fill a GPU. Of
+Jobs are drawn with a seed from the 37 first ones on H200; 15 % of those that run on fill a GPU. Of
 more kinds than there are jobs each further one has 85 to 100 % of the activity and power of one.
 The time limit of sets counts CPU time, so that a busy machine changes nothing.
 """
@@ -29,7 +29,8 @@ from advisor_advice.profiles import checked_on, find_profiles
 from advisor_data.bundled import GPU_MODEL, bundled_solo_points
 from advisor_models.registry import Registry
 
-NAMES = sorted({p.job for p in bundled_solo_points() if p.gpu_model == GPU_MODEL})
+POINTS = (p for p in bundled_solo_points() if p.gpu_model == GPU_MODEL)
+NAMES = sorted({p.job for p in POINTS if p.started_at < "2026-11-28"})
 VARIED = ("sm_active_percent", "dram_active_percent", "power_w")
 
 
@@ -93,12 +94,11 @@ def drawn(jobs: int, kinds: int, gpus: int, aim: str) -> Placing:
     while len(profiles) < kinds:
         like, part = own.profiles[len(profiles) % len(own.profiles)], dice.uniform(0.85, 1.0)
         values = {**like.values, **{name: part * like.values[name] for name in VARIED}}
-        name = f"{like.job}-{len(profiles)}"
-        profiles.append(dataclasses.replace(like, job=name, values=values))
+        profiles.append(dataclasses.replace(like, job=f"{like.job}-{len(profiles)}", values=values))
     full = np.array([fills(profile) for profile in profiles])
     chances = 0.15 * full / full.sum() + 0.85 * ~full / (~full).sum()
     counts = np.bincount(dice.choice(kinds, jobs, p=chances), minlength=kinds)
-    there = [n for n in range(kinds) if counts[n]]
+    there = np.flatnonzero(counts).tolist()
     pool = Pool(
         gpu_model=GPU_MODEL,
         gpus=gpus,

@@ -224,6 +224,14 @@ def test_impossible_count_is_refused(total: int, xcds: int) -> None:
             cu_mask.check_cus(cus, total, xcds)
 
 
+@pytest.mark.parametrize(
+    ("cus", "near"), [(0, "8 or 16"), (9, "8 or 16"), (100, "96 or 104"), (312, "304")]
+)
+def test_the_nearest_possible_counts_are_named(cus: int, near: str) -> None:
+    with pytest.raises(InputError, match=rf"ask for {near}\.$"):
+        cu_mask.check_cus(cus, 304, 8)
+
+
 @pytest.mark.parametrize(("total", "xcds"), [(300, 8), (8, 8), (0, 1), (38, 0), (38, -1)])
 def test_unlikely_gpu_is_refused(total: int, xcds: int) -> None:
     """A GPU whose XCDs are not alike is not guessed at."""

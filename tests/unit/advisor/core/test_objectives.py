@@ -15,6 +15,7 @@ from advisor.core.objectives import (
     Candidate,
     Finish,
     PartResult,
+    Prices,
     Rest,
     SplitResult,
     Work,
@@ -79,6 +80,15 @@ def test_values_by_hand() -> None:
         "max-min": 0.3,
     }
     assert [*OBJECTIVES] == [objective.name for objective in OBJECTIVES.values()]
+
+
+def test_energy_and_cost_by_hand() -> None:
+    """The same work takes 330 W in the mean on a GPU each, and a freed one draws 50 W."""
+    prices = Prices(gpu_hour=2.0, kwh=0.5, host_w=100.0)
+    assert BY_HAND.energy_saved_beside(50) == pytest.approx(1 - (220 + 50) / BY_HAND.same_work_w)
+    assert prices.of_hour(220) == pytest.approx(2 + 0.5 * 0.32)
+    assert prices.of(1800, 3.6e6) == pytest.approx(0.5 * (2 + 0.5 * 0.1) + 0.5)
+    assert prices.with_host(BY_HAND).power_w == 320
 
 
 def test_the_default_and_a_name_that_is_none() -> None:

@@ -30,6 +30,9 @@ from advisor.core.records import (
     Record,
     SoloPoint,
     divide_energy,
+    doubt,
+    energy_apart_j,
+    is_far,
     with_job_energy,
 )
 from advisor.errors import InputError
@@ -280,3 +283,42 @@ def test_observation_has_the_part_of_each_job() -> None:
     assert (a.energy_j, a.energy_low_j, a.energy_high_j) == (2000, 1800, 2400)
     assert (b.energy_j, b.energy_low_j, b.energy_high_j) == (1200, 800, 1400)
     assert with_job_energy(metered_observation(None), 80) == metered_observation(None)
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ({}, None),
+        ({"state": "failed"}, "it failed"),
+        ({"overlap_s": 7.9}, "under 8 s together"),
+        ({"overlap_s": 8.0}, None),
+        ({"results_2": "differ"}, "results were wrong"),
+        ({"flags": ("noisy-rate", "limit-broken")}, "limit-broken"),
+    ],
+)
+def test_what_makes_an_observation_doubtful(told: dict[str, Any], why: str | None) -> None:
+    assert doubt(observation(**told)) == why
+
+
+@pytest.mark.parametrize(
+    ("told", "joules"),
+    [
+        ({"energy_j": 60.0, "energy_saved_to_end": 0.25}, 80.0),
+        (
+            {"energy_j": 50.0, "rest_s": 1.0, "rest_energy_j": 10.0, "energy_saved_to_end": 0.25},
+            80.0,
+        ),
+        ({"energy_j": 50.0, "rest_s": 1.0, "energy_saved_to_end": 0.25}, None),
+        ({"energy_j": 60.0, "energy_saved_to_end": 1.0}, None),
+        ({"energy_j": 60.0}, None),
+    ],
+)
+def test_energy_of_the_same_work_apart(told: dict[str, Any], joules: float | None) -> None:
+    assert energy_apart_j(observation(**told)) == joules
+
+
+@pytest.mark.parametrize(
+    ("observed", "far"), [(10.0, False), (10.9, False), (11.0, False), (11.5, True), (8.5, True)]
+)
+def test_far_is_outside_of_the_range_and_over_a_tenth_off(observed: float, far: bool) -> None:
+    assert is_far(observed, Interval(10, 9.8, 10.2)) == far

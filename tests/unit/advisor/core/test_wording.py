@@ -2,11 +2,24 @@
 
 import json
 import unicodedata
+from collections.abc import Callable
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.wording import as_asked, count_of, in_ranges, listed, printable
+from advisor.core.wording import (
+    as_asked,
+    count_of,
+    in_ranges,
+    less_or_more,
+    listed,
+    measuring,
+    printable,
+    shown,
+    unknown_job,
+)
 
 
 def test_lists_and_counts() -> None:
@@ -51,3 +64,37 @@ def test_no_text_steers_a_terminal(text: str) -> None:
 def test_what_steers_is_shown_as_json_writes_it() -> None:
     assert printable("\x1b[2J \x9b \u202e \U000e0041") == r"\u001b[2J \u009b \u202e \udb40\udc41"
     assert printable("Zug 端末\tµ\n") == "Zug 端末\tµ\n"
+
+
+@pytest.mark.parametrize(
+    ("say", "of", "text"),
+    [
+        (less_or_more, (0.1234,), "12.3 % less"),
+        (less_or_more, (0.0, 0), "0 % less"),
+        (less_or_more, (-0.5, 0), "50 % more"),
+        (shown, ("a" * 58,), repr("a" * 58)),
+        (shown, ("a" * 59,), "'" + "a" * 56 + "..."),
+        (measuring, (["train.py"],), "advisor profile --name train -- python train.py"),
+        (measuring, (["sh", "train.py"],), "advisor profile --name train -- sh train.py"),
+        (measuring, (["My job"],), "advisor profile --name NAME -- COMMAND"),
+    ],
+)
+def test_words_of_messages(say: Callable[..., str], of: tuple[Any, ...], text: str) -> None:
+    assert say(*of) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "fix", "steps"),
+    [
+        ("train+infer", "write train infer", []),
+        ("train,other", "similar names: trainer, train", ["NAME", "with NAME for it"]),
+        ("Training", "similar names: train, trainer", ["NAME", "with NAME for it"]),
+        ("z", "names: advisor jobs --bundled", ["--name z", "this command again"]),
+    ],
+)
+def test_an_unknown_job_is_answered_with_what_to_do(name: str, fix: str, steps: list[str]) -> None:
+    error = unknown_job(name, ["trainer", "train", "infer"])
+    assert error.fix == fix
+    assert [word in step for word, step in zip(steps, error.steps, strict=True)] == [True] * len(
+        steps
+    )
