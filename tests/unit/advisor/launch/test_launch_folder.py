@@ -23,7 +23,10 @@ from advisor.launch.folder import (
     create_folder,
     dumps,
     find_folder,
+    half_removed,
+    last_answer,
     loads,
+    remove,
 )
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import JobStatus, LaunchStatus
@@ -115,6 +118,25 @@ def test_what_a_pair_did_is_not_what_the_next_one_does(folder: LaunchFolder) -> 
     assert now.jobs[0] == JobStatus(job="gemm", rate_unit="steps", share_percent=30)
     kept = ("code", "cause", "gpu_uuid", "started_at", "supervisor_pid", "warnings")
     assert all(getattr(now, name) == getattr(before, name) for name in kept)
+
+
+def test_a_removal_that_was_killed_is_found(
+    folder: LaunchFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, left = folder.path.parent, folder.path.with_name(f".{folder.path.name}.removed")
+    with monkeypatch.context() as killed:
+        killed.setattr("shutil.rmtree", lambda _: None)
+        remove(folder.path)
+    assert half_removed(root) == [left]
+    remove(left)
+    assert not [*root.iterdir()]
+
+
+def test_a_launch_that_has_ended_refuses_who_asks_to_join(folder: LaunchFolder) -> None:
+    assert last_answer(folder, "1", "gemm") is None
+    StatusWriter(folder, SPEC).close("finished")
+    answer = last_answer(folder, "1", "gemm")
+    assert getattr(answer, "cause", None) == "the launch has ended meanwhile"
 
 
 def test_warnings_are_bounded(folder: LaunchFolder) -> None:

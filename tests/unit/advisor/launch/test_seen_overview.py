@@ -24,7 +24,7 @@ from advisor.launch.overview import (
     read_history,
     write_history,
 )
-from advisor.launch.status import JobStatus, LaunchStatus, Ledger
+from advisor.launch.status import JobStatus, LaunchStatus, Ledger, add
 
 ZONE = timezone(timedelta(hours=2))
 
@@ -117,6 +117,13 @@ def test_what_is_not_known_is_told_and_left_out() -> None:
     assert (nothing.kwh_saved, nothing.kwh_saved_idle) == (0, None)
 
 
+def test_ledgers_add_up() -> None:
+    unknown = replace(TWO_HOURS, freed_idle_j=None)
+    assert (add(TWO_HOURS, None), add(None, TWO_HOURS)) == (TWO_HOURS, TWO_HOURS)
+    assert add(TWO_HOURS, TWO_HOURS.part(2)) == TWO_HOURS.part(3)
+    assert add(TWO_HOURS, unknown) == unknown.part(2)
+
+
 def test_a_gpu_shows_who_holds_it() -> None:
     cards = [(Gpu(uuid=f"GPU-{n}", model="H200", power_limit_w=700), 80.0) for n in (1, 2)]
     running = [
@@ -182,9 +189,12 @@ def test_it_is_bounded_and_covers_all_of_the_time(seconds: int) -> None:
 def test_who_joins_has_no_past_and_a_gap_has_no_points() -> None:
     keeper = kept(3)
     joined = replace(STATUS.jobs[0], job="c", relative_speed=0.5)
-    assert keeper.add(6.0, replace(STATUS, jobs=(*STATUS.jobs, joined), power_w=10.0))
+    keeper.add(3.5, STATUS)
+    status = replace(STATUS, jobs=(*STATUS.jobs, joined), power_w=10.0, energy_saved=0.2)
+    assert keeper.add(6.0, status)
     history = keeper.history
     assert history.power_w[3:] == (None, None, 10.0)
+    assert history.energy_saved[3:] == (None, None, 0.2)
     assert history.jobs[2].speeds == (None, None, None, None, None, 0.5)
 
 
