@@ -34,7 +34,6 @@ from advisor_models.manifest import Artefact
 from advisor_training.pairs import LeftOut, make_pairs
 from advisor_training.retrain import points as collecting
 from advisor_training.retrain import retrain as retraining
-from advisor_training.retrain.challenger import ComparedFigure, PromotionDecision, training_set
 from advisor_training.retrain.points import (
     POINTS,
     REASONS,
@@ -50,7 +49,13 @@ from advisor_training.retrain.points import (
     usable_points,
     with_flags,
 )
-from advisor_training.retrain.retrain import RetrainReport, retrain
+from advisor_training.retrain.retrain import (
+    ComparedFigure,
+    PromotionDecision,
+    RetrainReport,
+    retrain,
+    training_set,
+)
 
 
 class Site:

@@ -10,31 +10,39 @@ being written.
 """
 
 import shutil
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-from advisor.core.wording import count_of
-from advisor.errors import BusyError, StoreError
+import numpy as np
+import pandas as pd
+
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor.core.policy import POLICY
+from advisor.core.wording import count_of, listed
+from advisor.errors import BusyError, ModelError, StoreError
 from advisor.files import private_folder, replace_file, try_lock, writing_private
 from advisor.formats.wire import read, write
-from advisor_models.manifest import BUNDLED_NAME, Manifest, read_artefact
-from advisor_models.registry import Registry
-from advisor_training.pairs import LeftOut
-from advisor_training.retrain.challenger import (
-    Challenger,
-    ComparedFigure,
-    OnStage,
-    PromotionDecision,
-    compare_with,
-    decide,
-    train_challenger,
-    training_set,
+from advisor.predict.profiles import Floats
+from advisor_models.manifest import (
+    BUNDLED_NAME,
+    NEGLIGIBLE_PERCENT,
+    Artefact,
+    Manifest,
+    check_intervals,
+    read_artefact,
+    write_artefact,
 )
+from advisor_models.registry import Registry
+from advisor_training.held_out import HeldOut, Mask, OnFold, leave_one_job_out
+from advisor_training.learners import LEARNERS
+from advisor_training.noise import Resamples
+from advisor_training.pairs import Classes, LeftOut, job_classes, measurement_of, whole_gpu
 from advisor_training.retrain.points import (
+    LONG_AGO,
     POINTS,
     Collected,
     PointSet,
@@ -42,11 +50,299 @@ from advisor_training.retrain.points import (
     Sifted,
     by_reason,
     learned_from,
+    measurements,
+    moment_of,
+    points_file,
     sift,
     usable_points,
     with_flags,
 )
-from advisor_training.train import dataset_sha256
+from advisor_training.rows import Rows
+from advisor_training.scoring import fractions
+from advisor_training.train import (
+    Trained,
+    TrainingSet,
+    dataset_sha256,
+    fit_model,
+    make_artefact,
+    make_training_set,
+    write_model,
+)
+
+
+def scores(rows: Rows, held_out: HeldOut) -> pd.DataFrame:
+    """How good answers are, one row for each (left-out job, measurement), sorted.
+
+    Columns: `left_out`; `row`, one of the measurement; `job_a`, `job_b`; `error`, mean relative
+    error of both rates and of the power at splits; `regret`, value of the chosen split below that
+    of the best of the nine, as a part of it, NaN where the nine were not all measured.
+    """
+    found = held_out.by_measurement(rows, rows.kind != "uncapped")
+    row = np.array([held_out.row[places[0]] for _, places in found])
+    tests = [held_out.take(np.array(places)) for _, places in found]
+    return pd.DataFrame(
+        {
+            "left_out": [name for (name, _), _ in found],
+            "row": row,
+            "job_a": rows.job_a[row],
+            "job_b": rows.job_b[row],
+            "error": [_error(rows, test) for test in tests],
+            "regret": [_regret(rows, test) for test in tests],
+        }
+    )
+
+
+def _error(rows: Rows, of_test: HeldOut) -> float:
+    row = of_test.row
+    measured = np.column_stack([rows.speed_a[row], rows.speed_b[row], rows.power_w[row]])
+    expected = np.column_stack([of_test.speed, of_test.power_w])
+    known = measured > 0  # a rate of 0 has no relative error
+    return float(np.abs(expected[known] / measured[known] - 1).mean()) if known.any() else 0.0
+
+
+def _regret(rows: Rows, of_test: HeldOut) -> float:
+    if not (rows.kind[of_test.row] == "nine").all():
+        return np.nan
+    found = fractions(rows, of_test, OBJECTIVES[DEFAULT_OBJECTIVE], POLICY.tie)
+    return 1 - float(found[0]) if len(found) else np.nan
+
+
+FigureName: TypeAlias = Literal["error", "regret"]
+FIGURES: tuple[FigureName, ...] = ("error", "regret")
+
+LEAST_JOBS = 4
+"""Of a group that decides: drawing again from three jobs hardly ever shows another sign."""
+
+LEAST_PAIRS = 6
+"""The same: five pairs that do not hang together have one sign in one case of 16 by chance, which
+is above the 5 % that the interval leaves out, and six in one of 32."""
+
+ALL, NEWEST = "all", "newest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedFigure:
+    """One figure of both rivals over one group of tests; less is better.
+
+    Attributes:
+        group: "all", "newest", "GPU model NVIDIA H200", "job class HL".
+        jobs: How many jobs were left out in turn.
+        champion_percent: Mean over the tests.
+        gain_percent: Champion less challenger, paired, in points.
+        low_percent: Of its 95 % interval over jobs; `high_percent` is its other end.
+        decides: Whether there are enough jobs to tell.
+    """
+
+    group: str
+    figure: FigureName
+    tests: int
+    jobs: int
+    champion_percent: float
+    challenger_percent: float
+    gain_percent: float
+    low_percent: float
+    high_percent: float
+    decides: bool
+
+    @property
+    def is_better(self) -> bool:
+        """Beyond noise, and a set of tests in which a gain counts."""
+        return self.decides and self.group in (ALL, NEWEST) and self.low_percent > 0
+
+    @property
+    def is_worse(self) -> bool:
+        """Beyond noise, and by more than a measured rate repeats."""
+        return self.decides and self.high_percent < 0 and self.gain_percent < -NEGLIGIBLE_PERCENT
+
+
+def compare(
+    champion: pd.DataFrame, challenger: pd.DataFrame, groups: Mapping[str, Mask]
+) -> tuple[ComparedFigure, ...]:
+    """Both figures of two `scores` over every group, a mask of their rows, that has some."""
+    return tuple(
+        found
+        for group, mask in groups.items()
+        for figure in FIGURES
+        if (found := _compared(champion[mask], challenger[mask], group, figure)) is not None
+    )
+
+
+def _groups_of(rows: Rows, tests: pd.DataFrame, newest: Mask, classes: Classes) -> dict[str, Mask]:
+    """All tests, the newest, those of each GPU model, and those of each class of left-out jobs."""
+    row = tests["row"].to_numpy()
+    models = rows.gpu_model[row]
+    keys = zip(models.tolist(), tests["left_out"].tolist(), strict=True)
+    codes = np.array([classes.get(key, "") for key in keys])
+    return {
+        ALL: np.ones(len(row), dtype=bool),
+        NEWEST: newest[row],
+        **{f"GPU model {name}": models == name for name in np.unique(models)},
+        **{f"job class {code}": codes == code for code in np.unique(codes) if code},
+    }
+
+
+def _compared(
+    champion: pd.DataFrame, challenger: pd.DataFrame, group: str, figure: FigureName
+) -> ComparedFigure | None:
+    both = champion.assign(champion=champion[figure], challenger=challenger[figure])
+    both = both.dropna(subset=["champion", "challenger"])
+    if both.empty:
+        return None
+    jobs, pairs = both["left_out"].nunique(), list(zip(both["job_a"], both["job_b"], strict=True))
+    gain = Resamples(pairs).mean((both["champion"] - both["challenger"]).to_numpy())
+    return ComparedFigure(
+        group=group,
+        figure=figure,
+        tests=len(both),
+        jobs=jobs,
+        champion_percent=_percent(both["champion"].mean()),
+        challenger_percent=_percent(both["challenger"].mean()),
+        gain_percent=_percent(gain.value),
+        low_percent=_percent(gain.low),
+        high_percent=_percent(gain.high),
+        decides=jobs >= LEAST_JOBS and len(set(pairs)) >= LEAST_PAIRS,
+    )
+
+
+def _percent(part: float) -> float:
+    return round(100 * float(part), 3)
+
+
+@dataclass(frozen=True, slots=True)
+class PromotionDecision:
+    """The verdict, and its reason in words."""
+
+    promote: bool
+    why: str
+
+
+def decide(compared: Sequence[ComparedFigure], news: Sequence[str]) -> PromotionDecision:
+    """Promote what is worse nowhere.
+
+    What a model learns of a job or a pair cannot show in tests that leave the job out, so a
+    challenger need not be better in these: it has learned from newer points. `news` are jobs and
+    GPU models that only the challenger has seen.
+    """
+    if worse := [one for one in compared if one.is_worse]:
+        return PromotionDecision(False, f"worse for {listed(map(_words, worse))}")
+    if better := [one for one in compared if one.is_better]:
+        return PromotionDecision(True, f"better for {listed(map(_words, better))}")
+    if news:
+        return PromotionDecision(True, f"not worse, and has seen {listed(news)}")
+    return PromotionDecision(True, "not worse, and has learned from newer points")
+
+
+def _words(one: ComparedFigure) -> str:
+    gain = f"{abs(one.gain_percent):.2f} [{one.low_percent:.2f} {one.high_percent:.2f}] points"
+    return f"{one.group} ({one.figure} by {gain})"
+
+
+HALF_LIFE_DAYS = 30.0
+LEAST_WEIGHT = 0.25
+"""A measurement counts half as much after a month, and never less than a quarter: drivers,
+libraries and jobs change, and a new point says more of today. In simulated quarters rates are
+wrong by 6 % less so, and as much where nothing changes (quarter/ages.py at 4efadd9f)."""
+
+OnStage: TypeAlias = Callable[[str], OnFold | None]
+"""Takes the name of a stage that begins; what it returns is called after each fit."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Challenger:
+    """A trained model that no folder has yet."""
+
+    points: PointSet
+    made_from: TrainingSet
+    trained: Trained
+    artefact: Artefact
+
+    @property
+    def manifest(self) -> Manifest:
+        """As it will be written beside the graph."""
+        return self.artefact.manifest
+
+    @property
+    def fault(self) -> str | None:
+        """Why it cannot be promoted; None where it can."""
+        try:
+            check_intervals(self.manifest)
+        except ModelError as error:
+            return str(error)
+        return None
+
+    def write(self, folder: Path) -> None:
+        """Write it, with the list of its points.
+
+        Raises:
+            StoreError: the files cannot be written.
+        """
+        write_model(folder, lambda folder: write_artefact(folder, self.artefact))
+
+
+def training_set(points: PointSet) -> TrainingSet:
+    """Rows of checked points, of which older ones count less.
+
+    Raises:
+        InputError: nothing can be learned from them.
+    """
+    made_from = make_training_set(points.pairs, points.profiled, points.references)
+    weights = _by_age(made_from.rows, points)
+    return replace(
+        made_from,
+        rows=made_from.rows.assign(weight=made_from.rows.weight * weights),
+        blind=made_from.blind.assign(weight=made_from.blind.weight * weights),
+    )
+
+
+def _by_age(rows: Rows, points: PointSet) -> Floats:
+    """What rows count by their age, measured from the newest of them; shape (n,)."""
+    begun: dict[tuple[str, ...], datetime] = {}
+    for point in points.pairs:
+        key, at = measurement_of(point), moment_of(point, LONG_AGO)
+        begun[key] = min(begun.get(key, at), at)
+    at = [begun[key] for key in measurements(rows)]
+    days = np.array([(max(at) - one) / timedelta(days=1) for one in at])
+    return np.maximum(0.5 ** (days / HALF_LIFE_DAYS), LEAST_WEIGHT)
+
+
+def train_challenger(
+    points: PointSet, made_from: TrainingSet, now: datetime, on_stage: OnStage
+) -> Challenger:
+    """Learn from all checked points.
+
+    Raises:
+        InputError: there are too few jobs.
+    """
+    trained = fit_model(made_from.rows, on_stage("training the challenger"), made_from.blind)
+    artefact = make_artefact(made_from, trained, now, {POINTS: points_file(points)})
+    return Challenger(points=points, made_from=made_from, trained=trained, artefact=artefact)
+
+
+def compare_with(
+    learned: PointSet, challenger: Challenger, on_stage: OnStage
+) -> tuple[ComparedFigure, ...]:
+    """What the champion's checked points teach against what the challenger's do, on the same rows.
+
+    The champion has learned from its own jobs, so what it says of them is no measure. For each job,
+    the learner is fitted to the champion's points without that job and to the challenger's without
+    it, and both answer every row with the job.
+
+    Raises:
+        InputError: nothing can be learned from the champion's points.
+    """
+    rows = challenger.made_from.rows
+    stage = on_stage("asking the champion's points")
+    of_champion = leave_one_job_out(
+        training_set(learned).rows, LEARNERS["extra-trees"], stage, rows
+    )
+    tests = scores(rows, challenger.trained.held_out)
+    solos = whole_gpu((*challenger.points.references, *challenger.points.profiled))
+    known = learned.ids
+    new = {measurement_of(p) for p in challenger.points.pairs if p.point_id not in known}
+    newest = np.array([key in new for key in measurements(rows)])
+    groups = _groups_of(rows, tests, newest, job_classes(solos))
+    return compare(scores(rows, of_champion), tests, groups)
+
 
 _Outcome: TypeAlias = Literal["nothing-new", "promoted", "kept"]
 OUTCOMES: tuple[_Outcome, ...] = get_args(_Outcome)
