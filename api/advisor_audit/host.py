@@ -21,7 +21,7 @@ from advisor_audit.audit import Wanted, walk_of, worlds_of
 from advisor_audit.kinds import SM, Survey
 from advisor_audit.packing import Walk, Walked
 from advisor_audit.phases import HELD_MIB, Segment
-from advisor_audit.ranges import WORLDS, interval, saved_w
+from advisor_audit.result import WORLDS, interval, saved_w
 from advisor_audit.sources.series import POWER, USED, Owner
 from advisor_profiling.attached import GpuLook, HostGpus
 

@@ -21,9 +21,8 @@ from advisor.core.objectives import (
 )
 from advisor.core.records import DOUBTFUL, FLAGS, PairPoint, Point, PointPart, SoloPoint, grouped
 from advisor.core.split import EQUAL, Split
-from advisor_profiling.campaign.campaign import Cost, Failure
+from advisor_profiling.campaign.campaign import IDLE_DRIFT_W, Cost, Failure, SweepResult
 from advisor_profiling.campaign.colocation import PlannedSplit
-from advisor_profiling.campaign.sweep import IDLE_DRIFT_W, SweepResult
 
 WIDTH = 120
 """Columns that the table may need."""

@@ -19,15 +19,6 @@ from advisor.core.policy import POLICY
 from advisor.errors import ModelError
 from advisor.formats.wire import as_answer
 from advisor.predict.profiles import is_launch_bound, kind_of
-from advisor_training.carrying_over import (
-    add_pairs,
-    carry_over,
-    gpu_models,
-    mean_held,
-    parts_held,
-    widenings,
-)
-from advisor_training.carrying_over import fits as fits_of_others
 from advisor_training.choices import (
     QUESTIONS,
     RULES,
@@ -71,6 +62,15 @@ from advisor_training.noise import BootstrapEstimate, Ceiling, noise_ceiling
 from advisor_training.pairs import LeftOut
 from advisor_training.rows import Data, Rows
 from advisor_training.scoring import Error, Errors, ExpectedAndMeasured, compare, error, errors_of
+from advisor_training.train import (
+    add_pairs,
+    carry_over,
+    gpu_models,
+    mean_held,
+    parts_held,
+    widenings,
+)
+from advisor_training.train import fits as fits_of_others
 
 HEADLINE = (DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE, RAW_OBJECTIVE)
 """Objectives whose figures are always shown."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from advisor_audit.sources.lines import write_lines
+from advisor_audit.sources.prometheus import write_lines
 from advisor_audit.sources.series import METRICS, NAMES, Series
 from advisor_profiling.attached import HostGpus
 from advisor_profiling.telemetry.dcgm import fetch, samples

@@ -25,8 +25,7 @@ from advisor_cli.stopping import stoppable
 from advisor_data import open_store
 from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling import reports
-from advisor_profiling.campaign.campaign import Failure
-from advisor_profiling.campaign.sweep import new_run, plan, sweep
+from advisor_profiling.campaign.campaign import Failure, new_run, plan, sweep
 from advisor_profiling.counts import (
     CheckedGpu,
     CheckOutcome,

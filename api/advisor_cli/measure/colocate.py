@@ -40,9 +40,9 @@ from advisor_data import Store
 from advisor_data.bundled import bundled_set_points, bundled_set_references, bundled_solo_points
 from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling import reports
-from advisor_profiling.campaign.campaign import Cost
+from advisor_profiling.campaign.campaign import Cost, new_run
 from advisor_profiling.campaign.colocation import Campaign, PlannedSplit, carry_out
-from advisor_profiling.campaign.plan import Plan, counts_on
+from advisor_profiling.campaign.plan import MOST_JOBS, Member, Plan, counts_on, write_set
 from advisor_profiling.campaign.plan_file import (
     DEFAULT_SET_SPLITS,
     DEFAULT_SPLITS,
@@ -50,8 +50,6 @@ from advisor_profiling.campaign.plan_file import (
     plan_from_options,
     run_name,
 )
-from advisor_profiling.campaign.splits import MOST_JOBS, Member, write_set
-from advisor_profiling.campaign.sweep import new_run
 from advisor_profiling.fanout import FanOut, run_everywhere
 from advisor_profiling.reports import ConsoleReporter
 from advisor_profiling.testbed.live import Mode, SourceName

@@ -24,8 +24,14 @@ from advisor.runtime.mps import Control, MpsBackend
 from advisor.runtime.processes import environment_of, owner_of
 from advisor.settings import Settings
 from advisor_node.meters import Tenant, granted_units, read_plain
-from advisor_node.reports import ObservationQueue, keep_looking, power_source, references_of
-from advisor_node.room import Room, Tenancy
+from advisor_node.room import (
+    ObservationQueue,
+    Room,
+    Tenancy,
+    keep_looking,
+    power_source,
+    references_of,
+)
 from advisor_node.slurm.site import parse_comment
 from advisor_profiling.telemetry import nvml
 from advisor_profiling.testbed.live import with_units

@@ -13,7 +13,7 @@ from advisor.errors import SourceError
 from advisor.predict.profiles import Floats
 from advisor.validity.sensor_record import PowerChannel
 from advisor.wire.power import Estimate
-from advisor_power.sensor.fit import slope
+from advisor_power.sensor.analysis import slope
 from advisor_profiling.window.window import CounterTick
 
 _T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)

@@ -18,8 +18,7 @@ from advisor.core.records import (
     SoloPoint,
 )
 from advisor.core.telemetry import POWER_CAPS
-from advisor_profiling.window.estimate import MeanEstimate
-from advisor_profiling.window.window import MeasuredWindow, WindowRules
+from advisor_profiling.window.window import MeanEstimate, MeasuredWindow, WindowRules
 
 
 @dataclass(frozen=True, slots=True)

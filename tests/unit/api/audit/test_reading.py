@@ -11,9 +11,8 @@ from metrics_server import MetricsServer, Samples, metrics_server
 from scripted_http import Reply, dripping, scripted_http
 
 from advisor.errors import AdvisorError, InputError, SourceError
-from advisor_audit.reading import Pages, read_all
-from advisor_audit.sources.lines import SeriesFile, write_lines
-from advisor_audit.sources.prometheus import TOKEN, Prometheus, session_for
+from advisor_audit.audit import Pages, read_all
+from advisor_audit.sources.prometheus import TOKEN, Prometheus, SeriesFile, session_for, write_lines
 from advisor_audit.sources.series import BUSY, METRICS, Series
 
 HOUR_S, STEP_S = 3600.0, 60.0

@@ -17,6 +17,10 @@ from advisor.predict.profiles import Floats
 from advisor.wire.power import StretchPower
 from advisor_power.kernels.analyse import (
     STRETCH_S,
+    Curve,
+    bin_edges,
+    deconvolve,
+    fault_of,
     golden,
     guidance,
     memory_settle_s,
@@ -25,7 +29,6 @@ from advisor_power.kernels.analyse import (
     steady_execution,
     stretch_power,
 )
-from advisor_power.kernels.deconvolve import Curve, bin_edges, deconvolve, fault_of
 from advisor_power.kernels.plan import (
     check_cost,
     check_resolution,

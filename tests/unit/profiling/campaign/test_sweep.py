@@ -18,7 +18,7 @@ from advisor.core.job import Job, ProgressSettings
 from advisor.core.records import Record, SoloPoint
 from advisor.errors import AdvisorError, JobError, LimitNotProvenError, StoreError
 from advisor_data import Store, open_store
-from advisor_profiling.campaign.sweep import SweepResult, plan, sweep, unfinished_run
+from advisor_profiling.campaign.campaign import SweepResult, plan, sweep, unfinished_run
 from advisor_profiling.window.points import solo
 from advisor_profiling.window.window import rules_for
 

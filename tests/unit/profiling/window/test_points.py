@@ -11,7 +11,6 @@ from advisor.core.job import NOTHING, InputData, Job
 from advisor.core.records import FLAGS, HEAT, Counters, PairPoint, SoloPoint
 from advisor.formats.rows import from_row, to_row
 from advisor_power.data.of_job import with_fingerprint
-from advisor_profiling.window.estimate import MeanEstimate
 from advisor_profiling.window.points import (
     RunConditions,
     Target,
@@ -23,7 +22,7 @@ from advisor_profiling.window.points import (
     solo,
     to_point,
 )
-from advisor_profiling.window.window import MeasuredWindow, WindowRules
+from advisor_profiling.window.window import MeanEstimate, MeasuredWindow, WindowRules
 
 COUNTERS = Counters(
     sm_active_percent=48,
