@@ -32,7 +32,7 @@ from advisor.predict.sets import ENERGY_ERRORS, MEASURED_ON, P99_ERRORS, SPEED_E
 from advisor_audit.kinds import SM, SeenWorkload, Survey, Workload, workload_of
 from advisor_audit.packing import PackedSet, Packer, SetKey, SlotCards, Walked
 from advisor_audit.phases import Segment
-from advisor_audit.sources.series import POWER
+from advisor_audit.sources import POWER
 
 WORLDS, DRAWS = 16, 25
 """Worlds, and draws of what sets do in each."""

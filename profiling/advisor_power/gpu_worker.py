@@ -20,7 +20,7 @@ from advisor_profiling.testbed.answering import (
     started,
 )
 from advisor_profiling.testbed.live import later_strangers, worker_backend
-from advisor_profiling.window.clock import Clock
+from advisor_profiling.window import Clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ from advisor_profiling.telemetry.nvml import (
     list_gpus,
 )
 from advisor_profiling.testbed.live import strangers
-from advisor_profiling.window.clock import Clock
+from advisor_profiling.window import Clock
 
 
 @dataclass(frozen=True, slots=True)

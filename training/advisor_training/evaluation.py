@@ -58,10 +58,19 @@ from advisor_training.learners import (
     fit,
     paper_learner,
 )
-from advisor_training.noise import BootstrapEstimate, Ceiling, noise_ceiling
 from advisor_training.pairs import LeftOut
 from advisor_training.rows import Data, Rows
-from advisor_training.scoring import Error, Errors, ExpectedAndMeasured, compare, error, errors_of
+from advisor_training.scoring import (
+    BootstrapEstimate,
+    Ceiling,
+    Error,
+    Errors,
+    ExpectedAndMeasured,
+    compare,
+    error,
+    errors_of,
+    noise_ceiling,
+)
 from advisor_training.train import (
     add_pairs,
     carry_over,

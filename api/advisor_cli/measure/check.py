@@ -36,8 +36,7 @@ from advisor_profiling.counts import (
     installed_libraries,
 )
 from advisor_profiling.testbed.live import PhaseLock, find_gpu, live_backend, with_units
-from advisor_profiling.window.clock import Clock
-from advisor_profiling.window.window import RESULTS_ONLY
+from advisor_profiling.window import RESULTS_ONLY, Clock
 
 _NAMED = 3
 """Operations that are named of those that were wrong at a count."""

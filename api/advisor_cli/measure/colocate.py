@@ -54,8 +54,7 @@ from advisor_profiling.fanout import FanOut, run_everywhere
 from advisor_profiling.reports import ConsoleReporter
 from advisor_profiling.testbed.live import Mode, SourceName
 from advisor_profiling.testbed.replay import ReplayTestbed, Testbed
-from advisor_profiling.window.clock import Clock
-from advisor_profiling.window.window import SETS, WindowRules, rules_for
+from advisor_profiling.window import SETS, Clock, WindowRules, rules_for
 
 _NAMED, _SETS_NAMED = 3, 8
 """How many things of a long list a message names, and sets: people copy one of them."""

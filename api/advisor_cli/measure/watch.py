@@ -41,7 +41,7 @@ from advisor_profiling.attached import watch as watching
 
 if TYPE_CHECKING:
     from advisor.core.interval import Interval
-    from advisor_audit.host import HostJob, HostSeen
+    from advisor_audit.audit import HostJob, HostSeen
 
 _Look = TypeVar("_Look")
 
@@ -127,8 +127,7 @@ def _show(
 def _watch_host(every_s: float, lasts_s: float, *, once: bool, as_json: bool) -> None:
     """All jobs on the GPUs of this host, until the time is over or Ctrl-C."""
     from advisor.decide.limits import Request  # only here: a process is watched without numpy
-    from advisor_audit.audit import Wanted
-    from advisor_audit.host import HostWatch
+    from advisor_audit.audit import HostWatch, Wanted
     from advisor_models.one_window import bundled_head
 
     limits = Request(policy=read_settings().policy)

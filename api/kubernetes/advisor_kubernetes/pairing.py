@@ -13,9 +13,17 @@ from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor_kubernetes import names
 from advisor_kubernetes.objects import Object
 from advisor_kubernetes.pods import GpuSlot, Node, Pod, added, fits
-from advisor_node import matching
-from advisor_node.advice import Apart, AskAdvice, NoAnswer, Question, Together, is_share
-from advisor_node.matching import matched, weighed
+from advisor_node.advice import (
+    Apart,
+    AskAdvice,
+    NoAnswer,
+    Offer,
+    Question,
+    Together,
+    is_share,
+    matched,
+    weighed,
+)
 
 WHOLE_CARD = 100
 """What the pods of a GPU book together at most, percent."""
@@ -202,7 +210,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _PodOffer(matching.Offer):
+class _PodOffer(Offer):
     """Two kinds of pods, or one and cards.
 
     Attributes:
@@ -220,10 +228,10 @@ class _PodOffer(matching.Offer):
         """Who is given a GPU next, of two kinds of pods."""
         return self.first[0], self.second[1 if self.first is self.second else 0]
 
-    def beside(self, card: _Card, now_s: float) -> "matching.Offer":
+    def beside(self, card: _Card, now_s: float) -> Offer:
         """The same two as who is to join those on a GPU, asked about as if all began together."""
         question = replace(_question_of_join(card, self.pair, now_s), running=())
-        return matching.Offer(kinds=(), question=question, bounds_mib=card.bounds_mib)
+        return Offer(kinds=(), question=question, bounds_mib=card.bounds_mib)
 
     def start(self, cards: _Cards, answer: Together) -> Start | None:
         """Take the oldest of the kinds; None: nodes have no room for them any more."""

@@ -43,8 +43,8 @@ from advisor_power.gpu_worker import (
 )
 from advisor_power.kernels.runs import around
 from advisor_profiling.testbed.answering import failed
-from advisor_profiling.window.clock import Clock as LiveClock
-from advisor_profiling.window.window import (
+from advisor_profiling.window import Clock as LiveClock
+from advisor_profiling.window import (
     MeanEstimate,
     MeasuredWindow,
     WindowInputs,

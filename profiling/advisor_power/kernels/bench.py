@@ -30,7 +30,7 @@ from advisor_power.kernels.runs import (
 from advisor_power.sensor.recording import Poller
 from advisor_power.sensor.trace import MEMORY
 from advisor_profiling.testbed.live import check_alone, find_gpu, list_gpus
-from advisor_profiling.window.window import CounterTick, next_tick
+from advisor_profiling.window import CounterTick, next_tick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

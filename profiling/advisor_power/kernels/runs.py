@@ -14,7 +14,7 @@ from advisor.predict.profiles import Floats
 from advisor.validity.sensor_record import PowerChannel
 from advisor.wire.power import Estimate
 from advisor_power.sensor.analysis import slope
-from advisor_profiling.window.window import CounterTick
+from advisor_profiling.window import CounterTick
 
 _T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 """Student's t for 95 %, by degrees of freedom from 1 on."""

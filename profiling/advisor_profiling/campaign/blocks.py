@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from advisor.core.gpu import MEMORY_PART, Share
 from advisor.core.records import grouped
 from advisor.errors import InputError
-from advisor_profiling.window.points import ProcessSpec, Target, solo
-from advisor_profiling.window.window import WindowRules
+from advisor_profiling.window import ProcessSpec, Target, WindowRules, solo
 
 _Clients = frozenset[ProcessSpec]
 

@@ -25,22 +25,20 @@ from advisor.runtime.processes import cpu_steal_s
 from advisor_data import Store
 from advisor_profiling.campaign.blocks import Block, cut
 from advisor_profiling.testbed.replay import Testbed, WarmProcess
-from advisor_profiling.window.points import (
+from advisor_profiling.window import (
+    MeasuredWindow,
     ProcessSpec,
     RunConditions,
     Target,
+    WindowInputs,
     WindowResult,
+    WindowRules,
     failed_point,
+    measure,
+    measure_idle,
     part_of,
     solo,
     to_point,
-)
-from advisor_profiling.window.window import (
-    MeasuredWindow,
-    WindowInputs,
-    WindowRules,
-    measure,
-    measure_idle,
 )
 
 MAX_FAILURES = 3

@@ -31,8 +31,7 @@ from advisor_profiling.campaign.plan import (
 )
 from advisor_profiling.testbed.live import Mode
 from advisor_profiling.testbed.replay import Testbed
-from advisor_profiling.window.points import Target, pair_mode, part_alone
-from advisor_profiling.window.window import WindowRules
+from advisor_profiling.window import Target, WindowRules, pair_mode, part_alone
 
 WindowKey = tuple[tuple[tuple[str, str | None, float], ...], str, int]
 """What makes a window the one that was wanted: jobs, hashes and shares; mode; repeat."""

@@ -49,7 +49,7 @@ from advisor.validity.safe_counts import (
     unsafe_texts,
 )
 from advisor_data.known import checked_counts
-from advisor_profiling.window.points import Target, pair, together
+from advisor_profiling.window import Target, pair, together
 
 PAIR = 2
 """Jobs that a plan measures together."""

@@ -13,7 +13,7 @@ from advisor.errors import InputError, JobError
 from advisor.progress import FILE_BYTES, Progress
 from advisor_profiling import attached
 from advisor_profiling.attached import AskedProcess, ToldProgress, find_told, watch
-from advisor_profiling.window.clock import VirtualClock
+from advisor_profiling.window import VirtualClock
 
 US, ANOTHER = (os.getpid(),), (os.getppid(),)
 

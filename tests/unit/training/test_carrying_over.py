@@ -28,8 +28,8 @@ from advisor_training.evaluation import (
 from advisor_training.held_out import BY_GPU_MODEL, PROTOCOLS
 from advisor_training.intervals import COVERAGE, Residuals, held, widening
 from advisor_training.learners import Fitted, Predicted, as_predicted
-from advisor_training.reports.evaluation import gpu_tables, said
-from advisor_training.reports.evaluation import page as to_html
+from advisor_training.reports import gpu_tables, said
+from advisor_training.reports import page as to_html
 from advisor_training.rows import Data, Rows, make_data
 from advisor_training.train import (
     DRAWS,

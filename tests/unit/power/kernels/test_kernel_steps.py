@@ -15,7 +15,7 @@ from reading import some
 from advisor.errors import InputError, SourceError
 from advisor.predict.profiles import Floats
 from advisor.wire.power import StretchPower
-from advisor_power.kernels.analyse import (
+from advisor_power.kernels.measure import (
     STRETCH_S,
     Curve,
     bin_edges,

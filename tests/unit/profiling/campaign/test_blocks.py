@@ -17,8 +17,7 @@ from advisor.core.gpu import MEMORY_PART, Share
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED
 from advisor.errors import InputError
 from advisor_profiling.campaign.blocks import Block, cut, estimate_s, remaining, shard
-from advisor_profiling.window.points import ProcessSpec, Target, pair, solo
-from advisor_profiling.window.window import WindowRules, rules_for
+from advisor_profiling.window import ProcessSpec, Target, WindowRules, pair, rules_for, solo
 
 CLIENTS = 48
 WINDOW_S = 6.5

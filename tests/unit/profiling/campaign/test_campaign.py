@@ -30,8 +30,7 @@ from advisor_profiling.campaign.campaign import (
 )
 from advisor_profiling.testbed.live import PhaseLock
 from advisor_profiling.testbed.replay import ReplayProcess, ReplayTestbed
-from advisor_profiling.window.points import Target, pair, solo
-from advisor_profiling.window.window import rules_for
+from advisor_profiling.window import Target, pair, rules_for, solo
 
 SHARES = (10, 30, 50, 70, 90, 100)
 SOLO = [

@@ -27,7 +27,7 @@ from advisor_profiling.campaign.plan import (
 )
 from advisor_profiling.testbed.live import Mode
 from advisor_profiling.testbed.replay import ReplayTestbed, Testbed
-from advisor_profiling.window.window import rules_for
+from advisor_profiling.window import rules_for
 
 JOBS = ("fft", "gemm", "sort", "triad")
 SPLITS = (Split((30.0, 70.0)), Split((50.0, 50.0)), UNCAPPED)

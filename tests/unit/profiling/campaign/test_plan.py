@@ -37,7 +37,7 @@ from advisor_profiling.campaign.plan import (
     kinds_of,
     sample,
 )
-from advisor_profiling.window.points import pair
+from advisor_profiling.window import pair
 from advisor_training.pairs import HIGH_PERCENT, job_classes
 
 JOBS = jobs(["bert", "fft", "gemm", "triad"])
