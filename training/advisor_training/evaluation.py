@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import pandas as pd
 
+from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE, RAW_OBJECTIVE
 from advisor.core.policy import POLICY
 from advisor.errors import ModelError
@@ -61,7 +62,6 @@ from advisor_training.learners import (
 from advisor_training.pairs import LeftOut
 from advisor_training.rows import Data, Rows
 from advisor_training.scoring import (
-    BootstrapEstimate,
     Ceiling,
     Error,
     Errors,
@@ -406,9 +406,9 @@ class _LimitRow:
     method: str
     min_speed: float
     kept: KeptBy
-    shared: BootstrapEstimate
-    missed: BootstrapEstimate | None
-    saved: BootstrapEstimate
+    shared: Interval
+    missed: Interval | None
+    saved: Interval
 
 
 def _choice_rows(data: Data, results: MethodResults) -> Iterator[_ChoiceRow]:

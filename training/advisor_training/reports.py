@@ -19,6 +19,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, RAW_OBJECTIVE
 from advisor.core.wording import count_of
 from advisor.errors import StoreError
@@ -39,7 +40,7 @@ from advisor_training.evaluation import (
     to_json,
 )
 from advisor_training.held_out import BY_WORKLOAD, PROTOCOLS
-from advisor_training.scoring import BootstrapEstimate, Errors
+from advisor_training.scoring import Errors
 
 BLUE, ORANGE, GREEN, RED, GREY = "#2b83ba", "#e08214", "#1b9e77", "#d7301f", "#8c8c8c"
 """Dark and light enough for both backgrounds, and apart for colour-blind readers."""
@@ -346,7 +347,7 @@ def _other_gpus(evaluation: Evaluation) -> str:
     )
 
 
-def _between(found: BootstrapEstimate) -> str:
+def _between(found: Interval) -> str:
     return f"{found.value:.1f} % [{found.low:.1f} {found.high:.1f}]"
 
 
@@ -387,7 +388,7 @@ def _unseen_jobs(evaluation: Evaluation) -> TextTable:
                 _lose(f), f"{f.stp.value:.2f}", f"{f.slower.value:.0f}", f"{f.shared.value:.0f}",
                 f"{f.missed.value:.0f} [{f.missed.low:.0f} {f.missed.high:.0f}]"
                 if f.missed else "-",
-                str(f.fraction), f"{f.worst_percent:.1f}",
+                _bounded(f.fraction), f"{f.worst_percent:.1f}",
             )
             for method, f in best_first
         ],
@@ -442,8 +443,8 @@ def _limits(evaluation: Evaluation) -> TextTable:
                 f"{row.min_speed:g}",
                 row.kept,
                 f"{row.shared.value:.1f}",
-                str(row.missed or "-"),
-                str(row.saved),
+                _bounded(row.missed) if row.missed else "-",
+                _bounded(row.saved),
             )
             for row in evaluation.limits
             if (row.method == OURS or (row.method, row.protocol) == (PHYSICAL, BY_WORKLOAD))
@@ -547,7 +548,7 @@ def gpu_tables(evaluation: Evaluation) -> list[TextTable]:
 
 def _gpu_cells(fractions: Mapping[str, ChoiceFigures], errors: Errors) -> Iterator[str]:
     default = fractions.get(DEFAULT_OBJECTIVE)
-    yield str(default.saved) if default else "-"
+    yield _bounded(default.saved) if default else "-"
     yield _lose(default)
     for name in (DEFAULT_OBJECTIVE, RAW_OBJECTIVE):
         found = fractions.get(name)
@@ -599,7 +600,12 @@ def _worst_choices(evaluation: Evaluation, objective: str) -> TextTable:
 
 
 def _fraction(figures: ChoiceFigures) -> str:
-    return str(figures.fraction)
+    return _bounded(figures.fraction)
+
+
+def _bounded(found: Interval) -> str:
+    """A figure and its 95 % interval."""
+    return f"{found.value:.2f} [{found.low:.2f} {found.high:.2f}]"
 
 
 def _saved(figures: ChoiceFigures | None) -> str:

@@ -15,6 +15,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from advisor.core.interval import Interval
 from advisor.core.objectives import Candidate, Objective, PartResult, SplitResult, best
 from advisor.core.split import EQUAL, Split
 from advisor.predict.profiles import Floats
@@ -27,18 +28,6 @@ DRAWS = 1000
 
 OUTSIDE = 0.025
 """Part of the draws below an interval, and above it."""
-
-
-@dataclass(frozen=True, slots=True)
-class BootstrapEstimate:
-    """A figure and its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.value:.2f} [{self.low:.2f} {self.high:.2f}]"
 
 
 class Resamples:
@@ -56,12 +45,12 @@ class Resamples:
         both = np.where(first == second, times[:, first], times[:, first] * times[:, second])
         self._weights: Floats = both[both.any(axis=1)].astype(np.float64)
 
-    def mean(self, values: Sequence[float] | Floats) -> BootstrapEstimate:
+    def mean(self, values: Sequence[float] | Floats) -> Interval:
         """Of values that are in the order of the pairs."""
         found = np.asarray(values, dtype=np.float64)
         return _estimate(float(found.mean()), self._weights @ found / self._weights.sum(axis=1))
 
-    def median(self, values: Sequence[float] | Floats) -> BootstrapEstimate:
+    def median(self, values: Sequence[float] | Floats) -> Interval:
         """The same of the median."""
         found = np.asarray(values, dtype=np.float64)
         order = np.argsort(found, kind="stable")
@@ -70,9 +59,9 @@ class Resamples:
         return _estimate(float(np.median(found)), found[order][places])
 
 
-def _estimate(value: float, drawn: npt.NDArray[np.float64]) -> BootstrapEstimate:
+def _estimate(value: float, drawn: npt.NDArray[np.float64]) -> Interval:
     low, high = np.quantile(drawn, (OUTSIDE, 1 - OUTSIDE))
-    return BootstrapEstimate(value, float(low), float(high))
+    return Interval(value, float(low), float(high))
 
 
 NOISE_QUANTILE = 0.95
