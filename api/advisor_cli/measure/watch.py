@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from advisor.core.gpu import WHOLE
-from advisor.core.job import Job
+from advisor.core.job import Job, ProgressSettings
 from advisor.core.wording import listed
 from advisor.errors import InputError
 from advisor.formats.job_file import inline_job, save_job
@@ -27,7 +27,6 @@ from advisor_cli.console import plain_console, plain_table
 from advisor_cli.options import AsJson
 from advisor_cli.say import as_json_text, say, say_lines
 from advisor_profiling.attached import (
-    AskedProcess,
     GpuSeen,
     ToldProgress,
     WatchedNow,
@@ -79,7 +78,7 @@ def watch(
             raise InputError("that is for one process", fix="name it: advisor watch PID")
         _watch_host(every, every if once else seconds, once=once, as_json=as_json)
         return
-    command, asked = command_of(pid), AskedProcess(pattern, url, counter)
+    command, asked = command_of(pid), ProgressSettings(pattern=pattern, url=url, counter=counter)
     told = find_told(family(pid), command, asked)
     if save is not None:
         job = _job(pid, command, save, told)
