@@ -28,8 +28,7 @@ from advisor_models.intervals import SPLIT, UNCAPPED, LogBounds, Strata, bounds_
 from advisor_training.held_out import HeldOut
 from advisor_training.intervals import bounds_of, residuals_of
 from advisor_training.learners import SPEED_LEARNER
-from advisor_training.pairs import BASELINES, Measurement
-from advisor_training.rows import Data, Rows
+from advisor_training.rows import BASELINES, Data, Measurement, Rows
 from advisor_training.scoring import Resamples
 
 LOW_END = 0.95

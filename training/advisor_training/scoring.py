@@ -21,8 +21,7 @@ from advisor.core.split import EQUAL, Split
 from advisor.predict.profiles import Floats
 from advisor_training.held_out import Answers, HeldOut, Mask
 from advisor_training.learners import SEED, HeadLearner
-from advisor_training.pairs import MeasuredPair, ResultsBySplit, is_full
-from advisor_training.rows import Data, Rows, flat
+from advisor_training.rows import Data, MeasuredPair, ResultsBySplit, Rows, flat, is_full
 
 DRAWS = 1000
 

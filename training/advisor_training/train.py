@@ -82,9 +82,8 @@ from advisor_training.learners import (
     learned_from,
     learners_for,
 )
-from advisor_training.pairs import LeftOut
 from advisor_training.points import read_measured
-from advisor_training.rows import Names, Rows, flat, make_data, make_rows
+from advisor_training.rows import LeftOut, Names, Rows, flat, make_data, make_rows
 from advisor_training.scoring import fractions, head_errors, speed_errors
 
 if TYPE_CHECKING:

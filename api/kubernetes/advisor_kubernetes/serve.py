@@ -46,14 +46,19 @@ from advisor_kubernetes.admission import Advise, review
 from advisor_kubernetes.cluster import NODES, PODS, QUOTAS, Cluster, ClusterError, ObjectMirror
 from advisor_kubernetes.objects import Object, event_of, part, quantity, read_object, word
 from advisor_kubernetes.pairing import (
+    Node,
+    Pod,
     Policy,
     Round,
     Stay,
     Write,
+    added,
+    read_node,
+    read_pod,
+    requested,
     unfinished,
     writes_of,
 )
-from advisor_kubernetes.pods import Node, Pod, added, read_node, read_pod, requested
 from advisor_node.advice import Advice, Answer, NoAnswer, Question
 
 LOG = logging.getLogger("advisor.kubernetes")

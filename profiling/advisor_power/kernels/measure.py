@@ -36,32 +36,30 @@ from advisor.wire.power import CurveBin, Difference, Estimate, Histogram, Kernel
 from advisor_data.known import KERNEL_REPORTS, KERNELS_FOLDER
 from advisor_power.gpu_worker import Conditions, Step
 from advisor_power.kernels.bench import KernelBench, KernelReady, RunRequest
-from advisor_power.kernels.plan import (
-    KernelPlan,
-    Sensors,
-    WantedKernel,
-    check_cost,
-    check_resolution,
-    least_gap_s,
-    make_plan,
-    runs_for,
-    sigma_power_w,
-)
 from advisor_power.kernels.runs import (
     IDLE,
     STANDARD_ERRORS_95,
     GaplessRun,
+    KernelPlan,
     Run,
+    Sensors,
     Stitched,
     TraceBlock,
+    WantedKernel,
     around,
+    check_cost,
+    check_resolution,
     duration_s,
     durations_ms,
     end_powers,
     energy_by_difference,
+    least_gap_s,
     longest,
+    make_plan,
     mean_of,
     naive_curve,
+    runs_for,
+    sigma_power_w,
     start_s,
     stitch,
 )

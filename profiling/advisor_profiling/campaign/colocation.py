@@ -12,14 +12,18 @@ from advisor.core.split import Split, without_limits
 from advisor.core.wording import count_of
 from advisor.validity.points import with_pair_flags, with_solo_flags
 from advisor_data import Store
-from advisor_profiling.campaign.blocks import Block, cut, estimate_s, remaining, shard
 from advisor_profiling.campaign.campaign import (
+    Block,
     CampaignOutcome,
     Cost,
     Failure,
     Reporter,
     conditions_on,
+    cut,
+    estimate_s,
     measure_blocks,
+    remaining,
+    shard,
 )
 from advisor_profiling.campaign.plan import (
     ANY_COUNT,

@@ -11,7 +11,7 @@ from simple_pairs import SOLOS, nine, pair
 
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.records import PairPoint
-from advisor_training.pairs import make_pairs
+from advisor_training.rows import make_pairs
 from advisor_training.scoring import Ceiling, Resamples, noise_ceiling
 
 

@@ -32,7 +32,6 @@ from advisor_cli.learn.retrain import write_metrics
 from advisor_data import open_store
 from advisor_models.manifest import Artefact
 from advisor_training import retrain as retraining
-from advisor_training.pairs import LeftOut, make_pairs
 from advisor_training.retrain import (
     POINTS,
     REASONS,
@@ -53,6 +52,7 @@ from advisor_training.retrain import (
     usable_points,
     with_flags,
 )
+from advisor_training.rows import LeftOut, make_pairs
 
 
 class Site:

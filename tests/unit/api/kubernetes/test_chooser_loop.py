@@ -28,7 +28,7 @@ from advisor_kubernetes.cluster import (
     connect,
     list_of,
 )
-from advisor_kubernetes.pods import GpuSlot, Node, read_pod
+from advisor_kubernetes.pairing import GpuSlot, Node, read_pod
 from advisor_kubernetes.serve import SILENT_S, Agents, Events, Lease
 
 GPU = GpuSlot(key="GPU-1", model="H100")

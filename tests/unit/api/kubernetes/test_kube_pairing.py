@@ -18,6 +18,8 @@ from advisor_kubernetes import names
 from advisor_kubernetes.objects import quantity
 from advisor_kubernetes.pairing import (
     MOST_KINDS,
+    Node,
+    Pod,
     PodDecision,
     Policy,
     Round,
@@ -25,10 +27,11 @@ from advisor_kubernetes.pairing import (
     Stay,
     WithoutAdvice,
     Write,
+    read_node,
+    read_pod,
     unfinished,
     writes_of,
 )
-from advisor_kubernetes.pods import Node, Pod, read_node, read_pod
 from advisor_kubernetes.serve import Ages, gpus_allowed
 from advisor_node.advice import Answer, Apart, NoAnswer, Question, Together
 

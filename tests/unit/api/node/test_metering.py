@@ -15,9 +15,13 @@ from advisor.core.records import SETTLE_S, Observation, SoloPoint
 from advisor.launch.meter import Metered
 from advisor.launch.status import State
 from advisor_node import room
-from advisor_node.meters import (
+from advisor_node.room import (
+    GONE_S,
     UNSEEN_S,
     GpuUsers,
+    ObservationQueue,
+    Overlap,
+    Overlaps,
     ProgressReading,
     Reference,
     ReferenceCache,
@@ -27,7 +31,6 @@ from advisor_node.meters import (
     parse_progress,
     reference_of,
 )
-from advisor_node.room import GONE_S, ObservationQueue, Overlap, Overlaps
 
 UID, OTHER, THIRD = "11", "12", "13"
 SMALL = st.floats(0, 1e6, allow_nan=False)
@@ -68,7 +71,7 @@ def test_a_service_that_is_down_is_asked_once_a_minute(monkeypatch: pytest.Monke
         job="gemm", gpu_models=("H",), source="stored", points=(solo(100, 10),), next=None
     )
     profiles = Mock(side_effect=[known, UnreachableError("down")])
-    monkeypatch.setattr("advisor_node.meters.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("advisor_node.room.time.monotonic", lambda: now_s[0])
     references = ReferenceCache(profiles)
     for now_s[0] in (0.0, 30.0, 70.0, 90.0):
         assert references.of("gemm", "H").rate == 10

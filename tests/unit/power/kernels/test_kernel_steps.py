@@ -29,22 +29,20 @@ from advisor_power.kernels.measure import (
     steady_execution,
     stretch_power,
 )
-from advisor_power.kernels.plan import (
-    check_cost,
-    check_resolution,
-    make_plan,
-    runs_for,
-    sigma_power_w,
-)
 from advisor_power.kernels.runs import (
     GaplessRun,
     PingPong,
     PowerReading,
     Run,
     Stitched,
+    check_cost,
+    check_resolution,
     fit_clock,
+    make_plan,
     mean_of,
     naive_curve,
+    runs_for,
+    sigma_power_w,
     stitch,
 )
 

@@ -19,21 +19,19 @@ from advisor.errors import InputError, SourceError
 from advisor.validity.sensor_record import PowerChannel, SensorRecord
 from advisor.wire.power import SensorCurve
 from advisor_power.sensor.analysis import (
+    KERNELS_S,
+    WAYS,
+    ReadingError,
     level_times,
+    measured,
     noise_w,
     period_of,
     predicted_curves,
     record_of,
+    run_stages,
     window_parts,
 )
 from advisor_power.sensor.polled import ChangedReadings, record
-from advisor_power.sensor.reading_errors import (
-    KERNELS_S,
-    WAYS,
-    ReadingError,
-    measured,
-    run_stages,
-)
 from advisor_power.sensor.trace import (
     LOCKED_WAVE,
     LONGEST_S,

@@ -20,9 +20,9 @@ from advisor.core.job import Job
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import AdvisorError, JobError, PartitionError
 from advisor_data import open_store
-from advisor_profiling.campaign.blocks import Block
 from advisor_profiling.campaign.campaign import (
     MAX_FAILURES,
+    Block,
     CampaignOutcome,
     RetryLimit,
     conditions_on,

@@ -38,7 +38,7 @@ from advisor_profiling.campaign.plan import (
     sample,
 )
 from advisor_profiling.window import pair
-from advisor_training.pairs import HIGH_PERCENT, job_classes
+from advisor_training.rows import HIGH_PERCENT, job_classes
 
 JOBS = jobs(["bert", "fft", "gemm", "triad"])
 
