@@ -39,10 +39,10 @@ from advisor_power.gpu_worker import (
     Step,
     WorkerPlace,
     WorkerReady,
+    failed,
     open_worker,
 )
 from advisor_power.kernels.runs import around
-from advisor_profiling.testbed.answering import failed
 from advisor_profiling.window import Clock as LiveClock
 from advisor_profiling.window import (
     MeanEstimate,
