@@ -23,7 +23,7 @@ from advisor.runtime.processes import loaded_libraries, owner_of
 from advisor.runtime.progress_search import counted_script
 from advisor.scrape.servers import KnownServer, server_of
 from advisor.settings import read_settings
-from advisor_cli.console import plain_console, plain_table
+from advisor_cli.console import plain_console, plain_table, table_of
 from advisor_cli.options import AsJson
 from advisor_cli.say import as_json_text, say, say_lines
 from advisor_profiling.attached import (
@@ -44,7 +44,15 @@ if TYPE_CHECKING:
 
 _Look = TypeVar("_Look")
 
-_HOST_COLUMNS = ("GPU", "job", "user", "watts", "SMs active", "half a card", "fills it")
+_HOST_COLUMNS: "Sequence[tuple[str, Callable[[HostJob], str]]]" = (
+    ("GPU", lambda job: "-" if job.gpu is None else f"{job.gpu}"),
+    ("job", lambda job: job.job),
+    ("user", lambda job: job.user or "-"),
+    ("watts", lambda job: _number(job.power_w, "W")),
+    ("SMs active", lambda job: _percent(job.sm_active_percent)),
+    ("half a card", lambda job: _range_text(job.half_speed, "%", WHOLE)),
+    ("fills it", lambda job: {True: "yes", False: "no", None: "-"}[job.fills]),
+)
 _COLUMNS = ("GPU", "watts", "limit", "SMs active", "memory", "others there")
 
 
@@ -147,7 +155,7 @@ def _looks(look: Callable[[], _Look], every_s: float, lasts_s: float) -> Iterato
 
 
 def _host_screen(seen: "HostSeen") -> Group:
-    table = plain_table(_HOST_COLUMNS, map(_job_cells, seen.jobs), whole=_HOST_COLUMNS[2:])
+    table = table_of(_HOST_COLUMNS, seen.jobs, whole=[name for name, _ in _HOST_COLUMNS[2:]])
     nobody = Text("nobody holds a GPU of this host")
     words = (
         f"half a card: speed at half of it, {seen.basis} from the last minute; ranges are of 90 %"
@@ -157,21 +165,8 @@ def _host_screen(seen: "HostSeen") -> Group:
 
 
 def _host_text(seen: "HostSeen") -> str:
-    named = (zip(_HOST_COLUMNS, _job_cells(job), strict=True) for job in seen.jobs)
-    jobs = ("; ".join(f"{name} {text}" for name, text in job) for job in named)
+    jobs = ("; ".join(f"{name} {cell(job)}" for name, cell in _HOST_COLUMNS) for job in seen.jobs)
     return "\n".join(f"{seen.at} {text}" for text in (*jobs, *_moves(seen)))
-
-
-def _job_cells(job: "HostJob") -> tuple[str, ...]:
-    return (
-        "-" if job.gpu is None else f"{job.gpu}",
-        job.job,
-        job.user or "-",
-        _number(job.power_w, "W"),
-        _percent(job.sm_active_percent),
-        _range_text(job.half_speed, "%", WHOLE),
-        {True: "yes", False: "no", None: "-"}[job.fills],
-    )
 
 
 def _moves(seen: "HostSeen") -> Iterator[str]:
