@@ -17,7 +17,7 @@ from advisor.core.gpu import CARD_UNITS, MEMORY_MIB
 from advisor.predict.one_window import SoloWindow
 from advisor.predict.profiles import COLUMNS, Profile, Serving
 from advisor_audit.phases import Segment
-from advisor_audit.sources.series import (
+from advisor_audit.sources import (
     ACTIVITY,
     BUSY,
     CLOCK,

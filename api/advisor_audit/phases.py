@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.predict.profiles import Floats
-from advisor_audit.sources.series import (
+from advisor_audit.sources import (
     ACTIVITY,
     BLANK,
     ENERGY,

@@ -22,14 +22,19 @@ from advisor.files import PUBLIC_FILE, open_home, replace_file, try_lock
 from advisor.settings import read_settings
 from advisor.wire.answers import Said
 from advisor_advice.profiles import own_profiles
-from advisor_audit.audit import TellProgress, Wanted
+from advisor_audit.audit import Source, TellProgress, Wanted
 from advisor_audit.audit import audit as make_audit
 from advisor_audit.page import headline, page
-from advisor_audit.reading import Source
 from advisor_audit.result import Audit
-from advisor_audit.sources.lines import SeriesFile
-from advisor_audit.sources.live import EVERY_S, read_exporters, read_host, record
-from advisor_audit.sources.prometheus import Prometheus, session_for
+from advisor_audit.sources import (
+    EVERY_S,
+    Prometheus,
+    SeriesFile,
+    read_exporters,
+    read_host,
+    record,
+    session_for,
+)
 from advisor_cli.console import print_screen
 from advisor_cli.options import AsJson, ProfilesOption
 from advisor_cli.progress import progress

@@ -32,9 +32,8 @@ from advisor_training.held_out import (
     leave_one_job_out,
 )
 from advisor_training.learners import LEARNERS, Fitted, Learner, paper_learner
-from advisor_training.pairs import job_classes, whole_gpu
 from advisor_training.points import read_measured
-from advisor_training.rows import Data, Rows, make_data
+from advisor_training.rows import Data, Rows, job_classes, make_data, whole_gpu
 from advisor_training.scoring import Error, errors_of
 
 CLASSES = ("HH", "HL", "LH", "LL")

@@ -1,26 +1,211 @@
-"""A workload that answers commands on a GPU that is ours alone: what measures power asks one."""
+"""A workload that answers commands on a GPU that is ours alone: what measures power asks one.
 
-from collections.abc import Callable, Collection, Generator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+Commands and answers are a line of JSON each, over two named pipes.
+"""
+
+import json
+import os
+import select
+import time
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic
+from typing import Any, Generic, TypeVar, cast
 
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import WHOLE, Gpu, Share, percent_for_units
+from advisor.core.job import Job
 from advisor.core.telemetry import TelemetrySource
+from advisor.errors import JobError, LimitNotProvenError, undone_by
 from advisor.files import open_home
-from advisor.settings import Settings
+from advisor.formats.wire import read_tolerant, write
+from advisor.runtime.backend import Backend
+from advisor.runtime.running_job import check_program, prove
+from advisor.settings import Settings, workload_path
 from advisor_profiling.campaign.plan import check_safe_count
 from advisor_profiling.telemetry.nvml import NvmlSource
-from advisor_profiling.testbed.answering import (
-    AnsweringJob,
-    ReadyT,
-    SaidReady,
-    script_workload,
-    started,
-)
 from advisor_profiling.testbed.live import later_strangers, worker_backend
-from advisor_profiling.window.clock import Clock
+from advisor_profiling.window import Clock
+
+START_S = 180.0
+"""Importing PyTorch, making inputs and capturing graphs take tens of seconds at most."""
+
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerReady:
+    """What any workload says of itself when it is ready.
+
+    Attributes:
+        units: SMs that it sees; None: none, no GPU.
+        libraries: Versions by name, of what measures power.
+    """
+
+    units: int | None = None
+    libraries: dict[str, str] = field(default_factory=dict[str, str])
+
+
+ReadyT = TypeVar("ReadyT", bound=WorkerReady)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnsweringSpec:
+    """A workload process that is to be started, in an empty folder for its pipes and output.
+
+    Attributes:
+        command: Without the names of the pipes.
+        units: SMs under MPS; None: the whole GPU.
+        base: Environment without limits.
+    """
+
+    command: tuple[str, ...]
+    units: int | None
+    backend: Backend
+    base: Mapping[str, str]
+    folder: Path
+
+
+def script_workload(
+    backend: Backend,
+    settings: Settings,
+    script: str,
+    *options: str,
+    python: str,
+    units: int | None,
+    folder: Path,
+) -> AnsweringSpec:
+    """One of our workloads, under an interpreter that has PyTorch, in a folder that is empty."""
+    return AnsweringSpec(
+        command=(python, str(workload_path(script)), *options),
+        units=units,
+        backend=backend,
+        base=settings.job_environment(),
+        folder=folder,
+    )
+
+
+def started(
+    name: str, workload: AnsweringSpec, kind: type[ReadyT]
+) -> "tuple[AnsweringJob, ReadyT]":
+    """A workload process that is ready and under its limit, and what it says of itself.
+
+    Raises:
+        JobError: it cannot be started, failed, or was not ready in time.
+        LimitNotProvenError: the limit is not in force.
+    """
+    job = AnsweringJob(name, workload)
+    with undone_by(job.close):
+        ready = job.ready(kind)
+        if workload.units is not None and ready.units != workload.units:
+            raise LimitNotProvenError(
+                f"the operation sees {ready.units} SMs, and should have {workload.units}",
+                why="its process is not under the limit that was proven before",
+                fix="see whether the interpreter changes CUDA_MPS_* variables",
+            )
+    return job, ready
+
+
+class AnsweringJob:
+    """A workload process that is asked, and answers.
+
+    Attributes:
+        output: File with everything it wrote.
+        count: Its progress so far.
+        check: Raises JobError where it has ended.
+
+    Raises:
+        JobError: it cannot be started.
+        LimitNotProvenError: the limit is not in force.
+    """
+
+    def __init__(self, name: str, workload: AnsweringSpec) -> None:
+        folder, backend, base = workload.folder, workload.backend, workload.base
+        pipes = folder / "commands", folder / "answers"
+        for pipe in pipes:
+            os.mkfifo(pipe, 0o600)
+        named = ("--commands", str(pipes[0]), "--answers", str(pipes[1]))
+        job = Job(name=name, command=(*workload.command, *named))
+        check_program(job, base)
+        units, units_total = workload.units, backend.gpu.units_total or 0
+        percent = percent_for_units(units, units_total) if units else WHOLE
+        # Both ends are opened, so that neither waits for a worker that has not started.
+        self._commands = os.open(pipes[0], os.O_RDWR)
+        self._answers = os.open(pipes[1], os.O_RDWR)
+        self._unread = b""
+        self._job = prove(job, Share(percent), backend, base, folder).start()
+        self.output, self.count, self.check = self._job.output, self._job.count, self._job.check
+
+    def ready(self, kind: type[ReadyT]) -> ReadyT:
+        """What it says of itself when it is ready for commands.
+
+        Raises:
+            JobError: it failed, or was not ready in time.
+            WireError: it says something else.
+        """
+        said = self.answer(START_S, "was not ready")["ready"]
+        return read_tolerant(kind, write(said), name="what the workload says")
+
+    def ask(self, command: Mapping[str, Any]) -> None:
+        """Send a command; its answer is the next one."""
+        os.write(self._commands, json.dumps(command).encode() + b"\n")
+
+    def answer(self, within_s: float, late: str) -> dict[str, Any]:
+        """The next answer.
+
+        Args:
+            within_s: How long that may take.
+            late: What to say where it takes longer, such as "did not end".
+
+        Raises:
+            JobError: the process ended, answered with a fault, or not in time.
+        """
+        end_s = time.monotonic() + within_s
+        while b"\n" not in self._unread:
+            readable, _, _ = select.select([self._answers], [], [], _POLL_S)
+            if readable:
+                self._unread += os.read(self._answers, 65536)
+            elif self._job.exit_code is not None:
+                self.check()
+            elif time.monotonic() > end_s:
+                raise JobError(
+                    f"the operation {late} within {within_s:.0f} s",
+                    why="it hangs, or takes far longer than when it was timed",
+                    fix=f"its output is in {self.output}; run it alone first",
+                )
+        line, _, self._unread = self._unread.partition(b"\n")
+        answer = cast("dict[str, Any]", json.loads(line))
+        if fault := answer.get("fault"):
+            raise failed(fault, self.output)
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        try:
+            self._job.stop()
+        finally:
+            for pipe in (self._commands, self._answers):
+                with suppress(OSError):
+                    os.close(pipe)
+
+
+def failed(fault: Mapping[str, Any], output: Path) -> JobError:
+    """What to say of a fault that a workload names."""
+    if fault["memory"]:
+        return JobError(
+            "the operation needs more memory than the GPU has free",
+            why=str(fault["message"]),
+            fix="take smaller sizes, or end what else holds memory on it (`nvidia-smi`)",
+        )
+    if "No module named 'torch'" in fault["message"]:
+        return JobError(
+            "this interpreter has no PyTorch",
+            why=str(fault["message"]),
+            fix="name one that has it with --python /path/to/python",
+        )
+    return JobError(
+        f"the operation failed: {fault['message']}", fix=f"its whole output is in {output}"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +244,6 @@ class Step:
             return f"{self.what}: run {self.done}"
         minutes, seconds = divmod(int(self.eta_s), 60)
         return f"{self.done}/{self.total}  {self.what}  eta {minutes}:{seconds:02}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerReady(SaidReady):
-    """What a workload that measures says of itself first: its libraries, too."""
-
-    libraries: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

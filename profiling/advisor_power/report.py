@@ -22,7 +22,7 @@ from advisor.wire.answers import (
 )
 from advisor.wire.power import Estimate, KernelReport, ReadingError, SensorCurve
 from advisor_power.data.result import InputPower
-from advisor_training.reports.document import (
+from advisor_training.reports import (
     BLUE,
     GREEN,
     GREY,

@@ -31,22 +31,7 @@ from advisor_profiling.telemetry.nvml import (
     list_gpus,
 )
 from advisor_profiling.testbed.live import strangers
-from advisor_profiling.window.clock import Clock
-
-
-@dataclass(frozen=True, slots=True)
-class AskedProcess:
-    """What somebody knows of the process and told us.
-
-    Attributes:
-        pattern: Of its output.
-        url: Of its Prometheus page.
-        counter: On that page.
-    """
-
-    pattern: str | None = None
-    url: str | None = None
-    counter: str | None = None
+from advisor_profiling.window import Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +51,11 @@ class ToldProgress:
 
 
 def find_told(
-    pids: Sequence[int], command: Sequence[str], asked: AskedProcess
+    pids: Sequence[int], command: Sequence[str], asked: ProgressSettings
 ) -> ToldProgress | None:
     """Where the processes of a job tell its progress; None where nothing of it can be read.
 
+    What somebody told us is `asked`: pattern of its output, URL of its page, counter on that page.
     A page is read from a named URL, or from a port of a known server on which these processes
     alone listen.
 
@@ -120,12 +106,12 @@ def _has_begun(count: CounterFile) -> bool:
 
 
 def _by_page(
-    pids: Sequence[int], command: Sequence[str], asked: AskedProcess
+    pids: Sequence[int], command: Sequence[str], asked: ProgressSettings
 ) -> ToldProgress | None:
     server, named_url = server_of(command) or (None, None)
     name = asked.counter or (server and server.counter)
     if name is None or (server is None and asked.url is None):
-        if asked == AskedProcess():
+        if asked == ProgressSettings():
             return None
         raise InputError(
             "it is not known which counter of the page to read, or where the page is",
@@ -135,7 +121,7 @@ def _by_page(
     counter = parse_selector(name)
     url = asked.url or (server and _own_page(pids, server.path, named_url, counter))
     if url is None:
-        if asked == AskedProcess():
+        if asked == ProgressSettings():
             return None
         raise InputError(
             f"no port on which the process listens has a page with {name}",

@@ -21,7 +21,7 @@ from advisor.runtime.backend import Backend
 from advisor.runtime.running_job import RunningJob, prove
 from advisor.settings import workload_path
 from advisor.validity.safe_counts import CountCheck
-from advisor_profiling.window.clock import Clock
+from advisor_profiling.window import Clock
 
 AT_ONCE = 8
 """Most processes at a time."""

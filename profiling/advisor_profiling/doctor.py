@@ -26,8 +26,7 @@ from advisor_profiling.counts import installed_libraries
 from advisor_profiling.telemetry.dcgm import fetch, missing_counters
 from advisor_profiling.telemetry.nvml import NvmlSource
 from advisor_profiling.testbed.live import with_units
-from advisor_profiling.window.clock import Clock
-from advisor_profiling.window.window import WindowInputs, WindowRules, measure
+from advisor_profiling.window import Clock, WindowInputs, WindowRules, measure
 
 FindingLevel = Literal["ok", "warning", "missing"]
 

@@ -1,10 +1,10 @@
 """What measuring says to a person: live progress, tables of profiles, pairs and sets, a plot."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from statistics import fmean, median
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -21,9 +21,8 @@ from advisor.core.objectives import (
 )
 from advisor.core.records import DOUBTFUL, FLAGS, PairPoint, Point, PointPart, SoloPoint, grouped
 from advisor.core.split import EQUAL, Split
-from advisor_profiling.campaign.campaign import Cost, Failure
+from advisor_profiling.campaign.campaign import IDLE_DRIFT_W, Cost, Failure, SweepResult
 from advisor_profiling.campaign.colocation import PlannedSplit
-from advisor_profiling.campaign.sweep import IDLE_DRIFT_W, SweepResult
 
 WIDTH = 120
 """Columns that the table may need."""
@@ -31,11 +30,10 @@ WIDTH = 120
 SoloByJob = Mapping[str, tuple[float, float]]
 """Rate and power of each job alone on the whole GPU."""
 
-PAIR_COLUMNS = (
-    "pair", "windows", "best split", "speed 1", "speed 2", "W", "saves", "at 50/50", "no limit",
-)  # fmt: skip
-"""Headings of the table; speed is relative to the job alone on the whole GPU, and what is saved is
-energy for the same work, against one after the other."""
+T = TypeVar("T")
+
+_Columns: TypeAlias = Sequence[tuple[str, Callable[[T], str]]]
+"""Heading and cell of each column, for rows of one type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,24 +125,37 @@ def _mean_part(parts: Sequence[PointPart]) -> PointPart:
     return replace(parts[0], rate=rate, latency_p99_ms=_mean(tails))
 
 
+PAIR_COLUMNS: _Columns[PairResult] = (
+    ("pair", lambda line: " + ".join(line.pair)),
+    ("windows", lambda line: str(line.windows)),
+    ("best split", lambda line: _shares(line.best) if line.best else "-"),
+    ("speed 1", lambda line: f"{line.speeds[0]:.2f}" if line.speeds else "-"),
+    ("speed 2", lambda line: f"{line.speeds[1]:.2f}" if line.speeds else "-"),
+    ("W", lambda line: f"{line.best.power_w:.0f}" if line.best else "-"),
+    ("saves", lambda line: _percent_text(line.saved)),
+    ("at 50/50", lambda line: _percent_text(line.equal_saved)),
+    ("no limit", lambda line: _percent_text(line.uncapped_saved)),
+)
+"""Speed is relative to the job alone on the whole GPU, and what is saved is energy for the same
+work, against one after the other."""
+
+
 def pair_table(results: Sequence[PairResult]) -> Table:
     """The pairs, one line each."""
-    return _laid_out(PAIR_COLUMNS, map(_pair_cells, results), left=("pair", "best split"))
+    return _laid_out(PAIR_COLUMNS, results, left=("pair", "best split"))
+
+
+_PLANNED: _Columns[tuple[tuple[str, ...], Sequence[PlannedSplit]]] = (
+    ("to measure", lambda row: " + ".join(row[0]) + (" alone" if len(row[0]) == 1 else "")),
+    ("windows", lambda row: str(sum(item.windows for item in row[1]))),
+    ("splits", lambda row: " ".join(item.split for item in row[1])),
+)
 
 
 def planned_table(planned: Sequence[PlannedSplit]) -> Table:
     """What a campaign would measure, one line for each pair, set or job alone."""
-    rows = (
-        (
-            " + ".join(jobs) + (" alone" if len(jobs) == 1 else ""),
-            str(sum(item.windows for item in items)),
-            " ".join(item.split for item in items),
-        )
-        for jobs, items in grouped(planned, lambda item: item.jobs).items()
-    )
-    return _laid_out(
-        ("to measure", "windows", "splits"), rows, left=("to measure", "splits"), wrap=("splits",)
-    )
+    rows = grouped(planned, lambda item: item.jobs).items()
+    return _laid_out(_PLANNED, rows, left=("to measure", "splits"), wrap=("splits",))
 
 
 def cost_text(cost: Cost, points: int, what: str = "pair") -> str:
@@ -226,24 +237,13 @@ def _mean(values: Sequence[float]) -> float | None:
     return fmean(values) if values else None
 
 
-def _pair_cells(line: PairResult) -> list[str]:
-    cells = [" + ".join(line.pair), str(line.windows)]
-    if line.best is None or line.speeds is None:
-        return [*cells, *["-"] * (len(PAIR_COLUMNS) - len(cells))]
-    split = "/".join(f"{share:g}" for share in line.best.shares_percent)
-    speeds = [f"{speed:.2f}" for speed in line.speeds]
-    watts = f"{line.best.power_w:.0f}"
-    saved = (line.saved, line.equal_saved, line.uncapped_saved)
-    return [*cells, split, *speeds, watts, *map(_percent_text, saved)]
+def _shares(point: PairPoint) -> str:
+    return "/".join(f"{share:g}" for share in point.shares_percent)
 
 
 LEFT_OUT = DOUBTFUL - {"not-settled"}
 """Flags of windows that no table of sets has. Rates of jobs that wait for the host never get flat,
 and the more jobs there are, the more of them wait."""
-
-SET_COLUMNS = ("set, speed of each job", "sharing", "W", "slowest", "p99 ms", "saves, off", "idle")
-"""Headings of the table; speed is relative to the job alone on the whole GPU. Energy is saved for
-the same work, against a GPU for each job: with those that become free switched off, or idle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,10 +287,23 @@ def set_results(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[
     return sorted(found, key=lambda r: (len(r.parts), [p.job for p in r.parts], r.mode))
 
 
+SET_COLUMNS: _Columns[SetResult] = (
+    ("set, speed of each job", lambda result: _set_text(result)),
+    ("sharing", lambda result: sharing_text(result)),
+    ("W", lambda result: f"{result.power_w:.0f}"),
+    ("slowest", lambda result: f"{result.slowest:.2f}"),
+    ("p99 ms", lambda result: _if_known(result.p99_ms, ".0f")),
+    ("saves, off", lambda result: _percent_text(result.saved_off)),
+    ("idle", lambda result: _percent_text(result.saved_idle)),
+)
+"""Speed is relative to the job alone on the whole GPU. Energy is saved for the same work, against a
+GPU for each job: with those that become free switched off, or idle."""
+
+
 def set_table(results: Sequence[SetResult]) -> Table:
     """The sets, one line each."""
-    left = SET_COLUMNS[:2]
-    return _laid_out(SET_COLUMNS, map(_set_cells, results), left=left, wrap=left)
+    left = [name for name, _ in SET_COLUMNS[:2]]
+    return _laid_out(SET_COLUMNS, results, left=left, wrap=left)
 
 
 def sharing_text(result: SetResult) -> str:
@@ -331,18 +344,6 @@ def _set_result(point: PairPoint, windows: int, alone: SoloByJob) -> SetResult:
 def _served_rate(part: PointPart, alone: SoloByJob) -> float:
     rate = part.rate or 0.0
     return rate if part.offered_rate is None else min(rate, alone[part.job][0])
-
-
-def _set_cells(result: SetResult) -> list[str]:
-    return [
-        _set_text(result),
-        sharing_text(result),
-        f"{result.power_w:.0f}",
-        f"{result.slowest:.2f}",
-        "-" if result.p99_ms is None else f"{result.p99_ms:.0f}",
-        _percent_text(result.saved_off),
-        _percent_text(result.saved_idle),
-    ]
 
 
 def _set_text(result: SetResult) -> str:
@@ -414,19 +415,37 @@ def _job(of: SoloPoint | PointPart, units: int | None) -> str:
     return f"{of.job} {of.share_percent:g} % = {_text(units)} units  {speed}"
 
 
-COLUMNS = (
-    "share%", "units", "rate", "±%", "W", "±%", "Δ%", "/kJ", "SM%", "DRAM%", "MHz", "flags",
-)  # fmt: skip
-"""Headings of the table; Δ is the energy counter against the mean of instant power."""
+_COLUMNS: _Columns[SoloPoint] = (
+    ("share%", lambda point: f"{point.share_percent:g}"),
+    ("units", lambda point: _text(point.units_granted)),
+    ("rate", lambda point: f"{point.rate:.4g}"),
+    ("±%", lambda point: _error(point.rate_stderr, point.rate)),
+    ("W", lambda point: _text(point.power_w)),
+    ("±%", lambda point: _error(point.power_stderr_w, point.power_w)),
+    # The energy counter against the mean of instant power.
+    ("Δ%", lambda point: _if_known(_gap_percent(point), "+.1f")),
+    ("/kJ", lambda p: f"{1000 * p.rate / p.power_w:.4g}" if p.power_w else "-"),
+    ("SM%", lambda point: _text(point.sm_active_percent)),
+    ("DRAM%", lambda point: _text(point.dram_active_percent)),
+    ("MHz", lambda point: _if_known(point.sm_clock_mhz, ".0f")),
+    ("flags", lambda point: " ".join(point.flags)),
+)
 
 
 def table(points: Sequence[SoloPoint]) -> Table:
     """A profile as a table, one line per point; all but the flags fits into 80 columns."""
-    return _laid_out(COLUMNS, map(_point_cells, _ordered(points)), left=("flags",))
+    return _laid_out(_COLUMNS, _ordered(points), left=("flags",))
 
 
-REQUEST_COLUMNS = ("share%", "offered", "answered", "answered%", "p50 ms", "p99 ms")
-"""Headings of the table of a server; rates are per second."""
+_REQUESTS: _Columns[SoloPoint] = (
+    ("share%", lambda point: f"{point.share_percent:g}"),
+    ("offered", lambda point: _if_known(point.offered_rate, ".4g")),
+    ("answered", lambda point: f"{point.rate:.4g}"),
+    ("answered%", lambda p: f"{100 * p.rate / p.offered_rate:.1f}" if p.offered_rate else "-"),
+    ("p50 ms", lambda point: _if_known(point.latency_p50_ms, ".4g")),
+    ("p99 ms", lambda point: _if_known(point.latency_p99_ms, ".4g")),
+)
+"""Of a server; rates are per second."""
 
 
 def requests(points: Sequence[SoloPoint]) -> Table | None:
@@ -434,7 +453,7 @@ def requests(points: Sequence[SoloPoint]) -> Table | None:
     served = [
         p for p in _ordered(points) if p.offered_rate is not None or p.latency_p50_ms is not None
     ]
-    return _laid_out(REQUEST_COLUMNS, map(_request_cells, served)) if served else None
+    return _laid_out(_REQUESTS, served) if served else None
 
 
 def _ordered(points: Iterable[SoloPoint]) -> list[SoloPoint]:
@@ -442,18 +461,18 @@ def _ordered(points: Iterable[SoloPoint]) -> list[SoloPoint]:
 
 
 def _laid_out(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[str]],
+    columns: _Columns[T],
+    rows: Iterable[T],
     *,
     left: Collection[str] = (),
     wrap: Collection[str] = (),
 ) -> Table:
     result = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
+    for name, _ in columns:
         justify = "left" if name in left else "right"
         result.add_column(Text(name), justify=justify, no_wrap=name not in wrap)
     for row in rows:
-        result.add_row(*map(Text, row))
+        result.add_row(*(Text(cell(row)) for _, cell in columns))
     return result
 
 
@@ -522,43 +541,17 @@ def summary(points: Sequence[SoloPoint], *, replayed: bool = False) -> str:
     return f"{len(points)} points; {how}; {windows_s:.0f} s of windows"
 
 
-def _point_cells(point: SoloPoint) -> list[str]:
+def _gap_percent(point: SoloPoint) -> float | None:
     power_w, counter_w = point.power_w, point.counter_power_w
-    gap = 100 * (counter_w / power_w - 1) if power_w and counter_w is not None else None
-    return [
-        f"{point.share_percent:g}",
-        _text(point.units_granted),
-        f"{point.rate:.4g}",
-        _error(point.rate_stderr, point.rate),
-        _text(power_w),
-        _error(point.power_stderr_w, power_w),
-        "-" if gap is None else f"{gap:+.1f}",
-        "-" if not power_w else f"{1000 * point.rate / power_w:.4g}",
-        _text(point.sm_active_percent),
-        _text(point.dram_active_percent),
-        "-" if point.sm_clock_mhz is None else f"{point.sm_clock_mhz:.0f}",
-        " ".join(point.flags),
-    ]
-
-
-def _request_cells(point: SoloPoint) -> list[str]:
-    offered = point.offered_rate
-    numbers = (point.rate, point.latency_p50_ms, point.latency_p99_ms)
-    rate, p50_ms, p99_ms = ("-" if number is None else f"{number:.4g}" for number in numbers)
-    return [
-        f"{point.share_percent:g}",
-        "-" if offered is None else f"{offered:.4g}",
-        rate,
-        "-" if not offered else f"{100 * point.rate / offered:.1f}",
-        p50_ms,
-        p99_ms,
-    ]
+    return 100 * (counter_w / power_w - 1) if power_w and counter_w is not None else None
 
 
 def _text(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return str(value) if isinstance(value, int) else f"{value:.1f}"
+    return str(value) if isinstance(value, int) else _if_known(value, ".1f")
+
+
+def _if_known(value: float | None, form: str) -> str:
+    return "-" if value is None else f"{value:{form}}"
 
 
 def _error(stderr: float | None, mean: float | None) -> str:

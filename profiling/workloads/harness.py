@@ -1,10 +1,11 @@
 """What the workloads share: options, the measured loop, counting what the GPU has finished.
 
-PyTorch is imported inside functions, so that the counting can be tested without it.
+PyTorch is imported when it is first asked for, so that the counting can be tested without it.
 """
 
 import argparse
 import contextlib
+import importlib
 import itertools
 import math
 import os
@@ -25,6 +26,17 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 from advisor.progress import Progress
 
 Value = TypeVar("Value")
+
+
+class _Later:
+    """PyTorch, imported as soon as something of it is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module("torch"), name)
+
+
+torch: Any = _Later()
+
 CHUNK = 16_384
 """Random numbers are drawn in pieces of this size. PyTorch deals a longer row out to as many blocks
 of 256 threads as the granted SMs hold, eight on each, and which block draws a number decides which
@@ -34,15 +46,14 @@ one it is. Eight SMs, the fewest that there are under MPS, hold 64 blocks."""
 @contextlib.contextmanager
 def _same_numbers() -> Iterator[None]:
     """Inside, random tensors are the same for the same seed, whatever the number of SMs."""
-    import torch
-
+    module = importlib.import_module("torch")
     changed = {
         (torch.Tensor, name): _in_pieces(getattr(torch.Tensor, name))
         for name in ("normal_", "uniform_", "random_")
     } | {
-        (torch, "randn"): lambda *shape, **options: torch.empty(*shape, **options).normal_(),
-        (torch, "rand"): lambda *shape, **options: torch.empty(*shape, **options).uniform_(),
-        (torch, "randint"): _random_integers,
+        (module, "randn"): lambda *shape, **options: torch.empty(*shape, **options).normal_(),
+        (module, "rand"): lambda *shape, **options: torch.empty(*shape, **options).uniform_(),
+        (module, "randint"): _random_integers,
     }
     # Changed in place: initialisers of networks reach them by many ways.
     before = {place: getattr(*place) for place in changed}
@@ -69,8 +80,6 @@ def _in_pieces(fill: Callable[..., Any]) -> Callable[..., Any]:
 
 def _random_integers(*arguments: Any, **options: Any) -> Any:
     """As `torch.randint([low], high, shape)`."""
-    import torch
-
     *bounds, shape = arguments
     low, high = bounds if len(bounds) == 2 else (0, bounds[0])
     return torch.empty(shape, **{"dtype": torch.int64, **options}).random_(low, high)
@@ -98,8 +107,6 @@ def _checksum(result: Any) -> float:
 
 def _tensors_of(result: Any) -> Iterator[Any]:
     """The tensors of a result, in order."""
-    import torch
-
     if isinstance(result, torch.Tensor):
         yield result
     elif hasattr(result, "logits"):
@@ -112,8 +119,6 @@ def _tensors_of(result: Any) -> Iterator[Any]:
 @contextlib.contextmanager
 def without_dropout(network: Any) -> Iterator[None]:
     """Inside, nothing is dropped: which elements are depends on the number of SMs."""
-    import torch
-
     dropped = [m for m in network.modules() if isinstance(m, torch.nn.Dropout)]
     before = [module.p for module in dropped]
     for module in dropped:
@@ -126,15 +131,11 @@ def without_dropout(network: Any) -> Iterator[None]:
 
 
 def _real(piece: Any) -> Any:
-    import torch
-
     return torch.view_as_real(piece).reshape(-1) if piece.is_complex() else piece
 
 
 def _signs(values: Any, first: int) -> Any:
     """+1 or -1 by the place of an element (Knuth's multiplicative hash, one of its high bits)."""
-    import torch
-
     places = torch.arange(first, first + values.numel(), device=values.device)
     return 1 - 2 * ((places * 2_654_435_761 >> 31) & 1).double()
 
@@ -339,8 +340,6 @@ def run(
 
     The loop does the work; without one the steps of a `Work` are done, one after the other.
     """
-    import torch
-
     torch.manual_seed(args.seed)
     # PyTorch's own default, written down: 32-bit products in 32 bits, not in TF32.
     torch.set_float32_matmul_precision("highest")
@@ -365,8 +364,6 @@ def own_seed(args: argparse.Namespace) -> object:
 
 def torch_type(name: str) -> Any:
     """PyTorch's name of a type."""
-    import torch
-
     return {
         "bf16": torch.bfloat16,
         "fp16": torch.float16,
@@ -423,16 +420,12 @@ def _loop(work: Work, args: argparse.Namespace, value: float) -> None:
 
 def _fetched(value: Any) -> Any:
     """A copy of a number on the device that waits for nothing; it is there with the next event."""
-    import torch
-
     copy = torch.empty((), dtype=value.dtype, pin_memory=value.is_cuda)
     return copy.copy_(value.detach(), non_blocking=True)
 
 
 def recorder(device: str) -> Callable[[], Event]:
     """What marks the work launched so far."""
-    import torch
-
     if device == "cpu":
         # A step is finished when it returns.
         done = SimpleNamespace(query=lambda: True, synchronize=lambda: None)

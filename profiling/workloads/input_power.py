@@ -18,12 +18,11 @@ import os
 import select
 import statistics
 import time
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
-from harness import Progress, torch_type
+from harness import Finished, Progress, recorder, torch, torch_type
 from kernel_power import answering, captured, fault_of, say
 
 ROWS = 8
@@ -47,8 +46,6 @@ def checked(command: dict[str, Any], a: Any, b: Any, c: Any, first: Any) -> dict
     Before `c` was computed there was 2
     in its place, and 1 before `first` was.
     """
-    import torch
-
     last = a.shape[0] - 1
     rows = sorted({round(place * last / (ROWS - 1)) for place in range(ROWS)})
     some, others = _double(_picked(a, rows)), _double(b)
@@ -72,8 +69,6 @@ def checked(command: dict[str, Any], a: Any, b: Any, c: Any, first: Any) -> dict
 
 def _picked(values: Any, rows: list[int]) -> Any:
     """Rows, by their bytes: not every type can be indexed on every device."""
-    import torch
-
     if values.element_size() > 1:
         return values[rows]
     return values.view(torch.uint8)[rows].view(values.dtype)
@@ -81,16 +76,12 @@ def _picked(values: Any, rows: list[int]) -> Any:
 
 def _double(values: Any) -> Any:
     """On the CPU; int32 keeps all of its digits."""
-    import torch
-
     here = values.cpu()
     return here.double() if here.dtype in (torch.int32, torch.int64) else here.float().double()
 
 
 def _error(c: Any, got: Any, expected: Any, scale: Any, steps: int) -> tuple[float, int]:
     """The largest relative error of elements within range, and how many are."""
-    import torch
-
     floor, most_sum, most = 0.0, float("inf"), float("inf")
     if c.is_floating_point():
         own = torch.finfo(c.dtype)
@@ -112,8 +103,6 @@ def _count(c: Any, of: Any) -> int:
 
 def _saturated(c: Any) -> int:
     """Elements at an end of the range of their type; sums of int8 reach none."""
-    import torch
-
     if not c.is_floating_point() or c.element_size() == 1:
         return 0
     return int((c.abs() == torch.finfo(c.dtype).max).sum())
@@ -121,8 +110,6 @@ def _saturated(c: Any) -> int:
 
 def _unwritten(c: Any, first: Any) -> int:
     """Elements that depend on what was there before: no launch wrote them."""
-    import torch
-
     bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[c.element_size()]
     return int((c.view(bits) != first.view(bits)).sum())
 
@@ -131,7 +118,6 @@ STEP_S = 0.02
 """Launches are put together to a graph that takes about so long."""
 
 MOST_LAUNCHES = 1000
-STEPS_UNDER_WAY = 2
 TIMED = 5
 
 
@@ -139,13 +125,9 @@ class Player:
     """Matrices on a device, and what is computed from them over and over."""
 
     def __init__(self, device: str) -> None:
-        import torch
-
         self._device, self._progress = device, Progress()
         self._cuda = device == "cuda"
         self._step: Callable[[], object] | None = None
-        self._launches = 0
-        self._under_way: deque[Any] = deque()
         # Sums in fp32 from beginning to end, also where cuBLAS splits them.
         torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
@@ -157,8 +139,6 @@ class Player:
 
     def ready(self) -> dict[str, Any]:
         """Where it runs."""
-        import torch
-
         units = None
         if self._cuda:
             torch.zeros(1, device="cuda")  # makes the context
@@ -185,37 +165,29 @@ class Player:
         else:
             step = launch
         # The launch is kept with the graph, which only has the addresses of its matrices.
-        self._step, self._kept, self._launches = step, launch, count
+        self._step, self._kept = step, launch
+        self._finished = Finished(
+            recorder(self._device), lambda launches, _: self._progress.add(launches), count
+        )
         return {"launch_s": launch_s, "launches": count, "captured": in_graph, "outputs": outputs}
 
     def step(self) -> None:
         """Compute a little more, and count what is done."""
         assert self._step is not None
         self._step()
-        if not self._cuda:
-            self._progress.add(self._launches)
-            return
-        self._under_way.append(_recorded())
-        while len(self._under_way) > STEPS_UNDER_WAY:
-            self._under_way.popleft().synchronize()
-            self._progress.add(self._launches)
+        self._finished.launched()
 
     def stop(self) -> dict[str, Any]:
         """End the loop, and free the memory."""
         self._step = self._kept = None
         if self._cuda:
-            import torch
-
             torch.cuda.synchronize()
-            self._under_way.clear()
             gc.collect()
             torch.cuda.empty_cache()
         return {}
 
     def usable(self) -> bool:
         """Whether the device still computes after an error."""
-        import torch
-
         if not self._cuda:
             return True
         try:
@@ -246,8 +218,6 @@ class Player:
 
     def _wait(self) -> None:
         if self._cuda:
-            import torch
-
             torch.cuda.synchronize()
 
 
@@ -299,8 +269,6 @@ def answer(player: Any, command: dict[str, Any]) -> dict[str, Any]:
 
 def matrix(path: str, dtype: str, shape: tuple[int, int]) -> Any:
     """A matrix of the file's bytes, row by row."""
-    import torch
-
     size = Path(path).stat().st_size
     data = torch.from_file(path, shared=False, size=size, dtype=torch.uint8)
     return data.view(torch_type(dtype)).view(shape)
@@ -308,8 +276,6 @@ def matrix(path: str, dtype: str, shape: tuple[int, int]) -> Any:
 
 def product(dtype: str, a: Any, b: Any) -> tuple[Callable[[], object], Any]:
     """What launches the product once, and where its output is."""
-    import torch
-
     torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
     shape, device = (a.shape[0], b.shape[1]), a.device
     if dtype == "int8":
@@ -326,14 +292,6 @@ def product(dtype: str, a: Any, b: Any) -> tuple[Callable[[], object], Any]:
         return (lambda: torch.mm(a, b, out_dtype=torch.float32, out=c)), c
     c = torch.empty(shape, dtype=a.dtype, device=device)
     return (lambda: torch.mm(a, b, out=c)), c
-
-
-def _recorded() -> Any:
-    import torch
-
-    event = torch.cuda.Event()
-    event.record()
-    return event
 
 
 def main() -> None:

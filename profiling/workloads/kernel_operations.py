@@ -23,7 +23,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from harness import torch_type
+from harness import torch, torch_type
 
 # NVLink multicast stays off, whatever the user's environment says: a program that uses it and is
 # killed, as ours may be, can leave the NVLink of a host's GPUs out of service, of others' as well.
@@ -55,21 +55,15 @@ def words_of(args: argparse.Namespace) -> list[str]:
 
 def gather(args: argparse.Namespace, dtype: Any) -> Callable[[], object]:
     """Each GPU has half of `--bytes`, and gets the other half."""
-    import torch
-    import torch.distributed as dist
-
     whole = torch.empty(args.bytes // dtype.itemsize, dtype=dtype)
     own = torch.randn(len(whole) // GPUS, dtype=dtype)
-    return lambda: dist.all_gather_into_tensor(whole, own)
+    return lambda: torch.distributed.all_gather_into_tensor(whole, own)
 
 
 def reduce(args: argparse.Namespace, dtype: Any) -> Callable[[], object]:
     """Each GPU has `--bytes` and gets the mean: a sum would grow until all numbers are infinite."""
-    import torch
-    import torch.distributed as dist
-
     numbers = torch.randn(args.bytes // dtype.itemsize, dtype=dtype)
-    return lambda: dist.all_reduce(numbers, op=dist.ReduceOp.AVG)
+    return lambda: torch.distributed.all_reduce(numbers, op=torch.distributed.ReduceOp.AVG)
 
 
 class Group:
@@ -79,10 +73,8 @@ class Group:
     """
 
     def __init__(self, rank: int, port: int) -> None:
-        import torch.distributed as dist
-
         self._rank, self._told = rank, 0
-        self._store = dist.TCPStore(
+        self._store = torch.distributed.TCPStore(
             host_name="127.0.0.1",
             port=port,
             world_size=GPUS,
@@ -94,12 +86,9 @@ class Group:
 
     def join(self) -> None:
         """Wait for the other process, and have NCCL connect the GPUs."""
-        import torch
-        import torch.distributed as dist
-
         torch.cuda.set_device(0)
-        store = dist.PrefixStore("nccl", self._store)
-        dist.init_process_group("nccl", store=store, rank=self._rank, world_size=GPUS)
+        store = torch.distributed.PrefixStore("nccl", self._store)
+        torch.distributed.init_process_group("nccl", store=store, rank=self._rank, world_size=GPUS)
 
     def say(self, what: Any) -> None:
         """Tell the second process."""
@@ -224,8 +213,6 @@ def work(args: argparse.Namespace) -> dict[str, float | None]:
 
 def launches(args: argparse.Namespace) -> list[Callable[[], object]]:
     """What launches the operation once, for each set of inputs."""
-    import torch
-
     if args.call:
         return [called(args.call)]
     torch.set_float32_matmul_precision("high" if args.dtype == "tf32" else "highest")
@@ -249,8 +236,6 @@ def called(text: str) -> Callable[[], object]:
 
 
 def _product(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
-    import torch
-
     n = 1 if args.name == "gemv" else args.n
     dtype = torch_type(args.dtype)
     a, b = (torch.randn(shape, dtype=dtype) for shape in ((args.m, args.k), (args.k, n)))
@@ -259,16 +244,12 @@ def _product(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
 
 
 def _triad(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
-    import torch
-
     b, c = (torch.randn(args.m, dtype=torch_type(args.dtype)) for _ in range(2))
     a = torch.empty_like(b)
     return (lambda: torch.add(b, c, alpha=3.0, out=a)), _bytes(a, b, c)
 
 
 def _copy(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
-    import torch
-
     b = torch.randn(args.m, dtype=torch_type(args.dtype))
     a = torch.empty_like(b)
     return (lambda: a.copy_(b)), _bytes(a, b)
@@ -279,8 +260,6 @@ def _bytes(*tensors: Any) -> int:
 
 
 def _sets(size_bytes: int) -> int:
-    import torch
-
     cache = torch.cuda.get_device_properties(0).L2_cache_size
     # Rotating inputs are four times as large as the cache of the GPU.
     return max(2, -(-4 * cache // size_bytes))

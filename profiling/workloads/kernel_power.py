@@ -19,6 +19,7 @@ from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
+from harness import torch
 from kernel_operations import (
     COLLECTIVES,
     Group,
@@ -59,8 +60,6 @@ class _Operation:
     """
 
     def __init__(self, args: argparse.Namespace, agree: Callable[[int], int] = int) -> None:
-        import torch
-
         with torch.device("cuda"):
             # Kept: a graph only has addresses, and what they belong to would be freed when the
             # next operation is captured.
@@ -104,8 +103,6 @@ class _GpuPlayer:
 
     def ready(self) -> dict[str, Any]:
         """The first answer: seconds and launches of one execution, SMs, libraries."""
-        import torch
-
         operation = self._operation
         return {
             "operation": operation.name,
@@ -153,8 +150,6 @@ def serve(player: Player, commands: Iterable[str], answers: TextIO) -> None:
 
 def follow(port: int) -> None:
     """Be the other process of a collective: make and launch what the first one does."""
-    import torch
-
     end_with_stdin()
     group = Group(1, port)
     group.join()
@@ -220,8 +215,6 @@ def captured(
     calls: list[Callable[[], object]], count: int
 ) -> tuple[bool, list[Callable[[], object]]]:
     """A graph of so many launches for each set of inputs, or what launches them one by one."""
-    import torch
-
     try:
         graphs = [_graph(calls[first:] + calls[:first], count) for first in range(len(calls))]
         steps = [graph.replay for graph in graphs]
@@ -243,8 +236,6 @@ def captured(
 
 
 def _graph(calls: list[Callable[[], object]], count: int) -> Any:
-    import torch
-
     graph = torch.cuda.CUDAGraph()
     # Threads of NCCL ask the driver meanwhile: what they do does not end this capture.
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
@@ -264,8 +255,6 @@ def _seconds(execute: Callable[[], object]) -> float:
 
 
 def _recorded() -> Any:
-    import torch
-
     event = torch.cuda.Event(enable_timing=True)
     event.record()
     return event

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness import torch_type
+from harness import torch, torch_type
 
 Shape = tuple[int, ...]
 
@@ -249,8 +249,6 @@ class _Noise:
     """
 
     def __init__(self, device: str, size: int) -> None:
-        import torch
-
         self.device = device
         parts = (
             torch.arange(i, min(i + CHUNK, size), device=device) for i in range(0, size, CHUNK)
@@ -274,8 +272,6 @@ def _hashed(index: Any) -> Any:
 
 def _fingerprint(values: Any, noise: _Noise) -> list[float]:
     """A result of any type in the four numbers of a `Fingerprint`."""
-    import torch
-
     values = torch.view_as_real(values) if values.is_complex() else values
     flat = values.detach().reshape(-1).double()
     finite = flat.isfinite()
@@ -291,8 +287,6 @@ def _attempt(compute: Callable[[], Any]) -> tuple[Any, str]:
     Raises:
         RuntimeError: the GPU is broken.
     """
-    import torch
-
     try:
         return compute(), ""
     except (RuntimeError, NotImplementedError, AttributeError, TypeError) as error:
@@ -304,8 +298,6 @@ def _attempt(compute: Callable[[], Any]) -> tuple[Any, str]:
 
 def _poison(device: str) -> None:
     """Leave NaNs in the memory that the allocator hands out next."""
-    import torch
-
     if device == "cpu":
         return
     torch.cuda.empty_cache()
@@ -316,8 +308,6 @@ def _poison(device: str) -> None:
 
 def _count_wrong_rows(product: _LibraryProduct, noise: _Noise) -> int:
     """Compute a matrix product into NaNs, and count the rows that are wrong."""
-    import torch
-
     torch.set_float32_matmul_precision("high" if product.dtype == "tf32" else "highest")
     left, right = _factors(product, noise)
     vector = noise(product.columns, seed=77).double()
@@ -351,8 +341,6 @@ def _as_type(values: Any, dtype: str) -> Any:
 
 def _multiply(product: _LibraryProduct, left: Any, right: Any) -> Any:
     """The product, written into memory that holds nothing like it."""
-    import torch
-
     shape = (*left.shape[:-1], right.shape[-1])
     if product.dtype == "int8":
         out = torch.full(shape, 2**30, dtype=torch.int32, device=left.device)
@@ -367,8 +355,6 @@ def _multiply(product: _LibraryProduct, left: Any, right: Any) -> Any:
 
 def _dot(matrix: Any, vector: Any) -> Any:
     """Row by row, in float64, a part at a time."""
-    import torch
-
     step = max(1, CHUNK // (matrix.numel() // len(matrix)))
     vector = vector.expand_as(matrix)
     parts = [slice(i, i + step) for i in range(0, len(matrix), step)]
@@ -432,8 +418,6 @@ def compute(operation: _Operation, noise: _Noise, wide: bool = False) -> list[li
         return [_fingerprint(found, noise)]
     above = noise(*found.shape, seed=9).to(torch_type(operation.dtype)).to(found.dtype)
     _poison(noise.device)
-    import torch
-
     return [_fingerprint(t, noise) for t in (found, *torch.autograd.grad(found, inputs, above))]
 
 
@@ -444,8 +428,6 @@ def _input(noise: _Noise, shape: Shape, seed: int, operation: _Operation, wide: 
 
 
 def _convolutions() -> Iterator[_Operation]:
-    import torch
-
     layouts = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
     for dtype in ("bf16", "fp16", "fp32"):
         for size, (x, w, stride) in CONVOLUTIONS.items():
@@ -460,8 +442,6 @@ def _convolutions() -> Iterator[_Operation]:
 
 
 def _convolution(stride: int, memory_format: Any) -> Callable[..., Any]:
-    import torch
-
     def convolve(x: Any, w: Any) -> Any:
         x, w = x.to(memory_format=memory_format), w.to(memory_format=memory_format)
         groups = x.shape[1] // w.shape[1]
@@ -472,12 +452,11 @@ def _convolution(stride: int, memory_format: Any) -> Callable[..., Any]:
 
 def _attention() -> Iterator[_Operation]:
     from torch.nn.attention import SDPBackend, sdpa_kernel
-    from torch.nn.functional import scaled_dot_product_attention
 
     def attend(kind: SDPBackend) -> Callable[..., Any]:
         def function(q: Any, k: Any, v: Any) -> Any:
             with sdpa_kernel(kind):
-                return scaled_dot_product_attention(q, k, v, is_causal=True)
+                return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
 
         return function
 
@@ -496,17 +475,15 @@ def _attention() -> Iterator[_Operation]:
 
 
 def _norms() -> Iterator[_Operation]:
-    from torch.nn.functional import batch_norm, layer_norm
-
     def over_batch(x: Any, w: Any, b: Any) -> Any:
-        return batch_norm(x, None, None, w, b, training=True)
+        return torch.nn.functional.batch_norm(x, None, None, w, b, training=True)
 
     rows, features = LAYER_NORM
     channels = (BATCH_NORM[1],)
     for dtype in ("bf16", "fp16", "fp32"):
         yield _Operation(
             f"layer norm {dtype}", dtype, dtype, ((rows, features), (features,), (features,)),
-            lambda x, w, b: layer_norm(x, w.shape, w, b),
+            lambda x, w, b: torch.nn.functional.layer_norm(x, w.shape, w, b),
         )  # fmt: skip
         yield _Operation(
             f"batch norm {dtype}", dtype, dtype, (BATCH_NORM, channels, channels), over_batch
@@ -514,8 +491,6 @@ def _norms() -> Iterator[_Operation]:
 
 
 def _others() -> Iterator[_Operation]:
-    import torch
-
     functions: dict[str, tuple[tuple[Shape, ...], Callable[..., Any]]] = {
         "fft": (
             (FFT,) * 2,
@@ -576,8 +551,6 @@ def wrong_names(
 
 def libraries() -> dict[str, str]:
     """Versions of PyTorch and of the libraries it computes with; needs no GPU."""
-    import torch
-
     found = {"torch": torch.__version__}
     if cublas := _cublas_version():
         found["cublas"] = cublas
@@ -616,8 +589,6 @@ def _answer(
 
 
 def _units(device: str) -> int | None:
-    import torch
-
     if device == "cpu":
         return None
     return torch.cuda.get_device_properties(0).multi_processor_count

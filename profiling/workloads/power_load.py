@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TextIO
 
+from harness import torch
 from kernel_power import answering, say
 
 MANY = 16
@@ -33,10 +34,7 @@ class Load:
     """Units of work on the GPU; `unit_s` is what one takes."""
 
     def __init__(self) -> None:
-        import torch
-
         torch.backends.cuda.matmul.allow_tf32 = False
-        self._torch = torch
         self._left, self._right = (torch.randn(_SIDE, _SIDE, device="cuda") for _ in range(2))
         self._product = torch.empty_like(self._left)
         self._source = torch.randn(1 << 24, device="cuda")
@@ -51,16 +49,16 @@ class Load:
             self._many.replay()
         for _ in range(units % MANY):
             self._one.replay()
-        self._torch.cuda.synchronize()
+        torch.cuda.synchronize()
 
     def _work(self) -> None:
-        self._torch.mm(self._left, self._right, out=self._product)
+        torch.mm(self._left, self._right, out=self._product)
         self._copy.copy_(self._source)
 
     def _graph(self, units: int) -> Any:
-        self._torch.cuda.synchronize()
-        graph = self._torch.cuda.CUDAGraph()
-        with self._torch.cuda.graph(graph):
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
             for _ in range(units):
                 self._work()
         return graph

@@ -11,8 +11,7 @@ from kube_objects import Object, merged
 from kube_serving import admitted, node_of, pod_of
 
 from advisor_kubernetes import names
-from advisor_kubernetes.pairing import Start, writes_of
-from advisor_kubernetes.pods import GpuSlot, read_node, read_pod
+from advisor_kubernetes.pairing import GpuSlot, Start, read_node, read_pod, writes_of
 
 cel: Any = pytest.importorskip("cel", reason="needs the package common-expression-language")
 

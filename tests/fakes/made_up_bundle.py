@@ -13,9 +13,8 @@ from advisor.core.gpu import Gpu
 from advisor.formats.wire import to_plain, write
 from advisor.wire.power import KernelReport
 from advisor_power.kernels.measure import measure_operation
-from advisor_power.kernels.plan import Sensors, WantedKernel
-from advisor_power.sensor.analysis import record_of
-from advisor_power.sensor.reading_errors import run_stages
+from advisor_power.kernels.runs import Sensors, WantedKernel
+from advisor_power.sensor.analysis import record_of, run_stages
 from advisor_power.sensor.trace import read_trace, steps_and_bursts, waves
 
 ROOT = Path(__file__).parents[2]

@@ -19,8 +19,7 @@ from advisor_power.data.result import (
 )
 from advisor_power.gpu_worker import Conditions
 from advisor_power.kernels.runs import around
-from advisor_profiling.window.estimate import MeanEstimate
-from advisor_profiling.window.window import MeasuredWindow
+from advisor_profiling.window import MeanEstimate, MeasuredWindow
 
 START = datetime(2026, 11, 23, tzinfo=UTC)
 CONDITIONS = Conditions(

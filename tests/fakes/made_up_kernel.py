@@ -13,7 +13,7 @@ from advisor.core.records import Counters
 from advisor.validity.sensor_record import EnergyCounter, PowerChannel, SensorRecord
 from advisor_power.kernels.bench import KernelReady, RunRequest
 from advisor_power.kernels.runs import GaplessRun, PowerReading, Run
-from advisor_profiling.window.window import CounterTick
+from advisor_profiling.window import CounterTick
 
 INSTANT = PowerChannel(
     name="instant",

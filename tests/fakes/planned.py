@@ -11,7 +11,7 @@ from advisor.core.job import Job, ProgressSettings
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.core.split import NINE, UNCAPPED, Split
 from advisor_profiling.campaign.plan import PlannedWindows, all_pairs
-from advisor_profiling.window.points import Target, pair
+from advisor_profiling.window import Target, pair
 
 H200 = Gpu(uuid="GPU-1", model="NVIDIA H200", units_total=132, memory_mib=143_771)
 MI300X = Gpu(uuid="GPU-2", model="AMD MI300X", vendor="amd", units_total=304, memory_mib=196_592)

@@ -23,7 +23,7 @@ from advisor.core.telemetry import (
     Channel,
     channels_of,
 )
-from advisor_profiling.window.clock import VirtualClock
+from advisor_profiling.window import VirtualClock
 
 _PLACES = {
     POWER_GPU: ("power_w", ""),

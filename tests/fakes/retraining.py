@@ -19,8 +19,7 @@ from advisor_models.manifest import named, write_artefact
 from advisor_models.registry import Registry
 from advisor_training import learners
 from advisor_training.learners import TREES
-from advisor_training.retrain.challenger import train_challenger, training_set
-from advisor_training.retrain.points import Collected, PointSet
+from advisor_training.retrain import Collected, PointSet, train_challenger, training_set
 
 
 def _on(day: str, moment: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from advisor.core.gpu import Gpu
 from advisor.core.records import Counters
 from advisor.core.telemetry import COUNTERS, ENERGY_GPU, POWER_GPU, Channel, Readings, channels_of
-from advisor_profiling.window.clock import VirtualClock
+from advisor_profiling.window import VirtualClock
 
 GPU = Gpu(uuid="GPU-1", model="Test GPU", units_total=132, memory_mib=1000)
 

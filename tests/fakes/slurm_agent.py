@@ -1,13 +1,12 @@
 """`advisor` of a Slurm node, which looks more often than a real one and does not wait long."""
 
 from advisor_cli.app import main
-from advisor_node import meters, reports, room
-from advisor_node import reports as looking
+from advisor_node import room
 
 SETTLE_S = 1.0
 """Of the first seconds together, which are in no mean."""
 
 if __name__ == "__main__":
-    looking.LOOK_S, room.SETTLE_S = 0.2, SETTLE_S
-    reports.AGAIN_S = meters.ASK_AGAIN_S = 0.5
+    room.LOOK_S, room.SETTLE_S = 0.2, SETTLE_S
+    room.AGAIN_S = room.ASK_AGAIN_S = 0.5
     main()

@@ -21,7 +21,7 @@ from reading import answer_of
 from waiting import ending, eventually
 
 from advisor.errors import InputError
-from advisor_audit.sources.live import read_exporters, record
+from advisor_audit.sources import read_exporters, record
 from advisor_cli.audit import _alone  # pyright: ignore[reportPrivateUsage]
 
 MODEL, HOUR_S = "NVIDIA H100 80GB HBM3", 3600.0

@@ -20,8 +20,8 @@ from scripted_http import Reply, scripted_http
 from waiting import eventually
 
 from advisor.client import Client
-from advisor_kubernetes import chooser as lease
 from advisor_kubernetes import names
+from advisor_kubernetes import serve as lease
 from advisor_kubernetes.cluster import NODES
 from advisor_kubernetes.pairing import Policy
 from advisor_kubernetes.serve import Choosing

@@ -22,7 +22,7 @@ from advisor_data import open_store
 from advisor_data.bundled import bundled_pair_points
 from advisor_models.manifest import read_manifest
 from advisor_models.registry import Registry
-from advisor_training.own_pairs import evaluate_own
+from advisor_training.evaluation import evaluate_own
 from advisor_training.points import (
     BUNDLED,
     MEASURED_HERE,

@@ -20,10 +20,10 @@ from advisor.settings import workload_path
 from advisor.validity.sensor_record import (
     SENSOR_RECORDS,
 )
+from advisor_power.gpu_worker import AnsweringJob, AnsweringSpec, WorkerReady, started
 from advisor_power.sensor import recording
 from advisor_power.sensor.recording import recorders, run_stage
 from advisor_power.sensor.trace import LoadStage, Trace, append, begin_trace, read_trace
-from advisor_profiling.testbed.answering import AnsweringJob, AnsweringSpec, SaidReady, started
 
 PYTHON = str(FAKES / "fake_power_load.py")
 
@@ -52,7 +52,7 @@ def load(
         base=environment,
         folder=folder,
     )
-    job, _ = started("power-load", workload, SaidReady)
+    job, _ = started("power-load", workload, WorkerReady)
     with closing(job):
         yield job
 

@@ -14,8 +14,8 @@ from retraining import BUNDLED_POINTS, NEW_POINTS, bundled_model, few_trees, lau
 
 from advisor_data import open_store
 from advisor_models import registry
-from advisor_training.retrain import points as collected
-from advisor_training.retrain.retrain import working_in
+from advisor_training import retrain as collected
+from advisor_training.retrain import working_in
 
 KEYS = {
     "at", "outcome", "why", "champion", "replaced", "challenger", "new_points", "used_points",

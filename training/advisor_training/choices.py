@@ -28,9 +28,8 @@ from advisor_models.intervals import SPLIT, UNCAPPED, LogBounds, Strata, bounds_
 from advisor_training.held_out import HeldOut
 from advisor_training.intervals import bounds_of, residuals_of
 from advisor_training.learners import SPEED_LEARNER
-from advisor_training.noise import BootstrapEstimate, Resamples
-from advisor_training.pairs import BASELINES, Measurement
-from advisor_training.rows import Data, Rows
+from advisor_training.rows import BASELINES, Data, Measurement, Rows
+from advisor_training.scoring import Resamples
 
 LOW_END = 0.95
 """Chance with which the low end of an interval is exceeded."""
@@ -366,14 +365,14 @@ class ChoiceFigures:
     choices: int
     pairs: int
     jobs: int
-    saved: BootstrapEstimate
-    saved_median: BootstrapEstimate
-    loses: BootstrapEstimate
-    stp: BootstrapEstimate
-    slower: BootstrapEstimate
-    shared: BootstrapEstimate
-    missed: BootstrapEstimate | None
-    fraction: BootstrapEstimate
+    saved: Interval
+    saved_median: Interval
+    loses: Interval
+    stp: Interval
+    slower: Interval
+    shared: Interval
+    missed: Interval | None
+    fraction: Interval
     p10_percent: float
     worst_percent: float
     worst_pair: tuple[str, str]
@@ -392,7 +391,7 @@ def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
         return None
     drawn = Resamples([c.jobs for c in choices])
 
-    def mean(value: Callable[[Choice], float]) -> BootstrapEstimate:
+    def mean(value: Callable[[Choice], float]) -> Interval:
         return drawn.mean([100 * value(choice) for choice in choices])
 
     worst = min(choices, key=lambda choice: choice.fraction)

@@ -17,7 +17,7 @@ from advisor_data.bundled import (
     bundled_solo_points,
 )
 from advisor_data.files import read_points
-from advisor_training.pairs import SoloReference, references_by_job, references_of
+from advisor_training.rows import SoloReference, references_by_job, references_of
 
 if TYPE_CHECKING:
     import pandas as pd

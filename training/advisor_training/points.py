@@ -37,7 +37,7 @@ from advisor_data.bundled import (
 )
 from advisor_data.files import read_points
 from advisor_data.known import checked_counts
-from advisor_training.pairs import LeftOut, uses_the_gpu
+from advisor_training.rows import LeftOut, uses_the_gpu
 
 _Kind = TypeVar("_Kind", SoloPoint, PairPoint)
 

@@ -17,18 +17,18 @@ from advisor_models.registry import Registry
 from advisor_training.evaluation import (
     Evaluation,
     OnProgress,
+    OwnEvaluation,
     bundled_figures,
     check,
     checked_figures,
+    evaluate_own,
     methods,
     planned_fits,
     run_evaluation,
     to_json,
 )
-from advisor_training.own_pairs import OwnEvaluation, evaluate_own
 from advisor_training.points import read_measured, read_own
-from advisor_training.reports.document import make_folder
-from advisor_training.reports.evaluation import printed_tables, said, write_evaluation
+from advisor_training.reports import make_folder, printed_tables, said, write_evaluation
 from advisor_training.rows import make_data
 
 _WIDTH = 140

@@ -1,6 +1,6 @@
 """`advisor models`: which models are here, how good they are, and which of them is used."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from advisor.core.wording import count_of
 from advisor.errors import ModelError
 from advisor.settings import read_settings
 from advisor.wire.lists import ModelRow
-from advisor_cli.console import plain_table, print_table
+from advisor_cli.console import Columns, plain_table, print_table, table_of
 from advisor_cli.options import AsJson
 from advisor_cli.say import as_json_text, say, say_lines
 from advisor_models.manifest import BUNDLED_NAME as BUNDLED
@@ -30,13 +30,32 @@ app = typer.Typer(help="List, check and choose the models on this host.", no_arg
 _WIDTH = 120
 """Headings are never cut off: on a narrow terminal lines wrap."""
 
-_FIGURES = {
-    "oracle %": "oracle_throughput_per_watt_percent",
-    "raw oracle %": "oracle_raw_throughput_per_watt_percent",
-    "rate error %": "rate_mean_error_percent",
-    "power error %": "power_mean_error_percent",
-}
-"""Columns of the list: figures of manifests, all of them for jobs that the model had not seen."""
+
+def _figure(name: str) -> Callable[[ModelRow], str]:
+    """The cell of a figure; empty of a damaged model."""
+    return lambda row: (
+        "" if row.error else f"{row.figures[name]:.2f}" if name in row.figures else "-"
+    )
+
+
+_COLUMNS: Columns[ModelRow] = (
+    ("", lambda row: "*" if row.champion else ""),
+    (
+        "model",
+        lambda row: (
+            f"{row.model} {row.version}" if row.model == BUNDLED and row.version else row.model
+        ),
+    ),
+    ("made", lambda row: (row.created_at or "")[:10]),
+    ("GPU models", lambda row: ", ".join(row.gpu_models)),
+    ("pairs", lambda row: row.pairs),
+    # Figures of manifests, all of them for jobs that the model had not seen.
+    ("oracle %", _figure("oracle_throughput_per_watt_percent")),
+    ("raw oracle %", _figure("oracle_raw_throughput_per_watt_percent")),
+    ("rate error %", _figure("rate_mean_error_percent")),
+    ("power error %", _figure("power_mean_error_percent")),
+    ("state", lambda row: row.error or "ok"),
+)
 
 
 @app.command("list")
@@ -49,8 +68,7 @@ def list_(as_json: AsJson = False) -> None:
     if as_json:
         say(as_json_text(model_list(registry)))
         return
-    headings = ("", "model", "made", "GPU models", "pairs", *_FIGURES, "state")
-    print_table(plain_table(headings, map(_cells, model_rows(registry))), _WIDTH)
+    print_table(table_of(_COLUMNS, model_rows(registry)), _WIDTH)
 
 
 @app.command("show")
@@ -148,16 +166,6 @@ def _fault(registry: Registry, key: str | None) -> str | None:
     except ModelError as error:
         return str(error)
     return None
-
-
-def _cells(row: ModelRow) -> list[str]:
-    star = "*" if row.champion else ""
-    if row.error is not None:
-        return [star, row.model, *[""] * (3 + len(_FIGURES)), row.error]
-    figures = [f"{row.figures[n]:.2f}" if n in row.figures else "-" for n in _FIGURES.values()]
-    name = f"{BUNDLED} {row.version}" if row.model == BUNDLED else row.model
-    made, gpu_models = (row.created_at or "")[:10], ", ".join(row.gpu_models)
-    return [star, name, made, gpu_models, str(row.pairs), *figures, "ok"]
 
 
 def _lines(name: str, m: Manifest, *, is_champion: bool) -> Iterator[str]:

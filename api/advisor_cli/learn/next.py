@@ -16,7 +16,7 @@ from advisor.files import PUBLIC_FILE, replace_file
 from advisor.formats.job_file import sound_jobs
 from advisor.settings import Settings, read_settings
 from advisor_advice.conditions import checks_of, experience_of
-from advisor_cli.console import plain_table, print_table
+from advisor_cli.console import Columns, print_table, table_of
 from advisor_cli.options import AsJson
 from advisor_cli.say import as_json_text, say, say_lines
 from advisor_data import is_begun, open_store
@@ -31,6 +31,13 @@ from advisor_training.points import MEASURED_HERE, PointsSource, with_all_bundle
 app = typer.Typer(invoke_without_command=True)
 
 _WIDTH = 140
+
+_COLUMNS: Columns[NextStep] = (
+    ("what", lambda step: f"{step.kind} {' + '.join(step.jobs)}".strip()),
+    ("minutes", lambda step: f"{step.minutes:.1f}"),
+    ("total", lambda step: f"{step.total_minutes:.1f}"),
+    ("why", lambda step: step.why),
+)
 
 
 @app.callback()
@@ -127,7 +134,7 @@ def _print(
         say(f"nothing to measure on {known.gpu_model} in {minutes:g} minutes")
         return
     say(f"to measure on {known.gpu_model}, {minutes:g} GPU minutes at most:")
-    print_table(plain_table(("what", "minutes", "total", "why"), map(_cells, steps)), _WIDTH)
+    print_table(table_of(_COLUMNS, steps), _WIDTH)
     profiles = [step for step in steps if step.kind != "pair"]
     commands = list(dict.fromkeys(step.command for step in profiles))
     if pairs := chosen_pairs(steps):
@@ -135,8 +142,3 @@ def _print(
         commands.append(f"advisor colocate {plan or f'--pairs {shlex.quote(options)}'}")
     say("run:")
     say_lines(f"  {command}" for command in commands)
-
-
-def _cells(step: NextStep) -> tuple[str, ...]:
-    what = f"{step.kind} {' + '.join(step.jobs)}".strip()
-    return what, f"{step.minutes:.1f}", f"{step.total_minutes:.1f}", step.why

@@ -30,10 +30,9 @@ from advisor_power.report import (
     sensor_section,
     write_page,
 )
-from advisor_power.sensor.analysis import predicted_curves
-from advisor_power.sensor.reading_errors import measured
+from advisor_power.sensor.analysis import measured, predicted_curves
 from advisor_power.sensor.trace import Trace, bundled_trace, read_trace
-from advisor_training.reports.document import make_folder
+from advisor_training.reports import make_folder
 
 
 def power(

@@ -20,10 +20,15 @@ from advisor_cli.progress import progress
 from advisor_cli.say import as_json_text, say_lines
 from advisor_models.manifest import BUNDLED_NAME
 from advisor_training.held_out import OnFold
-from advisor_training.retrain.challenger import OnStage
-from advisor_training.retrain.points import REASONS, collect
-from advisor_training.retrain.retrain import KEPT_VERSIONS, OUTCOMES, RetrainReport
-from advisor_training.retrain.retrain import retrain as run
+from advisor_training.retrain import (
+    KEPT_VERSIONS,
+    OUTCOMES,
+    REASONS,
+    OnStage,
+    RetrainReport,
+    collect,
+)
+from advisor_training.retrain import retrain as run
 
 
 def retrain(

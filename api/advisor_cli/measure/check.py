@@ -25,8 +25,7 @@ from advisor_cli.stopping import stoppable
 from advisor_data import open_store
 from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling import reports
-from advisor_profiling.campaign.campaign import Failure
-from advisor_profiling.campaign.sweep import new_run, plan, sweep
+from advisor_profiling.campaign.campaign import Failure, new_run, plan, sweep
 from advisor_profiling.counts import (
     CheckedGpu,
     CheckOutcome,
@@ -37,8 +36,7 @@ from advisor_profiling.counts import (
     installed_libraries,
 )
 from advisor_profiling.testbed.live import PhaseLock, find_gpu, live_backend, with_units
-from advisor_profiling.window.clock import Clock
-from advisor_profiling.window.window import RESULTS_ONLY
+from advisor_profiling.window import RESULTS_ONLY, Clock
 
 _NAMED = 3
 """Operations that are named of those that were wrong at a count."""

@@ -40,9 +40,9 @@ from advisor_data import Store
 from advisor_data.bundled import bundled_set_points, bundled_set_references, bundled_solo_points
 from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling import reports
-from advisor_profiling.campaign.campaign import Cost
+from advisor_profiling.campaign.campaign import Cost, new_run
 from advisor_profiling.campaign.colocation import Campaign, PlannedSplit, carry_out
-from advisor_profiling.campaign.plan import Plan, counts_on
+from advisor_profiling.campaign.plan import MOST_JOBS, Member, Plan, counts_on, write_set
 from advisor_profiling.campaign.plan_file import (
     DEFAULT_SET_SPLITS,
     DEFAULT_SPLITS,
@@ -50,14 +50,11 @@ from advisor_profiling.campaign.plan_file import (
     plan_from_options,
     run_name,
 )
-from advisor_profiling.campaign.splits import MOST_JOBS, Member, write_set
-from advisor_profiling.campaign.sweep import new_run
 from advisor_profiling.fanout import FanOut, run_everywhere
 from advisor_profiling.reports import ConsoleReporter
 from advisor_profiling.testbed.live import Mode, SourceName
 from advisor_profiling.testbed.replay import ReplayTestbed, Testbed
-from advisor_profiling.window.clock import Clock
-from advisor_profiling.window.window import SETS, WindowRules, rules_for
+from advisor_profiling.window import SETS, Clock, WindowRules, rules_for
 
 _NAMED, _SETS_NAMED = 3, 8
 """How many things of a long list a message names, and sets: people copy one of them."""

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from advisor.errors import AdvisorError
 from advisor.settings import read_settings
-from advisor_cli.console import plain_table, print_table
+from advisor_cli.console import Columns, print_table, table_of
 from advisor_cli.options import AsJson
 from advisor_cli.say import as_json_text, say, with_places
 from advisor_node.slurm.site import all_faults, ask
@@ -23,6 +23,13 @@ _SLURM_CONF = tuple(
 
 _STYLES = {"ok": "green", "warning": "yellow", "missing": "red"}
 
+_COLUMNS: Columns[Finding] = (
+    ("check", lambda finding: finding.check),
+    ("", lambda finding: Text(finding.verdict, style=_STYLES[finding.verdict])),
+    ("found", lambda finding: finding.found),
+    ("fix", lambda finding: with_places(finding.fix)),
+)
+
 
 def doctor(as_json: AsJson = False) -> None:
     """Check everything that measuring needs; changes nothing. Exit code 1: something is missing.
@@ -33,7 +40,7 @@ def doctor(as_json: AsJson = False) -> None:
     if as_json:
         say(as_json_text({"findings": findings}))
     else:
-        print_table(plain_table(("check", "", "found", "fix"), map(_cells, findings)))
+        print_table(table_of(_COLUMNS, findings))
     if any(finding.verdict == "missing" for finding in findings):
         raise typer.Exit(1)
 
@@ -53,8 +60,3 @@ def _of_slurm() -> list[Finding]:
         return [Finding("slurm books", "ok", found)]
     split = (fault.partition(": ") for fault in faults)
     return [Finding("slurm books", "warning", what, fix) for what, _, fix in split]
-
-
-def _cells(finding: Finding) -> tuple[str | Text, ...]:
-    verdict = Text(finding.verdict, style=_STYLES[finding.verdict])
-    return finding.check, verdict, finding.found, with_places(finding.fix)

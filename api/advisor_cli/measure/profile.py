@@ -21,7 +21,7 @@ from advisor_cli.options import AsJson, grouped
 from advisor_cli.say import as_json_text, say
 from advisor_cli.stopping import stoppable
 from advisor_profiling import reports
-from advisor_profiling.campaign.sweep import SweepResult
+from advisor_profiling.campaign.campaign import SweepResult
 from advisor_profiling.fanout import FanOut, OnWhat, run_everywhere
 
 

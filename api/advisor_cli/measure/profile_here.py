@@ -38,21 +38,20 @@ from advisor_cli.say import say
 from advisor_data import Store
 from advisor_data.bundled import bundled_solo_points
 from advisor_power.data.of_job import with_fingerprint
-from advisor_profiling.campaign.campaign import Reporter
-from advisor_profiling.campaign.plan import check_asked_shares, counts_on, default_shares
-from advisor_profiling.campaign.sweep import (
+from advisor_profiling.campaign.campaign import (
     DEFAULT_SHARES,
+    Reporter,
     SweepResult,
     new_run,
     plan,
     sweep,
     unfinished_run,
 )
+from advisor_profiling.campaign.plan import check_asked_shares, counts_on, default_shares
 from advisor_profiling.reports import ConsoleReporter, problems
 from advisor_profiling.testbed.live import Mode, SourceName, computes, find_gpu
 from advisor_profiling.testbed.replay import ReplayTestbed, Testbed
-from advisor_profiling.window.clock import Clock
-from advisor_profiling.window.window import WindowRules, rules_for
+from advisor_profiling.window import Clock, WindowRules, rules_for
 
 _Number = TypeVar("_Number", int, float)
 

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from advisor.core.gpu import WHOLE
-from advisor.core.job import Job
+from advisor.core.job import Job, ProgressSettings
 from advisor.core.wording import listed
 from advisor.errors import InputError
 from advisor.formats.job_file import inline_job, save_job
@@ -23,11 +23,10 @@ from advisor.runtime.processes import loaded_libraries, owner_of
 from advisor.runtime.progress_search import counted_script
 from advisor.scrape.servers import KnownServer, server_of
 from advisor.settings import read_settings
-from advisor_cli.console import plain_console, plain_table
+from advisor_cli.console import plain_console, plain_table, table_of
 from advisor_cli.options import AsJson
 from advisor_cli.say import as_json_text, say, say_lines
 from advisor_profiling.attached import (
-    AskedProcess,
     GpuSeen,
     ToldProgress,
     WatchedNow,
@@ -41,11 +40,19 @@ from advisor_profiling.attached import watch as watching
 
 if TYPE_CHECKING:
     from advisor.core.interval import Interval
-    from advisor_audit.host import HostJob, HostSeen
+    from advisor_audit.audit import HostJob, HostSeen
 
 _Look = TypeVar("_Look")
 
-_HOST_COLUMNS = ("GPU", "job", "user", "watts", "SMs active", "half a card", "fills it")
+_HOST_COLUMNS: "Sequence[tuple[str, Callable[[HostJob], str]]]" = (
+    ("GPU", lambda job: "-" if job.gpu is None else f"{job.gpu}"),
+    ("job", lambda job: job.job),
+    ("user", lambda job: job.user or "-"),
+    ("watts", lambda job: _number(job.power_w, "W")),
+    ("SMs active", lambda job: _percent(job.sm_active_percent)),
+    ("half a card", lambda job: _range_text(job.half_speed, "%", WHOLE)),
+    ("fills it", lambda job: {True: "yes", False: "no", None: "-"}[job.fills]),
+)
 _COLUMNS = ("GPU", "watts", "limit", "SMs active", "memory", "others there")
 
 
@@ -79,7 +86,7 @@ def watch(
             raise InputError("that is for one process", fix="name it: advisor watch PID")
         _watch_host(every, every if once else seconds, once=once, as_json=as_json)
         return
-    command, asked = command_of(pid), AskedProcess(pattern, url, counter)
+    command, asked = command_of(pid), ProgressSettings(pattern=pattern, url=url, counter=counter)
     told = find_told(family(pid), command, asked)
     if save is not None:
         job = _job(pid, command, save, told)
@@ -127,8 +134,7 @@ def _show(
 def _watch_host(every_s: float, lasts_s: float, *, once: bool, as_json: bool) -> None:
     """All jobs on the GPUs of this host, until the time is over or Ctrl-C."""
     from advisor.decide.limits import Request  # only here: a process is watched without numpy
-    from advisor_audit.audit import Wanted
-    from advisor_audit.host import HostWatch
+    from advisor_audit.audit import HostWatch, Wanted
     from advisor_models.one_window import bundled_head
 
     limits = Request(policy=read_settings().policy)
@@ -149,7 +155,7 @@ def _looks(look: Callable[[], _Look], every_s: float, lasts_s: float) -> Iterato
 
 
 def _host_screen(seen: "HostSeen") -> Group:
-    table = plain_table(_HOST_COLUMNS, map(_job_cells, seen.jobs), whole=_HOST_COLUMNS[2:])
+    table = table_of(_HOST_COLUMNS, seen.jobs, whole=[name for name, _ in _HOST_COLUMNS[2:]])
     nobody = Text("nobody holds a GPU of this host")
     words = (
         f"half a card: speed at half of it, {seen.basis} from the last minute; ranges are of 90 %"
@@ -159,21 +165,8 @@ def _host_screen(seen: "HostSeen") -> Group:
 
 
 def _host_text(seen: "HostSeen") -> str:
-    named = (zip(_HOST_COLUMNS, _job_cells(job), strict=True) for job in seen.jobs)
-    jobs = ("; ".join(f"{name} {text}" for name, text in job) for job in named)
+    jobs = ("; ".join(f"{name} {cell(job)}" for name, cell in _HOST_COLUMNS) for job in seen.jobs)
     return "\n".join(f"{seen.at} {text}" for text in (*jobs, *_moves(seen)))
-
-
-def _job_cells(job: "HostJob") -> tuple[str, ...]:
-    return (
-        "-" if job.gpu is None else f"{job.gpu}",
-        job.job,
-        job.user or "-",
-        _number(job.power_w, "W"),
-        _percent(job.sm_active_percent),
-        _range_text(job.half_speed, "%", WHOLE),
-        {True: "yes", False: "no", None: "-"}[job.fills],
-    )
 
 
 def _moves(seen: "HostSeen") -> Iterator[str]:

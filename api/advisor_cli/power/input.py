@@ -1,7 +1,7 @@
 """`advisor power input`: the power of a product by what its matrices are filled with."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ from advisor.errors import STOPPED, InputError, JobError
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor.wire.power import Estimate, InputAsked, InputPoint, InputPrediction, InputPredictions
-from advisor_cli.console import plain_console, plain_table, print_table
+from advisor_cli.console import Columns, plain_console, print_table, table_of
 from advisor_cli.options import AllowUnsafe, AsJson, WithBundled
 from advisor_cli.progress import counted, leaving_out
 from advisor_cli.say import as_json_text, say, say_lines
@@ -83,22 +83,25 @@ def note_lines(found: Sequence[InputPower]) -> Iterator[str]:
         yield f"{flag}: {_NOTES[flag]}"
 
 
+PREDICTED: Sequence[tuple[str, Callable[[InputPrediction], object]]] = (
+    ("W", lambda one: _bounds(one.power_w, "{:.0f}")),
+    ("of reference", lambda one: _if_known(one.usual_ratio, "{:.3f}")),
+    ("T/s", lambda one: _bounds(one.work_per_s.times(1e-12), "{:.4g}")),
+    ("J", lambda one: _bounds(one.energy_j, "{:.3g}")),
+    ("MHz", lambda one: f"{one.clock_mhz:.0f}{' at limit' if one.at_limit else ''}"),
+    ("most by", lambda one: one.most and f"{one.most.feature} {one.most.difference_w:+.0f} W"),
+)
+"""Power, over that of the reference, speed, energy, clock, and which feature does most."""
+
+
 def predicted_table(found: Sequence[InputPrediction]) -> Table:
     """A line for each product whose power was asked for."""
-    whole = ("W", "of reference", "T/s", "J", "MHz", "most by")
-    rows = ((one.operands or "fingerprint", *predicted_cells(one)) for one in found)
-    return plain_table(("operands", *whole, "unlike"), rows, whole)
-
-
-def predicted_cells(one: InputPrediction) -> Iterator[str]:
-    """Power, over that of the reference, speed, energy, clock, what does most, what is new."""
-    yield _bounds(one.power_w, "{:.0f}")
-    yield "" if one.usual_ratio is None else f"{one.usual_ratio:.3f}"
-    yield _bounds(one.work_per_s.times(1e-12), "{:.4g}")
-    yield _bounds(one.energy_j, "{:.3g}")
-    yield f"{one.clock_mhz:.0f}{' at limit' if one.at_limit else ''}"
-    yield "" if one.most is None else f"{one.most.feature} {one.most.difference_w:+.0f} W"
-    yield " ".join(one.unmeasured)
+    columns: Columns[InputPrediction] = (
+        ("operands", lambda one: one.operands or "fingerprint"),
+        *PREDICTED,
+        ("unlike", lambda one: " ".join(one.unmeasured)),
+    )
+    return table_of(columns, found, [name for name, _ in PREDICTED])
 
 
 def _predicted_lines(found: InputPredictions, manifest: InputManifest) -> Iterator[str]:
@@ -134,17 +137,21 @@ def _bounds(found: Interval, form: str) -> str:
     return value if low == high else f"{value} ({low}-{high})"
 
 
-def _cells(result: InputPower) -> Iterator[str]:
-    above = result.energy_above_idle_pj
-    yield result.case.operands
-    yield _within(result.power_w, "{:.1f}")
-    yield "" if result.reference_ratio is None else _within(result.reference_ratio, "{:.3f}")
-    yield f"{result.rate.value * result.case.launch_work / 1e12:.4g}"
-    yield f"{result.energy_pj:.4g}"
-    yield "" if above is None else f"{above:.4g}"
-    yield "" if result.sm_clock_mhz is None else f"{result.sm_clock_mhz:.0f}"
-    yield "" if result.temperature_c is None else f"{result.temperature_c:.0f}"
-    yield " ".join(result.flags)
+_MEASURED: Columns[InputPower] = (
+    ("operands", lambda result: result.case.operands),
+    ("W", lambda result: _within(result.power_w, "{:.1f}")),
+    ("of reference", lambda r: r.reference_ratio and _within(r.reference_ratio, "{:.3f}")),
+    ("T/s", lambda result: f"{result.rate.value * result.case.launch_work / 1e12:.4g}"),
+    ("pJ/operation", lambda result: f"{result.energy_pj:.4g}"),
+    ("above idle", lambda result: _if_known(result.energy_above_idle_pj, "{:.4g}")),
+    ("MHz", lambda result: _if_known(result.sm_clock_mhz, "{:.0f}")),
+    ("C", lambda result: _if_known(result.temperature_c, "{:.0f}")),
+    ("flags", lambda result: " ".join(result.flags)),
+)
+
+
+def _if_known(value: float | None, form: str) -> str | None:
+    return None if value is None else form.format(value)
 
 
 def _within(found: Estimate, form: str) -> str:
@@ -273,8 +280,7 @@ def _show(found: Sequence[InputPower], outcome: Outcome, as_json: bool) -> None:
         say(as_json_text({"inputs": [r.as_json() for r in found], "refused": refused}))
     else:
         if found:
-            numbers = ("W", "of reference", "T/s", "pJ/operation", "above idle", "MHz", "C")
-            print_table(plain_table(("operands", *numbers, "flags"), map(_cells, found)))
+            print_table(table_of(_MEASURED, found))
         say_lines(note_lines(found))
         say_lines(f"not measured: {case}: {error}" for case, error in outcome.refused.items())
     if outcome.refused:
@@ -366,21 +372,29 @@ def tensor(
         raise typer.Exit(STOPPED)
 
 
+_TENSOR: Sequence[tuple[str, Callable[[TensorPower], object]]] = (
+    ("tensor", lambda one: shown(one.tensor.name) or "-"),
+    ("dtype", lambda one: one.tensor.dtype),
+    ("shape", lambda one: shape_text(one.tensor.shape)),
+    ("toggle in row", lambda one: f"{100 * one.found.along:.1f} %"),
+    ("toggle across rows", lambda one: f"{100 * one.found.across:.1f} %"),
+    ("bits set", lambda one: f"{100 * one.found.weight:.1f} %"),
+    ("zero", lambda one: f"{100 * one.found.zeros:.1f} %"),
+    ("distinct", lambda one: f"{100 * one.found.distinct:.1f} %"),
+)
+
+
 def _tensor_table(found: Sequence[TensorPower], *, with_power: bool) -> Table:
     """A line for each matrix of a file."""
-    bits = ("dtype", "shape", "toggle in row", "toggle across rows", "bits set", "zero", "distinct")
-    power = ("W", "of reference", "T/s", "MHz", "most by") if with_power else ()
-    rows: list[tuple[str, ...]] = []
-    for one in found:
-        of, expected = one.found, ("",) * len(power)
-        if one.expected is not None:
-            power_w, ratio, speed, _, clock, most, _ = predicted_cells(one.expected)
-            expected = power_w, ratio, speed, clock, most
-        parts = (of.along, of.across, of.weight, of.zeros, of.distinct)
-        numbers = (f"{100 * part:.1f} %" for part in parts)
-        name = shown(one.tensor.name) or "-"
-        rows.append((name, one.tensor.dtype, shape_text(one.tensor.shape), *numbers, *expected))
-    return plain_table(("tensor", *bits, *power), rows, (*bits, *power))
+    columns = [*_TENSOR]
+    if with_power:
+        columns += [(name, _expected(cell)) for name, cell in PREDICTED if name != "J"]
+    return table_of(columns, found, [name for name, _ in columns[1:]])
+
+
+def _expected(cell: Callable[[InputPrediction], object]) -> Callable[[TensorPower], object]:
+    """The cell of what a matrix is expected to draw; empty where that is not known."""
+    return lambda one: one.expected and cell(one.expected)
 
 
 def _power_lines(found: Sequence[TensorPower], model: InputPredictor | None) -> Iterator[str]:

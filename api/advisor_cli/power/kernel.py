@@ -20,7 +20,9 @@ from advisor_data.known import known_sensors
 from advisor_power.gpu_worker import Step, WorkerPlace
 from advisor_power.kernels.bench import open_kernel_bench
 from advisor_power.kernels.measure import measure_operation
-from advisor_power.kernels.plan import (
+from advisor_power.kernels.replay import bytes_of, operation_name, recorded_kernel
+from advisor_power.kernels.runs import (
+    IDLE,
     LEAD_S,
     KernelPlan,
     Sensors,
@@ -28,8 +30,6 @@ from advisor_power.kernels.plan import (
     check_resolution,
     sensors_of,
 )
-from advisor_power.kernels.replay import bytes_of, operation_name, recorded_kernel
-from advisor_power.kernels.runs import IDLE
 from advisor_profiling.testbed.live import find_gpu
 
 _BAR = 30  # characters of the longest bar of the histogram

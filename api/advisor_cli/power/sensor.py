@@ -17,10 +17,10 @@ from advisor.wire.power import KernelReport
 from advisor_cli.console import plain_console
 from advisor_cli.options import REPLAY, AsJson
 from advisor_cli.say import as_json_text, say_lines
+from advisor_power.gpu_worker import AnsweringSpec, script_workload
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.recording import SensorRecording, record
 from advisor_power.sensor.trace import Trace, read_trace, recorded_sensor
-from advisor_profiling.testbed.answering import AnsweringSpec, script_workload
 from advisor_profiling.testbed.live import find_gpu, worker_backend
 
 _NOT_ACCEPTED = 6

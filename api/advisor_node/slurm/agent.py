@@ -23,9 +23,17 @@ from advisor.runtime.backend import ComputingPids, Sight
 from advisor.runtime.mps import Control, MpsBackend
 from advisor.runtime.processes import environment_of, owner_of
 from advisor.settings import Settings
-from advisor_node.meters import Tenant, granted_units, read_plain
-from advisor_node.reports import ObservationQueue, keep_looking, power_source, references_of
-from advisor_node.room import Room, Tenancy
+from advisor_node.room import (
+    ObservationQueue,
+    Room,
+    Tenancy,
+    Tenant,
+    granted_units,
+    keep_looking,
+    power_source,
+    read_plain,
+    references_of,
+)
 from advisor_node.slurm.site import parse_comment
 from advisor_profiling.telemetry import nvml
 from advisor_profiling.testbed.live import with_units

@@ -12,8 +12,16 @@ from advisor.client import Client, JobRequest
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError
-from advisor_node.advice import Advice, AskAdvice, NamedSets, Question, Together
-from advisor_node.matching import Offer, matched, weighed
+from advisor_node.advice import (
+    Advice,
+    AskAdvice,
+    NamedSets,
+    Offer,
+    Question,
+    Together,
+    matched,
+    weighed,
+)
 from advisor_node.slurm.site import (
     WHOLE,
     Named,

@@ -35,9 +35,18 @@ from advisor_api.http.gate import family
 from advisor_kubernetes import names
 from advisor_kubernetes.cluster import NODES, PODS, Cluster, ClusterError, ObjectMirror
 from advisor_kubernetes.objects import Object, event_of, part, parts, word
-from advisor_node.meters import Tenant, TenantMeter, TenantOf, granted_units
-from advisor_node.reports import ObservationQueue, keep_looking, power_source, references_of
-from advisor_node.room import Room, Tenancy
+from advisor_node.room import (
+    ObservationQueue,
+    Room,
+    Tenancy,
+    Tenant,
+    TenantMeter,
+    TenantOf,
+    granted_units,
+    keep_looking,
+    power_source,
+    references_of,
+)
 from advisor_profiling.telemetry import nvml
 from advisor_profiling.testbed.live import with_units
 

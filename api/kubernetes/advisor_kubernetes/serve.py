@@ -1,15 +1,28 @@
 """The process of the cluster: webhook and chooser behind one HTTPS port."""
 
 import asyncio
+import contextlib
 import logging
+import math
 import os
 import socket
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections import deque
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as _PLAIN
 from starlette.applications import Starlette
@@ -21,7 +34,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Scope
 
 from advisor.client import Client
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, InputError
 from advisor_api.http.access import ANONYMOUS_READER, Caller
 from advisor_api.http.connections import CERTIFIED
 from advisor_api.http.errors import answer_errors
@@ -30,13 +43,431 @@ from advisor_api.http.limits import QUESTION, Most
 from advisor_api.http.options import ServeOptions
 from advisor_kubernetes import names
 from advisor_kubernetes.admission import Advise, review
-from advisor_kubernetes.chooser import Chooser, Lease
-from advisor_kubernetes.cluster import Cluster
-from advisor_kubernetes.objects import read_object
-from advisor_kubernetes.pairing import Policy
+from advisor_kubernetes.cluster import NODES, PODS, QUOTAS, Cluster, ClusterError, ObjectMirror
+from advisor_kubernetes.objects import Object, event_of, part, quantity, read_object, word
+from advisor_kubernetes.pairing import (
+    Node,
+    Pod,
+    Policy,
+    Round,
+    Stay,
+    Write,
+    added,
+    read_node,
+    read_pod,
+    requested,
+    unfinished,
+    writes_of,
+)
 from advisor_node.advice import Advice, Answer, NoAnswer, Question
 
 LOG = logging.getLogger("advisor.kubernetes")
+
+SHARES = f"requests.{names.SHARE_RESOURCE}"
+GPUS = f"requests.{names.GPU_RESOURCE}"
+
+
+def gpus_allowed(quotas: Iterable[Object]) -> tuple[Mapping[str, int], Mapping[str, str]]:
+    """The most GPUs by namespace, and why that of others is not known.
+
+    A namespace without a quota on GPUs is in neither. One that has a quota on whole GPUs alone is
+    held to what that leaves.
+    """
+    shares: dict[str, int] = {}
+    whole: dict[str, int] = {}
+    unread: dict[str, str] = {}
+    for quota in quotas:
+        metadata = quota.get("metadata", {})
+        namespace = str(metadata.get("namespace"))
+        try:
+            if part(quota, "spec").get("scopes") or part(quota, "spec", "scopeSelector"):
+                continue  # of some pods only
+            hard, used = part(quota, "spec", "hard"), part(quota, "status", "used")
+            if SHARES in hard:
+                most = math.ceil(quantity(hard[SHARES]) / 100)
+                shares[namespace] = min(most, shares.get(namespace, most))
+            if GPUS in hard:
+                most = max(0, int(quantity(hard[GPUS]) - quantity(used.get(GPUS, 0))))
+                whole[namespace] = min(most, whole.get(namespace, most))
+        except InputError as error:
+            unread[namespace] = f"the quota {metadata.get('name')} cannot be read: {error.what}"
+    return {**whole, **shares}, unread
+
+
+SILENT_S = 120.0
+"""An agent renews what it says twice a minute; GPUs of one that did not for so long are left."""
+
+
+class Agents:
+    """When what each agent says was seen to change; clocks of nodes are not compared."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[str, float]] = {}
+
+    def heard(self, nodes: Iterable[Node], now_s: float) -> list[Node]:
+        """The nodes whose agent said something lately, or on which nobody renews anything.
+
+        All nodes are to be given, since of others nothing is kept, and a clock that does not jump.
+        """
+        known = list(nodes)
+        last = {node.name: self._seen.get(node.name, ("", now_s)) for node in known}
+        self._seen = {
+            node.name: last[node.name]
+            if last[node.name][0] == node.checked_at
+            else (node.checked_at, now_s)
+            for node in known
+        }
+        return [
+            node
+            for node in known
+            if not node.checked_at or now_s - self._seen[node.name][1] <= SILENT_S
+        ]
+
+
+class Ages:
+    """How long pods wait: at least since they were first seen, by a clock that does not jump."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, float] = {}
+
+    def aged(self, pods: Iterable[Pod], now_s: float, clock_s: float) -> list[Pod]:
+        """The pods; where the API server's clock is ahead of `now_s`, as old as they were seen."""
+        known = list(pods)
+        self._seen = {pod.uid: self._seen.get(pod.uid, clock_s) for pod in known if pod.waits}
+        seen_s = {uid: now_s - (clock_s - since_s) for uid, since_s in self._seen.items()}
+        return [
+            replace(pod, created_s=seen_s[pod.uid])
+            if pod.created_s > seen_s.get(pod.uid, math.inf)
+            else pod
+            for pod in known
+        ]
+
+
+_MOST, _WITHIN_S = 5, 300.0
+"""So often at most it is said of a pod in a while what it waits for: of many kinds of pods others
+are looked at each second, so that the reason changes all the time."""
+
+
+class Events:
+    """Says things about pods, each once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._said: dict[str, str] = {}
+        self._waits: dict[str, deque[float]] = {}
+        self._said_of_nodes: dict[str, str] = {}
+
+    def say(self, pod: Pod, reason: str, text: str, *, kind: str = "Normal") -> None:
+        """Say something about a pod, unless it was the last thing that was said of it."""
+        if self._said.get(pod.uid) != text:
+            self._said[pod.uid] = text
+            involved = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+            self._send(involved, kind, reason, text)
+
+    def say_it_waits(self, pod: Pod, text: str, *, held_up: bool) -> None:
+        """Say what a pod waits for, unless that was said lately, or often."""
+        now_s = time.monotonic()
+        said_s = self._waits.setdefault(pod.uid, deque(maxlen=_MOST))
+        is_new = self._said.get(pod.uid) != text
+        if is_new and (len(said_s) < _MOST or now_s - said_s[0] > _WITHIN_S):
+            said_s.append(now_s)
+            self.say(pod, "WaitsForGpu", text, kind="Warning" if held_up else "Normal")
+
+    def say_of_node(self, name: str, reason: str, text: str) -> None:
+        """Warn of a node, once; its events are where those of the kubelet are."""
+        if self._said_of_nodes.get(name) != text:
+            self._said_of_nodes[name] = text
+            self._send({"kind": "Node", "name": name, "uid": name}, "Warning", reason, text)
+
+    def _send(self, involved: Mapping[str, str], kind: str, reason: str, text: str) -> None:
+        source = {"component": "advisor", "host": socket.gethostname()}
+        try:
+            event = event_of(involved, source, kind, reason, text)
+            self._cluster.post(f"/api/v1/namespaces/{event['metadata']['namespace']}/events", event)
+        except ClusterError as error:
+            # An event is news, and no part of what was done.
+            LOG.warning("no event for %s: %s", involved["name"], error)
+
+    def forget(self, uids: set[str]) -> None:
+        """Keep only what was said of these pods."""
+        self._said = {uid: text for uid, text in self._said.items() if uid in uids}
+        self._waits = {uid: said_s for uid, said_s in self._waits.items() if uid in uids}
+
+
+HELD_S = 15
+"""A holder that has not renewed for so long has lost it."""
+
+RENEW_S = 5.0
+
+_NAME = "advisor-chooser"
+
+
+class Lease:
+    """Holds, or waits for, the right to choose.
+
+    How old a Lease is one's own clock says, by when it was last seen to change: clocks of hosts
+    differ.
+    """
+
+    def __init__(self, cluster: Cluster, namespace: str, identity: str) -> None:
+        self._cluster, self._identity = cluster, identity
+        self._list = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._held_until = self._asked_at = 0.0
+        self._seen: tuple[object, float] = (None, 0.0)
+
+    @property
+    def left_s(self) -> float:
+        """How long this process may still choose; what it writes must end before."""
+        return max(0.0, self._held_until - time.monotonic())
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this process may choose."""
+        return self.left_s > 0
+
+    def take(self) -> bool:
+        """Renew or take the Lease when it is time to; whether this process may choose."""
+        now = time.monotonic()
+        if now - self._asked_at >= RENEW_S:
+            self._asked_at = now
+            try:
+                self._take(now)
+            except ClusterError as error:
+                if not error.is_conflict:
+                    raise
+        return self.is_held
+
+    def give_up(self) -> None:
+        """Let the next one choose at once."""
+        if self.is_held:
+            self._held_until = 0.0
+            self._write(self._get(), "")
+
+    def _take(self, now: float) -> None:
+        lease = self._get()
+        spec = part(lease, "spec")
+        stamp = (spec.get("holderIdentity"), spec.get("renewTime"))
+        if stamp != self._seen[0]:
+            self._seen = stamp, now
+        holder = spec.get("holderIdentity")
+        if holder in (None, "", self._identity) or now - self._seen[1] >= HELD_S:
+            self._write(lease, self._identity)
+            # From before the request: others count from after it.
+            self._held_until = now + HELD_S
+
+    def _get(self) -> Object:
+        try:
+            return self._cluster.get(f"{self._list}/{_NAME}")
+        except ClusterError as error:
+            if error.status != 404:
+                raise
+            return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+
+    def _write(self, lease: Object, holder: str) -> None:
+        moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": holder, "leaseDurationSeconds": HELD_S, "renewTime": moment}
+        body = {**lease, "metadata": {**part(lease, "metadata"), "name": _NAME}, "spec": spec}
+        if word(part(lease, "metadata"), "resourceVersion"):
+            self._cluster.put(f"{self._list}/{_NAME}", body)
+        else:
+            self._cluster.post(self._list, body)
+
+
+T = TypeVar("T")
+
+_TICK_S = 1.0
+"""Time passes for pods that wait, whether anything changes or not."""
+
+_LEFT_ALONE_S = 60.0
+"""Before a pod that could not be written is tried again."""
+
+_GATHER_S = 0.05
+"""What changes together is looked at together."""
+
+
+class Chooser:
+    """Watches pods and nodes, and decides.
+
+    Attributes:
+        is_full: Whether all GPUs that pods may share are held, as of the last look.
+    """
+
+    def __init__(
+        self, cluster: Cluster, advice: Advice, lease: Lease, policy: Policy, metrics: HttpMetrics
+    ) -> None:
+        self._cluster, self._advice, self._lease = cluster, advice, lease
+        self._policy = policy
+        self._events = Events(cluster)
+        self._waiting = metrics.gauge(
+            "kubernetes_pods_waiting", "Pods behind the gate, where this leads"
+        )
+        self._leading = metrics.gauge("kubernetes_chooser_leads", "1 where this process chooses")
+        self._decided = metrics.counter("kubernetes_pods_decided", "Pods given a GPU", ("outcome",))
+        for outcome in ("paired", "joined", "alone"):
+            self._decided.labels(outcome)
+        self._conflicts = metrics.counter(
+            "kubernetes_write_conflicts", "Writes that came after another change of the pod"
+        )
+        self._refused = metrics.gauge(
+            "kubernetes_nodes_refused", "Nodes whose device plugin offers the same GPUs"
+        )
+        self._longest = metrics.gauge(
+            "kubernetes_longest_wait_seconds", "Of the pod behind the gate that waits longest"
+        )
+        self._changed = threading.Event()
+        changed = self._changed.set
+        self.pods = ObjectMirror(cluster, PODS, changed, labelSelector=f"{names.MANAGED}=true")
+        self.nodes = ObjectMirror(cluster, NODES, changed)
+        self.quotas = ObjectMirror(cluster, QUOTAS, changed)
+        # What they ask of nodes; that one of them changes is no reason to look again.
+        self.others = ObjectMirror(
+            cluster, PODS, lambda: None, kept=_asked_of_node,
+            labelSelector=f"{names.MANAGED}!=true", fieldSelector="spec.nodeName!=",
+        )  # fmt: skip
+        self._agents, self._ages = Agents(), Ages()
+        self._unreadable: set[str] = set()
+        # What was read in this turn and in the one before, by uid and version.
+        self._now: dict[object, Any] = {}
+        self._before: dict[object, Any] = {}
+        self._left_alone: dict[str, float] = {}
+        self.last_round_s = time.monotonic()
+        self.is_full = False
+
+    def run(self, stopping: threading.Event) -> None:
+        """Choose until the end; nothing that goes wrong ends it."""
+        while not stopping.is_set():
+            if self._changed.wait(_TICK_S):
+                stopping.wait(_GATHER_S)
+            self._changed.clear()
+            try:
+                self._turn()
+            except AdvisorError as error:
+                LOG.warning("%s", error)
+                stopping.wait(_TICK_S)
+            except Exception:  # a fault of ours must not leave all pods waiting for ever
+                LOG.exception("an internal error")
+                stopping.wait(_TICK_S)
+            self.last_round_s = time.monotonic()
+        with contextlib.suppress(AdvisorError):  # else the next one waits until it has run out
+            self._lease.give_up()
+
+    def _turn(self) -> None:
+        leads = self._lease.take()
+        self._leading.set(leads)
+        if self.synced:
+            self._before, self._now = self._now, {}
+            nodes = self._read(self.nodes.objects(), read_node)
+            there = [gpu.key for node in nodes for gpu in node.gpus]
+            self.is_full = bool(there) and {pod.holds for pod in self._pods()}.issuperset(there)
+            if leads:
+                self._round(nodes)
+
+    @property
+    def mirrors(self) -> Sequence[ObjectMirror]:
+        """What it sees the cluster by."""
+        return self.pods, self.nodes, self.quotas, self.others
+
+    @property
+    def synced(self) -> bool:
+        """Whether all of it was listed once."""
+        return all(mirror.synced.is_set() for mirror in self.mirrors)
+
+    def _round(self, nodes: Sequence[Node]) -> None:
+        hostnames = {node.name: node.labels.get(names.HOSTNAME, node.name) for node in nodes}
+        now = time.monotonic()
+        self._left_alone = {uid: end for uid, end in self._left_alone.items() if end > now}
+        for write in unfinished(self._pods(), hostnames):
+            if write.pod.uid not in self._left_alone:
+                self._write([write], "paired")
+        pods = self._ages.aged(self._pods(), time.time(), now)
+        self._events.forget({pod.uid for pod in pods})
+        waits_s = [time.time() - pod.created_s for pod in pods if pod.waits]
+        self._waiting.set(len(waits_s))
+        self._longest.set(max(waits_s, default=0.0))
+        refused = [node for node in nodes if node.refused]
+        self._refused.set(len(refused))
+        for node in refused:
+            self._events.say_of_node(node.name, "GpusOfferedTwice", node.refused)
+        allowed, unread = gpus_allowed(self.quotas.objects())
+        decisions = Round(
+            pods=pods,
+            nodes=self._agents.heard(nodes, now),
+            ask=self._advice.answers,
+            now_s=time.time(),
+            policy=self._policy,
+            allowed=allowed,
+            unread=unread,
+            others=_by_node(self.others.objects()),
+            left_alone=self._left_alone,
+        ).decide()
+        for decision in decisions:
+            if isinstance(decision, Stay):
+                self._events.say_it_waits(decision.pod, decision.why, held_up=decision.held_up)
+                continue
+            is_pair, joined = len(decision.pods) > 1, bool(decision.beside)
+            self._write(
+                writes_of(decision), "paired" if is_pair else "joined" if joined else "alone"
+            )
+
+    def _pods(self) -> list[Pod]:
+        return self._read(self.pods.objects(), read_pod)
+
+    def _write(self, writes: list[Write], outcome: str) -> None:
+        """Write one pod after the other; where one has changed, the next round looks again."""
+        for write in writes:
+            if not self._lease.take():  # a long round must not outlast it, nor a slow write
+                return
+            try:
+                self.pods.put(self._cluster.patch(write.pod.path, write.body, self._lease.left_s))
+            except ClusterError as error:
+                if error.is_conflict:
+                    self._conflicts.inc()
+                elif error.status in (400, 403, 422):
+                    # A rule or a webhook refuses this pod, perhaps for ever: others must not wait.
+                    self._left_alone[write.pod.uid] = time.monotonic() + _LEFT_ALONE_S
+                    self._events.say(write.pod, "NotWritten", str(error), kind="Warning")
+                else:
+                    raise
+                return
+            self._decided.labels(outcome).inc()
+            where = write.gpu_uuid or write.pod.claim
+            self._events.say(
+                write.pod, "GotGpu", f"{write.share} % of the SMs of {where}: {write.why}"
+            )
+
+    def _read(self, items: Iterable[Object], read: Callable[[Object], T]) -> list[T]:
+        """Those that can be read, each version once; of others is said once why not."""
+        found: list[T] = []
+        for item in items:
+            key = str(part(item, "metadata").get("uid")), item["metadata"].get("resourceVersion")
+            try:
+                one = self._now.get(key) or self._before.get(key) or read(item)
+                self._now[key] = one
+                found.append(one)
+            except AdvisorError as error:
+                if str(error) not in self._unreadable:
+                    self._unreadable.add(str(error))
+                    LOG.warning("%s: %s", item.get("metadata", {}).get("name"), error)
+        return found
+
+
+def _asked_of_node(item: Object) -> Object:
+    """What is kept of a pod that is none of ours: there may be ten thousand."""
+    spec, metadata = part(item, "spec"), part(item, "metadata")
+    over = part(item, "status").get("phase") in ("Succeeded", "Failed")
+    return {
+        "metadata": {key: metadata.get(key) for key in ("uid", "resourceVersion")},
+        "node": "" if over else word(spec, "nodeName"),
+        "requested": {} if over else requested(spec),
+    }
+
+
+def _by_node(items: Iterable[Object]) -> Mapping[str, Mapping[str, float]]:
+    found: dict[str, Mapping[str, float]] = {}
+    for item in items:
+        found[item["node"]] = added(found.get(item["node"], {}), item["requested"])
+    return found
+
 
 _HANGS_S = 120.0
 """A round takes as long as its answers; one that takes this long does not come back."""

@@ -18,10 +18,9 @@ from sensor_errors import table
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor.validity.sensor_record import keep_record
-from advisor_power.sensor.analysis import record_of
-from advisor_power.sensor.reading_errors import measured, run_stages
+from advisor_power.gpu_worker import script_workload
+from advisor_power.sensor.analysis import measured, record_of, run_stages
 from advisor_power.sensor.recording import SensorRecording, record
-from advisor_profiling.testbed.answering import script_workload
 from advisor_profiling.testbed.live import worker_backend
 
 parser = argparse.ArgumentParser(description=__doc__)

@@ -2,7 +2,7 @@
 
     .venv/bin/python docs/measurements/power/sensor_errors.py --trace FILE
 
-from a recording of sensor_campaign.py. The ways are those of `advisor_power.sensor.reading_errors`.
+from a recording of sensor_campaign.py. The ways are those of `advisor_power.sensor.analysis`.
 """
 
 import argparse
@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from advisor.wire.power import ReadingError
-from advisor_power.sensor.analysis import record_of
-from advisor_power.sensor.reading_errors import KERNELS_S, WAYS, measured
+from advisor_power.sensor.analysis import KERNELS_S, WAYS, measured, record_of
 from advisor_power.sensor.trace import read_trace
 
 

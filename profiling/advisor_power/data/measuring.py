@@ -39,13 +39,13 @@ from advisor_power.gpu_worker import (
     Step,
     WorkerPlace,
     WorkerReady,
+    failed,
     open_worker,
 )
 from advisor_power.kernels.runs import around
-from advisor_profiling.testbed.answering import failed
-from advisor_profiling.window.clock import Clock as LiveClock
-from advisor_profiling.window.estimate import MeanEstimate
-from advisor_profiling.window.window import (
+from advisor_profiling.window import Clock as LiveClock
+from advisor_profiling.window import (
+    MeanEstimate,
     MeasuredWindow,
     WindowInputs,
     WindowRules,

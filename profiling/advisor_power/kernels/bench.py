@@ -18,7 +18,6 @@ from advisor.runtime.lock import gpu_lock
 from advisor.settings import Settings
 from advisor.validity.sensor_record import PowerChannel
 from advisor_power.gpu_worker import GpuWorker, WorkerPlace, WorkerReady, open_worker
-from advisor_power.kernels.plan import no_instant
 from advisor_power.kernels.runs import (
     GaplessRun,
     PingPong,
@@ -26,11 +25,12 @@ from advisor_power.kernels.runs import (
     Run,
     durations_ms,
     fit_clock,
+    no_instant,
 )
 from advisor_power.sensor.recording import Poller
 from advisor_power.sensor.trace import MEMORY
 from advisor_profiling.testbed.live import check_alone, find_gpu, list_gpus
-from advisor_profiling.window.window import CounterTick, next_tick
+from advisor_profiling.window import CounterTick, next_tick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

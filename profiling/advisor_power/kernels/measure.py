@@ -1,6 +1,17 @@
 """Measures one operation: finds how long a run must be, then makes long and short runs in turn.
 
 Runs are kept on disk: what is done survives Ctrl-C, and is not done again.
+
+Power over time comes from readings that are means over a window: Tikhonov, with an honest band.
+
+A reading at tau is `1/W * integral of P over [tau - W, tau]`, or of an exponential response; P
+before the run is known.
+With P constant within bins that is a linear system. Its plain solution is the recursion
+`P(tau) = W R'(tau) + P(tau - W)`, which multiplies noise by the window over the bin and adds it up
+once per window, so differences of neighbouring bins are held down (Tikhonov, first differences), by
+as much as generalised cross validation says (Golub, Heath, Wahba, 1979). Where the delay of
+the sensor varies, a reading is taken for the mean of what it would be at each delay, and counts the
+less the more these differ: near a step of power it says little of when the step was.
 """
 
 import math
@@ -8,7 +19,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -19,35 +30,586 @@ from advisor.errors import InputError, SourceError, StoreError
 from advisor.files import open_home
 from advisor.formats.kept import RecordLines, slug
 from advisor.formats.wire import read, write
-from advisor.validity.sensor_record import PowerChannel
-from advisor.wire.power import KernelReport
+from advisor.predict.profiles import Floats
+from advisor.validity.sensor_record import AVERAGE_SETTLE_S, PowerChannel, SensorRecord
+from advisor.wire.power import CurveBin, Difference, Estimate, Histogram, KernelReport, StretchPower
 from advisor_data.known import KERNEL_REPORTS, KERNELS_FOLDER
 from advisor_power.gpu_worker import Conditions, Step
-from advisor_power.kernels.analyse import (
-    LOOKED_AT_S,
-    STEADY_WITHIN,
-    STRETCH_S,
-    RunLengths,
-    SspSearch,
-    analyse,
-    guidance,
-    memory_settle_s,
-    search_ssp,
-    shortest_run,
-    stretch_power,
-)
-from advisor_power.kernels.bench import KernelBench, RunRequest
-from advisor_power.kernels.plan import (
+from advisor_power.kernels.bench import KernelBench, KernelReady, RunRequest
+from advisor_power.kernels.runs import (
+    IDLE,
+    STANDARD_ERRORS_95,
+    GaplessRun,
     KernelPlan,
+    Run,
     Sensors,
+    Stitched,
+    TraceBlock,
     WantedKernel,
+    around,
     check_cost,
     check_resolution,
+    duration_s,
+    durations_ms,
+    end_powers,
+    energy_by_difference,
     least_gap_s,
+    longest,
     make_plan,
+    mean_of,
+    naive_curve,
     runs_for,
+    sigma_power_w,
+    start_s,
+    stitch,
 )
-from advisor_power.kernels.runs import IDLE, Run, TraceBlock, end_powers
+from advisor_profiling.window import FEWEST_READINGS
+from advisor_profiling.window import Clock as LiveClock
+
+_MOST_OF_LIMIT = 1.6
+"""Of the power limit: bands of operations at it went up to 1.5 times (docs/measurements)."""
+
+_MOST_DIFFER = 0.03
+"""Part by which curve and energy counter may differ."""
+
+
+_PARTS = 4
+"""Of each bin, in which power is taken as constant: in whole bins it is not, and what a window that
+begins within a bin sees of that would be taken for a difference between bins."""
+
+_DELAYS = 8  # of those within the spread, how many are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Power in bins since the start of a run.
+
+    Attributes:
+        edges_s: Of the bins, shape (bins + 1,).
+        power_w: Mean of each bin, shape (bins,).
+        covariance: Of these means, W^2, shape (bins, bins).
+        readings: Windows that ended in each bin, shape (bins,).
+    """
+
+    edges_s: Floats
+    power_w: Floats
+    covariance: Floats
+    readings: Floats
+
+    @property
+    def band_w(self) -> Floats:
+        """Half of the 95 % interval of each bin."""
+        return STANDARD_ERRORS_95 * np.sqrt(np.diag(self.covariance))
+
+    def mean_w(self, begin_s: float, end_s: float) -> tuple[float, float]:
+        """Mean power between two times, and half of its 95 % interval."""
+        weights = _overlaps(np.array([end_s]), end_s - begin_s, self.edges_s)[0]
+        sigma = float(np.sqrt(weights @ self.covariance @ weights))
+        return float(weights @ self.power_w), STANDARD_ERRORS_95 * sigma
+
+
+def fault_of(
+    band_w: tuple[float, float], idle_w: float, limit_w: float | None, differ: float | None
+) -> str:
+    """Why a curve is no result; "": it is one.
+
+    Readings that are few, or late by another time each, can be explained by power that swings by
+    thousands of watts.
+
+    Args:
+        band_w: The lowest and the highest power within its 95 % band.
+        idle_w: The least that the GPU draws.
+        limit_w: Its power limit; None: not known.
+        differ: By which part energy by the counter is off that of the curve; None: not compared.
+    """
+    low_w, high_w = band_w
+    limit_w, off = math.inf if limit_w is None else limit_w, differ or 0.0
+    reasons = {
+        f"its band goes down to {low_w:.0f} W, and the idle GPU draws {idle_w:.0f} W": (
+            low_w < idle_w
+        ),
+        f"its band goes up to {high_w:.0f} W, over {_MOST_OF_LIMIT:g} times the limit of "
+        f"{limit_w:.0f} W": high_w > _MOST_OF_LIMIT * limit_w,
+        f"the energy counter says {off:+.1%}, and {_MOST_DIFFER:.0%} is allowed": (
+            abs(off) > _MOST_DIFFER
+        ),
+    }
+    return next((why for why, is_so in reasons.items() if is_so), "")
+
+
+def bin_edges(length_s: float, execution_s: float, resolution_s: float) -> Floats:
+    """Bins near the resolution that begin and end with executions.
+
+    Executions longer than the resolution are cut into equal bins, shorter ones are put together.
+    """
+    if execution_s >= resolution_s:
+        width = execution_s / int(execution_s / resolution_s)
+    else:
+        width = execution_s * round(resolution_s / execution_s)
+    count = max(1, int(length_s / width + 1e-6))
+    return np.linspace(0.0, count * width, count + 1, dtype=np.float64)
+
+
+def deconvolve(stitched: Stitched, sensor: PowerChannel, edges_s: Floats) -> Curve:
+    """The power in each bin, by readings of golden runs; edges begin with 0, shape (bins + 1,)."""
+    bins = len(edges_s) - 1
+    parts_s = np.interp(np.arange(bins * _PARTS + 1) / _PARTS, np.arange(bins + 1), edges_s)
+    inside = stitched.tau_s <= edges_s[-1] - sensor.late_s
+    tau_s, power_w = stitched.tau_s[inside], stitched.power_w[inside]
+    ends_s = [tau_s + late_s for late_s in _late_s(sensor)]
+    matrices = np.stack([_parts(ends, sensor, parts_s) for ends in ends_s])
+    before_w = stitched.base_w * np.stack([_before(ends, sensor) for ends in ends_s])
+    matrix, wanted = matrices.mean(axis=0), power_w - before_w.mean(axis=0)
+    solution, covariance = _solve(matrix, wanted, sensor.noise_w)
+    # Readings are weighed anew by the curve that came out.
+    for _ in range(3 if sensor.late_s else 0):
+        scatter_w = np.std(matrices @ solution + before_w, axis=0)
+        weight = sensor.noise_w / np.hypot(sensor.noise_w, scatter_w)
+        solution, covariance = _solve(matrix * weight[:, None], wanted * weight, sensor.noise_w)
+    means = np.kron(np.eye(bins), np.full((1, _PARTS), 1 / _PARTS))
+    counts, _ = np.histogram(tau_s, edges_s)
+    return Curve(edges_s, means @ solution, means @ covariance @ means.T, counts.astype(np.float64))
+
+
+def _late_s(sensor: PowerChannel) -> list[float]:
+    if not sensor.late_s:
+        return [0.0]
+    parts = (np.arange(_DELAYS) + 0.5) / _DELAYS - 0.5
+    return [float(part) for part in sensor.delay_spread_ms / 1000 * parts]
+
+
+def _before(ends_s: Floats, sensor: PowerChannel) -> Floats:
+    """Part of each reading that is of what was before the run."""
+    if sensor.response == "mean":
+        return np.asarray(np.clip(1 - ends_s / (sensor.window_ms / 1000), 0, 1), dtype=np.float64)
+    return _forgotten(ends_s, sensor)
+
+
+def _parts(ends_s: Floats, sensor: PowerChannel, edges_s: Floats) -> Floats:
+    """Part of each reading that is of each bin, shape (readings, bins)."""
+    if sensor.response == "mean":
+        return _overlaps(ends_s, sensor.window_ms / 1000, edges_s)
+    left = _forgotten(ends_s[:, None] - edges_s[None, :], sensor)
+    return np.asarray(left[:, 1:] - left[:, :-1], dtype=np.float64)
+
+
+def _forgotten(since_s: Floats, sensor: PowerChannel) -> Floats:
+    """Part of an exponential response that is of what was before that time."""
+    constant_s = sensor.window_ms / 1000 / 2
+    return np.asarray(np.exp(-np.maximum(since_s, 0) / constant_s), dtype=np.float64)
+
+
+def _overlaps(ends_s: Floats, window_s: float, edges_s: Floats) -> Floats:
+    """Part of each window that lies in each bin, shape (windows, bins)."""
+    last = np.minimum(ends_s[:, None], edges_s[None, 1:])
+    first = np.maximum(ends_s[:, None] - window_s, edges_s[None, :-1])
+    overlaps = np.clip(last - first, 0, None)
+    return np.asarray(overlaps / window_s, dtype=np.float64)
+
+
+def _solve(matrix: Floats, wanted: Floats, noise_w: float) -> tuple[Floats, Floats]:
+    """Least squares with differences held down, and the covariance of the solution.
+
+    Both quadratic forms are made diagonal at once, so that each strength costs next to nothing:
+    `matrix.T @ matrix + s * scale * smooth` is `inv(V).T @ diag(1 + (s - 1) * share) @ inv(V)`.
+    """
+    differences = np.diff(np.eye(matrix.shape[1]), axis=0)
+    normal, smooth = matrix.T @ matrix, differences.T @ differences
+    smooth = smooth * (float(np.trace(normal)) / float(np.trace(smooth)))
+    half = np.linalg.inv(np.linalg.cholesky(normal + smooth))
+    share, turned = np.linalg.eigh(half @ smooth @ half.T)
+    basis = half.T @ turned
+    seen, right = matrix @ basis, basis.T @ (matrix.T @ wanted)
+
+    def residual_and_freedom(strength: float) -> tuple[float, float]:
+        weight = 1 / (1 + (strength - 1) * share)
+        residual = wanted - seen @ (weight * right)
+        freedom = len(wanted) - float(np.sum(weight * (1 - share)))
+        return float(residual @ residual), max(freedom, 1.0)
+
+    def cross_validation(strength: float) -> float:
+        residual, freedom = residual_and_freedom(strength)
+        return residual / freedom**2
+
+    # The weight of neighbouring differences against that of the readings.
+    best = min(np.logspace(-6, 4, 41).tolist(), key=cross_validation)
+    weight = 1 / (1 + (best - 1) * share)
+    residual, freedom = residual_and_freedom(best)
+    # The larger of what the sensor does on a steady load and of what is really seen here.
+    noise = max(noise_w**2, residual / freedom)
+    # Bayesian covariance (Wahba, 1983): it holds the bias of smoothing, too.
+    return basis @ (weight * right), noise * (basis * weight) @ basis.T
+
+
+_LEAST_GOLDEN = 20
+"""With fewer runs a curve would show single runs, not the operation."""
+
+
+_TABLE_I = ((0.05, (400, 0.05)), (0.2, (200, 0.05)), (math.inf, (200, 0.02)))
+"""FinGraV, Table I: up to which execution time, ms, how many runs and which `golden` margin."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Golden:
+    """The bin of execution times with most runs in it.
+
+    Attributes:
+        runs: Their positions, in order.
+        dropped: Runs outside of it.
+    """
+
+    runs: tuple[int, ...]
+    low_ms: float
+    high_ms: float
+    dropped: int
+
+
+def guidance(execution_ms: float) -> tuple[int, float]:
+    """Runs and margin by Table I; an execution below its 25 us takes the first row."""
+    return next((row for up_to_ms, row in _TABLE_I if execution_ms < up_to_ms), _TABLE_I[-1][1])
+
+
+def golden(times_ms: Sequence[float], margin: float) -> _Golden:
+    """The runs of the bin with most members within the margin; of equal bins the fastest.
+
+    The longest time of a bin is at most this part above its shortest.
+    """
+    if not times_ms:
+        return _Golden((), 0.0, 0.0, 0)
+    order = np.argsort(times_ms, kind="stable")
+    ordered = np.asarray(times_ms)[order]
+    # A bin begins at each time; how far it reaches is found at once for all of them.
+    ends = np.searchsorted(ordered, ordered * (1 + margin), side="right")
+    begin = int(np.argmax(ends - np.arange(len(ordered))))
+    members = sorted(int(place) for place in order[begin : ends[begin]])
+    low, high = float(ordered[begin]), float(ordered[ends[begin] - 1])
+    return _Golden(tuple(members), low, high, len(ordered) - len(members))
+
+
+STEADY_WITHIN = 0.01
+"""Two run lengths whose power differs by less than this part are the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class SspSearch:
+    """How long a run must be for its power to be steady at its end.
+
+    Attributes:
+        executions: Of the shortest such run that was tried; None where none was long enough.
+        tried: Executions and mean power at the end of runs of so many, W, as they were tried.
+    """
+
+    executions: int | None
+    tried: tuple[tuple[int, float], ...]
+
+
+def steady_execution(times_ms: Sequence[Sequence[float]], margin: float) -> int:
+    """SSE: the first execution, counted from 1, after which times fall no further.
+
+    Args:
+        times_ms: Of each run, the time of each execution; runs may differ in length.
+        margin: Times that differ by less than this part are the same.
+    """
+    shortest = min(len(times) for times in times_ms)
+    medians = np.median([times[:shortest] for times in times_ms], axis=0)
+    least_left = np.minimum.accumulate(medians[::-1])[::-1]
+    return int(np.argmax(medians <= (1 + margin) * least_left)) + 1
+
+
+def shortest_run(execution_s: float, window_s: float) -> int:
+    """Executions of the shortest run that is tried."""
+    # Four, as FinGraV begins with, and three windows of the sensor with the spread of its delay:
+    # readings of its end are of it alone.
+    return max(4, math.ceil(3 * window_s / execution_s))
+
+
+def search_ssp(power_w: Callable[[int], float], start: int, least: int, most: int) -> SspSearch:
+    """Double the length of runs until two neighbours agree, or halve it for as long as they do.
+
+    Args:
+        power_w: Mean power at the end of runs of so many executions, W.
+        start: Executions of the first runs.
+        least: Executions of the shortest runs that the sensor can tell anything about.
+        most: Executions of the longest runs that may be tried.
+    """
+    tried: dict[int, float] = {}
+
+    def agree(short: int, long: int) -> bool:
+        for length in (short, long):
+            if length not in tried:
+                tried[length] = power_w(length)
+        return abs(tried[short] - tried[long]) <= STEADY_WITHIN * abs(tried[long])
+
+    length = start
+    while not agree(length, 2 * length):
+        length *= 2
+        if 2 * length > most:
+            return SspSearch(None, tuple(tried.items()))
+    while length == start or length < start:
+        shorter = length // 2
+        if shorter < least or not agree(shorter, length):
+            break
+        length = start = shorter
+    return SspSearch(length, tuple(tried.items()))
+
+
+STRETCH_S = 2.0
+"""After the memory's sensor has settled: eight readings, at four a second."""
+
+
+def stretch_power(stretch: GaplessRun, record: SensorRecord) -> StretchPower:
+    """Power of the whole GPU and of its memory, once the sensor of that has settled."""
+    begin_s = stretch.begin_s + memory_settle_s(record)
+    power = [r.power_w for r in stretch.readings if begin_s <= r.at_s <= stretch.end_s]
+    power_w = mean_of(power) if power and not stretch.dropped else None
+    memory_w = _memory_w(stretch, begin_s, power_w)
+    return StretchPower(
+        power_w=power_w,
+        memory_power_w=None if isinstance(memory_w, str) else memory_w,
+        no_memory_power=memory_w if isinstance(memory_w, str) else "",
+        execution_ms=stretch.execution_s * 1000,
+        seconds=stretch.end_s - stretch.begin_s,
+        tensor_active_percent=stretch.counters.tensor_active_percent,
+        dram_active_percent=stretch.counters.dram_active_percent,
+        power_capped=stretch.power_capped,
+    )
+
+
+def memory_settle_s(record: SensorRecord) -> float:
+    """After the beginning of a load the memory's reading is of that load alone."""
+    channel = record.channel("memory")
+    known_s = channel.settle_s if channel is not None and channel.accepted else 0.0
+    return max(known_s, AVERAGE_SETTLE_S)
+
+
+def _memory_w(stretch: GaplessRun, begin_s: float, power_w: Estimate | None) -> Estimate | str:
+    """Its mean, or why there is none.
+
+    Bounds are its lowest and highest reading: their windows overlap, so that there is no error.
+    """
+    if power_w is None:
+        return stretch.dropped or "the instant power of the GPU did not change in the stretch"
+    if not stretch.memory:
+        return "this card does not read the power of its memory"
+    inside = [r.power_w for r in stretch.memory if begin_s <= r.at_s <= stretch.end_s]
+    if not all(0 < r.power_w < power_w.value for r in stretch.memory):
+        return "the power of the memory reads 0, or more than that of the whole GPU"
+    if len(inside) < FEWEST_READINGS:
+        return f"the power of the memory changed only {len(inside)} times: it is stuck"
+    return Estimate(sum(inside) / len(inside), min(inside), max(inside))
+
+
+LOOKED_AT_S = 0.05
+"""Stretch of settled power, once the operation before has left the sensor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLengths:
+    """How long a run is, found before the blocks.
+
+    Attributes:
+        execution_s: As timed then.
+        executions: Of a long run.
+        ssp_execution: Of the shortest run that ends in steady power; None: none was found, or
+            looked for.
+        stretch: Without a gap for seconds; None where another operation is before the runs.
+    """
+
+    execution_s: float
+    executions: int
+    ssp_execution: int | None
+    stretch: StretchPower | None
+
+
+def analyse(
+    blocks: Sequence[TraceBlock],
+    sensors: Sensors,
+    wanted: WantedKernel,
+    gpu: Gpu,
+    ready: KernelReady,
+    found: RunLengths,
+    seconds: float,
+) -> KernelReport:
+    """The report of an operation, from blocks of long and short runs that took so many seconds.
+
+    Raises:
+        SourceError: no run can be used.
+    """
+    channel, after_idle = sensors.channel, wanted.before == IDLE
+    every = [run for block in blocks for run in block.runs]
+    usable = [run for run in every if not run.dropped]
+    if not usable:
+        dropped_for = Counter(run.dropped for run in every)
+        reason, count = next(iter(dropped_for.most_common(1)), ("no run", 0))
+        raise SourceError(
+            f"none of {len(every)} runs can be used",
+            why=f"{count} of them: {reason}",
+            fix="see what holds the card back (`nvidia-smi -q -d PERFORMANCE`), and run it again",
+        )
+    _, margin = guidance(found.execution_s * 1000)
+    sse = steady_execution([durations_ms(run) for run in usable], margin)
+    times_ms = [float(np.median(durations_ms(run)[sse - 1 :])) for run in usable]
+    chosen = golden(times_ms, margin)
+    runs = [usable[place] for place in chosen.runs]
+    execution_s = float(np.median([times_ms[place] for place in chosen.runs])) / 1000
+    curve, before_w, no_curve = _curve(runs, execution_s, channel, wanted.resolution_ms / 1000)
+    difference = _difference(blocks, sensors.record, curve, runs, before_w, after_idle)
+    if curve is not None:
+        differ = None if isinstance(difference, str) else difference.differ
+        idle_w = before_w if before_w is not None and after_idle else 0.0
+        band_w = curve.power_w - curve.band_w, curve.power_w + curve.band_w
+        ends_w = float(band_w[0].min()), float(band_w[1].max())
+        if fault := fault_of(ends_w, idle_w, gpu.power_limit_w, differ):
+            curve, no_curve = None, f"the curve that readings give is not to be believed: {fault}"
+            if not isinstance(difference, str):
+                difference = replace(difference, curve_j=None, differ=None)
+    settled_s = channel.settle_s, channel.settle_s + LOOKED_AT_S
+    sse_w = curve and _execution_power(curve, runs, sse)
+    ssp_w = _ssp_power(runs, channel, found.ssp_execution)
+    ssp_j = ssp_w and ssp_w.times(execution_s)
+    dropped = Counter(run.dropped for run in every if run.dropped)
+    if chosen.dropped:
+        dropped["other execution time"] = chosen.dropped
+    counts, edges = np.histogram(times_ms, bins=20)
+    return KernelReport(
+        gpu_model=gpu.model,
+        gpu_uuid=gpu.uuid,
+        driver=gpu.driver or "",
+        measured_at=LiveClock().utc(),
+        units=ready.units,
+        operation=ready.operation,
+        launches=ready.launches,
+        captured=ready.captured,
+        launch_flop=ready.launch_flop,
+        launch_bytes=ready.launch_bytes,
+        libraries=ready.libraries,
+        before=wanted.before,
+        window_ms=channel.window_ms,
+        delay_ms=channel.delay_ms,
+        noise_w=channel.noise_w,
+        period_ms=channel.period_ms,
+        gpu_busy_s=sum(run.length_s + wanted.lead_s for run in every),
+        seconds=seconds,
+        before_w=before_w,
+        execution_ms=execution_s * 1000,
+        sse_execution=sse,
+        sse_power_w=sse_w,
+        ssp_execution=found.ssp_execution,
+        ssp_power_w=ssp_w,
+        settled_power_w=around(*curve.mean_w(*settled_s))
+        if curve and settled_s[1] <= curve.edges_s[-1]
+        else None,
+        sse_energy_j=sse_w and sse_w.times(duration_s(runs, sse)),
+        ssp_energy_j=ssp_j,
+        launch_energy_j=ssp_j and ssp_j.times(1 / ready.launches),
+        difference=None if isinstance(difference, str) else difference,
+        no_difference=difference if isinstance(difference, str) else "",
+        histogram=Histogram(tuple(map(float, edges)), tuple(map(int, counts))),
+        bin_low_ms=chosen.low_ms,
+        bin_high_ms=chosen.high_ms,
+        runs=len(every),
+        golden_runs=len(runs),
+        dropped=dict(dropped),
+        resolution_ms=_width_ms(curve) if curve else wanted.resolution_ms,
+        sigma_w=curve
+        and sigma_power_w(
+            channel.window_ms, _width_ms(curve), channel.noise_w, float(curve.readings.mean())
+        ),
+        curve=_points(curve, runs) if curve else (),
+        no_curve=no_curve,
+        stretch=found.stretch,
+    )
+
+
+def _curve(
+    runs: Sequence[Run], execution_s: float, channel: PowerChannel, resolution_s: float
+) -> tuple[Curve | None, float | None, str]:
+    """The curve of golden runs, power before them, and why there is no curve."""
+    stitched = stitch(runs, channel)
+    if stitched is None:
+        return None, None, "no reading fell before a run, so it is not known what was drawn then"
+    if len(runs) < _LEAST_GOLDEN:
+        why = f"only {len(runs)} golden runs: it takes {_LEAST_GOLDEN} (more with --runs)"
+        return None, stitched.base_w, why
+    length_s = float(np.median([run.length_s for run in longest(runs)]))
+    edges_s = bin_edges(length_s, execution_s, resolution_s)
+    if len(stitched.tau_s) < len(edges_s):
+        why = f"{len(stitched.tau_s)} readings are too few for {len(edges_s) - 1} bins"
+        return None, stitched.base_w, f"{why}: more with --runs, or a longer --resolution-ms"
+    return deconvolve(stitched, channel, edges_s), stitched.base_w, ""
+
+
+def _difference(
+    blocks: Sequence[TraceBlock],
+    record: SensorRecord,
+    curve: Curve | None,
+    runs: Sequence[Run],
+    before_w: float | None,
+    after_idle: bool,
+) -> Difference | str:
+    """The second instrument, or why it says nothing."""
+    if record.energy is None:
+        return "this card has no energy counter"
+    # Runs begin at random, so that what a counter overlooks now and then is the same for all.
+    if record.energy.covers_everything is False:
+        return "the energy counter of this card does not add up everything that is drawn"
+    if not after_idle:
+        return "with another operation before the runs, idle power between them is not known"
+    if before_w is None:
+        return "no reading fell before a run, so it is not known what was drawn between runs"
+    whole = [block for block in blocks if not any(run.dropped for run in block.runs)]
+    counter = energy_by_difference(whole, before_w)
+    if isinstance(counter, str):
+        return counter
+    short, long = min(b.executions for b in whole), max(b.executions for b in whole)
+    found = Difference(first=short + 1, last=long, counter=counter)
+    return found if curve is None else _compared(found, curve, runs)
+
+
+def _compared(found: Difference, curve: Curve, runs: Sequence[Run]) -> Difference:
+    """With what the curve says of the same executions."""
+    short, long = found.first - 1, found.last
+    begin_s, end_s = (start_s(runs, place) for place in (short, long))
+    mean_w, _ = curve.mean_w(begin_s, min(end_s, float(curve.edges_s[-1])))
+    curve_j = mean_w * (end_s - begin_s) / (long - short)
+    return replace(found, curve_j=curve_j, differ=found.counter.value / curve_j - 1)
+
+
+def _ssp_power(
+    runs: Sequence[Run], channel: PowerChannel, ssp_execution: int | None
+) -> Estimate | None:
+    if ssp_execution is None:
+        return None
+    powers = end_powers([r for r in runs if r.executions >= ssp_execution], channel)
+    return mean_of(powers) if powers else None
+
+
+def _execution_power(curve: Curve, runs: Sequence[Run], execution: int) -> Estimate:
+    """Power of one execution, counted from 1, by the curve."""
+    begin_s = start_s(runs, execution - 1)
+    end_s = min(begin_s + duration_s(runs, execution), float(curve.edges_s[-1]))
+    return around(*curve.mean_w(begin_s, end_s))
+
+
+def _width_ms(curve: Curve) -> float:
+    return float(curve.edges_s[1] - curve.edges_s[0]) * 1000
+
+
+def _points(curve: Curve, runs: Sequence[Run]) -> tuple[CurveBin, ...]:
+    raw_w, band_w = naive_curve(runs, curve.edges_s), curve.band_w
+    return tuple(
+        CurveBin(
+            begin_ms=float(curve.edges_s[place]) * 1000,
+            end_ms=float(curve.edges_s[place + 1]) * 1000,
+            power_w=float(curve.power_w[place]),
+            low_w=float(curve.power_w[place] - band_w[place]),
+            high_w=float(curve.power_w[place] + band_w[place]),
+            raw_w=raw_w[place],
+            readings=int(curve.readings[place]),
+        )
+        for place in range(len(curve.power_w))
+    )
+
 
 BLOCK_RUNS = 20  # between two ticks of the counter: some seconds, of which a tick is 0.1
 _LONGEST_RUN_S = 2.0  # power that still changes after so long has no steady state

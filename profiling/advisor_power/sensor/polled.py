@@ -10,9 +10,12 @@ that nothing delays it. It writes `ready` once it polls. Lines are those of `tra
 """
 
 import math
+import select
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +24,30 @@ from advisor.errors import SourceError
 from advisor_power.sensor.trace import AVERAGE, ENERGY, INSTANT, MEMORY, append
 from advisor_profiling.telemetry import nvml
 from advisor_profiling.telemetry.nvml import NvmlSource, call, nvml_session, reading
-from advisor_profiling.telemetry.polling import POLL_S, is_over
 from advisor_profiling.testbed.live import strangers
+
+POLL_S = 0.0003
+"""Asking for power takes some tens of microseconds; readings change every tens of milliseconds."""
+
+_END_S = 10.0
+
+
+def is_over() -> bool:
+    """In such a process: whether the one that started it is gone or has closed its input."""
+    return bool(select.select([sys.stdin], [], [], 0)[0])
+
+
+def end(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
+    """Close its input and wait; one that does not end is killed."""
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):
+        process.stdin.close()
+    try:
+        process.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
 
 _MOST_LINES = 200_000
 """A recording of four minutes has about 15 000; a channel that flickers must not fill the disk."""

@@ -15,6 +15,8 @@ from advisor.core.gpu import Gpu
 from advisor.errors import SourceError
 from advisor.formats.moments import to_exact_text
 from advisor.settings import python
+from advisor_power.gpu_worker import AnsweringJob, AnsweringSpec, WorkerReady, started
+from advisor_power.sensor import polled
 from advisor_power.sensor.analysis import sensor_period
 from advisor_power.sensor.trace import (
     LONGEST_PERIOD_S,
@@ -28,8 +30,6 @@ from advisor_power.sensor.trace import (
     steps_and_bursts,
     waves,
 )
-from advisor_profiling.telemetry import polling
-from advisor_profiling.testbed.answering import AnsweringJob, AnsweringSpec, SaidReady, started
 
 Role: TypeAlias = Literal["power", "state", "bursts"]
 """What is polled, and how often: `polled`."""
@@ -93,7 +93,7 @@ class Poller:
 
     def close(self) -> None:
         """End it."""
-        polling.end(self._process)
+        polled.end(self._process)
         assert self._process.stdout is not None
         self._process.stdout.close()
         self._errors.close()
@@ -150,7 +150,7 @@ def record(wanted: SensorRecording) -> Trace:
         epoch_s=time.time() - time.monotonic(),
     )
     begin_trace(wanted.file, header)
-    job, _ = started("power-load", wanted.load, SaidReady)
+    job, _ = started("power-load", wanted.load, WorkerReady)
     with (
         closing(job),
         recorders(wanted.gpu.uuid, wanted.file, wanted.load.base) as watching,

@@ -12,14 +12,18 @@ from advisor.core.split import Split, without_limits
 from advisor.core.wording import count_of
 from advisor.validity.points import with_pair_flags, with_solo_flags
 from advisor_data import Store
-from advisor_profiling.campaign.blocks import Block, cut, estimate_s, remaining, shard
 from advisor_profiling.campaign.campaign import (
+    Block,
     CampaignOutcome,
     Cost,
     Failure,
     Reporter,
     conditions_on,
+    cut,
+    estimate_s,
     measure_blocks,
+    remaining,
+    shard,
 )
 from advisor_profiling.campaign.plan import (
     ANY_COUNT,
@@ -31,8 +35,7 @@ from advisor_profiling.campaign.plan import (
 )
 from advisor_profiling.testbed.live import Mode
 from advisor_profiling.testbed.replay import Testbed
-from advisor_profiling.window.points import Target, pair_mode, part_alone
-from advisor_profiling.window.window import WindowRules
+from advisor_profiling.window import Target, WindowRules, pair_mode, part_alone
 
 WindowKey = tuple[tuple[tuple[str, str | None, float], ...], str, int]
 """What makes a window the one that was wanted: jobs, hashes and shares; mode; repeat."""

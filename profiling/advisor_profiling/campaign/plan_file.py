@@ -20,12 +20,15 @@ import yaml
 from advisor.errors import InputError
 from advisor.files import NAME, RULE
 from advisor.formats import yaml_fields as read
-from advisor_profiling.campaign.plan import PairNames, Plan, PlanEntry, no_such_job
-from advisor_profiling.campaign.splits import (
+from advisor_profiling.campaign.plan import (
     DrawnSets,
     JobSet,
+    PairNames,
+    Plan,
+    PlanEntry,
     SplitRequest,
     check_set_splits,
+    no_such_job,
     read_set,
     read_split,
     write_set,

@@ -37,8 +37,7 @@ from advisor.runtime.processes import (
 from advisor.runtime.running_job import RunningJob, check_limits, end_leftovers, prove
 from advisor.settings import Settings
 from advisor_profiling.telemetry import amd, nvml
-from advisor_profiling.window.clock import Clock
-from advisor_profiling.window.points import Target
+from advisor_profiling.window import Clock, Target
 
 _SILENT_S = 10.0
 """Windows end, and most jobs are ready, before this; a power run takes minutes."""

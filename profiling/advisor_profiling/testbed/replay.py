@@ -29,8 +29,7 @@ from advisor.errors import InputError, JobError
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime.backend import Granted
 from advisor_profiling.testbed.live import LiveProcess, LiveTestbed, PhaseLock
-from advisor_profiling.window.clock import Clock, VirtualClock
-from advisor_profiling.window.points import Target, part_alone
+from advisor_profiling.window import Clock, Target, VirtualClock, part_alone
 
 JobAtShare = tuple[str, float]
 """Name of a job and its share in percent."""

@@ -17,14 +17,6 @@ from retraining import few_trees
 from advisor.errors import InputError
 from advisor_models.intervals import LogBounds
 from advisor_models.manifest import MOST_PAIRS, OtherGpu
-from advisor_training.carrying_over import (
-    DRAWS,
-    add_pairs,
-    carry_over,
-    fits,
-    gpu_models,
-    learn_other_gpu,
-)
 from advisor_training.evaluation import (
     OTHER_GPU,
     OURS,
@@ -36,9 +28,17 @@ from advisor_training.evaluation import (
 from advisor_training.held_out import BY_GPU_MODEL, PROTOCOLS
 from advisor_training.intervals import COVERAGE, Residuals, held, widening
 from advisor_training.learners import Fitted, Predicted, as_predicted
-from advisor_training.reports.evaluation import gpu_tables, said
-from advisor_training.reports.evaluation import page as to_html
+from advisor_training.reports import gpu_tables, said
+from advisor_training.reports import page as to_html
 from advisor_training.rows import Data, Rows, make_data
+from advisor_training.train import (
+    DRAWS,
+    add_pairs,
+    carry_over,
+    fits,
+    gpu_models,
+    learn_other_gpu,
+)
 
 pytestmark = pytest.mark.figures
 

@@ -13,7 +13,7 @@ from retraining import BUNDLED_POINTS, NEW_POINTS
 
 from advisor_training.held_out import leave_one_job_out
 from advisor_training.learners import as_predicted, physical
-from advisor_training.retrain.challenger import (
+from advisor_training.retrain import (
     ALL,
     ComparedFigure,
     compare,

@@ -44,7 +44,7 @@ from advisor_training.held_out import (
     has_other_runs,
 )
 from advisor_training.learners import LEARNERS, Fitted, as_predicted
-from advisor_training.reports.evaluation import said, write_evaluation
+from advisor_training.reports import said, write_evaluation
 from advisor_training.rows import Data, Rows
 from advisor_training.scoring import Error, error, errors_of
 

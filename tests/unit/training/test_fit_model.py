@@ -36,8 +36,7 @@ from advisor_training.learners import (
     fit,
     learners_for,
 )
-from advisor_training.pairs import make_pairs
-from advisor_training.rows import Rows, flat, make_rows
+from advisor_training.rows import Rows, flat, make_pairs, make_rows
 from advisor_training.scoring import head_errors
 from advisor_training.train import (
     Trained,

@@ -10,7 +10,7 @@ from advisor import load_dataset
 from advisor.errors import InputError
 from advisor_data.bundled import bundled_pair_points, bundled_reference_points, bundled_solo_points
 from advisor_data.files import read_points
-from advisor_training.pairs import make_pairs
+from advisor_training.rows import make_pairs
 
 
 def test_the_data_set_is_a_frame(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from simple_pairs import SOLOS, nine, pair
 
 from advisor.core.objectives import OBJECTIVES
 from advisor.core.records import PairPoint
-from advisor_training.noise import Ceiling, Resamples, noise_ceiling
-from advisor_training.pairs import make_pairs
+from advisor_training.rows import make_pairs
+from advisor_training.scoring import Ceiling, Resamples, noise_ceiling
 
 
 def ceiling(points: list[PairPoint], name: str = "throughput") -> Ceiling | None:

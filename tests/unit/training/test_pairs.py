@@ -13,7 +13,7 @@ from simple_pairs import SHARES, SOLOS, nine, pair, solo
 from advisor.core.objectives import PartResult, SplitResult
 from advisor.core.records import REPLAY_SOURCE, PairPoint, PointPart, SoloPoint
 from advisor.core.split import NINE, Split
-from advisor_training.pairs import (
+from advisor_training.rows import (
     BASELINES,
     DISTURBED,
     MEMORY_COUNTERS,

@@ -31,26 +31,28 @@ from advisor.errors import ModelError
 from advisor_cli.learn.retrain import write_metrics
 from advisor_data import open_store
 from advisor_models.manifest import Artefact
-from advisor_training.pairs import LeftOut, make_pairs
-from advisor_training.retrain import points as collecting
-from advisor_training.retrain import retrain as retraining
-from advisor_training.retrain.challenger import ComparedFigure, PromotionDecision, training_set
-from advisor_training.retrain.points import (
+from advisor_training import retrain as retraining
+from advisor_training.retrain import (
     POINTS,
     REASONS,
     Collected,
+    ComparedFigure,
     PointSet,
+    PromotionDecision,
     RefusedPoints,
+    RetrainReport,
     Sifted,
     bundled_points,
     by_reason,
     collect,
     learned_from,
+    retrain,
     sift,
+    training_set,
     usable_points,
     with_flags,
 )
-from advisor_training.retrain.retrain import RetrainReport, retrain
+from advisor_training.rows import LeftOut, make_pairs
 
 
 class Site:
@@ -276,8 +278,8 @@ def test_what_was_learned_stays_beside_an_unlike_copy() -> None:
 
 
 def test_one_writer_teaches_a_bounded_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("advisor_training.retrain.points.LEAST_TAUGHT", 5)
-    monkeypatch.setattr("advisor_training.retrain.points.MOST_TAUGHT", 0.0)
+    monkeypatch.setattr("advisor_training.retrain.LEAST_TAUGHT", 5)
+    monkeypatch.setattr("advisor_training.retrain.MOST_TAUGHT", 0.0)
     own = points(KNOWN_JOBS)
     sent = replace(own, pairs=tuple(replace(p, written_by="agents") for p in own.pairs[:20]))
     others = tuple(replace(p, written_by="bench") for p in own.pairs[20:24])
@@ -307,7 +309,7 @@ BAD = replace(GOOD[0], launch_id="bad", state="failed", started_at="2026-01-31T2
 
 @pytest.fixture(autouse=True)
 def few_bundled_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collecting, "bundled_points", lambda: BUNDLED_POINTS)
+    monkeypatch.setattr(retraining, "bundled_points", lambda: BUNDLED_POINTS)
 
 
 def collected_from(home: Path, *seen: Observation, with_launches: bool = True) -> Collected:

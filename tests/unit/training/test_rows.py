@@ -35,16 +35,19 @@ from advisor.predict.profiles import (
     make_profiles,
     with_active_idle,
 )
-from advisor_training.pairs import LeftOut, MeasuredPair, Measurement, make_pairs
 from advisor_training.rows import (
     OBSERVED_WEIGHT,
     SOME,
     UNPROFILED,
+    LeftOut,
+    MeasuredPair,
+    Measurement,
     Rows,
     active_idle_above_w,
     active_idle_fill,
     flat,
     make_data,
+    make_pairs,
     make_rows,
 )
 

@@ -24,9 +24,8 @@ from advisor.core.records import (
 )
 from advisor.predict.profiles import make_profiles
 from advisor.validity.safe_counts import CheckedCounts
-from advisor_training.pairs import make_pairs
 from advisor_training.points import LEAST_S, Teaching, profiles_that_lack, taught_here, teach
-from advisor_training.rows import OBSERVED_WEIGHT, SOME, make_data, make_rows
+from advisor_training.rows import OBSERVED_WEIGHT, SOME, make_data, make_pairs, make_rows
 
 SOLOS = solo_points()
 CARD = "GPU-of-launches"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from advisor.errors import InputError
 from advisor.validity.sensor_record import PowerChannel, PowerTiming, SensorRecord, power_timing
-from advisor_profiling.window.window import WindowRules, rules_for
+from advisor_profiling.window import WindowRules, rules_for
 
 INSTANT = dataclasses.replace(made_up_kernel.INSTANT, period_ms=50.0, delay_ms=15.0)
 AVERAGE = dataclasses.replace(INSTANT, name="average", period_ms=100.0, window_ms=980.0)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor_audit.phases import Segment, SourceFacts, Watched, gpu_pages, segments
-from advisor_audit.sources.series import Owner, Series, metrics_for
+from advisor_audit.sources import Owner, Series, metrics_for
 
 STEP_S = 60.0
 POWER, USED, SM = (

@@ -11,10 +11,17 @@ from metrics_server import MetricsServer, Samples, metrics_server
 from scripted_http import Reply, dripping, scripted_http
 
 from advisor.errors import AdvisorError, InputError, SourceError
-from advisor_audit.reading import Pages, read_all
-from advisor_audit.sources.lines import SeriesFile, write_lines
-from advisor_audit.sources.prometheus import TOKEN, Prometheus, session_for
-from advisor_audit.sources.series import BUSY, METRICS, Series
+from advisor_audit.audit import Pages, read_all
+from advisor_audit.sources import (
+    BUSY,
+    METRICS,
+    TOKEN,
+    Prometheus,
+    Series,
+    SeriesFile,
+    session_for,
+    write_lines,
+)
 
 HOUR_S, STEP_S = 3600.0, 60.0
 BEGIN_S = 1_700_000_400.0

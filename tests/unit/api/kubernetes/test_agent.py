@@ -36,7 +36,7 @@ from advisor_kubernetes.agent import (
     run_agent,
 )
 from advisor_kubernetes.cluster import NODES
-from advisor_node.meters import read_progress
+from advisor_node.room import read_progress
 from advisor_profiling.telemetry import nvml
 
 UID = "0f8b1a52-3c0e-4d57-9d3c-5b1e8a7f6c21"

@@ -19,8 +19,7 @@ from waiting import eventually
 
 from advisor.errors import InputError
 from advisor_cli import app as command_line
-from advisor_kubernetes import chooser, cluster
-from advisor_kubernetes.chooser import SILENT_S, Agents, Events, Lease
+from advisor_kubernetes import cluster, serve
 from advisor_kubernetes.cluster import (
     NODES,
     PODS,
@@ -29,7 +28,8 @@ from advisor_kubernetes.cluster import (
     connect,
     list_of,
 )
-from advisor_kubernetes.pods import GpuSlot, Node, read_pod
+from advisor_kubernetes.pairing import GpuSlot, Node, read_pod
+from advisor_kubernetes.serve import SILENT_S, Agents, Events, Lease
 
 GPU = GpuSlot(key="GPU-1", model="H100")
 NODE = Node(name="one", labels={}, taints=(), gpus=(GPU,), checked_at="10:00")
@@ -63,14 +63,14 @@ def test_reasons_that_change_all_the_time_are_no_flood(monkeypatch: pytest.Monke
     def messages() -> list[str]:
         return [call.args[1]["message"] for call in api.post.call_args_list]
 
-    monkeypatch.setattr(chooser, "_WITHIN_S", 3600.0)
+    monkeypatch.setattr(serve, "_WITHIN_S", 3600.0)
     for turn in range(100):
         told.say_it_waits(a, f"not beside {turn % 7}", held_up=False)
     assert messages() == [f"not beside {turn}" for turn in range(5)]
     told.say_it_waits(b, "waits", held_up=True)
     told.say(a, "GotGpu", "50 %")
     assert messages()[5:] == ["waits", "50 %"]
-    monkeypatch.setattr(chooser, "_WITHIN_S", 0.0)
+    monkeypatch.setattr(serve, "_WITHIN_S", 0.0)
     told.say_it_waits(a, "after a while", held_up=False)
     told.forget({"b"})
     assert messages()[7:] == ["after a while"]
@@ -150,12 +150,12 @@ def test_a_lease_is_lost_and_taken_by_our_own_clock(
     api: KubeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its holder renewed it long ago by another clock; an API server that is away ends nothing."""
-    monkeypatch.setattr(chooser, "RENEW_S", 0.0)
+    monkeypatch.setattr(serve, "RENEW_S", 0.0)
     spec = {"holderIdentity": "other", "renewTime": "2001-01-01T00:00:00Z"}
     api.create(LEASE.rpartition("/")[0], {"metadata": {"name": "advisor-chooser"}, "spec": spec})
     ours = Lease(cluster_at(api.url), "advisor", "we")
     assert not ours.take()
-    monkeypatch.setattr(chooser, "HELD_S", 0.5)
+    monkeypatch.setattr(serve, "HELD_S", 0.5)
     eventually(ours.take)
     assert api.get(LEASE)["spec"]["holderIdentity"] == "we"
     answers, api.refuse = api.refuse, away

@@ -15,10 +15,11 @@ from kube_serving import admitted, claimed, gpus, node_of, pod_of
 from advisor.client import JobRequest
 from advisor.errors import InputError
 from advisor_kubernetes import names
-from advisor_kubernetes.chooser import Ages, gpus_allowed
 from advisor_kubernetes.objects import quantity
 from advisor_kubernetes.pairing import (
     MOST_KINDS,
+    Node,
+    Pod,
     PodDecision,
     Policy,
     Round,
@@ -26,10 +27,12 @@ from advisor_kubernetes.pairing import (
     Stay,
     WithoutAdvice,
     Write,
+    read_node,
+    read_pod,
     unfinished,
     writes_of,
 )
-from advisor_kubernetes.pods import Node, Pod, read_node, read_pod
+from advisor_kubernetes.serve import Ages, gpus_allowed
 from advisor_node.advice import Answer, Apart, NoAnswer, Question, Together
 
 NOW_S = 1_000_000.0

@@ -8,8 +8,7 @@ import pytest
 from kube_objects import merged
 from kube_serving import admitted, claimed, pod_of
 
-from advisor_kubernetes.pairing import Start, writes_of
-from advisor_kubernetes.pods import GpuSlot, Node, read_pod
+from advisor_kubernetes.pairing import GpuSlot, Node, Start, read_pod, writes_of
 
 validator: Any = pytest.importorskip("kubernetes_validate")
 VERSIONS = [

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from advisor.client import JobRequest
-from advisor_node.advice import Answer, Apart, NoAnswer, Question, Together
-from advisor_node.matching import Offer, matched, weighed
+from advisor_node.advice import Answer, Apart, NoAnswer, Offer, Question, Together, matched, weighed
 
 H200 = "NVIDIA H200"
 

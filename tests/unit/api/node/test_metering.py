@@ -14,10 +14,14 @@ from advisor.core.gpu import Gpu
 from advisor.core.records import SETTLE_S, Observation, SoloPoint
 from advisor.launch.meter import Metered
 from advisor.launch.status import State
-from advisor_node import reports
-from advisor_node.meters import (
+from advisor_node import room
+from advisor_node.room import (
+    GONE_S,
     UNSEEN_S,
     GpuUsers,
+    ObservationQueue,
+    Overlap,
+    Overlaps,
     ProgressReading,
     Reference,
     ReferenceCache,
@@ -27,8 +31,6 @@ from advisor_node.meters import (
     parse_progress,
     reference_of,
 )
-from advisor_node.reports import ObservationQueue
-from advisor_node.room import GONE_S, Overlap, Overlaps
 
 UID, OTHER, THIRD = "11", "12", "13"
 SMALL = st.floats(0, 1e6, allow_nan=False)
@@ -69,7 +71,7 @@ def test_a_service_that_is_down_is_asked_once_a_minute(monkeypatch: pytest.Monke
         job="gemm", gpu_models=("H",), source="stored", points=(solo(100, 10),), next=None
     )
     profiles = Mock(side_effect=[known, UnreachableError("down")])
-    monkeypatch.setattr("advisor_node.meters.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("advisor_node.room.time.monotonic", lambda: now_s[0])
     references = ReferenceCache(profiles)
     for now_s[0] in (0.0, 30.0, 70.0, 90.0):
         assert references.of("gemm", "H").rate == 10
@@ -210,7 +212,7 @@ def test_an_overlap_ends_with_a_job_and_not_with_a_pause() -> None:
 
 def test_observations_wait_for_a_service_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = [1000.0]
-    monkeypatch.setattr("advisor_node.reports.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("advisor_node.room.time.monotonic", lambda: now_s[0])
     refused = ApiError("bad-input", "no", status=422)
     send = Mock(side_effect=[UnreachableError("down"), None, refused, None])
     waiting = ObservationQueue(send)
@@ -227,7 +229,7 @@ def test_observations_wait_for_a_service_that_is_down(monkeypatch: pytest.Monkey
 
 
 def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports, "MOST_WAITING", 2)
+    monkeypatch.setattr(room, "MOST_WAITING", 2)
     waiting = ObservationQueue(lambda _: None)
     one = together(5).observe("n", "slurm")
     for _ in range(5):

@@ -11,7 +11,7 @@ import pytest
 from advisor.client import Client
 from advisor.errors import SourceError
 from advisor.settings import read_settings
-from advisor_node import reports
+from advisor_node import room
 from advisor_node.slurm import agent
 from advisor_node.slurm.agent import SlurmAgent, run_agent
 from advisor_profiling.telemetry import nvml
@@ -26,7 +26,7 @@ def test_it_ends_when_there_was_nothing_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next Prolog starts another one, which reads its settings again."""
-    monkeypatch.setattr(reports, "LOOK_S", 0.001)
+    monkeypatch.setattr(room, "LOOK_S", 0.001)
     monkeypatch.setattr(agent, "IDLE_S", 0.01)
     looks, look_at_node, stop = list[SlurmAgent](), SlurmAgent.look, threading.Event()
 
@@ -45,12 +45,12 @@ def test_a_fault_of_ours_ends_no_agent(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would take the daemons of its node along, and with them the jobs of all."""
-    monkeypatch.setattr(reports, "LOOK_S", 0.001)
+    monkeypatch.setattr(room, "LOOK_S", 0.001)
 
     def look() -> None:
         raise TypeError("a user that is no number")
 
-    looks = reports.keep_looking(look, threading.Event())
+    looks = room.keep_looking(look, threading.Event())
     next(looks)
     next(looks)
     assert caplog.messages == ["an internal error"] * 2

@@ -17,9 +17,8 @@ from advisor.errors import PartitionError, SourceError
 from advisor.runtime.backend import SeenGpu, Sight
 from advisor.runtime.mps import MpsBackend
 from advisor.runtime.processes import wait_until
-from advisor_node import meters
-from advisor_node.meters import ReferenceCache
-from advisor_node.room import Room
+from advisor_node import room
+from advisor_node.room import ReferenceCache, Room
 from advisor_node.slurm import agent
 from advisor_node.slurm.agent import GpuFolder, SlurmJob, UserDaemon, tenancy
 
@@ -122,7 +121,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
         return [SeenGpu(GPU.uuid, 66, mps=True)]
 
     monkeypatch.setattr(MpsBackend, "sight", sight)
-    monkeypatch.setattr(meters, "look", granted)
+    monkeypatch.setattr(room, "look", granted)
     yield made
     for process in made.processes:
         process.kill()

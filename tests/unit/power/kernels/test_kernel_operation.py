@@ -18,9 +18,8 @@ from advisor_data.known import KERNEL_REPORTS
 from advisor_power.gpu_worker import Step
 from advisor_power.kernels.bench import RunRequest
 from advisor_power.kernels.measure import BLOCK_RUNS, measure_operation
-from advisor_power.kernels.plan import KernelPlan, Sensors, WantedKernel, sensors_of
-from advisor_power.kernels.runs import Run
-from advisor_profiling.window.window import CounterTick
+from advisor_power.kernels.runs import KernelPlan, Run, Sensors, WantedKernel, sensors_of
+from advisor_profiling.window import CounterTick
 
 GPU = Gpu(uuid="GPU-1", model="Fake H200", driver="580.00.00", units_total=132)
 FEW = WantedKernel(runs=80)

@@ -15,8 +15,12 @@ from reading import some
 from advisor.errors import InputError, SourceError
 from advisor.predict.profiles import Floats
 from advisor.wire.power import StretchPower
-from advisor_power.kernels.analyse import (
+from advisor_power.kernels.measure import (
     STRETCH_S,
+    Curve,
+    bin_edges,
+    deconvolve,
+    fault_of,
     golden,
     guidance,
     memory_settle_s,
@@ -25,23 +29,20 @@ from advisor_power.kernels.analyse import (
     steady_execution,
     stretch_power,
 )
-from advisor_power.kernels.deconvolve import Curve, bin_edges, deconvolve, fault_of
-from advisor_power.kernels.plan import (
-    check_cost,
-    check_resolution,
-    make_plan,
-    runs_for,
-    sigma_power_w,
-)
 from advisor_power.kernels.runs import (
     GaplessRun,
     PingPong,
     PowerReading,
     Run,
     Stitched,
+    check_cost,
+    check_resolution,
     fit_clock,
+    make_plan,
     mean_of,
     naive_curve,
+    runs_for,
+    sigma_power_w,
     stitch,
 )
 

@@ -17,7 +17,8 @@ from advisor.core.gpu import Gpu
 from advisor.core.telemetry import POWER_GPU, POWER_MEMORY
 from advisor.errors import BusyError, JobError, LimitNotProvenError
 from advisor.runtime.lock import gpu_lock
-from advisor_power.gpu_worker import GpuWorker
+from advisor_power import gpu_worker
+from advisor_power.gpu_worker import AnsweringSpec, GpuWorker, started
 from advisor_power.kernels import bench
 from advisor_power.kernels.bench import (
     KernelReady,
@@ -29,8 +30,6 @@ from advisor_power.kernels.bench import (
 )
 from advisor_power.kernels.runs import PowerReading
 from advisor_power.sensor import polled
-from advisor_profiling.testbed import answering
-from advisor_profiling.testbed.answering import AnsweringSpec, started
 
 PIPES = ["--commands", "c", "--answers", "a"]
 
@@ -160,9 +159,9 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
     def found(*_: object) -> None:
         return None
 
-    monkeypatch.setattr(answering, "prove", prove)
-    monkeypatch.setattr(answering, "check_program", found)
-    monkeypatch.setattr(answering, "_POLL_S", 0.01)
+    monkeypatch.setattr(gpu_worker, "prove", prove)
+    monkeypatch.setattr(gpu_worker, "check_program", found)
+    monkeypatch.setattr(gpu_worker, "_POLL_S", 0.01)
     return started
 
 
@@ -187,7 +186,7 @@ def start(folder: Path, units: int | None = None) -> LiveKernelBench:
 def test_operation_that_is_never_ready_is_ended(
     job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(answering, "START_S", 0.05)
+    monkeypatch.setattr(gpu_worker, "START_S", 0.05)
     with pytest.raises(JobError, match="was not ready within"):
         start(tmp_path)
     assert job.stopped
@@ -197,7 +196,7 @@ def test_operation_that_never_ends_is_given_up(
     job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(bench, "SPARE_S", 0.05)
-    monkeypatch.setattr(answering, "os", Said())
+    monkeypatch.setattr(gpu_worker, "os", Said())
     running = start(tmp_path)
     with pytest.raises(JobError, match="did not end within"):
         running.timed(RunRequest(4, 0.0))
@@ -208,7 +207,7 @@ def test_operation_that_never_ends_is_given_up(
 def test_operation_that_is_not_under_its_limit_is_ended(
     job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(answering, "os", Said())
+    monkeypatch.setattr(gpu_worker, "os", Said())
     with pytest.raises(LimitNotProvenError, match="sees 132 SMs, and should have 66"):
         start(tmp_path, 66)
     assert job.stopped
@@ -216,7 +215,7 @@ def test_operation_that_is_not_under_its_limit_is_ended(
 
 def test_interpreter_without_pytorch_is_named() -> None:
     fault = {"memory": False, "message": "ModuleNotFoundError: No module named 'torch'"}
-    said = str(answering.failed(fault, Path("output.log")))
+    said = str(gpu_worker.failed(fault, Path("output.log")))
     assert "this interpreter has no PyTorch" in said
     assert "--python" in said
 

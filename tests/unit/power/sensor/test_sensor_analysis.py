@@ -18,16 +18,20 @@ from synthetic_sensor import AVERAGE, FADING, HEADER, INSTANT, MEMORY, MadeUpCar
 from advisor.errors import InputError, SourceError
 from advisor.validity.sensor_record import PowerChannel, SensorRecord
 from advisor.wire.power import SensorCurve
-from advisor_power.sensor.analysis import period_of, predicted_curves, record_of
-from advisor_power.sensor.fit import level_times, noise_w, window_parts
-from advisor_power.sensor.polled import ChangedReadings, record
-from advisor_power.sensor.reading_errors import (
+from advisor_power.sensor.analysis import (
     KERNELS_S,
     WAYS,
     ReadingError,
+    level_times,
     measured,
+    noise_w,
+    period_of,
+    predicted_curves,
+    record_of,
     run_stages,
+    window_parts,
 )
+from advisor_power.sensor.polled import ChangedReadings, record
 from advisor_power.sensor.trace import (
     LOCKED_WAVE,
     LONGEST_S,

@@ -16,9 +16,8 @@ from planned import job, jobs, windows
 from advisor.core.gpu import MEMORY_PART, Share
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED
 from advisor.errors import InputError
-from advisor_profiling.campaign.blocks import Block, cut, estimate_s, remaining, shard
-from advisor_profiling.window.points import ProcessSpec, Target, pair, solo
-from advisor_profiling.window.window import WindowRules, rules_for
+from advisor_profiling.campaign.campaign import Block, cut, estimate_s, remaining, shard
+from advisor_profiling.window import ProcessSpec, Target, WindowRules, pair, rules_for, solo
 
 CLIENTS = 48
 WINDOW_S = 6.5
@@ -98,7 +97,7 @@ def test_cut_does_not_depend_on_the_process() -> None:
     """Hosts that share a plan cut it alike, though each Python orders its sets in its own way."""
     program = """
 from planned import jobs, windows
-from advisor_profiling.campaign.blocks import cut, shard
+from advisor_profiling.campaign.campaign import cut, shard
 from advisor_profiling.campaign.plan import sample
 blocks = cut(windows(jobs("abcdefgh").values()), 48, 90_000, "seed")
 print([[str(target) for target in block.targets] for block in shard(blocks, 2, 3)])

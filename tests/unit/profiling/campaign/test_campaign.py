@@ -20,9 +20,9 @@ from advisor.core.job import Job
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import AdvisorError, JobError, PartitionError
 from advisor_data import open_store
-from advisor_profiling.campaign.blocks import Block
 from advisor_profiling.campaign.campaign import (
     MAX_FAILURES,
+    Block,
     CampaignOutcome,
     RetryLimit,
     conditions_on,
@@ -30,8 +30,7 @@ from advisor_profiling.campaign.campaign import (
 )
 from advisor_profiling.testbed.live import PhaseLock
 from advisor_profiling.testbed.replay import ReplayProcess, ReplayTestbed
-from advisor_profiling.window.points import Target, pair, solo
-from advisor_profiling.window.window import rules_for
+from advisor_profiling.window import Target, pair, rules_for, solo
 
 SHARES = (10, 30, 50, 70, 90, 100)
 SOLO = [

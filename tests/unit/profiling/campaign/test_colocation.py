@@ -17,11 +17,17 @@ from advisor.core.split import TIME_SLICED, UNCAPPED, Split
 from advisor_data import open_store
 from advisor_profiling.campaign.campaign import Cost
 from advisor_profiling.campaign.colocation import Campaign, CampaignReport, OpenTestbed, carry_out
-from advisor_profiling.campaign.plan import PairNames, Plan, PlanEntry
-from advisor_profiling.campaign.splits import AroundBest, SplitRequest, read_set
+from advisor_profiling.campaign.plan import (
+    AroundBest,
+    PairNames,
+    Plan,
+    PlanEntry,
+    SplitRequest,
+    read_set,
+)
 from advisor_profiling.testbed.live import Mode
 from advisor_profiling.testbed.replay import ReplayTestbed, Testbed
-from advisor_profiling.window.window import rules_for
+from advisor_profiling.window import rules_for
 
 JOBS = ("fft", "gemm", "sort", "triad")
 SPLITS = (Split((30.0, 70.0)), Split((50.0, 50.0)), UNCAPPED)

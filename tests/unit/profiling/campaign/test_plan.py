@@ -21,12 +21,14 @@ from advisor.runtime.backend import CuMaskBackend
 from advisor_data.bundled import bundled_solo_points
 from advisor_profiling.campaign import plan as safe_plan
 from advisor_profiling.campaign.plan import (
+    AroundBest,
     BoundBy,
     CountRules,
     PairNames,
     Plan,
     PlanEntry,
     PlannedWindows,
+    UnitSplit,
     all_pairs,
     check_asked_shares,
     check_safe_count,
@@ -35,9 +37,8 @@ from advisor_profiling.campaign.plan import (
     kinds_of,
     sample,
 )
-from advisor_profiling.campaign.splits import AroundBest, UnitSplit
-from advisor_profiling.window.points import pair
-from advisor_training.pairs import HIGH_PERCENT, job_classes
+from advisor_profiling.window import pair
+from advisor_training.rows import HIGH_PERCENT, job_classes
 
 JOBS = jobs(["bert", "fft", "gemm", "triad"])
 

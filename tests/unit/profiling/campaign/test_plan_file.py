@@ -16,20 +16,22 @@ from planned import H200, MI300X, jobs
 from advisor.core.gpu import SM_FLOOR, units_for_percent
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import InputError
-from advisor_profiling.campaign.plan import Plan, PlanEntry, expand
+from advisor_profiling.campaign.plan import (
+    AroundBest,
+    DrawnSets,
+    Member,
+    Plan,
+    PlanEntry,
+    UnitSplit,
+    expand,
+    read_set,
+    read_split,
+    write_splits,
+)
 from advisor_profiling.campaign.plan_file import (
     load_plan,
     plan_from_options,
     to_yaml,
-)
-from advisor_profiling.campaign.splits import (
-    AroundBest,
-    DrawnSets,
-    Member,
-    UnitSplit,
-    read_set,
-    read_split,
-    write_splits,
 )
 
 JOBS = ("bert-train", "fft", "gemm", "null", "triad")

@@ -14,9 +14,9 @@ from advisor.core.gpu import Share
 from advisor.core.job import ProgressSettings
 from advisor.core.records import Point
 from advisor.core.split import UNCAPPED, Split
-from advisor_profiling.campaign.blocks import Block, cut
+from advisor_profiling.campaign.campaign import Block, cut
 from advisor_profiling.campaign.colocation import left_to_measure
-from advisor_profiling.window.points import Target, pair, solo
+from advisor_profiling.window import Target, pair, solo
 
 HERE, THERE = "GPU-1", "GPU-2"
 FULL = Share(100.0)

@@ -15,23 +15,21 @@ from advisor.core.job import ProgressSettings
 from advisor.core.split import TIME_SLICED, UNCAPPED
 from advisor.errors import InputError, UnsafeCountError
 from advisor_profiling.campaign.plan import (
+    MOST_JOBS,
     CountRules,
+    DrawnSets,
+    JobSet,
+    Member,
     Plan,
     PlanEntry,
     PlannedWindows,
     Skipped,
-    expand,
-)
-from advisor_profiling.campaign.plan_file import plan_from_options
-from advisor_profiling.campaign.splits import (
-    MOST_JOBS,
-    DrawnSets,
-    JobSet,
-    Member,
     draw,
+    expand,
     read_set,
     write_set,
 )
+from advisor_profiling.campaign.plan_file import plan_from_options
 
 SMALL = [f"small-{n}" for n in range(9)]
 BIG = [f"big-{n}" for n in range(4)]

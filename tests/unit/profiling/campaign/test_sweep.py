@@ -18,9 +18,8 @@ from advisor.core.job import Job, ProgressSettings
 from advisor.core.records import Record, SoloPoint
 from advisor.errors import AdvisorError, JobError, LimitNotProvenError, StoreError
 from advisor_data import Store, open_store
-from advisor_profiling.campaign.sweep import SweepResult, plan, sweep, unfinished_run
-from advisor_profiling.window.points import solo
-from advisor_profiling.window.window import rules_for
+from advisor_profiling.campaign.campaign import SweepResult, plan, sweep, unfinished_run
+from advisor_profiling.window import rules_for, solo
 
 POINTS = [point(share_percent=s, rate=s, power_w=100 + s, idle_power_w=70) for s in (20, 50, 100.0)]
 SHARES = [Share(share) for share in (20, 50, 100)]

@@ -162,7 +162,7 @@ def test_lines_of_the_table() -> None:
     dear = pair(100, 100, mode="uncapped", power_w=150.0, job_1="a", job_2="a")
     found = summarise([*nine({30: 1.5}), UNCAPPED, pair(job_1="a", job_2="a"), dear], SOLOS)
     head, *lines = printed(pair_table(found))
-    assert " ".join(head) == " ".join(PAIR_COLUMNS)
+    assert " ".join(head) == " ".join(name for name, _ in PAIR_COLUMNS)
     assert [line[:3] for line in lines] == [["a", "+", "a"], ["a", "+", "b"]]
     assert lines[0][-2:] == ["-50.0", "%"]
     assert lines[1][3:] == ["10", "30/70", "0.75", "0.75", "100",
@@ -304,7 +304,7 @@ def test_table_names_copies_once_and_limits_with_their_job() -> None:
     assert printed(set_table(set_results([three(), limited], ALONE))) == [
         line.split()
         for line in (
-            " ".join(SET_COLUMNS),
+            " ".join(name for name, _ in SET_COLUMNS),
             "2 x a 0.50, 0.60 + b@50 0.75 limits 200 0.50 12 23.1 % 15.4 %",
             "2 x a 0.50, 0.60 + b 0.75 uncapped 200 0.50 - 23.1 % 15.4 %",
         )

@@ -12,10 +12,9 @@ from store_points import any_point, point
 from advisor.core.gpu import Share
 from advisor.core.job import Job
 from advisor.core.records import FLAGS, SoloPoint
-from advisor_profiling.campaign.campaign import Failure
-from advisor_profiling.campaign.sweep import SweepResult
+from advisor_profiling.campaign.campaign import Failure, SweepResult
 from advisor_profiling.reports import ConsoleReporter, plot, problems, requests, summary, table
-from advisor_profiling.window.points import solo
+from advisor_profiling.window import solo
 
 FULL = point(
     share_percent=50.0,

@@ -14,7 +14,7 @@ from advisor.errors import AdvisorError, JobError, LimitNotProvenError, Partitio
 from advisor_profiling.campaign.campaign import ProcessPool
 from advisor_profiling.testbed.live import PhaseLock
 from advisor_profiling.testbed.replay import ReplayTestbed, WarmProcess
-from advisor_profiling.window.points import ProcessSpec
+from advisor_profiling.window import ProcessSpec
 
 SHARES = (30.0, 50.0, 70.0, 100.0)
 SOLO = [point(job=job, share_percent=share) for job in ("gemm", "sort") for share in SHARES]

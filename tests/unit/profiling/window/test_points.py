@@ -11,11 +11,13 @@ from advisor.core.job import NOTHING, InputData, Job
 from advisor.core.records import FLAGS, HEAT, Counters, PairPoint, SoloPoint
 from advisor.formats.rows import from_row, to_row
 from advisor_power.data.of_job import with_fingerprint
-from advisor_profiling.window.estimate import MeanEstimate
-from advisor_profiling.window.points import (
+from advisor_profiling.window import (
+    MeanEstimate,
+    MeasuredWindow,
     RunConditions,
     Target,
     WindowResult,
+    WindowRules,
     failed_point,
     flags_of,
     pair,
@@ -23,7 +25,6 @@ from advisor_profiling.window.points import (
     solo,
     to_point,
 )
-from advisor_profiling.window.window import MeasuredWindow, WindowRules
 
 COUNTERS = Counters(
     sm_active_percent=48,

@@ -14,14 +14,15 @@ from advisor.core.telemetry import ENERGY_GPU, POWER_MEMORY, Channel, Readings
 from advisor.errors import JobError
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.validity.sensor_record import PowerTiming
-from advisor_profiling.window.clock import VirtualClock
-from advisor_profiling.window.estimate import mean_estimate, rate_estimate
-from advisor_profiling.window.window import (
+from advisor_profiling.window import (
+    VirtualClock,
     WindowInputs,
     WindowRules,
+    mean_estimate,
     measure,
     measure_idle,
     memory_power_w,
+    rate_estimate,
     rules_for,
 )
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor_power.sensor.trace import steps_and_bursts, waves
-from advisor_profiling.window.clock import VirtualClock
+from advisor_profiling.window import VirtualClock
 
 power_load = workload_scripts.load("power_load")
 

@@ -3,16 +3,29 @@
 Every number in the sentences is computed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+import importlib
+import io
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
+from advisor.core.interval import Interval
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, RAW_OBJECTIVE
 from advisor.core.wording import count_of
+from advisor.errors import StoreError
+from advisor.files import PUBLIC_FILE, open_home, replace_file
 from advisor.predict.profiles import Floats
+from advisor.settings import read_settings
 from advisor_training.choices import QUESTIONS, ChoiceFigures
 from advisor_training.evaluation import (
     HEADLINE,
@@ -27,16 +40,136 @@ from advisor_training.evaluation import (
     to_json,
 )
 from advisor_training.held_out import BY_WORKLOAD, PROTOCOLS
-from advisor_training.noise import BootstrapEstimate
-from advisor_training.reports.document import (
-    BLUE,
-    Figure,
-    Ink,
-    TextTable,
-    to_html,
-    write_files,
-)
 from advisor_training.scoring import Errors
+
+BLUE, ORANGE, GREEN, RED, GREY = "#2b83ba", "#e08214", "#1b9e77", "#d7301f", "#8c8c8c"
+"""Dark and light enough for both backgrounds, and apart for colour-blind readers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ink:
+    """Colours of what is no data: text and axes, and faint lines."""
+
+    text: str
+    faint: str
+
+
+PAPER_INK = Ink("#1b1f24", "#d5d9de")
+
+SVG_INK = Ink("#010203", "#040506")
+"""Stand-ins; the page puts its own colours in their place, which follow the reader's choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure of a report.
+
+    Attributes:
+        name: For identities in the page.
+        draw: Draws it into axes of matplotlib.
+        height: Of its width.
+    """
+
+    name: str
+    caption: str
+    draw: Callable[[Any, Ink], None]
+    height: float
+    wide: bool = False
+
+    @property
+    def svg(self) -> Markup:
+        """An element with the page's colours, and identities that no other figure has."""
+        svg = to_svg(self)
+        svg = svg.replace(SVG_INK.text, "currentColor").replace(SVG_INK.faint, "var(--faint)")
+        svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+        svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{self.name}-", svg)
+        label = f'<svg role="img" aria-label="{escape(self.caption)}" '
+        return Markup(svg.replace("<svg ", label, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    """A table of texts; the first column names the row."""
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def to_html(template: str, **values: Any) -> str:
+    """A page that needs nothing else, from one of the templates."""
+    room = Environment(
+        loader=PackageLoader("advisor_training"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return room.get_template(template).render(values)
+
+
+def to_svg(figure: Figure) -> str:
+    """The figure as an SVG element without a background."""
+    width_in = 5.4 if figure.wide else 4.6
+    rc_context, canvas_of = matplotlib()
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "advisor", "font.size": 8.5}):
+        canvas = canvas_of(figsize=(width_in, width_in * figure.height), layout="constrained")
+        draw(figure, canvas.add_subplot(), SVG_INK)
+        sink = io.StringIO()
+        canvas.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
+    text = sink.getvalue()
+    return text[text.index("<svg") :]
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder: before minutes of work, not after.
+
+    Raises:
+        StoreError: it cannot be made.
+    """
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def write_files(contents: Mapping[str, bytes], folder: Path) -> tuple[Path, ...]:
+    """Write files by name into the folder, which is made when needed.
+
+    Raises:
+        StoreError: the files cannot be written.
+    """
+    make_folder(folder)
+    with _writing(folder):
+        return tuple(
+            replace_file(folder / name, data, PUBLIC_FILE) for name, data in contents.items()
+        )
+
+
+def draw(figure: Figure, axes: Any, ink: Ink) -> None:
+    """Draw a figure, with axes on the left and below only."""
+    axes.patch.set_alpha(0)
+    axes.tick_params(colors=ink.text)
+    axes.grid(visible=False)
+    for name, side in axes.spines.items():
+        side.set_color(ink.faint)
+        side.set_visible(name in ("left", "bottom"))
+    figure.draw(axes, ink)
+
+
+def _writing(folder: Path) -> AbstractContextManager[None]:
+    what = f"nothing can be written to {folder}"
+    return StoreError.instead_of(OSError, what, fix="give another folder with --out")
+
+
+@functools.cache
+def matplotlib() -> tuple[Any, Any]:
+    """Its `rc_context` and `Figure`, whose types are known in part only.
+
+    The list of fonts that it keeps is in our home, not in the folder of the user.
+    """
+    os.environ.setdefault("MPLCONFIGDIR", str(open_home(read_settings().home, ".matplotlib")))
+    figure = importlib.import_module("matplotlib.figure")
+    return importlib.import_module("matplotlib").rc_context, figure.Figure
+
 
 HTML_NAME, JSON_NAME = "evaluation.html", "evaluation.json"
 
@@ -214,7 +347,7 @@ def _other_gpus(evaluation: Evaluation) -> str:
     )
 
 
-def _between(found: BootstrapEstimate) -> str:
+def _between(found: Interval) -> str:
     return f"{found.value:.1f} % [{found.low:.1f} {found.high:.1f}]"
 
 
@@ -255,7 +388,7 @@ def _unseen_jobs(evaluation: Evaluation) -> TextTable:
                 _lose(f), f"{f.stp.value:.2f}", f"{f.slower.value:.0f}", f"{f.shared.value:.0f}",
                 f"{f.missed.value:.0f} [{f.missed.low:.0f} {f.missed.high:.0f}]"
                 if f.missed else "-",
-                str(f.fraction), f"{f.worst_percent:.1f}",
+                _bounded(f.fraction), f"{f.worst_percent:.1f}",
             )
             for method, f in best_first
         ],
@@ -310,8 +443,8 @@ def _limits(evaluation: Evaluation) -> TextTable:
                 f"{row.min_speed:g}",
                 row.kept,
                 f"{row.shared.value:.1f}",
-                str(row.missed or "-"),
-                str(row.saved),
+                _bounded(row.missed) if row.missed else "-",
+                _bounded(row.saved),
             )
             for row in evaluation.limits
             if (row.method == OURS or (row.method, row.protocol) == (PHYSICAL, BY_WORKLOAD))
@@ -415,7 +548,7 @@ def gpu_tables(evaluation: Evaluation) -> list[TextTable]:
 
 def _gpu_cells(fractions: Mapping[str, ChoiceFigures], errors: Errors) -> Iterator[str]:
     default = fractions.get(DEFAULT_OBJECTIVE)
-    yield str(default.saved) if default else "-"
+    yield _bounded(default.saved) if default else "-"
     yield _lose(default)
     for name in (DEFAULT_OBJECTIVE, RAW_OBJECTIVE):
         found = fractions.get(name)
@@ -467,7 +600,12 @@ def _worst_choices(evaluation: Evaluation, objective: str) -> TextTable:
 
 
 def _fraction(figures: ChoiceFigures) -> str:
-    return str(figures.fraction)
+    return _bounded(figures.fraction)
+
+
+def _bounded(found: Interval) -> str:
+    """A figure and its 95 % interval."""
+    return f"{found.value:.2f} [{found.low:.2f} {found.high:.2f}]"
 
 
 def _saved(figures: ChoiceFigures | None) -> str:

@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from advisor_profiling.telemetry import polling
+from advisor_power.sensor import polled
 
 POLLS = (
-    "import time\nfrom advisor_profiling.telemetry.polling import is_over\n"
+    "import time\nfrom advisor_power.sensor.polled import is_over\n"
     "print('polls', flush=True)\nwhile not is_over(): time.sleep(0.01)\nraise SystemExit(5)"
 )
 HANGS = "import time\nprint('hangs', flush=True)\nwhile True: time.sleep(1)"
@@ -27,12 +27,12 @@ def started(code: str) -> subprocess.Popen[bytes]:
 def test_it_polls_until_its_input_is_closed() -> None:
     process = started(POLLS)
     assert process.poll() is None
-    polling.end(process)
+    polled.end(process)
     assert process.returncode == 5
 
 
 def test_one_that_does_not_look_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polling, "_END_S", 0.1)
+    monkeypatch.setattr(polled, "_END_S", 0.1)
     process = started(HANGS)
-    polling.end(process)
+    polled.end(process)
     assert process.returncode == -9

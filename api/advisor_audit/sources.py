@@ -1,29 +1,306 @@
-"""A Prometheus, or what speaks like one, read in pages: groups of GPUs, a few hours each.
+"""Where series of GPUs come from: a Prometheus, exporters, this host, or a file.
 
+A Prometheus, or what speaks like one, is read in pages: groups of GPUs, a few hours each.
 One request at a time, for one metric of one page, so that neither side holds more than a few
 megabytes. A server that is busy is asked again later, and one that says a page is too much gets
 smaller ones (https://prometheus.io/docs/prometheus/latest/querying/api/).
+
+Series in a file are the same: a line of JSON for each, as Prometheus answers range queries:
+
+    {"metric": {"__name__": "DCGM_FI_DEV_POWER_USAGE", "UUID": "GPU-..."}, "values": [[0, "251.5"]]}
+
+What `jq -c '.data.result[]'` makes of an answer is such a file, and so is what `--keep` writes.
 """
 
 import json
+import math
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from types import MappingProxyType
+from typing import IO, Any, NamedTuple, TypeAlias, cast
 
 import requests
 import urllib3
 import yaml
 from requests.utils import get_auth_from_url
 
+from advisor.core.telemetry import CLOCK_SM, ENERGY_GPU, MEMORY_USED, POWER_GPU, POWER_LIMIT
+from advisor.core.telemetry import COUNTERS as COLUMNS
 from advisor.errors import InputError, SourceError
 from advisor.runtime.beats import in_thread
-from advisor_audit.sources.series import NAMES, UUIDS, Series, gpu_of, metrics_for, workload_name
+from advisor_profiling.attached import HostGpus
+from advisor_profiling.telemetry.dcgm import COUNTERS, PREFIX, STATE, DcgmField, fetch, samples
+
+POWER, LIMIT, ENERGY = "power_w", "power_limit_w", "energy_j"
+USED, FREE, BUSY = "memory_used_mib", "memory_free_mib", "gpu_busy_percent"
+CLOCK = "sm_clock_mhz"
+
+_STATES = {
+    POWER: POWER_GPU,
+    LIMIT: POWER_LIMIT,
+    ENERGY: ENERGY_GPU,
+    USED: MEMORY_USED,
+    CLOCK: CLOCK_SM,
+}
+
+_FIELDS: Mapping[str, DcgmField] = {
+    **{channel: STATE[name] for channel, name in _STATES.items()},
+    FREE: DcgmField(("DEV_FB_FREE",)),
+    **{COLUMNS[name]: field for name, field in COUNTERS.items()},
+}
+
+_AGENTS = "advisor_gpu_energy_joules_total"
+"""What advisor's node agents say where there is no dcgm-exporter."""
+
+_PLAIN = {
+    channel: {PREFIX + name: field.scale for name in field.names}
+    for channel, field in _FIELDS.items()
+}
+
+METRICS: Mapping[str, Mapping[str, float]] = MappingProxyType(
+    {
+        **_PLAIN,
+        ENERGY: {**_PLAIN[ENERGY], _AGENTS: 1.0},
+        # Percent under its later name, too.
+        BUSY: {
+            **_PLAIN[BUSY],
+            f"{PREFIX}DEV_GPU_UTIL": 1.0,
+            f"{PREFIX}DEV_GPU_UTIL_RATIO": 1.0,
+        },
+    }
+)
+"""Metrics of each channel, the best first, and their factor to its unit."""
+
+CHANNELS = tuple(METRICS)
+
+NAMES = frozenset(name for names in METRICS.values() for name in names)
+"""Of all metrics that are asked for."""
+
+ACTIVITY = ("sm_active_percent", BUSY)
+"""What tells a job at work from one that waits, the best first."""
+
+UUIDS = ("UUID", "uuid", "gpu_uuid")
+"""Labels that name a GPU."""
+
+_EXPORTER = "dcgm-exporter"
+_RANDOM = "[bcdfghjklmnpqrstvwxz2456789]"
+_SUFFIXES = re.compile(rf"(-{_RANDOM}{{6,10}})?-{_RANDOM}{{5}}$|(-[0-9]+)+$")
+"""Of pods: of a deployment, a job, or a set with numbers (k8s.io/apimachinery/pkg/util/rand)."""
+
+_JOBS = ("hpc_job", "slurm_job_id", "jobid")
+BLANK = 1e14
+"""DCGM says "no value" with numbers above."""
+
+
+class Owner(NamedTuple):
+    """Who holds a GPU.
+
+    Attributes:
+        group: Namespace or user: who may share with whom.
+        name: Of the pod, the batch job, or the GPU where nothing else is known.
+        part: Container of the pod.
+    """
+
+    group: str
+    name: str
+    part: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """One metric under one set of labels, over a page of time."""
+
+    labels: Mapping[str, str]
+    times_s: list[float]
+    values: list[float]
+
+    @property
+    def metric(self) -> str:
+        """Its name."""
+        return self.labels.get("__name__", "")
+
+
+def metrics_for(known: Iterable[str]) -> dict[str, tuple[str, float]]:
+    """Of each channel the best metric that a site has, and its factor."""
+    there = set(known)
+    found = {
+        channel: next(((name, scale) for name, scale in names.items() if name in there), None)
+        for channel, names in METRICS.items()
+    }
+    best = {channel: one for channel, one in found.items() if one}
+    if POWER in best:
+        best.pop(ENERGY, None)
+    return best
+
+
+def gpu_of(labels: Mapping[str, str]) -> str | None:
+    """The GPU of a row; None: it is of a MIG instance, or names no GPU."""
+    if labels.get("GPU_I_ID"):
+        return None
+    named = next((labels[name] for name in UUIDS if labels.get(name)), None)
+    # The device plugin names the replicas of a shared GPU "<uuid>::<number>".
+    return named.split("::")[0] if named else None
+
+
+def workload_name(pod: str) -> str:
+    """The name of a pod without what controllers add to it."""
+    return _SUFFIXES.sub("", pod)
+
+
+def owner_of(labels: Mapping[str, str], within: str, exporters: Collection[str]) -> Owner | None:
+    """Who held the GPU; None: the row does not say.
+
+    Where Prometheus does not honour the labels of its targets, those of the job are called
+    `exported_pod` and so on, and `pod` is that of the exporter.
+
+    Args:
+        labels: Of the row.
+        within: Label that says who may share with whom.
+        exporters: Workloads of exporters.
+    """
+    prefix = "exported_" if labels.get("exported_pod") else ""
+    pod, part = (labels.get(prefix + name, "") for name in ("pod", "container"))
+    is_exporter = not prefix and (
+        _EXPORTER in pod or _EXPORTER in part or workload_name(pod) in exporters
+    )
+    group = labels.get(f"exported_{within}") or labels.get(within, "")
+    if pod and not is_exporter:
+        return Owner(group, pod, part)
+    batch = next((labels[name] for name in _JOBS if labels.get(name)), "")
+    return Owner("" if is_exporter else group, f"job {batch}") if batch else None
+
+
+STRAY_S = 366 * 86400.0
+"""Samples further than this from the middle one are of a clock that was wrong."""
+
+
+def write_lines(file: IO[bytes], series: Iterable[Series]) -> None:
+    """Append series, each as a line."""
+    for one in series:
+        values = [[t, f"{v:.15g}"] for t, v in zip(one.times_s, one.values, strict=True)]
+        file.write(json.dumps({"metric": one.labels, "values": values}).encode() + b"\n")
+
+
+@dataclass(slots=True)
+class _Index:
+    """Where the lines of a GPU begin, and what time they cover."""
+
+    offsets: "array[int]" = field(default_factory=lambda: array("q"))
+    begins_s: "array[float]" = field(default_factory=lambda: array("d"))
+    ends_s: "array[float]" = field(default_factory=lambda: array("d"))
+
+    def add(self, offset: int, times_s: Sequence[float]) -> None:
+        """One more line."""
+        self.offsets.append(offset)
+        self.begins_s.append(min(times_s))
+        self.ends_s.append(max(times_s))
+
+    def longest_s(self) -> float:
+        """Time that one line covers at most."""
+        return max(end - begin for begin, end in zip(self.begins_s, self.ends_s, strict=True))
+
+
+class SeriesFile:
+    """The metrics of GPUs in a file; of it only places of lines are kept in memory.
+
+    Raises:
+        InputError: it cannot be read, has a line that is no series, or none of a GPU.
+    """
+
+    def __init__(self, path: Path, *, step_s: float) -> None:
+        self.url, self.step_s, self.asked = str(path), step_s, Asked()
+        self._gpus: dict[str, _Index] = {}
+        exporters, names = set[str](), set[str]()
+        for offset, one in self._lines():
+            # The labels of the exporter itself stand beside those of a job.
+            if one.labels.get("exported_pod"):
+                exporters.add(workload_name(one.labels.get("pod", "")))
+            names.add(one.metric)
+            gpu = gpu_of({**one.labels, "GPU_I_ID": ""})
+            if gpu and one.times_s:
+                self._gpus.setdefault(gpu, _Index()).add(offset, one.times_s)
+        self.metrics, self.exporters = metrics_for(names), frozenset(exporters - {""})
+        if not self._gpus or not self.metrics:
+            raise InputError(
+                f"{path} has no metric of a GPU",
+                why="no line has a name of dcgm-exporter and a label UUID",
+                fix="write what a range query of Prometheus answers, a line for each series",
+            )
+        self._leave_out_strays()
+        begin_s = min(min(index.begins_s) for index in self._gpus.values())
+        self.begin_s = step_s * (begin_s // step_s) - step_s
+        self.end_s = max(max(index.ends_s) for index in self._gpus.values())
+        longest_s = max(map(_Index.longest_s, self._gpus.values()))
+        # A long line is read once, not for each of many short pages.
+        self.page_s = max(PAGE_S, step_s * (longest_s // step_s + 1))
+        gpus, size = sorted(self._gpus), max(1, int(GPUS_OF_PAGE * PAGE_S / self.page_s))
+        self.groups = tuple(tuple(gpus[n : n + size]) for n in range(0, len(gpus), size))
+
+    def read(self, group: int, begin_s: float, end_s: float) -> Iterator[Series]:
+        """All series of a group of GPUs that have a sample there."""
+        with Path(self.url).open("rb") as file:
+            for gpu in self.groups[group]:
+                index = self._gpus[gpu]
+                lines = zip(index.offsets, index.begins_s, index.ends_s, strict=True)
+                for offset, first_s, last_s in lines:
+                    if first_s <= end_s and last_s > begin_s:
+                        file.seek(offset)
+                        yield _series_of_line(json.loads(file.readline()))
+
+    def _leave_out_strays(self) -> None:
+        """Or one clock that began in 1970 would make years of empty pages."""
+        ends = sorted(end for index in self._gpus.values() for end in index.ends_s)
+        low, high = (ends[len(ends) // 2] + side * STRAY_S for side in (-1, 1))
+        for gpu, index in [*self._gpus.items()]:
+            if low <= min(index.begins_s) and max(index.ends_s) <= high:
+                continue
+            near = self._gpus[gpu] = _Index()
+            for offset in index.offsets:
+                times_s = self._at(offset).times_s
+                kept = [t for t in times_s if low <= t <= high]
+                self.asked.strays += len(times_s) - len(kept)
+                if kept:
+                    near.add(offset, kept)
+            if not near.offsets:
+                del self._gpus[gpu]
+
+    def _at(self, offset: int) -> Series:
+        with Path(self.url).open("rb") as file:
+            file.seek(offset)
+            return _series_of_line(json.loads(file.readline()))
+
+    def _lines(self) -> Iterator[tuple[int, Series]]:
+        path, number, offset = Path(self.url), 0, 0
+        with InputError.instead_of(OSError, f"{path} cannot be read"), path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                with InputError.instead_of(
+                    (ValueError, KeyError, TypeError, AttributeError),
+                    f"line {number} of {path} is no series",
+                    fix="each line is one, as a range query of Prometheus answers: "
+                    '{"metric": {"__name__": NAME, "UUID": GPU}, "values": [[SECONDS, "VALUE"]]}',
+                ):
+                    yield offset, _series_of_line(json.loads(line))
+                offset += len(line)
+
+
+def _series_of_line(line: Mapping[str, Any]) -> Series:
+    if not {"metric", "values"} <= line.keys():
+        raise ValueError("it has no metric with values")
+    labels = {str(name): str(value) for name, value in line["metric"].items()}
+    values = line["values"]
+    times_s = [float(t) for t, _ in values]
+    if not all(map(math.isfinite, times_s)):
+        raise ValueError("a time is no number")
+    return Series(labels, times_s, [float(v) for _, v in values])
+
 
 GPUS_OF_PAGE, PAGE_S = 100, 6 * 3600.0
 
@@ -350,3 +627,81 @@ def _read(file: Path) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise InputError(f"{file} is no configuration of HTTP", fix="write basic_auth: in it")
     return cast("Mapping[str, Any]", found)
+
+
+EVERY_S = 10.0
+LINE_S = 60.0
+"""A line holds so much: what is written survives an interruption."""
+
+_Row: TypeAlias = tuple[Mapping[str, str], float]
+
+
+def record(
+    read: Callable[[], Iterator[_Row]],
+    path: Path,
+    span_s: float,
+    on_progress: Callable[[float], None],
+    *,
+    every_s: float = EVERY_S,
+    clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Append what is read to a file of series until the time is over.
+
+    Raises:
+        SourceError: the source is gone.
+    """
+    begin_s = written_s = clock()
+    waiting: dict[tuple[tuple[str, str], ...], list[tuple[float, float]]] = defaultdict(list)
+    try:
+        while True:
+            now_s = clock()
+            for labels, value in read():
+                waiting[tuple(sorted(labels.items()))].append((now_s, value))
+            over = now_s - begin_s >= span_s
+            if now_s - written_s >= LINE_S:
+                _write(path, waiting)
+                written_s = now_s
+            on_progress(min(span_s, now_s - begin_s))
+            if over:
+                return
+            sleep(max(0.0, every_s - (clock() - now_s)))
+    finally:
+        _write(path, waiting)  # also what Ctrl-C leaves
+
+
+def _write(
+    path: Path, waiting: dict[tuple[tuple[str, str], ...], list[tuple[float, float]]]
+) -> None:
+    with path.open("ab") as file:
+        write_lines(
+            file,
+            (
+                Series(dict(labels), [t for t, _ in pairs], [v for _, v in pairs])
+                for labels, pairs in waiting.items()
+            ),
+        )
+    waiting.clear()
+
+
+def read_exporters(urls: Sequence[str]) -> Iterator[_Row]:
+    """Every row of these exporters that an audit knows.
+
+    Raises:
+        SourceError: one of them does not answer, or not with metrics.
+    """
+    for url in urls:
+        for name, labels, value in samples(fetch(url)):
+            if name in NAMES:
+                kept = {**labels, "GPU_I_ID": labels.get("gpu_i_id", "")}
+                kept["modelName"] = labels.get("modelname", "")
+                yield {**kept, "__name__": name}, value
+
+
+def read_host(host: HostGpus) -> Iterator[_Row]:
+    """What the GPUs of this host read now, under the names of dcgm-exporter."""
+    for look in host.look():
+        labels = {"UUID": look.gpu.uuid, "modelName": look.gpu.model}
+        for column, value in look.means.items():
+            for name, scale in [*METRICS.get(column, {}).items()][:1]:
+                yield {**labels, "__name__": name}, value / scale

@@ -3,18 +3,39 @@
 Power is the mean of instant readings. The energy counter is the cross-check: it moves in ticks
 of about 0.1 s, so the window begins and ends at a tick. (Windows that ignore the ticks are wrong
 by up to one tick at each end: 3 % at 2 s.)
+
+A window becomes a point, with a flag for everything that was wrong with it. Time is live or
+replayed, so that a replay takes seconds and its arithmetic stays the same.
 """
 
+import itertools
+import math
 import statistics
+import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 
-from advisor.core.records import COUNTER_BOUND, Counters
+import advisor
+from advisor.core.gpu import Gpu, Share
+from advisor.core.job import Job, Reported, Verdict, verdict_flags, write_first
+from advisor.core.records import (
+    COUNTER_BOUND,
+    HEAT,
+    Counters,
+    PairPoint,
+    Point,
+    PointPart,
+    SoloPoint,
+)
+from advisor.core.records import RESULTS_ONLY as RESULTS_ONLY_FLAG
 from advisor.core.telemetry import (
     CLOCK_MEMORY,
     CLOCK_SM,
     COUNTERS,
     ENERGY_GPU,
+    POWER_CAPS,
     POWER_GPU,
     POWER_LIMIT,
     POWER_MEMORY,
@@ -25,11 +46,154 @@ from advisor.core.telemetry import (
     counters_of,
 )
 from advisor.errors import InputError
+from advisor.formats.moments import to_exact_text
 from advisor.launch.meter import timed
 from advisor.runtime.counting import percentile_ms
 from advisor.validity.sensor_record import PowerTiming
-from advisor_profiling.window.clock import Clock
-from advisor_profiling.window.estimate import MeanEstimate, is_flat, mean_estimate, rate_estimate
+
+
+class Clock:
+    """The clock of this host."""
+
+    def now_s(self) -> float:
+        """Seconds since a fixed moment; goes on evenly when the date of the host is set."""
+        return time.perf_counter()
+
+    def sleep(self, duration_s: float) -> None:
+        """Wait at least so long, until the host gives the core back."""
+        time.sleep(duration_s)
+
+    def utc(self) -> str:
+        """Date and time of the host: ISO 8601 with microseconds, UTC."""
+        return to_exact_text(datetime.now(UTC))
+
+
+class VirtualClock(Clock):
+    """A clock that moves only when something sleeps; `utc` counts on from `start`."""
+
+    def __init__(self, start: datetime | None = None) -> None:
+        self._start, self._now_s = start or datetime.now(UTC), 0.0
+
+    def now_s(self) -> float:
+        """The sum of all sleeps."""
+        return self._now_s
+
+    def sleep(self, duration_s: float) -> None:
+        """Return at once, with the clock moved on."""
+        self._now_s += duration_s
+
+    def utc(self) -> str:
+        """`start` and the sum of all sleeps."""
+        return to_exact_text(self._start + timedelta(seconds=self._now_s))
+
+
+_BATCHES = 10
+
+
+_Readings = Sequence[tuple[float, float]]
+"""(time_s, value) each."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeanEstimate:
+    """A mean and its standard error; `stderr` is None below two independent readings."""
+
+    mean: float
+    stderr: float | None
+
+    @property
+    def relative(self) -> float | None:
+        """Standard error over mean; None where either is missing or the mean is 0."""
+        return None if self.stderr is None or self.mean == 0 else abs(self.stderr / self.mean)
+
+
+def mean_estimate(samples: Sequence[tuple[float, float]]) -> MeanEstimate | None:
+    """Mean of (time_s, value) readings; the error comes from the means of ten time batches.
+
+    Neighbouring readings repeat or resemble each other, so their plain standard error would be
+    too small; batches longer than that memory are independent (batch means, Law and Kelton,
+    Simulation Modeling and Analysis, section 9.5).
+    """
+    if not samples:
+        return None
+    mean = statistics.fmean(value for _, value in samples)
+    return MeanEstimate(mean, _stderr([statistics.fmean(batch) for batch in _batches(samples)]))
+
+
+def rate_estimate(events: Sequence[tuple[float, float]]) -> MeanEstimate | None:
+    """Progress per second from (time_s, total progress) at the moments when the total changed.
+
+    Counting from change to change leaves no error from where a window begins or ends inside a
+    step. Few steps: the error comes from the single steps; many: from ten groups of them. Steps
+    take different times, above all those of a server whose requests come at random, so it is the
+    error of a ratio of sums (Cochran, Sampling Techniques, chapter 6), not of a mean of rates: one
+    short step would count for more than all others there.
+    """
+    if len(events) < 2 or events[-1][0] <= events[0][0]:
+        return None
+    rate = (events[-1][1] - events[0][1]) / (events[-1][0] - events[0][0])
+    marks = events[:: max(1, (len(events) - 1) // _BATCHES)]
+    return MeanEstimate(rate, _ratio_stderr(marks, rate))
+
+
+def _batches(samples: Sequence[tuple[float, float]]) -> list[list[float]]:
+    start, end = samples[0][0], samples[-1][0]
+    batches: list[list[float]] = [[] for _ in range(_BATCHES)]
+    for time_s, value in samples:
+        part = (time_s - start) / (end - start) if end > start else 0.0
+        batches[min(_BATCHES - 1, int(part * _BATCHES))].append(value)
+    return [batch for batch in batches if batch]
+
+
+def _stderr(values: Sequence[float]) -> float | None:
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+
+
+def _ratio_stderr(marks: Sequence[tuple[float, float]], rate: float) -> float | None:
+    groups, span_s = len(marks) - 1, marks[-1][0] - marks[0][0]
+    if groups < 2 or span_s <= 0:
+        return None
+    beyond = [c1 - c0 - rate * (t1 - t0) for (t0, c0), (t1, c1) in itertools.pairwise(marks)]
+    return math.sqrt(groups / (groups - 1) * sum(b * b for b in beyond)) / span_s
+
+
+def is_flat(
+    power: _Readings, of_jobs: Sequence[_Readings], view: tuple[float, float], flat: float
+) -> bool:
+    """Whether power and every rate are alike in both halves of a view.
+
+    Args:
+        power: Watts.
+        of_jobs: Of each job its total progress whenever that changed, since before the view.
+        view: When it begins and ends, s.
+        flat: Largest relative difference of the halves.
+    """
+    middle_s = sum(view) / 2
+    halves = ((view[0], middle_s), (middle_s, view[1]))
+    old_power, new_power = (mean_estimate(_between(power, *half)) for half in halves)
+    return _alike(old_power, new_power, flat) and all(
+        _steady(events, halves, flat) for events in of_jobs
+    )
+
+
+def _steady(all_events: _Readings, halves: Sequence[tuple[float, float]], flat: float) -> bool:
+    events = [_between(all_events, *half) for half in halves]
+    if min(map(len, events)) < 3:
+        # Too few steps in the view to see the rate move: any progress at all will do.
+        return len(all_events) > 1
+    old_rate, new_rate = map(rate_estimate, events)
+    return _alike(old_rate, new_rate, flat)
+
+
+def _alike(first: MeanEstimate | None, second: MeanEstimate | None, flat: float) -> bool:
+    if first is None or second is None:
+        return first is second
+    noise = 2 * ((first.stderr or 0) ** 2 + (second.stderr or 0) ** 2) ** 0.5
+    return abs(second.mean - first.mean) <= max(flat * abs(second.mean), noise)
+
+
+def _between(readings: _Readings, start_s: float, end_s: float) -> list[tuple[float, float]]:
+    return [reading for reading in readings if start_s <= reading[0] < end_s]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -414,3 +578,254 @@ def _mean(values: list[float | None]) -> float | None:
 def _all_of(reasons: list[tuple[str, ...] | None]) -> tuple[str, ...] | None:
     known = [names for names in reasons if names is not None]
     return tuple(sorted({name for names in known for name in names})) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """One process that takes part in windows.
+
+    Attributes:
+        copy: 1 for the second of several alike, where a job runs next to itself at the same share.
+    """
+
+    job: Job
+    share: Share
+    copy: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.job.name} at {self.share} %"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One window: a job alone, or several together, for the `repeat`-th time."""
+
+    specs: tuple[ProcessSpec, ...]
+    repeat: int = 0
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """Names of its jobs."""
+        return tuple(spec.job.name for spec in self.specs)
+
+    def __str__(self) -> str:
+        return " with ".join(map(str, self.specs))
+
+
+def solo(job: Job, share: Share, repeat: int = 0) -> Target:
+    """A job alone."""
+    return Target((ProcessSpec(job, share),), repeat)
+
+
+def together(jobs: Iterable[tuple[Job, Share]], repeat: int = 0) -> Target:
+    """Jobs side by side; in the order of their names, alike ones in the order of their shares."""
+    specs = list[ProcessSpec]()
+    for job, share in sorted(jobs, key=lambda of: (of[0].name, of[1].percent)):
+        copy = sum((spec.job, spec.share) == (job, share) for spec in specs)
+        specs.append(ProcessSpec(job, share, copy))
+    return Target(tuple(specs), repeat)
+
+
+def pair(
+    job_a: Job,
+    share_a: Share,
+    job_b: Job,
+    share_b: Share,
+    repeat: int = 0,
+    *,
+    two_ends: bool = False,
+) -> Target:
+    """Two jobs together.
+
+    With `two_ends` the second one's units are counted from the last down, as CU masks need it.
+    """
+    target = together(((job_a, share_a), (job_b, share_b)), repeat)
+    if not two_ends:
+        return target
+    first, second = target.specs
+    return Target((first, replace(second, share=replace(second.share, upper=True))), repeat)
+
+
+_MODEL_COUNTERS = (
+    "sm_active_percent",
+    "sm_occupancy_percent",
+    "fp32_active_percent",
+    "dram_active_percent",
+    "pcie_tx_mib_per_s",
+    "pcie_rx_mib_per_s",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConditions:
+    """What is the same for all windows of a run on one GPU."""
+
+    gpu: Gpu
+    rules: WindowRules
+    run: str
+    mode: str
+    source: str
+    host: str
+    idle_power_w: float | None
+    active_idle_power_w: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowResult:
+    """One window, what it was taken for, and the part of each of its jobs.
+
+    Attributes:
+        reported: What each job said of its results, from its start to the end of the window.
+    """
+
+    target: Target
+    parts: tuple[PointPart, ...]
+    reported: tuple[Reported, ...]
+    window: MeasuredWindow
+    cpu_steal_percent: float | None
+
+
+def part_of(spec: ProcessSpec, **measured: Any) -> PointPart:
+    """A job's part of a window, with what was measured of it."""
+    return PointPart(
+        job=spec.job.name,
+        job_hash=spec.job.job_hash,
+        share_percent=spec.share.percent,
+        rate_unit=spec.job.progress.unit,
+        offered_rate=spec.job.offered_rate,
+        **measured,
+    )
+
+
+_OF_SOLO = {"units": "units_granted", "cpu_percent": "job_cpu_percent"}
+"""Columns of a part that a solo point has under another name."""
+
+
+def part_alone(point: SoloPoint) -> PointPart:
+    """A solo point as the part of its one job."""
+    names = (field.name for field in fields(PointPart))
+    return PointPart(**{name: getattr(point, _OF_SOLO.get(name, name)) for name in names})
+
+
+def to_point(result: WindowResult, conditions: RunConditions) -> Point:
+    """The point of one window: of a job alone, or of several together."""
+    measured = _measured(result, conditions)
+    if len(result.target.jobs) > 1:
+        mode = pair_mode(conditions.mode, result.target)
+        return PairPoint(parts=result.parts, mode=mode, **measured)
+    return SoloPoint(
+        **{_OF_SOLO.get(name, name): value for name, value in asdict(result.parts[0]).items()},
+        mode=conditions.mode,
+        reported=write_first(result.reported[0]),
+        input_fingerprint=result.target.specs[0].job.input_fingerprint,
+        **measured,
+    )
+
+
+def failed_point(target: Target, conditions: RunConditions, moment: str, error: str) -> PairPoint:
+    """The mark that a pair leaves where it could not be measured."""
+    return PairPoint(
+        parts=tuple(map(part_of, target.specs)),
+        mode=pair_mode(conditions.mode, target),
+        **_origin(target, conditions),
+        window_s=0.0,
+        started_at=moment,
+        flags=("failed",),
+        error="".join(filter(str.isprintable, " ".join(error.split())))[:400],
+    )
+
+
+def pair_mode(mode: str, target: Target) -> str:
+    """How a pair shares the GPU, from how its testbed enforces shares."""
+    if mode == "uncapped":
+        return "time-sliced"
+    if mode == "mps" and all(spec.share.percent == 100 for spec in target.specs):
+        return "uncapped"
+    return mode
+
+
+def flags_of(result: WindowResult, conditions: RunConditions) -> tuple[str, ...]:
+    """What was wrong with a window, in the words of `advisor.core.records.FLAGS`."""
+    window, target = result.window, conditions.rules.target
+    counters = window.counters
+    wrong = {
+        "noisy-rate": any(
+            _noisy(
+                MeanEstimate(part.rate or 0.0, part.rate_stderr),
+                max(target, _by_chance(part.offered_rate, window.window_s)),
+            )
+            for part in result.parts
+        ),
+        "noisy-power": window.power is not None and _noisy(window.power, target),
+        "not-settled": not window.settled,
+        "throttled": bool(window.throttle_reasons),
+        HEAT: bool(set(window.throttle_reasons or ()) - POWER_CAPS),
+        "counter-mismatch": window.counter_disagrees,
+        "counters-missing": any(getattr(counters, name) is None for name in _MODEL_COUNTERS),
+        "cpu-bound": _cpu_bound(counters, result.parts, conditions.gpu),
+        "cpu-steal": (result.cpu_steal_percent or 0) > 1,
+        RESULTS_ONLY_FLAG: conditions.rules.results_only,
+    }
+    found = (flag for flag, holds in wrong.items() if holds)
+    return (*found, *verdict_flags(cast("Verdict | None", part.results) for part in result.parts))
+
+
+def _origin(target: Target, conditions: RunConditions) -> dict[str, Any]:
+    gpu = conditions.gpu
+    return {
+        "gpu_model": gpu.model,
+        "gpu_uuid": gpu.uuid,
+        "driver": gpu.driver,
+        "units_total": gpu.units_total,
+        "source": conditions.source,
+        "host": conditions.host,
+        "run": conditions.run,
+        "repeat": target.repeat,
+        "idle_power_w": conditions.idle_power_w,
+        "active_idle_power_w": conditions.active_idle_power_w,
+        "tool_version": advisor.__version__,
+    }
+
+
+def _measured(result: WindowResult, conditions: RunConditions) -> dict[str, Any]:
+    window, power = result.window, result.window.power
+    return {
+        **_origin(result.target, conditions),
+        "power_w": power.mean if power else None,
+        "power_stderr_w": power.stderr if power else None,
+        "counter_power_w": window.counter_power_w,
+        "memory_power_w": window.memory_power_w,
+        "power_limit_w": window.power_limit_w,
+        "sm_clock_mhz": window.sm_clock_mhz,
+        "memory_clock_mhz": window.memory_clock_mhz,
+        "temperature_c": window.temperature_c,
+        "throttled": None if window.throttle_reasons is None else bool(window.throttle_reasons),
+        "cpu_steal_percent": result.cpu_steal_percent,
+        "settle_s": window.settle_s,
+        "window_s": window.window_s,
+        "started_at": window.started_at,
+        "flags": flags_of(result, conditions),
+        **asdict(window.counters),
+    }
+
+
+def _noisy(estimate: MeanEstimate, target: float) -> bool:
+    return estimate.relative is None or estimate.relative > target
+
+
+def _by_chance(offered_rate: float | None, window_s: float) -> float:
+    """Relative spread of what arrives at random in a window (Poisson), which is no noise of a job.
+
+    Half as much more is allowed, since a standard error is only estimated.
+    """
+    return 1.5 / math.sqrt(offered_rate * window_s) if offered_rate else 0.0
+
+
+def _cpu_bound(counters: Counters, parts: tuple[PointPart, ...], gpu: Gpu) -> bool:
+    """SM activity is relative to the whole GPU, so it is compared with the granted part."""
+    active, units = counters.sm_active_percent, [part.units for part in parts]
+    if active is None or not gpu.units_total or not all(units):
+        return False
+    granted = min(gpu.units_total, sum(filter(None, units)))
+    idle = active < 70 * granted / gpu.units_total
+    return idle and any((part.cpu_percent or 0) >= 90 for part in parts)

@@ -1,1 +1,0 @@
-"""Where series of GPUs come from: a Prometheus, exporters, this host, or a file."""

@@ -1,1 +1,0 @@
-"""One measured window, from steady readings to a point."""

@@ -1,1 +1,0 @@
-"""Pages and images of what was measured and of what the model is worth, and the words in them."""

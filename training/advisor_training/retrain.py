@@ -1,0 +1,988 @@
+"""One run of retraining: points are checked, a challenger is trained, and serves if no worse.
+
+Nothing here looks at the clock, and nothing is changed before the end: a challenger is a draft
+until it is whole and chosen, and the champion is one line of the registry's history. A run that is
+killed leaves the champion as it was, and the next run does all of it again.
+
+The folder of retraining is `retrain` in the folder of models: `lock` is held while a run goes on,
+`last.json` has the points of the last run that came to its end, and `draft` is a challenger that is
+being written.
+
+The points are the bundled ones and this site's own: what was measured there, and what its launches
+teach. A file next to a model says which of them it has learned from.
+"""
+
+import json
+import math
+import shutil
+from collections import Counter
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+import pandas as pd
+
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
+from advisor.core.policy import POLICY
+from advisor.core.records import (
+    COUNTER_BOUND,
+    DOUBTFUL,
+    WRONG,
+    PairPoint,
+    Point,
+    SoloPoint,
+)
+from advisor.core.wording import count_of, listed
+from advisor.errors import BusyError, ModelError, StoreError
+from advisor.files import private_folder, replace_file, try_lock, writing_private
+from advisor.formats.moments import moment_fault
+from advisor.formats.wire import read, write
+from advisor.predict.profiles import Floats, Profile, make_profiles
+from advisor.validity.points import told, window_of, with_pair_flags, with_solo_flags
+from advisor_data import Store
+from advisor_data.bundled import bundled_pair_points, bundled_reference_points, bundled_solo_points
+from advisor_models.manifest import (
+    BUNDLED_NAME,
+    NEGLIGIBLE_PERCENT,
+    Artefact,
+    Manifest,
+    check_intervals,
+    read_artefact,
+    write_artefact,
+)
+from advisor_models.registry import Registry
+from advisor_training.held_out import HeldOut, Mask, OnFold, leave_one_job_out
+from advisor_training.learners import LEARNERS
+from advisor_training.points import profiles_that_lack, right_ones, taught_here
+from advisor_training.rows import Classes, LeftOut, Rows, job_classes, measurement_of, whole_gpu
+from advisor_training.scoring import Resamples, fractions
+from advisor_training.train import (
+    Trained,
+    TrainingSet,
+    dataset_sha256,
+    fit_model,
+    make_artefact,
+    make_training_set,
+    write_model,
+)
+
+POINTS = "points.json"
+"""A file of a model: the ids of its points; its hash is in the manifest, like that of any file."""
+
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+"""Of points whose moment nobody can read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointSet:
+    """Points of all kinds.
+
+    Attributes:
+        profiled: Jobs alone at all shares.
+        references: Jobs alone on the whole GPU in the runs of the pairs, where those are others.
+    """
+
+    pairs: tuple[PairPoint, ...] = ()
+    profiled: tuple[SoloPoint, ...] = ()
+    references: tuple[SoloPoint, ...] = ()
+
+    def __iter__(self) -> Iterator[Point]:
+        yield from self.pairs
+        yield from self.profiled
+        yield from self.references
+
+    def __or__(self, more: "PointSet") -> "PointSet":
+        """The points of both, each once."""
+        return PointSet(
+            pairs=tuple(dict.fromkeys((*self.pairs, *more.pairs))),
+            profiled=tuple(dict.fromkeys((*self.profiled, *more.profiled))),
+            references=tuple(dict.fromkeys((*self.references, *more.references))),
+        )
+
+    def where(self, wanted: Callable[[Point], bool]) -> "PointSet":
+        """Those points of each kind that are wanted."""
+        return PointSet(
+            pairs=tuple(filter(wanted, self.pairs)),
+            profiled=tuple(filter(wanted, self.profiled)),
+            references=tuple(filter(wanted, self.references)),
+        )
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """`point_id` of every point of all kinds."""
+        return frozenset(point.point_id for point in self)
+
+
+def measurements(rows: Rows) -> list[tuple[str, ...]]:
+    """Which measurement each row is of: both jobs, GPU model, card and run."""
+    names = zip(rows.job_a, rows.job_b, rows.gpu_model, rows.card, rows.run, strict=True)
+    return [tuple(map(str, name)) for name in names]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """What there is to learn from.
+
+    Attributes:
+        own: Measured at this site, or observed there in launches.
+        bundled: What the model of the package was learned from.
+        with_bundled: Whether a challenger learns from the bundled pairs, too.
+        launches_left_out: Launches that teach nothing, and why; no point is made of them.
+    """
+
+    own: PointSet
+    bundled: PointSet
+    with_bundled: bool = True
+    launches_left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def candidates(self) -> PointSet:
+        """What a challenger may learn from."""
+        return self.own | (self.bundled if self.with_bundled else self._borrowed)
+
+    @property
+    def _borrowed(self) -> PointSet:
+        """Bundled profiles of jobs in own pairs that have no profile of their own."""
+        own, solos = self.own, self.bundled.profiled
+        return PointSet(profiled=tuple(profiles_that_lack(own.pairs, own.profiled, solos)))
+
+
+def collect(
+    store: Store | None, home: Path, *, with_bundled: bool = True, with_launches: bool = True
+) -> Collected:
+    """All points of a store, those that its launches make if they teach, and the bundled ones.
+
+    Without a store nothing was measured here. `home` is where this host keeps its checks of counts.
+
+    Raises:
+        StoreError: the store or a check of counts cannot be read.
+    """
+    bundled = bundled_points()
+    if store is None:
+        return Collected(own=PointSet(), bundled=bundled, with_bundled=with_bundled)
+    measured = PointSet(pairs=tuple(store.pair_points()), profiled=tuple(store.solo_points()))
+    seen = store.observations() if with_launches else []
+    borrowed = profiles_that_lack(seen, measured.profiled, bundled.profiled)
+    taught = taught_here(seen, [*measured.profiled, *borrowed], home)
+    return Collected(
+        own=measured | PointSet(pairs=taught.points, references=taught.references),
+        bundled=bundled,
+        with_bundled=with_bundled,
+        launches_left_out=taught.left_out,
+    )
+
+
+def bundled_points() -> PointSet:
+    """The points that come with the package.
+
+    Raises:
+        StoreError: the installation lacks a file of them.
+    """
+    return PointSet(
+        pairs=tuple(bundled_pair_points()),
+        profiled=tuple(bundled_solo_points()),
+        references=tuple(bundled_reference_points()),
+    )
+
+
+def points_file(learned: PointSet) -> bytes:
+    """The content of `POINTS`."""
+    return json.dumps(sorted(learned.ids), indent=0).encode() + b"\n"
+
+
+def learned_from(champion: Artefact, collected: Collected, *, is_bundled: bool) -> PointSet:
+    """The points of the champion among those that are there.
+
+    A model that `advisor train` made has no list of them: it knows what was measured before it. The
+    bundled one knows the bundled points.
+
+    Raises:
+        ModelError: the list of its points is no list.
+    """
+    if POINTS in champion.files:
+        with ModelError.instead_of(
+            (ValueError, TypeError),
+            f"{POINTS} of the model in use is not a list of points",
+            fix="promote another model: advisor models list",
+        ):
+            ids = frozenset[str](json.loads(champion.files[POINTS]))
+        return (collected.own | collected.bundled).where(lambda point: point.point_id in ids)
+    if is_bundled:
+        return collected.bundled
+    made = datetime.fromisoformat(champion.manifest.created_at)
+    return collected.candidates.where(lambda point: moment_of(point, made) < made)
+
+
+def moment_of(point: Point, otherwise: datetime) -> datetime:
+    """When a point was measured, with a time zone; otherwise where nobody can read it."""
+    try:
+        found = datetime.fromisoformat(point.started_at)
+    except ValueError:
+        return otherwise
+    return found if found.tzinfo else found.replace(tzinfo=otherwise.tzinfo)
+
+
+_Reason: TypeAlias = Literal[
+    "malformed", "duplicate", "disputed", "impossible", "flagged", "too-many"
+]
+REASONS: tuple[_Reason, ...] = get_args(_Reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A point, and why it is not learned from.
+
+    Attributes:
+        why: With the value that is wrong.
+    """
+
+    point_id: str
+    reason: _Reason
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedPoints:
+    """All points that were left out for one reason.
+
+    Attributes:
+        example: Why the first of them was.
+    """
+
+    reason: _Reason
+    points: int
+    example: str
+    point_ids: tuple[str, ...]
+
+
+def refuse(point: Point, reason: _Reason, why: str) -> Refused:
+    """A refusal that names the point's jobs and moment."""
+    jobs = (point.job,) if isinstance(point, SoloPoint) else point.jobs
+    return Refused(point.point_id, reason, f"{' + '.join(jobs)} at {point.started_at}: {why}")
+
+
+def without(points: PointSet, refused: Iterable[Refused]) -> PointSet:
+    """The points that were not refused."""
+    ids = {one.point_id for one in refused}
+    return points.where(lambda point: point.point_id not in ids)
+
+
+def by_reason(refused: Iterable[Refused]) -> tuple[RefusedPoints, ...]:
+    """Counted by reason, in the order of `REASONS`."""
+    groups: dict[_Reason, list[Refused]] = {}
+    for one in refused:
+        groups.setdefault(one.reason, []).append(one)
+    return tuple(
+        RefusedPoints(
+            reason, len(found), found[0].why, tuple(sorted(one.point_id for one in found))
+        )
+        for reason in REASONS
+        if (found := groups.get(reason))
+    )
+
+
+WRONG_RESULTS = ("wrong", "differ")
+"""What a part says of its own results where they are not right."""
+
+
+FASTEST = 1.3
+"""A job beside another one gets at most so much of the rate that it has alone at that share: the
+bound at which launches call a job too fast. Launch-bound jobs alone differ by up to 12 %."""
+
+MOST_TAUGHT, LEAST_TAUGHT = 0.25, 200
+"""What one writer may teach in a run: a part of the pairs that were learned from, or so many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sifted:
+    """Points after the checks.
+
+    Attributes:
+        accepted: What is learned from, new and known.
+        refused: New points that are not; one refusal each.
+        new: How many points the champion has not learned from.
+    """
+
+    accepted: PointSet
+    refused: tuple[Refused, ...]
+    new: int
+
+
+def sift(collected: Collected, learned: PointSet, now: datetime) -> Sifted:
+    """Check the points that the champion has not learned from.
+
+    Known points pass the cross-checks again, too, which newer profiles may sharpen; they are not
+    counted as refused.
+    """
+    points, known = collected.candidates, learned.ids
+    new = points.where(lambda point: point.point_id not in known)
+    old = points.where(lambda point: point.point_id in known)
+    first: dict[str, Refused] = {}
+    for one in (*_refused_alone(new, now), *_copies(new, old)):
+        first.setdefault(one.point_id, one)
+    refused = [*first.values()]
+    flagged = with_flags(without(points, refused))
+    refused += _doubtful(flagged, known)
+    usable = usable_points(flagged)
+    fresh = usable.where(lambda point: point.point_id not in known)
+    refused += too_fast(fresh.pairs, usable.profiled)
+    refused += _too_many(without(fresh, refused).pairs, len(learned.pairs))
+    return Sifted(accepted=without(usable, refused), refused=tuple(refused), new=len(new.ids))
+
+
+def with_flags(points: PointSet) -> PointSet:
+    """The points with the flags of the cross-checks between them."""
+    solos = with_solo_flags(points.profiled)
+    return replace(points, profiled=tuple(solos), pairs=tuple(with_pair_flags(points.pairs, solos)))
+
+
+def usable_points(flagged: PointSet) -> PointSet:
+    """What may be learned from, as `advisor train` has it.
+
+    Doubtful profiles stay, since they are taken at shares that have no others.
+    """
+    return PointSet(
+        pairs=tuple(point for point in flagged.pairs if _doubt(point) is None),
+        profiled=right_ones(flagged.profiled),
+        references=right_ones(flagged.references),
+    )
+
+
+def _doubtful(flagged: PointSet, known: frozenset[str]) -> Iterator[Refused]:
+    for point in flagged.pairs:
+        if point.point_id not in known and (doubt := _doubt(point)):
+            yield refuse(point, "flagged", doubt)
+    for point in flagged.profiled:
+        if point.point_id not in known and (flags := WRONG.intersection(point.flags)):
+            yield refuse(point, "flagged", ", ".join(sorted(flags)))
+
+
+def _doubt(point: PairPoint) -> str | None:
+    """The flag of a cross-check, or what a job says of its own results."""
+    flag = next((flag for flag in point.flags if flag in DOUBTFUL), None)
+    wrong = (part.job for part in point.parts if part.results in WRONG_RESULTS)
+    return flag or next((f"results of {job} are not right" for job in wrong), None)
+
+
+def too_fast(pairs: Iterable[PairPoint], alone: Iterable[SoloPoint]) -> Iterator[Refused]:
+    """Points at which a job was much faster than alone at its share, where it has a profile."""
+    profiles = make_profiles(alone)
+    for point in pairs:
+        for job, share, rate in _rates(point):
+            limit = _most(profiles.get((job, point.gpu_model)), share)
+            if limit is not None and rate > FASTEST * limit:
+                why = f"{job} did {rate:.4g}/s at {share:g} %, alone it does {limit:.4g}/s"
+                yield refuse(point, "impossible", why)
+                break
+
+
+def _too_many(fresh: Iterable[PairPoint], learned: int) -> Iterator[Refused]:
+    """Pairs beyond what one writer may teach at once, the newest; what no service signed is free.
+
+    Who holds a token moves the model by steps, each of which has to be no worse than the last.
+    """
+    most = max(LEAST_TAUGHT, int(MOST_TAUGHT * learned))
+    counts: Counter[str] = Counter()
+    for point in sorted(fresh, key=lambda point: (point.started_at, point.point_id)):
+        if point.written_by is not None:
+            counts[point.written_by] += 1
+            if counts[point.written_by] > most:
+                why = f"{point.written_by} teaches {most} pairs at most in one run"
+                yield refuse(point, "too-many", f"{why}; the others come in the next ones")
+
+
+def _refused_alone(new: PointSet, now: datetime) -> Iterator[Refused]:
+    for point in new:
+        if why := _malformed(point, now):
+            yield refuse(point, "malformed", why)
+        elif why := _impossible_power(point):
+            yield refuse(point, "impossible", why)
+
+
+def _malformed(point: Point, now: datetime) -> str | None:
+    """What makes a point unreadable: a moment, a share or a number that is none."""
+    if fault := moment_fault(point.started_at, now):
+        return fault
+    for job, share, rate in _rates(point):
+        if not (0 < share <= 100 and 0 <= rate < math.inf):
+            return f"{job} at {share:g} % with {rate:g}/s"
+    if point.power_w is not None and not 0 <= point.power_w < math.inf:
+        return f"power_w is {point.power_w:g}"
+    return None if 0 < point.window_s < math.inf else f"window_s is {point.window_s:g}"
+
+
+def _impossible_power(point: Point) -> str | None:
+    """More than the limit or less than the idle GPU, by more than instruments disagree."""
+    power, limit, idle = point.power_w, point.power_limit_w, point.idle_power_w
+    if power is None:
+        return None
+    if limit is not None and power > (1 + COUNTER_BOUND) * limit:
+        return f"{power:.0f} W is above the limit of {limit:.0f} W"
+    if idle is not None and power < (1 - COUNTER_BOUND) * idle:
+        return f"{power:.0f} W is below the {idle:.0f} W of the idle GPU"
+    return None
+
+
+def _copies(new: PointSet, others: PointSet) -> Iterator[Refused]:
+    """A card measures one thing at a time: the same window again is a copy.
+
+    Nobody can say which of two unlike ones is the true one, so neither is learned from. What was
+    learned from already stays: else a copy would take it away.
+    """
+    found: dict[Hashable, dict[str, Point]] = {}
+    for point in new:
+        found.setdefault(window_of(point), {})[point.point_id] = point
+    known = {window_of(point): point.point_id for point in others}
+    for window, copies in found.items():
+        if window not in known and len(set(map(told, copies.values()))) > 1:
+            yield from (_disputed(point, copies.values()) for point in copies.values())
+            continue
+        first = known.get(window, min(copies))
+        for point in copies.values():
+            if point.point_id != first:
+                yield refuse(point, "duplicate", f"the same window is there as {first}")
+
+
+def _disputed(point: Point, copies: Collection[Point]) -> Refused:
+    whose = sorted({copy.written_by or "this site itself" for copy in copies})
+    why = f"{len(copies)} unlike copies of this window are there, by {listed(whose)}"
+    fix = "measure it again, or remove what one wrote: advisor data delete --written-by NAME"
+    return refuse(point, "disputed", f"{why}; {fix}")
+
+
+def _rates(point: Point) -> list[tuple[str, float, float]]:
+    parts = (point,) if isinstance(point, SoloPoint) else point.parts
+    return [(p.job, p.share_percent, p.rate) for p in parts if p.rate is not None]
+
+
+def _most(profile: Profile | None, share: float) -> float | None:
+    """The rate alone at a share; at one below the profile, that at its smallest."""
+    if profile is None:
+        return None
+    return float(profile.at([max(share, float(profile.shares[0]))])["rate"][0])
+
+
+def scores(rows: Rows, held_out: HeldOut) -> pd.DataFrame:
+    """How good answers are, one row for each (left-out job, measurement), sorted.
+
+    Columns: `left_out`; `row`, one of the measurement; `job_a`, `job_b`; `error`, mean relative
+    error of both rates and of the power at splits; `regret`, value of the chosen split below that
+    of the best of the nine, as a part of it, NaN where the nine were not all measured.
+    """
+    found = held_out.by_measurement(rows, rows.kind != "uncapped")
+    row = np.array([held_out.row[places[0]] for _, places in found])
+    tests = [held_out.take(np.array(places)) for _, places in found]
+    return pd.DataFrame(
+        {
+            "left_out": [name for (name, _), _ in found],
+            "row": row,
+            "job_a": rows.job_a[row],
+            "job_b": rows.job_b[row],
+            "error": [_error(rows, test) for test in tests],
+            "regret": [_regret(rows, test) for test in tests],
+        }
+    )
+
+
+def _error(rows: Rows, of_test: HeldOut) -> float:
+    row = of_test.row
+    measured = np.column_stack([rows.speed_a[row], rows.speed_b[row], rows.power_w[row]])
+    expected = np.column_stack([of_test.speed, of_test.power_w])
+    known = measured > 0  # a rate of 0 has no relative error
+    return float(np.abs(expected[known] / measured[known] - 1).mean()) if known.any() else 0.0
+
+
+def _regret(rows: Rows, of_test: HeldOut) -> float:
+    if not (rows.kind[of_test.row] == "nine").all():
+        return np.nan
+    found = fractions(rows, of_test, OBJECTIVES[DEFAULT_OBJECTIVE], POLICY.tie)
+    return 1 - float(found[0]) if len(found) else np.nan
+
+
+FigureName: TypeAlias = Literal["error", "regret"]
+FIGURES: tuple[FigureName, ...] = ("error", "regret")
+
+LEAST_JOBS = 4
+"""Of a group that decides: drawing again from three jobs hardly ever shows another sign."""
+
+LEAST_PAIRS = 6
+"""The same: five pairs that do not hang together have one sign in one case of 16 by chance, which
+is above the 5 % that the interval leaves out, and six in one of 32."""
+
+ALL, NEWEST = "all", "newest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedFigure:
+    """One figure of both rivals over one group of tests; less is better.
+
+    Attributes:
+        group: "all", "newest", "GPU model NVIDIA H200", "job class HL".
+        jobs: How many jobs were left out in turn.
+        champion_percent: Mean over the tests.
+        gain_percent: Champion less challenger, paired, in points.
+        low_percent: Of its 95 % interval over jobs; `high_percent` is its other end.
+        decides: Whether there are enough jobs to tell.
+    """
+
+    group: str
+    figure: FigureName
+    tests: int
+    jobs: int
+    champion_percent: float
+    challenger_percent: float
+    gain_percent: float
+    low_percent: float
+    high_percent: float
+    decides: bool
+
+    @property
+    def is_better(self) -> bool:
+        """Beyond noise, and a set of tests in which a gain counts."""
+        return self.decides and self.group in (ALL, NEWEST) and self.low_percent > 0
+
+    @property
+    def is_worse(self) -> bool:
+        """Beyond noise, and by more than a measured rate repeats."""
+        return self.decides and self.high_percent < 0 and self.gain_percent < -NEGLIGIBLE_PERCENT
+
+
+def compare(
+    champion: pd.DataFrame, challenger: pd.DataFrame, groups: Mapping[str, Mask]
+) -> tuple[ComparedFigure, ...]:
+    """Both figures of two `scores` over every group, a mask of their rows, that has some."""
+    return tuple(
+        found
+        for group, mask in groups.items()
+        for figure in FIGURES
+        if (found := _compared(champion[mask], challenger[mask], group, figure)) is not None
+    )
+
+
+def _groups_of(rows: Rows, tests: pd.DataFrame, newest: Mask, classes: Classes) -> dict[str, Mask]:
+    """All tests, the newest, those of each GPU model, and those of each class of left-out jobs."""
+    row = tests["row"].to_numpy()
+    models = rows.gpu_model[row]
+    keys = zip(models.tolist(), tests["left_out"].tolist(), strict=True)
+    codes = np.array([classes.get(key, "") for key in keys])
+    return {
+        ALL: np.ones(len(row), dtype=bool),
+        NEWEST: newest[row],
+        **{f"GPU model {name}": models == name for name in np.unique(models)},
+        **{f"job class {code}": codes == code for code in np.unique(codes) if code},
+    }
+
+
+def _compared(
+    champion: pd.DataFrame, challenger: pd.DataFrame, group: str, figure: FigureName
+) -> ComparedFigure | None:
+    both = champion.assign(champion=champion[figure], challenger=challenger[figure])
+    both = both.dropna(subset=["champion", "challenger"])
+    if both.empty:
+        return None
+    jobs, pairs = both["left_out"].nunique(), list(zip(both["job_a"], both["job_b"], strict=True))
+    gain = Resamples(pairs).mean((both["champion"] - both["challenger"]).to_numpy())
+    return ComparedFigure(
+        group=group,
+        figure=figure,
+        tests=len(both),
+        jobs=jobs,
+        champion_percent=_percent(both["champion"].mean()),
+        challenger_percent=_percent(both["challenger"].mean()),
+        gain_percent=_percent(gain.value),
+        low_percent=_percent(gain.low),
+        high_percent=_percent(gain.high),
+        decides=jobs >= LEAST_JOBS and len(set(pairs)) >= LEAST_PAIRS,
+    )
+
+
+def _percent(part: float) -> float:
+    return round(100 * float(part), 3)
+
+
+@dataclass(frozen=True, slots=True)
+class PromotionDecision:
+    """The verdict, and its reason in words."""
+
+    promote: bool
+    why: str
+
+
+def decide(compared: Sequence[ComparedFigure], news: Sequence[str]) -> PromotionDecision:
+    """Promote what is worse nowhere.
+
+    What a model learns of a job or a pair cannot show in tests that leave the job out, so a
+    challenger need not be better in these: it has learned from newer points. `news` are jobs and
+    GPU models that only the challenger has seen.
+    """
+    if worse := [one for one in compared if one.is_worse]:
+        return PromotionDecision(False, f"worse for {listed(map(_words, worse))}")
+    if better := [one for one in compared if one.is_better]:
+        return PromotionDecision(True, f"better for {listed(map(_words, better))}")
+    if news:
+        return PromotionDecision(True, f"not worse, and has seen {listed(news)}")
+    return PromotionDecision(True, "not worse, and has learned from newer points")
+
+
+def _words(one: ComparedFigure) -> str:
+    gain = f"{abs(one.gain_percent):.2f} [{one.low_percent:.2f} {one.high_percent:.2f}] points"
+    return f"{one.group} ({one.figure} by {gain})"
+
+
+HALF_LIFE_DAYS = 30.0
+LEAST_WEIGHT = 0.25
+"""A measurement counts half as much after a month, and never less than a quarter: drivers,
+libraries and jobs change, and a new point says more of today. In simulated quarters rates are
+wrong by 6 % less so, and as much where nothing changes (quarter/ages.py at 4efadd9f)."""
+
+OnStage: TypeAlias = Callable[[str], OnFold | None]
+"""Takes the name of a stage that begins; what it returns is called after each fit."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Challenger:
+    """A trained model that no folder has yet."""
+
+    points: PointSet
+    made_from: TrainingSet
+    trained: Trained
+    artefact: Artefact
+
+    @property
+    def manifest(self) -> Manifest:
+        """As it will be written beside the graph."""
+        return self.artefact.manifest
+
+    @property
+    def fault(self) -> str | None:
+        """Why it cannot be promoted; None where it can."""
+        try:
+            check_intervals(self.manifest)
+        except ModelError as error:
+            return str(error)
+        return None
+
+    def write(self, folder: Path) -> None:
+        """Write it, with the list of its points.
+
+        Raises:
+            StoreError: the files cannot be written.
+        """
+        write_model(folder, lambda folder: write_artefact(folder, self.artefact))
+
+
+def training_set(points: PointSet) -> TrainingSet:
+    """Rows of checked points, of which older ones count less.
+
+    Raises:
+        InputError: nothing can be learned from them.
+    """
+    made_from = make_training_set(points.pairs, points.profiled, points.references)
+    weights = _by_age(made_from.rows, points)
+    return replace(
+        made_from,
+        rows=made_from.rows.assign(weight=made_from.rows.weight * weights),
+        blind=made_from.blind.assign(weight=made_from.blind.weight * weights),
+    )
+
+
+def _by_age(rows: Rows, points: PointSet) -> Floats:
+    """What rows count by their age, measured from the newest of them; shape (n,)."""
+    begun: dict[tuple[str, ...], datetime] = {}
+    for point in points.pairs:
+        key, at = measurement_of(point), moment_of(point, LONG_AGO)
+        begun[key] = min(begun.get(key, at), at)
+    at = [begun[key] for key in measurements(rows)]
+    days = np.array([(max(at) - one) / timedelta(days=1) for one in at])
+    return np.maximum(0.5 ** (days / HALF_LIFE_DAYS), LEAST_WEIGHT)
+
+
+def train_challenger(
+    points: PointSet, made_from: TrainingSet, now: datetime, on_stage: OnStage
+) -> Challenger:
+    """Learn from all checked points.
+
+    Raises:
+        InputError: there are too few jobs.
+    """
+    trained = fit_model(made_from.rows, on_stage("training the challenger"), made_from.blind)
+    artefact = make_artefact(made_from, trained, now, {POINTS: points_file(points)})
+    return Challenger(points=points, made_from=made_from, trained=trained, artefact=artefact)
+
+
+def compare_with(
+    learned: PointSet, challenger: Challenger, on_stage: OnStage
+) -> tuple[ComparedFigure, ...]:
+    """What the champion's checked points teach against what the challenger's do, on the same rows.
+
+    The champion has learned from its own jobs, so what it says of them is no measure. For each job,
+    the learner is fitted to the champion's points without that job and to the challenger's without
+    it, and both answer every row with the job.
+
+    Raises:
+        InputError: nothing can be learned from the champion's points.
+    """
+    rows = challenger.made_from.rows
+    stage = on_stage("asking the champion's points")
+    of_champion = leave_one_job_out(
+        training_set(learned).rows, LEARNERS["extra-trees"], stage, rows
+    )
+    tests = scores(rows, challenger.trained.held_out)
+    solos = whole_gpu((*challenger.points.references, *challenger.points.profiled))
+    known = learned.ids
+    new = {measurement_of(p) for p in challenger.points.pairs if p.point_id not in known}
+    newest = np.array([key in new for key in measurements(rows)])
+    groups = _groups_of(rows, tests, newest, job_classes(solos))
+    return compare(scores(rows, of_champion), tests, groups)
+
+
+_Outcome: TypeAlias = Literal["nothing-new", "promoted", "kept"]
+OUTCOMES: tuple[_Outcome, ...] = get_args(_Outcome)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrainReport:
+    """A run, from the points to the decision.
+
+    Attributes:
+        at: When, ISO 8601, UTC.
+        outcome: nothing-new: nothing was trained. kept: the challenger did not become the champion.
+        champion: The model in use after the run; None is the bundled one.
+        challenger: Version of the model that was trained.
+        new_points: Points that the champion has not learned from, left-out ones among them.
+        used_points: Points that the challenger has learned from; None where there is none.
+        left_out: New points that it has not learned from, by reason.
+        launches_left_out: Launches that teach nothing, and why; they are no points, and are the
+            same in each run.
+        removed: Versions that were deleted, as newer ones took their place.
+    """
+
+    at: str
+    outcome: _Outcome
+    why: str
+    champion: str | None
+    replaced: str | None = None
+    challenger: str | None = None
+    new_points: int = 0
+    used_points: int | None = None
+    left_out: tuple[RefusedPoints, ...] = ()
+    launches_left_out: tuple[LeftOut, ...] = ()
+    compared: tuple[ComparedFigure, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether there is nothing to tell: nothing was trained and nothing left out."""
+        return self.outcome == "nothing-new" and not self.left_out
+
+    @property
+    def summary(self) -> str:
+        """One line for the mail of cron."""
+        promoted = self.outcome == "promoted"
+        verdict = f"replaces {self.replaced or BUNDLED_NAME}" if promoted else "stays"
+        line = f"{self.champion or BUNDLED_NAME} {verdict}: {self.why}; "
+        line += count_of(self.new_points, "new point")
+        if out := sum(of_reason.points for of_reason in self.left_out):
+            reasons = ", ".join(f"{one.points} {one.reason}" for one in self.left_out)
+            line += f", {out} left out: {reasons}"
+        return line
+
+
+@dataclass(frozen=True, slots=True)
+class _LastRun:
+    """What a run had looked at.
+
+    Attributes:
+        points_sha256: Of all points that were there, refused ones among them.
+        at: When, ISO 8601, UTC.
+        why: How it ended.
+    """
+
+    points_sha256: str
+    at: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Workplace:
+    """The folder of a run that holds the lock."""
+
+    folder: Path
+
+    @property
+    def draft(self) -> Path:
+        """Where the challenger is written before the registry takes it."""
+        return self.folder / "draft"
+
+    def clear(self) -> None:
+        """Remove the draft of this run, or of one that was killed."""
+        shutil.rmtree(self.draft, ignore_errors=True)
+
+    def last_run(self) -> _LastRun | None:
+        """The last run that came to its end; None where there is none, or nobody can read it."""
+        try:
+            return read(_LastRun, (self.folder / "last.json").read_bytes())
+        except (OSError, ValueError):
+            return None
+
+    def remember(self, run: _LastRun) -> None:
+        """Keep what a run has looked at.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        replace_file(self.folder / "last.json", write(run).encode() + b"\n")
+
+
+@contextmanager
+def working_in(models: Path) -> Generator[_Workplace]:
+    """The workplace below the folder of models, for one run at a time.
+
+    Raises:
+        BusyError: another run goes on.
+        OSError: it cannot be made.
+    """
+    folder = private_folder(models, "retrain")
+    with writing_private(folder / "lock", "r+") as lock:
+        if not try_lock(lock):
+            raise BusyError(
+                "another advisor retrain is running",
+                why=f"{folder / 'lock'} is held",
+                fix="wait for it to end; cron will call again",
+            )
+        place = _Workplace(folder)
+        place.clear()
+        try:
+            yield place
+        finally:
+            place.clear()
+
+
+KEPT_VERSIONS = 10
+"""Versions of retraining that stay on disk; one takes about 2 MB."""
+
+
+def retrain(
+    collected: Collected,
+    models: Path,
+    now: datetime,
+    *,
+    registry: Registry | None = None,
+    keep: int = KEPT_VERSIONS,
+    on_stage: OnStage = lambda _: None,
+) -> RetrainReport:
+    """Check what is new at a moment in UTC, train a challenger, and promote it unless it is worse.
+
+    `models` is the folder of the registry, which may be given where its bundled model is another
+    one than the package's; `keep` says how many versions of retraining stay.
+
+    Raises:
+        BusyError: another run goes on.
+        InputError: too little to learn from.
+        ModelError: the champion cannot be used.
+        StoreError: the challenger cannot be written; the champion is as it was.
+    """
+    with (
+        StoreError.instead_of(
+            OSError,
+            f"the run could not write to {models}",
+            fix="make room there; the model in use is as it was, and the next run starts again",
+        ),
+        working_in(models) as place,
+    ):
+        return _run(collected, registry or Registry(models), place, now, keep, on_stage)
+
+
+def _run(
+    collected: Collected,
+    registry: Registry,
+    place: _Workplace,
+    now: datetime,
+    keep: int,
+    on_stage: OnStage,
+) -> RetrainReport:
+    champion = registry.champion()
+    artefact = read_artefact(registry.folder(champion))
+    learned = learned_from(artefact, collected, is_bundled=champion is None)
+    nothing = RetrainReport(
+        at=now.isoformat(timespec="seconds"),
+        outcome="nothing-new",
+        why="nothing new was measured",
+        champion=champion,
+        launches_left_out=collected.launches_left_out,
+    )
+    if collected.candidates.ids <= learned.ids:
+        return nothing
+    points_sha256 = dataset_sha256(collected.candidates)
+    last = place.last_run()
+    if last is not None and last.points_sha256 == points_sha256:
+        return replace(nothing, why=f"nothing new since {last.at}, when it was: {last.why}")
+    sifted = sift(collected, learned, now)
+    report = replace(nothing, new_points=sifted.new, left_out=by_reason(sifted.refused))
+    report = _challenged(
+        report, sifted, learned, (registry, place, artefact.manifest), now, on_stage
+    )
+    # Of one who wrote more than a run learns from, the next run learns the rest.
+    if report.outcome != "promoted" or all(one.reason != "too-many" for one in report.left_out):
+        place.remember(_LastRun(points_sha256, report.at, report.why))
+    # Those of other makers stay.
+    made = [v for v in registry.versions() if (registry.folder(v) / POINTS).exists()]
+    removed = tuple(v for v in made[: max(len(made) - keep, 0)] if registry.remove(v))
+    return replace(report, removed=removed)
+
+
+def _challenged(
+    report: RetrainReport,
+    sifted: Sifted,
+    learned: PointSet,
+    where: tuple[Registry, _Workplace, Manifest],
+    now: datetime,
+    on_stage: OnStage,
+) -> RetrainReport:
+    """Train a challenger where there is something to learn, and promote it unless it is worse."""
+    registry, place, champion = where
+    made_from = training_set(sifted.accepted)
+    if made_from.facts.sha256 == champion.dataset.sha256:
+        return replace(report, why="nothing of what is new can be learned from")
+    challenger = train_challenger(sifted.accepted, made_from, now, on_stage)
+    compared = compare_with(usable_points(with_flags(learned)), challenger, on_stage)
+    new, old = challenger.manifest, champion
+    jobs = sorted(set(new.dataset.jobs) - set(old.dataset.jobs))
+    verdict = decide(compared, jobs + sorted(set(new.gpu_models) - set(old.gpu_models)))
+    if fault := challenger.fault:
+        verdict = PromotionDecision(False, fault)
+    report = replace(
+        report,
+        outcome="kept",
+        why=verdict.why,
+        challenger=challenger.manifest.version,
+        used_points=len(sifted.accepted.ids),
+        compared=compared,
+    )
+    if not verdict.promote:
+        return report
+    version = _promote(challenger, registry, place, now)
+    return replace(report, outcome="promoted", champion=version, replaced=report.champion)
+
+
+def _promote(challenger: Challenger, registry: Registry, place: _Workplace, now: datetime) -> str:
+    """Take it in and use it; the version may be there from a run that was killed."""
+    version = challenger.manifest.version
+    if version not in registry.versions():
+        challenger.write(place.draft)
+        registry.add(place.draft)
+    registry.promote(version, now)
+    return version
