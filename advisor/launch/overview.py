@@ -4,20 +4,16 @@ Its supervisor keeps it in the launch's folder, so it has no gap where a service
 is there when the launch is over. When there are too many points, two and two become one.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
-from typing import Literal
 
 from advisor.core.gpu import Gpu
-from advisor.core.job import WhenOneEnds
 from advisor.core.objectives import Prices
-from advisor.core.split import Sharing
 from advisor.files import read_whole, replace_file
 from advisor.formats.moments import to_text
-from advisor.launch.folder import JoinAnswer, LaunchFolder, dumps, loads
-from advisor.launch.spec import Forecast
+from advisor.launch.folder import LaunchFolder, dumps, loads
 from advisor.launch.status import LaunchStatus, Ledger, Saved, saved
 
 MOST_POINTS = 127
@@ -149,21 +145,6 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchJoin(JoinAnswer):
-    """A job that joins a launch, as the service tells it.
-
-    Attributes:
-        state: `asked` until its supervisor has answered.
-        notes: What was said of it before the supervisor was asked.
-    """
-
-    launch_id: str
-    join_id: str
-    state: Literal["asked", "joined", "refused"]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchHistory:
     """What a launch did over its time.
 
@@ -180,77 +161,6 @@ class LaunchList:
     """The newest first."""
 
     launches: tuple[LaunchStatus, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedJob:
-    """One job of a launch that is planned.
-
-    Attributes:
-        units: SMs or CUs that its share comes to; None: not known before it starts.
-        environment: Variables that limit it; at the command line all that it gets.
-        command: As its file says; None over the network, as is `workdir`.
-    """
-
-    job: str
-    rate_unit: str
-    share_percent: float
-    units: int | None
-    environment: Mapping[str, str]
-    command: tuple[str, ...] | None = None
-    workdir: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedMemory:
-    """Memory that the jobs need and may fill, MiB.
-
-    Attributes:
-        needs_mib: Of each job; None where it is not known.
-        most_mib: What they may fill of the card; None: not known.
-        fits: None where that is not known.
-    """
-
-    needs_mib: tuple[float | None, ...]
-    most_mib: float | None
-    fits: bool | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedPair:
-    """Jobs that would share the GPU, and what is expected of them.
-
-    Attributes:
-        split: Shares as people write them, `uncapped` or `time-sliced`.
-        forecast: None: no profile or no model was at hand.
-    """
-
-    split: str
-    sharing: Sharing
-    jobs: tuple[PlannedJob, ...]
-    memory: PlannedMemory
-    forecast: Forecast | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchPlan:
-    """What a launch would run; nothing was started.
-
-    Attributes:
-        gpu: Index or UUID, as it was asked for.
-        gpu_model: None: no GPU was seen.
-        notes: What the caller should know.
-    """
-
-    dry_run: Literal[True] = True
-    gpu: str
-    gpu_uuid: str | None
-    gpu_model: str | None
-    when_one_ends: WhenOneEnds
-    duration_s: float | None
-    hang_s: float | None
-    pairs: tuple[PlannedPair, ...]
-    notes: tuple[str, ...]
 
 
 MOST_ENDED = 8

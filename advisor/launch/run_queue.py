@@ -198,36 +198,28 @@ def see(folder: LaunchFolder) -> SeenLaunch:
     Raises:
         InputError: its spec cannot be read.
     """
-    # Requests before the status: who is answered in between is seen as one that starts.
+    # Requests before the status: who is answered in between is seen as one that waits.
     asked = [*joins(folder)]
     spec, status = folder.read_spec(), folder.read_status()
     jobs = status.jobs or first_status(spec, status.updated_at).jobs
-    first = [job for job in jobs if job.joined_at is None]
-    joined = [job for job in jobs if job.joined_at is not None]
+    first = [job for job in jobs if job.join_id is None]
     seated = list(map(LaunchedJob, spec.pairs[0].parts, first))
     refused: set[str] = set()
-    for request, answer in asked:
-        job = request.part.job
-        start = JobStatus(
-            job=job.name, rate_unit=job.progress.unit, share_percent=request.share_percent
-        )
-        if answer is None or answer.code is None:
-            own = next((one for one in joined if one.job == job.name), None)
-            if own is not None:
-                joined.remove(own)
-            seated.append(LaunchedJob(request.part, own or replace(start, outcome="starting")))
-        elif answer.code in _STARTS_ALONE:
-            failed = replace(start, outcome="failed", error=answer.cause)
-            seated.append(LaunchedJob(request.part, failed))
+    for request, job in asked:
+        part = request.pairs[0].parts[-1]
+        if job.outcome != "refused":
+            seated.append(LaunchedJob(part, job))
+        elif job.code in _STARTS_ALONE:
+            seated.append(LaunchedJob(part, replace(job, outcome="failed")))
         else:
-            refused.add(job.name)
+            refused.add(job.job)
     return SeenLaunch(
         launch_id=folder.launch_id,
         gpu=spec.gpu,
         status=status,
         jobs=tuple(seated),
         refused=frozenset(refused),
-        joining=any(answer is None for _, answer in asked),
+        joining=any(job.outcome == "waiting" for _, job in asked),
         stop_asked=folder.stop_asked(),
     )
 

@@ -145,10 +145,19 @@ SILENT_S = 10.0
 """A supervisor writes once a second. What is older than this is shown as what it is: old."""
 
 JobOutcome = Literal[
-    "waiting", "starting", "running", "finished", "stopped", "failed", "hung", "taken-down"
+    "waiting",
+    "starting",
+    "running",
+    "finished",
+    "stopped",
+    "failed",
+    "hung",
+    "taken-down",
+    "refused",
 ]
 """`taken-down`: ended by a fault on the MPS server that the jobs share. Such a fault takes all
-clients down and names no author, so none is called guilty, unless the server's log names one."""
+clients down and names no author, so none is called guilty, unless the server's log names one.
+`refused`: it asked to join, and does not."""
 
 _RESULTS: Mapping[Verdict | None, str] = {
     "wrong": "it reported a result that is not finite",
@@ -172,7 +181,8 @@ class JobStatus:
         proof: `server`: the MPS server holds it, or there is none; `set`: it is set, and not read
             back from the job, which may have changed it before its first context.
         exit_code: Negative: the signal that ended it. None while it runs, and after a stop.
-        error: What went wrong, in a sentence; why it was ended, where it was for a server.
+        code: Stable name of what went wrong (advisor.errors); None where nothing did.
+        error: The same in a sentence; why it was ended, where it was for a server.
         steps: Progress so far, in the job's unit.
         rate: Progress per second over the last seconds; None before there are two readings, while
             `unread` says why, and once it is over.
@@ -191,7 +201,8 @@ class JobStatus:
         stalled_since: When it last made progress, where that is 120 s ago or more; ISO 8601, UTC.
         predicted_rate: What was expected of `rate`, beside those that ran when it began or when
             the last one joined.
-        joined_at: When it joined those that ran; None: it began with the first.
+        join_id: Name of the request by which it joined; None: it began with the first.
+        joined_at: When it joined those that ran.
         ended_at: When it was seen to be over.
     """
 
@@ -204,6 +215,7 @@ class JobStatus:
     proof: Proof | None = None
     outcome: JobOutcome = "waiting"
     exit_code: int | None = None
+    code: str | None = None
     error: str | None = None
     steps: float = 0.0
     rate: float | None = None
@@ -218,6 +230,7 @@ class JobStatus:
     unread_since: str | None = None
     stalled_since: str | None = None
     predicted_rate: Interval | None = None
+    join_id: str | None = None
     joined_at: str | None = None
     ended_at: str | None = None
 

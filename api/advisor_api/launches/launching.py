@@ -11,12 +11,11 @@ from typing import cast
 from starlette.exceptions import HTTPException
 
 from advisor.core.gpu import Gpu
+from advisor.core.job import Job, ProgressSettings
 from advisor.errors import AdvisorError, BusyError, InputError, UnsafeFileError
 from advisor.formats.moments import now
 from advisor.formats.wire import write
 from advisor.launch.folder import (
-    JoinAnswer,
-    JoinRequest,
     LaunchFolder,
     ask_join,
     close_unclaimed,
@@ -24,21 +23,19 @@ from advisor.launch.folder import (
     dumps,
     find_folder,
     first_status,
-    last_answer,
+    join_status,
     loads,
     read_request,
 )
 from advisor.launch.overview import (
     LaunchHistory,
-    LaunchJoin,
-    LaunchPlan,
     read_history,
 )
-from advisor.launch.spec import LaunchSpec
-from advisor.launch.start import check_memory, plan_of, spawn_supervisor
-from advisor.launch.status import OVER, LaunchStatus, State, as_heard
+from advisor.launch.spec import LaunchPart, LaunchSpec
+from advisor.launch.start import check_memory, spawn_supervisor
+from advisor.launch.status import OVER, JobStatus, LaunchStatus, State, as_heard
 from advisor.settings import Settings
-from advisor.wire.requests import JoinLaunchRequest, LaunchRequest, check_launch
+from advisor.wire.requests import LaunchRequest, check_join, check_launch
 from advisor_advice.launching import ResolvedLaunch, make_join, make_spec
 from advisor_api.http.access import Caller
 from advisor_api.http.errors import LOG
@@ -201,10 +198,14 @@ def visible_launch(status: LaunchStatus, host: str, caller: Caller) -> LaunchSta
         status = replace(
             status,
             cause=status.cause and HIDDEN,
-            jobs=tuple(replace(job, error=job.error and HIDDEN) for job in status.jobs),
+            jobs=tuple(_visible_job(job, caller) for job in status.jobs),
             warnings=tuple(_PLACE.sub("…", text) for text in status.warnings),
         )
     return replace(status, host=host)
+
+
+def _visible_job(job: JobStatus, caller: Caller) -> JobStatus:
+    return job if "launch" in caller.scopes else replace(job, error=job.error and HIDDEN)
 
 
 class LaunchingOffError(AdvisorError):
@@ -250,10 +251,7 @@ def launch(
     hashed = request_hash(wanted)
     if key and (earlier := service.state.asked_before(caller.name, key, hashed)):
         return _status_of(service, earlier)
-    gpu = find_gpu(str(wanted.gpu))
-    spec = _spec(service, wanted, gpu, caller)
-    for pair in spec.pairs:
-        check_memory(pair, gpu)
+    spec, gpu = _spec(service, wanted, caller)
     row = row_of(spec, first_status(spec, now(), gpu), service.home, hashed, key=key)
     first, more = spec.pairs[0], len(spec.pairs) - 1
     then = f", then {more} more" if more else ""
@@ -267,15 +265,32 @@ def launch(
     return stored_status(row)
 
 
-def plan(service: Service, wanted: LaunchRequest, caller: Caller) -> LaunchPlan:
-    """What the same request would run (`plan_of`).
+def plan(service: Service, wanted: LaunchRequest, caller: Caller) -> LaunchSpec:
+    """What the same request would run; of the files of jobs, only what concerns sharing.
 
     Raises:
-        AdvisorError: as `launch`, but whether the memory suffices is part of the answer.
+        AdvisorError: as `launch`.
     """
-    gpu = find_gpu(str(wanted.gpu))
-    spec = _spec(service, wanted, gpu, caller)
-    return plan_of(spec, with_units(gpu, service.settings), service.settings)
+    return without_commands(_spec(service, wanted, caller)[0])
+
+
+def without_commands(spec: LaunchSpec) -> LaunchSpec:
+    """The same without commands, variables, paths and addresses of its jobs."""
+
+    def named(part: LaunchPart) -> LaunchPart:
+        job = part.job
+        told = Job(
+            name=job.name,
+            command=(),
+            progress=ProgressSettings(unit=job.progress.unit),
+            memory_mib=job.memory_mib,
+            offered_rate=job.offered_rate,
+            max_p99_ms=job.max_p99_ms,
+        )
+        return replace(part, job=told)
+
+    pairs = (replace(pair, parts=tuple(map(named, pair.parts))) for pair in spec.pairs)
+    return replace(spec, pairs=tuple(pairs))
 
 
 def stop(service: Service, launch_id: str, audited: RequestAudit) -> tuple[LaunchStatus, str]:
@@ -384,16 +399,21 @@ def _folder_reached(service: Service, launch_id: str, command: str) -> LaunchFol
     return _folder_of(row, service.settings)
 
 
-def request_hash(wanted: LaunchRequest | JoinLaunchRequest) -> str:
+def request_hash(wanted: LaunchRequest) -> str:
     """Identity of what is asked for, however the JSON is written."""
     return hashlib.sha256(write(wanted).encode()).hexdigest()
 
 
-def _spec(service: Service, wanted: LaunchRequest, gpu: Gpu, caller: Caller) -> LaunchSpec:
+def _spec(service: Service, wanted: LaunchRequest, caller: Caller) -> tuple[LaunchSpec, Gpu]:
     check_launch(wanted)
     _check_launchable(service, (job.job for pair in wanted.pairs for job in pair))
-    launch = ResolvedLaunch(request=wanted, gpu=gpu.uuid, card=gpu, asked_by=caller.name)
-    return make_spec(launch, service.settings)
+    gpu = with_units(find_gpu(str(wanted.gpu)), service.settings)
+    spec = make_spec(
+        ResolvedLaunch(request=wanted, card=gpu, asked_by=caller.name), service.settings
+    )
+    for pair in spec.pairs:
+        check_memory(pair, gpu)
+    return spec, gpu
 
 
 def _status_of(service: Service, row: LaunchRow) -> LaunchStatus:
@@ -413,11 +433,11 @@ def _folder_here(service: Service, launch_id: str) -> LaunchFolder | None:
 def join(
     service: Service,
     launch_id: str,
-    wanted: JoinLaunchRequest,
+    wanted: LaunchRequest,
     caller: Caller,
     key: str | None,
     audited: RequestAudit,
-) -> LaunchJoin:
+) -> JobStatus:
     """Ask the supervisor of a launch to let a job join, once for each key and body.
 
     Raises:
@@ -431,26 +451,24 @@ def join(
         StoreError: the database does not answer.
         UnsafeCountError: the share has a count of SMs at which results are wrong.
     """
+    check_join(wanted)
     (name,) = wanted.names
     folder = _folder(service, launch_id, f"advisor launch --join {launch_id} {name}")
     join_id = _id_of(wanted, caller, key) if key else None
     if join_id and (before := read_request(folder, join_id)):
-        return _as_told(folder, join_id, before, caller)
+        return join_status(folder, join_id, before)
     _check_launchable(service, [name])
     gpu = find_gpu(folder.read_status().gpu_uuid or folder.read_spec().gpu)
-    launch = ResolvedLaunch(
-        request=wanted.as_launch(),
-        gpu=gpu.uuid,
-        card=with_units(gpu, service.settings),
-        asked_by=caller.name,
-    )
+    card = with_units(gpu, service.settings)
+    launch = ResolvedLaunch(request=wanted, card=card, asked_by=caller.name)
     request = make_join(folder, name, wanted.share_percent, launch, service.settings)
-    with audited.of("launch.join", f"{launch_id}: {name} at {request.share_percent:g} %"):
+    share_percent = request.pairs[0].split.shares[-1]
+    with audited.of("launch.join", f"{launch_id}: {name} at {share_percent:g} %"):
         join_id = ask_join(folder, request, join_id)
-    return _as_told(folder, join_id, request, caller)
+    return join_status(folder, join_id, request)
 
 
-def find_join(service: Service, launch_id: str, join_id: str, caller: Caller) -> LaunchJoin:
+def find_join(service: Service, launch_id: str, join_id: str, caller: Caller) -> JobStatus:
     """What has become of a job that was to join.
 
     Raises:
@@ -460,7 +478,7 @@ def find_join(service: Service, launch_id: str, join_id: str, caller: Caller) ->
     folder = _folder(service, launch_id, f"advisor launches show {launch_id}")
     if (request := read_request(folder, join_id)) is None:
         raise HTTPException(404, f"nobody asked to join {launch_id} by {join_id}.")
-    return _as_told(folder, join_id, request, caller)
+    return _visible_job(join_status(folder, join_id, request), caller)
 
 
 def _folder(service: Service, launch_id: str, command: str) -> LaunchFolder:
@@ -468,30 +486,7 @@ def _folder(service: Service, launch_id: str, command: str) -> LaunchFolder:
     return _folder_reached(service, launch_id, command)
 
 
-def _id_of(wanted: JoinLaunchRequest, caller: Caller, key: str) -> str:
+def _id_of(wanted: LaunchRequest, caller: Caller, key: str) -> str:
     """The same for the same key and body, so that it is asked once."""
     text = "\n".join((caller.name, key, request_hash(wanted)))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _as_told(
-    folder: LaunchFolder, join_id: str, request: JoinRequest, caller: Caller
-) -> LaunchJoin:
-    job = request.part.job.name
-    answered = last_answer(folder, join_id, job)
-    said = answered or JoinAnswer(job=job)
-    told = "launch" in caller.scopes
-    return LaunchJoin(
-        launch_id=folder.launch_id,
-        join_id=join_id,
-        state="asked" if answered is None else "joined" if said.code is None else "refused",
-        notes=request.notes if told else (),
-        job=job,
-        code=said.code,
-        cause=said.cause if told else said.cause and HIDDEN,
-        units_granted=said.units_granted,
-        memory_limit_mib=said.memory_limit_mib,
-        joined_at=said.joined_at,
-        share_percent=request.share_percent,
-        forecast=request.forecast,
-    )

@@ -7,13 +7,12 @@ from fastapi.responses import Response
 
 from advisor.launch.overview import (
     LaunchHistory,
-    LaunchJoin,
     LaunchList,
-    LaunchPlan,
     Overview,
 )
-from advisor.launch.status import LaunchStatus
-from advisor.wire.requests import JoinLaunchRequest, LaunchRequest
+from advisor.launch.spec import LaunchSpec
+from advisor.launch.status import JobStatus, LaunchStatus
+from advisor.wire.requests import LaunchRequest
 from advisor_api.http.access import Launcher, Reader
 from advisor_api.http.errors import may_refuse
 from advisor_api.http.routing import answer, kept_answer, v1_router
@@ -48,7 +47,7 @@ LaunchingService = Annotated[Service, Depends(_launching)]
     status_code=202,
     response_model=LaunchStatus,
     responses={
-        200: {"model": LaunchPlan, "description": "With dry_run: what would run"},
+        200: {"model": LaunchSpec, "description": "With dry_run: what would run"},
         202: {"headers": {"Location": {"schema": {"type": "string"}}}},
         **may_refuse(409),
     },
@@ -108,14 +107,14 @@ def stop_launch(
 @launches.post(
     "/launches/{launch_id}/joins",
     status_code=202,
-    response_model=LaunchJoin,
+    response_model=JobStatus,
     responses={202: {"headers": {"Location": {"schema": {"type": "string"}}}}, **may_refuse(409)},
 )
 def join_launch(
     launch_id: LaunchInPath,
     service: LaunchingService,
     caller: Launcher,
-    wanted: JoinLaunchRequest,
+    wanted: LaunchRequest,
     audited: Audited,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
@@ -124,11 +123,11 @@ def join_launch(
     return answer(asked, 202, {"Location": f"/v1/launches/{launch_id}/joins/{asked.join_id}"})
 
 
-@launches.get("/launches/{launch_id}/joins/{join_id}", response_model=LaunchJoin)
+@launches.get("/launches/{launch_id}/joins/{join_id}", response_model=JobStatus)
 def show_join(
     launch_id: LaunchInPath, join_id: JoinInPath, caller: Reader, service: ServiceOf
 ) -> Response:
-    """What has become of a job that was to join: it runs with the others, or why not."""
+    """How a job does that was to join: `waiting` until its supervisor has answered."""
     return answer(joining.find_join(service, launch_id, join_id, caller))
 
 

@@ -4,13 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from joining import to_join
 
 from advisor.core.job import Job
 from advisor.core.split import Split
 from advisor.errors import BusyError, InputError
 from advisor.launch.folder import (
-    JoinAnswer,
-    JoinRequest,
     LaunchFolder,
     answer,
     ask_join,
@@ -134,7 +133,7 @@ def test_a_launch_whose_jobs_have_ended_is_about_to_let_go_of_its_gpu(tmp_path: 
     ended(folder, a="finished")
     folder.write_status(replace(folder.read_status(), state="running", ended_at=None))
     assert see(folder).is_ending
-    ask_join(folder, JoinRequest(part=part("b"), share_percent=50.0))
+    ask_join(folder, to_join(part("b")))
     assert not see(folder).is_ending
 
 
@@ -148,16 +147,18 @@ def test_who_is_stopped_waits_again(tmp_path: Path) -> None:
 
 def test_joined_jobs_are_seen_before_the_status_has_them(tmp_path: Path) -> None:
     folder = launched(tmp_path, "a", "b")
-    names = [ask_join(folder, JoinRequest(part=part(n), share_percent=50.0)) for n in "cde"]
+    names = [ask_join(folder, to_join(part(n))) for n in "cde"]
     seen = see(folder)
     assert [job.status.job for job in seen.jobs] == ["a", "b", "c", "d", "e"]
     assert seen.joining
-    answer(folder, names[0], JoinAnswer(job="c", joined_at="2026-01-31T12:00:10Z"))
-    answer(folder, names[1], JoinAnswer(job="d", code="no-split", cause="full"))
-    answer(folder, names[2], JoinAnswer(job="e", code="job", cause="bad checkpoint"))
+    for name, job, outcome, code in zip(
+        names, "cde", ("running", "refused", "refused"), (None, "no-split", "job"), strict=True
+    ):
+        said = JobStatus(job=job, rate_unit="steps", share_percent=50)
+        answer(folder, replace(said, join_id=name, outcome=outcome, code=code))
     seen = see(folder)
     assert [(job.status.job, job.status.outcome) for job in seen.jobs[2:]] == [
-        ("c", "starting"),
+        ("c", "running"),
         ("e", "failed"),
     ]
     assert seen.refused == {"d"}

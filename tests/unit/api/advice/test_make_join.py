@@ -11,7 +11,7 @@ from unsafe_counts import checked_with, write_check
 from advisor.core.job import Job
 from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.errors import InputError, NoSplitError, UnsafeCountError
-from advisor.launch.folder import JoinRequest, LaunchFolder, create_folder, first_status, keep_part
+from advisor.launch.folder import LaunchFolder, create_folder, first_status, keep_part
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import JobStatus
 from advisor.settings import Settings
@@ -52,7 +52,7 @@ def running(
 
 def asked(
     folder: LaunchFolder, file: Path, settings: Settings, share_percent: float | None = None
-) -> JoinRequest:
+) -> LaunchSpec:
     request = LaunchRequest.of("b", gpu_model=CARD)
     wanted = ResolvedLaunch(request=request, profiles=file, asked_by="me")
     return make_join(folder, "b", share_percent, wanted, settings)
@@ -62,9 +62,10 @@ def test_a_request_names_beside_whom_and_what_is_expected(
     settings: Settings, tmp_path: Path
 ) -> None:
     said = asked(running(settings), points_file(tmp_path), settings, share_percent=100.0)
-    assert (said.beside, said.part.job.name, said.share_percent) == (("a", "b"), "b", 100.0)
-    assert said.forecast
-    assert len(said.forecast.jobs) == 3
+    (made,) = said.pairs
+    assert ([job.name for job in made.jobs], made.split.shares[-1]) == (["a", "b", "b"], 100.0)
+    assert made.forecast
+    assert len(made.forecast.jobs) == 3
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,8 @@ def test_an_unsafe_share_is_refused_of_the_newcomer_alone(
     folder = running(settings, split=Split((50.0, 90.0)))
     with pytest.raises(UnsafeCountError, match=r"64 and 68 SMs \(.* in --share\)"):
         asked(folder, points_file(tmp_path), settings, share_percent=50.0)
-    assert asked(folder, points_file(tmp_path), settings, share_percent=40.0).share_percent == 40
+    (made,) = asked(folder, points_file(tmp_path), settings, share_percent=40.0).pairs
+    assert made.split.shares == (50.0, 90.0, 40.0)
 
 
 def test_a_launch_that_cannot_be_read_is_not_joined(settings: Settings, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def file(tmp_path: Path) -> Path:
 def wanted(file: Path | None = None, *jobs: str, **fields: Any) -> ResolvedLaunch:
     """A launch of `a` and `b` on a GPU that was seen."""
     asked = LaunchRequest.of(*(jobs or ("a", "b")), **fields)
-    return ResolvedLaunch(request=asked, gpu="GPU-1", card=GPU, profiles=file, asked_by="me")
+    return ResolvedLaunch(request=asked, card=GPU, profiles=file, asked_by="me")
 
 
 def test_a_spec_says_what_was_asked_for(settings: Settings, file: Path) -> None:

@@ -128,7 +128,7 @@ def test_the_same_request_has_the_same_hash_however_it_is_written() -> None:
     same = request(dry_run=False, hang_s=None)
     assert request_hash(request()) == request_hash(same)
     others = [
-        {"jobs": pair("abe", "zed")}, {"gpu": "0"}, {"split": "50/50"}, {"duration_s": 1},
+        {"jobs": pair("abe", "zed")}, {"gpu": "1"}, {"split": "50/50"}, {"duration_s": 1},
         {"when_one_ends": "stop"}, {"then": [{"jobs": pair("zed", "abe")}]}, {"min_speed": 0.1},
     ]  # fmt: skip
     assert len({request_hash(request(**other)) for other in [*others, {}]}) == len(others) + 1
