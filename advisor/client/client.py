@@ -23,7 +23,6 @@ from advisor.formats.rows import to_row
 from advisor.formats.wire import read_tolerant, to_plain, write
 from advisor.launch.overview import (
     History,
-    LaunchHistory,
     LaunchList,
     Overview,
 )
@@ -429,7 +428,7 @@ class Client:
 
     def launch_history(self, launch: LaunchStatus | str) -> History | None:
         """What it did over its time; None: it has just begun, or runs on another host."""
-        return self._get(f"{_of(launch)}/history", LaunchHistory).history
+        return self._get(f"{_of(launch)}/history", LaunchStatus).history
 
     def overview(self) -> Overview:
         """GPUs, who runs on them, launches with their history, and what was saved, observed."""

@@ -14,69 +14,20 @@ from advisor.core.objectives import Prices
 from advisor.files import read_whole, replace_file
 from advisor.formats.moments import to_text
 from advisor.launch.folder import LaunchFolder, dumps, loads
-from advisor.launch.status import LaunchStatus, Ledger, Saved, saved
+from advisor.launch.status import (
+    History,
+    JobHistory,
+    LaunchStatus,
+    Ledger,
+    Saved,
+    known_mean,
+    saved,
+)
 
 MOST_POINTS = 127
 """Maximum number of samples; one more triggers pairwise merging."""
 
 _MOST_BYTES = 1 << 20
-
-HistoryValues = tuple[float | None, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobHistory:
-    """One of the jobs.
-
-    Attributes:
-        speeds: Relative speed in each step.
-        p99_ms: Of the answers of a server that has promised one; empty where there is none.
-    """
-
-    job: str
-    speeds: HistoryValues = ()
-    p99_ms: HistoryValues = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
-    """Means over equal steps of time, the oldest first; None: not known, or not there.
-
-    Attributes:
-        started_at: Begin of the first step, ISO 8601, UTC.
-        step_s: Length of each.
-        power_w: Of the GPU.
-        energy_saved: Part of the energy saved for the same work.
-        jobs: In the order of the launch's.
-    """
-
-    started_at: str
-    step_s: float
-    power_w: HistoryValues = ()
-    energy_saved: HistoryValues = ()
-    jobs: tuple[JobHistory, ...] = ()
-
-    def thinned(self, most: int) -> "History":
-        """The same in so many points at most."""
-        found = self
-        while len(found.power_w) > most:
-            found = replace(
-                found,
-                step_s=2 * found.step_s,
-                power_w=_pairs(found.power_w),
-                energy_saved=_pairs(found.energy_saved),
-                jobs=tuple(
-                    replace(job, speeds=_pairs(job.speeds), p99_ms=_pairs(job.p99_ms))
-                    for job in found.jobs
-                ),
-            )
-        return found
-
-    def compact(self, most: int) -> "History":
-        """The same without series of which nothing is known: of most jobs there is no p99."""
-        found = self.thinned(most)
-        jobs = (replace(job, p99_ms=job.p99_ms if any(job.p99_ms) else ()) for job in found.jobs)
-        return replace(found, jobs=tuple(jobs))
 
 
 class HistoryKeeper:
@@ -123,37 +74,15 @@ def _with_step(history: History, seen: Sequence[LaunchStatus], missed: int) -> H
         of = [status.jobs[n] for status in seen if n < len(status.jobs)]
         jobs[n] = replace(
             known,
-            speeds=(*known.speeds, *gap, _mean([one.relative_speed for one in of])),
-            p99_ms=(*known.p99_ms, *gap, _mean([one.latency_p99_ms for one in of])),
+            speeds=(*known.speeds, *gap, known_mean([one.relative_speed for one in of])),
+            p99_ms=(*known.p99_ms, *gap, known_mean([one.latency_p99_ms for one in of])),
         )
     return replace(
         history,
-        power_w=(*history.power_w, *gap, _mean([one.power_w for one in seen])),
-        energy_saved=(*history.energy_saved, *gap, _mean([one.energy_saved for one in seen])),
+        power_w=(*history.power_w, *gap, known_mean([one.power_w for one in seen])),
+        energy_saved=(*history.energy_saved, *gap, known_mean([one.energy_saved for one in seen])),
         jobs=tuple(jobs.values()),
     )
-
-
-def _pairs(series: HistoryValues) -> HistoryValues:
-    # A last one without its other half would stand for a step that is not over: it waits for it.
-    return tuple(_mean(series[n : n + 2]) for n in range(0, len(series) - 1, 2))
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(f"{sum(known) / len(known):.4g}") if known else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchHistory:
-    """What a launch did over its time.
-
-    Attributes:
-        history: None: it has just begun, is of another host, or its folder was removed.
-    """
-
-    launch_id: str
-    history: History | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,18 +116,6 @@ class CardNow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrawnLaunch:
-    """A launch, and what it did over its time.
-
-    Attributes:
-        history: None: it has just begun, or runs on another host.
-    """
-
-    launch: LaunchStatus
-    history: History | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """Everything of one moment.
 
@@ -206,8 +123,8 @@ class Overview:
         replayed: All of it was recorded earlier, and is played again.
         at: The moment, ISO 8601.
         gpus: Those of this host, and others on which something runs.
-        running: Launches that are not over, the newest first.
-        ended: The newest of those that are.
+        running: Launches that are not over, the newest first, with their history.
+        ended: The newest of those that are, likewise.
         today: Since midnight on the host of the service.
         week: Since Monday.
     """
@@ -215,31 +132,10 @@ class Overview:
     replayed: bool = False
     at: str
     gpus: tuple[CardNow, ...]
-    running: tuple[DrawnLaunch, ...]
-    ended: tuple[DrawnLaunch, ...]
+    running: tuple[LaunchStatus, ...]
+    ended: tuple[LaunchStatus, ...]
     today: Saved
     week: Saved
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One launch in the books: when it ran, and what it took; None: that is not known."""
-
-    begun: datetime
-    ended: datetime | None
-    ledger: Ledger | None
-
-
-def entry_of(status: LaunchStatus) -> Entry | None:
-    """A launch that ran; None: nothing of it ever did."""
-    if status.started_at is None or not status.overlap_s:
-        return None
-    ended = (status.ended_at or status.updated_at) if status.over else None
-    return Entry(
-        begun=datetime.fromisoformat(status.started_at),
-        ended=datetime.fromisoformat(ended) if ended else None,
-        ledger=status.ledger,
-    )
 
 
 def midnight(now: datetime, days_back: int = 0) -> datetime:
@@ -255,7 +151,7 @@ def overview(
     now: datetime,
     running: Sequence[LaunchStatus],
     ended: Sequence[LaunchStatus],
-    entries: Sequence[Entry],
+    entries: Sequence[LaunchStatus],
     cards: Sequence[tuple[Gpu, float | None]],
     host: str,
     history_of: Callable[[str], History | None],
@@ -268,7 +164,7 @@ def overview(
         now: The moment.
         running: Launches that are not over, each as it may be shown.
         ended: The newest of those that are.
-        entries: Of all launches of the week.
+        entries: All launches of the week.
         cards: GPUs of this host, with the power that they draw now.
         host: Its name.
         history_of: By the name of a launch; None: there is none.
@@ -276,11 +172,10 @@ def overview(
         replayed: All of it was recorded earlier.
     """
 
-    def drawn(launches: Iterable[LaunchStatus], most: int) -> tuple[DrawnLaunch, ...]:
+    def drawn(launches: Iterable[LaunchStatus], most: int) -> tuple[LaunchStatus, ...]:
         known = ((one, history_of(one.launch_id)) for one in launches)
         return tuple(
-            DrawnLaunch(launch=one, history=history and history.compact(most))
-            for one, history in known
+            replace(one, history=history and history.compact(most)) for one, history in known
         )
 
     def since(begin: datetime) -> Saved:
@@ -297,14 +192,17 @@ def overview(
     )
 
 
-def _parts(entries: Iterable[Entry], begin: datetime, now: datetime) -> Iterator[Ledger | None]:
+def _parts(
+    entries: Iterable[LaunchStatus], begin: datetime, now: datetime
+) -> Iterator[Ledger | None]:
     """Of each launch what falls into the time, as if it were spread evenly."""
     for one in entries:
-        ended = min(one.ended or now, now)
-        inside_s = (ended - max(one.begun, begin)).total_seconds()
-        whole_s = (ended - one.begun).total_seconds()
-        if inside_s > 0:
-            yield one.ledger and one.ledger.part(min(1.0, inside_s / whole_s))
+        if ran := one.ran(now):
+            begun, ended = ran
+            inside_s = (ended - max(begun, begin)).total_seconds()
+            whole_s = (ended - begun).total_seconds()
+            if inside_s > 0:
+                yield one.ledger and one.ledger.part(min(1.0, inside_s / whole_s))
 
 
 def _cards(

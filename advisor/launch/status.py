@@ -3,7 +3,7 @@
 Both are of the time in which jobs ran: neither holds a start, which each job has alone as well.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
@@ -245,6 +245,75 @@ class JobStatus:
         return self.mean_speed if self.relative_speed is None else self.relative_speed
 
 
+HistoryValues = tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHistory:
+    """One of the jobs.
+
+    Attributes:
+        speeds: Relative speed in each step.
+        p99_ms: Of the answers of a server that has promised one; empty where there is none.
+    """
+
+    job: str
+    speeds: HistoryValues = ()
+    p99_ms: HistoryValues = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Means over equal steps of time, the oldest first; None: not known, or not there.
+
+    Attributes:
+        started_at: Begin of the first step, ISO 8601, UTC.
+        step_s: Length of each.
+        power_w: Of the GPU.
+        energy_saved: Part of the energy saved for the same work.
+        jobs: In the order of the launch's.
+    """
+
+    started_at: str
+    step_s: float
+    power_w: HistoryValues = ()
+    energy_saved: HistoryValues = ()
+    jobs: tuple[JobHistory, ...] = ()
+
+    def thinned(self, most: int) -> "History":
+        """The same in so many points at most."""
+        found = self
+        while len(found.power_w) > most:
+            found = replace(
+                found,
+                step_s=2 * found.step_s,
+                power_w=_pairs(found.power_w),
+                energy_saved=_pairs(found.energy_saved),
+                jobs=tuple(
+                    replace(job, speeds=_pairs(job.speeds), p99_ms=_pairs(job.p99_ms))
+                    for job in found.jobs
+                ),
+            )
+        return found
+
+    def compact(self, most: int) -> "History":
+        """The same without series of which nothing is known: of most jobs there is no p99."""
+        found = self.thinned(most)
+        jobs = (replace(job, p99_ms=job.p99_ms if any(job.p99_ms) else ()) for job in found.jobs)
+        return replace(found, jobs=tuple(jobs))
+
+
+def _pairs(series: HistoryValues) -> HistoryValues:
+    # A last one without its other half would stand for a step that is not over: it waits for it.
+    return tuple(known_mean(series[n : n + 2]) for n in range(0, len(series) - 1, 2))
+
+
+def known_mean(values: Sequence[float | None]) -> float | None:
+    """Of those that are known, to four digits; None: none is."""
+    known = [value for value in values if value is not None]
+    return float(f"{sum(known) / len(known):.4g}") if known else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchStatus:
     """A launch at one moment.
@@ -284,6 +353,8 @@ class LaunchStatus:
             stopped, or cannot write. All else is as of `updated_at` then, and nothing is proven.
         warnings: Notes of the spec, then what came up, such as a prediction that is far from what
             is observed.
+        history: What it did over its time; only where that is asked for. None there: it has just
+            begun, runs on another host, or its folder was removed.
     """
 
     launch_id: str
@@ -321,6 +392,14 @@ class LaunchStatus:
     supervisor_pid: int | None = None
     silent_s: int | None = None
     warnings: tuple[str, ...] = ()
+    history: History | None = None
+
+    def ran(self, now: datetime) -> tuple[datetime, datetime] | None:
+        """Begin and end of the time in which it ran so far; None: nothing of it ever did."""
+        if self.started_at is None or not self.overlap_s:
+            return None
+        ended = datetime.fromisoformat(self.ended_at or self.updated_at) if self.over else now
+        return datetime.fromisoformat(self.started_at), min(ended, now)
 
     @property
     def over(self) -> bool:

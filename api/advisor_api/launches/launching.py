@@ -27,10 +27,7 @@ from advisor.launch.folder import (
     loads,
     read_request,
 )
-from advisor.launch.overview import (
-    LaunchHistory,
-    read_history,
-)
+from advisor.launch.overview import read_history
 from advisor.launch.spec import LaunchPart, LaunchSpec
 from advisor.launch.start import check_memory, spawn_supervisor
 from advisor.launch.status import OVER, JobStatus, LaunchStatus, State, as_heard
@@ -166,25 +163,26 @@ _PLACE = re.compile(r"[\w+.-]+:/+[^\s;,]*|(?<![\w/])~?/[^\s;:,]*")
 
 def current_status(folder: LaunchFolder) -> LaunchStatus:
     """Where a launch of this host stands now, its jobs named from the first moment on."""
-    status = folder.read_status()
+    status = replace(folder.read_status(), host=HOST)
     if status.jobs:
         return status
     try:
         first = first_status(folder.read_spec(), status.updated_at)
     except InputError:
         return status
-    known = ("state", "code", "cause", "silent_s")
+    known = ("state", "code", "cause", "silent_s", "host")
     return replace(first, **{name: getattr(status, name) for name in known})
 
 
 def stored_status(row: LaunchRow) -> LaunchStatus:
     """The last status that the database has."""
     try:
-        return loads(LaunchStatus, row.status.encode())
+        status = loads(LaunchStatus, row.status.encode())
     except ValueError:
         # Of another version of advisor: what is a column of its own is still known.
         state = cast("State", row.state)
-        return LaunchStatus(launch_id=row.launch_id, state=state, updated_at=row.updated_at)
+        status = LaunchStatus(launch_id=row.launch_id, state=state, updated_at=row.updated_at)
+    return replace(status, host=row.host)
 
 
 def last_heard(row: LaunchRow) -> LaunchStatus:
@@ -192,16 +190,16 @@ def last_heard(row: LaunchRow) -> LaunchStatus:
     return as_heard(stored_status(row))
 
 
-def visible_launch(status: LaunchStatus, host: str, caller: Caller) -> LaunchStatus:
+def visible_launch(status: LaunchStatus, caller: Caller) -> LaunchStatus:
     """A launch as a caller may see it."""
-    if "launch" not in caller.scopes:
-        status = replace(
-            status,
-            cause=status.cause and HIDDEN,
-            jobs=tuple(_visible_job(job, caller) for job in status.jobs),
-            warnings=tuple(_PLACE.sub("…", text) for text in status.warnings),
-        )
-    return replace(status, host=host)
+    if "launch" in caller.scopes:
+        return status
+    return replace(
+        status,
+        cause=status.cause and HIDDEN,
+        jobs=tuple(_visible_job(job, caller) for job in status.jobs),
+        warnings=tuple(_PLACE.sub("…", text) for text in status.warnings),
+    )
 
 
 def _visible_job(job: JobStatus, caller: Caller) -> JobStatus:
@@ -293,11 +291,8 @@ def without_commands(spec: LaunchSpec) -> LaunchSpec:
     return replace(spec, pairs=tuple(pairs))
 
 
-def stop(service: Service, launch_id: str, audited: RequestAudit) -> tuple[LaunchStatus, str]:
-    """Ask for the end of a launch; of one that is over, or asked already, nothing more.
-
-    Returns:
-        Where it stands, and its host.
+def stop(service: Service, launch_id: str, audited: RequestAudit) -> LaunchStatus:
+    """Ask for the end of a launch, and where it stands; again, or if it is over, nothing more.
 
     Raises:
         HTTPException: 404, there is none.
@@ -305,53 +300,50 @@ def stop(service: Service, launch_id: str, audited: RequestAudit) -> tuple[Launc
         OtherHostError: it runs on another host, or under another home of this one.
         StoreError: the database does not answer, and the launch has no folder here.
     """
-    status, host = find(service, launch_id)
+    status = find(service, launch_id)
     if status.over:
-        return status, host
+        return status
     with audited.of("launch.stop", launch_id):
         folder = _folder_reached(service, launch_id, f"advisor launches stop {launch_id}")
         folder.ask_stop()
         close_unclaimed(folder)
-    return current_status(folder), host
+    return current_status(folder)
 
 
-def find(service: Service, launch_id: str) -> tuple[LaunchStatus, str]:
-    """Where a launch stands, and its host: from its folder if that is here, else as last kept.
+def find(service: Service, launch_id: str) -> LaunchStatus:
+    """Where a launch stands: from its folder if that is here, else as last kept.
 
     Raises:
         HTTPException: 404, there is none.
         StoreError: the database does not answer, and the launch has no folder here.
     """
     if folder := _folder_here(service, launch_id):
-        return current_status(folder), HOST
+        return current_status(folder)
     row = service.state.launch(launch_id)
     if row is None:
         raise HTTPException(404, f"there is no launch {launch_id}. See GET /v1/launches.")
-    return last_heard(row), row.host
+    return last_heard(row)
 
 
-def history(service: Service, launch_id: str) -> LaunchHistory:
-    """What a launch did over its time; the supervisor keeps it on its own host alone.
+def history(service: Service, launch_id: str) -> LaunchStatus:
+    """A launch with what it did over its time; the supervisor keeps it on its own host alone.
 
     Raises:
         HTTPException, StoreError: as `find`.
     """
-    find(service, launch_id)
-    folder = _folder_here(service, launch_id)
-    return LaunchHistory(launch_id=launch_id, history=folder and read_history(folder))
+    status, folder = find(service, launch_id), _folder_here(service, launch_id)
+    return replace(status, history=folder and read_history(folder))
 
 
-def listed(
-    service: Service, *, active: bool, limit: int, before: str | None
-) -> list[tuple[LaunchStatus, str]]:
-    """Launches of all hosts of this database, the newest first, each with its host.
+def listed(service: Service, *, active: bool, limit: int, before: str | None) -> list[LaunchStatus]:
+    """Launches of all hosts of this database, the newest first.
 
     Raises:
         StoreError: the database does not answer.
     """
     rows = service.state.launches(active_only=active, limit=limit, before=before)
-    found = [(_status_of(service, row), row.host) for row in rows]
-    return [(status, host) for status, host in found if not (active and status.over)]
+    found = [_status_of(service, row) for row in rows]
+    return [status for status in found if not (active and status.over)]
 
 
 def _check_launchable(service: Service, names: Iterable[str]) -> None:

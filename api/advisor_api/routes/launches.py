@@ -6,7 +6,6 @@ from fastapi import Depends, Request
 from fastapi.responses import Response
 
 from advisor.launch.overview import (
-    LaunchHistory,
     LaunchList,
     Overview,
 )
@@ -64,7 +63,7 @@ def launch_jobs(
         return answer(launching.plan(service, wanted, caller), 200)
     status = launching.launch(service, wanted, caller, idempotency_key, audited)
     place = {"Location": f"/v1/launches/{status.launch_id}"}
-    return answer(visible_launch(status, launching.HOST, caller), 202, place)
+    return answer(visible_launch(status, caller), 202, place)
 
 
 @launches.get("/launches", response_model=LaunchList)
@@ -77,20 +76,19 @@ def list_launches(
 ) -> Response:
     """Launches of all hosts of this database, the newest first; those of `advisor launch`, too."""
     found = launching.listed(service, active=active, limit=limit, before=before)
-    return answer(LaunchList(launches=tuple(visible_launch(*one, caller) for one in found)))
+    return answer(LaunchList(launches=tuple(visible_launch(one, caller) for one in found)))
 
 
 @launches.get("/launches/{launch_id}", response_model=LaunchStatus)
 def show_launch(launch_id: LaunchInPath, caller: Reader, service: ServiceOf) -> Response:
     """Where a launch stands: rates, power, and what it was expected to do."""
-    status, host = launching.find(service, launch_id)
-    return answer(visible_launch(status, host, caller))
+    return answer(visible_launch(launching.find(service, launch_id), caller))
 
 
-@launches.get("/launches/{launch_id}/history", response_model=LaunchHistory)
-def show_history(launch_id: LaunchInPath, _: Reader, service: ServiceOf) -> Response:
-    """What the jobs that run, or ran last, did from their start on: power and speeds."""
-    return answer(launching.history(service, launch_id))
+@launches.get("/launches/{launch_id}/history", response_model=LaunchStatus)
+def show_history(launch_id: LaunchInPath, caller: Reader, service: ServiceOf) -> Response:
+    """The same with what the jobs that run, or ran last, did from their start on."""
+    return answer(visible_launch(launching.history(service, launch_id), caller))
 
 
 @launches.delete(
@@ -100,8 +98,8 @@ def stop_launch(
     launch_id: LaunchInPath, service: LaunchingService, caller: Launcher, audited: Audited
 ) -> Response:
     """Ask for the end of a launch: its jobs are stopped in the safe order. Again does nothing."""
-    status, host = launching.stop(service, launch_id, audited)
-    return answer(visible_launch(status, host, caller), 202)
+    status = launching.stop(service, launch_id, audited)
+    return answer(visible_launch(status, caller), 202)
 
 
 @launches.post(

@@ -153,8 +153,8 @@ def test_a_reader_sees_nothing_that_a_job_wrote() -> None:
             "postgresql://me:pass@db.local/advisor is away",
         ),
     )
-    assert visible_launch(status, "h", LAUNCHER).cause == "zed wrote: password=x"
-    told = visible_launch(status, "h", READER)
+    assert visible_launch(status, LAUNCHER).cause == "zed wrote: password=x"
+    told = visible_launch(status, READER)
     assert (told.cause, told.jobs[0].error, told.jobs[1].error) == (
         HIDDEN, HIDDEN, None
     )  # fmt: skip
@@ -165,7 +165,7 @@ def test_a_reader_sees_nothing_that_a_job_wrote() -> None:
         "… is away",
     ]
     hidden: Any = {"cause": None, "jobs": (), "warnings": ()}
-    assert replace(told, **hidden) == replace(visible_launch(status, "h", LAUNCHER), **hidden)
+    assert replace(told, **hidden) == replace(visible_launch(status, LAUNCHER), **hidden)
 
 
 @given(st.text(max_size=60))
@@ -174,7 +174,7 @@ def test_no_path_and_no_address_stays_in_a_warning(text: str) -> None:
         launch_id="x", state="running", updated_at="t",
         warnings=(f"{text} /srv/secret/file", f"{text} sqlite:////srv/secret {text}"),
     )  # fmt: skip
-    assert not any("secret" in one for one in visible_launch(status, "h", READER).warnings)
+    assert not any("secret" in one for one in visible_launch(status, READER).warnings)
 
 
 # what the reconciler counts and brings in
