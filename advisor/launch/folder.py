@@ -99,9 +99,7 @@ class LaunchFolder:
         try:
             status = loads(LaunchStatus, (self.path / "status.json").read_bytes())
         except (OSError, ValueError):
-            status = LaunchStatus(
-                launch_id=self.launch_id, state="accepted", updated_at=self._made_at()
-            )
+            status = self._first_status()
         if lives:
             return as_heard(status)
         if not claimed or status.over:
@@ -164,6 +162,11 @@ class LaunchFolder:
             except FileExistsError as error:
                 raise self._has_one() from error
             yield
+
+    def _first_status(self) -> LaunchStatus:
+        with suppress(InputError):
+            return first_status(self.read_spec(), self._made_at())
+        return LaunchStatus(launch_id=self.launch_id, state="accepted", updated_at=self._made_at())
 
     def _made_at(self) -> str:
         try:

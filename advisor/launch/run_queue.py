@@ -16,7 +16,7 @@ from typing import Literal
 from advisor.core.split import MOST_JOBS
 from advisor.errors import BusyError, InputError
 from advisor.files import open_home, replace_file, try_lock, writing_private
-from advisor.launch.folder import LaunchFolder, dumps, first_status, joins, loads
+from advisor.launch.folder import LaunchFolder, dumps, joins, loads
 from advisor.launch.spec import LaunchPart
 from advisor.launch.status import GOING, JobOutcome, JobStatus, LaunchStatus
 
@@ -201,8 +201,7 @@ def see(folder: LaunchFolder) -> SeenLaunch:
     # Requests before the status: who is answered in between is seen as one that waits.
     asked = [*joins(folder)]
     spec, status = folder.read_spec(), folder.read_status()
-    jobs = status.jobs or first_status(spec, status.updated_at).jobs
-    first = [job for job in jobs if job.join_id is None]
+    first = [job for job in status.jobs if job.join_id is None]
     seated = list(map(LaunchedJob, spec.pairs[0].parts, first))
     refused: set[str] = set()
     for request, job in asked:

@@ -405,18 +405,11 @@ _SPLIT = r"^(uncapped|time-sliced|[0-9]{1,3}(\.[0-9]{1,3})?(/[0-9]{1,3}(\.[0-9]{
 JobsTogether: TypeAlias = Annotated[
     tuple[JobRequest, ...],
     Bounds(
-        min_length=ADVISED_JOBS,
+        min_length=1,
         max_length=MOST_JOBS,
-        says="two to seven jobs; one that comes several times so often",
+        says="two to seven jobs, one that comes several times so often; of a join, one",
     ),
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NextPair:
-    """Jobs that follow on the same GPU."""
-
-    jobs: JobsTogether
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -444,14 +437,7 @@ class LaunchRequest(SharingRequest):
         dry_run: Say what would run, and start nothing.
     """
 
-    jobs: Annotated[
-        tuple[JobRequest, ...],
-        Bounds(
-            min_length=1,
-            max_length=MOST_JOBS,
-            says="two to seven jobs; one that comes several times so often; of a join, one",
-        ),
-    ]
+    jobs: JobsTogether
     gpu: (
         Annotated[int, Bounds(ge=0, le=4095)]
         | Annotated[str, Bounds(pattern=r"^[0-9A-Za-z-]{1,64}$")]
@@ -466,13 +452,13 @@ class LaunchRequest(SharingRequest):
     limit_memory: bool = True
     duration_s: Annotated[float, Bounds(gt=0, le=400 * _DAY_S)] | None = None
     hang_s: Annotated[float, Bounds(gt=0, le=30 * _DAY_S)] | None = None
-    then: Annotated[tuple[NextPair, ...], Bounds(max_length=MOST_PAIRS)] = ()
+    then: Annotated[tuple[JobsTogether, ...], Bounds(max_length=MOST_PAIRS)] = ()
     dry_run: bool = False
 
     @property
-    def pairs(self) -> tuple[tuple[JobRequest, ...], ...]:
+    def pairs(self) -> tuple[JobsTogether, ...]:
         """The jobs that run together, in their order."""
-        return (self.jobs, *(pair.jobs for pair in self.then))
+        return (self.jobs, *self.then)
 
     def _every_job(self) -> Iterable[JobRequest]:
         return (job for pair in self.pairs for job in pair)

@@ -29,7 +29,6 @@ from advisor.launch.status import JobStatus, LaunchStatus
 from advisor.settings import Settings, read_settings
 from advisor.wire.requests import (
     LaunchRequest,
-    NextPair,
     WhenOneEnds,
     WhenP99Breaks,
     check_join,
@@ -193,7 +192,7 @@ def _of_jobs(together: Sequence[tuple[str, ...]], limits: LimitOptions) -> Launc
     first, *rest = (job_requests(each, names, least, by_job_ms) for each in together)
     return LaunchRequest(
         jobs=first,
-        then=tuple(NextPair(jobs=each) for each in rest),
+        then=tuple(rest),
         max_p99_ms=for_all_ms,
         max_power_w=limits.max_power,
         memory_mib=limits.memory,

@@ -168,7 +168,7 @@ def test_launches_of_the_command_line_are_adopted(site: Site) -> None:
 def test_a_dry_run_starts_nothing(site: Site) -> None:
     """What would run is shown, without the command or the variables of a job."""
     before = len(site.server.ask("GET", "/v1/launches").json["launches"])
-    reply = site.server.launch("one", "gemm", dry_run=True, then=[_jobs("triad", "gemm")])
+    reply = site.server.launch("one", "gemm", dry_run=True, then=[_jobs("triad", "gemm")["jobs"]])
     assert reply.status == 200, reply.text
     first, second = reply.json["pairs"]
     assert [job["units"] for job in first["jobs"]] == [34, 66]
@@ -257,7 +257,7 @@ def _jobs(*names: str) -> dict[str, Any]:
         (_pair("one", "a" * 5000), "bad-input"),
         ({**_pair("one", "gemm"), "split": "nan/50"}, "bad-input"),
         ({**_pair("one", "gemm"), "gpu": "../0"}, "bad-input"),
-        ({**_pair("one", "gemm"), "then": [_jobs("one")]}, "bad-input"),
+        ({**_pair("one", "gemm"), "then": [_jobs("one")["jobs"]]}, "bad-input"),
         (_jobs("one", "gemm"), "bad-input"),  # one has no profile to recommend by
         ({**_jobs("triad", "gemm"), "max_power_w": 90}, "no-split"),
     ],
@@ -274,7 +274,7 @@ def test_a_request_that_cannot_be_is_refused(site: Site, body: dict[str, Any], c
 def test_a_launch_of_another_host_is_shown_and_not_stopped(site: Site) -> None:
     """Nor is one of another home; its last status comes from the database; who can is named."""
     for host, home, said in (
-        ("elsewhere", None, "on elsewhere"),
+        ("elsewhere", "theirs", "on elsewhere"),
         (HOST, "another", "under another home of this host"),
     ):
         launch_id = new_launch_id()

@@ -50,11 +50,6 @@ def launches_folder(settings: Settings) -> Path:
     return settings.home / "launches"
 
 
-def is_ours(row: LaunchRow, home: str) -> bool:
-    """Whether the service of this home looks after a launch, and no other one."""
-    return row.host == HOST if row.home is None else row.home == home
-
-
 def row_of(
     spec: LaunchSpec,
     status: LaunchStatus,
@@ -149,7 +144,7 @@ def release_gpus(state: ServiceState, settings: Settings, home: str) -> None:
     Raises:
         StoreError: the database does not answer.
     """
-    for row in state.launches(host=HOST, home=home, active_only=True):
+    for row in state.launches(home=home, active_only=True):
         folder = LaunchFolder(launches_folder(settings) / row.launch_id)
         if folder.claimed() and (status := current_status(folder)).over:
             keep_status(row, status, state)
@@ -162,16 +157,8 @@ _PLACE = re.compile(r"[\w+.-]+:/+[^\s;,]*|(?<![\w/])~?/[^\s;:,]*")
 
 
 def current_status(folder: LaunchFolder) -> LaunchStatus:
-    """Where a launch of this host stands now, its jobs named from the first moment on."""
-    status = replace(folder.read_status(), host=HOST)
-    if status.jobs:
-        return status
-    try:
-        first = first_status(folder.read_spec(), status.updated_at)
-    except InputError:
-        return status
-    known = ("state", "code", "cause", "silent_s", "host")
-    return replace(first, **{name: getattr(status, name) for name in known})
+    """Where a launch of this host stands now."""
+    return replace(folder.read_status(), host=HOST)
 
 
 def stored_status(row: LaunchRow) -> LaunchStatus:
@@ -258,7 +245,7 @@ def launch(
         release_gpus(service.state, service.settings, service.home)
         row = service.state.add_launch(row)
         # By the same key another service may have been asked at the same moment.
-        if is_ours(row, service.home):
+        if row.home == service.home:
             start_supervisor(row, service.state, service.settings)
     return stored_status(row)
 
@@ -378,7 +365,7 @@ def _folder_reached(service: Service, launch_id: str, command: str) -> LaunchFol
     if folder := _folder_here(service, launch_id):
         return folder
     row = service.state.launch(launch_id)
-    if row and not is_ours(row, service.home):
+    if row and row.home != service.home:
         where = "under another home of this host" if row.host == HOST else f"on {row.host}"
         raise OtherHostError(
             f"the launch {launch_id} runs {where}, and this service on {HOST} cannot reach it",
@@ -409,7 +396,7 @@ def _spec(service: Service, wanted: LaunchRequest, caller: Caller) -> tuple[Laun
 
 
 def _status_of(service: Service, row: LaunchRow) -> LaunchStatus:
-    if row.state in OVER or not is_ours(row, service.home):
+    if row.state in OVER or row.home != service.home:
         return last_heard(row)
     folder = _folder_here(service, row.launch_id)
     return current_status(folder) if folder else last_heard(row)
