@@ -406,26 +406,19 @@ def withdraw(folder: LaunchFolder, name: str) -> None:
     (_place(folder) / (name + _ASKED)).unlink(missing_ok=True)
 
 
-def asked(folder: LaunchFolder) -> Iterator[tuple[str, LaunchSpec | None]]:
-    """Those without an answer, the oldest first; None: it cannot be read."""
-    for name, path in _requests(folder):
-        if _read_answer(folder, name) is not None:
-            continue
-        try:
-            yield name, loads(LaunchSpec, path.read_bytes())
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError):
-            yield name, None
+def asked(folder: LaunchFolder) -> Iterator[tuple[str, LaunchSpec]]:
+    """Those without an answer, the oldest first, by the names of their requests."""
+    for name in _requests(folder):
+        answered = (_place(folder) / (name + _ANSWERED)).exists()
+        if not answered and (request := read_request(folder, name)):
+            yield name, request
 
 
 def joins(folder: LaunchFolder) -> Iterator[tuple[LaunchSpec, JobStatus]]:
     """All who have asked, the oldest first, and how they do (`join_status`)."""
-    status = folder.read_status()
-    for name, path in _requests(folder):
-        with suppress(OSError, ValueError):
-            asked = loads(LaunchSpec, path.read_bytes())
-            yield asked, _join_status(folder, name, asked, status)
+    for name in _requests(folder):
+        if request := read_request(folder, name):
+            yield request, join_status(folder, name, request)
 
 
 def still_asked(folder: LaunchFolder, name: str) -> bool:
@@ -450,15 +443,10 @@ def read_request(folder: LaunchFolder, name: str) -> LaunchSpec | None:
 def join_status(folder: LaunchFolder, name: str, asked: LaunchSpec) -> JobStatus:
     """How a job does that asked to join by that name: `waiting` until it is answered."""
     # Looked at first: the last request is answered before the last word.
-    return _join_status(folder, name, asked, folder.read_status())
-
-
-def _join_status(
-    folder: LaunchFolder, name: str, asked: LaunchSpec, status: LaunchStatus
-) -> JobStatus:
+    status = folder.read_status()
     if known := next((job for job in status.jobs if job.join_id == name), None):
         return known
-    if said := _read_answer(folder, name):
+    if said := _read(JobStatus, _place(folder) / (name + _ANSWERED)):
         return said
     waits = replace(first_status(asked, now()).jobs[-1], join_id=name)
     return refusal(waits, InputError("the launch has ended meanwhile")) if status.over else waits
@@ -467,10 +455,6 @@ def _join_status(
 def refusal(job: JobStatus, error: AdvisorError) -> JobStatus:
     """The same of a job that does not join, for this reason."""
     return replace(job, outcome="refused", code=error.code, error=str(error))
-
-
-def _read_answer(folder: LaunchFolder, name: str) -> JobStatus | None:
-    return _read(JobStatus, _place(folder) / (name + _ANSWERED))
 
 
 def keep_part(place: Path, part: LaunchPart) -> None:
@@ -495,13 +479,14 @@ def parts_of(folder: LaunchFolder, number: int) -> tuple[LaunchPart, ...]:
         return (*folder.read_spec().pairs[number].parts, *more)
 
 
-def _requests(folder: LaunchFolder) -> list[tuple[str, Path]]:
-    found: list[tuple[int, Path]] = []
+def _requests(folder: LaunchFolder) -> list[str]:
+    """Their names, the oldest first."""
+    found: list[tuple[int, str]] = []
     for path in _place(folder).glob(f"*{_ASKED}"):
         # One that is withdrawn at this moment was never there.
         with suppress(FileNotFoundError):
-            found.append((path.stat().st_mtime_ns, path))
-    return [(path.name.removesuffix(_ASKED), path) for _, path in sorted(found)]
+            found.append((path.stat().st_mtime_ns, path.name.removesuffix(_ASKED)))
+    return [name for _, name in sorted(found)]
 
 
 def _place(folder: LaunchFolder) -> Path:
@@ -583,14 +568,16 @@ class EndedLaunch:
     """A launch that has ended, and the room that its folder takes.
 
     Attributes:
-        ended_at: ISO 8601, with its time zone.
+        ended_at: ISO 8601, with its time zone; empty: it cannot be read.
         reason: The bound that it is beyond; None: none.
+        why: Why its folder stays, though it is beyond a bound.
     """
 
     launch_id: str
-    ended_at: str
-    size_bytes: int
+    ended_at: str = ""
+    size_bytes: int = 0
     reason: _Reason | None = None
+    why: str | None = None
 
     @property
     def ended_s(self) -> float:

@@ -106,9 +106,6 @@ class Newcomers:
                 self._attempt(coming.name, coming.request, lambda: self._go_on(coming))
             return
         for name, request in asked(self._folder):
-            if request is None:
-                self._refuse(name, None, InputError("the request to join cannot be read"))
-                continue
             self._attempt(name, request, lambda n=name, r=request: self._start(n, r))
             return
 
@@ -255,9 +252,8 @@ class Newcomers:
         if coming.ending is not None:
             coming.ending.result()
 
-    def _refuse(self, name: str, request: LaunchSpec | None, error: AdvisorError) -> None:
-        job = JobStatus(job="", rate_unit="", share_percent=0.0, join_id=name)
-        self._answer(refusal(join_status(self._folder, name, request) if request else job, error))
+    def _refuse(self, name: str, request: LaunchSpec, error: AdvisorError) -> None:
+        self._answer(refusal(join_status(self._folder, name, request), error))
 
     def _answer(self, said: JobStatus) -> None:
         try:

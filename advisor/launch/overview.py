@@ -57,7 +57,7 @@ def write_history(folder: LaunchFolder, history: History) -> None:
 
 
 def read_history(folder: LaunchFolder) -> History | None:
-    """As far as it is kept; None: it is of an older version, or has just begun."""
+    """As far as it is kept; None: it has just begun, or its file is damaged."""
     with suppress(OSError, ValueError):
         return loads(History, read_whole(folder.path / "history.json", _MOST_BYTES))
     return None

@@ -305,13 +305,9 @@ def _came(
 
 
 def _energy_j(status: LaunchStatus) -> float | None:
-    """Of its GPU from taking it to the end; of an older version while jobs ran."""
-    if status.whole_energy_j is not None:
-        return status.whole_energy_j
-    if status.energy_j is None or (status.rest_s and status.rest_energy_j is None):
-        # One that never ran took none.
-        return 0.0 if status.overlap_s == 0 else None
-    return status.energy_j + (status.rest_energy_j or 0.0)
+    """Of its GPU from taking it to the end; None: not all of it was read."""
+    # One that never ran took none.
+    return 0.0 if not status.overlap_s and status.whole_energy_j is None else status.whole_energy_j
 
 
 def _held_s(status: LaunchStatus) -> float:

@@ -34,7 +34,7 @@ class Forecast:
         jobs: In the order of the jobs.
         work_per_joule: Sum of relative speeds per watt, so relative work per joule.
         energy_saved: Part of the energy saved for the same work, against one after the other,
-            while all run; None in launches of older versions.
+            while all run; None where one of them may stand still.
         coverage: Part of such values that the intervals are to hold.
     """
 

@@ -13,7 +13,7 @@ import typer
 
 from advisor.core.gpu import Gpu, MemoryFit
 from advisor.core.split import ADVISED_JOBS
-from advisor.core.wording import as_asked, counted, less_or_more, listed
+from advisor.core.wording import as_asked, counted, less_or_more
 from advisor.errors import AdvisorError, InputError, SourceError
 from advisor.launch.folder import (
     LaunchFolder,
@@ -268,27 +268,14 @@ def join_launch(
     (name,) = wanted.request.names
     request = make_join(folder, name, wanted.request.share_percent, wanted, settings)
     if not as_json:
-        notes = (f"! {note}" for note in request.notes)
-        say_lines((*_expected_of_join(request.pairs[0]), *notes), err=True)
+        (made,) = request.pairs
+        share = f"{made.split.shares[-1]:g} % for {name}"
+        expected = [f"with {share}: {_expected(made, made.forecast)}"] if made.forecast else []
+        say_lines((*expected, *(f"! {note}" for note in request.notes)), err=True)
     said = _answer(folder, request)
     say(as_json_text(said) if as_json else _join_text(folder.launch_id, said))
     refused = said.outcome == "refused"
     return error_codes().get(said.code or "", AdvisorError.exit_code) if refused else 0
-
-
-def _expected_of_join(made: LaunchSet) -> Iterator[str]:
-    """What is predicted of all, before anybody is asked."""
-    if (forecast := made.forecast) is None:
-        return
-    names = [job.name for job in made.jobs]
-    speeds = [
-        f"{name} at {100 * job.rate.value / job.solo_rate:.0f} % of its speed"
-        for name, job in zip(names, forecast.jobs, strict=True)
-    ]
-    yield (
-        f"expected with {made.split.shares[-1]:g} % for {names[-1]}: {listed(speeds)}, "
-        f"{forecast.power_w.value:.0f} W"
-    )
 
 
 def _answer(folder: LaunchFolder, request: LaunchSpec) -> JobStatus:
@@ -329,7 +316,7 @@ def _plan_lines(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> Iterat
             )
         yield f"  memory: {_memory_text(memory)}"
         if pair.forecast:
-            yield f"  expected: {', '.join(_expected(pair, pair.forecast))}"
+            yield f"  {_expected(pair, pair.forecast)}"
             rests = _rests(pair, pair.forecast) if spec.when_one_ends == "keep" else ()
             yield from dict.fromkeys(rests)
     yield from (f"! {note}" for note in spec.notes)
@@ -343,14 +330,16 @@ def _memory_text(memory: MemoryFit) -> str:
     return f"{needs} of {memory.most_mib:.0f} MiB: {known}"
 
 
-def _expected(pair: LaunchSet, forecast: Forecast) -> Iterator[str]:
-    yield counted(
+def _expected(pair: LaunchSet, forecast: Forecast) -> str:
+    """Rates, power and energy."""
+    rates = counted(
         f"{job.name} {expected.rate.value:.4g} {job.progress.unit}/s"
         for job, expected in zip(pair.jobs, forecast.jobs, strict=True)
     )
-    yield f"{forecast.power_w.value:.0f} W"
-    if saved := forecast.energy_saved:
-        yield f"{less_or_more(saved.value)} energy for the same work than one after the other"
+    saved = forecast.energy_saved
+    than = " energy for the same work than one after the other"
+    energy = f", {less_or_more(saved.value)}{than}" if saved else ""
+    return f"expected: {rates}, {forecast.power_w.value:.0f} W{energy}"
 
 
 def _rests(pair: LaunchSet, forecast: Forecast) -> Iterator[str]:

@@ -50,9 +50,9 @@ def ended(folder: LaunchFolder, code: str | None = None, **outcomes: JobOutcome)
             ended_at="2026-01-31T12:00:30Z",
             code=code,
             cause=code and "said so",
-            energy_j=5000.0,
-            rest_s=3.0,
-            rest_energy_j=500.0,
+            whole_energy_j=5500.0,
+            starts_energy_j=900.0,
+            unwatched_s=1.5,
             overlap_s=20.0,
             jobs=tuple(
                 JobStatus(
@@ -91,6 +91,7 @@ def test_what_is_over_is_accounted_for_once(tmp_path: Path) -> None:
     assert record.launches == ()
     assert came(record) == {"a": "finished", "b": "failed"}
     assert (record.held_s, record.energy_j) == (30.0, 5500.0)
+    assert (record.starts_j, record.unwatched_s) == (900.0, 1.5)
     assert (record.ended[0].alone_s, record.ended[0].alone_j) == (10.0, 3000.0)
 
 
@@ -113,18 +114,6 @@ def test_who_was_lost_beside_others_is_never_blamed_for_them(tmp_path: Path) -> 
     assert [one.came for one in again.ended if one.job == "b"] == ["lost", "lost"]
     alone = accounted(tmp_path / "alone", "mps-fault", record=again, b="taken-down")
     assert [one.came for one in alone.ended if one.job == "b"] == ["lost", "lost", "failed"]
-
-
-def test_energy_is_of_the_whole_launch_where_it_is_known(tmp_path: Path) -> None:
-    """With its starts, which are told apart; one of an older version has that of its jobs."""
-    folder = launched(tmp_path, "a")
-    ended(folder, a="finished")
-    whole = replace(
-        folder.read_status(), whole_energy_j=7000.0, starts_energy_j=900.0, unwatched_s=1.5
-    )
-    folder.write_status(whole)
-    record = account_for(QueueRecord(launches=("l1",)), see(folder), {"a": 1})
-    assert (record.energy_j, record.starts_j, record.unwatched_s) == (7000.0, 900.0, 1.5)
 
 
 def test_a_launch_whose_jobs_have_ended_is_about_to_let_go_of_its_gpu(tmp_path: Path) -> None:

@@ -163,17 +163,6 @@ def test_a_service_that_may_not_launch_begins_nothing(service: Service, spawned:
     assert kept(service).state == "accepted"
 
 
-def test_a_launch_of_another_host_is_not_touched(service: Service, spawned: list[str]) -> None:
-    """Neither its row, nor a folder of its name in a home that both see."""
-    other = replace(row(home="theirs"), host="elsewhere")
-    service.state.add_launch(other)
-    with made(service, other).supervising():
-        pass
-    look(service)
-    assert spawned == []
-    assert service.state.launch(other.launch_id) == other
-
-
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
