@@ -570,14 +570,14 @@ class EndedLaunch:
     Attributes:
         ended_at: ISO 8601, with its time zone; empty: it cannot be read.
         reason: The bound that it is beyond; None: none.
-        why: Why its folder stays, though it is beyond a bound.
+        why: Why its folder stays, though it is beyond a bound; empty: it does not.
     """
 
     launch_id: str
     ended_at: str = ""
     size_bytes: int = 0
     reason: _Reason | None = None
-    why: str | None = None
+    why: str = ""
 
     @property
     def ended_s(self) -> float:

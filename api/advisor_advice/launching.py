@@ -17,6 +17,7 @@ from advisor.formats.job_file import find_job
 from advisor.installed import install
 from advisor.launch.folder import LaunchFolder, new_launch_id, parts_of
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.start import check_memory
 from advisor.settings import Settings
 from advisor.validity.safe_counts import (
     Safety,
@@ -128,7 +129,8 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
     Raises:
         InputError: an unknown job, a split that cannot be read, or a recommendation without
         profiles. ModelError: there is no model to recommend by.
-        NoSplitError: no way keeps every limit, or the jobs should not share a GPU.
+        NoSplitError: no way keeps every limit, the jobs should not share a GPU, or do not fit
+        into its memory.
         StoreError: what the check of the GPU model found cannot be read.
         UnsafeCountError: a given split has a count of units at which results are wrong.
     """
@@ -138,6 +140,9 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
             raise InputError(f"{name} is {value:g}", fix="give a number of seconds above 0")
     vendor = vendor_of(launch.gpu_model or "")
     made = [_make_pair(jobs, launch, settings) for jobs in request.pairs]
+    if launch.card:
+        for pair, _ in made:
+            check_memory(pair, launch.card)
     told = [
         (pair, (*_over_subscribed(pair, launch.units_total, vendor), *notes))
         for pair, notes in made

@@ -24,7 +24,7 @@ from advisor.launch.folder import (
     withdraw,
 )
 from advisor.launch.spec import Forecast, LaunchSet, LaunchSpec
-from advisor.launch.start import check_memory, limit_environment, spawn_supervisor
+from advisor.launch.start import limit_environment, spawn_supervisor
 from advisor.launch.status import JobStatus, LaunchStatus
 from advisor.settings import Settings, read_settings
 from advisor.wire.requests import (
@@ -176,8 +176,6 @@ def launch(
     check_arguments(asked, settings)
     seen = _see_gpu(rules.gpu, settings, needed=not rules.dry_run)
     spec = make_spec(resolved(card=seen), settings)
-    for pair in spec.pairs if seen else ():
-        check_memory(pair, seen)
     if rules.dry_run:
         say_lines([as_json_text(spec)] if as_json else _plan_lines(spec, seen, settings))
         return

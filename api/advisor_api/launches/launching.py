@@ -29,7 +29,7 @@ from advisor.launch.folder import (
 )
 from advisor.launch.overview import read_history
 from advisor.launch.spec import LaunchPart, LaunchSpec
-from advisor.launch.start import check_memory, spawn_supervisor
+from advisor.launch.start import spawn_supervisor
 from advisor.launch.status import OVER, JobStatus, LaunchStatus, State, as_heard
 from advisor.settings import Settings
 from advisor.wire.requests import LaunchRequest, check_join, check_launch
@@ -387,12 +387,8 @@ def _spec(service: Service, wanted: LaunchRequest, caller: Caller) -> tuple[Laun
     check_launch(wanted)
     _check_launchable(service, (job.job for pair in wanted.pairs for job in pair))
     gpu = with_units(find_gpu(str(wanted.gpu)), service.settings)
-    spec = make_spec(
-        ResolvedLaunch(request=wanted, card=gpu, asked_by=caller.name), service.settings
-    )
-    for pair in spec.pairs:
-        check_memory(pair, gpu)
-    return spec, gpu
+    launch = ResolvedLaunch(request=wanted, card=gpu, asked_by=caller.name)
+    return make_spec(launch, service.settings), gpu
 
 
 def _status_of(service: Service, row: LaunchRow) -> LaunchStatus:
