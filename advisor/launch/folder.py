@@ -381,7 +381,7 @@ def first_status(
     )
 
 
-_ASKED, _ANSWERED, _PART = ".asked.json", ".answered.json", "part.json"
+_ASKED, _ANSWERED = ".asked.json", ".answered.json"
 
 
 def ask_join(folder: LaunchFolder, asked: LaunchSpec, name: str | None = None) -> str:
@@ -402,15 +402,15 @@ def ask_join(folder: LaunchFolder, asked: LaunchSpec, name: str | None = None) -
 
 
 def withdraw(folder: LaunchFolder, name: str) -> None:
-    """Withdraw the request; has no effect once the job has joined."""
-    (_place(folder) / (name + _ASKED)).unlink(missing_ok=True)
+    """Withdraw the request; has no effect once it is answered."""
+    if not _is_answered(folder, name):
+        (_place(folder) / (name + _ASKED)).unlink(missing_ok=True)
 
 
 def asked(folder: LaunchFolder) -> Iterator[tuple[str, LaunchSpec]]:
     """Those without an answer, the oldest first, by the names of their requests."""
     for name in _requests(folder):
-        answered = (_place(folder) / (name + _ANSWERED)).exists()
-        if not answered and (request := read_request(folder, name)):
+        if not _is_answered(folder, name) and (request := read_request(folder, name)):
             yield name, request
 
 
@@ -457,26 +457,17 @@ def refusal(job: JobStatus, error: AdvisorError) -> JobStatus:
     return replace(job, outcome="refused", code=error.code, error=str(error))
 
 
-def keep_part(place: Path, part: LaunchPart) -> None:
-    """Keep, in the folder of a job that joins, what was asked for it.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    replace_file(place / _PART, dumps(part))
-
-
-def parts_of(folder: LaunchFolder, number: int) -> tuple[LaunchPart, ...]:
-    """The jobs of a set, counted from 0, in the order of its status: who joined comes last.
+def parts_of(folder: LaunchFolder, status: LaunchStatus) -> tuple[LaunchPart, ...]:
+    """What was asked for the jobs of a status, in their order.
 
     Raises:
         InputError: what is wanted cannot be read.
     """
     with InputError.instead_of((OSError, ValueError), f"{folder.launch_id} cannot be read"):
-        places = folder.path.glob(f"{number}-joined-*/{_PART}")
-        found = sorted((int(path.parent.name.rpartition("-")[2]), path) for path in places)
-        more = (loads(LaunchPart, path.read_bytes()) for _, path in found)
-        return (*folder.read_spec().pairs[number].parts, *more)
+        paths = [_place(folder) / (job.join_id + _ASKED) for job in status.jobs if job.join_id]
+        joined = [loads(LaunchSpec, path.read_bytes()).pairs[0] for path in paths]
+        first = folder.read_spec().pairs[status.pair_number]
+        return (*first.parts, *(made.parts[-1] for made in joined))
 
 
 def _requests(folder: LaunchFolder) -> list[str]:
@@ -487,6 +478,10 @@ def _requests(folder: LaunchFolder) -> list[str]:
         with suppress(FileNotFoundError):
             found.append((path.stat().st_mtime_ns, path.name.removesuffix(_ASKED)))
     return [name for _, name in sorted(found)]
+
+
+def _is_answered(folder: LaunchFolder, name: str) -> bool:
+    return (_place(folder) / (name + _ANSWERED)).exists()
 
 
 def _place(folder: LaunchFolder) -> Path:

@@ -28,7 +28,6 @@ from advisor.launch.folder import (
     answer,
     asked,
     join_status,
-    keep_part,
     refusal,
     still_asked,
 )
@@ -47,7 +46,6 @@ class _Newcomer:
 
     Attributes:
         name: Of its request.
-        place: Its folder.
         proving: Its limit, in the background.
         job: Once its limit is proven.
         checking: Once it is ready: whether it is under its limit, and how far that is known.
@@ -57,7 +55,6 @@ class _Newcomer:
 
     name: str
     request: LaunchSpec
-    place: Path
     proving: Future[Proven]
     job: RunningJob | None = None
     checking: Future[Proof] | None = None
@@ -150,7 +147,7 @@ class Newcomers:
         for note in request.notes:
             self._warn(note)
         proving = self._run(lambda: self._prove(job, share, place))
-        self.coming = _Newcomer(name, request, place, proving)
+        self.coming = _Newcomer(name, request, proving)
 
     def _prove(self, job: Job, share: Share, place: Path) -> Proven:
         if self._backend.max_clients < 1:
@@ -217,7 +214,6 @@ class Newcomers:
 
     def _join(self, coming: _Newcomer, job: RunningJob, proof: Proof | None) -> None:
         made = coming.request.pairs[0]
-        keep_part(coming.place, made.parts[-1])
         beside = tuple(one.name for one in made.jobs[:-1])
         forecast = made.forecast if self._monitor.running_names() == beside else None
         self._monitor.join(coming.name, job, made.parts[-1], forecast, proof)

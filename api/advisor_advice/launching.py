@@ -180,8 +180,7 @@ def make_join(
             fix="ask again when one has ended",
         )
     job = frozen(name, settings)
-    # A job may have joined since the status was written: the supervisor looks again.
-    seats = zip(status.jobs, parts_of(folder, status.pair_number), strict=False)
+    seats = zip(status.jobs, parts_of(folder, status), strict=True)
     running = [(one.share_percent, part) for one, part in seats if one.outcome == "running"]
     shares, parts = tuple(share for share, _ in running), tuple(part for _, part in running)
     cap_percent = max(one.share_percent for one in status.jobs)

@@ -19,7 +19,6 @@ from advisor.launch.folder import (
     ask_join,
     create_folder,
     join_status,
-    parts_of,
 )
 from advisor.launch.newcomers import Newcomers
 from advisor.launch.spec import Forecast, JobForecast, LaunchPart
@@ -131,14 +130,3 @@ def test_what_is_expected_is_of_those_that_run(watch: Watch, ask: Ask) -> None:
     stale = ask(FORECAST)
     assert (stale.code, stale.predicted_rate) == (None, None)
     assert [one.expected for one in watch.monitor.jobs] == [None] * 4
-
-
-def test_what_was_asked_for_who_joined_stays_readable(
-    watch: Watch, folder: LaunchFolder, ask: Ask
-) -> None:
-    watch.backend.max_clients = 0
-    ask()
-    watch.backend.max_clients = 40
-    ask()
-    assert [part.job.name for part in parts_of(folder, 0)] == ["a", "b", "c"]
-    assert parts_of(folder, 0)[-1] == THIRD

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from advised import CARD, gives, model, points_file, settings_of
+from joining import to_join
 from unsafe_counts import checked_with, write_check
 
 from advisor.core.job import Job
 from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.errors import InputError, NoSplitError, UnsafeCountError
-from advisor.launch.folder import LaunchFolder, create_folder, first_status, keep_part
+from advisor.launch.folder import LaunchFolder, ask_join, create_folder, first_status
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import JobStatus
 from advisor.settings import Settings
@@ -40,11 +41,9 @@ def running(
     folder = create_folder(settings.home / "launches", spec)
     status = first_status(spec, "now")
     seats = [*status.jobs]
-    for n, part in enumerate(more):
-        place = folder.path / f"0-joined-{n}"
-        place.mkdir()
-        keep_part(place, part)
-        seats.append(JobStatus(job=part.job.name, rate_unit="steps", share_percent=100))
+    for part in more:
+        joined = JobStatus(job=part.job.name, rate_unit="steps", share_percent=100)
+        seats.append(replace(joined, join_id=ask_join(folder, to_join(part))))
     all_run = tuple(replace(job, outcome="running") for job in seats)
     folder.write_status(replace(status, state="running", jobs=all_run))
     return folder
@@ -98,6 +97,7 @@ def test_an_unsafe_share_is_refused_of_the_newcomer_alone(
 
 def test_a_launch_that_cannot_be_read_is_not_joined(settings: Settings, tmp_path: Path) -> None:
     folder = running(settings, LaunchPart(job=A))
-    (folder.path / "0-joined-0" / "part.json").write_text("{")
+    (request,) = (folder.path / "joins").iterdir()
+    request.write_text("{")
     with pytest.raises(InputError, match="cannot be read"):
         asked(folder, points_file(tmp_path), settings)
