@@ -21,8 +21,8 @@ from advisor.client.client import (
     TooSlowError,
     UnreachableError,
 )
-from advisor.launch.overview import LaunchJoin, LaunchPlan
-from advisor.launch.status import LaunchStatus
+from advisor.launch.spec import LaunchSpec
+from advisor.launch.status import JobStatus, LaunchStatus
 from advisor.validity.sensor_record import SensorRecord
 from advisor.wire.answers import BatchItem, Gains, Recommendation
 from advisor.wire.lists import (
@@ -41,9 +41,7 @@ from advisor.wire.requests import (
     GainsRequest,
     JobCopies,
     JobRequest,
-    JoinLaunchRequest,
     LaunchRequest,
-    NextPair,
     PlacementRequest,
     QueuedJobs,
     RecommendationRequest,
@@ -65,15 +63,13 @@ __all__ = [
     "JobCopies",
     "JobRequest",
     "JobRow",
-    "JoinLaunchRequest",
+    "JobStatus",
     "KernelReport",
-    "LaunchJoin",
-    "LaunchPlan",
     "LaunchRequest",
+    "LaunchSpec",
     "LaunchStatus",
     "ModelDetails",
     "ModelList",
-    "NextPair",
     "PairPoints",
     "Placement",
     "PlacementRequest",

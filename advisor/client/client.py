@@ -23,13 +23,11 @@ from advisor.formats.rows import to_row
 from advisor.formats.wire import read_tolerant, to_plain, write
 from advisor.launch.overview import (
     History,
-    LaunchHistory,
-    LaunchJoin,
     LaunchList,
-    LaunchPlan,
     Overview,
 )
-from advisor.launch.status import LaunchStatus
+from advisor.launch.spec import LaunchSpec
+from advisor.launch.status import JobStatus, LaunchStatus
 from advisor.validity.sensor_record import SensorRecord, SensorRecords
 from advisor.wire.answers import (
     BatchAnswer,
@@ -65,7 +63,6 @@ from advisor.wire.power import (
 from advisor.wire.requests import (
     BatchRequest,
     GainsRequest,
-    JoinLaunchRequest,
     LaunchRequest,
     PlacementRequest,
     RecommendationRequest,
@@ -408,9 +405,9 @@ class Client:
         headers = {"Idempotency-Key": idempotency_key or secrets.token_urlsafe(24)}
         return self._request("POST", _LAUNCHES, LaunchStatus, body=asked, headers=headers)
 
-    def plan_launch(self, asked: LaunchRequest) -> LaunchPlan:
-        """What `launch` would start; nothing is started."""
-        return self._post(_LAUNCHES, replace(asked, dry_run=True), LaunchPlan)
+    def plan_launch(self, asked: LaunchRequest) -> LaunchSpec:
+        """What `launch` would start, without commands of jobs; nothing is started."""
+        return self._post(_LAUNCHES, replace(asked, dry_run=True), LaunchSpec)
 
     def launches(
         self, *, active: bool = False, limit: int = 100, before: str | None = None
@@ -431,7 +428,7 @@ class Client:
 
     def launch_history(self, launch: LaunchStatus | str) -> History | None:
         """What it did over its time; None: it has just begun, or runs on another host."""
-        return self._get(f"{_of(launch)}/history", LaunchHistory).history
+        return self._get(f"{_of(launch)}/history", LaunchStatus).history
 
     def overview(self) -> Overview:
         """GPUs, who runs on them, launches with their history, and what was saved, observed."""
@@ -444,38 +441,39 @@ class Client:
     def join_launch(
         self,
         launch: LaunchStatus | str,
-        asked: JoinLaunchRequest,
+        asked: LaunchRequest,
         *,
         idempotency_key: str | None = None,
         timeout_s: float | None = None,
         every_s: float = LOOK_EVERY_S,
-    ) -> LaunchJoin:
+    ) -> JobStatus:
         """Let one more job run beside those of a launch that runs, and give what came of it.
 
         Args:
             launch: Or its id.
-            asked: The job, and its share where it is not to be advised.
+            asked: The one job, and its `share_percent` where that is not to be advised.
             idempotency_key: As of `launch`.
             timeout_s: Then there is a TooSlowError, and it may join all the same; None: no end.
             every_s: Time between two looks.
         """
         headers = {"Idempotency-Key": idempotency_key or secrets.token_urlsafe(24)}
         path = f"{_of(launch)}/joins"
-        said = self._request("POST", path, LaunchJoin, body=asked, headers=headers)
+        said = self._request("POST", path, JobStatus, body=asked, headers=headers)
         ends = _after(timeout_s)
-        while said.state == "asked":
+        join_id = said.join_id or ""
+        while said.outcome == "waiting":
             if time.monotonic() >= ends:
                 raise TooSlowError(
-                    f"{said.job} has not joined {said.launch_id} after {timeout_s:g} s",
-                    fix=f"look again: launch_join({said.launch_id!r}, {said.join_id!r})",
+                    f"{said.job} has not joined after {timeout_s:g} s",
+                    fix=f"look again: launch_join(launch, {join_id!r})",
                 )
             time.sleep(every_s)
-            said = self.launch_join(said.launch_id, said.join_id)
+            said = self.launch_join(launch, join_id)
         return said
 
-    def launch_join(self, launch: LaunchStatus | str, join_id: str) -> LaunchJoin:
-        """What has become of a job that was to join a launch, by the `join_id` of its answer."""
-        return self._get(f"{_of(launch)}/joins/{_quoted(join_id)}", LaunchJoin)
+    def launch_join(self, launch: LaunchStatus | str, join_id: str) -> JobStatus:
+        """How a job does that was to join a launch, by the `join_id` of its answer."""
+        return self._get(f"{_of(launch)}/joins/{_quoted(join_id)}", JobStatus)
 
     def wait(
         self,

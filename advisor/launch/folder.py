@@ -5,7 +5,7 @@
     alive               locked while that supervisor lives
     status.json         where it stands; replaced as a whole, about once a second
     stop                made by anyone who wants it stopped
-    joins/              who asked to join, and what was answered (advisor.launch.folder)
+    joins/              who asked to join, as a spec, and what was answered, as the status of a job
     reserve             room for the last words, should the disk be full by then
     history.json        its power and speeds over time, in few points
     observations.jsonl  one line for each stretch that is known for good
@@ -38,7 +38,7 @@ from typing import Any, Literal, TypeVar
 
 from advisor.core.gpu import Gpu
 from advisor.core.records import Observation
-from advisor.errors import BusyError, InputError
+from advisor.errors import AdvisorError, BusyError, InputError
 from advisor.files import (
     PRIVATE_FILE,
     open_file,
@@ -51,7 +51,7 @@ from advisor.files import (
 from advisor.formats.moments import now, to_text
 from advisor.formats.rows import to_row
 from advisor.formats.wire import read, write
-from advisor.launch.spec import Forecast, LaunchPart, LaunchSpec
+from advisor.launch.spec import LaunchPart, LaunchSpec
 from advisor.launch.status import JobStatus, LaunchStatus, State, abandoned, as_heard
 from advisor.runtime.processes import wait_until
 from advisor.settings import Retention
@@ -99,9 +99,7 @@ class LaunchFolder:
         try:
             status = loads(LaunchStatus, (self.path / "status.json").read_bytes())
         except (OSError, ValueError):
-            status = LaunchStatus(
-                launch_id=self.launch_id, state="accepted", updated_at=self._made_at()
-            )
+            status = self._first_status()
         if lives:
             return as_heard(status)
         if not claimed or status.over:
@@ -164,6 +162,11 @@ class LaunchFolder:
             except FileExistsError as error:
                 raise self._has_one() from error
             yield
+
+    def _first_status(self) -> LaunchStatus:
+        with suppress(InputError):
+            return first_status(self.read_spec(), self._made_at())
+        return LaunchStatus(launch_id=self.launch_id, state="accepted", updated_at=self._made_at())
 
     def _made_at(self) -> str:
         try:
@@ -378,87 +381,44 @@ def first_status(
     )
 
 
-_ASKED, _ANSWERED, _PART = ".asked.json", ".answered.json", "part.json"
+_ASKED, _ANSWERED = ".asked.json", ".answered.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinRequest:
-    """A job that is to run beside those of a launch, from now on.
-
-    Attributes:
-        share_percent: 100 is no limit.
-        beside: Names of those that ran when it was advised.
-        forecast: Of these, in their order, and then of the newcomer; None: nobody knows.
-        asked_by: As of a launch.
-        notes: What is to be said of it before anybody is asked.
-    """
-
-    part: LaunchPart
-    share_percent: float
-    beside: tuple[str, ...] = ()
-    forecast: Forecast | None = None
-    asked_by: str = ""
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinAnswer:
-    """What the supervisor says to it.
-
-    Attributes:
-        code: Stable name of what stood against it (advisor.errors); None: it runs with the others.
-        cause: The same in words.
-        units_granted: SMs or CUs that were read back under its limit.
-        memory_limit_mib: At how much its memory is bounded, read back likewise.
-        joined_at: When its gate opened, ISO 8601, UTC.
-        share_percent, forecast: As in the request.
-    """
-
-    job: str
-    code: str | None = None
-    cause: str | None = None
-    units_granted: int | None = None
-    memory_limit_mib: int | None = None
-    joined_at: str | None = None
-    share_percent: float | None = None
-    forecast: Forecast | None = None
-
-
-def ask_join(folder: LaunchFolder, request: JoinRequest, name: str | None = None) -> str:
+def ask_join(folder: LaunchFolder, asked: LaunchSpec, name: str | None = None) -> str:
     """Ask the supervisor, which takes it up though this process may end; the name of the request.
+
+    Args:
+        folder: Of the launch.
+        asked: Of one set: those that run when it is asked, and the newcomer as the last.
+        name: Of the request; None: a new one.
 
     Raises:
         OSError: it cannot be written; nothing was asked then.
     """
     name = name or secrets.token_hex(8)
     private_folder(_place(folder))
-    replace_file(_place(folder) / (name + _ASKED), dumps(request))
+    replace_file(_place(folder) / (name + _ASKED), dumps(asked))
     return name
 
 
 def withdraw(folder: LaunchFolder, name: str) -> None:
-    """Withdraw the request; has no effect once the job has joined."""
-    (_place(folder) / (name + _ASKED)).unlink(missing_ok=True)
+    """Withdraw the request; has no effect once it is answered."""
+    if not _is_answered(folder, name):
+        (_place(folder) / (name + _ASKED)).unlink(missing_ok=True)
 
 
-def asked(folder: LaunchFolder) -> Iterator[tuple[str, JoinRequest | None]]:
-    """Those without an answer, the oldest first; None: it cannot be read."""
-    for name, path in _requests(folder):
-        if read_answer(folder, name) is not None:
-            continue
-        try:
-            yield name, loads(JoinRequest, path.read_bytes())
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError):
-            yield name, None
+def asked(folder: LaunchFolder) -> Iterator[tuple[str, LaunchSpec]]:
+    """Those without an answer, the oldest first, by the names of their requests."""
+    for name in _requests(folder):
+        if not _is_answered(folder, name) and (request := read_request(folder, name)):
+            yield name, request
 
 
-def joins(folder: LaunchFolder) -> Iterator[tuple[JoinRequest, JoinAnswer | None]]:
-    """All who have asked, the oldest first, and what was answered; None: nothing yet."""
-    for name, path in _requests(folder):
-        with suppress(OSError, ValueError):
-            yield loads(JoinRequest, path.read_bytes()), read_answer(folder, name)
+def joins(folder: LaunchFolder) -> Iterator[tuple[LaunchSpec, JobStatus]]:
+    """All who have asked, the oldest first, and how they do (`join_status`)."""
+    for name in _requests(folder):
+        if request := read_request(folder, name):
+            yield request, join_status(folder, name, request)
 
 
 def still_asked(folder: LaunchFolder, name: str) -> bool:
@@ -466,63 +426,62 @@ def still_asked(folder: LaunchFolder, name: str) -> bool:
     return (_place(folder) / (name + _ASKED)).exists()
 
 
-def answer(folder: LaunchFolder, name: str, said: JoinAnswer) -> None:
-    """Answer a request, once.
+def answer(folder: LaunchFolder, said: JobStatus) -> None:
+    """Answer the request of a job (`join_id`), once.
 
     Raises:
         OSError: it cannot be written.
     """
-    replace_file(_place(folder) / (name + _ANSWERED), dumps(said))
+    replace_file(_place(folder) / f"{said.join_id}{_ANSWERED}", dumps(said))
 
 
-def read_request(folder: LaunchFolder, name: str) -> JoinRequest | None:
+def read_request(folder: LaunchFolder, name: str) -> LaunchSpec | None:
     """What was asked by that name; None: nothing, or it was withdrawn."""
-    return _read(JoinRequest, _place(folder) / (name + _ASKED))
+    return _read(LaunchSpec, _place(folder) / (name + _ASKED))
 
 
-def last_answer(folder: LaunchFolder, name: str, job: str) -> JoinAnswer | None:
-    """What was answered; None: nothing yet. Of a launch that is over nothing more will be."""
+def join_status(folder: LaunchFolder, name: str, asked: LaunchSpec) -> JobStatus:
+    """How a job does that asked to join by that name: `waiting` until it is answered."""
     # Looked at first: the last request is answered before the last word.
-    over = folder.read_status().over
-    if (said := read_answer(folder, name)) is not None or not over:
+    status = folder.read_status()
+    if known := next((job for job in status.jobs if job.join_id == name), None):
+        return known
+    if said := _read(JobStatus, _place(folder) / (name + _ANSWERED)):
         return said
-    return JoinAnswer(job=job, code=InputError.code, cause="the launch has ended meanwhile")
+    waits = replace(first_status(asked, now()).jobs[-1], join_id=name)
+    return refusal(waits, InputError("the launch has ended meanwhile")) if status.over else waits
 
 
-def read_answer(folder: LaunchFolder, name: str) -> JoinAnswer | None:
-    """What was answered; None: nothing yet."""
-    return _read(JoinAnswer, _place(folder) / (name + _ANSWERED))
+def refusal(job: JobStatus, error: AdvisorError) -> JobStatus:
+    """The same of a job that does not join, for this reason."""
+    return replace(job, outcome="refused", code=error.code, error=str(error))
 
 
-def keep_part(place: Path, part: LaunchPart) -> None:
-    """Keep, in the folder of a job that joins, what was asked for it.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    replace_file(place / _PART, dumps(part))
-
-
-def parts_of(folder: LaunchFolder, number: int) -> tuple[LaunchPart, ...]:
-    """The jobs of a set, counted from 0, in the order of its status: who joined comes last.
+def parts_of(folder: LaunchFolder, status: LaunchStatus) -> tuple[LaunchPart, ...]:
+    """What was asked for the jobs of a status, in their order.
 
     Raises:
         InputError: what is wanted cannot be read.
     """
     with InputError.instead_of((OSError, ValueError), f"{folder.launch_id} cannot be read"):
-        places = folder.path.glob(f"{number}-joined-*/{_PART}")
-        found = sorted((int(path.parent.name.rpartition("-")[2]), path) for path in places)
-        more = (loads(LaunchPart, path.read_bytes()) for _, path in found)
-        return (*folder.read_spec().pairs[number].parts, *more)
+        paths = [_place(folder) / (job.join_id + _ASKED) for job in status.jobs if job.join_id]
+        joined = [loads(LaunchSpec, path.read_bytes()).pairs[0] for path in paths]
+        first = folder.read_spec().pairs[status.pair_number]
+        return (*first.parts, *(made.parts[-1] for made in joined))
 
 
-def _requests(folder: LaunchFolder) -> list[tuple[str, Path]]:
-    found: list[tuple[int, Path]] = []
+def _requests(folder: LaunchFolder) -> list[str]:
+    """Their names, the oldest first."""
+    found: list[tuple[int, str]] = []
     for path in _place(folder).glob(f"*{_ASKED}"):
         # One that is withdrawn at this moment was never there.
         with suppress(FileNotFoundError):
-            found.append((path.stat().st_mtime_ns, path))
-    return [(path.name.removesuffix(_ASKED), path) for _, path in sorted(found)]
+            found.append((path.stat().st_mtime_ns, path.name.removesuffix(_ASKED)))
+    return [name for _, name in sorted(found)]
+
+
+def _is_answered(folder: LaunchFolder, name: str) -> bool:
+    return (_place(folder) / (name + _ANSWERED)).exists()
 
 
 def _place(folder: LaunchFolder) -> Path:
@@ -604,14 +563,16 @@ class EndedLaunch:
     """A launch that has ended, and the room that its folder takes.
 
     Attributes:
-        ended_at: ISO 8601, with its time zone.
+        ended_at: ISO 8601, with its time zone; empty: it cannot be read.
         reason: The bound that it is beyond; None: none.
+        why: Why its folder stays, though it is beyond a bound; empty: it does not.
     """
 
     launch_id: str
-    ended_at: str
-    size_bytes: int
+    ended_at: str = ""
+    size_bytes: int = 0
     reason: _Reason | None = None
+    why: str = ""
 
     @property
     def ended_s(self) -> float:

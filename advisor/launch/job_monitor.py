@@ -115,10 +115,10 @@ class JobMonitor:
         job: RunningJob,
         part: LaunchPart,
         now_s: float,
-        joined_at: str | None = None,
+        join_id: str | None = None,
         proof: Proof | None = None,
     ) -> None:
-        self._joined_at = joined_at
+        self._join_id, self._joined_at = join_id, now_text() if join_id else None
         self._ended_at: str | None = None
         self.expected: Interval | None = None
         self.tail: P99Watch | None = None
@@ -250,6 +250,7 @@ class JobMonitor:
             proof=self._proof if proven else None,
             outcome=self.outcome,
             exit_code=self.exit_code,
+            code=self.code,
             error=self.error or self.lost,
             steps=self.steps,
             rate=self.rate(),
@@ -261,6 +262,7 @@ class JobMonitor:
             unread=self.unread,
             unread_since=self._unread_since,
             stalled_since=self._moved_at if self._is_stalled else None,
+            join_id=self._join_id,
             joined_at=self._joined_at,
             ended_at=self._ended_at,
         )

@@ -23,19 +23,18 @@ from advisor.errors import (
     PartitionError,
     SurvivorsError,
 )
-from advisor.formats.moments import now
 from advisor.launch.folder import (
-    JoinAnswer,
-    JoinRequest,
     LaunchFolder,
     answer,
     asked,
-    keep_part,
+    join_status,
+    refusal,
     still_asked,
 )
 from advisor.launch.set_monitor import SetMonitor
-from advisor.launch.spec import LaunchSet
+from advisor.launch.spec import LaunchSet, LaunchSpec
 from advisor.launch.start import check_client, check_memory, check_workdir, end_jobs
+from advisor.launch.status import JobStatus
 from advisor.runtime.backend import Backend, Proof
 from advisor.runtime.beats import RunInBackground, awaited, in_thread
 from advisor.runtime.running_job import Proven, RunningJob, prove
@@ -47,7 +46,6 @@ class _Newcomer:
 
     Attributes:
         name: Of its request.
-        place: Its folder.
         proving: Its limit, in the background.
         job: Once its limit is proven.
         checking: Once it is ready: whether it is under its limit, and how far that is known.
@@ -56,8 +54,7 @@ class _Newcomer:
     """
 
     name: str
-    request: JoinRequest
-    place: Path
+    request: LaunchSpec
     proving: Future[Proven]
     job: RunningJob | None = None
     checking: Future[Proof] | None = None
@@ -106,9 +103,6 @@ class Newcomers:
                 self._attempt(coming.name, coming.request, lambda: self._go_on(coming))
             return
         for name, request in asked(self._folder):
-            if request is None:
-                self._refuse(name, None, InputError("the request to join cannot be read"))
-                continue
             self._attempt(name, request, lambda n=name, r=request: self._start(n, r))
             return
 
@@ -130,7 +124,7 @@ class Newcomers:
             for name, request in asked(self._folder):
                 self._refuse(name, request, over)
 
-    def _attempt(self, name: str, request: JoinRequest, step: Callable[[], None]) -> None:
+    def _attempt(self, name: str, request: LaunchSpec, step: Callable[[], None]) -> None:
         try:
             step()
         except SurvivorsError:
@@ -139,17 +133,21 @@ class Newcomers:
             self._give_up(error) if self.coming else self._refuse(name, request, error)
         except OSError as error:
             # Disk full, no permission: the system's own words.
-            said = InputError(f"{request.part.job.name} cannot be started: {error.strerror}")
+            job = request.pairs[0].jobs[-1]
+            said = InputError(f"{job.name} cannot be started: {error.strerror}")
             self._give_up(said) if self.coming else self._refuse(name, request, said)
 
-    def _start(self, name: str, request: JoinRequest) -> None:
-        share = self._share(request)
-        check_workdir(request.part.job)
+    def _start(self, name: str, request: LaunchSpec) -> None:
+        made = request.pairs[0]
+        share, job = self._share(made), made.jobs[-1]
+        check_workdir(job)
         place = self._folder.path / f"{self._number}-joined-{self._started}"
         self._started += 1
         place.mkdir(mode=0o700)
-        proving = self._run(lambda: self._prove(request.part.job, share, place))
-        self.coming = _Newcomer(name, request, place, proving)
+        for note in request.notes:
+            self._warn(note)
+        proving = self._run(lambda: self._prove(job, share, place))
+        self.coming = _Newcomer(name, request, proving)
 
     def _prove(self, job: Job, share: Share, place: Path) -> Proven:
         if self._backend.max_clients < 1:
@@ -158,13 +156,13 @@ class Newcomers:
             )
         return prove(job, share, self._backend, self._base, place)
 
-    def _share(self, request: JoinRequest) -> Share:
-        """The share of the newcomer, as its set can grant it.
+    def _share(self, made: LaunchSet) -> Share:
+        """The share of the newcomer, the last of those made, as its set can grant it.
 
         Raises:
             InputError, NoSplitError: what stands against it.
         """
-        monitor = self._monitor
+        monitor, part, share_percent = self._monitor, made.parts[-1], made.split.shares[-1]
         pair, running = monitor.pair, monitor.running_numbers()
         if len(running) >= MOST_JOBS:
             raise NoSplitError(
@@ -172,27 +170,27 @@ class Newcomers:
                 why=f"at most {MOST_JOBS} share a GPU",
                 fix="ask again when one has ended",
             )
-        if pair.split.is_limited and request.share_percent > pair.cap_percent:
+        if pair.split.is_limited and share_percent > pair.cap_percent:
             raise InputError(
-                f"a share of {request.share_percent:g} % cannot join",
+                f"a share of {share_percent:g} % cannot join",
                 why=f"the MPS server gives what starts at most {pair.cap_percent} %, which holds "
                 "those that run to their shares",
                 fix=f"ask for {pair.cap_percent} % or less",
             )
-        if not pair.split.is_limited and request.share_percent < 100:
+        if not pair.split.is_limited and share_percent < 100:
             raise InputError(
-                f"a limit of {request.share_percent:g} % cannot join jobs that run {pair.split}",
+                f"a limit of {share_percent:g} % cannot join jobs that run {pair.split}",
                 fix="ask for no limit: 100",
             )
-        split = Split((*pair.split.shares, request.share_percent), pair.split.sharing)
+        split = Split((*pair.split.shares, share_percent), pair.split.sharing)
         check_masks(split, self._backend.gpu.vendor)
-        together = (*(pair.parts[n] for n in running), request.part)
+        together = (*(pair.parts[n] for n in running), part)
         if len(together) > 1:
             shares = tuple(split.shares[n] for n in (*running, len(split.shares) - 1))
             of_running = LaunchSet(split=Split(shares, split.sharing), parts=together)
             check_memory(of_running, self._backend.gpu)
         memory = MemoryFit(tuple(p.job.memory_mib for p in together), self._backend.gpu.memory_mib)
-        limit_mib = memory.limit_mib(-1) if request.part.limit_memory else None
+        limit_mib = memory.limit_mib(-1) if part.limit_memory else None
         return replace(split_shares(split)[-1], memory_mib=limit_mib)
 
     def _go_on(self, coming: _Newcomer) -> None:
@@ -215,22 +213,12 @@ class Newcomers:
             self._join(coming, job, coming.checking.result())
 
     def _join(self, coming: _Newcomer, job: RunningJob, proof: Proof | None) -> None:
-        request = coming.request
-        keep_part(coming.place, request.part)
-        forecast = request.forecast if self._monitor.running_names() == request.beside else None
-        self._monitor.join(job, request.part, forecast, proof)
+        made = coming.request.pairs[0]
+        beside = tuple(one.name for one in made.jobs[:-1])
+        forecast = made.forecast if self._monitor.running_names() == beside else None
+        self._monitor.join(coming.name, job, made.parts[-1], forecast, proof)
         self.coming = None
-        self._answer(
-            coming.name,
-            JoinAnswer(
-                job=request.part.job.name,
-                units_granted=job.granted.units,
-                joined_at=now(),
-                memory_limit_mib=job.granted.memory_mib,
-                share_percent=request.share_percent,
-                forecast=forecast,
-            ),
-        )
+        self._answer(self._monitor.jobs[-1].status())
 
     def _give_up(self, error: AdvisorError) -> None:
         """Begin to end the newcomer, which does not join for this reason."""
@@ -260,13 +248,12 @@ class Newcomers:
         if coming.ending is not None:
             coming.ending.result()
 
-    def _refuse(self, name: str, request: JoinRequest | None, error: AdvisorError) -> None:
-        job = request.part.job.name if request else ""
-        self._answer(name, JoinAnswer(job=job, code=error.code, cause=str(error)))
+    def _refuse(self, name: str, request: LaunchSpec, error: AdvisorError) -> None:
+        self._answer(refusal(join_status(self._folder, name, request), error))
 
-    def _answer(self, name: str, said: JoinAnswer) -> None:
+    def _answer(self, said: JobStatus) -> None:
         try:
-            answer(self._folder, name, said)
+            answer(self._folder, said)
         except OSError as error:
             self._warn(f"the answer to {said.job}, which asked to join: {error.strerror}")
 

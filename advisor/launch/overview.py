@@ -4,83 +4,30 @@ Its supervisor keeps it in the launch's folder, so it has no gap where a service
 is there when the launch is over. When there are too many points, two and two become one.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
-from typing import Literal
 
 from advisor.core.gpu import Gpu
-from advisor.core.job import WhenOneEnds
 from advisor.core.objectives import Prices
-from advisor.core.split import Sharing
 from advisor.files import read_whole, replace_file
 from advisor.formats.moments import to_text
-from advisor.launch.folder import JoinAnswer, LaunchFolder, dumps, loads
-from advisor.launch.spec import Forecast
-from advisor.launch.status import LaunchStatus, Ledger, Saved, saved
+from advisor.launch.folder import LaunchFolder, dumps, loads
+from advisor.launch.status import (
+    History,
+    JobHistory,
+    LaunchStatus,
+    Ledger,
+    Saved,
+    known_mean,
+    saved,
+)
 
 MOST_POINTS = 127
 """Maximum number of samples; one more triggers pairwise merging."""
 
 _MOST_BYTES = 1 << 20
-
-HistoryValues = tuple[float | None, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobHistory:
-    """One of the jobs.
-
-    Attributes:
-        speeds: Relative speed in each step.
-        p99_ms: Of the answers of a server that has promised one; empty where there is none.
-    """
-
-    job: str
-    speeds: HistoryValues = ()
-    p99_ms: HistoryValues = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
-    """Means over equal steps of time, the oldest first; None: not known, or not there.
-
-    Attributes:
-        started_at: Begin of the first step, ISO 8601, UTC.
-        step_s: Length of each.
-        power_w: Of the GPU.
-        energy_saved: Part of the energy saved for the same work.
-        jobs: In the order of the launch's.
-    """
-
-    started_at: str
-    step_s: float
-    power_w: HistoryValues = ()
-    energy_saved: HistoryValues = ()
-    jobs: tuple[JobHistory, ...] = ()
-
-    def thinned(self, most: int) -> "History":
-        """The same in so many points at most."""
-        found = self
-        while len(found.power_w) > most:
-            found = replace(
-                found,
-                step_s=2 * found.step_s,
-                power_w=_pairs(found.power_w),
-                energy_saved=_pairs(found.energy_saved),
-                jobs=tuple(
-                    replace(job, speeds=_pairs(job.speeds), p99_ms=_pairs(job.p99_ms))
-                    for job in found.jobs
-                ),
-            )
-        return found
-
-    def compact(self, most: int) -> "History":
-        """The same without series of which nothing is known: of most jobs there is no p99."""
-        found = self.thinned(most)
-        jobs = (replace(job, p99_ms=job.p99_ms if any(job.p99_ms) else ()) for job in found.jobs)
-        return replace(found, jobs=tuple(jobs))
 
 
 class HistoryKeeper:
@@ -110,7 +57,7 @@ def write_history(folder: LaunchFolder, history: History) -> None:
 
 
 def read_history(folder: LaunchFolder) -> History | None:
-    """As far as it is kept; None: it is of an older version, or has just begun."""
+    """As far as it is kept; None: it has just begun, or its file is damaged."""
     with suppress(OSError, ValueError):
         return loads(History, read_whole(folder.path / "history.json", _MOST_BYTES))
     return None
@@ -127,52 +74,15 @@ def _with_step(history: History, seen: Sequence[LaunchStatus], missed: int) -> H
         of = [status.jobs[n] for status in seen if n < len(status.jobs)]
         jobs[n] = replace(
             known,
-            speeds=(*known.speeds, *gap, _mean([one.relative_speed for one in of])),
-            p99_ms=(*known.p99_ms, *gap, _mean([one.latency_p99_ms for one in of])),
+            speeds=(*known.speeds, *gap, known_mean([one.relative_speed for one in of])),
+            p99_ms=(*known.p99_ms, *gap, known_mean([one.latency_p99_ms for one in of])),
         )
     return replace(
         history,
-        power_w=(*history.power_w, *gap, _mean([one.power_w for one in seen])),
-        energy_saved=(*history.energy_saved, *gap, _mean([one.energy_saved for one in seen])),
+        power_w=(*history.power_w, *gap, known_mean([one.power_w for one in seen])),
+        energy_saved=(*history.energy_saved, *gap, known_mean([one.energy_saved for one in seen])),
         jobs=tuple(jobs.values()),
     )
-
-
-def _pairs(series: HistoryValues) -> HistoryValues:
-    # A last one without its other half would stand for a step that is not over: it waits for it.
-    return tuple(_mean(series[n : n + 2]) for n in range(0, len(series) - 1, 2))
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(f"{sum(known) / len(known):.4g}") if known else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchJoin(JoinAnswer):
-    """A job that joins a launch, as the service tells it.
-
-    Attributes:
-        state: `asked` until its supervisor has answered.
-        notes: What was said of it before the supervisor was asked.
-    """
-
-    launch_id: str
-    join_id: str
-    state: Literal["asked", "joined", "refused"]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchHistory:
-    """What a launch did over its time.
-
-    Attributes:
-        history: None: it has just begun, is of another host, or its folder was removed.
-    """
-
-    launch_id: str
-    history: History | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,77 +90,6 @@ class LaunchList:
     """The newest first."""
 
     launches: tuple[LaunchStatus, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedJob:
-    """One job of a launch that is planned.
-
-    Attributes:
-        units: SMs or CUs that its share comes to; None: not known before it starts.
-        environment: Variables that limit it; at the command line all that it gets.
-        command: As its file says; None over the network, as is `workdir`.
-    """
-
-    job: str
-    rate_unit: str
-    share_percent: float
-    units: int | None
-    environment: Mapping[str, str]
-    command: tuple[str, ...] | None = None
-    workdir: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedMemory:
-    """Memory that the jobs need and may fill, MiB.
-
-    Attributes:
-        needs_mib: Of each job; None where it is not known.
-        most_mib: What they may fill of the card; None: not known.
-        fits: None where that is not known.
-    """
-
-    needs_mib: tuple[float | None, ...]
-    most_mib: float | None
-    fits: bool | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedPair:
-    """Jobs that would share the GPU, and what is expected of them.
-
-    Attributes:
-        split: Shares as people write them, `uncapped` or `time-sliced`.
-        forecast: None: no profile or no model was at hand.
-    """
-
-    split: str
-    sharing: Sharing
-    jobs: tuple[PlannedJob, ...]
-    memory: PlannedMemory
-    forecast: Forecast | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchPlan:
-    """What a launch would run; nothing was started.
-
-    Attributes:
-        gpu: Index or UUID, as it was asked for.
-        gpu_model: None: no GPU was seen.
-        notes: What the caller should know.
-    """
-
-    dry_run: Literal[True] = True
-    gpu: str
-    gpu_uuid: str | None
-    gpu_model: str | None
-    when_one_ends: WhenOneEnds
-    duration_s: float | None
-    hang_s: float | None
-    pairs: tuple[PlannedPair, ...]
-    notes: tuple[str, ...]
 
 
 MOST_ENDED = 8
@@ -277,18 +116,6 @@ class CardNow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrawnLaunch:
-    """A launch, and what it did over its time.
-
-    Attributes:
-        history: None: it has just begun, or runs on another host.
-    """
-
-    launch: LaunchStatus
-    history: History | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """Everything of one moment.
 
@@ -296,8 +123,8 @@ class Overview:
         replayed: All of it was recorded earlier, and is played again.
         at: The moment, ISO 8601.
         gpus: Those of this host, and others on which something runs.
-        running: Launches that are not over, the newest first.
-        ended: The newest of those that are.
+        running: Launches that are not over, the newest first, with their history.
+        ended: The newest of those that are, likewise.
         today: Since midnight on the host of the service.
         week: Since Monday.
     """
@@ -305,31 +132,10 @@ class Overview:
     replayed: bool = False
     at: str
     gpus: tuple[CardNow, ...]
-    running: tuple[DrawnLaunch, ...]
-    ended: tuple[DrawnLaunch, ...]
+    running: tuple[LaunchStatus, ...]
+    ended: tuple[LaunchStatus, ...]
     today: Saved
     week: Saved
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One launch in the books: when it ran, and what it took; None: that is not known."""
-
-    begun: datetime
-    ended: datetime | None
-    ledger: Ledger | None
-
-
-def entry_of(status: LaunchStatus) -> Entry | None:
-    """A launch that ran; None: nothing of it ever did."""
-    if status.started_at is None or not status.overlap_s:
-        return None
-    ended = (status.ended_at or status.updated_at) if status.over else None
-    return Entry(
-        begun=datetime.fromisoformat(status.started_at),
-        ended=datetime.fromisoformat(ended) if ended else None,
-        ledger=status.ledger,
-    )
 
 
 def midnight(now: datetime, days_back: int = 0) -> datetime:
@@ -345,7 +151,7 @@ def overview(
     now: datetime,
     running: Sequence[LaunchStatus],
     ended: Sequence[LaunchStatus],
-    entries: Sequence[Entry],
+    entries: Sequence[LaunchStatus],
     cards: Sequence[tuple[Gpu, float | None]],
     host: str,
     history_of: Callable[[str], History | None],
@@ -358,7 +164,7 @@ def overview(
         now: The moment.
         running: Launches that are not over, each as it may be shown.
         ended: The newest of those that are.
-        entries: Of all launches of the week.
+        entries: All launches of the week.
         cards: GPUs of this host, with the power that they draw now.
         host: Its name.
         history_of: By the name of a launch; None: there is none.
@@ -366,11 +172,10 @@ def overview(
         replayed: All of it was recorded earlier.
     """
 
-    def drawn(launches: Iterable[LaunchStatus], most: int) -> tuple[DrawnLaunch, ...]:
+    def drawn(launches: Iterable[LaunchStatus], most: int) -> tuple[LaunchStatus, ...]:
         known = ((one, history_of(one.launch_id)) for one in launches)
         return tuple(
-            DrawnLaunch(launch=one, history=history and history.compact(most))
-            for one, history in known
+            replace(one, history=history and history.compact(most)) for one, history in known
         )
 
     def since(begin: datetime) -> Saved:
@@ -387,14 +192,17 @@ def overview(
     )
 
 
-def _parts(entries: Iterable[Entry], begin: datetime, now: datetime) -> Iterator[Ledger | None]:
+def _parts(
+    entries: Iterable[LaunchStatus], begin: datetime, now: datetime
+) -> Iterator[Ledger | None]:
     """Of each launch what falls into the time, as if it were spread evenly."""
     for one in entries:
-        ended = min(one.ended or now, now)
-        inside_s = (ended - max(one.begun, begin)).total_seconds()
-        whole_s = (ended - one.begun).total_seconds()
-        if inside_s > 0:
-            yield one.ledger and one.ledger.part(min(1.0, inside_s / whole_s))
+        if ran := one.ran(now):
+            begun, ended = ran
+            inside_s = (ended - max(begun, begin)).total_seconds()
+            whole_s = (ended - begun).total_seconds()
+            if inside_s > 0:
+                yield one.ledger and one.ledger.part(min(1.0, inside_s / whole_s))
 
 
 def _cards(

@@ -16,7 +16,7 @@ from typing import Literal
 from advisor.core.split import MOST_JOBS
 from advisor.errors import BusyError, InputError
 from advisor.files import open_home, replace_file, try_lock, writing_private
-from advisor.launch.folder import LaunchFolder, dumps, first_status, joins, loads
+from advisor.launch.folder import LaunchFolder, dumps, joins, loads
 from advisor.launch.spec import LaunchPart
 from advisor.launch.status import GOING, JobOutcome, JobStatus, LaunchStatus
 
@@ -198,36 +198,27 @@ def see(folder: LaunchFolder) -> SeenLaunch:
     Raises:
         InputError: its spec cannot be read.
     """
-    # Requests before the status: who is answered in between is seen as one that starts.
+    # Requests before the status: who is answered in between is seen as one that waits.
     asked = [*joins(folder)]
     spec, status = folder.read_spec(), folder.read_status()
-    jobs = status.jobs or first_status(spec, status.updated_at).jobs
-    first = [job for job in jobs if job.joined_at is None]
-    joined = [job for job in jobs if job.joined_at is not None]
+    first = [job for job in status.jobs if job.join_id is None]
     seated = list(map(LaunchedJob, spec.pairs[0].parts, first))
     refused: set[str] = set()
-    for request, answer in asked:
-        job = request.part.job
-        start = JobStatus(
-            job=job.name, rate_unit=job.progress.unit, share_percent=request.share_percent
-        )
-        if answer is None or answer.code is None:
-            own = next((one for one in joined if one.job == job.name), None)
-            if own is not None:
-                joined.remove(own)
-            seated.append(LaunchedJob(request.part, own or replace(start, outcome="starting")))
-        elif answer.code in _STARTS_ALONE:
-            failed = replace(start, outcome="failed", error=answer.cause)
-            seated.append(LaunchedJob(request.part, failed))
+    for request, job in asked:
+        part = request.pairs[0].parts[-1]
+        if job.outcome != "refused":
+            seated.append(LaunchedJob(part, job))
+        elif job.code in _STARTS_ALONE:
+            seated.append(LaunchedJob(part, replace(job, outcome="failed")))
         else:
-            refused.add(job.name)
+            refused.add(job.job)
     return SeenLaunch(
         launch_id=folder.launch_id,
         gpu=spec.gpu,
         status=status,
         jobs=tuple(seated),
         refused=frozenset(refused),
-        joining=any(answer is None for _, answer in asked),
+        joining=any(job.outcome == "waiting" for _, job in asked),
         stop_asked=folder.stop_asked(),
     )
 
@@ -314,13 +305,9 @@ def _came(
 
 
 def _energy_j(status: LaunchStatus) -> float | None:
-    """Of its GPU from taking it to the end; of an older version while jobs ran."""
-    if status.whole_energy_j is not None:
-        return status.whole_energy_j
-    if status.energy_j is None or (status.rest_s and status.rest_energy_j is None):
-        # One that never ran took none.
-        return 0.0 if status.overlap_s == 0 else None
-    return status.energy_j + (status.rest_energy_j or 0.0)
+    """Of its GPU from taking it to the end; None: not all of it was read."""
+    # One that never ran took none.
+    return 0.0 if not status.overlap_s and status.whole_energy_j is None else status.whole_energy_j
 
 
 def _held_s(status: LaunchStatus) -> float:

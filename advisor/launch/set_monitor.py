@@ -113,6 +113,7 @@ class SetMonitor:
 
     def join(
         self,
+        join_id: str,
         job: RunningJob,
         part: LaunchPart,
         forecast: Forecast | None = None,
@@ -120,13 +121,14 @@ class SetMonitor:
     ) -> None:
         """Open the gate of the one that was expected; it is one of them from now on.
 
-        `forecast` is of those that run, and of the newcomer as the last.
+        `join_id` names its request; `forecast` is of those that run, and of the newcomer as the
+        last.
         """
         self.expect(None)
         pair, now_s = self.pair, self._now_s()
         split = Split((*pair.split.shares, job.share.percent), pair.split.sharing)
         self.pair = replace(pair, split=split, parts=(*pair.parts, part))
-        self.jobs = (*self.jobs, JobMonitor(job, part, now_s, now_text(), proof))
+        self.jobs = (*self.jobs, JobMonitor(job, part, now_s, join_id, proof))
         self.account.join(self.pair, self.jobs)
         self._expect(forecast)
         _watch_promises(self.jobs, now_s)

@@ -34,7 +34,7 @@ class Forecast:
         jobs: In the order of the jobs.
         work_per_joule: Sum of relative speeds per watt, so relative work per joule.
         energy_saved: Part of the energy saved for the same work, against one after the other,
-            while all run; None in launches of older versions.
+            while all run; None where one of them may stand still.
         coverage: Part of such values that the intervals are to hold.
     """
 
@@ -61,6 +61,7 @@ class LaunchPart:
         min_speed: Relative speed that was asked for; who joins later leaves it so much.
         max_p99_ms: Longest p99 latency that was asked for, or that its file promises.
         max_power_w: Most power of all on the GPU that was asked for when it was launched.
+        units: SMs or CUs that its share comes to; None: not known before it starts.
         limit_memory: Its memory is bounded where it is known, and MPS shares the GPU.
         time_limit_s: The job is ended, as failed, once it has run for so long; None: never.
     """
@@ -74,6 +75,7 @@ class LaunchPart:
     min_speed: float | None = None
     max_p99_ms: float | None = None
     max_power_w: float | None = None
+    units: int | None = None
     limit_memory: bool = True
     time_limit_s: float | None = None
 

@@ -1,4 +1,4 @@
-"""Plans a launch, starts its supervisor, and starts its jobs together.
+"""Starts the supervisor of a launch, and starts its jobs together.
 
 Whatever goes wrong on the way, nothing is left running. Gates open together, or for copies of a job
 a part of a step apart.
@@ -12,15 +12,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from advisor.core.gpu import Gpu, Share, share_environment, units_for_share
+from advisor.core.gpu import Gpu, Share, share_environment
 from advisor.core.job import Job
 from advisor.core.split import check_masks
 from advisor.core.wording import listed
 from advisor.errors import InputError, JobError, LimitNotProvenError, NoSplitError, SurvivorsError
 from advisor.files import writing_private
 from advisor.launch.folder import LaunchFolder
-from advisor.launch.overview import LaunchPlan, PlannedJob, PlannedMemory, PlannedPair
-from advisor.launch.spec import LaunchSet, LaunchSpec
+from advisor.launch.spec import LaunchSet
 from advisor.runtime.backend import Backend, CuMaskBackend, UncappedBackend
 from advisor.runtime.beats import beat
 from advisor.runtime.job_process import stop_all
@@ -182,25 +181,11 @@ def open_gates(jobs: Sequence[RunningJob], solo_rates: Sequence[float | None]) -
             jobs[n].go()
 
 
-def plan_of(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> LaunchPlan:
-    """What a launch would run, without what only the job files say; docs/launch.md has the keys."""
-    return LaunchPlan(
-        gpu=spec.gpu,
-        gpu_uuid=gpu and gpu.uuid,
-        gpu_model=gpu and gpu.model,
-        when_one_ends=spec.when_one_ends,
-        duration_s=spec.duration_s,
-        hang_s=spec.hang_s,
-        pairs=tuple(_pair(pair, gpu, settings) for pair in spec.pairs),
-        notes=spec.notes,
-    )
-
-
-def _limit_environment(
+def limit_environment(
     pair: LaunchSet, share: Share, gpu: Gpu | None, settings: Settings
 ) -> dict[str, str]:
+    """Variables that limit a job of this share; without a GPU as MPS takes them."""
     if gpu is None:
-        # Which GPU it will be is not known: as MPS takes it.
         return share_environment(share, None, "nvidia") if pair.split.is_limited else {}
     if pair.split.sharing == "time-sliced":
         return UncappedBackend(gpu).environment(share)
@@ -208,28 +193,6 @@ def _limit_environment(
         return CuMaskBackend(gpu).environment(share)
     pipe_dir = settings.mps_pipe_dir or own_pipe_dir(gpu, settings.runtime_dir)
     return MpsBackend(gpu, Control(pipe_dir, {}), owned=False).environment(share)
-
-
-def _pair(pair: LaunchSet, gpu: Gpu | None, settings: Settings) -> PlannedPair:
-    memory, total = pair.memory(gpu and gpu.memory_mib), gpu and gpu.units_total
-    return PlannedPair(
-        split=str(pair.split),
-        sharing=pair.split.sharing,
-        jobs=tuple(
-            PlannedJob(
-                job=job.name,
-                rate_unit=job.progress.unit,
-                share_percent=share.percent,
-                units=units_for_share(share.percent, total, gpu.vendor) if gpu and total else None,
-                environment=_limit_environment(pair, share, gpu, settings),
-            )
-            for job, share in zip(pair.jobs, pair.shares(memory.card_mib), strict=True)
-        ),
-        memory=PlannedMemory(
-            needs_mib=memory.needs_mib, most_mib=memory.most_mib, fits=memory.fits
-        ),
-        forecast=pair.forecast,
-    )
 
 
 LOG = "supervisor.log"

@@ -3,7 +3,7 @@
 Both are of the time in which jobs ran: neither holds a start, which each job has alone as well.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
@@ -145,10 +145,19 @@ SILENT_S = 10.0
 """A supervisor writes once a second. What is older than this is shown as what it is: old."""
 
 JobOutcome = Literal[
-    "waiting", "starting", "running", "finished", "stopped", "failed", "hung", "taken-down"
+    "waiting",
+    "starting",
+    "running",
+    "finished",
+    "stopped",
+    "failed",
+    "hung",
+    "taken-down",
+    "refused",
 ]
 """`taken-down`: ended by a fault on the MPS server that the jobs share. Such a fault takes all
-clients down and names no author, so none is called guilty, unless the server's log names one."""
+clients down and names no author, so none is called guilty, unless the server's log names one.
+`refused`: it asked to join, and does not."""
 
 _RESULTS: Mapping[Verdict | None, str] = {
     "wrong": "it reported a result that is not finite",
@@ -172,7 +181,8 @@ class JobStatus:
         proof: `server`: the MPS server holds it, or there is none; `set`: it is set, and not read
             back from the job, which may have changed it before its first context.
         exit_code: Negative: the signal that ended it. None while it runs, and after a stop.
-        error: What went wrong, in a sentence; why it was ended, where it was for a server.
+        code: Stable name of what went wrong (advisor.errors); None where nothing did.
+        error: The same in a sentence; why it was ended, where it was for a server.
         steps: Progress so far, in the job's unit.
         rate: Progress per second over the last seconds; None before there are two readings, while
             `unread` says why, and once it is over.
@@ -191,7 +201,8 @@ class JobStatus:
         stalled_since: When it last made progress, where that is 120 s ago or more; ISO 8601, UTC.
         predicted_rate: What was expected of `rate`, beside those that ran when it began or when
             the last one joined.
-        joined_at: When it joined those that ran; None: it began with the first.
+        join_id: Name of the request by which it joined; None: it began with the first.
+        joined_at: When it joined those that ran.
         ended_at: When it was seen to be over.
     """
 
@@ -204,6 +215,7 @@ class JobStatus:
     proof: Proof | None = None
     outcome: JobOutcome = "waiting"
     exit_code: int | None = None
+    code: str | None = None
     error: str | None = None
     steps: float = 0.0
     rate: float | None = None
@@ -218,6 +230,7 @@ class JobStatus:
     unread_since: str | None = None
     stalled_since: str | None = None
     predicted_rate: Interval | None = None
+    join_id: str | None = None
     joined_at: str | None = None
     ended_at: str | None = None
 
@@ -230,6 +243,75 @@ class JobStatus:
     def speed(self) -> float | None:
         """Relative speed over the last seconds, of one that is over the mean."""
         return self.mean_speed if self.relative_speed is None else self.relative_speed
+
+
+HistoryValues = tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHistory:
+    """One of the jobs.
+
+    Attributes:
+        speeds: Relative speed in each step.
+        p99_ms: Of the answers of a server that has promised one; empty where there is none.
+    """
+
+    job: str
+    speeds: HistoryValues = ()
+    p99_ms: HistoryValues = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Means over equal steps of time, the oldest first; None: not known, or not there.
+
+    Attributes:
+        started_at: Begin of the first step, ISO 8601, UTC.
+        step_s: Length of each.
+        power_w: Of the GPU.
+        energy_saved: Part of the energy saved for the same work.
+        jobs: In the order of the launch's.
+    """
+
+    started_at: str
+    step_s: float
+    power_w: HistoryValues = ()
+    energy_saved: HistoryValues = ()
+    jobs: tuple[JobHistory, ...] = ()
+
+    def thinned(self, most: int) -> "History":
+        """The same in so many points at most."""
+        found = self
+        while len(found.power_w) > most:
+            found = replace(
+                found,
+                step_s=2 * found.step_s,
+                power_w=_pairs(found.power_w),
+                energy_saved=_pairs(found.energy_saved),
+                jobs=tuple(
+                    replace(job, speeds=_pairs(job.speeds), p99_ms=_pairs(job.p99_ms))
+                    for job in found.jobs
+                ),
+            )
+        return found
+
+    def compact(self, most: int) -> "History":
+        """The same without series of which nothing is known: of most jobs there is no p99."""
+        found = self.thinned(most)
+        jobs = (replace(job, p99_ms=job.p99_ms if any(job.p99_ms) else ()) for job in found.jobs)
+        return replace(found, jobs=tuple(jobs))
+
+
+def _pairs(series: HistoryValues) -> HistoryValues:
+    # A last one without its other half would stand for a step that is not over: it waits for it.
+    return tuple(known_mean(series[n : n + 2]) for n in range(0, len(series) - 1, 2))
+
+
+def known_mean(values: Sequence[float | None]) -> float | None:
+    """Of those that are known, to four digits; None: none is."""
+    known = [value for value in values if value is not None]
+    return float(f"{sum(known) / len(known):.4g}") if known else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +353,8 @@ class LaunchStatus:
             stopped, or cannot write. All else is as of `updated_at` then, and nothing is proven.
         warnings: Notes of the spec, then what came up, such as a prediction that is far from what
             is observed.
+        history: What it did over its time; only where that is asked for. None there: it has just
+            begun, runs on another host, or its folder was removed.
     """
 
     launch_id: str
@@ -308,6 +392,14 @@ class LaunchStatus:
     supervisor_pid: int | None = None
     silent_s: int | None = None
     warnings: tuple[str, ...] = ()
+    history: History | None = None
+
+    def ran(self, now: datetime) -> tuple[datetime, datetime] | None:
+        """Begin and end of the time in which it ran so far; None: nothing of it ever did."""
+        if self.started_at is None or not self.overlap_s:
+            return None
+        ended = datetime.fromisoformat(self.ended_at or self.updated_at) if self.over else now
+        return datetime.fromisoformat(self.started_at), min(ended, now)
 
     @property
     def over(self) -> bool:

@@ -5,11 +5,10 @@ By the command line, a request to the service, or the client.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Annotated, Any, Self, TypeAlias
 
-from advisor.core.gpu import WHOLE
 from advisor.core.job import WhenOneEnds, WhenP99Breaks
 from advisor.core.objectives import ADVISED, Aim, Work, find_objective
 from advisor.core.policy import Policy
@@ -206,11 +205,6 @@ class AdviceRequest(ABC):
     @abstractmethod
     def _every_job(self) -> Iterable[JobRequest]:
         """The jobs, each as often as it is asked for."""
-
-
-OneJob: TypeAlias = Annotated[
-    tuple[JobRequest, ...], Bounds(min_length=1, max_length=1, says="the job")
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -411,29 +405,27 @@ _SPLIT = r"^(uncapped|time-sliced|[0-9]{1,3}(\.[0-9]{1,3})?(/[0-9]{1,3}(\.[0-9]{
 JobsTogether: TypeAlias = Annotated[
     tuple[JobRequest, ...],
     Bounds(
-        min_length=ADVISED_JOBS,
+        min_length=1,
         max_length=MOST_JOBS,
-        says="two to seven jobs; one that comes several times so often",
+        says="two to seven jobs, one that comes several times so often; of a join, one",
     ),
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NextPair:
-    """Jobs that follow on the same GPU."""
-
-    jobs: JobsTogether
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRequest(SharingRequest):
     """Two to seven jobs to run together on one GPU, and others that follow them.
 
+    Or one job to run beside those of a launch that runs, which keep their shares (`check_join`).
+
     Attributes:
         gpu: Index or UUID of a GPU of the host.
         split: `30/70`, `100/50/100` (100 is no limit), `uncapped` or `time-sliced`, of all that
             follow, too; None: the recommended one of each, for which objective and limits are.
-        allow_unsafe: Launch `split` also at counts of SMs at which results are wrong.
+        share_percent: Of a job that joins; 100 is no limit. None: the share that is worth most
+            beside the others, for which objective and limits are.
+        allow_unsafe: Launch at a given split or share also at counts of SMs at which results are
+            wrong.
         stop_on_wrong_results: Stop all when a job reports a wrong result; False: only warn.
         strict: End the launch also where a process of no job computes on the GPU.
         limit_memory: Bound the GPU memory of each job by what it is known to need, under MPS.
@@ -449,8 +441,9 @@ class LaunchRequest(SharingRequest):
     gpu: (
         Annotated[int, Bounds(ge=0, le=4095)]
         | Annotated[str, Bounds(pattern=r"^[0-9A-Za-z-]{1,64}$")]
-    ) = 0
+    ) = "0"
     split: Annotated[str, Bounds(max_length=40, pattern=_SPLIT, check=parse_split)] | None = None
+    share_percent: Percent | None = None
     allow_unsafe: bool = False
     stop_on_wrong_results: bool = False
     strict: bool = False
@@ -459,44 +452,16 @@ class LaunchRequest(SharingRequest):
     limit_memory: bool = True
     duration_s: Annotated[float, Bounds(gt=0, le=400 * _DAY_S)] | None = None
     hang_s: Annotated[float, Bounds(gt=0, le=30 * _DAY_S)] | None = None
-    then: Annotated[tuple[NextPair, ...], Bounds(max_length=MOST_PAIRS)] = ()
+    then: Annotated[tuple[JobsTogether, ...], Bounds(max_length=MOST_PAIRS)] = ()
     dry_run: bool = False
 
     @property
     def pairs(self) -> tuple[JobsTogether, ...]:
         """The jobs that run together, in their order."""
-        return (self.jobs, *(pair.jobs for pair in self.then))
+        return (self.jobs, *self.then)
 
     def _every_job(self) -> Iterable[JobRequest]:
         return (job for pair in self.pairs for job in pair)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinLaunchRequest(SharingRequest):
-    """One job to run beside those of a launch that runs, which keep their shares.
-
-    Attributes:
-        share_percent: 100 is no limit; None: the share that is worth most beside the others, for
-            which objective and limits are.
-        allow_unsafe, limit_memory: As of a launch.
-    """
-
-    jobs: OneJob
-    share_percent: Annotated[float, Bounds(gt=0, le=WHOLE)] | None = None
-    allow_unsafe: bool = False
-    limit_memory: bool = True
-
-    def as_launch(self) -> LaunchRequest:
-        """What of it is as of a launch.
-
-        Raises:
-            InputError: as `check_launch`.
-        """
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "share_percent"}
-        share = self.share_percent
-        asked = LaunchRequest(**own)
-        check_launch(asked if share is None else replace(asked, split=f"{share:g}"))
-        return asked
 
 
 def check_launch(asked: LaunchRequest) -> None:
@@ -514,11 +479,43 @@ def check_launch(asked: LaunchRequest) -> None:
     of_jobs = (limit for job in asked.jobs for limit in (job.min_speed, job.max_p99_ms))
     limits = (asked.min_speed, asked.max_p99_ms, asked.max_power_w, asked.memory_mib, *of_jobs)
     advised = asked.objective is not None or any(limit is not None for limit in limits)
-    if asked.split is not None and advised:
+    if advised and (asked.split, asked.share_percent) != (None, None):
         raise InputError(
             "a split or a share is given or recommended, not both",
             fix="leave it out, or the objective and the limits that a recommended one keeps",
         )
+
+
+_OF_LAUNCH = "this is settled when a launch begins, for all of its jobs"
+
+_NOT_OF_JOIN = {
+    **dict.fromkeys(("split", "then"), "those that run keep their shares: give share_percent"),
+    "gpu": "the job joins on the GPU of the launch",
+    "dry_run": "the shares of the launch and the job's forecast are shown as it joins",
+    **dict.fromkeys(("when_one_ends", "when_p99_breaks", "duration_s", "hang_s"), _OF_LAUNCH),
+    **dict.fromkeys(("stop_on_wrong_results", "strict"), _OF_LAUNCH),
+}
+"""What says nothing of a job that joins, and why."""
+
+
+def check_join(asked: LaunchRequest) -> None:
+    """Refuse more than one job that is to join a launch, and what is of a whole launch.
+
+    Raises:
+        InputError: said so, or as `check_launch`.
+    """
+    if (count := len(asked.jobs)) != 1:
+        raise InputError(
+            f"{count} jobs cannot join a launch at once", fix="name one job; then the next"
+        )
+    for field in fields(asked):
+        if field.name in _NOT_OF_JOIN and getattr(asked, field.name) != field.default:
+            raise InputError(
+                f"{field.name} is not of a job that joins",
+                why=_NOT_OF_JOIN[field.name],
+                fix="leave it out",
+            )
+    check_launch(asked)
 
 
 MOST_TYPES = 200

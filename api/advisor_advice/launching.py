@@ -15,8 +15,9 @@ from advisor.core.wording import count_of
 from advisor.errors import InputError, NoSplitError
 from advisor.formats.job_file import find_job
 from advisor.installed import install
-from advisor.launch.folder import JoinRequest, LaunchFolder, new_launch_id, parts_of
+from advisor.launch.folder import LaunchFolder, new_launch_id, parts_of
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.start import check_memory
 from advisor.settings import Settings
 from advisor.validity.safe_counts import (
     Safety,
@@ -88,13 +89,11 @@ class ResolvedLaunch:
     """What was asked for, by whom, and where.
 
     Attributes:
-        gpu: Index or UUID, as the supervisor is to find it.
-        card: That GPU; None: it was not seen.
+        card: The GPU; None: it was not seen.
         profiles: File of solo points; None: the stored and the bundled ones.
     """
 
     request: LaunchRequest
-    gpu: str = "0"
     card: Gpu | None = None
     profiles: Path | None = None
     asked_by: str = ""
@@ -130,7 +129,8 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
     Raises:
         InputError: an unknown job, a split that cannot be read, or a recommendation without
         profiles. ModelError: there is no model to recommend by.
-        NoSplitError: no way keeps every limit, or the jobs should not share a GPU.
+        NoSplitError: no way keeps every limit, the jobs should not share a GPU, or do not fit
+        into its memory.
         StoreError: what the check of the GPU model found cannot be read.
         UnsafeCountError: a given split has a count of units at which results are wrong.
     """
@@ -140,29 +140,14 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
             raise InputError(f"{name} is {value:g}", fix="give a number of seconds above 0")
     vendor = vendor_of(launch.gpu_model or "")
     made = [_make_pair(jobs, launch, settings) for jobs in request.pairs]
-    bound = request.limit_memory
-    return LaunchSpec(
-        launch_id=new_launch_id(),
-        gpu=launch.gpu,
-        pairs=tuple(
-            replace(pair, parts=tuple(replace(part, limit_memory=bound) for part in pair.parts))
-            for pair, _ in made
-        ),
-        when_one_ends=request.when_one_ends,
-        duration_s=request.duration_s,
-        hang_s=request.hang_s,
-        when_p99_breaks=request.when_p99_breaks,
-        stop_on_wrong_results=request.stop_on_wrong_results,
-        strict=request.strict,
-        asked_by=launch.asked_by,
-        notes=tuple(
-            dict.fromkeys(
-                note
-                for pair, notes in made
-                for note in (*_over_subscribed(pair, launch.units_total, vendor), *notes)
-            )
-        ),
-    )
+    if launch.card:
+        for pair, _ in made:
+            check_memory(pair, launch.card)
+    told = [
+        (pair, (*_over_subscribed(pair, launch.units_total, vendor), *notes))
+        for pair, notes in made
+    ]
+    return _spec(new_launch_id(), told, launch)
 
 
 def make_join(
@@ -171,8 +156,8 @@ def make_join(
     share_percent: float | None,
     wanted: ResolvedLaunch,
     settings: Settings,
-) -> JoinRequest:
-    """The request for a job to join.
+) -> LaunchSpec:
+    """What a job asks that is to join: those that run now in one set, and the job as the last.
 
     Where no share is given it is the one that is worth most beside those that run now.
 
@@ -195,8 +180,7 @@ def make_join(
             fix="ask again when one has ended",
         )
     job = frozen(name, settings)
-    # A job may have joined since the status was written: the supervisor looks again.
-    seats = zip(status.jobs, parts_of(folder, status.pair_number), strict=False)
+    seats = zip(status.jobs, parts_of(folder, status), strict=True)
     running = [(one.share_percent, part) for one, part in seats if one.outcome == "running"]
     shares, parts = tuple(share for share, _ in running), tuple(part for _, part in running)
     cap_percent = max(one.share_percent for one in status.jobs)
@@ -206,25 +190,51 @@ def make_join(
             raise InputError(f"nobody runs in {status.launch_id} any more")
         split = Split((*shares, share_percent), status.sharing)
         made = LaunchSet(split=split, parts=(*parts, LaunchPart(job=job)))
-        return _request(*_with_forecast(made, wanted, settings, joins=True), wanted)
+        made, notes = _with_forecast(made, wanted, settings, joins=True)
+        return _spec(status.launch_id, [(made, notes)], wanted)
     try:
         from advisor.decide.options import Running
         from advisor_advice import forecasting
     except ImportError as error:
         raise _needs_numpy(error, "--share") from error
     there = Running(shares=shares, sharing=status.sharing, cap_percent=cap_percent)
-    return _request(*forecasting.joining(parts, job, there, wanted, settings), wanted)
+    made = forecasting.joining(parts, job, there, wanted, settings)
+    return _spec(status.launch_id, [made], wanted)
 
 
-def _request(made: LaunchSet, notes: tuple[str, ...], wanted: ResolvedLaunch) -> JoinRequest:
-    return JoinRequest(
-        part=replace(made.parts[-1], limit_memory=wanted.request.limit_memory),
-        share_percent=made.split.shares[-1],
-        beside=tuple(job.name for job in made.jobs[:-1]),
-        forecast=made.forecast,
-        asked_by=wanted.asked_by,
-        notes=notes,
+def _spec(
+    launch_id: str, made: Sequence[tuple[LaunchSet, tuple[str, ...]]], launch: ResolvedLaunch
+) -> LaunchSpec:
+    """What is to start, of sets and notes about each."""
+    request = launch.request
+    return LaunchSpec(
+        launch_id=launch_id,
+        gpu=launch.gpu_uuid or str(request.gpu),
+        pairs=tuple(_as_asked(pair, launch) for pair, _ in made),
+        when_one_ends=request.when_one_ends,
+        duration_s=request.duration_s,
+        hang_s=request.hang_s,
+        when_p99_breaks=request.when_p99_breaks,
+        stop_on_wrong_results=request.stop_on_wrong_results,
+        strict=request.strict,
+        asked_by=launch.asked_by,
+        notes=tuple(dict.fromkeys(note for _, notes in made for note in notes)),
     )
+
+
+def _as_asked(pair: LaunchSet, launch: ResolvedLaunch) -> LaunchSet:
+    """The set with what holds for each job of the request, and the units of each."""
+    total, bound = launch.units_total, launch.request.limit_memory
+    vendor = vendor_of(launch.gpu_model or "")
+    parts = (
+        replace(
+            part,
+            units=units_for_share(share, total, vendor) if total else None,
+            limit_memory=bound,
+        )
+        for part, share in zip(pair.parts, pair.split.shares, strict=True)
+    )
+    return replace(pair, parts=tuple(parts))
 
 
 def _parse_launch_split(text: str, jobs: int = ADVISED_JOBS) -> Split:
@@ -265,7 +275,7 @@ def _make_pair(
     asked_jobs: Sequence[JobRequest], launch: ResolvedLaunch, settings: Settings
 ) -> tuple[LaunchSet, tuple[str, ...]]:
     """Jobs that run together, and notes about them."""
-    jobs, split = _jobs_and_split(asked_jobs, launch.request.split, settings)
+    jobs, split = _jobs_and_split(asked_jobs, launch.request, settings)
     if split is not None:
         made = LaunchSet(split=split, parts=tuple(LaunchPart(job=job) for job in jobs))
         return _with_forecast(made, launch, settings)
@@ -283,14 +293,17 @@ def check_arguments(request: LaunchRequest, settings: Settings) -> None:
         InputError: an unknown job, too many or too few, or a split that is not for so many.
     """
     for jobs in request.pairs:
-        _jobs_and_split(jobs, request.split, settings)
+        _jobs_and_split(jobs, request, settings)
 
 
 def _jobs_and_split(
-    asked_jobs: Sequence[JobRequest], split: str | None, settings: Settings
+    asked_jobs: Sequence[JobRequest], request: LaunchRequest, settings: Settings
 ) -> tuple[list[Job], Split | None]:
     check_together(len(asked_jobs))
+    if request.share_percent is not None:
+        raise InputError("a share is of a job that joins", fix="give a split, or the launch")
     jobs = [frozen(job.job, settings) for job in asked_jobs]
+    split = request.split
     return jobs, None if split is None else _parse_launch_split(split, len(jobs))
 
 

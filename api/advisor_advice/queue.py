@@ -470,10 +470,11 @@ class QueueRun:
             # It has ended meanwhile, or cannot at that share: another look says more.
             self._refused.add((launch.launch_id, name))
             return False
+        made = request.pairs[0]
+        *beside, part = made.parts
+        parts = (*beside, self._limited(card.advice.held_to(part)))
         with suppress(OSError):
-            ask_join(
-                folder, replace(request, part=self._limited(card.advice.held_to(request.part)))
-            )
+            ask_join(folder, replace(request, pairs=(replace(made, parts=parts),)))
         return True
 
 

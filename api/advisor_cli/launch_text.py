@@ -4,7 +4,7 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -190,54 +190,6 @@ def line(status: LaunchStatus) -> str:
     return f"{_head(status)} | {jobs}{power}{work}{cause}"
 
 
-def summary(status: LaunchStatus, observed: Iterable[Observation]) -> Iterator[str]:
-    """Each stretch beside its prediction, and the errors of jobs."""
-    for seen in observed:
-        values = (seen.energy_j, "J"), (seen.power_w, "W")
-        known = [_number(value, unit) for value, unit in values if value is not None]
-        together = ", ".join([f"{seen.overlap_s:.1f} s together", *known])
-        yield f"{' + '.join(seen.jobs)}: {together}"
-        for part in seen.parts:
-            if part.energy_j is not None and seen.overlap_s:
-                low_j, high_j = _number(part.energy_low_j, ""), _number(part.energy_high_j, "")
-                energy = f"{_number(part.energy_j, 'J')} ({low_j} to {high_j})"
-                power = _number(part.energy_j / seen.overlap_s, "W")
-                yield f"  of that {part.job}, estimated: {energy}, {power}"
-        yield from _saved(seen)
-        rates = [(f"rate of {part.job}", part.rate, part.predicted_rate) for part in seen.parts]
-        for name, value, predicted in (*rates, ("power", seen.power_w, seen.predicted_power_w)):
-            if predicted and value is not None:
-                yield f"  {name}: {value / predicted - 1:+.1%} against the prediction"
-        if seen.stranded_unit_s:
-            yield f"  {seen.stranded_unit_s:.0f} unit-seconds were held for jobs that had ended"
-    for job in status.jobs:
-        if job.error:
-            yield f"{job.job} {job.outcome}: {job.error}"
-
-
-def _saved(seen: Observation) -> Iterator[str]:
-    """Energy for the same work, observed next to predicted."""
-    if seen.energy_saved is not None:
-        text = _saved_text(seen.energy_saved, seen.predicted_energy_saved)
-        yield f"  energy for the same work, against one after the other: {text}"
-    if not seen.rest_s:
-        return
-    went_on = listed(part.job for part in seen.parts if not part.ended_first)
-    energy = "" if seen.rest_energy_j is None else f" with {_number(seen.rest_energy_j, 'J')}"
-    cost = ""
-    if seen.rest_energy_saved is not None:
-        text = _saved_text(seen.rest_energy_saved, seen.predicted_rest_energy_saved)
-        cost = f"; energy for that work, against the whole GPU: {text}"
-    yield f"  then {went_on} went on for {seen.rest_s:.1f} s{energy}{cost}"
-    if seen.energy_saved_to_end is not None:
-        yield f"  energy for all of the work, to the end: {less_or_more(seen.energy_saved_to_end)}"
-
-
-def _saved_text(observed: float, predicted: float | None) -> str:
-    beside = "" if predicted is None else f" ({less_or_more(predicted)} was predicted)"
-    return f"{less_or_more(observed)}{beside}"
-
-
 def _head(status: LaunchStatus) -> str:
     pair = f", pair {status.pair_number + 1} of {status.pairs}" if status.pairs > 1 else ""
     gpu = f" on {status.gpu_model}" if status.gpu_model else ""
@@ -379,7 +331,7 @@ class _Job:
 def end_screens(
     status: LaunchStatus, observed: Sequence[Observation], prices: Prices
 ) -> Iterator[Said]:
-    """A screen for each set of jobs that ran together; the last one tells how the launch ended."""
+    """A screen for each set of jobs that ran together, and how the launch ended once it has."""
     begins = [n for n, seen in enumerate(observed) if seen.stretch == 0]
     together = [observed[n] for n in begins]
     began = tuple(job for job in status.jobs if job.joined_at is None)
@@ -389,6 +341,8 @@ def end_screens(
         jobs = [_Job(part) for part in seen.parts]
         lines = tuple(_of_pair(seen, jobs, prices))
         yield Said(headline=_headline(seen.state, seen, jobs), lines=lines)
+    if not status.over:
+        return
     jobs, ending = list[_Job](), list[tuple[str, str]]()
     if last:
         jobs = _in_order(last, status, len(began))
@@ -540,6 +494,8 @@ def _each(job: _Job) -> str:
     if status:
         did.append(f"{status.steps:,.0f} {status.rate_unit}")
         did.append(status.outcome if status.exit_code is None else f"exit {status.exit_code}")
+    if part.energy_j is not None:
+        did.append(f"about {energy_text(part.energy_j)}")
     return f"{part.job} {', '.join(did)}"
 
 
@@ -601,4 +557,3 @@ def _next(status: LaunchStatus, jobs: Sequence[_Job]) -> Iterator[tuple[str, str
         split = shares if status.sharing == "limited" else status.sharing
         names = as_asked(job.job for job in status.jobs)
         yield "Again", f"advisor launch {names} --split {split}"
-    yield "Details", f"advisor launches show {status.launch_id}"

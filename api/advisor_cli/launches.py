@@ -17,14 +17,21 @@ from advisor.launch.status import JobStatus, LaunchStatus
 from advisor.runtime.job_process import check_none
 from advisor.runtime.processes import marked_pids, wait_until
 from advisor.settings import read_settings
-from advisor_cli.console import PIPE_WIDTH, Columns, plain_console, print_table, table_of
+from advisor_cli.console import (
+    PIPE_WIDTH,
+    Columns,
+    plain_console,
+    print_screen,
+    print_table,
+    table_of,
+)
 from advisor_cli.launch_text import (
+    end_screens,
     exit_code,
     final_json,
     line,
     observations,
     statuses,
-    summary,
     table,
 )
 from advisor_cli.options import AsJson
@@ -81,7 +88,8 @@ def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
         return
     console = plain_console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
     console.print(table(status, console.width))
-    say_lines(summary(status, observations(folder)))
+    for screen in end_screens(status, observations(folder), read_settings().prices):
+        print_screen(screen)
 
 
 @app.command("stop")

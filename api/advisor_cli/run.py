@@ -467,7 +467,7 @@ def run(
         raise InputError(f"--gpus {gpus} names a GPU twice", fix="name each once: --gpus 0,1")
     cards: list[QueueCard] = []
     for gpu in there:
-        wanted = ResolvedLaunch(request=request, gpu=gpu.uuid, card=gpu, asked_by=user_name())
+        wanted = ResolvedLaunch(request=request, card=gpu, asked_by=user_name())
         cards.append(QueueCard(wanted=wanted, advice=read_advice(found, wanted, settings)))
     _check_alone(found, cards)
     with open_queue(settings.home, settings.jobs_dir, names) as file:

@@ -26,17 +26,8 @@ from advisor.errors import AdvisorError, InputError
 from advisor.formats.moments import duration_text
 from advisor.installed import install
 from advisor.launch.folder import LaunchFolder, list_folders
-from advisor.launch.overview import (
-    CardNow,
-    DrawnLaunch,
-    Entry,
-    HistoryValues,
-    Overview,
-    entry_of,
-    overview,
-    read_history,
-)
-from advisor.launch.status import GOING, JobStatus, LaunchStatus, Saved
+from advisor.launch.overview import CardNow, Overview, overview, read_history
+from advisor.launch.status import GOING, HistoryValues, JobStatus, LaunchStatus, Saved
 from advisor.settings import Settings, read_settings
 from advisor_api.launches.cards import HostCards
 from advisor_cli.console import PIPE_WIDTH, Columns, plain_console, plain_table, table_of
@@ -167,7 +158,7 @@ class _HostLaunches:
     def __init__(self, settings: Settings) -> None:
         self._settings, self._root = settings, settings.home / "launches"
         self._cards = HostCards(settings)
-        self._ended: dict[str, tuple[LaunchStatus, Entry | None]] = {}
+        self._ended: dict[str, LaunchStatus] = {}
 
     def look(self) -> Overview:
         """All at one look."""
@@ -177,16 +168,15 @@ class _HostLaunches:
                 continue
             one = replace(folder.read_status(), host=HOST)
             if one.over:
-                self._ended[folder.launch_id] = one, entry_of(one)
+                self._ended[folder.launch_id] = one
             else:
                 running.append(one)
         ended = [self._ended[name] for name in sorted(self._ended, reverse=True)]
-        entries = [*(entry for _, entry in ended), *map(entry_of, running)]
         return overview(
             now=datetime.now().astimezone(),
             running=running,
-            ended=[launch for launch, _ in ended],
-            entries=[entry for entry in entries if entry is not None],
+            ended=ended,
+            entries=[*ended, *running],
             cards=self._cards.look({one.gpu_uuid or "" for one in running}),
             host=HOST,
             history_of=lambda name: read_history(LaunchFolder(self._root / name)),
@@ -237,31 +227,30 @@ class _Drawn:
     def all(self, source: str) -> RenderableType:
         """What is saved, each card with its launch, and what has ended."""
         seen = self._seen
-        drawn = {one.launch.launch_id: one for one in seen.running}
+        launches = {one.launch_id: one for one in seen.running}
         saved = table_of(_SAVED_COLUMNS, [("saved today", seen.today), ("this week", seen.week)])
         head = Text.assemble(("advisor", "bold"), f"  {_clock(seen.at)}  {source}")
         if seen.replayed:
             head.append("  replayed, no GPU is in use", style="yellow")
         parts = [head, saved, Text(_basis(seen), style="dim"), Text()]
-        parts += [self._card(card, drawn.get(card.launch_id or "")) for card in seen.gpus]
+        parts += [self._card(card, launches.get(card.launch_id or "")) for card in seen.gpus]
         if not (seen.gpus or seen.ended):
             parts.append(Text("No GPU is seen, and nothing was launched: advisor launch A B"))
         if seen.ended:
             parts += [Text("\nEnded: observed (predicted)", style="bold"), self._ended()]
         return Group(*parts)
 
-    def _card(self, card: CardNow, drawn: DrawnLaunch | None) -> RenderableType:
+    def _card(self, card: CardNow, launch: LaunchStatus | None) -> RenderableType:
         limit = f" of {card.power_limit_w:.0f} W" if card.power_limit_w else ""
         watts = "power not read" if card.power_w is None else f"{card.power_w:.0f} W{limit}"
         part = (card.power_w or 0.0) / card.power_limit_w if card.power_limit_w else 0.0
         name = card.gpu_uuid.removeprefix("GPU-")[:8]
         head = Text.assemble((card.gpu_model or "GPU", "bold"), f" {card.host} {name}  ")
         head.append_text(self._bar(part)).append(f" {watts}")
-        if drawn is None:
+        if launch is None:
             return head.append("  free", style="dim")
-        launch = drawn.launch
         style = "dim" if launch.silent_s is None else "red"
-        table = plain_table(("", "", "", "", "", ""), self._seats(drawn))
+        table = plain_table(("", "", "", "", "", ""), self._seats(launch))
         table.show_header = False
         return Group(head, Text(f"  {self._standing(launch)}", style=style), table)
 
@@ -276,8 +265,8 @@ class _Drawn:
             parts.append(f"{_gain(launch)} saved")
         return self._letters.between.join(parts)
 
-    def _seats(self, drawn: DrawnLaunch) -> Iterator[tuple[str | Text, ...]]:
-        launch, history = drawn.launch, drawn.history
+    def _seats(self, launch: LaunchStatus) -> Iterator[tuple[str | Text, ...]]:
+        history = launch.history
         for n, job in enumerate(launch.jobs):
             speeds = history.jobs[n].speeds if history and n < len(history.jobs) else ()
             overflow = "ellipsis" if self._letters is BLOCKS else "crop"
@@ -302,7 +291,7 @@ class _Drawn:
 
     def _ended(self) -> Table:
         columns = ("began", "jobs", "lasted", "speed", "W", "saved", "in all")
-        rows = (_row(one.launch, self._seen.at) for one in self._seen.ended)
+        rows = (_row(one, self._seen.at) for one in self._seen.ended)
         return plain_table(columns, rows, whole=[name for name in columns if name != "jobs"])
 
 

@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,14 +40,6 @@ ACTION = "launch.remove"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _KeptLaunch:
-    """A launch beyond a bound whose folder, or what a killed removal left of it, stays."""
-
-    launch_id: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Cleaned:
     """What was removed, and what could not be.
 
@@ -57,7 +49,7 @@ class _Cleaned:
 
     dry_run: bool
     removed: tuple[EndedLaunch, ...]
-    kept: tuple[_KeptLaunch, ...]
+    kept: tuple[EndedLaunch, ...]
 
     @property
     def size_bytes(self) -> int:
@@ -97,7 +89,7 @@ class Cleaner:
         removed: list[EndedLaunch] = []
         for launch in beyond(ended, self.bounds, time.time()):
             if why := self._obstacle(root / launch.launch_id, dry_run=dry_run):
-                kept.append(_KeptLaunch(launch_id=launch.launch_id, why=why))
+                kept.append(replace(launch, why=why))
             else:
                 removed.append(launch)
         return _Cleaned(dry_run=dry_run, removed=tuple(removed), kept=tuple(kept))
@@ -156,26 +148,26 @@ class Cleaner:
             self.state.audit(entry)
 
 
-def _ended(folders: Iterable[LaunchFolder]) -> tuple[list[EndedLaunch], list[_KeptLaunch]]:
+def _ended(folders: Iterable[LaunchFolder]) -> tuple[list[EndedLaunch], list[EndedLaunch]]:
     """Launches that have ended, and those of which that cannot be read."""
     ended: list[EndedLaunch] = []
-    unknown: list[_KeptLaunch] = []
+    unknown: list[EndedLaunch] = []
     for folder in folders:
         try:
             if launch := ended_launch(folder):
                 ended.append(launch)
         except OSError as error:
             why = f"it cannot be read: {error.strerror}"
-            unknown.append(_KeptLaunch(launch_id=folder.launch_id, why=why))
+            unknown.append(EndedLaunch(launch_id=folder.launch_id, why=why))
     return ended, unknown
 
 
-def _finish_removals(root: Path) -> list[_KeptLaunch]:
+def _finish_removals(root: Path) -> list[EndedLaunch]:
     """Remove what removals that were killed have left; what cannot be."""
-    left: list[_KeptLaunch] = []
+    left: list[EndedLaunch] = []
     for path in half_removed(root):
         try:
             shutil.rmtree(path)
         except OSError as error:
-            left.append(_KeptLaunch(launch_id=path.name, why=f"it cannot be removed: {error}"))
+            left.append(EndedLaunch(launch_id=path.name, why=f"it cannot be removed: {error}"))
     return left

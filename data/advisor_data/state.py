@@ -138,8 +138,7 @@ class LaunchRow:
         idempotency_key: What the asker sent, so that asking again does not launch again.
         request_hash: Of what was asked for under that key.
         created_at: ISO 8601, UTC; `updated_at` too.
-        home: Name of the home whose service looks after it; None: it is of an older version, and
-            the services of its host do.
+        home: Name of the home whose service looks after it.
     """
 
     launch_id: str
@@ -154,7 +153,7 @@ class LaunchRow:
     request_hash: str
     created_at: str
     updated_at: str
-    home: str | None = None
+    home: str
 
 
 def _asked_before(
@@ -315,7 +314,6 @@ class ServiceState(OpenDatabase):
 
     def launches(
         self,
-        host: str | None = None,
         home: str | None = None,
         active_only: bool = False,
         limit: int = 100,
@@ -323,15 +321,11 @@ class ServiceState(OpenDatabase):
     ) -> list[LaunchRow]:
         """Launches by id, the last first, those before an id: the last of the page before.
 
-        Of a home they are on whatever host, with those of `host` that have none; `active_only` are
-        those that are not over.
+        Of a home they are on whatever host; `active_only` are those that are not over.
         """
         matches: list[ColumnElement[bool]] = []
-        of_host = launches.c.host == host
         if home is not None:
-            matches.append(or_(launches.c.home == home, launches.c.home.is_(None) & of_host))
-        elif host is not None:
-            matches.append(of_host)
+            matches.append(launches.c.home == home)
         if active_only:
             matches.append(_active())
         if before is not None:

@@ -26,6 +26,7 @@ def row(launch_id: str, host: str) -> LaunchRow:
         request_hash="",
         created_at=now(),
         updated_at=now(),
+        home=f"home of {host}",
     )
 
 

@@ -286,7 +286,7 @@ class Watch:
         one = ScriptedJob(job, script, self.clock, self.backend)
         self.jobs = (*self.jobs, one)
         part = LaunchPart(job=job, solo_rate=100.0, solo_power_w=300.0, time_limit_s=time_limit_s)
-        self.monitor.join(cast("RunningJob", one), part, forecast)
+        self.monitor.join("j", cast("RunningJob", one), part, forecast)
         return one
 
     def go_on(self, seconds: float, step_s: float = 0.5) -> None:

@@ -168,7 +168,7 @@ def test_launches_of_the_command_line_are_adopted(site: Site) -> None:
 def test_a_dry_run_starts_nothing(site: Site) -> None:
     """What would run is shown, without the command or the variables of a job."""
     before = len(site.server.ask("GET", "/v1/launches").json["launches"])
-    reply = site.server.launch("one", "gemm", dry_run=True, then=[_jobs("triad", "gemm")])
+    reply = site.server.launch("one", "gemm", dry_run=True, then=[_jobs("triad", "gemm")["jobs"]])
     assert reply.status == 200, reply.text
     first, second = reply.json["pairs"]
     assert [job["units"] for job in first["jobs"]] == [34, 66]
@@ -188,32 +188,31 @@ def test_a_job_joins_a_launch_that_runs(site: Site) -> None:
     reply = server.ask("POST", place, body, "launch", **key)
     assert reply.status == 202, reply.text
     assert reply.headers["location"] == f"{place}/{reply.json['join_id']}"
-    said = _joined(server, reply.json)
-    assert (said["state"], said["units_granted"]) == ("joined", 34), said
+    said = _joined(server, place, reply.json)
+    assert (said["outcome"], said["units_granted"]) == ("running", 34), said
     again = server.ask("POST", place, body, "launch", **key)
-    assert (again.json["join_id"], again.json["state"]) == (said["join_id"], "joined")
+    assert (again.json["join_id"], again.json["outcome"]) == (said["join_id"], "running")
     status = server.await_status(launch_id, lambda s: len(s["jobs"]) == 3)
     assert [job["share_percent"] for job in status["jobs"]] == [26, 50, 26]
     assert _audited(server, launch_id)[-2:] == [("launch.join", "begun"), ("launch.join", "done")]
 
-    refused = _joined(
-        server, server.ask("POST", place, {**body, "share_percent": 90}, "launch").json
-    )
-    assert (refused["state"], refused["code"]) == ("refused", "bad-input")
-    assert "at most 50 %" in refused["cause"]
+    reply = server.ask("POST", place, {**body, "share_percent": 90}, "launch")
+    refused = _joined(server, place, reply.json)
+    assert (refused["outcome"], refused["code"]) == ("refused", "bad-input")
+    assert "at most 50 %" in refused["error"]
     seen = server.ask("GET", f"{place}/{refused['join_id']}").json
-    assert (seen["code"], "50 %" in seen["cause"]) == ("bad-input", False)
+    assert (seen["code"], "50 %" in seen["error"]) == ("bad-input", False)
     server.stop_launch(launch_id)
     reply = server.ask("POST", place, body, "launch")
     assert (reply.status, reply.code, "it is stopped" in reply.text) == (422, "bad-input", True)
 
 
-def _joined(server: LaunchServer, asked: dict[str, Any]) -> dict[str, Any]:
-    path = f"/v1/launches/{asked['launch_id']}/joins/{asked['join_id']}"
+def _joined(server: LaunchServer, place: str, asked: dict[str, Any]) -> dict[str, Any]:
+    path = f"{place}/{asked['join_id']}"
 
     def answered() -> dict[str, Any] | None:
         said = server.ask("GET", path, scope="launch").json
-        return said if said["state"] != "asked" else None
+        return said if said["outcome"] != "waiting" else None
 
     return eventually(answered, lambda: asked)
 
@@ -258,7 +257,7 @@ def _jobs(*names: str) -> dict[str, Any]:
         (_pair("one", "a" * 5000), "bad-input"),
         ({**_pair("one", "gemm"), "split": "nan/50"}, "bad-input"),
         ({**_pair("one", "gemm"), "gpu": "../0"}, "bad-input"),
-        ({**_pair("one", "gemm"), "then": [_jobs("one")]}, "bad-input"),
+        ({**_pair("one", "gemm"), "then": [_jobs("one")["jobs"]]}, "bad-input"),
         (_jobs("one", "gemm"), "bad-input"),  # one has no profile to recommend by
         ({**_jobs("triad", "gemm"), "max_power_w": 90}, "no-split"),
     ],
@@ -275,7 +274,7 @@ def test_a_request_that_cannot_be_is_refused(site: Site, body: dict[str, Any], c
 def test_a_launch_of_another_host_is_shown_and_not_stopped(site: Site) -> None:
     """Nor is one of another home; its last status comes from the database; who can is named."""
     for host, home, said in (
-        ("elsewhere", None, "on elsewhere"),
+        ("elsewhere", "theirs", "on elsewhere"),
         (HOST, "another", "under another home of this host"),
     ):
         launch_id = new_launch_id()

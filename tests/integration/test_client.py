@@ -25,8 +25,7 @@ from advisor.client import (
     ApiError,
     Client,
     GainsRequest,
-    JoinLaunchRequest,
-    LaunchJoin,
+    JobStatus,
     LaunchRequest,
     LaunchStatus,
     PlacementRequest,
@@ -177,7 +176,7 @@ EVERY_CALL: list[tuple[Any, ...]] = [
     ("launch_history", "x"),
     ("overview",),
     ("stop_launch", "x"),
-    ("join_launch", "x", JoinLaunchRequest.of("a")),
+    ("join_launch", "x", LaunchRequest.of("a")),
     ("launch_join", "x", "0123456789abcdef"),
     ("models",),
     ("model", "v"),
@@ -279,30 +278,23 @@ def test_a_repeated_launch_starts_once(scripted: Scripted) -> None:
 
 
 def a_join(**changes: Any) -> Reply:
-    told = {"job": "a", "code": None, "cause": None, "joined_at": None, "share_percent": 30.0}
-    more: dict[str, Any] = {
-        "units_granted": None,
-        "memory_limit_mib": None,
-        "forecast": None,
-        "notes": [],
-    }
-    named = {"launch_id": STATUS.launch_id, "join_id": "0123456789abcdef", "state": "asked"}
-    return Reply(body={**told, **more, **named, **changes})
+    told = JobStatus(job="a", rate_unit="steps", share_percent=30, join_id="0123456789abcdef")
+    return Reply(body=to_plain(replace(told, **changes)))
 
 
 def test_a_join_is_waited_for(scripted: Scripted, pauses_s: list[float]) -> None:
     """It is asked once, by a key; then looked at until the supervisor has answered."""
-    asked = JoinLaunchRequest.of("a", share_percent=30.0)
-    scripted.will(a_join(), a_join(), a_join(state="refused", code="no-split", cause="no room"))
-    said: LaunchJoin = speak(scripted.url, "join_launch", STATUS, asked)
-    assert (said.state, said.code, said.cause) == ("refused", "no-split", "no room")
+    asked = LaunchRequest.of("a", share_percent=30.0)
+    scripted.will(a_join(), a_join(), a_join(outcome="refused", code="no-split", error="no room"))
+    said: JobStatus = speak(scripted.url, "join_launch", STATUS, asked)
+    assert (said.outcome, said.code, said.error) == ("refused", "no-split", "no room")
     first, *looks = scripted.seen
     assert (first.method, first.path) == ("POST", f"/v1/launches/{STATUS.launch_id}/joins")
     assert first.headers["Idempotency-Key"]
     assert {look.path for look in looks} == {f"{first.path}/0123456789abcdef"}
     assert pauses_s == [1, 1]
     scripted.will(a_join())
-    with pytest.raises(TooSlowError, match=r"has not joined .* after 0 s.*launch_join"):
+    with pytest.raises(TooSlowError, match=r"a has not joined after 0 s.*launch_join"):
         speak(scripted.url, "join_launch", STATUS.launch_id, asked, timeout_s=0.0)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import signal
+from dataclasses import fields
 
 import pytest
 from host import UUID, FakeHost
@@ -17,28 +18,18 @@ from reading import answer_of
 from advisor.core.records import SETTLE_S
 from advisor.formats.job_file import load_job
 from advisor.formats.rows import flat
+from advisor.formats.wire import read
 from advisor.launch.folder import LaunchFolder
 from advisor.launch.overview import read_history
+from advisor.launch.spec import LaunchSpec
+from advisor.launch.status import JobStatus, LaunchStatus
 from advisor_data import open_store
 
 pytestmark = pytest.mark.slow
 
-STATUS_KEYS = {
-    "launch_id", "state", "updated_at", "code", "cause", "gpu_uuid", "gpu_model",
-    "units_total", "power_limit_w", "mean_power_w", "mean_energy_saved", "ledger", "pair_number",
-    "pairs", "sharing", "jobs", "forecast", "power_w", "energy_j", "work_per_joule", "energy_saved",
-    "predicted_power_w", "overlap_s", "rest_s", "rest_energy_j", "stranded_unit_s", "started_at",
-    "ended_at", "host", "supervisor_pid", "silent_s", "warnings", "whole_energy_j",
-    "starts_energy_j", "unwatched_s",
-}  # fmt: skip
-JOB_KEYS = {
-    "job", "rate_unit", "share_percent", "units_granted", "memory_limit_mib", "proven", "proof",
-    "outcome",
-    "exit_code", "error", "steps", "latency_p99_ms",
-    "max_p99_ms", "rate", "relative_speed", "mean_rate", "mean_speed", "mean_p99_ms",
-    "results", "predicted_rate", "joined_at",
-    "ended_at", "unread", "unread_since", "stalled_since",
-}  # fmt: skip
+STATUS_KEYS, JOB_KEYS = (
+    {field.name for field in fields(kind)} for kind in (LaunchStatus, JobStatus)
+)
 
 
 @pytest.fixture
@@ -101,26 +92,19 @@ def test_dry_run_starts_nothing_and_shows_what_would_be(jobs: FakeHost) -> None:
     secret = "postgresql://advisor:geheim@127.0.0.1/x"
     arguments = ("launch", "one", "two", "--split", "30/70", "--then", "one+one", "--dry-run")
     done = jobs.advisor(*arguments, "--json", ADVISOR_DATABASE_URL=secret)
-    plan = answer_of(done.stdout)
-    assert set(plan) == {
-        "dry_run", "gpu", "gpu_uuid", "gpu_model", "when_one_ends", "duration_s", "hang_s", "pairs",
-        "notes",
-    }  # fmt: skip
-    first, second = plan["pairs"]
-    assert set(first) == {"split", "sharing", "jobs", "memory", "forecast"}
-    assert first["jobs"][0]["units"] == 38
-    assert first["jobs"][1]["environment"] == {
-        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "70",
-        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=135970M",
-        "CUDA_MPS_PIPE_DIRECTORY": str(jobs.pipe_dir),
-        "CUDA_VISIBLE_DEVICES": UUID,
-    }
-    assert first["memory"] == {
-        "needs_mib": [100, 100], "most_mib": pytest.approx(0.95 * 143771), "fits": True
-    }  # fmt: skip
-    assert second["split"] == "30/70"
-    assert any(note.startswith("no forecast: ") for note in plan["notes"])
-    assert "geheim" not in done.stdout + jobs.advisor(*arguments).stdout
+    plan = read(LaunchSpec, json.dumps(answer_of(done.stdout)))
+    first, second = plan.pairs
+    assert [part.units for part in first.parts] == [38, 92]
+    assert (str(second.split), second.jobs[0].command) == ("30/70", first.jobs[0].command)
+    shown = jobs.advisor(*arguments).stdout
+    for words in (
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=70", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=135970M",
+        f"CUDA_MPS_PIPE_DIRECTORY={jobs.pipe_dir}", f"CUDA_VISIBLE_DEVICES={UUID}",
+        f"on GPU {UUID}", "100 + 100 of 136582 MiB: fits",
+    ):  # fmt: skip
+        assert words in shown, words
+    assert any(note.startswith("no forecast: ") for note in plan.notes)
+    assert "geheim" not in done.stdout + shown
     assert not (jobs.folder / "home" / "launches").exists()
     assert jobs.control("get_server_list") == ""
 

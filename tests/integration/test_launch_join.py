@@ -125,7 +125,7 @@ def test_who_is_refused_leaves_all_as_it_was(
     jobs.write_job("gone", command=["false"])
     launch_id = detached(jobs, "one", "two", "--split", "50/50")
     said = joined(jobs, launch_id, job, "--share", share, code=code)
-    assert words in said["cause"]
+    assert words in said["error"]
     status = show(jobs, launch_id)
     assert told(status) == [("one", 50, "running"), ("two", 50, "running")]
     assert (status["code"], status["rest_s"]) == (None, 0)
@@ -155,12 +155,13 @@ def test_the_share_is_the_best_beside_those_that_stay(h200: FakeHost) -> None:
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["units_granted"] <= 66
-    assert len(said["forecast"]["jobs"]) == 3
+    (request,) = (folder(h200, launch_id) / "joins").glob("*.asked.json")
+    forecast = json.loads(request.read_bytes())["pairs"][0]["forecast"]
     status = await_status(h200, launch_id, lambda status: len(status["jobs"]) == 3)
     assert [job["predicted_rate"] for job in status["jobs"]] == [
-        job["rate"] for job in said["forecast"]["jobs"]
+        job["rate"] for job in forecast["jobs"]
     ]
-    assert status["predicted_power_w"] == said["forecast"]["power_w"]
+    assert status["predicted_power_w"] == forecast["power_w"]
     refused = h200.advisor("launch", "--join", launch_id, "triad", "--min-speed", "1")
     assert refused.returncode == 10, refused.stderr
     assert "take it: --share" in refused.stderr
@@ -174,13 +175,12 @@ def test_nobody_joins_what_is_over(jobs: FakeHost) -> None:
     for options, words in (
         (("one", "two"), "2 jobs cannot join"),
         (("third", "--split", "30/70"), "those that run keep their shares"),
-        (("third", "--share", "30", "--dry-run"), "--dry-run does not go"),
-        (("third", "--share", "30", "--detach"), "--detach does not go"),
-        (("third", "--share", "30", "--gpu", "0"), "on the GPU of the launch"),
+        (("third", "--share", "30", "--dry-run"), "dry_run is not of a job that joins"),
+        (("third", "--share", "30", "--gpu", "1"), "on the GPU of the launch"),
         (("third", "--share", "30", "--duration", "9"), settled),
-        (("third", "--share", "30", "--when-p99-breaks", "tell"), settled),
+        (("third", "--share", "30", "--when-p99-breaks", "end-newest"), settled),
         (("third", "--share", "30", "--hang-after", "120"), settled),
-        (("third", "--share", "30", "--when-one-ends", "keep"), settled),
+        (("third", "--share", "30", "--when-one-ends", "stop"), settled),
         (("third", "--share", "30", "--stop-on-wrong-results"), settled),
         (("third", "--share", "30", "--min-speed", "0.5"), "given or recommended, not both"),
     ):

@@ -20,8 +20,6 @@ def test_keys_for_programs_stay(advisor: Advisor, tmp_path: Path) -> None:
         found = answer_of(done.out)
         assert (set(found), found["dry_run"]) == ({"dry_run", "removed", "kept"}, bool(words))
         ((removed,), (kept,)) = found["removed"], found["kept"]
-        assert set(removed) == {"launch_id", "ended_at", "size_bytes", "reason"}
-        assert set(kept) == {"launch_id", "why"}
         assert (removed["launch_id"], kept["launch_id"]) == (launch_id(1), launch_id(2))
         assert removed["size_bytes"] >= 2**20
     assert [folder.launch_id for folder in list_folders(tmp_path / "home/launches")] == [

@@ -22,8 +22,8 @@ from waiting import announced, ending, eventually
 
 from advisor.formats.moments import to_text
 from advisor.launch.folder import new_launch_id
-from advisor.launch.overview import History, write_history
-from advisor.launch.status import LaunchStatus, Ledger
+from advisor.launch.overview import write_history
+from advisor.launch.status import History, LaunchStatus, Ledger
 from advisor_cli import top
 from advisor_data import open_store
 
@@ -56,8 +56,8 @@ def test_what_ended_is_there_after_a_restart(tmp_path: Path) -> None:
 
             seen = eventually(found, lambda: found)
             [one] = seen["ended"]
-            assert one["launch"]["launch_id"] == folder.launch_id
-            assert one["launch"]["cause"] != "secret"
+            assert one["launch_id"] == folder.launch_id
+            assert one["cause"] != "secret"
             assert len(one["history"]["power_w"]) == 30
             assert (seen["week"]["launches"], seen["running"]) == (1, [])
             assert seen["week"]["kwh_saved"] == (1.08e6 - 7.2e5) / 3.6e6
@@ -84,9 +84,9 @@ def test_a_demonstration_moves_and_leaves_nothing_behind(tmp_path: Path) -> None
 
         first = eventually(seen, log.read_text)
         later = eventually(lambda: seen(first["at"]), log.read_text)
-        launches = [one["launch"] for one in (*later["running"], *later["ended"])]
+        launches = [*later["running"], *later["ended"]]
         assert all(one["forecast"] and one["silent_s"] is None for one in launches)
-        assert (len(later["gpus"]), later["ended"][0]["launch"]["mean_power_w"] > 0) == (4, True)
+        assert (len(later["gpus"]), later["ended"][0]["mean_power_w"] > 0) == (4, True)
         assert later["week"]["gpu_hours_saved"] > 0
         for path in ("/v1/overview", "/v1/launches", "/v1/jobs", "/v1/observations", "/v1/no"):
             answer = ask(port, "GET", path)

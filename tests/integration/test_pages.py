@@ -246,8 +246,8 @@ def _overview() -> dict[str, Any]:
         "replayed": False,
         "at": "2026-01-31T14:00:00+00:00",
         "gpus": [held, free],
-        "running": [{"launch": running, "history": kept}],
-        "ended": [{"launch": ended, "history": kept}],
+        "running": [{**running, "history": kept}],
+        "ended": [{**ended, "history": kept}],
         "today": to_plain(saved),
         "week": to_plain(dataclasses.replace(saved, kwh_saved=1.2)),
     }
@@ -689,7 +689,7 @@ def test_who_reads_the_overview_by_keyboard_stays_where_they_are(visit: Visit) -
     visit.page.clock.install()
     first, second = _overview(), _overview()
     second["gpus"][0]["power_w"] = 300.0
-    second["ended"][0]["launch"]["mean_power_w"] = 299.0
+    second["ended"][0]["mean_power_w"] = 299.0
     visit.play("/v1/overview", first, second)
     visit.page.goto(visit.origin + "/")
     for place in (".gpu a", "td a, th a"):

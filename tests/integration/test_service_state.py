@@ -175,9 +175,9 @@ def test_a_launch_that_is_over_stays_over(state: ServiceState) -> None:
         ({}, "76543210"),
         ({"limit": 3}, "765"),
         ({"limit": 3, "before": "2026-5"}, "432"),
-        ({"host": "node1"}, "7531"),
+        ({"home": "home of node1"}, "7531"),
         ({"active_only": True}, "7"),
-        ({"host": "node0", "active_only": True}, ""),
+        ({"home": "home of node0", "active_only": True}, ""),
     ],
 )
 def test_launches_come_in_pages(state: ServiceState, wanted: dict[str, Any], numbers: str) -> None:

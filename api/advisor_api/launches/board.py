@@ -3,20 +3,14 @@
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from advisor.core.gpu import Gpu
 from advisor.formats.wire import write_bytes
 from advisor.launch.folder import LaunchFolder
-from advisor.launch.overview import (
-    MOST_ENDED,
-    Entry,
-    History,
-    entry_of,
-    overview,
-    read_history,
-)
-from advisor.launch.status import OVER, LaunchStatus
+from advisor.launch.overview import MOST_ENDED, overview, read_history
+from advisor.launch.status import OVER, History, LaunchStatus
 from advisor_api.http.access import Caller
 from advisor_api.launches.launching import (
     HOST,
@@ -42,15 +36,15 @@ class Books:
     """The launches of a database that are over.
 
     Attributes:
-        newest: The last ones that began, with their hosts.
+        newest: The last ones that began.
     """
 
     def __init__(self, state: ServiceState) -> None:
         self._state = state
-        self._ended: dict[str, Entry | None] = {}
+        self._ended: dict[str, LaunchStatus] = {}
         self._active = frozenset[str]()
         self._is_first = True
-        self.newest: dict[str, tuple[LaunchStatus, str]] = {}
+        self.newest: dict[str, LaunchStatus] = {}
 
     def look(self, active: Iterable[str], now: datetime) -> None:
         """Take in what has ended since the last look, beside the launches that run now.
@@ -69,25 +63,27 @@ class Books:
         self._active, self._is_first = there, False
         oldest = now - _LONGEST
         self._ended = {
-            one: entry
-            for one, entry in self._ended.items()
-            if one >= horizon or (entry and entry.ended and entry.ended > oldest)
+            one: status
+            for one, status in self._ended.items()
+            if one >= horizon or ((ran := status.ran(now)) and ran[1] > oldest)
         }
         shown = sorted(self.newest, reverse=True)[:MOST_ENDED]
         self.newest = {one: self.newest[one] for one in shown}
 
-    def entries(self) -> list[Entry]:
-        """Of those that ran."""
-        return [entry for entry in self._ended.values() if entry is not None]
+    def entries(self) -> list[LaunchStatus]:
+        """What they took, without what they did."""
+        return [*self._ended.values()]
 
     def _take(self, rows: Iterable[LaunchRow]) -> bool:
         """Whether one of them is over that was not known to be."""
         found = [row for row in rows if row.state in OVER and row.launch_id not in self._ended]
         for row in found:
             status = stored_status(row)
-            self._ended[row.launch_id] = entry_of(status)
+            # There may be thousands.
+            few = replace(status, jobs=(), forecast=None, warnings=())
+            self._ended[row.launch_id] = few
             if len(self.newest) < MOST_ENDED or row.launch_id > min(self.newest):
-                self.newest[row.launch_id] = status, row.host
+                self.newest[row.launch_id] = status
         return bool(found)
 
     def _pages(self, size: int) -> Iterator[list[LaunchRow]]:
@@ -138,15 +134,14 @@ class Board:
             if time.monotonic() - made_s >= FRESH_S:
                 service, now = self._service, self._now()
                 active = listed(service, active=True, limit=_MOST_RUNNING, before=None)
-                self._books.look((status.launch_id for status, _ in active), now)
-                running = [entry for status, _ in active if (entry := entry_of(status))]
+                self._books.look((one.launch_id for one in active), now)
                 found = overview(
                     now=now,
-                    running=[visible_launch(*one, caller) for one in active],
-                    ended=[visible_launch(*one, caller) for one in self._books.newest.values()],
-                    entries=[*self._books.entries(), *running],
+                    running=[visible_launch(one, caller) for one in active],
+                    ended=[visible_launch(one, caller) for one in self._books.newest.values()],
+                    entries=[*self._books.entries(), *active],
                     cards=self._cards(
-                        {status.gpu_uuid or "" for status, _ in active if status.silent_s is None}
+                        {one.gpu_uuid or "" for one in active if one.silent_s is None}
                     ),
                     host=HOST,
                     history_of=self._history,

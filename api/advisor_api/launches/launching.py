@@ -11,12 +11,11 @@ from typing import cast
 from starlette.exceptions import HTTPException
 
 from advisor.core.gpu import Gpu
+from advisor.core.job import Job, ProgressSettings
 from advisor.errors import AdvisorError, BusyError, InputError, UnsafeFileError
 from advisor.formats.moments import now
 from advisor.formats.wire import write
 from advisor.launch.folder import (
-    JoinAnswer,
-    JoinRequest,
     LaunchFolder,
     ask_join,
     close_unclaimed,
@@ -24,21 +23,16 @@ from advisor.launch.folder import (
     dumps,
     find_folder,
     first_status,
-    last_answer,
+    join_status,
     loads,
     read_request,
 )
-from advisor.launch.overview import (
-    LaunchHistory,
-    LaunchJoin,
-    LaunchPlan,
-    read_history,
-)
-from advisor.launch.spec import LaunchSpec
-from advisor.launch.start import check_memory, plan_of, spawn_supervisor
-from advisor.launch.status import OVER, LaunchStatus, State, as_heard
+from advisor.launch.overview import read_history
+from advisor.launch.spec import LaunchPart, LaunchSpec
+from advisor.launch.start import spawn_supervisor
+from advisor.launch.status import OVER, JobStatus, LaunchStatus, State, as_heard
 from advisor.settings import Settings
-from advisor.wire.requests import JoinLaunchRequest, LaunchRequest, check_launch
+from advisor.wire.requests import LaunchRequest, check_join, check_launch
 from advisor_advice.launching import ResolvedLaunch, make_join, make_spec
 from advisor_api.http.access import Caller
 from advisor_api.http.errors import LOG
@@ -54,11 +48,6 @@ HOST = socket.gethostname()
 def launches_folder(settings: Settings) -> Path:
     """Where the folders of all launches of this host are."""
     return settings.home / "launches"
-
-
-def is_ours(row: LaunchRow, home: str) -> bool:
-    """Whether the service of this home looks after a launch, and no other one."""
-    return row.host == HOST if row.home is None else row.home == home
 
 
 def row_of(
@@ -155,7 +144,7 @@ def release_gpus(state: ServiceState, settings: Settings, home: str) -> None:
     Raises:
         StoreError: the database does not answer.
     """
-    for row in state.launches(host=HOST, home=home, active_only=True):
+    for row in state.launches(home=home, active_only=True):
         folder = LaunchFolder(launches_folder(settings) / row.launch_id)
         if folder.claimed() and (status := current_status(folder)).over:
             keep_status(row, status, state)
@@ -168,26 +157,19 @@ _PLACE = re.compile(r"[\w+.-]+:/+[^\s;,]*|(?<![\w/])~?/[^\s;:,]*")
 
 
 def current_status(folder: LaunchFolder) -> LaunchStatus:
-    """Where a launch of this host stands now, its jobs named from the first moment on."""
-    status = folder.read_status()
-    if status.jobs:
-        return status
-    try:
-        first = first_status(folder.read_spec(), status.updated_at)
-    except InputError:
-        return status
-    known = ("state", "code", "cause", "silent_s")
-    return replace(first, **{name: getattr(status, name) for name in known})
+    """Where a launch of this host stands now."""
+    return replace(folder.read_status(), host=HOST)
 
 
 def stored_status(row: LaunchRow) -> LaunchStatus:
     """The last status that the database has."""
     try:
-        return loads(LaunchStatus, row.status.encode())
+        status = loads(LaunchStatus, row.status.encode())
     except ValueError:
         # Of another version of advisor: what is a column of its own is still known.
         state = cast("State", row.state)
-        return LaunchStatus(launch_id=row.launch_id, state=state, updated_at=row.updated_at)
+        status = LaunchStatus(launch_id=row.launch_id, state=state, updated_at=row.updated_at)
+    return replace(status, host=row.host)
 
 
 def last_heard(row: LaunchRow) -> LaunchStatus:
@@ -195,16 +177,20 @@ def last_heard(row: LaunchRow) -> LaunchStatus:
     return as_heard(stored_status(row))
 
 
-def visible_launch(status: LaunchStatus, host: str, caller: Caller) -> LaunchStatus:
+def visible_launch(status: LaunchStatus, caller: Caller) -> LaunchStatus:
     """A launch as a caller may see it."""
-    if "launch" not in caller.scopes:
-        status = replace(
-            status,
-            cause=status.cause and HIDDEN,
-            jobs=tuple(replace(job, error=job.error and HIDDEN) for job in status.jobs),
-            warnings=tuple(_PLACE.sub("…", text) for text in status.warnings),
-        )
-    return replace(status, host=host)
+    if "launch" in caller.scopes:
+        return status
+    return replace(
+        status,
+        cause=status.cause and HIDDEN,
+        jobs=tuple(_visible_job(job, caller) for job in status.jobs),
+        warnings=tuple(_PLACE.sub("…", text) for text in status.warnings),
+    )
+
+
+def _visible_job(job: JobStatus, caller: Caller) -> JobStatus:
+    return job if "launch" in caller.scopes else replace(job, error=job.error and HIDDEN)
 
 
 class LaunchingOffError(AdvisorError):
@@ -250,10 +236,7 @@ def launch(
     hashed = request_hash(wanted)
     if key and (earlier := service.state.asked_before(caller.name, key, hashed)):
         return _status_of(service, earlier)
-    gpu = find_gpu(str(wanted.gpu))
-    spec = _spec(service, wanted, gpu, caller)
-    for pair in spec.pairs:
-        check_memory(pair, gpu)
+    spec, gpu = _spec(service, wanted, caller)
     row = row_of(spec, first_status(spec, now(), gpu), service.home, hashed, key=key)
     first, more = spec.pairs[0], len(spec.pairs) - 1
     then = f", then {more} more" if more else ""
@@ -262,27 +245,41 @@ def launch(
         release_gpus(service.state, service.settings, service.home)
         row = service.state.add_launch(row)
         # By the same key another service may have been asked at the same moment.
-        if is_ours(row, service.home):
+        if row.home == service.home:
             start_supervisor(row, service.state, service.settings)
     return stored_status(row)
 
 
-def plan(service: Service, wanted: LaunchRequest, caller: Caller) -> LaunchPlan:
-    """What the same request would run (`plan_of`).
+def plan(service: Service, wanted: LaunchRequest, caller: Caller) -> LaunchSpec:
+    """What the same request would run; of the files of jobs, only what concerns sharing.
 
     Raises:
-        AdvisorError: as `launch`, but whether the memory suffices is part of the answer.
+        AdvisorError: as `launch`.
     """
-    gpu = find_gpu(str(wanted.gpu))
-    spec = _spec(service, wanted, gpu, caller)
-    return plan_of(spec, with_units(gpu, service.settings), service.settings)
+    return without_commands(_spec(service, wanted, caller)[0])
 
 
-def stop(service: Service, launch_id: str, audited: RequestAudit) -> tuple[LaunchStatus, str]:
-    """Ask for the end of a launch; of one that is over, or asked already, nothing more.
+def without_commands(spec: LaunchSpec) -> LaunchSpec:
+    """The same without commands, variables, paths and addresses of its jobs."""
 
-    Returns:
-        Where it stands, and its host.
+    def named(part: LaunchPart) -> LaunchPart:
+        job = part.job
+        told = Job(
+            name=job.name,
+            command=(),
+            progress=ProgressSettings(unit=job.progress.unit),
+            memory_mib=job.memory_mib,
+            offered_rate=job.offered_rate,
+            max_p99_ms=job.max_p99_ms,
+        )
+        return replace(part, job=told)
+
+    pairs = (replace(pair, parts=tuple(map(named, pair.parts))) for pair in spec.pairs)
+    return replace(spec, pairs=tuple(pairs))
+
+
+def stop(service: Service, launch_id: str, audited: RequestAudit) -> LaunchStatus:
+    """Ask for the end of a launch, and where it stands; again, or if it is over, nothing more.
 
     Raises:
         HTTPException: 404, there is none.
@@ -290,53 +287,50 @@ def stop(service: Service, launch_id: str, audited: RequestAudit) -> tuple[Launc
         OtherHostError: it runs on another host, or under another home of this one.
         StoreError: the database does not answer, and the launch has no folder here.
     """
-    status, host = find(service, launch_id)
+    status = find(service, launch_id)
     if status.over:
-        return status, host
+        return status
     with audited.of("launch.stop", launch_id):
         folder = _folder_reached(service, launch_id, f"advisor launches stop {launch_id}")
         folder.ask_stop()
         close_unclaimed(folder)
-    return current_status(folder), host
+    return current_status(folder)
 
 
-def find(service: Service, launch_id: str) -> tuple[LaunchStatus, str]:
-    """Where a launch stands, and its host: from its folder if that is here, else as last kept.
+def find(service: Service, launch_id: str) -> LaunchStatus:
+    """Where a launch stands: from its folder if that is here, else as last kept.
 
     Raises:
         HTTPException: 404, there is none.
         StoreError: the database does not answer, and the launch has no folder here.
     """
     if folder := _folder_here(service, launch_id):
-        return current_status(folder), HOST
+        return current_status(folder)
     row = service.state.launch(launch_id)
     if row is None:
         raise HTTPException(404, f"there is no launch {launch_id}. See GET /v1/launches.")
-    return last_heard(row), row.host
+    return last_heard(row)
 
 
-def history(service: Service, launch_id: str) -> LaunchHistory:
-    """What a launch did over its time; the supervisor keeps it on its own host alone.
+def history(service: Service, launch_id: str) -> LaunchStatus:
+    """A launch with what it did over its time; the supervisor keeps it on its own host alone.
 
     Raises:
         HTTPException, StoreError: as `find`.
     """
-    find(service, launch_id)
-    folder = _folder_here(service, launch_id)
-    return LaunchHistory(launch_id=launch_id, history=folder and read_history(folder))
+    status, folder = find(service, launch_id), _folder_here(service, launch_id)
+    return replace(status, history=folder and read_history(folder))
 
 
-def listed(
-    service: Service, *, active: bool, limit: int, before: str | None
-) -> list[tuple[LaunchStatus, str]]:
-    """Launches of all hosts of this database, the newest first, each with its host.
+def listed(service: Service, *, active: bool, limit: int, before: str | None) -> list[LaunchStatus]:
+    """Launches of all hosts of this database, the newest first.
 
     Raises:
         StoreError: the database does not answer.
     """
     rows = service.state.launches(active_only=active, limit=limit, before=before)
-    found = [(_status_of(service, row), row.host) for row in rows]
-    return [(status, host) for status, host in found if not (active and status.over)]
+    found = [_status_of(service, row) for row in rows]
+    return [status for status in found if not (active and status.over)]
 
 
 def _check_launchable(service: Service, names: Iterable[str]) -> None:
@@ -371,7 +365,7 @@ def _folder_reached(service: Service, launch_id: str, command: str) -> LaunchFol
     if folder := _folder_here(service, launch_id):
         return folder
     row = service.state.launch(launch_id)
-    if row and not is_ours(row, service.home):
+    if row and row.home != service.home:
         where = "under another home of this host" if row.host == HOST else f"on {row.host}"
         raise OtherHostError(
             f"the launch {launch_id} runs {where}, and this service on {HOST} cannot reach it",
@@ -384,20 +378,21 @@ def _folder_reached(service: Service, launch_id: str, command: str) -> LaunchFol
     return _folder_of(row, service.settings)
 
 
-def request_hash(wanted: LaunchRequest | JoinLaunchRequest) -> str:
+def request_hash(wanted: LaunchRequest) -> str:
     """Identity of what is asked for, however the JSON is written."""
     return hashlib.sha256(write(wanted).encode()).hexdigest()
 
 
-def _spec(service: Service, wanted: LaunchRequest, gpu: Gpu, caller: Caller) -> LaunchSpec:
+def _spec(service: Service, wanted: LaunchRequest, caller: Caller) -> tuple[LaunchSpec, Gpu]:
     check_launch(wanted)
     _check_launchable(service, (job.job for pair in wanted.pairs for job in pair))
-    launch = ResolvedLaunch(request=wanted, gpu=gpu.uuid, card=gpu, asked_by=caller.name)
-    return make_spec(launch, service.settings)
+    gpu = with_units(find_gpu(str(wanted.gpu)), service.settings)
+    launch = ResolvedLaunch(request=wanted, card=gpu, asked_by=caller.name)
+    return make_spec(launch, service.settings), gpu
 
 
 def _status_of(service: Service, row: LaunchRow) -> LaunchStatus:
-    if row.state in OVER or not is_ours(row, service.home):
+    if row.state in OVER or row.home != service.home:
         return last_heard(row)
     folder = _folder_here(service, row.launch_id)
     return current_status(folder) if folder else last_heard(row)
@@ -413,11 +408,11 @@ def _folder_here(service: Service, launch_id: str) -> LaunchFolder | None:
 def join(
     service: Service,
     launch_id: str,
-    wanted: JoinLaunchRequest,
+    wanted: LaunchRequest,
     caller: Caller,
     key: str | None,
     audited: RequestAudit,
-) -> LaunchJoin:
+) -> JobStatus:
     """Ask the supervisor of a launch to let a job join, once for each key and body.
 
     Raises:
@@ -431,26 +426,24 @@ def join(
         StoreError: the database does not answer.
         UnsafeCountError: the share has a count of SMs at which results are wrong.
     """
+    check_join(wanted)
     (name,) = wanted.names
     folder = _folder(service, launch_id, f"advisor launch --join {launch_id} {name}")
     join_id = _id_of(wanted, caller, key) if key else None
     if join_id and (before := read_request(folder, join_id)):
-        return _as_told(folder, join_id, before, caller)
+        return join_status(folder, join_id, before)
     _check_launchable(service, [name])
     gpu = find_gpu(folder.read_status().gpu_uuid or folder.read_spec().gpu)
-    launch = ResolvedLaunch(
-        request=wanted.as_launch(),
-        gpu=gpu.uuid,
-        card=with_units(gpu, service.settings),
-        asked_by=caller.name,
-    )
+    card = with_units(gpu, service.settings)
+    launch = ResolvedLaunch(request=wanted, card=card, asked_by=caller.name)
     request = make_join(folder, name, wanted.share_percent, launch, service.settings)
-    with audited.of("launch.join", f"{launch_id}: {name} at {request.share_percent:g} %"):
+    share_percent = request.pairs[0].split.shares[-1]
+    with audited.of("launch.join", f"{launch_id}: {name} at {share_percent:g} %"):
         join_id = ask_join(folder, request, join_id)
-    return _as_told(folder, join_id, request, caller)
+    return join_status(folder, join_id, request)
 
 
-def find_join(service: Service, launch_id: str, join_id: str, caller: Caller) -> LaunchJoin:
+def find_join(service: Service, launch_id: str, join_id: str, caller: Caller) -> JobStatus:
     """What has become of a job that was to join.
 
     Raises:
@@ -460,7 +453,7 @@ def find_join(service: Service, launch_id: str, join_id: str, caller: Caller) ->
     folder = _folder(service, launch_id, f"advisor launches show {launch_id}")
     if (request := read_request(folder, join_id)) is None:
         raise HTTPException(404, f"nobody asked to join {launch_id} by {join_id}.")
-    return _as_told(folder, join_id, request, caller)
+    return _visible_job(join_status(folder, join_id, request), caller)
 
 
 def _folder(service: Service, launch_id: str, command: str) -> LaunchFolder:
@@ -468,30 +461,7 @@ def _folder(service: Service, launch_id: str, command: str) -> LaunchFolder:
     return _folder_reached(service, launch_id, command)
 
 
-def _id_of(wanted: JoinLaunchRequest, caller: Caller, key: str) -> str:
+def _id_of(wanted: LaunchRequest, caller: Caller, key: str) -> str:
     """The same for the same key and body, so that it is asked once."""
     text = "\n".join((caller.name, key, request_hash(wanted)))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _as_told(
-    folder: LaunchFolder, join_id: str, request: JoinRequest, caller: Caller
-) -> LaunchJoin:
-    job = request.part.job.name
-    answered = last_answer(folder, join_id, job)
-    said = answered or JoinAnswer(job=job)
-    told = "launch" in caller.scopes
-    return LaunchJoin(
-        launch_id=folder.launch_id,
-        join_id=join_id,
-        state="asked" if answered is None else "joined" if said.code is None else "refused",
-        notes=request.notes if told else (),
-        job=job,
-        code=said.code,
-        cause=said.cause if told else said.cause and HIDDEN,
-        units_granted=said.units_granted,
-        memory_limit_mib=said.memory_limit_mib,
-        joined_at=said.joined_at,
-        share_percent=request.share_percent,
-        forecast=request.forecast,
-    )

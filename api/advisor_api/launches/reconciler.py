@@ -30,10 +30,8 @@ from advisor.launch.guard import Stopping
 from advisor_api.http.errors import LOG
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.launching import (
-    HOST,
     current_status,
     fail,
-    is_ours,
     keep_status,
     launches_folder,
     row_of,
@@ -235,9 +233,7 @@ class Reconciler:
             StoreError: the database does not answer; what is not kept yet is kept at a later look.
         """
         # The rows first: one that is added after it has its turn at the next look.
-        active = self._state.launches(
-            host=HOST, home=self._home, active_only=True, limit=_MOST_ACTIVE
-        )
+        active = self._state.launches(home=self._home, active_only=True, limit=_MOST_ACTIVE)
         self._rows = {row.launch_id: row for row in active}
         folders = {folder.launch_id: folder for folder in list_folders(self._root)}
         self._settled &= folders.keys()
@@ -288,7 +284,7 @@ class Reconciler:
         row = self._row_of(folder)
         if row is None:
             return
-        if not is_ours(row, self._home):
+        if row.home != self._home:
             self._settle(folder.launch_id)
             return
         if not folder.claimed():

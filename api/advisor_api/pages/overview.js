@@ -39,13 +39,13 @@ function keeper(place) {
   let drawn = "";
   let made = [];
   return ({ at, gpus, running }) => {
-    const launches = new Map(running.map((one) => [one.launch.launch_id, one]));
+    const launches = new Map(running.map((one) => [one.launch_id, one]));
     const known = gpus.map((gpu) => [gpu, launches.get(gpu.launch_id) ?? null]);
     // Free ones are small, and stand behind those at work.
     const found = [...known.filter(([, one]) => one), ...known.filter(([, one]) => !one)];
     const now = JSON.stringify(found.map(([gpu, one]) => shape(gpu, one)));
     if (now !== drawn) {
-      made = found.map(([gpu, one]) => card(gpu, one?.launch ?? null));
+      made = found.map(([gpu, one]) => card(gpu, one));
       place.replaceChildren(...made.map((one) => one.element));
     }
     drawn = now;
@@ -63,20 +63,20 @@ function drawEnded(place, { ended, at }) {
 
 function list(ended, at) {
   const columns = [
-    { name: "Launch", cell: ({ launch: l }) => [link(clock(l.started_at, at), "/launch", { id: l.launch_id }), l.state === "failed" ? [" ", stateTag(l)] : ""] },
-    { name: "Jobs", cell: ({ launch: l }) => countedNames(l) },
+    { name: "Launch", cell: (l) => [link(clock(l.started_at, at), "/launch", { id: l.launch_id }), l.state === "failed" ? [" ", stateTag(l)] : ""] },
+    { name: "Jobs", cell: (l) => countedNames(l) },
     { name: "Speeds", cell: strip },
-    { name: "Observed (predicted)", cell: ({ launch: l }) => speeds(l) },
-    { name: "Power", number: true, cell: ({ launch: l }) => beside(withUnit(powerOf(l), "W"), l.forecast && withUnit(l.forecast.power_w.value, "W")) },
-    { name: "Energy saved", number: true, cell: ({ launch: l }) => beside(percent(savedOf(l)), l.forecast?.energy_saved && percent(l.forecast.energy_saved.value)) },
-    { name: "In all", number: true, cell: ({ launch: l }) => (l.ledger ? gain(l.ledger.alone_j - l.ledger.energy_j) : "") },
-    { name: "Lasted", number: true, cell: ({ launch: l }) => duration(l.overlap_s + l.rest_s) },
+    { name: "Observed (predicted)", cell: (l) => speeds(l) },
+    { name: "Power", number: true, cell: (l) => beside(withUnit(powerOf(l), "W"), l.forecast && withUnit(l.forecast.power_w.value, "W")) },
+    { name: "Energy saved", number: true, cell: (l) => beside(percent(savedOf(l)), l.forecast?.energy_saved && percent(l.forecast.energy_saved.value)) },
+    { name: "In all", number: true, cell: (l) => (l.ledger ? gain(l.ledger.alone_j - l.ledger.energy_j) : "") },
+    { name: "Lasted", number: true, cell: (l) => duration(l.overlap_s + l.rest_s) },
   ];
   return table("Ended launches", columns, ended, { stacked: true });
 }
 
-function strip({ launch, history }) {
-  return drawable(history) ? speedStrip(launch, history) : "";
+function strip(launch) {
+  return drawable(launch.history) ? speedStrip(launch, launch.history) : "";
 }
 
 function speeds(launch) {

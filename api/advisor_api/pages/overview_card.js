@@ -14,17 +14,17 @@ export function card(gpu, launch) {
   const more = html("span", {});
   foot?.append(more);
   const element = html("article", { class: launch ? "gpu" : "gpu free" }, html("div", { class: "gpu-head" }, title, state), body, foot);
-  const update = (now, drawn, at) => {
-    state.replaceChildren(drawn ? stateTag(drawn.launch) : tag("free"));
-    body.replaceChildren(power(now), ...(drawn ? busy(now, drawn) : [html("p", { class: "quiet-text" }, "No launch holds it.")]));
-    more.textContent = drawn ? since(drawn.launch, at) : "";
+  const update = (now, held, at) => {
+    state.replaceChildren(held ? stateTag(held) : tag("free"));
+    body.replaceChildren(power(now), ...(held ? busy(now, held) : [html("p", { class: "quiet-text" }, "No launch holds it.")]));
+    more.textContent = held ? since(held, at) : "";
   };
   return { element, update };
 }
 
 // What a card is drawn anew for.
-export function shape(gpu, drawn) {
-  return [gpu.gpu_uuid, gpu.launch_id, drawn?.launch.jobs.map((job) => job.job)].join();
+export function shape(gpu, launch) {
+  return [gpu.gpu_uuid, gpu.launch_id, launch?.jobs.map((job) => job.job)].join();
 }
 
 function stateTag(launch) {
@@ -59,9 +59,9 @@ function meter(part, tone, mark = null) {
   );
 }
 
-function busy(gpu, { launch, history: kept }) {
+function busy(gpu, launch) {
   const parts = [shares(gpu, launch), jobs(launch)];
-  return drawable(kept) ? [...parts, strips(launch, kept)] : parts;
+  return drawable(launch.history) ? [...parts, strips(launch, launch.history)] : parts;
 }
 
 // The SMs as a bar: side by side where the shares fit, one below the other where they overlap.

@@ -6,14 +6,12 @@ from fastapi import Depends, Request
 from fastapi.responses import Response
 
 from advisor.launch.overview import (
-    LaunchHistory,
-    LaunchJoin,
     LaunchList,
-    LaunchPlan,
     Overview,
 )
-from advisor.launch.status import LaunchStatus
-from advisor.wire.requests import JoinLaunchRequest, LaunchRequest
+from advisor.launch.spec import LaunchSpec
+from advisor.launch.status import JobStatus, LaunchStatus
+from advisor.wire.requests import LaunchRequest
 from advisor_api.http.access import Launcher, Reader
 from advisor_api.http.errors import may_refuse
 from advisor_api.http.routing import answer, kept_answer, v1_router
@@ -48,7 +46,7 @@ LaunchingService = Annotated[Service, Depends(_launching)]
     status_code=202,
     response_model=LaunchStatus,
     responses={
-        200: {"model": LaunchPlan, "description": "With dry_run: what would run"},
+        200: {"model": LaunchSpec, "description": "With dry_run: what would run"},
         202: {"headers": {"Location": {"schema": {"type": "string"}}}},
         **may_refuse(409),
     },
@@ -65,7 +63,7 @@ def launch_jobs(
         return answer(launching.plan(service, wanted, caller), 200)
     status = launching.launch(service, wanted, caller, idempotency_key, audited)
     place = {"Location": f"/v1/launches/{status.launch_id}"}
-    return answer(visible_launch(status, launching.HOST, caller), 202, place)
+    return answer(visible_launch(status, caller), 202, place)
 
 
 @launches.get("/launches", response_model=LaunchList)
@@ -78,20 +76,19 @@ def list_launches(
 ) -> Response:
     """Launches of all hosts of this database, the newest first; those of `advisor launch`, too."""
     found = launching.listed(service, active=active, limit=limit, before=before)
-    return answer(LaunchList(launches=tuple(visible_launch(*one, caller) for one in found)))
+    return answer(LaunchList(launches=tuple(visible_launch(one, caller) for one in found)))
 
 
 @launches.get("/launches/{launch_id}", response_model=LaunchStatus)
 def show_launch(launch_id: LaunchInPath, caller: Reader, service: ServiceOf) -> Response:
     """Where a launch stands: rates, power, and what it was expected to do."""
-    status, host = launching.find(service, launch_id)
-    return answer(visible_launch(status, host, caller))
+    return answer(visible_launch(launching.find(service, launch_id), caller))
 
 
-@launches.get("/launches/{launch_id}/history", response_model=LaunchHistory)
-def show_history(launch_id: LaunchInPath, _: Reader, service: ServiceOf) -> Response:
-    """What the jobs that run, or ran last, did from their start on: power and speeds."""
-    return answer(launching.history(service, launch_id))
+@launches.get("/launches/{launch_id}/history", response_model=LaunchStatus)
+def show_history(launch_id: LaunchInPath, caller: Reader, service: ServiceOf) -> Response:
+    """The same with what the jobs that run, or ran last, did from their start on."""
+    return answer(visible_launch(launching.history(service, launch_id), caller))
 
 
 @launches.delete(
@@ -101,21 +98,21 @@ def stop_launch(
     launch_id: LaunchInPath, service: LaunchingService, caller: Launcher, audited: Audited
 ) -> Response:
     """Ask for the end of a launch: its jobs are stopped in the safe order. Again does nothing."""
-    status, host = launching.stop(service, launch_id, audited)
-    return answer(visible_launch(status, host, caller), 202)
+    status = launching.stop(service, launch_id, audited)
+    return answer(visible_launch(status, caller), 202)
 
 
 @launches.post(
     "/launches/{launch_id}/joins",
     status_code=202,
-    response_model=LaunchJoin,
+    response_model=JobStatus,
     responses={202: {"headers": {"Location": {"schema": {"type": "string"}}}}, **may_refuse(409)},
 )
 def join_launch(
     launch_id: LaunchInPath,
     service: LaunchingService,
     caller: Launcher,
-    wanted: JoinLaunchRequest,
+    wanted: LaunchRequest,
     audited: Audited,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
@@ -124,11 +121,11 @@ def join_launch(
     return answer(asked, 202, {"Location": f"/v1/launches/{launch_id}/joins/{asked.join_id}"})
 
 
-@launches.get("/launches/{launch_id}/joins/{join_id}", response_model=LaunchJoin)
+@launches.get("/launches/{launch_id}/joins/{join_id}", response_model=JobStatus)
 def show_join(
     launch_id: LaunchInPath, join_id: JoinInPath, caller: Reader, service: ServiceOf
 ) -> Response:
-    """What has become of a job that was to join: it runs with the others, or why not."""
+    """How a job does that was to join: `waiting` until its supervisor has answered."""
     return answer(joining.find_join(service, launch_id, join_id, caller))
 
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from joining import to_join
 from scripted_jobs import Script, ScriptedJob, Watch, at_once
 
 from advisor.core.interval import Interval
@@ -14,16 +15,14 @@ from advisor.core.job import Job
 from advisor.errors import LimitNotProvenError
 from advisor.launch import newcomers
 from advisor.launch.folder import (
-    JoinAnswer,
-    JoinRequest,
     LaunchFolder,
     ask_join,
     create_folder,
-    parts_of,
-    read_answer,
+    join_status,
 )
 from advisor.launch.newcomers import Newcomers
 from advisor.launch.spec import Forecast, JobForecast, LaunchPart
+from advisor.launch.status import JobStatus
 from advisor.runtime.backend import Backend
 
 THIRD = LaunchPart(job=Job(name="c", command=("true",)), min_speed=0.3)
@@ -38,7 +37,7 @@ FORECAST = Forecast(
 )  # fmt: skip
 
 
-Ask = Callable[..., JoinAnswer | None]
+Ask = Callable[..., JobStatus]
 
 
 @pytest.fixture
@@ -68,12 +67,12 @@ def ask(watch: Watch, folder: LaunchFolder) -> Ask:
     backend = cast("Backend", watch.backend)
     coming = Newcomers(folder, 0, watch.monitor, backend, {}, pytest.fail, at_once)
 
-    def asked(**fields: Any) -> JoinAnswer | None:
-        more: dict[str, Any] = {"part": THIRD, "share_percent": 30.0, **fields}
-        name = ask_join(folder, JoinRequest(**more))
+    def asked(forecast: Forecast | None = None) -> JobStatus:
+        request = to_join(THIRD, *watch.spec.pairs[0].parts, share_percent=30.0, forecast=forecast)
+        name = ask_join(folder, request)
         for _ in range(5):
             coming.look()
-        return read_answer(folder, name)
+        return join_status(folder, name, request)
 
     return asked
 
@@ -84,7 +83,7 @@ def test_the_last_place_of_the_server_is_one(
 ) -> None:
     watch.backend.max_clients = places
     said = ask()
-    assert (said and said.code, len(watch.monitor.jobs)) == (code, 3 - bool(code))
+    assert (said.code, len(watch.monitor.jobs)) == (code, 3 - bool(code))
 
 
 def test_newcomer_that_has_finished_before_it_was_ready_has_joined(
@@ -96,9 +95,7 @@ def test_newcomer_that_has_finished_before_it_was_ready_has_joined(
         return SimpleNamespace(start=lambda: short)
 
     monkeypatch.setattr(newcomers, "prove", prove)
-    said = ask()
-    assert said is not None
-    assert said.code is None
+    assert ask().joined_at
     watch.go_on(0.5)
     assert watch.outcomes == ["running", "running", "finished"]
 
@@ -114,34 +111,22 @@ def test_jobs_that_run_are_watched_while_a_limit_is_proven(
 
     backend = cast("Backend", watch.backend)
     coming = Newcomers(folder, 0, watch.monitor, backend, {}, pytest.fail, run)
-    name = ask_join(folder, JoinRequest(part=THIRD, share_percent=30.0))
+    request = to_join(THIRD, share_percent=30.0)
+    name = ask_join(folder, request)
     for _ in range(5):
         coming.look()
-    assert (len(proofs), bool(coming.coming), read_answer(folder, name)) == (1, True, None)
+    said = join_status(folder, name, request)
+    assert (len(proofs), bool(coming.coming), said.outcome) == (1, True, "waiting")
     proofs[0].set_exception(LimitNotProvenError("another SM count"))
     coming.look()
     coming.look()
-    said = read_answer(folder, name)
-    assert said is not None
+    said = join_status(folder, name, request)
     assert (said.code, coming.coming) == ("limit-not-proven", None)
 
 
 def test_what_is_expected_is_of_those_that_run(watch: Watch, ask: Ask) -> None:
-    said = ask(beside=("a", "b"), forecast=FORECAST)
-    assert said
-    assert (said.forecast, said.share_percent) == (FORECAST, 30.0)
+    assert ask(FORECAST).predicted_rate == RATE
     assert [one.expected for one in watch.monitor.jobs] == [RATE] * 3
-    stale = ask(beside=("a", "b"), forecast=FORECAST)
-    assert (stale and stale.code, stale and stale.forecast) == (None, None)
+    stale = ask(FORECAST)
+    assert (stale.code, stale.predicted_rate) == (None, None)
     assert [one.expected for one in watch.monitor.jobs] == [None] * 4
-
-
-def test_what_was_asked_for_who_joined_stays_readable(
-    watch: Watch, folder: LaunchFolder, ask: Ask
-) -> None:
-    watch.backend.max_clients = 0
-    ask()
-    watch.backend.max_clients = 40
-    ask()
-    assert [part.job.name for part in parts_of(folder, 0)] == ["a", "b", "c"]
-    assert parts_of(folder, 0)[-1] == THIRD

@@ -4,13 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from joining import to_join
 
 from advisor.core.job import Job
 from advisor.core.split import Split
 from advisor.errors import BusyError, InputError
 from advisor.launch.folder import (
-    JoinAnswer,
-    JoinRequest,
     LaunchFolder,
     answer,
     ask_join,
@@ -51,9 +50,9 @@ def ended(folder: LaunchFolder, code: str | None = None, **outcomes: JobOutcome)
             ended_at="2026-01-31T12:00:30Z",
             code=code,
             cause=code and "said so",
-            energy_j=5000.0,
-            rest_s=3.0,
-            rest_energy_j=500.0,
+            whole_energy_j=5500.0,
+            starts_energy_j=900.0,
+            unwatched_s=1.5,
             overlap_s=20.0,
             jobs=tuple(
                 JobStatus(
@@ -92,6 +91,7 @@ def test_what_is_over_is_accounted_for_once(tmp_path: Path) -> None:
     assert record.launches == ()
     assert came(record) == {"a": "finished", "b": "failed"}
     assert (record.held_s, record.energy_j) == (30.0, 5500.0)
+    assert (record.starts_j, record.unwatched_s) == (900.0, 1.5)
     assert (record.ended[0].alone_s, record.ended[0].alone_j) == (10.0, 3000.0)
 
 
@@ -116,25 +116,13 @@ def test_who_was_lost_beside_others_is_never_blamed_for_them(tmp_path: Path) -> 
     assert [one.came for one in alone.ended if one.job == "b"] == ["lost", "lost", "failed"]
 
 
-def test_energy_is_of_the_whole_launch_where_it_is_known(tmp_path: Path) -> None:
-    """With its starts, which are told apart; one of an older version has that of its jobs."""
-    folder = launched(tmp_path, "a")
-    ended(folder, a="finished")
-    whole = replace(
-        folder.read_status(), whole_energy_j=7000.0, starts_energy_j=900.0, unwatched_s=1.5
-    )
-    folder.write_status(whole)
-    record = account_for(QueueRecord(launches=("l1",)), see(folder), {"a": 1})
-    assert (record.energy_j, record.starts_j, record.unwatched_s) == (7000.0, 900.0, 1.5)
-
-
 def test_a_launch_whose_jobs_have_ended_is_about_to_let_go_of_its_gpu(tmp_path: Path) -> None:
     folder = launched(tmp_path, "a")
     assert not see(folder).is_ending
     ended(folder, a="finished")
     folder.write_status(replace(folder.read_status(), state="running", ended_at=None))
     assert see(folder).is_ending
-    ask_join(folder, JoinRequest(part=part("b"), share_percent=50.0))
+    ask_join(folder, to_join(part("b")))
     assert not see(folder).is_ending
 
 
@@ -148,16 +136,18 @@ def test_who_is_stopped_waits_again(tmp_path: Path) -> None:
 
 def test_joined_jobs_are_seen_before_the_status_has_them(tmp_path: Path) -> None:
     folder = launched(tmp_path, "a", "b")
-    names = [ask_join(folder, JoinRequest(part=part(n), share_percent=50.0)) for n in "cde"]
+    names = [ask_join(folder, to_join(part(n))) for n in "cde"]
     seen = see(folder)
     assert [job.status.job for job in seen.jobs] == ["a", "b", "c", "d", "e"]
     assert seen.joining
-    answer(folder, names[0], JoinAnswer(job="c", joined_at="2026-01-31T12:00:10Z"))
-    answer(folder, names[1], JoinAnswer(job="d", code="no-split", cause="full"))
-    answer(folder, names[2], JoinAnswer(job="e", code="job", cause="bad checkpoint"))
+    for name, job, outcome, code in zip(
+        names, "cde", ("running", "refused", "refused"), (None, "no-split", "job"), strict=True
+    ):
+        said = JobStatus(job=job, rate_unit="steps", share_percent=50)
+        answer(folder, replace(said, join_id=name, outcome=outcome, code=code))
     seen = see(folder)
     assert [(job.status.job, job.status.outcome) for job in seen.jobs[2:]] == [
-        ("c", "starting"),
+        ("c", "running"),
         ("e", "failed"),
     ]
     assert seen.refused == {"d"}

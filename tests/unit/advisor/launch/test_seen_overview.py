@@ -15,16 +15,13 @@ from advisor.core.objectives import NO_PRICES
 from advisor.launch.overview import (
     MOST_ENDED,
     MOST_POINTS,
-    Entry,
-    History,
     HistoryKeeper,
-    JobHistory,
     Overview,
     overview,
     read_history,
     write_history,
 )
-from advisor.launch.status import JobStatus, LaunchStatus, Ledger, add
+from advisor.launch.status import History, JobHistory, JobStatus, LaunchStatus, Ledger, add
 
 ZONE = timezone(timedelta(hours=2))
 
@@ -55,11 +52,16 @@ def host_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]
     time.tzset()
 
 
-def entry(begun: datetime, hours: float = 2, ledger: Ledger | None = TWO_HOURS) -> Entry:
-    return Entry(begun=begun, ended=begun + timedelta(hours=hours), ledger=ledger)
+def entry(begun: datetime, ledger: Ledger | None = TWO_HOURS) -> LaunchStatus:
+    """A launch of two hours that is over."""
+    ended = (begun + timedelta(hours=2)).isoformat()
+    return LaunchStatus(
+        launch_id="e", state="finished", updated_at=ended, started_at=begun.isoformat(),
+        ended_at=ended, overlap_s=2 * HOUR_S, ledger=ledger,
+    )  # fmt: skip
 
 
-def seen(*entries: Entry, history: History | None = None, **more: Any) -> Overview:
+def seen(*entries: LaunchStatus, history: History | None = None, **more: Any) -> Overview:
     empty: dict[str, Any] = {
         "now": NOW, "running": (), "ended": (), "cards": (), "host": "here", "entries": entries,
         "history_of": dict.fromkeys(("r", *map(str, range(50))), history).get, "prices": NO_PRICES,
@@ -78,7 +80,7 @@ def test_days_and_weeks_begin_at_midnight_of_the_host() -> None:
         entry(midnight - timedelta(hours=1)),
         entry(monday - timedelta(hours=2)),
         entry(monday),
-        replace(entry(NOW - timedelta(hours=2)), ended=None),
+        replace(entry(NOW - timedelta(hours=2)), state="running", ended_at=None),
     )
     found = seen(*entries)
     assert (found.today.launches, found.week.launches) == (2, 3)

@@ -15,7 +15,7 @@ from advisor.decide.limits import Request
 from advisor.errors import InputError, ModelError, NoSplitError
 from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor.settings import Settings
-from advisor.wire.requests import JobRequest, LaunchRequest, NextPair
+from advisor.wire.requests import JobRequest, LaunchRequest
 from advisor_advice.forecasting import recommended, with_forecast, with_kept
 from advisor_advice.launching import ResolvedLaunch
 from advisor_models.registry import Registry
@@ -87,7 +87,7 @@ def test_the_recommended_split_is_launched(file: Path, settings: Settings) -> No
 
 
 def test_limits_of_one_job_count_for_its_own_pair_alone(file: Path, settings: Settings) -> None:
-    others = (NextPair(jobs=(JobRequest(job="c", min_speed=0.9), JobRequest(job="d"))),)
+    others = ((JobRequest(job="c", min_speed=0.9), JobRequest(job="d")),)
     pair, _ = recommended([A, B], wanted(file, then=others), settings)
     assert pair.split == BEST
     fast = [JobRequest(job=job, min_speed=0.9) for job in "ab"]
@@ -125,7 +125,7 @@ def test_a_latency_that_nobody_has_is_of_queues_no_matter(
 ) -> None:
     """A pair of a queue that serves nothing is not held to what is for those that serve."""
     serving = points_file(tmp_path, solo_points("a", **SERVED), solo_points("b"))
-    behind = (NextPair(jobs=(JobRequest(job="c"), JobRequest(job="d"))),)
+    behind = ((JobRequest(job="c"), JobRequest(job="d")),)
     (tmp_path / "plain").mkdir()
     plain = points_file(tmp_path / "plain")
     pair, _ = recommended([A, B], wanted(plain, max_p99_ms=9.0, then=behind), settings)

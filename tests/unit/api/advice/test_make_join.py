@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from advised import CARD, gives, model, points_file, settings_of
+from joining import to_join
 from unsafe_counts import checked_with, write_check
 
 from advisor.core.job import Job
 from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.errors import InputError, NoSplitError, UnsafeCountError
-from advisor.launch.folder import JoinRequest, LaunchFolder, create_folder, first_status, keep_part
+from advisor.launch.folder import LaunchFolder, ask_join, create_folder, first_status
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import JobStatus
 from advisor.settings import Settings
@@ -40,11 +41,9 @@ def running(
     folder = create_folder(settings.home / "launches", spec)
     status = first_status(spec, "now")
     seats = [*status.jobs]
-    for n, part in enumerate(more):
-        place = folder.path / f"0-joined-{n}"
-        place.mkdir()
-        keep_part(place, part)
-        seats.append(JobStatus(job=part.job.name, rate_unit="steps", share_percent=100))
+    for part in more:
+        joined = JobStatus(job=part.job.name, rate_unit="steps", share_percent=100)
+        seats.append(replace(joined, join_id=ask_join(folder, to_join(part))))
     all_run = tuple(replace(job, outcome="running") for job in seats)
     folder.write_status(replace(status, state="running", jobs=all_run))
     return folder
@@ -52,7 +51,7 @@ def running(
 
 def asked(
     folder: LaunchFolder, file: Path, settings: Settings, share_percent: float | None = None
-) -> JoinRequest:
+) -> LaunchSpec:
     request = LaunchRequest.of("b", gpu_model=CARD)
     wanted = ResolvedLaunch(request=request, profiles=file, asked_by="me")
     return make_join(folder, "b", share_percent, wanted, settings)
@@ -62,9 +61,10 @@ def test_a_request_names_beside_whom_and_what_is_expected(
     settings: Settings, tmp_path: Path
 ) -> None:
     said = asked(running(settings), points_file(tmp_path), settings, share_percent=100.0)
-    assert (said.beside, said.part.job.name, said.share_percent) == (("a", "b"), "b", 100.0)
-    assert said.forecast
-    assert len(said.forecast.jobs) == 3
+    (made,) = said.pairs
+    assert ([job.name for job in made.jobs], made.split.shares[-1]) == (["a", "b", "b"], 100.0)
+    assert made.forecast
+    assert len(made.forecast.jobs) == 3
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,13 @@ def test_an_unsafe_share_is_refused_of_the_newcomer_alone(
     folder = running(settings, split=Split((50.0, 90.0)))
     with pytest.raises(UnsafeCountError, match=r"64 and 68 SMs \(.* in --share\)"):
         asked(folder, points_file(tmp_path), settings, share_percent=50.0)
-    assert asked(folder, points_file(tmp_path), settings, share_percent=40.0).share_percent == 40
+    (made,) = asked(folder, points_file(tmp_path), settings, share_percent=40.0).pairs
+    assert made.split.shares == (50.0, 90.0, 40.0)
 
 
 def test_a_launch_that_cannot_be_read_is_not_joined(settings: Settings, tmp_path: Path) -> None:
     folder = running(settings, LaunchPart(job=A))
-    (folder.path / "0-joined-0" / "part.json").write_text("{")
+    (request,) = (folder.path / "joins").iterdir()
+    request.write_text("{")
     with pytest.raises(InputError, match="cannot be read"):
         asked(folder, points_file(tmp_path), settings)

@@ -14,7 +14,7 @@ from advisor.errors import InputError, UnsafeCountError
 from advisor.installed import install
 from advisor.settings import Settings
 from advisor.validity.safe_counts import CountCheck, keep_check
-from advisor.wire.requests import JobRequest, LaunchRequest, NextPair
+from advisor.wire.requests import JobRequest, LaunchRequest
 from advisor_advice.launching import (
     ResolvedLaunch,
     make_spec,
@@ -42,11 +42,11 @@ def file(tmp_path: Path) -> Path:
 def wanted(file: Path | None = None, *jobs: str, **fields: Any) -> ResolvedLaunch:
     """A launch of `a` and `b` on a GPU that was seen."""
     asked = LaunchRequest.of(*(jobs or ("a", "b")), **fields)
-    return ResolvedLaunch(request=asked, gpu="GPU-1", card=GPU, profiles=file, asked_by="me")
+    return ResolvedLaunch(request=asked, card=GPU, profiles=file, asked_by="me")
 
 
 def test_a_spec_says_what_was_asked_for(settings: Settings, file: Path) -> None:
-    then = (NextPair(jobs=(JobRequest(job="b"), JobRequest(job="a"))),)
+    then = ((JobRequest(job="b"), JobRequest(job="a")),)
     spec = make_spec(
         wanted(file, when_one_ends="stop", duration_s=60.0, hang_s=9.0, then=then), settings
     )
@@ -122,7 +122,7 @@ def test_splits_that_are_no_launch_are_refused(text: str, says: str, settings: S
 
 def test_two_to_seven_jobs_are_launched(settings: Settings) -> None:
     """Copies are jobs of their own; of each pair and set the split is what was given."""
-    then = (NextPair(jobs=(JobRequest(job="b"), JobRequest(job="a"))),)
+    then = ((JobRequest(job="b"), JobRequest(job="a")),)
     spec = make_spec(wanted(None, "a", "a", "b", split="uncapped", then=then), settings)
     assert [[job.name for job in pair.jobs] for pair in spec.pairs] == [["a", "a", "b"], ["b", "a"]]
     assert [len(pair.split.shares) for pair in spec.pairs] == [3, 2]

@@ -18,7 +18,6 @@ from advisor_cli.launch_text import (
     line,
     show_lines,
     show_live,
-    summary,
     table,
 )
 
@@ -172,11 +171,11 @@ SCENES: dict[str, tuple[LaunchStatus, tuple[Observation, ...]]] = {
 
 
 def shown(scene: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """Tables of 120 and 80 columns, the line, the summary and the last screens."""
+    """Tables of 120 and 80 columns, the line and the last screens."""
     of, observed = SCENES[scene]
     for width in (120, 80):
         plain_console(width=width).print(table(of, width))
-    print(line(of), *summary(of, observed), sep="\n")
+    print(line(of))
     for prices in (NO_PRICES, Prices(gpu_hour=2.5, kwh=0.15)) if of is OVER else (NO_PRICES,):
         for screen in end_screens(of, observed, prices):
             print_screen(screen)

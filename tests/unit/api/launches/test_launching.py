@@ -92,7 +92,7 @@ def test_no_other_split_is(text: str) -> None:
 
 def test_least_speeds_are_of_jobs_that_are_launched() -> None:
     """One number is for all of them; a name that is not there was misspelled."""
-    asked = request(min_speed=0.5, then=[{"jobs": [*pair("abe"), {"job": "c", "min_speed": 0.7}]}])
+    asked = request(min_speed=0.5, then=[[*pair("abe"), {"job": "c", "min_speed": 0.7}]])
     assert asked.min_speeds() == {"zed": 0.5, "abe": 0.5, "c": 0.7}
     with pytest.raises(InputError, match="abe comes twice with two limits"):
         request(jobs=[*pair("abe", min_speed=0.5), *pair("abe")], min_speed=0.4).min_speeds()
@@ -118,7 +118,7 @@ def test_a_split_is_given_or_recommended(limits: dict[str, Any]) -> None:
 def test_work_is_not_ignored_in_silence() -> None:
     """A launch goes on until its jobs end, in the first pair and in those that follow."""
     told = pair("abe", work_s=60.0)
-    for asked in (request(jobs=[*told, *pair("zed")]), request(then=[{"jobs": told * 2}])):
+    for asked in (request(jobs=[*told, *pair("zed")]), request(then=[told * 2])):
         with pytest.raises(InputError, match="work_s of abe does not count in a launch"):
             check_launch(asked)
 
@@ -128,8 +128,8 @@ def test_the_same_request_has_the_same_hash_however_it_is_written() -> None:
     same = request(dry_run=False, hang_s=None)
     assert request_hash(request()) == request_hash(same)
     others = [
-        {"jobs": pair("abe", "zed")}, {"gpu": "0"}, {"split": "50/50"}, {"duration_s": 1},
-        {"when_one_ends": "stop"}, {"then": [{"jobs": pair("zed", "abe")}]}, {"min_speed": 0.1},
+        {"jobs": pair("abe", "zed")}, {"gpu": "1"}, {"split": "50/50"}, {"duration_s": 1},
+        {"when_one_ends": "stop"}, {"then": [pair("zed", "abe")]}, {"min_speed": 0.1},
     ]  # fmt: skip
     assert len({request_hash(request(**other)) for other in [*others, {}]}) == len(others) + 1
 
@@ -153,8 +153,8 @@ def test_a_reader_sees_nothing_that_a_job_wrote() -> None:
             "postgresql://me:pass@db.local/advisor is away",
         ),
     )
-    assert visible_launch(status, "h", LAUNCHER).cause == "zed wrote: password=x"
-    told = visible_launch(status, "h", READER)
+    assert visible_launch(status, LAUNCHER).cause == "zed wrote: password=x"
+    told = visible_launch(status, READER)
     assert (told.cause, told.jobs[0].error, told.jobs[1].error) == (
         HIDDEN, HIDDEN, None
     )  # fmt: skip
@@ -165,7 +165,7 @@ def test_a_reader_sees_nothing_that_a_job_wrote() -> None:
         "… is away",
     ]
     hidden: Any = {"cause": None, "jobs": (), "warnings": ()}
-    assert replace(told, **hidden) == replace(visible_launch(status, "h", LAUNCHER), **hidden)
+    assert replace(told, **hidden) == replace(visible_launch(status, LAUNCHER), **hidden)
 
 
 @given(st.text(max_size=60))
@@ -174,7 +174,7 @@ def test_no_path_and_no_address_stays_in_a_warning(text: str) -> None:
         launch_id="x", state="running", updated_at="t",
         warnings=(f"{text} /srv/secret/file", f"{text} sqlite:////srv/secret {text}"),
     )  # fmt: skip
-    assert not any("secret" in one for one in visible_launch(status, "h", READER).warnings)
+    assert not any("secret" in one for one in visible_launch(status, READER).warnings)
 
 
 # what the reconciler counts and brings in

@@ -53,17 +53,16 @@ LAUNCH = "20260131-120000-abcdef"
 LONG_AGO = "2020-01-31T12:00:00+00:00"
 
 
-def row(launch_id: str = LAUNCH, gpu: Gpu = GPU, home: str | None = None) -> LaunchRow:
-    """Without a home as versions before homes had names left it."""
+def row(launch_id: str = LAUNCH, gpu: Gpu = GPU, home: str = "ours") -> LaunchRow:
     spec = LaunchSpec(launch_id=launch_id, gpu=gpu.uuid, pairs=(PAIR,))
-    return replace(row_of(spec, first_status(spec, LONG_AGO, gpu), "", ""), home=home)
+    return row_of(spec, first_status(spec, LONG_AGO, gpu), home, "")
 
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
     settings = read_settings({"ADVISOR_HOME": str(tmp_path), "ADVISOR_JOBS": str(tmp_path)})
     with open_service(settings, ServeOptions(launching=True), Metrics()) as opened:
-        yield opened
+        yield replace(opened, home="ours")
 
 
 @pytest.fixture
@@ -164,32 +163,19 @@ def test_a_service_that_may_not_launch_begins_nothing(service: Service, spawned:
     assert kept(service).state == "accepted"
 
 
-def test_a_launch_of_another_host_is_not_touched(service: Service, spawned: list[str]) -> None:
-    """Neither its row, nor a folder of its name in a home that both see."""
-    other = replace(row(), host="elsewhere")
-    service.state.add_launch(other)
-    with made(service, other).supervising():
-        pass
-    look(service)
-    assert spawned == []
-    assert service.state.launch(other.launch_id) == other
-
-
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
         ({"state": "running"}, "supervisor-gone"),
         ({"spec": '{"later": "version"}'}, "internal"),
         # A container that got a new name: the home says whose launches are, not the host.
-        ({"state": "running", "host": "before", "home": ""}, "supervisor-gone"),
+        ({"state": "running", "host": "before"}, "supervisor-gone"),
     ],
 )
 def test_a_launch_that_cannot_be_gone_on_with_has_failed(
     service: Service, spawned: list[str], changes: dict[str, str], code: str
 ) -> None:
     """A folder that was lost is not begun again, and a spec that cannot be read holds no GPU."""
-    if "home" in changes:
-        changes = {**changes, "home": service.home}
     service.state.add_launch(replace(row(), **changes))
     look(service)
     assert spawned == []

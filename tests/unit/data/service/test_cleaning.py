@@ -103,7 +103,7 @@ def test_a_launch_of_which_the_service_knows_no_end_stays(
     folder = ended_launch(home, 1, 99)
     row = LaunchRow(
         launch_id=folder.launch_id, host="h", gpu="0", state="running", spec="{}", status="{}",
-        asked_by="ci", request_hash="", created_at="", updated_at="",
+        asked_by="ci", request_hash="", created_at="", updated_at="", home="",
     )  # fmt: skip
     state.add_launch(row)
     (kept,) = cleaner.clean().kept

@@ -486,7 +486,7 @@ def test_no_list_reads_the_whole_table(tmp_path: Path) -> None:
         store.pair_points(jobs=("sort", "gemm"))
         store.pair_points(run="r1")
         with open_service_state(_url(tmp_path), tmp_path) as state:
-            state.launches(host="here", active_only=True)
+            state.launches(home="here", active_only=True)
     read = [one for one in said if one[0].startswith("SELECT") and "advisor_schema" not in one[0]]
     assert len(read) > 20
     with closing(sqlite3.connect(tmp_path / "a.db")) as connection:

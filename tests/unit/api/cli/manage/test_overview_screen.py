@@ -7,15 +7,9 @@ from rich.console import Console
 from rich.text import Text
 
 from advisor.core.interval import Interval
-from advisor.launch.overview import (
-    CardNow,
-    DrawnLaunch,
-    History,
-    JobHistory,
-    Overview,
-)
+from advisor.launch.overview import CardNow, Overview
 from advisor.launch.spec import Forecast, JobForecast
-from advisor.launch.status import JobStatus, LaunchStatus, Ledger, Saved
+from advisor.launch.status import History, JobHistory, JobStatus, LaunchStatus, Ledger, Saved
 from advisor_cli.top import ASCII, BLOCKS, Letters, Scrolled, letters_of, overview_screen
 
 AT = "2026-01-31T12:00:00+00:00"
@@ -56,8 +50,8 @@ def drawn(launch: LaunchStatus = LAUNCH, letters: Letters = BLOCKS, **changes: o
     )  # fmt: skip
     seen = Overview(
         at=AT, gpus=(card, replace(card, gpu_uuid="GPU-2", power_w=None, launch_id=None)),
-        running=(DrawnLaunch(launch=launch, history=history),),
-        ended=(DrawnLaunch(launch=replace(launch, state="failed"), history=None),),
+        running=(replace(launch, history=history),),
+        ended=(replace(launch, state="failed"),),
         today=SAVED, week=SAVED,
     )  # fmt: skip
     console = Console(width=80)
