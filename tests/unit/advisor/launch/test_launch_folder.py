@@ -24,7 +24,7 @@ from advisor.launch.folder import (
     dumps,
     find_folder,
     half_removed,
-    last_answer,
+    join_status,
     loads,
     remove,
 )
@@ -133,10 +133,10 @@ def test_a_removal_that_was_killed_is_found(
 
 
 def test_a_launch_that_has_ended_refuses_who_asks_to_join(folder: LaunchFolder) -> None:
-    assert last_answer(folder, "1", "gemm") is None
+    assert join_status(folder, "1", SPEC).outcome == "waiting"
     StatusWriter(folder, SPEC).close("finished")
-    answer = last_answer(folder, "1", "gemm")
-    assert getattr(answer, "cause", None) == "the launch has ended meanwhile"
+    refused = join_status(folder, "1", SPEC)
+    assert (refused.outcome, refused.error) == ("refused", "the launch has ended meanwhile")
 
 
 def test_warnings_are_bounded(folder: LaunchFolder) -> None:
