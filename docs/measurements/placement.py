@@ -71,7 +71,7 @@ def queues(seeds: int) -> Iterator[tuple[str, ...]]:
 
 def sets() -> Iterator[tuple[str, ...]]:
     """CPU seconds, GPUs, seated, cost, gap and energy saved, %, for two sizes and objectives."""
-    for jobs, kinds, gpus in ((200, 37, 40), (2000, 100, 400)):
+    for jobs, kinds, gpus in ((200, len(NAMES), 40), (2000, 100, 400)):
         for aim in ("fewest-cards", "energy-efficiency"):
             placing, begun_s = drawn(jobs, kinds, gpus, aim), time.process_time()
             with mock.patch.object(solver.time, "monotonic", time.process_time):
