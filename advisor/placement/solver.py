@@ -40,7 +40,7 @@ from advisor.errors import InputError, NoSplitError
 from advisor.placement.answers import SetAnswers, joining, set_answers
 from advisor.placement.pairs import QueuePairs
 from advisor.placement.placing import Bools, PlacedSet, Placing
-from advisor.placement.schedule import Schedule, first_come, scheduled
+from advisor.placement.schedule import Schedule, scheduled
 from advisor.placement.search import SeatSearch, SetSearch
 from advisor.predict.profiles import Floats
 
@@ -761,8 +761,7 @@ def _placed_queue(placing: Placing, time_limit_s: float) -> Plan:
     if best is None:
         raise _no_plan(placing, pairs, timed_out=time.monotonic() >= ends)
     timed_out = pairs.timed_out or time.monotonic() >= ends
-    at_half = first_come(placing, [*pairs.alone.values()], pairs.at_half)
-    others = {FIRST_COME: at_half, APART: apart}
+    others = {FIRST_COME: pairs.first_come(), APART: apart}
     used = Counter(slot.placed for slot in best.slots)
     saved = {one: count * (_alone_cost(placing, one) - one.cost) for one, count in used.items()}
     order = sorted(used, key=lambda one: (-len(one.kinds), -saved[one], one.kinds))
