@@ -41,7 +41,7 @@ from advisor.placement.answers import SetAnswers, joining, set_answers
 from advisor.placement.pairs import QueuePairs
 from advisor.placement.placing import Bools, PlacedSet, Placing
 from advisor.placement.schedule import Schedule, scheduled
-from advisor.placement.search import SeatSearch, SetSearch
+from advisor.placement.search import SetSearch
 from advisor.predict.profiles import Floats
 
 NEAR = 0.005
@@ -184,7 +184,7 @@ def _placed_running(placing: Placing, time_limit_s: float) -> Plan:
         master = master.without_spare(used)
         steps = _dived(answers, master, started, time_limit_s)
         used = _settled(master, answers, steps[-1], left_s)
-    if answers:
+    if not placing.at_once:
         _seat_waiting(answers, used, master.waiting_costs, started + time_limit_s + SEATING_S)
     return _plan(placing, used, master.waiting_costs, bound, timed_out=timed_out)
 
@@ -273,20 +273,28 @@ def _seat_waiting(
     waiting_costs: Sequence[float],
     until: float,
 ) -> None:
-    """Those that wait, the dearest first, while there is time and a seat for them."""
-    seated, seats = _seated(used), list[SeatSearch]()
-    order = sorted(range(len(waiting_costs)), key=lambda kind: -waiting_costs[kind])
-    for kind in order:
+    """Let those that wait join used sets, the dearest first, while there is time and a seat.
+
+    Whole cards leave one or two of thousands of jobs without a seat, which costs more than all that
+    a longer search would save.
+    """
+    seated = _seated(used)
+    for kind in sorted(range(len(waiting_costs)), key=lambda kind: -waiting_costs[kind]):
         for _ in range(answers[0].placing.kinds[kind].count - seated[kind]):
-            seats = seats or [SeatSearch(of_pool, used) for of_pool in answers]
-            changes = filter(None, (of_pool.for_one_more(kind) for of_pool in seats))
-            change = min(changes, key=lambda change: change.more, default=None)
-            if change is None or change.more >= waiting_costs[kind] or time.monotonic() > until:
+            found = [
+                (one, more)
+                for one in used
+                if len(one.kinds) < MOST_JOBS and time.monotonic() < until
+                if (more := answers[one.pool].of(tuple(sorted((*one.kinds, kind)))))
+            ]
+            if not found:
                 break
-            used.subtract(change.before)
-            used.update(change.after)
+            one, more = min(found, key=lambda change: change[1].cost - change[0].cost)
+            if more.cost - one.cost >= waiting_costs[kind]:
+                break
+            used.subtract([one])
+            used.update([more])
             used += Counter()
-            seats = []
 
 
 def _seated(used: Mapping[PlacedSet, int]) -> Counter[int]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from typing import TypeAlias
 
 from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.interval import Interval
@@ -60,22 +61,25 @@ from advisor_profiling import SUPERVISOR
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class GpuAdvice:
-    """What is known of the jobs of a queue on one GPU.
+class QueueCard:
+    """A GPU of the queue: what launches on it are asked for with, and what is known of the jobs.
 
     Attributes:
         lacking: Names of jobs that can only run alone, and why.
         known: Of the other jobs; None: there are none.
+        request: What these are to keep.
     """
 
+    wanted: ResolvedLaunch
     lacking: Mapping[str, str]
     known: KnownJobs | None = None
     request: Request = field(default_factory=Request)
 
     @property
-    def gpu_model(self) -> str | None:
-        """Of the profiles; None: no job has one."""
-        return self.known and self.known.found.a.gpu_model
+    def gpu(self) -> Gpu:
+        """The card; a queue runs on none that was not seen."""
+        assert self.wanted.card is not None
+        return self.wanted.card
 
     @cached_property
     def profiles(self) -> Mapping[str, Profile]:
@@ -106,6 +110,18 @@ class GpuAdvice:
         least = self.request.min_speed.get(profile.job)
         return replace(part, min_speed=least, max_p99_ms=self.request.longest_p99_ms(profile))
 
+    def launch_set(self, jobs: Sequence[Job], split: Split, settings: Settings) -> LaunchSet:
+        """Jobs at a split, with what to expect of them and what they are held to.
+
+        Raises:
+            StoreError: what the check of the GPU model found cannot be read.
+        """
+        parts = tuple(self.held_to(LaunchPart(job=job)) for job in jobs)
+        # Nobody has a limit, but who joins may need one.
+        split = Split(split.shares) if split.sharing == "uncapped" else split
+        made = LaunchSet(split=split, parts=parts, open_percent=WHOLE)
+        return forecasting.with_forecast(made, self.wanted, settings)[0]
+
 
 def _alone(profile: Profile, share_percent: float) -> Prediction:
     """A job that has the GPU for itself; a server has no more than its demand to do."""
@@ -119,7 +135,7 @@ def _alone(profile: Profile, share_percent: float) -> Prediction:
     )
 
 
-def read_advice(jobs: Sequence[Job], wanted: ResolvedLaunch, settings: Settings) -> GpuAdvice:
+def read_card(jobs: Sequence[Job], wanted: ResolvedLaunch, settings: Settings) -> QueueCard:
     """What is known of jobs on the card that is wanted; a job without a profile runs alone.
 
     Raises:
@@ -136,47 +152,48 @@ def read_advice(jobs: Sequence[Job], wanted: ResolvedLaunch, settings: Settings)
         except InputError as error:
             lacking[job.name] = error.what
     if not found:
-        return GpuAdvice(lacking=lacking)
+        return QueueCard(wanted=wanted, lacking=lacking)
     profile_set, request = criteria_of(found, wanted, settings)
     known = read_known(profile_set, settings, wanted.gpu_uuid, any_of=True)
     filled, _ = with_known_idle(profile_set, known.model.manifest.fill)
-    return GpuAdvice(lacking=lacking, known=replace(known, found=filled), request=request)
+    known = replace(known, found=filled)
+    return QueueCard(wanted=wanted, lacking=lacking, known=known, request=request)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenGpu:
+class OpenCard:
     """An empty GPU, or one whose jobs another one can join.
 
     Attributes:
         able: Names of jobs with a profile that may run there beside others.
-        running: Names of the jobs that run there, of which is known what they do, and keep their
-            shares (`there`).
+        running: Names of the jobs that run there and keep their shares (`there`); what they do is
+            known.
     """
 
-    advice: GpuAdvice
+    card: QueueCard
     able: frozenset[str]
     running: tuple[str, ...] = ()
     there: Running | None = None
 
     def pool(self, kinds: Sequence[Kind], gpus: int) -> Pool:
         """So many GPUs like it."""
-        known, there = self.advice.known, self.there
-        assert known
+        card, there = self.card, self.there
+        assert card.known
         names, able = [kind.name for kind in kinds], {*self.able, *self.running}
-        profiles = tuple(self.advice.profiles[name] if name in able else None for name in names)
-        request = self.advice.request.of(filter(None, profiles))
-        decided = asked_of(known, request, there)
+        profiles = tuple(card.profiles[name] if name in able else None for name in names)
+        request = card.request.of(filter(None, profiles))
+        decided = asked_of(card.known, request, there)
 
         def ask(jobs: Sequence[Profile], work: Work | None) -> Decision | None:
             decision = decided(jobs, work)
             return decision and _joinable(decision)
 
         return replace(
-            pool_of(known, known.found, gpus, kinds, request),
+            pool_of(card.known, card.known.found, gpus, kinds, request),
             profiles=profiles,
             ask=ask,
             running=tuple(map(names.index, self.running)),
-            now=there and self.advice.expected(self.running, there.shares, there.sharing),
+            now=there and card.expected(self.running, there.shares, there.sharing),
         )
 
 
@@ -193,71 +210,40 @@ def _joinable(decision: Decision) -> Decision:
     return replace(decision, choice=None if way and way.sharing in ISOLATING else way)
 
 
-@lru_cache(maxsize=1)
-def planned(
-    gpus: tuple[OpenGpu, ...], waiting: tuple[str, ...]
-) -> Sequence[tuple[int, tuple[str, ...], Split]]:
-    """Which waiting jobs start or join where, by the plan of `advisor place`.
+Move: TypeAlias = tuple[QueueCard, tuple[str, ...], Split]
+"""Jobs that start on an empty GPU, or one that joins, and the split of all that run there then."""
 
-    Returns:
-        Index of the GPU, names of the jobs, servers first, and the split of all that run there
-        then, those that join last.
-    """
-    able = {name for gpu in gpus for name in gpu.able} & {*waiting}
-    counts = Counter(name for name in waiting if name in able)
-    served = {
-        name for gpu in gpus for name, known in gpu.advice.profiles.items() if is_served(known)
-    }
-    names = sorted({*able, *(name for gpu in gpus for name in gpu.running)})
-    kinds = [Kind(name=name, count=counts[name], is_server=name in served) for name in names]
-    alike: dict[object, list[int]] = {}
-    for n, gpu in sorted(enumerate(gpus), key=lambda item: bool(item[1].running)):
-        alike.setdefault(n if gpu.running else gpu.advice.gpu_model, []).append(n)
+
+@lru_cache(maxsize=1)
+def planned(cards: tuple[OpenCard, ...], waiting: tuple[str, ...]) -> Sequence[Move]:
+    """Which waiting jobs start or join where, by the plan of `advisor place`; servers first."""
+    able = {name for open_card in cards for name in open_card.able} & {*waiting}
     if not able:
         return ()
-    pools = [gpus[own[0]].pool(kinds, len(own)) for own in alike.values()]
-    policy = gpus[0].advice.request.policy
+    counts = Counter(name for name in waiting if name in able)
+    known = {name: profile for one in cards for name, profile in one.card.profiles.items()}
+    names = sorted({*able, *(name for one in cards for name in one.running)})
+    kinds = [Kind(name=n, count=counts[n], is_server=is_served(known[n])) for n in names]
+    alike: dict[object, list[OpenCard]] = {}
+    for one in sorted(cards, key=lambda one: bool(one.running)):
+        alike.setdefault(one if one.running else one.card.wanted.gpu_model, []).append(one)
+    pools = [own[0].pool(kinds, len(own)) for own in alike.values()]
+    policy = cards[0].card.request.policy
     aim = policy.deciding if policy.deciding in AIMS else DEFAULT_OBJECTIVE
     placing = make_placing(kinds, pools, aim, policy.prices, at_once=True)
-    plan, free = solver.place(placing, time_limit_s=math.inf), list(alike.values())
-    found = list[tuple[int, tuple[str, ...], Split]]()
+    plan, free = solver.place(placing, time_limit_s=math.inf), list(map(iter, alike.values()))
+    found: list[Move] = []
     for one in Counter(plan.sets).elements():
-        gpu, split = free[one.pool].pop(0), one.split or Split((WHOLE,))
-        seats = [
-            (names[kind], share)
-            for kind, share in zip(one.kinds, split.shares[-len(one.kinds) :], strict=True)
-        ]
-        if not gpus[gpu].running:
-            seats.sort(key=lambda seat: (seat[0] not in served, waiting.index(seat[0])))
+        there, split = next(free[one.pool]), one.split or Split((WHOLE,))
+        if not there.running:
+            seats = sorted(
+                zip(one.kinds, split.shares, strict=True),
+                key=lambda seat: (not kinds[seat[0]].is_server, waiting.index(names[seat[0]])),
+            )
+            one = replace(one, kinds=tuple(kind for kind, _ in seats))
             split = replace(split, shares=tuple(share for _, share in seats))
-        found.append((gpu, tuple(job for job, _ in seats), split))
+        found.append((there.card, tuple(names[kind] for kind in one.kinds), split))
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueCard:
-    """A GPU of the queue: what launches on it are asked for with, and what is known of jobs."""
-
-    wanted: ResolvedLaunch
-    advice: GpuAdvice
-
-    @property
-    def gpu(self) -> Gpu:
-        """The card; a queue runs on none that was not seen."""
-        assert self.wanted.card is not None
-        return self.wanted.card
-
-    def launch_set(self, jobs: Sequence[Job], split: Split, settings: Settings) -> LaunchSet:
-        """Jobs at a split, with what to expect of them and what they are held to.
-
-        Raises:
-            StoreError: what the check of the GPU model found cannot be read.
-        """
-        parts = tuple(self.advice.held_to(LaunchPart(job=job)) for job in jobs)
-        # Nobody has a limit, but who joins may need one.
-        split = Split(split.shares) if split.sharing == "uncapped" else split
-        made = LaunchSet(split=split, parts=parts, open_percent=WHOLE)
-        return forecasting.with_forecast(made, self.wanted, settings)[0]
 
 
 _WAIT_S = 60.0
@@ -430,17 +416,14 @@ class QueueRun:
     def _spawn(self, folder: LaunchFolder) -> None:
         self._supervisors[folder.launch_id] = spawn_supervisor(folder, self._settings, SUPERVISOR)
 
-    def _planned(
-        self, look: QueueLook, left: Sequence[str]
-    ) -> Iterator[tuple[QueueCard, Sequence[str], Split]]:
-        """What starts on each empty GPU, and what joins on others, with the split there then."""
+    def _planned(self, look: QueueLook, left: Sequence[str]) -> Iterator[Move]:
+        """What starts on each empty GPU, and what joins on others."""
         alone, one_by_one = must_be_alone(look.record)
-        found = [(card, self._open(card, look, {*left} - {*alone})) for card in self.cards]
-        cards = [card for card, gpu in found if gpu.able]
+        found = [self._open(card, look, {*left} - {*alone}) for card in self.cards]
         rest, empty = [*left], [card for card in self.cards if not _on(card, look)]
-        for n, names, split in planned(tuple(gpu for _, gpu in found if gpu.able), tuple(left)):
-            yield cards[n], names, split
-            empty = [card for card in empty if card is not cards[n]]
+        for card, names, split in planned(tuple(one for one in found if one.able), tuple(left)):
+            yield card, names, split
+            empty = [other for other in empty if other is not card]
             for name in names:
                 rest.remove(name)
         # Those of which nothing is known, or that others went down with, come last.
@@ -448,27 +431,22 @@ class QueueRun:
         for card, name in zip(empty, rest, strict=False):
             yield card, (name,), Split((WHOLE,))
 
-    def _open(self, card: QueueCard, look: QueueLook, able: Collection[str]) -> OpenGpu:
+    def _open(self, card: QueueCard, look: QueueLook, able: Collection[str]) -> OpenCard:
         """A GPU with the waiting jobs that may run there beside others; none: none can."""
         alone, one_by_one = must_be_alone(look.record)
-        known = {name for name in able if name in card.advice.profiles}
+        known = frozenset(name for name in able if name in card.profiles)
         if not (launches := _on(card, look)):
-            return OpenGpu(advice=card.advice, able=frozenset(known - {*one_by_one}))
-        (launch, *_), sharing = launches, launches[0].status.sharing
+            return OpenCard(card=card, able=known - {*one_by_one})
+        launch, sharing = launches[0], launches[0].status.sharing
         names = tuple(job.part.job.name for job in launch.running)
         shares = tuple(job.status.share_percent for job in launch.running)
+        if not launch.has_room or {*names} & {*alone} or not card.expected(names, shares, sharing):
+            return OpenCard(card=card, able=frozenset())
         refused = launch.refused | {n for i, n in self._refused if i == launch.launch_id}
-        is_known = launch.has_room and card.advice.expected(names, shares, sharing)
-        if not is_known or not {*names}.isdisjoint(alone):
-            known = set[str]()
         there = Running(shares=shares, sharing=sharing, cap_percent=WHOLE)
-        return OpenGpu(
-            advice=card.advice, able=frozenset(known - refused), running=names, there=there
-        )
+        return OpenCard(card=card, able=known - refused, running=names, there=there)
 
-    def _only_servers(
-        self, look: QueueLook, plan: Sequence[tuple[QueueCard, Sequence[str], Split]]
-    ) -> bool:
+    def _only_servers(self, look: QueueLook, plan: Sequence[Move]) -> bool:
         """Whether what runs are servers alone, and nobody who waits can run beside them."""
         running = [job for launch in look.launches for job in launch.running]
         if not running or not all(self.is_server(job.part.job.name) for job in running):
@@ -508,9 +486,7 @@ class QueueRun:
             self._refused.add((launch.launch_id, name))
             return
         with suppress(OSError):
-            ask_join(
-                folder, replace(request, part=self._limited(card.advice.held_to(request.part)))
-            )
+            ask_join(folder, replace(request, part=self._limited(card.held_to(request.part))))
 
 
 def _on(card: QueueCard, look: QueueLook) -> list[SeenLaunch]:

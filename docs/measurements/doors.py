@@ -28,7 +28,7 @@ from advisor.wire.requests import LaunchRequest, PlacementRequest, QueuedJobs
 from advisor_advice.forecasting import recommended
 from advisor_advice.launching import ResolvedLaunch
 from advisor_advice.placing import place_jobs
-from advisor_advice.queue import OpenGpu, planned, read_advice
+from advisor_advice.queue import OpenCard, planned, read_card
 from advisor_api.app import create_app
 from advisor_api.http.options import ServeOptions
 from advisor_data.bundled import GPU_MODEL, bundled_solo_points
@@ -110,13 +110,13 @@ def _of_launch(names: Sequence[str], settings: Settings) -> Answer:
 
 def _of_run(names: Sequence[str], settings: Settings) -> Answer:
     request = LaunchRequest.of(*names, gpu_model=GPU_MODEL)
-    advice = read_advice(_jobs(names), ResolvedLaunch(request=request), settings)
-    ((_, jobs, split),) = planned((OpenGpu(advice=advice, able=frozenset(names)),), tuple(names))
+    card = read_card(_jobs(names), ResolvedLaunch(request=request), settings)
+    ((_, jobs, split),) = planned((OpenCard(card=card, able=frozenset(names)),), tuple(names))
     if len(jobs) < len(names):
         return None
     seats = sorted(zip(jobs, split.shares, strict=True), key=lambda seat: names.index(seat[0]))
     split = Split(tuple(share for _, share in seats), split.sharing)
-    expected = advice.expected(names, split.shares, split.sharing)
+    expected = card.expected(names, split.shares, split.sharing)
     assert expected is not None
     speeds = tuple(_short(part.speed.value) for part in expected.parts)
     return str(expected.split), speeds, _short(expected.power_w.value)
