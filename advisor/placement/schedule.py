@@ -2,37 +2,12 @@
 
 import heapq
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from advisor.core.gpu import WHOLE
 from advisor.placement.placing import PlacedSet, Placing
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRun:
-    """One job from its start to its end.
-
-    Attributes:
-        number: Its place in the queue, from 0.
-        job: Its name.
-        work_s: In seconds that it takes alone.
-        gpu: Index of the GPU, from 0.
-        share_percent: Of the GPU's units; 100 where it has no limit.
-    """
-
-    number: int
-    job: str
-    work_s: float
-    gpu: int
-    start_s: float
-    end_s: float
-    share_percent: float
-
-    @property
-    def speed(self) -> float:
-        """Mean relative speed from start to end."""
-        return self.work_s / (self.end_s - self.start_s)
+from advisor.wire.placement import PlacedJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,23 +16,23 @@ class Schedule:
 
     Attributes:
         runs: One for each job, in the order of the queue.
-        slots: Every set with its GPU and start, in the order of the starts.
+        sets: In the order of their starts.
     """
 
-    runs: tuple[JobRun, ...]
+    runs: tuple[PlacedJob, ...]
     gpus: int
     idle_power_w: float
-    slots: "tuple[Slot, ...]"
+    sets: tuple[PlacedSet, ...]
 
     @property
     def busy_s(self) -> float:
         """Time in which GPUs run something, added up."""
-        return sum(slot.placed.time_s for slot in self.slots)
+        return sum(one.time_s for one in self.sets)
 
     @property
     def busy_j(self) -> float:
         """Energy of the GPUs in that time."""
-        return sum(slot.placed.energy_j for slot in self.slots)
+        return sum(one.energy_j for one in self.sets)
 
     @property
     def makespan_s(self) -> float:
@@ -80,34 +55,9 @@ class Schedule:
         return sum(run.end_s for run in self.runs) / len(self.runs)
 
     @property
-    def slowest(self) -> JobRun:
+    def slowest(self) -> PlacedJob:
         """The job with the lowest mean speed while it runs."""
         return min(self.runs, key=lambda run: run.speed)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
-    """A set on a GPU; `numbers` are the positions of its jobs in the queue."""
-
-    placed: PlacedSet
-    gpu: int
-    start_s: float
-    numbers: tuple[int, ...]
-
-    def runs(self, placing: Placing) -> Iterable[JobRun]:
-        """Of its jobs."""
-        shares = self.placed.split.shares if self.placed.split else (WHOLE,)
-        parts = zip(self.numbers, self.placed.kinds, shares, self.placed.times_s, strict=True)
-        for number, kind, share, time_s in parts:
-            yield JobRun(
-                number=number,
-                job=placing.kinds[kind].name,
-                work_s=placing.kinds[kind].work_s or 0.0,
-                gpu=self.gpu,
-                start_s=self.start_s,
-                end_s=self.start_s + time_s,
-                share_percent=share,
-            )
 
 
 def numbers_of(placing: Placing) -> dict[int, deque[int]]:
@@ -136,29 +86,39 @@ def scheduled(sets: Iterable[PlacedSet], placing: Placing, *, in_order: bool = F
         free_s, gpu = free[0]
         lists[gpu].append(one)
         heapq.heapreplace(free, (free_s + one.time_s, gpu))
-    turns = [own if in_order else own[::-1] for own in lists]
-    placed = [item for gpu, own in enumerate(turns) for item in _in_turn(gpu, own)]
+    placed: list[tuple[float, int, PlacedSet]] = []
+    for gpu, own in enumerate(lists):
+        start_s = 0.0
+        for one in own if in_order else own[::-1]:
+            placed.append((start_s, gpu, one))
+            start_s += one.time_s
+    placed.sort(key=lambda item: item[:2])
     waiting = numbers_of(placing)
-    slots = tuple(
-        Slot(
-            placed=one,
-            gpu=gpu,
-            start_s=start_s,
-            numbers=tuple(waiting[kind].popleft() for kind in one.kinds),
-        )
-        for start_s, gpu, one in sorted(placed, key=lambda item: item[:2])
-    )
-    runs = (run for slot in slots for run in slot.runs(placing))
+    runs = [run for item in placed for run in _runs(*item, placing, waiting)]
     return Schedule(
         runs=tuple(sorted(runs, key=lambda run: run.number)),
         gpus=pool.gpus,
         idle_power_w=pool.idle_power_w,
-        slots=slots,
+        sets=tuple(one for _, _, one in placed),
     )
 
 
-def _in_turn(gpu: int, groups: Iterable[PlacedSet]) -> Iterable[tuple[float, int, PlacedSet]]:
-    start_s = 0.0
-    for group in groups:
-        yield start_s, gpu, group
-        start_s += group.time_s
+def _runs(
+    start_s: float, gpu: int, one: PlacedSet, placing: Placing, waiting: Mapping[int, deque[int]]
+) -> Iterator[PlacedJob]:
+    """Of each job of a set, the first ones of their kinds that wait."""
+    numbers = [waiting[kind].popleft() + 1 for kind in one.kinds]
+    for n, number in enumerate(numbers):
+        kind, time_s = placing.kinds[one.kinds[n]], one.times_s[n]
+        work_s = kind.work_s or 0.0
+        yield PlacedJob(
+            gpu=gpu,
+            start_s=start_s,
+            end_s=start_s + time_s,
+            number=number,
+            job=kind.name,
+            work_s=work_s,
+            share_percent=one.split.shares[n] if one.split else WHOLE,
+            speed=work_s / time_s,
+            beside=next((other for other in numbers if other != number), None),
+        )

@@ -770,7 +770,7 @@ def _placed_queue(placing: Placing, time_limit_s: float) -> Plan:
         raise _no_plan(placing, pairs, timed_out=time.monotonic() >= ends)
     timed_out = pairs.timed_out or time.monotonic() >= ends
     others = {FIRST_COME: pairs.first_come(), APART: apart}
-    used = Counter(slot.placed for slot in best.slots)
+    used = Counter(best.sets)
     saved = {one: count * (_alone_cost(placing, one) - one.cost) for one, count in used.items()}
     order = sorted(used, key=lambda one: (-len(one.kinds), -saved[one], one.kinds))
     return Plan(

@@ -376,11 +376,6 @@ def _saved_to_the_end(plan: Plan, found: Schedule) -> tuple[float, float, float]
 
 def _queue(plan: Plan, found: Schedule) -> wire.Queue:
     pool = plan.placing.pools[0]
-    beside = {
-        number: next((n + 1 for n in slot.numbers if n != number), None)
-        for slot in found.slots
-        for number in slot.numbers
-    }
     return wire.Queue(
         **_totals(found),
         worth=_worth(plan, found),
@@ -388,20 +383,7 @@ def _queue(plan: Plan, found: Schedule) -> wire.Queue:
             dict.fromkeys(p.job for p in pool.profiles if p and best_size(p) is None)
         ),
         idle_power_w=pool.idle_power_w,
-        schedule=tuple(
-            wire.PlacedJob(
-                gpu=run.gpu,
-                start_s=run.start_s,
-                end_s=run.end_s,
-                number=run.number + 1,  # counted from 1
-                job=run.job,
-                work_s=run.work_s,
-                share_percent=run.share_percent,
-                speed=run.speed,
-                beside=beside[run.number],
-            )
-            for run in sorted(found.runs, key=lambda run: (run.start_s, run.gpu, run.number))
-        ),
+        schedule=tuple(sorted(found.runs, key=lambda run: (run.start_s, run.gpu, run.number))),
         baselines=tuple(
             wire.SimplerSchedule(
                 name=name,
