@@ -50,13 +50,7 @@ class QueuePairs:
     def found(self, until: float) -> Iterator[PlacedSet]:
         """Pairs worth sharing, each at its best option; those that may save most come first."""
         counts, names = Counter(self.placing.queue), self._of_name
-        several = {name: sum(counts[kind] for kind in kinds) > 1 for name, kinds in names.items()}
-        pairs = [
-            pair
-            for pair in combinations_with_replacement(names, 2)
-            if pair[0] != pair[1] or several[pair[0]]
-        ]
-        for a, b in sorted(pairs, key=self._least_part):
+        for a, b in sorted(combinations_with_replacement(names, 2), key=self._least_part):
             if time.monotonic() > until:
                 self.timed_out = True
                 return
@@ -69,11 +63,16 @@ class QueuePairs:
         decision = self._answers.pool.asked(self._profiles(one.kinds), Work(works))
         if decision is None or decision.choice is None:
             return None
+        prediction = decision.choice.prediction
+        placed = self._answers.placed(one.kinds, decision.profiles, prediction, decision)
         done = same_work(decision, decision.choice).choice
-        speeds = [part.speed.value for part in decision.choice.prediction.parts]
-        is_first = works[0] / speeds[0] <= works[1] / speeds[1]
-        ended = done.shared_s, done.time_s, done.energy_j, is_first
-        return replace(self._pair(one.kinds, decision.choice, ended), decision=decision)
+        first = min(range(len(works)), key=lambda n: works[n] / placed.speeds[n])
+        return replace(
+            placed,
+            cost=float(self.placing.spent(done.time_s, done.energy_j)),
+            times_s=tuple(done.shared_s if n == first else done.time_s for n in range(len(works))),
+            energy_j=done.energy_j,
+        )
 
     def first_come(self) -> Schedule | None:
         """Jobs as they come, each with the first one that may share the GPU with it half and half.

@@ -273,7 +273,7 @@ def _seat_waiting(
     waiting_costs: Sequence[float],
     until: float,
 ) -> None:
-    """Let those that wait join used sets, the dearest first, while there is time and a seat.
+    """Let those that wait join used sets, the dearest first, the smallest set that has room.
 
     Whole cards leave one or two of thousands of jobs without a seat, which costs more than all that
     a longer search would save.
@@ -281,19 +281,18 @@ def _seat_waiting(
     seated = _seated(used)
     for kind in sorted(range(len(waiting_costs)), key=lambda kind: -waiting_costs[kind]):
         for _ in range(answers[0].placing.kinds[kind].count - seated[kind]):
-            found = [
+            rooms = sorted(used, key=lambda one: len(one.kinds))
+            changes = (
                 (one, more)
-                for one in used
+                for one in rooms
                 if len(one.kinds) < MOST_JOBS and time.monotonic() < until
                 if (more := answers[one.pool].of(tuple(sorted((*one.kinds, kind)))))
-            ]
-            if not found:
+                if more.cost - one.cost < waiting_costs[kind]
+            )
+            if not (change := next(changes, None)):
                 break
-            one, more = min(found, key=lambda change: change[1].cost - change[0].cost)
-            if more.cost - one.cost >= waiting_costs[kind]:
-                break
-            used.subtract([one])
-            used.update([more])
+            used.subtract(change[:1])
+            used.update(change[1:])
             used += Counter()
 
 
@@ -582,7 +581,7 @@ def _found(
 
     `most` is the part of the time after which it ends, `takes` that of the first turn.
     """
-    least, joined = _least(master), len(placing.pools) - len(answers)
+    least = _least(master)
     bound, cost, closely = 0.0, math.inf, not answers
     while (part := _part(started, time_limit_s)) + takes <= most or not (bound or takes):
         before, (cost, duals) = cost, master.solve()
@@ -592,9 +591,8 @@ def _found(
         enough = NEAR / 2 * cost / sum(pool.gpus for pool in placing.pools)
         searches = _searches(answers, duals, closely=closely)
         found, most_gain = zip(*(search.all(least, enough) for search in searches), strict=True)
-        # All sets of a card on which jobs run are known.
-        gains = np.append(np.array(most_gain), np.zeros(joined))
-        bound = max(bound, LEAST_GAIN * cost, _bound(placing, duals, gains))
+        if not placing.at_once:
+            bound = max(bound, LEAST_GAIN * cost, _bound(placing, duals, np.array(most_gain)))
         new = master.add(one for of_pool in found for one in of_pool)
         if bound >= (1 - NEAR) * cost or (closely and not new):
             return bound, False
@@ -681,9 +679,9 @@ def _dived_from(
         gap: From the best, at which whole cards are good enough.
     """
     (cost, _), best, steps = master.solve(), None, list[Floats]()
-    for at_once in AT_ONCE[:1] if master.placing.at_once else AT_ONCE:
+    for number in AT_ONCE[:1] if master.placing.at_once else AT_ONCE:
         before_s = left_s()
-        tried = _dive(master, look, left_s, at_once)
+        tried = _dive(master, look, left_s, number)
         if best is None or master.cost(tried[-1]) < master.cost(best):
             best, steps = tried[-1], tried
         near = master.cost(best) <= (1 + gap) * cost
@@ -759,10 +757,11 @@ def _placed_queue(placing: Placing, time_limit_s: float) -> Plan:
     _check_seated(placing, sets)
     master = _Master(placing, spare=False)
     master.add(sets)
-    best = apart = _one_after_the_other(placing, pairs)
-    latest_s = math.inf
-    if best:
+    best, latest_s = None, math.inf
+    if len(pairs.alone) == len(placing.kinds):
+        best = scheduled([pairs.alone[kind] for kind in placing.queue], placing)
         latest_s = best.makespan_s * (1 + SAME)
+    apart = best
     for found in _matchings(master, pairs, latest_s, ends):
         if found.makespan_s <= latest_s:
             best = min(best or found, found, key=lambda plan: _badness(placing, plan))
@@ -784,13 +783,6 @@ def _placed_queue(placing: Placing, time_limit_s: float) -> Plan:
         schedule=best,
         others={name: other for name, other in others.items() if other},
     )
-
-
-def _one_after_the_other(placing: Placing, pairs: QueuePairs) -> Schedule | None:
-    """Every job of a queue alone; None: one may not run alone."""
-    if len(pairs.alone) < len(placing.kinds):
-        return None
-    return scheduled([pairs.alone[kind] for kind in placing.queue], placing)
 
 
 def _matchings(

@@ -360,9 +360,8 @@ class QueueRun:
                 self._folder(launch).ask_stop()
             return False
         for card, names, split in plan:
-            there = _on(card, look)
-            if there:
-                self._join(card, there[0], names[0], split.shares[-1])
+            if there := _on(card, look):
+                self._join(card, there, names[0], split.shares[-1])
             else:
                 self._start(card, self._made(card, names, split), look)
         return bool(plan)
@@ -435,9 +434,9 @@ class QueueRun:
         """A GPU with the waiting jobs that may run there beside others; none: none can."""
         alone, one_by_one = must_be_alone(look.record)
         known = frozenset(name for name in able if name in card.profiles)
-        if not (launches := _on(card, look)):
+        if (launch := _on(card, look)) is None:
             return OpenCard(card=card, able=known - {*one_by_one})
-        launch, sharing = launches[0], launches[0].status.sharing
+        sharing = launch.status.sharing
         names = tuple(job.part.job.name for job in launch.running)
         shares = tuple(job.status.share_percent for job in launch.running)
         if not launch.has_room or {*names} & {*alone} or not card.expected(names, shares, sharing):
@@ -489,6 +488,8 @@ class QueueRun:
             ask_join(folder, replace(request, part=self._limited(card.held_to(request.part))))
 
 
-def _on(card: QueueCard, look: QueueLook) -> list[SeenLaunch]:
-    """Launches with jobs on a GPU; one whose jobs have ended is about to let go of it."""
-    return [one for one in look.launches if one.gpu == card.gpu.uuid and not one.is_ending]
+def _on(card: QueueCard, look: QueueLook) -> SeenLaunch | None:
+    """The launch with jobs on a GPU; one whose jobs have ended is about to let go of it."""
+    return next(
+        (one for one in look.launches if one.gpu == card.gpu.uuid and not one.is_ending), None
+    )
