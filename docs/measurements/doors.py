@@ -20,7 +20,6 @@ from fastapi.testclient import TestClient
 
 import advisor
 from advisor.core.job import Job
-from advisor.core.split import Split
 from advisor.errors import NoSplitError
 from advisor.formats.job_file import load_job
 from advisor.settings import SUITE, Settings, read_settings
@@ -46,7 +45,8 @@ def main() -> None:
     names = sorted({p.job for p in bundled_solo_points() if p.gpu_model == GPU_MODEL})
     dice = random.Random(56)
     sizes = [2] * given.pairs + [dice.randint(3, 7) for _ in range(given.sets)]
-    asked = [sorted(dice.choices(names, k=k), key=lambda job: "serve" not in job) for k in sizes]
+    batch = {job: "serve" not in job and "stream" not in job for job in names}
+    asked = [sorted(dice.choices(names, k=k), key=batch.__getitem__) for k in sizes]
     placed = [sorted(dice.choices(names, k=dice.randint(2, 7))) for _ in range(given.placements)]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["ADVISOR_HOME"] = folder
@@ -112,12 +112,9 @@ def _of_run(names: Sequence[str], settings: Settings) -> Answer:
     request = LaunchRequest.of(*names, gpu_model=GPU_MODEL)
     card = read_card(_jobs(names), ResolvedLaunch(request=request), settings)
     ((_, jobs, split),) = planned((OpenCard(card=card, able=frozenset(names)),), tuple(names))
-    if len(jobs) < len(names):
+    expected = card.expected(jobs, split.shares, split.sharing)  # in the order asked
+    if expected is None or len(jobs) < len(names):
         return None
-    seats = sorted(zip(jobs, split.shares, strict=True), key=lambda seat: names.index(seat[0]))
-    split = Split(tuple(share for _, share in seats), split.sharing)
-    expected = card.expected(names, split.shares, split.sharing)
-    assert expected is not None
     speeds = tuple(_short(part.speed.value) for part in expected.parts)
     return str(expected.split), speeds, _short(expected.power_w.value)
 
