@@ -352,7 +352,8 @@ class QueueRun:
         """
         left = [n for n in look.waiting if not (look.record.servers_ended and self.is_server(n))]
         plan = () if self.stopping else tuple(self._planned(look, left))
-        only_servers = not self.stopping and self._only_servers(look, plan)
+        batch_next = plan and not all(map(self.is_server, left))
+        only_servers = not self.stopping and not batch_next and self._only_servers(look)
         if only_servers:
             self._keep(replace(self._record, servers_ended=True))
         if self.stopping or only_servers:
@@ -445,14 +446,12 @@ class QueueRun:
         there = Running(shares=shares, sharing=sharing, cap_percent=WHOLE)
         return OpenCard(card=card, able=known - refused, running=names, there=there)
 
-    def _only_servers(self, look: QueueLook, plan: Sequence[Move]) -> bool:
-        """Whether what runs are servers alone, and nobody who waits can run beside them."""
+    def _only_servers(self, look: QueueLook) -> bool:
+        """Whether what runs are servers alone, and no launch is about to change."""
         running = [job for launch in look.launches for job in launch.running]
         if not running or not all(self.is_server(job.part.job.name) for job in running):
             return False
-        if any(launch.joining or not launch.has_room for launch in look.launches):
-            return False
-        return all(self.is_server(name) for _, names, _ in plan for name in names)
+        return not any(launch.joining or not launch.has_room for launch in look.launches)
 
     def _made(self, card: QueueCard, names: Sequence[str], split: Split) -> LaunchSet:
         return card.launch_set([self._jobs[name] for name in names], split, self._settings)
