@@ -16,6 +16,10 @@ have seats for no others. So sets are looked for among the jobs that are left wh
 kept (C. Joncour et al., "Column generation based primal heuristics", Electronic Notes in Discrete
 Mathematics 36, 2010).
 
+`advisor run` asks what starts and joins at once on cards that it holds. Where jobs run on a card,
+one more may join them, and all such sets are known. The search ends where it saves little, not by a
+clock, and no bound is looked for.
+
 Pairs of a queue are all known (`advisor.placement.pairs`). What one costs does not depend on where
 and when it runs, but idle GPUs draw power until the last job has ended, and that depends on how the
 pairs fit on the GPUs. So the program is solved for several makespans: no pair may take longer, and
