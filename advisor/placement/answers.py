@@ -227,8 +227,10 @@ class _Pairs:
         self._safe: dict[object, _Safe] = {}
         alone_w = np.array([profile.whole_gpu_power_w for profile in self._profiles])
         self._own = placing.per_card + placing.per_w * alone_w
+        # Where cards are held, a server that gains nothing by sharing has no other card.
+        held = [placing.at_once and placing.kinds[kind].is_server for kind in self._there]
         alone = [not violations_alone(profile, pool.limits) for profile in self._profiles]
-        self._may_be_alone: Bools = np.array(alone, dtype=bool)
+        self._may_be_alone: Bools = np.array(alone, dtype=bool) & ~np.array(held, dtype=bool)
         self._least_gain = (1 + pool.limits.policy.min_gain) * (1 - ROUNDING)
         self.costs = _least_costs(placing, many)
         self.roughly: Bools = np.triu(np.ones_like(self.costs, dtype=bool))
@@ -547,3 +549,33 @@ def set_answers(placing: Placing, number: int) -> SetAnswers:
     profiles = [profile for profile in pool.profiles if profile is not None]
     check_limits(pool.limits, profiles)
     return SetAnswers(placing, number, there, many_alone(profiles, pool.checked))
+
+
+def joining(placing: Placing, number: int) -> Iterator[PlacedSet]:
+    """Each kind that may join the jobs on the card of a pool, at what that adds to the cost."""
+    pool = placing.pools[number]
+
+    def cost(kinds: Sequence[int], of: Prediction) -> float:
+        speeds = [part.speed.value for part in of.parts]
+        return placing.cost(number, kinds, speeds, of.power_w.value)
+
+    assert pool.now
+    now = cost(pool.running, pool.now)
+    profiles = [profile for kind in pool.running if (profile := pool.profiles[kind])]
+    for kind, profile in enumerate(pool.profiles):
+        if not placing.kinds[kind].count or profile is None:
+            continue
+        decision = pool.asked([*profiles, profile], None)
+        if decision is None or decision.choice is None:
+            continue
+        found = decision.choice.prediction
+        yield PlacedSet(
+            kinds=(kind,),
+            pool=number,
+            split=found.split,
+            speeds=(found.parts[-1].speed.value,),
+            p99_ms=(None,),
+            power_w=found.power_w.value,
+            cost=cost((*pool.running, kind), found) - now,
+            decision=decision,
+        )

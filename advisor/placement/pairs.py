@@ -17,7 +17,7 @@ from advisor.core.split import EQUAL
 from advisor.decide.decision import Decision, RatedSplit, rest_of, same_work, with_margin
 from advisor.placement.answers import SetAnswers, set_answers
 from advisor.placement.placing import Bools, PlacedSet, Placing
-from advisor.placement.schedule import Beside
+from advisor.placement.schedule import Schedule, numbers_of, scheduled
 from advisor.predict.predictions import safe_splits_of
 from advisor.predict.profiles import Floats, Profile
 
@@ -50,13 +50,7 @@ class QueuePairs:
     def found(self, until: float) -> Iterator[PlacedSet]:
         """Pairs worth sharing, each at its best option; those that may save most come first."""
         counts, names = Counter(self.placing.queue), self._of_name
-        several = {name: sum(counts[kind] for kind in kinds) > 1 for name, kinds in names.items()}
-        pairs = [
-            pair
-            for pair in combinations_with_replacement(names, 2)
-            if pair[0] != pair[1] or several[pair[0]]
-        ]
-        for a, b in sorted(pairs, key=self._least_part):
+        for a, b in sorted(combinations_with_replacement(names, 2), key=self._least_part):
             if time.monotonic() > until:
                 self.timed_out = True
                 return
@@ -70,31 +64,54 @@ class QueuePairs:
         if decision is None or decision.choice is None:
             return None
         prediction = decision.choice.prediction
-        done = same_work(decision, decision.choice).choice
         placed = self._answers.placed(one.kinds, decision.profiles, prediction, decision)
+        done = same_work(decision, decision.choice).choice
         first = min(range(len(works)), key=lambda n: works[n] / placed.speeds[n])
-        times_s = (done.shared_s if n == first else done.time_s for n in range(len(works)))
         return replace(
             placed,
             cost=float(self.placing.spent(done.time_s, done.energy_j)),
-            times_s=tuple(times_s),
+            times_s=tuple(done.shared_s if n == first else done.time_s for n in range(len(works))),
             energy_j=done.energy_j,
         )
 
-    def at_half(self, a: int, b: int) -> Sequence[Beside]:
-        """Two kinds at half a GPU each; copies in both orders of their shares."""
-        kinds = self.placing.kinds
-        names = kinds[a].name, kinds[b].name
-        pair = min(names), max(names)
-        decision = self._decision(*pair)
-        if decision is None:
-            return ()
+    def first_come(self) -> Schedule | None:
+        """Jobs as they come, each with the first one that may share the GPU with it half and half.
+
+        None: a job may not run alone, and finds no other.
+        """
+        waiting, sets = numbers_of(self.placing), list[PlacedSet]()
+
+        def take(kind: int) -> None:
+            waiting[kind].popleft()
+            if not waiting[kind]:
+                del waiting[kind]
+
+        while waiting:
+            first = min(waiting, key=lambda kind: waiting[kind][0])
+            take(first)
+            others = sorted(waiting, key=lambda kind: waiting[kind][0])
+            pairs = ((other, found) for other in others if (found := self._at_half(first, other)))
+            other, one = next(pairs, (None, self.alone.get(first)))
+            if one is None:
+                return None
+            if other is not None:
+                take(other)
+            sets.append(one)
+        return scheduled(sets, self.placing, in_order=True)
+
+    def _at_half(self, a: int, b: int) -> PlacedSet | None:
+        """Two kinds at half a GPU each; None: they may not."""
+        kinds = min(a, b), max(a, b)
+        if (decision := self._decision(*(self.placing.kinds[kind].name for kind in kinds))) is None:
+            return None
         (half,) = safe_splits_of(decision.profiles, [EQUAL], self._answers.pool.checked)
-        option = next((o for o in _kept(decision) if o.prediction.split == half), None)
-        if option is None:
-            return ()
-        orders = ((0, 1), (1, 0)) if a == b else ((0, 1),) if names == pair else ((1, 0),)
-        return [_beside(decision, option, order) for order in orders]
+        found = [option for option in _kept(decision) if option.prediction.split == half]
+        if not found:
+            return None
+        works = (np.array([[self._work_s(kinds[0])]]), np.array([self._work_s(kinds[1])]))
+        return self._pair(
+            kinds, found[0], [of[0, 0, 0] for of in _finished(decision, found, works)]
+        )
 
     def _decision(self, a: str, b: str) -> Decision | None:
         """Every option of two jobs, whatever their work."""
@@ -137,8 +154,8 @@ class QueuePairs:
             np.array([self._work_s(kind) for kind in of_a])[:, None],
             np.array([self._work_s(kind) for kind in of_b]),
         )
-        shared_s, time_s, energy_j, first = _finished(decision, options, works)
-        spent = self.placing.spent(time_s, energy_j)
+        ended = _finished(decision, options, works)
+        spent = self.placing.spent(ended[1], ended[2])
         alone_w = [profile.whole_gpu_power_w for profile in decision.profiles]
         alone_j = works[0] * alone_w[0] + works[1] * alone_w[1]
         margins = np.array([with_margin(1.0, o.sharing) for o in options])[:, None, None]
@@ -152,19 +169,24 @@ class QueuePairs:
                 continue
             if worth[o, i, j] < least and all(kind in self.alone for kind in kinds):
                 continue
-            prediction = options[o].prediction
-            ends = float(shared_s[o, i, j]), float(time_s[o, i, j])
-            yield PlacedSet(
-                kinds=kinds,
-                pool=0,
-                split=prediction.split,
-                speeds=tuple(part.speed.value for part in prediction.parts),
-                p99_ms=(None, None),
-                power_w=prediction.power_w.value,
-                cost=float(spent[o, i, j]),
-                times_s=ends if first[o, i, j] else ends[::-1],
-                energy_j=float(energy_j[o, i, j]),
-            )
+            yield self._pair(kinds, options[o], [of[o, i, j] for of in ended])
+
+    def _pair(
+        self, kinds: tuple[int, ...], option: RatedSplit, ended: Sequence[float]
+    ) -> PlacedSet:
+        """Two jobs at an option; `ended` is as of `_finished`."""
+        (shared_s, time_s, energy_j, is_first), found = map(float, ended), option.prediction
+        return PlacedSet(
+            kinds=kinds,
+            pool=0,
+            split=found.split,
+            speeds=tuple(part.speed.value for part in found.parts),
+            p99_ms=(None, None),
+            power_w=found.power_w.value,
+            cost=float(self.placing.spent(time_s, energy_j)),
+            times_s=(shared_s, time_s) if is_first else (time_s, shared_s),
+            energy_j=energy_j,
+        )
 
 
 def _kept(decision: Decision) -> list[RatedSplit]:
@@ -203,13 +225,3 @@ def _finished(
         for n in range(2):
             energy_j = energy_j + left_s[n] * rests[:, n, 1, None, None]
         return shared_s, shared_s + left_s[0] + left_s[1], energy_j, own_s[0] <= own_s[1]
-
-
-def _beside(decision: Decision, option: RatedSplit, order: tuple[int, int]) -> Beside:
-    prediction, rest = option.prediction, _rests(decision, option)[order[0]]
-    return Beside(
-        shares=tuple(prediction.split.shares[n] for n in order),
-        speeds=tuple(prediction.parts[n].speed.value for n in order),
-        power_w=prediction.power_w.value,
-        left=(rest.speed, rest.power_w),
-    )

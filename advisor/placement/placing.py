@@ -29,7 +29,7 @@ from advisor.core.split import Split
 from advisor.decide.decision import Decision, Outlook, decide
 from advisor.decide.limits import TO_THE_END, Request
 from advisor.errors import InputError, NoSplitError
-from advisor.predict.predictions import PairPredictor
+from advisor.predict.predictions import PairPredictor, Prediction
 from advisor.predict.profiles import Floats, Profile
 from advisor.predict.sets import AnyWay, SetPredictor
 from advisor.validity.safe_counts import CheckedCounts
@@ -68,6 +68,9 @@ class Pool:
         limits: What every set keeps there.
         of_pairs: Predictor of two jobs; None: the law of sets predicts them, too.
         ask: Decides on each set that is planned; None: `asked_of` these predictors.
+        running: Kinds of the jobs that run on its one card and keep their shares; `ask` decides on
+            them and one more job. Such pools come last.
+        now: What these do without it.
     """
 
     gpu_model: str
@@ -78,6 +81,8 @@ class Pool:
     of_pairs: PairPredictor | None = None
     checked: CheckedCounts | None = None
     ask: Ask | None = None
+    running: tuple[int, ...] = ()
+    now: Prediction | None = None
 
     @property
     def asked(self) -> Ask:
@@ -111,6 +116,8 @@ class Placing:
         paces: Rate of each kind on a card of a pool, for each 1 on its slowest GPU model, 0 where
             it cannot run; shape (pools, kinds).
         queue: Kind of each job of a queue, in its order; empty: the jobs run from now on.
+        at_once: The cards are held and jobs wait for them: no card stays empty that a job could
+            have, servers share without a gain, and the plan depends on no clock.
     """
 
     kinds: tuple[Kind, ...]
@@ -121,6 +128,7 @@ class Placing:
     lag: Floats
     paces: Floats
     queue: tuple[int, ...] = ()
+    at_once: bool = False
 
     @property
     def counts(self) -> Floats:
@@ -155,6 +163,8 @@ def make_placing(
     aim: str,
     prices: Prices | None = None,
     queue: Sequence[int] = (),
+    *,
+    at_once: bool = False,
 ) -> Placing:
     """A placement problem with its costs by objective.
 
@@ -199,6 +209,7 @@ def make_placing(
         lag=lag,
         paces=paces,
         queue=tuple(queue),
+        at_once=at_once,
     )
 
 

@@ -3,20 +3,14 @@
 A master program says what each job is worth (its dual value). Jobs that fill the GPU come first,
 then servers, then all others, which are chosen by what a set with them could still gain
 (`advisor.placement.bound`). The bound of the plan follows from the most that any set could gain.
-
-Whole cards leave one or two of thousands of jobs without a seat, which costs more than all that a
-longer search would save. The cost of each used set with one more job is computed with arrays;
-what is best by them is asked of the predictors, as all that is planned.
 """
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
-from advisor.placement.answers import LEVELS, SetAnswers, Sets
+from advisor.placement.answers import SetAnswers, Sets
 from advisor.placement.bound import SetBound
 from advisor.placement.placing import Bools, Ints, PlacedSet
 from advisor.predict.profiles import Floats
@@ -195,108 +189,3 @@ class SetSearch:
 def _first(values: Floats, number: int) -> Ints:
     order = np.argsort(-values, kind="stable")[:number]
     return order[np.isfinite(values[order])]
-
-
-SEATS_TRIED = 10
-"""Ways to seat a job, cheapest first, that the predictors are asked of."""
-
-
-@dataclass(frozen=True, slots=True)
-class _SeatChange:
-    """Sets in use that are others then, as many of them."""
-
-    before: tuple[PlacedSet, ...]
-    after: tuple[PlacedSet, ...]
-
-    @property
-    def more(self) -> float:
-        """What they cost more than before."""
-        return sum(one.cost for one in self.after) - sum(one.cost for one in self.before)
-
-
-_Becomes = tuple[int, tuple[int, ...]]
-"""A set and its jobs by index."""
-
-
-class SeatSearch:
-    """In the sets of one pool that are in use."""
-
-    def __init__(self, answers: SetAnswers, used: Mapping[PlacedSet, int]) -> None:
-        self._answers, there = answers, list(answers.there)
-        self._sets = [one for one in used if one.pool == answers.number]
-        self._several = [used[one] > 1 for one in self._sets]
-        self._jobs = [tuple(map(there.index, one.kinds)) for one in self._sets]
-        costs = np.array([one.cost for one in self._sets])
-        joined = _with_each(answers, self._jobs, np.arange(len(there)))
-        self._more = joined - costs[:, None]
-
-    def for_one_more(self, kind: int) -> _SeatChange | None:
-        """The cheapest change of some that seat another job of a kind; None: there is none."""
-        if kind not in self._answers.there:
-            return None
-        ways = sorted(self._ways(self._answers.there.index(kind)), key=lambda way: way[0])
-        changes = filter(None, (self._change(becomes) for _, becomes in ways[:SEATS_TRIED]))
-        return min(changes, key=lambda change: change.more, default=None)
-
-    def _ways(self, place: int) -> Iterator[tuple[float, tuple[_Becomes, ...]]]:
-        for n in np.flatnonzero(np.isfinite(self._more[:, place])).tolist():
-            yield float(self._more[n, place]), (self._joined(n, place),)
-        freed = [(n, job) for n, jobs in enumerate(self._jobs) for job in {*jobs} - {place}]
-        left = [_without(self._jobs[n], job) for n, job in freed]
-        costs = _with_each(self._answers, left, np.array([place]))
-        for row, (n, job) in enumerate(freed):
-            others = self._more[:, job].copy()
-            others[n] = others[n] if self._several[n] else np.inf
-            to = int(others.argmin())
-            more = float(costs[row, 0]) - self._sets[n].cost + float(others[to])
-            if np.isfinite(more):
-                yield more, ((n, (*left[row], place)), self._joined(to, job))
-
-    def _joined(self, n: int, place: int) -> _Becomes:
-        return n, (*self._jobs[n], place)
-
-    def _change(self, becomes: Sequence[_Becomes]) -> _SeatChange | None:
-        """By decisions; None: some jobs do not share."""
-        before = tuple(self._sets[number] for number, _ in becomes)
-        after = tuple(self._answers.of(self._answers.kinds(places)) for _, places in becomes)
-        kept = tuple(filter(None, after))
-        return _SeatChange(before, kept) if len(kept) == len(after) else None
-
-
-def _without(places: Sequence[int], job: int) -> tuple[int, ...]:
-    left = list(places)
-    left.remove(job)
-    return tuple(left)
-
-
-def _with_each(answers: SetAnswers, bases: Sequence[Sequence[int]], adds: Ints) -> Floats:
-    """Costs of sets with each of some further jobs, at their best level; shape (bases, adds).
-
-    Infinite where there is no seat or a limit is not kept.
-    """
-    costs = np.full((len(bases), len(adds)), np.inf)
-    fills = answers.many.alone.fills[:, 0] > 0
-    base, sets = _at_levels(bases, len(fills) - 1)
-    parent, add = (n.ravel() for n in np.indices((len(base), len(adds))))
-    grown = sets.with_one_more(parent, adds[add], add)
-    filling = fills[grown.rows].any(axis=1)
-    some = np.flatnonzero(filling | (grown.level == 0))
-    # What a job does alone was measured; whether it may be is asked later.
-    alone = np.flatnonzero(grown.size[some] == 1)
-    some = some[np.union1d(answers.kept(grown.only(some)), alone)]
-    some = some[answers.within_power(grown.only(some))]
-    np.minimum.at(costs, (base[parent[some]], add[some]), answers.costs(grown.only(some)))
-    return costs
-
-
-def _at_levels(bases: Sequence[Sequence[int]], empty: int) -> tuple[Ints, Sets]:
-    """Sets with an empty seat, at each level; `empty` is the index of an empty seat."""
-    found = [n for n, places in enumerate(bases) if len(places) < MOST_JOBS]
-    rows = [[*bases[n], *[empty] * (MOST_JOBS - len(bases[n]))] for n in found]
-    size = np.array([len(bases[n]) for n in found], dtype=np.int64).repeat(len(LEVELS))
-    return np.array(found, dtype=np.int64).repeat(len(LEVELS)), Sets(
-        rows=np.array(rows, dtype=np.int64).reshape(-1, MOST_JOBS).repeat(len(LEVELS), axis=0),
-        level=np.tile(np.arange(len(LEVELS)), len(found)),
-        size=size,
-        last=np.zeros_like(size),
-    )

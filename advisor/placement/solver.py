@@ -16,6 +16,10 @@ have seats for no others. So sets are looked for among the jobs that are left wh
 kept (C. Joncour et al., "Column generation based primal heuristics", Electronic Notes in Discrete
 Mathematics 36, 2010).
 
+`advisor run` asks what starts and joins at once on cards that it holds. Where jobs run on a card,
+one more may join them, and all such sets are known. The search ends where it saves little, not by a
+clock, and no bound is looked for.
+
 Pairs of a queue are all known (`advisor.placement.pairs`). What one costs does not depend on where
 and when it runs, but idle GPUs draw power until the last job has ended, and that depends on how the
 pairs fit on the GPUs. So the program is solved for several makespans: no pair may take longer, and
@@ -37,11 +41,11 @@ import numpy as np
 from advisor.core.objectives import FEWEST_CARDS
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.errors import InputError, NoSplitError
-from advisor.placement.answers import SetAnswers, set_answers
+from advisor.placement.answers import SetAnswers, joining, set_answers
 from advisor.placement.pairs import QueuePairs
 from advisor.placement.placing import Bools, PlacedSet, Placing
-from advisor.placement.schedule import Schedule, first_come, scheduled
-from advisor.placement.search import SeatSearch, SetSearch
+from advisor.placement.schedule import Schedule, scheduled
+from advisor.placement.search import SetSearch
 from advisor.predict.profiles import Floats
 
 NEAR = 0.005
@@ -162,7 +166,7 @@ def place(placing: Placing, *, time_limit_s: float = 10.0) -> Plan:
 def _placed_running(placing: Placing, time_limit_s: float) -> Plan:
     """A plan for jobs that run from now on, with a bound over the sets of the search."""
     started = time.monotonic()
-    answers = [set_answers(placing, n) for n in range(len(placing.pools))]
+    answers = [set_answers(placing, n) for n, pool in enumerate(placing.pools) if not pool.running]
     master = _master(placing, answers)
     bound, timed_out = _found(placing, answers, master, started, time_limit_s, SEARCH_PART, 0.0)
     steps = _dived(answers, master, started, time_limit_s)
@@ -178,12 +182,14 @@ def _placed_running(placing: Placing, time_limit_s: float) -> Plan:
     def left_s() -> float:
         return time_limit_s - SEATING_S - (time.monotonic() - started)
 
-    used = _settled(master, answers, _finished(master, steps, left_s(), NEAR), left_s)
-    if not _take_out_spare(answers, used):
+    cards = steps[-1] if placing.at_once else _finished(master, steps, left_s(), NEAR)
+    used = _settled(master, answers, cards, left_s)
+    if master.spare and not _take_out_spare(answers, used):
         master = master.without_spare(used)
         steps = _dived(answers, master, started, time_limit_s)
         used = _settled(master, answers, steps[-1], left_s)
-    _seat_waiting(answers, used, master.waiting_costs, started + time_limit_s + SEATING_S)
+    if not placing.at_once:
+        _seat_waiting(answers, used, master.waiting_costs, started + time_limit_s + SEATING_S)
     return _plan(placing, used, master.waiting_costs, bound, timed_out=timed_out)
 
 
@@ -216,11 +222,11 @@ def _part(started: float, time_limit_s: float) -> float:
 
 
 def _searches(answers: list[SetAnswers], duals: Floats, *, closely: bool) -> list[SetSearch]:
-    kinds = len(answers[0].placing.kinds)
-    return [
-        SetSearch(a, duals[:kinds], float(duals[kinds + a.number]), closely=closely)
-        for a in answers
-    ]
+    found: list[SetSearch] = []
+    for a in answers:
+        worth, cards = np.split(duals, [len(a.placing.kinds)])
+        found.append(SetSearch(a, worth, float(cards[a.number]), closely=closely))
+    return found
 
 
 def _bound(placing: Placing, duals: Floats, most: Floats) -> float:
@@ -271,20 +277,27 @@ def _seat_waiting(
     waiting_costs: Sequence[float],
     until: float,
 ) -> None:
-    """Those that wait, the dearest first, while there is time and a seat for them."""
-    seated, seats = _seated(used), list[SeatSearch]()
-    order = sorted(range(len(waiting_costs)), key=lambda kind: -waiting_costs[kind])
-    for kind in order:
+    """Let those that wait join used sets, the dearest first, the smallest set that has room.
+
+    Whole cards leave one or two of thousands of jobs without a seat, which costs more than all that
+    a longer search would save.
+    """
+    seated = _seated(used)
+    for kind in sorted(range(len(waiting_costs)), key=lambda kind: -waiting_costs[kind]):
         for _ in range(answers[0].placing.kinds[kind].count - seated[kind]):
-            seats = seats or [SeatSearch(of_pool, used) for of_pool in answers]
-            changes = filter(None, (of_pool.for_one_more(kind) for of_pool in seats))
-            change = min(changes, key=lambda change: change.more, default=None)
-            if change is None or change.more >= waiting_costs[kind] or time.monotonic() > until:
+            rooms = sorted(used, key=lambda one: len(one.kinds))
+            changes = (
+                (one, more)
+                for one in rooms
+                if len(one.kinds) < MOST_JOBS and time.monotonic() < until
+                if (more := answers[one.pool].of(tuple(sorted((*one.kinds, kind)))))
+                if more.cost - one.cost < waiting_costs[kind]
+            )
+            if not (change := next(changes, None)):
                 break
-            used.subtract(change.before)
-            used.update(change.after)
+            used.subtract(change[:1])
+            used.update(change[1:])
             used += Counter()
-            seats = []
 
 
 def _seated(used: Mapping[PlacedSet, int]) -> Counter[int]:
@@ -354,12 +367,13 @@ class _Master:
     Attributes:
         spare: Whether sets may have seats for more jobs than there are: no set is cheaper for a
             further job, and whole cards are found sooner so.
+        rest_costs: Of a waiting job of each kind; at once also of an empty card of each pool.
     """
 
     placing: Placing
     spare: bool = True
     sets: list[PlacedSet] = field(default_factory=list[PlacedSet])
-    waiting_costs: list[float] = field(default_factory=list[float])
+    rest_costs: list[float] = field(default_factory=list[float])
     _program: highspy.Highs = field(default_factory=highspy.Highs)
     _seated: Floats = field(init=False)
     _settled: set[_Seats] = field(default_factory=set[_Seats])
@@ -375,23 +389,30 @@ class _Master:
         for pool in self.placing.pools:
             # Sets of a queue follow each other on a GPU.
             most = highspy.kHighsInf if self.placing.queue else pool.gpus
-            self._program.addRow(-highspy.kHighsInf, most, 0, np.array([], np.int32), np.array([]))
+            least = pool.gpus if self.placing.at_once else -highspy.kHighsInf
+            self._program.addRow(least, most, 0, np.array([], np.int32), np.array([]))
+
+    @property
+    def waiting_costs(self) -> list[float]:
+        """Of a waiting job of each kind."""
+        return self.rest_costs[: len(self.placing.kinds)]
 
     def wait(self, dearest: float) -> None:
         """Let each kind wait; call it once, before sets are added.
 
         `dearest` is what the dearest job alone costs.
         """
-        self._let_wait(
-            dearest * (SERVER_WAITS if kind.is_server else BATCH_WAITS)
-            for kind in self.placing.kinds
-        )
+        placing = self.placing
+        waits = [SERVER_WAITS if kind.is_server else BATCH_WAITS for kind in placing.kinds]
+        if placing.at_once:
+            waits += [0.0 if pool.running else BATCH_WAITS for pool in placing.pools]
+        self._add_rest(dearest * of_dearest for of_dearest in waits)
 
     def without_spare(self, more: Iterable[PlacedSet]) -> "_Master":
         """The same, and some more sets, with no more seats than there are jobs."""
         exact = _Master(self.placing, spare=False)
         exact._settled, exact._refused = {*self._settled}, {*self._refused}
-        exact._let_wait(self.waiting_costs)
+        exact._add_rest(self.rest_costs)
         exact.add(
             (
                 *filter(lambda one: one.decision or _seats(one) not in self._settled, self.sets),
@@ -415,7 +436,7 @@ class _Master:
 
         Columns of a set that is refused, whatever its limits, are used no more.
         """
-        again, wait = False, len(self.waiting_costs)
+        again, first = False, len(self.rest_costs)
         for n in np.flatnonzero(cards > 0).tolist():
             one = self.sets[n]
             if one.decision or len(one.kinds) == 1:
@@ -428,7 +449,7 @@ class _Master:
                 cards[n] = 0.0
             else:
                 self.sets[n] = found
-                self._program.changeColCost(wait + n, found.cost)
+                self._program.changeColCost(first + n, found.cost)
         self._bound()
         return again
 
@@ -454,11 +475,18 @@ class _Master:
 
     def cards(self) -> Floats:
         """Of each set, parts of cards or whole ones, as solved last; shape (sets,)."""
-        return np.array(self._program.getSolution().col_value)[len(self.waiting_costs) :]
+        return np.array(self._program.getSolution().col_value)[len(self.rest_costs) :]
 
     def left(self, cards: Floats) -> Floats:
         """Jobs of each kind without a seat, where sets have these cards."""
         return np.maximum(0.0, self.placing.counts - cards @ self.seats[: len(cards)])
+
+    def free(self, cards: Floats) -> Floats:
+        """Empty cards of each pool, where sets have these cards."""
+        free = np.array([pool.gpus for pool in self.placing.pools], dtype=float)
+        pools = np.array([one.pool for one in self.sets[: len(cards)]], dtype=np.int64)
+        free -= np.bincount(pools, cards, minlength=len(free))
+        return free
 
     def keep(self, cards: Floats) -> None:
         """These at least; and of each set no more than those that are left have jobs for."""
@@ -477,7 +505,8 @@ class _Master:
         self._program.changeColsIntegrality(count, np.arange(count, dtype=np.int32), kinds)
         if start is not None:
             first = highspy.HighsSolution()
-            first.col_value = [*self.left(start), *start, *[0.0] * (len(self.sets) - len(start))]
+            new = len(self.sets) - len(start)
+            first.col_value = [*self._rest(start), *start, *[0.0] * new]
             self._program.setSolution(first)
         options = {"time_limit": self._program.getRunTime() + time_limit_s, "mip_rel_gap": gap}
         for name, value in options.items():
@@ -491,7 +520,7 @@ class _Master:
     def cost(self, cards: Floats) -> float:
         """Of whole cards of each set, and of jobs that are left."""
         own = np.array([one.cost for one in self.sets[: len(cards)]])
-        return float(own @ cards + self.left(cards) @ np.array(self.waiting_costs))
+        return float(own @ cards + self._rest(cards) @ np.array(self.rest_costs))
 
     @property
     def seats(self) -> Floats:
@@ -510,21 +539,25 @@ class _Master:
         most: Floats | None = None,
     ) -> None:
         """Set the least and most GPUs of each set; 0 for refused sets and those that do not fit."""
-        wait, count = len(self.waiting_costs), len(self.sets)
+        rest, count = len(self.rest_costs), len(self.sets)
         least = np.zeros(count) if least is None else least
         most = np.full(count, highspy.kHighsInf) if most is None else most
         free = np.array([_seats(one) not in self._refused for one in self.sets], dtype=bool)
         free &= True if fits is None else fits
         self._program.changeColsBounds(
-            wait + count,
-            np.arange(wait + count, dtype=np.int32),
-            np.append(np.zeros(wait), np.where(free, least, 0.0)),
-            np.append(np.full(wait, highspy.kHighsInf), np.where(free, most, 0.0)),
+            rest + count,
+            np.arange(rest + count, dtype=np.int32),
+            np.append(np.zeros(rest), np.where(free, least, 0.0)),
+            np.append(np.full(rest, highspy.kHighsInf), np.where(free, most, 0.0)),
         )
 
-    def _let_wait(self, costs: Iterable[float]) -> None:
-        self.waiting_costs = list(costs)
-        for row, cost in enumerate(self.waiting_costs):
+    def _rest(self, cards: Floats) -> Floats:
+        """Waiting jobs and empty cards, as `rest_costs`."""
+        return np.append(self.left(cards), self.free(cards))[: len(self.rest_costs)]
+
+    def _add_rest(self, costs: Iterable[float]) -> None:
+        self.rest_costs = list(costs)
+        for row, cost in enumerate(self.rest_costs):
             self._column(cost, {row: 1.0})
 
     def _column(self, cost: float, rows: Mapping[int, float]) -> None:
@@ -553,19 +586,22 @@ def _found(
     `most` is the part of the time after which it ends, `takes` that of the first turn.
     """
     least = _least(master)
-    bound, cost, closely = 0.0, math.inf, False
+    bound, cost, closely = 0.0, math.inf, not answers
     while (part := _part(started, time_limit_s)) + takes <= most or not (bound or takes):
         before, (cost, duals) = cost, master.solve()
         closely |= cost > (1 - WORTHWHILE) * before or part > SEARCH_PART / 2
+        if closely and placing.at_once:
+            break
         enough = NEAR / 2 * cost / sum(pool.gpus for pool in placing.pools)
         searches = _searches(answers, duals, closely=closely)
         found, most_gain = zip(*(search.all(least, enough) for search in searches), strict=True)
-        bound = max(bound, LEAST_GAIN * cost, _bound(placing, duals, np.array(most_gain)))
+        if not placing.at_once:
+            bound = max(bound, LEAST_GAIN * cost, _bound(placing, duals, np.array(most_gain)))
         new = master.add(one for of_pool in found for one in of_pool)
         if bound >= (1 - NEAR) * cost or (closely and not new):
             return bound, False
         takes = min(_part(started, time_limit_s) - part, TURN_PART)
-    return bound, True
+    return bound, not placing.at_once
 
 
 def _master(placing: Placing, answers: list[SetAnswers]) -> _Master:
@@ -575,11 +611,13 @@ def _master(placing: Placing, answers: list[SetAnswers]) -> _Master:
     if ADVISED_JOBS <= len(everybody) <= MOST_JOBS:
         there = (a for a in answers if {*everybody} <= {*a.there})
         sets += filter(None, (a.of(everybody) for a in there))
-    if len({kind for one in sets for kind in one.kinds}) < len(placing.kinds):
+    if {*everybody} - {kind for one in sets for kind in one.kinds}:
         sets += [one for a in answers for one in a.pairs()]
-    _check_seated(placing, sets)
-    master = _Master(placing)
-    master.wait(max(one.cost for one in sets if len(one.kinds) <= ADVISED_JOBS))
+    if not placing.at_once:
+        _check_seated(placing, sets)
+    sets += [one for n in range(len(answers), len(placing.pools)) for one in joining(placing, n)]
+    master = _Master(placing, spare=not placing.at_once)
+    master.wait(_dearest(sets))
     master.add(sets)
     return master
 
@@ -625,7 +663,12 @@ def _used(master: _Master, cards: Floats) -> Counter[PlacedSet]:
 
 def _least(master: _Master) -> float:
     """What a set gains at least that is worth a column."""
-    return LEAST_GAIN * max(one.cost for one in master.sets if len(one.kinds) <= ADVISED_JOBS)
+    return LEAST_GAIN * _dearest(master.sets)
+
+
+def _dearest(sets: Iterable[PlacedSet]) -> float:
+    """Cost of the dearest job alone, or of two jobs, where one may not run alone."""
+    return max((one.cost for one in sets if len(one.kinds) <= ADVISED_JOBS), default=1.0)
 
 
 def _dived_from(
@@ -640,9 +683,9 @@ def _dived_from(
         gap: From the best, at which whole cards are good enough.
     """
     (cost, _), best, steps = master.solve(), None, list[Floats]()
-    for at_once in AT_ONCE:
+    for number in AT_ONCE[:1] if master.placing.at_once else AT_ONCE:
         before_s = left_s()
-        tried = _dive(master, look, left_s, at_once)
+        tried = _dive(master, look, left_s, number)
         if best is None or master.cost(tried[-1]) < master.cost(best):
             best, steps = tried[-1], tried
         near = master.cost(best) <= (1 + gap) * cost
@@ -700,9 +743,7 @@ def _more(master: _Master, kept: Floats, most: int) -> Floats:
     cards = master.cards()
     kept = np.append(kept, np.zeros(len(cards) - len(kept)))
     part, more, left = cards - kept, np.zeros_like(kept), master.left(kept)
-    pools = np.array([one.pool for one in master.sets])
-    free = np.array([pool.gpus for pool in master.placing.pools], dtype=float)
-    free -= np.bincount(pools, kept, minlength=len(free))
+    pools, free = [one.pool for one in master.sets], master.free(kept)
     for row in np.argsort(-part, kind="stable")[:most].tolist():
         if part[row] < (0.5 if more.any() else ROUNDING):
             break
@@ -720,19 +761,19 @@ def _placed_queue(placing: Placing, time_limit_s: float) -> Plan:
     _check_seated(placing, sets)
     master = _Master(placing, spare=False)
     master.add(sets)
-    best = apart = _one_after_the_other(placing, pairs)
-    latest_s = math.inf
-    if best:
+    best, latest_s = None, math.inf
+    if len(pairs.alone) == len(placing.kinds):
+        best = scheduled([pairs.alone[kind] for kind in placing.queue], placing)
         latest_s = best.makespan_s * (1 + SAME)
+    apart = best
     for found in _matchings(master, pairs, latest_s, ends):
         if found.makespan_s <= latest_s:
             best = min(best or found, found, key=lambda plan: _badness(placing, plan))
     if best is None:
         raise _no_plan(placing, pairs, timed_out=time.monotonic() >= ends)
     timed_out = pairs.timed_out or time.monotonic() >= ends
-    at_half = first_come(placing, [*pairs.alone.values()], pairs.at_half)
-    others = {FIRST_COME: at_half, APART: apart}
-    used = Counter(slot.placed for slot in best.slots)
+    others = {FIRST_COME: pairs.first_come(), APART: apart}
+    used = Counter(best.sets)
     saved = {one: count * (_alone_cost(placing, one) - one.cost) for one, count in used.items()}
     order = sorted(used, key=lambda one: (-len(one.kinds), -saved[one], one.kinds))
     return Plan(
@@ -746,13 +787,6 @@ def _placed_queue(placing: Placing, time_limit_s: float) -> Plan:
         schedule=best,
         others={name: other for name, other in others.items() if other},
     )
-
-
-def _one_after_the_other(placing: Placing, pairs: QueuePairs) -> Schedule | None:
-    """Every job of a queue alone; None: one may not run alone."""
-    if len(pairs.alone) < len(placing.kinds):
-        return None
-    return scheduled([pairs.alone[kind] for kind in placing.queue], placing)
 
 
 def _matchings(

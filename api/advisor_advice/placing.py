@@ -20,6 +20,7 @@ from advisor.decide.limits import (
     memory_unknown,
     with_card_memory,
 )
+from advisor.decide.options import Running
 from advisor.errors import InputError, NoSplitError
 from advisor.formats.wire import write_bytes
 from advisor.placement import solver
@@ -165,7 +166,7 @@ def placed(
         for name, work_s in order
     ]
     pools = [
-        _pool(of, found, count or jobs, kinds, request)
+        pool_of(of, found, count or jobs, kinds, request)
         for of, (found, _), count in zip(known, filled, gpus, strict=True)
     ]
     policy = asked.policy(request.policy)
@@ -199,7 +200,7 @@ def advised(known: KnownSet, asked: RecommendationRequest, request: Request) -> 
     found, _ = with_known_idle(known.known.found, known.known.model.manifest.fill)
     served = {profile.job for profile in found.profiles if is_served(profile)}
     kinds = [Kind(name=job, count=jobs[job], is_server=job in served) for job in sorted(jobs)]
-    pool = _pool(known.known, found, len(asked.names), kinds, decision.request)
+    pool = pool_of(known.known, found, len(asked.names), kinds, decision.request)
     aim = decision.request.policy.deciding
     placing = make_placing(
         kinds, [pool], aim if aim in AIMS else DEFAULT_OBJECTIVE, decision.request.policy.prices
@@ -209,9 +210,10 @@ def advised(known: KnownSet, asked: RecommendationRequest, request: Request) -> 
     return replace(given, gpus=tuple(sets) if len(sets) < len(asked.names) else ())
 
 
-def _pool(
+def pool_of(
     known: KnownJobs, found: ProfileSet, gpus: int, kinds: Sequence[Kind], request: Request
 ) -> Pool:
+    """GPUs of the model of some profiles, with the limits that every set keeps there."""
     there = {profile.job: profile for profile in found.profiles}
     idle_w = [profile.idle_power_w for profile in found.profiles]
     gpu_model = found.a.gpu_model
@@ -225,12 +227,12 @@ def _pool(
         idle_power_w=sum(idle_w) / len(idle_w),
         of_pairs=known.model,
         checked=known.checked,
-        ask=_asked_of(known, request),
+        ask=asked_of(known, request),
     )
 
 
-def _asked_of(known: KnownJobs, request: Request) -> Ask:
-    """Decides as `advisor recommend` does of the same jobs."""
+def asked_of(known: KnownJobs, request: Request, running: Running | None = None) -> Ask:
+    """Decides as `advisor recommend` does of the same jobs; all but the last may be running."""
     profiles = {profile.job: profile for profile in known.found.profiles}
     sets: dict[tuple[str, ...], KnownSet] = {}
 
@@ -240,7 +242,7 @@ def _asked_of(known: KnownJobs, request: Request) -> Ask:
         if names not in sets:
             sets[names] = known_set(replace(known, found=replace(known.found, profiles=own)))
         try:
-            return sets[names].decide(replace(request.of(own), work=work))
+            return sets[names].decide(replace(request.of(own), work=work), running)
         except NoSplitError:
             return None
 
@@ -374,11 +376,6 @@ def _saved_to_the_end(plan: Plan, found: Schedule) -> tuple[float, float, float]
 
 def _queue(plan: Plan, found: Schedule) -> wire.Queue:
     pool = plan.placing.pools[0]
-    beside = {
-        number: next((n + 1 for n in slot.numbers if n != number), None)
-        for slot in found.slots
-        for number in slot.numbers
-    }
     return wire.Queue(
         **_totals(found),
         worth=_worth(plan, found),
@@ -386,20 +383,7 @@ def _queue(plan: Plan, found: Schedule) -> wire.Queue:
             dict.fromkeys(p.job for p in pool.profiles if p and best_size(p) is None)
         ),
         idle_power_w=pool.idle_power_w,
-        schedule=tuple(
-            wire.PlacedJob(
-                gpu=run.gpu,
-                start_s=run.start_s,
-                end_s=run.end_s,
-                number=run.number + 1,  # counted from 1
-                job=run.job,
-                work_s=run.work_s,
-                share_percent=run.share_percent,
-                speed=run.speed,
-                beside=beside[run.number],
-            )
-            for run in sorted(found.runs, key=lambda run: (run.start_s, run.gpu, run.number))
-        ),
+        schedule=tuple(sorted(found.runs, key=lambda run: (run.start_s, run.gpu, run.number))),
         baselines=tuple(
             wire.SimplerSchedule(
                 name=name,

@@ -1,23 +1,26 @@
 """A queue of jobs on the GPUs of one host: who starts and joins where, until all are done."""
 
+import math
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import TypeAlias
 
 from advisor.core.gpu import WHOLE, Gpu
+from advisor.core.interval import Interval
 from advisor.core.job import Job
-from advisor.core.split import ISOLATING, MOST_JOBS, Sharing, Split
-from advisor.decide.decision import Decision, Outlook, decide
-from advisor.decide.filling import Beside, alone, best_beside
+from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE, Work
+from advisor.core.split import ISOLATING, Sharing, Split
+from advisor.decide.decision import Decision
 from advisor.decide.limits import Request, is_served
 from advisor.decide.options import Running
 from advisor.errors import (
     AdvisorError,
     BusyError,
     InputError,
-    NoSplitError,
     PartitionError,
     SourceError,
     SurvivorsError,
@@ -41,95 +44,60 @@ from advisor.launch.run_queue import (
 )
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.start import spawn_supervisor
-from advisor.predict.predictions import Prediction, Predictor
+from advisor.placement import solver
+from advisor.placement.placing import Kind, Pool, make_placing
+from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import Profile
-from advisor.predict.sets import AnyWay, SetPredictor
+from advisor.predict.sets import AnyWay
 from advisor.settings import Settings
-from advisor.validity.safe_counts import CheckedCounts
 from advisor_advice import forecasting
 from advisor_advice.answers import with_known_idle
-from advisor_advice.conditions import NOTHING, Conditions, read_conditions
+from advisor_advice.conditions import KnownJobs, read_known
 from advisor_advice.forecasting import criteria_of
 from advisor_advice.launching import ResolvedLaunch, make_join
-from advisor_advice.profiles import checked_on, find_profiles
-from advisor_models.registry import Registry
+from advisor_advice.placing import asked_of, pool_of
+from advisor_advice.profiles import find_profiles
 from advisor_profiling import SUPERVISOR
-
-_Key = tuple[tuple[str, ...], Running | None]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FillAdvice:
-    """Advice on one GPU.
+class QueueCard:
+    """A GPU of the queue: what launches on it are asked for with, and what is known of the jobs.
 
     Attributes:
-        profiles: By name of job.
         lacking: Names of jobs that can only run alone, and why.
+        known: Of the other jobs; None: there are none.
+        request: What these are to keep.
     """
 
-    profiles: Mapping[str, Profile]
+    wanted: ResolvedLaunch
     lacking: Mapping[str, str]
-    predictor: Predictor = field(default_factory=SetPredictor)
+    known: KnownJobs | None = None
     request: Request = field(default_factory=Request)
-    conditions: Conditions = NOTHING
-    checked: CheckedCounts | None = None
-    _asked: dict[_Key, Decision | None] = field(default_factory=dict[_Key, Decision | None])
 
-    def first_set(
-        self, waiting: Sequence[str], spare: int
-    ) -> tuple[tuple[str, ...], Prediction] | None:
-        """Those that start on an empty GPU, servers first, and how; None: none of them is known.
+    @property
+    def gpu(self) -> Gpu:
+        """The card; a queue runs on none that was not seen."""
+        assert self.wanted.card is not None
+        return self.wanted.card
 
-        `spare` jobs are left for GPUs that are empty, too.
-        """
-        rest = [self.profiles[name] for name in waiting if name in self.profiles]
-        rest.sort(key=lambda profile: not is_served(profile))
-        if not rest:
-            return None
-        if not spare and 1 < len(rest) <= MOST_JOBS:
-            decision = self._ask(rest, None)
-            if decision and decision.choice and decision.choice.sharing not in ISOLATING:
-                return tuple(p.job for p in rest), decision.choice.prediction
-        there = [rest.pop(0)]
-        now = self._alone(there[0], WHOLE)
-        while len(there) < MOST_JOBS:
-            servers = [profile for profile in rest if is_served(profile)]
-            if not servers and len(rest) <= spare:
-                break
-            found = best_beside(there, now, servers or rest, self._ask)
-            if found is None and servers:
-                # It waits for another GPU.
-                batch = [profile for profile in rest if not is_served(profile)]
-                found = best_beside(there, now, batch, self._ask)
-            if found is None:
-                break
-            there.append(found.profile)
-            rest.remove(found.profile)
-            now = found.prediction
-        return tuple(profile.job for profile in there), now
-
-    def joining(
-        self, running: Sequence[str], there: Running, waiting: Iterable[str]
-    ) -> Beside | None:
-        """The waiting job that is to join those that run; None: all better wait."""
-        now = self.expected(running, there.shares, there.sharing)
-        if now is None:
-            return None
-        profiles = [self.profiles[name] for name in running]
-        known = [self.profiles[name] for name in waiting if name in self.profiles]
-        return best_beside(profiles, now, known, self._ask, there)
+    @cached_property
+    def profiles(self) -> Mapping[str, Profile]:
+        """By name of job."""
+        return {p.job: p for p in self.known.found.profiles} if self.known else {}
 
     def expected(
         self, jobs: Sequence[str], shares: Sequence[float], sharing: Sharing
     ) -> Prediction | None:
         """What jobs do together; None: one of them has no profile, or none at its share."""
-        if not jobs or any(job not in self.profiles for job in jobs):
+        if not self.known or not jobs or any(job not in self.profiles for job in jobs):
             return None
-        profiles = [self.profiles[job] for job in jobs]
+        predictor, profiles = self.known.conditions.applied(
+            AnyWay(self.known.model), [self.profiles[job] for job in jobs]
+        )
         try:
             if len(jobs) == 1:
-                return self._alone(profiles[0], shares[0])
-            predictor, profiles = self.conditions.applied(self.predictor, profiles)
+                return _alone(profiles[0], shares[0])
             return predictor.predict(profiles, [Split(tuple(shares), sharing)])[0]
         except InputError:
             return None
@@ -142,27 +110,32 @@ class FillAdvice:
         least = self.request.min_speed.get(profile.job)
         return replace(part, min_speed=least, max_p99_ms=self.request.longest_p99_ms(profile))
 
-    def _alone(self, profile: Profile, share_percent: float) -> Prediction:
-        _, (own,) = self.conditions.applied(self.predictor, [profile])
-        return alone(own, share_percent)
+    def launch_set(self, jobs: Sequence[Job], split: Split, settings: Settings) -> LaunchSet:
+        """Jobs at a split, with what to expect of them and what they are held to.
 
-    def _ask(self, profiles: Sequence[Profile], running: Running | None) -> Decision | None:
-        key = tuple(profile.job for profile in profiles), running
-        if key not in self._asked:
-            self._asked[key] = self._decided(profiles, running)
-        return self._asked[key]
-
-    def _decided(self, asked: Sequence[Profile], running: Running | None) -> Decision | None:
-        predictor, profiles = self.conditions.applied(self.predictor, asked)
-        splits = self.conditions.splits_of(profiles)
-        try:
-            outlook = Outlook(profiles, predictor, self.checked, splits)
-            return decide(outlook, self.request.of(profiles), running=running)
-        except NoSplitError:
-            return None
+        Raises:
+            StoreError: what the check of the GPU model found cannot be read.
+        """
+        parts = tuple(self.held_to(LaunchPart(job=job)) for job in jobs)
+        # Nobody has a limit, but who joins may need one.
+        split = Split(split.shares) if split.sharing == "uncapped" else split
+        made = LaunchSet(split=split, parts=parts, open_percent=WHOLE)
+        return forecasting.with_forecast(made, self.wanted, settings)[0]
 
 
-def read_advice(jobs: Sequence[Job], wanted: ResolvedLaunch, settings: Settings) -> FillAdvice:
+def _alone(profile: Profile, share_percent: float) -> Prediction:
+    """A job that has the GPU for itself; a server has no more than its demand to do."""
+    at = profile.at([share_percent])
+    speed = min(1.0, float(at["rate"][0]) / profile.whole_gpu_rate)
+    power_w = float(at["power_w"][0])
+    return Prediction(
+        split=Split((share_percent,)),
+        parts=(predicted_part(profile, Interval(speed, speed, speed)),),
+        power_w=Interval(power_w, power_w, power_w),
+    )
+
+
+def read_card(jobs: Sequence[Job], wanted: ResolvedLaunch, settings: Settings) -> QueueCard:
     """What is known of jobs on the card that is wanted; a job without a profile runs alone.
 
     Raises:
@@ -170,53 +143,107 @@ def read_advice(jobs: Sequence[Job], wanted: ResolvedLaunch, settings: Settings)
         ModelError: there is no model, or it is damaged.
         StoreError: the store cannot be read.
     """
-    known: list[Job] = []
+    found: list[Job] = []
     lacking: dict[str, str] = {}
     for job in {job.name: job for job in jobs}.values():
         try:
             find_profiles([job.name], settings, wanted.gpu_model, wanted.profiles)
-            known.append(job)
+            found.append(job)
         except InputError as error:
             lacking[job.name] = error.what
-    if not known:
-        return FillAdvice(profiles={}, lacking=lacking)
-    profile_set, request = criteria_of(known, wanted, settings)
-    model = Registry(settings.home / "models").open_champion()
-    filled, _ = with_known_idle(profile_set, model.manifest.fill)
-    return FillAdvice(
-        profiles={profile.job: profile for profile in filled.profiles},
-        lacking=lacking,
-        predictor=AnyWay(model),
-        request=request,
-        conditions=read_conditions(settings, model, filled.profiles, wanted.gpu_uuid, any_of=True),
-        checked=checked_on(profile_set, settings),
-    )
+    if not found:
+        return QueueCard(wanted=wanted, lacking=lacking)
+    profile_set, request = criteria_of(found, wanted, settings)
+    known = read_known(profile_set, settings, wanted.gpu_uuid, any_of=True)
+    filled, _ = with_known_idle(profile_set, known.model.manifest.fill)
+    known = replace(known, found=filled)
+    return QueueCard(wanted=wanted, lacking=lacking, known=known, request=request)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueCard:
-    """A GPU of the queue: what launches on it are asked for with, and what is known of jobs."""
+class OpenCard:
+    """An empty GPU, or one whose jobs another one can join.
 
-    wanted: ResolvedLaunch
-    advice: FillAdvice
+    Attributes:
+        able: Names of jobs with a profile that may run there beside others.
+        running: Names of the jobs that run there and keep their shares (`there`); what they do is
+            known.
+    """
 
-    @property
-    def gpu(self) -> Gpu:
-        """The card; a queue runs on none that was not seen."""
-        assert self.wanted.card is not None
-        return self.wanted.card
+    card: QueueCard
+    able: frozenset[str]
+    running: tuple[str, ...] = ()
+    there: Running | None = None
 
-    def launch_set(self, jobs: Sequence[Job], split: Split, settings: Settings) -> LaunchSet:
-        """Jobs at a split, with what to expect of them and what they are held to.
+    def pool(self, kinds: Sequence[Kind], gpus: int) -> Pool:
+        """So many GPUs like it."""
+        card, there = self.card, self.there
+        assert card.known
+        names, able = [kind.name for kind in kinds], {*self.able, *self.running}
+        profiles = tuple(card.profiles[name] if name in able else None for name in names)
+        request = card.request.of(filter(None, profiles))
+        decided = asked_of(card.known, request, there)
 
-        Raises:
-            StoreError: what the check of the GPU model found cannot be read.
-        """
-        parts = tuple(self.advice.held_to(LaunchPart(job=job)) for job in jobs)
-        # Nobody has a limit, but who joins may need one.
-        split = Split(split.shares) if split.sharing == "uncapped" else split
-        made = LaunchSet(split=split, parts=parts, open_percent=WHOLE)
-        return forecasting.with_forecast(made, self.wanted, settings)[0]
+        def ask(jobs: Sequence[Profile], work: Work | None) -> Decision | None:
+            decision = decided(jobs, work)
+            return decision and _joinable(decision)
+
+        return replace(
+            pool_of(card.known, card.known.found, gpus, kinds, request),
+            profiles=profiles,
+            ask=ask,
+            running=tuple(map(names.index, self.running)),
+            now=there and card.expected(self.running, there.shares, there.sharing),
+        )
+
+
+def _joinable(decision: Decision) -> Decision:
+    """The decision, where others can join: of jobs in time slicing none could have a limit.
+
+    A server never ends, so no job can wait for it: beside a server the best option that keeps the
+    limits is taken.
+    """
+    way = decision.choice
+    if way is None and any(map(is_served, decision.profiles)):
+        kept = (o for o in decision.options if not o.violations and o.sharing not in ISOLATING)
+        way = max(kept, key=lambda option: option.worth, default=None)
+    return replace(decision, choice=None if way and way.sharing in ISOLATING else way)
+
+
+Move: TypeAlias = tuple[QueueCard, tuple[str, ...], Split]
+"""Jobs that start on an empty GPU, or one that joins, and the split of all that run there then."""
+
+
+@lru_cache(maxsize=1)
+def planned(cards: tuple[OpenCard, ...], waiting: tuple[str, ...]) -> Sequence[Move]:
+    """Which waiting jobs start or join where, by the plan of `advisor place`; servers first."""
+    able = {name for open_card in cards for name in open_card.able} & {*waiting}
+    if not able:
+        return ()
+    counts = Counter(name for name in waiting if name in able)
+    known = {name: profile for one in cards for name, profile in one.card.profiles.items()}
+    names = sorted({*able, *(name for one in cards for name in one.running)})
+    kinds = [Kind(name=n, count=counts[n], is_server=is_served(known[n])) for n in names]
+    alike: dict[object, list[OpenCard]] = {}
+    for one in sorted(cards, key=lambda one: bool(one.running)):
+        alike.setdefault(one if one.running else one.card.wanted.gpu_model, []).append(one)
+    pools = [own[0].pool(kinds, len(own)) for own in alike.values()]
+    policy = cards[0].card.request.policy
+    aim = policy.deciding if policy.deciding in AIMS else DEFAULT_OBJECTIVE
+    placing = make_placing(kinds, pools, aim, policy.prices, at_once=True)
+    plan, free = solver.place(placing, time_limit_s=math.inf), list(map(iter, alike.values()))
+    found: list[Move] = []
+    for one in Counter(plan.sets).elements():
+        there, split = next(free[one.pool]), one.split or Split((WHOLE,))
+        if not there.running:
+            seats = sorted(
+                zip(one.kinds, split.shares, strict=True),
+                key=lambda seat: (not kinds[seat[0]].is_server, waiting.index(names[seat[0]])),
+            )
+            one = replace(one, kinds=tuple(kind for kind, _ in seats))
+            split = replace(split, shares=tuple(share for _, share in seats))
+        found.append((there.card, tuple(names[kind] for kind in one.kinds), split))
+    return found
 
 
 _WAIT_S = 60.0
@@ -324,20 +351,21 @@ class QueueRun:
             OSError: a launch cannot be started.
         """
         left = [n for n in look.waiting if not (look.record.servers_ended and self.is_server(n))]
-        only_servers = not self.stopping and self._only_servers(look, left)
+        plan = () if self.stopping else tuple(self._planned(look, left))
+        batch_next = plan and not all(map(self.is_server, left))
+        only_servers = not self.stopping and not batch_next and self._only_servers(look)
         if only_servers:
             self._keep(replace(self._record, servers_ended=True))
         if self.stopping or only_servers:
             for launch in look.launches:
                 self._folder(launch).ask_stop()
             return False
-        for card in self.cards:
-            here = _on(card, look)
-            if not here and left and self._start(card, left, look):
-                return True
-            if here and left and self._join(card, here[0], left):
-                return True
-        return False
+        for card, names, split in plan:
+            if there := _on(card, look):
+                self._join(card, there, names[0], split.shares[-1])
+            else:
+                self._start(card, self._made(card, names, split), look)
+        return bool(plan)
 
     def done(self, look: QueueLook) -> bool:
         """Whether every batch job has come to its end, and nothing runs."""
@@ -353,13 +381,9 @@ class QueueRun:
     def first_sets(self) -> Iterator[tuple[QueueCard, LaunchSet]]:
         """What starts at once on GPUs that are empty, without starting it."""
         look = self.look()
-        left = list(look.waiting)
-        empty = [card for card in self.cards if not _on(card, look)]
-        for spare, card in zip(range(len(empty) - 1, -1, -1), empty, strict=True):
-            if left and (made := self._set(card, left, look, spare)):
-                for part in made.parts:
-                    left.remove(part.job.name)
-                yield card, made
+        for card, names, split in self._planned(look, look.waiting):
+            if not _on(card, look):
+                yield card, self._made(card, names, split)
 
     @property
     def _root(self):
@@ -392,24 +416,47 @@ class QueueRun:
     def _spawn(self, folder: LaunchFolder) -> None:
         self._supervisors[folder.launch_id] = spawn_supervisor(folder, self._settings, SUPERVISOR)
 
-    def _only_servers(self, look: QueueLook, left: Sequence[str]) -> bool:
-        """Whether what runs are servers alone, and nobody who waits can run beside them."""
+    def _planned(self, look: QueueLook, left: Sequence[str]) -> Iterator[Move]:
+        """What starts on each empty GPU, and what joins on others."""
+        alone, one_by_one = must_be_alone(look.record)
+        found = [self._open(card, look, {*left} - {*alone}) for card in self.cards]
+        rest, empty = [*left], [card for card in self.cards if not _on(card, look)]
+        for card, names, split in planned(tuple(one for one in found if one.able), tuple(left)):
+            yield card, names, split
+            empty = [other for other in empty if other is not card]
+            for name in names:
+                rest.remove(name)
+        # Those of which nothing is known, or that others went down with, come last.
+        rest.sort(key=lambda name: (self.is_server(name), name not in one_by_one))
+        for card, name in zip(empty, rest, strict=False):
+            yield card, (name,), Split((WHOLE,))
+
+    def _open(self, card: QueueCard, look: QueueLook, able: Collection[str]) -> OpenCard:
+        """A GPU with the waiting jobs that may run there beside others; none: none can."""
+        alone, one_by_one = must_be_alone(look.record)
+        known = frozenset(name for name in able if name in card.profiles)
+        if (launch := _on(card, look)) is None:
+            return OpenCard(card=card, able=known - {*one_by_one})
+        sharing = launch.status.sharing
+        names = tuple(job.part.job.name for job in launch.running)
+        shares = tuple(job.status.share_percent for job in launch.running)
+        if not launch.has_room or {*names} & {*alone} or not card.expected(names, shares, sharing):
+            return OpenCard(card=card, able=frozenset())
+        refused = launch.refused | {n for i, n in self._refused if i == launch.launch_id}
+        there = Running(shares=shares, sharing=sharing, cap_percent=WHOLE)
+        return OpenCard(card=card, able=known - refused, running=names, there=there)
+
+    def _only_servers(self, look: QueueLook) -> bool:
+        """Whether what runs are servers alone, and no launch is about to change."""
         running = [job for launch in look.launches for job in launch.running]
         if not running or not all(self.is_server(job.part.job.name) for job in running):
             return False
-        if any(launch.joining or not launch.has_room for launch in look.launches):
-            return False
-        batch = [name for name in left if not self.is_server(name)]
-        return not any(
-            self._beside(card, there[0], batch) is not None if there else bool(batch)
-            for card, there in [(card, _on(card, look)) for card in self.cards]
-        )
+        return not any(launch.joining or not launch.has_room for launch in look.launches)
 
-    def _start(self, card: QueueCard, left: Sequence[str], look: QueueLook) -> bool:
-        empty = [other for other in self.cards if not _on(other, look)]
-        made = self._set(card, left, look, spare=len(empty) - 1)
-        if made is None:
-            return False
+    def _made(self, card: QueueCard, names: Sequence[str], split: Split) -> LaunchSet:
+        return card.launch_set([self._jobs[name] for name in names], split, self._settings)
+
+    def _start(self, card: QueueCard, made: LaunchSet, look: QueueLook) -> None:
         spec = LaunchSpec(
             launch_id=new_launch_id(),
             gpu=card.gpu.uuid,
@@ -421,7 +468,6 @@ class QueueRun:
         # Noted first: a launch that nobody knows of would be started again.
         self._keep(replace(self._record, launches=(*self._record.launches, spec.launch_id)))
         self._spawn(create_folder(self._root, spec))
-        return True
 
     def _limited(self, part: LaunchPart) -> LaunchPart:
         """The same with its time limit."""
@@ -429,55 +475,23 @@ class QueueRun:
         limit_s = None if self.is_server(name) else self._limits_s.get(name)
         return replace(part, time_limit_s=limit_s)
 
-    def _set(
-        self, card: QueueCard, left: Sequence[str], look: QueueLook, spare: int
-    ) -> LaunchSet | None:
-        """What an empty GPU is to run; None: what waits, waits for another one."""
-        alone, one_by_one = must_be_alone(look.record)
-        known = [n for n in left if n not in alone and n not in one_by_one]
-        found = card.advice.first_set(known, spare)
-        if found is not None:
-            names, prediction = found
-            return card.launch_set([self._jobs[n] for n in names], prediction.split, self._settings)
-        # Those of which nothing is known, or that others went down with, come last.
-        last = sorted(left, key=lambda n: (self.is_server(n), n not in one_by_one))
-        if not last:
-            return None
-        return card.launch_set([self._jobs[last[0]]], Split((WHOLE,)), self._settings)
-
-    def _beside(self, card: QueueCard, launch: SeenLaunch, left: Sequence[str]):
-        """Who is to join a launch, if anybody."""
-        alone, _ = must_be_alone(self._record)
-        running = launch.running
-        names = [job.part.job.name for job in running]
-        if not launch.has_room or any(name in alone for name in names):
-            return None
-        shares = tuple(job.status.share_percent for job in running)
-        there = Running(shares=shares, sharing=launch.status.sharing, cap_percent=WHOLE)
-        refused = launch.refused | {n for i, n in self._refused if i == launch.launch_id}
-        able = [name for name in left if name not in alone and name not in refused]
-        return card.advice.joining(names, there, able)
-
-    def _join(self, card: QueueCard, launch: SeenLaunch, left: Sequence[str]) -> bool:
-        found = self._beside(card, launch, left)
-        if found is None:
-            return False
-        name, share = found.profile.job, found.prediction.split.shares[-1]
+    def _join(self, card: QueueCard, launch: SeenLaunch, name: str, share_percent: float) -> None:
         folder = self._folder(launch)
         try:
-            request = make_join(folder, name, share, card.wanted, self._settings)
+            request = make_join(folder, name, share_percent, card.wanted, self._settings)
         except AdvisorError:
             # It has ended meanwhile, or cannot at that share: another look says more.
             self._refused.add((launch.launch_id, name))
-            return False
+            return
         made = request.pairs[0]
         *beside, part = made.parts
-        parts = (*beside, self._limited(card.advice.held_to(part)))
+        parts = (*beside, self._limited(card.held_to(part)))
         with suppress(OSError):
             ask_join(folder, replace(request, pairs=(replace(made, parts=parts),)))
-        return True
 
 
-def _on(card: QueueCard, look: QueueLook) -> list[SeenLaunch]:
-    """Launches with jobs on a GPU; one whose jobs have ended is about to let go of it."""
-    return [one for one in look.launches if one.gpu == card.gpu.uuid and not one.is_ending]
+def _on(card: QueueCard, look: QueueLook) -> SeenLaunch | None:
+    """The launch with jobs on a GPU; one whose jobs have ended is about to let go of it."""
+    return next(
+        (one for one in look.launches if one.gpu == card.gpu.uuid and not one.is_ending), None
+    )

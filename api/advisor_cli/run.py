@@ -27,7 +27,7 @@ from advisor.wire.answers import Said
 from advisor.wire.requests import LaunchRequest
 from advisor_advice.launching import ResolvedLaunch, frozen
 from advisor_advice.options import every_job, job_requests, longest_p99_ms, read_works
-from advisor_advice.queue import QueueCard, QueueLook, QueueRun, read_advice
+from advisor_advice.queue import QueueCard, QueueLook, QueueRun, read_card
 from advisor_cli.console import Columns, plain_console, print_screen, table_of
 from advisor_cli.launch import user_name
 from advisor_cli.launch_text import asking_to_stop, unread_text
@@ -178,7 +178,7 @@ def _seated(
     if card and job in running:
         shares = [one.status.share_percent for one in running]
         names = [one.part.job.name for one in running]
-        expected = card.advice.expected(names, shares, launch.status.sharing)
+        expected = card.expected(names, shares, launch.status.sharing)
     progress = min(1.0, status.steps / steps) if steps else None
     return _RunJob(
         job=name,
@@ -468,7 +468,7 @@ def run(
     cards: list[QueueCard] = []
     for gpu in there:
         wanted = ResolvedLaunch(request=request, card=gpu, asked_by=user_name())
-        cards.append(QueueCard(wanted=wanted, advice=read_advice(found, wanted, settings)))
+        cards.append(read_card(found, wanted, settings))
     _check_alone(found, cards)
     with open_queue(settings.home, settings.jobs_dir, names) as file:
         if fresh and dry_run:
@@ -568,7 +568,7 @@ def _check_alone(jobs: Sequence[Job], cards: Sequence[QueueCard]) -> None:
         for job in jobs:
             alone = LaunchSet(split=Split((WHOLE,)), parts=(LaunchPart(job=job),))
             check_memory(alone, card.gpu)
-            if job.offered_rate is not None and job.name in card.advice.lacking:
+            if job.offered_rate is not None and job.name in card.lacking:
                 raise InputError(
                     f"{job.name} has no profile on {card.gpu.model}",
                     why="jobs that run beside a server must leave it what it needs",
@@ -587,12 +587,12 @@ def _left(look: QueueLook, first: _First) -> list[str]:
 
 
 def _alone(cards: Sequence[QueueCard]) -> dict[str, str]:
-    return {name: why for card in cards for name, why in card.advice.lacking.items()}
+    return {name: why for card in cards for name, why in card.lacking.items()}
 
 
 def _first_jobs(card: QueueCard, made: LaunchSet) -> list[_FirstJob]:
     names, split = [job.name for job in made.jobs], made.split
-    expected = card.advice.expected(names, split.shares, split.sharing)
+    expected = card.expected(names, split.shares, split.sharing)
     speeds = [part.speed.value for part in expected.parts] if expected else [None] * len(names)
     return [
         _FirstJob(job=name, gpu=card.gpu.index, share_percent=share, predicted_speed=speed)

@@ -27,7 +27,7 @@ from advisor.wire.requests import LaunchRequest, PlacementRequest, QueuedJobs
 from advisor_advice.forecasting import recommended
 from advisor_advice.launching import ResolvedLaunch
 from advisor_advice.placing import place_jobs
-from advisor_advice.queue import read_advice
+from advisor_advice.queue import OpenCard, planned, read_card
 from advisor_api.app import create_app
 from advisor_api.http.options import ServeOptions
 from advisor_data.bundled import GPU_MODEL, bundled_solo_points
@@ -45,7 +45,8 @@ def main() -> None:
     names = sorted({p.job for p in bundled_solo_points() if p.gpu_model == GPU_MODEL})
     dice = random.Random(56)
     sizes = [2] * given.pairs + [dice.randint(3, 7) for _ in range(given.sets)]
-    asked = [sorted(dice.choices(names, k=k), key=lambda job: "serve" not in job) for k in sizes]
+    batch = {job: "serve" not in job and "stream" not in job for job in names}
+    asked = [sorted(dice.choices(names, k=k), key=batch.__getitem__) for k in sizes]
     placed = [sorted(dice.choices(names, k=dice.randint(2, 7))) for _ in range(given.placements)]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["ADVISOR_HOME"] = folder
@@ -109,11 +110,11 @@ def _of_launch(names: Sequence[str], settings: Settings) -> Answer:
 
 def _of_run(names: Sequence[str], settings: Settings) -> Answer:
     request = LaunchRequest.of(*names, gpu_model=GPU_MODEL)
-    advice = read_advice(_jobs(names), ResolvedLaunch(request=request), settings)
-    found = advice.first_set(names, 0)
-    if found is None or len(found[0]) < len(names):
+    card = read_card(_jobs(names), ResolvedLaunch(request=request), settings)
+    ((_, jobs, split),) = planned((OpenCard(card=card, able=frozenset(names)),), tuple(names))
+    expected = card.expected(jobs, split.shares, split.sharing)  # in the order asked
+    if expected is None or len(jobs) < len(names):
         return None
-    expected = found[1]  # in the order asked, with servers first
     speeds = tuple(_short(part.speed.value) for part in expected.parts)
     return str(expected.split), speeds, _short(expected.power_w.value)
 

@@ -26,7 +26,7 @@ from advisor.placement import search, solver
 from advisor.placement.answers import LEVELS, NINE_SPLITS, SetAnswers, Sets, many_alone, set_answers
 from advisor.placement.bound import SetBound
 from advisor.placement.placing import Kind, PlacedSet, Placing, Pool, make_placing
-from advisor.placement.search import SeatSearch, SetSearch
+from advisor.placement.search import SetSearch
 from advisor.placement.solver import Plan, place
 from advisor.predict.predictions import AskedPair, ExpectedPair, Prediction
 from advisor.predict.profiles import Profile, Serving
@@ -289,47 +289,6 @@ def test_what_pairs_cost_at_least(placing: Placing) -> None:
     for a, b in pairs.tolist():
         if one := answers.pair(a, b):
             assert answers.two.costs[a, b] <= one.cost
-
-
-@few
-@given(placings(), some.integers(0, 100_000))
-def test_who_waits_gets_a_seat_that_costs_what_it_says(placing: Placing, seed: int) -> None:
-    """Of any sets in use, with one of their jobs more; the sets are as the predictors say."""
-    dice, answers = np.random.default_rng(seed), set_answers(placing, 0)
-    alone = [*answers.singles()]
-    used = Counter({one: int(dice.integers(1, 3)) for one in alone})
-    for kind in range(len(placing.kinds)):
-        if change := SeatSearch(answers, used).for_one_more(kind):
-            assert len(change.before) == len(change.after)
-            assert Counter(change.before) <= used
-            gained = jobs_of(change.after) - jobs_of(change.before)
-            assert (gained, jobs_of(change.before) - jobs_of(change.after)) == (
-                Counter([kind]),
-                Counter[int](),
-            )
-            for one in change.after:
-                check_set(placing, one)
-            used = used - Counter(change.before) + Counter(change.after)
-
-
-def jobs_of(sets: Sequence[PlacedSet]) -> Counter[int]:
-    return Counter(kind for one in sets for kind in one.kinds)
-
-
-def test_a_seat_is_made_where_another_job_moves_on() -> None:
-    """The only set with room has none for the one that waits, but for one of those beside it."""
-    big, small = job("big", 97.0, 600.0), job("small", 8.0, 150.0)
-    placing = placing_of([(big, 2), (small, 9)], 2, limits=Request(policy=Policy(min_speed=0.7)))
-    answers = set_answers(placing, 0)
-    seven, four = (found for n in (7, 2) if (found := answers.by_law((1,) * n)))
-    assert answers.by_law((0, 1)) is None
-    assert SeatSearch(answers, {seven: 1, four: 1}).for_one_more(0) is None
-    (alone,) = (one for one in answers.singles() if one.kinds == (1,))
-    change = SeatSearch(answers, {seven: 1, alone: 1}).for_one_more(0)
-    assert change is None  # the seven are full
-    change = SeatSearch(answers, {four: 1, alone: 1}).for_one_more(0)
-    assert change
-    assert [one.kinds for one in change.after] == [(0,), (1, 1, 1)]
 
 
 def solved(*jobs: tuple[Profile, int], gpus: int = 20, **fields: Any) -> Plan:
