@@ -136,7 +136,7 @@ def test_a_launch_that_has_ended_refuses_who_asks_to_join(folder: LaunchFolder) 
     assert join_status(folder, "1", SPEC).outcome == "waiting"
     StatusWriter(folder, SPEC).close("finished")
     refused = join_status(folder, "1", SPEC)
-    assert (refused.outcome, refused.error) == ("refused", "the launch has ended meanwhile")
+    assert (refused.outcome, refused.error) == ("refused", "the launch has ended meanwhile.")
 
 
 def test_warnings_are_bounded(folder: LaunchFolder) -> None:

@@ -158,7 +158,7 @@ def test_where_nothing_of_sharing_is_kept_the_nearest_way_is_named(
         recommended([A, B], wanted(file, min_speed=0.58, max_power_w=400.0), settings)
     error = raised.value
     assert error.what == "no split of a and b on the Card keeps the limits"
-    assert error.why.startswith("nearest is 50/50: a may run at as little as 57.8 %")
+    assert error.why.startswith("nearest is 50/50: a may run at as little as 57.7 %")
     assert "; both draw 408 W, at most 400 W are allowed" in error.why
     assert "; accept it with --min-speed " in error.fix
     use(model({}))
