@@ -191,10 +191,10 @@ def _with_empty_seat(values: Floats) -> Floats:
     return np.concatenate([values, np.zeros_like(values[:1])])
 
 
-OF_BOTH, OF_BOTH_SERVED = 1.0, 0.85
+OF_UNEVEN = 0.82
 """Watts of two jobs and of what they lag behind, at least, for each 1 of their watts alone less one
-active idle power, which is what two can share; and with a server, which answers in fuller batches.
-The model of pairs saw no pair of bundled jobs below (tests/integration/test_place_bound.py)."""
+active idle power, which is what two can share; without a server, which answers in fuller batches,
+and without a job that computes in bursts, all. The model of pairs saw no pair of bundled jobs below (tests/integration/test_place_bound.py)."""
 
 AT_ONCE = 20
 """Pairs that a model is asked of: with more of them its trees are no longer in the caches."""
@@ -232,7 +232,7 @@ class _Pairs:
         alone = [not violations_alone(profile, pool.limits) for profile in self._profiles]
         self._may_be_alone: Bools = np.array(alone, dtype=bool) & ~np.array(held, dtype=bool)
         self._least_gain = (1 + pool.limits.policy.min_gain) * (1 - ROUNDING)
-        self.costs = _least_costs(placing, many)
+        self.costs = _least_costs(placing, many, self._profiles)
         self.roughly: Bools = np.triu(np.ones_like(self.costs, dtype=bool))
         self.unasked: Bools = self.roughly & (self._model is not None)
 
@@ -280,13 +280,13 @@ class _Pairs:
         return min(costs, default=math.inf)
 
 
-def _least_costs(placing: Placing, many: _ManyAlone) -> Floats:
+def _least_costs(placing: Placing, many: _ManyAlone, profiles: Sequence[Profile]) -> Floats:
     """All of their watts, or the power limit, where nothing may lag behind."""
-    alone = many.alone
-    alone_w, idle_w, served = (of[:-1, 0] for of in (alone.power_w, alone.idle_w, alone.served))
+    alone_w, idle_w = (of[:-1, 0] for of in (many.alone.power_w, many.alone.idle_w))
     both_w = alone_w[:, None] + alone_w - np.maximum(idle_w[:, None], idle_w)
-    part = np.where(np.maximum(served[:, None], served), OF_BOTH_SERVED, OF_BOTH)
-    costs: Floats = placing.per_card + placing.per_w * np.minimum(part * both_w, many.limit_w)
+    uneven = np.array([profile.in_bursts or profile.serving is not None for profile in profiles])
+    part = np.where(uneven[:, None] | uneven, OF_UNEVEN, 1.0)
+    costs: Floats = placing.per_card + placing.per_w * part * np.minimum(both_w, many.limit_w)
     return costs
 
 
