@@ -338,6 +338,7 @@ def grantable(units_total: int, vendor: Vendor = "nvidia") -> tuple[int, ...]:
     return tuple(sorted({*range(least, units_total + 1, step), units_total} - {0}))
 
 
+@functools.lru_cache(maxsize=4096)  # a question asks for the same few shares again and again
 def units_for_share(percent: float, units_total: int, vendor: Vendor) -> int:
     """Units that a share is granted.
 
@@ -349,6 +350,7 @@ def units_for_share(percent: float, units_total: int, vendor: Vendor) -> int:
     return units_for_percent(percent, units_total)
 
 
+@functools.lru_cache(maxsize=4096)
 def share_for_units(units: int, units_total: int, vendor: Vendor) -> float:
     """The percentage for which exactly `units` of `units_total` are granted.
 

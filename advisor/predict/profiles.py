@@ -274,6 +274,7 @@ class Profile:
         """Power at 100 %."""
         return float(self.values["power_w"][-1])
 
+    @functools.lru_cache(maxsize=4096)  # noqa: B019 - a question asks it of the same few profiles
     def safety(self, host: CheckedCounts | None) -> Safety:
         """At which counts the job may run, by its own results and by the host's check, if any."""
         return Safety(

@@ -47,7 +47,7 @@ class CheckedCounts:
     gpu_model: str
     units_total: int
     checked: frozenset[int]
-    wrong: Mapping[int, tuple[str, ...]]
+    wrong: Mapping[int, tuple[str, ...]] = field(hash=False)
 
 
 @dataclass(frozen=True, kw_only=True)

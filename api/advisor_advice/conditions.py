@@ -320,7 +320,7 @@ def measured_windows(
     if store is None:
         return dict(found)
     # Of a queue all are read at once: asking for each pair takes longer.
-    asked = [None] if any_of else _asked([p.job for p in profiles])
+    asked = [None] if any_of else asked_together([p.job for p in profiles])
     own = [p for jobs in asked for p in store.pair_points(jobs=jobs, gpu_model=gpu_model)]
     alone = _alone_of(p for job in by_job if own for p in store.solo_points(job=job))
     for names, window in _of_points(undisputed(own), by_job, alone):
@@ -355,10 +355,10 @@ def _alone_of(points: Iterable[SoloPoint]) -> _Alone:
     }
 
 
-def _asked(names: list[str]) -> list[list[str]]:
-    """All of them; of copies fewer as well."""
+def asked_together(names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Who is looked for in a store: all of them; of copies fewer as well."""
     fewer = range(2, len(names)) if len(set(names)) == 1 else ()
-    return [names, *(names[:number] for number in fewer)]
+    return [tuple(names[:number]) for number in (len(names), *fewer)]
 
 
 def _of_points(

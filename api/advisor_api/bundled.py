@@ -1,7 +1,7 @@
 """The measurements that come with advisor, read once and kept."""
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor_advice.profiles import ProfilesOfJob, known_profiles
@@ -39,6 +39,16 @@ def pair_points() -> Mapping[tuple[str, ...], list[PairPoint]]:
 def points_together() -> Mapping[tuple[str, ...], list[PairPoint]]:
     """The same of pairs and sets."""
     return _by_jobs(bundled_points_together())
+
+
+def points_among(jobs: Set[str]) -> list[PairPoint]:
+    """Of pairs and sets of these jobs and no others."""
+    return [point for names, of in _by_names() if names <= jobs for point in of]
+
+
+@functools.cache
+def _by_names() -> tuple[tuple[frozenset[str], list[PairPoint]], ...]:
+    return tuple((frozenset(jobs), points) for jobs, points in points_together().items())
 
 
 def _by_jobs(points: Iterable[PairPoint]) -> Mapping[tuple[str, ...], list[PairPoint]]:

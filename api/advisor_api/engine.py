@@ -212,7 +212,7 @@ class Engine(Collector):
         self._settings = settings
         self.jobs = Jobs(settings.jobs_dir, store)
         self._weights = Weights(store)
-        self.present = Present(settings.home, registry, change_count)
+        self.present = Present(settings.home, store, registry, change_count)
         self._known = JobsReader(settings, store, registry, self.jobs, self.present)
         self._placing, self._placements = OwnProcesses(settings, PLACEMENTS_AT_ONCE), 0
         self.hits = self.misses = 0
