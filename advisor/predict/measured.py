@@ -13,7 +13,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -22,7 +22,13 @@ from advisor.core.gpu import WHOLE
 from advisor.core.interval import NORMAL_90, Interval
 from advisor.core.split import ADVISED_JOBS, Split
 from advisor.core.telemetry import NEAR_LIMIT, OVER_LIMIT
-from advisor.predict.predictions import Prediction, Predictor, is_within, possible_speed
+from advisor.predict.predictions import (
+    Prediction,
+    Predictions,
+    Predictor,
+    is_within,
+    possible_speeds,
+)
 from advisor.predict.profiles import P99_MEASURED, Floats, Profile, kind_of
 from advisor.predict.sets import fills, is_by_physics
 
@@ -87,28 +93,27 @@ def _fewer_of(
 
 
 def _beyond(
-    p: Prediction, profiles: Sequence[Profile], fewer: Prediction, jobs: Sequence[Profile]
-) -> Prediction:
+    p: Predictions, profiles: Sequence[Profile], fewer: Prediction, jobs: Sequence[Profile]
+) -> Predictions:
     """Where fewer of the jobs are among those without a limit, none faster and no less drawn.
 
     Nor is any in turns faster than side by side, where no job's long kernels are to be waited for.
     """
-    seats = list(zip(profiles, p.split.shares, strict=True))
-    free = Counter(profile.job for profile, share in seats if share == WHOLE)
-    sharing = "uncapped" if p.split.is_limited else p.split.sharing
-    is_alike = sharing == fewer.split.sharing
-    is_slower = sharing == "time-sliced" and not any(map(fills, profiles))
-    if not (is_alike or is_slower) or not Counter(profile.job for profile in jobs) <= free:
-        return p
-    most = {profile.job: part.speed for profile, part in zip(jobs, fewer.parts, strict=True)}
-    parts = (
-        replace(part, speed=part.speed.at_most(most.get(profile.job, part.speed)))
-        if share == WHOLE
-        else part
-        for part, (profile, share) in zip(p.parts, seats, strict=True)
-    )
-    power_w = p.power_w.at_least(fewer.power_w) if is_alike else p.power_w
-    return replace(p, parts=tuple(parts), power_w=power_w)
+    free = np.array([split.shares for split in p.splits]).T == WHOLE
+    names = np.array([profile.job for profile in profiles])
+    counts = Counter(profile.job for profile in jobs)
+    there = [free[names == job].sum(axis=0) >= count for job, count in counts.items()]
+    sharings = np.array(["uncapped" if s.is_limited else s.sharing for s in p.splits])
+    are_alike = sharings == fewer.split.sharing
+    are_slower = (sharings == "time-sliced") & (not any(map(fills, profiles)))
+    all_there, speeds = np.logical_and.reduce(there), p.speeds
+    held = free & all_there & (are_alike | are_slower)
+    for profile, part in zip(jobs, fewer.parts, strict=True):
+        most, own = np.array(astuple(part.speed))[:, None, None], (names == profile.job)[:, None]
+        speeds = np.where(held & own, np.minimum(speeds, most), speeds)
+    least_w = np.array(astuple(fewer.power_w))[:, None]
+    power_w = np.where(all_there & are_alike, np.maximum(p.power_w, least_w), p.power_w)
+    return replace(p, speeds=speeds, power_w=power_w)
 
 
 def _of_copies(window: Window, names: Sequence[str]) -> Iterator[Window]:
@@ -194,21 +199,20 @@ class MeasuredPredictor:
         # The same subsets are in many sets and in each other.
         self._together = functools.cache(self._of_few)
 
-    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         """One prediction for each split, in their order.
 
         Adding a job neither raises a speed nor lowers the power beyond those of a measured subset.
         """
         found = self._of_all(profiles, splits)
         for fewer, split in _fewer_of(profiles, self._windows):
-            least = self._together(tuple(fewer), split)
-            found = [_beyond(p, profiles, least, fewer) for p in found]
+            found = _beyond(found, profiles, self._together(tuple(fewer), split), fewer)
         return found
 
     def _of_few(self, profiles: tuple[Profile, ...], split: Split) -> Prediction:
         return self.predict(profiles, [split])[0]
 
-    def _of_all(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+    def _of_all(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         windows = [w for w in windows_of(profiles, self._windows) if is_within(w.split, profiles)]
         if not windows:
             return self._predictor.predict(profiles, splits)
@@ -218,10 +222,12 @@ class MeasuredPredictor:
         seen = [(window, known[window.split]) for window in windows]
         speeds = [self._speeds(n, profiles, found, seen) for n in range(len(profiles))]
         powers = self._powers(profiles, found, seen)
-        return [
-            _with_latencies(_changed(prediction, power_w, of_jobs), windows)
-            for prediction, power_w, *of_jobs in zip(found, powers, *speeds, strict=True)
-        ]
+        return Predictions.of(
+            [
+                _with_latencies(_changed(prediction, power_w, of_jobs), windows)
+                for prediction, power_w, *of_jobs in zip(found, powers, *speeds, strict=True)
+            ]
+        )
 
     def _speeds(
         self,
@@ -254,7 +260,8 @@ class MeasuredPredictor:
             replace(speed, low=speed.value) if value.split in served else speed
             for value, speed in zip(asked, _posterior(asked, seen, errors), strict=True)
         ]
-        return [possible_speed(profile, speed, most) for speed in sure]
+        bounds = np.array([(speed.value, speed.low, speed.high) for speed in sure]).T
+        return [Interval(*own) for own in possible_speeds(profile, bounds, most).T.tolist()]
 
     def _powers(
         self,

@@ -1,9 +1,13 @@
 """What is expected of jobs at one split, and who can say so."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from advisor.core.interval import Interval
 from advisor.core.objectives import (
@@ -46,15 +50,16 @@ class PredictedPart:
         return profile.serving and profile.serving.p99_beside_ms(split, share_percent)
 
 
-def possible_speed(profile: Profile, speed: Interval, most: float = 1.0) -> Interval:
+def possible_speeds(profile: Profile, speeds: Floats, most: float = 1.0) -> Floats:
     """No faster than alone is expected, or measured than `most`; a server serves what it is asked.
 
     A job that was faster beside others was slow alone (`advisor.validity.slow_alone`), so the next
-    window may show that again, but what it does more than alone is work that nobody does.
+    window may show that again, but what it does more than alone is work that nobody does. Values,
+    low and high ends, shape (3, n).
     """
     if profile.serving:
-        return profile.serving.served(speed)
-    return Interval(min(speed.value, 1.0), min(speed.low, 1.0), min(speed.high, most))
+        return profile.serving.served(speeds)
+    return np.minimum(speeds, np.array([[1.0], [1.0], [most]]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,11 +142,137 @@ class Prediction:
         return SplitResult(tuple(parts), power_w)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Predictions:
+    """Jobs on one GPU at n splits: columns over them, each of which is a `Prediction`.
+
+    Intervals stand as values, low and high ends; what is not known is NaN.
+
+    Attributes:
+        solo: Rate and power of each job alone on the whole GPU.
+        speeds: Relative ones; shape (3, jobs, n).
+        power_w: Shape (3, n).
+        latencies_p99_ms: As `PredictedPart` has it; shape (3, jobs, n).
+        memory_power_w: Shape (3, n).
+        efficiency_factors: Shape (2, n).
+    """
+
+    splits: tuple[Split, ...]
+    solo: tuple[tuple[float, float], ...]
+    speeds: Floats
+    power_w: Floats
+    latencies_p99_ms: Floats
+    memory_power_w: Floats
+    efficiency_factors: Floats
+
+    @classmethod
+    def of(cls, rows: Sequence[Prediction]) -> "Predictions":
+        """Columns of predictions of the same jobs, at least one."""
+        parts = [[_bounds(part.speed) for part in row.parts] for row in rows]
+        tails = [[_bounds(part.latency_p99_ms) for part in row.parts] for row in rows]
+        factors = [row.efficiency_factors or (math.nan, math.nan) for row in rows]
+        return cls(
+            splits=tuple(row.split for row in rows),
+            solo=tuple((part.solo_rate, part.solo_power_w) for part in rows[0].parts),
+            speeds=np.array(parts).T,
+            power_w=np.array([_bounds(row.power_w) for row in rows]).T,
+            latencies_p99_ms=np.array(tails).T,
+            memory_power_w=np.array([_bounds(row.memory_power_w) for row in rows]).T,
+            efficiency_factors=np.array(factors).T,
+        )
+
+    def __len__(self) -> int:
+        return len(self.splits)
+
+    def __iter__(self) -> Iterator[Prediction]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __getitem__(self, place: int) -> Prediction:
+        power_w, memory_power_w, factors = self._of_all[place]
+        return Prediction(
+            split=self.splits[place],
+            parts=tuple(self.part(place, job) for job in range(len(self.solo))),
+            power_w=Interval(*power_w),
+            memory_power_w=_known(memory_power_w),
+            efficiency_factors=None if math.isnan(factors[0]) else (factors[0], factors[1]),
+        )
+
+    def part(self, place: int, job: int) -> PredictedPart:
+        """What is expected of one of the jobs at one of the splits."""
+        speed, tail = self._of_jobs[place][job]
+        return PredictedPart(Interval(*speed), *self.solo[job], _known(tail))
+
+    @cached_property
+    def results(self) -> tuple[SplitResult, ...]:
+        """The expected values at each split as objectives take them."""
+        return tuple(
+            SplitResult(
+                tuple(
+                    PartResult(speed[0] * rate, rate, alone_w)
+                    for (speed, _), (rate, alone_w) in zip(of_jobs, self.solo, strict=True)
+                ),
+                of_all[0][0],
+            )
+            for of_jobs, of_all in zip(self._of_jobs, self._of_all, strict=True)
+        )
+
+    @cached_property
+    def are_together(self) -> npt.NDArray[np.bool_]:
+        """Where jobs run at the same time; shape (n,)."""
+        return np.array([split.sharing != "exclusive" for split in self.splits])
+
+    # Numbers of Python: to take one by one out of an array takes longer than all of them at once.
+
+    @cached_property
+    def _of_jobs(self) -> list[list[tuple[list[float], list[float]]]]:
+        both = zip(self.speeds.T.tolist(), self.latencies_p99_ms.T.tolist(), strict=True)
+        return [list(zip(*of_split, strict=True)) for of_split in both]
+
+    @cached_property
+    def _of_all(self) -> list[tuple[list[float], list[float], list[float]]]:
+        columns = (self.power_w, self.memory_power_w, self.efficiency_factors)
+        return list(zip(*(column.T.tolist() for column in columns), strict=True))
+
+
+def joined(splits: Sequence[Split], *parts: Predictions) -> Predictions:
+    """Predictions of the same jobs at these splits, each taken from the part that has it."""
+    if len(parts) == 1:
+        return parts[0]
+    places = {s: n for n, s in enumerate(split for part in parts for split in part.splits)}
+    order = [places[split] for split in splits]
+    columns = {
+        name: np.concatenate([getattr(part, name) for part in parts], axis=-1)[..., order]
+        for name in _COLUMNS
+    }
+    return Predictions(splits=tuple(splits), solo=parts[0].solo, **columns)
+
+
+_COLUMNS = (
+    *("speeds", "power_w", "latencies_p99_ms"),
+    *("memory_power_w", "efficiency_factors"),
+)
+
+
+def solo_of(profiles: Sequence[Profile]) -> tuple[tuple[float, float], ...]:
+    """As `Predictions` has it."""
+    return tuple((profile.whole_gpu_rate, profile.whole_gpu_power_w) for profile in profiles)
+
+
+def _bounds(interval: Interval | None) -> tuple[float, float, float]:
+    if interval is None:
+        return math.nan, math.nan, math.nan
+    return interval.value, interval.low, interval.high
+
+
+def _known(bounds: Sequence[float]) -> Interval | None:
+    return None if math.isnan(bounds[0]) else Interval(*bounds)
+
+
 class Predictor(Protocol):
     """Anything that can say how jobs behave at splits."""
 
-    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
-        """One prediction for each split, in their order."""
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
+        """One prediction for each split, at least one, in their order."""
         ...
 
 

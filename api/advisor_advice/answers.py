@@ -444,7 +444,7 @@ def _saved_to_the_end(option: RatedSplit, d: Decision) -> Interval | None:
     if d.request.work is None:
         return None
     p, by = option.prediction, find_objective(DEFAULT_OBJECTIVE)
-    gain = gain_to_the_end(p, d.profiles, d.request.work, by)
+    gain = gain_to_the_end(p.split, d.profiles, d.request.work, by)
     return p.range_of(lambda result: 1 - 1 / gain(result))
 
 

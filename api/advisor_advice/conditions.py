@@ -14,7 +14,7 @@ from advisor.core.records import REPLAY_SOURCE, Observation, PairPoint, SoloPoin
 from advisor.core.split import Split
 from advisor.predict.card_factor import CardFactor, CardPredictor, card_factor, reference_logs
 from advisor.predict.measured import MeasuredPredictor, Window, Windows, windows_of
-from advisor.predict.predictions import Prediction, Predictor, is_within
+from advisor.predict.predictions import Prediction, Predictions, Predictor, is_within
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings
 from advisor.validity.drift import drifts_of, find_drifts, widened
@@ -256,14 +256,15 @@ class DriftPredictor:
     def __init__(self, predictor: Predictor, drifts: Mapping[tuple[str, str], DriftedJob]) -> None:
         self._predictor, self._drifts = predictor, drifts
 
-    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         """One prediction for each split, in their order.
 
         Raises:
             InputError: as the predictor does.
         """
         names = [profile.job for profile in profiles]
-        return [self._wider(found, names) for found in self._predictor.predict(profiles, splits)]
+        found = self._predictor.predict(profiles, splits)
+        return Predictions.of([self._wider(one, names) for one in found])
 
     def _wider(self, found: Prediction, names: Sequence[str]) -> Prediction:
         drifts = self._drifts
