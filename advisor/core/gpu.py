@@ -331,6 +331,7 @@ def quantum(units_total: int, vendor: Vendor) -> int:
     return XCDS.get(units_total, 1) if vendor == "amd" else SM_QUANTUM
 
 
+@functools.lru_cache(maxsize=64)
 def grantable(units_total: int, vendor: Vendor = "nvidia") -> tuple[int, ...]:
     """Counts that can be granted on a GPU of this many units, ascending; its last one is all."""
     step = quantum(units_total, vendor)

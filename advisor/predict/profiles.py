@@ -241,8 +241,8 @@ class Profile:
     gpu_uuids: frozenset[str] = frozenset()
     in_bursts: bool = False
 
-    def at(self, shares: Sequence[float] | Floats) -> dict[str, Floats]:
-        """Every column at these shares, linear between the measured ones; shape (n,).
+    def at(self, shares: Sequence[float] | Floats, *names: str) -> dict[str, Floats]:
+        """Columns at these shares, all that are not named, linear between the measured ones; (n,).
 
         Raises:
             InputError: a share lies outside the measured ones.
@@ -254,10 +254,10 @@ class Profile:
                 why=f"its profile has {self.shares[0]:g}..100 %",
                 fix=f"measure those shares: advisor profile {self.job}",
             )
-        places = np.searchsorted(self.shares, asked)
+        places, values = np.searchsorted(self.shares, asked), self.values
         if bool(np.all(self.shares[places] == asked)):
-            return {name: values[places] for name, values in self.values.items()}
-        return {name: np.interp(asked, self.shares, v) for name, v in self.values.items()}
+            return {name: values[name][places] for name in names or values}
+        return {name: np.interp(asked, self.shares, values[name]) for name in names or values}
 
     @property
     def whole_gpu_rate(self) -> float:
@@ -391,7 +391,7 @@ def relative_capacity(profile: Profile, shares: Sequence[float] | Floats) -> Flo
         InputError: a share lies outside the profile.
     """
     asked = np.asarray(shares, dtype=np.float64)
-    rates = profile.at(asked)["rate"]
+    rates = profile.at(asked, "rate")["rate"]
     serving = profile.serving
     if serving is None or serving.offered_rate is None:
         return rates / profile.whole_gpu_rate

@@ -360,11 +360,11 @@ class AnyWay:
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         """One prediction for each split, in their order."""
-        parts = list[Predictions]()
-        for predictor, by_physics in ((self._of_pairs, False), (self._of_sets, True)):
-            if own := [s for s in splits if is_by_physics(profiles, s) is by_physics]:
-                parts.append(predictor.predict(profiles, own))
-        return joined(splits, *parts)
+        own: tuple[list[Split], list[Split]] = [], []
+        for split in splits:
+            own[is_by_physics(profiles, split)].append(split)
+        both = zip((self._of_pairs, self._of_sets), own, strict=True)
+        return joined(splits, *(by.predict(profiles, some) for by, some in both if some))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -457,18 +457,19 @@ def alone_at(profiles: Sequence[Profile], shares: Floats) -> JobsAlone:
 @functools.lru_cache(maxsize=4096)  # who places jobs asks for many sets of few jobs
 def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
     """The fields of `JobsAlone` of one job, in their order; shape (fields, ways)."""
-    at, ones = profile.at(shares), np.ones(len(shares))
-    sm = at["sm_active_percent"]
+    names = "rate", "power_w", "sm_active_percent", "dram_active_percent"
+    rates, powers_w, sm, dram = profile.at(shares, *names).values()
+    ones = np.ones(len(shares))
     serving = profile.serving
     alone_ms = [serving.p99_alone_ms(share) if serving else None for share in shares]
     return np.array(
         [
-            at["rate"] / profile.whole_gpu_rate,
+            rates / profile.whole_gpu_rate,
             relative_capacity(profile, shares),
             relative_capacity(profile, [WHOLE])[0] * ones,
-            at["power_w"],
+            powers_w,
             np.where(np.isnan(sm), shares, sm) / WHOLE,
-            np.nan_to_num(at["dram_active_percent"]) / WHOLE,
+            np.nan_to_num(dram) / WHOLE,
             fills(profile) * ones,
             (kind_of(profile) == "server") * ones,
             active_idle_w(profile) * ones,

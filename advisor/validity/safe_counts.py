@@ -119,7 +119,7 @@ def safe_counts(
         None where no allowed counts fit on the GPU.
     """
     # Of a job whose number of SMs is not known nothing is avoided.
-    every = tuple(grantable(units_total))
+    every = grantable(units_total)
     allowed = tuple(every if s.units_total is None else s.allowed for s in safeties)
     return _nearest(wanted, units_total, allowed, mirrored)
 

@@ -1,6 +1,7 @@
 """The measurements that come with advisor, read once and kept."""
 
 import functools
+import itertools
 from collections.abc import Iterable, Mapping, Set
 
 from advisor.core.records import PairPoint, SoloPoint
@@ -43,12 +44,20 @@ def points_together() -> Mapping[tuple[str, ...], list[PairPoint]]:
 
 def points_among(jobs: Set[str]) -> list[PairPoint]:
     """Of pairs and sets of these jobs and no others."""
-    return [point for names, of in _by_names() if names <= jobs for point in of]
+    first = _by_first()
+    found = (
+        points for job in sorted(jobs) for names, points in first.get(job, ()) if names <= jobs
+    )
+    return [*itertools.chain.from_iterable(found)]
 
 
 @functools.cache
-def _by_names() -> tuple[tuple[frozenset[str], list[PairPoint]], ...]:
-    return tuple((frozenset(jobs), points) for jobs, points in points_together().items())
+def _by_first() -> Mapping[str, list[tuple[frozenset[str], list[PairPoint]]]]:
+    """Points by their first job: what a few jobs did is among a few of hundreds of sets."""
+    found: dict[str, list[tuple[frozenset[str], list[PairPoint]]]] = {}
+    for jobs, points in points_together().items():
+        found.setdefault(jobs[0], []).append((frozenset(jobs), points))
+    return found
 
 
 def _by_jobs(points: Iterable[PairPoint]) -> Mapping[tuple[str, ...], list[PairPoint]]:
