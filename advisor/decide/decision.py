@@ -94,7 +94,7 @@ class RatedSplit:
     @property
     def result(self) -> SplitResult:
         """The expected values as objectives take them."""
-        return self.predictions.results[self.place]
+        return self.prediction.result
 
     @property
     def name(self) -> str:
@@ -257,12 +257,9 @@ def values_of(
 ) -> list[float]:
     """What each option is worth."""
     if not request.work or by.name not in TO_THE_END:
-        return [by.value(result) for result in p.results]
+        return p.values(by)
     work, prices = request.work, request.policy.prices
-    return [
-        gain_to_the_end(split, profiles, work, by, prices)(result)
-        for split, result in zip(p.splits, p.results, strict=True)
-    ]
+    return [gain_to_the_end(one.split, profiles, work, by, prices)(one.result) for one in p]
 
 
 def with_margin(value: float, sharing: Sharing) -> float:

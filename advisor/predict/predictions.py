@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from advisor.core.objectives import (
     SplitResult,
 )
 from advisor.core.split import Split, without_limits
+from advisor.errors import InputError
 from advisor.predict.profiles import Floats, Profile
 from advisor.validity.safe_counts import CheckedCounts, safe_splits
 
@@ -202,19 +203,14 @@ class Predictions:
         speed, tail = self._of_jobs[place][job]
         return PredictedPart(Interval(*speed), *self.solo[job], _known(tail))
 
-    @cached_property
-    def results(self) -> tuple[SplitResult, ...]:
-        """The expected values at each split as objectives take them."""
-        return tuple(
-            SplitResult(
-                tuple(
-                    PartResult(speed[0] * rate, rate, alone_w)
-                    for (speed, _), (rate, alone_w) in zip(of_jobs, self.solo, strict=True)
-                ),
-                of_all[0][0],
-            )
-            for of_jobs, of_all in zip(self._of_jobs, self._of_all, strict=True)
-        )
+    def values(self, objective: Objective) -> list[float]:
+        """What each split is worth: objectives are formulas for arrays of rates and watts, too."""
+        parts = [
+            PartResult(cast("Any", speeds * rate), rate, alone_w)
+            for speeds, (rate, alone_w) in zip(self.speeds[0], self.solo, strict=True)
+        ]
+        found: Any = objective.value(_Results(tuple(parts), cast("Any", self.power_w[0])))
+        return found.tolist()
 
     @cached_property
     def are_together(self) -> npt.NDArray[np.bool_]:
@@ -232,6 +228,19 @@ class Predictions:
     def _of_all(self) -> list[tuple[list[float], list[float], list[float]]]:
         columns = (self.power_w, self.memory_power_w, self.efficiency_factors)
         return list(zip(*(column.T.tolist() for column in columns), strict=True))
+
+
+class _Results(SplitResult):
+    """Results at all splits at once: rates and watts are arrays over them."""
+
+    def __post_init__(self) -> None:
+        if not np.all(np.greater(self.power_w, 0)):
+            raise InputError(f"power_w is {self.power_w}", why="objectives divide by it")
+
+    @property
+    def slowest(self) -> Any:
+        """Relative speed of the slowest job."""
+        return np.min(self.speeds, axis=0)
 
 
 def joined(splits: Sequence[Split], *parts: Predictions) -> Predictions:

@@ -44,11 +44,8 @@ def points_together() -> Mapping[tuple[str, ...], list[PairPoint]]:
 
 def points_among(jobs: Set[str]) -> list[PairPoint]:
     """Of pairs and sets of these jobs and no others."""
-    first = _by_first()
-    found = (
-        points for job in sorted(jobs) for names, points in first.get(job, ()) if names <= jobs
-    )
-    return [*itertools.chain.from_iterable(found)]
+    near = itertools.chain.from_iterable(_by_first().get(job, ()) for job in sorted(jobs))
+    return [point for names, points in near if names <= jobs for point in points]
 
 
 @functools.cache
