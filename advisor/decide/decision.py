@@ -76,7 +76,7 @@ class RatedSplit:
         violations: Limits that it breaks; empty: it can be chosen.
     """
 
-    predictions: Predictions = field(repr=False)
+    predictions: Predictions = field(repr=False, compare=False)
     place: int
     value: float
     violations: tuple[Violation, ...]

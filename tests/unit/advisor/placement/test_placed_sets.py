@@ -28,7 +28,7 @@ from advisor.placement.bound import SetBound
 from advisor.placement.placing import Kind, PlacedSet, Placing, Pool, make_placing
 from advisor.placement.search import SeatSearch, SetSearch
 from advisor.placement.solver import Plan, place
-from advisor.predict.predictions import AskedPair, ExpectedPair, Prediction
+from advisor.predict.predictions import AskedPair, ExpectedPair, Prediction, Predictions
 from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor
 
@@ -130,7 +130,8 @@ def check_set(placing: Placing, one: PlacedSet) -> None:
     assert decision
     assert decision.choice
     found = decision.choice.prediction
-    assert not violations(found, profiles, pool.limits.of(profiles))
+    (broken,) = violations(Predictions.of([found]), profiles, pool.limits.of(profiles))
+    assert not broken
     assert one.split == found.split
     assert one.speeds == tuple(part.speed.value for part in found.parts)
     assert one.power_w == found.power_w.value
