@@ -38,15 +38,3 @@ class Interval:
         if self.value <= 0 or bound == self.value:
             return min(self.value, bound)
         return self.value * (bound / self.value) ** weight
-
-    def at_most(self, other: "Interval") -> "Interval":
-        """The smaller value, and the smaller of either bound."""
-        return Interval(
-            min(self.value, other.value), min(self.low, other.low), min(self.high, other.high)
-        )
-
-    def at_least(self, other: "Interval") -> "Interval":
-        """The larger value, and the larger of either bound."""
-        return Interval(
-            max(self.value, other.value), max(self.low, other.low), max(self.high, other.high)
-        )
