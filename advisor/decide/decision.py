@@ -6,6 +6,7 @@ of the jobs.
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,7 +47,7 @@ from advisor.decide.limits import (
     floor,
     is_served,
     most_power_w,
-    sure_speed,
+    sure_speeds,
     violations,
     violations_alone,
     with_card_memory,
@@ -78,6 +79,7 @@ class RatedSplit:
 
     predictions: Predictions = field(repr=False, compare=False)
     place: int
+    split: Split
     value: float
     violations: tuple[Violation, ...]
 
@@ -85,16 +87,6 @@ class RatedSplit:
     def prediction(self) -> Prediction:
         """What is expected of the jobs."""
         return self.predictions[self.place]
-
-    @property
-    def split(self) -> Split:
-        """Who gets what."""
-        return self.predictions.splits[self.place]
-
-    @property
-    def result(self) -> SplitResult:
-        """The expected values as objectives take them."""
-        return self.prediction.result
 
     @property
     def name(self) -> str:
@@ -213,10 +205,8 @@ def decide(
     predictions = outlook.expected(fine=request.fine, running=running)
     values = values_of(predictions, profiles, objective, request)
     broken = violations(predictions, profiles, request)
-    options = tuple(
-        RatedSplit(predictions, place, value, own)
-        for place, (value, own) in enumerate(zip(values, broken, strict=True))
-    )
+    each = zip(itertools.count(), predictions.splits, values, broken, strict=False)
+    options = tuple(RatedSplit(predictions, *own) for own in each)
     *shared, apart = options
     kept = [option for option in shared if not option.violations]
     # Where a GPU for each breaks a limit, too, an option that keeps all need not gain anything.
@@ -428,10 +418,10 @@ def their_call(
         for o in options
         if o.sharing in sharings
         and not o.violations
-        and _saved(o.result.stp) >= LEAST_TIME_SAVED
-        and prices.with_host(o.result).energy_saved >= -MOST_MORE_ENERGY
+        and _saved(o.prediction.result.stp) >= LEAST_TIME_SAVED
+        and prices.with_host(o.prediction.result).energy_saved >= -MOST_MORE_ENERGY
     ]
-    return max(open_ways, key=lambda o: _saved(o.result.stp), default=None)
+    return max(open_ways, key=lambda o: _saved(o.prediction.result.stp), default=None)
 
 
 def _saved(ratio: float) -> float:
@@ -460,7 +450,7 @@ class _WorkToTheEnd:
 
 def same_work(decision: Decision, option: RatedSplit) -> _WorkToTheEnd:
     """The work of the request, or of an hour of an option: that way and one after the other."""
-    split, result, request = option.split, option.result, decision.request
+    split, result, request = option.split, option.prediction.result, decision.request
     work = request.work or work_of(result, HOUR_S)
     chosen = _to_the_end(split, result, decision.profiles, work)
     restarted = finish(result, work) if split.is_limited and request.work else None
@@ -468,7 +458,7 @@ def same_work(decision: Decision, option: RatedSplit) -> _WorkToTheEnd:
         work=work,
         choice=chosen,
         restarted=restarted,
-        exclusive=one_after_the_other(decision.apart.result, work),
+        exclusive=one_after_the_other(decision.apart.prediction.result, work),
     )
 
 
@@ -540,14 +530,15 @@ def accepting(option: RatedSplit, profiles: Sequence[Profile], request: Request)
 
     A server's demand is no floor that a lower number loosens.
     """
-    found, shares = list[str](), option.split.shares
-    for profile, part, share in zip(profiles, option.prediction.parts, shares, strict=True):
-        if (speed := sure_speed(part.speed, request)) < floor(profile, request):
+    found, p, place = list[str](), option.predictions, option.place
+    speeds = sure_speeds(p.speeds[0, :, place], p.speeds[1, :, place], request.policy.chance)
+    for job, (profile, speed) in enumerate(zip(profiles, speeds.tolist(), strict=True)):
+        if speed < floor(profile, request):
             if is_served(profile):
                 return ""
             found.append(f"--min-speed {profile.job}={math.floor(100 * speed) / 100:g}")
         most_ms = request.longest_p99_ms(profile)
-        beside = part.p99_ms(profile, option.split, share)
+        beside = p.part(place, job).p99_ms(profile, option.split, option.split.shares[job])
         if most_ms and beside and request.decisive_p99_ms(profile, beside) > most_ms:
             sure_ms = beside.at_most_with(request.policy.chance)
             found.append(f"--max-p99 {profile.job}={math.ceil(sure_ms)}ms")

@@ -146,13 +146,8 @@ def weight_of_low(chance: float) -> float:
     return max(float(np.interp(chance, CHANCES, WEIGHTS)), 0.0)
 
 
-def sure_speed(speed: Interval, request: Request) -> float:
-    """The relative speed that a job keeps with the chance of the policy."""
-    return speed.lowered(weight_of_low(request.policy.chance))
-
-
 def sure_speeds(speeds: Floats, low: Floats, chance: float) -> Floats:
-    """The same of many speeds and their low ends."""
+    """Relative speeds that jobs keep with a chance, of expected ones and their low ends."""
     with np.errstate(divide="ignore", invalid="ignore"):
         found = speeds * (low / speeds) ** weight_of_low(chance)
     return np.where(speeds > 0, found, np.minimum(speeds, low))
@@ -235,8 +230,8 @@ class Violation:
     by: float
 
 
-Found: TypeAlias = Iterator[tuple[int, Violation]]
-"""Violations, each with the place of the option."""
+Found: TypeAlias = Iterator[tuple[Iterable[int], Violation]]
+"""Violations, each with the places of the options that have it."""
 
 
 def violations(
@@ -245,8 +240,9 @@ def violations(
     """Of each option the limits that are not kept; floors and tails with the policy's chance."""
     found: list[list[Violation]] = [[] for _ in predictions.splits]
     for rule in RULES.values():
-        for place, violation in rule(predictions, profiles, request):
-            found[place].append(violation)
+        for places, violation in rule(predictions, profiles, request):
+            for place in places:
+                found[place].append(violation)
     return tuple(map(tuple, found))
 
 
@@ -266,16 +262,16 @@ def violations_alone(profile: Profile, request: Request) -> tuple[Violation, ...
 def _below_min_speed(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
     """One after the other, each job runs at its full speed, only later."""
     sure = sure_speeds(p.speeds[0], p.speeds[1], request.policy.chance)
-    for profile, own in zip(profiles, sure, strict=True):
+    for profile, own in zip(profiles, sure.tolist(), strict=True):
         least, served = floor(profile, request), is_served(profile)
         verb, whole = ("serve", "its demand") if served else ("run at", "its speed alone")
-        for place in np.flatnonzero(p.are_together & (own < least)).tolist():
-            speed = float(own[place])
-            text = (
-                f"{profile.job} may {verb} as little as {100 * speed:.3g} % of {whole}, "
-                f"below {100 * least:.3g} %"
-            )
-            yield place, Violation(text, 1 - speed / least)
+        for place in p.together:
+            if (speed := own[place]) < least:
+                text = (
+                    f"{profile.job} may {verb} as little as {100 * speed:.3g} % of {whole}, "
+                    f"below {100 * least:.3g} %"
+                )
+                yield [place], Violation(text, 1 - speed / least)
 
 
 def _off(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
@@ -283,8 +279,7 @@ def _off(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found
     for profile in profiles:
         if is_served(profile) and floor(profile, request) > 0:
             text = f"{profile.job} answers no requests while another job runs"
-            for place in np.flatnonzero(~p.are_together).tolist():
-                yield place, Violation(text, 1.0)
+            yield {*range(len(p))}.difference(p.together), Violation(text, 1.0)
 
 
 def _late(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
@@ -296,13 +291,13 @@ def _late(p: Predictions, profiles: Sequence[Profile], request: Request) -> Foun
             share = split.shares[job]
             beside = p.part(place, job).p99_ms(profile, split, share)
             if beside is None or split.sharing == "exclusive":
-                yield from ((place, late) for late in _late_alone(profile, share, request))
+                yield from (([place], late) for late in _late_alone(profile, share, request))
             elif (sure_ms := request.decisive_p99_ms(profile, beside)) > most_ms:
                 text = (
                     f"{profile.job} at {share:g} % may have a p99 latency of {sure_ms:.3g} ms "
                     f"({beside.value:.3g} expected), above {most_ms:.4g} ms"
                 )
-                yield place, Violation(text, sure_ms / most_ms - 1)
+                yield [place], Violation(text, sure_ms / most_ms - 1)
 
 
 def _late_alone(profile: Profile, share_percent: float, request: Request) -> Iterator[Violation]:
@@ -324,7 +319,7 @@ def _exceeds_power(p: Predictions, profiles: Sequence[Profile], request: Request
     for place, split in enumerate(p.splits):
         who = f"{hottest.job} alone" if split.sharing == "exclusive" else _all(p)
         power_w = most_power_w(p, place, profiles)
-        yield from ((place, over) for over in _over_power(who, power_w, request))
+        yield from (([place], over) for over in _over_power(who, power_w, request))
 
 
 def most_power_w(p: Predictions, place: int, profiles: Sequence[Profile]) -> float:
@@ -349,14 +344,14 @@ def _exceeds_memory(p: Predictions, profiles: Sequence[Profile], request: Reques
             f"{_all(p)} need {memory.needed_mib:.0f} MiB of memory, {memory.most_mib:.0f} MiB are "
             f"there ({100 * MEMORY_PART:g} % of the card)"
         )
-        yield from _together(p, Violation(text, memory.needed_mib / memory.most_mib - 1))
+        yield p.together, Violation(text, memory.needed_mib / memory.most_mib - 1)
 
 
 def _lacks_cores(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
     most = request.host_cores
     if most is not None and (wanted := cores_wanted(profiles)) and wanted > most:
         text = f"{wanted:.1f} host cores are wanted, {most:g} are there"
-        yield from _together(p, Violation(text, wanted / most - 1))
+        yield p.together, Violation(text, wanted / most - 1)
 
 
 def _shares_fate(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
@@ -364,14 +359,8 @@ def _shares_fate(p: Predictions, profiles: Sequence[Profile], request: Request) 
         text = "a fault of one job ends the others: MPS does not keep them apart"
         if vendor_of(profiles[0].gpu_model) == "amd":
             text = "nobody has tried on AMD whether a fault of one job leaves the others running"
-        for place, split in enumerate(p.splits):
-            if split.sharing not in ISOLATING:
-                yield place, Violation(text, 1.0)
-
-
-def _together(p: Predictions, violation: Violation) -> Found:
-    """The same wherever jobs run at the same time."""
-    return ((place, violation) for place in np.flatnonzero(p.are_together).tolist())
+        places = [n for n, split in enumerate(p.splits) if split.sharing not in ISOLATING]
+        yield places, Violation(text, 1.0)
 
 
 Rule: TypeAlias = Callable[[Predictions, Sequence[Profile], Request], Found]

@@ -148,7 +148,7 @@ def _for_filling(
             seats.setdefault(profile.job, []).append(seat)
     if not seats:
         return
-    most_levels = _most_levels([*map(len, seats.values())], most_ways)
+    most_levels = _most_levels(tuple(map(len, seats.values())), most_ways)
     choices: list[Iterable[tuple[float, ...]]] = []
     for own in seats.values():
         limits = _limits(profiles[own[0]], checked)
@@ -175,7 +175,8 @@ def _joining(
             yield Split((*running.shares, share), running.sharing)
 
 
-def _most_levels(copies: Sequence[int], most_ways: int) -> int:
+@functools.cache
+def _most_levels(copies: tuple[int, ...], most_ways: int) -> int:
     """How many levels each job that fills may have, no limit among them; of copies, so many each.
 
     Which of several copies has which limit makes no difference.

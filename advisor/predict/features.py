@@ -66,12 +66,38 @@ class Side:
 
         That is its rate for each one on the whole GPU.
         """
-        return _alone(self.profile, self.shares, self.readings)
+        profile, shares, readings = self.profile, self.shares, self.readings
+        idle = profile.idle_power_w / _full_power_w(profile)
+        return {
+            **{name: readings[name] for name in AT_SHARE},
+            "log_pcie_tx": np.log1p(readings["pcie_tx_mib_per_s"]),
+            "log_pcie_rx": np.log1p(readings["pcie_rx_mib_per_s"]),
+            "relative_dynamic_power": readings["relative_power"] - idle,
+            "relative_rate": readings["rate"] / profile.whole_gpu_rate,
+            "sm_filled": readings["sm_active_percent"] / shares,
+            **{
+                f"whole_{name}": np.full_like(shares, profile.values[name][-1])
+                for name in ("sm_active_percent", "dram_active_percent")
+            },
+        }
 
     @functools.cached_property
     def shape(self) -> Mapping[str, Floats]:
-        """Features that a job has as `own` only; each shape (n,)."""
-        return _shape(self.profile, self.shares, self.readings)
+        """How the rate answers to the share: around it, over all shares, and in bandwidth; (n,)."""
+        profile, shares, readings = self.profile, self.shares, self.readings
+        low = np.maximum(shares - 10, profile.shares[0])
+        high = np.minimum(shares + 10, WHOLE)
+        rates = profile.values["rate"]
+        step = np.log(
+            np.interp(high, profile.shares, rates) / np.interp(low, profile.shares, rates)
+        )
+        whole = np.log(rates[-1] / rates[0]) / np.log(WHOLE / profile.shares[0])
+        dram = max(float(profile.values["dram_active_percent"][-1]), 0.5)
+        return {
+            "own_local_sensitivity": step / np.log(high / low),
+            "own_sensitivity": np.full_like(shares, whole),
+            "own_bandwidth_saturation": readings["dram_active_percent"] / dram,
+        }
 
     @functools.cached_property
     def paired(self) -> Floats:
@@ -184,38 +210,6 @@ def _demanded_power_w(sides: tuple[Side, ...]) -> Floats:
 
 def _full_power_w(profile: Profile) -> float:
     return profile.power_limit_w or float(profile.values["power_w"].max())
-
-
-def _alone(profile: Profile, shares: Floats, readings: Mapping[str, Floats]) -> dict[str, Floats]:
-    """What a job is by itself, whatever it runs next to."""
-    idle = profile.idle_power_w / _full_power_w(profile)
-    return {
-        **{name: readings[name] for name in AT_SHARE},
-        "log_pcie_tx": np.log1p(readings["pcie_tx_mib_per_s"]),
-        "log_pcie_rx": np.log1p(readings["pcie_rx_mib_per_s"]),
-        "relative_dynamic_power": readings["relative_power"] - idle,
-        "relative_rate": readings["rate"] / profile.whole_gpu_rate,
-        "sm_filled": readings["sm_active_percent"] / shares,
-        **{
-            f"whole_{name}": np.full_like(shares, profile.values[name][-1])
-            for name in ("sm_active_percent", "dram_active_percent")
-        },
-    }
-
-
-def _shape(profile: Profile, shares: Floats, readings: Mapping[str, Floats]) -> dict[str, Floats]:
-    """How the rate answers to the share: around it, over all shares, and in bandwidth."""
-    low = np.maximum(shares - 10, profile.shares[0])
-    high = np.minimum(shares + 10, WHOLE)
-    rates = profile.values["rate"]
-    step = np.log(np.interp(high, profile.shares, rates) / np.interp(low, profile.shares, rates))
-    whole = np.log(rates[-1] / rates[0]) / np.log(WHOLE / profile.shares[0])
-    dram = max(float(profile.values["dram_active_percent"][-1]), 0.5)
-    return {
-        "own_local_sensitivity": step / np.log(high / low),
-        "own_sensitivity": np.full_like(shares, whole),
-        "own_bandwidth_saturation": readings["dram_active_percent"] / dram,
-    }
 
 
 Float32s: TypeAlias = npt.NDArray[np.float32]

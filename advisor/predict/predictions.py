@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.core.interval import Interval
 from advisor.core.objectives import (
@@ -109,16 +108,9 @@ class Prediction:
 
     def objective_value(self, objective: Objective) -> Interval:
         """The objective; see `range_of`, and for the default one `efficiency_factors`."""
-        if objective is not OBJECTIVES.get(objective.name):
-            return self.range_of(objective.value)  # by prices of whoever asks
-        if (known := self._values.get(objective.name)) is None:
-            own = self.efficiency if objective.name == DEFAULT_OBJECTIVE else None
-            known = self._values[objective.name] = own or self.range_of(objective.value)
-        return known
-
-    @cached_property
-    def _values(self) -> dict[str, Interval]:
-        return {}
+        # With prices of whoever asks it is another one.
+        own = self.efficiency if objective is OBJECTIVES[DEFAULT_OBJECTIVE] else None
+        return own or self.range_of(objective.value)
 
     @cached_property
     def efficiency(self) -> Interval | None:
@@ -189,19 +181,19 @@ class Predictions:
         return map(self.__getitem__, range(len(self)))
 
     def __getitem__(self, place: int) -> Prediction:
-        power_w, memory_power_w, factors = self._of_all[place]
+        low, high = self.efficiency_factors[:, place].tolist()
         return Prediction(
             split=self.splits[place],
             parts=tuple(self.part(place, job) for job in range(len(self.solo))),
-            power_w=Interval(*power_w),
-            memory_power_w=_known(memory_power_w),
-            efficiency_factors=None if math.isnan(factors[0]) else (factors[0], factors[1]),
+            power_w=Interval(*self.power_w[:, place].tolist()),
+            memory_power_w=_known(self.memory_power_w[:, place]),
+            efficiency_factors=None if math.isnan(low) else (low, high),
         )
 
     def part(self, place: int, job: int) -> PredictedPart:
         """What is expected of one of the jobs at one of the splits."""
-        speed, tail = self._of_jobs[place][job]
-        return PredictedPart(Interval(*speed), *self.solo[job], _known(tail))
+        speed = Interval(*self.speeds[:, job, place].tolist())
+        return PredictedPart(speed, *self.solo[job], _known(self.latencies_p99_ms[:, job, place]))
 
     def values(self, objective: Objective) -> list[float]:
         """What each split is worth: objectives are formulas for arrays of rates and watts, too."""
@@ -213,21 +205,9 @@ class Predictions:
         return found.tolist()
 
     @cached_property
-    def are_together(self) -> npt.NDArray[np.bool_]:
-        """Where jobs run at the same time; shape (n,)."""
-        return np.array([split.sharing != "exclusive" for split in self.splits])
-
-    # Numbers of Python: to take one by one out of an array takes longer than all of them at once.
-
-    @cached_property
-    def _of_jobs(self) -> list[list[tuple[list[float], list[float]]]]:
-        both = zip(self.speeds.T.tolist(), self.latencies_p99_ms.T.tolist(), strict=True)
-        return [list(zip(*of_split, strict=True)) for of_split in both]
-
-    @cached_property
-    def _of_all(self) -> list[tuple[list[float], list[float], list[float]]]:
-        columns = (self.power_w, self.memory_power_w, self.efficiency_factors)
-        return list(zip(*(column.T.tolist() for column in columns), strict=True))
+    def together(self) -> list[int]:
+        """Places of the splits at which jobs run at the same time."""
+        return [n for n, split in enumerate(self.splits) if split.sharing != "exclusive"]
 
 
 class _Results(SplitResult):
@@ -250,16 +230,11 @@ def joined(splits: Sequence[Split], *parts: Predictions) -> Predictions:
     places = {s: n for n, s in enumerate(split for part in parts for split in part.splits)}
     order = [places[split] for split in splits]
     columns = {
-        name: np.concatenate([getattr(part, name) for part in parts], axis=-1)[..., order]
-        for name in _COLUMNS
+        field.name: np.concatenate([getattr(part, field.name) for part in parts], axis=-1)
+        for field in fields(Predictions)[2:]
     }
-    return Predictions(splits=tuple(splits), solo=parts[0].solo, **columns)
-
-
-_COLUMNS = (
-    *("speeds", "power_w", "latencies_p99_ms"),
-    *("memory_power_w", "efficiency_factors"),
-)
+    ordered = {name: column[..., order] for name, column in columns.items()}
+    return Predictions(splits=tuple(splits), solo=parts[0].solo, **ordered)
 
 
 def solo_of(profiles: Sequence[Profile]) -> tuple[tuple[float, float], ...]:
@@ -273,8 +248,8 @@ def _bounds(interval: Interval | None) -> tuple[float, float, float]:
     return interval.value, interval.low, interval.high
 
 
-def _known(bounds: Sequence[float]) -> Interval | None:
-    return None if math.isnan(bounds[0]) else Interval(*bounds)
+def _known(bounds: Floats) -> Interval | None:
+    return None if math.isnan(bounds[0]) else Interval(*bounds.tolist())
 
 
 class Predictor(Protocol):

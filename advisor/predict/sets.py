@@ -432,8 +432,10 @@ class JobsAlone:
 
     def speeds(self, could: Floats) -> Floats:
         """Of each, relative to its own on the whole GPU, side by side under MPS."""
-        served = np.minimum(np.minimum(1.0, could), self.busiest)
-        first = np.where(self.served, served, self.rate)
+        first = self.rate
+        if self.served.any():
+            served = np.minimum(np.minimum(1.0, could), self.busiest)
+            first = np.where(self.served, served, first)
         return first * MPS.kept(self.sm, self.dram, self.fills, self.served)
 
     def tails(self) -> Floats:

@@ -1,8 +1,7 @@
 """The measurements that come with advisor, read once and kept."""
 
 import functools
-import itertools
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor_advice.profiles import ProfilesOfJob, known_profiles
@@ -42,19 +41,10 @@ def points_together() -> Mapping[tuple[str, ...], list[PairPoint]]:
     return _by_jobs(bundled_points_together())
 
 
-def points_among(jobs: Set[str]) -> list[PairPoint]:
+def points_among(jobs: set[str]) -> list[PairPoint]:
     """Of pairs and sets of these jobs and no others."""
-    near = itertools.chain.from_iterable(_by_first().get(job, ()) for job in sorted(jobs))
-    return [point for names, points in near if names <= jobs for point in points]
-
-
-@functools.cache
-def _by_first() -> Mapping[str, list[tuple[frozenset[str], list[PairPoint]]]]:
-    """Points by their first job: what a few jobs did is among a few of hundreds of sets."""
-    found: dict[str, list[tuple[frozenset[str], list[PairPoint]]]] = {}
-    for jobs, points in points_together().items():
-        found.setdefault(jobs[0], []).append((frozenset(jobs), points))
-    return found
+    known = points_together().items()
+    return [point for names, of in known if jobs.issuperset(names) for point in of]
 
 
 def _by_jobs(points: Iterable[PairPoint]) -> Mapping[tuple[str, ...], list[PairPoint]]:

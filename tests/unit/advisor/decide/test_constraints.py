@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,8 +22,6 @@ from advisor.decide.limits import (
     memory_unknown,
     most_power_w,
     risks,
-    sure_speed,
-    sure_speeds,
     violations,
     violations_alone,
     with_card_memory,
@@ -182,18 +179,6 @@ def test_a_server_keeps_its_demand_with_the_same_chance(chance: float, broken_li
     part = replace(p.parts[1], speed=Interval(1.0, 0.94, 1.02))
     found = broken_by(replace(p, parts=(p.parts[0], part)), (A, SERVER), request)
     assert len(found) == broken_limits
-
-
-@given(st.lists(st.tuples(st.floats(0, 2), st.floats(0, 1)), min_size=1), st.floats(0.5, 0.999))
-def test_many_speeds_are_kept_as_each_of_them(
-    known: list[tuple[float, float]], chance: float
-) -> None:
-    speeds, low = np.array([(value, value * part) for value, part in known]).T
-    one = [
-        sure_speed(Interval(value, value * part, value), Request(policy=Policy(chance=chance)))
-        for value, part in known
-    ]
-    assert sure_speeds(speeds, low, chance).tolist() == pytest.approx(one)
 
 
 def test_one_after_the_other_all_speeds_are_kept_but_requests_wait() -> None:

@@ -435,7 +435,7 @@ def test_limits_are_set_as_the_back_end_sets_them() -> None:
 def test_the_worst_violation_is_the_one_that_is_missed_by_most() -> None:
     one, other, far = Violation("a", 0.1), Violation("b", 0.1), Violation("c", 0.2)
     (p,) = scripted({}).predict((A, B), [EQUAL])
-    option = RatedSplit(Predictions.of([p]), 0, 1.0, (one, far, other))
+    option = RatedSplit(Predictions.of([p]), 0, EQUAL, 1.0, (one, far, other))
     assert worst_violation(option) == far
     for order in ((one, other), (other, one)):
         assert worst_violation(dataclasses.replace(option, violations=order)) == other
@@ -497,6 +497,6 @@ def test_the_value_of_given_work_has_bounds_of_its_own() -> None:
     of_hours, free = (decided((A, B), Sure(), work=w, policy=FREE) for w in (WORK, None))
     option, plain = of_hours.options[4], free.options[4]
     gain = gain_to_the_end(option.split, (A, B), WORK, of_hours.request.objective)
-    assert option.value == gain(option.result)
+    assert option.value == gain(option.prediction.result)
     bounds = plain.prediction.objective_value(free.request.objective)
     assert bounds == Interval(plain.value, 0.99 * plain.value, 1.01 * plain.value)
