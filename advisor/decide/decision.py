@@ -551,17 +551,14 @@ def near_miss(decision: Decision) -> str | None:
     """The nearest better option that is expected to keep every limit, and the flag to accept it."""
     request, profiles = decision.request, decision.profiles
     least = decision.choice.worth if decision.choice else 1 + request.policy.min_gain
-    better = [
-        o for o in decision.options if o.violations and o.worth > least * (1 + request.policy.tie)
-    ]
+    enough = least * (1 + request.policy.tie)
+    better = [o for o in decision.options if o.violations and o.worth > enough]
     if not better:
         return None
     as_expected = replace(request, policy=replace(request.policy, chance=0.5))
-    broken = violations(better[0].predictions, profiles, as_expected)
-    for option in sorted(better, key=lambda o: (worst_violation(o).by, -o.worth)):
-        if broken[option.place]:
-            continue
-        if accepted := accepting(option, profiles, request):
+    broken = violations(decision.apart.predictions, profiles, as_expected)
+    for option in sorted(better, key=lambda option: (worst_violation(option).by, -option.worth)):
+        if not broken[option.place] and (accepted := accepting(option, profiles, request)):
             jobs = (profile.job for profile in profiles)
             limits = limits_text(jobs, option.split.shares) or option.name
             saved = less_or_more(option.prediction.energy_saved.value, 0)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -198,10 +198,10 @@ class Predictions:
     def values(self, objective: Objective) -> list[float]:
         """What each split is worth: objectives are formulas for arrays of rates and watts, too."""
         parts = [
-            PartResult(cast("Any", speeds * rate), rate, alone_w)
+            PartResult(speeds * rate, rate, alone_w)
             for speeds, (rate, alone_w) in zip(self.speeds[0], self.solo, strict=True)
         ]
-        found: Any = objective.value(_Results(tuple(parts), cast("Any", self.power_w[0])))
+        found: Any = objective.value(_Results(tuple(parts), self.power_w[0]))
         return found.tolist()
 
     @cached_property

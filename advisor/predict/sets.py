@@ -435,7 +435,7 @@ class JobsAlone:
         first = self.rate
         if self.served.any():
             served = np.minimum(np.minimum(1.0, could), self.busiest)
-            first = np.where(self.served, served, first)
+            first = np.where(self.served, served, self.rate)
         return first * MPS.kept(self.sm, self.dram, self.fills, self.served)
 
     def tails(self) -> Floats:

@@ -207,14 +207,16 @@ class Present:
         began = time.monotonic()
         try:
             observed = self._observed
-            self._keep(observed, *await asyncio.to_thread(self._stamps))
+            stamps = await asyncio.to_thread(
+                lambda: (
+                    *(self._change_count(), self._registry.stamp()),
+                    *(checks_stamp(self._home), self._store.together()),
+                )
+            )
+            self._keep(observed, *stamps)
             self._looked_at, self._fresh_until = began, time.monotonic() + FRESH_S
         finally:
             self._look = None
-
-    def _stamps(self) -> tuple[int, tuple[int, int, int], ChecksStamp, frozenset[tuple[str, ...]]]:
-        count, promotions = self._change_count(), self._registry.stamp()
-        return count, promotions, checks_stamp(self._home), self._store.together()
 
     def _keep(
         self,
@@ -346,18 +348,18 @@ class JobsReader:
         """What was measured of these jobs together; that of a whole queue is not kept."""
         names = sorted(p.job for p in found.profiles)
         key = found.a.gpu_model, *names
-        if any_of:
-            return await asyncio.to_thread(self._measured, found, self._store, any_of)
+        is_stored = any_of or not kept.together.isdisjoint(asked_together(names))
+        measured = functools.partial(self._measured, found, any_of, is_stored)
         async with self._measuring:
-            if (windows := kept.windows.get(key)) is None:
-                if kept.together.isdisjoint(asked_together(names)):
-                    windows = self._measured(found, None)
-                else:
-                    windows = await asyncio.to_thread(self._measured, found, self._store)
-                kept.windows[key] = windows
+            windows = None if any_of else kept.windows.get(key)
+            if windows is None:
+                windows = await asyncio.to_thread(measured) if is_stored else measured()
+                if not any_of:
+                    kept.windows[key] = windows
         return windows
 
-    def _measured(self, found: ProfileSet, store: Store | None, any_of: bool = False) -> Windows:
+    def _measured(self, found: ProfileSet, any_of: bool, is_stored: bool) -> Windows:
+        store = self._store if is_stored else None
         points = bundled.points_among({p.job for p in found.profiles})
         checks = checks_of(self._settings)
         return measured_windows(found.profiles, checks, store, points, any_of=any_of)
