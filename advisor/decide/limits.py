@@ -279,7 +279,7 @@ def _off(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found
     for profile in profiles:
         if is_served(profile) and floor(profile, request) > 0:
             text = f"{profile.job} answers no requests while another job runs"
-            yield {*range(len(p))}.difference(p.together), Violation(text, 1.0)
+            yield {*range(len(p.splits))}.difference(p.together), Violation(text, 1.0)
 
 
 def _late(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
@@ -161,24 +161,21 @@ class Predictions:
     @classmethod
     def of(cls, rows: Sequence[Prediction]) -> "Predictions":
         """Columns of predictions of the same jobs, at least one."""
-        parts = [[_bounds(part.speed) for part in row.parts] for row in rows]
-        tails = [[_bounds(part.latency_p99_ms) for part in row.parts] for row in rows]
+        parts = [[astuple(part.speed) for part in row.parts] for row in rows]
+        tails = [[astuple(part.latency_p99_ms or _UNKNOWN) for part in row.parts] for row in rows]
         factors = [row.efficiency_factors or (math.nan, math.nan) for row in rows]
         return cls(
             splits=tuple(row.split for row in rows),
             solo=tuple((part.solo_rate, part.solo_power_w) for part in rows[0].parts),
             speeds=np.array(parts).T,
-            power_w=np.array([_bounds(row.power_w) for row in rows]).T,
+            power_w=np.array([astuple(row.power_w) for row in rows]).T,
             latencies_p99_ms=np.array(tails).T,
-            memory_power_w=np.array([_bounds(row.memory_power_w) for row in rows]).T,
+            memory_power_w=np.array([astuple(row.memory_power_w or _UNKNOWN) for row in rows]).T,
             efficiency_factors=np.array(factors).T,
         )
 
-    def __len__(self) -> int:
-        return len(self.splits)
-
     def __iter__(self) -> Iterator[Prediction]:
-        return map(self.__getitem__, range(len(self)))
+        return map(self.__getitem__, range(len(self.splits)))
 
     def __getitem__(self, place: int) -> Prediction:
         low, high = self.efficiency_factors[:, place].tolist()
@@ -230,11 +227,10 @@ def joined(splits: Sequence[Split], *parts: Predictions) -> Predictions:
     places = {s: n for n, s in enumerate(split for part in parts for split in part.splits)}
     order = [places[split] for split in splits]
     columns = {
-        field.name: np.concatenate([getattr(part, field.name) for part in parts], axis=-1)
+        field.name: np.concatenate([getattr(p, field.name) for p in parts], axis=-1)[..., order]
         for field in fields(Predictions)[2:]
     }
-    ordered = {name: column[..., order] for name, column in columns.items()}
-    return Predictions(splits=tuple(splits), solo=parts[0].solo, **ordered)
+    return Predictions(splits=tuple(splits), solo=parts[0].solo, **columns)
 
 
 def solo_of(profiles: Sequence[Profile]) -> tuple[tuple[float, float], ...]:
@@ -242,10 +238,7 @@ def solo_of(profiles: Sequence[Profile]) -> tuple[tuple[float, float], ...]:
     return tuple((profile.whole_gpu_rate, profile.whole_gpu_power_w) for profile in profiles)
 
 
-def _bounds(interval: Interval | None) -> tuple[float, float, float]:
-    if interval is None:
-        return math.nan, math.nan, math.nan
-    return interval.value, interval.low, interval.high
+_UNKNOWN = Interval(math.nan, math.nan, math.nan)
 
 
 def _known(bounds: Floats) -> Interval | None:

@@ -179,7 +179,7 @@ def power_w(
     own = kept * np.maximum(0.0, alone_w - active_idle_w)
     jobs = (alone_w > 0).sum(axis=0)
     together = active_idle_w.sum(axis=0) / jobs + own.sum(axis=0)
-    beside = np.maximum(together, alone_w.max(axis=0))
+    beside: Floats = np.maximum(together, alone_w.max(axis=0))
     return np.minimum(limit_w, np.where(in_turns, together, beside))
 
 
@@ -432,10 +432,8 @@ class JobsAlone:
 
     def speeds(self, could: Floats) -> Floats:
         """Of each, relative to its own on the whole GPU, side by side under MPS."""
-        first = self.rate
-        if self.served.any():
-            served = np.minimum(np.minimum(1.0, could), self.busiest)
-            first = np.where(self.served, served, self.rate)
+        served = np.minimum(np.minimum(1.0, could), self.busiest)
+        first = np.where(self.served, served, self.rate)
         return first * MPS.kept(self.sm, self.dram, self.fills, self.served)
 
     def tails(self) -> Floats:

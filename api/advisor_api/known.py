@@ -121,9 +121,6 @@ MOST_JOBS = 16_384
 MOST_CARDS = 1024
 """Cards of which what was learned is kept."""
 
-MOST_PAIRS = 4096
-"""Sets of which what was measured is kept."""
-
 MOST_KNOWN = 1024
 """Sets of which all that is known is kept; one takes about 65 KiB, with steps of two SMs 115."""
 
@@ -152,9 +149,6 @@ class Kept:
     )
     conditions: LRUCache[tuple[str, str | None], Conditions] = field(
         default_factory=lambda: LRUCache(MOST_CARDS)
-    )
-    windows: LRUCache[tuple[str, ...], Windows] = field(
-        default_factory=lambda: LRUCache(MOST_PAIRS)
     )
     sets: LRUCache[tuple[tuple[str, ...], str | None, str | None], KnownSet] = field(
         default_factory=lambda: LRUCache(MOST_KNOWN)
@@ -248,7 +242,7 @@ class JobsReader:
     ) -> None:
         self._settings, self._store, self._registry = settings, store, registry
         self._jobs, self._present = jobs, present
-        self._loading, self._opening, self._measuring = (asyncio.Lock() for _ in range(3))
+        self._loading, self._opening = asyncio.Lock(), asyncio.Lock()
 
     async def jobs(
         self,
@@ -345,21 +339,13 @@ class JobsReader:
         return dataclasses.replace(conditions, windows=await self._windows(kept, found, any_of))
 
     async def _windows(self, kept: Kept, found: ProfileSet, any_of: bool) -> Windows:
-        """What was measured of these jobs together; that of a whole queue is not kept."""
-        names = sorted(p.job for p in found.profiles)
-        key = found.a.gpu_model, *names
-        is_stored = any_of or not kept.together.isdisjoint(asked_together(names))
-        measured = functools.partial(self._measured, found, any_of, is_stored)
-        async with self._measuring:
-            windows = None if any_of else kept.windows.get(key)
-            if windows is None:
-                windows = await asyncio.to_thread(measured) if is_stored else measured()
-                if not any_of:
-                    kept.windows[key] = windows
-        return windows
+        """What was measured of these jobs together."""
+        asked = asked_together(sorted(profile.job for profile in found.profiles))
+        if any_of or not kept.together.isdisjoint(asked):
+            return await asyncio.to_thread(self._measured, found, self._store, any_of)
+        return self._measured(found, None, any_of)
 
-    def _measured(self, found: ProfileSet, any_of: bool, is_stored: bool) -> Windows:
-        store = self._store if is_stored else None
+    def _measured(self, found: ProfileSet, store: Store | None, any_of: bool) -> Windows:
         points = bundled.points_among({p.job for p in found.profiles})
         checks = checks_of(self._settings)
         return measured_windows(found.profiles, checks, store, points, any_of=any_of)
