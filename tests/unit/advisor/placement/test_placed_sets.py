@@ -5,7 +5,7 @@ import functools
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from unittest import mock
 
@@ -43,7 +43,7 @@ class Physics(Unlearned):
         return [_expected(self.predict(*of_pair)) for of_pair in asked]
 
 
-def _expected(found: Sequence[Prediction]) -> ExpectedPair:
+def _expected(found: Iterable[Prediction]) -> ExpectedPair:
     speeds = [[part.speed.value for part in p.parts] for p in found]
     return ExpectedPair(np.array(speeds).T, np.array([p.power_w.value for p in found]))
 
