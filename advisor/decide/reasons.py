@@ -1,5 +1,6 @@
 """Why a recommendation is what it is, and why jobs are not to share. Pure."""
 
+import functools
 from collections.abc import Iterator
 
 from advisor.core.interval import Interval
@@ -127,11 +128,7 @@ def _supply(decision: Decision) -> Iterator[str]:
     p = decision.chosen.prediction
     if p.split.sharing in ISOLATING:
         return
-    above_w = {ACTIVE_IDLE_ABOVE: ACTIVE_IDLE_OVER_W}
-    known = [with_active_idle(profile, above_w) for profile in decision.profiles]
-    sides = [side(profile, [share]) for profile, share in zip(known, p.split.shares, strict=True)]
-    dram = sum(float(one.readings["dram_active_percent"][0]) for one in sides)
-    demanded_w, limit_w = float(demanded_power_w(sides)[0]), power_limit_w(sides)
+    demanded_w, limit_w, dram = _demand(decision.profiles, p.split.shares)
     if demanded_w > limit_w:
         yield f"all would draw {demanded_w:.0f} W: the limit of {limit_w:.0f} W slows them"
     if dram > FULL_BANDWIDTH_PERCENT:
@@ -139,6 +136,16 @@ def _supply(decision: Decision) -> Iterator[str]:
             f"together they want {dram:.0f} % of the memory bandwidth, of which "
             f"{FULL_BANDWIDTH_PERCENT:.0f} % can be had"
         )
+
+
+@functools.lru_cache(maxsize=1024)
+def _demand(profiles: tuple[Profile, ...], shares: tuple[float, ...]) -> tuple[float, float, float]:
+    """Power that all would draw, the limit of the GPU, and memory bandwidth that they want."""
+    above_w = {ACTIVE_IDLE_ABOVE: ACTIVE_IDLE_OVER_W}
+    known = [with_active_idle(profile, above_w) for profile in profiles]
+    sides = [side(profile, [share]) for profile, share in zip(known, shares, strict=True)]
+    dram = sum(one.readings["dram_active_percent"][0] for one in sides)
+    return float(demanded_power_w(sides)[0]), power_limit_w(sides), float(dram)
 
 
 def _starved(decision: Decision) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -177,6 +177,7 @@ class Predictions:
     def __iter__(self) -> Iterator[Prediction]:
         return map(self.__getitem__, range(len(self.splits)))
 
+    @lru_cache(maxsize=8192)  # noqa: B019 - other limits of the same jobs are asked for next
     def __getitem__(self, place: int) -> Prediction:
         low, high = self.efficiency_factors[:, place].tolist()
         return Prediction(

@@ -5,7 +5,7 @@ import os
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -112,6 +112,8 @@ class KnownSet:
     outlook: Outlook
     warnings: tuple[str, ...]
     """Whatever is wanted."""
+    _outside: dict[Split, list[str]] = field(default_factory=dict[Split, list[str]])
+    """Features that no training data had, by the split that was chosen."""
 
     def decide(self, request: Request, running: Running | None = None) -> Decision:
         """How the jobs are to run; all but the last may be running.
@@ -200,7 +202,9 @@ class KnownSet:
         yield from gpu_warnings(model.manifest, profiles)
         if split is None or split.sharing in ISOLATING:
             return
-        if outside := model.extrapolation(profiles, [split]):
+        if split not in self._outside:
+            self._outside[split] = model.extrapolation(profiles, [split])
+        if outside := self._outside[split]:
             more = f" and {len(outside) - _NAMED} more" if len(outside) > _NAMED else ""
             yield f"unlike anything the model has seen in {', '.join(outside[:_NAMED])}{more}"
 
