@@ -129,19 +129,28 @@ class Share:
     memory_mib: int | None = None
 
     def __post_init__(self) -> None:
-        try:
-            is_possible = math.isfinite(self.percent) and 0 < self.percent <= 100
-        except TypeError:  # text, as of a form
-            is_possible = False
-        if not is_possible:
-            raise InputError(
-                f"a share of {self.percent} % is not possible",
-                why="the driver takes 0, negative numbers and numbers above 100 as no limit at all",
-                fix="give a percentage above 0 and at most 100",
-            )
+        check_percent(self.percent)
 
     def __str__(self) -> str:
         return f"{self.percent:g}"
+
+
+def check_percent(percent: float) -> None:
+    """Refuse a percentage that the driver would take as no limit.
+
+    Raises:
+        InputError: it is one.
+    """
+    try:
+        is_possible = 0 < percent <= WHOLE
+    except TypeError:  # text, as of a form
+        is_possible = False
+    if not is_possible:
+        raise InputError(
+            f"a share of {percent} % is not possible",
+            why="the driver takes 0, negative numbers and numbers above 100 as no limit at all",
+            fix="give a percentage above 0 and at most 100",
+        )
 
 
 def units_for_percent(percent: float, units_total: int) -> int:
@@ -150,7 +159,7 @@ def units_for_percent(percent: float, units_total: int) -> int:
     Raises:
         InputError: `percent` is one that the driver would take as no limit.
     """
-    Share(percent)
+    check_percent(percent)
     # 1e-9 undoes the representation error of products such as 0.07 * 100.
     exact = math.floor(percent * units_total / 100 + 1e-9)
     return min(units_total, max(SM_FLOOR, exact - exact % SM_QUANTUM))
@@ -331,6 +340,7 @@ def quantum(units_total: int, vendor: Vendor) -> int:
     return XCDS.get(units_total, 1) if vendor == "amd" else SM_QUANTUM
 
 
+@functools.lru_cache(maxsize=64)
 def grantable(units_total: int, vendor: Vendor = "nvidia") -> tuple[int, ...]:
     """Counts that can be granted on a GPU of this many units, ascending; its last one is all."""
     step = quantum(units_total, vendor)
@@ -338,6 +348,7 @@ def grantable(units_total: int, vendor: Vendor = "nvidia") -> tuple[int, ...]:
     return tuple(sorted({*range(least, units_total + 1, step), units_total} - {0}))
 
 
+@functools.lru_cache(maxsize=4096)  # a question asks for the same few shares again and again
 def units_for_share(percent: float, units_total: int, vendor: Vendor) -> int:
     """Units that a share is granted.
 
@@ -349,6 +360,7 @@ def units_for_share(percent: float, units_total: int, vendor: Vendor) -> int:
     return units_for_percent(percent, units_total)
 
 
+@functools.lru_cache(maxsize=4096)
 def share_for_units(units: int, units_total: int, vendor: Vendor) -> float:
     """The percentage for which exactly `units` of `units_total` are granted.
 

@@ -26,27 +26,8 @@ class Interval:
         """The interval of a positive multiple of the value."""
         return Interval(self.value * factor, self.low * factor, self.high * factor)
 
-    def lowered(self, weight: float) -> float:
-        """The value, moved to its low end by this part of the way, of logarithms."""
-        return self._beyond(self.low, weight)
-
     def at_most_with(self, chance: float) -> float:
         """What is not exceeded with this chance, where the logarithm is normal."""
-        return self._beyond(self.high, weight_of_bound(chance))
-
-    def _beyond(self, bound: float, weight: float) -> float:
-        if self.value <= 0 or bound == self.value:
-            return min(self.value, bound)
-        return self.value * (bound / self.value) ** weight
-
-    def at_most(self, other: "Interval") -> "Interval":
-        """The smaller value, and the smaller of either bound."""
-        return Interval(
-            min(self.value, other.value), min(self.low, other.low), min(self.high, other.high)
-        )
-
-    def at_least(self, other: "Interval") -> "Interval":
-        """The larger value, and the larger of either bound."""
-        return Interval(
-            max(self.value, other.value), max(self.low, other.low), max(self.high, other.high)
-        )
+        if self.value <= 0 or self.high == self.value:
+            return min(self.value, self.high)
+        return self.value * (self.high / self.value) ** weight_of_bound(chance)

@@ -71,6 +71,11 @@ class SplitResult:
         return tuple(part.speed for part in self.parts)
 
     @property
+    def slowest(self) -> float:
+        """Relative speed of the slowest job."""
+        return min(self.speeds)
+
+    @property
     def stp(self) -> float:
         """Sum of relative speeds (system throughput, STP): 1 is what one job at a time gives."""
         return sum(self.speeds)
@@ -189,7 +194,7 @@ OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
                 # Energy for one unit of work is power / S and its time is 1 / S.
                 lambda result: result.stp**2 / result.power_w,
             ),
-            Objective("max-min", "relative speed of the slower job", "1", lambda r: min(r.speeds)),
+            Objective("max-min", "relative speed of the slower job", "1", lambda r: r.slowest),
         )
     }
 )

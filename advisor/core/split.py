@@ -14,6 +14,7 @@ from advisor.core.gpu import (
     WHOLE,
     Share,
     Vendor,
+    check_percent,
     grantable,
     quantum,
     share_environment,
@@ -68,7 +69,7 @@ class Split:
         if not self.shares:
             raise InputError("a split of no shares is not possible", fix="write it as 30/70")
         for share in self.shares:
-            Share(share)
+            check_percent(share)
 
     def __str__(self) -> str:
         return "/".join(f"{s:g}" for s in self.shares) if self.is_limited else self.sharing

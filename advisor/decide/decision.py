@@ -6,9 +6,10 @@ of the jobs.
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from advisor.core.gpu import WHOLE, vendor_of
 from advisor.core.interval import Interval
@@ -46,14 +47,14 @@ from advisor.decide.limits import (
     floor,
     is_served,
     most_power_w,
-    sure_speed,
+    sure_speeds,
     violations,
     violations_alone,
     with_card_memory,
 )
 from advisor.decide.options import Running, check_set, options_of
 from advisor.errors import InputError, NoSplitError
-from advisor.predict.predictions import Prediction, Predictor
+from advisor.predict.predictions import Prediction, Predictions, Predictor
 from advisor.predict.profiles import Profile
 from advisor.validity.safe_counts import CheckedCounts
 
@@ -65,38 +66,46 @@ SHOWN = (DEFAULT_OBJECTIVE, "throughput")
 """Energy and time: shown next to the objective that decides."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RatedSplit:
     """One option of running jobs on one GPU.
 
     Attributes:
-        objective_value: By the objective that decides.
+        predictions: Of all options.
+        place: Of this one among them.
+        value: By the objective that decides.
         violations: Limits that it breaks; empty: it can be chosen.
     """
 
-    prediction: Prediction
-    objective_value: Interval
+    predictions: Predictions = field(repr=False, compare=False)
+    place: int
+    split: Split
+    value: float
     violations: tuple[Violation, ...]
+
+    @functools.cached_property
+    def prediction(self) -> Prediction:
+        """What is expected of the jobs."""
+        return self.predictions[self.place]
 
     @property
     def name(self) -> str:
         """The split as people write it: 30/70, `uncapped` or `exclusive`."""
-        return str(self.prediction.split)
+        return str(self.split)
 
     @property
     def sharing(self) -> Sharing:
         """How the jobs use the GPU."""
-        return self.prediction.split.sharing
+        return self.split.sharing
 
     @property
     def worth(self) -> float:
         """Value less the lead that its kind must have."""
-        return with_margin(self.objective_value.value, self.sharing)
+        return with_margin(self.value, self.sharing)
 
     def gain_over(self, other: "RatedSplit") -> float:
         """Relative difference of the value; 0.1 is a tenth more than the other's."""
-        least = other.objective_value.value
-        return self.objective_value.value / least - 1 if least else float("inf")
+        return self.value / other.value - 1 if other.value else float("inf")
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -160,9 +169,7 @@ class Outlook:
         # Two threads that ask at once both work it out.
         self.expected = functools.cache(self._expected)
 
-    def _expected(
-        self, *, fine: bool = False, running: Running | None = None
-    ) -> Sequence[Prediction]:
+    def _expected(self, *, fine: bool = False, running: Running | None = None) -> Predictions:
         """Predictions of all options."""
         options = options_of(
             self.profiles,
@@ -196,12 +203,15 @@ def decide(
     check_request(profiles, request)
     objective, policy = request.objective, request.policy
     predictions = outlook.expected(fine=request.fine, running=running)
-    options = tuple(rated(p, profiles, objective, request) for p in predictions)
+    values = values_of(predictions, profiles, objective, request)
+    broken = violations(predictions, profiles, request)
+    each = zip(itertools.count(), predictions.splits, values, broken, strict=False)
+    options = tuple(RatedSplit(predictions, *own) for own in each)
     *shared, apart = options
     kept = [option for option in shared if not option.violations]
     # Where a GPU for each breaks a limit, too, an option that keeps all need not gain anything.
     only_shared = any(violations_alone(profile, request) for profile in profiles)
-    least = apart.objective_value.value * (1 + policy.min_gain)
+    least = apart.value * (1 + policy.min_gain)
     enough = [option for option in kept if only_shared or option.worth >= least]
     if not enough and only_shared:
         raise no_way(options, profiles, request)
@@ -232,16 +242,14 @@ def check_request(profiles: Sequence[Profile], request: Request) -> None:
     check_jobs_fit(profiles, request.memory_mib)
 
 
-def rated(
-    p: Prediction, profiles: Sequence[Profile], by: Objective, request: Request
-) -> RatedSplit:
-    """What an option is worth, with bounds, and the limits that it breaks."""
-    gain = by.value
-    if request.work and by.name in TO_THE_END:
-        gain = gain_to_the_end(p, profiles, request.work, by, request.policy.prices)
-    # The default objective has bounds of its own.
-    value = p.objective_value(by) if gain is by.value else p.range_of(gain)
-    return RatedSplit(p, value, violations(p, profiles, request))
+def values_of(
+    p: Predictions, profiles: Sequence[Profile], by: Objective, request: Request
+) -> list[float]:
+    """What each option is worth."""
+    if not request.work or by.name not in TO_THE_END:
+        return p.values(by)
+    work, prices = request.work, request.policy.prices
+    return [gain_to_the_end(one.split, profiles, work, by, prices)(one.result) for one in p]
 
 
 def with_margin(value: float, sharing: Sharing) -> float:
@@ -260,7 +268,7 @@ def best_of(options: Iterable[RatedSplit], profiles: Sequence[Profile], tie: flo
         options,
         lambda option: option.worth,
         tie,
-        lambda option, worth: fewest_limits(option.prediction.split, jobs, worth),
+        lambda option, worth: fewest_limits(option.split, jobs, worth),
     )
 
 
@@ -307,10 +315,10 @@ def picks(decision: Decision) -> Mapping[str, RatedSplit]:
     found: dict[str, RatedSplit] = {}
     for name in dict.fromkeys((request.objective.name, *SHOWN)):
         by = priced(ADVISED[name], request.policy.prices)
-        of_split = {o.prediction.split: o for o in kept}
-        valued = [rated(o.prediction, profiles, by, request) for o in kept]
+        values = values_of(kept[0].predictions, profiles, by, request)
+        valued = [replace(option, value=values[option.place]) for option in kept]
         best = best_of(valued, profiles, request.policy.tie)
-        found[name] = of_split[best.prediction.split]
+        found[name] = decision.options[best.place]
     found[request.objective.name] = decision.chosen
     return found
 
@@ -319,9 +327,9 @@ def most_valuable(options: Iterable[RatedSplit]) -> RatedSplit:
     """The option with the highest value, limits or not, without a tie."""
     return best_within_tie(
         options,
-        lambda o: o.objective_value.value,
+        lambda o: o.value,
         0.0,
-        lambda o, _: (SHARINGS.index(o.sharing), o.prediction.split.gap_percent, o.name),
+        lambda o, _: (SHARINGS.index(o.sharing), o.split.gap_percent, o.name),
     )
 
 
@@ -332,7 +340,7 @@ def nearest(options: Iterable[RatedSplit]) -> RatedSplit:
         key=lambda o: (
             worst_violation(o).by,
             SHARINGS.index(o.sharing),
-            o.prediction.split.gap_percent,
+            o.split.gap_percent,
             o.name,
         ),
     )
@@ -349,7 +357,7 @@ def environments(profiles: Sequence[Profile], option: RatedSplit) -> tuple[dict[
     Raises:
         InputError: an AMD GPU of which no profile has the number of CUs.
     """
-    split = option.prediction.split
+    split = option.split
     total = next((p.units_total for p in profiles if p.units_total), None)
     found = split_environments(split, total, vendor_of(profiles[0].gpu_model))
     return tuple(
@@ -405,19 +413,15 @@ def their_call(
 
     None: no way of these sharings that keeps the limits saves enough.
     """
-    saved = {
-        id(o): worth_of(o.prediction, prices)
-        for o in options
-        if o.sharing in sharings and not o.violations
-    }
     open_ways = [
         o
         for o in options
-        if (w := saved.get(id(o)))
-        and w.gpu_time.value >= LEAST_TIME_SAVED
-        and w.energy.value >= -MOST_MORE_ENERGY
+        if o.sharing in sharings
+        and not o.violations
+        and _saved(o.prediction.result.stp) >= LEAST_TIME_SAVED
+        and prices.with_host(o.prediction.result).energy_saved >= -MOST_MORE_ENERGY
     ]
-    return max(open_ways, key=lambda o: saved[id(o)].gpu_time.value, default=None)
+    return max(open_ways, key=lambda o: _saved(o.prediction.result.stp), default=None)
 
 
 def _saved(ratio: float) -> float:
@@ -446,10 +450,10 @@ class _WorkToTheEnd:
 
 def same_work(decision: Decision, option: RatedSplit) -> _WorkToTheEnd:
     """The work of the request, or of an hour of an option: that way and one after the other."""
-    p, request = option.prediction, decision.request
-    work = request.work or work_of(p.result, HOUR_S)
-    chosen = _to_the_end(p, p.result, decision.profiles, work)
-    restarted = finish(p.result, work) if p.split.is_limited and request.work else None
+    split, result, request = option.split, option.prediction.result, decision.request
+    work = request.work or work_of(result, HOUR_S)
+    chosen = _to_the_end(split, result, decision.profiles, work)
+    restarted = finish(result, work) if split.is_limited and request.work else None
     return _WorkToTheEnd(
         work=work,
         choice=chosen,
@@ -459,7 +463,7 @@ def same_work(decision: Decision, option: RatedSplit) -> _WorkToTheEnd:
 
 
 def gain_to_the_end(
-    p: Prediction,
+    split: Split,
     profiles: Sequence[Profile],
     work: Work,
     objective: Objective,
@@ -475,21 +479,21 @@ def gain_to_the_end(
         return done.time_s
 
     def gain(result: SplitResult) -> float:
-        this, alone = _to_the_end(p, result, profiles, work), one_after_the_other(result, work)
-        return spent(alone) / spent(this)
+        this = _to_the_end(split, result, profiles, work)
+        return spent(one_after_the_other(result, work)) / spent(this)
 
     return gain
 
 
 def _to_the_end(
-    p: Prediction, result: SplitResult, profiles: Sequence[Profile], work: Work
+    split: Split, result: SplitResult, profiles: Sequence[Profile], work: Work
 ) -> Finish:
     """All jobs until they are done; the limit of the one that goes on stays."""
-    if p.split.sharing == "exclusive":
+    if split.sharing == "exclusive":
         return one_after_the_other(result, work)
-    if not p.split.is_limited:
+    if not split.is_limited:
         return finish(result, work)
-    return finish(result, work, list(map(rest_of, profiles, p.split.shares)))
+    return finish(result, work, list(map(rest_of, profiles, split.shares)))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -526,14 +530,15 @@ def accepting(option: RatedSplit, profiles: Sequence[Profile], request: Request)
 
     A server's demand is no floor that a lower number loosens.
     """
-    found, shares = list[str](), option.prediction.split.shares
-    for profile, part, share in zip(profiles, option.prediction.parts, shares, strict=True):
-        if (speed := sure_speed(part.speed, request)) < floor(profile, request):
+    found, p, place = list[str](), option.predictions, option.place
+    speeds = sure_speeds(p.speeds[0, :, place], p.speeds[1, :, place], request.policy.chance)
+    for job, (profile, speed) in enumerate(zip(profiles, speeds.tolist(), strict=True)):
+        if speed < floor(profile, request):
             if is_served(profile):
                 return ""
             found.append(f"--min-speed {profile.job}={math.floor(100 * speed) / 100:g}")
         most_ms = request.longest_p99_ms(profile)
-        beside = part.p99_ms(profile, option.prediction.split, share)
+        beside = p.part(place, job).p99_ms(profile, option.split, option.split.shares[job])
         if most_ms and beside and request.decisive_p99_ms(profile, beside) > most_ms:
             sure_ms = beside.at_most_with(request.policy.chance)
             found.append(f"--max-p99 {profile.job}={math.ceil(sure_ms)}ms")
@@ -546,21 +551,16 @@ def near_miss(decision: Decision) -> str | None:
     """The nearest better option that is expected to keep every limit, and the flag to accept it."""
     request, profiles = decision.request, decision.profiles
     least = decision.choice.worth if decision.choice else 1 + request.policy.min_gain
+    enough = least * (1 + request.policy.tie)
+    better = [o for o in decision.options if o.violations and o.worth > enough]
+    if not better:
+        return None
     as_expected = replace(request, policy=replace(request.policy, chance=0.5))
-    better = sorted(
-        (
-            o
-            for o in decision.options
-            if o.violations
-            and o.worth > least * (1 + request.policy.tie)
-            and not violations(o.prediction, profiles, as_expected)
-        ),
-        key=lambda option: (worst_violation(option).by, -option.worth),
-    )
-    for option in better:
-        if accepted := accepting(option, profiles, request):
+    broken = violations(decision.apart.predictions, profiles, as_expected)
+    for option in sorted(better, key=lambda option: (worst_violation(option).by, -option.worth)):
+        if not broken[option.place] and (accepted := accepting(option, profiles, request)):
             jobs = (profile.job for profile in profiles)
-            limits = limits_text(jobs, option.prediction.split.shares) or option.name
+            limits = limits_text(jobs, option.split.shares) or option.name
             saved = less_or_more(option.prediction.energy_saved.value, 0)
             return f"{limits} would take {saved} energy; accept it with {accepted}"
     return None
@@ -572,14 +572,15 @@ def _enough(
     """The lowest ceiling of power at which something keeps all other limits; None: it is not it."""
     if request.max_power_w is None:
         return None
-    free = replace(request, max_power_w=None)
-    kept = [o for o in options if not violations(o.prediction, profiles, free)]
+    free, p = replace(request, max_power_w=None), options[0].predictions
+    broken = violations(p, profiles, free)
+    kept = {o: most_power_w(p, o.place, profiles) for o in options if not broken[o.place]}
     if not kept:
         return None
-    least = min(kept, key=lambda option: most_power_w(option.prediction, profiles))
-    what = "one after the other" if least.prediction.split.sharing == "exclusive" else least.name
+    least = min(kept, key=kept.__getitem__)
+    what = "one after the other" if least.sharing == "exclusive" else least.name
     # Rounded up, so that it is enough.
-    return f"allow {math.ceil(most_power_w(least.prediction, profiles))} W, which {what} needs"
+    return f"allow {math.ceil(kept[least])} W, which {what} needs"
 
 
 def _on_its_own(profiles: Sequence[Profile], request: Request) -> str:

@@ -14,7 +14,7 @@ from advisor.core.objectives import COST, DEFAULT_OBJECTIVE, Objective, Work, fi
 from advisor.core.policy import POLICY, Policy
 from advisor.core.split import ISOLATING
 from advisor.errors import InputError
-from advisor.predict.predictions import Prediction
+from advisor.predict.predictions import Predictions
 from advisor.predict.profiles import Floats, Profile
 
 TO_THE_END = (DEFAULT_OBJECTIVE, "throughput", COST)
@@ -146,13 +146,8 @@ def weight_of_low(chance: float) -> float:
     return max(float(np.interp(chance, CHANCES, WEIGHTS)), 0.0)
 
 
-def sure_speed(speed: Interval, request: Request) -> float:
-    """The relative speed that a job keeps with the chance of the policy."""
-    return speed.lowered(weight_of_low(request.policy.chance))
-
-
 def sure_speeds(speeds: Floats, low: Floats, chance: float) -> Floats:
-    """The same of many speeds and their low ends."""
+    """Relative speeds that jobs keep with a chance, of expected ones and their low ends."""
     with np.errstate(divide="ignore", invalid="ignore"):
         found = speeds * (low / speeds) ** weight_of_low(chance)
     return np.where(speeds > 0, found, np.minimum(speeds, low))
@@ -235,19 +230,27 @@ class Violation:
     by: float
 
 
+Found: TypeAlias = Iterator[tuple[Iterable[int], Violation]]
+"""Violations, each with the places of the options that have it."""
+
+
 def violations(
-    prediction: Prediction, profiles: Sequence[Profile], request: Request
-) -> tuple[Violation, ...]:
-    """The limits that are not kept; floors and tails with the chance of the policy."""
-    rules = RULES.values()
-    return tuple(violation for rule in rules for violation in rule(prediction, profiles, request))
+    predictions: Predictions, profiles: Sequence[Profile], request: Request
+) -> tuple[tuple[Violation, ...], ...]:
+    """Of each option the limits that are not kept; floors and tails with the policy's chance."""
+    found: list[list[Violation]] = [[] for _ in predictions.splits]
+    for rule in RULES.values():
+        for places, violation in rule(predictions, profiles, request):
+            for place in places:
+                found[place].append(violation)
+    return tuple(map(tuple, found))
 
 
-def risks(prediction: Prediction, request: Request) -> tuple[Violation, ...]:
+def risks(p: Predictions, place: int, request: Request) -> tuple[Violation, ...]:
     """The limits that `violations` takes as expected, and the bad end of the interval does not."""
-    if prediction.split.sharing == "exclusive":
+    if p.splits[place].sharing == "exclusive":
         return ()  # measured, not predicted
-    return tuple(_over_power(_all(prediction), prediction.power_w.high, request))
+    return tuple(_over_power(_all(p), float(p.power_w[2, place]), request))
 
 
 def violations_alone(profile: Profile, request: Request) -> tuple[Violation, ...]:
@@ -256,43 +259,45 @@ def violations_alone(profile: Profile, request: Request) -> tuple[Violation, ...
     return (*alone, *_late_alone(profile, WHOLE, request))
 
 
-def _below_min_speed(
-    p: Prediction, profiles: Sequence[Profile], request: Request
-) -> Iterator[Violation]:
-    if p.split.sharing == "exclusive":
-        return  # one after the other, each job runs at its full speed, only later
-    for profile, part in zip(profiles, p.parts, strict=True):
-        least = floor(profile, request)
-        if (speed := sure_speed(part.speed, request)) < least:
-            served = is_served(profile)
-            verb, whole = ("serve", "its demand") if served else ("run at", "its speed alone")
-            text = (
-                f"{profile.job} may {verb} as little as {100 * speed:.3g} % of {whole}, "
-                f"below {100 * least:.3g} %"
-            )
-            yield Violation(text, 1 - speed / least)
+def _below_min_speed(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
+    """One after the other, each job runs at its full speed, only later."""
+    sure = sure_speeds(p.speeds[0], p.speeds[1], request.policy.chance)
+    for profile, own in zip(profiles, sure.tolist(), strict=True):
+        least, served = floor(profile, request), is_served(profile)
+        verb, whole = ("serve", "its demand") if served else ("run at", "its speed alone")
+        for place in p.together:
+            if (speed := own[place]) < least:
+                text = (
+                    f"{profile.job} may {verb} as little as {100 * speed:.3g} % of {whole}, "
+                    f"below {100 * least:.3g} %"
+                )
+                yield [place], Violation(text, 1 - speed / least)
 
 
-def _off(p: Prediction, profiles: Sequence[Profile], request: Request) -> Iterator[Violation]:
+def _off(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
     """A server cannot be scheduled exclusively: its requests would block."""
-    for profile in profiles if p.split.sharing == "exclusive" else ():
+    for profile in profiles:
         if is_served(profile) and floor(profile, request) > 0:
-            yield Violation(f"{profile.job} answers no requests while another job runs", 1.0)
+            text = f"{profile.job} answers no requests while another job runs"
+            yield {*range(len(p.splits))}.difference(p.together), Violation(text, 1.0)
 
 
-def _late(p: Prediction, profiles: Sequence[Profile], request: Request) -> Iterator[Violation]:
+def _late(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
     """As `Request.decisive_p99_ms` has it."""
-    for profile, part, share in zip(profiles, p.parts, p.split.shares, strict=True):
-        beside = part.p99_ms(profile, p.split, share)
-        most_ms = request.longest_p99_ms(profile)
-        if beside is None or most_ms is None or p.split.sharing == "exclusive":
-            yield from _late_alone(profile, share, request)
-        elif (sure_ms := request.decisive_p99_ms(profile, beside)) > most_ms:
-            text = (
-                f"{profile.job} at {share:g} % may have a p99 latency of {sure_ms:.3g} ms "
-                f"({beside.value:.3g} expected), above {most_ms:.4g} ms"
-            )
-            yield Violation(text, sure_ms / most_ms - 1)
+    for job, profile in enumerate(profiles):
+        if (most_ms := request.longest_p99_ms(profile)) is None:
+            continue
+        for place, split in enumerate(p.splits):
+            share = split.shares[job]
+            beside = p.part(place, job).p99_ms(profile, split, share)
+            if beside is None or split.sharing == "exclusive":
+                yield from (([place], late) for late in _late_alone(profile, share, request))
+            elif (sure_ms := request.decisive_p99_ms(profile, beside)) > most_ms:
+                text = (
+                    f"{profile.job} at {share:g} % may have a p99 latency of {sure_ms:.3g} ms "
+                    f"({beside.value:.3g} expected), above {most_ms:.4g} ms"
+                )
+                yield [place], Violation(text, sure_ms / most_ms - 1)
 
 
 def _late_alone(profile: Profile, share_percent: float, request: Request) -> Iterator[Violation]:
@@ -307,19 +312,21 @@ def _late_alone(profile: Profile, share_percent: float, request: Request) -> Ite
         yield Violation(text, alone_ms / most_ms - 1)
 
 
-def _exceeds_power(
-    p: Prediction, profiles: Sequence[Profile], request: Request
-) -> Iterator[Violation]:
+def _exceeds_power(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
+    if request.max_power_w is None:
+        return
     hottest = max(profiles, key=lambda profile: profile.whole_gpu_power_w)
-    who = f"{hottest.job} alone" if p.split.sharing == "exclusive" else _all(p)
-    yield from _over_power(who, most_power_w(p, profiles), request)
+    for place, split in enumerate(p.splits):
+        who = f"{hottest.job} alone" if split.sharing == "exclusive" else _all(p)
+        power_w = most_power_w(p, place, profiles)
+        yield from (([place], over) for over in _over_power(who, power_w, request))
 
 
-def most_power_w(p: Prediction, profiles: Sequence[Profile]) -> float:
+def most_power_w(p: Predictions, place: int, profiles: Sequence[Profile]) -> float:
     """One after the other, the mean of all powers is never drawn, but each of them is."""
-    if p.split.sharing == "exclusive":
+    if p.splits[place].sharing == "exclusive":
         return max(profile.whole_gpu_power_w for profile in profiles)
-    return p.power_w.value
+    return float(p.power_w[0, place])
 
 
 def _over_power(who: str, power_w: float, request: Request) -> Iterator[Violation]:
@@ -330,38 +337,33 @@ def _over_power(who: str, power_w: float, request: Request) -> Iterator[Violatio
         yield Violation(text, power_w / most_w - 1)
 
 
-def _exceeds_memory(
-    p: Prediction, profiles: Sequence[Profile], request: Request
-) -> Iterator[Violation]:
+def _exceeds_memory(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
     memory = MemoryFit(tuple(profile.memory_used_mib for profile in profiles), request.memory_mib)
-    if p.split.sharing != "exclusive" and memory.most_mib is not None and memory.is_too_much:
+    if memory.most_mib is not None and memory.is_too_much:
         text = (
             f"{_all(p)} need {memory.needed_mib:.0f} MiB of memory, {memory.most_mib:.0f} MiB are "
             f"there ({100 * MEMORY_PART:g} % of the card)"
         )
-        yield Violation(text, memory.needed_mib / memory.most_mib - 1)
+        yield p.together, Violation(text, memory.needed_mib / memory.most_mib - 1)
 
 
-def _lacks_cores(
-    p: Prediction, profiles: Sequence[Profile], request: Request
-) -> Iterator[Violation]:
-    most, wanted = request.host_cores, cores_wanted(profiles)
-    if p.split.sharing != "exclusive" and most is not None and wanted and wanted > most:
+def _lacks_cores(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
+    most = request.host_cores
+    if most is not None and (wanted := cores_wanted(profiles)) and wanted > most:
         text = f"{wanted:.1f} host cores are wanted, {most:g} are there"
-        yield Violation(text, wanted / most - 1)
+        yield p.together, Violation(text, wanted / most - 1)
 
 
-def _shares_fate(
-    p: Prediction, profiles: Sequence[Profile], request: Request
-) -> Iterator[Violation]:
-    if request.isolate and p.split.sharing not in ISOLATING:
+def _shares_fate(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
+    if request.isolate:
         text = "a fault of one job ends the others: MPS does not keep them apart"
         if vendor_of(profiles[0].gpu_model) == "amd":
             text = "nobody has tried on AMD whether a fault of one job leaves the others running"
-        yield Violation(text, 1.0)
+        places = [n for n, split in enumerate(p.splits) if split.sharing not in ISOLATING]
+        yield places, Violation(text, 1.0)
 
 
-Rule: TypeAlias = Callable[[Prediction, Sequence[Profile], Request], Iterator[Violation]]
+Rule: TypeAlias = Callable[[Predictions, Sequence[Profile], Request], Found]
 
 RULES: Mapping[str, Rule] = {
     "speed": _below_min_speed,
@@ -374,6 +376,6 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-def _all(p: Prediction) -> str:
+def _all(p: Predictions) -> str:
     """All jobs that share, in messages."""
-    return "both" if len(p.parts) == 2 else f"all {len(p.parts)}"
+    return "both" if len(p.solo) == 2 else f"all {len(p.solo)}"

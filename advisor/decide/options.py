@@ -5,6 +5,7 @@ for each job; of two jobs the nine splits too. All limits are at counts of SMs o
 libraries compute right results (docs/measurements/results.md).
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -122,20 +123,19 @@ def _unit_splits(profiles: Sequence[Profile]) -> tuple[Split, ...]:
 
 def _for_everybody(profiles: Sequence[Profile], checked: CheckedCounts | None) -> Iterator[Split]:
     """The same limit for all, at the largest safe counts that together fit the GPU."""
-    shares = [
-        max((s for s in _limits(p, checked) if _fits(s, p, checked, len(profiles))), default=None)
-        for p in profiles
-    ]
+    shares = [_even_share(profile, checked, len(profiles)) for profile in profiles]
     if None not in shares:
         yield Split(tuple(share for share in shares if share))
 
 
-def _fits(share: float, profile: Profile, checked: CheckedCounts | None, jobs: int) -> bool:
-    """Whether so many jobs with this share have units of their own."""
-    safety = profile.safety(checked)
+@functools.lru_cache(maxsize=4096)
+def _even_share(profile: Profile, checked: CheckedCounts | None, jobs: int) -> float | None:
+    """The largest share of which so many jobs have units of their own; None: there is none."""
+    safety, limits = profile.safety(checked), _limits(profile, checked)
     if (total := safety.units_total) is None:
-        return share * jobs <= WHOLE
-    return units_for_share(share, total, safety.vendor) * jobs <= total
+        return max((share for share in limits if share * jobs <= WHOLE), default=None)
+    units = {share: units_for_share(share, total, safety.vendor) for share in limits}
+    return max((share for share in limits if units[share] * jobs <= total), default=None)
 
 
 def _for_filling(
@@ -148,7 +148,7 @@ def _for_filling(
             seats.setdefault(profile.job, []).append(seat)
     if not seats:
         return
-    most_levels = _most_levels([*map(len, seats.values())], most_ways)
+    most_levels = _most_levels(tuple(map(len, seats.values())), most_ways)
     choices: list[Iterable[tuple[float, ...]]] = []
     for own in seats.values():
         limits = _limits(profiles[own[0]], checked)
@@ -175,7 +175,8 @@ def _joining(
             yield Split((*running.shares, share), running.sharing)
 
 
-def _most_levels(copies: Sequence[int], most_ways: int) -> int:
+@functools.cache
+def _most_levels(copies: tuple[int, ...], most_ways: int) -> int:
     """How many levels each job that fills may have, no limit among them; of copies, so many each.
 
     Which of several copies has which limit makes no difference.
@@ -206,7 +207,8 @@ def _safe(
             yield split
 
 
-def _limits(profile: Profile, checked: CheckedCounts | None) -> list[float]:
+@functools.lru_cache(maxsize=4096)
+def _limits(profile: Profile, checked: CheckedCounts | None) -> tuple[float, ...]:
     """Limits of one job at safe counts, ascending, as far as its profile reaches."""
     safety, least = profile.safety(checked), float(profile.shares[0])
     total = safety.units_total
@@ -215,7 +217,7 @@ def _limits(profile: Profile, checked: CheckedCounts | None) -> list[float]:
     else:
         allowed = (units for units in safety.allowed if units < total)
         shares = [share_for_units(units, total, safety.vendor) for units in allowed]
-    return [share for share in shares if least <= share < WHOLE]
+    return tuple(share for share in shares if least <= share < WHOLE)
 
 
 def _spread(shares: Sequence[float], most: int) -> list[float]:

@@ -37,7 +37,7 @@ def reasons(decision: Decision) -> tuple[str, ...]:
 def warnings(decision: Decision) -> tuple[str, ...]:
     """What a reader should know before doing it."""
     of_profiles = (line for profile in decision.profiles for line in of_profile(profile))
-    at_risk = risks(decision.chosen.prediction, decision.request)
+    at_risk = risks(decision.chosen.predictions, decision.chosen.place, decision.request)
     # Of a job beside itself everything is said once.
     found = (
         *_starved(decision),

@@ -86,8 +86,9 @@ def _end(decision: Decision, added: float) -> tuple[str, str] | None:
     scarce, least = _scarce(profiles[0]), request.policy.min_gain
     if decision.choice is None:
         for limit, rule in RULES.items():
-            for violation in rule(way.prediction, profiles, request):
-                return scarce if limit == "speed" else limit, violation.text
+            for places, violation in rule(way.predictions, profiles, request):
+                if way.place in places:
+                    return scarce if limit == "speed" else limit, violation.text
         gain = 100 * (way.worth / decision.apart.worth - 1)
         gained = f"{gain:.1f} %, less than {100 * least:g} %" if gain > 0 else "nothing"
         return scarce, f"{len(profiles)} copies would gain {gained}"

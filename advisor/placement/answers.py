@@ -10,7 +10,7 @@ limits and intervals, shows of nearly all that they gain nothing.
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import combinations_with_replacement
 from typing import Any, TypeAlias
@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from advisor.core.gpu import MEMORY_PART, WHOLE, share_for_units, units_for_share
-from advisor.core.interval import Interval, weight_of_bound
+from advisor.core.interval import weight_of_bound
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS, NINE, Split, without_limits
 from advisor.decide.decision import Decision
 from advisor.decide.limits import (
@@ -35,9 +35,10 @@ from advisor.placement.placing import Ask, Bools, Ints, PlacedSet, Placing, Pool
 from advisor.predict.predictions import (
     ExpectedPair,
     Prediction,
+    Predictions,
     are_mirrored,
     is_within,
-    possible_speed,
+    possible_speeds,
 )
 from advisor.predict.profiles import Floats, Profile
 from advisor.predict.sets import (
@@ -202,7 +203,7 @@ AT_ONCE = 20
 ROUNDING = 1e-9
 """Of a cost: by so little a model may say less of a pair alone than among others."""
 
-_ANY = Interval(math.inf, math.inf, math.inf)
+_ANY = np.full((3, 1), math.inf)
 
 _Safe: TypeAlias = tuple[Split | None, ...]
 
@@ -223,7 +224,7 @@ class _Pairs:
         self._there = [n for n, profile in enumerate(profiles) if profile]
         self._profiles: list[Profile] = [profile for profile in profiles if profile]
         self._safeties = [profile.safety(pool.checked) for profile in self._profiles]
-        self._most = np.array([possible_speed(p, _ANY).value for p in self._profiles])
+        self._most = np.array([possible_speeds(p, _ANY)[0, 0] for p in self._profiles])
         self._safe: dict[object, _Safe] = {}
         alone_w = np.array([profile.whole_gpu_power_w for profile in self._profiles])
         self._own = placing.per_card + placing.per_w * alone_w
@@ -483,11 +484,12 @@ class SetAnswers:
         places = [self.there.index(kind) for kind in kinds]
         speeds = np.array([[part.speed.value] for part in found.parts])
         gains = self.two.gains(places, speeds, np.array([found.power_w.value]))
-        return bool(gains[0]) and not violations(found, profiles, self._limits)
+        (broken,) = violations(Predictions.of([found]), profiles, self._limits)
+        return bool(gains[0]) and not broken
 
     def _told(
         self, kinds: tuple[int, ...], profiles: Sequence[Profile], level: int
-    ) -> Sequence[Prediction]:
+    ) -> Iterable[Prediction]:
         """At the nine splits by the model of pairs, else by the law at a level."""
         if level != NINE_SPLITS or self.pool.of_pairs is None:
             return _LAW.predict(profiles, [self.way(kinds, max(level, 0))])

@@ -20,7 +20,7 @@ from advisor.core.interval import NORMAL_90, Interval
 from advisor.core.records import CPU_BOUND, WRONG, SoloPoint
 from advisor.core.split import Split
 from advisor.core.telemetry import NEAR_LIMIT
-from advisor.predict.predictions import Prediction, Predictor
+from advisor.predict.predictions import Prediction, Predictions, Predictor
 from advisor.predict.profiles import Floats, Profile
 from advisor.wire.answers import CardPower
 
@@ -212,17 +212,7 @@ class CardPredictor:
         """The profiles as the card would have measured them."""
         return tuple(self._brought[profile] for profile in profiles)
 
-    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         """One prediction for each split, in their order; profiles are `brought` ones."""
         usual = self._predictor.predict([self._measured[p] for p in profiles], splits)
-        there = self._predictor.predict(profiles, splits)
-        return [
-            replace(
-                found,
-                parts=tuple(
-                    replace(part, speed=as_usual.speed)
-                    for part, as_usual in zip(found.parts, before.parts, strict=True)
-                ),
-            )
-            for found, before in zip(there, usual, strict=True)
-        ]
+        return replace(self._predictor.predict(profiles, splits), speeds=usual.speeds)

@@ -41,33 +41,72 @@ CLOCK_EXPONENT = 2.0
 power leaves is the square root of the power that it leaves. A prior, corrected by the model."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Side:
-    """One of the jobs at its shares, alone.
+    """One of the jobs at its shares, alone; what its neighbour does not change.
 
     Attributes:
         shares: Percent; shape (n,).
         readings: Each column at the shares, `relative_sm_clock`, which is 1 at the highest clock
             of the profile, and `relative_power`, which is 1 at `full_power_w`; shape (n,).
-        capacity: What it could do if there were always something to do, for each one of its rate on
-            the whole GPU, shape (n,).
-        alone: Features that a job has as `own` and as `other`, `relative_rate` among them: its rate
-            for each one on the whole GPU; each shape (n,).
-        shape: Features that a job has as `own` only, each shape (n,).
-        paired: Those of the readings that are `PAIRED`; shape (readings, n).
     """
 
     profile: Profile
     shares: Floats
     readings: Mapping[str, Floats]
-    capacity: Floats
-    alone: Mapping[str, Floats]
-    shape: Mapping[str, Floats]
-    paired: Floats
+
+    @functools.cached_property
+    def capacity(self) -> Floats:
+        """What it could do if there were always something to do, for each 1 of its whole rate."""
+        return relative_capacity(self.profile, self.shares)
+
+    @functools.cached_property
+    def alone(self) -> Mapping[str, Floats]:
+        """Features that a job has as `own` and as `other`, `relative_rate` among them; (n,) each.
+
+        That is its rate for each one on the whole GPU.
+        """
+        profile, shares, readings = self.profile, self.shares, self.readings
+        idle = profile.idle_power_w / _full_power_w(profile)
+        return {
+            **{name: readings[name] for name in AT_SHARE},
+            "log_pcie_tx": np.log1p(readings["pcie_tx_mib_per_s"]),
+            "log_pcie_rx": np.log1p(readings["pcie_rx_mib_per_s"]),
+            "relative_dynamic_power": readings["relative_power"] - idle,
+            "relative_rate": readings["rate"] / profile.whole_gpu_rate,
+            "sm_filled": readings["sm_active_percent"] / shares,
+            **{
+                f"whole_{name}": np.full_like(shares, profile.values[name][-1])
+                for name in ("sm_active_percent", "dram_active_percent")
+            },
+        }
+
+    @functools.cached_property
+    def shape(self) -> Mapping[str, Floats]:
+        """How the rate answers to the share: around it, over all shares, and in bandwidth; (n,)."""
+        profile, shares, readings = self.profile, self.shares, self.readings
+        low = np.maximum(shares - 10, profile.shares[0])
+        high = np.minimum(shares + 10, WHOLE)
+        rates = profile.values["rate"]
+        step = np.log(
+            np.interp(high, profile.shares, rates) / np.interp(low, profile.shares, rates)
+        )
+        whole = np.log(rates[-1] / rates[0]) / np.log(WHOLE / profile.shares[0])
+        dram = max(float(profile.values["dram_active_percent"][-1]), 0.5)
+        return {
+            "own_local_sensitivity": step / np.log(high / low),
+            "own_sensitivity": np.full_like(shares, whole),
+            "own_bandwidth_saturation": readings["dram_active_percent"] / dram,
+        }
+
+    @functools.cached_property
+    def paired(self) -> Floats:
+        """Those of the readings that are `PAIRED`; shape (readings, n)."""
+        return np.array([self.readings[name] for name in PAIRED])
 
 
 def side(profile: Profile, shares: Sequence[float] | Floats) -> Side:
-    """A job at its shares; what its neighbour does not change is worked out here, once.
+    """A job at its shares.
 
     Raises:
         InputError: a share lies outside the profile.
@@ -78,15 +117,7 @@ def side(profile: Profile, shares: Sequence[float] | Floats) -> Side:
     highest_mhz = max(float(profile.values["sm_clock_mhz"].max()), 1.0)
     readings["relative_sm_clock"] = readings["sm_clock_mhz"] / highest_mhz
     readings["relative_power"] = readings["power_w"] / _full_power_w(profile)
-    return Side(
-        profile,
-        asked,
-        readings,
-        relative_capacity(profile, asked),
-        _alone(profile, asked, readings),
-        _shape(profile, asked, readings),
-        np.array([readings[name] for name in PAIRED]),
-    )
+    return Side(profile, asked, readings)
 
 
 def power_limit_w(sides: Sequence[Side]) -> float:
@@ -179,38 +210,6 @@ def _demanded_power_w(sides: tuple[Side, ...]) -> Floats:
 
 def _full_power_w(profile: Profile) -> float:
     return profile.power_limit_w or float(profile.values["power_w"].max())
-
-
-def _alone(profile: Profile, shares: Floats, readings: Mapping[str, Floats]) -> dict[str, Floats]:
-    """What a job is by itself, whatever it runs next to."""
-    idle = profile.idle_power_w / _full_power_w(profile)
-    return {
-        **{name: readings[name] for name in AT_SHARE},
-        "log_pcie_tx": np.log1p(readings["pcie_tx_mib_per_s"]),
-        "log_pcie_rx": np.log1p(readings["pcie_rx_mib_per_s"]),
-        "relative_dynamic_power": readings["relative_power"] - idle,
-        "relative_rate": readings["rate"] / profile.whole_gpu_rate,
-        "sm_filled": readings["sm_active_percent"] / shares,
-        **{
-            f"whole_{name}": np.full_like(shares, profile.values[name][-1])
-            for name in ("sm_active_percent", "dram_active_percent")
-        },
-    }
-
-
-def _shape(profile: Profile, shares: Floats, readings: Mapping[str, Floats]) -> dict[str, Floats]:
-    """How the rate answers to the share: around it, over all shares, and in bandwidth."""
-    low = np.maximum(shares - 10, profile.shares[0])
-    high = np.minimum(shares + 10, WHOLE)
-    rates = profile.values["rate"]
-    step = np.log(np.interp(high, profile.shares, rates) / np.interp(low, profile.shares, rates))
-    whole = np.log(rates[-1] / rates[0]) / np.log(WHOLE / profile.shares[0])
-    dram = max(float(profile.values["dram_active_percent"][-1]), 0.5)
-    return {
-        "own_local_sensitivity": step / np.log(high / low),
-        "own_sensitivity": np.full_like(shares, whole),
-        "own_bandwidth_saturation": readings["dram_active_percent"] / dram,
-    }
 
 
 Float32s: TypeAlias = npt.NDArray[np.float32]

@@ -13,16 +13,23 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from advisor.core.gpu import WHOLE
-from advisor.core.interval import NORMAL_90, Interval
+from advisor.core.interval import NORMAL_90
 from advisor.core.split import ADVISED_JOBS, Split
 from advisor.core.telemetry import NEAR_LIMIT, OVER_LIMIT
-from advisor.predict.predictions import Prediction, Predictor, is_within, possible_speed
+from advisor.predict.predictions import (
+    Prediction,
+    Predictions,
+    Predictor,
+    is_within,
+    joined,
+    possible_speeds,
+)
 from advisor.predict.profiles import P99_MEASURED, Floats, Profile, kind_of
 from advisor.predict.sets import fills, is_by_physics
 
@@ -87,28 +94,27 @@ def _fewer_of(
 
 
 def _beyond(
-    p: Prediction, profiles: Sequence[Profile], fewer: Prediction, jobs: Sequence[Profile]
-) -> Prediction:
+    p: Predictions, profiles: Sequence[Profile], fewer: Prediction, jobs: Sequence[Profile]
+) -> Predictions:
     """Where fewer of the jobs are among those without a limit, none faster and no less drawn.
 
     Nor is any in turns faster than side by side, where no job's long kernels are to be waited for.
     """
-    seats = list(zip(profiles, p.split.shares, strict=True))
-    free = Counter(profile.job for profile, share in seats if share == WHOLE)
-    sharing = "uncapped" if p.split.is_limited else p.split.sharing
-    is_alike = sharing == fewer.split.sharing
-    is_slower = sharing == "time-sliced" and not any(map(fills, profiles))
-    if not (is_alike or is_slower) or not Counter(profile.job for profile in jobs) <= free:
-        return p
-    most = {profile.job: part.speed for profile, part in zip(jobs, fewer.parts, strict=True)}
-    parts = (
-        replace(part, speed=part.speed.at_most(most.get(profile.job, part.speed)))
-        if share == WHOLE
-        else part
-        for part, (profile, share) in zip(p.parts, seats, strict=True)
-    )
-    power_w = p.power_w.at_least(fewer.power_w) if is_alike else p.power_w
-    return replace(p, parts=tuple(parts), power_w=power_w)
+    free = np.array([split.shares for split in p.splits]).T == WHOLE
+    names = np.array([profile.job for profile in profiles])
+    counts = Counter(profile.job for profile in jobs)
+    there = [free[names == job].sum(axis=0) >= count for job, count in counts.items()]
+    sharings = np.array(["uncapped" if s.is_limited else s.sharing for s in p.splits])
+    are_alike = sharings == fewer.split.sharing
+    are_slower = (sharings == "time-sliced") & (not any(map(fills, profiles)))
+    all_there, speeds = np.logical_and.reduce(there), p.speeds
+    held = free & all_there & (are_alike | are_slower)
+    for profile, part in zip(jobs, fewer.parts, strict=True):
+        most, own = np.array(astuple(part.speed))[:, None, None], (names == profile.job)[:, None]
+        speeds = np.where(held & own, np.minimum(speeds, most), speeds)
+    least_w = np.array(astuple(fewer.power_w))[:, None]
+    power_w = np.where(all_there & are_alike, np.maximum(p.power_w, least_w), p.power_w)
+    return replace(p, speeds=speeds, power_w=power_w)
 
 
 def _of_copies(window: Window, names: Sequence[str]) -> Iterator[Window]:
@@ -194,85 +200,65 @@ class MeasuredPredictor:
         # The same subsets are in many sets and in each other.
         self._together = functools.cache(self._of_few)
 
-    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         """One prediction for each split, in their order.
 
         Adding a job neither raises a speed nor lowers the power beyond those of a measured subset.
         """
         found = self._of_all(profiles, splits)
         for fewer, split in _fewer_of(profiles, self._windows):
-            least = self._together(tuple(fewer), split)
-            found = [_beyond(p, profiles, least, fewer) for p in found]
+            found = _beyond(found, profiles, self._together(tuple(fewer), split), fewer)
         return found
 
     def _of_few(self, profiles: tuple[Profile, ...], split: Split) -> Prediction:
         return self.predict(profiles, [split])[0]
 
-    def _of_all(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+    def _of_all(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         windows = [w for w in windows_of(profiles, self._windows) if is_within(w.split, profiles)]
         if not windows:
             return self._predictor.predict(profiles, splits)
-        asked = list(dict.fromkeys((*splits, *(w.split for w in windows))))
-        known = dict(zip(asked, self._predictor.predict(profiles, asked), strict=True))
-        found = [known[split] for split in splits]
-        seen = [(window, known[window.split]) for window in windows]
-        speeds = [self._speeds(n, profiles, found, seen) for n in range(len(profiles))]
-        powers = self._powers(profiles, found, seen)
-        return [
-            _with_latencies(_changed(prediction, power_w, of_jobs), windows)
-            for prediction, power_w, *of_jobs in zip(found, powers, *speeds, strict=True)
-        ]
+        known = self._predictor.predict(
+            profiles, tuple(dict.fromkeys((*splits, *(w.split for w in windows))))
+        )
+        law = [is_by_physics(profiles, split) for split in known.splits]
+        both = known, _Seen(len(splits), known.splits, law, windows, self._gpu_uuid)
+        speeds = [self._speeds(n, profiles, *both) for n in range(len(profiles))]
+        found = joined(splits, known)
+        found = _changed(found, self._powers(profiles, *both), np.stack(speeds, axis=1))
+        return _with_latencies(found, windows)
 
     def _speeds(
-        self,
-        n: int,
-        profiles: Sequence[Profile],
-        found: Sequence[Prediction],
-        measured: Sequence[tuple[Window, Prediction]],
-    ) -> list[Interval]:
-        profile = profiles[n]
-        is_pair = len(found[0].parts) == ADVISED_JOBS
+        self, n: int, profiles: Sequence[Profile], known: Predictions, seen: "_Seen"
+    ) -> Floats:
+        profile, is_pair = profiles[n], len(profiles) == ADVISED_JOBS
         of_set = HOST_SPEED if kind_of(profile) == "launch-bound" else SET_SPEED
-        errors = SPEED if is_pair else of_set
-
-        def value(p: Prediction, gpu_uuid: str) -> _Value:
-            # By physics a job hangs on the limits of others, where they overlap.
-            shares, law = p.split.shares, is_by_physics(profiles, p.split)
-            own = shares if law else (shares[n],)
-            return _Value(p.split, own, p.parts[n].speed, gpu_uuid, law)
-
-        seen = [
-            (value(p, w.gpu_uuid), _reached(profile, rate / solo_rate))
-            for w, p in measured
-            if (rate := w.rates[n]) and (solo_rate := p.parts[n].solo_rate)
+        solo_rate = known.solo[n][0]
+        measured = [
+            _reached(profile, rate / solo_rate) if (rate := w.rates[n]) and solo_rate else None
+            for w in seen.windows
         ]
-        asked = [value(p, self._gpu_uuid) for p in found]
-        most = max(1.0, *(speed for _, speed in seen)) if seen else 1.0
-        served = _served_splits(profile, seen)
+        # By physics a job hangs on the limits of others, where they overlap.
+        shares = [
+            s.shares if law else (s.shares[n],)
+            for s, law in zip(seen.splits, seen.law, strict=True)
+        ]
+        found = seen.posterior(known.speeds[:, n], shares, measured, SPEED if is_pair else of_set)
         # What was measured to serve all of its demand does, whatever its like falls short by.
-        sure = [
-            replace(speed, low=speed.value) if value.split in served else speed
-            for value, speed in zip(asked, _posterior(asked, seen, errors), strict=True)
-        ]
-        return [possible_speed(profile, speed, most) for speed in sure]
+        served = _served_splits(profile, seen.windows, measured)
+        is_served = [split in served for split in seen.splits[: seen.n]]
+        found[1] = np.where(is_served, found[0], found[1])
+        most = max([1.0, *(speed for speed in measured if speed is not None)])
+        return possible_speeds(profile, found, most)
 
-    def _powers(
-        self,
-        profiles: Sequence[Profile],
-        found: Sequence[Prediction],
-        measured: Sequence[tuple[Window, Prediction]],
-    ) -> list[Interval]:
+    def _powers(self, profiles: Sequence[Profile], known: Predictions, seen: "_Seen") -> Floats:
         limit_w = profiles[0].power_limit_w or math.inf
-        errors = POWER if len(found[0].parts) == ADVISED_JOBS else SET_POWER
-
-        def value(p: Prediction, gpu_uuid: str) -> _Value:
-            law = is_by_physics(profiles, p.split)
-            return _Value(p.split, p.split.shares, p.power_w, gpu_uuid, law, limit_w)
-
-        seen = [(value(p, w.gpu_uuid), w.power_w) for w, p in measured if w.power_w]
-        asked = [value(p, self._gpu_uuid) for p in found]
-        most_w = Interval(*[OVER_LIMIT * limit_w] * 3)
-        return [x.at_most(most_w) for x in _posterior(asked, seen, errors)]
+        errors = POWER if len(profiles) == ADVISED_JOBS else SET_POWER
+        shares, measured = (
+            [split.shares for split in seen.splits],
+            [w.power_w or None for w in seen.windows],
+        )
+        found = seen.posterior(known.power_w, shares, measured, errors, limit_w)
+        return np.minimum(found, OVER_LIMIT * limit_w)
 
 
 def _reached(profile: Profile, speed: float) -> float:
@@ -283,125 +269,138 @@ def _reached(profile: Profile, speed: float) -> float:
     return max(speed, SPARE)
 
 
-def _served_splits(profile: Profile, seen: Sequence[tuple["_Value", float]]) -> set[Split]:
+def _served_splits(
+    profile: Profile, windows: Sequence[Window], measured: Sequence[float | None]
+) -> set[Split]:
     """Where every window of a server served all of its demand."""
     if profile.serving is None or profile.serving.offered_rate is None:
         return set()
-    return {v.split for v, _ in seen} - {v.split for v, speed in seen if speed < SPARE}
+    seen = [
+        (w.split, speed) for w, speed in zip(windows, measured, strict=True) if speed is not None
+    ]
+    return {split for split, _ in seen} - {split for split, speed in seen if speed < SPARE}
 
 
-@dataclass(frozen=True, slots=True)
-class _Value:
-    """What is expected at a split on a card.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Seen:
+    """What is asked of jobs, and what was measured of them.
 
     Attributes:
-        shares: What errors are alike by, percent.
-        gpu_uuid: Empty: any card.
-        law: Whether it is by physics: what the model of pairs gets wrong says nothing of that.
-        limit: From `NEAR_LIMIT` of it on all cards are the same.
+        n: How many splits are asked for.
+        splits: These, then others of the windows.
+        law: Which are by physics: what the model of pairs gets wrong says nothing of these.
+        gpu_uuid: The card that is asked for; empty: any.
     """
 
-    split: Split
-    shares: tuple[float, ...]
-    expected: Interval
+    n: int
+    splits: Sequence[Split]
+    law: Sequence[bool]
+    windows: Sequence[Window]
     gpu_uuid: str
-    law: bool
-    limit: float = math.inf
 
-    def card_spread(self, errors: _ErrorModel) -> float:
-        return 0.0 if self.expected.value >= NEAR_LIMIT * self.limit else errors.of_card
+    def posterior(
+        self,
+        expected: Floats,
+        shares: Sequence[tuple[float, ...]],
+        measured: Sequence[float | None],
+        errors: _ErrorModel,
+        limit: float = math.inf,
+    ) -> Floats:
+        """What is to be expected after what was measured; values, low and high ends, (3, n).
 
-    def spread(self, errors: _ErrorModel) -> float:
-        """Standard deviation of the log of it."""
-        x = self.expected
-        return max(
-            math.log(x.high / x.low) / (2 * NORMAL_90), errors.least, self.card_spread(errors)
+        Args:
+            expected: Before, at all splits.
+            shares: What errors are alike by, percent, at each split.
+            measured: In each window; None: it was not.
+            errors: How errors hang together.
+            limit: From `NEAR_LIMIT` of it on all cards are the same.
+        """
+        seen = [(w, x) for w, x in zip(self.windows, measured, strict=True) if x is not None]
+        if not seen:
+            return expected[:, : self.n].copy()
+        n, known = self.n, len(seen)
+        rows = [*range(n), *(self.splits.index(w.split) for w, _ in seen)]
+        value, low, high = expected[:, rows].tolist()
+        cards = np.array([*[self.gpu_uuid] * n, *(w.gpu_uuid for w, _ in seen)])
+        of_card = np.where(np.array(value) >= NEAR_LIMIT * limit, 0.0, errors.of_card)
+        own_spread = [math.log(b / a) / (2 * NORMAL_90) for a, b in zip(low, high, strict=True)]
+        spread = np.maximum(np.maximum(own_spread, errors.least), of_card)
+        own = np.sqrt(spread**2 - of_card**2)  # the part of the spread that every card has
+        kinds = np.array([f"{self.splits[row].sharing} {self.law[row]}" for row in rows])
+        places = np.array([*itertools.zip_longest(*(shares[row] for row in rows), fillvalue=0.0)]).T
+        apart = np.linalg.norm(places[:, None] - places[None, n:], axis=2) / errors.reach_percent
+        alike = errors.of_jobs + (1 - errors.of_jobs) * np.exp(-(apart**2))
+        same_kind = kinds[:, None] == kinds[None, n:]
+        same_card = (cards[:, None] == cards[None, n:]) & (cards != "")[:, None]
+        covariances = np.outer(own, own[n:]) * alike * same_kind
+        covariances = covariances + np.outer(of_card, of_card[n:]) * same_card
+        towards, among = np.split(covariances, [n])
+        logs = np.log([x / was for (_, x), was in zip(seen, value[n:], strict=True)])
+        weights = np.linalg.solve(among + errors.noise**2 * np.eye(known), towards.T).T
+        before = spread[:n]
+        explained = (weights * towards).sum(axis=1)
+        after = np.sqrt(
+            np.maximum(before**2 - explained, 0.0) + errors.noise**2 * explained / before**2
         )
+        moves, left = (weights @ logs).tolist(), (after / before).tolist()
+        moved = map(_moved, *expected[:, :n].tolist(), moves, after.tolist(), left)
+        return np.array([*moved]).T
 
 
-def _covariances(values: Sequence[_Value], errors: _ErrorModel, known: int) -> Floats:
-    """Covariances of log errors between all values and the last ones, shape (values, known)."""
-    spread, of_card = (
-        np.array([of(value, errors) for value in values])
-        for of in (_Value.spread, _Value.card_spread)
-    )
-    own = np.sqrt(spread**2 - of_card**2)  # the part of the spread that every card has
-    cards = np.array([value.gpu_uuid for value in values])
-    kinds = np.array([f"{value.split.sharing} {value.law}" for value in values])
-    jobs = max(len(value.shares) for value in values)
-    shares = np.array([(*value.shares, *[0.0] * (jobs - len(value.shares))) for value in values])
-    apart = np.linalg.norm(shares[:, None] - shares[None, -known:], axis=2) / errors.reach_percent
-    alike = errors.of_jobs + (1 - errors.of_jobs) * np.exp(-(apart**2))
-    same_kind = kinds[:, None] == kinds[None, -known:]
-    same_card = (cards[:, None] == cards[None, -known:]) & (cards != "")[:, None]
-    found: Floats = np.outer(own, own[-known:]) * alike * same_kind
-    return found + np.outer(of_card, of_card[-known:]) * same_card
-
-
-def _posterior(
-    asked: Sequence[_Value], seen: Sequence[tuple[_Value, float]], errors: _ErrorModel
-) -> list[Interval]:
-    """What is to be expected after what was measured, `seen` with its measured values."""
-    if not seen:
-        return [value.expected for value in asked]
-    known = [value for value, _ in seen]
-    logs = np.log([measured / value.expected.value for value, measured in seen])
-    towards, among = np.split(_covariances([*asked, *known], errors, len(known)), [len(asked)])
-    weights = np.linalg.solve(among + errors.noise**2 * np.eye(len(known)), towards.T).T
-    before = np.array([value.spread(errors) for value in asked])
-    explained = (weights * towards).sum(axis=1)
-    after = np.sqrt(
-        np.maximum(before**2 - explained, 0.0) + errors.noise**2 * explained / before**2
-    )
-    return [
-        _moved(value.expected, move, sd, sd / was)
-        for value, move, sd, was in zip(
-            asked, (weights @ logs).tolist(), after.tolist(), before.tolist(), strict=True
-        )
-    ]
-
-
-def _moved(x: Interval, move: float, spread: float, left: float) -> Interval:
+def _moved(
+    x: float, low: float, high: float, move: float, spread: float, left: float
+) -> tuple[float, float, float]:
     """An interval moved on the log scale and as much narrower as its error is.
 
     Args:
         x: What was expected.
+        low: Of its interval, as `high`.
+        high: Of it.
         move: To be added to its logarithm.
         spread: Standard deviation that is left.
         left: That, as a part of what it was.
     """
-    value = x.value * math.exp(move)
+    value = x * math.exp(move)
     least = NORMAL_90 * spread * math.sqrt(max(1 - left**2, 0.0))
-    low = max(left * math.log(x.value / x.low), least)
-    high = max(left * math.log(x.high / x.value), least)
-    return Interval(value, value * math.exp(-low), value * math.exp(high))
+    below, above = max(left * math.log(x / low), least), max(left * math.log(high / x), least)
+    return value, value * math.exp(-below), value * math.exp(above)
 
 
-def _changed(p: Prediction, power_w: Interval, speeds: Sequence[Interval]) -> Prediction:
+def _changed(p: Predictions, power_w: Floats, speeds: Floats) -> Predictions:
     """With other speeds and power; the bounds of energy, which has errors of its own, get closer.
 
     By the square root, which holds 89 to 92 % in docs/measurements/model.md; by the
     whole it were 71 to 81 %.
     """
-    parts = tuple(replace(part, speed=s) for part, s in zip(p.parts, speeds, strict=True))
-    if power_w == p.power_w and parts == p.parts:
-        return p
-    old = math.hypot(_width(p.power_w), *(_width(part.speed) for part in p.parts))
-    left = min(math.hypot(_width(power_w), *map(_width, speeds)) / old, 1.0) if old else 1.0
-    factors = p.efficiency_factors and tuple(f ** math.sqrt(left) for f in p.efficiency_factors)
-    return replace(p, parts=parts, power_w=power_w, efficiency_factors=factors)
+    factors = [
+        [factor ** math.sqrt(min(new / old, 1.0) if old else 1.0) for factor in of_split]
+        for of_split, new, old in zip(
+            p.efficiency_factors.T.tolist(),
+            _widths(power_w, speeds),
+            _widths(p.power_w, p.speeds),
+            strict=True,
+        )
+    ]
+    return replace(p, speeds=speeds, power_w=power_w, efficiency_factors=np.array(factors).T)
 
 
-def _with_latencies(p: Prediction, windows: Sequence[Window]) -> Prediction:
+def _widths(power_w: Floats, speeds: Floats) -> list[float]:
+    """Of each split, those of all its intervals together, of logarithms."""
+    every = np.concatenate([power_w[:, None], speeds], axis=1)
+    return [
+        math.hypot(*(math.log(high / low) for low, high in of_split))
+        for of_split in every[1:].T.tolist()
+    ]
+
+
+def _with_latencies(p: Predictions, windows: Sequence[Window]) -> Predictions:
     """With the tails that windows at that split had; of other splits they say little."""
-    there = [w.latencies_p99_ms for w in windows if w.split == p.split and w.latencies_p99_ms]
-    if not there:
-        return p
-    of_jobs = [[ms for ms in one if ms is not None] for one in zip(*there, strict=True)]
-    found = [P99_MEASURED.times(statistics.median(ms)) if ms else None for ms in of_jobs]
-    parts = zip(p.parts, found, strict=True)
-    return replace(p, parts=tuple(replace(part, latency_p99_ms=ms) for part, ms in parts))
-
-
-def _width(x: Interval) -> float:
-    return math.log(x.high / x.low)
+    tails = p.latencies_p99_ms.copy()
+    places = {split: place for place, split in enumerate(p.splits)}
+    for split in {w.split for w in windows} & places.keys():
+        there = [w.latencies_p99_ms for w in windows if w.split == split and w.latencies_p99_ms]
+        for job, of_job in enumerate(zip(*there, strict=True)):
+            if known := [ms for ms in of_job if ms is not None]:
+                found = P99_MEASURED.times(statistics.median(known))
+                tails[:, job, places[split]] = astuple(found)
+    return replace(p, latencies_p99_ms=tails)

@@ -1,9 +1,12 @@
 """What is expected of jobs at one split, and who can say so."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Protocol, TypeAlias
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple, dataclass, fields
+from functools import cached_property, lru_cache
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
 
 from advisor.core.interval import Interval
 from advisor.core.objectives import (
@@ -14,6 +17,7 @@ from advisor.core.objectives import (
     SplitResult,
 )
 from advisor.core.split import Split, without_limits
+from advisor.errors import InputError
 from advisor.predict.profiles import Floats, Profile
 from advisor.validity.safe_counts import CheckedCounts, safe_splits
 
@@ -46,15 +50,16 @@ class PredictedPart:
         return profile.serving and profile.serving.p99_beside_ms(split, share_percent)
 
 
-def possible_speed(profile: Profile, speed: Interval, most: float = 1.0) -> Interval:
+def possible_speeds(profile: Profile, speeds: Floats, most: float = 1.0) -> Floats:
     """No faster than alone is expected, or measured than `most`; a server serves what it is asked.
 
     A job that was faster beside others was slow alone (`advisor.validity.slow_alone`), so the next
-    window may show that again, but what it does more than alone is work that nobody does.
+    window may show that again, but what it does more than alone is work that nobody does. Values,
+    low and high ends, shape (3, n).
     """
     if profile.serving:
-        return profile.serving.served(speed)
-    return Interval(min(speed.value, 1.0), min(speed.low, 1.0), min(speed.high, most))
+        return profile.serving.served(speeds)
+    return np.minimum(speeds, np.array([[1.0], [1.0], [most]]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,16 +108,9 @@ class Prediction:
 
     def objective_value(self, objective: Objective) -> Interval:
         """The objective; see `range_of`, and for the default one `efficiency_factors`."""
-        if objective is not OBJECTIVES.get(objective.name):
-            return self.range_of(objective.value)  # by prices of whoever asks
-        if (known := self._values.get(objective.name)) is None:
-            own = self.efficiency if objective.name == DEFAULT_OBJECTIVE else None
-            known = self._values[objective.name] = own or self.range_of(objective.value)
-        return known
-
-    @cached_property
-    def _values(self) -> dict[str, Interval]:
-        return {}
+        # With prices of whoever asks it is another one.
+        own = self.efficiency if objective is OBJECTIVES[DEFAULT_OBJECTIVE] else None
+        return own or self.range_of(objective.value)
 
     @cached_property
     def efficiency(self) -> Interval | None:
@@ -137,11 +135,122 @@ class Prediction:
         return SplitResult(tuple(parts), power_w)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Predictions:
+    """Jobs on one GPU at n splits: columns over them, each of which is a `Prediction`.
+
+    Intervals stand as values, low and high ends; what is not known is NaN.
+
+    Attributes:
+        solo: Rate and power of each job alone on the whole GPU.
+        speeds: Relative ones; shape (3, jobs, n).
+        power_w: Shape (3, n).
+        latencies_p99_ms: As `PredictedPart` has it; shape (3, jobs, n).
+        memory_power_w: Shape (3, n).
+        efficiency_factors: Shape (2, n).
+    """
+
+    splits: tuple[Split, ...]
+    solo: tuple[tuple[float, float], ...]
+    speeds: Floats
+    power_w: Floats
+    latencies_p99_ms: Floats
+    memory_power_w: Floats
+    efficiency_factors: Floats
+
+    @classmethod
+    def of(cls, rows: Sequence[Prediction]) -> "Predictions":
+        """Columns of predictions of the same jobs, at least one."""
+        parts = [[astuple(part.speed) for part in row.parts] for row in rows]
+        tails = [[astuple(part.latency_p99_ms or _UNKNOWN) for part in row.parts] for row in rows]
+        factors = [row.efficiency_factors or (math.nan, math.nan) for row in rows]
+        return cls(
+            splits=tuple(row.split for row in rows),
+            solo=tuple((part.solo_rate, part.solo_power_w) for part in rows[0].parts),
+            speeds=np.array(parts).T,
+            power_w=np.array([astuple(row.power_w) for row in rows]).T,
+            latencies_p99_ms=np.array(tails).T,
+            memory_power_w=np.array([astuple(row.memory_power_w or _UNKNOWN) for row in rows]).T,
+            efficiency_factors=np.array(factors).T,
+        )
+
+    def __iter__(self) -> Iterator[Prediction]:
+        return map(self.__getitem__, range(len(self.splits)))
+
+    @lru_cache(maxsize=8192)  # noqa: B019 - other limits of the same jobs are asked for next
+    def __getitem__(self, place: int) -> Prediction:
+        low, high = self.efficiency_factors[:, place].tolist()
+        return Prediction(
+            split=self.splits[place],
+            parts=tuple(self.part(place, job) for job in range(len(self.solo))),
+            power_w=Interval(*self.power_w[:, place].tolist()),
+            memory_power_w=_known(self.memory_power_w[:, place]),
+            efficiency_factors=None if math.isnan(low) else (low, high),
+        )
+
+    def part(self, place: int, job: int) -> PredictedPart:
+        """What is expected of one of the jobs at one of the splits."""
+        speed = Interval(*self.speeds[:, job, place].tolist())
+        return PredictedPart(speed, *self.solo[job], _known(self.latencies_p99_ms[:, job, place]))
+
+    def values(self, objective: Objective) -> list[float]:
+        """What each split is worth: objectives are formulas for arrays of rates and watts, too."""
+        parts = [
+            PartResult(speeds * rate, rate, alone_w)
+            for speeds, (rate, alone_w) in zip(self.speeds[0], self.solo, strict=True)
+        ]
+        found: Any = objective.value(_Results(tuple(parts), self.power_w[0]))
+        return found.tolist()
+
+    @cached_property
+    def together(self) -> list[int]:
+        """Places of the splits at which jobs run at the same time."""
+        return [n for n, split in enumerate(self.splits) if split.sharing != "exclusive"]
+
+
+class _Results(SplitResult):
+    """Results at all splits at once: rates and watts are arrays over them."""
+
+    def __post_init__(self) -> None:
+        if not np.all(np.greater(self.power_w, 0)):
+            raise InputError(f"power_w is {self.power_w}", why="objectives divide by it")
+
+    @property
+    def slowest(self) -> Any:
+        """Relative speed of the slowest job."""
+        return np.min(self.speeds, axis=0)
+
+
+def joined(splits: Sequence[Split], *parts: Predictions) -> Predictions:
+    """Predictions of the same jobs at these splits, each taken from the part that has it."""
+    if len(parts) == 1 and parts[0].splits == tuple(splits):
+        return parts[0]
+    places = {s: n for n, s in enumerate(split for part in parts for split in part.splits)}
+    order = [places[split] for split in splits]
+    columns = {
+        field.name: np.concatenate([getattr(p, field.name) for p in parts], axis=-1)[..., order]
+        for field in fields(Predictions)[2:]
+    }
+    return Predictions(splits=tuple(splits), solo=parts[0].solo, **columns)
+
+
+def solo_of(profiles: Sequence[Profile]) -> tuple[tuple[float, float], ...]:
+    """As `Predictions` has it."""
+    return tuple((profile.whole_gpu_rate, profile.whole_gpu_power_w) for profile in profiles)
+
+
+_UNKNOWN = Interval(math.nan, math.nan, math.nan)
+
+
+def _known(bounds: Floats) -> Interval | None:
+    return None if math.isnan(bounds[0]) else Interval(*bounds.tolist())
+
+
 class Predictor(Protocol):
     """Anything that can say how jobs behave at splits."""
 
-    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
-        """One prediction for each split, in their order."""
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
+        """One prediction for each split, at least one, in their order."""
         ...
 
 

@@ -35,6 +35,8 @@ from advisor.errors import InputError
 from advisor.validity.points import NO_PROFILE, is_usable, own_results, with_solo_flags
 from advisor.validity.safe_counts import CheckedCounts, Safety
 
+Floats: TypeAlias = npt.NDArray[np.float64]
+
 BUSY_PERCENT = 60.0
 """Of the time at most; who computes for longer leaves gaps between kernels, not between bursts."""
 
@@ -103,17 +105,18 @@ class Serving:
         noise = 2 * math.sqrt(2) * (self.rate_noise or 0.0)
         return min(max(noise, LEAST_TOLERANCE), MOST_TOLERANCE)
 
-    def served(self, speed: Interval) -> Interval:
-        """What is served of the demand by a job that could reach a relative speed, if it has one.
+    def served(self, speeds: Floats) -> Floats:
+        """What is served of the demand by a job that could reach relative speeds, if it has one.
 
         All of it, 1, where the job could do more. Its bounds are then those of chance: a measured
-        value lies `tolerance` below or above it.
+        value lies `tolerance` below or above it. Values, low and high ends, shape (3, n).
         """
         if self.offered_rate is None:
-            return speed
-        value, chance = min(speed.value, 1.0), self.tolerance
-        low, high = min(speed.low, 1 - chance), min(speed.high, 1 + chance)
-        return Interval(value, low, max(high, value))
+            return speeds
+        chance = self.tolerance
+        found = np.minimum(speeds, np.array([[1.0], [1 - chance], [1 + chance]]))
+        found[2] = np.maximum(found[2], found[0])
+        return found
 
     def rate_alone(self, measured: float) -> float:
         """What its rates beside others are divided by: what arrives, where all of that was served.
@@ -173,8 +176,6 @@ def serving_of(points: Iterable[SoloPoint]) -> Serving | None:
         latency_p99_ms=tuple((s, statistics.median(ms)) for s, ms in sorted(latencies.items())),
     )
 
-
-Floats: TypeAlias = npt.NDArray[np.float64]
 
 ACTIVITY = (
     "sm_active_percent",
@@ -240,8 +241,8 @@ class Profile:
     gpu_uuids: frozenset[str] = frozenset()
     in_bursts: bool = False
 
-    def at(self, shares: Sequence[float] | Floats) -> dict[str, Floats]:
-        """Every column at these shares, linear between the measured ones; shape (n,).
+    def at(self, shares: Sequence[float] | Floats, *names: str) -> dict[str, Floats]:
+        """Columns at these shares, all that are not named, linear between the measured ones; (n,).
 
         Raises:
             InputError: a share lies outside the measured ones.
@@ -253,10 +254,10 @@ class Profile:
                 why=f"its profile has {self.shares[0]:g}..100 %",
                 fix=f"measure those shares: advisor profile {self.job}",
             )
-        places = np.searchsorted(self.shares, asked)
+        places, values = np.searchsorted(self.shares, asked), self.values
         if bool(np.all(self.shares[places] == asked)):
-            return {name: values[places] for name, values in self.values.items()}
-        return {name: np.interp(asked, self.shares, v) for name, v in self.values.items()}
+            return {name: values[name][places] for name in names or values}
+        return {name: np.interp(asked, self.shares, values[name]) for name in names or values}
 
     @property
     def whole_gpu_rate(self) -> float:
@@ -274,6 +275,7 @@ class Profile:
         """Power at 100 %."""
         return float(self.values["power_w"][-1])
 
+    @functools.lru_cache(maxsize=4096)  # noqa: B019 - a question asks it of the same few profiles
     def safety(self, host: CheckedCounts | None) -> Safety:
         """At which counts the job may run, by its own results and by the host's check, if any."""
         return Safety(
@@ -389,7 +391,7 @@ def relative_capacity(profile: Profile, shares: Sequence[float] | Floats) -> Flo
         InputError: a share lies outside the profile.
     """
     asked = np.asarray(shares, dtype=np.float64)
-    rates = profile.at(asked)["rate"]
+    rates = profile.at(asked, "rate")["rate"]
     serving = profile.serving
     if serving is None or serving.offered_rate is None:
         return rates / profile.whole_gpu_rate

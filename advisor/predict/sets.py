@@ -7,24 +7,25 @@ are for jobs that they were not fitted to. Arrays have the shape (jobs, ways).
 
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
 from advisor.core.records import FILLS_PERCENT
 from advisor.core.split import ADVISED_JOBS, ISOLATING, Sharing, Split
 from advisor.predict.predictions import (
-    PredictedPart,
-    Prediction,
+    Predictions,
     Predictor,
-    possible_speed,
+    joined,
+    possible_speeds,
     predict_exclusive,
-    predicted_part,
+    solo_of,
 )
 from advisor.predict.profiles import Floats, Profile, kind_of, relative_capacity
 
@@ -162,7 +163,12 @@ def _level(wanted: Floats, supply: float) -> Floats:
 
 
 def power_w(
-    kept: Floats, alone_w: Floats, active_idle_w: Floats, limit_w: float, *, in_turns: bool
+    kept: Floats,
+    alone_w: Floats,
+    active_idle_w: Floats,
+    limit_w: float,
+    *,
+    in_turns: bool | npt.NDArray[np.bool_],
 ) -> Floats:
     """What all add to the active idle power, each as much as it keeps of its speed; (ways,).
 
@@ -173,12 +179,15 @@ def power_w(
     own = kept * np.maximum(0.0, alone_w - active_idle_w)
     jobs = (alone_w > 0).sum(axis=0)
     together = active_idle_w.sum(axis=0) / jobs + own.sum(axis=0)
-    return np.minimum(limit_w, together if in_turns else np.maximum(together, alone_w.max(axis=0)))
+    beside: Floats = np.maximum(together, alone_w.max(axis=0))
+    return np.minimum(limit_w, np.where(in_turns, together, beside))
 
 
 SetClass: TypeAlias = Literal["no filling", "held", "filling", "time-sliced"]
 """What a job has beside it, by which errors and tails differ: no job that fills the GPU; such ones,
 held below `HELD` by limits; above; or any, in turns."""
+
+CLASSES: tuple[SetClass, ...] = get_args(SetClass)
 
 HELD = 0.6
 """Of `filling_beside`."""
@@ -186,9 +195,12 @@ HELD = 0.6
 
 def class_of(sharing: Sharing, filling: float) -> SetClass:
     """The class of a job beside others that fill the GPU so far."""
-    if sharing == "time-sliced":
-        return "time-sliced"
-    return "no filling" if filling == 0 else "held" if filling < HELD else "filling"
+    return "time-sliced" if sharing == "time-sliced" else CLASSES[int(class_numbers(filling))]
+
+
+def class_numbers(filling: float | Floats) -> npt.NDArray[np.intp]:
+    """Places in `CLASSES` of jobs of which none takes turns."""
+    return np.where(filling == 0, 0, np.where(filling < HELD, 1, 2))
 
 
 MEASURED_ON = ("NVIDIA H100 80GB HBM3", "NVIDIA H200")
@@ -258,6 +270,13 @@ P99_ERRORS: Mapping[SetClass, Interval] = MappingProxyType(
 """p99 for each 1 that `TAILS` says, of servers that it was not fitted to, 5th and 95th percentile
 (docs/measurements/sets/tails.py); time-sliced for each 1 alone."""
 
+_SPEED_ERRORS, _POWER_ERRORS, _ENERGY_ERRORS = (
+    np.array([errors[name] for name in CLASSES])
+    for errors in (SPEED_ERRORS, POWER_ERRORS, ENERGY_ERRORS)
+)
+_P99_ERRORS = np.array([astuple(P99_ERRORS[name]) for name in CLASSES])
+"""By the numbers of the classes."""
+
 SURE_OF_BUSIEST = BUSIEST.low / BUSIEST.value
 """Lower confidence bound of `JobsAlone.busiest`, as a fraction of its value."""
 
@@ -271,20 +290,51 @@ def fills(profile: Profile) -> bool:
 class SetPredictor:
     """A `Predictor` of any number of jobs."""
 
-    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         """One prediction for each split, in their order.
 
         Raises:
             InputError: a share lies outside a profile.
         """
-        found: dict[Split, Prediction] = {}
-        limits, sliced = (
-            [s for s in splits if s.sharing in sharings]
-            for sharings in (("limited", "uncapped"), ("time-sliced",))
+        alone = alone_at(profiles, np.array([split.shares for split in splits]).T)
+        in_turns, apart = (
+            np.array([split.sharing == sharing for split in splits]) for sharing in ISOLATING
         )
-        for own in filter(None, (limits, sliced)):
-            found |= {p.split: p for p in _predictions(profiles, own)}
-        return [found.get(split) or predict_exclusive(profiles) for split in splits]
+        filling = filling_beside(alone.sm, alone.fills)
+        classes = np.where(in_turns, CLASSES.index("time-sliced"), class_numbers(filling))
+        reach = np.where(in_turns, alone.in_turns, alone.could)
+        speeds = np.where(in_turns, reach, alone.speeds(reach))
+        low, high = np.moveaxis(_SPEED_ERRORS[classes], -1, 0)
+        # What a server serves is as sure as that it could do more; of the rest chance decides.
+        is_server = np.array([[profile.serving is not None] for profile in profiles])
+        has_room = is_server & (classes < CLASSES.index("filling"))
+        sure = np.minimum(low * reach, SURE_OF_BUSIEST * alone.busiest)
+        bounds = np.where(
+            has_room, [speeds, sure, high * reach], [speeds, low * speeds, high * speeds]
+        )
+        for job, profile in enumerate(profiles):
+            bounds[:, job] = possible_speeds(profile, bounds[:, job])
+        alone_ms = np.where(alone.p99_ms > 0, alone.p99_ms, np.inf)
+        longer = np.where(in_turns, 1.0, alone.tails())
+        tails_ms = np.moveaxis(_P99_ERRORS[classes], -1, 0) * (longer * alone_ms)
+        limit_w = min((p.power_limit_w for p in profiles if p.power_limit_w), default=math.inf)
+        kept, worst = alone.kept(speeds), classes.max(axis=0)
+        watts = power_w(kept, alone.power_w, alone.idle_w, limit_w, in_turns=in_turns)
+        low_w, high_w = _POWER_ERRORS[worst].T * watts
+        exclusive = predict_exclusive(profiles)
+        return Predictions(
+            splits=tuple(splits),
+            solo=solo_of(profiles),
+            speeds=np.where(apart, exclusive.parts[0].speed.value, bounds),
+            power_w=np.where(
+                apart,
+                exclusive.power_w.value,
+                [watts, low_w, np.maximum(watts, np.minimum(high_w, limit_w))],
+            ),
+            latencies_p99_ms=np.where(apart | np.isinf(tails_ms), np.nan, tails_ms),
+            memory_power_w=np.full((3, len(splits)), np.nan),
+            efficiency_factors=np.where(apart, np.nan, _ENERGY_ERRORS[worst].T),
+        )
 
 
 def is_by_physics(profiles: Sequence[Profile], split: Split) -> bool:
@@ -308,13 +358,13 @@ class AnyWay:
     def __init__(self, of_pairs: Predictor) -> None:
         self._of_pairs, self._of_sets = of_pairs, SetPredictor()
 
-    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         """One prediction for each split, in their order."""
-        found = dict[Split, Prediction]()
-        for predictor, by_physics in ((self._of_pairs, False), (self._of_sets, True)):
-            own = [s for s in splits if is_by_physics(profiles, s) is by_physics]
-            found |= zip(own, predictor.predict(profiles, own), strict=True)
-        return [found[split] for split in splits]
+        own: tuple[list[Split], list[Split]] = [], []
+        for split in splits:
+            own[is_by_physics(profiles, split)].append(split)
+        both = zip((self._of_pairs, self._of_sets), own, strict=True)
+        return joined(splits, *(by.predict(profiles, some) for by, some in both if some))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -365,6 +415,11 @@ class JobsAlone:
         return np.minimum(self.reach, room(self.most, self.needed, equal))
 
     @property
+    def in_turns(self) -> Floats:
+        """What each does where the driver gives them equal turns, as `rate`."""
+        return self.rate * turns(self.sm, self.small, self.served, TURNS_KEPT)
+
+    @property
     def wanted(self) -> Floats:
         """Of the SMs at least: in fuller batches a server needs less than it is active on alone."""
         by_rate = BUSIEST.value / (WHOLE_OF_SMALL * np.maximum(self.most, 1e-9))
@@ -402,18 +457,19 @@ def alone_at(profiles: Sequence[Profile], shares: Floats) -> JobsAlone:
 @functools.lru_cache(maxsize=4096)  # who places jobs asks for many sets of few jobs
 def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
     """The fields of `JobsAlone` of one job, in their order; shape (fields, ways)."""
-    at, ones = profile.at(shares), np.ones(len(shares))
-    sm = at["sm_active_percent"]
+    names = "rate", "power_w", "sm_active_percent", "dram_active_percent"
+    rates, powers_w, sm, dram = profile.at(shares, *names).values()
+    ones = np.ones(len(shares))
     serving = profile.serving
     alone_ms = [serving.p99_alone_ms(share) if serving else None for share in shares]
     return np.array(
         [
-            at["rate"] / profile.whole_gpu_rate,
+            rates / profile.whole_gpu_rate,
             relative_capacity(profile, shares),
             relative_capacity(profile, [WHOLE])[0] * ones,
-            at["power_w"],
+            powers_w,
             np.where(np.isnan(sm), shares, sm) / WHOLE,
-            np.nan_to_num(at["dram_active_percent"]) / WHOLE,
+            np.nan_to_num(dram) / WHOLE,
             fills(profile) * ones,
             (kind_of(profile) == "server") * ones,
             active_idle_w(profile) * ones,
@@ -423,68 +479,7 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
     )
 
 
-def _predictions(profiles: Sequence[Profile], splits: Sequence[Split]) -> Iterator[Prediction]:
-    """Of splits that are all time-sliced, or all side by side."""
-    alone = alone_at(profiles, np.array([split.shares for split in splits]).T)
-    beside, in_turns = filling_beside(alone.sm, alone.fills), splits[0].sharing == "time-sliced"
-    if in_turns:
-        reach = speeds = alone.rate * turns(alone.sm, alone.small, alone.served, TURNS_KEPT)
-        longer = np.ones_like(speeds)
-    else:
-        speeds = alone.speeds(reach := alone.could)
-        longer = alone.tails()
-    sure = alone.busiest * (math.inf if in_turns else SURE_OF_BUSIEST)
-    limit_w = min((p.power_limit_w for p in profiles if p.power_limit_w), default=math.inf)
-    kept = alone.kept(speeds)
-    watts = power_w(kept, alone.power_w, alone.idle_w, limit_w, in_turns=in_turns)
-    for way, split in enumerate(splits):
-        worst = class_of(split.sharing, float(beside[:, way].max()))
-        yield Prediction(
-            split=split,
-            parts=tuple(
-                _part(
-                    profile,
-                    split.shares[job],
-                    class_of(split.sharing, float(beside[job, way])),
-                    speed=float(speeds[job, way]),
-                    reach=float(reach[job, way]),
-                    sure=float(sure[job, way]),
-                    longer=float(longer[job, way]),
-                )
-                for job, profile in enumerate(profiles)
-            ),
-            power_w=_power(float(watts[way]), worst, limit_w),
-            efficiency_factors=ENERGY_ERRORS[worst],
-        )
-
-
 def active_idle_w(profile: Profile) -> float:
     """Power with contexts and no work: as it was measured, else over that of the empty card."""
     measured_w = profile.active_idle_power_w
     return profile.idle_power_w + ACTIVE_IDLE_OVER_W if math.isnan(measured_w) else measured_w
-
-
-def _power(value_w: float, of_class: SetClass, limit_w: float) -> Interval:
-    low, high = POWER_ERRORS[of_class]
-    return Interval(value_w, low * value_w, max(value_w, min(high * value_w, limit_w)))
-
-
-def _part(
-    profile: Profile,
-    share_percent: float,
-    of_class: SetClass,
-    *,
-    speed: float,
-    reach: float,
-    sure: float,
-    longer: float,
-) -> PredictedPart:
-    low, high = SPEED_ERRORS[of_class]
-    if profile.serving and of_class in ("no filling", "held"):
-        # What it serves is as sure as that it could do more; of the rest chance decides.
-        found = profile.serving.served(Interval(speed, min(low * reach, sure), high * reach))
-    else:
-        found = possible_speed(profile, Interval(speed, low * speed, high * speed))
-    alone_ms = profile.serving and profile.serving.p99_alone_ms(share_percent)
-    p99_ms = P99_ERRORS[of_class].times(longer * alone_ms) if alone_ms else None
-    return replace(predicted_part(profile, found), latency_p99_ms=p99_ms)

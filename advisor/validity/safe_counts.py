@@ -47,7 +47,7 @@ class CheckedCounts:
     gpu_model: str
     units_total: int
     checked: frozenset[int]
-    wrong: Mapping[int, tuple[str, ...]]
+    wrong: Mapping[int, tuple[str, ...]] = field(hash=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +119,7 @@ def safe_counts(
         None where no allowed counts fit on the GPU.
     """
     # Of a job whose number of SMs is not known nothing is avoided.
-    every = tuple(grantable(units_total))
+    every = grantable(units_total)
     allowed = tuple(every if s.units_total is None else s.allowed for s in safeties)
     return _nearest(wanted, units_total, allowed, mirrored)
 

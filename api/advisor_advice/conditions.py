@@ -14,7 +14,7 @@ from advisor.core.records import REPLAY_SOURCE, Observation, PairPoint, SoloPoin
 from advisor.core.split import Split
 from advisor.predict.card_factor import CardFactor, CardPredictor, card_factor, reference_logs
 from advisor.predict.measured import MeasuredPredictor, Window, Windows, windows_of
-from advisor.predict.predictions import Prediction, Predictor, is_within
+from advisor.predict.predictions import Prediction, Predictions, Predictor, is_within
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings
 from advisor.validity.drift import drifts_of, find_drifts, widened
@@ -256,14 +256,15 @@ class DriftPredictor:
     def __init__(self, predictor: Predictor, drifts: Mapping[tuple[str, str], DriftedJob]) -> None:
         self._predictor, self._drifts = predictor, drifts
 
-    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         """One prediction for each split, in their order.
 
         Raises:
             InputError: as the predictor does.
         """
         names = [profile.job for profile in profiles]
-        return [self._wider(found, names) for found in self._predictor.predict(profiles, splits)]
+        found = self._predictor.predict(profiles, splits)
+        return Predictions.of([self._wider(one, names) for one in found])
 
     def _wider(self, found: Prediction, names: Sequence[str]) -> Prediction:
         drifts = self._drifts
@@ -320,7 +321,7 @@ def measured_windows(
     if store is None:
         return dict(found)
     # Of a queue all are read at once: asking for each pair takes longer.
-    asked = [None] if any_of else _asked([p.job for p in profiles])
+    asked = [None] if any_of else asked_together([p.job for p in profiles])
     own = [p for jobs in asked for p in store.pair_points(jobs=jobs, gpu_model=gpu_model)]
     alone = _alone_of(p for job in by_job if own for p in store.solo_points(job=job))
     for names, window in _of_points(undisputed(own), by_job, alone):
@@ -355,10 +356,10 @@ def _alone_of(points: Iterable[SoloPoint]) -> _Alone:
     }
 
 
-def _asked(names: list[str]) -> list[list[str]]:
-    """All of them; of copies fewer as well."""
+def asked_together(names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Who is looked for in a store: all of them; of copies fewer as well."""
     fewer = range(2, len(names)) if len(set(names)) == 1 else ()
-    return [names, *(names[:number] for number in fewer)]
+    return [tuple(names[:number]) for number in (len(names), *fewer)]
 
 
 def _of_points(

@@ -41,6 +41,12 @@ def points_together() -> Mapping[tuple[str, ...], list[PairPoint]]:
     return _by_jobs(bundled_points_together())
 
 
+def points_among(jobs: set[str]) -> list[PairPoint]:
+    """Of pairs and sets of these jobs and no others."""
+    known = points_together().items()
+    return [point for names, of in known if jobs.issuperset(names) for point in of]
+
+
 def _by_jobs(points: Iterable[PairPoint]) -> Mapping[tuple[str, ...], list[PairPoint]]:
     found: dict[tuple[str, ...], list[PairPoint]] = {}
     for point in points:

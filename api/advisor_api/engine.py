@@ -212,10 +212,11 @@ class Engine(Collector):
         self._settings = settings
         self.jobs = Jobs(settings.jobs_dir, store)
         self._weights = Weights(store)
-        self.present = Present(settings.home, registry, change_count)
+        self.present = Present(settings.home, store, registry, change_count)
         self._known = JobsReader(settings, store, registry, self.jobs, self.present)
         self._placing, self._placements = OwnProcesses(settings, PLACEMENTS_AT_ONCE), 0
         self.hits = self.misses = 0
+        self._reading = asyncio.Lock()
         self._made: dict[type[Any], Callable[[Kept, Any], Awaitable[object]]] = {
             RecommendationRequest: self._recommended,
             GainsRequest: self._crossed,
@@ -337,7 +338,9 @@ class Engine(Collector):
     async def _set(self, kept: Kept, asked: RecommendationRequest) -> KnownSet:
         key = asked.looked_at, asked.gpu_model, asked.gpu_uuid
         if (known := kept.sets.get(key)) is None:
-            known = kept.sets[key] = known_set(await self._known.jobs(kept, *key))
+            async with self._reading:  # of many that ask at once, one reads
+                if (known := kept.sets.get(key)) is None:
+                    known = kept.sets[key] = known_set(await self._known.jobs(kept, *key))
         return known
 
     async def _power(

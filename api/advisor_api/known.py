@@ -19,7 +19,14 @@ from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.lists import JobRow
 from advisor.wire.requests import GainsRequest, RecommendationRequest
 from advisor_advice.answers import KnownSet
-from advisor_advice.conditions import Conditions, Experience, KnownJobs, checks_of, measured_windows
+from advisor_advice.conditions import (
+    Conditions,
+    Experience,
+    KnownJobs,
+    asked_together,
+    checks_of,
+    measured_windows,
+)
 from advisor_advice.profiles import (
     ProfileSet,
     ProfilesOfJob,
@@ -114,9 +121,6 @@ MOST_JOBS = 16_384
 MOST_CARDS = 1024
 """Cards of which what was learned is kept."""
 
-MOST_PAIRS = 4096
-"""Sets of which what was measured is kept."""
-
 MOST_KNOWN = 1024
 """Sets of which all that is known is kept; one takes about 65 KiB, with steps of two SMs 115."""
 
@@ -136,6 +140,8 @@ class Kept:
     observed: int
     promotions: tuple[int, int, int]
     checks: ChecksStamp
+    together: frozenset[tuple[str, ...]]
+    """Names of jobs that the store has measured together."""
     profiles: LRUCache[str, ProfilesOfJob]
     predictor: ModelPredictor | None
     checked: dict[str, CheckedCounts | None] = field(
@@ -143,9 +149,6 @@ class Kept:
     )
     conditions: LRUCache[tuple[str, str | None], Conditions] = field(
         default_factory=lambda: LRUCache(MOST_CARDS)
-    )
-    windows: LRUCache[tuple[str, ...], Windows] = field(
-        default_factory=lambda: LRUCache(MOST_PAIRS)
     )
     sets: LRUCache[tuple[tuple[str, ...], str | None, str | None], KnownSet] = field(
         default_factory=lambda: LRUCache(MOST_KNOWN)
@@ -166,9 +169,12 @@ class Present:
         experience: What launches say.
     """
 
-    def __init__(self, home: Path, registry: Registry, change_count: Callable[[], int]) -> None:
-        self._home, self._registry, self._change_count = home, registry, change_count
-        self._kept = Kept(-1, -1, (-1, -1, -1), (), LRUCache(MOST_JOBS), None)
+    def __init__(
+        self, home: Path, store: Store, registry: Registry, change_count: Callable[[], int]
+    ) -> None:
+        self._home, self._store, self._registry = home, store, registry
+        self._change_count = change_count
+        self._kept = Kept(-1, -1, (-1, -1, -1), (), frozenset(), LRUCache(MOST_JOBS), None)
         self.experience, self._observed = Experience(), 0
         self._fresh_until = self._looked_at = self._changed_at = float("-inf")
         self._look: asyncio.Task[None] | None = None
@@ -196,7 +202,10 @@ class Present:
         try:
             observed = self._observed
             stamps = await asyncio.to_thread(
-                lambda: (self._change_count(), self._registry.stamp(), checks_stamp(self._home))
+                lambda: (
+                    *(self._change_count(), self._registry.stamp()),
+                    *(checks_stamp(self._home), self._store.together()),
+                )
             )
             self._keep(observed, *stamps)
             self._looked_at, self._fresh_until = began, time.monotonic() + FRESH_S
@@ -204,15 +213,20 @@ class Present:
             self._look = None
 
     def _keep(
-        self, observed: int, change: int, promotions: tuple[int, int, int], checks: ChecksStamp
+        self,
+        observed: int,
+        change: int,
+        promotions: tuple[int, int, int],
+        checks: ChecksStamp,
+        together: frozenset[tuple[str, ...]],
     ) -> None:
         old = self._kept
-        known = old.observed, old.change, old.promotions, old.checks
-        if (observed, change, promotions, checks) == known:
+        known = old.observed, old.change, old.promotions, old.checks, old.together
+        if (observed, change, promotions, checks, together) == known:
             return
         profiles = old.profiles if change == old.change else LRUCache[str, ProfilesOfJob](MOST_JOBS)
         predictor = old.predictor if promotions == old.promotions else None
-        kept = Kept(change, observed, promotions, checks, profiles, predictor)
+        kept = Kept(change, observed, promotions, checks, together, profiles, predictor)
         if checks == old.checks:
             kept.checked |= old.checked
         if observed == old.observed:  # of a card they also depend on stored points
@@ -228,7 +242,7 @@ class JobsReader:
     ) -> None:
         self._settings, self._store, self._registry = settings, store, registry
         self._jobs, self._present = jobs, present
-        self._loading, self._opening, self._measuring = (asyncio.Lock() for _ in range(3))
+        self._loading, self._opening = asyncio.Lock(), asyncio.Lock()
 
     async def jobs(
         self,
@@ -325,18 +339,13 @@ class JobsReader:
         return dataclasses.replace(conditions, windows=await self._windows(kept, found, any_of))
 
     async def _windows(self, kept: Kept, found: ProfileSet, any_of: bool) -> Windows:
-        """What was measured of these jobs together; that of a whole queue is not kept."""
-        key = (found.a.gpu_model, *sorted(p.job for p in found.profiles))
-        async with self._measuring:
-            windows = None if any_of else kept.windows.get(key)
-            if windows is None:
-                windows = await asyncio.to_thread(self._measured, found, any_of)
-                if not any_of:
-                    kept.windows[key] = windows
-        return windows
+        """What was measured of these jobs together."""
+        asked = asked_together(sorted(profile.job for profile in found.profiles))
+        if any_of or not kept.together.isdisjoint(asked):
+            return await asyncio.to_thread(self._measured, found, self._store, any_of)
+        return self._measured(found, None, any_of)
 
-    def _measured(self, found: ProfileSet, any_of: bool) -> Windows:
-        names, known = {p.job for p in found.profiles}, bundled.points_together()
-        points = [point for jobs, of in known.items() if {*jobs} <= names for point in of]
+    def _measured(self, found: ProfileSet, store: Store | None, any_of: bool) -> Windows:
+        points = bundled.points_among({p.job for p in found.profiles})
         checks = checks_of(self._settings)
-        return measured_windows(found.profiles, checks, self._store, points, any_of=any_of)
+        return measured_windows(found.profiles, checks, store, points, any_of=any_of)

@@ -283,7 +283,7 @@ def _shown(option: RatedSplit, objective: Objective) -> float:
     """The objective as people read it."""
     if objective.name == DEFAULT_OBJECTIVE:
         return 100 * option.prediction.energy_saved.value
-    return (1000.0 if objective.unit == "1/W" else 1.0) * option.objective_value.value
+    return (1000.0 if objective.unit == "1/W" else 1.0) * option.value
 
 
 def _heading(objective: Objective) -> str:

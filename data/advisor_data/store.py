@@ -64,6 +64,19 @@ class Store(OpenDatabase):
         """As `pair_points`, for what launched jobs did."""
         return self._points(Observation, jobs, gpu_model)
 
+    def together(self) -> frozenset[tuple[str, ...]]:
+        """Names of jobs, sorted, that were measured or launched together; on any GPU model."""
+        found = set[str]()
+        with self._reading() as connection:
+            for kind in (PairPoint, Observation):
+                # From name to name in the index: a million records are of few sets.
+                names = tables[kind].c.jobs
+                first = select(func.min(names).label("jobs")).cte("together", recursive=True)
+                later = select(func.min(names)).where(names > first.c.jobs).scalar_subquery()
+                every = first.union_all(select(later).where(first.c.jobs.is_not(None)))
+                found |= set(connection.execute(select(every.c.jobs)).scalars())
+        return frozenset(tuple(json.loads(jobs)) for jobs in found if jobs)
+
     def solo_page(self, job: str, span: Span) -> Page[SoloPoint]:
         """A page of a job's solo points, the newest first."""
         return self._page(SoloPoint, [_is_of(SoloPoint, [job])], span)

@@ -167,7 +167,7 @@ def answered(
     expected = predictor.predict(profiles, [*within, apart])
     outlook.expected = lambda **_: expected
     held = {split: held_limits(ways[split], profiles, request) for split in within}
-    for p in expected[: len(within) * (len(profiles) == ADVISED_JOBS)]:
+    for p in [*expected][: len(within) * (len(profiles) == ADVISED_JOBS)]:
         for seat, x in enumerate(part.speed for part in p.parts):
             real = statistics.fmean(window.speeds[seat] for window in ways[p.split])
             if x.low < x.value and real > 0:

@@ -12,7 +12,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from advisor.core.interval import Interval
 from advisor.core.split import Split
 from advisor.core.telemetry import NEAR_LIMIT, OVER_LIMIT
 from advisor.predict.features import (
@@ -123,9 +122,6 @@ OUTSIDE = 0.05
 """A feature is outside what the model has seen when it lies further beyond its range than this part
 of the range."""
 
-Values: TypeAlias = tuple[list[Interval], ...]
-"""For each part, a job or the pair, one value for each split."""
-
 _Factors = tuple[float, float]
 
 
@@ -163,12 +159,15 @@ class ServedHead:
 
     def values(
         self, inputs: _HeadInputs, logs: Sequence[float], asked: PredictionRequest
-    ) -> Values:
-        """What the trees' answers mean: one log for each row of the features."""
+    ) -> Floats:
+        """What the trees' answers mean: one log for each row of the features.
+
+        For each part, a job or the pair, values, low and high ends; shape (parts, 3, n).
+        """
         n, factors = len(asked.splits), self._factors[asked.seen, asked.whole]
         limit = self.head.limit_of(asked.sides) if self.head.limit_of else math.inf
         near, most = NEAR_LIMIT * limit, OVER_LIMIT * limit
-        return tuple(
+        found = [
             [
                 _around(value, factors(asked, split, part, value >= near), most)
                 for split, value in zip(
@@ -176,7 +175,8 @@ class ServedHead:
                 )
             ]
             for part, prior in enumerate(inputs.priors)
-        )
+        ]
+        return np.moveaxis(np.array(found), -1, 1)
 
     def outside(self, rows: Float32s) -> list[str]:
         """Features that lie outside of what was learned from; shape (rows, features)."""
@@ -219,5 +219,5 @@ def _scaled(logs: Sequence[float], factors: Floats) -> list[float]:
     return [math.exp(log) * f for log, f in zip(logs, factors.tolist(), strict=True)]
 
 
-def _around(value: float, factors: _Factors, most: float) -> Interval:
-    return Interval(value, value * factors[0], max(value, min(value * factors[1], most)))
+def _around(value: float, factors: _Factors, most: float) -> tuple[float, float, float]:
+    return value, value * factors[0], max(value, min(value * factors[1], most))

@@ -7,18 +7,26 @@ from typing import TypeAlias
 
 import numpy as np
 
-from advisor.core.interval import Interval
 from advisor.core.split import ADVISED_JOBS, Split, check_advised
 from advisor.errors import InputError, ModelError
 from advisor.predict.features import Side, feature_names_of, side
 from advisor.predict.predictions import (
     AskedPair,
     ExpectedPair,
-    Prediction,
-    possible_speed,
-    predicted_part,
+    Predictions,
+    possible_speeds,
+    solo_of,
 )
-from advisor.predict.profiles import COLUMNS, NEEDED, JobKind, Profile, filled, kind_of, of_pair
+from advisor.predict.profiles import (
+    COLUMNS,
+    NEEDED,
+    Floats,
+    JobKind,
+    Profile,
+    filled,
+    kind_of,
+    of_pair,
+)
 from advisor_models.forest import Forest, read_trees
 from advisor_models.heads import (
     KNOWN_HEADS,
@@ -28,7 +36,6 @@ from advisor_models.heads import (
     Head,
     PredictionRequest,
     ServedHead,
-    Values,
     inputs_of,
 )
 from advisor_models.intervals import SPLIT, bounds_of_stratum
@@ -73,36 +80,32 @@ class ModelPredictor:
         self._side = functools.lru_cache(maxsize=512)(self._new_side)
         self._kind = functools.lru_cache(maxsize=512)(self._new_kind)
 
-    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         """One prediction for each split, in their order.
 
         Raises:
             InputError: not two profiles, those of two GPU models, or a share outside of one.
         """
-        if not splits:
-            return []
-        values = self.values(profiles, splits)
-        efficiency = self._efficiency(profiles)
-        unknown: list[Interval | None] = [None] * len(splits)
-        (memory_power,) = values.get(MEMORY_POWER.name, (unknown,))
-        return [
-            Prediction(
-                split=split,
-                parts=tuple(
-                    predicted_part(profile, possible_speed(profile, speed))
-                    for profile, speed in zip(profiles, speeds, strict=True)
-                ),
-                power_w=power,
-                memory_power_w=memory,
-                efficiency_factors=efficiency if split.is_limited else None,
-            )
-            for split, memory, *speeds, power in zip(
-                splits, memory_power, *values[SPEED.name], *values[POWER.name], strict=True
-            )
-        ]
+        values, n = self.values(profiles, splits), len(splits)
+        (power_w,) = values[POWER.name]
+        unknown = np.full((1, 3, n), np.nan)
+        (memory_power_w,) = values.get(MEMORY_POWER.name, unknown)
+        speeds = map(possible_speeds, profiles, values[SPEED.name])
+        factors = np.full((2, n), np.nan)
+        if (efficiency := self._efficiency(profiles)) is not None:
+            factors[:, [split.is_limited for split in splits]] = np.array([efficiency]).T
+        return Predictions(
+            splits=tuple(splits),
+            solo=solo_of(profiles),
+            speeds=np.stack([*speeds], axis=1),
+            power_w=power_w,
+            latencies_p99_ms=np.full((3, len(profiles), n), np.nan),
+            memory_power_w=memory_power_w,
+            efficiency_factors=factors,
+        )
 
-    def values(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> dict[str, Values]:
-        """What each head says of jobs at splits.
+    def values(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> dict[str, Floats]:
+        """What each head says of jobs at splits, as `ServedHead.values` has it.
 
         Raises:
             InputError: as for `predict`.

@@ -14,7 +14,7 @@ from advisor.core.job import Job
 from advisor.core.records import Observation, SoloPoint
 from advisor.core.split import Split
 from advisor.launch.spec import LaunchPart, LaunchSet
-from advisor.predict.predictions import Prediction, Predictor
+from advisor.predict.predictions import Predictions, Predictor
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings, read_settings
 from advisor.validity.safe_counts import CheckedCounts
@@ -39,7 +39,7 @@ class Model:
     manifest: Manifest = field(default_factory=lambda: make_manifest({}))
     outside: tuple[str, ...] = ()
 
-    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         return self.by.predict(profiles, splits)
 
     def extrapolation(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 from advisor.core.interval import Interval
 from advisor.core.split import Split
 from advisor.predict.features import physical_power_w, side
-from advisor.predict.predictions import Prediction, predict_exclusive, predicted_part
+from advisor.predict.predictions import Prediction, Predictions, predict_exclusive, predicted_part
 from advisor.predict.profiles import COLUMNS, Floats, Profile
 
 SHARES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
@@ -67,8 +67,8 @@ class Physics:
 
     off: float = 0.1
 
-    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
-        return [
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
+        found = [
             predict_exclusive(profiles)
             if p.split.sharing == "exclusive"
             else replace(
@@ -80,6 +80,7 @@ class Physics:
             )
             for p in physical_predictions(profiles, splits)
         ]
+        return Predictions.of(found)
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,8 @@ class Scripted:
     known: Mapping[Split, tuple[float, ...]]
     off: float = 0.1
 
-    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
-        return [self._prediction(profiles, split) for split in splits]
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
+        return Predictions.of([self._prediction(profiles, split) for split in splits])
 
     def _prediction(self, profiles: Sequence[Profile], split: Split) -> Prediction:
         if split.sharing == "exclusive":

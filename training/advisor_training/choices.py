@@ -17,8 +17,9 @@ from advisor.decide.decision import fewest_limits
 from advisor.decide.limits import Request, floor, violations
 from advisor.predict.predictions import (
     Prediction,
+    Predictions,
     is_within,
-    possible_speed,
+    possible_speeds,
     predict_exclusive,
     predicted_part,
     safe_splits_of,
@@ -52,7 +53,8 @@ class SpeedBounds:
             bounds_of_stratum(self.known, name) if self.known else LogBounds(-math.inf, math.inf)
         )
         low, high = known.factors
-        return possible_speed(profiles[part], Interval(capacity, capacity * low, capacity * high))
+        bounds = np.array([[capacity], [capacity * low], [capacity * high]])
+        return Interval(*possible_speeds(profiles[part], bounds)[:, 0].tolist())
 
 
 NO_BOUNDS = SpeedBounds({SPLIT: LogBounds(0.0, 0.0), UNCAPPED: LogBounds(0.0, 0.0)})
@@ -266,7 +268,9 @@ def _pick(
         name: option
         for name, option in options.items()
         # Without a minimum speed a server may fall short as well, as the oracle has it.
-        if name == "exclusive" or not question.min_speed or not violations(option, profiles, limits)
+        if name == "exclusive"
+        or not question.min_speed
+        or violations(Predictions.of([option]), profiles, limits) == ((),)
     } or options
     jobs, value = [profile.job for profile in profiles], question.objective.value
     chosen = best_within_tie(

@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,14 +22,12 @@ from advisor.decide.limits import (
     memory_unknown,
     most_power_w,
     risks,
-    sure_speed,
-    sure_speeds,
     violations,
     violations_alone,
     with_card_memory,
 )
 from advisor.errors import InputError
-from advisor.predict.predictions import Prediction, predict_exclusive
+from advisor.predict.predictions import Prediction, Predictions, predict_exclusive
 from advisor.predict.profiles import P99_BESIDE, Profile, Serving
 
 FREE = Request(policy=Policy(min_speed=0, p99_times_alone=0))
@@ -66,8 +63,13 @@ def predicted(
     return found
 
 
+def broken_by(p: Prediction, jobs: tuple[Profile, Profile], limits: Request) -> tuple[Any, ...]:
+    (found,) = violations(Predictions.of([p]), jobs, limits)
+    return found
+
+
 def broken(jobs: tuple[Profile, Profile], limits: Request, **fields: Any) -> dict[str, Any]:
-    found = violations(predicted(jobs, **fields), jobs, limits)
+    found = broken_by(predicted(jobs, **fields), jobs, limits)
     return {violation.text: pytest.approx(violation.by) for violation in found}
 
 
@@ -166,8 +168,8 @@ def test_a_floor_holds_with_nine_chances_of_ten(low: float, kept: bool, asked: R
     """Of 0.66 expected; whether the floor was named, or is that of the policy."""
     p = predicted()
     wide = replace(p, parts=(replace(p.parts[0], speed=Interval(0.66, low, 0.9)), p.parts[1]))
-    assert (violations(wide, (A, B), asked) == ()) is kept
-    assert violations(wide, (A, B), replace(asked, policy=Policy(chance=0.5))) == ()
+    assert (broken_by(wide, (A, B), asked) == ()) is kept
+    assert broken_by(wide, (A, B), replace(asked, policy=Policy(chance=0.5))) == ()
 
 
 @pytest.mark.parametrize(("chance", "broken_limits"), [(0.8, 0), (0.9, 1)])
@@ -175,30 +177,18 @@ def test_a_server_keeps_its_demand_with_the_same_chance(chance: float, broken_li
     request = Request(policy=Policy(chance=chance, p99_times_alone=0))
     p = predicted((A, SERVER))
     part = replace(p.parts[1], speed=Interval(1.0, 0.94, 1.02))
-    found = violations(replace(p, parts=(p.parts[0], part)), (A, SERVER), request)
+    found = broken_by(replace(p, parts=(p.parts[0], part)), (A, SERVER), request)
     assert len(found) == broken_limits
-
-
-@given(st.lists(st.tuples(st.floats(0, 2), st.floats(0, 1)), min_size=1), st.floats(0.5, 0.999))
-def test_many_speeds_are_kept_as_each_of_them(
-    known: list[tuple[float, float]], chance: float
-) -> None:
-    speeds, low = np.array([(value, value * part) for value, part in known]).T
-    one = [
-        sure_speed(Interval(value, value * part, value), Request(policy=Policy(chance=chance)))
-        for value, part in known
-    ]
-    assert sure_speeds(speeds, low, chance).tolist() == pytest.approx(one)
 
 
 def test_one_after_the_other_all_speeds_are_kept_but_requests_wait() -> None:
     """Half of the time is no half speed, and a server that may be off waits for nobody."""
     limits = Request(policy=Policy(min_speed=0.9))
-    assert violations(predict_exclusive((A, B)), (A, B), limits) == ()
-    (found,) = violations(predict_exclusive((A, SERVER)), (A, SERVER), limits)
+    assert broken_by(predict_exclusive((A, B)), (A, B), limits) == ()
+    (found,) = broken_by(predict_exclusive((A, SERVER)), (A, SERVER), limits)
     assert (found.text, found.by) == ("server answers no requests while another job runs", 1)
     off = Request(min_speed={"server": 0})
-    assert violations(predict_exclusive((A, SERVER)), (A, SERVER), off) == ()
+    assert broken_by(predict_exclusive((A, SERVER)), (A, SERVER), off) == ()
     # Side by side it answers.
     assert broken((A, SERVER), FREE) == {}
 
@@ -271,7 +261,8 @@ def test_a_ceiling_of_power(power_w: float, most_w: float, split: Split) -> None
     limits = Request(policy=Policy(min_speed=0), max_power_w=most_w)
     found = broken((A, B), limits, split=split, power_w=power_w)
     assert list(found.values()) == ([power_w / most_w - 1] if power_w > most_w else [])
-    assert most_power_w(predicted(split=split, power_w=power_w), (A, B)) == power_w
+    p = Predictions.of([predicted(split=split, power_w=power_w)])
+    assert most_power_w(p, 0, (A, B)) == power_w
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -279,9 +270,9 @@ def test_one_after_the_other_the_hottest_job_counts(turned: bool) -> None:
     """Not the mean of both, which is never drawn."""
     jobs = (hotter(A, 600), B) if not turned else (B, hotter(A, 600))
     p = predict_exclusive(jobs)
-    assert most_power_w(p, jobs) == 600
-    assert violations(p, jobs, Request(max_power_w=600)) == ()
-    (found,) = violations(p, jobs, Request(max_power_w=500))
+    assert most_power_w(Predictions.of([p]), 0, jobs) == 600
+    assert broken_by(p, jobs, Request(max_power_w=600)) == ()
+    (found,) = broken_by(p, jobs, Request(max_power_w=500))
     assert found.text == "a alone draws 600 W, at most 500 W are allowed"
     assert found.by == pytest.approx(0.2)
 
@@ -289,12 +280,13 @@ def test_one_after_the_other_the_hottest_job_counts(turned: bool) -> None:
 def test_a_ceiling_that_only_the_expected_power_keeps_is_a_risk() -> None:
     p = replace(predicted(), power_w=Interval(500, 450, 600))
     limits = Request(policy=Policy(min_speed=0), max_power_w=550)
-    assert violations(p, (A, B), limits) == ()
-    (found,) = risks(p, limits)
+    assert broken_by(p, (A, B), limits) == ()
+    columns = Predictions.of([p, replace(p, split=EXCLUSIVE)])
+    (found,) = risks(columns, 0, limits)
     assert found.text == "both draw 600 W, at most 550 W are allowed"
     assert found.by == pytest.approx(600 / 550 - 1)
-    assert risks(p, Request(max_power_w=600)) == risks(p, FREE) == ()
-    assert risks(replace(p, split=EXCLUSIVE), limits) == ()
+    assert risks(columns, 0, Request(max_power_w=600)) == risks(columns, 0, FREE) == ()
+    assert risks(columns, 1, limits) == ()
 
 
 # memory
@@ -311,7 +303,7 @@ def test_memory_of_all_jobs(a: float | None, b: float | None, card: float | None
     needed, most = (a or 0) + (b or 0), MEMORY_PART * (card or 0)
     expected = [needed / most - 1] if card is not None and needed > most else []
     assert list(broken(jobs, limits).values()) == expected
-    assert violations(predict_exclusive(jobs), jobs, limits) == ()
+    assert broken_by(predict_exclusive(jobs), jobs, limits) == ()
 
 
 def test_a_card_on_which_a_job_does_not_run_alone() -> None:

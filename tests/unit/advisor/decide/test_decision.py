@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,7 +37,7 @@ from advisor.decide.limits import Request, Violation, violations, violations_alo
 from advisor.decide.options import Running
 from advisor.decide.reasons import reasons, warnings
 from advisor.errors import InputError, NoSplitError
-from advisor.predict.predictions import Prediction, Predictor
+from advisor.predict.predictions import Predictions, Predictor
 from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor
 from advisor.runtime.mps import Control, MpsBackend
@@ -186,7 +187,7 @@ def test_what_is_chosen_keeps_every_limit_and_nothing_that_does_is_worth_more(
     assert found.choice is None or found.call is None
     if choice := found.choice:
         assert choice in shared
-        assert not violations(choice.prediction, found.profiles, found.request)
+        assert not choice.violations
         assert not request.isolate or choice.sharing in ISOLATING
         assert max(enough) * (1 - request.policy.tie) <= choice.worth
 
@@ -411,7 +412,8 @@ def test_only_floors_and_tails_can_be_accepted() -> None:
     (slow,) = (o for o in decide(Outlook(two, table), tight).options if o.name == "50/50")
     assert accepting(slow, two, tight) == "--max-p99 web=11ms --min-speed b=0.3"
     hot = dataclasses.replace(tight, max_power_w=290.0)
-    over = dataclasses.replace(slow, violations=violations(slow.prediction, two, hot))
+    broken = violations(slow.predictions, two, hot)[slow.place]
+    over = dataclasses.replace(slow, violations=broken)
     assert accepting(over, two, hot) == ""
     behind = scripted({EQUAL: (0.5, 0.9, 300.0)})
     (option,) = (o for o in decided(two, behind).options if o.name == "50/50")
@@ -433,7 +435,7 @@ def test_limits_are_set_as_the_back_end_sets_them() -> None:
 def test_the_worst_violation_is_the_one_that_is_missed_by_most() -> None:
     one, other, far = Violation("a", 0.1), Violation("b", 0.1), Violation("c", 0.2)
     (p,) = scripted({}).predict((A, B), [EQUAL])
-    option = RatedSplit(p, Interval(1.0, 1.0, 1.0), (one, far, other))
+    option = RatedSplit(Predictions.of([p]), 0, EQUAL, 1.0, (one, far, other))
     assert worst_violation(option) == far
     for order in ((one, other), (other, one)):
         assert worst_violation(dataclasses.replace(option, violations=order)) == other
@@ -466,7 +468,7 @@ def test_the_job_that_goes_on_keeps_its_limit() -> None:
 )
 def test_the_gain_is_energy_or_time_over_one_after_the_other(objective: str, gain: float) -> None:
     (p,) = scripted({EQUAL: (0.6, 0.6, 350.0)}).predict((A, B), [EQUAL])
-    by = gain_to_the_end(p, (A, B), WORK, OBJECTIVES[objective])
+    by = gain_to_the_end(p.split, (A, B), WORK, OBJECTIVES[objective])
     assert by(p.result) == pytest.approx(gain)
 
 
@@ -487,13 +489,14 @@ def test_the_value_of_given_work_has_bounds_of_its_own() -> None:
     """Without work, those of the model's own errors: they are narrower."""
 
     class Sure(Physics):
-        def predict(self, profiles: Any, splits: Any) -> list[Prediction]:
+        def predict(self, profiles: Any, splits: Any) -> Predictions:
             found = super().predict(profiles, splits)
-            return [dataclasses.replace(p, efficiency_factors=(0.99, 1.01)) for p in found]
+            factors = np.tile([[0.99], [1.01]], len(splits))
+            return dataclasses.replace(found, efficiency_factors=factors)
 
     of_hours, free = (decided((A, B), Sure(), work=w, policy=FREE) for w in (WORK, None))
     option, plain = of_hours.options[4], free.options[4]
-    gain = gain_to_the_end(option.prediction, (A, B), WORK, of_hours.request.objective)
-    assert option.objective_value == option.prediction.range_of(gain)
-    value = plain.objective_value.value
-    assert plain.objective_value == Interval(value, 0.99 * value, 1.01 * value)
+    gain = gain_to_the_end(option.split, (A, B), WORK, of_hours.request.objective)
+    assert option.value == gain(option.prediction.result)
+    bounds = plain.prediction.objective_value(free.request.objective)
+    assert bounds == Interval(plain.value, 0.99 * plain.value, 1.01 * plain.value)

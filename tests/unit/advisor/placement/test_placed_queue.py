@@ -27,7 +27,7 @@ from advisor.placement.pairs import QueuePairs
 from advisor.placement.placing import MOST_KINDS, Kind, PlacedSet, Placing, Pool, make_placing
 from advisor.placement.schedule import Schedule, scheduled
 from advisor.placement.solver import APART, FIRST_COME, Plan, place
-from advisor.predict.predictions import Prediction, predict_exclusive, predicted_part
+from advisor.predict.predictions import Prediction, Predictions, predict_exclusive, predicted_part
 from advisor.predict.profiles import Profile
 from advisor.wire.placement import PlacedJob
 
@@ -48,8 +48,8 @@ class Told:
     low: float = 1.0
     drawn: bool = False
 
-    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
-        return [self._of(profiles, split) for split in splits]
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
+        return Predictions.of([self._of(profiles, split) for split in splits])
 
     def _of(self, profiles: Sequence[Profile], split: Split) -> Prediction:
         if split.sharing == "exclusive":

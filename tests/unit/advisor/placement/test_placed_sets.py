@@ -5,7 +5,7 @@ import functools
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from unittest import mock
 
@@ -28,7 +28,7 @@ from advisor.placement.bound import SetBound
 from advisor.placement.placing import Kind, PlacedSet, Placing, Pool, make_placing
 from advisor.placement.search import SetSearch
 from advisor.placement.solver import Plan, place
-from advisor.predict.predictions import AskedPair, ExpectedPair, Prediction
+from advisor.predict.predictions import AskedPair, ExpectedPair, Prediction, Predictions
 from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor
 
@@ -43,7 +43,7 @@ class Physics(Unlearned):
         return [_expected(self.predict(*of_pair)) for of_pair in asked]
 
 
-def _expected(found: Sequence[Prediction]) -> ExpectedPair:
+def _expected(found: Iterable[Prediction]) -> ExpectedPair:
     speeds = [[part.speed.value for part in p.parts] for p in found]
     return ExpectedPair(np.array(speeds).T, np.array([p.power_w.value for p in found]))
 
@@ -130,7 +130,8 @@ def check_set(placing: Placing, one: PlacedSet) -> None:
     assert decision
     assert decision.choice
     found = decision.choice.prediction
-    assert not violations(found, profiles, pool.limits.of(profiles))
+    (broken,) = violations(Predictions.of([found]), profiles, pool.limits.of(profiles))
+    assert not broken
     assert one.split == found.split
     assert one.speeds == tuple(part.speed.value for part in found.parts)
     assert one.power_w == found.power_w.value

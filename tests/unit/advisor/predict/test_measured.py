@@ -3,7 +3,9 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +14,7 @@ from made_up_profiles import Physics, Scripted, profile
 from advisor.core.interval import Interval
 from advisor.core.split import EQUAL, NINE, SHARINGS, UNCAPPED, Sharing, Split, without_limits
 from advisor.predict.measured import MeasuredPredictor, Window, Windows, windows_of
-from advisor.predict.predictions import Prediction, predicted_part
+from advisor.predict.predictions import Prediction, Predictions, predicted_part
 from advisor.predict.profiles import P99_BESIDE, P99_MEASURED, Profile, Serving
 from advisor.wire.answers import DriftedJob, DriftQuantity
 from advisor_advice.conditions import DriftPredictor
@@ -136,9 +138,9 @@ def test_no_job_is_expected_to_do_more_than_alone(
 
 def test_bounds_of_energy_get_closer_as_those_of_speeds_and_power_do() -> None:
     class WithFactors(Physics):
-        def predict(self, profiles: object, splits: object) -> list[Prediction]:
-            found = super().predict(profiles, splits)  # pyright: ignore[reportArgumentType]
-            return [replace(p, efficiency_factors=(0.9, 1.2)) for p in found]
+        def predict(self, profiles: Any, splits: Any) -> Predictions:
+            found = super().predict(profiles, splits)
+            return replace(found, efficiency_factors=np.tile([[0.9], [1.2]], len(splits)))
 
     windows = [window(0.5), window(0.5)]
     (before,) = WithFactors().predict([A, B], [EQUAL])
@@ -197,14 +199,14 @@ SET = Window(without_limits("uncapped", 3), (50.0, 40.0, 30.0), 300.0, "X")
 
 
 class OfSets:
-    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[Prediction]:
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         speed, power_w = Interval(0.6, 0.4, 0.9), Interval(400.0, 320.0, 500.0)
         parts = tuple(predicted_part(p, speed) for p in profiles)
-        return [Prediction(split=s, parts=parts, power_w=power_w) for s in splits]
+        return Predictions.of([Prediction(split=s, parts=parts, power_w=power_w) for s in splits])
 
 
 def of_set(profiles: Sequence[Profile], windows: Windows, *splits: Split) -> list[Prediction]:
-    return MeasuredPredictor(OfSets(), windows).predict(profiles, splits)
+    return [*MeasuredPredictor(OfSets(), windows).predict(profiles, splits)]
 
 
 @given(st.permutations([(A, 0.5), (B, 0.4), (C, 0.3)]))

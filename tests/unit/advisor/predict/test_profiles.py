@@ -14,7 +14,6 @@ from made_up_profiles import SHARES, Scripted, profile
 from simple_pairs import solo
 from store_points import point
 
-from advisor.core.interval import Interval
 from advisor.core.policy import Policy
 from advisor.core.records import SoloPoint
 from advisor.core.split import NINE, UNCAPPED
@@ -328,9 +327,9 @@ def test_a_job_could_do_what_it_does(rates: list[float], shares: list[float]) ->
 
 
 def test_what_is_served_ends_at_the_demand() -> None:
-    assert SERVING.served(Interval(1.5, 1.2, 1.8)) == Interval(1.0, 0.98, 1.02)
-    assert SERVING.served(Interval(1.1, 0.9, 1.3)) == Interval(1.0, 0.9, 1.02)
-    assert SERVING.served(Interval(0.5, 0.4, 0.6)) == Interval(0.5, 0.4, 0.6)
+    could = np.array([[1.5, 1.1, 0.5], [1.2, 0.9, 0.4], [1.8, 1.3, 0.6]])
+    served = [[1.0, 1.0, 0.5], [0.98, 0.9, 0.4], [1.02, 1.02, 0.6]]
+    assert SERVING.served(could).tolist() == served
 
 
 @given(st.floats(0, 3), st.floats(0, 1), st.floats(0, 1), st.none() | st.floats(0, 0.2))
@@ -338,9 +337,10 @@ def test_bounds_of_what_is_served_hold_it(
     value: float, below: float, above: float, noise: float | None
 ) -> None:
     serving = Serving(offered_rate=DEMAND, rate_noise=noise, latency_p99_ms=())
-    found = serving.served(Interval(value, value * (1 - below), value * (1 + above)))
-    assert found.low <= found.value <= found.high
-    assert found.value <= 1
+    could = np.array([[value], [value * (1 - below)], [value * (1 + above)]])
+    [[found], [low], [high]] = serving.served(could).tolist()
+    assert low <= found <= high
+    assert found <= 1
 
 
 OFFERED = 120.0

@@ -58,6 +58,9 @@ class Source:
         self.pair_loads += 1
         return self.store.pair_points(**wanted)
 
+    def together(self) -> frozenset[tuple[str, ...]]:
+        return frozenset({PAIR.names})
+
     def observations(self, **wanted: Any) -> list[Observation]:
         return self.store.observations(**wanted)
 
