@@ -52,9 +52,9 @@ def read_retention(environment: Mapping[str, str]) -> Retention:
         InputError: one is no number, or out of its range.
     """
     return Retention(
-        launch_days=_bound(environment, LAUNCH_DAYS),
-        launch_gib=_bound(environment, LAUNCH_GIB),
-        audit_days=_bound(environment, AUDIT_DAYS),
+        launch_days=_bound(environment, LAUNCH_DAYS) or math.inf,
+        launch_gib=_bound(environment, LAUNCH_GIB) or math.inf,
+        audit_days=_bound(environment, AUDIT_DAYS) or math.inf,
         output_mib=_output_mib(environment),
     )
 
@@ -69,33 +69,28 @@ def output_bytes(environment: Mapping[str, str]) -> int:
 
 
 def _output_mib(environment: Mapping[str, str]) -> float:
-    size = _bound_value(environment, OUTPUT_MIB)
-    if size < LEAST_OUTPUT_MIB:
-        raise _refused(environment, OUTPUT_MIB, f"a size in MiB, {LEAST_OUTPUT_MIB:g} or more")
-    return size
+    wanted = f"a size in MiB, {LEAST_OUTPUT_MIB:g} or more"
+    return _bound(environment, OUTPUT_MIB, LEAST_OUTPUT_MIB, wanted)
 
 
-def _bound(environment: Mapping[str, str], name: str) -> float:
-    return _bound_value(environment, name) or math.inf
-
-
-def _bound_value(environment: Mapping[str, str], name: str) -> float:
+def _bound(
+    environment: Mapping[str, str],
+    name: str,
+    least: float = 0.0,
+    wanted: str = "0 (no bound) or a number above it",
+) -> float:
     given = environment.get(name)
     try:
         number = float(given) if given else _DEFAULTS[name]
     except ValueError:
         number = -1.0
-    if not 0 <= number < math.inf:
-        raise _refused(environment, name, "0 (no bound) or a number above it")
+    if not least <= number < math.inf:
+        raise InputError(
+            f"{name} is {given}",
+            why=f"it is {wanted}",
+            fix=f"set it to such a number, or unset it: {_DEFAULTS[name]:g}",
+        )
     return number
-
-
-def _refused(environment: Mapping[str, str], name: str, wanted: str) -> InputError:
-    return InputError(
-        f"{name} is {environment.get(name)}",
-        why=f"it is {wanted}",
-        fix=f"set it to such a number, or unset it: {_DEFAULTS[name]:g}",
-    )
 
 
 OUR_VARIABLES = "ADVISOR_"
@@ -279,14 +274,13 @@ def _home(environment: Mapping[str, str]) -> Path:
     if data_home := environment.get("XDG_DATA_HOME"):
         return Path(data_home) / "advisor"
     if not (user_home := environment.get("HOME")):  # unset or empty, as cron and containers may
-        try:
+        with InputError.instead_of(
+            KeyError,
+            "there is no folder for measurements",
+            why=f"HOME is not set, and user {os.getuid()} of this host has none",
+            fix="set ADVISOR_HOME to a folder",
+        ):
             user_home = pwd.getpwuid(os.getuid()).pw_dir
-        except KeyError as error:
-            raise InputError(
-                "there is no folder for measurements",
-                why=f"HOME is not set, and user {os.getuid()} of this host has none",
-                fix="set ADVISOR_HOME to a folder",
-            ) from error
     return Path(user_home) / ".local/share/advisor"
 
 
@@ -313,12 +307,13 @@ def _read_policy(environment: Mapping[str, str]) -> Policy:
 
 def _number(name: str, environment: Mapping[str, str], default: float) -> float:
     given = environment.get(name)
-    try:
+    with InputError.instead_of(
+        ValueError,
+        f"{name} is {given}",
+        why="",
+        fix="set it to a number such as 2.50, or unset it",
+    ):
         return float(given) if given else default
-    except ValueError as error:
-        raise InputError(
-            f"{name} is {given}", fix="set it to a number such as 2.50, or unset it"
-        ) from error
 
 
 def _runtime_dir(environment: Mapping[str, str]) -> Path:

@@ -19,7 +19,7 @@ from advisor.core.records import (
     Record,
     SoloPoint,
 )
-from advisor.errors import InputError
+from advisor.errors import InputError, placed
 from advisor.formats.moments import is_utc, moment_fault
 from advisor.wire.answers import column as with_word
 
@@ -171,10 +171,8 @@ def json_row(line: bytes) -> dict[str, Any]:
     Raises:
         InputError: the line is not a JSON object.
     """
-    try:
+    with InputError.instead_of((ValueError, RecursionError), "no JSON", fix="repair the line"):
         row: Any = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InputError("no JSON", why=str(error), fix="repair the line") from error
     if not isinstance(row, dict):
         raise InputError("no JSON object", fix="see docs/schema.md")
     return cast("dict[str, Any]", row)
@@ -208,13 +206,10 @@ def _parts(kind: type[Part], jobs: Any) -> tuple[Part, ...]:
 
 
 def _part(kind: type[Part], number: int, row: Any) -> Part:
-    try:
+    with placed(f"job {number} of the row"):
         if not isinstance(row, Mapping):
             raise InputError("is not an object", fix="see docs/schema.md")
         return kind(**_values(kind, cast("Mapping[str, Any]", row)))
-    except InputError as error:
-        what = f"job {number} of the row: {error.what}"
-        raise InputError(what, why=error.why, fix=error.fix) from error
 
 
 def _values(kind: type[Record] | type[Part], row: Mapping[str, Any]) -> dict[str, Any]:

@@ -74,14 +74,13 @@ def write(value: Any) -> str:
     Raises:
         WireError: a number that JSON has no word for.
     """
-    try:
+    with WireError.instead_of(
+        ValueError,
+        f"{type(value).__name__} has NaN or infinity",
+        why="JSON has no word for it",
+        fix="leave out what is not known",
+    ):
         return _WRITER.encode(value)
-    except ValueError as error:
-        raise WireError(
-            f"{type(value).__name__} has NaN or infinity",
-            why="JSON has no word for it",
-            fix="leave out what is not known",
-        ) from error
 
 
 def write_bytes(value: Any) -> bytes:

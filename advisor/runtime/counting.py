@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from advisor.core.job import ProgressSettings, Reported, ResultsSettings
 from advisor.errors import JobError
@@ -26,7 +27,6 @@ from advisor.progress import (
     BOUNDS_AT,
     FAULT_AT,
     FAULT_BYTES,
-    FILE_BYTES,
     FIRST_AT,
     FIRST_VALUES,
     LATENCIES_AT,
@@ -527,28 +527,25 @@ def open_reports(
 
 def read_latencies(progress_path: Path) -> tuple[int, ...]:
     """How many requests fell into each bucket so far; empty where the file holds none."""
-    data = progress_path.read_bytes()
-    if len(data) < FILE_BYTES:
-        return ()
-    return struct.unpack_from(f"<{LATENCY_BUCKETS}q", data, LATENCIES_AT)
+    return _values(progress_path, f"<{LATENCY_BUCKETS}q", LATENCIES_AT)
 
 
 def read_bounds_ms(progress_path: Path) -> tuple[float, ...]:
     """Bounds of the buckets that latencies came in, ms; empty where these are as fine as ours."""
-    data = progress_path.read_bytes()
-    if len(data) < FILE_BYTES:
-        return ()
-    (count,) = struct.unpack_from("<q", data, BOUNDS_AT)
+    (count,) = _values(progress_path, "<q", BOUNDS_AT) or (0,)
     kept = min(max(count, 0), MOST_BOUNDS)
-    return tuple(1000 * bound for bound in struct.unpack_from(f"<{kept}d", data, BOUNDS_AT + 8))
+    return tuple(1000 * bound for bound in _values(progress_path, f"<{kept}d", BOUNDS_AT + 8))
 
 
 def read_beats(progress_path: Path) -> int:
     """How often the job said that it lives and has nothing to do; 0 where it never did."""
-    with progress_path.open("rb", buffering=0) as file:
-        file.seek(BEATS_AT)
-        data = file.read(8)
-    return struct.unpack("<q", data)[0] if len(data) == 8 else 0
+    return next(iter(_values(progress_path, "<q", BEATS_AT)), 0)
+
+
+def _values(progress_path: Path, form: str, at: int) -> tuple[Any, ...]:
+    """What stands at a place of a progress file; nothing where the file ends before that."""
+    data = progress_path.read_bytes()
+    return struct.unpack_from(form, data, at) if len(data) >= at + struct.calcsize(form) else ()
 
 
 def read_fault(progress_path: Path) -> str:

@@ -181,13 +181,13 @@ def _parse_percentage(reply: str) -> float:
     Raises:
         PartitionError: the reply is something else.
     """
-    try:
+    with PartitionError.instead_of(
+        ValueError,
+        f"the MPS daemon answered '{reply}' where a percentage was due",
+        why="",
+        fix=f"quit it with: echo quit | {BINARY}",
+    ):
         return float(reply)
-    except ValueError as error:
-        raise PartitionError(
-            f"the MPS daemon answered '{reply}' where a percentage was due",
-            fix=f"quit it with: echo quit | {BINARY}",
-        ) from error
 
 
 def run(
@@ -200,7 +200,20 @@ def run(
     """
     command = text or " ".join(arguments[1:])
     beat()
-    try:
+    with (
+        PartitionError.instead_of(
+            FileNotFoundError,
+            f"{BINARY} is not on the PATH",
+            why="it comes with the NVIDIA driver (Debian package nvidia-cuda-mps)",
+            fix="install it, or add its folder to PATH",
+        ),
+        PartitionError.instead_of(
+            subprocess.TimeoutExpired,
+            f"the MPS daemon did not answer '{command}' within {_TIMEOUT_S} s",
+            why="it hangs, often after a client was killed with work under way",
+            fix=f"stop it with: pkill -9 -f {BINARY}; then try again",
+        ),
+    ):
         done = beating(
             lambda: subprocess.run(
                 arguments,
@@ -213,18 +226,6 @@ def run(
                 **of_user(user),
             )
         )
-    except FileNotFoundError as error:
-        raise PartitionError(
-            f"{BINARY} is not on the PATH",
-            why="it comes with the NVIDIA driver (Debian package nvidia-cuda-mps)",
-            fix="install it, or add its folder to PATH",
-        ) from error
-    except subprocess.TimeoutExpired as error:
-        raise PartitionError(
-            f"the MPS daemon did not answer '{command}' within {_TIMEOUT_S} s",
-            why="it hangs, often after a client was killed with work under way",
-            fix=f"stop it with: pkill -9 -f {BINARY}; then try again",
-        ) from error
     return (done.stdout + done.stderr).strip()
 
 

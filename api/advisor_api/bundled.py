@@ -1,9 +1,9 @@
 """The measurements that come with advisor, read once and kept."""
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import PairPoint, SoloPoint, grouped
 from advisor_advice.profiles import ProfilesOfJob, known_profiles
 from advisor_data.bundled import bundled_pair_points, bundled_points_together, bundled_solo_points
 from advisor_data.lists import ProfileRow
@@ -32,17 +32,10 @@ def profile_rows() -> tuple[ProfileRow, ...]:
 @functools.cache
 def pair_points() -> Mapping[tuple[str, ...], list[PairPoint]]:
     """By the names of their jobs, in their order."""
-    return _by_jobs(bundled_pair_points())
+    return grouped(bundled_pair_points(), lambda point: point.jobs)
 
 
 @functools.cache
 def points_together() -> Mapping[tuple[str, ...], list[PairPoint]]:
     """The same of pairs and sets."""
-    return _by_jobs(bundled_points_together())
-
-
-def _by_jobs(points: Iterable[PairPoint]) -> Mapping[tuple[str, ...], list[PairPoint]]:
-    found: dict[tuple[str, ...], list[PairPoint]] = {}
-    for point in points:
-        found.setdefault(point.jobs, []).append(point)
-    return found
+    return grouped(bundled_points_together(), lambda point: point.jobs)

@@ -129,12 +129,12 @@ def _has_content(file: Path) -> bool:
 def _take(file: Path, draft: Path) -> None:
     """A copy of the copy, to check and to raise; with all of it, should it be a live database."""
     with closing(_connect(draft)) as ours:
-        try:
-            uri = f"file:{quote(str(file))}?mode=ro"
-            with closing(sqlite3.connect(uri, timeout=_PATIENCE_S, uri=True)) as given:
-                _copy(given, ours)
-        except sqlite3.DatabaseError as error:
-            raise StoreError(f"{file} cannot be read as a database", why=str(error)) from error
+        uri = f"file:{quote(str(file))}?mode=ro"
+        with (
+            StoreError.instead_of(sqlite3.DatabaseError, f"{file} cannot be read as a database"),
+            closing(sqlite3.connect(uri, timeout=_PATIENCE_S, uri=True)) as given,
+        ):
+            _copy(given, ours)
         _check_whole(ours, file)
         named = "SELECT count(*) FROM sqlite_master WHERE name = ?"
         if not ours.execute(named, [VERSION_TABLE]).fetchone()[0]:

@@ -7,14 +7,15 @@ import gzip
 import hashlib
 import re
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from advisor.errors import InputError, StoreError
+from advisor.errors import InputError, StoreError, placed
 from advisor.formats.kept import RecordFolder
-from advisor.formats.wire import WireError, read, read_tolerant, write
+from advisor.formats.wire import read, read_tolerant, write
 from advisor.validity.safe_counts import (
     CHECKS,
     CHECKS_FOLDER,
@@ -119,10 +120,8 @@ def bundled_sensors() -> list[SensorRecord]:
 def bundled_recording(record: SensorRecord) -> bytes:
     """The recording that a bundled record was made of, for `advisor power sensor --trace`."""
     name = f"{bundled_name(record)}.jsonl.gz"
-    try:
+    with _whole(name):
         return gzip.decompress((_bundled() / SENSORS / name).read_bytes())
-    except (OSError, EOFError) as error:
-        raise _broken(name, str(error)) from error
 
 
 def bundled_kernels() -> list[KernelReport]:
@@ -152,16 +151,14 @@ def _json_files(folder: str) -> list[Traversable]:
 
 
 def _parsed(kind: type[T], text: bytes, name: str) -> T:
-    try:
+    with _whole(name):
         return read_tolerant(kind, text, name=name)
-    except InputError as error:
-        raise _broken(name, str(error)) from error
 
 
-def _broken(name: str, why: str) -> StoreError:
-    return StoreError(
-        f"advisor_data/bundled: {name} is missing or damaged", why=why, fix="install advisor again"
-    )
+def _whole(name: str) -> AbstractContextManager[None]:
+    what = f"advisor_data/bundled: {name} is missing or damaged"
+    caught = (OSError, EOFError, InputError)
+    return StoreError.instead_of(caught, what, fix="install advisor again")
 
 
 INPUTS = "inputs.jsonl"
@@ -207,10 +204,8 @@ def _input_points(text: bytes, name: str) -> tuple[InputPoint, ...]:
 
 
 def _input_point(line: bytes, name: str) -> InputPoint:
-    try:
+    with placed(name):
         point = read(InputPoint, line)
-    except WireError as error:
-        raise InputError(f"{name}: {error.what}", why=error.why, fix=error.fix) from error
     if odd := set(FEATURES) ^ point.features.keys():
         raise InputError(f"{name}: features {', '.join(sorted(odd))} are missing or unknown")
     outside = [f"{n} is {v:g}" for n, v in point.features.items() if not 0 <= v <= 1]

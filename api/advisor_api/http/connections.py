@@ -19,7 +19,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from advisor.errors import InputError
+from advisor.errors import InputError, undone_by
 from advisor_api.http.access import Peer, peer_of
 from advisor_api.http.errors import Fault, error_body
 from advisor_api.http.gate import HttpMetrics
@@ -304,19 +304,19 @@ def listening(options: ServeOptions) -> Generator[socket.socket]:
 def _unix(path: Path) -> socket.socket:
     _remove_left_over(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
+    with (
+        InputError.instead_of(
+            OSError,
+            f"cannot listen on {path}",
+            fix="give a path of at most 100 characters in a folder of yours: --socket PATH",
+        ),
+        undone_by(listener.close),
+    ):
         listener.bind(str(path))
         # Everybody may knock: who asks is what the kernel says, and others need a token. Nobody
         # can connect before it listens.
         path.chmod(0o666)
         listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise InputError(
-            f"cannot listen on {path}",
-            why=error.strerror or str(error),
-            fix="give a path of at most 100 characters in a folder of yours: --socket PATH",
-        ) from error
     return listener
 
 
