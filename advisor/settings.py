@@ -45,20 +45,6 @@ class Retention:
     output_mib: float
 
 
-def read_retention(environment: Mapping[str, str]) -> Retention:
-    """The bounds that the environment sets.
-
-    Raises:
-        InputError: one is no number, or out of its range.
-    """
-    return Retention(
-        launch_days=_bound(environment, LAUNCH_DAYS) or math.inf,
-        launch_gib=_bound(environment, LAUNCH_GIB) or math.inf,
-        audit_days=_bound(environment, AUDIT_DAYS) or math.inf,
-        output_mib=_output_mib(environment),
-    )
-
-
 def output_bytes(environment: Mapping[str, str]) -> int:
     """What each of the two files of a job's output may take (advisor/runtime/shim.py).
 
@@ -160,11 +146,6 @@ class Settings:
     retention: Retention
     environment: Mapping[str, str]
 
-    @property
-    def prices(self) -> Prices:
-        """Of GPU hours and energy, and the watts of the server."""
-        return self.policy.prices
-
     def job_environment(self) -> dict[str, str]:
         """The environment without secrets and without the variables that set or lift a limit."""
         left_out = (*LIMIT_VARIABLES, *SECRETS, *_OF_SYSTEMD)
@@ -188,9 +169,9 @@ KEYS: Mapping[str, Callable[[Settings], object]] = {
     "p99_times_alone": lambda s: s.policy.p99_times_alone,
     "min_gain": lambda s: s.policy.min_gain,
     "chance": lambda s: s.policy.chance,
-    "gpu_hour": lambda s: s.prices.gpu_hour,
-    "kwh": lambda s: s.prices.kwh,
-    "host_w": lambda s: s.prices.host_w,
+    "gpu_hour": lambda s: s.policy.prices.gpu_hour,
+    "kwh": lambda s: s.policy.prices.kwh,
+    "host_w": lambda s: s.policy.prices.host_w,
     "keep_launches_days": lambda s: s.retention.launch_days,
     "keep_launches_gib": lambda s: s.retention.launch_gib,
     "keep_audit_days": lambda s: s.retention.audit_days,
@@ -245,7 +226,12 @@ def _read(environment: Mapping[str, str]) -> Settings:
         mps_pipe_dir=Path(pipe_dir).absolute() if pipe_dir else None,
         dcgm_url=environment.get("ADVISOR_DCGM_URL") or "http://127.0.0.1:9400/metrics",
         policy=_read_policy(environment),
-        retention=read_retention(environment),
+        retention=Retention(
+            launch_days=_bound(environment, LAUNCH_DAYS) or math.inf,
+            launch_gib=_bound(environment, LAUNCH_GIB) or math.inf,
+            audit_days=_bound(environment, AUDIT_DAYS) or math.inf,
+            output_mib=_output_mib(environment),
+        ),
         environment=dict(environment),
     )
 

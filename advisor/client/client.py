@@ -20,7 +20,7 @@ from advisor.core.split import ADVISED_JOBS
 from advisor.core.wording import shown
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.rows import to_row
-from advisor.formats.wire import read_tolerant, to_plain, write
+from advisor.formats.wire import T, read, to_plain, write
 from advisor.launch.overview import (
     History,
     LaunchHistory,
@@ -71,7 +71,6 @@ from advisor.wire.requests import (
     RecommendationRequest,
 )
 
-T = TypeVar("T")
 Paged = TypeVar("Paged", SensorRecords, KernelReports)
 
 Verify: TypeAlias = bool | str | Path | ssl.SSLContext
@@ -542,7 +541,7 @@ class Client:
         """Read the answer of `_answered`; of a newer service unknown keys are left out."""
         response = self._answered(method, path, **more)
         try:
-            return read_tolerant(kind, response.content, name="the whole")
+            return read(kind, response.content, name="the whole", tolerant=True)
         except InputError as error:
             raise AnswerError(
                 f"the answer to {method} {path} is not what it should be: {error.what}",

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from advisor.core.job import ProgressSettings, Reported, ResultsSettings
+from advisor.core.job import ProgressSettings, Reported
 from advisor.errors import JobError
 from advisor.progress import (
     BEATS_AT,
@@ -468,21 +468,9 @@ def _in_time(pattern: str) -> Generator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-class ReportFile:
-    """The values in `ADVISOR_PROGRESS_FILE`.
-
-    Attributes:
-        close: Lets go of the file, into which the job may go on writing.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("rb", buffering=0)
-        self.close = self._file.close
-
-    def read(self) -> Reported:
-        """All that the job reported since it started."""
-        self._file.seek(0)
-        return parse_reported(self._file.read(LATENCIES_AT))
+def read_reported(progress_path: Path) -> Reported:
+    """The values in `ADVISOR_PROGRESS_FILE`: all that the job reported since it started."""
+    return parse_reported(progress_path.read_bytes())
 
 
 class ReportedOutput:
@@ -516,15 +504,6 @@ def parse_reported(data: bytes) -> Reported:
     return Reported(first, count, not_finite, last if count else None)
 
 
-def open_reports(
-    results: ResultsSettings, progress_path: Path, output_path: Path
-) -> ReportFile | ReportedOutput:
-    """Where the values of a job are read; both files must exist."""
-    if results.pattern is not None:
-        return ReportedOutput(output_path, results.pattern)
-    return ReportFile(progress_path)
-
-
 def read_latencies(progress_path: Path) -> tuple[int, ...]:
     """How many requests fell into each bucket so far; empty where the file holds none."""
     return _values(progress_path, f"<{LATENCY_BUCKETS}q", LATENCIES_AT)
@@ -550,8 +529,7 @@ def _values(progress_path: Path, form: str, at: int) -> tuple[Any, ...]:
 
 def read_fault(progress_path: Path) -> str:
     """Why the job is not counted now; empty while it is, and for a file of 8 bytes."""
-    with progress_path.open("rb", buffering=0) as file:
-        return parse_fault(file.read(FAULT_AT + FAULT_BYTES))
+    return parse_fault(progress_path.read_bytes())
 
 
 def parse_fault(data: bytes) -> str:

@@ -347,8 +347,12 @@ class MpsBackend(Server):
 
     def blamed(self) -> frozenset[int]:
         """Clients that our server's log names in lines about faults; it does so for some faults."""
-        log = self.control.pipe_dir.with_name("log") / "server.log"
-        return named_in_faults(_end_of(log)) if self.owned else frozenset()
+        newest = b""
+        file = self.control.pipe_dir.with_name("log") / "server.log"
+        with suppress(OSError), file.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _READ_BYTES))
+            newest = log.read()
+        return named_in_faults(newest.decode(errors="replace")) if self.owned else frozenset()
 
     def release(self, pids: Collection[int]) -> None:
         """End the processes' GPU work by `terminate_client`, and wait for those that were at work.
@@ -394,12 +398,9 @@ def open_mps(
         PartitionError: no daemon could be reached or started, it belongs to another user, or its
             own percentage is below 100 and would silently tighten every share.
     """
-    if pipe_dir is not None:
-        control = Control(pipe_dir, environment)
-        control.servers()
-        owned = False
-    else:
-        control, owned = Control(own_pipe_dir(gpu, runtime_dir), environment), True
+    owned = pipe_dir is None
+    control = Control(pipe_dir or own_pipe_dir(gpu, runtime_dir), environment)
+    if owned:
         _open_own_daemon(gpu, runtime_dir, control)
     # Clients of other users wait, without a word, until the active user's are gone.
     for server in control.servers():
@@ -505,13 +506,3 @@ def named_in_faults(log: str) -> frozenset[int]:
     """
     lines = (line for line in log.splitlines() if _FAULT_LINE.search(line))
     return frozenset(int(found[1]) for line in lines for found in _CLIENT.finditer(line))
-
-
-def _end_of(log: Path) -> str:
-    """The newest part of a log; nothing where it cannot be read."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _READ_BYTES))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""

@@ -451,9 +451,8 @@ def _named_place(match: re.Match[str], line: str) -> _Place | None:
     name, number = match[1], match[3]
     rank, unit = _rank_of(name)
     before: list[str] = _WORD.findall(line[: match.start()])[-2:]
-    if rank is None or any(map(_PREPARES.match, before)):
-        return None
-    if "." in number and unit != "epochs":
+    is_part = "." in number and unit != "epochs"
+    if rank is None or is_part or any(map(_PREPARES.match, before)):
         return None
     is_check = any(map(_CHECKS.match, [*before, *_parts(name)]))
     group = r"([\d.]+)" if unit == "epochs" else r"([\d,]+)"

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 
 from advisor.core.records import PairPoint, SoloPoint, grouped
 from advisor_advice.profiles import ProfilesOfJob, known_profiles
+from advisor_data import lists
 from advisor_data.bundled import bundled_pair_points, bundled_points_together, bundled_solo_points
-from advisor_data.lists import ProfileRow
-from advisor_data.lists import profile_rows as rows_of
 
 
 @functools.cache
@@ -24,9 +23,9 @@ def profiles() -> Mapping[str, ProfilesOfJob]:
 
 
 @functools.cache
-def profile_rows() -> tuple[ProfileRow, ...]:
+def profile_rows() -> tuple[lists.ProfileRow, ...]:
     """What lists say of them, by job and GPU model."""
-    return tuple(rows_of(solo_points()))
+    return tuple(lists.profile_rows(solo_points()))
 
 
 @functools.cache

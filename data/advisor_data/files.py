@@ -30,9 +30,10 @@ from advisor.formats.rows import (
     checked,
     column_types,
     flat,
+    from_row,
     json_row,
+    kind_of,
     received,
-    record_from_row,
     to_row,
 )
 from advisor.installed import install
@@ -164,7 +165,14 @@ def write_points(path: Path, points: Iterable[Record]) -> None:
     """
     encode, _ = _format(path)
     ready = checked(points)
-    data = encode(_only_kind(path, ready), ready)
+    kinds = {type(point) for point in ready} or {SoloPoint}
+    if len(kinds) > 1:
+        raise InputError(
+            f"{path} was to hold points of several kinds",
+            why="a file has the columns of one kind",
+            fix="write a file for each kind",
+        )
+    data = encode(kinds.pop(), ready)
     with StoreError.instead_of(
         OSError,
         f"{path} cannot be written",
@@ -193,7 +201,7 @@ def read_points(path: Path) -> list[Record]:
                     fix="write several smaller files",
                 )
             with placed(place):
-                point = received(record_from_row(row))
+                point = received(from_row(kind_of(row), row))
                 first_place, first = seen.setdefault(point.point_id, (place, point))
                 if first != point:
                     raise InputError(
@@ -202,17 +210,6 @@ def read_points(path: Path) -> list[Record]:
                         fix="give started_at its seconds, or remove one of the two",
                     )
     return [point for _, point in seen.values()]
-
-
-def _only_kind(path: Path, points: Sequence[Record]) -> type[Record]:
-    kinds = {type(point) for point in points} or {SoloPoint}
-    if len(kinds) > 1:
-        raise InputError(
-            f"{path} was to hold points of several kinds",
-            why="a file has the columns of one kind",
-            fix="write a file for each kind",
-        )
-    return kinds.pop()
 
 
 def _content(path: Path) -> bytes:

@@ -103,7 +103,7 @@ def test_promote_and_roll_back(added: Registry) -> None:
         added.rollback()
     # The package's model can be gone back to in one step, and from there back again.
     added.promote("v1")
-    assert added.promote(None).version == added.open_champion().manifest.version == "bundled-1"
+    assert added.promote("bundled").version == added.open_champion().manifest.version == "bundled-1"
     assert added.rollback().version == "v1"
 
 
@@ -229,4 +229,4 @@ def test_full_disk_leaves_no_half_model(
         added.promote("v1")
     monkeypatch.undo()
     assert {p.name for p in (tmp_path / "models/versions").iterdir()} == {"v1", "v2", "v3"}
-    assert added.champion() is None
+    assert added.champion() == "bundled"
