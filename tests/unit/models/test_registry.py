@@ -198,7 +198,7 @@ def test_killed_at_every_step(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     both = ["new", "old"]
-    assert found["add"]["seen"] == [[["old"], None], [both, None]]
+    assert found["add"]["seen"] == [[["old"], "bundled"], [both, "bundled"]]
     assert found["promote"]["seen"] == [[both, "old"], [both, "new"]]
     assert found["rollback"]["seen"] == [[both, "new"], [both, "old"]]
     assert all(act["steps"] > 20 for act in found.values())
