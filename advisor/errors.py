@@ -40,13 +40,22 @@ class AdvisorError(Exception):
     @classmethod
     @contextmanager
     def instead_of(
-        cls, caught: type[Exception] | tuple[type[Exception], ...], what: str, *, fix: str = ""
+        cls,
+        caught: type[Exception] | tuple[type[Exception], ...],
+        what: str,
+        *,
+        why: str | None = None,
+        fix: str = "",
     ) -> Generator[None]:
-        """Raises this error for one of the system or of a library, whose words are the cause."""
+        """Raises this error for one of the system or of a library, whose words are the cause.
+
+        Give a cause where those words say nothing to a reader, or may hold a secret.
+        """
         try:
             yield
         except caught as error:
-            why = (isinstance(error, OSError) and error.strerror) or str(error)
+            if why is None:
+                why = (isinstance(error, OSError) and error.strerror) or str(error)
             raise cls(what, why=why, fix=fix) from error
 
 
@@ -179,6 +188,15 @@ def _sentences(*parts: str) -> str:
     told = (part.rstrip(".") for part in parts if part)
     # What a library says may be a question.
     return " ".join(part if part.endswith("?") else f"{part}." for part in told)
+
+
+@contextmanager
+def placed(where: str) -> Generator[None]:
+    """Says before an `InputError` of the block where that is: `line 3: rate is -1, below 0`."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{where}: {error.what}", why=error.why, fix=error.fix) from error
 
 
 @contextmanager

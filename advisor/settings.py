@@ -45,20 +45,6 @@ class Retention:
     output_mib: float
 
 
-def read_retention(environment: Mapping[str, str]) -> Retention:
-    """The bounds that the environment sets.
-
-    Raises:
-        InputError: one is no number, or out of its range.
-    """
-    return Retention(
-        launch_days=_bound(environment, LAUNCH_DAYS),
-        launch_gib=_bound(environment, LAUNCH_GIB),
-        audit_days=_bound(environment, AUDIT_DAYS),
-        output_mib=_output_mib(environment),
-    )
-
-
 def output_bytes(environment: Mapping[str, str]) -> int:
     """What each of the two files of a job's output may take (advisor/runtime/shim.py).
 
@@ -69,33 +55,28 @@ def output_bytes(environment: Mapping[str, str]) -> int:
 
 
 def _output_mib(environment: Mapping[str, str]) -> float:
-    size = _bound_value(environment, OUTPUT_MIB)
-    if size < LEAST_OUTPUT_MIB:
-        raise _refused(environment, OUTPUT_MIB, f"a size in MiB, {LEAST_OUTPUT_MIB:g} or more")
-    return size
+    wanted = f"a size in MiB, {LEAST_OUTPUT_MIB:g} or more"
+    return _bound(environment, OUTPUT_MIB, LEAST_OUTPUT_MIB, wanted)
 
 
-def _bound(environment: Mapping[str, str], name: str) -> float:
-    return _bound_value(environment, name) or math.inf
-
-
-def _bound_value(environment: Mapping[str, str], name: str) -> float:
+def _bound(
+    environment: Mapping[str, str],
+    name: str,
+    least: float = 0.0,
+    wanted: str = "0 (no bound) or a number above it",
+) -> float:
     given = environment.get(name)
     try:
         number = float(given) if given else _DEFAULTS[name]
     except ValueError:
         number = -1.0
-    if not 0 <= number < math.inf:
-        raise _refused(environment, name, "0 (no bound) or a number above it")
+    if not least <= number < math.inf:
+        raise InputError(
+            f"{name} is {given}",
+            why=f"it is {wanted}",
+            fix=f"set it to such a number, or unset it: {_DEFAULTS[name]:g}",
+        )
     return number
-
-
-def _refused(environment: Mapping[str, str], name: str, wanted: str) -> InputError:
-    return InputError(
-        f"{name} is {environment.get(name)}",
-        why=f"it is {wanted}",
-        fix=f"set it to such a number, or unset it: {_DEFAULTS[name]:g}",
-    )
 
 
 OUR_VARIABLES = "ADVISOR_"
@@ -165,11 +146,6 @@ class Settings:
     retention: Retention
     environment: Mapping[str, str]
 
-    @property
-    def prices(self) -> Prices:
-        """Of GPU hours and energy, and the watts of the server."""
-        return self.policy.prices
-
     def job_environment(self) -> dict[str, str]:
         """The environment without secrets and without the variables that set or lift a limit."""
         left_out = (*LIMIT_VARIABLES, *SECRETS, *_OF_SYSTEMD)
@@ -193,9 +169,9 @@ KEYS: Mapping[str, Callable[[Settings], object]] = {
     "p99_times_alone": lambda s: s.policy.p99_times_alone,
     "min_gain": lambda s: s.policy.min_gain,
     "chance": lambda s: s.policy.chance,
-    "gpu_hour": lambda s: s.prices.gpu_hour,
-    "kwh": lambda s: s.prices.kwh,
-    "host_w": lambda s: s.prices.host_w,
+    "gpu_hour": lambda s: s.policy.prices.gpu_hour,
+    "kwh": lambda s: s.policy.prices.kwh,
+    "host_w": lambda s: s.policy.prices.host_w,
     "keep_launches_days": lambda s: s.retention.launch_days,
     "keep_launches_gib": lambda s: s.retention.launch_gib,
     "keep_audit_days": lambda s: s.retention.audit_days,
@@ -250,7 +226,12 @@ def _read(environment: Mapping[str, str]) -> Settings:
         mps_pipe_dir=Path(pipe_dir).absolute() if pipe_dir else None,
         dcgm_url=environment.get("ADVISOR_DCGM_URL") or "http://127.0.0.1:9400/metrics",
         policy=_read_policy(environment),
-        retention=read_retention(environment),
+        retention=Retention(
+            launch_days=_bound(environment, LAUNCH_DAYS) or math.inf,
+            launch_gib=_bound(environment, LAUNCH_GIB) or math.inf,
+            audit_days=_bound(environment, AUDIT_DAYS) or math.inf,
+            output_mib=_output_mib(environment),
+        ),
         environment=dict(environment),
     )
 
@@ -279,14 +260,13 @@ def _home(environment: Mapping[str, str]) -> Path:
     if data_home := environment.get("XDG_DATA_HOME"):
         return Path(data_home) / "advisor"
     if not (user_home := environment.get("HOME")):  # unset or empty, as cron and containers may
-        try:
+        with InputError.instead_of(
+            KeyError,
+            "there is no folder for measurements",
+            why=f"HOME is not set, and user {os.getuid()} of this host has none",
+            fix="set ADVISOR_HOME to a folder",
+        ):
             user_home = pwd.getpwuid(os.getuid()).pw_dir
-        except KeyError as error:
-            raise InputError(
-                "there is no folder for measurements",
-                why=f"HOME is not set, and user {os.getuid()} of this host has none",
-                fix="set ADVISOR_HOME to a folder",
-            ) from error
     return Path(user_home) / ".local/share/advisor"
 
 
@@ -313,12 +293,13 @@ def _read_policy(environment: Mapping[str, str]) -> Policy:
 
 def _number(name: str, environment: Mapping[str, str], default: float) -> float:
     given = environment.get(name)
-    try:
+    with InputError.instead_of(
+        ValueError,
+        f"{name} is {given}",
+        why="",
+        fix="set it to a number such as 2.50, or unset it",
+    ):
         return float(given) if given else default
-    except ValueError as error:
-        raise InputError(
-            f"{name} is {given}", fix="set it to a number such as 2.50, or unset it"
-        ) from error
 
 
 def _runtime_dir(environment: Mapping[str, str]) -> Path:

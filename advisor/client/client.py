@@ -20,7 +20,7 @@ from advisor.core.split import ADVISED_JOBS
 from advisor.core.wording import shown
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.rows import to_row
-from advisor.formats.wire import read_tolerant, to_plain, write
+from advisor.formats.wire import T, read, to_plain, write
 from advisor.launch.overview import (
     History,
     LaunchList,
@@ -68,7 +68,6 @@ from advisor.wire.requests import (
     RecommendationRequest,
 )
 
-T = TypeVar("T")
 Paged = TypeVar("Paged", SensorRecords, KernelReports)
 
 Verify: TypeAlias = bool | str | Path | ssl.SSLContext
@@ -271,15 +270,15 @@ class Client:
 
     def model(self, version: str) -> ModelDetails:
         """All that is known of one model; `bundled` came with advisor."""
-        return self._get(_of_model(version), ModelDetails)
+        return self._get(_path("models", version), ModelDetails)
 
     def evaluation(self, version: str) -> dict[str, Any]:
         """What `advisor evaluate` found of a model that carries it."""
-        return self._get(f"{_of_model(version)}/evaluation", dict[str, Any])
+        return self._get(_path("models", version, "evaluation"), dict[str, Any])
 
     def promote(self, version: str) -> Champion:
         """Make a model the champion: the next answer is made with it."""
-        return self._change(f"{_of_model(version)}/promote")
+        return self._change(_path("models", version, "promote"))
 
     def rollback(self) -> Champion:
         """Go back to the champion that the last promotion replaced."""
@@ -314,22 +313,24 @@ class Client:
 
     def profile(self, job: str, *, gpu_model: str | None = None) -> ProfilePoints:
         """The points that predictions of a job are made from: the newest thousand."""
-        return self._get(_of_job(job), ProfilePoints, gpu_model=gpu_model, limit=_MOST)
+        return self._get(_path("profiles", job), ProfilePoints, gpu_model=gpu_model, limit=_MOST)
 
     def job_components(self, job: str, *, gpu_model: str | None = None) -> ComponentsOfJob:
         """What the power of a job alone goes to, at each share at which it was measured."""
-        return self._get(f"{_of_job(job)}/components", ComponentsOfJob, gpu_model=gpu_model)
+        path = _path("profiles", job, "components")
+        return self._get(path, ComponentsOfJob, gpu_model=gpu_model)
 
     def pair_components(
         self, job_a: str, job_b: str, *, gpu_model: str | None = None
     ) -> ComponentsOfPair:
         """What the power of two jobs together goes to, at each split."""
-        path = f"/v1/pairs/{_quoted(job_a)}/{_quoted(job_b)}/components"
+        path = _path("pairs", job_a, job_b, "components")
         return self._get(path, ComponentsOfPair, gpu_model=gpu_model)
 
     def put_profile(self, job: str, points: Iterable[SoloPoint]) -> int:
         """Replace the stored points of a job on their GPU model; gives how many are stored now."""
-        return self._request("PUT", _of_job(job), Stored, body={"points": _rows(points)}).stored
+        body = {"points": _rows(points)}
+        return self._request("PUT", _path("profiles", job), Stored, body=body).stored
 
     def delete_profile(self, job: str, *, gpu_model: str | None = None) -> int:
         """Forget the stored points of a job, of one GPU model or of all; gives how many those were.
@@ -337,8 +338,8 @@ class Client:
         A bundled profile stays, and is used from then on.
         """
         # Not repeated: what the first request did, the second would report as an error.
-        query = {"gpu_model": gpu_model}
-        return self._request("DELETE", _of_job(job), Deleted, query=query, repeatable=False).deleted
+        path, query = _path("profiles", job), {"gpu_model": gpu_model}
+        return self._request("DELETE", path, Deleted, query=query, repeatable=False).deleted
 
     def import_points(self, points: Iterable[Point]) -> TakenIn:
         """Bring in solo and pair points; those that are there already are left as they are.
@@ -349,10 +350,8 @@ class Client:
 
     def pair_points(self, *jobs: str, gpu_model: str | None = None) -> PairPoints:
         """What was measured of two to seven jobs together: the newest thousand of either source."""
-        path = f"/v1/sets/{'+'.join(map(_quoted, jobs))}"
-        if len(jobs) == ADVISED_JOBS:
-            path = f"/v1/pairs/{'/'.join(map(_quoted, jobs))}"
-        return self._get(f"{path}/points", PairPoints, gpu_model=gpu_model, limit=_MOST)
+        of = ("pairs", *jobs) if len(jobs) == ADVISED_JOBS else ("sets", "+".join(jobs))
+        return self._get(_path(*of, "points"), PairPoints, gpu_model=gpu_model, limit=_MOST)
 
     def observe(self, observations: Iterable[Observation]) -> TakenIn:
         """Bring in what launched pairs did; as `import_points`."""
@@ -428,7 +427,7 @@ class Client:
 
     def launch_history(self, launch: LaunchStatus | str) -> History | None:
         """What it did over its time; None: it has just begun, or runs on another host."""
-        return self._get(f"{_of(launch)}/history", LaunchStatus).history
+        return self._get(_of(launch, "history"), LaunchStatus).history
 
     def overview(self) -> Overview:
         """GPUs, who runs on them, launches with their history, and what was saved, observed."""
@@ -457,7 +456,7 @@ class Client:
             every_s: Time between two looks.
         """
         headers = {"Idempotency-Key": idempotency_key or secrets.token_urlsafe(24)}
-        path = f"{_of(launch)}/joins"
+        path = _of(launch, "joins")
         said = self._request("POST", path, JobStatus, body=asked, headers=headers)
         ends = _after(timeout_s)
         join_id = said.join_id or ""
@@ -473,7 +472,7 @@ class Client:
 
     def launch_join(self, launch: LaunchStatus | str, join_id: str) -> JobStatus:
         """How a job does that was to join a launch, by the `join_id` of its answer."""
-        return self._get(f"{_of(launch)}/joins/{_quoted(join_id)}", JobStatus)
+        return self._get(_of(launch, "joins", join_id), JobStatus)
 
     def wait(
         self,
@@ -540,7 +539,7 @@ class Client:
         """Read the answer of `_answered`; of a newer service unknown keys are left out."""
         response = self._answered(method, path, **more)
         try:
-            return read_tolerant(kind, response.content, name="the whole")
+            return read(kind, response.content, name="the whole", tolerant=True)
         except InputError as error:
             raise AnswerError(
                 f"the answer to {method} {path} is not what it should be: {error.what}",
@@ -705,8 +704,14 @@ def _after(timeout_s: float | None) -> float:
     return time.monotonic() + (math.inf if timeout_s is None else timeout_s)
 
 
-def _of(launch: LaunchStatus | str) -> str:
-    return f"{_LAUNCHES}/{_quoted(launch if isinstance(launch, str) else launch.launch_id)}"
+def _of(launch: LaunchStatus | str, *more: str) -> str:
+    launch_id = launch if isinstance(launch, str) else launch.launch_id
+    return _path("launches", launch_id, *more)
+
+
+def _path(*parts: str) -> str:
+    """A route; whether the names in it are good ones the service says."""
+    return "/".join(("/v1", *(quote(part, safe="") for part in parts)))
 
 
 def _rows(records: Iterable[Record]) -> list[dict[str, Any]]:
@@ -719,16 +724,3 @@ def _rows(records: Iterable[Record]) -> list[dict[str, Any]]:
             )
         rows.append(to_row(record))
     return rows
-
-
-def _of_job(job: str) -> str:
-    return f"/v1/profiles/{_quoted(job)}"
-
-
-def _of_model(version: str) -> str:
-    return f"/v1/models/{_quoted(version)}"
-
-
-def _quoted(name: str) -> str:
-    """A name as one part of a path; whether it is a good one the service says."""
-    return quote(name, safe="")

@@ -202,15 +202,13 @@ def save_job(job: Job, path: Path) -> None:
         "workdir": str(job.workdir or Path.cwd()),
         "progress": progress,
     }
-    try:
+    with InputError.instead_of(
+        OSError,
+        f"{path} cannot be written",
+        fix="go to a folder that may be written, or name one: export ADVISOR_JOBS=FOLDER",
+    ):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(read.with_schema(yaml.safe_dump(fields, sort_keys=False)), encoding="utf-8")
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be written",
-            why=error.strerror or "",
-            fix="go to a folder that may be written, or name one: export ADVISOR_JOBS=FOLDER",
-        ) from error
 
 
 def _names(jobs_dir: Path) -> list[str]:

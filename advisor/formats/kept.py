@@ -12,13 +12,11 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic
 
 from advisor.errors import InputError, StoreError
 from advisor.files import PRIVATE_FILE, open_home, replace_file
-from advisor.formats.wire import to_plain, write
-
-T = TypeVar("T")
+from advisor.formats.wire import T, to_plain, write
 
 
 def slug(*parts: str) -> str:
@@ -123,7 +121,8 @@ class RecordLines(Generic[T]):
     def _read(self) -> tuple[list[T], int]:
         try:
             content = self.path.read_bytes()
-            lines, whole_bytes = (_unpacked if self.path.suffix == ".gz" else _split)(content)
+            plain = content.split(b"\n")[:-1], content.rfind(b"\n") + 1
+            lines, whole_bytes = _unpacked(content) if self.path.suffix == ".gz" else plain
         except FileNotFoundError:
             return [], 0
         except (OSError, ValueError) as error:
@@ -141,12 +140,6 @@ class RecordLines(Generic[T]):
             fix=self.fix,
         ):
             return self.parse(line)
-
-
-def _split(content: bytes) -> tuple[list[bytes], int]:
-    """Whole lines, and their bytes."""
-    *lines, half = content.split(b"\n")
-    return lines, len(content) - len(half)
 
 
 def _unpacked(content: bytes) -> tuple[list[bytes], int]:

@@ -19,7 +19,7 @@ from advisor.core.records import (
     Record,
     SoloPoint,
 )
-from advisor.errors import InputError
+from advisor.errors import InputError, placed
 from advisor.formats.moments import is_utc, moment_fault
 from advisor.wire.answers import column as with_word
 
@@ -90,17 +90,6 @@ def to_row(point: Record) -> dict[str, Any]:
     return {**row, "flags": list(point.flags)}
 
 
-def record_from_row(row: Mapping[str, Any]) -> Record:
-    """A record of the kind that the columns tell.
-
-    A row with `launch_id` is an observation, another one with `jobs` or numbered jobs a pair.
-
-    Raises:
-        InputError: as for `from_row`.
-    """
-    return from_row(_kind_of(row), row)
-
-
 def check_columns(names: Iterable[str]) -> None:
     """Refuse the columns of a file that no record has: it may have no row that would say so.
 
@@ -108,10 +97,14 @@ def check_columns(names: Iterable[str]) -> None:
         InputError: said so.
     """
     row = dict.fromkeys(names)
-    _check_known(_kind_of(row), nested(row).keys() - {JOBS})
+    _check_known(kind_of(row), nested(row).keys() - {JOBS})
 
 
-def _kind_of(row: Mapping[str, Any]) -> type[Record]:
+def kind_of(row: Mapping[str, Any]) -> type[Record]:
+    """The kind of record that the columns tell.
+
+    A row with `launch_id` is an observation, another one with `jobs` or numbered jobs a pair.
+    """
     if "launch_id" in row:
         return Observation
     return PairPoint if JOBS in row or FIRST_JOB in row else SoloPoint
@@ -171,10 +164,8 @@ def json_row(line: bytes) -> dict[str, Any]:
     Raises:
         InputError: the line is not a JSON object.
     """
-    try:
+    with InputError.instead_of((ValueError, RecursionError), "no JSON", fix="repair the line"):
         row: Any = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InputError("no JSON", why=str(error), fix="repair the line") from error
     if not isinstance(row, dict):
         raise InputError("no JSON object", fix="see docs/schema.md")
     return cast("dict[str, Any]", row)
@@ -208,13 +199,10 @@ def _parts(kind: type[Part], jobs: Any) -> tuple[Part, ...]:
 
 
 def _part(kind: type[Part], number: int, row: Any) -> Part:
-    try:
+    with placed(f"job {number} of the row"):
         if not isinstance(row, Mapping):
             raise InputError("is not an object", fix="see docs/schema.md")
         return kind(**_values(kind, cast("Mapping[str, Any]", row)))
-    except InputError as error:
-        what = f"job {number} of the row: {error.what}"
-        raise InputError(what, why=error.why, fix=error.fix) from error
 
 
 def _values(kind: type[Record] | type[Part], row: Mapping[str, Any]) -> dict[str, Any]:
@@ -251,7 +239,7 @@ def _value(name: str, target: type, value: Any) -> Any:
     convert, expected = _TYPES[target]
     try:
         converted = convert(value)
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, KeyError) as error:
         raise InputError(f"{name} is {value!r}, not {expected}") from error
     if target is float and math.isnan(converted):  # "nan" as text
         return None
@@ -279,12 +267,6 @@ def _whole(value: Any) -> int:
     return int(number)
 
 
-def _truth(value: Any) -> bool:
-    if (text := str(value).lower()) not in _TRUTHS:
-        raise ValueError(value)
-    return _TRUTHS[text]
-
-
 def _flags(value: Any) -> tuple[str, ...]:
     items = value.split(";") if isinstance(value, str) else [_text(item) for item in value]
     if not isinstance(value, str) and any(";" in item for item in items):
@@ -298,7 +280,7 @@ _TYPES: dict[type, tuple[Callable[[Any], Any], str]] = {
     str: (_text, "a line of text"),
     float: (_number, "a number"),
     int: (_whole, "a whole number"),
-    bool: (_truth, "true or false"),
+    bool: (lambda value: _TRUTHS[str(value).lower()], "true or false"),
     tuple: (_flags, 'a list of words or words joined by ";"'),
 }
 
@@ -308,8 +290,8 @@ def _check_range(name: str, value: Any) -> None:
         raise InputError(f"{name} is {value}", fix="leave it empty where there is no reading")
     if isinstance(value, int | float) and value < 0 and not name.endswith(SIGNED):
         raise InputError(f"{name} is {value}, below 0")
-    if isinstance(value, int) and value > _LARGEST_INTEGER:
-        raise InputError(f"{name} is {value}, above {_LARGEST_INTEGER}")
+    if isinstance(value, int) and value > LARGEST_INTEGER:
+        raise InputError(f"{name} is {value}, above {LARGEST_INTEGER}")
     if name == "results" and value not in get_args(Verdict):
         raise InputError(f"{name} is {value!r}", fix=f"one of {', '.join(get_args(Verdict))}")
     if name == "share_percent" and not 0 < value <= 100:
@@ -324,5 +306,5 @@ def _check_range(name: str, value: Any) -> None:
 SIGNED = ("_c", "energy_saved", "energy_saved_to_end")
 """How columns end whose values may be below 0."""
 
-_LARGEST_INTEGER = 2**31 - 1
+LARGEST_INTEGER = 2**31 - 1
 """What an SQL INTEGER holds."""

@@ -1,7 +1,7 @@
 """JSON to frozen dataclasses and back: one reader and one writer for all that leaves the process.
 
 The types of the fields are the schema. `read` is strict, for requests and for files that people
-write: a key that is unknown is refused. `read_tolerant` leaves unknown keys out, so that a newer
+write: a key that is unknown is refused. A tolerant one leaves unknown keys out, so that a newer
 service may say more than its client knows. Both refuse NaN, infinity, half characters, brackets
 without end, and a number for a text; what is missing takes the default of its field.
 
@@ -48,24 +48,25 @@ class WireError(InputError, ValueError):
     """JSON that is none, or not what it should be; the message has the path of each value."""
 
 
-def read(kind: type[T], text: bytes | str, *, name: str = "the JSON") -> T:
-    """The dataclass that a JSON text holds; a key that is unknown is refused.
+def read(kind: type[T], text: bytes | str, *, name: str = "the JSON", tolerant: bool = False) -> T:
+    """The dataclass that a JSON text holds.
 
-    The name says in messages what the text is: a file, "the body".
-
-    Raises:
-        WireError: not JSON, or not of this kind; says where.
-    """
-    return _read(kind, text, name, extra="forbid")
-
-
-def read_tolerant(kind: type[T], text: bytes | str, *, name: str = "the JSON") -> T:
-    """As `read`, with keys that are unknown left out.
+    The name says in messages what the text is: a file, "the body". A key that is unknown is
+    refused, or left out where the reader is tolerant.
 
     Raises:
         WireError: not JSON, or not of this kind; says where.
     """
-    return _read(kind, text, name, extra="ignore")
+    from pydantic import ValidationError
+
+    try:
+        extra = "ignore" if tolerant else "forbid"
+        found = _adapter(kind).validate_json(text, extra=extra)
+    except ValidationError as error:
+        raise _wire_error(error, name) from error
+    if found is None:
+        raise WireError(f"{name} is null", fix="send an object")
+    return cast("T", found)
 
 
 def write(value: Any) -> str:
@@ -74,14 +75,13 @@ def write(value: Any) -> str:
     Raises:
         WireError: a number that JSON has no word for.
     """
-    try:
+    with WireError.instead_of(
+        ValueError,
+        f"{type(value).__name__} has NaN or infinity",
+        why="JSON has no word for it",
+        fix="leave out what is not known",
+    ):
         return _WRITER.encode(value)
-    except ValueError as error:
-        raise WireError(
-            f"{type(value).__name__} has NaN or infinity",
-            why="JSON has no word for it",
-            fix="leave out what is not known",
-        ) from error
 
 
 def write_bytes(value: Any) -> bytes:
@@ -169,18 +169,6 @@ def _adapter(kind: Any) -> "TypeAdapter[Any]":
     # Alone, a dataclass would take no settings from here; as a part of something it does.
     whole: Any = kind | None
     return TypeAdapter(whole, config=config)
-
-
-def _read(kind: type[T], text: bytes | str, name: str, *, extra: Any) -> T:
-    from pydantic import ValidationError
-
-    try:
-        found = _adapter(kind).validate_json(text, extra=extra)
-    except ValidationError as error:
-        raise _wire_error(error, name) from error
-    if found is None:
-        raise WireError(f"{name} is null", fix="send an object")
-    return cast("T", found)
 
 
 def _wire_error(error: "ValidationError", name: str) -> WireError:

@@ -195,7 +195,8 @@ def _with_empty_seat(values: Floats) -> Floats:
 OF_UNEVEN = 0.82
 """Watts of two jobs and of what they lag behind, at least, for each 1 of their watts alone less one
 active idle power, which is what two can share; without a server, which answers in fuller batches,
-and without a job that computes in bursts, all. The model of pairs saw no pair of bundled jobs below (tests/integration/test_place_bound.py)."""
+and without a job that computes in bursts, all. The model of pairs expects no pair of bundled jobs
+below (tests/integration/test_place_bound.py)."""
 
 AT_ONCE = 20
 """Pairs that a model is asked of: with more of them its trees are no longer in the caches."""

@@ -299,7 +299,19 @@ _CUDA_ERRORS: dict[Any, str] = {
 
 def _probe(kind: str, environment: Mapping[str, str], user: int | None = None) -> dict[str, Any]:
     other = of_user(user)
-    try:
+    with (
+        LimitNotProvenError.instead_of(
+            OSError,
+            "the probe could not be started" + (f" as user {user}" if other else ""),
+            fix="start advisor as root, or as the user whose job is to be proven",
+        ),
+        LimitNotProvenError.instead_of(
+            subprocess.TimeoutExpired,
+            f"the probe got no answer from the driver within {_TIMEOUT_S} s",
+            why="the MPS server hangs, or serves another user and lets this one wait",
+            fix="run `advisor doctor`; end the other user's jobs or restart the MPS daemon",
+        ),
+    ):
         done = beating(
             lambda: subprocess.run(
                 [python(), "-I", "-S", str(Path(__file__).with_name("probe.py")), kind],
@@ -311,26 +323,13 @@ def _probe(kind: str, environment: Mapping[str, str], user: int | None = None) -
                 **other,
             )
         )
-    except OSError as error:
-        raise LimitNotProvenError(
-            "the probe could not be started" + (f" as user {user}" if other else ""),
-            why=str(error),
-            fix="start advisor as root, or as the user whose job is to be proven",
-        ) from error
-    except subprocess.TimeoutExpired as error:
-        raise LimitNotProvenError(
-            f"the probe got no answer from the driver within {_TIMEOUT_S} s",
-            why="the MPS server hangs, or serves another user and lets this one wait",
-            fix="run `advisor doctor`; end the other user's jobs or restart the MPS daemon",
-        ) from error
-    try:
+    with LimitNotProvenError.instead_of(
+        ValueError,
+        f"the probe died with exit code {done.returncode}",
+        why=done.stderr.strip()[-300:],
+        fix="run `advisor doctor`",
+    ):
         return json.loads(done.stdout)
-    except ValueError as error:
-        raise LimitNotProvenError(
-            f"the probe died with exit code {done.returncode}",
-            why=done.stderr.strip()[-300:],
-            fix="run `advisor doctor`",
-        ) from error
 
 
 @dataclass(frozen=True, slots=True)

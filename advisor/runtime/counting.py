@@ -18,15 +18,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
-from advisor.core.job import ProgressSettings, Reported, ResultsSettings
+from advisor.core.job import ProgressSettings, Reported
 from advisor.errors import JobError
 from advisor.progress import (
     BEATS_AT,
     BOUNDS_AT,
     FAULT_AT,
     FAULT_BYTES,
-    FILE_BYTES,
     FIRST_AT,
     FIRST_VALUES,
     LATENCIES_AT,
@@ -468,21 +468,9 @@ def _in_time(pattern: str) -> Generator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-class ReportFile:
-    """The values in `ADVISOR_PROGRESS_FILE`.
-
-    Attributes:
-        close: Lets go of the file, into which the job may go on writing.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("rb", buffering=0)
-        self.close = self._file.close
-
-    def read(self) -> Reported:
-        """All that the job reported since it started."""
-        self._file.seek(0)
-        return parse_reported(self._file.read(LATENCIES_AT))
+def read_reported(progress_path: Path) -> Reported:
+    """The values in `ADVISOR_PROGRESS_FILE`: all that the job reported since it started."""
+    return parse_reported(progress_path.read_bytes())
 
 
 class ReportedOutput:
@@ -516,45 +504,32 @@ def parse_reported(data: bytes) -> Reported:
     return Reported(first, count, not_finite, last if count else None)
 
 
-def open_reports(
-    results: ResultsSettings, progress_path: Path, output_path: Path
-) -> ReportFile | ReportedOutput:
-    """Where the values of a job are read; both files must exist."""
-    if results.pattern is not None:
-        return ReportedOutput(output_path, results.pattern)
-    return ReportFile(progress_path)
-
-
 def read_latencies(progress_path: Path) -> tuple[int, ...]:
     """How many requests fell into each bucket so far; empty where the file holds none."""
-    data = progress_path.read_bytes()
-    if len(data) < FILE_BYTES:
-        return ()
-    return struct.unpack_from(f"<{LATENCY_BUCKETS}q", data, LATENCIES_AT)
+    return _values(progress_path, f"<{LATENCY_BUCKETS}q", LATENCIES_AT)
 
 
 def read_bounds_ms(progress_path: Path) -> tuple[float, ...]:
     """Bounds of the buckets that latencies came in, ms; empty where these are as fine as ours."""
-    data = progress_path.read_bytes()
-    if len(data) < FILE_BYTES:
-        return ()
-    (count,) = struct.unpack_from("<q", data, BOUNDS_AT)
+    (count,) = _values(progress_path, "<q", BOUNDS_AT) or (0,)
     kept = min(max(count, 0), MOST_BOUNDS)
-    return tuple(1000 * bound for bound in struct.unpack_from(f"<{kept}d", data, BOUNDS_AT + 8))
+    return tuple(1000 * bound for bound in _values(progress_path, f"<{kept}d", BOUNDS_AT + 8))
 
 
 def read_beats(progress_path: Path) -> int:
     """How often the job said that it lives and has nothing to do; 0 where it never did."""
-    with progress_path.open("rb", buffering=0) as file:
-        file.seek(BEATS_AT)
-        data = file.read(8)
-    return struct.unpack("<q", data)[0] if len(data) == 8 else 0
+    return next(iter(_values(progress_path, "<q", BEATS_AT)), 0)
+
+
+def _values(progress_path: Path, form: str, at: int) -> tuple[Any, ...]:
+    """What stands at a place of a progress file; nothing where the file ends before that."""
+    data = progress_path.read_bytes()
+    return struct.unpack_from(form, data, at) if len(data) >= at + struct.calcsize(form) else ()
 
 
 def read_fault(progress_path: Path) -> str:
     """Why the job is not counted now; empty while it is, and for a file of 8 bytes."""
-    with progress_path.open("rb", buffering=0) as file:
-        return parse_fault(file.read(FAULT_AT + FAULT_BYTES))
+    return parse_fault(progress_path.read_bytes())
 
 
 def parse_fault(data: bytes) -> str:

@@ -181,13 +181,13 @@ def _parse_percentage(reply: str) -> float:
     Raises:
         PartitionError: the reply is something else.
     """
-    try:
+    with PartitionError.instead_of(
+        ValueError,
+        f"the MPS daemon answered '{reply}' where a percentage was due",
+        why="",
+        fix=f"quit it with: echo quit | {BINARY}",
+    ):
         return float(reply)
-    except ValueError as error:
-        raise PartitionError(
-            f"the MPS daemon answered '{reply}' where a percentage was due",
-            fix=f"quit it with: echo quit | {BINARY}",
-        ) from error
 
 
 def run(
@@ -200,7 +200,20 @@ def run(
     """
     command = text or " ".join(arguments[1:])
     beat()
-    try:
+    with (
+        PartitionError.instead_of(
+            FileNotFoundError,
+            f"{BINARY} is not on the PATH",
+            why="it comes with the NVIDIA driver (Debian package nvidia-cuda-mps)",
+            fix="install it, or add its folder to PATH",
+        ),
+        PartitionError.instead_of(
+            subprocess.TimeoutExpired,
+            f"the MPS daemon did not answer '{command}' within {_TIMEOUT_S} s",
+            why="it hangs, often after a client was killed with work under way",
+            fix=f"stop it with: pkill -9 -f {BINARY}; then try again",
+        ),
+    ):
         done = beating(
             lambda: subprocess.run(
                 arguments,
@@ -213,18 +226,6 @@ def run(
                 **of_user(user),
             )
         )
-    except FileNotFoundError as error:
-        raise PartitionError(
-            f"{BINARY} is not on the PATH",
-            why="it comes with the NVIDIA driver (Debian package nvidia-cuda-mps)",
-            fix="install it, or add its folder to PATH",
-        ) from error
-    except subprocess.TimeoutExpired as error:
-        raise PartitionError(
-            f"the MPS daemon did not answer '{command}' within {_TIMEOUT_S} s",
-            why="it hangs, often after a client was killed with work under way",
-            fix=f"stop it with: pkill -9 -f {BINARY}; then try again",
-        ) from error
     return (done.stdout + done.stderr).strip()
 
 
@@ -346,8 +347,12 @@ class MpsBackend(Server):
 
     def blamed(self) -> frozenset[int]:
         """Clients that our server's log names in lines about faults; it does so for some faults."""
-        log = self.control.pipe_dir.with_name("log") / "server.log"
-        return named_in_faults(_end_of(log)) if self.owned else frozenset()
+        newest = b""
+        file = self.control.pipe_dir.with_name("log") / "server.log"
+        with suppress(OSError), file.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _READ_BYTES))
+            newest = log.read()
+        return named_in_faults(newest.decode(errors="replace")) if self.owned else frozenset()
 
     def release(self, pids: Collection[int]) -> None:
         """End the processes' GPU work by `terminate_client`, and wait for those that were at work.
@@ -393,12 +398,9 @@ def open_mps(
         PartitionError: no daemon could be reached or started, it belongs to another user, or its
             own percentage is below 100 and would silently tighten every share.
     """
-    if pipe_dir is not None:
-        control = Control(pipe_dir, environment)
-        control.servers()
-        owned = False
-    else:
-        control, owned = Control(own_pipe_dir(gpu, runtime_dir), environment), True
+    owned = pipe_dir is None
+    control = Control(pipe_dir or own_pipe_dir(gpu, runtime_dir), environment)
+    if owned:
         _open_own_daemon(gpu, runtime_dir, control)
     # Clients of other users wait, without a word, until the active user's are gone.
     for server in control.servers():
@@ -504,13 +506,3 @@ def named_in_faults(log: str) -> frozenset[int]:
     """
     lines = (line for line in log.splitlines() if _FAULT_LINE.search(line))
     return frozenset(int(found[1]) for line in lines for found in _CLIENT.finditer(line))
-
-
-def _end_of(log: Path) -> str:
-    """The newest part of a log; nothing where it cannot be read."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _READ_BYTES))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""

@@ -451,9 +451,8 @@ def _named_place(match: re.Match[str], line: str) -> _Place | None:
     name, number = match[1], match[3]
     rank, unit = _rank_of(name)
     before: list[str] = _WORD.findall(line[: match.start()])[-2:]
-    if rank is None or any(map(_PREPARES.match, before)):
-        return None
-    if "." in number and unit != "epochs":
+    is_part = "." in number and unit != "epochs"
+    if rank is None or is_part or any(map(_PREPARES.match, before)):
         return None
     is_check = any(map(_CHECKS.match, [*before, *_parts(name)]))
     group = r"([\d.]+)" if unit == "epochs" else r"([\d,]+)"
@@ -554,7 +553,7 @@ def find_progress(
     Raises:
         JobError: it failed, or nothing tells its progress.
     """
-    with _Look(command, environment) as look:
+    with _looking(command, environment) as look:
         found = look.run(seconds, computes)
         runs_torch = look.runs_torch
     counted = counted_script(command) if runs_torch else None
@@ -562,7 +561,7 @@ def find_progress(
         return FoundJob(tuple(command), found, counted)
     if counted and _has_advisor(command[0], environment):
         words = shlex.split(counted)
-        with _Look(words, environment) as second, contextlib.suppress(JobError):
+        with _looking(words, environment) as second, contextlib.suppress(JobError):
             if (found := second.run(LONGEST_LOOK_S, computes)) and not found.line:
                 return FoundJob(tuple(words), found)
     raise look.nothing(counted)
@@ -575,27 +574,19 @@ class _Look:
         runs_torch: It has loaded PyTorch.
     """
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        self._command, self._environment = command, environment
+    def __init__(
+        self,
+        job: "subprocess.Popen[bytes]",
+        folder: Path,
+        output: OutputLines,
+        server: tuple[KnownServer, str | None] | None,
+    ) -> None:
+        self._job, self._folder, self._output, self._server = job, folder, output, server
         self._numbers, self._last_lines = LogNumbers(), list[str]()
-        self._server = server_of(command)
         self._page: float | None = None
         self._page_moves = False
         self._ports: list[str] = []
         self.runs_torch = False
-
-    def __enter__(self) -> "_Look":
-        self._stack = contextlib.ExitStack()
-        self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
-        self._job = self._stack.enter_context(
-            _started(self._command, self._environment, self._folder)
-        )
-        self._output = OutputLines(self._folder / "output")
-        self._stack.callback(self._output.close)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def run(self, seconds: float, computes: Callable[[], bool]) -> FoundProgress | None:
         """Look until something is certain or the time is up.
@@ -729,29 +720,33 @@ def _has_advisor(interpreter: str, environment: Mapping[str, str]) -> bool:
 
 
 @contextlib.contextmanager
-def _started(
-    command: Sequence[str], environment: Mapping[str, str], folder: Path
-) -> Generator["subprocess.Popen[bytes]"]:
-    """The command with output, count and open gate in a folder, ended with all that it started."""
-    (folder / "progress").write_bytes(bytes(FILE_BYTES))
-    (folder / "gate").write_bytes(struct.pack("<qq", GO, 0))
-    known = {
-        "ADVISOR_PROGRESS_FILE": str(folder / "progress"),
-        "ADVISOR_GATE_FILE": str(folder / "gate"),
-        "PYTHONUNBUFFERED": "1",
-    }
-    with (folder / "output").open("wb") as output:
-        job = subprocess.Popen(
-            command,
-            env={**environment, **known},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        yield job
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(job.pid, signal.SIGKILL)
-        job.wait()
+def _looking(command: Sequence[str], environment: Mapping[str, str]) -> Generator[_Look]:
+    """A look at the command, with output, count and open gate in a folder of its own.
+
+    It is ended with all that it started.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "progress").write_bytes(bytes(FILE_BYTES))
+        (folder / "gate").write_bytes(struct.pack("<qq", GO, 0))
+        known = {
+            "ADVISOR_PROGRESS_FILE": str(folder / "progress"),
+            "ADVISOR_GATE_FILE": str(folder / "gate"),
+            "PYTHONUNBUFFERED": "1",
+        }
+        with (folder / "output").open("wb") as output:
+            job = subprocess.Popen(
+                command,
+                env={**environment, **known},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            with contextlib.closing(OutputLines(folder / "output")) as lines:
+                yield _Look(job, folder, lines, server_of(command))
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(job.pid, signal.SIGKILL)
+            job.wait()

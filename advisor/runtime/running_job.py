@@ -19,18 +19,19 @@ from functools import partial
 from pathlib import Path
 
 from advisor.core.gpu import Share
-from advisor.core.job import Job, ResultsSettings
+from advisor.core.job import Job
 from advisor.errors import AdvisorError, JobError, LimitBrokenError, LimitNotProvenError
 from advisor.files import writing_private
 from advisor.progress import FILE_BYTES, GO, HOLD, QUIT, RUNNING, STARTING, WAITING
 from advisor.runtime.backend import Backend, Granted, Proof
 from advisor.runtime.cgroup import bounds_of, cgroup_prefix
 from advisor.runtime.counting import (
+    ReportedOutput,
     open_counter,
-    open_reports,
     read_beats,
     read_bounds_ms,
     read_latencies,
+    read_reported,
 )
 from advisor.runtime.job_process import LEAVE_S, JobProcess, check_none, end_cgroups, end_marked
 from advisor.runtime.processes import (
@@ -86,10 +87,11 @@ class RunningJob:
         self._progress_path = folder / "progress"
         self._gate = (folder / "gate").open("r+b", buffering=0) if job.progress.gate else None
         self._counter = open_counter(job.progress, self._progress_path, self.output)
-        self._reports = open_reports(
-            job.results or ResultsSettings(), self._progress_path, self.output
-        )
-        self.reported, self.roots, self.sight = self._reports.read, process.roots, backend.sight
+        self._reports, self.reported = None, partial(read_reported, self._progress_path)
+        if job.results and job.results.pattern is not None:
+            self._reports = ReportedOutput(self.output, job.results.pattern)
+            self.reported = self._reports.read
+        self.roots, self.sight = process.roots, backend.sight
         self.latencies = partial(read_latencies, self._progress_path)
         self.latency_bounds_ms = partial(read_bounds_ms, self._progress_path)
         self.beats = partial(read_beats, self._progress_path)
@@ -280,7 +282,8 @@ class RunningJob:
     def close(self) -> None:
         """Let go of its files; the job has ended, and is not counted any more."""
         self._counter.close()
-        self._reports.close()
+        if self._reports is not None:
+            self._reports.close()
         if self._gate is not None:
             self._gate.close()
 

@@ -75,13 +75,11 @@ class Scraper:
         """Read the page once; `now_s` is of a monotonic clock."""
         try:
             self._mirror.take(self._reading())
-        except SourceError as error:
-            # A server that starts has no page yet; one that restarts its worker soon has it again.
-            if self._read_s is not None and now_s - self._read_s > _GAP_S:
-                self._progress.uncounted(str(error))
-            self._tell(str(error), now_s)
         except Exception as error:  # noqa: BLE001 - nothing on a page may end the server
-            self._progress.uncounted(str(error))
+            # A server that starts has no page yet; one that restarts its worker soon has it again.
+            may_come = self._read_s is None or now_s - self._read_s <= _GAP_S
+            if not (isinstance(error, SourceError) and may_come):
+                self._progress.uncounted(str(error))
             self._tell(str(error), now_s)
         else:
             self._read_s = now_s

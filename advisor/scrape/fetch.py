@@ -33,7 +33,7 @@ def address_of(url: str) -> tuple[str, int, str]:
         host, port = parts.hostname or "", parts.port or 80
     except ValueError as error:
         raise InputError(f"{url!r} is no URL: {error}") from error
-    if parts.scheme != "http" or not _is_loopback(host) or parts.username is not None:
+    if parts.scheme != "http" or not is_loopback(host) or parts.username is not None:
         raise InputError(
             f"{url!r} is no http:// address of this host",
             why="a job is counted where it runs, and nothing else is spoken to",
@@ -105,7 +105,8 @@ def _exchange(url: str) -> bytes:
     return bytes(received)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address is of this host alone."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

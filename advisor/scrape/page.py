@@ -177,7 +177,10 @@ def _buckets(page: bytes, histogram: Selector) -> tuple[tuple[float, float], ...
         except ValueError as error:
             raise JobError(f"a bucket ends at le={text[:100]!r}, which is no number") from error
         sums[bound] = sums.get(bound, 0.0) + sample.value
-    if kinds - {"histogram", "unknown"} or _is_other(page, histogram):
+    type_line = rb"^# TYPE %b (\S+)" % re.escape(histogram.name.encode())
+    told = re.search(type_line, page, re.MULTILINE)
+    is_other = told is not None and told[1] not in (b"histogram", b"untyped", b"unknown")
+    if kinds - {"histogram", "unknown"} or is_other:
         raise JobError(f"{histogram.name} is no histogram")
     found = tuple(sorted(sums.items()))
     counts = [count for _, count in found]
@@ -186,11 +189,6 @@ def _buckets(page: bytes, histogram: Selector) -> tuple[tuple[float, float], ...
     if not all(count < LARGEST_COUNT for count in counts):
         raise JobError(f"{histogram.name} has a count that is not finite")
     return found
-
-
-def _is_other(page: bytes, histogram: Selector) -> bool:
-    kind = re.search(rb"^# TYPE %b (\S+)" % re.escape(histogram.name.encode()), page, re.MULTILINE)
-    return kind is not None and kind[1] not in (b"histogram", b"untyped", b"unknown")
 
 
 def _samples(page: bytes, wanted: Selector) -> Iterator[tuple[str, str, Any]]:

@@ -37,6 +37,7 @@ from advisor.core.records import (
     Part,
     Record,
     SoloPoint,
+    grouped,
 )
 from advisor.formats.moments import is_utc
 
@@ -91,9 +92,7 @@ def _judged(
     flag: str,
 ) -> list[SoloPoint]:
     known = list(points)
-    sweeps: defaultdict[tuple[str, str, str], list[SoloPoint]] = defaultdict(list)
-    for point in known:
-        sweeps[point.job, point.gpu_uuid, point.run].append(point)
+    sweeps = grouped(known, lambda point: (point.job, point.gpu_uuid, point.run))
     return [_flagged(p, flag) if is_bad(p, sweeps[p.job, p.gpu_uuid, p.run]) else p for p in known]
 
 
@@ -127,15 +126,13 @@ def with_flags(records: Iterable[Record]) -> list[Record]:
     return [flagged.get(record.point_id, record) for record in known]
 
 
-def _is_degenerate(
-    point: SoloPoint, sweep: Iterable[SoloPoint], largest_drop: float = LARGEST_DROP
-) -> bool:
+def _is_degenerate(point: SoloPoint, sweep: Iterable[SoloPoint]) -> bool:
     """Whether a job took much less energy for its work than at a larger share of the sweep."""
     own_j, expected_j = energy_above_idle_j(point), expected_energy_j(point, sweep)
     if own_j is None or expected_j is None or point.results == "right":
         return False
     missing_w = (expected_j - own_j) * point.rate
-    return own_j < (1 - largest_drop) * expected_j and missing_w > COUNTER_BOUND * (
+    return own_j < (1 - LARGEST_DROP) * expected_j and missing_w > COUNTER_BOUND * (
         point.power_w or 0
     )
 

@@ -164,10 +164,6 @@ def _turned(counts: Counts, wanted: Counts) -> int:
     )
 
 
-CHECKS_FOLDER = "checks"
-"""In the advisor's home."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountCheck:
     """What was computed at which numbers of SMs, and where it was wrong.
@@ -240,7 +236,8 @@ def wrong_elsewhere(gpu_model: str, checks: Iterable[CountCheck]) -> dict[int, t
     for other in (check for check in every if check.gpu_model != gpu_model):
         for count, names in other.wrong.items():
             decides = next((check for check in own if count in check.checked), None)
-            if decides is None or _kernels(decides) != _kernels(other):
+            alike = decides and (decides.units_total, decides.libraries)
+            if decides is None or alike != (other.units_total, other.libraries):
                 continue
             untried = (name for name in names if name not in decides.operations)
             new = (f"{name} on {other.gpu_model}" for name in untried)
@@ -267,7 +264,7 @@ def parse_check(text: bytes) -> CountCheck:
     return check
 
 
-CHECKS = RecordFolder(CHECKS_FOLDER, "advisor check", parse_check)
+CHECKS = RecordFolder("checks", "advisor check", parse_check)
 """Of this host, by GPU model."""
 
 
@@ -278,10 +275,6 @@ def keep_check(check: CountCheck, home: Path) -> Path:
         OSError: it cannot be written.
     """
     return CHECKS.keep(check, home, check.gpu_model)
-
-
-def _kernels(check: CountCheck) -> tuple[int, Mapping[str, str]]:
-    return check.units_total, check.libraries
 
 
 def _filled(first: CountCheck, other: CountCheck) -> CountCheck:
@@ -477,10 +470,12 @@ def _unsafe_units(share_percent: float, safety: Safety) -> int:
 
 def _wrong_text(*asked: tuple[float, Safety]) -> str:
     """The operations that were wrong at unsafe shares; empty where only a job's results were."""
-    names: dict[str, None] = {}
-    for share, safety in asked:
-        if safety.host and (units := _unsafe_units(share, safety)):
-            names |= dict.fromkeys(safety.host.wrong.get(units, ()))
+    names = dict.fromkeys(
+        name
+        for share, safety in asked
+        if safety.host and (units := _unsafe_units(share, safety))
+        for name in safety.host.wrong.get(units, ())
+    )
     more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
     return f"wrong were {listed([*list(names)[:_NAMED], *more])}" if names else ""
 

@@ -18,9 +18,6 @@ from advisor.formats.kept import RecordFolder
 from advisor.formats.wire import read
 from advisor.wire.power import Measurement
 
-SENSORS_FOLDER = "sensors"
-"""In the advisor's home."""
-
 Response = Literal["mean", "exponential"]
 
 FORGOTTEN_AFTER = 5.0
@@ -182,7 +179,7 @@ def _parse_record(text: bytes) -> SensorRecord:
     return record
 
 
-SENSOR_RECORDS = RecordFolder(SENSORS_FOLDER, "advisor power sensor", _parse_record)
+SENSOR_RECORDS = RecordFolder("sensors", "advisor power sensor", _parse_record)
 """Of this host, by card and driver."""
 
 

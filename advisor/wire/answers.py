@@ -305,19 +305,6 @@ def _folded(text: str, name: str = "") -> str:
     return fill(text, 80, initial_indent=name, subsequent_indent=rest, break_on_hyphens=False)
 
 
-class Told(Tabular):
-    """An answer that shows its words, where it has them, when it is printed or ends a cell."""
-
-    __slots__ = ()
-    said: Said | None
-
-    def __str__(self) -> str:
-        return str(self.said or repr(self))
-
-    def _repr_pretty_(self, printer: Any, _cycle: object) -> None:
-        printer.text(str(self))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelName:
     """The model that an answer is by, and the GPU models it has seen."""
@@ -502,7 +489,7 @@ class Replicas:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recommendation(Told):
+class Recommendation(Tabular):
     """The answer for one to seven jobs: the best option that keeps every limit, or separate GPUs.
 
     Of one job alone it is the answer about as many copies of it as one GPU holds (two, where it
@@ -563,6 +550,13 @@ class Recommendation(Told):
     components: SplitParts | None = None
     components_unknown: str | None = None
     said: Said | None = None
+
+    def __str__(self) -> str:
+        """Its words, where it has them; a cell that ends with it shows them as well."""
+        return str(self.said or repr(self))
+
+    def _repr_pretty_(self, printer: Any, _cycle: object) -> None:
+        printer.text(str(self))
 
     @property
     def way(self) -> Option | None:

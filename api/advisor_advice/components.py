@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 
 from advisor.core.policy import Policy
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import SoloPoint
 from advisor.decide.decision import Decision
 from advisor.decide.limits import Request
 from advisor.errors import InputError
@@ -53,7 +53,12 @@ def components_of_pair(
     found = find_profiles([a, b], settings, gpu_model)
     known = known_power_of(found, settings)
     given = answer(read_known(found, settings), EVERY_SPLIT)
-    return components_by_split(known, given.decision, _pair_points(known, settings))
+    together = [p for p in bundled_pair_points() if p.jobs == known.pair_names]
+    with begun_store(settings) as store:
+        if store:
+            names, model = known.pair_names, known.gpu_model
+            together = [*store.pair_points(jobs=names, gpu_model=model), *together]
+    return components_by_split(known, given.decision, together)
 
 
 def with_components(
@@ -89,11 +94,3 @@ def known_power_of(
         stored = store.solo_points(gpu_model=model) if store else []
     points = [*more, *stored, *bundled_solo_points()]
     return known_power(profile_set.profiles, points, fitted_weights(points, model))
-
-
-def _pair_points(known: KnownPower, settings: Settings) -> list[PairPoint]:
-    """Windows of both jobs together, from the store and the bundle."""
-    bundled = [p for p in bundled_pair_points() if p.jobs == known.pair_names]
-    with begun_store(settings) as store:
-        names, model = known.pair_names, known.gpu_model
-        return [*(store.pair_points(jobs=names, gpu_model=model) if store else ()), *bundled]

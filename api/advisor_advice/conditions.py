@@ -247,7 +247,7 @@ def stored_factor(
 def _stored(gpu_model: str, store: Store) -> Iterator[SoloPoint]:
     span = Span(limit=MOST_POINTS, gpu_model=gpu_model)
     for name in store.profile_names(limit=MOST_JOBS):
-        yield from undisputed(store.solo_page(name, span).records)
+        yield from undisputed(store.page(SoloPoint, [name], span).records)
 
 
 class DriftPredictor:

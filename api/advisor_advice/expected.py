@@ -183,11 +183,8 @@ def outdated_checks(observations: Iterable[Observation], home: Path) -> dict[str
     Raises:
         StoreError: a stored check cannot be read.
     """
-    newest: dict[str, Observation] = {}
-    for seen in observations:
-        if _software_of(seen):
-            there = newest.setdefault(seen.gpu_model, seen)
-            newest[seen.gpu_model] = max(there, seen, key=lambda one: one.started_at)
+    in_time = sorted(observations, key=lambda one: one.started_at)
+    newest = {seen.gpu_model: seen for seen in in_time if _software_of(seen)}
     found = {
         model: outdated_check(home, model, versions_of(_software_of(seen)))
         for model, seen in newest.items()

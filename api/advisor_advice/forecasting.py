@@ -11,7 +11,6 @@ from advisor.core.split import Sharing
 from advisor.core.wording import counted, less_or_more
 from advisor.decide.decision import (
     Decision,
-    RatedSplit,
     most_valuable,
     near_miss,
     nearest,
@@ -193,7 +192,7 @@ def _apart(d: Decision, *, joins: bool) -> NoSplitError:
     shared = d.options[:-1]
     kept = [option for option in shared if not option.violations]
     near = d.call or (most_valuable(kept) if kept else nearest(shared))
-    take = f"--share {_last(near)}" if joins else f"--split {near.name}"
+    take = f"--share {near.prediction.split.shares[-1]:g}" if joins else f"--split {near.name}"
     if not kept:
         # Limits of those that run cannot be named beside a newcomer.
         hint = (not joins and near_miss(d)) or f"take it: {take}"
@@ -211,11 +210,6 @@ def _apart(d: Decision, *, joins: bool) -> NoSplitError:
         f"{d.request.objective.name})",
         fix=f"give each a GPU of its own, or share it anyway: {take}",
     )
-
-
-def _last(option: RatedSplit) -> str:
-    """The share of the last job; 100 where nobody has a limit."""
-    return f"{option.prediction.split.shares[-1]:g}"
 
 
 def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Forecast:

@@ -92,10 +92,10 @@ def read_gain(value: str | float) -> float:
     """
     text = str(value)
     percent = text.removesuffix("%")
-    try:
+    with InputError.instead_of(
+        ValueError, f"{text!r} is not a gain", why="", fix="write 0.03, or 3%"
+    ):
         gain = float(percent) / (100 if percent != text else 1)
-    except ValueError as error:
-        raise InputError(f"{text!r} is not a gain", fix="write 0.03, or 3%") from error
     if not 0 <= gain < 1:
         asked = f"did you mean {text}%? " if 1 <= gain <= 50 else ""
         raise InputError(

@@ -48,13 +48,15 @@ def best_partners(
             continue
         found += partner_of(decision)
     found.sort(key=lambda p: (p.verdict != "share", -p.gpu_time_saved.value))
+    used_mib, card_mib = own.a.memory_used_mib, request.memory_mib
+    fit = int(MEMORY_PART * card_mib / used_mib) if used_mib and card_mib is not None else None
     return Partners(
         job=job,
         gpu_model=own.a.gpu_model,
         looked_at=len(profiles),
         partners=tuple(found[:MOST_PARTNERS]),
         size=best_size(own.a),
-        copies_by_memory=_copies(own.a, request.memory_mib),
+        copies_by_memory=fit,
     )
 
 
@@ -99,9 +101,3 @@ def partner_of(decision: Decision) -> Iterator[Partner]:
         energy_saved=worth.energy,
         cost_saved=worth.cost,
     )
-
-
-def _copies(profile: Profile, memory_mib: float | None) -> int | None:
-    if memory_mib is None or not profile.memory_used_mib:
-        return None
-    return int(MEMORY_PART * memory_mib / profile.memory_used_mib)

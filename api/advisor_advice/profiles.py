@@ -1,6 +1,5 @@
 """Profiles of jobs by name: measured here, bundled, or estimated from one window."""
 
-import dataclasses
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,8 +24,7 @@ from advisor.settings import Settings
 from advisor.validity.points import is_usable, undisputed, why_no_profile
 from advisor.validity.safe_counts import CheckedCounts
 from advisor_data import Store, is_begun, open_store
-from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
-from advisor_data.bundled import bundled_solo_points
+from advisor_data.bundled import GPU_MODEL, bundled_solo_points
 from advisor_data.files import read_points
 from advisor_data.known import checked_counts
 from advisor_models.one_window import bundled_one_window
@@ -40,13 +38,16 @@ _Profiles = Mapping[str, Profile]
 
 @dataclass(frozen=True, slots=True)
 class ProfileSet:
-    """Profiles of jobs on one GPU model, one for each name that was asked for, in that order."""
+    """Profiles of jobs on one GPU model, one for each name that was asked for, in that order.
+
+    Attributes:
+        bundled: Names of the jobs whose profile came with advisor.
+        other_models: On which all of them were profiled, too.
+    """
 
     profiles: tuple[Profile, ...]
     bundled: tuple[str, ...]
-    """Names of the jobs whose profile came with advisor."""
     other_models: tuple[str, ...] = ()
-    """On which all of them were profiled, too."""
 
     @property
     def a(self) -> Profile:
@@ -56,11 +57,14 @@ class ProfileSet:
 
 @dataclass(frozen=True, slots=True)
 class ProfilesOfJob:
-    """The profiles of one job by GPU model; empty: there is none."""
+    """The profiles of one job by GPU model; empty: there is none.
+
+    Attributes:
+        bundled: GPU models of the profiles that came with advisor; a job's own go before these.
+    """
 
     profiles: _Profiles
     bundled: frozenset[str] = frozenset()
-    """GPU models of the profiles that came with advisor; a job's own go before these."""
 
     def before(self, other: "ProfilesOfJob") -> "ProfilesOfJob":
         """These, and those of the other on GPU models for which there is none here."""
@@ -141,11 +145,13 @@ def known_profiles(
     """
     wanted = set(names)
     profiles = make_profiles(undisputed(point for point in points if point.job in wanted))
-    found: dict[str, ProfilesOfJob] = {}
-    for name in dict.fromkeys(names):
-        of_job = {model: p for (job, model), p in profiles.items() if job == name}
-        found[name] = ProfilesOfJob(of_job, frozenset(of_job if bundled else ()))
-    return found
+    by_job = {
+        name: {model: p for (job, model), p in profiles.items() if job == name} for name in names
+    }
+    return {
+        name: ProfilesOfJob(of_job, frozenset(of_job if bundled else ()))
+        for name, of_job in by_job.items()
+    }
 
 
 def or_estimated(
@@ -157,11 +163,14 @@ def or_estimated(
         ModelError: the head that estimates is damaged.
     """
     sure = undisputed(points)
-    found = dict[str, ProfilesOfJob]()
-    for name, of_job in known.items():
-        own = (p for p in sure if p.job == name and p.gpu_model not in of_job.profiles)
-        found[name] = of_job.before(ProfilesOfJob(_estimated_profiles(own)))
-    return found
+    lacking = {
+        name: [p for p in sure if p.job == name and p.gpu_model not in of_job.profiles]
+        for name, of_job in known.items()
+    }
+    return {
+        name: of_job.before(ProfilesOfJob(_estimated_profiles(lacking[name])))
+        for name, of_job in known.items()
+    }
 
 
 def on_one_gpu(
@@ -238,7 +247,7 @@ def _common_model(
     common = _in_common(chosen, wanted)
     # What was measured here goes before what came with advisor.
     own = {m for m in common if not any(m in of_job.bundled for of_job in chosen.values())}
-    candidates = sorted(own or common & {BUNDLED_MODEL} or common)
+    candidates = sorted(own or common & {GPU_MODEL} or common)
     if len(candidates) == 1:
         return candidates[0]
     if candidates:
@@ -326,11 +335,10 @@ def with_idle_power(
     assumed_w = statistics.median(known) if known else fill.get(IDLE)
     if lacking and assumed_w is not None:
         profiles = tuple(
-            dataclasses.replace(p, idle_power_w=assumed_w) if p.job in lacking else p
-            for p in profiles
+            replace(p, idle_power_w=assumed_w) if p.job in lacking else p for p in profiles
         )
     profiles = tuple(with_active_idle(profile, fill) for profile in profiles)
-    given = dataclasses.replace(profile_set, profiles=profiles)
+    given = replace(profile_set, profiles=profiles)
     if not lacking or assumed_w is None:
         return given, ()
     source = "as in the other profiles" if known else "as in the profiles of the model"

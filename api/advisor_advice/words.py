@@ -54,15 +54,15 @@ def first_lines(given: ModelAdvice) -> Said:
     d = given.decision
     one_window = dict.fromkeys(p.job for p in d.profiles if ONE_WINDOW in p.flags)
     if len(d.profiles) == ADVISED_JOBS:
-        what, every = _pair_verdict(d, d.way), "every split"
+        every = "every split"
         lines = [*(_pair_lines(d, d.way) if d.way else _exclusive_lines(given))]
     else:
-        what, every = _set_verdict(d), "best of each"
+        every = "best of each"
         lines = [*(_set_lines(d, d.way) if d.way else _separate_lines(given))]
     notes = f" --notes ({len(given.warnings)})" if given.warnings else ""
     measured = basis(given.measured if d.way else None, one_window)
     return Said(
-        headline=f"{what} ({d.profiles[0].gpu_model}). {measured}",
+        headline=f"{_verdict(d)} ({d.profiles[0].gpu_model}). {measured}",
         lines=(*lines, ("More", f"--how (by hand) --why --all ({every}){notes}")),
     )
 
@@ -106,28 +106,33 @@ def _memory(used_mib: Iterable[float | None], card_mib: float | None) -> str:
     return f"memory {sum(known) / 1024:.0f}{card} GiB"
 
 
+def _verdict(r: Decision) -> str:
+    jobs, way = [profile.job for profile in r.profiles], r.way
+    is_pair = len(jobs) == ADVISED_JOBS
+    names = " and ".join(jobs) if is_pair else counted(jobs)
+    # One that answers requests cannot wait for another.
+    waits = is_pair and not any(map(is_served, r.profiles))
+    apart = "one after the other" if waits else "on separate GPUs"
+    if way is None:
+        return f"DO NOT SHARE: {names} {apart}"
+    verdict = "SHARE" if r.choice else f"YOUR CALL: {apart}, or share for time"
+    if way.sharing != "limited":
+        return f"{verdict}: {names} {WORDS[way.sharing]}"
+    return f"{verdict}: {_seats_of_two(r, way) if is_pair else _seats(r, way)}"
+
+
 # Two jobs.
 
 
-def _apart(r: Decision) -> str:
-    """What jobs do that do not share; one that answers requests cannot wait for another."""
-    return "on separate GPUs" if any(map(is_served, r.profiles)) else "one after the other"
-
-
-def _pair_verdict(r: Decision, way: RatedSplit | None) -> str:
+def _seats_of_two(r: Decision, way: RatedSplit) -> str:
     jobs = [profile.job for profile in r.profiles]
-    if way is None:
-        return f"DO NOT SHARE: {' and '.join(jobs)} {_apart(r)}"
-    verdict = "SHARE" if r.choice else f"YOUR CALL: {_apart(r)}, or share for time"
-    if way.sharing != "limited":
-        return f"{verdict}: {' and '.join(jobs)} {WORDS[way.sharing]}"
     seats = list(zip(jobs, way.prediction.split.shares, strict=True))
     vendor = vendor_of(r.profiles[0].gpu_model)
     total = next((p.units_total for p in r.profiles if p.units_total), None)
     if total is None:
-        return f"{verdict}: {', '.join(f'{job} {share:g} %' for job, share in seats)}"
+        return ", ".join(f"{job} {share:g} %" for job, share in seats)
     units = ", ".join(f"{job} {units_for_share(share, total, vendor)}" for job, share in seats)
-    return f"{verdict}: {units} of {total} {UNIT_NAMES[vendor]}"
+    return f"{units} of {total} {UNIT_NAMES[vendor]}"
 
 
 def _pair_lines(r: Decision, way: RatedSplit) -> Iterator[tuple[str, str]]:
@@ -203,16 +208,10 @@ def _near(text: str | None) -> Iterator[tuple[str, str]]:
 # A set of jobs.
 
 
-def _set_verdict(r: Decision) -> str:
-    names, way = counted(profile.job for profile in r.profiles), r.way
-    if way is None:
-        return f"DO NOT SHARE: {names} on separate GPUs"
-    verdict = "SHARE" if r.choice else "YOUR CALL: on separate GPUs, or share for time"
-    if way.sharing != "limited":
-        return f"{verdict}: {names} {WORDS[way.sharing]}"
+def _seats(r: Decision, way: RatedSplit) -> str:
     unit = UNIT_NAMES[vendor_of(r.profiles[0].gpu_model)]
     counts = Counter(_seat(share, unit) for share in option_of(way, r).jobs)
-    return f"{verdict}: {', '.join(_times(seat, count) for seat, count in counts.items())}"
+    return ", ".join(_times(seat, count) for seat, count in counts.items())
 
 
 def _seat(share: JobShare, unit: str) -> str:

@@ -1,13 +1,12 @@
 """The measurements that come with advisor, read once and kept."""
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import PairPoint, SoloPoint, grouped
 from advisor_advice.profiles import ProfilesOfJob, known_profiles
+from advisor_data import lists
 from advisor_data.bundled import bundled_pair_points, bundled_points_together, bundled_solo_points
-from advisor_data.lists import ProfileRow
-from advisor_data.lists import profile_rows as rows_of
 
 
 @functools.cache
@@ -24,31 +23,24 @@ def profiles() -> Mapping[str, ProfilesOfJob]:
 
 
 @functools.cache
-def profile_rows() -> tuple[ProfileRow, ...]:
+def profile_rows() -> tuple[lists.ProfileRow, ...]:
     """What lists say of them, by job and GPU model."""
-    return tuple(rows_of(solo_points()))
+    return tuple(lists.profile_rows(solo_points()))
 
 
 @functools.cache
 def pair_points() -> Mapping[tuple[str, ...], list[PairPoint]]:
     """By the names of their jobs, in their order."""
-    return _by_jobs(bundled_pair_points())
+    return grouped(bundled_pair_points(), lambda point: point.jobs)
 
 
 @functools.cache
 def points_together() -> Mapping[tuple[str, ...], list[PairPoint]]:
     """The same of pairs and sets."""
-    return _by_jobs(bundled_points_together())
+    return grouped(bundled_points_together(), lambda point: point.jobs)
 
 
 def points_among(jobs: set[str]) -> list[PairPoint]:
     """Of pairs and sets of these jobs and no others."""
     known = points_together().items()
     return [point for names, of in known if jobs.issuperset(names) for point in of]
-
-
-def _by_jobs(points: Iterable[PairPoint]) -> Mapping[tuple[str, ...], list[PairPoint]]:
-    found: dict[tuple[str, ...], list[PairPoint]] = {}
-    for point in points:
-        found.setdefault(point.jobs, []).append(point)
-    return found

@@ -26,7 +26,7 @@ from advisor.core.gpu import Gpu
 from advisor.core.records import Observation
 from advisor.formats.moments import now, to_text
 from advisor.formats.rows import from_row
-from advisor.formats.wire import read_tolerant, write
+from advisor.formats.wire import read, write
 from advisor.launch.folder import append_observation, create_folder
 from advisor.launch.overview import HistoryKeeper, midnight, write_history
 from advisor.launch.spec import LaunchSpec
@@ -62,11 +62,11 @@ class _RecordedLaunch:
         text = text.replace(_ID_DAY, f"{_DAY + shift:%Y%m%d}-")
         moved = json.loads(text)
         self._observations = [from_row(Observation, row) for row in moved["observations"]]
-        statuses = (read_tolerant(LaunchStatus, write(one)) for one in moved["statuses"])
+        statuses = (read(LaunchStatus, write(one), tolerant=True) for one in moved["statuses"])
         self._left = deque((datetime.fromisoformat(one.updated_at), one) for one in statuses)
         self._begin, self._status = self._left[0]
         self._keeper = HistoryKeeper(to_text(self._begin), STEP_S)
-        self._folder = create_folder(root, read_tolerant(LaunchSpec, write(moved["spec"])))
+        self._folder = create_folder(root, read(LaunchSpec, write(moved["spec"]), tolerant=True))
         self._held = ExitStack()
         self._held.enter_context(self._folder.supervising())
 
@@ -97,7 +97,7 @@ class Replay:
         record = json.loads(gzip.decompress(RECORD.read_bytes()))
         self._root, self._launches = settings.home / "launches", record["launches"]
         self._cards = [
-            (read_tolerant(Gpu, write(one["gpu"])), one["idle_w"]) for one in record["gpus"]
+            (read(Gpu, write(one["gpu"]), tolerant=True), one["idle_w"]) for one in record["gpus"]
         ]
         self._begin = midnight(datetime.now().astimezone(), _DAYS_BACK)
         self._started_s, self._next = time.monotonic(), 0

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,6 @@ from cachetools import LRUCache
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-from advisor.core.policy import Policy
 from advisor.core.records import SoloPoint
 from advisor.core.split import ADVISED_JOBS
 from advisor.decide.decision import Decision
@@ -21,7 +20,6 @@ from advisor.formats.wire import read, write, write_bytes
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings
 from advisor.wire.answers import Gains, Partner, Recommendation, SharingVerdict
-from advisor.wire.lists import JobRow
 from advisor.wire.requests import (
     MOST_CROSSED,
     GainsRequest,
@@ -102,59 +100,7 @@ def _fitted(stored: Sequence[SoloPoint], gpu_model: str) -> "ComponentWeights | 
         return error
 
 
-_Found = Callable[[Sequence[str], str], Awaitable[ProfileSet]]
-Decided = Callable[[RecommendationRequest], Awaitable[Decision]]
-
 _Cell = tuple[SharingVerdict | None, Partner | None]
-
-
-async def _crossed(
-    asked: GainsRequest, rows: Sequence[JobRow], found: _Found, decided: Decided, policy: Policy
-) -> Gains:
-    """The gains of jobs that are named, or of those that are measured on the GPU model.
-
-    Raises:
-        InputError: a job that is named has no profile there.
-        ModelError: as for a recommendation.
-        StoreError: likewise.
-    """
-    gpu_model = asked.gpu_model or BUNDLED_MODEL
-    own = [row for row in rows if row.gpu_model == gpu_model]
-    names = list(dict.fromkeys(asked.jobs)) or [
-        row.job for row in sorted(own, key=lambda row: (row.source == "bundled", row.job))
-    ]
-    kept = sorted(names[:MOST_CROSSED])
-    profiles = [await _profile(name, gpu_model, found, is_named=bool(asked.jobs)) for name in kept]
-    known = [one for one in profiles if one]
-    jobs = [one.a for one in known]
-    cells = [await _cell(request, decided) for request in _requests(asked, gpu_model, jobs)]
-    partners = [partner for _, partner in cells]
-    return Gains(
-        gpu_model=gpu_model,
-        objective=asked.policy(policy).deciding,
-        beside=asked.beside,
-        jobs=tuple(curve_of(one.a, bundled=bool(one.bundled)) for one in known),
-        left_out=max(0, len(names) - MOST_CROSSED),
-        verdicts=tuple(verdict for verdict, _ in cells),
-        splits=tuple(p and p.split for p in partners),
-        gpu_time_saved=tuple(p and round(p.gpu_time_saved.value, DIGITS) for p in partners),
-        energy_saved=tuple(p and round(p.energy_saved.value, DIGITS) for p in partners),
-        speeds=tuple(
-            p and (round(p.speed.value, DIGITS), round(p.partner_speed.value, DIGITS))
-            for p in partners
-        ),
-    )
-
-
-async def _profile(
-    name: str, gpu_model: str, found: _Found, *, is_named: bool
-) -> ProfileSet | None:
-    try:
-        return await found([name], gpu_model)
-    except InputError:  # a list may have jobs with too few points for a profile
-        if is_named:
-            raise
-        return None
 
 
 def _requests(
@@ -176,15 +122,6 @@ def _requests(
             memory_mib=asked.memory_mib,
             min_gain=asked.min_gain,
         )
-
-
-async def _cell(request: RecommendationRequest, decided: Decided) -> _Cell:
-    await asyncio.sleep(0)  # others are answered between two pairs
-    try:
-        decision = await decided(request)
-    except NoSplitError:
-        return None, None
-    return verdict_of(decision), next(partner_of(decision), None)
 
 
 # What tells where power goes is imported with the first question: most services are asked none.
@@ -286,7 +223,14 @@ class Engine(Collector):
             )
         self._placements += 1
         try:
-            return await self._place(asked)
+            kept = await self.present.kept()
+            found = await self._known.profiles(kept, asked.types, asked.gpu_model)
+            request = place_request(asked, self._settings)
+            checked = await self._known.checked(kept, found)
+            conditions = await self._known.conditions(kept, found, asked.gpu_uuid, any_of=True)
+            return await self._placing.work(
+                placement_text, self._registry, asked, request, found, checked, conditions
+            )
         finally:
             self._placements -= 1
 
@@ -313,24 +257,48 @@ class Engine(Collector):
         return await asyncio.to_thread(with_components, told, decision, power)
 
     async def _crossed(self, kept: Kept, asked: GainsRequest) -> Gains:
+        """The gains of jobs that are named, or of those that are measured on the GPU model.
+
+        Raises:
+            InputError: a job that is named has no profile there.
+        """
+        gpu_model = asked.gpu_model or BUNDLED_MODEL
         rows = await asyncio.to_thread(self.jobs.rows, "", MOST_ROWS)
-        return await _crossed(
-            asked,
-            rows,
-            partial(self._known.profiles, kept),
-            partial(self._decided, kept),
-            self._settings.policy,
+        own = [row for row in rows if row.gpu_model == gpu_model]
+        names = list(dict.fromkeys(asked.jobs)) or [
+            row.job for row in sorted(own, key=lambda row: (row.source == "bundled", row.job))
+        ]
+        known: list[ProfileSet] = []
+        for name in sorted(names[:MOST_CROSSED]):
+            # A list may have jobs with too few points for a profile.
+            with nullcontext() if asked.jobs else suppress(InputError):
+                known.append(await self._known.profiles(kept, [name], gpu_model))
+        jobs = [one.a for one in known]
+        cells = [await self._cell(kept, request) for request in _requests(asked, gpu_model, jobs)]
+        partners = [partner for _, partner in cells]
+        return Gains(
+            gpu_model=gpu_model,
+            objective=asked.policy(self._settings.policy).deciding,
+            beside=asked.beside,
+            jobs=tuple(curve_of(one.a, bundled=bool(one.bundled)) for one in known),
+            left_out=max(0, len(names) - MOST_CROSSED),
+            verdicts=tuple(verdict for verdict, _ in cells),
+            splits=tuple(p and p.split for p in partners),
+            gpu_time_saved=tuple(p and round(p.gpu_time_saved.value, DIGITS) for p in partners),
+            energy_saved=tuple(p and round(p.energy_saved.value, DIGITS) for p in partners),
+            speeds=tuple(
+                p and (round(p.speed.value, DIGITS), round(p.partner_speed.value, DIGITS))
+                for p in partners
+            ),
         )
 
-    async def _place(self, asked: PlacementRequest) -> bytes:
-        kept = await self.present.kept()
-        found = await self._known.profiles(kept, asked.types, asked.gpu_model)
-        request = place_request(asked, self._settings)
-        checked = await self._known.checked(kept, found)
-        conditions = await self._known.conditions(kept, found, asked.gpu_uuid, any_of=True)
-        return await self._placing.work(
-            placement_text, self._registry, asked, request, found, checked, conditions
-        )
+    async def _cell(self, kept: Kept, request: RecommendationRequest) -> _Cell:
+        await asyncio.sleep(0)  # others are answered between two pairs
+        try:
+            decision = await self._decided(kept, request)
+        except NoSplitError:
+            return None, None
+        return verdict_of(decision), next(partner_of(decision), None)
 
     async def _decided(self, kept: Kept, asked: RecommendationRequest) -> Decision:
         return (await self._set(kept, asked)).decide(request_of(asked, self._settings))

@@ -1,12 +1,10 @@
 """Jobs, profiles, checks and conditions of the present state of the store, kept in memory."""
 
 import asyncio
-import dataclasses
 import functools
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cachetools import LRUCache
@@ -51,8 +49,13 @@ class Jobs:
 
     def __init__(self, folder: Path, store: Store) -> None:
         self._folder, self._store = folder, store
-        self._lock = threading.Lock()
-        self._names = -1, frozenset[str]()
+
+        @functools.lru_cache(maxsize=1)
+        def stored(_change: int) -> frozenset[str]:
+            # Some of them where there are very many.
+            return frozenset(store.profile_names(limit=MOST_COMPARED + 1))
+
+        self._stored = stored
 
     def rows(self, after: str, limit: int) -> tuple[JobRow, ...]:
         """One row for each job on each GPU model, by name: of `limit` names after one.
@@ -84,13 +87,6 @@ class Jobs:
         if len(names) <= MOST_COMPARED:
             return names
         return {near} if near in names or self._store.profile_rows(near, near) else set()
-
-    def _stored(self, change: int) -> frozenset[str]:
-        """Names in the store; some of them where there are very many."""
-        with self._lock:
-            if self._names[0] != change:
-                self._names = change, frozenset(self._store.profile_names(limit=MOST_COMPARED + 1))
-            return self._names[1]
 
     def launchable(self) -> list[str]:
         """Names of the jobs that have a job file without a fault, sorted."""
@@ -302,8 +298,7 @@ class JobsReader:
             loaded = {name: of_job for name, of_job in here.items() if of_job is not None}
             if lacking := [name for name in here if name not in loaded]:
                 loaded |= await asyncio.to_thread(self._load, lacking)
-            for name, of_job in loaded.items():
-                kept.profiles[name] = of_job
+            kept.profiles.update(loaded)
         return loaded
 
     def _load(self, names: Sequence[str]) -> dict[str, ProfilesOfJob]:
@@ -336,7 +331,7 @@ class JobsReader:
             store = self._store if gpu_uuid else None
             conditions = await asyncio.to_thread(self._present.experience.conditions, *key, store)
             kept.conditions[key] = conditions
-        return dataclasses.replace(conditions, windows=await self._windows(kept, found, any_of))
+        return replace(conditions, windows=await self._windows(kept, found, any_of))
 
     async def _windows(self, kept: Kept, found: ProfileSet, any_of: bool) -> Windows:
         """What was measured of these jobs together."""

@@ -128,18 +128,17 @@ class _OwnProcess:
 
     def ask(self, what: Callable[..., bytes], args: tuple[Any, ...]) -> tuple[Any, bool]:
         """What it returned or raised, and whether it has grown."""
-        try:
+        with ProcessEndedError.instead_of(
+            (EOFError, OSError),
+            "the process that worked this out was ended",
+            why="somebody killed it, or memory ran out",
+            fix="ask again, another one starts; where it ends again, ask for less at once",
+        ):
             self._go_on()
             self._pipe.send((what, args))
             while not self._pipe.poll(_LOOK_S):
                 self._go_on()
             return self._pipe.recv()
-        except (EOFError, OSError) as error:
-            raise ProcessEndedError(
-                "the process that worked this out was ended",
-                why="somebody killed it, or memory ran out",
-                fix="ask again, another one starts; where it ends again, ask for less at once",
-            ) from error
 
     def _go_on(self) -> None:
         """Let it go on, should somebody have stopped it: nobody else would."""

@@ -13,6 +13,7 @@ from pydantic import (
     Discriminator,
     Field,
     GetCoreSchemaHandler,
+    GetPydanticSchema,
     Tag,
     create_model,
 )
@@ -30,7 +31,15 @@ from advisor.core.records import (
     SoloPoint,
 )
 from advisor.errors import InputError
-from advisor.formats.rows import FIRST_JOB, JOBS, SIGNED, column_types, from_row, received
+from advisor.formats.rows import (
+    FIRST_JOB,
+    JOBS,
+    LARGEST_INTEGER,
+    SIGNED,
+    column_types,
+    from_row,
+    received,
+)
 from advisor.wire.requests import LAUNCH_ID, NAME, PRINTABLE, SET_OF_NAMES, VERSION
 from advisor_data.lists import Position, Span, us_of
 
@@ -118,7 +127,6 @@ _PATTERNS = {
     **dict.fromkeys(("gpu_model", "gpu_uuid"), PRINTABLE),
     "launch_id": LAUNCH_ID,
 }
-_LARGEST_INTEGER = 2**31 - 1
 _LONGEST_TEXT = 500
 _MOST_FLAGS = 32
 
@@ -136,25 +144,22 @@ class Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
 
 
-class _As:
+def _as(kind: type[Record]) -> GetPydanticSchema:
     """Makes a record of an object that has its columns."""
+    columns = _columns(kind)
 
-    def __init__(self, kind: type[Record]) -> None:
-        self._kind = kind
-        self._columns = _columns(kind)
-
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        columns = handler.generate_schema(self._columns)
-        record = core_schema.no_info_after_validator_function(self._record, columns)
-        return core_schema.no_info_before_validator_function(_of_this_version, record)
-
-    def _record(self, row: BaseModel) -> Record:
+    def record(row: BaseModel) -> Record:
         try:
-            return received(from_row(self._kind, row.model_dump(exclude_none=True)))
+            return received(from_row(kind, row.model_dump(exclude_none=True)))
         except InputError as error:
             raise ValueError(str(error)) from error
+
+    def schema(_source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        row = handler.generate_schema(columns)
+        made = core_schema.no_info_after_validator_function(record, row)
+        return core_schema.no_info_before_validator_function(_of_this_version, made)
+
+    return GetPydanticSchema(schema)
 
 
 def _of_this_version(row: Any) -> Any:
@@ -216,7 +221,7 @@ def _hint(kind: type[Record] | type[Part], name: str, value: type) -> Any:
 _HINTS: dict[type, Any] = {
     str: Annotated[str, Field(pattern=_LINE, min_length=1, max_length=_LONGEST_TEXT)],
     float: Annotated[float, Field(ge=0)],
-    int: Annotated[int, Field(ge=0, le=_LARGEST_INTEGER)],
+    int: Annotated[int, Field(ge=0, le=LARGEST_INTEGER)],
     bool: bool,
     tuple: Annotated[
         list[Annotated[str, Field(pattern=r"^[a-z0-9-]{1,100}$")]],
@@ -229,11 +234,11 @@ def _kind(row: object) -> str:
     return "pair" if isinstance(row, dict) and (JOBS in row or FIRST_JOB in row) else "solo"
 
 
-SoloRow: TypeAlias = Annotated[SoloPoint, _As(SoloPoint)]
-ObservationRow: TypeAlias = Annotated[Observation, _As(Observation)]
+SoloRow: TypeAlias = Annotated[SoloPoint, _as(SoloPoint)]
+ObservationRow: TypeAlias = Annotated[Observation, _as(Observation)]
 PointRow: TypeAlias = Annotated[
-    Annotated[SoloPoint, _As(SoloPoint), Tag("solo")]
-    | Annotated[PairPoint, _As(PairPoint), Tag("pair")],
+    Annotated[SoloPoint, _as(SoloPoint), Tag("solo")]
+    | Annotated[PairPoint, _as(PairPoint), Tag("pair")],
     Discriminator(_kind),
 ]
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
 import uvicorn
 from starlette.applications import Starlette
@@ -125,9 +126,7 @@ class _Server(uvicorn.Server):
         [listener] = sockets or []
         loop = asyncio.get_running_loop()
 
-        def protocol() -> LimitedProtocol:
-            return LimitedProtocol(self.config, self.server_state, self._connections)
-
+        protocol = partial(LimitedProtocol, self.config, self.server_state, self._connections)
         if self._options.socket is not None:
             server = await loop.create_unix_server(protocol, sock=listener, backlog=BACKLOG)
         else:

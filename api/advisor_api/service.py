@@ -22,8 +22,7 @@ from advisor_api.http.access import Caller, TokenCache
 from advisor_api.http.errors import LOG, fault_of
 from advisor_api.http.gate import HttpMetrics
 from advisor_api.http.options import ServeOptions
-from advisor_data import Store as Database
-from advisor_data import open_store as open_database
+from advisor_data import Store, open_store
 from advisor_data.backup import check_database
 from advisor_data.state import AuditEntry, ServiceState, open_service_state
 from advisor_models.manifest import Manifest
@@ -114,13 +113,16 @@ _PAGES_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Service:
-    """What a process of the service has open; safe for several threads."""
+    """What a process of the service has open; safe for several threads.
+
+    Attributes:
+        home: Its name, by which its launches are told apart from those of other services.
+    """
 
     settings: Settings
     options: ServeOptions
     home: str
-    """Its name, by which its launches are told apart from those of other services."""
-    store: Database
+    store: Store
     state: ServiceState
     registry: Registry
     engine: Engine
@@ -143,7 +145,7 @@ def open_service(settings: Settings, options: ServeOptions, metrics: Metrics) ->
     with ExitStack() as stack:
         home = stack.enter_context(serving_home(settings.home))
         state = stack.enter_context(open_service_state(settings.database_url, settings.home))
-        store = stack.enter_context(open_database(settings.database_url, settings.home))
+        store = stack.enter_context(open_store(settings.database_url, settings.home))
         registry = Registry(settings.home / "models")
         engine = Engine(settings, store, registry, state.change_count)
         stack.callback(engine.close)

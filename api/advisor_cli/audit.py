@@ -90,7 +90,7 @@ def audit(
         )
     settings = read_settings()
     if objective == COST:
-        priced(ADVISED[COST], settings.prices)  # refuses it where nothing has a price
+        priced(ADVISED[COST], settings.policy.prices)  # refuses it where nothing has a price
     policy = settings.policy
     limits = Request(policy=policy if min_speed is None else replace(policy, min_speed=min_speed))
     wanted = Wanted(
@@ -98,7 +98,7 @@ def audit(
         within=within,
         objective=objective,
         limits=limits,
-        prices=settings.prices,
+        prices=settings.policy.prices,
         known=own_profiles(settings, profiles),
     )
     read = _state_of(series) if series else None

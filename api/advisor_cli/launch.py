@@ -237,7 +237,7 @@ def _launch(spec: LaunchSpec, settings: Settings, *, detach: bool, as_json: bool
     with asking_to_stop(folder.ask_stop):
         status = show_json(found, folder) if as_json else show(found)
     if not as_json:
-        for screen in end_screens(status, observations(folder), settings.prices):
+        for screen in end_screens(status, observations(folder), settings.policy.prices):
             print_screen(screen)
     return exit_code(status)
 

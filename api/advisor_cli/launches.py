@@ -88,7 +88,7 @@ def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
         return
     console = plain_console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
     console.print(table(status, console.width))
-    for screen in end_screens(status, observations(folder), read_settings().prices):
+    for screen in end_screens(status, observations(folder), read_settings().policy.prices):
         print_screen(screen)
 
 

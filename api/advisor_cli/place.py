@@ -220,7 +220,7 @@ def place(
     if as_json:
         say(as_json_text(found))
     else:
-        _show(found, settings.prices, pairs=pairs, schedule=schedule, notes=notes)
+        _show(found, settings.policy.prices, pairs=pairs, schedule=schedule, notes=notes)
 
 
 def _more_gpus(texts: Sequence[str], first: str | None) -> dict[str, int]:

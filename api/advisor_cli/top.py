@@ -180,7 +180,7 @@ class _HostLaunches:
             cards=self._cards.look({one.gpu_uuid or "" for one in running}),
             host=HOST,
             history_of=lambda name: read_history(LaunchFolder(self._root / name)),
-            prices=self._settings.prices,
+            prices=self._settings.policy.prices,
         )
 
     def close(self) -> None:

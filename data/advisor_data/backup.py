@@ -102,11 +102,9 @@ def check_database(url: str | None, home: Path) -> bool:
     engine, file = _sqlite_file(url, home)
     if not _has_content(file):
         return False
-    with store_errors(engine.url), _raw(engine) as database:
-        try:
-            _check_whole(database, file)
-        except sqlite3.DatabaseError as error:
-            raise _damaged(file, str(error)) from error
+    damaged = StoreError.instead_of(sqlite3.DatabaseError, f"{file} is damaged", fix=RESTORE)
+    with store_errors(engine.url), _raw(engine) as database, damaged:
+        _check_whole(database, file)
     return True
 
 
@@ -129,12 +127,12 @@ def _has_content(file: Path) -> bool:
 def _take(file: Path, draft: Path) -> None:
     """A copy of the copy, to check and to raise; with all of it, should it be a live database."""
     with closing(_connect(draft)) as ours:
-        try:
-            uri = f"file:{quote(str(file))}?mode=ro"
-            with closing(sqlite3.connect(uri, timeout=_PATIENCE_S, uri=True)) as given:
-                _copy(given, ours)
-        except sqlite3.DatabaseError as error:
-            raise StoreError(f"{file} cannot be read as a database", why=str(error)) from error
+        uri = f"file:{quote(str(file))}?mode=ro"
+        with (
+            StoreError.instead_of(sqlite3.DatabaseError, f"{file} cannot be read as a database"),
+            closing(sqlite3.connect(uri, timeout=_PATIENCE_S, uri=True)) as given,
+        ):
+            _copy(given, ours)
         _check_whole(ours, file)
         named = "SELECT count(*) FROM sqlite_master WHERE name = ?"
         if not ours.execute(named, [VERSION_TABLE]).fetchone()[0]:
@@ -169,15 +167,7 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
 
 def _check_whole(connection: sqlite3.Connection, name: Path) -> None:
     if (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-        raise _damaged(name, found)
-
-
-def _damaged(name: Path, found: str) -> StoreError:
-    return StoreError(
-        f"{name} is damaged",
-        why=" ".join(found.split()),
-        fix=RESTORE,
-    )
+        raise StoreError(f"{name} is damaged", why=" ".join(found.split()), fix=RESTORE)
 
 
 def _connect(file: Path) -> sqlite3.Connection:

@@ -97,7 +97,12 @@ class Cleaner:
     def _obstacle(self, folder: Path, *, dry_run: bool) -> str | None:
         """Remove a launch; why it stays, None where it went, or would go."""
         try:
-            self._check_row(folder.name)
+            row = self.state.launch(folder.name)
+            if row and row.state not in OVER:
+                raise StoreError(
+                    f"the service has not noticed yet that {folder.name} has ended",
+                    fix="start the service, which does that at once",
+                )
             missing = self._not_stored(folder)
             if dry_run:
                 return None
@@ -112,14 +117,6 @@ class Cleaner:
         except OSError as error:
             return f"it cannot be removed: {error.strerror}"
         return None
-
-    def _check_row(self, launch_id: str) -> None:
-        row = self.state.launch(launch_id)
-        if row and row.state not in OVER:
-            raise StoreError(
-                f"the service has not noticed yet that {launch_id} has ended",
-                fix="start the service, which does that at once",
-            )
 
     def _not_stored(self, folder: Path) -> list[Observation]:
         """What its jobs did and the store does not have; found by reading, as a full disk allows.

@@ -290,10 +290,11 @@ def store_errors(url: URL) -> Generator[None]:
 
 def _url(text: str) -> URL:
     fix = "write sqlite:///FILE or postgresql://USER@HOST/DATABASE"
-    try:
+    # Its words are not told: they may hold a password.
+    with InputError.instead_of(
+        (ArgumentError, ValueError), "the address of the store is not a URL", why="", fix=fix
+    ):
         url = make_url(text)
-    except (ArgumentError, ValueError) as error:  # not quoted: it may hold a password
-        raise InputError("the address of the store is not a URL", fix=fix) from error
     if url.drivername not in _DRIVERS:
         raise InputError(f"points cannot be kept in {url.drivername}", fix=fix)
     return url.set(drivername=_DRIVERS[url.drivername])

@@ -6,8 +6,8 @@ import importlib
 import io
 import json
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,10 @@ from advisor.core.records import (
     Part,
     Record,
     SoloPoint,
+    grouped,
 )
 from advisor.core.wording import listed
-from advisor.errors import AdvisorError, InputError, StoreError
+from advisor.errors import AdvisorError, InputError, StoreError, placed
 from advisor.files import PUBLIC_FILE, read_whole, replace_file
 from advisor.formats.rows import (
     JOBS,
@@ -29,9 +30,10 @@ from advisor.formats.rows import (
     checked,
     column_types,
     flat,
+    from_row,
     json_row,
+    kind_of,
     received,
-    record_from_row,
     to_row,
 )
 from advisor.installed import install
@@ -84,7 +86,9 @@ def _decode_parquet(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
         InputError: no Parquet, or written by a newer version of advisor.
     """
     arrow, parquet = _load("pyarrow"), _load("pyarrow.parquet")
-    try:
+    with InputError.instead_of(
+        (OSError, arrow.ArrowException), "not a Parquet file that can be read"
+    ):
         # Not read_table, which starts the data set reader and its threads: 0.2 s for one file.
         file = parquet.ParquetFile(arrow.BufferReader(data))
         metadata: dict[bytes, bytes] = file.schema_arrow.metadata or {}
@@ -100,8 +104,6 @@ def _decode_parquet(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
         rows = (row for batch in batches for row in batch.to_pylist())
         for number, row in enumerate(rows, start=1):
             yield f"row {number}", row
-    except (OSError, arrow.ArrowException) as error:
-        raise InputError("not a Parquet file that can be read", why=str(error)) from error
 
 
 def _schema(arrow: Any, kind: type[Record]) -> Any:
@@ -163,7 +165,14 @@ def write_points(path: Path, points: Iterable[Record]) -> None:
     """
     encode, _ = _format(path)
     ready = checked(points)
-    data = encode(_only_kind(path, ready), ready)
+    kinds = {type(point) for point in ready} or {SoloPoint}
+    if len(kinds) > 1:
+        raise InputError(
+            f"{path} was to hold points of several kinds",
+            why="a file has the columns of one kind",
+            fix="write a file for each kind",
+        )
+    data = encode(kinds.pop(), ready)
     with StoreError.instead_of(
         OSError,
         f"{path} cannot be written",
@@ -183,7 +192,7 @@ def read_points(path: Path) -> list[Record]:
     """
     _, decode = _format(path)
     seen: dict[str, tuple[str, Record]] = {}
-    with _at(str(path)):
+    with placed(str(path)):
         for number, (place, row) in enumerate(decode(_content(path))):
             if number >= MOST_ROWS:
                 raise InputError(
@@ -191,8 +200,8 @@ def read_points(path: Path) -> list[Record]:
                     why="a file is taken in as a whole or not at all",
                     fix="write several smaller files",
                 )
-            with _at(place):
-                point = received(record_from_row(row))
+            with placed(place):
+                point = received(from_row(kind_of(row), row))
                 first_place, first = seen.setdefault(point.point_id, (place, point))
                 if first != point:
                     raise InputError(
@@ -201,17 +210,6 @@ def read_points(path: Path) -> list[Record]:
                         fix="give started_at its seconds, or remove one of the two",
                     )
     return [point for _, point in seen.values()]
-
-
-def _only_kind(path: Path, points: Sequence[Record]) -> type[Record]:
-    kinds = {type(point) for point in points} or {SoloPoint}
-    if len(kinds) > 1:
-        raise InputError(
-            f"{path} was to hold points of several kinds",
-            why="a file has the columns of one kind",
-            fix="write a file for each kind",
-        )
-    return kinds.pop()
 
 
 def _content(path: Path) -> bytes:
@@ -236,15 +234,13 @@ def _encode_csv(kind: type[Record], points: Sequence[Record]) -> bytes:
 
 
 def _decode_csv(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
-    try:
+    with InputError.instead_of(UnicodeDecodeError, "not UTF-8", fix="save it as UTF-8"):
         text = data.decode("utf-8-sig")  # spreadsheets begin a file with a byte order mark
-    except UnicodeDecodeError as error:
-        raise InputError("not UTF-8", why=str(error), fix="save it as UTF-8") from error
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = next(reader, list[str]())
         _check_header(header)
-        with _at(f"line {reader.line_num}"):
+        with placed(f"line {reader.line_num}"):
             check_columns(header)
         for values in filter(None, reader):
             line = f"line {reader.line_num}"
@@ -269,7 +265,7 @@ def _check_header(header: list[str]) -> None:
 def _decode_jsonl(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, line in enumerate(data.split(b"\n"), start=1):
         if line.strip():
-            with _at(f"line {number}"):
+            with placed(f"line {number}"):
                 row = json_row(line)
             yield f"line {number}", row
 
@@ -290,14 +286,6 @@ def _format(path: Path) -> tuple[Encode, Decode]:
             f"{path} has no suffix that says what it holds", fix=f"name it {', '.join(_FORMATS)}"
         )
     return _FORMATS[path.suffix]
-
-
-@contextmanager
-def _at(place: str) -> Generator[None]:
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{place}: {error.what}", why=error.why, fix=error.fix) from error
 
 
 def _to_cells(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -325,9 +313,8 @@ def check_import(points: Sequence[Record], stored: Iterable[ProfileRow] = ()) ->
     """
     for point in points:
         _check_shares(point)
-    units: dict[_Key, set[str]] = {}
-    for point in _solo(points):
-        units.setdefault((point.job, point.gpu_model), set()).add(point.rate_unit)
+    groups = grouped(_solo(points), _key)
+    units = {key: {point.rate_unit for point in group} for key, group in groups.items()}
     for row in stored:
         units.setdefault((row.job, row.gpu_model), set()).update(row.rate_units)
     for (job, gpu_model), names in units.items():
@@ -344,10 +331,7 @@ def import_notes(points: Iterable[Record], stored: Iterable[SoloPoint]) -> list[
 
     `stored` are all solo points of these jobs, with those.
     """
-    groups: dict[_Key, list[SoloPoint]] = {}
-    for point in stored:
-        groups.setdefault((point.job, point.gpu_model), []).append(point)
-    keys = dict.fromkeys((point.job, point.gpu_model) for point in _solo(points))
+    groups, keys = grouped(stored, _key), dict.fromkeys(map(_key, _solo(points)))
     bundled = _bundled() if keys else frozenset[_Key]()
     return [
         f"{job} on {gpu_model}: {note}"
@@ -389,6 +373,10 @@ def _check_shares(point: Record) -> None:
             )
 
 
+def _key(point: SoloPoint) -> _Key:
+    return point.job, point.gpu_model
+
+
 def _solo(points: Iterable[Record]) -> Iterable[SoloPoint]:
     return (point for point in points if isinstance(point, SoloPoint))
 
@@ -396,7 +384,7 @@ def _solo(points: Iterable[Record]) -> Iterable[SoloPoint]:
 def _bundled() -> frozenset[_Key]:
     """Which profiles come with advisor; none where its files cannot be read."""
     with suppress(AdvisorError):
-        return frozenset((point.job, point.gpu_model) for point in bundled_solo_points())
+        return frozenset(map(_key, bundled_solo_points()))
     return frozenset()
 
 

@@ -5,19 +5,17 @@ Each reader raises a StoreError where a file cannot be read or the installation 
 
 import gzip
 import hashlib
-import re
 from collections.abc import Iterable
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
-from advisor.errors import InputError, StoreError
-from advisor.formats.kept import RecordFolder
-from advisor.formats.wire import WireError, read, read_tolerant, write
+from advisor.errors import InputError, StoreError, placed
+from advisor.formats.kept import RecordFolder, slug
+from advisor.formats.wire import T, read, write
 from advisor.validity.safe_counts import (
     CHECKS,
-    CHECKS_FOLDER,
     CheckedCounts,
     CountCheck,
     check_for,
@@ -26,6 +24,7 @@ from advisor.validity.safe_counts import (
 )
 from advisor.validity.sensor_record import SENSOR_RECORDS, SensorRecord
 from advisor.wire.power import FEATURES, InputPoint, KernelReport
+from advisor_data.bundled import whole
 
 ChecksStamp: TypeAlias = tuple[tuple[str, int, int], ...]
 """Name, time of change and size of each file of a check."""
@@ -61,8 +60,8 @@ def checks_stamp(home: Path) -> ChecksStamp:
     Raises:
         StoreError: the folder cannot be looked at.
     """
-    with StoreError.instead_of(OSError, f"{home / CHECKS_FOLDER} cannot be read"):
-        files = sorted((home / CHECKS_FOLDER).glob("*.json"))
+    with StoreError.instead_of(OSError, f"{home / CHECKS.name} cannot be read"):
+        files = sorted((home / CHECKS.name).glob("*.json"))
         return tuple(
             (path.name, (found := path.stat()).st_mtime_ns, found.st_size) for path in files
         )
@@ -82,21 +81,10 @@ def bundled_checks() -> list[CountCheck]:
     return [parse_check(file.read_bytes()) for file in _json_files("checks")]
 
 
-T = TypeVar("T")
-
-KERNELS_FOLDER = "kernels"
-"""In the advisor's home."""
-
 KERNEL_REPORTS = RecordFolder(
-    KERNELS_FOLDER, "advisor power kernel", lambda text: read_tolerant(KernelReport, text)
+    "kernels", "advisor power kernel", lambda text: read(KernelReport, text, tolerant=True)
 )
 """Of this host, by operation and conditions, beside the runs that each was made of."""
-
-KERNELS_SOURCE = "bundled"
-"""Source of what comes with the package."""
-
-SENSORS, KERNELS = "sensors", "kernels"
-"""Folders of what is bundled: a record and its recording for each card; a table of kernels."""
 
 KERNEL_TABLE = "kernels.jsonl"
 
@@ -113,21 +101,19 @@ def known_kernels(home: Path) -> list[KernelReport]:
 
 def bundled_sensors() -> list[SensorRecord]:
     """Records of real cards that come with the package; none where there are none."""
-    return [_parsed(SensorRecord, f.read_bytes(), f.name) for f in _json_files(SENSORS)]
+    return [_parsed(SensorRecord, f.read_bytes(), f.name) for f in _json_files("sensors")]
 
 
 def bundled_recording(record: SensorRecord) -> bytes:
     """The recording that a bundled record was made of, for `advisor power sensor --trace`."""
     name = f"{bundled_name(record)}.jsonl.gz"
-    try:
-        return gzip.decompress((_bundled() / SENSORS / name).read_bytes())
-    except (OSError, EOFError) as error:
-        raise _broken(name, str(error)) from error
+    with whole(name):
+        return gzip.decompress((_bundled() / "sensors" / name).read_bytes())
 
 
 def bundled_kernels() -> list[KernelReport]:
     """Kernels measured on real cards that come with the package; none where there are none."""
-    file = _bundled() / KERNELS / KERNEL_TABLE
+    file = _bundled() / "kernels" / KERNEL_TABLE
     if not file.is_file():
         return []
     return [_parsed(KernelReport, line, KERNEL_TABLE) for line in file.read_bytes().splitlines()]
@@ -136,8 +122,7 @@ def bundled_kernels() -> list[KernelReport]:
 def bundled_name(record: SensorRecord) -> str:
     """What the files of a bundled record are called: GPU model, card and driver."""
     card = record.gpu_uuid.removeprefix("GPU-")[:8]
-    slug = re.sub(r"[^a-z0-9.]+", "-", f"{record.gpu_model}-{card}-{record.driver}".lower())
-    return slug.strip("-")
+    return slug(record.gpu_model, card, record.driver)
 
 
 def _bundled() -> Traversable:
@@ -152,16 +137,8 @@ def _json_files(folder: str) -> list[Traversable]:
 
 
 def _parsed(kind: type[T], text: bytes, name: str) -> T:
-    try:
-        return read_tolerant(kind, text, name=name)
-    except InputError as error:
-        raise _broken(name, str(error)) from error
-
-
-def _broken(name: str, why: str) -> StoreError:
-    return StoreError(
-        f"advisor_data/bundled: {name} is missing or damaged", why=why, fix="install advisor again"
-    )
+    with whole(name):
+        return read(kind, text, name=name, tolerant=True)
 
 
 INPUTS = "inputs.jsonl"
@@ -207,10 +184,8 @@ def _input_points(text: bytes, name: str) -> tuple[InputPoint, ...]:
 
 
 def _input_point(line: bytes, name: str) -> InputPoint:
-    try:
+    with placed(name):
         point = read(InputPoint, line)
-    except WireError as error:
-        raise InputError(f"{name}: {error.what}", why=error.why, fix=error.fix) from error
     if odd := set(FEATURES) ^ point.features.keys():
         raise InputError(f"{name}: features {', '.join(sorted(odd))} are missing or unknown")
     outside = [f"{n} is {v:g}" for n, v in point.features.items() if not 0 <= v <= 1]

@@ -1,13 +1,12 @@
 """Lists of records: pages, the newest first, and one row for each profile."""
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, Self
 
 from advisor.core.gpu import WHOLE
-from advisor.core.records import Record, SoloPoint
+from advisor.core.records import Record, SoloPoint, grouped
 from advisor.formats.rows import P
 from advisor.validity.points import with_solo_flags
 from advisor.wire.lists import JobRow, PointsOrigin
@@ -144,9 +143,7 @@ class ProfileRow:
 
 def profile_rows(points: Iterable[SoloPoint]) -> list[ProfileRow]:
     """One row for each job on each GPU model, in their order."""
-    groups: defaultdict[tuple[str, str], list[SoloPoint]] = defaultdict(list)
-    for point in with_solo_flags(points):
-        groups[point.job, point.gpu_model].append(point)
+    groups = grouped(with_solo_flags(points), lambda point: (point.job, point.gpu_model))
     return [
         ProfileRow(
             job=job,

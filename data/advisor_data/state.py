@@ -113,15 +113,16 @@ def _token(row: RowMapping) -> Token:
 
 def _moment(text: str) -> str:
     """The moment as it is compared here: as text of one form."""
-    try:
+    with InputError.instead_of(
+        (ValueError, OverflowError),
+        f"{text!r} is not a time in UTC",
+        why="",
+        fix="write it as 2026-01-31T12:00:00+00:00",
+    ):
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:
             raise ValueError(text)
         return to_text(moment)
-    except (ValueError, OverflowError) as error:
-        raise InputError(
-            f"{text!r} is not a time in UTC", fix="write it as 2026-01-31T12:00:00+00:00"
-        ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

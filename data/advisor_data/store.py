@@ -77,13 +77,9 @@ class Store(OpenDatabase):
                 found |= set(connection.execute(select(every.c.jobs)).scalars())
         return frozenset(tuple(json.loads(jobs)) for jobs in found if jobs)
 
-    def solo_page(self, job: str, span: Span) -> Page[SoloPoint]:
-        """A page of a job's solo points, the newest first."""
-        return self._page(SoloPoint, [_is_of(SoloPoint, [job])], span)
-
-    def pair_page(self, jobs: Sequence[str], span: Span) -> Page[PairPoint]:
-        """A page of what was measured of these jobs together, in whichever order they come."""
-        return self._page(PairPoint, [_is_of(PairPoint, jobs)], span)
+    def page(self, kind: type[P], jobs: Sequence[str], span: Span) -> Page[P]:
+        """A page of the records of exactly these jobs, the newest first; names in any order."""
+        return self._page(kind, [_is_of(kind, jobs)], span)
 
     def observation_page(self, job: str | None, span: Span) -> Page[Observation]:
         """A page of what launched jobs did: those with a job, or all."""

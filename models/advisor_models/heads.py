@@ -149,9 +149,8 @@ class PredictionRequest:
 class ServedHead:
     """One head between the sides of a pair and its values."""
 
-    def __init__(self, head: Head, manifest: Manifest) -> None:
-        self.head = head
-        self.trained: TrainedHead = manifest.head(head.name)
+    def __init__(self, head: Head, trained: TrainedHead, manifest: Manifest) -> None:
+        self.head, self.trained = head, trained
         known = {(seen, whole) for seen in (True, False) for whole in (True, False)}
         self._factors = {
             key: _factors(self.trained, manifest, seen=key[0], whole=key[1]) for key in known

@@ -177,10 +177,6 @@ class Manifest:
     libraries: Mapping[str, str]
     files: Mapping[str, str]
 
-    def head(self, name: str) -> TrainedHead:
-        """The head of that name, which it has."""
-        return {head.name: head for head in self.heads}[name]
-
 
 @dataclass(frozen=True, slots=True)
 class Artefact:

@@ -68,7 +68,7 @@ class ModelPredictor:
                 fix=RETRAIN,
             )
         self._heads = {
-            h.name: ServedHead(known[h.name], self.manifest) for h in self.manifest.heads
+            h.name: ServedHead(known[h.name], h, self.manifest) for h in self.manifest.heads
         }
         self._forest = Forest(
             *(

@@ -20,15 +20,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.errors import InputError, ModelError
+from advisor.errors import InputError, ModelError, undone_by
 from advisor.files import private_folder, sync_folder, writing_private
 from advisor.formats.wire import read, to_plain, write
 from advisor.installed import install
-from advisor.wire.lists import Action, Champion, ChampionChange, ModelDetails, ModelList, ModelRow
+from advisor.wire.lists import Action, ChampionChange, ModelDetails, ModelList, ModelRow
 from advisor_models.manifest import (
     BUNDLED_NAME,
     MANIFEST,
-    Artefact,
     Manifest,
     check_intervals,
     check_version,
@@ -39,46 +38,6 @@ from advisor_models.manifest import (
 
 if TYPE_CHECKING:
     from advisor_models.model_predictor import ModelPredictor
-
-
-def read_history(path: Path) -> list[ChampionChange]:
-    """All changes, the oldest first.
-
-    Raises:
-        ModelError: it cannot be read, or a line is no change.
-    """
-    with ModelError.instead_of(OSError, f"{path} cannot be read"):
-        data = path.read_bytes() if path.exists() else b""
-    found: list[ChampionChange] = []
-    for number, line in enumerate(data[: _whole(data)].splitlines(), start=1):
-        with ModelError.instead_of(
-            ValueError,
-            f"{path}, line {number} is not a change of the champion",
-            fix="repair the line, or move the file away: the bundled model is used then",
-        ):
-            found.append(read(ChampionChange, line))
-    return found
-
-
-def append(path: Path, change: ChampionChange) -> None:
-    """Add a change; it is on disk when this returns. Only one process at a time may do so.
-
-    Raises:
-        OSError: it cannot be written; then the history is as it was.
-    """
-    line = write(change).encode() + b"\n"
-    with path.open("ab+") as file:
-        file.seek(0)
-        end = _whole(file.read())
-        # What a killed process left of its line.
-        file.truncate(end)
-        try:
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
-        except OSError:
-            file.truncate(end)
-            raise
 
 
 def standing(changes: Iterable[ChampionChange]) -> list[ChampionChange]:
@@ -115,22 +74,33 @@ class Registry:
         folder = self._folder / "versions"
         return sorted(p.name for p in folder.glob("*") if not p.name.startswith("."))
 
-    def champion(self) -> str | None:
-        """The version in use; None is the bundled model.
+    def champion(self) -> str:
+        """The version in use; `bundled` without a promotion.
 
         Raises:
             ModelError: the history cannot be read.
         """
         changes = self.history()
-        return key_of(changes[-1].version) if changes else None
+        return changes[-1].version if changes else BUNDLED_NAME
 
     def history(self) -> list[ChampionChange]:
         """All promotions and rollbacks, the oldest first.
 
         Raises:
-            ModelError: the history cannot be read.
+            ModelError: the history cannot be read, or a line of it is none.
         """
-        return read_history(self._folder / "history.jsonl")
+        path = self._folder / "history.jsonl"
+        with ModelError.instead_of(OSError, f"{path} cannot be read"):
+            data = path.read_bytes() if path.exists() else b""
+        found: list[ChampionChange] = []
+        for number, line in enumerate(data[: _whole(data)].splitlines(), start=1):
+            with ModelError.instead_of(
+                ValueError,
+                f"{path}, line {number} is not a change of the champion",
+                fix="repair the line, or move the file away: the bundled model is used then",
+            ):
+                found.append(read(ChampionChange, line))
+        return found
 
     def stamp(self) -> tuple[int, int, int]:
         """What differs after a promotion or a rollback by any process; costs no reading.
@@ -147,13 +117,13 @@ class Registry:
             raise ModelError(f"{path} cannot be read", why=error.strerror or "") from error
         return found.st_ino, found.st_size, found.st_mtime_ns
 
-    def folder(self, version: str | None) -> Path:
-        """The folder of a version; of the bundled model with None.
+    def folder(self, version: str) -> Path:
+        """The folder of a version, or of `bundled`.
 
         Raises:
             ModelError: there is no such version.
         """
-        if version is None:
+        if version == BUNDLED_NAME:
             if not (self._bundled / MANIFEST).is_file():
                 raise ModelError(
                     "there is no model",
@@ -170,8 +140,8 @@ class Registry:
             )
         return folder
 
-    def open(self, version: str | None) -> "ModelPredictor":
-        """The predictor of a version; of the bundled model with None.
+    def open(self, version: str) -> "ModelPredictor":
+        """The predictor of a version, or of `bundled`.
 
         Raises:
             ModelError: there is no such version, it is damaged, or was made for other features.
@@ -214,7 +184,13 @@ class Registry:
         with self._locked():
             target = self._folder / "versions" / version
             if not target.exists():
-                _write(artefact, target)
+                # It is there when it is whole and on disk.
+                draft = target.with_name(_DRAFT + target.name)
+                with undone_by(lambda: shutil.rmtree(draft, ignore_errors=True)):
+                    draft.mkdir()
+                    write_artefact(draft, artefact)
+                    draft.rename(target)
+                sync_folder(target.parent)
             elif read_artefact(target).manifest != artefact.manifest:
                 raise ModelError(
                     f"there is another model {version}",
@@ -223,8 +199,8 @@ class Registry:
                 )
         return artefact.manifest
 
-    def promote(self, version: str | None, at: datetime | None = None) -> Manifest:
-        """Use a version, or with None the bundled model; nothing is recorded where it is in use.
+    def promote(self, version: str, at: datetime | None = None) -> Manifest:
+        """Use a version, or `bundled`; nothing is recorded where it is in use.
 
         The history has the moment in UTC; None: now.
 
@@ -255,7 +231,7 @@ class Registry:
                     why="no promotion stands",
                     fix="see the versions: advisor models list",
                 )
-            version = key_of(promotions[-1].replaced)
+            version = promotions[-1].replaced
             manifest = self.open(version).manifest
             self._record("rollback", version, manifest)
         return manifest
@@ -276,27 +252,36 @@ class Registry:
             shutil.rmtree(draft)
             return True
 
-    def rollback_target(self) -> str | None:
-        """What a rollback goes to; None is the bundled model, also where there is no promotion.
+    def rollback_target(self) -> str:
+        """What a rollback goes to; `bundled` also where there is no promotion.
 
         Raises:
             ModelError: the history cannot be read.
         """
         promotions = standing(self.history())
-        return key_of(promotions[-1].replaced) if promotions else None
+        return promotions[-1].replaced if promotions else BUNDLED_NAME
 
     def _record(
-        self, action: Action, version: str | None, manifest: Manifest, at: datetime | None = None
+        self, action: Action, version: str, manifest: Manifest, at: datetime | None = None
     ) -> None:
         now = (at or datetime.now(UTC)).isoformat(timespec="seconds")
         change = ChampionChange(
             at=now,
             action=action,
-            version=version or BUNDLED_NAME,
-            replaced=self.champion() or BUNDLED_NAME,
+            version=version,
+            replaced=self.champion(),
             figures=manifest.figures,
         )
-        append(self._folder / "history.jsonl", change)
+        line = write(change).encode() + b"\n"
+        with (self._folder / "history.jsonl").open("ab+") as file:
+            file.seek(0)
+            end = _whole(file.read())
+            # What a killed process left of its line.
+            file.truncate(end)
+            with undone_by(lambda: file.truncate(end)):
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
         sync_folder(self._folder)
 
     @contextmanager
@@ -312,29 +297,6 @@ class Registry:
             yield
 
 
-def _write(artefact: Artefact, target: Path) -> None:
-    """Write a model's folder, which is there when it is whole and on disk."""
-    draft = target.with_name(_DRAFT + target.name)
-    try:
-        draft.mkdir()
-        write_artefact(draft, artefact)
-        draft.rename(target)
-    except OSError:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
-    sync_folder(target.parent)
-
-
-def key_of(name: str) -> str | None:
-    """The version as the registry has it."""
-    return None if name == BUNDLED_NAME else name
-
-
-def keys(registry: Registry) -> list[str | None]:
-    """The bundled model and all versions."""
-    return [None, *registry.versions()]
-
-
 def model_rows(registry: Registry) -> list[ModelRow]:
     """All models, the bundled one first; a damaged one is one row of the list, not its end.
 
@@ -342,17 +304,18 @@ def model_rows(registry: Registry) -> list[ModelRow]:
         ModelError: the history cannot be read.
     """
     champion = registry.champion()
-    return [_model_row(registry, key, key == champion) for key in keys(registry)]
+    names = (BUNDLED_NAME, *registry.versions())
+    return [_model_row(registry, name, name == champion) for name in names]
 
 
-def _model_row(registry: Registry, key: str | None, champion: bool) -> ModelRow:
+def _model_row(registry: Registry, name: str, champion: bool) -> ModelRow:
     m, fault = None, None
     try:
-        m = read_manifest(registry.folder(key))
+        m = read_manifest(registry.folder(name))
     except ModelError as error:
         fault = str(error)
     return ModelRow(
-        model=key or BUNDLED_NAME,
+        model=name,
         champion=champion,
         version=m and m.version,
         created_at=m and m.created_at,
@@ -377,22 +340,17 @@ def model_list(registry: Registry, limit: int | None = None) -> ModelList:
     return ModelList(models=tuple(rows[:limit]), history=tuple(newest_first[:limit]))
 
 
-def model_details(registry: Registry, key: str | None, limit: int | None = None) -> ModelDetails:
+def model_details(registry: Registry, name: str, limit: int | None = None) -> ModelDetails:
     """All that is known of one model; `limit` is of the changes that it had a part in.
 
     Raises:
         ModelError: it is damaged, or the history cannot be read.
     """
-    manifest, name = read_manifest(registry.folder(key)), key or BUNDLED_NAME
+    manifest = read_manifest(registry.folder(name))
     had_part = [c for c in registry.history()[::-1] if name in (c.version, c.replaced)]
     return ModelDetails(
         model=name,
-        champion=key == registry.champion(),
+        champion=name == registry.champion(),
         manifest=to_plain(manifest),
         history=tuple(had_part[:limit]),
     )
-
-
-def change_of_champion(now: str | None, before: str | None) -> Champion:
-    """What a promotion or a rollback did."""
-    return Champion(champion=now or BUNDLED_NAME, replaced=before or BUNDLED_NAME)

@@ -18,7 +18,7 @@ from advisor.core.job import Job
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import JobError, LimitNotProvenError, undone_by
 from advisor.files import open_home
-from advisor.formats.wire import read_tolerant, write
+from advisor.formats.wire import read, write
 from advisor.runtime.backend import Backend
 from advisor.runtime.running_job import check_program, prove
 from advisor.settings import Settings, workload_path
@@ -144,7 +144,7 @@ class AnsweringJob:
             WireError: it says something else.
         """
         said = self.answer(START_S, "was not ready")["ready"]
-        return read_tolerant(kind, write(said), name="what the workload says")
+        return read(kind, write(said), name="what the workload says", tolerant=True)
 
     def ask(self, command: Mapping[str, Any]) -> None:
         """Send a command; its answer is the next one."""

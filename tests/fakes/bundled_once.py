@@ -19,9 +19,9 @@ def bundled_once() -> Generator[None]:
     def parsed(_folder: Callable[..., Any], *what: Any) -> tuple[Any, ...]:
         return tuple(parse(*what))
 
-    def points(name: str, kind: type, content: str, jobs: Iterable[str] | None = None) -> list[Any]:
+    def points(name: str, kind: type, jobs: Iterable[str] | None) -> list[Any]:
         among = None if jobs is None else frozenset(jobs)
-        return list(parsed(bundled.resources.files, name, kind, content, among))
+        return list(parsed(bundled.resources.files, name, kind, among))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bundled, "_points", points)

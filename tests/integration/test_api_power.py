@@ -14,7 +14,7 @@ from scripted_http import Reply, Scripted, scripted_http
 from advisor.client import Client
 from advisor.errors import StoreError
 from advisor.formats.wire import to_plain
-from advisor.validity.sensor_record import SENSORS_FOLDER, keep_record
+from advisor.validity.sensor_record import SENSOR_RECORDS, keep_record
 
 SENSORS, KERNELS = "/v1/power/sensors", "/v1/power/kernels"
 
@@ -60,7 +60,7 @@ def test_by_gpu_model_and_moment(api: Api) -> None:
 
 
 def test_damaged_files_are_named(api: Api, home: Path) -> None:
-    (file,) = (home / SENSORS_FOLDER).glob("*.json")
+    (file,) = (home / SENSOR_RECORDS.name).glob("*.json")
     file.write_text("{}")
     assert error_of(api.ask("GET", SENSORS))[1] == StoreError.code
     file.unlink()

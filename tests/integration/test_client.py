@@ -39,7 +39,7 @@ from advisor.client import (
 from advisor.client import client as client_module
 from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, InputError
-from advisor.formats.wire import read_tolerant, to_plain, write
+from advisor.formats.wire import read, to_plain, write
 from advisor.installed import install
 from advisor.runtime.processes import wait_until
 from advisor.wire.power import InputAsked
@@ -419,7 +419,7 @@ def test_a_newer_service_may_say_more(answer: Recommendation, data: st.DataObjec
     raw = to_plain(answer)
     target = data.draw(st.sampled_from(_records(raw)))
     target["colour"] = data.draw(st.one_of(st.none(), st.integers(), st.text(), st.just({"a": 1})))
-    assert read_tolerant(Recommendation, write(raw)) == answer
+    assert read(Recommendation, write(raw), tolerant=True) == answer
 
 
 LATER = {
@@ -435,10 +435,10 @@ def test_what_is_missing_is_named(answer: Recommendation) -> None:
         for name in list(target):
             value = target.pop(name)
             if name in LATER:
-                read_tolerant(Recommendation, write(raw))
+                read(Recommendation, write(raw), tolerant=True)
             else:
                 with pytest.raises(InputError, match=f"{name}: it is missing"):
-                    read_tolerant(Recommendation, write(raw))
+                    read(Recommendation, write(raw), tolerant=True)
             target[name] = value
 
 

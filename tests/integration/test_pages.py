@@ -814,12 +814,3 @@ def test_files_are_sent_safely_and_once(served: RawServer) -> None:
         answer = served.ask("GET", path)
         assert answer.status in (400, 404), path
         assert answer.code in ("bad-request", "not-found")
-
-
-def test_the_address_of_a_pair_leads_to_its_set(served: RawServer) -> None:
-    """With all that it asked; what was sent to somebody still opens, and only here."""
-    answer = served.ask("GET", "/pair?a=fft&b=x%0d%0a&min_b=60&objective=max-min&steps=fine")
-    assert answer.status == 308
-    told = "/set?jobs=fft%2Bx%0D%0A&objective=max-min&steps=fine&min=x%0D%0A%3A60"
-    assert answer.headers["location"] == told
-    assert served.ask("GET", "/pair").headers["location"] == "/set"

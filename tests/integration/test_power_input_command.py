@@ -15,7 +15,7 @@ from reading import some
 from typer.testing import CliRunner
 
 from advisor.errors import InputError
-from advisor.formats.wire import read_tolerant
+from advisor.formats.wire import read
 from advisor.runtime.processes import wait_until
 from advisor.runtime.running_job import leftovers
 from advisor.validity.safe_counts import CountCheck, keep_check
@@ -181,7 +181,7 @@ def test_interrupt_then_the_same_command_goes_on_kernel_command(host: FakeHost) 
 
     done = host.advisor(*command, "--json")
     assert done.returncode == 0, done.stderr
-    answer = read_tolerant(KernelReport, done.stdout)
+    answer = read(KernelReport, done.stdout, tolerant=True)
     assert lines_kept(host)[: len(before)] == before
     assert len(lines_kept(host)) == 5
     assert (answer.operation, answer.before, answer.runs, answer.golden_runs, answer.dropped) == (

@@ -14,7 +14,7 @@ from reading import answer_of
 from typer.testing import CliRunner, Result
 
 from advisor.errors import InputError, StoreError
-from advisor.validity.sensor_record import SENSORS_FOLDER, keep_record
+from advisor.validity.sensor_record import SENSOR_RECORDS, keep_record
 from advisor_cli.app import app
 from advisor_data.known import KERNEL_REPORTS, bundled_sensors
 from advisor_power.data.result import InputPower, input_lines
@@ -91,7 +91,7 @@ def test_recordings_of_this_host_are_found(folder: Path, bundled_power: Path) ->
     keep_record(here, folder / "home")
     gone = replace(here, driver="590.0", measured_at="2027-01-01T00:00:00Z")
     keep_record(gone, folder / "home")
-    recordings = folder / "home" / SENSORS_FOLDER / "recordings"
+    recordings = folder / "home" / SENSOR_RECORDS.name / "recordings"
     recordings.mkdir()
     (recordings / "1.jsonl").write_text("")
     (recordings / "2.jsonl").write_text("{}\n")

@@ -31,6 +31,6 @@ def test_killed_at_random_points(tmp_path: Path, points: int) -> None:
     assert len(found["seen"]) == points
     assert found["changes"] > 10
     for seen in found["seen"]:
-        assert seen in ([[], None], [versions, None], [versions, champion])
+        assert seen in ([[], "bundled"], [versions, "bundled"], [versions, champion])
     assert found["full"] == StoreError.exit_code
-    assert found["left_when_full"] == [[[], None], []]
+    assert found["left_when_full"] == [[[], "bundled"], []]

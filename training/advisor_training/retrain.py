@@ -760,7 +760,7 @@ class RetrainReport:
     Attributes:
         at: When, ISO 8601, UTC.
         outcome: nothing-new: nothing was trained. kept: the challenger did not become the champion.
-        champion: The model in use after the run; None is the bundled one.
+        champion: The model in use after the run.
         challenger: Version of the model that was trained.
         new_points: Points that the champion has not learned from, left-out ones among them.
         used_points: Points that the challenger has learned from; None where there is none.
@@ -773,7 +773,7 @@ class RetrainReport:
     at: str
     outcome: _Outcome
     why: str
-    champion: str | None
+    champion: str
     replaced: str | None = None
     challenger: str | None = None
     new_points: int = 0
@@ -792,8 +792,8 @@ class RetrainReport:
     def summary(self) -> str:
         """One line for the mail of cron."""
         promoted = self.outcome == "promoted"
-        verdict = f"replaces {self.replaced or BUNDLED_NAME}" if promoted else "stays"
-        line = f"{self.champion or BUNDLED_NAME} {verdict}: {self.why}; "
+        verdict = f"replaces {self.replaced}" if promoted else "stays"
+        line = f"{self.champion} {verdict}: {self.why}; "
         line += count_of(self.new_points, "new point")
         if out := sum(of_reason.points for of_reason in self.left_out):
             reasons = ", ".join(f"{one.points} {one.reason}" for one in self.left_out)
@@ -916,7 +916,7 @@ def _run(
 ) -> RetrainReport:
     champion = registry.champion()
     artefact = read_artefact(registry.folder(champion))
-    learned = learned_from(artefact, collected, is_bundled=champion is None)
+    learned = learned_from(artefact, collected, is_bundled=champion == BUNDLED_NAME)
     nothing = RetrainReport(
         at=now.isoformat(timespec="seconds"),
         outcome="nothing-new",

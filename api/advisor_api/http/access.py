@@ -9,6 +9,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias, cast
 
@@ -117,14 +118,18 @@ ALL_SCOPES = _IMPLIED["admin"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who sent a request."""
+    """Who sent a request.
+
+    Attributes:
+        name: Of the token; of a process of this host its user, such as `uid:1000`; else
+            `anonymous`.
+        scopes: Those that others imply, too.
+        known: Whether it is told apart from others.
+    """
 
     name: str
-    """Of the token; of a process of this host its user, such as `uid:1000`; else `anonymous`."""
     scopes: frozenset[str]
-    """Those that others imply, too."""
     known: bool = True
-    """Whether it is told apart from others."""
 
 
 ANONYMOUS = Caller(name="anonymous", scopes=frozenset(), known=False)
@@ -234,16 +239,10 @@ def peer_of(connection: int) -> Peer:
     with socket.socket(fileno=os.dup(connection)) as ours:
         found = ours.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         _, uid, gid = _CREDENTIALS.unpack(found)
-        return Peer(uid, _groups(ours) | {gid})
-
-
-def _groups(connection: socket.socket) -> frozenset[int]:
-    """All but the first; none where there are too many, or the kernel does not say."""
-    try:
-        found = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _GROUPS_BYTES)
-    except OSError:
-        return frozenset()
-    return frozenset(struct.unpack(f"{len(found) // 4}I", found))
+        more = b""
+        with suppress(OSError):  # too many, or the kernel does not say
+            more = ours.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _GROUPS_BYTES)
+        return Peer(uid, frozenset((gid, *struct.unpack(f"{len(more) // 4}I", more))))
 
 
 def caller_of_peer(peer: Peer, group: int | None) -> Caller | None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import logging
 import os
 import socket
 import ssl
@@ -19,9 +18,9 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from advisor.errors import InputError
+from advisor.errors import InputError, undone_by
 from advisor_api.http.access import Peer, peer_of
-from advisor_api.http.errors import Fault, error_body
+from advisor_api.http.errors import LOG, Fault, error_body
 from advisor_api.http.gate import HttpMetrics
 from advisor_api.http.limits import WHOLE
 from advisor_api.http.options import ServeOptions
@@ -304,19 +303,19 @@ def listening(options: ServeOptions) -> Generator[socket.socket]:
 def _unix(path: Path) -> socket.socket:
     _remove_left_over(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
+    with (
+        InputError.instead_of(
+            OSError,
+            f"cannot listen on {path}",
+            fix="give a path of at most 100 characters in a folder of yours: --socket PATH",
+        ),
+        undone_by(listener.close),
+    ):
         listener.bind(str(path))
         # Everybody may knock: who asks is what the kernel says, and others need a token. Nobody
         # can connect before it listens.
         path.chmod(0o666)
         listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise InputError(
-            f"cannot listen on {path}",
-            why=error.strerror or str(error),
-            fix="give a path of at most 100 characters in a folder of yours: --socket PATH",
-        ) from error
     return listener
 
 
@@ -343,31 +342,19 @@ def _remove_left_over(path: Path) -> None:
 
 
 def _tcp(options: ServeOptions) -> socket.socket:
-    try:
-        found = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = found[0]
-        listener = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise _cannot_listen(options, error, "give an address of this host: --host") from error
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(address)
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        fix = "end the other process, or give another port: --port"
-        if error.errno != errno.EADDRINUSE:
-            fix = "give an address of this host and a port that you may use: --host, --port"
-        raise _cannot_listen(options, error, fix) from error
-    return listener
-
-
-def _cannot_listen(options: ServeOptions, error: OSError, fix: str) -> InputError:
     what = f"cannot listen on {options.host} port {options.port}"
-    return InputError(what, why=error.strerror or str(error), fix=fix)
-
-
-LOG = logging.getLogger("advisor.service")
+    with InputError.instead_of(OSError, what, fix="give an address of this host: --host"):
+        found = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)
+    family, *_, address = found[0]
+    # Where the host is `::`, by IPv4 as well.
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+    try:
+        return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=both)
+    except OSError as error:
+        fix = "give an address of this host and a port that you may use: --host, --port"
+        if error.errno == errno.EADDRINUSE:
+            fix = "end the other process, or give another port: --port"
+        raise InputError(what, why=os.strerror(error.errno or 0), fix=fix) from error
 
 
 class Certificate:

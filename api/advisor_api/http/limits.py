@@ -1,20 +1,20 @@
 """Bounds of a request before its meaning: host, path, rate and body."""
 
 import asyncio
-import contextlib
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from cachetools import LRUCache
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message, Receive, Scope
 
 from advisor.core.wording import shown
-from advisor_api.http.options import ServeOptions, is_loopback
+from advisor.scrape.fetch import is_loopback
+from advisor_api.http.options import ServeOptions
 
 _CALLERS = 10_000
 """Callers whose rate is kept; one that was forgotten starts again."""
@@ -29,11 +29,14 @@ _NEEDED_ONCE = (b"host", b"content-length", b"content-type", b"authorization", b
 
 @dataclass(frozen=True, slots=True)
 class Most:
-    """What a body may have at most."""
+    """What a body may have at most.
+
+    Attributes:
+        keys: Of all its objects together: each that is wrong costs time.
+    """
 
     bytes: int
     keys: int
-    """Of all its objects together: each that is wrong costs time."""
 
 
 QUESTION = Most(64 * 1024, 1_000)
@@ -55,9 +58,7 @@ _LONGER = {
 
 def most_of(path: str) -> Most:
     """What the body of a request to this path may have."""
-    if path.startswith("/v1/profiles/"):
-        return ROWS
-    return _LONGER.get(path, QUESTION)
+    return _LONGER.get(path, ROWS if path.startswith("/v1/profiles/") else QUESTION)
 
 
 class Buckets:
@@ -65,7 +66,7 @@ class Buckets:
 
     def __init__(self, per_s: float, burst: int, now: Callable[[], float] = time.monotonic) -> None:
         self._per_s, self._burst, self._now = per_s, burst, now
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._left = LRUCache[str, tuple[float, float]](_CALLERS)
 
     def take(self, caller: str, cost: float = 1) -> None:
         """Count a request as so many; one that costs more than a burst needs a whole one.
@@ -85,9 +86,6 @@ class Buckets:
                 headers={"Retry-After": str(wait_s)},
             )
         self._left[caller] = (left - cost, now)
-        self._left.move_to_end(caller)
-        if len(self._left) > _CALLERS:
-            self._left.popitem(last=False)
 
 
 class Hosts:
@@ -209,11 +207,8 @@ class Bodies:
         try:
             self._check_size(length_of(headers), most)
             _check_type(headers)
-            if is_here:
+            async with asyncio.timeout(None if is_here else self._body_s):
                 body = await self._gather(receive, most)
-            else:
-                async with asyncio.timeout(self._body_s):
-                    body = await self._gather(receive, most)
         except TimeoutError as error:
             text = f"the body did not come within {self._body_s:g} s."
             raise HTTPException(408, text, headers=_CLOSE) from error
@@ -280,7 +275,7 @@ def replayed(body: bytes, receive: Receive) -> Receive:
 
 async def _drain(receive: Receive) -> None:
     size = 0
-    with contextlib.suppress(TimeoutError, ClientDisconnect):
+    with suppress(TimeoutError, ClientDisconnect):
         async with asyncio.timeout(_DRAINED_S):
             async for chunk in Request(_HTTP, receive).stream():
                 if (size := size + len(chunk)) >= _DRAINED_BYTES:

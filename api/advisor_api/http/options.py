@@ -1,10 +1,10 @@
 """How the service is to run: what the command line says, checked once."""
 
-import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.errors import InputError
+from advisor.scrape.fetch import is_loopback
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,15 +70,10 @@ class ServeOptions:
     otel: bool = False
 
     @property
-    def loopback(self) -> bool:
-        """Whether only this host can connect."""
-        return self.host == "localhost" or is_loopback(self.host)
-
-    @property
     def anonymous(self) -> bool:
         """Whether reading needs no token."""
         if self.anonymous_read is None:
-            return self.loopback and self.socket is None
+            return is_loopback(self.host) and self.socket is None
         return self.anonymous_read
 
     @property
@@ -89,14 +84,6 @@ class ServeOptions:
         scheme = "https" if self.tls_certificate else "http"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{scheme}://{host}:{self.port}"
-
-
-def is_loopback(address: str) -> bool:
-    """Whether a text is an address of loopback; a name is none."""
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
 
 
 def check_options(options: ServeOptions) -> None:
@@ -118,7 +105,8 @@ def check_options(options: ServeOptions) -> None:
         )
     if options.socket_group is not None and options.socket is None:
         raise InputError("a group is let in on a Unix socket only", fix="give --socket PATH")
-    if not (options.socket or options.loopback or options.tls_certificate or options.insecure):
+    closed = options.socket or is_loopback(options.host) or options.tls_certificate
+    if not (closed or options.insecure):
         raise InputError(
             f"{options.host} can be reached from other hosts, and there is no TLS",
             why="tokens would cross the network in plain text",

@@ -4,7 +4,7 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, cast
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -15,13 +15,12 @@ from starlette.types import Receive, Scope, Send
 
 from advisor.core.wording import shown
 from advisor.errors import InputError
-from advisor.formats.wire import as_answer, read, write_bytes
+from advisor.formats.wire import T, as_answer, read, write_bytes
 from advisor_api.http.access import say_where_no_token_is_needed
 from advisor_api.http.errors import ERROR_ANSWERS
 from advisor_api.http.limits import LONG_BYTES
 
 P = ParamSpec("P")
-T = TypeVar("T")
 
 JSON = "application/json"
 

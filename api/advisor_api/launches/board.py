@@ -145,7 +145,7 @@ class Board:
                     ),
                     host=HOST,
                     history_of=self._history,
-                    prices=service.settings.prices,
+                    prices=service.settings.policy.prices,
                     replayed=service.options.replayed,
                 )
                 text = write_bytes(found)

@@ -70,6 +70,6 @@ export function nothing() {
     "div",
     { class: "notice", role: "status" },
     html("p", {}, "No GPU is seen on this host, and nothing was launched yet. On the host of a GPU: advisor launch A B"),
-    html("p", {}, "To see this page move without one: advisor serve --demo. What two jobs would do together is on the page of a ", link("pair", "/pair"), "."),
+    html("p", {}, "To see this page move without one: advisor serve --demo. What jobs would do together is on the page of a ", link("set", "/set"), "."),
   );
 }

@@ -16,9 +16,7 @@ from advisor_api.http.access import Launcher, Reader
 from advisor_api.http.errors import may_refuse
 from advisor_api.http.routing import answer, kept_answer, v1_router
 from advisor_api.launches import launching
-from advisor_api.launches import launching as joining
 from advisor_api.launches.board import Board
-from advisor_api.launches.launching import visible_launch
 from advisor_api.schemas import (
     ActiveInQuery,
     IdempotencyKey,
@@ -63,7 +61,7 @@ def launch_jobs(
         return answer(launching.plan(service, wanted, caller), 200)
     status = launching.launch(service, wanted, caller, idempotency_key, audited)
     place = {"Location": f"/v1/launches/{status.launch_id}"}
-    return answer(visible_launch(status, caller), 202, place)
+    return answer(launching.visible_launch(status, caller), 202, place)
 
 
 @launches.get("/launches", response_model=LaunchList)
@@ -76,19 +74,21 @@ def list_launches(
 ) -> Response:
     """Launches of all hosts of this database, the newest first; those of `advisor launch`, too."""
     found = launching.listed(service, active=active, limit=limit, before=before)
-    return answer(LaunchList(launches=tuple(visible_launch(one, caller) for one in found)))
+    return answer(
+        LaunchList(launches=tuple(launching.visible_launch(one, caller) for one in found))
+    )
 
 
 @launches.get("/launches/{launch_id}", response_model=LaunchStatus)
 def show_launch(launch_id: LaunchInPath, caller: Reader, service: ServiceOf) -> Response:
     """Where a launch stands: rates, power, and what it was expected to do."""
-    return answer(visible_launch(launching.find(service, launch_id), caller))
+    return answer(launching.visible_launch(launching.find(service, launch_id), caller))
 
 
 @launches.get("/launches/{launch_id}/history", response_model=LaunchStatus)
 def show_history(launch_id: LaunchInPath, caller: Reader, service: ServiceOf) -> Response:
     """The same with what the jobs that run, or ran last, did from their start on."""
-    return answer(visible_launch(launching.history(service, launch_id), caller))
+    return answer(launching.visible_launch(launching.history(service, launch_id), caller))
 
 
 @launches.delete(
@@ -99,7 +99,7 @@ def stop_launch(
 ) -> Response:
     """Ask for the end of a launch: its jobs are stopped in the safe order. Again does nothing."""
     status = launching.stop(service, launch_id, audited)
-    return answer(visible_launch(status, caller), 202)
+    return answer(launching.visible_launch(status, caller), 202)
 
 
 @launches.post(
@@ -117,7 +117,7 @@ def join_launch(
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Let one more job run beside those of a launch that runs; answers before it does."""
-    asked = joining.join(service, launch_id, wanted, caller, idempotency_key, audited)
+    asked = launching.join(service, launch_id, wanted, caller, idempotency_key, audited)
     return answer(asked, 202, {"Location": f"/v1/launches/{launch_id}/joins/{asked.join_id}"})
 
 
@@ -126,7 +126,7 @@ def show_join(
     launch_id: LaunchInPath, join_id: JoinInPath, caller: Reader, service: ServiceOf
 ) -> Response:
     """How a job does that was to join: `waiting` until its supervisor has answered."""
-    return answer(joining.find_join(service, launch_id, join_id, caller))
+    return answer(launching.find_join(service, launch_id, join_id, caller))
 
 
 overview = v1_router("launches")

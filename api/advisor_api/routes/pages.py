@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
@@ -75,14 +74,16 @@ _REPLAYED = (
 def _read_files(note: str) -> dict[str, _File]:
     """All files by path. They are few and small: read once, and no request names one of a disk."""
     shell = Template((FOLDER / "shell.html").read_text(encoding="utf-8"))
-    files = {
+    pages = {
         path: _file(shell.substitute(title=title, script=script, note=note).encode(), ".html")
         for path, (title, script) in PAGES.items()
     }
-    for path in FOLDER.iterdir():
-        if path.suffix in _TYPES and path.suffix != ".html":
-            files[f"/pages/{path.name}"] = _file(path.read_bytes(), path.suffix)
-    return files
+    others = {
+        f"/pages/{path.name}": _file(path.read_bytes(), path.suffix)
+        for path in FOLDER.iterdir()
+        if path.suffix in _TYPES and path.suffix != ".html"
+    }
+    return {**pages, **others}
 
 
 _FILES = {False: _read_files(""), True: _read_files(_REPLAYED)}
@@ -112,25 +113,6 @@ def _sent(request: Request, file: _File) -> Response:
     return Response(file.content, headers=dict(file.headers))
 
 
-def _pair(request: Request) -> Response:
-    """Where the page of a pair was: what its address asked stands in that of the set."""
-    asked = request.query_params
-    pair = [asked[key] for key in ("a", "b") if key in asked]
-    least = [
-        f"{asked[job]}:{asked[f'min_{job}']}"
-        for job in "ab"
-        if asked.get(f"min_{job}") and job in asked
-    ]
-    kept = {key: asked[key] for key in ("gpu", "objective", "steps", "max_power") if key in asked}
-    query = {
-        **({"jobs": "+".join(pair)} if pair else {}),
-        **kept,
-        **({"min": ",".join(least)} if least else {}),
-    }
-    return Response(status_code=308, headers={"Location": f"/set?{urlencode(query)}".rstrip("?")})
-
-
-router.add_api_route("/pair", _pair, methods=["GET"])
 for _path in CONTRACT:
     router.add_api_route(_path, _contract, methods=["GET"])
 for _path in (*PAGES, "/pages/{name}"):

@@ -80,7 +80,7 @@ def _profile_page(service: Service, job: str, span: Span) -> ProfilePoints:
 
 def _flagged_page(service: Service, job: str, span: Span) -> Page[SoloPoint]:
     """Stored points, flagged by all of their sweeps."""
-    found = service.store.solo_page(job, span)
+    found = service.store.page(SoloPoint, [job], span)
     runs = {point.run for point in found.records}
     sweeps = (p for run in runs for p in service.store.solo_points(job=job, run=run))
     flagged = {point.point_id: point for point in with_solo_flags(sweeps)}
@@ -90,24 +90,17 @@ def _flagged_page(service: Service, job: str, span: Span) -> Page[SoloPoint]:
 def _page_together(service: Service, names: Iterable[str], span: Span) -> PairPoints:
     """What was measured of jobs together: here, and what came with advisor."""
     jobs = tuple(sorted(names))
-    stored = service.store.pair_page(jobs, span)
-    stored = replace(stored, records=_flagged_pairs(service, jobs, stored.records))
+    stored = service.store.page(PairPoint, jobs, span)
+    # Flagged by all that is known of their jobs alone.
+    alone = [point for job in dict.fromkeys(jobs) for point in service.store.solo_points(job=job)]
+    alone += [point for point in bundled.solo_points() if point.job in jobs]
+    stored = replace(stored, records=with_pair_flags(stored.records, with_solo_flags(alone)))
     theirs = page_of(bundled.points_together().get(jobs, []), span)
     # The next page begins for both where the first of them ends.
     end = max([page.end for page in (stored, theirs) if page.end], default=None)
     return PairPoints(
         jobs=jobs, stored=_up_to(stored, end), bundled=_up_to(theirs, end), next=_next(end)
     )
-
-
-def _flagged_pairs(
-    service: Service, together: Iterable[str], points: Sequence[PairPoint]
-) -> list[PairPoint]:
-    """The points, flagged by all that is known of their jobs alone."""
-    jobs = set(together)
-    stored = [point for job in jobs for point in service.store.solo_points(job=job)]
-    alone = [*stored, *(point for point in bundled.solo_points() if point.job in jobs)]
-    return with_pair_flags(points, with_solo_flags(alone))
 
 
 def _up_to(page: Page[PairPoint], end: Position | None) -> tuple[PairPoint, ...]:

@@ -20,8 +20,6 @@ from advisor_models.manifest import read_artefact
 from advisor_models.registry import (
     BUNDLED_NAME,
     Registry,
-    change_of_champion,
-    key_of,
     model_details,
     model_list,
     standing,
@@ -44,14 +42,14 @@ def show_model(
     version: VersionInPath, _: Reader, service: ServiceOf, limit: LimitInQuery = 100
 ) -> Response:
     """All that is known of one model; `limit` is of its history."""
-    return answer(model_details(service.registry, _key(service.registry, version), limit))
+    return answer(model_details(service.registry, _known(service.registry, version), limit))
 
 
 @models.get("/models/{version}/evaluation", response_model=dict[str, Any])
 def show_evaluation(version: VersionInPath, _: Reader, service: ServiceOf) -> Response:
     """What `advisor evaluate` found of a model that carries it (docs/training.md)."""
     registry = service.registry
-    files = read_artefact(registry.folder(_key(registry, version))).files
+    files = read_artefact(registry.folder(_known(registry, version))).files
     if _EVALUATION not in files:
         raise not_found(
             f"the model {version} carries no {_EVALUATION}",
@@ -66,9 +64,9 @@ def promote_model(
 ) -> Response:
     """Make a model the champion; the next answer is made with it."""
     with changing(service, audited, "model.promote", version):
-        key, before = _key(service.registry, version), service.registry.champion()
-        service.registry.promote(key)
-        return answer(change_of_champion(key, before))
+        known, before = _known(service.registry, version), service.registry.champion()
+        service.registry.promote(known)
+        return answer(Champion(champion=known, replaced=before))
 
 
 @models.post("/models/rollback", response_model=Champion, responses=may_refuse(409))
@@ -79,14 +77,14 @@ def roll_back_promotion(_: Admin, audited: Audited, service: ServiceOf) -> Respo
         if not standing(service.registry.history()):
             raise HTTPException(409, "no promotion stands. See GET /v1/models.")
         service.registry.rollback()
-        return answer(change_of_champion(service.registry.champion(), before))
+        return answer(Champion(champion=service.registry.champion(), replaced=before))
 
 
-def _key(registry: Registry, name: str) -> str | None:
-    """What the registry calls a model; 404 where there is none of that name."""
+def _known(registry: Registry, name: str) -> str:
+    """The name of a model; 404 where there is none of that name."""
     if name != BUNDLED_NAME and name not in registry.versions():
         raise not_found(f"there is no model {name}", "See GET /v1/models")
-    return key_of(name)
+    return name
 
 
 audit = v1_router("audit")

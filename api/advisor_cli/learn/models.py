@@ -9,21 +9,12 @@ import typer
 from advisor.core.wording import count_of
 from advisor.errors import ModelError
 from advisor.settings import read_settings
-from advisor.wire.lists import ModelRow
+from advisor.wire.lists import Champion, ModelRow
 from advisor_cli.console import Columns, plain_table, print_table, table_of
 from advisor_cli.options import AsJson
 from advisor_cli.say import as_json_text, say, say_lines
-from advisor_models.manifest import BUNDLED_NAME as BUNDLED
-from advisor_models.manifest import MANIFEST, Manifest, read_manifest
-from advisor_models.registry import (
-    Registry,
-    change_of_champion,
-    key_of,
-    keys,
-    model_details,
-    model_list,
-    model_rows,
-)
+from advisor_models.manifest import BUNDLED_NAME, MANIFEST, Manifest, read_manifest
+from advisor_models.registry import Registry, model_details, model_list, model_rows
 
 app = typer.Typer(help="List, check and choose the models on this host.", no_args_is_help=True)
 
@@ -43,7 +34,7 @@ _COLUMNS: Columns[ModelRow] = (
     (
         "model",
         lambda row: (
-            f"{row.model} {row.version}" if row.model == BUNDLED and row.version else row.model
+            f"{row.model} {row.version}" if row.model == BUNDLED_NAME and row.version else row.model
         ),
     ),
     ("made", lambda row: (row.created_at or "")[:10]),
@@ -84,12 +75,12 @@ def show(
     """
     registry = _registry()
     champion = registry.champion()
-    wanted = champion if version is None else key_of(version)
+    wanted = champion if version is None else version
     if as_json:
         say(as_json_text(model_details(registry, wanted)))
         return
     manifest = read_manifest(registry.folder(wanted))
-    say_lines(_lines(wanted or BUNDLED, manifest, is_champion=wanted == champion))
+    say_lines(_lines(wanted, manifest, is_champion=wanted == champion))
     figures = ((name, f"{value:g}") for name, value in manifest.figures.items())
     print_table(plain_table(("figure", "value"), figures), _WIDTH)
 
@@ -106,7 +97,7 @@ def promote(
     Example: advisor models promote new-model
     """
     registry = _registry()
-    known = model == BUNDLED or model in registry.versions()
+    known = model == BUNDLED_NAME or model in registry.versions()
     if not known and (Path(model) / MANIFEST).is_file():
         model = registry.add(Path(model)).version
     elif not known and ("/" in model or Path(model).is_dir()):
@@ -117,7 +108,7 @@ def promote(
             fix=f"train one: advisor train --out {folder}",
         )
     before = registry.champion()
-    registry.promote(key_of(model))
+    registry.promote(model)
     _say_change(registry, before, as_json=as_json)
 
 
@@ -145,8 +136,8 @@ def check(
     Example: advisor models check
     """
     registry = _registry()
-    checked = keys(registry) if version is None else [key_of(version)]
-    faults = {key or BUNDLED: _fault(registry, key) for key in checked}
+    checked = (BUNDLED_NAME, *registry.versions()) if version is None else (version,)
+    faults = {name: _fault(registry, name) for name in checked}
     if as_json:
         found = [{"model": name, "error": fault} for name, fault in faults.items()]
         say(as_json_text({"models": found}))
@@ -160,9 +151,9 @@ def _registry() -> Registry:
     return Registry(read_settings().home / "models")
 
 
-def _fault(registry: Registry, key: str | None) -> str | None:
+def _fault(registry: Registry, name: str) -> str | None:
     try:
-        registry.open(key)
+        registry.open(name)
     except ModelError as error:
         return str(error)
     return None
@@ -184,11 +175,11 @@ def _lines(name: str, m: Manifest, *, is_champion: bool) -> Iterator[str]:
     yield from (f"{name}: sha256 {hash_}" for name, hash_ in m.files.items())
 
 
-def _say_change(registry: Registry, before: str | None, *, as_json: bool) -> None:
+def _say_change(registry: Registry, before: str, *, as_json: bool) -> None:
     now = registry.champion()
     if as_json:
-        say(as_json_text(change_of_champion(now, before)))
+        say(as_json_text(Champion(champion=now, replaced=before)))
     elif now == before:
-        say(f"{now or BUNDLED} is the champion already")
+        say(f"{now} is the champion already")
     else:
-        say(f"{now or BUNDLED} is the champion now; it was {before or BUNDLED}")
+        say(f"{now} is the champion now; it was {before}")

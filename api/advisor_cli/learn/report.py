@@ -13,12 +13,11 @@ from advisor.core.wording import count_of
 from advisor.errors import InputError
 from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
-from advisor.validity.sensor_record import SENSORS_FOLDER, SensorRecord
+from advisor.validity.sensor_record import SENSOR_RECORDS, SensorRecord
 from advisor.wire.power import ReadingError, SensorCurve
 from advisor_advice.components import components_of_job, components_of_pair
 from advisor_cli.options import AsJson
 from advisor_cli.say import as_json_text, say, say_lines
-from advisor_data.known import KERNELS_SOURCE as BUNDLED
 from advisor_data.known import known_kernels, known_sensors
 from advisor_power.data.result import InputPower, kept_inputs, with_ratios
 from advisor_power.report import (
@@ -124,13 +123,13 @@ def _parts(
 
 def _recorded(record: SensorRecord, home: Path) -> tuple[list[SensorCurve], list[ReadingError]]:
     """Curves and errors of reading by the recording of a record; none where it is gone."""
-    is_bundled = record.source == BUNDLED
+    is_bundled = record.source == "bundled"
     trace = bundled_trace(record) if is_bundled else next(_recordings(record, home), None)
     return ([], []) if trace is None else (predicted_curves(trace, record), measured(trace, record))
 
 
 def _recordings(record: SensorRecord, home: Path) -> Iterator[Trace]:
-    for file in sorted((home / SENSORS_FOLDER / "recordings").glob("*.jsonl")):
+    for file in sorted((home / SENSOR_RECORDS.name / "recordings").glob("*.jsonl")):
         # One that was broken off in its first line is of nobody.
         with suppress(InputError, OSError):
             trace = read_trace(file)

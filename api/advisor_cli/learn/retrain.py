@@ -18,7 +18,6 @@ from advisor_advice.profiles import begun_store
 from advisor_cli.options import AsJson, WithLaunches
 from advisor_cli.progress import progress
 from advisor_cli.say import as_json_text, say_lines
-from advisor_models.manifest import BUNDLED_NAME
 from advisor_training.held_out import OnFold
 from advisor_training.retrain import (
     KEPT_VERSIONS,
@@ -81,13 +80,7 @@ def write_metrics(path: Path, report: RetrainReport) -> None:
 
 
 def _to_json(report: RetrainReport) -> dict[str, object]:
-    promoted = report.outcome == "promoted"
-    return {
-        **to_plain(report),
-        "champion": report.champion or BUNDLED_NAME,
-        "replaced": report.replaced or BUNDLED_NAME if promoted else None,
-        "summary": report.summary,
-    }
+    return {**to_plain(report), "summary": report.summary}
 
 
 def _lines(report: RetrainReport) -> Iterator[str]:
@@ -124,7 +117,7 @@ def _progress() -> Generator[OnStage]:
 
 
 def _metric_lines(report: RetrainReport) -> Iterator[str]:
-    promoted, left_out = report.champion or BUNDLED_NAME, report.left_out
+    promoted, left_out = report.champion, report.left_out
     by_reason = dict.fromkeys(REASONS, 0) | {one.reason: one.points for one in left_out}
     launches = {one.reason: one.points for one in report.launches_left_out}
     families: tuple[tuple[str, str, Mapping[str, float]], ...] = (

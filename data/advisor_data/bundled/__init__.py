@@ -4,12 +4,12 @@ Each reader raises a StoreError where the installation lacks its file, or that i
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import resources
 
-from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint
+from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint, grouped
 from advisor.errors import InputError, StoreError
 from advisor.formats.rows import P, from_row, json_row
 
@@ -19,7 +19,7 @@ GPU_MODEL = "NVIDIA H200"
 
 def bundled_solo_points(jobs: Iterable[str] | None = None) -> list[SoloPoint]:
     """Solo points measured on real GPUs: all, or of some jobs, in a fraction of the time."""
-    return _points("solo.jsonl", SoloPoint, "measurements", jobs)
+    return _points("solo.jsonl", SoloPoint, jobs)
 
 
 def bundled_pair_points(jobs: Iterable[str] | None = None) -> list[PairPoint]:
@@ -27,7 +27,7 @@ def bundled_pair_points(jobs: Iterable[str] | None = None) -> list[PairPoint]:
 
     With `jobs` only points of these jobs alone, which takes a fraction of the time.
     """
-    return _points("pairs.jsonl", PairPoint, "measured pairs", jobs)
+    return _points("pairs.jsonl", PairPoint, jobs)
 
 
 def bundled_reference_points(jobs: Iterable[str] | None = None) -> list[SoloPoint]:
@@ -35,7 +35,7 @@ def bundled_reference_points(jobs: Iterable[str] | None = None) -> list[SoloPoin
 
     They are no profiles: what looks for those reads `bundled_solo_points` alone.
     """
-    return _points("references.jsonl", SoloPoint, "references of the pairs", jobs)
+    return _points("references.jsonl", SoloPoint, jobs)
 
 
 def bundled_set_points(jobs: Iterable[str] | None = None) -> list[PairPoint]:
@@ -43,7 +43,7 @@ def bundled_set_points(jobs: Iterable[str] | None = None) -> list[PairPoint]:
 
     How they were measured: docs/measurements/sets.md. `jobs` is as in `bundled_pair_points`.
     """
-    return _points("sets.jsonl", PairPoint, "measured sets", jobs)
+    return _points("sets.jsonl", PairPoint, jobs)
 
 
 def bundled_points_together(jobs: Iterable[str] | None = None) -> list[PairPoint]:
@@ -54,31 +54,25 @@ def bundled_points_together(jobs: Iterable[str] | None = None) -> list[PairPoint
 
 def bundled_set_references(jobs: Iterable[str] | None = None) -> list[SoloPoint]:
     """The jobs of the bundled sets alone, measured by the same run on the same card."""
-    return _points("set_references.jsonl", SoloPoint, "references of the sets", jobs)
+    return _points("set_references.jsonl", SoloPoint, jobs)
 
 
-def _points(name: str, kind: type[P], content: str, jobs: Iterable[str] | None = None) -> list[P]:
-    file = resources.files("advisor_data") / "bundled" / name
-    if not file.is_file():
-        raise _broken(name, "is missing", f"or was built without the {content}")
-    lines = file.read_bytes().splitlines()
-    if jobs is not None:
-        # To look for a text is a hundred times as fast as to read the line.
-        keys = [b'"job": ' + json.dumps(job).encode() for job in jobs]
-        lines = [line for line in lines if any(key in line for key in keys)]
-        lines = [line for line in lines if sum(map(line.count, keys)) == line.count(b'"job": ')]
-    try:
+def _points(name: str, kind: type[P], jobs: Iterable[str] | None) -> list[P]:
+    with whole(name):
+        lines = (resources.files("advisor_data") / "bundled" / name).read_bytes().splitlines()
+        if jobs is not None:
+            # To look for a text is a hundred times as fast as to read the line.
+            keys = [b'"job": ' + json.dumps(job).encode() for job in jobs]
+            lines = [line for line in lines if any(key in line for key in keys)]
+            lines = [line for line in lines if sum(map(line.count, keys)) == line.count(b'"job": ')]
         return [from_row(kind, json_row(line)) for line in lines]
-    except InputError as error:
-        raise _broken(name, "is damaged", f"or was changed: {error}") from error
 
 
-def _broken(name: str, what: str, why: str) -> StoreError:
-    return StoreError(
-        f"advisor_data/bundled/{name} {what}",
-        why=f"the installation is not whole, {why}",
-        fix="install advisor again",
-    )
+def whole(name: str) -> AbstractContextManager[None]:
+    """Says of a file that came with the package, in the block that reads it, that it is damaged."""
+    what = f"advisor_data/bundled/{name} is missing or damaged"
+    caught = (OSError, EOFError, InputError)
+    return StoreError.instead_of(caught, what, fix="install advisor again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +92,12 @@ class Selection:
         return f"{line}: {reasons}" if reasons else line
 
 
-def select(points: Iterable[PairPoint], *, flagged: bool = False) -> Selection:
-    """The points that passed every cross-check, or all with `flagged`.
+def select(points: Iterable[PairPoint]) -> Selection:
+    """The points that passed every cross-check.
 
     One with several flags of `DOUBTFUL` is counted under the first.
     """
-    kept: list[PairPoint] = []
-    left_out: Counter[str] = Counter()
-    for point in points:
-        doubt = next((flag for flag in point.flags if flag in DOUBTFUL), None)
-        if doubt is None or flagged:
-            kept.append(point)
-        else:
-            left_out[doubt] += 1
-    return Selection(tuple(kept), dict(left_out))
+    by_doubt = grouped(points, lambda point: next(filter(DOUBTFUL.__contains__, point.flags), None))
+    kept = by_doubt.pop(None, [])
+    left_out = {flag: len(points) for flag, points in by_doubt.items() if flag}
+    return Selection(tuple(kept), left_out)

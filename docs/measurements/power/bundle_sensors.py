@@ -22,11 +22,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from advisor.errors import AdvisorError, InputError
-from advisor.formats.wire import read_tolerant, to_plain, write
+from advisor.formats.wire import read, to_plain, write
 from advisor.validity.sensor_record import SensorRecord
 from advisor.wire.power import KernelReport
-from advisor_data.known import KERNEL_TABLE, KERNELS, SENSORS, bundled_name
-from advisor_data.known import KERNELS_SOURCE as BUNDLED
+from advisor_data.known import KERNEL_TABLE, bundled_name
 from advisor_power.sensor.analysis import faults, record_of
 from advisor_power.sensor.trace import read_trace
 
@@ -64,10 +63,10 @@ def bundle(folders: Sequence[Path], into: Path) -> None:
     reports = [one for folder in folders if folder not in campaigns for one in reports_in(folder)]
     for record, data in packed:
         text = json.dumps(to_plain(record), indent=1) + "\n"
-        put(into / SENSORS / f"{bundled_name(record)}.json", text.encode())
-        put(into / SENSORS / f"{bundled_name(record)}.jsonl.gz", data)
+        put(into / "sensors" / f"{bundled_name(record)}.json", text.encode())
+        put(into / "sensors" / f"{bundled_name(record)}.jsonl.gz", data)
     if reports:
-        write_table(into / KERNELS / KERNEL_TABLE, reports)
+        write_table(into / "kernels" / KERNEL_TABLE, reports)
     card = into / "README.md"
     card.write_text(renewed(card.read_text("utf-8"), into), "utf-8")
 
@@ -88,7 +87,7 @@ def packed_recording(folder: Path) -> tuple[SensorRecord, bytes]:
     trace = read_trace(file)
     if wrong := faults(trace):
         raise InputError(f"{file} was disturbed: {', '.join(wrong)}", fix="record the card again")
-    record = record_of(trace, BUNDLED)
+    record = record_of(trace, "bundled")
     said = json.loads((folder / RECORD).read_text())
     if (said["gpu_uuid"], said["measured_at"]) != (record.gpu_uuid, record.measured_at):
         raise InputError(
@@ -121,7 +120,7 @@ def reports_in(folder: Path) -> list[KernelReport]:
         InputError: it has none, or a file that is none.
     """
     found = [
-        read_tolerant(KernelReport, file.read_bytes(), name=str(file))
+        read(KernelReport, file.read_bytes(), name=str(file), tolerant=True)
         for file in sorted(folder.glob("*.json"))
     ]
     if not found:
@@ -129,7 +128,7 @@ def reports_in(folder: Path) -> list[KernelReport]:
             f"{folder} holds neither {RECORDING} nor results of kernels",
             fix="give folders of sensor_campaign.py and of cells",
         )
-    return [replace(one, source=BUNDLED) for one in found]
+    return [replace(one, source="bundled") for one in found]
 
 
 def write_table(file: Path, reports: Iterable[KernelReport]) -> None:
@@ -149,16 +148,16 @@ def key_of(one: KernelReport) -> tuple[str, ...]:
 def table_of(file: Path) -> list[KernelReport]:
     """The kernels that are bundled so far."""
     lines = file.read_text().splitlines() if file.is_file() else []
-    return [read_tolerant(KernelReport, line, name=str(file)) for line in lines]
+    return [read(KernelReport, line, name=str(file), tolerant=True) for line in lines]
 
 
 def renewed(card: str, into: Path) -> str:
     """The card with what the folder holds between its markers."""
     before, _, rest = card.partition(BEGIN)
     _, _, after = rest.partition(END)
-    files = sorted((into / SENSORS).glob("*.json"))
-    records = [read_tolerant(SensorRecord, file.read_bytes(), name=file.name) for file in files]
-    kernels = table_of(into / KERNELS / KERNEL_TABLE)
+    files = sorted((into / "sensors").glob("*.json"))
+    records = [read(SensorRecord, f.read_bytes(), name=f.name, tolerant=True) for f in files]
+    kernels = table_of(into / "kernels" / KERNEL_TABLE)
     parts = ["\n".join(rows) for rows in (sensor_rows(records), kernel_rows(kernels))]
     return before + "\n\n".join([BEGIN, *parts, END]) + after
 

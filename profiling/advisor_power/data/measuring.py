@@ -17,7 +17,7 @@ import numpy as np
 
 from advisor.errors import AdvisorError, BusyError, InputError, JobError
 from advisor.formats.kept import RecordLines
-from advisor.formats.wire import read_tolerant, write
+from advisor.formats.wire import read, write
 from advisor.settings import Settings
 from advisor.validity.sensor_record import power_timing, record_for
 from advisor.wire.power import Estimate
@@ -348,7 +348,9 @@ class _LiveInputBench:
         if refused := said.get("refused"):
             error = failed(refused, job.output)
             raise RefusedError(f"{case}: {error.what}", why=error.why, fix=error.fix)
-        return read_tolerant(OutputCheck, write(said["loaded"]["outputs"]), name="the outputs")
+        return read(
+            OutputCheck, write(said["loaded"]["outputs"]), name="the outputs", tolerant=True
+        )
 
     def _check(self) -> None:
         self.worker.job.check()

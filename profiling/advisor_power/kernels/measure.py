@@ -33,7 +33,7 @@ from advisor.formats.wire import read, write
 from advisor.predict.profiles import Floats
 from advisor.validity.sensor_record import AVERAGE_SETTLE_S, PowerChannel, SensorRecord
 from advisor.wire.power import CurveBin, Difference, Estimate, Histogram, KernelReport, StretchPower
-from advisor_data.known import KERNEL_REPORTS, KERNELS_FOLDER
+from advisor_data.known import KERNEL_REPORTS
 from advisor_power.gpu_worker import Conditions, Step
 from advisor_power.kernels.bench import KernelBench, KernelReady, RunRequest
 from advisor_power.kernels.runs import (
@@ -689,7 +689,7 @@ def measure_operation(
     # 4 is the form of the lines; runs in another form are left where they are.
     key = name, sha256(f"4 {write(conditions)}".encode()).hexdigest()[:8]
     lines: RecordLines[_Head | TraceBlock] = RecordLines(
-        open_home(home, KERNELS_FOLDER) / f"{slug(*key)}.jsonl.gz",
+        open_home(home, KERNEL_REPORTS.name) / f"{slug(*key)}.jsonl.gz",
         "advisor power kernel",
         lambda text: read(_Head if text.startswith(b'{"conditions"') else TraceBlock, text),
         _FRESH,

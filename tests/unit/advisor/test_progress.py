@@ -25,7 +25,7 @@ from advisor.progress import (
     Progress,
     latency_bucket,
 )
-from advisor.runtime.counting import ReportFile, read_latencies
+from advisor.runtime.counting import read_latencies, read_reported
 
 PAGE = (Path(__file__).parents[3] / "docs/job-file.md").read_text()
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
@@ -222,8 +222,7 @@ def test_documented_c_results(files: Files, tmp_path: Path) -> None:
         " return 0; }"
     )
     _run([_compile(tmp_path, program.split("int main")[0] + report + body)], **files.env)
-    with contextlib.closing(ReportFile(files.progress)) as reports:
-        seen = reports.read()
+    seen = read_reported(files.progress)
     assert seen.first == tuple((32 * i, 1.0 / i) for i in range(1, 9))
     assert (seen.count, seen.not_finite, files.count()) == (12, 1, 384)
 

@@ -102,7 +102,7 @@ def test_variables_replace_fields_of_the_policy() -> None:
         prices=Prices(kwh=0.2),
     )  # fmt: skip
     found = read_settings(values)
-    assert (found.policy, found.prices) == (wanted, wanted.prices)
+    assert found.policy == wanted
     assert read_settings({}).policy == POLICY
     with pytest.raises(InputError, match=r"ADVISOR_CHANCE is 0\.3\. give a number from 0\.5"):
         read_settings({"ADVISOR_CHANCE": "0.3"})

@@ -44,7 +44,8 @@ FREE_A, FREE_B = (dataclasses.replace(one, power_limit_w=None) for one in (A, B)
 """The same on a card whose power limit is not known, so that it cuts no bound off."""
 
 
-FEATURES = small_model.make_manifest({}).head("speed").features
+HEADS = {head.name: head for head in small_model.make_manifest({}).heads}
+FEATURES = HEADS["speed"].features
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +174,7 @@ def test_extrapolation_names_features(predictor: ModelPredictor) -> None:
 def test_extrapolation_begins_at_5_percent_of_the_range(
     tmp_path: Path, beyond: float, outside: bool
 ) -> None:
-    known = small_model.make_manifest({}).head("power")
+    known = HEADS["power"]
     place = known.features.index("relative_physical_power")
     power = float(physical_power_w([side(A, [50]), side(B, [50])])[0]) / small_model.LIMIT_W
     ranges = list(known.ranges)
@@ -260,7 +261,7 @@ def test_other_features_are_refused(
 def test_a_head_that_this_version_does_not_know_is_refused(tmp_path: Path) -> None:
     files = {**small_model.trees(), "throughput.trees": small_model.trees()[POWER_TREES]}
     manifest = small_model.make_manifest(files)
-    other = dataclasses.replace(manifest.head("power"), name="throughput")
+    other = dataclasses.replace(HEADS["power"], name="throughput")
     widening = {**manifest.other_gpu.widening, "throughput": 2.0}
     manifest = dataclasses.replace(
         manifest,

@@ -103,7 +103,7 @@ def test_promote_and_roll_back(added: Registry) -> None:
         added.rollback()
     # The package's model can be gone back to in one step, and from there back again.
     added.promote("v1")
-    assert added.promote(None).version == added.open_champion().manifest.version == "bundled-1"
+    assert added.promote("bundled").version == added.open_champion().manifest.version == "bundled-1"
     assert added.rollback().version == "v1"
 
 
@@ -198,7 +198,7 @@ def test_killed_at_every_step(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     both = ["new", "old"]
-    assert found["add"]["seen"] == [[["old"], None], [both, None]]
+    assert found["add"]["seen"] == [[["old"], "bundled"], [both, "bundled"]]
     assert found["promote"]["seen"] == [[both, "old"], [both, "new"]]
     assert found["rollback"]["seen"] == [[both, "new"], [both, "old"]]
     assert all(act["steps"] > 20 for act in found.values())
@@ -229,4 +229,4 @@ def test_full_disk_leaves_no_half_model(
         added.promote("v1")
     monkeypatch.undo()
     assert {p.name for p in (tmp_path / "models/versions").iterdir()} == {"v1", "v2", "v3"}
-    assert added.champion() is None
+    assert added.champion() == "bundled"

@@ -97,7 +97,7 @@ def test_new_jobs_are_learned_and_served(
     site: Site, first_night: tuple[Path, RetrainReport]
 ) -> None:
     report, champion = first_night[1], site.registry.champion()
-    assert (report.outcome, report.replaced, report.left_out) == ("promoted", None, ())
+    assert (report.outcome, report.replaced, report.left_out) == ("promoted", "bundled", ())
     assert (report.champion, report.challenger) == (champion, champion)
     assert report.new_points == len(list(NEW_POINTS))
     assert [change.at for change in site.registry.history()] == [FIRST_DAY.isoformat()]

@@ -40,7 +40,7 @@ from advisor.formats.rows import (
     column_types,
     flat,
     from_row,
-    record_from_row,
+    kind_of,
     to_row,
 )
 from advisor_data.bundled import bundled_pair_points
@@ -49,10 +49,12 @@ from advisor_data.files import IDENTITY, read_points
 
 @given(any_point | any_pair_point | any_observation)
 def test_any_record_survives_json_and_text(measured: Record) -> None:
-    read = record_from_row(json.loads(json.dumps(to_row(measured))))
+    row = json.loads(json.dumps(to_row(measured)))
+    read = from_row(kind_of(row), row)
     assert (read, read.point_id) == (measured, measured.point_id)
     row = {**flat(to_row(measured)), "flags": ";".join(measured.flags)}
-    assert record_from_row({k: "" if v is None else str(v) for k, v in row.items()}) == measured
+    text = {k: "" if v is None else str(v) for k, v in row.items()}
+    assert from_row(kind_of(text), text) == measured
 
 
 def test_a_reading_that_is_not_there_is_none() -> None:

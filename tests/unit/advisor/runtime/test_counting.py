@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.job import ProgressSettings, Reported, ResultsSettings
+from advisor.core.job import ProgressSettings, Reported
 from advisor.errors import JobError
 from advisor.progress import (
     FAULT_AT,
@@ -35,10 +35,10 @@ from advisor.runtime.counting import (
     ReportedOutput,
     Tally,
     open_counter,
-    open_reports,
     percentile_ms,
     read_fault,
     read_latencies,
+    read_reported,
 )
 
 
@@ -274,8 +274,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def read(file: Path) -> Reported:
-    with closing(open_reports(ResultsSettings(), file, file.with_name("output.log"))) as reports:
-        return reports.read()
+    return read_reported(file)
 
 
 def test_values_are_read_with_the_count_at_them(file: Path) -> None:

@@ -23,14 +23,16 @@ from advisor.launch.folder import (
     remove,
 )
 from advisor.launch.spec import LaunchSpec
-from advisor.settings import Retention, read_retention
+from advisor.settings import Retention, read_settings
 from advisor.wire.lists import AuditEntry
 from advisor_data import Store, open_store
 from advisor_data.cleaning import ACTION, Cleaner
 from advisor_data.state import LaunchRow, ServiceState, open_service_state
 
 MIB = 2**20
-BOUNDS = read_retention({"ADVISOR_KEEP_LAUNCHES_DAYS": "30", "ADVISOR_KEEP_LAUNCHES_GIB": "0"})
+BOUNDS = read_settings(
+    {"HOME": "/", "ADVISOR_KEEP_LAUNCHES_DAYS": "30", "ADVISOR_KEEP_LAUNCHES_GIB": "0"}
+).retention
 
 
 @pytest.fixture

@@ -333,10 +333,10 @@ def test_pages_follow_one_another(store: Store) -> None:
 def test_records_of_one_moment_stay_together(store: Store) -> None:
     """So anyone who goes on with the moment of the last one misses none."""
     store.add(point(n, share_percent=n + 1, started_at=_at(n // 5)) for n in range(20))
-    first = store.solo_page("gemm", Span(limit=3))
+    first = store.page(SoloPoint, ["gemm"], Span(limit=3))
     assert len(first.records) == 5
     before = us_of(datetime.fromisoformat(first.records[-1].started_at))
-    rest = store.solo_page("gemm", Span(limit=1000, before_us=before))
+    rest = store.page(SoloPoint, ["gemm"], Span(limit=1000, before_us=before))
     assert (len(rest.records), rest.end) == (15, None)
 
 
@@ -408,7 +408,7 @@ def test_pair_points_in_pages(store: Store) -> None:
     seen = [pair_point(n, started_at=_at(n)) for n in range(12)]
     store.add(seen)
     for pair in (("gemm", "sort"), ("sort", "gemm")):
-        found = _all_pages(lambda span, of=pair: store.pair_page(of, span), 5)
+        found = _all_pages(lambda span, of=pair: store.page(PairPoint, of, span), 5)
         assert found == seen[::-1]
 
 
@@ -477,8 +477,8 @@ def test_no_list_reads_the_whole_table(tmp_path: Path) -> None:
         here = position(observation())
         for model, after in itertools.product((None, "NVIDIA H200"), (None, here)):
             span = Span(limit=10, gpu_model=model, after=after)
-            store.solo_page("gemm", span)
-            store.pair_page(("gemm", "sort"), span)
+            store.page(SoloPoint, ["gemm"], span)
+            store.page(PairPoint, ("gemm", "sort"), span)
             store.observation_page("gemm", span)
             store.observation_page(None, span)
         store.profile_names("a", 10)

@@ -16,7 +16,7 @@ from reading import some
 from advisor.core.job import InputData, Job
 from advisor.errors import InputError
 from advisor.formats.kept import RecordLines
-from advisor.formats.wire import read_tolerant, write
+from advisor.formats.wire import read, write
 from advisor.wire.power import FEATURES, InputAsked, InputFingerprint
 from advisor_cli.power.input import note_lines
 from advisor_data.known import input_points_text, read_input_points
@@ -416,7 +416,7 @@ def test_job_that_says_its_data_has_a_fingerprint() -> None:
         found.features["a_zeros"],
         found.features["a_weight"],
     ) == (set(FEATURES), "bf16", 1.0, 0.0)
-    assert read_tolerant(InputFingerprint, write(found)) == found
+    assert read(InputFingerprint, write(found), tolerant=True) == found
     assert with_fingerprint(telling).input_fingerprint == write(found)
 
 
