@@ -11,7 +11,7 @@ from pathlib import Path
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
 from advisor.core.wording import counted, less_or_more, printable
-from advisor_audit.result import Audit, SeenJob, SharingSet
+from advisor_audit.audit import Audit, SeenJob, SharingSet
 
 _STYLE = Path(__file__).with_name("page.css")
 

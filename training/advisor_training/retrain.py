@@ -64,10 +64,18 @@ from advisor_models.manifest import (
     write_artefact,
 )
 from advisor_models.registry import Registry
-from advisor_training.held_out import HeldOut, Mask, OnFold, leave_one_job_out
-from advisor_training.learners import LEARNERS
-from advisor_training.points import profiles_that_lack, right_ones, taught_here
-from advisor_training.rows import Classes, LeftOut, Rows, job_classes, measurement_of, whole_gpu
+from advisor_training.learners import LEARNERS, HeldOut, Mask, OnFold, leave_one_job_out
+from advisor_training.rows import (
+    Classes,
+    LeftOut,
+    Rows,
+    job_classes,
+    measurement_of,
+    profiles_that_lack,
+    right_ones,
+    taught_here,
+    whole_gpu,
+)
 from advisor_training.scoring import Resamples, fractions
 from advisor_training.train import (
     Trained,

@@ -27,9 +27,8 @@ from advisor_training.evaluation import (
     run_evaluation,
     to_json,
 )
-from advisor_training.points import read_measured, read_own
 from advisor_training.reports import make_folder, printed_tables, said, write_evaluation
-from advisor_training.rows import make_data
+from advisor_training.rows import make_data, read_measured, read_own
 
 _WIDTH = 140
 

@@ -19,7 +19,7 @@ from advisor_cli.options import AsJson, WithLaunches
 from advisor_cli.progress import progress
 from advisor_cli.say import as_json_text, say_lines
 from advisor_models.manifest import BUNDLED_NAME
-from advisor_training.held_out import OnFold
+from advisor_training.learners import OnFold
 from advisor_training.retrain import (
     KEPT_VERSIONS,
     OUTCOMES,

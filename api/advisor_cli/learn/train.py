@@ -15,7 +15,7 @@ from advisor_cli.options import AsJson, WithBundled, WithLaunches
 from advisor_cli.progress import leaving_out
 from advisor_cli.say import as_json_text, say, say_lines
 from advisor_models.manifest import MANIFEST, Manifest, check_intervals, write_artefact
-from advisor_training.points import (
+from advisor_training.rows import (
     BUNDLED,
     MEASURED_HERE,
     CheckedPoints,

@@ -35,7 +35,7 @@ from advisor_profiling.counts import (
     counts_to_check,
     installed_libraries,
 )
-from advisor_profiling.testbed.live import PhaseLock, find_gpu, live_backend, with_units
+from advisor_profiling.testbed import PhaseLock, find_gpu, live_backend, with_units
 from advisor_profiling.window import RESULTS_ONLY, Clock
 
 _NAMED = 3

@@ -24,8 +24,14 @@ from advisor_data.bundled import (
 )
 from advisor_data.known import known_sensors
 from advisor_profiling.fanout import OnWhat
-from advisor_profiling.testbed.live import Mode, SourceName, find_gpu, live_testbed
-from advisor_profiling.testbed.replay import ReplayTestbed, Testbed
+from advisor_profiling.testbed import (
+    Mode,
+    ReplayTestbed,
+    SourceName,
+    Testbed,
+    find_gpu,
+    live_testbed,
+)
 
 Telemetry: TypeAlias = Annotated[
     SourceName | None, typer.Option(help="Telemetry; vendor's if not given")

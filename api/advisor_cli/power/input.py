@@ -24,9 +24,17 @@ from advisor_power.data import training
 from advisor_power.data.language import DTYPES, SWEEPS, OperandPair, parse_operands
 from advisor_power.data.measuring import (
     WINDOW_S,
+    InputCase,
+    InputPower,
     Outcome,
+    case_of,
+    kept_inputs,
     measure_cases,
+    newest_of,
     open_inputs,
+    parse_shape,
+    read_kept,
+    with_ratios,
 )
 from advisor_power.data.predictor import (
     ROWS,
@@ -41,16 +49,6 @@ from advisor_power.data.predictor import (
     predictions,
     tensor_powers,
     with_features,
-)
-from advisor_power.data.result import (
-    InputCase,
-    InputPower,
-    case_of,
-    kept_inputs,
-    newest_of,
-    parse_shape,
-    read_kept,
-    with_ratios,
 )
 from advisor_power.data.tensor_file import open_tensors, shape_text, shown
 from advisor_power.data.training import TrainedInputs, points_of

@@ -18,7 +18,6 @@ from advisor_cli.say import as_json_text, say_lines
 from advisor_cli.stopping import stoppable
 from advisor_data.known import known_sensors
 from advisor_power.gpu_worker import Step, WorkerPlace
-from advisor_power.kernels.bench import open_kernel_bench
 from advisor_power.kernels.measure import measure_operation
 from advisor_power.kernels.replay import bytes_of, operation_name, recorded_kernel
 from advisor_power.kernels.runs import (
@@ -28,9 +27,10 @@ from advisor_power.kernels.runs import (
     Sensors,
     WantedKernel,
     check_resolution,
+    open_kernel_bench,
     sensors_of,
 )
-from advisor_profiling.testbed.live import find_gpu
+from advisor_profiling.testbed import find_gpu
 
 _BAR = 30  # characters of the longest bar of the histogram
 

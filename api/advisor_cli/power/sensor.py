@@ -21,7 +21,7 @@ from advisor_power.gpu_worker import AnsweringSpec, script_workload
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.recording import SensorRecording, record
 from advisor_power.sensor.trace import Trace, read_trace, recorded_sensor
-from advisor_profiling.testbed.live import find_gpu, worker_backend
+from advisor_profiling.testbed import find_gpu, worker_backend
 
 _NOT_ACCEPTED = 6
 """Exit code: nothing of what was found is to be believed."""

@@ -36,7 +36,7 @@ from advisor_node.room import (
 )
 from advisor_node.slurm.site import parse_comment
 from advisor_profiling.telemetry import nvml
-from advisor_profiling.testbed.live import with_units
+from advisor_profiling.testbed import with_units
 
 _GPU = re.compile(r"gpu([0-9]{1,3})-([0-9]{1,10})")
 _JOB_ID = re.compile(r"[1-9][0-9]{0,9}")

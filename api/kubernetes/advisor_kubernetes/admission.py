@@ -16,7 +16,7 @@ from advisor.errors import InputError
 from advisor.settings import LIMIT_VARIABLES
 from advisor.wire.requests import NAME
 from advisor_kubernetes import names
-from advisor_kubernetes.objects import Object, part, parts, word
+from advisor_kubernetes.cluster import Object, part, parts, word
 from advisor_node.advice import Answer, NoAnswer, Question, Together
 
 CONTAINERS = ("initContainers", "containers", "ephemeralContainers")

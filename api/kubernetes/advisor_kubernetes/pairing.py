@@ -15,7 +15,7 @@ from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.errors import InputError
 from advisor_kubernetes import names
 from advisor_kubernetes.admission import Wishes, booked_percent, container_of, read_wishes
-from advisor_kubernetes.objects import Object, part, parts, quantity, word
+from advisor_kubernetes.cluster import Object, part, parts, quantity, word
 from advisor_node.advice import (
     Apart,
     AskAdvice,

@@ -54,9 +54,9 @@ from advisor_power.data.fingerprint import (
     product_fingerprint,
 )
 from advisor_power.data.language import DTYPES, parse_operands
+from advisor_power.data.measuring import case_of
 from advisor_power.data.of_job import SIDE
 from advisor_power.data.physics import Known
-from advisor_power.data.result import case_of
 from advisor_power.data.tensor_file import Tensor, TensorFile
 
 SCHEMA = 2

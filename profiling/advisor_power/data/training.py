@@ -32,6 +32,7 @@ from advisor_power.data import physics
 from advisor_power.data.fill import FILE
 from advisor_power.data.fingerprint import features_of
 from advisor_power.data.language import Call, Operand, OperandPair
+from advisor_power.data.measuring import InputPower, with_ratios
 from advisor_power.data.predictor import (
     POINTS,
     SCHEMA,
@@ -40,7 +41,6 @@ from advisor_power.data.predictor import (
     TypeModel,
     write_input_manifest,
 )
-from advisor_power.data.result import InputPower, with_ratios
 from advisor_training.intervals import COVERAGE, Residuals, bounds_of, measured_coverage
 from advisor_training.learners import LEAST_IN_LEAF, PART_OF_FEATURES, SEED, TREES, PriorRegressor
 from advisor_training.train import LIBRARIES, trees_files, write_model
