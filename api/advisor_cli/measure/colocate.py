@@ -32,10 +32,10 @@ from advisor_cli.measure.testbeds import (
     open_testbed,
     part_of,
     say_replay,
+    stoppable,
 )
 from advisor_cli.options import REPLAY, AllowUnsafe, AsJson, grouped
 from advisor_cli.say import as_json_text, say
-from advisor_cli.stopping import stoppable
 from advisor_data import Store
 from advisor_data.bundled import bundled_set_points, bundled_set_references, bundled_solo_points
 from advisor_power.data.of_job import with_fingerprint

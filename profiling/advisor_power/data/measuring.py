@@ -32,8 +32,7 @@ from advisor.settings import Settings
 from advisor.validity.sensor_record import power_timing, record_for
 from advisor.wire.power import Estimate
 from advisor_data.known import known_sensors
-from advisor_power.data.fill import fill_pair, pinned
-from advisor_power.data.fingerprint import Fingerprint, fingerprint
+from advisor_power.data.fill import Fingerprint, fill_pair, fingerprint, pinned
 from advisor_power.data.language import USUAL, OperandPair, parse_operands
 from advisor_power.gpu_worker import (
     Conditions,

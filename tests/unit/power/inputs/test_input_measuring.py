@@ -20,8 +20,7 @@ from advisor.formats.wire import read_tolerant, write
 from advisor.wire.power import FEATURES, InputAsked, InputFingerprint
 from advisor_cli.power.input import note_lines
 from advisor_data.known import input_points_text, read_input_points
-from advisor_power.data.fill import STORAGE, fill_pair
-from advisor_power.data.fingerprint import Fingerprint, fingerprint
+from advisor_power.data.fill import STORAGE, Fingerprint, fill_pair, fingerprint
 from advisor_power.data.language import SWEEPS, parse_operands
 from advisor_power.data.measuring import (
     REFERENCE_EVERY,
