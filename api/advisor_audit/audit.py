@@ -576,9 +576,11 @@ def not_seen(totals: AuditTotals, mig: int) -> Iterator[str]:
         yield f"{unseen_s / HOUR_S:,.0f} GPU hours have no readings, and are in no figure"
     if mig:
         yield f"{count_of(mig, 'GPU')} in MIG instances are left out"
-    for why, text in _LEFT_ALONE.items():
-        if hours := totals.walked.apart.get(why):
-            yield f"{hours:,.0f} GPU hours {text}"
+    yield from (
+        f"{hours:,.0f} GPU hours {text}"
+        for why, text in _LEFT_ALONE.items()
+        if (hours := totals.walked.apart.get(why))
+    )
     if totals.survey.groups == {""}:
         yield (
             "no series says whose a job is, so all are taken to be of one owner; where "
@@ -676,9 +678,9 @@ class Pages:
         """All segments of a page, group by group."""
         for group in range(self.groups):
             with self.path(group, page).open("rb") as file:
-                for line in file:
-                    if line.startswith(b"["):
-                        yield _segment_of_row(json.loads(line))
+                yield from (
+                    _segment_of_row(json.loads(line)) for line in file if line.startswith(b"[")
+                )
 
     def mig(self) -> set[str]:
         """GPUs of which only MIG instances were seen."""

@@ -368,8 +368,7 @@ def _plan_lines(plan: LaunchPlan) -> Iterator[str]:
         if pair.forecast:
             yield "  expected: " + ", ".join(_expected(pair))
             yield from dict.fromkeys(_rests(pair)) if plan.when_one_ends == "keep" else ()
-    for note in plan.notes:
-        yield f"! {note}"
+    yield from (f"! {note}" for note in plan.notes)
 
 
 def _with_file(planned: PlannedJob, job: Job) -> PlannedJob:
@@ -385,8 +384,7 @@ def _job_lines(job: PlannedJob, copies: int) -> Iterator[str]:
     units = f", {job.units} units" if job.units is not None else ""
     yield f"  {as_asked([job.job] * copies)}: {job.share_percent:g} %{units}"
     yield f"    {' '.join(job.command or ())}"
-    for name, value in job.environment.items():
-        yield f"    {name}={value}"
+    yield from (f"    {name}={value}" for name, value in job.environment.items())
 
 
 def _memory_text(memory: PlannedMemory) -> str:

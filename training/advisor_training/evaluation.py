@@ -474,16 +474,18 @@ def _subsets(data: Data, protocol: str) -> dict[Some, frozenset[int]]:
 def _rows(
     data: Data, protocol: str, method: str, objective: str, found: Sequence[Choice]
 ) -> Iterator[_ChoiceRow]:
-    for pairs, numbers in _subsets(data, protocol).items():
-        if figures := figures_of([choice for choice in found if choice.number in numbers]):
-            yield _ChoiceRow(
-                protocol=protocol,
-                method=method,
-                objective=objective,
-                scope=QUESTIONS[objective].scope,
-                pairs=pairs,
-                figures=figures,
-            )
+    yield from (
+        _ChoiceRow(
+            protocol=protocol,
+            method=method,
+            objective=objective,
+            scope=QUESTIONS[objective].scope,
+            pairs=pairs,
+            figures=figures,
+        )
+        for pairs, numbers in _subsets(data, protocol).items()
+        if (figures := figures_of([choice for choice in found if choice.number in numbers]))
+    )
 
 
 def _row_subsets(data: Data, protocol: str) -> dict[Some, Mask]:

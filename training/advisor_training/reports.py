@@ -622,5 +622,7 @@ def _mean_of(figures: ChoiceFigures | None) -> str:
 
 def _error_cells(found: Errors) -> Iterator[str]:
     """Errors of rates and of the power: mean | median, percent."""
-    for error in (found.rate, found.power):
-        yield f"{error.mean_percent:.1f} | {error.median_percent:.1f}" if error else "-"
+    yield from (
+        (f"{error.mean_percent:.1f} | {error.median_percent:.1f}" if error else "-")
+        for error in (found.rate, found.power)
+    )

@@ -41,6 +41,7 @@ from advisor.core.records import (
     PairPoint,
     PointPart,
     SoloPoint,
+    grouped,
 )
 from advisor.core.split import EQUAL, Split
 from advisor.core.telemetry import NEAR_LIMIT
@@ -120,10 +121,7 @@ def whole_gpu(solos: Iterable[SoloPoint]) -> list[SoloPoint]:
 
 def references_by_job(solos: Iterable[SoloPoint]) -> dict[str, list[SoloPoint]]:
     """Those that can be divided by, by name of job."""
-    found: dict[str, list[SoloPoint]] = {}
-    for solo in whole_gpu(solos):
-        found.setdefault(solo.job, []).append(solo)
-    return found
+    return grouped(whole_gpu(solos), lambda solo: solo.job)
 
 
 def references_of(
@@ -170,18 +168,14 @@ def solo_reference(
 
 def job_classes(solos: Sequence[SoloPoint]) -> Classes:
     """The class of each (GPU model, job) from its points on the whole GPU, medians over all."""
-    points: dict[tuple[str, str], list[SoloPoint]] = {}
-    for point in solos:
-        points.setdefault((point.gpu_model, point.job), []).append(point)
+    points = grouped(solos, lambda point: (point.gpu_model, point.job))
     return {key: code for key, found in points.items() if (code := _class(found))}
 
 
 def _fastest_run(points: Iterable[SoloPoint]) -> float:
     """Highest of the median rates of each run on each card."""
-    rates: dict[tuple[str, str], list[float]] = {}
-    for point in points:
-        rates.setdefault((point.run, point.gpu_uuid), []).append(point.rate)
-    return max(map(statistics.median, rates.values()))
+    runs = grouped(points, lambda point: (point.run, point.gpu_uuid))
+    return max(statistics.median(point.rate for point in run) for run in runs.values())
 
 
 def _class(points: Sequence[SoloPoint]) -> str | None:
@@ -219,11 +213,10 @@ H100, 34 and 70 SMs, use 79 % of them."""
 
 def kinds_of(points: Sequence[PairPoint]) -> list[SplitKind]:
     """The kind of each point; those of one pair, card and run are looked at together."""
-    groups: dict[tuple[str, ...], set[Split]] = {}
-    for point in points:
-        splits = groups.setdefault(measurement_of(point), set())
-        if uses_the_gpu(point):
-            splits.add(split_of(point))
+    groups = {
+        key: {split_of(point) for point in found if uses_the_gpu(point)}
+        for key, found in grouped(points, measurement_of).items()
+    }
     own = {
         key
         for key, splits in groups.items()
@@ -441,10 +434,7 @@ def make_pairs(
     left_out: Counter[str] = Counter()
     references = references_by_job(solos)
     pairs: dict[tuple[tuple[str, str], str], list[Measurement]] = {}
-    groups: dict[tuple[str, ...], list[PairPoint]] = {}
-    for point in _readable(points, left_out):
-        groups.setdefault(measurement_of(point), []).append(point)
-    for group in groups.values():
+    for group in grouped(_readable(points, left_out), measurement_of).values():
         made = _measurement(group, references)
         if isinstance(made, str):
             left_out[made] += len(group)
@@ -1159,9 +1149,8 @@ class _Known:
 
     def __init__(self, solos: Sequence[SoloPoint], checks: Mapping[str, CheckedCounts]) -> None:
         self._checks = checks
-        self._solos: dict[tuple[str, str], list[SoloPoint]] = {}
-        for point in sorted(solos, key=lambda point: point.started_at):
-            self._solos.setdefault((point.job, point.gpu_model), []).append(point)
+        in_time = sorted(solos, key=lambda point: point.started_at)
+        self._solos = grouped(in_time, lambda point: (point.job, point.gpu_model))
 
     def completed(self, seen: Observation) -> Observation:
         """With the units of its GPU, which older versions did not keep."""

@@ -626,11 +626,12 @@ def _oracle(
 
 def _measured_ways(measurement: Measurement) -> Iterator[tuple[str, SplitResult]]:
     """Every way that was measured, by name; exclusive comes from the jobs alone."""
-    for split, result in measurement.nine.items():
-        yield str(split), result
-    for name in ("uncapped", "time-sliced", "exclusive"):
-        if result := BASELINES[name](measurement):
-            yield name, result
+    yield from ((str(split), result) for split, result in measurement.nine.items())
+    yield from (
+        (name, result)
+        for name in ("uncapped", "time-sliced", "exclusive")
+        if (result := BASELINES[name](measurement))
+    )
 
 
 def _in_scope(name: str, scope: CandidateScope) -> bool:

@@ -144,5 +144,6 @@ def _lines(found: OwnEvaluation) -> Iterator[str]:
         yield f"it learned from jobs of these names: {listed(found.known_jobs)}"
     if found.new_gpu_models:
         yield f"it has not seen the {listed(found.new_gpu_models)}"
-    for item in found.left_out:
-        yield f"{count_of(item.points, 'point')} left out: {item.reason}"
+    yield from (
+        f"{count_of(item.points, 'point')} left out: {item.reason}" for item in found.left_out
+    )

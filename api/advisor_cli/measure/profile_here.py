@@ -269,8 +269,10 @@ class _Profiled(Tabular):
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The points, with the columns of docs/schema.md."""
-        for point in sorted(self.points, key=lambda p: (p.share_percent, p.repeat)):
-            yield {**to_row(point), "flags": ";".join(point.flags)}
+        yield from (
+            {**to_row(point), "flags": ";".join(point.flags)}
+            for point in sorted(self.points, key=lambda p: (p.share_percent, p.repeat))
+        )
 
 
 def profile(

@@ -79,9 +79,11 @@ class SlurmJob(Tenant):
 
 def gpu_folders(root: Path) -> Iterator[GpuFolder]:
     """The folders of all GPUs and users that had jobs since the node was started."""
-    for path in sorted(root.glob("gpu*-*")):
-        if found := _GPU.fullmatch(path.name):
-            yield GpuFolder(path=path, index=int(found[1]), user=int(found[2]))
+    yield from (
+        GpuFolder(path=path, index=int(found[1]), user=int(found[2]))
+        for path in sorted(root.glob("gpu*-*"))
+        if (found := _GPU.fullmatch(path.name))
+    )
 
 
 def job_folders(gpu: GpuFolder) -> list[Path]:

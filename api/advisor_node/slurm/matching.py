@@ -101,9 +101,7 @@ def _open_cards(
     for job in jobs:
         for card in job.cards:
             on[card].append(job)
-    for job in jobs:
-        if job.part and job.pending and not job.needs_node:
-            yield (job,)
+    yield from ((job,) for job in jobs if job.part and job.pending and not job.needs_node)
     for card, holders in on.items():
         alike = len({kind(job) for job in holders}) == 1
         shared = all(job.part and len(job.cards) == 1 for job in holders)
@@ -118,12 +116,16 @@ def _pairs_and_joins(
 ) -> Iterator[_Meeting]:
     """Of two each; kinds are the cards, and then the jobs that wait."""
     for n, job in enumerate(waiting, len(cards)):
-        for place, card in enumerate(cards):
-            if all(_want(one, job) for one in card):
-                yield _meeting((place, n), card, (job,), model)
-        for place, other in enumerate(waiting[: n - len(cards)], len(cards)):
-            if _want(other, job):
-                yield _meeting((place, n), (), (other, job), model)
+        yield from (
+            _meeting((place, n), card, (job,), model)
+            for place, card in enumerate(cards)
+            if all(_want(one, job) for one in card)
+        )
+        yield from (
+            _meeting((place, n), (), (other, job), model)
+            for place, other in enumerate(waiting[: n - len(cards)], len(cards))
+            if _want(other, job)
+        )
 
 
 def _planned_sets(

@@ -808,8 +808,10 @@ def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Wind
             if reason := past.too_large(both):
                 yield Skipped(names, reason)
                 continue
-            for text in avoided_texts(NINE, names, safety) if nominal else ():
-                yield f"{text}; the nearest safe splits are measured instead"
+            yield from (
+                f"{text}; the nearest safe splits are measured instead"
+                for text in (avoided_texts(NINE, names, safety) if nominal else ())
+            )
             for requested in entry.splits:
                 splits = past.splits(requested, names)
                 if isinstance(splits, Skipped):
@@ -839,8 +841,10 @@ def _set_windows(
             yield Skipped(names, "it has a limit, which needs MPS: add uncapped to the splits")
         else:
             splits = (UNCAPPED,) if limits else entry.splits
-            for split, repeat in itertools.product(splits, range(entry.repeats)):
-                yield together(parts, repeat), split == TIME_SLICED
+            yield from (
+                (together(parts, repeat), split == TIME_SLICED)
+                for split, repeat in itertools.product(splits, range(entry.repeats))
+            )
 
 
 def _sets(entry: PlanEntry, jobs: Mapping[str, Job], past: _Past) -> Sequence[JobSet]:
