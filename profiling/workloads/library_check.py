@@ -431,16 +431,14 @@ def _convolutions() -> Iterator[_Operation]:
     layouts = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
     for dtype in ("bf16", "fp16", "fp32"):
         for size, (x, w, stride) in CONVOLUTIONS.items():
-            yield from (
-                _Operation(
+            for layout, memory_format in layouts.items():
+                yield _Operation(
                     f"convolution {dtype} {size} {layout}",
                     dtype,
                     "tf32" if dtype == "fp32" else dtype,  # PyTorch's default for convolutions
                     (x, w),
                     _convolution(stride, memory_format),
                 )
-                for layout, memory_format in layouts.items()
-            )
 
 
 def _convolution(stride: int, memory_format: Any) -> Callable[..., Any]:
@@ -468,18 +466,12 @@ def _attention() -> Iterator[_Operation]:
         "cudnn": getattr(SDPBackend, "CUDNN_ATTENTION", None),
     }
     for dtype in ("bf16", "fp16"):
-        yield from (
-            _Operation(
-                f"attention {dtype} {name}",
-                dtype,
-                dtype,
-                (ATTENTION,) * 3,
-                attend(kind),
-                reference=attend(SDPBackend.MATH),
-            )
-            for name, kind in kinds.items()
-            if kind is not None
-        )
+        for name, kind in kinds.items():
+            if kind is not None:
+                yield _Operation(
+                    f"attention {dtype} {name}", dtype, dtype, (ATTENTION,) * 3,
+                    attend(kind), reference=attend(SDPBackend.MATH),
+                )  # fmt: skip
 
 
 def _norms() -> Iterator[_Operation]:
@@ -509,10 +501,8 @@ def _others() -> Iterator[_Operation]:
         "sum": ((SUM,), lambda x: x.abs().sum()),
         "cumsum": ((CUMSUM,), lambda x: x.abs().cumsum(0)),
     }
-    yield from (
-        _Operation(f"{name} fp32", "fp32", "fp32", inputs, function, gradients=False)
-        for name, (inputs, function) in functions.items()
-    )
+    for name, (inputs, function) in functions.items():
+        yield _Operation(f"{name} fp32", "fp32", "fp32", inputs, function, gradients=False)
 
 
 BANK, TINY_BANK = 1 << 26, 1 << 20

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 
 from advisor.client import Client, JobRequest
+from advisor.core.records import grouped
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError
@@ -277,15 +278,11 @@ class QueueRound:
     def decide(self) -> Iterator[Change]:
         """What is to be changed now."""
         yield from self._given_up()
-        cards: dict[object, list[CardTasks]] = defaultdict(list)
-        for card in _open_cards(self.jobs, self._kind):
-            cards[self._kind(card[0])].append(card)
-        waiting: dict[object, list[SlurmTask]] = defaultdict(list)
-        for job in self.jobs:
-            if job.undecided and self._came_s(job) <= self.now_s:
-                waiting[self._kind(job)].append(job)
+        cards = grouped(_open_cards(self.jobs, self._kind), lambda card: self._kind(card[0]))
+        come = (job for job in self.jobs if job.undecided and self._came_s(job) <= self.now_s)
+        waiting = grouped(come, self._kind)
         for kind in dict.fromkeys((*cards, *waiting)):
-            yield from self._of(cards[kind], waiting[kind][:_MOST_WAITING])
+            yield from self._of(cards.get(kind, []), waiting.get(kind, [])[:_MOST_WAITING])
 
     def _of(self, cards: Sequence[CardTasks], waiting: Sequence[SlurmTask]) -> Iterator[Change]:
         """Of jobs that may meet: some have a part of a GPU, the others wait."""
