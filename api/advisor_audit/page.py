@@ -11,7 +11,7 @@ from pathlib import Path
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
 from advisor.core.wording import counted, less_or_more, printable
-from advisor_audit.result import Audit, SeenJob, SharingSet
+from advisor_audit.audit import Audit, SeenJob, SharingSet
 
 _STYLE = Path(__file__).with_name("page.css")
 
@@ -54,9 +54,7 @@ def _parts(audit: Audit) -> Iterator[str]:
         "What was not seen": _list(audit.not_seen),
         "What only a launch would show": _list(audit.to_prove),
     }
-    for title, content in sections.items():
-        if content:
-            yield f"<h2>{title}</h2>\n{content}"
+    yield from (f"<h2>{title}</h2>\n{content}" for title, content in sections.items() if content)
     yield "<h2>About this audit</h2>"
     span = audit.span
     asked = (
@@ -91,13 +89,13 @@ def _first(audit: Audit) -> Iterator[str]:
         ("Money", now.cost, shared.cost),
     )
     yield "<dl class=tiles>"
-    for name, before, after in tiles:
-        if before is not None and after is not None:
-            yield (
-                f"<div><dt>{name}</dt><dd class=big>{after.value:,.0f}</dd>"
-                f"<dd>{after.low:,.0f} to {after.high:,.0f} {word}</dd>"
-                f"<dd class=soft>{before:,.0f} today {_word('measured')}</dd></div>"
-            )
+    yield from (
+        f"<div><dt>{name}</dt><dd class=big>{after.value:,.0f}</dd>"
+        f"<dd>{after.low:,.0f} to {after.high:,.0f} {word}</dd>"
+        f"<dd class=soft>{before:,.0f} today {_word('measured')}</dd></div>"
+        for name, before, after in tiles
+        if before is not None and after is not None
+    )
     yield "</dl>"
     free = f"{now.free_hours:,.0f} GPU hours"
     if now.free_kwh is not None:

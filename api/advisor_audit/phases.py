@@ -366,8 +366,10 @@ def _of_owner(
         if paused:
             yield frame.segment(first + a, first + b, "paused", owner, watched.phase)
             continue
-        for x, y, phase in _loads(frame, first + a, first + b, watched):
-            yield frame.segment(x, y, "busy", owner, phase)
+        yield from (
+            frame.segment(x, y, "busy", owner, phase)
+            for x, y, phase in _loads(frame, first + a, first + b, watched)
+        )
     watched.seen_s = frame.at(last)
 
 

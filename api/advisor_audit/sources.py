@@ -424,8 +424,10 @@ class Prometheus:
             matched = f'{name}{{{self._uuid}=~"({which})(::.*)?"}}[{self.step_s:.0f}s]'
             # Of a total the newest; the mean of others, which has no value where nothing was seen.
             over = "max" if "TOTAL" in name.upper() else "avg"
-            for one in self._range(f"{over}_over_time({matched})", begin_s, end_s):
-                yield Series({**one.labels, "__name__": name}, one.times_s, one.values)
+            yield from (
+                Series({**one.labels, "__name__": name}, one.times_s, one.values)
+                for one in self._range(f"{over}_over_time({matched})", begin_s, end_s)
+            )
 
     def _range(self, query: str, begin_s: float, end_s: float) -> Iterator[Series]:
         asked = {"query": query, "step": f"{self.step_s:.0f}", "end": f"{end_s:.3f}"}
@@ -703,5 +705,7 @@ def read_host(host: HostGpus) -> Iterator[_Row]:
     for look in host.look():
         labels = {"UUID": look.gpu.uuid, "modelName": look.gpu.model}
         for column, value in look.means.items():
-            for name, scale in [*METRICS.get(column, {}).items()][:1]:
-                yield {**labels, "__name__": name}, value / scale
+            yield from (
+                ({**labels, "__name__": name}, value / scale)
+                for name, scale in [*METRICS.get(column, {}).items()][:1]
+            )

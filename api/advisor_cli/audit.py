@@ -22,10 +22,9 @@ from advisor.files import PUBLIC_FILE, open_home, replace_file, try_lock
 from advisor.settings import read_settings
 from advisor.wire.answers import Said
 from advisor_advice.profiles import own_profiles
-from advisor_audit.audit import Source, TellProgress, Wanted
+from advisor_audit.audit import Audit, Source, TellProgress, Wanted
 from advisor_audit.audit import audit as make_audit
 from advisor_audit.page import headline, page
-from advisor_audit.result import Audit
 from advisor_audit.sources import (
     EVERY_S,
     Prometheus,

@@ -63,8 +63,10 @@ class _Console(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
-        for text, style, control in super().render(renderable, options):
-            yield Segment(text if control else printable(text), style, control)
+        yield from (
+            Segment(text if control else printable(text), style, control)
+            for text, style, control in super().render(renderable, options)
+        )
 
 
 def show_chart(chart: str) -> None:

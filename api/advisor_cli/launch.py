@@ -60,7 +60,7 @@ from advisor_cli.options import (
 )
 from advisor_cli.say import as_json_text, say, say_lines
 from advisor_profiling import SUPERVISOR
-from advisor_profiling.testbed.live import find_gpu, with_units
+from advisor_profiling.testbed import find_gpu, with_units
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -317,8 +317,10 @@ def _same_work_lines(r: Decision, choice: RatedSplit) -> Iterator[str]:
     if choice is not apart:
         note = "breaks a limit" if apart.violations else ""
         rows.append((_way_name(apart), found.exclusive, note))
-    for name, finish, note in rows:
-        yield f"  {name:<24}{_finish_text(finish, found.choice)}  {note}".rstrip()
+    yield from (
+        f"  {name:<24}{_finish_text(finish, found.choice)}  {note}".rstrip()
+        for name, finish, note in rows
+    )
 
 
 def _way_name(option: RatedSplit) -> str:
@@ -361,8 +363,10 @@ def how(
         yield "# all with ROCR_VISIBLE_DEVICES set to the GPU that they share, or none is limited"
     free: list[str] = []
     for job, environment in jobs:
-        for name, value in environment.items():
-            yield f"export {name}={value:<4} # in the shell that starts {job}"
+        yield from (
+            f"export {name}={value:<4} # in the shell that starts {job}"
+            for name, value in environment.items()
+        )
         if not environment:
             free.append(job)
     if free:

@@ -33,7 +33,7 @@ from advisor_cli.launch import user_name
 from advisor_cli.launch_text import asking_to_stop, unread_text
 from advisor_cli.options import AsJson, MaxP99, MinSpeed
 from advisor_cli.say import as_json_text, say, say_lines
-from advisor_profiling.testbed.live import find_gpu, with_units
+from advisor_profiling.testbed import find_gpu, with_units
 
 _State = Literal["waiting", "starting", "running", "silent", "ending", "done", "failed", "ended"]
 """Of a job; `ended` is a server that was ended with the last batch job; of the launch of a `silent`

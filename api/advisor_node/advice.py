@@ -24,6 +24,7 @@ from advisor.client import (
     RecommendationRequest,
 )
 from advisor.core.gpu import MEMORY_MIB, PERCENTAGE, WHOLE, MemoryFit, Share
+from advisor.core.records import grouped
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.errors import InputError
 from advisor.placement.solver import solved
@@ -209,9 +210,7 @@ def _is_pair(question: Question) -> bool:
 
 def _placement_of(jobs: Sequence[JobRequest], model: str | None) -> PlacementRequest:
     """By name, since a plan knows no more: each must keep what the strictest of them asks for."""
-    by_name: dict[str, list[JobRequest]] = {}
-    for job in sorted(jobs, key=lambda job: job.job):
-        by_name.setdefault(job.job, []).append(job)
+    by_name = grouped(sorted(jobs, key=lambda job: job.job), lambda job: job.job)
     return PlacementRequest(
         jobs=tuple(
             QueuedJobs(

@@ -55,7 +55,7 @@ from advisor.runtime.mps import MpsBackend
 from advisor.runtime.processes import loaded_libraries, owner_of
 from advisor.settings import Settings
 from advisor.validity.points import is_usable
-from advisor_profiling.testbed.live import open_source
+from advisor_profiling.testbed import open_source
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 

@@ -22,19 +22,20 @@ import numpy as np
 from advisor.decide.recommendation import TIE
 
 from advisor.core.objectives import RAW_OBJECTIVE
-from advisor_training.choices import QUESTIONS, Choice, choose
 from advisor_training.evaluation import bar_of
-from advisor_training.held_out import (
+from advisor_training.learners import (
+    LEARNERS,
     PAPER_REPEATS,
     SUBSETS,
+    Fitted,
+    Learner,
     answer_draws,
     draw_rows,
     leave_one_job_out,
+    paper_learner,
 )
-from advisor_training.learners import LEARNERS, Fitted, Learner, paper_learner
-from advisor_training.points import read_measured
-from advisor_training.rows import Data, Rows, job_classes, make_data, whole_gpu
-from advisor_training.scoring import Error, errors_of
+from advisor_training.rows import Data, Rows, job_classes, make_data, read_measured, whole_gpu
+from advisor_training.scoring import QUESTIONS, Choice, Error, choose, errors_of
 
 CLASSES = ("HH", "HL", "LH", "LL")
 """Compute, then memory: high or low; the heaviest first."""

@@ -43,8 +43,7 @@ from advisor_models.forest import Forest, read_trees
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
 from advisor_training.learners import extra_trees, fit, learners_for
-from advisor_training.points import read_measured
-from advisor_training.rows import Rows
+from advisor_training.rows import Rows, read_measured
 from advisor_training.train import forest_bytes, make_training_set
 
 TOLERANCE = 0.005

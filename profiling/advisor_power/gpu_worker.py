@@ -24,7 +24,7 @@ from advisor.runtime.running_job import check_program, prove
 from advisor.settings import Settings, workload_path
 from advisor_profiling.campaign.plan import check_safe_count
 from advisor_profiling.telemetry.nvml import NvmlSource
-from advisor_profiling.testbed.live import later_strangers, worker_backend
+from advisor_profiling.testbed import later_strangers, worker_backend
 from advisor_profiling.window import Clock
 
 START_S = 180.0

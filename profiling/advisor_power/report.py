@@ -21,7 +21,7 @@ from advisor.wire.answers import (
     PowerParts,
 )
 from advisor.wire.power import Estimate, KernelReport, ReadingError, SensorCurve
-from advisor_power.data.result import InputPower
+from advisor_power.data.measuring import InputPower
 from advisor_training.reports import (
     BLUE,
     GREEN,

@@ -30,7 +30,7 @@ from advisor_profiling.telemetry.nvml import (
     held_mib,
     list_gpus,
 )
-from advisor_profiling.testbed.live import strangers
+from advisor_profiling.testbed import strangers
 from advisor_profiling.window import Clock
 
 

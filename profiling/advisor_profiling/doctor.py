@@ -25,7 +25,7 @@ from advisor_data.known import known_checks, known_sensors
 from advisor_profiling.counts import installed_libraries
 from advisor_profiling.telemetry.dcgm import fetch, missing_counters
 from advisor_profiling.telemetry.nvml import NvmlSource
-from advisor_profiling.testbed.live import with_units
+from advisor_profiling.testbed import with_units
 from advisor_profiling.window import Clock, WindowInputs, WindowRules, measure
 
 FindingLevel = Literal["ok", "warning", "missing"]

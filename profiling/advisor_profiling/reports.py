@@ -68,10 +68,11 @@ def summarise(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[Pa
 def references(own: Sequence[SoloPoint], others: Iterable[SoloPoint]) -> list[SoloPoint]:
     """A run's solo points, and the newest of others for jobs without a rate at 100 % there."""
     known = _alone_by_job(own)
-    newest: dict[str, SoloPoint] = {}
-    for point in sorted(others, key=lambda p: p.started_at):
-        if point.job not in known and _alone_by_job([point]):
-            newest[point.job] = point
+    newest = {
+        point.job: point
+        for point in sorted(others, key=lambda p: p.started_at)
+        if point.job not in known and _alone_by_job([point])
+    }
     return [*own, *newest.values()]
 
 

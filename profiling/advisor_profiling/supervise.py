@@ -22,7 +22,7 @@ from advisor.runtime.beats import beat
 from advisor.runtime.lock import gpu_lock
 from advisor.settings import Settings, read_settings
 from advisor_data import open_store
-from advisor_profiling.testbed.live import backend_alone, find_gpu, open_source, with_units
+from advisor_profiling.testbed import backend_alone, find_gpu, open_source, with_units
 
 
 def supervise(folder: Path) -> None:

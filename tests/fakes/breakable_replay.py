@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from advisor.core.gpu import Share
 from advisor.core.job import Job
 from advisor.core.records import PairPoint, SoloPoint
-from advisor_profiling.testbed.replay import ReplayProcess, ReplayTestbed
+from advisor_profiling.testbed import ReplayProcess, ReplayTestbed
 
 Fault = Callable[["BreakableProcess", str], BaseException | None]
 

@@ -9,13 +9,15 @@ from typing import Any
 
 from advisor.core.records import Counters
 from advisor.wire.power import Estimate
-from advisor_power.data.measuring import Matrices, RefusedError, fill_case
-from advisor_power.data.result import (
+from advisor_power.data.measuring import (
     InputCase,
     InputPower,
+    Matrices,
     OperandState,
     OutputCheck,
+    RefusedError,
     case_of,
+    fill_case,
 )
 from advisor_power.gpu_worker import Conditions
 from advisor_power.kernels.runs import around

@@ -10,8 +10,7 @@ import synthetic_pairs as made_up
 from synthetic_pairs import MadeUpJob
 
 from advisor.core.records import SoloPoint
-from advisor_training.held_out import HeldOut
-from advisor_training.learners import Fitted, Predicted, as_predicted
+from advisor_training.learners import Fitted, HeldOut, Predicted, as_predicted
 from advisor_training.rows import Names, Rows
 from advisor_training.train import TrainingSet, make_training_set
 

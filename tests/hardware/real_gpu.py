@@ -9,7 +9,7 @@ from typing import Any
 from advisor.core.gpu import Gpu
 from advisor.runtime.processes import wait_until
 from advisor_profiling.telemetry.nvml import compute_pids
-from advisor_profiling.testbed.live import find_gpu
+from advisor_profiling.testbed import find_gpu
 
 GPU = os.environ.get("ADVISOR_TEST_GPU", "0")
 """Index or UUID."""

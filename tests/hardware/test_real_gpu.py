@@ -20,7 +20,7 @@ from advisor.errors import LimitNotProvenError, PartitionError
 from advisor.formats.rows import flat
 from advisor.runtime.mps import MpsBackend, open_mps
 from advisor.settings import read_settings
-from advisor_profiling.testbed.live import with_units
+from advisor_profiling.testbed import with_units
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 

@@ -5,8 +5,7 @@ from real_gpu import GPU, run_json, the_gpu
 
 from advisor.settings import read_settings
 from advisor_power.data.language import DTYPES
-from advisor_power.data.measuring import filled, open_inputs
-from advisor_power.data.result import case_of
+from advisor_power.data.measuring import case_of, filled, open_inputs
 from advisor_power.gpu_worker import WorkerPlace
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]

@@ -6,7 +6,7 @@ from real_gpu import GPU, run_json, the_gpu
 from advisor.settings import read_settings
 from advisor.validity.sensor_record import record_for
 from advisor_data.known import known_sensors
-from advisor_profiling.testbed.live import list_gpus
+from advisor_profiling.testbed import list_gpus
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
 

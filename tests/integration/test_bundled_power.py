@@ -30,8 +30,7 @@ from advisor_data.known import (
     bundled_sensors,
     known_sensors,
 )
-from advisor_power.kernels.replay import bytes_of, operation_name
-from advisor_power.kernels.runs import sensors_of
+from advisor_power.kernels.runs import bytes_of, operation_name, sensors_of
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.trace import bundled_trace
 

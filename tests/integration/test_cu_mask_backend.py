@@ -16,7 +16,7 @@ from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor.launch.start import limit_environment, prove_set
 from advisor.runtime.backend import CuMaskBackend, Granted
 from advisor.settings import read_settings
-from advisor_profiling.testbed.live import with_units
+from advisor_profiling.testbed import with_units
 
 SOURCE = Path(__file__).parents[1] / "fakes/hip/fake_hip.c"
 JOB = Job(name="job", command=("true",))

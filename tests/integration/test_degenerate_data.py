@@ -13,7 +13,7 @@ from advisor.core.records import DEGENERATE, UNREAD, PairPoint, SoloPoint
 from advisor_cli.app import app
 from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 from advisor_data.files import read_points, write_points
-from advisor_training.points import read_measured
+from advisor_training.rows import read_measured
 
 ROOT = Path(__file__).parents[2]
 BUNDLED = ROOT / "data/advisor_data/bundled"

@@ -23,15 +23,15 @@ from advisor_data.bundled import bundled_pair_points
 from advisor_models.manifest import read_manifest
 from advisor_models.registry import Registry
 from advisor_training.evaluation import evaluate_own
-from advisor_training.points import (
+from advisor_training.rows import (
     BUNDLED,
     MEASURED_HERE,
     OF_LAUNCHES,
+    make_data,
     read_measured,
     read_own,
     with_launches,
 )
-from advisor_training.rows import make_data
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -12,8 +12,8 @@ from reading import answer_of
 from advisor.core.records import PairPoint, SoloPoint
 from advisor_cli.learn import next as command
 from advisor_data import open_store
-from advisor_profiling.campaign.plan_file import load_plan
-from advisor_training.points import CheckedPoints
+from advisor_profiling.campaign.plan import load_plan
+from advisor_training.rows import CheckedPoints
 
 JOBS = ("climber", "hog", "middle", "new", "sitter")
 

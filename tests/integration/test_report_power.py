@@ -17,7 +17,7 @@ from advisor.errors import InputError, StoreError
 from advisor.validity.sensor_record import SENSOR_RECORDS, keep_record
 from advisor_cli.app import app
 from advisor_data.known import KERNEL_REPORTS, bundled_sensors
-from advisor_power.data.result import InputPower, input_lines
+from advisor_power.data.measuring import InputPower, input_lines
 from advisor_power.report import COLOURS, LIMITS
 
 Whole = tuple[str, dict[str, Any]]

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor_power.data.fill import STORAGE, fill_pair
-from advisor_power.data.fingerprint import Fingerprint, fingerprint, operand_print
+from advisor_power.data.fill import STORAGE, Fingerprint, fill_pair, fingerprint, operand_print
 from advisor_power.data.language import DTYPES, parse_operands
 
 SHAPE = (40, 56, 64)

@@ -23,57 +23,53 @@ from advisor.formats.wire import as_answer
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Floats, is_launch_bound, kind_of
 from advisor_models.model_predictor import ModelPredictor
-from advisor_training.choices import (
-    QUESTIONS,
-    RULES,
-    CandidateScope,
-    Choice,
-    ChoiceFigures,
-    ChoiceQuestion,
-    KeptBy,
-    choose,
-    choose_by_rule,
-    figures_of,
-    keys_of,
-)
-from advisor_training.held_out import (
+from advisor_training.intervals import COVERAGE, Coverage, calibrate, strictest
+from advisor_training.learners import (
     BOTH_UNSEEN,
     BY_FAMILY,
     BY_GPU_MODEL,
     BY_PAIR,
     BY_RUN,
     BY_WORKLOAD,
+    LEARNERS,
+    POWER_LEARNER,
     PROTOCOLS,
     RANDOM_ROWS,
     AfterFit,
     Answers,
-    HeldOut,
-    Mask,
-    has_other_runs,
-    joined,
-)
-from advisor_training.intervals import COVERAGE, Coverage, calibrate, strictest
-from advisor_training.learners import (
-    LEARNERS,
-    POWER_LEARNER,
     Fitted,
+    HeldOut,
     Learner,
+    Mask,
     Regressors,
     extra_trees,
     fit,
+    has_other_runs,
+    joined,
     paper_learner,
 )
 from advisor_training.rows import Data, LeftOut, Rows
 from advisor_training.scoring import (
+    QUESTIONS,
+    RULES,
+    CandidateScope,
     Ceiling,
+    Choice,
+    ChoiceFigures,
+    ChoiceQuestion,
     Error,
     Errors,
     ExpectedAndMeasured,
+    KeptBy,
+    choose,
+    choose_by_rule,
     compare,
     error,
     errors_of,
+    figures_of,
     fractions,
     head_errors,
+    keys_of,
     noise_ceiling,
     speed_errors,
 )
@@ -478,16 +474,18 @@ def _subsets(data: Data, protocol: str) -> dict[Some, frozenset[int]]:
 def _rows(
     data: Data, protocol: str, method: str, objective: str, found: Sequence[Choice]
 ) -> Iterator[_ChoiceRow]:
-    for pairs, numbers in _subsets(data, protocol).items():
-        if figures := figures_of([choice for choice in found if choice.number in numbers]):
-            yield _ChoiceRow(
-                protocol=protocol,
-                method=method,
-                objective=objective,
-                scope=QUESTIONS[objective].scope,
-                pairs=pairs,
-                figures=figures,
-            )
+    yield from (
+        _ChoiceRow(
+            protocol=protocol,
+            method=method,
+            objective=objective,
+            scope=QUESTIONS[objective].scope,
+            pairs=pairs,
+            figures=figures,
+        )
+        for pairs, numbers in _subsets(data, protocol).items()
+        if (figures := figures_of([choice for choice in found if choice.number in numbers]))
+    )
 
 
 def _row_subsets(data: Data, protocol: str) -> dict[Some, Mask]:

@@ -50,14 +50,17 @@ from advisor_models.intervals import (
     on_gpu_model,
     place_of,
 )
-from advisor_training.held_out import (
+from advisor_training.learners import (
     BY_RUN,
     BY_WORKLOAD,
+    HEAD_LEARNERS,
+    LEAST_SPEED,
     PROTOCOLS,
+    HeadLearner,
     HeldOut,
+    Learner,
     has_other_runs,
 )
-from advisor_training.learners import HEAD_LEARNERS, LEAST_SPEED, HeadLearner, Learner
 from advisor_training.rows import Names, Rows, flat
 
 

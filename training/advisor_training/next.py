@@ -261,10 +261,10 @@ def _checks_and_profiles(known: MeasuredSoFar) -> Iterator[NextStep]:
         why = f"nobody has checked at which SM counts results are right on {known.gpu_model}"
         yield NextStep(kind="check", jobs=(), why=why, minutes=CHECK_MINUTES)
     lacking = [job for job in known.jobs if job in known.drifting or job not in known.profiles]
-    for job in sorted(lacking, key=lambda job: (-_asked_of(job, known), job)):
-        yield NextStep(
-            kind="profile", jobs=(job,), why=_why_profile(job, known), minutes=PROFILE_MINUTES
-        )
+    yield from (
+        NextStep(kind="profile", jobs=(job,), why=_why_profile(job, known), minutes=PROFILE_MINUTES)
+        for job in sorted(lacking, key=lambda job: (-_asked_of(job, known), job))
+    )
 
 
 def _asked_of(job: str, known: MeasuredSoFar) -> int:

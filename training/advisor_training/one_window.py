@@ -40,7 +40,7 @@ from advisor_models.one_window import (
     OneWindowModel,
     asked,
 )
-from advisor_training.held_out import family_of
+from advisor_training.learners import family_of
 from advisor_training.train import LIBRARIES, dataset_sha256, forest_bytes, write_model
 
 TREES, LEAST_IN_LEAF, SEED = 60, 3, 0

@@ -26,7 +26,6 @@ from advisor.errors import StoreError
 from advisor.files import PUBLIC_FILE, open_home, replace_file
 from advisor.predict.profiles import Floats
 from advisor.settings import read_settings
-from advisor_training.choices import QUESTIONS, ChoiceFigures
 from advisor_training.evaluation import (
     HEADLINE,
     OURS,
@@ -39,8 +38,8 @@ from advisor_training.evaluation import (
     find_choices,
     to_json,
 )
-from advisor_training.held_out import BY_WORKLOAD, PROTOCOLS
-from advisor_training.scoring import Errors
+from advisor_training.learners import BY_WORKLOAD, PROTOCOLS
+from advisor_training.scoring import QUESTIONS, ChoiceFigures, Errors
 
 BLUE, ORANGE, GREEN, RED, GREY = "#2b83ba", "#e08214", "#1b9e77", "#d7301f", "#8c8c8c"
 """Dark and light enough for both backgrounds, and apart for colour-blind readers."""
@@ -623,5 +622,7 @@ def _mean_of(figures: ChoiceFigures | None) -> str:
 
 def _error_cells(found: Errors) -> Iterator[str]:
     """Errors of rates and of the power: mean | median, percent."""
-    for error in (found.rate, found.power):
-        yield f"{error.mean_percent:.1f} | {error.median_percent:.1f}" if error else "-"
+    yield from (
+        (f"{error.mean_percent:.1f} | {error.median_percent:.1f}" if error else "-")
+        for error in (found.rate, found.power)
+    )

@@ -44,6 +44,7 @@ from advisor.core.records import (
     PairPoint,
     Point,
     SoloPoint,
+    grouped,
 )
 from advisor.core.wording import count_of, listed
 from advisor.errors import BusyError, ModelError, StoreError
@@ -64,10 +65,18 @@ from advisor_models.manifest import (
     write_artefact,
 )
 from advisor_models.registry import Registry
-from advisor_training.held_out import HeldOut, Mask, OnFold, leave_one_job_out
-from advisor_training.learners import LEARNERS
-from advisor_training.points import profiles_that_lack, right_ones, taught_here
-from advisor_training.rows import Classes, LeftOut, Rows, job_classes, measurement_of, whole_gpu
+from advisor_training.learners import LEARNERS, HeldOut, Mask, OnFold, leave_one_job_out
+from advisor_training.rows import (
+    Classes,
+    LeftOut,
+    Rows,
+    job_classes,
+    measurement_of,
+    profiles_that_lack,
+    right_ones,
+    taught_here,
+    whole_gpu,
+)
 from advisor_training.scoring import Resamples, fractions
 from advisor_training.train import (
     Trained,
@@ -282,9 +291,7 @@ def without(points: PointSet, refused: Iterable[Refused]) -> PointSet:
 
 def by_reason(refused: Iterable[Refused]) -> tuple[RefusedPoints, ...]:
     """Counted by reason, in the order of `REASONS`."""
-    groups: dict[_Reason, list[Refused]] = {}
-    for one in refused:
-        groups.setdefault(one.reason, []).append(one)
+    groups = grouped(refused, lambda one: one.reason)
     return tuple(
         RefusedPoints(
             reason, len(found), found[0].why, tuple(sorted(one.point_id for one in found))
@@ -362,12 +369,16 @@ def usable_points(flagged: PointSet) -> PointSet:
 
 
 def _doubtful(flagged: PointSet, known: frozenset[str]) -> Iterator[Refused]:
-    for point in flagged.pairs:
-        if point.point_id not in known and (doubt := _doubt(point)):
-            yield refuse(point, "flagged", doubt)
-    for point in flagged.profiled:
-        if point.point_id not in known and (flags := WRONG.intersection(point.flags)):
-            yield refuse(point, "flagged", ", ".join(sorted(flags)))
+    yield from (
+        refuse(point, "flagged", doubt)
+        for point in flagged.pairs
+        if point.point_id not in known and (doubt := _doubt(point))
+    )
+    yield from (
+        refuse(point, "flagged", ", ".join(sorted(flags)))
+        for point in flagged.profiled
+        if point.point_id not in known and (flags := WRONG.intersection(point.flags))
+    )
 
 
 def _doubt(point: PairPoint) -> str | None:
@@ -451,9 +462,11 @@ def _copies(new: PointSet, others: PointSet) -> Iterator[Refused]:
             yield from (_disputed(point, copies.values()) for point in copies.values())
             continue
         first = known.get(window, min(copies))
-        for point in copies.values():
-            if point.point_id != first:
-                yield refuse(point, "duplicate", f"the same window is there as {first}")
+        yield from (
+            refuse(point, "duplicate", f"the same window is there as {first}")
+            for point in copies.values()
+            if point.point_id != first
+        )
 
 
 def _disputed(point: Point, copies: Collection[Point]) -> Refused:

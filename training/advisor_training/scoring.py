@@ -4,24 +4,58 @@ How sure figures over pairs are: another site has other jobs, so jobs are drawn 
 as often as its first job was drawn, times the second ("The pigeonhole bootstrap", A. B. Owen,
 Annals of Applied Statistics 1(2), 2007): all pairs of a job come and go together. It is
 conservative: noise of single pairs counts up to three times.
+
+Splits that predictions and simple rules choose are worth what was measured of them.
 """
 
 import itertools
+import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from advisor.core.interval import Interval
-from advisor.core.objectives import Candidate, Objective, PartResult, SplitResult, best
-from advisor.core.split import EQUAL, Split
-from advisor.predict.profiles import Floats
-from advisor_training.held_out import Answers, HeldOut, Mask
-from advisor_training.learners import SEED, HeadLearner
-from advisor_training.rows import Data, MeasuredPair, ResultsBySplit, Rows, flat, is_full
+from advisor.core.objectives import (
+    DEFAULT_OBJECTIVE,
+    OBJECTIVES,
+    Candidate,
+    Objective,
+    PartResult,
+    SplitResult,
+    best,
+)
+from advisor.core.policy import POLICY, Policy
+from advisor.core.split import EQUAL, Split, best_within_tie
+from advisor.decide.decision import fewest_limits
+from advisor.decide.limits import Request, floor, violations
+from advisor.predict.predictions import (
+    Prediction,
+    Predictions,
+    is_within,
+    possible_speeds,
+    predict_exclusive,
+    predicted_part,
+    safe_splits_of,
+)
+from advisor.predict.profiles import Floats, Profile, kind_of, of_job
+from advisor_models.intervals import SPLIT, UNCAPPED, LogBounds, Strata, bounds_of_stratum
+from advisor_training.intervals import bounds_of, residuals_of
+from advisor_training.learners import SEED, SPEED_LEARNER, Answers, HeadLearner, HeldOut, Mask
+from advisor_training.rows import (
+    BASELINES,
+    Data,
+    MeasuredPair,
+    Measurement,
+    ResultsBySplit,
+    Rows,
+    flat,
+    is_full,
+)
 
 DRAWS = 1000
 
@@ -302,3 +336,404 @@ def error(expected: Floats, measured: Floats) -> Error | None:
         return None
     errors = 100 * np.abs(expected[known] / measured[known] - 1)
     return Error(float(errors.mean()), float(np.median(errors)))
+
+
+LOW_END = 0.95
+"""Chance with which the low end of an interval is exceeded."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedBounds:
+    """Bounds of speeds by stratum (`advisor_models.intervals`); empty: nothing is known."""
+
+    known: Strata
+
+    def around(
+        self, capacity: float, split: Split, part: int, profiles: Sequence[Profile]
+    ) -> Interval:
+        """What is expected of a job of a split that could reach a speed."""
+        kinds = [kind_of(profile) for profile in profiles]
+        place = SPLIT if split.is_limited else UNCAPPED
+        name = of_job(kinds[part], (*kinds[:part], *kinds[part + 1 :]), split.shares[part], place)
+        known = (
+            bounds_of_stratum(self.known, name) if self.known else LogBounds(-math.inf, math.inf)
+        )
+        low, high = known.factors
+        bounds = np.array([[capacity], [capacity * low], [capacity * high]])
+        return Interval(*possible_speeds(profiles[part], bounds)[:, 0].tolist())
+
+
+NO_BOUNDS = SpeedBounds({SPLIT: LogBounds(0.0, 0.0), UNCAPPED: LogBounds(0.0, 0.0)})
+"""Every speed is what is expected."""
+
+
+def bounds_without(rows: Rows, held_out: HeldOut, name: str, jobs: tuple[str, str]) -> SpeedBounds:
+    """Bounds of the errors of all pairs that have neither of two jobs.
+
+    Errors of the fit without `name`, what was left out for the choice that they are for, are not
+    used.
+    """
+    a, b = rows.job_a[held_out.row], rows.job_b[held_out.row]
+    others = held_out.take((held_out.left_out != name) & ~np.isin(a, jobs) & ~np.isin(b, jobs))
+    # Jobs count the same. Where pairs or runs were left out, an error is of the first job.
+    is_job = np.isin(others.left_out, rows.jobs)
+    of_job = np.where(is_job, others.left_out, rows.job_a[others.row])
+    residuals = residuals_of(rows, replace(others, left_out=of_job), SPEED_LEARNER)
+    return SpeedBounds(bounds_of(residuals))
+
+
+CandidateScope = Literal["nine", "nine or exclusive", "every way"]
+"""What is chosen from: the nine splits, as in the paper, those and exclusive, or uncapped too."""
+
+KeptBy = Literal["as advised", "low end", "expected"]
+
+ChoiceKey = tuple[str, int]
+"""What was left out, and the number of the measurement."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceQuestion:
+    """What is asked.
+
+    Attributes:
+        min_speed: Relative speed that each job keeps where they share, and a job with a fixed
+            demand all of it; 0: any.
+        kept: What is to keep that: the low ends of the intervals, the expected values, or each
+            where `advisor recommend` has it.
+    """
+
+    objective: Objective
+    scope: CandidateScope = "nine"
+    min_speed: float = 0.0
+    kept: KeptBy = "as advised"
+
+    def allows(self, name: str, result: SplitResult, jobs: tuple[Profile, Profile]) -> bool:
+        """Whether a way, as measured, keeps the minimum speeds; jobs that do not share always do.
+
+        They run one after the other, or each on a GPU of its own: the energy is the same.
+        """
+        if name == "exclusive" or not self.min_speed:
+            return True
+        limits = Request(policy=Policy(min_speed=self.min_speed))
+        return all(s >= floor(job, limits) for s, job in zip(result.speeds, jobs, strict=True))
+
+
+QUESTIONS: Mapping[str, ChoiceQuestion] = MappingProxyType(
+    {
+        **{name: ChoiceQuestion(objective) for name, objective in OBJECTIVES.items()},
+        DEFAULT_OBJECTIVE: ChoiceQuestion(
+            OBJECTIVES[DEFAULT_OBJECTIVE], "every way", POLICY.min_speed
+        ),
+    }
+)
+"""By objective: the default one as `advisor recommend` asks it, the others as the paper does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One choice, scored by what was measured.
+
+    Attributes:
+        left_out: What the learner had not seen.
+        chosen: Name of the way: shares such as "30/70", "uncapped", "time-sliced", "exclusive".
+        oracle: The best way of the scope that keeps the minimum speed as measured.
+        fraction: Value at the choice for each one of the oracle; above 1 where the choice is not
+            in the scope or does not keep the minimum speed.
+        missed: Whether a job is below the minimum speed that was asked for; None where none was
+            asked for, or the jobs do not share.
+        over: Value at the choice for each one of a baseline, by the baseline's name.
+    """
+
+    left_out: str
+    number: int
+    jobs: tuple[str, str]
+    chosen: str
+    oracle: str
+    fraction: float
+    energy_saved: float
+    stp: float
+    slower_speed: float
+    missed: bool | None
+    over: Mapping[str, float]
+
+
+def choose(
+    data: Data,
+    held_out: HeldOut,
+    question: ChoiceQuestion,
+    tie: float,
+    judged_by: ChoiceQuestion | None = None,
+) -> list[Choice]:
+    """What predictions choose, one choice for each thing left out and measurement.
+
+    Choices are made from what is known before: predicted relative speeds and power, and the
+    profiles' rates; `tie` is that of `advisor.core.policy`. They may be scored by
+    another question. Measurements in which nothing is worth anything are left out.
+    """
+    found = (
+        _scored(data, key, _pick(data, key, options, question, tie), judged_by or question)
+        for key, options in _expected(data, held_out, question)
+    )
+    return [choice for choice in found if choice]
+
+
+def choose_by_rule(
+    data: Data, keys: Iterable[ChoiceKey], rule: str, question: ChoiceQuestion
+) -> list[Choice]:
+    """What a rule of `RULES` chooses of the same measurements as `choose`, so that both compare.
+
+    Measurements that lack what it chooses are left out.
+    """
+    named = ((key, RULES[rule](data, data.measurements[key[1]])) for key in keys)
+    found = (_scored(data, key, name, question) for key, name in named)
+    return [choice for choice in found if choice]
+
+
+def keys_of(choices: Iterable[Choice]) -> list[ChoiceKey]:
+    """What the choices are of."""
+    return [(choice.left_out, choice.number) for choice in choices]
+
+
+def _larger_rate(data: Data, measurement: Measurement) -> str:
+    """90 % for the job with more steps per second, at a safe split; empty: not in the profiles."""
+    profiles = data.profiles_of(measurement)
+    one, other = (profile.whole_gpu_rate for profile in profiles)
+    larger = Split((90.0, 10.0) if one > other else (10.0, 90.0))
+    (split,) = safe_splits_of(profiles, [EQUAL if one == other else larger], None)
+    return str(split) if split and is_within(split, profiles) else ""
+
+
+RULES: Mapping[str, Callable[[Data, Measurement], str]] = MappingProxyType(
+    {
+        "equal": lambda data, measurement: str(EQUAL),
+        "uncapped": lambda data, measurement: "uncapped",
+        "time-sliced": lambda data, measurement: "time-sliced",
+        "exclusive": lambda data, measurement: "exclusive",
+        "larger-rate": _larger_rate,
+    }
+)
+"""Rules that need no model, as splits name them: the way that each of them
+takes."""
+
+
+def _expected(
+    data: Data, held_out: HeldOut, question: ChoiceQuestion
+) -> Iterator[tuple[ChoiceKey, dict[str, Prediction]]]:
+    """What is expected of each way, by its name, for each choice."""
+    every = np.ones(len(data.rows), dtype=bool)
+    for key, its in held_out.by_measurement(data.rows, every):
+        if not data.measurements[key[1]].is_full:
+            continue
+        profiles = data.profiles_of(data.measurements[key[1]])
+        bounds = NO_BOUNDS
+        if question.min_speed and question.kept != "expected":
+            bounds = bounds_without(data.rows, held_out, key[0], (profiles[0].job, profiles[1].job))
+        named = (
+            _prediction(held_out, test, split, profiles, bounds)
+            for test, split in zip(its, data.rows.splits(held_out.row[its]), strict=True)
+        )
+        options = {name: found for name, found in named if _in_scope(name, question.scope)}
+        if _in_scope("exclusive", question.scope):
+            options["exclusive"] = predict_exclusive(profiles)
+        if options:
+            yield key, options
+
+
+def _prediction(
+    held_out: HeldOut,
+    test: int,
+    split: Split,
+    profiles: tuple[Profile, Profile],
+    bounds: SpeedBounds,
+) -> tuple[str, Prediction]:
+    speeds, power_w = held_out.heads["speed"][test].tolist(), float(held_out.power_w[test])
+    parts = tuple(
+        predicted_part(profile, bounds.around(speed, split, n, profiles))
+        for n, (profile, speed) in enumerate(zip(profiles, speeds, strict=True))
+    )
+    exact_w = Interval(power_w, power_w, power_w)
+    return str(split), Prediction(split=split, parts=parts, power_w=exact_w)
+
+
+def _pick(
+    data: Data,
+    key: ChoiceKey,
+    options: Mapping[str, Prediction],
+    question: ChoiceQuestion,
+    tie: float,
+) -> str:
+    """The name of the way that is recommended; of those that are allowed, if any is.
+
+    Jobs need not share: one that answers requests gets a GPU of its own then.
+    """
+    profiles = data.profiles_of(data.measurements[key[1]])
+    limits = Request(policy=Policy(min_speed=question.min_speed, p99_times_alone=0.0))
+    if question.kept == "low end":
+        limits = replace(limits, policy=replace(limits.policy, chance=LOW_END))
+    allowed = {
+        name: option
+        for name, option in options.items()
+        # Without a minimum speed a server may fall short as well, as the oracle has it.
+        if name == "exclusive"
+        or not question.min_speed
+        or violations(Predictions.of([option]), profiles, limits) == ((),)
+    } or options
+    jobs, value = [profile.job for profile in profiles], question.objective.value
+    chosen = best_within_tie(
+        allowed.values(),
+        lambda p: value(p.result),
+        tie,
+        lambda p, worth: fewest_limits(p.split, jobs, worth),
+    )
+    return next(name for name, option in allowed.items() if option is chosen)
+
+
+def _scored(data: Data, key: ChoiceKey, name: str, question: ChoiceQuestion) -> Choice | None:
+    """The choice of a way, None where it was not measured or nothing is worth anything."""
+    measurement = data.measurements[key[1]]
+    jobs = data.profiles_of(measurement)
+    result = dict(_measured_ways(measurement)).get(name)
+    oracle, most = _oracle(measurement, question, jobs)
+    if result is None or most <= 0:
+        return None
+    value = question.objective.value(result)
+    asked = question.min_speed > 0 and name != "exclusive"
+    return Choice(
+        left_out=key[0],
+        number=key[1],
+        jobs=measurement.jobs,
+        chosen=name,
+        oracle=oracle,
+        fraction=value / most,
+        energy_saved=result.energy_saved,
+        stp=result.stp,
+        slower_speed=min(result.speeds),
+        missed=not question.allows(name, result, jobs) if asked else None,
+        over={
+            baseline: value / worth
+            for baseline, find in BASELINES.items()
+            if (found := find(measurement)) and (worth := question.objective.value(found)) > 0
+        },
+    )
+
+
+def _oracle(
+    measurement: Measurement, question: ChoiceQuestion, jobs: tuple[Profile, Profile]
+) -> tuple[str, float]:
+    """The best way of the scope as measured, and its value; allowed ones first."""
+    within = {n: r for n, r in _measured_ways(measurement) if _in_scope(n, question.scope)}
+    allowed = {n: r for n, r in within.items() if question.allows(n, r, jobs)} or within
+    values = {name: question.objective.value(result) for name, result in allowed.items()}
+    oracle = max(values, key=lambda name: values[name])
+    return oracle, values[oracle]
+
+
+def _measured_ways(measurement: Measurement) -> Iterator[tuple[str, SplitResult]]:
+    """Every way that was measured, by name; exclusive comes from the jobs alone."""
+    yield from ((str(split), result) for split, result in measurement.nine.items())
+    yield from (
+        (name, result)
+        for name in ("uncapped", "time-sliced", "exclusive")
+        if (result := BASELINES[name](measurement))
+    )
+
+
+def _in_scope(name: str, scope: CandidateScope) -> bool:
+    others = {"exclusive": scope != "nine", "uncapped": scope == "every way"}
+    return "/" in name or others.get(name, False)
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Gain over one baseline in percent, of this many choices.
+
+    The mean of ratios hangs on few pairs in which the baseline starves a job; the median does not.
+    """
+
+    choices: int
+    mean_percent: float
+    median_percent: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceFigures:
+    """Many choices in short, in percent where nothing else is said, with 95 % intervals by job.
+
+    Attributes:
+        pairs: Of jobs, whatever GPU model; `jobs` that are in them.
+        saved: Energy saved for the same work against one after the other, mean;
+            `saved_median` likewise.
+        loses: Choices that cost more energy than one after the other.
+        shared: Choices that are not one after the other.
+        missed: Of these, those in which a job is below the minimum speed that was asked for; None
+            where none was asked for or nothing is shared.
+        fraction: Value for each one of the oracle.
+        p10_percent: A tenth of the choices reaches less of the oracle.
+        worst_choice: What was chosen there, and what the oracle is.
+        over: Gain over each baseline; without those that were never measured.
+    """
+
+    choices: int
+    pairs: int
+    jobs: int
+    saved: Interval
+    saved_median: Interval
+    loses: Interval
+    stp: Interval
+    slower: Interval
+    shared: Interval
+    missed: Interval | None
+    fraction: Interval
+    p10_percent: float
+    worst_percent: float
+    worst_pair: tuple[str, str]
+    worst_choice: tuple[str, str]
+    over: Mapping[str, Over]
+
+    @property
+    def mean_percent(self) -> float:
+        """Mean fraction of the oracle."""
+        return self.fraction.value
+
+
+def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
+    """The choices in short; None of none."""
+    if not choices:
+        return None
+    drawn = Resamples([c.jobs for c in choices])
+
+    def mean(value: Callable[[Choice], float]) -> Interval:
+        return drawn.mean([100 * value(choice) for choice in choices])
+
+    worst = min(choices, key=lambda choice: choice.fraction)
+    asked = [c for c in choices if c.missed is not None]
+    return ChoiceFigures(
+        choices=len(choices),
+        pairs=len({c.jobs for c in choices}),
+        jobs=len({job for c in choices for job in c.jobs}),
+        saved=mean(lambda c: c.energy_saved),
+        saved_median=drawn.median([100 * c.energy_saved for c in choices]),
+        loses=mean(lambda c: c.energy_saved < 0),
+        stp=drawn.mean([c.stp for c in choices]),
+        slower=mean(lambda c: c.slower_speed),
+        shared=mean(lambda c: c.chosen != "exclusive"),
+        missed=Resamples([c.jobs for c in asked]).mean([100.0 * bool(c.missed) for c in asked])
+        if asked
+        else None,
+        fraction=mean(lambda c: c.fraction),
+        p10_percent=100 * float(np.quantile([choice.fraction for choice in choices], 0.1)),
+        worst_percent=100 * worst.fraction,
+        worst_pair=worst.jobs,
+        worst_choice=(worst.chosen, worst.oracle),
+        over=_gains(choices),
+    )
+
+
+def _gains(choices: Sequence[Choice]) -> dict[str, Over]:
+    over = {name: [c.over[name] for c in choices if name in c.over] for name in BASELINES}
+    return {name: _over(ratios) for name, ratios in over.items() if ratios}
+
+
+def _over(ratios: Sequence[float]) -> Over:
+    means = statistics.mean(ratios), statistics.median(ratios)
+    return Over(len(ratios), 100 * (means[0] - 1), 100 * (means[1] - 1))

@@ -45,15 +45,6 @@ from advisor_models.manifest import (
     named,
     trees_file,
 )
-from advisor_training.held_out import (
-    BY_WORKLOAD,
-    HeldOut,
-    Mask,
-    OnFold,
-    joined,
-    leave_one_job_out,
-    predicted,
-)
 from advisor_training.intervals import (
     COVERAGE,
     Calibrated,
@@ -68,6 +59,7 @@ from advisor_training.intervals import (
     without_counters,
 )
 from advisor_training.learners import (
+    BY_WORKLOAD,
     HEAD_LEARNERS,
     LEAST_IN_LEAF,
     OPTIONAL_LEARNERS,
@@ -75,15 +67,20 @@ from advisor_training.learners import (
     SEED,
     TREES,
     HeadLearner,
+    HeldOut,
     Learner,
+    Mask,
+    OnFold,
     Regressors,
     extra_trees,
     fit,
+    joined,
     learned_from,
     learners_for,
+    leave_one_job_out,
+    predicted,
 )
-from advisor_training.points import read_measured
-from advisor_training.rows import LeftOut, Names, Rows, flat, make_data, make_rows
+from advisor_training.rows import LeftOut, Names, Rows, flat, make_data, make_rows, read_measured
 from advisor_training.scoring import fractions, head_errors, speed_errors
 
 if TYPE_CHECKING:

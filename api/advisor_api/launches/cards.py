@@ -8,7 +8,7 @@ from advisor.core.gpu import Gpu
 from advisor.core.telemetry import POWER_GPU, TelemetrySource
 from advisor.errors import AdvisorError
 from advisor.settings import Settings
-from advisor_profiling.testbed.live import list_gpus, open_source
+from advisor_profiling.testbed import list_gpus, open_source
 
 LIST_S = 60.0
 """A driver is asked so often which GPUs there are; where there is none, that takes as long."""

@@ -39,7 +39,7 @@ from advisor_api.http.errors import LOG
 from advisor_api.service import RequestAudit, Service
 from advisor_data.state import LaunchRow, ServiceState
 from advisor_profiling import SUPERVISOR
-from advisor_profiling.testbed.live import find_gpu, with_units
+from advisor_profiling.testbed import find_gpu, with_units
 
 HOST = socket.gethostname()
 """Where launches run; in a container it changes with each start."""

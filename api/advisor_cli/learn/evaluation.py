@@ -27,9 +27,8 @@ from advisor_training.evaluation import (
     run_evaluation,
     to_json,
 )
-from advisor_training.points import read_measured, read_own
 from advisor_training.reports import make_folder, printed_tables, said, write_evaluation
-from advisor_training.rows import make_data
+from advisor_training.rows import make_data, read_measured, read_own
 
 _WIDTH = 140
 
@@ -145,5 +144,6 @@ def _lines(found: OwnEvaluation) -> Iterator[str]:
         yield f"it learned from jobs of these names: {listed(found.known_jobs)}"
     if found.new_gpu_models:
         yield f"it has not seen the {listed(found.new_gpu_models)}"
-    for item in found.left_out:
-        yield f"{count_of(item.points, 'point')} left out: {item.reason}"
+    yield from (
+        f"{count_of(item.points, 'point')} left out: {item.reason}" for item in found.left_out
+    )

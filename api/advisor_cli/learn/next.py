@@ -23,9 +23,9 @@ from advisor_data import is_begun, open_store
 from advisor_data.bundled import GPU_MODEL
 from advisor_data.known import checked_counts
 from advisor_models.registry import Registry
-from advisor_profiling.campaign.plan_file import DEFAULT_SPLITS, plan_from_options, to_yaml
+from advisor_profiling.campaign.plan import DEFAULT_SPLITS, plan_from_options, to_yaml
 from advisor_training.next import MeasuredSoFar, NextStep, chosen_pairs, measured_so_far, next_steps
-from advisor_training.points import MEASURED_HERE, PointsSource, with_all_bundled
+from advisor_training.rows import MEASURED_HERE, PointsSource, with_all_bundled
 
 # Under this name the command would hide Python's own `next`.
 app = typer.Typer(invoke_without_command=True)

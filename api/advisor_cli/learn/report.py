@@ -19,7 +19,7 @@ from advisor_advice.components import components_of_job, components_of_pair
 from advisor_cli.options import AsJson
 from advisor_cli.say import as_json_text, say, say_lines
 from advisor_data.known import known_kernels, known_sensors
-from advisor_power.data.result import InputPower, kept_inputs, with_ratios
+from advisor_power.data.measuring import InputPower, kept_inputs, with_ratios
 from advisor_power.report import (
     LIMITS,
     FoundComponents,

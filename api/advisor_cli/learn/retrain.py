@@ -18,7 +18,7 @@ from advisor_advice.profiles import begun_store
 from advisor_cli.options import AsJson, WithLaunches
 from advisor_cli.progress import progress
 from advisor_cli.say import as_json_text, say_lines
-from advisor_training.held_out import OnFold
+from advisor_training.learners import OnFold
 from advisor_training.retrain import (
     KEPT_VERSIONS,
     OUTCOMES,
@@ -86,17 +86,18 @@ def _to_json(report: RetrainReport) -> dict[str, object]:
 def _lines(report: RetrainReport) -> Iterator[str]:
     """The summary first, then what explains it."""
     yield report.summary
-    for one in report.left_out:
-        yield f"  {count_of(one.points, 'point')} left out as {one.reason}, such as {one.example}"
-    for one in report.launches_left_out:
-        yield f"  {one.points} left out: {one.reason}"
-    for one in report.compared:
-        if one.decides:
-            yield (
-                f"  {one.figure}, {one.group}: {one.champion_percent:.2f} % -> "
-                f"{one.challenger_percent:.2f} %, gain {one.gain_percent:.2f} "
-                f"[{one.low_percent:.2f} {one.high_percent:.2f}] ({count_of(one.jobs, 'job')})"
-            )
+    yield from (
+        f"  {count_of(one.points, 'point')} left out as {one.reason}, such as {one.example}"
+        for one in report.left_out
+    )
+    yield from (f"  {one.points} left out: {one.reason}" for one in report.launches_left_out)
+    yield from (
+        f"  {one.figure}, {one.group}: {one.champion_percent:.2f} % -> "
+        f"{one.challenger_percent:.2f} %, gain {one.gain_percent:.2f} "
+        f"[{one.low_percent:.2f} {one.high_percent:.2f}] ({count_of(one.jobs, 'job')})"
+        for one in report.compared
+        if one.decides
+    )
     if report.removed:
         yield f"  deleted: {', '.join(report.removed)}"
 
@@ -175,5 +176,4 @@ def _family(name: str, help_: str, samples: Mapping[str, float]) -> Iterator[str
     if samples:
         yield f"# HELP advisor_retrain_{name} {help_}"
         yield f"# TYPE advisor_retrain_{name} gauge"
-    for labels, value in samples.items():
-        yield f"advisor_retrain_{name}{labels} {value!r}"
+    yield from (f"advisor_retrain_{name}{labels} {value!r}" for labels, value in samples.items())

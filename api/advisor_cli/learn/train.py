@@ -15,7 +15,7 @@ from advisor_cli.options import AsJson, WithBundled, WithLaunches
 from advisor_cli.progress import leaving_out
 from advisor_cli.say import as_json_text, say, say_lines
 from advisor_models.manifest import MANIFEST, Manifest, check_intervals, write_artefact
-from advisor_training.points import (
+from advisor_training.rows import (
     BUNDLED,
     MEASURED_HERE,
     CheckedPoints,
@@ -146,8 +146,9 @@ def _lines(made_from: TrainingSet, trained: Trained, manifest: Manifest) -> Iter
         f"{count_of(facts.pair_points, 'point')} of {count_of(facts.pairs, 'pair')} of "
         f"{count_of(len(facts.jobs), 'job')} on {count_of(facts.cards, 'card')}"
     )
-    for item in made_from.left_out:
-        yield f"{count_of(item.points, 'point')} left out: {item.reason}"
+    yield from (
+        f"{count_of(item.points, 'point')} left out: {item.reason}" for item in made_from.left_out
+    )
     yield "For jobs that were left out of training, at the nine splits:"
     for name in SCORED:
         word = f"oracle_{name.replace('-', '_')}"

@@ -18,10 +18,9 @@ from advisor.settings import Settings, read_settings
 from advisor.validity.safe_counts import CHECKS, CountCheck, check_for, keep_check
 from advisor_cli.console import plain_console
 from advisor_cli.measure.profile_here import numbers
-from advisor_cli.measure.testbeds import open_testbed
+from advisor_cli.measure.testbeds import open_testbed, stoppable
 from advisor_cli.options import AsJson
 from advisor_cli.say import as_json_text, say_lines
-from advisor_cli.stopping import stoppable
 from advisor_data import open_store
 from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling import reports
@@ -35,7 +34,7 @@ from advisor_profiling.counts import (
     counts_to_check,
     installed_libraries,
 )
-from advisor_profiling.testbed.live import PhaseLock, find_gpu, live_backend, with_units
+from advisor_profiling.testbed import PhaseLock, find_gpu, live_backend, with_units
 from advisor_profiling.window import RESULTS_ONLY, Clock
 
 _NAMED = 3
@@ -65,10 +64,11 @@ def _check_lines(outcome: CheckOutcome) -> Iterator[str]:
         more = ", .." if len(names) > _NAMED else ""
         named = f"{', '.join(names[:_NAMED])}{more}"
         yield f"  {count:>4} SMs  {len(names)} of {len(check.operations)}: {named}"
-    for count, reason in sorted(outcome.not_known.items()):
-        yield f"  {count:>4} SMs  not known: {reason}"
-    for name, reason in outcome.skipped.items():
-        yield f"  not tried: {name}: {reason}"
+    yield from (
+        f"  {count:>4} SMs  not known: {reason}"
+        for count, reason in sorted(outcome.not_known.items())
+    )
+    yield from (f"  not tried: {name}: {reason}" for name, reason in outcome.skipped.items())
     yield (
         f"{count_of(len(check.checked), 'count')}, {count_of(len(check.operations), 'operation')} "
         f"each, {check.seconds:.0f} s, {check.checked_at[:10]}"
@@ -138,15 +138,16 @@ def _answer(
 def _lines(answer: dict[str, Any], asked: int) -> Iterator[str]:
     yield f"{answer['job']} on {answer['gpu_model']}, {asked} SM counts"
     yield f"right     {ranges(answer['right'])}"
-    for key, meaning in (
-        ("wrong", "a result was not finite"),
-        ("differ", "results are not those on the whole GPU"),
-        ("silent", "nothing was reported that can be compared"),
-    ):
-        if answer[key]:
-            yield f"{key:9} {ranges(answer[key])}: {meaning}"
-    for share, reason in answer["failed"].items():
-        yield f"failed at {share} %: {reason}"
+    yield from (
+        f"{key:9} {ranges(answer[key])}: {meaning}"
+        for key, meaning in (
+            ("wrong", "a result was not finite"),
+            ("differ", "results are not those on the whole GPU"),
+            ("silent", "nothing was reported that can be compared"),
+        )
+        if answer[key]
+    )
+    yield from (f"failed at {share} %: {reason}" for share, reason in answer["failed"].items())
     if avoided := [*answer["wrong"], *answer["differ"]]:
         yield f"From now on {answer['job']} is not given {ranges(sorted(avoided))} SMs."
 

@@ -32,28 +32,31 @@ from advisor_cli.measure.testbeds import (
     open_testbed,
     part_of,
     say_replay,
+    stoppable,
 )
 from advisor_cli.options import REPLAY, AllowUnsafe, AsJson, grouped
 from advisor_cli.say import as_json_text, say
-from advisor_cli.stopping import stoppable
 from advisor_data import Store
 from advisor_data.bundled import bundled_set_points, bundled_set_references, bundled_solo_points
 from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling import reports
 from advisor_profiling.campaign.campaign import Cost, new_run
 from advisor_profiling.campaign.colocation import Campaign, PlannedSplit, carry_out
-from advisor_profiling.campaign.plan import MOST_JOBS, Member, Plan, counts_on, write_set
-from advisor_profiling.campaign.plan_file import (
+from advisor_profiling.campaign.plan import (
     DEFAULT_SET_SPLITS,
     DEFAULT_SPLITS,
+    MOST_JOBS,
+    Member,
+    Plan,
+    counts_on,
     load_plan,
     plan_from_options,
     run_name,
+    write_set,
 )
 from advisor_profiling.fanout import FanOut, run_everywhere
 from advisor_profiling.reports import ConsoleReporter
-from advisor_profiling.testbed.live import Mode, SourceName
-from advisor_profiling.testbed.replay import ReplayTestbed, Testbed
+from advisor_profiling.testbed import Mode, ReplayTestbed, SourceName, Testbed
 from advisor_profiling.window import SETS, Clock, WindowRules, rules_for
 
 _NAMED, _SETS_NAMED = 3, 8

@@ -14,7 +14,7 @@ from advisor_cli.options import AsJson
 from advisor_cli.say import as_json_text, say, with_places
 from advisor_node.slurm.site import all_faults, ask
 from advisor_profiling.doctor import Finding, examine
-from advisor_profiling.testbed.live import list_gpus
+from advisor_profiling.testbed import list_gpus
 
 _SLURM_CONF = tuple(
     map(Path, ("/etc/slurm/slurm.conf", "/usr/local/etc/slurm.conf", "/run/slurm/conf/slurm.conf"))

@@ -49,8 +49,7 @@ from advisor_profiling.campaign.campaign import (
 )
 from advisor_profiling.campaign.plan import check_asked_shares, counts_on, default_shares
 from advisor_profiling.reports import ConsoleReporter, problems
-from advisor_profiling.testbed.live import Mode, SourceName, computes, find_gpu
-from advisor_profiling.testbed.replay import ReplayTestbed, Testbed
+from advisor_profiling.testbed import Mode, ReplayTestbed, SourceName, Testbed, computes, find_gpu
 from advisor_profiling.window import Clock, WindowRules, rules_for
 
 _Number = TypeVar("_Number", int, float)
@@ -270,8 +269,10 @@ class _Profiled(Tabular):
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The points, with the columns of docs/schema.md."""
-        for point in sorted(self.points, key=lambda p: (p.share_percent, p.repeat)):
-            yield {**to_row(point), "flags": ";".join(point.flags)}
+        yield from (
+            {**to_row(point), "flags": ";".join(point.flags)}
+            for point in sorted(self.points, key=lambda p: (p.share_percent, p.repeat))
+        )
 
 
 def profile(

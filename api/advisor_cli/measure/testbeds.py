@@ -1,16 +1,19 @@
-"""What the measuring commands share: the testbed, live or replayed, and its store."""
+"""What the measuring commands share: the testbed, live or replayed, its store, and how they end."""
 
+import os
+import signal
 import tempfile
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from types import FrameType
 from typing import Annotated, TypeAlias
 
 import typer
 from rich.console import Console
 
 from advisor.core.records import Point
-from advisor.errors import InputError, SourceError, StoreError
+from advisor.errors import STOPPED, InputError, SourceError, StoreError
 from advisor.settings import Settings
 from advisor.validity.sensor_record import PowerTiming, origin_of, power_timing, record_for
 from advisor_cli.options import REPLAY
@@ -24,8 +27,14 @@ from advisor_data.bundled import (
 )
 from advisor_data.known import known_sensors
 from advisor_profiling.fanout import OnWhat
-from advisor_profiling.testbed.live import Mode, SourceName, find_gpu, live_testbed
-from advisor_profiling.testbed.replay import ReplayTestbed, Testbed
+from advisor_profiling.testbed import (
+    Mode,
+    ReplayTestbed,
+    SourceName,
+    Testbed,
+    find_gpu,
+    live_testbed,
+)
 
 Telemetry: TypeAlias = Annotated[
     SourceName | None, typer.Option(help="Telemetry; vendor's if not given")
@@ -171,3 +180,37 @@ def say_replay(console: Console, model: str, noise: bool = False) -> None:
         else "recorded means come back without the noise that they had"
     )
     console.print(f"REPLAY of recorded points of {model}: no GPU is used; {how}.")
+
+
+_STOPPING = b"stopping: the jobs are ended first, which may take a minute ...\n"
+
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def stoppable(console: Console) -> Generator[None]:
+    """Ctrl-C, SIGTERM of a batch system and SIGHUP of a lost terminal all end a run cleanly."""
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            # The shell and the kernel send one each; the second must not break the cleaning up.
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        else:
+            with suppress(OSError):
+                # Not by the console, which the signal may have met in the midst of a line.
+                os.write(console.file.fileno(), _STOPPING)
+        raise KeyboardInterrupt
+
+    # nohup asks that a hangup is ignored.
+    ends = [n for n in _ENDS if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in ends}
+    try:
+        yield
+    except KeyboardInterrupt:
+        # Where the terminal is gone, there is nobody to write to.
+        with suppress(OSError):
+            console.print("stopped; finished points are kept: the same command goes on from here")
+        raise typer.Exit(STOPPED) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -15,18 +15,26 @@ from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor.wire.power import Estimate, InputAsked, InputPoint, InputPrediction, InputPredictions
 from advisor_cli.console import Columns, plain_console, print_table, table_of
+from advisor_cli.measure.testbeds import stoppable
 from advisor_cli.options import AllowUnsafe, AsJson, WithBundled
 from advisor_cli.progress import counted, leaving_out
 from advisor_cli.say import as_json_text, say, say_lines
-from advisor_cli.stopping import stoppable
 from advisor_data.known import bundled_input_points, read_input_points
 from advisor_power.data import training
 from advisor_power.data.language import DTYPES, SWEEPS, OperandPair, parse_operands
 from advisor_power.data.measuring import (
     WINDOW_S,
+    InputCase,
+    InputPower,
     Outcome,
+    case_of,
+    kept_inputs,
     measure_cases,
+    newest_of,
     open_inputs,
+    parse_shape,
+    read_kept,
+    with_ratios,
 )
 from advisor_power.data.predictor import (
     ROWS,
@@ -41,16 +49,6 @@ from advisor_power.data.predictor import (
     predictions,
     tensor_powers,
     with_features,
-)
-from advisor_power.data.result import (
-    InputCase,
-    InputPower,
-    case_of,
-    kept_inputs,
-    newest_of,
-    parse_shape,
-    read_kept,
-    with_ratios,
 )
 from advisor_power.data.tensor_file import open_tensors, shape_text, shown
 from advisor_power.data.training import TrainedInputs, points_of
@@ -79,8 +77,10 @@ def note_lines(found: Sequence[InputPower]) -> Iterator[str]:
         return
     where = found[0].conditions
     yield f"{where.gpu_model}, {where.units or '?'} SMs, driver {where.driver}; 95 % intervals"
-    for flag in dict.fromkeys(flag for result in found for flag in result.flags):
-        yield f"{flag}: {_NOTES[flag]}"
+    yield from (
+        f"{flag}: {_NOTES[flag]}"
+        for flag in dict.fromkeys(flag for result in found for flag in result.flags)
+    )
 
 
 PREDICTED: Sequence[tuple[str, Callable[[InputPrediction], object]]] = (
@@ -116,8 +116,10 @@ def _predicted_lines(found: InputPredictions, manifest: InputManifest) -> Iterat
 
 def _notes_of(found: Sequence[InputPrediction]) -> Iterator[str]:
     """What of predictions was never measured, and when heat may make them slower, once each."""
-    for name in dict.fromkeys(name for one in found for name in one.unmeasured):
-        yield f"unlike, {name}: {_UNLIKE[name]}. How far that is off, the interval does not say"
+    yield from (
+        f"unlike, {name}: {_UNLIKE[name]}. How far that is off, the interval does not say"
+        for name in dict.fromkeys(name for one in found for name in one.unmeasured)
+    )
     if odd := sum(one.features["sum_non_finite"] > 0 for one in found):
         yield (
             f"{odd} of these have NaN or infinity in their sums, so their results are no numbers, "
@@ -410,8 +412,10 @@ def _power_lines(found: Sequence[TensorPower], model: InputPredictor | None) -> 
             f"{model.manifest.coverage:.0%} intervals; {model.manifest.line}"
         )
         yield from _notes_of(expected)
-    for reason, count in Counter(one.why_not for one in found if one.why_not).most_common():
-        yield f"no power of {count}: {reason}"
+    yield from (
+        f"no power of {count}: {reason}"
+        for reason, count in Counter(one.why_not for one in found if one.why_not).most_common()
+    )
 
 
 _KINDS = {
@@ -508,8 +512,7 @@ def _lines(manifest: InputManifest, unused: dict[str, int]) -> Iterator[str]:
     facts, figures = manifest.dataset, manifest.figures
     types = ", ".join(f"{of.points} of {of.dtype}" for of in manifest.types)
     yield f"{count_of(facts.points, 'point')}, {facts.held_back} with the clock held back: {types}"
-    for why, count in {**unused, **facts.left_out}.items():
-        yield f"left out {count}: {why}"
+    yield from (f"left out {count}: {why}" for why, count in {**unused, **facts.left_out}.items())
     yield f"For data of a pattern that was left out, of {len(facts.patterns)}:"
     yield from _error_lines(figures)
     real = {n.removeprefix("real_"): v for n, v in figures.items() if n.startswith("real_")}

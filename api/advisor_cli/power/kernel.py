@@ -12,25 +12,27 @@ from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import origin_of
 from advisor.wire.power import Estimate, Histogram, KernelReport, StretchPower
 from advisor_cli.console import plain_console, show_chart
+from advisor_cli.measure.testbeds import stoppable
 from advisor_cli.options import REPLAY, AsJson, grouped
 from advisor_cli.power.sensor import ReplayedModel, check_gpu_model, say_power_replay
 from advisor_cli.say import as_json_text, say_lines
-from advisor_cli.stopping import stoppable
 from advisor_data.known import known_sensors
 from advisor_power.gpu_worker import Step, WorkerPlace
-from advisor_power.kernels.bench import open_kernel_bench
 from advisor_power.kernels.measure import measure_operation
-from advisor_power.kernels.replay import bytes_of, operation_name, recorded_kernel
 from advisor_power.kernels.runs import (
     IDLE,
     LEAD_S,
     KernelPlan,
     Sensors,
     WantedKernel,
+    bytes_of,
     check_resolution,
+    open_kernel_bench,
+    operation_name,
+    recorded_kernel,
     sensors_of,
 )
-from advisor_profiling.testbed.live import find_gpu
+from advisor_profiling.testbed import find_gpu
 
 _BAR = 30  # characters of the longest bar of the histogram
 

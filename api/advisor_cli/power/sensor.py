@@ -21,7 +21,7 @@ from advisor_power.gpu_worker import AnsweringSpec, script_workload
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.recording import SensorRecording, record
 from advisor_power.sensor.trace import Trace, read_trace, recorded_sensor
-from advisor_profiling.testbed.live import find_gpu, worker_backend
+from advisor_profiling.testbed import find_gpu, worker_backend
 
 _NOT_ACCEPTED = 6
 """Exit code: nothing of what was found is to be believed."""
@@ -132,27 +132,26 @@ def _sensor_lines(record: SensorRecord) -> Iterator[str]:
             f"{'channel':9}{'period ms':>10}{'window ms':>11}{'delay ms':>10}{'+- ms':>7}"
             f"{'noise W':>9}{'halves differ ms':>18}{'waves wrong %':>15}"
         )
-    for channel in record.channels:
-        yield (
-            f"{channel.name:9}{channel.period_ms:10.1f}{channel.window_ms:11.1f}"
-            f"{channel.delay_ms:10.1f}{channel.delay_spread_ms / 2:7.1f}{channel.noise_w:9.2f}"
-            f"{channel.window_spread_ms:18.2f}"
-            f"{100 * channel.prediction_error:15.2f}  "
-            f"{'accepted' if channel.accepted else 'not accepted'}"
-        )
-    for channel in record.channels:
-        if channel.response == "exponential":
-            yield (
-                f"{channel.name} is no mean: it fades exponentially, with a time constant of "
-                f"{channel.window_ms / 2:.1f} ms, half of the window"
-            )
+    yield from (
+        f"{channel.name:9}{channel.period_ms:10.1f}{channel.window_ms:11.1f}"
+        f"{channel.delay_ms:10.1f}{channel.delay_spread_ms / 2:7.1f}{channel.noise_w:9.2f}"
+        f"{channel.window_spread_ms:18.2f}"
+        f"{100 * channel.prediction_error:15.2f}  "
+        f"{'accepted' if channel.accepted else 'not accepted'}"
+        for channel in record.channels
+    )
+    yield from (
+        f"{channel.name} is no mean: it fades exponentially, with a time constant of "
+        f"{channel.window_ms / 2:.1f} ms, half of the window"
+        for channel in record.channels
+        if channel.response == "exponential"
+    )
     if (energy := record.energy) is not None:
         yield (
             f"energy counter: every {energy.period_ms:.0f} ms, spread over phases "
             f"{100 * energy.coverage_spread:.2f} %: {_COVERS[energy.covers_everything]}"
         )
-    for reason in record.reasons:
-        yield f"  {reason}"
+    yield from (f"  {reason}" for reason in record.reasons)
     if timing := power_timing(record):
         yield (
             f"Power settles in {timing.settle_s:.2f} s; the shortest window is "

@@ -36,7 +36,7 @@ from advisor_node.room import (
 )
 from advisor_node.slurm.site import parse_comment
 from advisor_profiling.telemetry import nvml
-from advisor_profiling.testbed.live import with_units
+from advisor_profiling.testbed import with_units
 
 _GPU = re.compile(r"gpu([0-9]{1,3})-([0-9]{1,10})")
 _JOB_ID = re.compile(r"[1-9][0-9]{0,9}")
@@ -79,9 +79,11 @@ class SlurmJob(Tenant):
 
 def gpu_folders(root: Path) -> Iterator[GpuFolder]:
     """The folders of all GPUs and users that had jobs since the node was started."""
-    for path in sorted(root.glob("gpu*-*")):
-        if found := _GPU.fullmatch(path.name):
-            yield GpuFolder(path=path, index=int(found[1]), user=int(found[2]))
+    yield from (
+        GpuFolder(path=path, index=int(found[1]), user=int(found[2]))
+        for path in sorted(root.glob("gpu*-*"))
+        if (found := _GPU.fullmatch(path.name))
+    )
 
 
 def job_folders(gpu: GpuFolder) -> list[Path]:

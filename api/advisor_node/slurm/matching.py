@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 
 from advisor.client import Client, JobRequest
+from advisor.core.records import grouped
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError
@@ -101,9 +102,7 @@ def _open_cards(
     for job in jobs:
         for card in job.cards:
             on[card].append(job)
-    for job in jobs:
-        if job.part and job.pending and not job.needs_node:
-            yield (job,)
+    yield from ((job,) for job in jobs if job.part and job.pending and not job.needs_node)
     for card, holders in on.items():
         alike = len({kind(job) for job in holders}) == 1
         shared = all(job.part and len(job.cards) == 1 for job in holders)
@@ -118,12 +117,16 @@ def _pairs_and_joins(
 ) -> Iterator[_Meeting]:
     """Of two each; kinds are the cards, and then the jobs that wait."""
     for n, job in enumerate(waiting, len(cards)):
-        for place, card in enumerate(cards):
-            if all(_want(one, job) for one in card):
-                yield _meeting((place, n), card, (job,), model)
-        for place, other in enumerate(waiting[: n - len(cards)], len(cards)):
-            if _want(other, job):
-                yield _meeting((place, n), (), (other, job), model)
+        yield from (
+            _meeting((place, n), card, (job,), model)
+            for place, card in enumerate(cards)
+            if all(_want(one, job) for one in card)
+        )
+        yield from (
+            _meeting((place, n), (), (other, job), model)
+            for place, other in enumerate(waiting[: n - len(cards)], len(cards))
+            if _want(other, job)
+        )
 
 
 def _planned_sets(
@@ -275,15 +278,11 @@ class QueueRound:
     def decide(self) -> Iterator[Change]:
         """What is to be changed now."""
         yield from self._given_up()
-        cards: dict[object, list[CardTasks]] = defaultdict(list)
-        for card in _open_cards(self.jobs, self._kind):
-            cards[self._kind(card[0])].append(card)
-        waiting: dict[object, list[SlurmTask]] = defaultdict(list)
-        for job in self.jobs:
-            if job.undecided and self._came_s(job) <= self.now_s:
-                waiting[self._kind(job)].append(job)
+        cards = grouped(_open_cards(self.jobs, self._kind), lambda card: self._kind(card[0]))
+        come = (job for job in self.jobs if job.undecided and self._came_s(job) <= self.now_s)
+        waiting = grouped(come, self._kind)
         for kind in dict.fromkeys((*cards, *waiting)):
-            yield from self._of(cards[kind], waiting[kind][:_MOST_WAITING])
+            yield from self._of(cards.get(kind, []), waiting.get(kind, [])[:_MOST_WAITING])
 
     def _of(self, cards: Sequence[CardTasks], waiting: Sequence[SlurmTask]) -> Iterator[Change]:
         """Of jobs that may meet: some have a part of a GPU, the others wait."""

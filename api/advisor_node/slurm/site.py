@@ -229,8 +229,7 @@ def _jobs(row: Mapping[str, Any]) -> Iterator[SlurmTask]:
     states = list(map(str, _listed(state))) or [str(state)]
     if not {"PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"} & set(states):
         return
-    for key in _keys(row):
-        yield _job(key, row, pending="PENDING" in states)
+    yield from (_job(key, row, pending="PENDING" in states) for key in _keys(row))
 
 
 def _keys(row: Mapping[str, Any]) -> list[str]:

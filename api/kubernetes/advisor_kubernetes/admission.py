@@ -16,7 +16,7 @@ from advisor.errors import InputError
 from advisor.settings import LIMIT_VARIABLES
 from advisor.wire.requests import NAME
 from advisor_kubernetes import names
-from advisor_kubernetes.objects import Object, part, parts, word
+from advisor_kubernetes.cluster import Object, part, parts, word
 from advisor_node.advice import Answer, NoAnswer, Question, Together
 
 CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
@@ -133,8 +133,7 @@ def _more(path: str, there: Sequence[Object], wanted: Sequence[Object]) -> Itera
     if missing and not there:
         yield _add(path, missing)
         return
-    for item in missing:
-        yield _add(f"{path}/-", item)
+    yield from (_add(f"{path}/-", item) for item in missing)
 
 
 def _without_gpu(container: Object, path: str) -> Iterator[Object]:
@@ -520,9 +519,11 @@ def _containers(pod: Object) -> Iterator[Object]:
 
 def _gpus(container: Object) -> Iterator[tuple[str, object]]:
     for kind in ("limits", "requests"):
-        for name, count in part(container, "resources", kind).items():
-            if name.startswith("nvidia.com/") or name == names.SHARE_RESOURCE:
-                yield name, count
+        yield from (
+            (name, count)
+            for name, count in part(container, "resources", kind).items()
+            if name.startswith("nvidia.com/") or name == names.SHARE_RESOURCE
+        )
 
 
 def _asks_for_gpu(container: Object) -> bool:

@@ -33,8 +33,18 @@ from advisor.settings import Settings
 from advisor.wire.requests import NAME
 from advisor_api.http.gate import family
 from advisor_kubernetes import names
-from advisor_kubernetes.cluster import NODES, PODS, Cluster, ClusterError, ObjectMirror
-from advisor_kubernetes.objects import Object, event_of, part, parts, word
+from advisor_kubernetes.cluster import (
+    NODES,
+    PODS,
+    Cluster,
+    ClusterError,
+    Object,
+    ObjectMirror,
+    event_of,
+    part,
+    parts,
+    word,
+)
 from advisor_node.room import (
     ObservationQueue,
     Room,
@@ -48,7 +58,7 @@ from advisor_node.room import (
     references_of,
 )
 from advisor_profiling.telemetry import nvml
-from advisor_profiling.testbed.live import with_units
+from advisor_profiling.testbed import with_units
 
 _START_S = 10
 _OPEN, _PRIVATE = 0o755, 0o700

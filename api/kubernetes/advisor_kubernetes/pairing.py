@@ -11,11 +11,12 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from advisor.client import JobRequest
 from advisor.core.gpu import MEMORY_MIB, MOST_MIB, WHOLE, MemoryFit
+from advisor.core.records import grouped
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.errors import InputError
 from advisor_kubernetes import names
 from advisor_kubernetes.admission import Wishes, booked_percent, container_of, read_wishes
-from advisor_kubernetes.objects import Object, part, parts, quantity, word
+from advisor_kubernetes.cluster import Object, part, parts, quantity, word
 from advisor_node.advice import (
     Apart,
     AskAdvice,
@@ -849,10 +850,7 @@ class Round:
         not_now = {*promised, *self.left_alone}
         waiting = [pod for pod in self.pods if pod.waits and pod.uid not in not_now]
         waiting.sort(key=lambda pod: (pod.created_s, pod.uid))
-        by_namespace: dict[str, list[Pod]] = {}
-        for pod in waiting:
-            by_namespace.setdefault(pod.namespace, []).append(pod)
-        for namespace, pods in by_namespace.items():
+        for namespace, pods in grouped(waiting, lambda pod: pod.namespace).items():
             if why := self.unread.get(namespace):
                 yield from (Stay(pod=pod, why=why, held_up=True) for pod in pods)
                 continue
@@ -899,14 +897,10 @@ class _Tenant:
 
     def _together(self, pods: Sequence[Pod]) -> Iterator[Start]:
         """Those that start together or join others, by the matching that is worth most."""
-        by_kind: dict[object, list[Pod]] = {}
-        for pod in pods:
-            by_kind.setdefault(pod.kind, []).append(pod)
+        by_kind = grouped(pods, lambda pod: pod.kind)
         kinds = _in_turns([*by_kind.values()], int(self.round.now_s))
-        open_cards: dict[object, list[_Card]] = {}
-        for card in self.cards.of(self.namespace):
-            open_cards.setdefault(card.kind(self.round.now_s), []).append(card)
-        there = [*open_cards.values()]
+        open_cards = self.cards.of(self.namespace)
+        there = [*grouped(open_cards, lambda card: card.kind(self.round.now_s)).values()]
         offers = self._offers(kinds, there)
         claims = {pod.claim for pod in pods if pod.claim and pod.claim not in self.cards.held}
         free = min(self.left, self.cards.number_free(self.namespace)) + len(claims)
@@ -967,8 +961,8 @@ class _Tenant:
             for j, second in enumerate(kinds[i:], i):
                 if (i == j and len(first) < 2) or not _may_meet(first[0], second[-1]):
                     continue
-                for place in self.cards.free_for(first[0], second[-1]):
-                    yield _PodOffer(
+                yield from (
+                    _PodOffer(
                         kinds=(i, j),
                         first=first,
                         second=second,
@@ -976,6 +970,8 @@ class _Tenant:
                         ahead=self._is_late(first[0]) or self._is_late(second[0]),
                         takes_gpu=True,
                     )
+                    for place in self.cards.free_for(first[0], second[-1])
+                )
 
     def _joins(
         self, kinds: Sequence[list[Pod]], there: Sequence[list[_Card]]

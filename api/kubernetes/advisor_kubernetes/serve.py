@@ -43,8 +43,20 @@ from advisor_api.http.limits import QUESTION, Most
 from advisor_api.http.options import ServeOptions
 from advisor_kubernetes import names
 from advisor_kubernetes.admission import Advise, review
-from advisor_kubernetes.cluster import NODES, PODS, QUOTAS, Cluster, ClusterError, ObjectMirror
-from advisor_kubernetes.objects import Object, event_of, part, quantity, read_object, word
+from advisor_kubernetes.cluster import (
+    NODES,
+    PODS,
+    QUOTAS,
+    Cluster,
+    ClusterError,
+    Object,
+    ObjectMirror,
+    event_of,
+    part,
+    quantity,
+    read_object,
+    word,
+)
 from advisor_kubernetes.pairing import (
     Node,
     Pod,

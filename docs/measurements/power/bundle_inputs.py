@@ -10,8 +10,8 @@ from pathlib import Path
 
 from advisor.wire.power import InputPoint
 from advisor_data.known import input_points_text
+from advisor_power.data.measuring import read_kept
 from advisor_power.data.predictor import bundled_folder
-from advisor_power.data.result import read_kept
 from advisor_power.data.training import fit_inputs, points_of, write_input_model
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -21,7 +21,7 @@ from advisor.validity.sensor_record import keep_record
 from advisor_power.gpu_worker import script_workload
 from advisor_power.sensor.analysis import measured, record_of, run_stages
 from advisor_power.sensor.recording import SensorRecording, record
-from advisor_profiling.testbed.live import worker_backend
+from advisor_profiling.testbed import worker_backend
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("folder", type=Path)

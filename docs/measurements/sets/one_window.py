@@ -34,7 +34,7 @@ from advisor.predict.profiles import Floats, Profile, kind_of, make_profiles
 from advisor.predict.sets import SetPredictor, fills
 from advisor_data.bundled import bundled_set_references, bundled_solo_points
 from advisor_models.one_window import BUNDLED
-from advisor_training.held_out import family_of
+from advisor_training.learners import family_of
 from advisor_training.one_window import blind, learnable, left_out, write_one_window
 
 Key = tuple[str, str]

@@ -41,8 +41,7 @@ def input_fingerprint(data: InputData) -> InputFingerprint | None:
             "the data of a job cannot be looked at without numpy",
             fix=f"{install('advise')}, or leave input.data out of the job",
         )
-    from advisor_power.data.fill import pinned
-    from advisor_power.data.fingerprint import product_fingerprint
+    from advisor_power.data.fill import pinned, product_fingerprint
     from advisor_power.data.language import parse_operands
 
     operands = pinned(parse_operands(data.data))

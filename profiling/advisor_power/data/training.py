@@ -1,6 +1,6 @@
 """Measured inputs to a model of power by data: points, learners, their errors, and the model.
 
-Power of a product above idle is its physics (`physics.parts`, weights by non-negative least squares
+Power of a product above idle is its physics (`parts`, weights by non-negative least squares
 on relative errors, for each type) times what Extra Trees leave. Errors are those on patterns of
 data that took no part in fitting, next to medians.
 """
@@ -28,19 +28,25 @@ from advisor_data.known import input_points_sha256, input_points_text
 from advisor_models.intervals import LogBounds
 from advisor_models.manifest import LearnerSettings, hashes, version_of
 from advisor_power.components import non_negative_least_squares
-from advisor_power.data import physics
-from advisor_power.data.fill import FILE
-from advisor_power.data.fingerprint import features_of
+from advisor_power.data.fill import FILE, features_of
 from advisor_power.data.language import Call, Operand, OperandPair
+from advisor_power.data.measuring import InputPower, with_ratios
 from advisor_power.data.predictor import (
+    COLUMNS,
+    PARTS,
     POINTS,
     SCHEMA,
     InputFacts,
     InputManifest,
+    Known,
     TypeModel,
+    columns,
+    feature_matrix,
+    held_to,
+    known_of,
+    parts,
     write_input_manifest,
 )
-from advisor_power.data.result import InputPower, with_ratios
 from advisor_training.intervals import COVERAGE, Residuals, bounds_of, measured_coverage
 from advisor_training.learners import LEAST_IN_LEAF, PART_OF_FEATURES, SEED, TREES, PriorRegressor
 from advisor_training.train import LIBRARIES, trees_files, write_model
@@ -158,7 +164,7 @@ def _kind(p: InputPoint) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _InputModel:
-    """Weights of `physics.PARTS` by type, and the trees behind them; none: the physics alone."""
+    """Weights of `PARTS` by type, and the trees behind them; none: the physics alone."""
 
     weights: Mapping[str, Floats]
     trees: Mapping[str, Any]
@@ -176,9 +182,9 @@ class _InputModel:
             if not which:
                 continue
             of, trees = [points[i] for i in which], self.trees.get(dtype)
-            expected = physics.parts(of) @ weights
+            expected = parts(of) @ weights
             if trees is not None:
-                expected = trees.predict(np.column_stack([expected, physics.columns(of)]))
+                expected = trees.predict(np.column_stack([expected, columns(of)]))
             found[which] += expected
         return found
 
@@ -191,7 +197,7 @@ def physics_alone(points: _Points) -> _InputModel:
             raise InputError(
                 f"{dtype} has {len(of)} points", fix=f"measure {_LEAST_POINTS} or more"
             )
-        rows = physics.parts(of) / _above_idle_w(of)[:, None]
+        rows = parts(of) / _above_idle_w(of)[:, None]
         weights[dtype] = non_negative_least_squares(rows, np.ones(len(of)))
     return _InputModel(weights, {})
 
@@ -201,7 +207,7 @@ def physics_and_trees(points: _Points) -> _InputModel:
     weights = physics_alone(points).weights
     trees = {
         dtype: PriorRegressor(prior_column=0).fit(
-            np.column_stack([physics.parts(of) @ weights[dtype], physics.columns(of)]),
+            np.column_stack([parts(of) @ weights[dtype], columns(of)]),
             _above_idle_w(of),
         )
         for dtype, of in _by_type(points).items()
@@ -240,7 +246,7 @@ METHODS: Mapping[str, _PowerLearner] = MappingProxyType(
 """Every learner by name; the first one is the model."""
 
 
-def expected(fitted: FittedPower, known: physics.Known, points: _Points) -> Floats:
+def expected(fitted: FittedPower, known: Known, points: _Points) -> Floats:
     """What is expected of points by their data alone, shape (3, points).
 
     Rows: power at the rate and the clock that were measured, W; power at those that the data let
@@ -257,7 +263,7 @@ def expected(fitted: FittedPower, known: physics.Known, points: _Points) -> Floa
         return replace(p, idle_w=product.idle_w, flop_per_s=rate, clock_mhz=clock_mhz)
 
     limits_w = np.array([p.power_w if p.held_back else known.limit_w(p.gpu_model) for p in points])
-    run = physics.held_to(fitted, list(map(free, points)), limits_w)
+    run = held_to(fitted, list(map(free, points)), limits_w)
     return np.array([fitted(points), fitted(run), [p.flop_per_s for p in run]])
 
 
@@ -273,7 +279,7 @@ def group_left_out(
         which = np.array([p.group == group for p in points])
         tested = [p for p in points if p.group == group]
         learned = [p for p in points if p.group != group]
-        known = physics.known_of(learned)
+        known = known_of(learned)
         for name, learner in learners.items():
             found[name][:, which] = expected(learner(learned), known, tested)
         if progress is not None:
@@ -358,7 +364,7 @@ def fit_inputs(
     residuals = residuals_of(drawn, held_out["model"][0]).take(_finite(drawn))
     figures = errors_of(drawn, held_out)
     if real:  # tensors of networks, by what drawn operands teach
-        known = physics.known_of(drawn)
+        known = known_of(drawn)
         on_real = {name: expected(learn(drawn), known, real) for name, learn in METHODS.items()}
         figures |= {f"real_{name}": value for name, value in errors_of(real, on_real).items()}
     if (noise := noise_floor(kept)) is not None:
@@ -402,9 +408,7 @@ def write_input_model(folder: Path, trained: TrainedInputs) -> InputManifest:
     The time of its newest point is that of the model.
     """
     points, by_type = trained.points, _by_type(trained.points)
-    asked: dict[str, Float32s] = {
-        d: physics.columns(of).astype(np.float32) for d, of in by_type.items()
-    }
+    asked: dict[str, Float32s] = {d: columns(of).astype(np.float32) for d, of in by_type.items()}
     trees = trees_files(trained.model.trees, asked)
     contents = {**trees, POINTS: input_points_text(points)}
     newest = max(datetime.fromisoformat(p.measured_at) for p in points).astimezone(UTC)
@@ -413,11 +417,11 @@ def write_input_model(folder: Path, trained: TrainedInputs) -> InputManifest:
         version="",
         created_at=newest.isoformat(timespec="seconds"),
         features=FEATURES,
-        physics=physics.PARTS,
-        columns=physics.COLUMNS,
+        physics=PARTS,
+        columns=COLUMNS,
         coverage=COVERAGE,
         types=tuple(_type_model(dtype, of, trained) for dtype, of in by_type.items()),
-        known=physics.known_of(points),
+        known=known_of(points),
         dataset=InputFacts(
             sha256=input_points_sha256(points),
             points=len(points),
@@ -464,9 +468,9 @@ def _is_enough(points: _Points) -> bool:
 
 
 def _type_model(dtype: str, of: _Points, trained: TrainedInputs) -> TypeModel:
-    features = physics.feature_matrix(of)
+    features = feature_matrix(of)
     usual = [p for p in of if p.is_reference]
-    middle = np.median(physics.feature_matrix(usual), axis=0) if usual else ()
+    middle = np.median(feature_matrix(usual), axis=0) if usual else ()
     return TypeModel(
         dtype=dtype,
         points=len(of),

@@ -35,13 +35,15 @@ from advisor.validity.sensor_record import AVERAGE_SETTLE_S, PowerChannel, Senso
 from advisor.wire.power import CurveBin, Difference, Estimate, Histogram, KernelReport, StretchPower
 from advisor_data.known import KERNEL_REPORTS
 from advisor_power.gpu_worker import Conditions, Step
-from advisor_power.kernels.bench import KernelBench, KernelReady, RunRequest
 from advisor_power.kernels.runs import (
     IDLE,
     STANDARD_ERRORS_95,
     GaplessRun,
+    KernelBench,
     KernelPlan,
+    KernelReady,
     Run,
+    RunRequest,
     Sensors,
     Stitched,
     TraceBlock,

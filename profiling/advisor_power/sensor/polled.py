@@ -24,7 +24,7 @@ from advisor.errors import SourceError
 from advisor_power.sensor.trace import AVERAGE, ENERGY, INSTANT, MEMORY, append
 from advisor_profiling.telemetry import nvml
 from advisor_profiling.telemetry.nvml import NvmlSource, call, nvml_session, reading
-from advisor_profiling.testbed.live import strangers
+from advisor_profiling.testbed import strangers
 
 POLL_S = 0.0003
 """Asking for power takes some tens of microseconds; readings change every tens of milliseconds."""

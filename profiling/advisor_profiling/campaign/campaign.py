@@ -24,7 +24,7 @@ from advisor.errors import AdvisorError, InputError, JobError, LimitBrokenError,
 from advisor.runtime.job_process import stop_all
 from advisor.runtime.processes import cpu_steal_s
 from advisor_data import Store
-from advisor_profiling.testbed.replay import Testbed, WarmProcess
+from advisor_profiling.testbed import Testbed, WarmProcess
 from advisor_profiling.window import (
     MeasuredWindow,
     ProcessSpec,

@@ -33,8 +33,7 @@ from advisor_profiling.campaign.plan import (
     Skipped,
     expand,
 )
-from advisor_profiling.testbed.live import Mode
-from advisor_profiling.testbed.replay import Testbed
+from advisor_profiling.testbed import Mode, Testbed
 from advisor_profiling.window import Target, WindowRules, pair_mode, part_alone
 
 WindowKey = tuple[tuple[tuple[str, str | None, float], ...], str, int]

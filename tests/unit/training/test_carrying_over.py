@@ -25,9 +25,8 @@ from advisor_training.evaluation import (
     planned_fits,
     to_json,
 )
-from advisor_training.held_out import BY_GPU_MODEL, PROTOCOLS
 from advisor_training.intervals import COVERAGE, Residuals, held, widening
-from advisor_training.learners import Fitted, Predicted, as_predicted
+from advisor_training.learners import BY_GPU_MODEL, PROTOCOLS, Fitted, Predicted, as_predicted
 from advisor_training.reports import gpu_tables, said
 from advisor_training.reports import page as to_html
 from advisor_training.rows import Data, Rows, make_data

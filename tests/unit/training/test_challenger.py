@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from retraining import BUNDLED_POINTS, NEW_POINTS
 
-from advisor_training.held_out import leave_one_job_out
-from advisor_training.learners import as_predicted, physical
+from advisor_training.learners import as_predicted, leave_one_job_out, physical
 from advisor_training.retrain import (
     ALL,
     ComparedFigure,

@@ -17,7 +17,9 @@ from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
 from advisor.predict.profiles import Serving
 from advisor_models.intervals import UNCAPPED as UNCAPPED_STRATUM
 from advisor_models.intervals import LogBounds
-from advisor_training.choices import (
+from advisor_training.learners import HeldOut, as_predicted, joined
+from advisor_training.rows import Data, Rows, make_data
+from advisor_training.scoring import (
     RULES,
     Choice,
     ChoiceQuestion,
@@ -27,9 +29,6 @@ from advisor_training.choices import (
     choose_by_rule,
     keys_of,
 )
-from advisor_training.held_out import HeldOut, joined
-from advisor_training.learners import as_predicted
-from advisor_training.rows import Data, Rows, make_data
 
 EFFICIENCY = OBJECTIVES[DEFAULT_OBJECTIVE]
 NINE_ONLY = ChoiceQuestion(EFFICIENCY)

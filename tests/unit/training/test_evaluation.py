@@ -17,7 +17,6 @@ from advisor.core.objectives import (
 )
 from advisor.errors import ModelError
 from advisor_training import scoring
-from advisor_training.choices import Choice, ChoiceQuestion, choose, figures_of
 from advisor_training.evaluation import (
     TOLERANCES,
     Evaluation,
@@ -32,21 +31,31 @@ from advisor_training.evaluation import (
     planned_fits,
     worse_figures,
 )
-from advisor_training.held_out import (
+from advisor_training.learners import (
     BY_FAMILY,
     BY_PAIR,
     BY_RUN,
     BY_WORKLOAD,
+    LEARNERS,
     PROTOCOLS,
     RANDOM_ROWS,
     Answers,
+    Fitted,
+    as_predicted,
     draw_rows,
     has_other_runs,
 )
-from advisor_training.learners import LEARNERS, Fitted, as_predicted
 from advisor_training.reports import said, write_evaluation
 from advisor_training.rows import Data, Rows
-from advisor_training.scoring import Error, error, errors_of
+from advisor_training.scoring import (
+    Choice,
+    ChoiceQuestion,
+    Error,
+    choose,
+    error,
+    errors_of,
+    figures_of,
+)
 
 pytestmark = pytest.mark.figures
 

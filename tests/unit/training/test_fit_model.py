@@ -27,7 +27,6 @@ from advisor_models.heads import KNOWN_HEADS
 from advisor_models.manifest import Artefact, read_manifest, sha256, write_artefact
 from advisor_models.model_predictor import ModelPredictor
 from advisor_training import learners as head_learners
-from advisor_training.held_out import leave_one_job_out
 from advisor_training.intervals import residuals_of
 from advisor_training.learners import (
     HEAD_LEARNERS,
@@ -35,6 +34,7 @@ from advisor_training.learners import (
     extra_trees,
     fit,
     learners_for,
+    leave_one_job_out,
 )
 from advisor_training.rows import Rows, flat, make_pairs, make_rows
 from advisor_training.scoring import head_errors

@@ -5,8 +5,14 @@ import pytest
 from made_up_rows import as_held_out, training_set
 
 from advisor.errors import InputError
-from advisor_training.held_out import HeldOut, leave_one_job_out
-from advisor_training.learners import POWER_LEARNER, Fitted, Predicted, as_predicted
+from advisor_training.learners import (
+    POWER_LEARNER,
+    Fitted,
+    HeldOut,
+    Predicted,
+    as_predicted,
+    leave_one_job_out,
+)
 from advisor_training.rows import Rows
 from advisor_training.scoring import head_errors, speed_errors
 

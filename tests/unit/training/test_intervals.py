@@ -14,7 +14,6 @@ from synthetic_pairs import GPU_MODEL
 from advisor.errors import InputError
 from advisor.predict.profiles import make_profiles
 from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, LogBounds, on_gpu_model, place_of
-from advisor_training.held_out import BY_RUN, BY_WORKLOAD, leave_one_job_out
 from advisor_training.intervals import (
     Residuals,
     bounds_of,
@@ -29,11 +28,14 @@ from advisor_training.intervals import (
     without_counters,
 )
 from advisor_training.learners import (
+    BY_RUN,
+    BY_WORKLOAD,
     HEAD_LEARNERS,
     LEARNERS,
     POWER_LEARNER,
     SPEED_LEARNER,
     learned_from,
+    leave_one_job_out,
 )
 from advisor_training.rows import Names, Rows
 

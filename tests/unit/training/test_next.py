@@ -13,7 +13,7 @@ from made_up_rows import solo_points
 
 from advisor.core.records import Observation
 from advisor.core.split import Split
-from advisor_profiling.campaign.plan_file import DEFAULT_SPLITS, plan_from_options
+from advisor_profiling.campaign.plan import DEFAULT_SPLITS, plan_from_options
 from advisor_training.next import (
     SPLITS,
     SPLITS_BESIDE_ITSELF,

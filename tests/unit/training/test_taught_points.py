@@ -24,8 +24,18 @@ from advisor.core.records import (
 )
 from advisor.predict.profiles import make_profiles
 from advisor.validity.safe_counts import CheckedCounts
-from advisor_training.points import LEAST_S, Teaching, profiles_that_lack, taught_here, teach
-from advisor_training.rows import OBSERVED_WEIGHT, SOME, make_data, make_pairs, make_rows
+from advisor_training.rows import (
+    LEAST_S,
+    OBSERVED_WEIGHT,
+    SOME,
+    Teaching,
+    make_data,
+    make_pairs,
+    make_rows,
+    profiles_that_lack,
+    taught_here,
+    teach,
+)
 
 SOLOS = solo_points()
 CARD = "GPU-of-launches"

@@ -12,10 +12,18 @@ from hypothesis import strategies as st
 from advisor.core.objectives import NO_PRICES
 from advisor.decide.limits import Request
 from advisor.predict.profiles import Profile, make_profiles
-from advisor_audit.kinds import SeenKind, Survey, Workload, workload_of
-from advisor_audit.packing import Packer, Walk, Walked, make_packer
+from advisor_audit.audit import SavedInWorlds, interval, saved
+from advisor_audit.packing import (
+    Packer,
+    SeenKind,
+    Survey,
+    Walk,
+    Walked,
+    Workload,
+    make_packer,
+    workload_of,
+)
 from advisor_audit.phases import Segment
-from advisor_audit.result import SavedInWorlds, interval, saved
 from advisor_audit.sources import Owner
 from advisor_data.bundled import bundled_solo_points
 from advisor_models.one_window import bundled_head

@@ -11,7 +11,7 @@ import pytest
 import typer
 from rich.console import Console
 
-from advisor_cli.stopping import stoppable
+from advisor_cli.measure.testbeds import stoppable
 
 
 @contextmanager

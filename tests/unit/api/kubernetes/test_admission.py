@@ -14,7 +14,7 @@ from kube_objects import CHOOSER, Object, merged, patched
 from advisor.errors import InputError
 from advisor_kubernetes import names
 from advisor_kubernetes.admission import review
-from advisor_kubernetes.objects import read_object
+from advisor_kubernetes.cluster import read_object
 
 FIXTURES = Path(__file__).parents[3] / "fixtures/kubernetes"
 LIMIT = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"

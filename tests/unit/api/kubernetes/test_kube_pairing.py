@@ -15,7 +15,7 @@ from kube_serving import admitted, claimed, gpus, node_of, pod_of
 from advisor.client import JobRequest
 from advisor.errors import InputError
 from advisor_kubernetes import names
-from advisor_kubernetes.objects import quantity
+from advisor_kubernetes.cluster import quantity
 from advisor_kubernetes.pairing import (
     MOST_KINDS,
     Node,

@@ -20,33 +20,30 @@ from advisor.formats.wire import read, write
 from advisor.wire.power import FEATURES, InputAsked, InputFingerprint
 from advisor_cli.power.input import note_lines
 from advisor_data.known import input_points_text, read_input_points
-from advisor_power.data.fill import STORAGE, fill_pair
-from advisor_power.data.fingerprint import Fingerprint, fingerprint
+from advisor_power.data.fill import STORAGE, Fingerprint, fill_pair, fingerprint
 from advisor_power.data.language import SWEEPS, parse_operands
 from advisor_power.data.measuring import (
     REFERENCE_EVERY,
+    InputCase,
+    InputPower,
     InputRun,
     Matrices,
     Outcome,
+    case_of,
     fill_case,
     filled,
-    measure_cases,
-    with_references,
-)
-from advisor_power.data.of_job import input_fingerprint, with_fingerprint
-from advisor_power.data.predictor import with_features, with_sent_features
-from advisor_power.data.result import (
-    InputCase,
-    InputPower,
-    case_of,
     input_lines,
     kept_inputs,
+    measure_cases,
     newest_of,
     parse_shape,
     read_kept,
     reference_for,
     with_ratios,
+    with_references,
 )
+from advisor_power.data.of_job import input_fingerprint, with_fingerprint
+from advisor_power.data.predictor import with_features, with_sent_features
 from advisor_power.data.training import pattern_of, points_of
 from advisor_power.gpu_worker import Step
 

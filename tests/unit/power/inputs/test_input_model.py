@@ -37,17 +37,18 @@ from advisor_data.known import (
 )
 from advisor_models.manifest import MANIFEST
 from advisor_power.data import predictor
-from advisor_power.data.physics import (
+from advisor_power.data.predictor import (
     COLUMNS,
     LEAST_PART,
     PARTS,
+    POINTS,
+    InputPredictor,
     by_feature_w,
     columns,
     held_to,
     known_of,
     parts,
 )
-from advisor_power.data.predictor import POINTS, InputPredictor
 from advisor_power.data.training import (
     METHODS,
     FittedPower,

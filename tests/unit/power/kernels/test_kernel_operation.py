@@ -16,9 +16,15 @@ from advisor.wire.power import KernelReport
 from advisor_cli.power.kernel import report_lines
 from advisor_data.known import KERNEL_REPORTS
 from advisor_power.gpu_worker import Step
-from advisor_power.kernels.bench import RunRequest
 from advisor_power.kernels.measure import BLOCK_RUNS, measure_operation
-from advisor_power.kernels.runs import KernelPlan, Run, Sensors, WantedKernel, sensors_of
+from advisor_power.kernels.runs import (
+    KernelPlan,
+    Run,
+    RunRequest,
+    Sensors,
+    WantedKernel,
+    sensors_of,
+)
 from advisor_profiling.window import CounterTick
 
 GPU = Gpu(uuid="GPU-1", model="Fake H200", driver="580.00.00", units_total=132)

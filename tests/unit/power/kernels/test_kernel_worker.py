@@ -19,16 +19,16 @@ from advisor.errors import BusyError, JobError, LimitNotProvenError
 from advisor.runtime.lock import gpu_lock
 from advisor_power import gpu_worker
 from advisor_power.gpu_worker import AnsweringSpec, GpuWorker, started
-from advisor_power.kernels import bench
-from advisor_power.kernels.bench import (
+from advisor_power.kernels import runs
+from advisor_power.kernels.runs import (
     KernelReady,
     LiveKernelBench,
     PolledReadings,
+    PowerReading,
     RunRequest,
     first_free,
     run_of,
 )
-from advisor_power.kernels.runs import PowerReading
 from advisor_power.sensor import polled
 
 PIPES = ["--commands", "c", "--answers", "a"]
@@ -195,7 +195,7 @@ def test_operation_that_is_never_ready_is_ended(
 def test_operation_that_never_ends_is_given_up(
     job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(bench, "SPARE_S", 0.05)
+    monkeypatch.setattr(runs, "SPARE_S", 0.05)
     monkeypatch.setattr(gpu_worker, "os", Said())
     running = start(tmp_path)
     with pytest.raises(JobError, match="did not end within"):

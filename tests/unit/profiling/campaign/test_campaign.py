@@ -28,8 +28,7 @@ from advisor_profiling.campaign.campaign import (
     conditions_on,
     measure_blocks,
 )
-from advisor_profiling.testbed.live import PhaseLock
-from advisor_profiling.testbed.replay import ReplayProcess, ReplayTestbed
+from advisor_profiling.testbed import PhaseLock, ReplayProcess, ReplayTestbed
 from advisor_profiling.window import Target, pair, rules_for, solo
 
 SHARES = (10, 30, 50, 70, 90, 100)

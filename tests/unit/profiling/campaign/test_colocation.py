@@ -25,8 +25,7 @@ from advisor_profiling.campaign.plan import (
     SplitRequest,
     read_set,
 )
-from advisor_profiling.testbed.live import Mode
-from advisor_profiling.testbed.replay import ReplayTestbed, Testbed
+from advisor_profiling.testbed import Mode, ReplayTestbed, Testbed
 from advisor_profiling.window import rules_for
 
 JOBS = ("fft", "gemm", "sort", "triad")

@@ -24,14 +24,12 @@ from advisor_profiling.campaign.plan import (
     PlanEntry,
     UnitSplit,
     expand,
-    read_set,
-    read_split,
-    write_splits,
-)
-from advisor_profiling.campaign.plan_file import (
     load_plan,
     plan_from_options,
+    read_set,
+    read_split,
     to_yaml,
+    write_splits,
 )
 
 JOBS = ("bert-train", "fft", "gemm", "null", "triad")

@@ -26,10 +26,10 @@ from advisor_profiling.campaign.plan import (
     Skipped,
     draw,
     expand,
+    plan_from_options,
     read_set,
     write_set,
 )
-from advisor_profiling.campaign.plan_file import plan_from_options
 
 SMALL = [f"small-{n}" for n in range(9)]
 BIG = [f"big-{n}" for n in range(4)]

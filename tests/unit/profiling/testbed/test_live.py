@@ -21,9 +21,9 @@ from advisor.runtime.backend import Granted
 from advisor.runtime.lock import open_lock
 from advisor.runtime.processes import plan_cores
 from advisor.settings import Settings, read_settings
+from advisor_profiling import testbed
 from advisor_profiling.doctor import core_speeds
-from advisor_profiling.testbed import live
-from advisor_profiling.testbed.live import LiveProcess, PhaseLock
+from advisor_profiling.testbed import LiveProcess, PhaseLock
 
 GPU = Gpu(vendor="nvidia", index=0, uuid="GPU-1", model="NVIDIA H100", units_total=132)
 
@@ -36,9 +36,9 @@ def seen(looks: Iterable[list[int]], patch: pytest.MonkeyPatch) -> list[list[int
         made.append(next(turns))
         return made[-1]
 
-    patch.setattr(live.nvml, "compute_pids", compute_pids)
-    patch.setattr(live, "_PASSING_S", 0)
-    patch.setattr(live, "_ALONE_S", 0.1)
+    patch.setattr(testbed.nvml, "compute_pids", compute_pids)
+    patch.setattr(testbed, "_PASSING_S", 0)
+    patch.setattr(testbed, "_ALONE_S", 0.1)
     return made
 
 
@@ -55,7 +55,7 @@ def test_processes_that_pass_or_leave_are_nobody(
     monkeypatch: pytest.MonkeyPatch, looks: list[list[int]], made: list[list[int]]
 ) -> None:
     found = seen(looks, monkeypatch)
-    live.check_alone(GPU)
+    testbed.check_alone(GPU)
     assert found == made
 
 
@@ -63,14 +63,14 @@ def test_a_process_that_stays_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where others pass by."""
     seen(([7, pid] for pid in itertools.count(8)), monkeypatch)
     with pytest.raises(BusyError, match=r"processes \[7, \d+\] use GPU GPU-1"):
-        live.check_alone(GPU)
+        testbed.check_alone(GPU)
 
 
 def test_later_strangers_are_those_that_were_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker and its helpers are there when it is asked first; one that ends is none."""
     looks = iter(([7, 8], [7, 8], [8, 9]))
-    monkeypatch.setattr(live.nvml, "context_pids", lambda _: next(looks))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-    later = live.later_strangers("GPU-1")
+    monkeypatch.setattr(testbed.nvml, "context_pids", lambda _: next(looks))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    later = testbed.later_strangers("GPU-1")
     assert (later(), later()) == (frozenset(), {9})
 
 
@@ -83,11 +83,11 @@ def test_no_window_is_open_beside_a_worker(monkeypatch: pytest.MonkeyPatch, tmp_
         asked.append((name, mode))
         yield "backend"
 
-    monkeypatch.setattr(live, "live_backend", backend_of)
+    monkeypatch.setattr(testbed, "live_backend", backend_of)
     settings = read_settings({"ADVISOR_HOME": str(tmp_path), "ADVISOR_LOCK_DIR": str(tmp_path)})
     with (
-        live.worker_backend(settings, "0", None) as backend,
-        live.worker_backend(settings, "1", 66),
+        testbed.worker_backend(settings, "0", None) as backend,
+        testbed.worker_backend(settings, "1", 66),
         open_lock(settings.lock_dir, "starting.lock") as starts,
     ):
         assert backend == "backend"
@@ -147,7 +147,7 @@ def test_who_is_waited_for_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A profile that was stopped by Ctrl-Z keeps all others of the host waiting, without end."""
-    monkeypatch.setattr(live, "_SILENT_S", 0.05)
+    monkeypatch.setattr(testbed, "_SILENT_S", 0.05)
     with ThreadPoolExecutor(1) as pool:
         with PhaseLock(tmp_path).starting():
             waiting = pool.submit(PhaseLock(tmp_path).measuring().__enter__)

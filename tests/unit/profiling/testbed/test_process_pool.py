@@ -12,8 +12,7 @@ from advisor.core.gpu import Share
 from advisor.core.job import Job, ProgressSettings
 from advisor.errors import AdvisorError, JobError, LimitNotProvenError, PartitionError, StoreError
 from advisor_profiling.campaign.campaign import ProcessPool
-from advisor_profiling.testbed.live import PhaseLock
-from advisor_profiling.testbed.replay import ReplayTestbed, WarmProcess
+from advisor_profiling.testbed import PhaseLock, ReplayTestbed, WarmProcess
 from advisor_profiling.window import ProcessSpec
 
 SHARES = (30.0, 50.0, 70.0, 100.0)

@@ -20,7 +20,7 @@ from advisor.core.telemetry import ENERGY_GPU, POWER_GPU
 from advisor.errors import InputError, JobError
 from advisor_data import open_store
 from advisor_profiling.campaign.campaign import SweepResult, measure_target, sweep
-from advisor_profiling.testbed.replay import JobAtShare, Recordings, ReplayTestbed
+from advisor_profiling.testbed import JobAtShare, Recordings, ReplayTestbed
 from advisor_profiling.window import ProcessSpec, Target, pair, rules_for, solo
 
 COUNTERS = {field.name: 11.0 + n for n, field in enumerate(dataclasses.fields(Counters))}

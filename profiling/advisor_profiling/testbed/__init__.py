@@ -1,1 +1,0 @@
-"""Where jobs are measured: a live GPU or its replay."""
