@@ -191,7 +191,7 @@ def test_replay_for_a_person(advisor: Advisor) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("nosuch", "--gpu", "replay"), "no recorded job nosuch. recorded are: albert-train,"),
+        (("nosuch", "--gpu", "replay"), "no recorded job nosuch. recorded are: albert-infer,"),
         ((*REPLAY, "--shares", "15"), "no recorded point of triad at 15 %. recorded are: 10 %, 20"),
         (("triad", "--noise"), "--noise is for a replay"),
         ((*REPLAY, "--units", "12.5"), "--units 12.5 is not a list of whole numbers"),
