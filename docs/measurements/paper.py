@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from advisor.decide.recommendation import TIE
 
 from advisor.core.objectives import RAW_OBJECTIVE
+from advisor.core.policy import Policy
 from advisor_training.evaluation import bar_of
 from advisor_training.learners import (
     LEARNERS,
@@ -109,7 +109,7 @@ def group_of(data: Data, classes: Any, choice: Choice) -> str | None:
 
 def _tie(name: str) -> float:
     """The paper takes no ties."""
-    return 0.0 if name == "paper" else TIE
+    return 0.0 if name == "paper" else Policy().tie
 
 
 def _mean(error: Error | None) -> str:

@@ -186,7 +186,8 @@ def test_launches_of_sets_are_commands(place: Advisor, advisor: Advisor) -> None
         assert f"  GPU {one['gpus'][0]:<5} {command}\n" in done
         (pair,) = json.loads(advisor(*command.split()[1:], "--dry-run", "--json").out)["pairs"]
         shares = [(job["job"], job["share_percent"]) for job in one["jobs"]]
-        assert [(job["job"], job["share_percent"]) for job in pair["jobs"]] == shares
+        names = [part["job"]["name"] for part in pair["jobs"]]
+        assert [*zip(names, pair["split"]["shares"], strict=True)] == shares
 
 
 @pytest.mark.parametrize(
