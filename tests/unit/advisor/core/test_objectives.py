@@ -86,8 +86,8 @@ def test_energy_and_cost_by_hand() -> None:
     """The same work takes 330 W in the mean on a GPU each, and a freed one draws 50 W."""
     prices = Prices(gpu_hour=2.0, kwh=0.5, host_w=100.0)
     assert BY_HAND.energy_saved_beside(50) == pytest.approx(1 - (220 + 50) / BY_HAND.same_work_w)
-    assert prices.of_hour(220) == pytest.approx(2 + 0.5 * 0.32)
-    assert prices.of(1800, 3.6e6) == pytest.approx(0.5 * (2 + 0.5 * 0.1) + 0.5)
+    costs = prices.of_hour(220), prices.of(1800, 3.6e6)
+    assert costs == pytest.approx((2 + 0.5 * 0.32, 0.5 * (2 + 0.5 * 0.1) + 0.5))
     assert prices.with_host(BY_HAND).power_w == 320
 
 

@@ -120,10 +120,10 @@ def test_what_is_not_known_is_told_and_left_out() -> None:
 
 
 def test_ledgers_add_up() -> None:
-    unknown = replace(TWO_HOURS, freed_idle_j=None)
-    assert (add(TWO_HOURS, None), add(None, TWO_HOURS)) == (TWO_HOURS, TWO_HOURS)
+    assert add(TWO_HOURS, None) == add(None, TWO_HOURS) == TWO_HOURS
     assert add(TWO_HOURS, TWO_HOURS.part(2)) == TWO_HOURS.part(3)
-    assert add(TWO_HOURS, unknown) == unknown.part(2)
+    without_idle = replace(TWO_HOURS.part(2), freed_idle_j=None)
+    assert add(TWO_HOURS, without_idle.part(0.5)) == without_idle
 
 
 def test_a_gpu_shows_who_holds_it() -> None:

@@ -324,7 +324,8 @@ def test_pages_follow_one_another(store: Store) -> None:
     seen = [
         observation(n, job_1="fft", job_2=f"j{n % 3}", started_at=_at(n // 7)) for n in range(90)
     ]
-    store.add(seen)
+    store.add([*seen, point()])
+    assert store.together() == {("fft", f"j{n}") for n in range(3)}
     for limit in (1, 5, 7, 89, 90, 1000):
         found = _all_pages(lambda span: store.observation_page(None, span), limit)
         assert found == sorted(seen, key=position, reverse=True)
