@@ -124,7 +124,7 @@ class Overview:
         at: The moment, ISO 8601.
         gpus: Those of this host, and others on which something runs.
         running: Launches that are not over, the newest first, with their history.
-        ended: The newest of those that are, likewise.
+        ended: The newest ended launches, likewise.
         today: Since midnight on the host of the service.
         week: Since Monday.
     """

@@ -202,7 +202,7 @@ class JobStatus:
         predicted_rate: What was expected of `rate`, beside those that ran when it began or when
             the last one joined.
         join_id: Name of the request by which it joined; None: it began with the first.
-        joined_at: When it joined those that ran.
+        joined_at: When it joined the running jobs.
         ended_at: When it was seen to be over.
     """
 
@@ -309,7 +309,7 @@ def _pairs(series: HistoryValues) -> HistoryValues:
 
 
 def known_mean(values: Sequence[float | None]) -> float | None:
-    """Of those that are known, to four digits; None: none is."""
+    """Of the known values, to four digits; None without any."""
     known = [value for value in values if value is not None]
     return float(f"{sum(known) / len(known):.4g}") if known else None
 

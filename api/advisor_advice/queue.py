@@ -62,7 +62,7 @@ from advisor_profiling import SUPERVISOR
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class QueueCard:
-    """A GPU of the queue: what launches on it are asked for with, and what is known of the jobs.
+    """A GPU of the queue: the request of its launches, and profiles and predictions of the jobs.
 
     Attributes:
         lacking: Names of jobs that can only run alone, and why.
@@ -117,7 +117,7 @@ class QueueCard:
             StoreError: what the check of the GPU model found cannot be read.
         """
         parts = tuple(self.held_to(LaunchPart(job=job)) for job in jobs)
-        # Nobody has a limit, but who joins may need one.
+        # No running job has a limit; a job that joins may need one.
         split = Split(split.shares) if split.sharing == "uncapped" else split
         made = LaunchSet(split=split, parts=parts, open_percent=WHOLE)
         return forecasting.with_forecast(made, self.wanted, settings)[0]

@@ -116,7 +116,7 @@ class Service:
     """What a process of the service has open; safe for several threads.
 
     Attributes:
-        home: Its name, by which its launches are told apart from those of other services.
+        home: Identifier that separates its launches from those of other services.
     """
 
     settings: Settings

@@ -181,7 +181,7 @@ def _outcomes(sets: Iterable[SetKey], packers: Packers, world: int) -> dict[SetK
 def _outcome(one: PackedSet, speed: Floats, energy: Floats) -> Floats:
     law = np.array(one.speeds)[:, None]
     speeds = np.minimum(1.0, law * speed)
-    # What a server loses is told as its tail; its floor is its demand.
+    # A slower server shows a longer tail; its floor is its demand.
     batch = np.array(one.lags)[:, None]
     stays = speeds >= np.array(one.floors)[:, None] * batch - 1e-9
     together = np.maximum(stays.sum(axis=0) - 1, 0)
@@ -248,7 +248,7 @@ class Now:
         cards: Held at the same time, at most.
         gpu_hours: Held.
         paused_hours: Of these without any work.
-        free_hours: Held by nobody, outside of everything here.
+        free_hours: GPU hours without any job.
         kwh: Of the GPUs while they are held; None: no power was read.
         cost: None: nothing has a price, or no power was read.
     """
@@ -314,7 +314,7 @@ class SeenJob:
     Attributes:
         basis: What its speeds beside others are from.
         activity_percent: Of the SMs, else of the GPU, at work; measured. None: not read.
-        fills: Whether it fills the card; None: nobody knows.
+        fills: Whether the job fills the card; None: unknown.
         is_server: Whether it looks like one.
         several_gpus: Whether it held several at once: it is left as it is.
         shared_hours: Of its GPU hours those in which it could share.
@@ -710,7 +710,7 @@ def read_all(
 
     Args:
         source: What is read.
-        within: Label that says who may share with whom.
+        within: Label; jobs share only where its value is equal.
         folder: Of the pages; what is there already is not read again.
         on_page: Called with the pages that are done and all pages.
         keep: A file that gets every series that is read.

@@ -57,7 +57,7 @@ class Workload(NamedTuple):
 
     @property
     def known_as(self) -> str:
-        """The name of its profile: as `advisor profile --name` is told it."""
+        """Name of its profile, as given to `advisor profile --name`."""
         return self.name.removeprefix("job ")
 
 
@@ -215,7 +215,7 @@ class Survey:
             idle[1] += one.seen_s
 
     def idle_power_w(self, model: str) -> float:
-        """Of a card that nobody holds."""
+        """Of a free card."""
         watts, seconds = self.idle_w.get(model, (0.0, 0.0))
         return watts / seconds if seconds > 0 else IDLE_W
 
@@ -225,7 +225,7 @@ class Survey:
         return max(read or 0.0, self.most_w.get(model, 0.0), self.idle_power_w(model) + 1)
 
     def memory_mib(self, model: str) -> float | None:
-        """Of a card; None: nobody knows."""
+        """Of a card; None: unknown."""
         return MEMORY_MIB.get(model) or self.totals_mib.get(model) or None
 
     def kind_of(self, one: Segment) -> SeenKind | None:

@@ -40,7 +40,7 @@ class SourceFacts:
 
     Attributes:
         metrics: Of each channel the metric that is there, and the factor to its unit.
-        within: Label that says who may share with whom.
+        within: Label; jobs share only where its value is equal.
         exporters: Workloads whose pods are exporters, not jobs.
     """
 

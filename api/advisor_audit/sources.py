@@ -104,7 +104,7 @@ class Owner(NamedTuple):
     """Who holds a GPU.
 
     Attributes:
-        group: Namespace or user: who may share with whom.
+        group: Namespace or user; only jobs of one group share.
         name: Of the pod, the batch job, or the GPU where nothing else is known.
         part: Container of the pod.
     """
@@ -163,7 +163,7 @@ def owner_of(labels: Mapping[str, str], within: str, exporters: Collection[str])
 
     Args:
         labels: Of the row.
-        within: Label that says who may share with whom.
+        within: Label; jobs share only where its value is equal.
         exporters: Workloads of exporters.
     """
     prefix = "exported_" if labels.get("exported_pod") else ""

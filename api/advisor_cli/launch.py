@@ -168,7 +168,7 @@ def launch(
     if join is not None:
         check_join(asked)
         folder = find_folder(settings.home / "launches", join)
-        # Of a launch without a GPU yet, which nobody can join either, it is the wanted one.
+        # A launch without a GPU yet cannot be joined; the requested GPU is shown.
         seen = _see_gpu(folder.read_status().gpu_uuid or folder.read_spec().gpu, settings)
         wanted = resolved(card=seen)
         raise typer.Exit(join_launch(folder, wanted, settings, as_json=as_json))

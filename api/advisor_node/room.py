@@ -1,4 +1,4 @@
-"""One GPU of the node and those who share it: what they do, and what they did together.
+"""One GPU of the node and the jobs on it: their shares, and records of their windows.
 
 What was observed goes to the service, again and again until it has it.
 

@@ -128,7 +128,7 @@ def _wait_until_free(file: IO[str], doing: str) -> None:
 
 
 def _free(file: IO[str]) -> bool:
-    """Whether nobody else holds the file; asks without keeping it."""
+    """Whether the file is unlocked; takes the lock and lets it go."""
     if free := try_lock(file):
         fcntl.flock(file, fcntl.LOCK_UN)
     return free
@@ -261,7 +261,7 @@ def live_backend(settings: Settings, gpu_name: str, mode: Mode | None) -> Genera
 
 
 def backend_alone(gpu: Gpu, mode: Mode | None, settings: Settings) -> Backend:
-    """What enforces shares, as `open_backend` says, on a GPU on which nobody computes."""
+    """The backend of `open_backend`, on a GPU without compute processes."""
     backend = open_backend(gpu, mode, settings)
     with undone_by(backend.close):
         end_leftovers(backend, settings.runtime_dir)

@@ -124,7 +124,7 @@ class Caller:
         name: Of the token; of a process of this host its user, such as `uid:1000`; else
             `anonymous`.
         scopes: Those that others imply, too.
-        known: Whether it is told apart from others.
+        known: Whether the caller is identified.
     """
 
     name: str

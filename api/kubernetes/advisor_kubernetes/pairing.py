@@ -99,7 +99,7 @@ def read_node(item: Object) -> Node:
 
 
 def _refused(allocatable: Mapping[str, float]) -> str:
-    """A device plugin there gives the same GPUs to others, whom nobody limits."""
+    """A device plugin there gives the same GPUs to pods without limits."""
     faults = (
         f"its device plugin offers {count:g} {name}, so that others get the same GPUs: "
         "keep it off this node (nvidia.com/gpu.deploy.device-plugin=false)"
@@ -273,7 +273,7 @@ class Pod:
         return self._wanted(self.asked.expected_s)
 
     def left(self, now_s: float) -> JobRequest:
-        """The same of what it has still to do; of one that takes longer than told nobody knows.
+        """The same of the remaining work; unknown for a job past its stated time.
 
         It counts as if it had been alone: so at least so much is left of it.
         """

@@ -181,7 +181,7 @@ def cut(
 
 
 def remaining(blocks: Iterable[Block], done: Collection[Target]) -> list[Block]:
-    """What is left of the blocks, without the processes that nobody needs any more.
+    """The remaining blocks, without processes that no window needs any more.
 
     Cut and shard the whole plan first: then numbers and places do not depend on what is done.
     """

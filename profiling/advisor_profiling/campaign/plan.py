@@ -870,7 +870,7 @@ def _pairs(entry: PlanEntry, run: str, jobs: Mapping[str, Job], past: _Past) -> 
 
 
 DEFAULT_SPLITS = "nine,uncapped"
-"""At which pairs are measured where nobody says otherwise."""
+"""Default splits of measured pairs."""
 
 DEFAULT_SET_SPLITS = "uncapped"
 """The same of sets, beside the limits that stand behind their jobs."""
