@@ -331,7 +331,7 @@ class QueueRun:
             AdvisorError: what is needed for advice cannot be read.
             OSError: a launch cannot be started.
         """
-        plan = [] if self.stopping else self._planned(look)
+        plan: Sequence[Move] = () if self.stopping else self._planned(look)
         is_changing = any(launch.joining or not launch.has_room for launch in look.launches)
         only_servers = not (self.stopping or is_changing) and self._only_servers(look, plan)
         if only_servers:

@@ -483,8 +483,8 @@ def run(
         if waiting and not (look.launches or look.record.ended):
             raise NoSplitError(
                 f"{listed(waiting)} would find no place beside the other jobs",
-                why="a server never ends, so no job can wait for it, and no way of sharing keeps "
-                "the limits of all and saves enough",
+                why="a server never ends, so no job can wait for it, and no job with a profile "
+                "saves enough beside it within the limits of all",
                 fix="name more GPUs with --gpus, allow more (--max-p99, --min-speed), or leave out "
                 f"{listed(waiting)}",
             )

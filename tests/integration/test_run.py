@@ -181,7 +181,8 @@ def test_what_cannot_be_is_refused_before_anything_starts(h100: FakeHost) -> Non
         (("triad", "unknown-serve"), 2, "advisor profile unknown-serve"),
         (("bert-serve-10",), 2, "advisor launch bert-serve-10"),
         (("triad", "--gpus", "0,0"), 2, "twice"),
-        (("triad", *["bert-serve-10*7"], "--max-p99", "0.01ms"), 10, "no place"),
+        (("triad", "bert-serve-10*7", "--max-p99", "0.01ms"), 10, "no place"),
+        (("home-made", "bert-serve-10"), 10, "leave out bert-serve-10"),
     ):
         done = h100.advisor("run", *options)
         assert (done.returncode, words in done.stderr) == (code, True), (options, done.stderr)

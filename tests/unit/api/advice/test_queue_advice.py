@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from advised import settings_of
@@ -99,7 +99,7 @@ def test_a_queue_ends(
 ) -> None:
     """A server ends with the last job that shares with it; without one it does not begin."""
     monkeypatch.setattr(
-        "advisor_advice.queue.spawn_supervisor", lambda *_: SimpleNamespace(poll=lambda: None)
+        "advisor_advice.queue.spawn_supervisor", Mock(return_value=Mock(poll=lambda: None))
     )
     rates = {"bert-serve-10": 10.0}
     jobs = [Job(name=name, command=("true",), offered_rate=rates.get(name)) for name in names]
