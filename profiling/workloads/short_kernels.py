@@ -2,8 +2,8 @@
 
     python3 short_kernels.py --ms 0.1 --block-us 20
 
-Counted in kernels. short_kernels.cu is the source of the PTX, which the driver compiles for the
-GPU (Volta or later); nothing but the driver's library is needed.
+Progress is counted in kernels. short_kernels.cu is the source of short_kernels.ptx, which the
+driver compiles for the GPU (Volta or later); nothing but the driver's library is needed.
 """
 
 import argparse
@@ -11,16 +11,18 @@ import ctypes
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
 from advisor.progress import Progress
 
-THREADS = 1024
-"""Of a block. Two blocks fill an SM of 2,048 threads."""
+BLOCKS_ON_SM = 2
 
 SM_COUNT, THREADS_OF_SM = 16, 39
 """CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ..._MAX_THREADS_PER_MULTIPROCESSOR."""
 
 IN_FLIGHT, BATCH = 3, 4
+"""Batches that are launched before the first is waited for, and kernels of each."""
+
 
 cuda = ctypes.CDLL("libcuda.so.1")
 
@@ -55,12 +57,13 @@ def main() -> None:
     call("cuModuleGetFunction", ctypes.byref(spin), module, b"spin")
     call("cuStreamCreate", ctypes.byref(stream), 1)
     waves = max(1, round(given.ms * 1000 / given.block_us))
-    blocks = attribute(device, SM_COUNT) * (attribute(device, THREADS_OF_SM) // THREADS) * waves
+    blocks = attribute(device, SM_COUNT) * BLOCKS_ON_SM * waves
+    threads = attribute(device, THREADS_OF_SM) // BLOCKS_ON_SM
     length_ns = ctypes.c_uint64(round(given.block_us * 1000))
     parameters = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.pointer(length_ns), ctypes.c_void_p))
 
     def launch() -> None:
-        call("cuLaunchKernel", spin, blocks, 1, 1, THREADS, 1, 1, 0, stream, parameters, None)
+        call("cuLaunchKernel", spin, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, None)
 
     launch()
     call("cuStreamSynchronize", stream)
