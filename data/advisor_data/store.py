@@ -232,12 +232,11 @@ def _in_writing_order(points: Iterable[P]) -> list[P]:
 
 def _delete(connection: Connection, records: Iterable[Record]) -> int:
     """Take out those that are there; how many."""
-    deleted = 0
-    for record in records:
-        table = tables[type(record)]
-        gone = delete(table).where(table.c.point_id == record.point_id)
-        deleted += connection.execute(gone).rowcount
-    return deleted
+    return sum(
+        connection.execute(delete(table).where(table.c.point_id == record.point_id)).rowcount
+        for record in records
+        for table in [tables[type(record)]]
+    )
 
 
 def _insert(connection: Connection, kind: type[Record], records: Iterable[Record]) -> int:

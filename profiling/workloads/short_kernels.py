@@ -8,21 +8,19 @@ driver compiles for the GPU (Volta or later); nothing but the driver's library i
 
 import argparse
 import ctypes
+import itertools
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from advisor.progress import Progress
 
 BLOCKS_ON_SM = 2
-
-SM_COUNT, THREADS_OF_SM = 16, 39
-"""CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ..._MAX_THREADS_PER_MULTIPROCESSOR."""
-
-IN_FLIGHT, BATCH = 3, 4
-"""Batches that are launched before the first is waited for, and kernels of each."""
-
+SM_COUNT, THREADS_OF_SM = 16, 39  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT and ..._MAX_THREADS_...
+IN_FLIGHT, BATCH = 3, 4  # batches that are launched before the first is waited for; kernels of each
 
 cuda = ctypes.CDLL("libcuda.so.1")
 
@@ -33,11 +31,11 @@ def call(name: str, *arguments: object) -> None:
         raise RuntimeError(f"{name} failed with CUDA error {number}")
 
 
-def attribute(device: ctypes.c_int, number: int) -> int:
-    """An attribute of the GPU."""
-    value = ctypes.c_int()
-    call("cuDeviceGetAttribute", ctypes.byref(value), number, device)
-    return value.value
+def read(name: str, *arguments: object, kind: Any = ctypes.c_void_p) -> Any:
+    """Call the driver; the value that it writes where its first argument points to."""
+    value = kind()
+    call(name, ctypes.byref(value), *arguments)
+    return value
 
 
 def main() -> None:
@@ -46,40 +44,33 @@ def main() -> None:
     parser.add_argument("--ms", type=float, default=0.1, help="length of a kernel")
     parser.add_argument("--block-us", type=float, default=20.0, help="length of a block")
     given = parser.parse_args()
-    device, context = ctypes.c_int(), ctypes.c_void_p()
-    module, spin, stream = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
     call("cuInit", 0)
-    call("cuDeviceGet", ctypes.byref(device), 0)
-    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-    call("cuCtxSetCurrent", context)
+    device = read("cuDeviceGet", 0, kind=ctypes.c_int)
+    call("cuCtxSetCurrent", read("cuDevicePrimaryCtxRetain", device))
     ptx = Path(__file__).with_suffix(".ptx").read_bytes() + b"\0"
-    call("cuModuleLoadData", ctypes.byref(module), ptx)
-    call("cuModuleGetFunction", ctypes.byref(spin), module, b"spin")
-    call("cuStreamCreate", ctypes.byref(stream), 1)
+    spin = read("cuModuleGetFunction", read("cuModuleLoadData", ptx), b"spin")
+    sms, threads = (
+        read("cuDeviceGetAttribute", number, device, kind=ctypes.c_int).value
+        for number in (SM_COUNT, THREADS_OF_SM)
+    )
     waves = max(1, round(given.ms * 1000 / given.block_us))
-    blocks = attribute(device, SM_COUNT) * BLOCKS_ON_SM * waves
-    threads = attribute(device, THREADS_OF_SM) // BLOCKS_ON_SM
+    grid, block = (sms * BLOCKS_ON_SM * waves, 1, 1), (threads // BLOCKS_ON_SM, 1, 1)
     length_ns = ctypes.c_uint64(round(given.block_us * 1000))
-    parameters = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.pointer(length_ns), ctypes.c_void_p))
-
-    def launch() -> None:
-        call("cuLaunchKernel", spin, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, None)
-
+    parameters = (ctypes.c_void_p * 1)(ctypes.addressof(length_ns))
+    launch = partial(call, "cuLaunchKernel", spin, *grid, *block, 0, None, parameters, None)
     launch()
-    call("cuStreamSynchronize", stream)
-    progress = Progress(on_pause=lambda: call("cuStreamSynchronize", stream))
+    finish = partial(call, "cuCtxSynchronize")
+    finish()
+    progress = Progress(on_pause=finish)
     progress.ready()
-    events = [ctypes.c_void_p() for _ in range(IN_FLIGHT)]
-    for event in events:
-        call("cuEventCreate", ctypes.byref(event), 3)  # blocking wait, no timing
-    turn = 0
-    while True:
+    # Whoever waits for them sleeps (CU_EVENT_BLOCKING_SYNC), and their time is not taken.
+    events = [read("cuEventCreate", 3) for _ in range(IN_FLIGHT)]
+    for newest in itertools.count():
         for _ in range(BATCH):
             launch()
-        call("cuEventRecord", events[turn % IN_FLIGHT], stream)
-        turn += 1
-        if turn >= IN_FLIGHT:
-            call("cuEventSynchronize", events[turn % IN_FLIGHT])
+        call("cuEventRecord", events[newest % IN_FLIGHT], None)
+        if newest + 1 >= IN_FLIGHT:
+            call("cuEventSynchronize", events[(newest + 1) % IN_FLIGHT])  # the oldest
             progress.add(BATCH)
 
 

@@ -920,9 +920,11 @@ def _probe_blocks(
     """
     whole = [point for point in kept if point.share_percent == WHOLE]
     alone, beside = solo(SHORT_KERNELS, _FULL), together([(job, _FULL), (SHORT_KERNELS, _FULL)])
-    if not whole and not any(spec.share == _FULL for target in targets for spec in target.specs):
-        return []
-    if any(point.kernels_per_unit for point in whole) or testbed.refuses(beside):
+    if (
+        not (whole or any(spec.share == _FULL for target in targets for spec in target.specs))
+        or any(point.kernels_per_unit for point in whole)
+        or testbed.refuses(beside)
+    ):
         return []
     if testbed.mode != "mps":
         reporter.phase("kernels per unit are not counted: that takes MPS")
