@@ -518,13 +518,16 @@ def problems(
 
 
 def summary(points: Sequence[SoloPoint], *, replayed: bool = False) -> str:
-    """One line: how exact the profile is and how long its windows were."""
+    """One line: how exact the profile is, how long its windows were, kernels where counted."""
     errors = [p.rate_stderr / p.rate for p in points if p.rate_stderr is not None and p.rate]
     error = f"{100 * median(errors):.2f} %" if errors else "unknown"
-    windows_s = sum(point.window_s for point in points)
     exact = f"median standard error of the rate {error}"
     how = "one recording each, so their error is not known" if replayed else exact
-    return f"{len(points)} points; {how}; {windows_s:.0f} s of windows"
+    counted = [p.kernels_per_unit for p in points if p.kernels_per_unit is not None]
+    kernels = f"; {median(counted):.3g} kernels per unit of work" if counted else ""
+    return (
+        f"{len(points)} points; {how}; {sum(p.window_s for p in points):.0f} s of windows{kernels}"
+    )
 
 
 def _gap_percent(point: SoloPoint) -> float | None:

@@ -808,10 +808,10 @@ class _Task:
         self._rest(target)
         self._testbed.check_alive()
         point = to_point(self._references.judged(result), self._conditions)
-        # Of a window with the probe only its rates are kept, with the job's own point.
+        # Of a window with the probe only kernels are kept, with the job's own point.
         if not _is_probed(target):
             self._store.add([point])
-        self._keep(point)
+        self._note(point)
         self._retry_limit.worked(target.jobs)
         return True
 
@@ -826,7 +826,7 @@ class _Task:
             except JobError as reason:
                 self._pool.lose(spec, reason)
 
-    def _keep(self, point: Point) -> None:
+    def _note(self, point: Point) -> None:
         self.points.append(point)
         done = len(self.points)
         elapsed_s = self._testbed.clock.now_s() - self._begun_s
@@ -1010,8 +1010,10 @@ def sweep(
         # A job that lifts its limit is the only one here: no other share is believed either.
         if isinstance(failure.cause, LimitNotProvenError | LimitBrokenError):
             raise failure.cause
-    own = (point for point in outcome.points if isinstance(point, SoloPoint))
-    points = [*kept, *(point for point in own if point.job != SHORT_KERNELS.name)]
+    points = [
+        *kept,
+        *(p for p in outcome.points if isinstance(p, SoloPoint) and p.job != SHORT_KERNELS.name),
+    ]
     if uncounted:
         reporter.phase(f"kernels per unit are not counted: {uncounted[0].reason}")
     elif probe:
