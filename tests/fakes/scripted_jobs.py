@@ -182,7 +182,10 @@ class ScriptedJob:
         return frozenset([pid_of(self.job.name)])
 
     def roots(self) -> list[int]:
-        return []
+        return self.pids()
+
+    def has_marked(self, pid: int) -> bool:
+        return pid in self.seen_pids
 
     def sight(self) -> Sight | None:
         return self._backend.seen

@@ -32,12 +32,6 @@ STATUS_KEYS, JOB_KEYS = (
 )
 
 
-@pytest.fixture
-def jobs(jobs: FakeHost) -> FakeHost:
-    jobs.write_job("short", "--steps", "150")
-    return jobs
-
-
 def test_pair_runs_at_its_proven_split(jobs: FakeHost) -> None:
     done = jobs.advisor("launch", "two", "one", "--split", "70/30", "--duration", "5", "--json")
     assert done.returncode == 0, done.stderr
@@ -125,15 +119,6 @@ def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
     # The fake job is far slower than the recorded one; on a busy machine it is slower still.
     (said,) = (text for text in last["warnings"] if text.startswith("rate of triad"))
     assert "against the prediction of" in said
-
-
-def test_next_pair_starts_when_both_are_over(jobs: FakeHost) -> None:
-    last = launch(jobs, "short", "short", "--split", "50/50", "--then", "short+short")
-    assert (last["state"], last["pair_number"], last["pairs"]) == ("finished", 1, 2)
-    assert [seen["state"] for seen in last["observations"]] == ["finished"] * 2
-    places = sorted(p.name for p in folder(jobs, last["launch_id"]).glob("?-?"))
-    assert places == ["0-a", "0-b", "1-a", "1-b"]
-    await_nobody(jobs)
 
 
 def test_detached_launch_is_listed_shown_and_stopped(jobs: FakeHost) -> None:

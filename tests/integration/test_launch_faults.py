@@ -32,48 +32,12 @@ from advisor.runtime.processes import owner_of, wait_until
 RUNS = ("--split", "30/70")
 
 
-@pytest.fixture
-def jobs(jobs: FakeHost) -> FakeHost:
-    for behave in ("die", "stall", "fault", "deaf"):
-        jobs.write_job(behave, "--behave", behave)
-    return jobs
-
-
 def counts(host: FakeHost, launch_id: str) -> list[int]:
     files = sorted(folder(host, launch_id).glob("*/progress"))
     return [struct.unpack_from("<q", file.read_bytes())[0] for file in files]
 
 
 # jobs
-
-
-@pytest.mark.slow
-def test_job_that_dies_is_told_with_its_output(jobs: FakeHost) -> None:
-    last = launch(jobs, "die", "one", *RUNS, "--duration", "5", code=5)
-    assert [job["outcome"] for job in last["jobs"]] == ["failed", "stopped"]
-    assert (last["state"], last["code"], last["jobs"][0]["exit_code"]) == ("failed", "job", 7)
-    assert "die at 30 % ended with exit code 7" in last["cause"]
-    (seen,) = last["observations"]
-    assert seen["state"] == "failed"
-    assert [job["ended_first"] for job in seen["jobs"]] == [True, False]
-    assert seen["stranded_unit_s"] == pytest.approx(38 * seen["rest_s"], rel=0.15)
-    assert seen["rest_s"] == pytest.approx(5 - seen["overlap_s"], rel=0.15)
-    # Idle, and the one that goes on under its limit.
-    assert seen["jobs"][1]["rest_rate"] > 0
-    assert 80 * seen["rest_s"] < seen["rest_energy_j"] < 600 * seen["rest_s"]
-    await_nobody(jobs)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("when", "came"), [("stop", "stopped"), ("keep", "finished")])
-def test_job_that_fails_in_the_start_has_ended(jobs: FakeHost, when: str, came: str) -> None:
-    jobs.write_job("bad", "--behave", "exit")
-    jobs.write_job("short", "--steps", "600")
-    last = launch(jobs, "short", "bad", *RUNS, "--when-one-ends", when, code=5)
-    assert [job["outcome"] for job in last["jobs"]] == [came, "failed"]
-    assert (last["state"], last["code"]) == ("failed", "job")
-    assert "bad checkpoint" in last["cause"]
-    await_nobody(jobs)
 
 
 # limits

@@ -2,29 +2,24 @@
 
 import json
 import signal
-import sys
 from typing import Any
 
 import pytest
-from host import FAKES, FakeHost
+from host import FakeHost
 from launched import (
     await_end,
     await_nobody,
     await_status,
     detached,
     folder,
-    processes_of,
-    show,
     stop,
 )
-from waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def jobs(jobs: FakeHost) -> FakeHost:
-    jobs.write_job("short", "--steps", "150")
     jobs.write_job("third")
     return jobs
 
@@ -73,64 +68,6 @@ def test_a_third_joins_two(jobs: FakeHost) -> None:
     assert [part["share_percent"] for part in second["jobs"]] == [50, 30, 50]
     assert second["stretch"] == 1
     assert second["overlap_s"] > 3
-    await_nobody(jobs)
-
-
-def test_who_is_coming_is_waited_for(jobs: FakeHost) -> None:
-    """It may load for minutes: when the last of the others ends well, it goes on alone."""
-    loaded, enough = jobs.folder / "loaded", jobs.folder / "enough"
-    wait, job = f"until [ -e {loaded} ]; do sleep 0.1; done", FAKES / "fake_job.py"
-    slow = ["sh", "-c", f"{wait}; exec {sys.executable} {job} --steps 150"]
-    jobs.write_job("slow", command=slow)
-    jobs.write_job("long", "--until", str(enough))
-    launch_id = detached(jobs, "short", "long", "--split", "50/50")
-    with jobs.start_advisor("launch", "--join", launch_id, "slow", "--share", "30") as joining:
-        eventually(lambda: any(wait in words for words in processes_of(jobs).values()))
-        enough.touch()
-        await_status(jobs, launch_id, lambda status: status["jobs"][1]["outcome"] == "finished")
-        loaded.touch()
-        assert joining.wait(PATIENCE_S) == 0
-    last = await_end(jobs, launch_id)
-    assert (last["state"], last["code"]) == ("finished", None)
-    short, long, slow_one = last["jobs"]
-    assert {job["outcome"] for job in (short, long, slow_one)} == {"finished"}
-    assert slow_one["joined_at"] >= long["ended_at"]
-    await_nobody(jobs)
-
-
-def test_in_turns_it_joins_without_mps(jobs: FakeHost) -> None:
-    launch_id = detached(jobs, "one", "two", "--split", "time-sliced")
-    assert joined(jobs, launch_id, "third", "--share", "30", code=2)["code"] == "bad-input"
-    joined(jobs, launch_id, "third", "--share", "100")
-    assert [job["outcome"] for job in show(jobs, launch_id)["jobs"]][:2] == ["running"] * 2
-    assert not (jobs.pipe_dir / "control").exists() or not jobs.control("get_server_list")
-    stop(jobs, launch_id)
-    await_nobody(jobs)
-
-
-@pytest.mark.parametrize(
-    ("job", "share", "code", "words"),
-    [
-        ("third", "70", 2, "at most 50 %"),
-        ("large", "30", 10, "MiB of memory"),
-        ("loose", "30", 3, "a process saw 26"),
-        ("gone", "30", 5, "gone"),
-    ],
-)
-def test_who_is_refused_leaves_all_as_it_was(
-    jobs: FakeHost, job: str, share: str, code: int, words: str
-) -> None:
-    jobs.write_job("large", memory_mib=200_000)
-    jobs.write_job("loose", env={"FAKE_CUDA_UNITS": "90"})
-    jobs.write_job("gone", command=["false"])
-    launch_id = detached(jobs, "one", "two", "--split", "50/50")
-    said = joined(jobs, launch_id, job, "--share", share, code=code)
-    assert words in said["error"]
-    status = show(jobs, launch_id)
-    assert told(status) == [("one", 50, "running"), ("two", 50, "running")]
-    assert (status["code"], status["rest_s"]) == (None, 0)
-    last = stop(jobs, launch_id)
-    assert last["state"] == "stopped"
     await_nobody(jobs)
 
 

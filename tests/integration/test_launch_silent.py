@@ -18,7 +18,6 @@ from launched import (
     processes_of,
 )
 
-from advisor.errors import SurvivorsError
 from advisor.formats.moments import to_text
 from advisor.launch import guard
 from advisor.launch import guard as unheeding
@@ -90,11 +89,3 @@ def test_a_supervisor_that_is_killed_while_all_stand_still_leaves_nobody(
     os.kill(silent.read_status().supervisor_pid or 0, signal.SIGKILL)
     await_nobody(jobs)
     assert silent.read_status().code == "supervisor-gone"
-
-
-def test_who_is_no_supervisor_is_not_killed(silent: LaunchFolder) -> None:
-    supervisor = silent.read_status().supervisor_pid
-    with pytest.raises(SurvivorsError, match="cannot be ended from here"):
-        unheeding.end_supervisor(silent, os.getpid())
-    assert silent.supervised()
-    assert supervisor

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_jobs import FAULT, GPU, Script, Watch, pid_of
 
+from advisor.core import records
 from advisor.core.job import Job, Reported, ResultsSettings
 from advisor.core.records import UNCOUNTED
 from advisor.core.split import Split, without_limits
@@ -25,6 +26,7 @@ from advisor.launch import set_monitor
 from advisor.launch.job_monitor import LEAST_REQUESTS, WINDOW_S, WINDOWS, P99Watch
 from advisor.launch.observe import observe, pace_news, unsaid
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
+from advisor.runtime import running_job
 from advisor.runtime.backend import Sight
 from advisor.runtime.mps import named_in_faults
 from advisor.runtime.running_job import RunningJob
@@ -470,6 +472,22 @@ def test_jobs_that_nvml_does_not_name_are_said_once(patch: pytest.MonkeyPatch) -
     assert said.startswith("NVML names no process of these jobs")
     watch.go_on(30)
     assert watch.monitor.alarms() == []
+
+
+def test_a_stranger_on_the_gpu_is_told_once_and_ends_a_strict_launch(
+    patch: pytest.MonkeyPatch,
+) -> None:
+    """Two seconds of somebody else cost nobody days; what is seen meanwhile teaches nothing."""
+    patch.setattr(running_job, "has_memory", lambda pid: pid == STRANGER)
+    seen = {"seen": Sight(frozenset({A, B, STRANGER}), None)}
+    watch = Watch(patch, backend=seen)
+    watch.go_on(20)
+    (said,) = watch.monitor.alarms()
+    assert (said.split()[:2], "is of no job" in said) == (["process", f"{STRANGER}"], True)
+    assert watch.monitor.account.first.flags == {records.STRANGER}
+    assert [one.status().proven for one in watch.monitor.jobs] == [True, True]
+    with pytest.raises(LimitBrokenError, match="is of no job"):
+        Watch(patch, backend=seen, strict=True).go_on(5)
 
 
 # results
