@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from ended_launches import PAIR
+from ended_launches import PAIR, launch_id
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,8 +18,10 @@ from advisor.errors import BusyError, InputError
 from advisor.formats.job_file import load_job
 from advisor.formats.moments import to_text
 from advisor.launch.folder import (
+    EndedLaunch,
     LaunchFolder,
     StatusWriter,
+    beyond,
     create_folder,
     dumps,
     find_folder,
@@ -30,6 +32,7 @@ from advisor.launch.folder import (
 )
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import JobStatus, LaunchStatus
+from advisor.settings import Retention
 
 SPEC = LaunchSpec(launch_id="20260131-120000-3f2a91", gpu="0", pairs=(PAIR,), notes=("a note",))
 
@@ -222,3 +225,34 @@ def test_a_job_of_a_spec_has_the_hash_of_its_file(tmp_path: Path) -> None:
         pair = LaunchSet(split=Split((30, 70)), parts=parts)
         spec = loads(LaunchSpec, dumps(LaunchSpec(launch_id="x", gpu="0", pairs=(pair,))))
         assert [job.job_hash for job in spec.pairs[0].jobs] == [job.job_hash for job in pair.jobs]
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1000), st.integers(0, 2**40)), max_size=12),
+    st.floats(0.1, 1000),
+    st.floats(1e-6, 1000),
+)
+def test_exactly_what_is_beyond_a_bound_goes(
+    launches: list[tuple[float, int]], days: float, gib: float
+) -> None:
+    """Nothing older than allowed is left, what is left fits, and the newest that fit are left."""
+    now_s = 2e9
+    ended = [
+        _ended(number, now_s - age * 86_400, size) for number, (age, size) in enumerate(launches)
+    ]
+    bounds = Retention(launch_days=days, launch_gib=gib, audit_days=1, output_mib=2)
+    beyond_them = beyond(ended, bounds, now_s)
+    gone = [replace(launch, reason=None) for launch in beyond_them]
+    kept = [launch for launch in ended if launch not in gone]
+    assert all(now_s - launch.ended_s <= days * 86_400 for launch in kept)
+    assert sum(launch.size_bytes for launch in kept) <= gib * 2**30
+    assert gone == sorted(gone, key=lambda launch: (launch.ended_s, launch.launch_id))
+    for launch in beyond_them:
+        newer = [one for one in ended if one.ended_s >= launch.ended_s]
+        if launch.reason == "size":
+            assert sum(one.size_bytes for one in newer) > gib * 2**30
+
+
+def _ended(number: int, at_s: float, size: int) -> EndedLaunch:
+    at = datetime.fromtimestamp(round(at_s), UTC).isoformat()
+    return EndedLaunch(launch_id=launch_id(number), ended_at=at, size_bytes=size)
