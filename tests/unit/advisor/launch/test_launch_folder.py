@@ -109,20 +109,6 @@ def test_first_fault_is_the_one_that_is_told(folder: LaunchFolder) -> None:
     assert folder.read_status().cause == "it died"
 
 
-def test_what_a_pair_did_is_not_what_the_next_one_does(folder: LaunchFolder) -> None:
-    writer = StatusWriter(folder, replace(SPEC, pairs=(PAIR, PAIR)))
-    writer.blame("job", "it died")
-    writer.warn("look")
-    writer.enter("running", gpu_uuid="GPU-1", started_at="then", energy_j=5.0, jobs=())
-    before = writer.status
-    writer.begin_pair(1)
-    now = folder.read_status()
-    assert (now.pair_number, now.pairs, now.state, now.energy_j) == (1, 2, "starting", None)
-    assert now.jobs[0] == JobStatus(job="gemm", rate_unit="steps", share_percent=30)
-    kept = ("code", "cause", "gpu_uuid", "started_at", "supervisor_pid", "warnings")
-    assert all(getattr(now, name) == getattr(before, name) for name in kept)
-
-
 def test_a_removal_that_was_killed_is_found(
     folder: LaunchFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,14 +102,6 @@ def test_one_ends_and_the_other_goes_on(patch: pytest.MonkeyPatch) -> None:
     assert ([job.stops for job in watch.jobs], watch.monitor.work_per_joule()) == ([1, 1], None)
 
 
-def test_where_asked_for_one_end_stops_the_other(patch: pytest.MonkeyPatch) -> None:
-    watch = Watch(patch, b=Script(ends_s=10), when_one_ends="stop")
-    watch.go_on(60)
-    assert (watch.outcomes, watch.monitor.first_ended) == (["stopped", "finished"], (1,))
-    assert all(job.stops for job in watch.jobs)
-    assert watch.monitor.account.first.overlap_s == pytest.approx(10)
-
-
 # hangs, and counts that cannot be read
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, pairwise, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
@@ -59,7 +59,7 @@ class Launch:
         patch.setattr(supervise, "Newcomers", partial(Newcomers, run=at_once))
         self.stop_s, self.events = float("inf"), dict[float, Callable[[], object]]()
         self.gpu, self.backend = GPU, dict[str, Any]()
-        self.open_error: Exception | None = None
+        self.open_error, self.looks = cast("Exception | None", None), 0
         self.folder = LaunchFolder(root / "launches" / "l")
         self.written, self.histories = list[LaunchStatus](), list[History]()
         write = LaunchFolder.write_status
@@ -100,7 +100,8 @@ class Launch:
         return self.backends[-1]
 
     def _stop_asked(self) -> bool:
-        now_s = self.clock.now_s - 1000.0
+        self.looks, now_s = self.looks + 1, self.clock.now_s - 1000.0
+        assert self.looks < 20_000, "it never ends"
         for due_s in [second for second in self.events if second <= now_s]:
             self.events.pop(due_s)()
         return now_s >= self.stop_s
@@ -223,6 +224,7 @@ def test_sets_run_one_after_the_other_and_add_up(launch: Launch) -> None:
     three = together("c", "d", "e", split=without_limits("time-sliced", 3))
     last = launch.run(together("a", "b", split=Split((30.0, 50.0))), three)
     assert (last.state, last.pair_number, last.sharing) == ("finished", 1, "time-sliced")
+    assert (last.gpu_uuid, last.started_at) == ("GPU-1", launch.written[0].started_at)
     assert [one.mode for one in launch.backends] == ["mps", "time-sliced"]
     assert ([one.capped for one in launch.backends], launch.backends[0].is_closed) == (
         [[50], [100]], True
