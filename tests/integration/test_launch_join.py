@@ -34,11 +34,6 @@ def told(status: dict[str, Any]) -> list[tuple[str, float, str]]:
     return [(job["job"], job["share_percent"], job["outcome"]) for job in status["jobs"]]
 
 
-def observed(host: FakeHost, launch_id: str) -> list[dict[str, Any]]:
-    done = host.advisor("launches", "show", launch_id, "--json")
-    return json.loads(done.stdout)["observations"]
-
-
 def after(host: FakeHost, launch_id: str, seconds: float) -> dict[str, Any]:
     return await_status(host, launch_id, lambda status: status["rest_s"] > seconds)
 
@@ -62,12 +57,6 @@ def test_a_third_joins_two(jobs: FakeHost) -> None:
     assert all(job["ended_at"] for job in last["jobs"])
     listed = jobs.advisor("launches").stdout
     assert f"third 30 % joined {said['joined_at'][11:17]}" in " ".join(listed.split())
-    first, second = observed(jobs, launch_id)
-    assert ([part["job"] for part in first["jobs"]], first["stretch"]) == (["one", "two"], 0)
-    assert [part["job"] for part in second["jobs"]] == ["one", "third", "two"]
-    assert [part["share_percent"] for part in second["jobs"]] == [50, 30, 50]
-    assert second["stretch"] == 1
-    assert second["overlap_s"] > 3
     await_nobody(jobs)
 
 

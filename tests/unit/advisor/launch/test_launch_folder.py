@@ -101,14 +101,6 @@ def test_what_is_old_is_shown_as_old_and_never_as_proven(
     assert (seen.state, seen.updated_at) == ("running", written)
 
 
-def test_first_fault_is_the_one_that_is_told(folder: LaunchFolder) -> None:
-    writer = StatusWriter(folder, SPEC)
-    writer.blame("job", "it died")
-    writer.blame("partition", "then the daemon went")
-    writer.close("failed")
-    assert folder.read_status().cause == "it died"
-
-
 def test_a_removal_that_was_killed_is_found(
     folder: LaunchFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

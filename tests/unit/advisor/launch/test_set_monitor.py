@@ -286,13 +286,6 @@ def test_breach_that_may_be_a_newcomer_is_asked_for_again(patch: pytest.MonkeyPa
         watch.go_on(0.5)
 
 
-def test_seconds_between_two_looks_beyond_two_are_unwatched(patch: pytest.MonkeyPatch) -> None:
-    watch = Watch(patch)
-    for passed_s in (0.5, 2.0, 3.5, 5.0):
-        watch.go_on(passed_s, passed_s)
-    assert watch.monitor.account.unwatched_s == pytest.approx(1.5 + 3.0)
-
-
 # faults
 
 
