@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from ended_launches import PAIR
 from host import FAKES, FakeHost
 from launched import (
     await_end,
@@ -25,8 +24,6 @@ from launched import (
     stop,
 )
 
-from advisor.launch.folder import create_folder
-from advisor.launch.spec import LaunchSpec
 from advisor.runtime.processes import owner_of, wait_until
 
 RUNS = ("--split", "30/70")
@@ -113,20 +110,6 @@ def test_stopped_by_signal_as_by_file(jobs: FakeHost) -> None:
     await_nobody(jobs)
 
 
-@pytest.mark.slow
-def test_disk_that_is_full_by_the_end_loses_no_result(jobs: FakeHost) -> None:
-    """Room was kept for the last words: the record is whole, and the launch ended as it did."""
-    home = jobs.folder / "home"
-    with small_disk(home):
-        name = detached(jobs, "one", "two", *RUNS, "--duration", "6")
-        fill(home)
-        status = await_end(jobs, name)
-        seen = (folder(jobs, name) / "observations.jsonl").read_text().splitlines()
-        assert (status["state"], status["code"]) == ("stopped", None)
-        assert json.loads(seen[0])["launch_id"] == name
-        await_nobody(jobs)
-
-
 def test_disk_that_is_full_at_the_start_says_what_to_do(jobs: FakeHost) -> None:
     home = jobs.folder / "home"
     with small_disk(home):
@@ -169,12 +152,3 @@ def fill(place: Path) -> None:
             with suppress(OSError):
                 while file.write(bytes(size)):
                     pass
-
-
-def test_launch_whose_supervisor_never_began_can_be_stopped(jobs: FakeHost) -> None:
-    spec = LaunchSpec(launch_id="20260101-000000-aaaaaa", gpu="0", pairs=(PAIR,))
-    waiting = create_folder(jobs.folder / "home" / "launches", spec)
-    assert show(jobs, waiting.launch_id)["state"] == "accepted"
-    assert jobs.advisor("launches", "stop", waiting.launch_id).returncode == 0
-    assert show(jobs, waiting.launch_id)["state"] == "stopped"
-    assert waiting.claimed()

@@ -1,7 +1,6 @@
 """Jobs that join a launch that runs: real processes and a fake driver."""
 
 import json
-import signal
 from typing import Any
 
 import pytest
@@ -57,18 +56,6 @@ def test_a_third_joins_two(jobs: FakeHost) -> None:
     assert all(job["ended_at"] for job in last["jobs"])
     listed = jobs.advisor("launches").stdout
     assert f"third 30 % joined {said['joined_at'][11:17]}" in " ".join(listed.split())
-    await_nobody(jobs)
-
-
-def test_a_command_that_is_killed_has_asked_all_the_same(jobs: FakeHost) -> None:
-    launch_id = detached(jobs, "one", "two", "--split", "50/50")
-    asking = jobs.start_advisor("launch", "--join", launch_id, "third", "--share", "30")
-    place = folder(jobs, launch_id) / "joins"
-    await_status(jobs, launch_id, lambda _: any(place.glob("*.asked.json")))
-    asking.send_signal(signal.SIGKILL)
-    asking.communicate(timeout=10)
-    await_status(jobs, launch_id, lambda status: len(status["jobs"]) == 3)
-    assert stop(jobs, launch_id)["state"] == "stopped"
     await_nobody(jobs)
 
 

@@ -12,6 +12,7 @@ from ended_launches import PAIR, launch_id
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import BusyError, InputError
@@ -30,11 +31,17 @@ from advisor.launch.folder import (
     loads,
     remove,
 )
-from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import JobStatus, LaunchStatus
 from advisor.settings import Retention
 
-SPEC = LaunchSpec(launch_id="20260131-120000-3f2a91", gpu="0", pairs=(PAIR,), notes=("a note",))
+RATE = Interval(50, 40, 60)
+FORECAST = Forecast(
+    model_version="m", jobs=(JobForecast(rate=RATE, solo_rate=100.0),) * 2,
+    power_w=Interval(500, 450, 550), work_per_joule=Interval(0.002, 0.001, 0.003), coverage=0.9,
+)  # fmt: skip
+PAIRS = (replace(PAIR, forecast=FORECAST),)
+SPEC = LaunchSpec(launch_id="20260131-120000-3f2a91", gpu="0", pairs=PAIRS, notes=("a note",))
 
 
 @pytest.fixture
@@ -72,6 +79,8 @@ def test_status_follows_the_supervisor(folder: LaunchFolder) -> None:
     """Accepted before it begins; failed where it went without a last word; else its last word."""
     first = folder.read_status()
     assert (first.state, first) == ("accepted", folder.read_status())
+    assert (first.forecast, first.predicted_power_w) == (FORECAST, FORECAST.power_w)
+    assert [job.predicted_rate for job in first.jobs] == [RATE, RATE]
     with folder.supervising():
         job = JobStatus(job="gemm", rate_unit="steps", share_percent=30, proven=True, proof="set")
         runs, done = (replace(job, outcome=outcome, rate=9.0) for outcome in ("running", "failed"))

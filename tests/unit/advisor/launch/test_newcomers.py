@@ -14,7 +14,7 @@ from advisor.core.gpu import MemoryFit
 from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.split import Split, without_limits
-from advisor.errors import LimitBrokenError, LimitNotProvenError
+from advisor.errors import AdvisorError, LimitNotProvenError
 from advisor.launch import newcomers
 from advisor.launch.folder import ask_join, create_folder, join_status, withdraw
 from advisor.launch.newcomers import Newcomers
@@ -196,30 +196,27 @@ def test_a_newcomer_has_the_share_and_the_memory_that_the_others_leave(
 
 
 @pytest.mark.parametrize(
-    ("meanwhile", "code", "words"),
+    ("is_withdrawn", "variables", "code", "words"),
     [
-        (lambda door, name: withdraw(door.folder, name), "bad-input", "has withdrawn it"),
-        (
-            lambda door, _: setattr(door.watch.monitor, "newcomer_error", BROKEN),
-            "limit-broken",
-            "c",
-        ),
+        (True, None, "bad-input", "has withdrawn it"),
+        (False, LimitNotProvenError("c has no limit"), "limit-broken", "c has no limit"),
     ],
 )
 def test_a_newcomer_that_starts_may_still_be_refused(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    meanwhile: Callable[[Door, str], object],
+    is_withdrawn: bool,
+    variables: AdvisorError | None,
     code: str,
     words: str,
 ) -> None:
-    door = Door(monkeypatch, tmp_path, Watch(monkeypatch), Script(ready_s=60))
-    said = door.ask(meanwhile=lambda name: meanwhile(door, name))
+    """Also for a limit that it breaks while it loads: those that run are none the worse for it."""
+    script = Script(ready_s=60, variables=variables)
+    door = Door(monkeypatch, tmp_path, Watch(monkeypatch), script)
+    said = door.ask(meanwhile=lambda name: is_withdrawn and withdraw(door.folder, name), looks=8)
     assert (said.outcome, said.code, words in (said.error or "")) == ("refused", code, True)
     assert (door.started[0].stops, door.watch.outcomes) == (1, ["running"] * 2)
-
-
-BROKEN = LimitBrokenError("c computes without MPS", jobs=frozenset("c"))
+    assert (door.watch.monitor.limit_broken, door.watch.monitor.newcomer_error) == (False, None)
 
 
 def test_who_is_taken_down_while_it_starts_is_told_of_the_fault(

@@ -153,7 +153,7 @@ def test_what_is_drawn_is_small_and_ended_ones_are_few() -> None:
     """The answer is asked for every second or two, so it has to stay small."""
     jobs = (
         JobHistory(job="a", speeds=(1.0,) * 120, p99_ms=(None,) * 120),
-        JobHistory(job="b", speeds=(1.0,) * 120, p99_ms=(8.0,) * 120),
+        JobHistory(job="b", speeds=(1.0,) * 120, p99_ms=(None, 8.0) * 60),
     )
     kept = History(started_at="", step_s=1.0, power_w=(300.0,) * 120, jobs=jobs)
     ended = [launch(str(n), state="finished") for n in range(50)]

@@ -247,10 +247,10 @@ def test_where_it_stands_is_told_while_it_runs(launch: Launch) -> None:
     """About once a second; room for the last words is kept until these are written."""
     launch.scripts |= {"a": Script(units=66), "b": Script(units=40)}
     launch.gpu, launch.stop_s = replace(GPU, memory_mib=10_000), 20
-    reserve, kept = launch.folder.path / "reserve", list[bool]()
-    launch.events[10] = lambda: kept.append(reserve.exists())
+    reserve, kept = launch.folder.path / "reserve", list[int]()
+    launch.events[10] = lambda: kept.append(reserve.stat().st_size)
     last = launch.run(together("a", "b", memory_mib=1000))
-    assert (kept, reserve.exists()) == ([True], False)
+    assert (kept, reserve.exists()) == ([256 << 10], False)
     assert (last.gpu_uuid, last.gpu_model) == ("GPU-1", "Card")
     assert (last.units_total, last.power_limit_w) == (132, 700.0)
     begun, *_, starts = (one for one in launch.written if one.state == "starting")
