@@ -142,7 +142,7 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
     made = [_make_pair(jobs, launch, settings) for jobs in request.pairs]
     if launch.card:
         for pair, _ in made:
-            check_memory(pair, launch.card)
+            check_memory(pair.jobs, launch.card)
     told = [
         (pair, (*_over_subscribed(pair, launch.units_total, vendor), *notes))
         for pair, notes in made

@@ -158,6 +158,7 @@ def test_nothing_is_stranded_without_limits() -> None:
     run.jobs[0].end("finished")
     run.go_on(10, 0, 1, 600)
     assert (run.account.stranded_unit_s, run.account.rest_energy_saved()) == (0, pytest.approx(0))
+    assert run.account.recent_energy_saved() == pytest.approx(0)
 
 
 @pytest.mark.parametrize(
@@ -252,6 +253,7 @@ def test_counter_adds_up_from_wherever_it_stood(grown_j: list[float], first_j: f
     found = energy(len(grown_j))
     assert found is not None
     assert found.joules == pytest.approx(sensor.counter - first_j, abs=1e-3)
+    assert found.seconds == len(grown_j)
 
 
 def test_source_that_fails_for_a_while_is_bridged() -> None:

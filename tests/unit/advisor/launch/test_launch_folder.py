@@ -6,6 +6,7 @@ import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 from ended_launches import PAIR, launch_id
@@ -25,6 +26,7 @@ from advisor.launch.folder import (
     beyond,
     create_folder,
     dumps,
+    ended_launch,
     find_folder,
     half_removed,
     join_status,
@@ -88,6 +90,8 @@ def test_status_follows_the_supervisor(folder: LaunchFolder) -> None:
         assert folder.read_status().jobs[0].proven
     gone = folder.read_status()
     assert (gone.state, gone.code) == ("failed", "supervisor-gone")
+    ended = EndedLaunch(launch_id=SPEC.launch_id, ended_at=gone.updated_at, size_bytes=ANY)
+    assert ended_launch(folder) == ended
     assert (gone.jobs[0].proven, gone.jobs[0].proof, gone.jobs[0].rate) == (False, None, None)
     assert [one.outcome for one in gone.jobs] == ["stopped", "failed"]
     StatusWriter(folder, SPEC).close("stopped")

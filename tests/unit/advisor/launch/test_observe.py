@@ -106,6 +106,8 @@ def test_what_was_expected_with_a_newcomer_is_of_that_stretch(
     watch.join(Script(rate=10))
     assert watch.monitor.jobs[0].expected is watch.monitor.expected_power_w is None
     watch.go_on(10)
+    ledger = shown(watch.monitor)["ledger"]
+    assert ledger.alone_j == pytest.approx((50 * 30 + 80 * 30 + 20 * 20 + 10 * 10) * 300 / 100)
     first, second, third = records(watch, "stopped")
     assert [seen.predicted_power_w for seen in (first, second, third)] == [410.0, 500.0, None]
     assert [part.predicted_rate for part in first.parts] == [55.0, 75.0]

@@ -435,7 +435,7 @@ def test_a_job_that_is_faster_than_its_share_lets_it_be_is_not_proven(
     assert unsaid(pace_news(watch.monitor), told) == []
 
 
-@pytest.mark.parametrize(("whole", "proven"), [(70.0, False), (64.0, True)])
+@pytest.mark.parametrize(("whole", "proven"), [(70.0, False), (65.0, True)])
 def test_speed_tells_of_a_limit_only_where_more_sms_give_more(
     patch: pytest.MonkeyPatch, whole: float, proven: bool
 ) -> None:
