@@ -24,6 +24,7 @@ from advisor.launch.folder import (
     LaunchFolder,
     StatusWriter,
     beyond,
+    close_unclaimed,
     create_folder,
     dumps,
     ended_launch,
@@ -96,6 +97,16 @@ def test_status_follows_the_supervisor(folder: LaunchFolder) -> None:
     assert [one.outcome for one in gone.jobs] == ["stopped", "failed"]
     StatusWriter(folder, SPEC).close("stopped")
     assert folder.read_status().state == "stopped"
+
+
+def test_a_launch_that_is_closed_is_never_begun(folder: LaunchFolder) -> None:
+    close_unclaimed(folder, "failed", "supervisor-gone", "it did not begin")
+    close_unclaimed(folder, "stopped")
+    status = folder.read_status()
+    assert (status.state, status.code, status.cause) == (
+        "failed", "supervisor-gone", "it did not begin"
+    )  # fmt: skip
+    assert (folder.claimed(), folder.supervised()) == (True, False)
 
 
 @pytest.mark.parametrize(("age_s", "silent"), [(9, False), (34, True), (-34, True)])

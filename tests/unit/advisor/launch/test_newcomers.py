@@ -85,13 +85,6 @@ def door(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Door:
     return Door(monkeypatch, tmp_path, Watch(monkeypatch))
 
 
-@pytest.mark.parametrize(("places", "code"), [(2, None), (1, None), (0, "no-split")])
-def test_the_last_place_of_the_server_is_one(door: Door, places: int, code: str | None) -> None:
-    door.watch.backend.max_clients = places
-    said = door.ask()
-    assert (said.code, len(door.watch.monitor.jobs)) == (code, 3 - bool(code))
-
-
 def test_newcomer_that_has_finished_before_it_was_ready_has_joined(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -145,6 +138,8 @@ SEVEN = {"split": Split((50.0,) * 7), "jobs": (THIRD.job,) * 7}
         (SEVEN, Script(), THIRD, 10.0, "no-split", "7 jobs run together already"),
         ({"backend": {"gpu": replace(GPU, vendor="amd"), "mode": "cu_mask"}}, Script(), THIRD,
          30.0, "bad-input", "not possible on an AMD GPU"),
+        ({"backend": {"max_clients": 0}}, Script(), THIRD, 30.0, "no-split",
+         "no place for another client"),
         ({"backend": {"gpu": LARGE}}, Script(), third(memory_mib=9_990), 30.0, "no-split",
          "a, b and c need 0 + 0 + 9990 MiB of memory"),
         ({}, Script(), third(workdir=Path("/nonexistent")), 30.0, "bad-input", "no such folder"),
@@ -185,7 +180,7 @@ def test_a_newcomer_has_the_share_and_the_memory_that_the_others_leave(
     is_limited: bool,
 ) -> None:
     jobs = tuple(Job(name=name, command=("true",), memory_mib=1000) for name in "ab")
-    watch = Watch(monkeypatch, jobs=jobs, split=split, backend={"gpu": LARGE})
+    watch = Watch(monkeypatch, jobs=jobs, split=split, backend={"gpu": LARGE, "max_clients": 1})
     door = Door(monkeypatch, tmp_path, watch)
     said = door.ask(replace(third(memory_mib=2000), limit_memory=is_limited), share_percent)
     left = MemoryFit((1000, 1000, 2000), 10_000).limit_mib(2)

@@ -13,7 +13,7 @@ import pytest
 from joining import to_join
 from scripted_jobs import GPU, Clock, Meter, Script, ScriptedBackend, ScriptedJob, proving
 
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import Gpu, MemoryFit
 from advisor.core.job import Job
 from advisor.core.records import Observation
 from advisor.core.split import EQUAL, Split, without_limits
@@ -249,16 +249,17 @@ def test_where_it_stands_is_told_while_it_runs(launch: Launch) -> None:
     launch.gpu, launch.stop_s = replace(GPU, memory_mib=10_000), 20
     reserve, kept = launch.folder.path / "reserve", list[int]()
     launch.events[10] = lambda: kept.append(reserve.stat().st_size)
-    last = launch.run(together("a", "b", memory_mib=1000))
+    free, bound = together("a", "b", memory_mib=1000).parts
+    parts = replace(free, limit_memory=False), bound
+    last = launch.run(LaunchSet(split=EQUAL, parts=parts))
     assert (kept, reserve.exists()) == ([256 << 10], False)
     assert (last.gpu_uuid, last.gpu_model) == ("GPU-1", "Card")
     assert (last.units_total, last.power_limit_w) == (132, 700.0)
     begun, *_, starts = (one for one in launch.written if one.state == "starting")
     assert begun.started_at == last.started_at
     assert [(job.units_granted, job.memory_limit_mib, job.outcome) for job in starts.jobs] == [
-        (units, job.granted.memory_mib, "starting")
-        for units, job in zip((66, 40), launch.jobs, strict=True)
-    ]
+        (66, None, "starting"), (40, MemoryFit((1000, 1000), 10_000).limit_mib(1), "starting")
+    ]  # fmt: skip
     first, *running = (one for one in launch.written if one.state == "running")
     assert (first.overlap_s, len(running)) == (0, pytest.approx(19, abs=1))
     assert running[10].jobs[0].rate == pytest.approx(50)
