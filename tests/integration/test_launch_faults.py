@@ -61,17 +61,6 @@ def test_job_that_lifts_its_limit_never_runs_beside_another(jobs: FakeHost) -> N
     await_nobody(jobs)
 
 
-@pytest.mark.slow
-def test_daemon_that_dies_stops_both(jobs: FakeHost) -> None:
-    name = detached(jobs, "one", "two", *RUNS)
-    os.kill(daemon_pid(jobs), signal.SIGKILL)
-    status = await_end(jobs, name)
-    assert (status["state"], status["code"]) == ("failed", "partition")
-    assert [job["proven"] for job in status["jobs"]] == [False, False]
-    assert all("was proven until 20" in job["error"] for job in status["jobs"])
-    await_nobody(jobs)
-
-
 # supervisors
 
 

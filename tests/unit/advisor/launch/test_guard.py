@@ -134,8 +134,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def started(monkeypatch: pytest.MonkeyPatch) -> Mock:
     """In the place of `Popen`: a guard that answers, as its supervisor has it."""
     system = Mock(wraps=os, read=Mock(return_value=b"."), set_blocking=Mock(), write=Mock())
-    guards = (Mock(pid=10_000_000 + n, **{"poll.return_value": None}) for n in range(10))
-    start = Mock(side_effect=guards, system=system)
+    guards = [Mock(pid=10_000_000 + n) for n in range(5)]
+    start = Mock(side_effect=guards, guards=guards, system=system)
     parts = Mock(Popen=start, TimeoutExpired=subprocess.TimeoutExpired)
     monkeypatch.setattr(guard, "os", system)
     monkeypatch.setattr(guard, "subprocess", parts)
@@ -178,25 +178,25 @@ def test_a_guard_knows_whom_it_watches_and_which_daemon_is_theirs(
 def test_a_guard_that_is_gone_or_hangs_is_replaced_and_no_other(
     clock: Clock, started: Mock, looks: list[tuple[float, str]], replaced: list[bool]
 ) -> None:
-    guards: list[Mock] = []
-    started.side_effect = lambda *_, **__: guards.append(Mock(pid=len(guards))) or guards[-1]
     own, found = ProcessGuard(Path("/launches/l"), UncappedBackend(GPU), {}), list[bool]()
     for passed_s, does in looks:
         clock.sleep(passed_s)
-        guards[-1].poll.return_value = -9 if does == "is gone" else None
+        now = started.guards[started.call_count - 1]
+        now.poll.return_value = -9 if does == "is gone" else None
         started.system.read.side_effect = BlockingIOError if does == "is silent" else None
         found.append(own.beat())
     assert found == replaced
-    assert [one.kill.called for one in guards] == [True] * sum(replaced) + [False]
+    *before, last = started.guards[: started.call_count]
+    assert [one.kill.called for one in (*before, last)] == [True] * sum(replaced) + [False]
     assert started.system.write.call_count == len(looks)
     assert {call.args[1] for call in started.system.write.call_args_list} == {b"."}
     # One that does not heed its farewell, or that nobody reads, is killed.
     started.system.write.side_effect = BrokenPipeError
-    guards[-1].communicate.side_effect = subprocess.TimeoutExpired("guard", 5)
+    last.communicate.side_effect = subprocess.TimeoutExpired("guard", 5)
     own.close()
     assert started.system.write.call_args.args[1] == b"q"
-    assert (guards[-1].kill.called, guards[-1].wait.called) == (True, True)
-    assert known_children.isdisjoint(range(len(guards)))
+    assert (last.kill.called, last.wait.called) == (True, True)
+    assert known_children.isdisjoint(one.pid for one in started.guards)
 
 
 @pytest.fixture
@@ -223,7 +223,7 @@ def test_a_supervisor_that_heeds_no_stop_is_ended_where_nobody_hears_of_it(
     heard_until_s: int,
     killed_s: int | None,
 ) -> None:
-    monkeypatch.setattr(guard, "end_supervisor", lambda _, pid: pid)
+    monkeypatch.setattr(guard, "end_supervisor", Mock(return_value=SUPERVISOR))
     status = LaunchStatus(launch_id="l", state=state, updated_at="", supervisor_pid=SUPERVISOR)
     stopping, said = Stopping(folder), dict[int, str | None]()
     for passed_s in range(60):

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from joining import to_join
@@ -132,7 +132,8 @@ def test_a_job_is_sent_where_a_place_is_free_and_nobody_waits_for_it(
 ) -> None:
     names = "abcdefg"[: running or 1]
     folder = launched(tmp_path, *names)
-    ended(folder, **dict.fromkeys(names, "running" if running else "finished"))
+    outcome = cast("JobOutcome", "running" if running else "finished")
+    ended(folder, **dict.fromkeys(names, outcome))
     more: dict[str, Any] = {"state": "running", "ended_at": None, **status}
     folder.write_status(replace(folder.read_status(), **more))
     assert see(folder).has_room == has_room
@@ -241,5 +242,4 @@ def test_a_record_that_cannot_be_read_begins_no_job_again(tmp_path: Path, text: 
 def test_a_set_may_be_open_to_more_than_it_has() -> None:
     """The MPS server is set to that when it starts: it cannot be raised for who joins."""
     made = LaunchSet(split=Split((30.0, 20.0)), parts=(part("a"), part("b")))
-    assert made.cap_percent == 30
-    assert replace(made, open_percent=100.0).cap_percent == 100
+    assert [replace(made, open_percent=most).cap_percent for most in (0.0, 100.0)] == [30, 100]

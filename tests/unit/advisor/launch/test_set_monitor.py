@@ -463,7 +463,7 @@ def test_a_stranger_on_the_gpu_is_told_once_and_ends_a_strict_launch(
     patch: pytest.MonkeyPatch,
 ) -> None:
     """Two seconds of somebody else cost nobody days; what is seen meanwhile teaches nothing."""
-    patch.setattr(running_job, "has_memory", lambda pid: pid == STRANGER)
+    patch.setattr(running_job, "has_memory", {STRANGER}.__contains__)
     seen = {"seen": Sight(frozenset({A, B, STRANGER}), None)}
     watch = Watch(patch, backend=seen)
     watch.go_on(20)

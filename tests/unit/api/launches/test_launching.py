@@ -333,6 +333,3 @@ def test_observations_wait_for_the_database(
         assert store.observations() == [SEEN]
     launch_metrics.complete = True
     assert forecasts(launch_metrics, "judged") == [2, 1, 1]
-
-
-# steps
