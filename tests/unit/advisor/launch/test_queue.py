@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from joining import to_join
@@ -132,8 +132,8 @@ def test_a_job_is_sent_where_a_place_is_free_and_nobody_waits_for_it(
 ) -> None:
     names = "abcdefg"[: running or 1]
     folder = launched(tmp_path, *names)
-    outcome = cast("JobOutcome", "running" if running else "finished")
-    ended(folder, **dict.fromkeys(names, outcome))
+    outcomes: dict[str, JobOutcome] = dict.fromkeys(names, "running" if running else "finished")
+    ended(folder, **outcomes)
     more: dict[str, Any] = {"state": "running", "ended_at": None, **status}
     folder.write_status(replace(folder.read_status(), **more))
     assert see(folder).has_room == has_room
