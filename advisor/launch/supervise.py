@@ -326,7 +326,7 @@ def run_launch(
                 power_limit_w=gpu.power_limit_w,
             )
             for pair in spec.pairs:
-                check_memory(pair, gpu)
+                check_memory(pair.jobs, gpu)
             meter = LaunchMeter(context.source, time.monotonic)
             with heard_by(meter.look):
                 state = _run_sets(folder, spec, context, writer, meter, stop_asked)

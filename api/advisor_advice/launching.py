@@ -145,7 +145,7 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
     made = [way for jobs in request.pairs for way in _make_pairs(jobs, launch, settings)]
     if launch.card:
         for pair, _ in made:
-            check_memory(pair, launch.card)
+            check_memory(pair.jobs, launch.card)
     told = [
         (pair, (*_over_subscribed(pair, launch.units_total, vendor), *notes))
         for pair, notes in made

@@ -13,14 +13,13 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, WHOLE, Gpu, vendor_of
+from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, Gpu, vendor_of
 from advisor.core.job import Job
-from advisor.core.split import Split
 from advisor.core.wording import as_asked, count_of, energy_text, less_or_more, listed
 from advisor.errors import STOPPED, InputError, JobError, NoSplitError
 from advisor.formats.moments import duration_text
 from advisor.launch.run_queue import EndedJob, LaunchedJob, QueueFile, SeenLaunch, open_queue
-from advisor.launch.spec import LaunchPart, LaunchSet
+from advisor.launch.spec import LaunchSet
 from advisor.launch.start import check_memory
 from advisor.settings import Settings, read_settings
 from advisor.wire.answers import Said
@@ -568,8 +567,7 @@ def _check_alone(jobs: Sequence[Job], cards: Sequence[QueueCard]) -> None:
     """Refuse a job that does not even fit alone, and a server of which nothing is known."""
     for card in cards:
         for job in jobs:
-            alone = LaunchSet(split=Split((WHOLE,)), parts=(LaunchPart(job=job),))
-            check_memory(alone, card.gpu)
+            check_memory([job], card.gpu)
             if job.offered_rate is not None and job.name in card.lacking:
                 raise InputError(
                     f"{job.name} has no profile on {card.gpu.model}",

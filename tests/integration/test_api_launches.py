@@ -217,28 +217,6 @@ def _joined(server: LaunchServer, place: str, asked: dict[str, Any]) -> dict[str
     return eventually(answered, lambda: asked)
 
 
-@pytest.mark.slow
-def test_a_join_that_cannot_be_is_refused(site: Site) -> None:
-    """Names of jobs with a file alone, one job, and a share or what a share is advised by."""
-    launch_id = site.server.launched("triad", "gemm")
-    site.server.await_state(launch_id, RUNS)
-    place = f"/v1/launches/{launch_id}/joins"
-    for body, code in (
-        ({**_jobs("nobody"), "share_percent": 30}, "bad-input"),
-        ({**_jobs("../one"), "share_percent": 30}, "bad-input"),
-        ({**_jobs("one", "one"), "share_percent": 30}, "bad-input"),
-        ({**_jobs("one"), "share_percent": 0}, "bad-input"),
-        ({**_jobs("one"), "split": "30/70"}, "bad-input"),
-        ({**_jobs("one"), "share_percent": 30, "max_power_w": 90}, "bad-input"),
-        ({**_jobs("gemm"), "max_power_w": 90}, "no-split"),
-        ({**_jobs("one"), "share_percent": 30}, "unsafe-count"),
-    ):
-        reply = site.server.ask("POST", place, body, "launch")
-        assert (reply.status, reply.code) == (422, code), reply.text
-        assert str(site.host.folder) not in reply.text
-    assert len(site.server.status(launch_id)["jobs"]) == 2
-
-
 def _pair(a: str, b: str) -> dict[str, Any]:
     return {**_jobs(a, b), "split": "26/50"}
 

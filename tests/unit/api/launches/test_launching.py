@@ -16,7 +16,7 @@ from advisor.core.job import Job
 from advisor.core.split import NINE
 from advisor.errors import InputError, StoreError
 from advisor.formats.wire import read, write
-from advisor.launch.folder import append_observation, close_unclaimed, create_folder, first_status
+from advisor.launch.folder import append_observation, create_folder, first_status
 from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import JobStatus, LaunchStatus, Ledger
 from advisor.wire.requests import LaunchRequest, check_launch
@@ -340,18 +340,3 @@ def test_observations_wait_for_the_database(
         assert store.observations() == [SEEN]
     launch_metrics.complete = True
     assert forecasts(launch_metrics, "judged") == [2, 1, 1]
-
-
-# steps
-
-
-def test_a_launch_that_is_closed_is_never_begun(tmp_path: Path) -> None:
-    folder = create_folder(tmp_path, SPEC)
-    close_unclaimed(folder, "failed", "supervisor-gone", "it did not begin")
-    close_unclaimed(folder, "stopped")
-    status = folder.read_status()
-    assert (status.state, status.code, status.cause) == (
-        "failed", "supervisor-gone", "it did not begin"
-    )  # fmt: skip
-    assert folder.claimed()
-    assert not folder.supervised()
