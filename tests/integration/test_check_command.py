@@ -52,9 +52,7 @@ def after_counts(host: FakeHost, done: int, **more: str) -> Generator[Forked]:
     """A check of twelve counts, when so many of them are done."""
     with host.start_advisor("check", *PYTHON, *TWELVE, FAKE_CHECK_S="0.5", **more) as process:
         assert process.stderr is not None
-        for line in process.stderr:
-            if line.strip().startswith(f"{done}/12"):
-                break
+        next(line for line in process.stderr if line.strip().startswith(f"{done}/12"))
         yield process
 
 
