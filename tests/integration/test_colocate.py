@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from command_line import in_this_process
-from host import OTHER_UUID, UUID, FakeHost
+from fanned_out import two_gpus
+from host import FakeHost
 from reading import answer_of
 
 from advisor.formats.rows import flat, to_row
@@ -30,14 +31,6 @@ def jobs(host: FakeHost) -> FakeHost:
     for name in ("one", "two", "three"):
         host.write_job(name)
     return host
-
-
-@pytest.fixture
-def two_gpus(jobs: FakeHost) -> dict[str, str]:
-    """Variables under which the host has a second GPU."""
-    (jobs.folder / "nvml" / "gpu1").mkdir()
-    (jobs.folder / "nvml" / "gpu_count").write_text("2")
-    return {"FAKE_CUDA_UUIDS": f"{UUID},{OTHER_UUID}"}
 
 
 def write_plan(host: FakeHost, text: str = PLAN) -> str:
@@ -177,13 +170,14 @@ def test_job_that_lifts_its_limit_never_runs_in_a_window(jobs: FakeHost) -> None
     assert "do not carry the variables of its share of 30 %" in rows["escape"]["error"]
 
 
-def test_two_gpus_share_the_work(jobs: FakeHost, two_gpus: dict[str, str]) -> None:
+def test_two_gpus_share_the_work(jobs: FakeHost) -> None:
     """An interrupt ends all GPUs with their jobs; points stay, and the same command goes on.
 
     Each pair is whole on one card.
     """
+    both = two_gpus(jobs)
     plan = ("--pairs", "one+two,two+three", "--splits", "30/70,50/50", "--gpu", "0,1")
-    with jobs.start_advisor("colocate", *plan, *QUICK, **two_gpus) as process:
+    with jobs.start_advisor("colocate", *plan, *QUICK, **both) as process:
         assert process.stderr is not None
         next(line for line in process.stderr if line.strip().startswith("GPU 0 |  1/"))
         process.send_signal(signal.SIGTERM)
@@ -193,7 +187,7 @@ def test_two_gpus_share_the_work(jobs: FakeHost, two_gpus: dict[str, str]) -> No
     kept = len(exported(jobs) + exported(jobs, "solo"))
     assert kept >= 1
     assert jobs.control("get_server_list") == ""
-    answer = colocate(jobs, *plan, **two_gpus)
+    answer = colocate(jobs, *plan, **both)
     assert answer["measured"] == answer["windows"] - kept
     cards = {(row["job_1"], row["job_2"], row["gpu_uuid"]) for row in map(flat, answer["points"])}
     assert (len(answer["points"]), len(cards)) == (4, 2)

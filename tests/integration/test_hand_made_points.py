@@ -145,7 +145,10 @@ def test_a_second_unit_beside_stored_points_is_refused(advisor: Advisor, tmp_pat
 def test_points_are_deleted_from_the_command_line(advisor: Advisor, tmp_path: Path) -> None:
     """With a question or --yes; the bundled profile is back afterwards."""
     write(tmp_path / "p.csv", *profile("triad"), *profile())
-    advisor("data", "import", "p.csv")
+    (tmp_path / "pairs.csv").write_text(schema_page.PAIRS_CSV)
+    advisor("data", "import", "pairs.csv", "p.csv")
+    done = advisor("data", "delete", "--job", "triad", "--kind", "pairs", "--yes")
+    assert done.out == "2 points of gemm + triad on NVIDIA H200 deleted\n"
     done = advisor("data", "delete", "--job", "triad", "--gpu-model", "NVIDIA H100", "--yes")
     assert (done.code, done.out) == (0, "no such points are stored\n")
     done = advisor("data", "delete", "--job", "triad", "--run", "r", "--yes", "--json")
@@ -154,16 +157,6 @@ def test_points_are_deleted_from_the_command_line(advisor: Advisor, tmp_path: Pa
     assert any(text.endswith("depends: gemm and triad") for text in said)
     done = advisor("data", "delete", "--job", "mine", "--yes")
     assert done.out == "3 points of mine on NVIDIA H200 deleted\n"
-
-
-def test_pairs_are_deleted_by_their_kind(advisor: Advisor, tmp_path: Path) -> None:
-    (tmp_path / "pairs.csv").write_text(schema_page.PAIRS_CSV)
-    write(tmp_path / "p.csv", *profile("triad"))
-    advisor("data", "import", "pairs.csv", "p.csv")
-    done = advisor("data", "delete", "--job", "triad", "--kind", "pairs", "--yes")
-    assert done.out == "2 points of gemm + triad on NVIDIA H200 deleted\n"
-    with open_store(None, tmp_path / "home") as store:
-        assert (len(store.solo_points()), store.pair_points()) == (3, [])
 
 
 @pytest.mark.parametrize(
