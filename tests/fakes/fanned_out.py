@@ -1,13 +1,14 @@
 """What tests of `--on` share: a host with two fake GPUs, a plan for both, and what came of it."""
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from forked import Forked
 from host import OTHER_UUID, UUID, FakeHost
-from waiting import PATIENCE_S, eventually
+from waiting import PATIENCE_S
 
 from advisor.core.records import PairPoint
 from advisor_data import open_store
@@ -47,9 +48,12 @@ def each_once(points: list[PairPoint]) -> bool:
 
 
 def until(holds: Callable[[], object], process: Forked) -> None:
-    """Wait until this holds while a process runs, which is killed where it lasts too long."""
-    eventually(lambda: holds() or process.poll() is not None, process.kill)
-    assert holds(), process.communicate()
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
+            raise AssertionError(process.communicate())
+        time.sleep(0.05)
 
 
 def answer_of(process: Forked) -> dict[str, Any]:

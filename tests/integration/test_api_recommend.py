@@ -131,9 +131,6 @@ def bad(*names: str, **more: Any) -> str:
     return json.dumps({"jobs": jobs(*names), **more})
 
 
-_TWO_LIMITS = [{"job": "fft", "min_speed": 0.4}, {"job": "fft", "min_speed": 1}]
-
-
 _PLACED_WRONG: list[tuple[dict[str, Any], str]] = [
     ({"jobs": []}, "jobs: "),
     ({"jobs": [{"job": "fft", "count": 0}]}, "jobs[0].count"),
@@ -147,7 +144,7 @@ _PLACED_WRONG: list[tuple[dict[str, Any], str]] = [
     ({"jobs": {"fft": 2}}, "jobs: "),
     ({"jobs": [{"job": "fft", "work_s": 3600.0}], "deadline_s": 60.0}, "longer than the deadline"),
     ({"jobs": ["fft"]}, "jobs[0]: it should be a JSON object"),
-    ({"jobs": _TWO_LIMITS}, "two limits"),
+    ({"jobs": [_FFT, {"job": "fft", "min_speed": 1}]}, "two limits"),
 ]
 
 _WRONG: list[tuple[str, str | dict[str, Any], str]] = [
