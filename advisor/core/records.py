@@ -134,14 +134,14 @@ class SoloPoint(Measured):
     latency_p50_ms: float | None = _reading("median time to answer a request", "ms")
     latency_p99_ms: float | None = _reading("99th percentile of the time to answer a request", "ms")
     kernels_per_unit: float | None = _reading(
-        "GPU kernels of one step of progress, counted beside a probe of short kernels",
+        "GPU kernels of one step, counted beside a probe",
         "1/rate_unit",
     )
     kernels_per_unit_stderr: float | None = _reading(
         "standard error of kernels_per_unit", "1/rate_unit"
     )
     kernel_hold_s: float | None = _reading(
-        "time for which a kernel of the job keeps kernels of other processes off the GPU", "s"
+        "how long a kernel keeps those of other processes off the GPU", "s"
     )
     kernel_hold_stderr_s: float | None = _reading("standard error of kernel_hold_s", "s")
 

@@ -219,10 +219,8 @@ class _Pairs:
         self._safe: dict[object, _Safe] = {}
         alone_w = np.array([profile.whole_gpu_power_w for profile in self._profiles])
         self._own = placing.per_card + placing.per_w * alone_w
-        # Where cards are held, a server that gains nothing by sharing has no other card.
-        held = [placing.at_once and placing.kinds[kind].is_server for kind in self._there]
         alone = [not violations_alone(profile, pool.limits) for profile in self._profiles]
-        self._may_be_alone: Bools = np.array(alone, dtype=bool) & ~np.array(held, dtype=bool)
+        self._may_be_alone: Bools = np.array(alone, dtype=bool)
         self._least_gain = (1 + pool.limits.policy.min_gain) * (1 - ROUNDING)
         self.costs = _least_costs(placing, many, self._profiles)
         self.roughly: Bools = np.triu(np.ones_like(self.costs, dtype=bool))

@@ -177,11 +177,6 @@ def serving_of(points: Iterable[SoloPoint]) -> Serving | None:
     )
 
 
-KernelSource: TypeAlias = Literal["probe", "counted", "fitted", "guessed"]
-"""How kernels are known: counted beside a probe of short kernels, counted by the job (CUPTI),
-fitted to windows that the job shared, or guessed from its profile."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels:
     """GPU kernels of a job: MPS without limits deals whole kernels to processes in turn.
@@ -191,13 +186,15 @@ class Kernels:
         per_unit_stderr: Its standard error.
         hold_s: Time for which one kernel keeps kernels of other processes off the GPU, s.
         hold_stderr_s: Its standard error, s.
+        source: How they are known: counted beside a probe of short kernels, counted by the job
+            (CUPTI), fitted to windows that the job shared, or guessed from its profile.
     """
 
     per_unit: float
     per_unit_stderr: float
     hold_s: float
     hold_stderr_s: float
-    source: KernelSource
+    source: Literal["probe", "counted", "fitted", "guessed"]
 
 
 def probed_kernels(points: Iterable[SoloPoint]) -> Kernels | None:

@@ -480,11 +480,13 @@ def run(
         first = [*queue.first_sets()]
         look = queue.look()
         waiting = [name for name in _left(look, first) if queue.is_server(name)]
-        if waiting and not look.launches:
+        if waiting and not (look.launches or look.record.ended):
             raise NoSplitError(
-                f"{listed(waiting)} would find no place beside the other servers",
-                why="no way of sharing keeps the limits of all of them",
-                fix="name more GPUs with --gpus, or allow more: --max-p99, --min-speed",
+                f"{listed(waiting)} would find no place beside the other jobs",
+                why="a server never ends, so no job can wait for it, and no job with a profile "
+                "saves enough beside it within the limits of all",
+                fix="name more GPUs with --gpus, allow more (--max-p99, --min-speed), or leave out "
+                f"{listed(waiting)}",
             )
         if dry_run:
             plan = _RunPlan(

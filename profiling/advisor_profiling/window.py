@@ -166,28 +166,27 @@ def kernels_beside(
         pauses: Whether the job pauses; None: not known of a job that computes in bursts.
     """
     most = probe_beside.mean / beside.mean
-    most_stderr = most * math.hypot(beside.relative or 0, probe_beside.relative or 0)
     least = max(0.0, (1 / beside.mean - 1 / job.mean) * probe.mean)
-    fills = busy_percent is not None and busy_percent >= _FILLING_PERCENT
-    lost = 1 - beside.mean / job.mean
-    n, stderr = (most + least) / 2, (most - least) / math.sqrt(12)
+    n, stderr = (most + least) / 2, abs(most - least) / math.sqrt(12)
+    loss = _FILLING_LOSS if (busy_percent or 0.0) >= _FILLING_PERCENT else _IN_STEP_LOSS
     if pauses and least:
-        n = least
-        stderr = probe.mean * math.hypot(
-            (beside.relative or 0) / beside.mean, (job.relative or 0) / job.mean
-        )
-    elif pauses is False and lost >= (_FILLING_LOSS if fills else _IN_STEP_LOSS):
-        n, stderr = most, most_stderr
+        errors_s = (beside.relative or 0) / beside.mean, (job.relative or 0) / job.mean
+        n, stderr = least, probe.mean * math.hypot(*errors_s)
+    elif pauses is False and beside.mean <= (1 - loss) * job.mean:
+        n, stderr = most, most * math.hypot(beside.relative or 0, probe_beside.relative or 0)
     longer_s = max(0.0, 1 / probe_beside.mean - 1 / probe.mean)
-    longer_stderr_s = math.hypot(
-        (probe_beside.relative or 0) / probe_beside.mean, (probe.relative or 0) / probe.mean
-    )
     return {
         "kernels_per_unit": n,
         "kernels_per_unit_stderr": stderr,
         # All kernels of a unit hold the probe off for most x longer_s, however many they are.
         "kernel_hold_s": longer_s * most / n,
-        "kernel_hold_stderr_s": most / n * math.hypot(longer_stderr_s, longer_s * stderr / n),
+        "kernel_hold_stderr_s": most
+        / n
+        * math.hypot(
+            (probe_beside.relative or 0) / probe_beside.mean,
+            (probe.relative or 0) / probe.mean,
+            longer_s * stderr / n,
+        ),
     }
 
 

@@ -127,6 +127,19 @@ def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
     assert "against the prediction of" in said
 
 
+def test_best_of_the_ways_that_were_tried_goes_on(h200: FakeHost) -> None:
+    pair = ("bert-infer", "albert-train-b2")
+    for name in pair:
+        h200.write_job(name, restartable=True)
+    last = launch(h200, *pair, "--min-speed", "0", "--try", "2", "--duration", "2")
+    assert (last["state"], last["pair_number"], last["pairs"]) == ("stopped", 2, 3)
+    (told,) = (text for text in last["warnings"] if text.startswith("tried for 10 s each: "))
+    *tried, kept = last["observations"]
+    best = max(tried, key=lambda seen: seen["work_per_joule"])
+    assert (kept["mode"], len({seen["mode"] for seen in tried})) == (best["mode"], 2)
+    assert told.endswith(" goes on"), told
+
+
 def test_next_pair_starts_when_both_are_over(jobs: FakeHost) -> None:
     last = launch(jobs, "short", "short", "--split", "50/50", "--then", "short+short")
     assert (last["state"], last["pair_number"], last["pairs"]) == ("finished", 1, 2)

@@ -4,9 +4,10 @@
     python docs/measurements/own/kernels_per_unit.py rows.jsonl --bundle   # into the solo points
 
 Each job runs alone, beside kernels of 0.1 ms and beside kernels of 0.5 ms that fill the GPU
-(short_kernels.py), under MPS without limits. `kernels_beside` turns the rates of a job and a probe
-into kernels; the mean of both probes, weighted by their errors, goes to the job's points at 100 %.
-Where the probes differ by more than their errors say, the error grows by that ratio (Birge's).
+(profiling/workloads/short_kernels.py), under MPS without limits. `kernels_beside` turns the rates
+of a job and a probe into kernels; the mean of both probes, weighted by their errors, goes to the
+job's points at 100 %. Where the probes differ by more than their errors say, the error grows by
+that ratio (Birge's).
 """
 
 import argparse
@@ -19,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from windows import HERE, ROOT, campaign, job_commands
+from windows import ROOT, campaign, job_commands
 
 PROBES = {"probe-0.1ms": ("0.1", "20"), "probe-0.5ms": ("0.5", "50")}
 
@@ -109,7 +110,7 @@ def main() -> None:
     commands = job_commands()
     names = given.only or sorted(commands)[part - 1 :: parts]
     for probe, (ms, us) in PROBES.items():
-        short = str(HERE / "short_kernels.py")
+        short = str(ROOT / "profiling/workloads/short_kernels.py")
         commands[probe] = [sys.executable, short, "--ms", ms, "--block-us", us]
     sets = [(probe,) for probe in PROBES]
     for name in names:

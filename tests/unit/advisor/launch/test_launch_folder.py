@@ -107,12 +107,13 @@ def test_first_fault_is_the_one_that_is_told(folder: LaunchFolder) -> None:
 
 
 def test_what_a_pair_did_is_not_what_the_next_one_does(folder: LaunchFolder) -> None:
-    writer = StatusWriter(folder, replace(SPEC, pairs=(PAIR, PAIR)))
+    spec = replace(SPEC, pairs=(PAIR, PAIR))
+    writer = StatusWriter(folder, spec)
     writer.blame("job", "it died")
     writer.warn("look")
     writer.enter("running", gpu_uuid="GPU-1", started_at="then", energy_j=5.0, jobs=())
     before = writer.status
-    writer.begin_pair(1)
+    writer.begin_pair(spec, 1)
     now = folder.read_status()
     assert (now.pair_number, now.pairs, now.state, now.energy_j) == (1, 2, "starting", None)
     assert now.jobs[0] == JobStatus(job="gemm", rate_unit="steps", share_percent=30)

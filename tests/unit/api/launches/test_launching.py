@@ -115,6 +115,13 @@ def test_a_split_is_given_or_recommended(limits: dict[str, Any]) -> None:
         check_launch(request(split="30/70", **limits))
 
 
+@pytest.mark.parametrize("given", [{"split": "30/70"}, {"then": [pair("abe") * 2]}])
+def test_ways_are_tried_of_one_set_without_a_split(given: dict[str, Any]) -> None:
+    check_launch(request(tries=2))
+    with pytest.raises(InputError, match="2 ways cannot be tried"):
+        check_launch(request(tries=2, **given))
+
+
 def test_work_is_not_ignored_in_silence() -> None:
     """A launch goes on until its jobs end, in the first pair and in those that follow."""
     told = pair("abe", work_s=60.0)
