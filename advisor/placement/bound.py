@@ -134,7 +134,7 @@ class SetBound:
         head = priced.values[:, *seats] - lost * np.maximum(0.0, priced.speeds[:, *seats])
         head = head.sum(axis=2)
         bounds = head + joined[:, None] + priced.prices
-        most = bounds.min(axis=2)
+        most: Floats = bounds.min(axis=2)
         # Jobs with SMs of their own wait for nobody, as long as none joins them.
         most = np.where(alone.apart, np.maximum(most, head[..., 0]), most)
         hottest_w = self._alone.power_w[seats].max(axis=1)
@@ -167,7 +167,7 @@ class SetBound:
         idle = self._per_w * (alone.idle_w - alone.idle_w[:-1].min()) / MOST_JOBS
         time = (alone.hold_s + more_s) * alone.made
         needs = answers.floors / BEST_LOW**answers.weight
-        least = needs[:, None] / np.maximum(alone.rate, 1e-9)
+        least: Floats = needs[:, None] / np.maximum(alone.rate, 1e-9)
         # A server that has all of its demand has nothing to lose.
         least = np.where(alone.served > 0, np.minimum(least, 1.0), least)
         regimes = [(done - drawn, idle), (done, np.zeros_like(idle))][0 if self._per_w else 1 :]

@@ -11,7 +11,7 @@ are for jobs that they were not fitted to. Arrays have the shape (jobs, ways).
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, get_args
@@ -102,8 +102,9 @@ def dealt(made: Floats, own_s: Floats, hold_s: Floats) -> Floats:
         own_s: Time that one takes.
         hold_s: That it keeps others off, no more than `own_s`.
     """
-    found, left, waiting_s = np.zeros_like(made), np.ones(made.shape[1]), hold_s.copy()
-    able, ways = np.zeros_like(made), np.arange(made.shape[1])
+    number: int = made.shape[1]
+    ways, left = np.arange(number), np.ones(number)
+    found, waiting_s = np.zeros_like(made), hold_s.copy()
     unknown = np.ones_like(made, dtype=bool)
     for _ in made:
         between_s = own_s + waiting_s.sum(axis=0) - waiting_s
@@ -374,7 +375,7 @@ def is_by_physics(split: Split) -> bool:
     return len(split.shares) > ADVISED_JOBS or not split.is_limited or not are_apart(split.shares)
 
 
-def are_apart(shares: Sequence[Any]) -> Any:
+def are_apart(shares: Iterable[Any]) -> Any:
     """Whether limits, percent, leave each job SMs of its own; arrays or numbers."""
     return sum(shares) <= WHOLE + 1
 

@@ -130,5 +130,5 @@ def active_job(
         "job_cpu_percent": np.full(10, 100.0),
     }
     flags = (CPU_BOUND,) if sm < FILLS_PERCENT else ()
-    known = {"columns": columns, "flags": flags} | fields
+    known: dict[str, Any] = {"columns": columns, "flags": flags} | fields
     return profile(name, (100 * active / sm).tolist(), **known)

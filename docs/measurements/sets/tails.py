@@ -61,11 +61,6 @@ class Tail:
             return "time-sliced"
         return CLASSES[int(self.beside.classes[self.place, 0])]
 
-    @property
-    def neighbours(self) -> int:
-        """That count for its class."""
-        return len(self.beside.sm) - 1 if self.of_class == "none fills" else 1
-
 
 Fit = Callable[[Sequence[Tail]], Callable[[Tail], float]]
 
@@ -79,7 +74,6 @@ def main() -> None:
     print("TAILS =", law)
     said = {
         "as long as alone": [1.0] * len(mps),
-        "the median of its class": left_out(mps, medians),
         "the law": by_others,
         "the law, kernels guessed": fitted(under_mps(guessed))[1],
         "the law as it stands": list(map(by(TAILS), mps)),
@@ -171,15 +165,6 @@ def nearest_of(tails: Sequence[Tail]) -> Callable[[Sequence[Tail]], Tails]:
 
 def _longer(law: Tails, tail: Tail) -> Floats:
     return law.longer(tail.beside)[tail.place]
-
-
-def medians(free: Sequence[Tail]) -> Callable[[Tail], float]:
-    """The median of each class; where no job beside fills the GPU, of each neighbour."""
-    ratios: dict[str, list[float]] = defaultdict(list)
-    for tail in free:
-        ratios[tail.of_class].append(tail.longer / tail.neighbours)
-    found = {name: statistics.median(own) for name, own in ratios.items()}
-    return lambda tail: tail.neighbours * found.get(tail.of_class, 1.0)
 
 
 def left_out(tails: Sequence[Tail], fit: Fit) -> list[float]:

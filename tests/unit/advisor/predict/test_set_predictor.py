@@ -5,6 +5,7 @@ import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,14 +38,14 @@ def predicted(profiles: Sequence[Profile], split: Split) -> Prediction:
     return SetPredictor().predict(profiles, [split])[0]
 
 
-def job(name: str, sm: float = 20.0, power_w: float = 200.0, **fields: object) -> Profile:
+def job(name: str, sm: float = 20.0, power_w: float = 200.0, **fields: Any) -> Profile:
     """As fast at any share; alone it keeps the SMs active so much of the time."""
     shares = np.arange(10.0, 101.0, 10.0)
-    columns = {
+    columns: dict[str, Any] = {
         "sm_active_percent": np.minimum(sm, shares),
         "dram_active_percent": np.full(10, 5.0),
         "power_w": np.full(10, power_w),
-        **fields.pop("columns", {}),  # type: ignore[dict-item]
+        **fields.pop("columns", {}),
     }
     return profile(name, [100.0] * 10, shares.tolist(), columns=columns, **fields)
 
@@ -100,7 +101,7 @@ def test_in_turns_servers_keep_what_is_dealt_and_small_jobs_an_equal_part() -> N
     assert kept == pytest.approx([1 / 3, 0.8 * 0.85 / 0.9, 1.0])
 
 
-def of_kernels(name: str, each_s: float, sm: float = 20.0, **fields: object) -> Profile:
+def of_kernels(name: str, each_s: float, sm: float = 20.0, **fields: Any) -> Profile:
     """A hundred units a second; it always has a kernel on the GPU, or waits for its host."""
     each = Kernels(
         per_unit=0.01 / each_s,
