@@ -260,8 +260,8 @@ SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
         "none fills": (0.68, 1.33),
         "fills": (0.81, 1.2),
         "beside one that fills": (0.61, 1.53),
-        "fills, guessed": (0.72, 1.52),
-        "beside one that fills, guessed": (0.34, 2.18),
+        "fills, guessed": (0.71, 1.53),
+        "beside one that fills, guessed": (0.33, 2.19),
         "time-sliced": (0.59, 1.59),
     }
 )
@@ -286,7 +286,7 @@ ENERGY_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
         "own SMs": (0.84, 1.07),
         "none fills": (0.84, 1.14),
         "fills": (0.95, 1.15),
-        "beside one that fills": (0.87, 1.09),
+        "beside one that fills": (0.88, 1.1),
         "fills, guessed": (0.95, 1.2),
         "beside one that fills, guessed": (0.8, 1.1),
         "time-sliced": (0.79, 1.15),
@@ -298,10 +298,10 @@ P99_ERRORS: Mapping[SetClass, Interval] = MappingProxyType(
     {
         "own SMs": Interval(1.0, 0.36, 2.01),
         "none fills": Interval(1.0, 0.52, 2.5),
-        "fills": Interval(1.0, 0.23, 2.4),
-        "beside one that fills": Interval(1.0, 0.15, 3.3),
-        "fills, guessed": Interval(1.0, 0.17, 2.58),
-        "beside one that fills, guessed": Interval(1.0, 0.21, 3.11),
+        "fills": Interval(1.0, 0.25, 2.33),
+        "beside one that fills": Interval(1.0, 0.15, 3.14),
+        "fills, guessed": Interval(1.0, 0.15, 2.78),
+        "beside one that fills, guessed": Interval(1.0, 0.21, 3.2),
         "time-sliced": Interval(7.04, 2.82, 10.4),
     }
 )
