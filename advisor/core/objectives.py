@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
 from advisor.core.split import Split, best_within_tie
+from advisor.core.wording import less_or_more
 from advisor.errors import InputError
 
 
@@ -272,6 +273,14 @@ class Prices:
     def of(self, held_s: float, energy_j: float) -> float:
         """What it costs to hold a GPU for a time in which it takes an energy."""
         return held_s / 3600 * self.of_hour(0.0) + self.kwh * energy_j / 3.6e6
+
+    def text(self, this: tuple[float, float], apart: tuple[float, float]) -> str:
+        """Cost of a way and of one after the other, each from its seconds and joules."""
+        own, other = (self.of(held_s, energy_j) for held_s, energy_j in (this, apart))
+        each = [f"{self.gpu_hour:g} a GPU hour"] if self.gpu_hour else []
+        each += [f"{self.kwh:g} a kWh"] if self.kwh else []
+        costs = " instead of ".join(f"{c:.2f}" if c >= 1 else f"{c:.2g}" for c in (own, other))
+        return f"{less_or_more(1 - own / other, 0)}: {costs} ({', '.join(each)})"
 
     def with_host(self, result: SplitResult) -> SplitResult:
         """The same with the watts of the server."""

@@ -26,7 +26,6 @@ from advisor.formats.moments import duration_text
 from advisor.wire.answers import JobShare, MeasuredTogether, Option, Recommendation, Said
 from advisor.wire.requests import RecommendationRequest
 from advisor_advice.answers import ModelAdvice, needs_of, option_of, to_wire
-from advisor_advice.price import price_text
 
 WORDS: Mapping[Sharing, str] = {
     "uncapped": "without limits",
@@ -178,7 +177,7 @@ def _worth(r: Decision, way: RatedSplit) -> Iterator[tuple[str, str]]:
         yield "Energy", f"{less_or_more(energy.value, 0)} for the same work {at_worst}"
     if prices.are_set:
         both = ((way.time_s, way.energy_j) for way in (this, apart))
-        yield "Price", price_text(prices, *both)
+        yield "Price", prices.text(*both)
     elif way is r.call:
         yield "Price", BY_PRICE
 
@@ -240,7 +239,7 @@ def _set_lines(r: Decision, rated: RatedSplit) -> Iterator[tuple[str, str]]:
         alone = zip(speeds, r.profiles, strict=True)
         apart_j = HOUR_S * sum(s * profile.whole_gpu_power_w for s, profile in alone)
         together = HOUR_S, HOUR_S * way.power_w.value
-        yield "Price", price_text(prices, together, (HOUR_S * sum(speeds), apart_j))
+        yield "Price", prices.text(together, (HOUR_S * sum(speeds), apart_j))
     elif r.call:
         yield "Price", BY_PRICE
     counts = Counter((share.job, share.speed, share.latency_p99_ms) for share in way.jobs)

@@ -34,7 +34,6 @@ from advisor.launch.spec import Forecast, JobForecast
 from advisor.launch.start import LOG
 from advisor.launch.status import JobStatus, LaunchStatus
 from advisor.wire.answers import Said
-from advisor_advice.price import price_text
 from advisor_cli.console import plain_console, plain_table
 from advisor_cli.say import as_json_text, say
 
@@ -415,7 +414,7 @@ def _of_pair(seen: Observation, jobs: Sequence[_Job], prices: Prices) -> Iterato
     if (stp := _stp(seen)) is not None:
         yield "Work", _work(seen, stp, apart_s)
     if prices.are_set and whole_j is not None and apart_s and apart_j:
-        yield "Price", price_text(prices, (_took_s(seen), whole_j), (apart_s, apart_j))
+        yield "Price", prices.text((_took_s(seen), whole_j), (apart_s, apart_j))
     for n, job in enumerate(jobs):
         yield "" if n else "Each", _each(job)
     found = {part.results for part in seen.parts}

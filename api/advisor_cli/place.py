@@ -21,7 +21,6 @@ from advisor.wire.placement import PlacedJob, Placement, Queue, SeatedSet, Total
 from advisor.wire.requests import MOST_PLACED, PlacementRequest, QueuedJobs
 from advisor_advice.options import longest_p99_ms, min_speeds, read_works
 from advisor_advice.placing import place_jobs
-from advisor_advice.price import price_text
 from advisor_advice.words import basis
 from advisor_cli.console import Columns, print_list, print_screen, print_table, table_of
 from advisor_cli.options import (
@@ -333,7 +332,7 @@ def _queue_lines(found: Placement, queue: Queue, prices: Prices) -> Iterator[tup
         yield "" if n else "Against", f"{other.name}: {_against(queue, other)}"
         if other.name == APART and prices.are_set:
             own = queue.gpu_time_s, queue.energy_j
-            yield "Price", price_text(prices, own, (other.gpu_time_s, other.energy_j))
+            yield "Price", prices.text(own, (other.gpu_time_s, other.energy_j))
     yield "Shared", _shared(found)
     yield "Slowest", f"{queue.slowest_job}, {percent(queue.slowest_speed)} of its speed alone"
     yield "Worth", _worth(found, queue)
