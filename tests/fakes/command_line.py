@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from reading import answer_of
 
 from advisor_cli import app, power
 from advisor_cli.app import main
@@ -23,6 +24,13 @@ class Said:
 
 Advisor: TypeAlias = Callable[..., Said]
 """Runs `advisor` with these words."""
+
+
+def answered(advisor: Advisor, *words: str) -> Any:
+    """What the command answers as JSON when it ends well."""
+    said = advisor(*words, "--json")
+    assert said.code == 0, said.err
+    return answer_of(said.out)
 
 
 def refusal(said: Said) -> str:

@@ -28,9 +28,7 @@ def points(host: FakeHost) -> list[dict[str, Any]]:
 
 
 def profile(host: FakeHost, job: str, *options: str, **more: str) -> dict[str, Any]:
-    done = host.advisor("profile", job, *SHARES, *QUICK, *options, "--json", **more)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return host.answer("profile", job, *SHARES, *QUICK, *options, **more)
 
 
 def test_profile_of_a_gated_job(host: FakeHost) -> None:
@@ -148,9 +146,8 @@ def test_gpu_on_which_somebody_else_computes_is_refused(host: FakeHost) -> None:
 def test_without_a_limit_the_whole_gpu_is_the_default(host: FakeHost) -> None:
     """--mode uncapped needs no --shares, and takes none but 100."""
     host.write_job("steady")
-    done = host.advisor("profile", "steady", "--mode", "uncapped", *QUICK, "--json")
-    assert done.returncode == 0, done.stderr
-    assert [row["share_percent"] for row in json.loads(done.stdout)["points"]] == [100]
+    rows = host.answer("profile", "steady", "--mode", "uncapped", *QUICK)["points"]
+    assert [row["share_percent"] for row in rows] == [100]
     refused = host.advisor("profile", "steady", "--mode", "uncapped", "--shares", "50")
     assert refused.returncode == 2
 

@@ -117,9 +117,9 @@ def test_a_killed_queue_goes_on(h100: FakeHost) -> None:
     first.send_signal(signal.SIGKILL)
     first.communicate(timeout=10)
     assert len(queue_files(h100)) == 1
-    plan = answer_of(h100.advisor("run", *names, "--dry-run", "--json").stdout)
+    plan = h100.answer("run", *names, "--dry-run")
     assert "resnet50-train-b2" in plan["running"]
-    anew = answer_of(h100.advisor("run", *names, "--dry-run", "--fresh", "--json").stdout)
+    anew = h100.answer("run", *names, "--dry-run", "--fresh")
     assert sorted([one["job"] for one in anew["first"]] + anew["waiting"]) == sorted(names)
     assert anew["running"] == []
     os.kill(job_pid(h100, "90000"), signal.SIGKILL)
@@ -190,8 +190,7 @@ def test_what_cannot_be_is_refused_before_anything_starts(h100: FakeHost) -> Non
 
 
 def test_dry_run_starts_nothing(h100: FakeHost) -> None:
-    done = h100.advisor("run", *TWELVE, "--dry-run", "--json")
-    plan = answer_of(done.stdout)
+    plan = h100.answer("run", *TWELVE, "--dry-run")
     assert set(plan) == {"dry_run", "first", "running", "waiting", "alone"}
     assert set(plan["first"][0]) == {"job", "gpu", "share_percent", "predicted_speed"}
     assert plan["first"][0]["job"] == "bert-serve-10"
@@ -207,9 +206,7 @@ def test_dry_run_plans_for_gpus_that_are_not_here(h100: FakeHost) -> None:
     shutil.rmtree(h100.folder / "nvml")
     h100.write_job("large", memory_mib=100_000)
     asked = ("run", "bert-serve-10", "resnet50-train-b2", "triad", "--gpu-model")
-    done = h100.advisor(*asked, "H100", "--gpus", "0,3", "--dry-run", "--json")
-    assert done.returncode == 0, done.stderr
-    plan = answer_of(done.stdout)
+    plan = h100.answer(*asked, "H100", "--gpus", "0,3", "--dry-run")
     assert {job["gpu"] for job in plan["first"]} == {0, 3}
     assert all(job["predicted_speed"] for job in plan["first"])
     large = h100.advisor("run", "large", "--gpu-model", "h100", "--dry-run")

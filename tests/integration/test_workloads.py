@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +22,7 @@ import pytest
 import workload_scripts
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import eventually
 
 from advisor.core.job import Job
 from advisor.formats.job_file import sound_jobs
@@ -109,14 +110,6 @@ class Files:
             file.write(struct.pack("<q", what))
 
 
-def until(condition: Callable[[], bool], alive: Callable[[], bool], timeout_s: float = 40) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert alive(), "it ended too early"
-        assert time.monotonic() < end, "it took too long"
-        time.sleep(0.005)
-
-
 def test_steps_under_way_are_counted_before_the_job_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,7 +127,7 @@ def test_steps_under_way_are_counted_before_the_job_waits(
 
     job = threading.Thread(target=work, daemon=True)
     job.start()
-    until(lambda: files.state == WAITING, job.is_alive)
+    eventually(lambda: files.state == WAITING)
     assert files.count == (harness.STEPS_UNDER_WAY + 1) * UNITS
     files.want(GO)
     job.join(10)
@@ -194,12 +187,12 @@ def test_a_server_says_what_it_can_answer(name: str, tmp_path: Path) -> None:
 def test_a_workload_waits_goes_pauses_and_quits(tmp_path: Path) -> None:
     files = Files(tmp_path)
     with started(("tensor_ops.py", "triad", "--tiny", "--device", "cpu"), files) as process:
-        until(lambda: files.state == WAITING, lambda: process.poll() is None)
+        eventually(lambda: files.state == WAITING)
         assert files.count == 0
         files.want(GO)
-        until(lambda: files.count > 0, lambda: process.poll() is None)
+        eventually(lambda: files.count > 0)
         files.want(HOLD)
-        until(lambda: files.state == WAITING, lambda: process.poll() is None)
+        eventually(lambda: files.state == WAITING)
         stood_at = files.count
         time.sleep(0.1)
         assert files.count == stood_at
