@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from forked import Forked, start_forked
+from forked import Forked, run_forked, start_forked
 from reading import answer_of
 from waiting import PATIENCE_S
 
@@ -176,6 +176,14 @@ def environment(home: Path, url: str | None = None) -> dict[str, str]:
 
 
 @contextmanager
+def start_refused(folder: Path, *arguments: str) -> str:
+    """What `advisor serve` says where it does not start."""
+    done = run_forked(("serve", *arguments), environment(folder / "home"), folder)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
 def _running(
     home: Path, start: Callable[[IO[str]], Forked | subprocess.Popen[str]]
 ) -> Generator[RawServer]:

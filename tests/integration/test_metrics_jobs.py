@@ -1,6 +1,5 @@
 """Servers that are counted by their Prometheus page, from end to end: real pages, a fake driver."""
 
-import socket
 import sys
 from typing import Any
 
@@ -8,17 +7,12 @@ import pytest
 from host import FAKES, FakeHost
 from launched import await_nobody, launch
 from metrics_job import LATENCY_S, STEPS_PER_S, TOKENS
+from waiting import free_port
 
 from advisor.formats.rows import flat
 from advisor.scrape.fetch import answers
 
 pytestmark = pytest.mark.slow
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def write_server(

@@ -14,8 +14,10 @@ from typing import Any, Literal
 
 import pytest
 from browsing import Visit, browser, picture, tab, visit, visiting
+from new_database import keep
 from playwright.sync_api import Browser
 from raw_server import JSON, RawServer, raw_server
+from reading import some
 from store_points import observation
 
 from advisor.core.interval import Interval
@@ -26,7 +28,6 @@ from advisor.formats.wire import to_plain
 from advisor.launch.overview import History, JobHistory
 from advisor.launch.spec import Forecast, JobForecast
 from advisor.launch.status import JobStatus, LaunchStatus, Ledger, Saved
-from advisor_data import open_store
 from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
 from advisor_data.bundled import bundled_solo_points
 from advisor_models.manifest import read_artefact, write_manifest
@@ -96,8 +97,7 @@ def _fill(home: Path) -> None:
     mine = [dataclasses.replace(point, job="mine", run="mine") for point in fft]
     server = [_served(point) for point in fft]
     evil = dataclasses.replace(fft[0], job=EVIL, run="evil", flags=("throttled",))
-    with open_store(None, home) as store:
-        store.add([*mine, *server, evil, _observation()])
+    keep(home, *mine, *server, evil, _observation())
     registry = Registry(home / "models")
     registry.add(_model(home / "draft"))
     registry.promote(VERSION)
@@ -386,8 +386,7 @@ def test_a_way_is_chosen_on_a_chart(visit: Visit) -> None:
     """On the charts over a share, and among all ways by what they save."""
     visit.open(PAGES["pair"])
     plot = visit.page.locator(".charts figure svg").first
-    box = plot.bounding_box()
-    assert box is not None
+    box = some(plot.bounding_box())
     plot.click(position={"x": box["width"] * 0.4, "y": 100})
     assert visit.text("#said").startswith("50/50:")
     plot.click(position={"x": box["width"] - 14 - 160, "y": 100})
@@ -395,11 +394,9 @@ def test_a_way_is_chosen_on_a_chart(visit: Visit) -> None:
     assert "without a percentage" in (visit.page.text_content("#environment") or "")
     marks = visit.page.locator("#results > figure circle.fill-a, #results > figure rect.fill-b")
     for mark in marks.all()[:3]:
-        marked = mark.bounding_box()
-        assert marked is not None
+        marked = some(mark.bounding_box())
         visit.page.mouse.click(marked["x"] + marked["width"] / 2, marked["y"] + 3)
-        now = visit.page.locator("#results > figure .now-dot").bounding_box()
-        assert now is not None
+        now = some(visit.page.locator("#results > figure .now-dot").bounding_box())
         assert abs(now["x"] + now["width"] / 2 - marked["x"] - marked["width"] / 2) < 2
 
 
@@ -420,9 +417,7 @@ def test_a_long_whisker_leaves_the_lines_their_height(visit: Visit) -> None:
     """The range of one split once made the axis of the energy go from -300 to 100 %."""
     visit.open("/set?jobs=gemm+vit-serve-30")
     figure = visit.page.locator(".charts figure:has-text('Energy saved') svg")
-    line, whole = figure.locator("polyline").bounding_box(), figure.bounding_box()
-    assert line is not None
-    assert whole is not None
+    line, whole = some(figure.locator("polyline").bounding_box()), some(figure.bounding_box())
     assert line["height"] > 0.1 * whole["height"]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from host import UUID, FakeHost
+from reading import some
 
 from advisor.formats.job_file import load_job
 
@@ -94,10 +95,9 @@ def test_a_command_that_only_prints_is_profiled_and_kept_as_a_job(host: FakeHost
 def test_interrupt_keeps_points_and_leaves_nothing_behind(host: FakeHost) -> None:
     host.write_job("steady")
     with host.start_advisor("profile", "steady", *SHARES, "--window", "1") as process:
-        assert process.stderr is not None
-        next(line for line in process.stderr if line.strip().startswith("1/5"))
+        next(line for line in some(process.stderr) if line.strip().startswith("1/5"))
         process.send_signal(signal.SIGINT)
-        rest = process.stderr.read()
+        rest = some(process.stderr).read()
     assert process.returncode == 130, rest
     assert "the same command goes on from here" in rest
     assert (len(points(host)) >= 1, host.control("get_server_list")) == (True, "")

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import retraining
 from command_line import Advisor, answered, in_this_process
+from new_database import keep
 from retraining import BUNDLED_POINTS, NEW_POINTS, bundled_model, few_trees, launched
 
 from advisor_data import open_store
@@ -45,11 +45,6 @@ def advisor(
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
-
-
-def keep(home: Path, *points: Any) -> None:
-    with open_store(None, home) as store:
-        store.add([*points])
 
 
 @pytest.mark.slow
