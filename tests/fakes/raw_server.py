@@ -175,7 +175,6 @@ def environment(home: Path, url: str | None = None) -> dict[str, str]:
     return {**kept, "ADVISOR_HOME": str(home), **more}
 
 
-@contextmanager
 def start_refused(folder: Path, *arguments: str) -> str:
     """What `advisor serve` says where it does not start."""
     done = run_forked(("serve", *arguments), environment(folder / "home"), folder)
@@ -184,6 +183,7 @@ def start_refused(folder: Path, *arguments: str) -> str:
     return done.stderr
 
 
+@contextmanager
 def _running(
     home: Path, start: Callable[[IO[str]], Forked | subprocess.Popen[str]]
 ) -> Generator[RawServer]:
