@@ -1,10 +1,10 @@
 """The Helm chart, rendered by Helm's own engine, and held against Kubernetes' own schemas."""
 
 import base64
+import functools
 import re
 import ssl
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +15,7 @@ import pytest
 import yaml
 from serving import serving
 from typer.testing import CliRunner
+from waiting import eventually
 
 from advisor_cli.app import app
 
@@ -305,15 +306,6 @@ def test_the_script_makes_certificates_that_are_trusted(tmp_path: Path) -> None:
     )
 
 
-def probed(url: str, headers: dict[str, str]) -> httpx.Response:
-    """The first answer but 503, or the last: a kubelet asks again while the model loads."""
-    for _ in range(60):
-        if (answer := httpx.get(url, headers=headers, timeout=30)).status_code != 503:
-            return answer
-        time.sleep(0.5)
-    return httpx.get(url, headers=headers, timeout=30)
-
-
 @pytest.mark.slow
 def test_the_service_answers_its_probes(default: list[dict[str, Any]], tmp_path: Path) -> None:
     [spec] = [spec for name, spec in pod_specs(default) if name == "advisor-service"]
@@ -323,6 +315,10 @@ def test_the_service_answers_its_probes(default: list[dict[str, Any]], tmp_path:
         for kind in ("readinessProbe", "livenessProbe"):
             probe = container[kind]["httpGet"]
             headers = {header["name"]: header["value"] for header in probe["httpHeaders"]}
-            answer = probed(f"http://127.0.0.1:{port}{probe['path']}", headers)
-            assert answer.status_code == 200, answer.text
+            ask = functools.partial(
+                httpx.get, f"http://127.0.0.1:{port}{probe['path']}", headers=headers, timeout=30
+            )
+            # A kubelet asks again while the model loads.
+            eventually(lambda ask=ask: ask().status_code != 503, within_s=60)
+            assert ask().status_code == 200
         assert httpx.get(f"http://127.0.0.1:{port}/v1/jobs", headers=headers).status_code == 401

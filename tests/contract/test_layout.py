@@ -1,4 +1,4 @@
-"""The rules of the layout: names that stay safe, and imports that go one way."""
+"""The rules of the layout that `make check` does not know: folders, names, light imports."""
 
 import ast
 import functools
@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 COMPONENTS = ("advisor", "profiling", "training", "models", "data", "api")
 _Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-SCRIPTS = Path(sysconfig.get_path("scripts"))
 
 
 @pytest.mark.parametrize(
@@ -24,12 +22,6 @@ SCRIPTS = Path(sysconfig.get_path("scripts"))
 )
 def test_component_folder_is_no_package(folder: str) -> None:
     assert not (ROOT / folder / "__init__.py").exists()
-
-
-def test_module_names_are_safe_on_python_3_15() -> None:
-    command = ["ruff", "check", "--no-cache", "--select", "A005", "--target-version", "py315", "."]
-    done = _run([str(SCRIPTS / command[0]), *command[1:]])
-    assert done.returncode == 0, done.stdout
 
 
 def test_root_does_not_hide_the_profiling_package(tmp_path: Path) -> None:
@@ -78,12 +70,6 @@ def test_measuring_scripts_import_what_is_there() -> None:
         if alias.name not in known[node.module]
     ]
     assert wrong == []
-
-
-@pytest.mark.slow
-def test_imports_go_one_way() -> None:
-    done = _run([str(SCRIPTS / "lint-imports"), "--no-cache"])
-    assert done.returncode == 0, done.stdout
 
 
 HEAVY = ("sklearn", "fastapi", "sqlalchemy", "pandas", "matplotlib")

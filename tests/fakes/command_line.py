@@ -26,6 +26,13 @@ Advisor: TypeAlias = Callable[..., Said]
 """Runs `advisor` with these words."""
 
 
+def answered(advisor: Advisor, *words: str) -> Any:
+    """What the command answers as JSON when it ends well."""
+    said = advisor(*words, "--json")
+    assert said.code == 0, said.err
+    return answer_of(said.out)
+
+
 def refusal(said: Said) -> str:
     """What the command wrote about a mistake in its words."""
     assert said.code == 2, said

@@ -9,8 +9,10 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from forked import Forked, run_forked, start_forked
+from reading import answer_of
 from waiting import PATIENCE_S
 
 FAKES = Path(__file__).parent
@@ -79,6 +81,12 @@ class FakeHost:
     def advisor(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         """Run the command line to its end, forked from a process that has imported it."""
         return run_forked(arguments, self.environment(**more))
+
+    def answer(self, *arguments: str, **more: str) -> Any:
+        """What a command that ends well answers as JSON."""
+        done = self.advisor(*arguments, "--json", **more)
+        assert done.returncode == 0, done.stderr
+        return answer_of(done.stdout)
 
     def start_advisor(self, *arguments: str, **more: str) -> Forked:
         return start_forked(arguments, self.environment(**more))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, inspect
 
+from advisor.core.records import Record
 from advisor_data import database, open_store
 from advisor_data.database import upgrade
 
@@ -32,6 +33,12 @@ def tables_made_once() -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "upgrade", upgrade_or_copy)
         yield
+
+
+def keep(home: Path, *records: Record) -> None:
+    """Add records to the store of a home."""
+    with open_store(None, home) as store:
+        store.add([*records])
 
 
 def make_home(home: Path) -> Path:

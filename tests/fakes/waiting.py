@@ -1,6 +1,7 @@
 """Waiting for what other processes and threads do, with an end."""
 
 import re
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Generator
@@ -23,6 +24,13 @@ def eventually(
         assert time.monotonic() < ends, said()
         time.sleep(0.05)
     return found
+
+
+def free_port() -> int:
+    """On which nobody of this host listens yet."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 def announced(process: Forked | subprocess.Popen[bytes], log: Path, pattern: str) -> str:

@@ -12,13 +12,13 @@ import pytest
 import synthetic_pairs as made_up
 from command_line import Advisor
 from made_up_rows import solo_points
-from reading import answer_of
+from new_database import keep
+from reading import answer_of, some
 from retraining import few_trees, launched
 
 from advisor.core.policy import POLICY
 from advisor.core.records import OBSERVED_SOURCE, Observation, ObservedPart
 from advisor.settings import read_settings
-from advisor_data import open_store
 from advisor_data.bundled import bundled_pair_points
 from advisor_models.manifest import read_manifest
 from advisor_models.registry import Registry
@@ -45,21 +45,19 @@ def home(advisor: Advisor, tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def keep(home: Path, jobs: int, *, solos: bool = True) -> None:
+def keep_pairs(home: Path, jobs: int, *, solos: bool = True) -> None:
     chosen = made_up.JOBS[:jobs]
     pairs = made_up.pair_points(itertools.combinations_with_replacement(chosen, 2))
-    with open_store(None, home) as store:
-        store.add([*pairs, *(solo_points(chosen) if solos else [])])
+    keep(home, *pairs, *(solo_points(chosen) if solos else []))
 
 
 def test_training_takes_what_was_measured_here(home: Path, advisor: Advisor) -> None:
-    keep(home, 3)
+    keep_pairs(home, 3)
     first, second, *_ = advisor("train", "--out", "mine").out.splitlines()
     assert first == "learning from 72 pair points and 30 solo points that were measured here"
     assert "--with-bundled" in second
     assert read_manifest(Path("mine")).gpu_models == (made_up.GPU_MODEL,)
-    both = read_own(read_settings(), with_bundled=True)
-    assert both is not None
+    both = some(read_own(read_settings(), with_bundled=True))
     assert [source.name for source in both.sources] == [MEASURED_HERE, BUNDLED]
     assert both.sources[1].pair_points == len(bundled_pair_points())
 
@@ -79,9 +77,8 @@ def launches(count: int) -> list[Observation]:
 @pytest.mark.slow
 def test_training_takes_what_launches_did(home: Path, advisor: Advisor) -> None:
     """Beside the measured pairs unless they are not wanted; wrong ones are counted, not learned."""
-    keep(home, 3)
-    with open_store(None, home) as store:
-        store.add(launches(4))
+    keep_pairs(home, 3)
+    keep(home, *launches(4))
     done = advisor("train")
     assert done.out.startswith(
         "learning from 72 pair points and 30 solo points that were measured here and "
@@ -100,13 +97,12 @@ def test_training_takes_what_launches_did(home: Path, advisor: Advisor) -> None:
 
 
 def test_launches_alone_are_learned_from_beside_the_bundled_pairs(home: Path) -> None:
-    with open_store(None, home) as store:
-        point = next(p for p in bundled_pair_points() if p.jobs == ("mobilenet-train-b2", "triad"))
-        seen = replace(launches(1)[0], parts=tuple(
-            ObservedPart(job=p.job, share_percent=50.0, units=66, rate=p.rate, results="right")
-            for p in point.parts
-        ), gpu_model=point.gpu_model)  # fmt: skip
-        store.add([seen])
+    point = next(p for p in bundled_pair_points() if p.jobs == ("mobilenet-train-b2", "triad"))
+    seen = replace(launches(1)[0], parts=tuple(
+        ObservedPart(job=p.job, share_percent=50.0, units=66, rate=p.rate, results="right")
+        for p in point.parts
+    ), gpu_model=point.gpu_model)  # fmt: skip
+    keep(home, seen)
     bundled = read_measured(None, None)
     both = with_launches(bundled, read_settings())
     assert [source.name for source in both.sources] == [BUNDLED, OF_LAUNCHES]
@@ -118,14 +114,13 @@ def test_nothing_measured_here_means_the_bundled_points(home: Path) -> None:
     """Without a store none is made, and a store of profiles alone has nothing to learn from."""
     assert read_own(read_settings()) is None
     assert not home.exists()
-    with open_store(None, home) as store:
-        store.add(made_up.solo_points())
+    keep(home, *made_up.solo_points())
     assert read_own(read_settings()) is None
 
 
 def test_two_jobs_are_too_few(home: Path, advisor: Advisor) -> None:
     """Their intervals held nothing of what was measured, and the model was written."""
-    keep(home, 2)
+    keep_pairs(home, 2)
     done = advisor("train")
     assert (done.code, Path("model").exists()) == (2, False)
     assert "cannot be learned from pairs of climber and sitter alone" in done.err
@@ -146,7 +141,7 @@ def test_the_loop_on_a_gpu_that_the_model_has_not_seen(home: Path, advisor: Advi
 
     The bundled one knows nothing of own pairs; one learned from them is nearer to them.
     """
-    keep(home, 5)
+    keep_pairs(home, 5)
     ask = ("recommend", "climber", "hog", "--json")
     answered = json.loads(advisor(*ask).out)
     assert made_up.GPU_MODEL not in answered["model"]["gpu_models"]
@@ -170,9 +165,8 @@ def test_the_loop_on_a_gpu_that_the_model_has_not_seen(home: Path, advisor: Advi
 
 
 def test_own_pairs_that_are_predicted_exactly_have_no_error(home: Path) -> None:
-    keep(home, 3)
-    measured = read_own(read_settings())
-    assert measured is not None
+    keep_pairs(home, 3)
+    measured = some(read_own(read_settings()))
     data = make_data(measured.pairs, measured.profiled)
     predictor, rows = Registry(home / "models").open_champion(), data.rows
     numbers = [np.flatnonzero(rows.measurement == n) for n in range(len(data.measurements))]

@@ -1,7 +1,5 @@
 """Servers that are counted by their Prometheus page, from end to end: real pages, a fake driver."""
 
-import json
-import socket
 import sys
 from typing import Any
 
@@ -9,17 +7,12 @@ import pytest
 from host import FAKES, FakeHost
 from launched import await_nobody, launch
 from metrics_job import LATENCY_S, STEPS_PER_S, TOKENS
+from waiting import free_port
 
 from advisor.formats.rows import flat
 from advisor.scrape.fetch import answers
 
 pytestmark = pytest.mark.slow
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def write_server(
@@ -39,10 +32,8 @@ def write_server(
 
 def test_profile_of_a_server(host: FakeHost) -> None:
     url = write_server(host)
-    words = ("profile", "server", "--shares", "50,100", "--window", "3", "--json")
-    done = host.advisor(*words)
-    assert done.returncode == 0, done.stderr
-    half, whole = json.loads(done.stdout)["points"]
+    found = host.answer("profile", "server", "--shares", "50,100", "--window", "3")
+    half, whole = found["points"]
     # A busy host is late, never early.
     for point, part in ((half, 0.5), (whole, 1.0)):
         assert 0.6 < point["rate"] / (part * STEPS_PER_S * TOKENS) <= 1.02

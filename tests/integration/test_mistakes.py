@@ -31,6 +31,16 @@ from host import FakeHost
         (("launch", "triad*8"), 2, "a launch is of two to 7 jobs"),
         (("models", "promote", "./nofolder"), 9, "there is no such folder"),
         (("models", "promote", "."), 9, "there is no manifest.json in it"),
+        # Scripts in the place of names, a command without its name, names joined, a folder.
+        (("recommend", "a.py", "b.py"), 2, "advisor profile --name a -- python a.py "),
+        (("recommend", "my/Net.py"), 2, "advisor profile --name NAME -- python my/Net.py "),
+        (("recommend", "a.py"), 2, "2. this command again, with a for it"),
+        (("profile", "python", "a.py"), 2, "advisor profile --name a -- python a.py."),
+        (("profile", "--", "torchrun", "a.py", "b c"), 2, "--name a -- torchrun a.py 'b c'."),
+        (("profile", "python", "a.py", "--lr", "3"), 2, "put -- before the command"),
+        (("recommend", "fft+gemm"), 2, "write fft gemm"),
+        (("recommend", "fft,gemm"), 2, "write fft gemm"),
+        (("run", "nosuch/"), 2, "there is no nosuch/. name a folder of .yaml files."),
     ],
 )
 def test_message_and_exit_code(
@@ -65,29 +75,6 @@ def test_unknown_job_has_the_same_next_steps_everywhere(
     ]
     assert len(advisor("profile", "vit-trian").err.splitlines()) == 3
     assert "similar names: triad." in advisor("recommend", "TRIAD").err
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("recommend", "a.py", "b.py"), "advisor profile --name a -- python a.py "),
-        (("recommend", "my/Net.py"), "advisor profile --name NAME -- python my/Net.py "),
-        (("recommend", "a.py"), "2. this command again, with a for it"),
-        (("profile", "python", "a.py"), "advisor profile --name a -- python a.py."),
-        (("profile", "--", "torchrun", "a.py", "b c"), "--name a -- torchrun a.py 'b c'."),
-        (("profile", "python", "a.py", "--lr", "3"), "put -- before the command"),
-        (("recommend", "fft+gemm"), "write fft gemm"),
-        (("recommend", "fft,gemm"), "write fft gemm"),
-        (("run", "nosuch/"), "there is no nosuch/. name a folder of .yaml files."),
-    ],
-)
-def test_what_is_entered_first_is_answered_by_what_to_enter(
-    advisor: Advisor, words: tuple[str, ...], said: str
-) -> None:
-    """Scripts in the place of names, a command without its name, names joined, a folder."""
-    done = advisor(*words)
-    assert done.code == 2
-    assert said in done.err
 
 
 def test_without_a_gpu_no_command_is_watched(

@@ -7,11 +7,11 @@ import pytest
 import synthetic_pairs as made_up
 from command_line import Advisor
 from made_up_rows import solo_points
+from new_database import keep
 from reading import answer_of
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor_cli.learn import next as command
-from advisor_data import open_store
 from advisor_profiling.campaign.plan import load_plan
 from advisor_training.rows import CheckedPoints
 
@@ -33,9 +33,7 @@ def _measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (tmp_path / "jobs" / f"{job}.yaml").write_text("command: 'true'\n")
     monkeypatch.setenv("ADVISOR_JOBS", str(tmp_path / "jobs"))
     pairs = [(made_up.CLIMBER, made_up.SITTER), (made_up.SITTER, made_up.HOG)]
-    with open_store(None, tmp_path / "home") as store:
-        store.add(solo_points())
-        store.add(made_up.pair_points(pairs))
+    keep(tmp_path / "home", *solo_points(), *made_up.pair_points(pairs))
 
 
 def test_table(advisor: Advisor) -> None:

@@ -14,8 +14,10 @@ from typing import Any, Literal
 
 import pytest
 from browsing import Visit, browser, picture, tab, visit, visiting
+from new_database import keep
 from playwright.sync_api import Browser
 from raw_server import JSON, RawServer, raw_server
+from reading import some
 from store_points import observation
 
 from advisor.core.interval import Interval
@@ -26,7 +28,6 @@ from advisor.formats.wire import to_plain
 from advisor.launch.overview import History, JobHistory
 from advisor.launch.spec import Forecast, JobForecast
 from advisor.launch.status import JobStatus, LaunchStatus, Ledger, Saved
-from advisor_data import open_store
 from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
 from advisor_data.bundled import bundled_solo_points
 from advisor_models.manifest import read_artefact, write_manifest
@@ -96,8 +97,7 @@ def _fill(home: Path) -> None:
     mine = [dataclasses.replace(point, job="mine", run="mine") for point in fft]
     server = [_served(point) for point in fft]
     evil = dataclasses.replace(fft[0], job=EVIL, run="evil", flags=("throttled",))
-    with open_store(None, home) as store:
-        store.add([*mine, *server, evil, _observation()])
+    keep(home, *mine, *server, evil, _observation())
     registry = Registry(home / "models")
     registry.add(_model(home / "draft"))
     registry.promote(VERSION)
@@ -312,11 +312,14 @@ def _watch_two_minutes(look: Visit) -> None:
             look.page.clock.run_for(1000)
 
 
-def _recommendation(served: RawServer, **more: Any) -> dict[str, Any]:
-    body = json.dumps({"jobs": [{"job": job} for job in PAIR], **more}).encode()
-    answer = served.ask("POST", "/v1/recommendations", body, JSON)
+def _answer(served: RawServer, path: str, **body: Any) -> dict[str, Any]:
+    answer = served.ask("POST", path, json.dumps(body).encode(), JSON)
     assert answer.status == 200, answer.body
     return json.loads(answer.body)
+
+
+def _recommendation(served: RawServer, **more: Any) -> dict[str, Any]:
+    return _answer(served, "/v1/recommendations", **{"jobs": [{"job": j} for j in PAIR], **more})
 
 
 def _shown(visit: Visit, key: str) -> float:
@@ -383,8 +386,7 @@ def test_a_way_is_chosen_on_a_chart(visit: Visit) -> None:
     """On the charts over a share, and among all ways by what they save."""
     visit.open(PAGES["pair"])
     plot = visit.page.locator(".charts figure svg").first
-    box = plot.bounding_box()
-    assert box is not None
+    box = some(plot.bounding_box())
     plot.click(position={"x": box["width"] * 0.4, "y": 100})
     assert visit.text("#said").startswith("50/50:")
     plot.click(position={"x": box["width"] - 14 - 160, "y": 100})
@@ -392,11 +394,9 @@ def test_a_way_is_chosen_on_a_chart(visit: Visit) -> None:
     assert "without a percentage" in (visit.page.text_content("#environment") or "")
     marks = visit.page.locator("#results > figure circle.fill-a, #results > figure rect.fill-b")
     for mark in marks.all()[:3]:
-        marked = mark.bounding_box()
-        assert marked is not None
+        marked = some(mark.bounding_box())
         visit.page.mouse.click(marked["x"] + marked["width"] / 2, marked["y"] + 3)
-        now = visit.page.locator("#results > figure .now-dot").bounding_box()
-        assert now is not None
+        now = some(visit.page.locator("#results > figure .now-dot").bounding_box())
         assert abs(now["x"] + now["width"] / 2 - marked["x"] - marked["width"] / 2) < 2
 
 
@@ -417,9 +417,7 @@ def test_a_long_whisker_leaves_the_lines_their_height(visit: Visit) -> None:
     """The range of one split once made the axis of the energy go from -300 to 100 %."""
     visit.open("/set?jobs=gemm+vit-serve-30")
     figure = visit.page.locator(".charts figure:has-text('Energy saved') svg")
-    line, whole = figure.locator("polyline").bounding_box(), figure.bounding_box()
-    assert line is not None
-    assert whole is not None
+    line, whole = some(figure.locator("polyline").bounding_box()), some(figure.bounding_box())
     assert line["height"] > 0.1 * whole["height"]
 
 
@@ -467,7 +465,7 @@ def test_jobs_say_what_each_is_like_and_beside_whom_it_does_best(
     visit: Visit, served: RawServer
 ) -> None:
     """In a line, by what the API says of all pairs, and sorted by it; the rest by another word."""
-    told = _gains(served)
+    told = _answer(served, "/v1/gains", **H200)
     visit.open("/jobs")
     visit.page.wait_for_selector("tbody a[href^='/set']")
     row = (
@@ -491,7 +489,7 @@ def test_the_matrix_is_moved_over_by_arrows_and_leads_to_a_pair(
     visit: Visit, served: RawServer
 ) -> None:
     """Each cell says its pair's answer, that of the API; one of them can be reached by Tab."""
-    told = _gains(served)
+    told = _answer(served, "/v1/gains", **H200)
     visit.open("/matrix")
     assert visit.page.locator(".matrix a.cell").count() == len(told["jobs"]) ** 2
     assert visit.page.locator(".matrix a.cell[tabindex='0']").count() == 1
@@ -509,13 +507,6 @@ def test_the_matrix_is_moved_over_by_arrows_and_leads_to_a_pair(
     visit.page.keyboard.press("Enter")
     visit.page.wait_for_selector("#headline")
     assert all(name in visit.text("main") for name in names[:2])
-
-
-def _gains(served: RawServer) -> dict[str, Any]:
-    body = json.dumps({"gpu_model": BUNDLED_MODEL}).encode()
-    answer = served.ask("POST", "/v1/gains", body, JSON)
-    assert answer.status == 200, answer.body
-    return json.loads(answer.body)
 
 
 def test_a_job_shows_its_partners_and_its_copies(visit: Visit, served: RawServer) -> None:
@@ -740,15 +731,13 @@ def test_models_lead_with_what_they_save(visit: Visit) -> None:
 @pytest.mark.slow
 def test_a_queue_is_planned_and_drawn(visit: Visit, served: RawServer) -> None:
     """A bar for each job, as the API places it; a plan that was made before is drawn alike."""
-    body = {"jobs": [{"job": "bert-infer-b2", "count": 2}, {"job": "triad", "work_s": 7200}]}
-    plan = served.ask(
-        "POST", "/v1/placements", json.dumps({**body, "gpus": 2, **H200}).encode(), JSON
-    )
+    jobs = [{"job": "bert-infer-b2", "count": 2}, {"job": "triad", "work_s": 7200}]
+    plan = _answer(served, "/v1/placements", jobs=jobs, gpus=2, **H200)
     visit.open("/queue?gpus=2&gpu=NVIDIA H200")
     visit.page.fill("#queue", "bert-infer-b2:1 triad*1 2h  # small\n\nbert-infer-b2")
     visit.page.click("#place")
     visit.page.wait_for_selector(".gantt rect")
-    assert visit.page.locator(".gantt rect").count() == len(plan.json["queue"]["schedule"]) == 3
+    assert visit.page.locator(".gantt rect").count() == len(plan["queue"]["schedule"]) == 3
     titles = visit.page.locator(".gantt rect title").all_text_contents()
     assert sorted(title.split(" (")[0] for title in titles) == ["bert-infer-b2"] * 2 + ["triad"]
     assert visit.text("#headline").startswith("3 jobs on 2 ")
@@ -761,7 +750,7 @@ def test_a_queue_is_planned_and_drawn(visit: Visit, served: RawServer) -> None:
     visit.page.click("#draw")
     visit.page.wait_for_selector("#results .notice:has-text('run together')")
     # An end on the hour, whose time is to be whole under the end of the axis.
-    whole = plan.json | {"queue": plan.json["queue"] | {"makespan_s": 10_800.0}}
+    whole = plan | {"queue": plan["queue"] | {"makespan_s": 10_800.0}}
     for text, shown in (("{}", ".notice.failed"), (json.dumps(whole), ".gantt rect")):
         visit.page.fill("#plan", text)
         visit.page.click("#draw")

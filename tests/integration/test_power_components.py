@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Advisor, refusal
+from command_line import Advisor, answered, refusal
 from in_process import Api, error_of, running
-from reading import answer_of
 
 import advisor_api
 from advisor.core.records import SoloPoint
@@ -30,9 +29,7 @@ APART = ("bert-train", "vit-infer")
 
 
 def told(advisor: Advisor, *words: str) -> dict[str, Any]:
-    said = advisor("power", "components", *words, "--json")
-    assert said.code == 0, said.err
-    return answer_of(said.out)
+    return answered(advisor, "power", "components", *words)
 
 
 def sums(power: dict[str, Any]) -> bool:
@@ -106,18 +103,12 @@ def test_mistakes_say_what_to_do(advisor: Advisor, words: list[str], says: str) 
     assert says in refusal(advisor("power", "components", *words))
 
 
-def advised(advisor: Advisor, *words: str) -> dict[str, Any]:
-    said = advisor("recommend", *words, "--json")
-    assert said.code == 0, said.err
-    return answer_of(said.out)
-
-
 def test_recommendation_says_no_parts_unless_it_is_asked(
     advisor: Advisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fitting takes longer than the recommendation."""
     monkeypatch.setattr(components, "fit_components", None)
-    answer = advised(advisor, *SHARED)
+    answer = answered(advisor, "recommend", *SHARED)
     assert answer["components"] is answer["components_unknown"] is None
 
 
@@ -149,7 +140,8 @@ def api(advisor: Advisor, tmp_path: Path) -> Iterator[Api]:
 def test_service_says_what_the_command_line_says(advisor: Advisor, api: Api) -> None:
     for pair in (SHARED, PAIR):
         asked = {"jobs": [{"job": job} for job in pair], "components": True}
-        assert api.post("/v1/recommendations", asked) == advised(advisor, *pair, "--components")
+        said = answered(advisor, "recommend", *pair, "--components")
+        assert api.post("/v1/recommendations", asked) == said
     for model in ("NVIDIA H200", "NVIDIA H100 80GB HBM3"):
         found = api.get("/v1/profiles/triad/components", gpu_model=model)
         assert found == told(advisor, "triad", "--gpu-model", model)

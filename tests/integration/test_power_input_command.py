@@ -52,6 +52,18 @@ def measured(host: FakeHost, *words: str, code: int = 0, **more: str) -> dict[st
     return json.loads(done.stdout)
 
 
+def interrupted(host: FakeHost, *command: str) -> list[dict[str, Any]]:
+    """What is kept of the card when Ctrl-C has ended a command of power; nothing runs on."""
+    with host.start_advisor("power", *command) as process:
+        assert wait_until(lambda: len(lines_kept(host)) >= 2 or process.poll() is not None, 90)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "the same command goes on from here" in errors
+    assert leftovers(UUID, Path(host.folder / "run")) == []
+    return lines_kept(host)
+
+
 @pytest.mark.slow
 def test_power_follows_the_data_and_is_kept(host: FakeHost) -> None:
     """Zeros draw 200 W, half of them 300 W; a second time nothing is measured."""
@@ -78,15 +90,7 @@ def test_power_follows_the_data_and_is_kept(host: FakeHost) -> None:
 @pytest.mark.slow
 def test_interrupt_then_the_same_command_goes_on(host: FakeHost) -> None:
     know_sensor(host, FAST)
-    command = ("power", "input", "zeros", HALF, "ones", *SHAPE, *PYTHON, "--units", "66")
-    with host.start_advisor(*command) as process:
-        assert wait_until(lambda: len(lines_kept(host)) >= 2 or process.poll() is not None, 60)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
-    assert "the same command goes on from here" in errors
-    assert leftovers(UUID, Path(host.folder / "run")) == []
-    before = lines_kept(host)
+    before = interrupted(host, "input", "zeros", HALF, "ones", *SHAPE, *PYTHON, "--units", "66")
     assert before[0]["conditions"]["units"] == 66
     found = measured(host, "zeros", HALF, "ones", "--units", "66")
     assert len(found["inputs"]) == 3
@@ -118,19 +122,22 @@ def test_workload_that_dies_leaves_what_was_measured(host: FakeHost) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "no operands were given"),
-        (("zeros", "--dtype", "fp4"), "--dtype fp4 is not known"),
-        (("zeros", "--shape", "64x64"), "is no shape"),
-        (("zeros", "--preset", "T16"), "--preset T16 is not known"),
-        (("norml(0,1)",), "did you mean normal?"),
-        (("zeros", "--dtype", "fp8", "--shape", "64x64x60"), "in multiples of 16"),
-        (("zeros", "--dtype", "int8", "--shape", "8x64x64"), "from 17 rows on"),
+        (("input",), "no operands were given"),
+        (("input", "zeros", "--dtype", "fp4"), "--dtype fp4 is not known"),
+        (("input", "zeros", "--shape", "64x64"), "is no shape"),
+        (("input", "zeros", "--preset", "T16"), "--preset T16 is not known"),
+        (("input", "norml(0,1)"), "did you mean normal?"),
+        (("input", "zeros", "--dtype", "fp8", "--shape", "64x64x60"), "in multiples of 16"),
+        (("input", "zeros", "--dtype", "int8", "--shape", "8x64x64"), "from 17 rows on"),
+        (("kernel", "gemm", "--within-w", "0"), "is no precision"),
+        (("kernel", "gemm", "--call", "a:b"), "both gemm and --call"),
+        (("kernel",), "no operation was named"),
     ],
 )
 def test_bad_request_is_refused_before_the_gpu_is_looked_for(
     words: tuple[str, ...], said: str
 ) -> None:
-    done = CliRunner().invoke(app, ["power", "input", *words])
+    done = CliRunner().invoke(app, ["power", *words])
     assert isinstance(done.exception, InputError)
     assert said in str(done.exception)
 
@@ -169,14 +176,7 @@ def refused(host: FakeHost, *options: str, code: int, **more: str) -> str:
 def test_interrupt_then_the_same_command_goes_on_kernel_command(host: FakeHost) -> None:
     know_sensor(host, FASTER)
     command = (*COMMAND, "--runs", "80")  # four blocks, to be met in one of them
-    with host.start_advisor(*command) as process:
-        assert wait_until(lambda: len(lines_kept(host)) >= 2 or process.poll() is not None, 90)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
-    assert "the same command goes on from here" in errors
-    assert leftovers(UUID, Path(host.folder / "run")) == []
-    before = lines_kept(host)
+    before = interrupted(host, *command[1:])
     assert 2 <= len(before) < 5
 
     done = host.advisor(*command, "--json")
@@ -211,20 +211,6 @@ def test_operation_that_fails_is_named_and_leaves_nothing(
     know_sensor(host, FASTER)
     assert said in refused(host, code=5, FAKE_FAULT=fault)
     assert leftovers(UUID, Path(host.folder / "run")) == []
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("gemm", "--within-w", "0"), "is no precision"),
-        (("gemm", "--call", "a:b"), "both gemm and --call"),
-        ((), "no operation was named"),
-    ],
-)
-def test_contradiction_is_refused(options: tuple[str, ...], said: str) -> None:
-    done = CliRunner().invoke(app, ["power", "kernel", *options])
-    assert isinstance(done.exception, InputError)
-    assert said in str(done.exception)
 
 
 def test_unsafe_count_is_refused(host: FakeHost) -> None:

@@ -10,6 +10,7 @@ from browsing import Visit, browser, tab, visit
 from raw_server import RawServer
 
 from advisor_power.components import PARTS
+from advisor_power.report import COLOURS
 
 __all__ = ["browser", "tab", "visit"]
 
@@ -139,6 +140,7 @@ def test_colours_of_parts_can_be_told_from_both_grounds() -> None:
     colours = re.findall(r"\.part-(\w+) \{ fill: (#\w{6}); \}", style)
     assert len(grounds) == 4
     assert [name for name, _ in colours] == list(PARTS)
+    assert dict(colours) == COLOURS, "a report has others"
     for _, colour in colours:
         for ground in grounds:
             high, low = sorted((_luminance(colour), _luminance(ground)), reverse=True)

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from fake_nvml import FakeNvml, error
 from host import FAKES, UUID, FakeHost
 from reading import some
 from synthetic_sensor import HEADER
+from waiting import eventually
 
 from advisor.core.gpu import Gpu
 from advisor.errors import JobError, SourceError
@@ -30,13 +31,6 @@ PYTHON = str(FAKES / "fake_power_load.py")
 
 def state(host: FakeHost) -> FakeNvml:
     return FakeNvml(host.libraries, host.folder / "nvml")
-
-
-def wait_for(happened: Callable[[], bool]) -> None:
-    latest_s = time.monotonic() + 60
-    while not happened():
-        assert time.monotonic() < latest_s
-        time.sleep(0.05)
 
 
 @contextmanager
@@ -67,7 +61,7 @@ def short_recording(host: FakeHost, file: Path, environment: Mapping[str, str]) 
             for line in run_stage(job, stage):
                 append(file, line)
         # Both have written what they saw.
-        wait_for(lambda: read_trace(file).series["instant"].values[-1] == 80)
+        eventually(lambda: read_trace(file).series["instant"].values[-1] == 80)
         assert not any(recorder.gone for recorder in watching)
     return read_trace(file)
 
@@ -99,9 +93,9 @@ def test_card_that_is_lost_ends_the_recorders(host: FakeHost, tmp_path: Path) ->
     file = tmp_path / "r.jsonl"
     begin_trace(file, HEADER)
     with recorders(UUID, file, host.environment()) as watching:
-        wait_for(lambda: "instant" in read_trace(file).series)
+        eventually(lambda: "instant" in read_trace(file).series)
         state(host).write(gpu=0, every=error(15))
-        wait_for(lambda: all(recorder.gone for recorder in watching))
+        eventually(lambda: all(recorder.gone for recorder in watching))
         says = str(watching[0].failed())
     assert "NVML error 15" in says
     assert read_trace(file).series["instant"].values[0] == 80
@@ -150,7 +144,7 @@ def test_interrupt_keeps_what_was_recorded(host: FakeHost) -> None:
             if line.strip().startswith("idle"):
                 break
         (file,) = (host.folder / "home/sensors/recordings").glob("*.jsonl")
-        wait_for(lambda: "instant" in read_trace(file).series)
+        eventually(lambda: "instant" in read_trace(file).series)
         process.send_signal(signal.SIGINT)
         rest = some(process.stderr).read()
     assert process.returncode == 130, rest

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from host import UUID, FakeHost
+from reading import some
 
 from advisor.formats.job_file import load_job
 
@@ -28,9 +29,7 @@ def points(host: FakeHost) -> list[dict[str, Any]]:
 
 
 def profile(host: FakeHost, job: str, *options: str, **more: str) -> dict[str, Any]:
-    done = host.advisor("profile", job, *SHARES, *QUICK, *options, "--json", **more)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return host.answer("profile", job, *SHARES, *QUICK, *options, **more)
 
 
 def test_profile_of_a_gated_job(host: FakeHost) -> None:
@@ -96,10 +95,9 @@ def test_a_command_that_only_prints_is_profiled_and_kept_as_a_job(host: FakeHost
 def test_interrupt_keeps_points_and_leaves_nothing_behind(host: FakeHost) -> None:
     host.write_job("steady")
     with host.start_advisor("profile", "steady", *SHARES, "--window", "1") as process:
-        assert process.stderr is not None
-        next(line for line in process.stderr if line.strip().startswith("1/5"))
+        next(line for line in some(process.stderr) if line.strip().startswith("1/5"))
         process.send_signal(signal.SIGINT)
-        rest = process.stderr.read()
+        rest = some(process.stderr).read()
     assert process.returncode == 130, rest
     assert "the same command goes on from here" in rest
     assert (len(points(host)) >= 1, host.control("get_server_list")) == (True, "")
@@ -148,9 +146,8 @@ def test_gpu_on_which_somebody_else_computes_is_refused(host: FakeHost) -> None:
 def test_without_a_limit_the_whole_gpu_is_the_default(host: FakeHost) -> None:
     """--mode uncapped needs no --shares, and takes none but 100."""
     host.write_job("steady")
-    done = host.advisor("profile", "steady", "--mode", "uncapped", *QUICK, "--json")
-    assert done.returncode == 0, done.stderr
-    assert [row["share_percent"] for row in json.loads(done.stdout)["points"]] == [100]
+    rows = host.answer("profile", "steady", "--mode", "uncapped", *QUICK)["points"]
+    assert [row["share_percent"] for row in rows] == [100]
     refused = host.advisor("profile", "steady", "--mode", "uncapped", "--shares", "50")
     assert refused.returncode == 2
 

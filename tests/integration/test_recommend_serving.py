@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Advisor
+from command_line import Advisor, answered
 from in_process import Api, error_of, running
-from reading import answer_of
+from new_database import keep
 from store_points import point
 
 from advisor.core.records import SoloPoint
-from advisor_data import open_store
 
 PAIR = ("server", "triad")
 URL = "/v1/recommendations"
@@ -33,8 +32,7 @@ def points() -> list[SoloPoint]:
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     home = tmp_path_factory.mktemp("home")
-    with open_store(None, home) as store:
-        store.add(points())
+    keep(home, *points())
     with running(home) as found:
         yield found
 
@@ -63,9 +61,8 @@ def test_both_doors_give_the_same_answer(
     pair = jobs({"min_speed": 0.0, **own}, {"min_speed": 0.1})
     answer = api.post(URL, {"jobs": pair, "objective": "throughput", "every": True, **more})
     least = ["--min-speed", "server=0", "--min-speed", "triad=0.1", "--objective", "throughput"]
-    with open_store(None, tmp_path / "home") as store:
-        store.add(points())
-    assert answer == answer_of(advisor("recommend", *PAIR, *options, *least, "--all", "--json").out)
+    keep(tmp_path / "home", *points())
+    assert answer == answered(advisor, "recommend", *PAIR, *options, *least, "--all")
     assert answer["choice"]["sharing"] != "exclusive"
     if more or own:
         slow = [o for o in answer["candidates"] if o["jobs"][0]["share_percent"] <= 30]

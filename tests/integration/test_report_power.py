@@ -248,8 +248,3 @@ def test_jobs_and_a_pair_are_drawn_where_asked_for(empty: Path) -> None:
         *COLOURS.values(),
     ):
         assert part in page
-
-
-def test_parts_have_the_colours_of_the_pages() -> None:
-    """One part is one colour wherever it is drawn."""
-    assert dict(re.findall(r"\.part-(\w+) \{ fill: (#\w{6}); \}", STYLE.read_text())) == COLOURS

@@ -4,12 +4,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import retraining
-from command_line import Advisor, in_this_process
-from reading import answer_of
+from command_line import Advisor, answered, in_this_process
+from new_database import keep
 from retraining import BUNDLED_POINTS, NEW_POINTS, bundled_model, few_trees, launched
 
 from advisor_data import open_store
@@ -48,18 +47,11 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def keep(home: Path, *points: Any) -> None:
-    with open_store(None, home) as store:
-        store.add([*points])
-
-
 @pytest.mark.slow
 def test_a_night_from_the_store_to_the_service(home: Path, advisor: Advisor) -> None:
     failed = replace(launched(BUNDLED_POINTS.pairs[0], 0), state="failed")
     keep(home, *NEW_POINTS, failed, launched(BUNDLED_POINTS.pairs[4], 1))
-    done = advisor("retrain", "--json", "--metrics", "advisor.prom")
-    assert done.code == 0, done.err
-    found = answer_of(done.out)
+    found = answered(advisor, "retrain", "--metrics", "advisor.prom")
     assert set(found) == KEYS
     assert {frozenset(one) for one in found["compared"]} == {frozenset(COMPARED_KEYS)}
     expected = {

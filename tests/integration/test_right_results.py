@@ -1,13 +1,11 @@
 """Jobs that report their results: shares at which they are wrong are found and kept away from."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from host import FakeHost
 from launched import no_leftovers
-from reading import answer_of
 
 pytestmark = pytest.mark.slow
 
@@ -22,9 +20,8 @@ def h200(host: FakeHost) -> Iterator[FakeHost]:
 
 
 def profile(host: FakeHost, job: str, *options: str) -> dict[int, dict[str, Any]]:
-    done = host.advisor("profile", job, *options, *QUICK, "--json")
-    assert done.returncode == 0, done.stderr
-    return {row["units_granted"]: row for row in json.loads(done.stdout)["points"]}
+    found = host.answer("profile", job, *options, *QUICK)
+    return {row["units_granted"]: row for row in found["points"]}
 
 
 def test_a_share_that_goes_wrong_is_flagged_and_never_advised(h200: FakeHost) -> None:
@@ -34,9 +31,7 @@ def test_a_share_that_goes_wrong_is_flagged_and_never_advised(h200: FakeHost) ->
         12: "right", 66: "wrong", 118: "right", 132: "right",
     }  # fmt: skip
     assert [units for units, row in points.items() if "wrong-results" in row["flags"]] == [66]
-    done = h200.advisor("recommend", "broken", "broken", "--all", "--json")
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
+    answer = h200.answer("recommend", "broken", "broken", "--all")
     shares = {job["share_percent"] for option in answer["candidates"] for job in option["jobs"]}
     assert 50 not in shares
     assert {10, 90} <= shares
@@ -49,15 +44,13 @@ def test_a_job_is_checked_at_every_count_and_keeps_away_from_where_it_is_wrong(
     """`advisor check --job`: short windows that give no rates; a later choice knows the counts."""
     h200.write_job("broken", "--behave", "differs", "--at", "50", results={"tolerance": 0.01})
     profile(h200, "broken", "--shares", "10,90,100")
-    done = h200.advisor("check", "--job", "broken", "--counts", "12,66,70", "--json")
-    assert done.returncode == 0, done.stderr
-    assert answer_of(done.stdout) == {
+    assert h200.answer("check", "--job", "broken", "--counts", "12,66,70") == {
         "job": "broken", "gpu_model": "NVIDIA H200", "right": [12, 70, 132], "wrong": [],
         "differ": [66], "silent": [], "failed": {},
     }  # fmt: skip
     text = h200.advisor("check", "--job", "broken", "--counts", "66").stdout
     assert "From now on broken is not given 66 SMs." in text
-    answer = json.loads(h200.advisor("recommend", "broken", "broken", "--all", "--json").stdout)
+    answer = h200.answer("recommend", "broken", "broken", "--all")
     jobs = [job for option in answer["candidates"] for job in option["jobs"]]
     assert jobs
     assert 50 not in {job["share_percent"] for job in jobs}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from host import OTHER_UUID, UUID, FakeHost
 from launched import await_nobody, processes_of, wait_for_line
-from reading import answer_of
+from reading import answer_of, some
 from waiting import eventually
 
 from advisor.launch.folder import LaunchFolder
@@ -73,15 +73,6 @@ def queue_files(host: FakeHost) -> list[Path]:
     return [*(host.folder / "home" / "queues").glob("*.json")]
 
 
-def await_running(host: FakeHost, least: int) -> None:
-    eventually(lambda: sum(outcome == "running" for _, outcome in came(host)) >= least)
-
-
-def job_pid(host: FakeHost, steps: str) -> int:
-    told = f"--steps {steps}"
-    return eventually(lambda: next((p for p, of in processes_of(host).items() if told in of), 0))
-
-
 def test_twelve_mixed_jobs_run_to_their_end(h100: FakeHost) -> None:
     done = h100.advisor("run", *TWELVE, "--json")
     assert done.returncode == 0, (done.stdout, done.stderr)
@@ -113,16 +104,18 @@ def test_a_killed_queue_goes_on(h100: FakeHost) -> None:
     h100.write_job("resnet50-train-b2", "--steps", "90000")  # until it is killed
     names = ("mobilenet-train-b2", "resnet50-train-b2", "triad", "home-made")
     first = h100.start_advisor("run", *names, "--json")
-    await_running(h100, 2)
+    eventually(lambda: [outcome for _, outcome in came(h100)].count("running") >= 2)
     first.send_signal(signal.SIGKILL)
     first.communicate(timeout=10)
     assert len(queue_files(h100)) == 1
-    plan = answer_of(h100.advisor("run", *names, "--dry-run", "--json").stdout)
+    plan = h100.answer("run", *names, "--dry-run")
     assert "resnet50-train-b2" in plan["running"]
-    anew = answer_of(h100.advisor("run", *names, "--dry-run", "--fresh", "--json").stdout)
+    anew = h100.answer("run", *names, "--dry-run", "--fresh")
     assert sorted([one["job"] for one in anew["first"]] + anew["waiting"]) == sorted(names)
     assert anew["running"] == []
-    os.kill(job_pid(h100, "90000"), signal.SIGKILL)
+    told = "--steps 90000"
+    endless, *_ = eventually(lambda: [p for p, of in processes_of(h100).items() if told in of])
+    os.kill(endless, signal.SIGKILL)
     said = run(h100, *names, code=5)
     assert states(said)["resnet50-train-b2"] == "failed"
     assert [state for name, state in states(said).items() if name != "resnet50-train-b2"] == [
@@ -151,8 +144,7 @@ def test_ctrl_c_ends_all_and_the_same_command_goes_on(h100: FakeHost) -> None:
         busy = h100.advisor("run", *names)
         assert (busy.returncode, "another command runs" in busy.stderr) == (8, True), busy.stderr
         process.send_signal(signal.SIGINT)
-        assert process.stdout is not None
-        rest = process.stdout.read()
+        rest = some(process.stdout).read()
     assert process.returncode == 130, rest
     assert "STOPPED: 1 of 2 jobs done, 1 wait" in rest
     assert "the same command" in rest
@@ -190,8 +182,7 @@ def test_what_cannot_be_is_refused_before_anything_starts(h100: FakeHost) -> Non
 
 
 def test_dry_run_starts_nothing(h100: FakeHost) -> None:
-    done = h100.advisor("run", *TWELVE, "--dry-run", "--json")
-    plan = answer_of(done.stdout)
+    plan = h100.answer("run", *TWELVE, "--dry-run")
     assert set(plan) == {"dry_run", "first", "running", "waiting", "alone"}
     assert set(plan["first"][0]) == {"job", "gpu", "share_percent", "predicted_speed"}
     assert plan["first"][0]["job"] == "bert-serve-10"
@@ -207,9 +198,7 @@ def test_dry_run_plans_for_gpus_that_are_not_here(h100: FakeHost) -> None:
     shutil.rmtree(h100.folder / "nvml")
     h100.write_job("large", memory_mib=100_000)
     asked = ("run", "bert-serve-10", "resnet50-train-b2", "triad", "--gpu-model")
-    done = h100.advisor(*asked, "H100", "--gpus", "0,3", "--dry-run", "--json")
-    assert done.returncode == 0, done.stderr
-    plan = answer_of(done.stdout)
+    plan = h100.answer(*asked, "H100", "--gpus", "0,3", "--dry-run")
     assert {job["gpu"] for job in plan["first"]} == {0, 3}
     assert all(job["predicted_speed"] for job in plan["first"])
     large = h100.advisor("run", "large", "--gpu-model", "h100", "--dry-run")

@@ -1,5 +1,6 @@
 """Libraries that are wrong at some numbers of SMs: no door of advisor names one of these."""
 
+import functools
 import json
 import tempfile
 from collections.abc import Callable, Iterator
@@ -7,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Advisor
+from command_line import Advisor, answered
 from host import FakeHost
 from in_process import running
 from launch_server import launch_server, make_tokens
 from launched import no_leftovers
-from reading import answer_of
 from unsafe_counts import UNSAFE_132, checked_132, write_check
 
 from advisor.core.gpu import units_for_percent
@@ -46,13 +46,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def command(home: Path, advisor: Advisor) -> Callable[..., Any]:
-
-    def call(*words: str) -> Any:
-        done = advisor(*words, "--json")
-        assert done.code == 0, done.err
-        return answer_of(done.out)
-
-    return call
+    """What a command answers there."""
+    return functools.partial(answered, advisor)
 
 
 def unsafe_in(*shares: float) -> set[int]:
@@ -148,9 +143,9 @@ def test_an_unsafe_share_is_measured_only_where_that_is_asked_for(h200: FakeHost
         done = h200.advisor("profile", "triad", *asked, *QUICK)
         assert done.returncode == 12
         assert "the nearest safe counts are 70 and 118 SMs" in " ".join(done.stderr.split())
-    options = ("--shares", "70,100", "--allow-unsafe", "--json")
-    done = h200.advisor("profile", "triad", *options, *QUICK)
-    assert sorted(row["units_granted"] for row in json.loads(done.stdout)["points"]) == [92, 132]
+    options = ("--shares", "70,100", "--allow-unsafe")
+    rows = h200.answer("profile", "triad", *options, *QUICK)["points"]
+    assert sorted(row["units_granted"] for row in rows) == [92, 132]
 
 
 def test_pairs_are_measured_at_safe_splits(h200: FakeHost) -> None:

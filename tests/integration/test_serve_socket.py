@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from forked import Forked, run_forked, start_forked
-from raw_server import environment
+from raw_server import environment, start_refused
+from reading import some
 
 from advisor.client import ApiError, Client
 from advisor_api.http.access import Peer, caller_of_peer
@@ -30,8 +31,7 @@ def _served(folder: Path, *options: str) -> Generator[tuple[Path, Forked]]:
         start_forked(words, environment(folder / "home"), errors=errors) as process,
     ):
         try:
-            assert process.stdout is not None
-            assert process.stdout.readline().startswith(f"advisor listens on unix:{path}")
+            assert some(process.stdout).readline().startswith(f"advisor listens on unix:{path}")
             yield path, process
         finally:
             process.kill()
@@ -59,7 +59,8 @@ def test_this_user_may_do_everything_without_a_token(folder: Path) -> None:
                 client.delete_profile("gemm")
             entries = client.audit(limit=1)
         assert {(e.who, e.client) for e in entries} == {(f"uid:{os.geteuid()}",) * 2}
-        made = _advisor(folder, "tokens", "create", "reader", "--scope", "read", "--json")
+        words = ("tokens", "create", "reader", "--scope", "read", "--json")
+        made = run_forked(words, environment(folder / "home"), folder)
         with Client(f"unix:{path}", json.loads(made.stdout)["secret"]) as reader:
             assert reader.jobs()
             with pytest.raises(ApiError, match="scope admin"):
@@ -87,9 +88,7 @@ def test_another_user_needs_a_token_or_the_group(folder: Path) -> None:
 def test_one_service_for_each_socket(folder: Path) -> None:
     """A second one is refused; one that was killed leaves nothing that is in the way."""
     with _served(folder) as (path, process):
-        refused = _advisor(folder, "serve", "--socket", str(path))
-        assert refused.returncode == 2
-        assert "another server listens" in refused.stderr
+        assert "another server listens" in start_refused(folder, "--socket", str(path))
         process.kill()
         process.wait()
         assert path.is_socket()
@@ -103,9 +102,7 @@ def test_what_is_no_socket_is_left_alone(folder: Path) -> None:
     link = folder / "link"
     link.symlink_to(file)
     for path in (file, link):
-        refused = _advisor(folder, "serve", "--socket", str(path))
-        assert refused.returncode == 2
-        assert "not a socket" in refused.stderr
+        assert "not a socket" in start_refused(folder, "--socket", str(path))
     assert file.read_text() == "precious"
 
 
@@ -119,10 +116,7 @@ def test_what_is_no_socket_is_left_alone(folder: Path) -> None:
     ],
 )
 def test_options_that_do_not_fit_are_told(folder: Path, options: list[str], told: str) -> None:
-    refused = _advisor(folder, "serve", *options)
-    assert refused.returncode == 2
-    assert told in refused.stderr
-    assert "Traceback" not in refused.stderr
+    assert told in start_refused(folder, *options)
 
 
 def test_scopes_by_user_and_group() -> None:
@@ -136,10 +130,6 @@ def test_scopes_by_user_and_group() -> None:
     everything = {"read", "write", "launch", "admin"}
     group = ("uid:54321", everything - {"admin"})
     assert found == [(f"uid:{os.geteuid()}", everything), ("uid:0", everything), group, None, None]
-
-
-def _advisor(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return run_forked(words, environment(folder / "home"), folder)
 
 
 def _as_nobody(path: Path, method: str, target: str) -> int:

@@ -71,6 +71,14 @@ def submit(cluster: Cluster, job: str, script: str, *options: str) -> str:
     return cluster.submit(script, *request, *words, *options)[0]
 
 
+def submit_as_nobody(cluster: Cluster, *options: str, script: str = "") -> tuple[str, str]:
+    """A job of another user, who may write into no folder of ours, and what he is told."""
+    words = ("--chdir=/", "--output=/dev/null", *options)
+    done = cluster.run("sbatch", "--parsable", *words, user="nobody", script=script)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip(), done.stderr
+
+
 def variables(cluster: Cluster, name: str) -> dict[str, str]:
     lines = (cluster.folder / name).read_text().splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line)
@@ -165,13 +173,7 @@ def test_who_decides_may_die(cluster: Cluster, service: Scripted) -> None:
 @pytest.mark.usefixtures("service")
 def test_a_limit_on_gpus_holds_for_parts_of_them(cluster: Cluster) -> None:
     of_user = ("modify", "user", "nobody", "set")
-    wrapped = ("--gres=gpu:1", "--chdir=/", "--output=/dev/null", "--wrap=true")
-
-    def submit_as_nobody() -> tuple[str, str]:
-        comment = "--comment=advisor:job=a"
-        done = cluster.run("sbatch", "--parsable", comment, *wrapped, user="nobody")
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip(), done.stderr
+    options = ("--gres=gpu:1", "--comment=advisor:job=a", "--wrap=true")
 
     def facts() -> str:
         return (cluster.folder / "facts").read_text()
@@ -179,7 +181,7 @@ def test_a_limit_on_gpus_holds_for_parts_of_them(cluster: Cluster) -> None:
     try:
         cluster.manage(*of_user, "GrpTRES=gres/gpu=0")
         eventually(lambda: "without gres/mps: add gres/mps=0" in facts())
-        number, said = submit_as_nobody()
+        number, said = submit_as_nobody(cluster, *options)
         assert "advisor: unchanged: assoc work nobody has GrpTRES=gres/gpu=0 without" in said
         doctor = cluster.run(Path(sys.executable).parent / "advisor", "doctor", "--json")
         [found] = [f for f in json.loads(doctor.stdout)["findings"] if f["check"] == "slurm books"]
@@ -189,7 +191,7 @@ def test_a_limit_on_gpus_holds_for_parts_of_them(cluster: Cluster) -> None:
         assert cluster.job(number)["TresPerNode"] == "gres:gpu:1"
         cluster.manage(*of_user, "GrpTRES=gres/gpu=0,gres/mps=0")
         eventually(lambda: "books = ok" in facts())
-        number, _ = submit_as_nobody()
+        number, _ = submit_as_nobody(cluster, *options)
         cluster.run("scontrol", "update", f"JobId={number}", "StartTime=now")
         eventually(lambda: cluster.job(number)["Reason"] == "AssocGrpGRES")
     finally:
@@ -285,7 +287,6 @@ def test_no_user_drains_a_node(cluster: Cluster) -> None:
 
 def test_a_user_who_ends_all_that_is_his_drains_nothing(cluster: Cluster) -> None:
     """He kills daemon and control program again and again, and locks the folder of the daemon."""
-    options = ("--gres=mps:30", "--chdir=/", "--output=/dev/null")
     uid = cluster.run("id", "-u", "nobody").stdout.strip()
     attack = f"""#!/bin/bash
     while [ ! -e {cluster.folder}/out/peace ]; do
@@ -293,13 +294,9 @@ def test_a_user_who_ends_all_that_is_his_drains_nothing(cluster: Cluster) -> Non
       chmod 0 {cluster.mps}/gpu0-{uid}/pipe
     done"""
 
-    def submit_as_nobody(script: str) -> str:
-        done = cluster.run("sbatch", "--parsable", *options, user="nobody", script=script)
-        return done.stdout.strip()
-
-    attacker = submit_as_nobody(attack)
+    attacker, _ = submit_as_nobody(cluster, "--gres=mps:30", script=attack)
     cluster.await_state(attacker, "RUNNING")
-    victim = submit_as_nobody("#!/bin/bash\nenv > /dev/null")
+    victim, _ = submit_as_nobody(cluster, "--gres=mps:30", "--wrap=env > /dev/null")
     cluster.await_state(victim, *ENDED)
     (cluster.folder / "out/peace").touch()
     cluster.await_state(attacker, *ENDED)
@@ -330,10 +327,7 @@ def test_another_user_waits(cluster: Cluster) -> None:
     """MPS serves one user at a time, so a node does, although there is room."""
     mine, _ = cluster.submit("sleep 60", "--gres=mps:30")
     cluster.await_state(mine, "RUNNING")
-    wrapped = ("--gres=mps:30", "--chdir=/", "--output=/dev/null", "--wrap=true")
-    done = cluster.run("sbatch", "--parsable", *wrapped, user="nobody")
-    assert done.returncode == 0, done.stderr
-    theirs = done.stdout.strip()
+    theirs, _ = submit_as_nobody(cluster, "--gres=mps:30", "--wrap=true")
     assert cluster.await_turn(theirs) == "PENDING"
     cluster.run("scancel", mine)
     cluster.await_state(theirs, "COMPLETED")
@@ -392,10 +386,8 @@ def test_several_users_share_a_gpu_where_the_site_wants_it() -> None:
         with slurm_cluster(folder, users="several", slurm_user="slurm") as both:
             mine, _ = both.submit(UNTIL.format("go"), "--gres=mps:30", f"--chdir={folder}")
             both.await_state(mine, "RUNNING")
-            theirs = both.run(
-                "sbatch", "--parsable", "--gres=mps:40", "--chdir=/", "--output=/dev/null",
-                f"--wrap=[ $CUDA_MPS_PIPE_DIRECTORY = {folder}/mps/gpu0-0/pipe ]", user="nobody",
-            ).stdout.strip()  # fmt: skip
+            same = f"--wrap=[ $CUDA_MPS_PIPE_DIRECTORY = {folder}/mps/gpu0-0/pipe ]"
+            theirs, _ = submit_as_nobody(both, "--gres=mps:40", same)
             assert both.await_state(theirs, *ENDED)["ExitCode"] == "0:0"
             (folder / "go").touch()
             both.await_state(mine, "COMPLETED")

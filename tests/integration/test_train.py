@@ -1,23 +1,23 @@
 """`advisor train` from outside, and the model that comes with the package."""
 
 import dataclasses
+import functools
 import json
 import random
-import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pytest
 import synthetic_pairs as made_up
+from command_line import Advisor
 from made_up_rows import solo_points
 from retraining import few_trees
 
 import advisor_models
 from advisor.predict.features import feature_names_of
-from advisor_cli.app import main
 from advisor_data.files import read_points, write_points
 from advisor_models.heads import HEADS
 from advisor_models.manifest import read_artefact, read_manifest, trees_file
@@ -29,29 +29,11 @@ BUNDLED = Path(advisor_models.__file__).parent / "bundled"
 WHEN = ("--created-at", "2026-02-01T10:00:00+02:00")
 
 
-@dataclasses.dataclass(frozen=True)
-class Done:
-    """What a command left behind."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-Run: TypeAlias = Callable[..., Done]
-
-
 @pytest.fixture
-def run(data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*options: str) -> Done:
-        monkeypatch.chdir(data)
-        monkeypatch.setattr(sys, "argv", ["advisor", "train", *options])
-        with few_trees(20), pytest.raises(SystemExit) as stopped:
-            main()
-        said = capsys.readouterr()
-        return Done(int(stopped.value.code or 0), said.out, said.err)
-
-    return call
+def run(advisor: Advisor) -> Iterator[Advisor]:
+    """The command with options, by a model of few trees."""
+    with few_trees(20):
+        yield functools.partial(advisor, "train")
 
 
 @pytest.fixture
@@ -73,20 +55,20 @@ FILES = ("--pairs", "pairs.parquet", "--solo", "solo.csv")
 
 
 @pytest.mark.slow
-def test_a_model_and_what_is_said_of_it(data: Path, run: Run) -> None:
+def test_a_model_and_what_is_said_of_it(data: Path, run: Advisor) -> None:
     """One command: what was left out, how good it is, how long it took, and the files.
 
     JSON says the same, and the same points in another order give the same files, byte for byte.
     """
     done = run(*FILES, *WHEN)
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     for part in (
         "1 point left out: pair points flagged counter-mismatch",
         "throughput-per-watt: ",
         "fitted in ",
         "written: model/speed.trees, model/power.trees, model/manifest.json",
     ):
-        assert part in done.stdout
+        assert part in done.out
     manifest = read_manifest(data / "model")
     assert manifest.version.startswith("20260201-")
     assert manifest.created_at == "2026-02-01T08:00:00+00:00"
@@ -95,7 +77,7 @@ def test_a_model_and_what_is_said_of_it(data: Path, run: Run) -> None:
         (made_up.GPU_MODEL,), ("climber", "hog", "middle", "sitter", "slow"), 15, 179
     )  # fmt: skip
     write_shuffled(data, random.Random(0))
-    answer = json.loads(run(*FILES, *WHEN, "--out", "here", "--json").stdout)
+    answer = json.loads(run(*FILES, *WHEN, "--out", "here", "--json").out)
     names = ("speed.trees", "power.trees", "manifest.json")
     expected = {
         "files": [f"here/{name}" for name in names],
@@ -109,13 +91,13 @@ def test_a_model_and_what_is_said_of_it(data: Path, run: Run) -> None:
         assert (data / "model" / name).read_bytes() == (data / "here" / name).read_bytes()
 
 
-def test_pairs_without_the_nine_splits_are_too_little(data: Path, run: Run) -> None:
+def test_pairs_without_the_nine_splits_are_too_little(data: Path, run: Advisor) -> None:
     """Nothing would tell how good a choice is; said before anything is fitted."""
     few = [p for p in made_up.pair_points() if p.shares_percent[0] in (10, 90, 100)]
     write_points(data / "pairs.parquet", few)
     done = run(*FILES, *WHEN)
-    assert done.returncode == 2
-    assert "no pair was measured at enough of the nine splits" in done.stderr
+    assert done.code == 2
+    assert "no pair was measured at enough of the nine splits" in done.err
 
 
 def test_own_points_beside_the_bundled_ones(data: Path) -> None:
@@ -152,21 +134,21 @@ def test_unlike_copies_of_a_window_teach_nothing(data: Path) -> None:
     ],
 )
 def test_what_cannot_be_used_is_said(
-    data: Path, run: Run, options: tuple[str, ...], said: str
+    data: Path, run: Advisor, options: tuple[str, ...], said: str
 ) -> None:
     done = run(*FILES, *options, "--json")
-    assert done.returncode == 2
-    assert said in json.loads(done.stdout)["error"]["message"]
-    assert "Traceback" not in done.stderr
+    assert done.code == 2
+    assert said in json.loads(done.out)["error"]["message"]
+    assert "Traceback" not in done.err
     assert not (data / "model").exists()
 
 
-def test_idle_power_that_nobody_measured_is_asked_for(data: Path, run: Run) -> None:
+def test_idle_power_that_nobody_measured_is_asked_for(data: Path, run: Advisor) -> None:
     """Without it there is no power to predict from; one profile that has it is enough."""
     solos = made_up.solo_points()
     write_points(data / "solo.csv", solos)
     done = run(*FILES)
-    assert (done.returncode, "has the power of the idle GPU" in done.stderr) == (2, True)
+    assert (done.code, "has the power of the idle GPU" in done.err) == (2, True)
     one = [dataclasses.replace(p, idle_power_w=80.0) if p.job == "hog" else p for p in solos]
     made_from = make_training_set(made_up.pair_points(), one)
     assert made_from.fill["idle_power_w"] == 80

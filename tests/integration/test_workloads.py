@@ -7,12 +7,11 @@ missing these tests are skipped.
 import importlib.util
 import os
 import re
-import struct
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,10 +21,12 @@ import pytest
 import workload_scripts
 from hypothesis import given
 from hypothesis import strategies as st
+from job_files import JobFiles
+from waiting import eventually
 
 from advisor.core.job import Job
 from advisor.formats.job_file import sound_jobs
-from advisor.progress import FILE_BYTES, GO, HOLD, QUIT, RUNNING, WAITING, Progress
+from advisor.progress import GO, HOLD, QUIT, RUNNING, WAITING, Progress
 from advisor.runtime.counting import read_latencies
 
 ROOT = Path(__file__).parents[2]
@@ -84,44 +85,11 @@ def test_only_completed_steps_are_counted_and_all_of_them(done_before_each: list
     assert counts[-1] == len(done_before_each) * UNITS
 
 
-class Files:
-    """The advisor's side of the counter and the gate."""
-
-    def __init__(self, folder: Path) -> None:
-        self.progress, self.gate = folder / "progress", folder / "gate"
-        self.progress.write_bytes(bytes(FILE_BYTES))
-        self.gate.write_bytes(bytes(16))
-        self.environment = {
-            "ADVISOR_PROGRESS_FILE": str(self.progress),
-            "ADVISOR_GATE_FILE": str(self.gate),
-        }
-
-    @property
-    def count(self) -> int:
-        return struct.unpack_from("<q", self.progress.read_bytes())[0]
-
-    @property
-    def state(self) -> int:
-        return struct.unpack_from("<q", self.gate.read_bytes(), 8)[0]
-
-    def want(self, what: int) -> None:
-        with self.gate.open("r+b") as file:
-            file.write(struct.pack("<q", what))
-
-
-def until(condition: Callable[[], bool], alive: Callable[[], bool], timeout_s: float = 40) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert alive(), "it ended too early"
-        assert time.monotonic() < end, "it took too long"
-        time.sleep(0.005)
-
-
 def test_steps_under_way_are_counted_before_the_job_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A paused job has nothing left that the next window would count as its own."""
-    files, gpu = Files(tmp_path), Gpu()
+    files, gpu = JobFiles(tmp_path), Gpu()
     for name, value in files.environment.items():
         monkeypatch.setenv(name, value)
     progress = Progress(on_pause=lambda: finished.drain())
@@ -134,16 +102,16 @@ def test_steps_under_way_are_counted_before_the_job_waits(
 
     job = threading.Thread(target=work, daemon=True)
     job.start()
-    until(lambda: files.state == WAITING, job.is_alive)
-    assert files.count == (harness.STEPS_UNDER_WAY + 1) * UNITS
+    files.wait_for(WAITING)
+    assert files.count() == (harness.STEPS_UNDER_WAY + 1) * UNITS
     files.want(GO)
     job.join(10)
     assert not job.is_alive()
-    assert files.state == RUNNING
+    assert files.state() == RUNNING
 
 
 @contextmanager
-def started(command: tuple[str, ...], files: Files) -> Generator[subprocess.Popen[str]]:
+def started(command: tuple[str, ...], files: JobFiles) -> Generator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [sys.executable, *command],
         cwd=WORKLOADS,
@@ -159,7 +127,7 @@ def started(command: tuple[str, ...], files: Files) -> Generator[subprocess.Pope
         process.communicate()
 
 
-def output_of(command: tuple[str, ...], files: Files, code: int = 0) -> str:
+def output_of(command: tuple[str, ...], files: JobFiles, code: int = 0) -> str:
     with started((*command, "--tiny", "--device", "cpu"), files) as process:
         output, _ = process.communicate(timeout=50)
     assert process.returncode == code, output
@@ -170,21 +138,21 @@ def output_of(command: tuple[str, ...], files: Files, code: int = 0) -> str:
 @needs_torch
 @pytest.mark.parametrize("job", ON_CPU, ids=lambda job: job.name)
 def test_the_command_of_a_job_makes_progress(job: Job, tmp_path: Path) -> None:
-    files = Files(tmp_path)
+    files = JobFiles(tmp_path)
     files.want(GO)
     seconds = "0.2" if job.offered_rate is None else str(0.2 + 20 / job.offered_rate)
     output_of((*job.command[1:], "--seconds", seconds), files)
-    assert files.count > 0
+    assert files.count() > 0
     if job.offered_rate is None:
-        assert files.count % 2 == 0, "a tiny batch is two"
+        assert files.count() % 2 == 0, "a tiny batch is two"
     else:
-        assert sum(read_latencies(files.progress)) == files.count, "each answer has its latency"
+        assert sum(read_latencies(files.progress)) == files.count(), "each answer has its latency"
 
 
 @needs_torch
 @pytest.mark.parametrize("name", ["bert", "vit", "whisper", "llm", "embedding", "recommender"])
 def test_a_server_says_what_it_can_answer(name: str, tmp_path: Path) -> None:
-    output = output_of(("serving.py", name, "--capacity", "--seconds", "0.2"), Files(tmp_path))
+    output = output_of(("serving.py", name, "--capacity", "--seconds", "0.2"), JobFiles(tmp_path))
     found = re.search(rf"^{name}: ([\d.]+) requests/s in batches of 2$", output, re.MULTILINE)
     assert found is not None, output
     assert float(found.group(1)) > 0
@@ -192,17 +160,17 @@ def test_a_server_says_what_it_can_answer(name: str, tmp_path: Path) -> None:
 
 @needs_torch
 def test_a_workload_waits_goes_pauses_and_quits(tmp_path: Path) -> None:
-    files = Files(tmp_path)
+    files = JobFiles(tmp_path)
     with started(("tensor_ops.py", "triad", "--tiny", "--device", "cpu"), files) as process:
-        until(lambda: files.state == WAITING, lambda: process.poll() is None)
-        assert files.count == 0
+        files.wait_for(WAITING)
+        assert files.count() == 0
         files.want(GO)
-        until(lambda: files.count > 0, lambda: process.poll() is None)
+        eventually(lambda: files.count() > 0)
         files.want(HOLD)
-        until(lambda: files.state == WAITING, lambda: process.poll() is None)
-        stood_at = files.count
+        files.wait_for(WAITING)
+        stood_at = files.count()
         time.sleep(0.1)
-        assert files.count == stood_at
+        assert files.count() == stood_at
         files.want(QUIT)
         assert process.wait(20) == 0
 
@@ -219,7 +187,7 @@ def test_a_workload_waits_goes_pauses_and_quits(tmp_path: Path) -> None:
 def test_what_cannot_run_is_refused_with_its_reason(
     command: tuple[str, ...], code: int, reason: str, tmp_path: Path
 ) -> None:
-    assert reason in output_of(command, Files(tmp_path), code)
+    assert reason in output_of(command, JobFiles(tmp_path), code)
 
 
 @needs_torch

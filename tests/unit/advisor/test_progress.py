@@ -4,7 +4,6 @@ import contextlib
 import os
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import threading
@@ -14,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from job_files import JobFiles
 
 from advisor.progress import (
     FILE_BYTES,
@@ -35,42 +35,15 @@ def snippets(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
 
 
-class Files:
-    def __init__(self, folder: Path) -> None:
-        self.progress, self.gate = folder / "progress", folder / "gate"
-        self.progress.write_bytes(bytes(FILE_BYTES))
-        self.gate.write_bytes(bytes(16))
-        self.env = {
-            "ADVISOR_PROGRESS_FILE": str(self.progress),
-            "ADVISOR_GATE_FILE": str(self.gate),
-        }
-
-    def count(self) -> int:
-        return struct.unpack_from("<q", self.progress.read_bytes())[0]
-
-    def state(self) -> int:
-        return struct.unpack_from("<q", self.gate.read_bytes(), 8)[0]
-
-    def want(self, wanted: int) -> None:
-        with self.gate.open("r+b", buffering=0) as file:
-            file.write(struct.pack("<q", wanted))
-
-    def wait_for(self, state: int) -> None:
-        end = time.monotonic() + 10
-        while self.state() != state:
-            assert time.monotonic() < end, f"still {self.state()}"
-            time.sleep(0.002)
+@pytest.fixture
+def files(tmp_path: Path) -> JobFiles:
+    return JobFiles(tmp_path)
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Files:
-    return Files(tmp_path)
-
-
-@pytest.fixture
-def job(files: Files, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def job(files: JobFiles, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """A job in a thread that counts by one until it is told to quit; yields what it did."""
-    for name, value in files.env.items():
+    for name, value in files.environment.items():
         monkeypatch.setenv(name, value)
     done: list[str] = []
 
@@ -110,7 +83,7 @@ def test_missing_file_is_no_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         Progress()
 
 
-def test_gate_holds_until_go(files: Files, job: list[str]) -> None:
+def test_gate_holds_until_go(files: JobFiles, job: list[str]) -> None:
     files.wait_for(WAITING)
     assert (job, files.count()) == (["pause"], 0)
     files.want(GO)
@@ -120,7 +93,7 @@ def test_gate_holds_until_go(files: Files, job: list[str]) -> None:
     assert job[:3] == ["pause", "step", "step"]
 
 
-def test_quit_is_a_clean_exit(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quit_is_a_clean_exit(files: JobFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ADVISOR_GATE_FILE", str(files.gate))
     files.want(QUIT)
     with pytest.raises(SystemExit) as status:
@@ -129,23 +102,23 @@ def test_quit_is_a_clean_exit(files: Files, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("source", snippets("python"))
-def test_documented_python(files: Files, source: str) -> None:
+def test_documented_python(files: JobFiles, source: str) -> None:
     _run([sys.executable, "-c", source], ADVISOR_PROGRESS_FILE=str(files.progress))
     assert files.count() == 96
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
-def test_documented_shell(files: Files, shell: str) -> None:
+def test_documented_shell(files: JobFiles, shell: str) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell}")
     source = snippets("sh")[0]
     for count in (96, 10, 0, 1234567890, 2**32 - 1):
-        _run([shell, "-c", source.replace("n=96", f"n={count}")], **files.env)
+        _run([shell, "-c", source.replace("n=96", f"n={count}")], **files.environment)
         assert files.count() == count
     assert files.progress.stat().st_size == FILE_BYTES
 
 
-def test_documented_shell_gate(files: Files) -> None:
+def test_documented_shell_gate(files: JobFiles) -> None:
     source = snippets("sh")[1] + "echo working"
     for wanted, state, output in ((GO, RUNNING, "working\n"), (QUIT, WAITING, "")):
         files.gate.write_bytes(bytes(16))
@@ -154,16 +127,16 @@ def test_documented_shell_gate(files: Files) -> None:
 
 
 @needs_cc
-def test_documented_c(files: Files, tmp_path: Path) -> None:
+def test_documented_c(files: JobFiles, tmp_path: Path) -> None:
     program = _compile(tmp_path, snippets("c")[0])
     _run([program])
     assert files.count() == 0
-    _run([program], **files.env)
+    _run([program], **files.environment)
     assert files.count() == 96
 
 
 @needs_cc
-def test_documented_c_gate(files: Files, tmp_path: Path) -> None:
+def test_documented_c_gate(files: JobFiles, tmp_path: Path) -> None:
     program, gate, *_ = snippets("c")
     body = 'int main(void) { gate = map_counts("ADVISOR_GATE_FILE", 16); pass_gate(); pass_gate();'
     source = "#define _DEFAULT_SOURCE\n#include <stdio.h>\n" + program.split("int main")[0] + gate
@@ -175,21 +148,21 @@ def test_documented_c_gate(files: Files, tmp_path: Path) -> None:
 
 
 @needs_cc
-def test_documented_c_server(files: Files, tmp_path: Path) -> None:
+def test_documented_c_server(files: JobFiles, tmp_path: Path) -> None:
     latencies_s = [0.0, 3e-6, 1.2e-5, 0.0123, 2.5, 2.5, 1e4]
     program, _, server, _ = snippets("c")
     body = 'int main(void) { file = map_counts("ADVISOR_PROGRESS_FILE", 4096); '
     body += " ".join(f"answered({latency_s});" for latency_s in latencies_s) + " return 0; }"
-    _run([_compile(tmp_path, program.split("int main")[0] + server + body)], **files.env)
+    _run([_compile(tmp_path, program.split("int main")[0] + server + body)], **files.environment)
     assert files.count() == len(latencies_s)
     seen = Counter(dict(enumerate(read_latencies(files.progress))))
     assert +seen == Counter(map(latency_bucket, latencies_s))
 
 
 def test_answers_are_counted_before_the_job_waits(
-    files: Files, monkeypatch: pytest.MonkeyPatch
+    files: JobFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in files.env.items():
+    for name, value in files.environment.items():
         monkeypatch.setenv(name, value)
     files.want(QUIT)
     latencies_s = [0.001, 0.001, 0.5]
@@ -200,11 +173,11 @@ def test_answers_are_counted_before_the_job_waits(
     assert ([counts[latency_bucket(s)] for s in latencies_s], sum(counts)) == ([2, 2, 1], 3)
 
 
-def _under_gate(files: Files, command: list[str], wanted: int) -> str:
+def _under_gate(files: JobFiles, command: list[str], wanted: int) -> str:
     """What a job prints that finds the gate closed and is then told what is wanted."""
     assert files.state() == STARTING
     with subprocess.Popen(
-        command, env={**os.environ, **files.env}, stdout=subprocess.PIPE, text=True
+        command, env={**os.environ, **files.environment}, stdout=subprocess.PIPE, text=True
     ) as process:
         files.wait_for(WAITING)
         files.want(wanted)
@@ -214,14 +187,14 @@ def _under_gate(files: Files, command: list[str], wanted: int) -> str:
 
 
 @needs_cc
-def test_documented_c_results(files: Files, tmp_path: Path) -> None:
+def test_documented_c_results(files: JobFiles, tmp_path: Path) -> None:
     program, *_, report = snippets("c")
     body = (
         'int main(void) { volatile int64_t *file = map_counts("ADVISOR_PROGRESS_FILE", 4096);'
         " for (int i = 1; i <= 12; i++) { *file = 32 * i; report(file, i < 12 ? 1.0 / i : NAN); }"
         " return 0; }"
     )
-    _run([_compile(tmp_path, program.split("int main")[0] + report + body)], **files.env)
+    _run([_compile(tmp_path, program.split("int main")[0] + report + body)], **files.environment)
     seen = read_reported(files.progress)
     assert seen.first == tuple((32 * i, 1.0 / i) for i in range(1, 9))
     assert (seen.count, seen.not_finite, files.count()) == (12, 1, 384)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_up_rows import measured, spy
+from reading import some
 
 from advisor.core.objectives import (
     OBJECTIVES,
@@ -106,8 +107,7 @@ def made_choice(
 
 
 def test_figures_of_choices() -> None:
-    found = figures_of([made_choice(1.0, 1.5), made_choice(0.8, 0.8, "worst", missed=True)])
-    assert found
+    found = some(figures_of([made_choice(1.0, 1.5), made_choice(0.8, 0.8, "worst", missed=True)]))
     values = (found.mean_percent, found.worst_percent, found.p10_percent, found.saved.value,
               found.loses.value, found.stp.value, found.over["equal"].mean_percent)  # fmt: skip
     assert values == pytest.approx((90, 80, 82, 100 * (1 / 3 - 1 / 4) / 2, 50, 1.15, 15))
@@ -120,8 +120,7 @@ def test_figures_of_choices() -> None:
 
 
 def test_errors_by_hand() -> None:
-    found = error(np.array([1.1, 2.0, 5.0]), np.array([1.0, 4.0, 0.0]))
-    assert found
+    found = some(error(np.array([1.1, 2.0, 5.0]), np.array([1.0, 4.0, 0.0])))
     assert dataclasses.astuple(found) == pytest.approx((30, 30))
     assert error(np.array([1.0]), np.array([0.0])) is None
 

@@ -7,6 +7,7 @@ import pytest
 import synthetic_pairs as made_up
 from hypothesis import given
 from hypothesis import strategies as st
+from reading import some
 from simple_pairs import SOLOS, nine, pair
 
 from advisor.core.objectives import OBJECTIVES
@@ -39,8 +40,7 @@ def test_a_ceiling_by_hand() -> None:
         *nine({**half, 30: 0.6, 70: 1.0}, run="r2", gpu_uuid="GPU-2"),
         *nine(job_2="a"),  # taken once
     ]
-    found = ceiling(points)
-    assert found is not None
+    found = some(ceiling(points))
     # r1 chooses 30/70, worth 0.6 of 1.0 in r2; r2 chooses 70/30, worth 1.44 of 1.6 in r1.
     scores = {"mean": 75, "median": 75, "p10": 63, "worst": 60}
     # Changes against 50/50: six times 0, 1 - 1.2 / 1.6 and 1 - 1.44 / 2; the 95 % lies between.
@@ -56,8 +56,7 @@ def test_it_takes_two_takes_that_can_be_compared() -> None:
 
     A second take of four splits cannot score a choice among nine, nor one worth nothing.
     """
-    found = ceiling([point for n in range(3) for point in nine(repeat=n)])
-    assert found is not None
+    found = some(ceiling([point for n in range(3) for point in nine(repeat=n)]))
     assert (found.pairs, found.choices) == (1, 6)
     nothing = [p for n in range(2) for p in nine(rate_1=0.0, repeat=n)]
     few = (nine(), [*nine(), *nine(repeat=1)[2:6]], nothing)
@@ -68,8 +67,7 @@ def test_a_starved_job_does_not_break_the_ceiling() -> None:
     """Where 50/50 starves a job, max-min is 0 there."""
     one = nine(repeat=0)
     other = [p for p in nine(repeat=1) if p.shares_percent[0] != 50] + [pair(rate_1=0.0, repeat=1)]
-    found = ceiling([*one, *other], "max-min")
-    assert found is not None
+    found = some(ceiling([*one, *other], "max-min"))
     assert found.noise_percent == 100
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reading import some
 from simple_pairs import SHARES, SOLOS, nine, pair, solo
 
 from advisor.core.objectives import PartResult, SplitResult
@@ -263,8 +264,7 @@ def test_bandwidth_counts_where_it_was_read_else_busy_time(
 def test_a_server_is_divided_by_what_arrives(rate: float, expected: float) -> None:
     """Where it served all of it but for chance; else by what was measured."""
     served = solo(rate=rate, offered_rate=100.0, rate_stderr=1.0)
-    found = solo_reference([served], None, "Card", "GPU-1", "r1")
-    assert found is not None
+    found = some(solo_reference([served], None, "Card", "GPU-1", "r1"))
     assert found.rate == expected
 
 

@@ -325,8 +325,7 @@ def test_a_launch_is_learned_from_and_listed(tmp_path: Path) -> None:
     assert [point.source for point in site.own.pairs] == [OBSERVED_SOURCE] * len(GOOD)
     registry, own = registry_in(tmp_path), points(made_up.JOBS[:4])
     whole = replace(site, own=site.own | own)
-    with few_trees():
-        report = retrain(whole, tmp_path / "models", FIRST_DAY, registry=registry)
+    report = retrain(whole, tmp_path / "models", FIRST_DAY, registry=registry)
     assert (report.outcome, report.new_points) == ("promoted", len(GOOD) + len(own.ids))
     assert (report.left_out, report.launches_left_out) == ((), site.launches_left_out)
     listed = json.loads((registry.folder(report.champion) / POINTS).read_text())

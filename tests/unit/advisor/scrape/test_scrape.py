@@ -2,7 +2,6 @@
 
 import http.server
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -12,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from waiting import eventually
+from waiting import eventually, free_port
 
 from advisor.errors import AdvisorError, InputError, JobError, SourceError
 from advisor.progress import FILE_BYTES
@@ -94,10 +93,11 @@ def test_a_page_without_end_is_refused() -> None:
         fetch(url)
 
 
-def test_nobody_there_is_told(free_port: int) -> None:
-    url = f"http://127.0.0.1:{free_port}/metrics"
+def test_nobody_there_is_told() -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/metrics"
     assert not answers(url)
-    with pytest.raises(SourceError, match=f"nobody answers at http://127.0.0.1:{free_port}"):
+    with pytest.raises(SourceError, match=f"nobody answers at http://127.0.0.1:{port}"):
         fetch(url)
 
 
@@ -117,13 +117,6 @@ def test_only_this_host_is_spoken_to(url: str) -> None:
 def test_addresses_of_this_host() -> None:
     assert address_of("http://localhost:8000/metrics?a=1") == ("localhost", 8000, "/metrics?a=1")
     assert address_of("http://[::1]:8002") == ("::1", 8002, "/")
-
-
-@pytest.fixture
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 SERVER = """
@@ -169,8 +162,8 @@ class Program:
 
 
 @pytest.fixture
-def program(tmp_path: Path, free_port: int) -> Program:
-    return Program(tmp_path, free_port)
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path, free_port())
 
 
 def test_a_server_is_waited_for_and_counted(program: Program) -> None:

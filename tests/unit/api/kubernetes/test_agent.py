@@ -15,6 +15,7 @@ from kube_api import cluster_at, kube_api
 from kube_objects import KubeApi
 from kube_serving import gpus, make_node, placed
 from raw_server import ask
+from reading import some
 
 from advisor.client import Client
 from advisor.core.gpu import Gpu
@@ -56,8 +57,7 @@ UID = "0f8b1a52-3c0e-4d57-9d3c-5b1e8a7f6c21"
     ],
 )
 def test_a_pod_is_read_as_the_chooser_has_left_it(phase: str, state: str, over: bool) -> None:
-    found = read_pod(placed(UID, "gemm", "38.5") | {"status": {"phase": phase}})
-    assert found is not None
+    found = some(read_pod(placed(UID, "gemm", "38.5") | {"status": {"phase": phase}}))
     assert (found.share_text, found.share.percent) == ("38.5", 38.5)
     assert (found.namespace, found.name) == ("team", "gemm-pod")
     assert (found.state, found.over) == (state, over)
@@ -90,10 +90,10 @@ def test_annotations_that_nobody_can_have_chosen_are_refused(
 
 def test_the_pods_of_a_gpu_hold_all_of_it() -> None:
     limits = {"limits": {"advisor.dev/share": "25"}}
-    small = read_pod(placed(UID, "gemm", "50", containers=[{"name": "m", "resources": limits}]))
-    half = read_pod(placed("another", "fft", "50"))
-    assert small is not None
-    assert half is not None
+    small = some(
+        read_pod(placed(UID, "gemm", "50", containers=[{"name": "m", "resources": limits}]))
+    )
+    half = some(read_pod(placed("another", "fft", "50")))
     assert (small.booked_percent, half.booked_percent) == (25, 50)
     hours = GpuHours()
     hours.look(100.0, [small])
@@ -134,8 +134,7 @@ def test_a_job_makes_its_file_where_the_agent_looks(
     monkeypatch.setenv("ADVISOR_PROGRESS_FILE", str(file))
     JobProgress().add(3, value=math.nan)
     JobProgress()  # another process of the job begins with what is there
-    found = read_progress(file)
-    assert found is not None
+    found = some(read_progress(file))
     assert (found.steps, found.reported.not_finite) == (3, 1)
     assert [path.name for path in file.parent.iterdir()] == ["progress"]
 

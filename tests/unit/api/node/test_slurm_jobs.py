@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reading import some
 
 from advisor.errors import InputError
 from advisor_node.slurm.agent import (
@@ -83,8 +84,7 @@ def test_any_comment_is_read_or_refused(text: str) -> None:
 
 
 def test_what_is_decided_takes_the_place_of_what_was_asked() -> None:
-    asked = parse_comment("run 7;Advisor:job=a,p99=40 v2")
-    assert asked is not None
+    asked = some(parse_comment("run 7;Advisor:job=a,p99=40 v2"))
     assert asked == Named(job="a", max_p99_ms=40.0)
     told = replace(asked, share_text="26.5", counted=34, memory_mib=2512)
     comment = told.in_comment("run 7;Advisor:job=a,p99=40 v2")
@@ -100,8 +100,7 @@ def test_a_job_is_read(tmp_path: Path) -> None:
     [gpu] = gpu_folders(tmp_path)
     assert (gpu.index, gpu.user, gpu.pipe_dir) == (0, USER, tmp_path / f"gpu0-{USER}/pipe")
     assert job_folders(gpu) == [folder]
-    job = read_job(folder)
-    assert job is not None
+    job = some(read_job(folder))
     assert job == SlurmJob(uid="42", job="gemm", share_text="26.5", folder=folder)
     assert (job.share.percent, job.over) == (26.5, False)
 
@@ -173,8 +172,7 @@ def test_the_state_is_that_of_the_exit_status(status: str, state: str) -> None:
 def test_the_exit_status_is_taken_away(tmp_path: Path) -> None:
     folder = job_folder(tmp_path)
     gpu = GpuFolder(path=folder.parents[1], index=0, user=USER)
-    job = read_job(folder)
-    assert job is not None
+    job = some(read_job(folder))
     (gpu.path / "ended").mkdir()
     (gpu.path / "ended/42").write_text("0")
     after = ended(job, gpu)

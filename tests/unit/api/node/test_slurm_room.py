@@ -128,32 +128,36 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
         process.wait()
 
 
-def test_a_pair_is_observed_when_one_has_ended(node: Node) -> None:
+@pytest.fixture
+def pair(node: Node) -> Node:
+    """The same with two jobs."""
     node.run("1", "gemm")
     node.run("2", "bert")
-    assert node.look(20) == []
-    node.end("1", "0")
-    [seen] = node.look(1)
+    return node
+
+
+def test_a_pair_is_observed_when_one_has_ended(pair: Node) -> None:
+    assert pair.look(20) == []
+    pair.end("1", "0")
+    [seen] = pair.look(1)
     assert (seen.launch_id, seen.jobs, seen.host) == ("slurm-1-2", ("bert", "gemm"), "n1")
     assert [part.rate for part in seen.parts] == pytest.approx([10, 10])
     assert [part.ended_first for part in seen.parts] == [False, True]
     assert (seen.state, seen.flags, seen.power_w) == ("finished", (), None)
     assert seen.settled_s == pytest.approx(19 - SETTLE_S)
-    node.end("2", "0")
-    assert node.look(1) == []
-    assert not node.room.meters
+    pair.end("2", "0")
+    assert pair.look(1) == []
+    assert not pair.room.meters
 
 
-def test_daemon_that_answers_late_makes_no_power(node: Node) -> None:
+def test_daemon_that_answers_late_makes_no_power(pair: Node) -> None:
     """Between the clock and the counter it may take seconds, and so may a proof."""
-    node.power_w = 300.0
-    node.run("1", "gemm")
-    node.run("2", "bert")
-    node.look(4)
-    node.sight_s = [0.0] * 5 + [4.0]
-    node.look(6)
-    node.end("1", "0")
-    [seen] = node.look(1)
+    pair.power_w = 300.0
+    pair.look(4)
+    pair.sight_s = [0.0] * 5 + [4.0]
+    pair.look(6)
+    pair.end("1", "0")
+    [seen] = pair.look(1)
     assert seen.power_w == pytest.approx(300)
     assert [part.rate for part in seen.parts] == pytest.approx([10, 10], rel=0.05)
     assert seen.energy_j == pytest.approx(300 * seen.overlap_s)
@@ -172,36 +176,32 @@ def test_a_percentage_that_was_changed_is_found(
     assert "do not carry the variables of its share of 50 %" in said
 
 
-def test_somebody_else_on_the_gpu_is_found(node: Node, caplog: pytest.LogCaptureFixture) -> None:
-    node.run("1", "gemm")
-    node.run("2", "bert")
-    passing = node.process()
-    node.outside.add(passing)
-    node.look(1)
-    node.outside.clear()
-    node.look(10)
+def test_somebody_else_on_the_gpu_is_found(pair: Node, caplog: pytest.LogCaptureFixture) -> None:
+    passing = pair.process()
+    pair.outside.add(passing)
+    pair.look(1)
+    pair.outside.clear()
+    pair.look(10)
     assert not [message for message in caplog.messages if "which are of no job" in message]
-    node.clients.add(node.process(SLURM_JOB_ID="3"))
-    node.look(5)
-    node.end("1", "0")
-    [seen] = node.look(1)
+    pair.clients.add(pair.process(SLURM_JOB_ID="3"))
+    pair.look(5)
+    pair.end("1", "0")
+    [seen] = pair.look(1)
     assert seen.flags == ("limit-broken",)
     assert len([message for message in caplog.messages if "which are of no job" in message]) == 1
 
 
 def test_a_daemon_that_is_gone_stops_nothing(
-    node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    pair: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def sight(_: MpsBackend) -> Sight:
         raise PartitionError("no MPS daemon answers")
 
     monkeypatch.setattr(MpsBackend, "sight", sight)
-    node.run("1", "gemm")
-    node.run("2", "bert")
-    assert node.look(3) == []
+    assert pair.look(3) == []
     [said] = caplog.messages
     assert "no MPS daemon answers" in said
-    node.end("1", "0")
-    node.end("2", "0")
-    assert node.look(1) == []
-    assert not node.room.meters
+    pair.end("1", "0")
+    pair.end("2", "0")
+    assert pair.look(1) == []
+    assert not pair.room.meters

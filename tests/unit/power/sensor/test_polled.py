@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from reading import some
 
 from advisor_power.sensor import polled
 
@@ -18,9 +19,8 @@ def started(code: str) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    assert process.stdout
-    assert process.stdout.readline()
-    process.stdout.close()
+    assert some(process.stdout).readline()
+    some(process.stdout).close()
     return process
 
 

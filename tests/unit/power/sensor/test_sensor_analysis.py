@@ -16,7 +16,7 @@ from reading import some
 from synthetic_sensor import AVERAGE, FADING, HEADER, INSTANT, MEMORY, MadeUpCard, MadeUpSensor
 
 from advisor.errors import InputError, SourceError
-from advisor.validity.sensor_record import PowerChannel, SensorRecord
+from advisor.validity.sensor_record import SensorRecord
 from advisor.wire.power import SensorCurve
 from advisor_power.sensor.analysis import (
     KERNELS_S,
@@ -58,19 +58,13 @@ def only(sensor: MadeUpSensor) -> dict[str, MadeUpSensor]:
     return {"instant": sensor}
 
 
-def channel_of(record: SensorRecord, name: str) -> PowerChannel:
-    channel = record.channel(name)
-    assert channel is not None, record.reasons
-    return channel
-
-
 @pytest.mark.slow
 @pytest.mark.figures
 def test_all_channels_of_a_card_are_found(analyse: Analyse) -> None:
     record = analyse(MadeUpCard())
     assert record.reasons == record.absent == ()
     for name, sensor in {"instant": INSTANT, "average": AVERAGE, "memory": MEMORY}.items():
-        channel = channel_of(record, name)
+        channel = some(record.channel(name))
         assert channel.accepted
         assert (channel.period_ms, channel.window_ms) == (
             pytest.approx(1000 * sensor.period_s, rel=0.001),
@@ -80,8 +74,8 @@ def test_all_channels_of_a_card_are_found(analyse: Analyse) -> None:
             pytest.approx(1000 * sensor.delay_s, abs=5),
             pytest.approx(sensor.noise_w, rel=0.5),
         )
-    assert channel_of(record, "instant").window_ms == pytest.approx(25, abs=0.5)
-    assert channel_of(record, "instant").delay_ms == pytest.approx(12, abs=0.5)
+    assert some(record.channel("instant")).window_ms == pytest.approx(25, abs=0.5)
+    assert some(record.channel("instant")).delay_ms == pytest.approx(12, abs=0.5)
     assert some(record.energy).covers_everything
     assert some(record.energy).period_ms == pytest.approx(100, rel=0.001)
 
@@ -99,7 +93,7 @@ def test_all_channels_of_a_card_are_found(analyse: Analyse) -> None:
 @pytest.mark.figures
 def test_window_and_delay_come_back(analyse: Analyse, sensor: MadeUpSensor, seed: int) -> None:
     """Sensors that look at a tenth, a quarter or all of the time, with and without delay."""
-    channel = channel_of(analyse(MadeUpCard(only(sensor), seed=seed)), "instant")
+    channel = some(analyse(MadeUpCard(only(sensor), seed=seed)).channel("instant"))
     assert channel.accepted
     # Readings are from a grid of 0.2 ms; 1 ms is half of what a record asks for.
     assert (channel.window_ms, channel.delay_ms) == (
@@ -127,7 +121,7 @@ def test_delay_that_varies_and_the_form_of_forgetting_are_found(
 ) -> None:
     """A driver shows values of any age; the instant reading of an H100 or H200 fades."""
     whole = (*steps_and_bursts(1), *waves(sensor.period_s, 1))
-    channel = channel_of(analyse(MadeUpCard(only(sensor), stages=whole)), "instant")
+    channel = some(analyse(MadeUpCard(only(sensor), stages=whole)).channel("instant"))
     assert channel.accepted
     assert (channel.response, channel.window_ms, channel.delay_ms) == (
         response,
@@ -326,9 +320,8 @@ def test_noise_is_not_the_warming_of_a_card(slope: float, seed: int) -> None:
     steady, rising = (
         noise_w(ReadingSeries(times_s, 500 + noise + k * times_s)) for k in (0, slope)
     )
-    assert steady is not None
     assert rising == pytest.approx(steady)
-    assert 1 < steady < 3.2
+    assert 1 < some(steady) < 3.2
     assert noise_w(ReadingSeries(times_s[:7], noise[:7])) is None
 
 
