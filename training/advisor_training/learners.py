@@ -487,14 +487,14 @@ def _leave_out(
     Raises:
         InputError: a draw has nothing to learn from.
     """
+    if empty := next((draw for draw in draws if not draw.learned.any()), None):
+        raise InputError(
+            f"{empty.name} cannot be left out",
+            why=f"that leaves none of {len(rows)} rows to learn from",
+            fix="measure more pairs: advisor colocate",
+        )
 
     def answered(draw: Draw) -> HeldOut:
-        if not draw.learned.any():
-            raise InputError(
-                f"{draw.name} cannot be left out",
-                why=f"that leaves none of {len(rows)} rows to learn from",
-                fix="measure more pairs: advisor colocate",
-            )
         fitted = learner(rows.take(draw.learned))
         return predicted(fitted, rows if asked is None else asked, draw.asked, draw.name)
 

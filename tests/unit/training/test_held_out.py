@@ -45,8 +45,7 @@ def test_no_row_of_the_job_is_learned_from() -> None:
 
 def test_a_job_of_every_row_cannot_be_left_out() -> None:
     only = ROWS.take((ROWS.job_a == "climber") & (ROWS.job_b == "hog"))
-    # Who is left out first is fitted beside the other.
-    with pytest.raises(InputError, match=r"(climber|hog) cannot be left out"):
+    with pytest.raises(InputError, match="climber cannot be left out"):
         leave_one_job_out(only, knowing)
 
 
