@@ -6,12 +6,12 @@ want more than the memory's bandwidth; power is a sum, and at the cap both jobs 
 
 import itertools
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from flat_records import from_flat
 
-from advisor.core.gpu import percent_for_units, units_for_percent
+from advisor.core.gpu import units_for_percent
 from advisor.core.records import PairPoint, SoloPoint
 
 GPU_MODEL = "Made-up GPU"
@@ -124,17 +124,6 @@ def pair_points(
     return [
         _point(job_a, job_b, *split, run, repeat, gpu_uuid, number, noise, dice)
         for number, ((job_a, job_b), split) in enumerate(itertools.product(chosen, splits))
-    ]
-
-
-def grid_points(
-    job_a: MadeUpJob, job_b: MadeUpJob, units_a: Sequence[int], run: str = "first"
-) -> list[PairPoint]:
-    """A pair at splits by exact counts of units that add up to the whole GPU."""
-    splits = [(percent_for_units(n, UNITS), percent_for_units(UNITS - n, UNITS)) for n in units_a]
-    return [
-        _point(job_a, job_b, "mps", *split, run, 0, "GPU-made-up-0", 5000 + n, 0.0, random.Random())
-        for n, split in enumerate(splits)
     ]
 
 
