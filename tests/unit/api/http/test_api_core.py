@@ -57,6 +57,8 @@ def test_each_of_our_errors_has_a_status(kind: type[AdvisorError]) -> None:
         (OSError("/var/x"), 503, "disk", "the server cannot read or write its files. Try again"),
         (UnsafeFileError("/var/x"), 503, "unsafe-file", "files of the server are open to other"),
         (AdvisorError("what"), 500, "error", "what"),
+        (InputError("what"), 422, "bad-input", "what"),
+        (HTTPException(503, "what"), 503, "overloaded", "what"),
         (ZeroDivisionError("/var/x"), 500, "internal", "the server has a fault of its own. Try"),
     ],
 )
@@ -70,7 +72,7 @@ def test_a_fault_has_a_status_and_a_code(
         status, code, {"A": "b"} if status == 404 else {}
     )  # fmt: skip
     assert fault.message.startswith(said)
-    is_ours = status >= 500
+    is_ours = status >= 500 and code != "overloaded"
     assert ("/var/x" in caplog.text or "what" in caplog.text) == is_ours
     assert [one.levelname for one in caplog.records] == ["ERROR"] * is_ours
     assert ("id-7" in caplog.text) == is_ours
@@ -168,9 +170,14 @@ def test_only_our_own_names_are_hosts(host: str, status: int) -> None:
 def test_half_of_tls_and_open_addresses_are_refused() -> None:
     file = Path("a.pem")
     for refused, said in (
-        (ServeOptions(tls_certificate=file), "key"),
-        (ServeOptions(socket=Path("s"), tls_certificate=file, tls_key=file), "no TLS"),
-        (ServeOptions(host="0.0.0.0"), "--insecure"),
+        (ServeOptions(tls_certificate=file), "give --tls-certificate FILE and --tls-key FILE"),
+        (ServeOptions(tls_key=file), "give --tls-certificate FILE and --tls-key FILE"),
+        (
+            ServeOptions(socket=Path("s"), tls_certificate=file, tls_key=file),
+            "no TLS. nobody can listen in on it. give --socket or --tls-certificate",
+        ),
+        (ServeOptions(host="0.0.0.0"), "no TLS. tokens would cross .*; or --insecure"),
+        (ServeOptions(socket_group=0), "--socket PATH"),
     ):
         with pytest.raises(InputError, match=said):
             check_options(refused)
@@ -181,8 +188,6 @@ def test_half_of_tls_and_open_addresses_are_refused() -> None:
         ServeOptions(),
     ):
         check_options(good)
-    with pytest.raises(InputError, match="--socket PATH"):
-        check_options(ServeOptions(socket_group=0))
     for options, url in (
         ({}, "http://127.0.0.1:8765"), ({"host": "::1", "port": 1}, "http://[::1]:1"),
         ({"tls_certificate": file}, "https://127.0.0.1:8765"), ({"socket": file}, "unix:a.pem"),

@@ -23,12 +23,20 @@ from unittest.mock import Mock
 import pytest
 from certificates import Made, make_certificate
 from gated import behind_gate
+from hypothesis import given
+from hypothesis import strategies as st
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from advisor.errors import InputError
 from advisor_api.http.access import peer_of
-from advisor_api.http.connections import Certificate, Connections, LimitedProtocol, listening
+from advisor_api.http.connections import (
+    Certificate,
+    Connections,
+    LimitedProtocol,
+    listening,
+    without_offer,
+)
 from advisor_api.http.options import ServeOptions
 from advisor_api.service import Metrics
 
@@ -237,7 +245,7 @@ async def test_an_offer_is_ignored_and_its_body_is_no_request(kind: str, *, chun
 )
 async def test_the_host_of_a_whole_address_counts(target: bytes, sent: bytes, seen: str) -> None:
     async with gated() as service:
-        request = b"GET %b HTTP/1.1\r\nA: b\r\n%b\r\n" % (target, sent + CLOSE)
+        request = b"GET %b HTTP/1.1\r\nA: b\r\nA: c\r\n%b\r\n" % (target, sent + CLOSE)
         [(status, _, body)] = await service.ask(request)
     assert (status, body["host"], body["from"], body["peer"]) == (200, seen, "127.0.0.1", None)
 
@@ -246,6 +254,26 @@ async def test_a_request_that_is_whole_is_known_to_be() -> None:
     async with gated() as service:
         answered = await service.ask((GET + HOST + b"\r\n") * 3 + ASKED)
     assert [body["whole"] for *_, body in answered] == [True] * 4
+
+
+NAME = st.from_regex(rb"[a-z-]{1,12}", fullmatch=True)
+VALUE = st.from_regex(rb"[!-~]{1,20}", fullmatch=True)
+
+
+@given(st.lists(st.tuples(NAME, VALUE)))
+def test_all_other_headers_stay(headers: list[tuple[bytes, bytes]]) -> None:
+    offer = [(b"upgrade", b"h2c"), (b"http2-settings", b"AA")]
+    kept = [(n, v) for n, v in headers if n not in (b"upgrade", b"http2-settings", b"connection")]
+    head = without_offer(b"GET", b"/a?b", "1.1", [*offer, *kept, (b"connection", b"Upgrade, x")])
+    first, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
+    assert first == b"GET /a?b HTTP/1.1"
+    assert lines == [b"%b: %b" % pair for pair in kept] + [b"connection:  x"]
+
+
+def test_a_value_with_a_line_end_begins_no_header() -> None:
+    """What the parser might take for a folded line is refused where it would be written again."""
+    with pytest.raises(ValueError, match="x"):
+        without_offer(b"GET", b"/", "1.1", [(b"x", b"a\r\nhost: evil")])
 
 
 # how long a connection may wait
