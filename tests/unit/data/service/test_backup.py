@@ -54,6 +54,7 @@ def check_filled(url: str) -> None:
         assert [found.launch_id for found in state.launches()] == ["1"]
 
 
+@pytest.mark.usefixtures("loose_umask")
 def test_everything_comes_back(database: Path, tmp_path: Path) -> None:
     """A copy restored elsewhere has all kinds of rows; the copy is one private file.
 
@@ -61,13 +62,13 @@ def test_everything_comes_back(database: Path, tmp_path: Path) -> None:
     """
     copy, other = tmp_path / "copy.db", tmp_path / "other.db"
     assert back_up(url_of(database), Path(), copy) == copy.stat().st_size
-    assert copy.stat().st_mode & 0o777 == 0o600
     with closing(sqlite3.connect(f"file:{copy}?immutable=1", uri=True)) as read:
         assert (
             read.execute("PRAGMA journal_mode").fetchone(),
             read.execute("SELECT count(*) FROM solo_points").fetchone(),
         ) == (("delete",), (1,))
     restore(url_of(other), Path(), copy)
+    assert {path.stat().st_mode & 0o777 for path in (copy, other)} == {0o600}
     check_filled(url_of(other))
     assert {path.name for path in tmp_path.iterdir()} == {"data", "copy.db", "other.db"}
 
