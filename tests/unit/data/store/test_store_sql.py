@@ -154,8 +154,8 @@ def test_what_is_not_installed_is_said_with_the_pip_command(
         *((url, "sqlite:///FILE") for url in (
             "here.db", "postgresql://u:secret@host:port/x", "://secret"
         )),
-        ("mysql://u:secret@host/x", "mysql"),
-        ("postgresql+asyncpg://u:secret@h/x", "asyncpg"),
+        ("mysql://u:secret@host/x", "mysql. write sqlite:///FILE"),
+        ("postgresql+asyncpg://u:secret@h/x", "asyncpg. write sqlite:///FILE"),
     ],
 )  # fmt: skip
 def test_what_is_no_address_is_refused_without_its_password(
