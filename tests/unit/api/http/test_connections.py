@@ -13,7 +13,7 @@ import os
 import socket
 import stat
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -72,7 +72,7 @@ def answers(data: bytes) -> Answers:
 
 
 @contextlib.asynccontextmanager
-async def gated(**options: Any) -> AsyncIterator[Gated]:
+async def gated(**options: Any) -> AsyncGenerator[Gated]:
     wanted = ServeOptions(port=0, **options)
     app, metrics = behind_gate(**options)
     connections, state = Connections(wanted, metrics), ServerState()

@@ -126,7 +126,7 @@ def test_a_fault_of_a_body_is_told_to_who_may_ask(
 def test_what_no_route_has_is_named(
     route_class: type[APIRoute] | None, method: str, path: str, status: int, said: str
 ) -> None:
-    sent = {"json": {"text": "a"}} if method == "POST" else {}
+    sent: dict[str, Any] = {"json": {"text": "a"}} if method == "POST" else {}
     refused = ask(service(route_class), method, path, "admin", **sent)
     assert refused.status_code == status
     assert refused.json()["error"]["message"].startswith(said)
@@ -146,7 +146,8 @@ def test_a_token_may_do_what_its_scope_implies(
     route_class: type[APIRoute] | None, method: str, path: str, may: set[str]
 ) -> None:
     """Without one, this host may read; the refusal names the scope that is needed."""
-    app, sent = service(route_class), {"json": {"text": "a"}} if method != "GET" else {}
+    app = service(route_class)
+    sent: dict[str, Any] = {"json": {"text": "a"}} if method != "GET" else {}
     for scope in SCOPES:
         told = ask(app, method, path, scope, **sent)
         assert told.is_success == (scope in may), scope
@@ -165,7 +166,8 @@ def test_a_wrong_token_is_refused_where_none_is_needed(capsys: pytest.CaptureFix
     """Anyone who sends a token learns that it is no good; the log has names and never secrets."""
     app, metrics = behind_gate()
     app.state.service = SimpleNamespace(tokens=TokenCache(lambda _: TOKENS))
-    sent = ({}, {"Authorization": f"Bearer adv_{'x' * 43}"}, BY_SCOPE["read"])
+    wrong = {"Authorization": f"Bearer adv_{'x' * 43}"}
+    sent: list[dict[str, str]] = [{}, wrong, BY_SCOPE["read"]]
     asked = [partial(httpx.AsyncClient.get, url="/seen", headers=headers) for headers in sent]
     assert [run(app, one).status_code for one in asked] == [200, 401, 200]
     assert b"advisor_tokens_refused_total 1.0" in metrics.text()
