@@ -109,6 +109,7 @@ is ended as well."""
 _NOT_RUN = (
     *("description", "workdir", "start_timeout_s", "memory_mib"),
     *("results", "offered_rate", "max_p99_ms", "host_memory_mib", "max_tasks", "input_fingerprint"),
+    "restartable",
 )
 
 
@@ -196,6 +197,7 @@ class Job:
             users; advice and launches keep it. None: nothing is promised.
         host_memory_mib: Memory of the host that it may take, MiB; None: nearly all that there is.
         max_tasks: Processes and threads that it may have; None: thousands (`runtime.cgroup`).
+        restartable: It may be stopped after seconds and started again, as a trial of ways does.
         input_fingerprint: JSON of what `input.data` switches, set by the command that measures;
             None: no data are declared, or nobody has worked it out.
     """
@@ -213,6 +215,7 @@ class Job:
     max_p99_ms: float | None = None
     host_memory_mib: int | None = None
     max_tasks: int | None = None
+    restartable: bool = False
     input: InputData = InputData()
     input_fingerprint: str | None = None
     description: str = ""

@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 
 REPLAY_SOURCE = "replay"
 """The `source` of points that were replayed, not measured."""
@@ -133,6 +133,17 @@ class SoloPoint(Measured):
     )
     latency_p50_ms: float | None = _reading("median time to answer a request", "ms")
     latency_p99_ms: float | None = _reading("99th percentile of the time to answer a request", "ms")
+    kernels_per_unit: float | None = _reading(
+        "GPU kernels of one step, counted beside a probe",
+        "1/rate_unit",
+    )
+    kernels_per_unit_stderr: float | None = _reading(
+        "standard error of kernels_per_unit", "1/rate_unit"
+    )
+    kernel_hold_s: float | None = _reading(
+        "how long a kernel keeps those of other processes off the GPU", "s"
+    )
+    kernel_hold_stderr_s: float | None = _reading("standard error of kernel_hold_s", "s")
 
     @property
     def point_id(self) -> str:

@@ -173,7 +173,7 @@ def _served(decision: Decision) -> Iterator[str]:
         why = ", by what four servers had beside others"
         if part.latency_p99_ms is not None:
             # By physics it is there of every split, measured or not.
-            law = is_by_physics(decision.profiles, p.split)
+            law = is_by_physics(p.split)
             why = "" if law else ", as it was measured there"
         yield _latency(profile, share, beside_ms, decision.request, why)
     if any(map(is_served, decision.profiles)) and p.result.energy_saved < 0:

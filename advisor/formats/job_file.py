@@ -308,5 +308,6 @@ _JOB: Mapping[str, read.FieldReader] = {
     "max_p99_ms": read.number(0, above=True),
     "host_memory_mib": read.count,
     "max_tasks": read.count,
+    "restartable": read.flag,
     "input": lambda field: InputData(**read.record(field, _INPUT)),
 }

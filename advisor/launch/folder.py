@@ -90,6 +90,14 @@ class LaunchFolder:
         ):
             return loads(LaunchSpec, (self.path / "spec.json").read_bytes())
 
+    def write_spec(self, spec: LaunchSpec) -> None:
+        """Say what is wanted.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        replace_file(self.path / "spec.json", dumps(spec))
+
     def read_status(self) -> LaunchStatus:
         """Status of the launch, with a note where its supervisor is silent or died early."""
         # Looked at before the status: a supervisor writes its last word, then lets go. And the
@@ -277,15 +285,15 @@ class StatusWriter:
     """
 
     def __init__(self, folder: LaunchFolder, spec: LaunchSpec) -> None:
-        self._folder, self._spec = folder, spec
+        self._folder = folder
         self._written_s = -_WRITE_S
         self._lost = False
         self.status = replace(first_status(spec, now()), supervisor_pid=os.getpid())
 
-    def begin_pair(self, number: int) -> None:
+    def begin_pair(self, spec: LaunchSpec, number: int) -> None:
         """A set is started; what the one before did is in its observation."""
         kept = {name: getattr(self.status, name) for name in _OF_LAUNCH}
-        self.status = replace(first_status(self._spec, now(), number=number), **kept)
+        self.status = replace(first_status(spec, now(), number=number), **kept)
         self.enter("starting")
 
     def enter(self, state: State, **changes: Any) -> None:

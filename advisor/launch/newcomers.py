@@ -184,12 +184,10 @@ class Newcomers:
             )
         split = Split((*pair.split.shares, share_percent), pair.split.sharing)
         check_masks(split, self._backend.gpu.vendor)
-        together = (*(pair.parts[n] for n in running), part)
+        together, gpu = (*(pair.jobs[n] for n in running), part.job), self._backend.gpu
         if len(together) > 1:
-            shares = tuple(split.shares[n] for n in (*running, len(split.shares) - 1))
-            of_running = LaunchSet(split=Split(shares, split.sharing), parts=together)
-            check_memory(of_running, self._backend.gpu)
-        memory = MemoryFit(tuple(p.job.memory_mib for p in together), self._backend.gpu.memory_mib)
+            check_memory(together, gpu)
+        memory = MemoryFit(tuple(job.memory_mib for job in together), gpu.memory_mib)
         limit_mib = memory.limit_mib(-1) if part.limit_memory else None
         return replace(split_shares(split)[-1], memory_mib=limit_mib)
 

@@ -145,6 +145,8 @@ class LaunchSpec:
             an alarm.
         strict: The launch is ended where a process of no job computes on the GPU; else there is an
             alarm, and a flag.
+        try_s: Each set is the same jobs in another way, which runs for so long; the best one then
+            runs to its end. None: each set runs to its end.
         wait_s: How long it may wait for a GPU that another launch holds, s.
         asked_by: Who asked: a user's name, or the name of a token.
         notes: What the caller should know, such as why there is no forecast.
@@ -159,6 +161,7 @@ class LaunchSpec:
     when_p99_breaks: WhenP99Breaks = "tell"
     stop_on_wrong_results: bool = False
     strict: bool = False
+    try_s: float | None = None
     wait_s: float = 0.0
     asked_by: str = ""
     notes: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from advisor.core.gpu import Gpu, Share, share_environment
+from advisor.core.gpu import Gpu, MemoryFit, Share, share_environment
 from advisor.core.job import Job
 from advisor.core.split import check_masks
 from advisor.core.wording import listed
@@ -39,18 +39,18 @@ class StopAskedError(Exception):
     """Somebody wants the launch stopped before its jobs ran together."""
 
 
-def check_memory(pair: LaunchSet, gpu: Gpu) -> None:
-    """Refuse jobs that do not fit together, as far as the needs of its jobs are known.
+def check_memory(jobs: Sequence[Job], gpu: Gpu) -> None:
+    """Refuse jobs that do not fit together, as far as their needs are known.
 
     Raises:
         NoSplitError: it does not.
     """
-    memory = pair.memory(gpu.memory_mib)
+    memory = MemoryFit(tuple(job.memory_mib for job in jobs), gpu.memory_mib)
     if not memory.is_too_much:
         return
     needs = " + ".join(f"{need or 0}" for need in memory.needs_mib)
     raise NoSplitError(
-        f"{listed(job.name for job in pair.jobs)} need {needs} MiB of memory",
+        f"{listed(job.name for job in jobs)} need {needs} MiB of memory",
         why=f"{memory.most_mib:.0f} of the {gpu.memory_mib} MiB of {gpu.model} may be filled",
         fix="run them one after the other, or correct memory_mib in their files",
     )
@@ -175,8 +175,8 @@ def open_gates(jobs: Sequence[RunningJob], solo_rates: Sequence[float | None]) -
     for rank in range(max(ranks, default=-1) + 1):
         late = [n for n, of in enumerate(ranks) if of == rank]
         if rank:
-            steps_s = [1 / (solo_rates[n] or 1 / _LEAST_S) / names.count(names[n]) for n in late]
-            time.sleep(min(_MOST_S, max(_LEAST_S, *steps_s)))
+            steps_s = [1 / rate / names.count(names[n]) for n in late if (rate := solo_rates[n])]
+            time.sleep(min(_MOST_S, max([_LEAST_S, *steps_s])))
         for n in late:
             jobs[n].go()
 

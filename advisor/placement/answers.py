@@ -42,14 +42,12 @@ from advisor.predict.predictions import (
 )
 from advisor.predict.profiles import Floats, Profile
 from advisor.predict.sets import (
-    HELD,
-    P99_ERRORS,
-    SPEED_ERRORS,
-    SURE_OF_BUSIEST,
+    P99_ENDS,
+    SPEED_ENDS,
+    TAILS,
     JobsAlone,
     SetPredictor,
     alone_at,
-    filling_beside,
     fills,
     power_w,
 )
@@ -60,8 +58,6 @@ LEVELS = (WHOLE, 80.0, 60.0, 45.0, 30.0)
 
 NINE_SPLITS = -1
 """Stands for a level: two jobs, predicted by the model of pairs."""
-
-_LOW = {name: low for name, (low, _) in SPEED_ERRORS.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -85,14 +81,10 @@ class _ManyAlone:
             (`Serving.served`), shape (sets, seats); and watts, shape (sets,).
         """
         alone = self.alone.seated(sets.T, level)
-        speed = alone.speeds(could := alone.could)
+        could = alone.could
+        speed = np.minimum(could, alone.rate)
         kept = alone.kept(speed)
-        beside = filling_beside(alone.sm, alone.fills)
-        classes = [beside == 0, beside < HELD]
-        low = np.select(classes, [_LOW["no filling"], _LOW["held"]], _LOW["filling"])
-        calm = alone.served * (beside < HELD) > 0
-        low = low * np.where(calm, could, speed)
-        low = np.where(calm, np.minimum(low, SURE_OF_BUSIEST * alone.busiest), low)
+        low = SPEED_ENDS[alone.classes, 0] * could
         watts = power_w(kept, alone.power_w, alone.idle_w, self.limit_w, in_turns=False)
         return speed.T, low.T, watts
 
@@ -102,11 +94,9 @@ class _ManyAlone:
         `weights` say how far towards the high end each kind must keep its limit, 0: as expected.
         """
         alone = self.alone.seated(sets.T, level)
-        beside = filling_beside(alone.sm, alone.fills)
-        highs = [P99_ERRORS[name].high for name in ("no filling", "held", "filling")]
-        high = np.select([beside == 0, beside < HELD], highs[:2], highs[2])
+        high = P99_ENDS[alone.classes, 2]
         known = np.where(np.isfinite(alone.p99_ms), alone.p99_ms, 0.0)
-        longer: Floats = (high ** weights[sets.T] * alone.tails() * known).T
+        longer: Floats = (high ** weights[sets.T] * TAILS.longer(alone) * known).T
         return longer
 
 
@@ -229,10 +219,8 @@ class _Pairs:
         self._safe: dict[object, _Safe] = {}
         alone_w = np.array([profile.whole_gpu_power_w for profile in self._profiles])
         self._own = placing.per_card + placing.per_w * alone_w
-        # Where cards are held, a server that gains nothing by sharing has no other card.
-        held = [placing.at_once and placing.kinds[kind].is_server for kind in self._there]
         alone = [not violations_alone(profile, pool.limits) for profile in self._profiles]
-        self._may_be_alone: Bools = np.array(alone, dtype=bool) & ~np.array(held, dtype=bool)
+        self._may_be_alone: Bools = np.array(alone, dtype=bool)
         self._least_gain = (1 + pool.limits.policy.min_gain) * (1 - ROUNDING)
         self.costs = _least_costs(placing, many, self._profiles)
         self.roughly: Bools = np.triu(np.ones_like(self.costs, dtype=bool))
@@ -443,13 +431,6 @@ class SetAnswers:
                 found.append(grown)
             self._filling = functools.reduce(Sets.and_also, found)
         return replace(self._filling, last=np.zeros_like(self._filling.last))
-
-    def may_be_joined(self, sets: Sets) -> Bools:
-        """By jobs that do not fill the GPU: beside too many that do, nobody knows their speed."""
-        alone, seats = self.many.alone, (sets.rows, sets.level[:, None])
-        held: Bools = (alone.sm * alone.fills)[seats].sum(axis=1) < HELD
-        others = self.floors[:-1][alone.fills[:-1, 0] == 0]
-        return held | bool(others.min(initial=1.0) <= SPEED_ERRORS["filling"][0])
 
     def _profile(self, kind: int) -> Profile:
         found = self.pool.profiles[kind]

@@ -117,7 +117,7 @@ class Placing:
             it cannot run; shape (pools, kinds).
         queue: Kind of each job of a queue, in its order; empty: the jobs run from now on.
         at_once: The cards are held and jobs wait for them: no card stays empty that a job could
-            have, servers share without a gain, and the plan depends on no clock.
+            have, and the plan depends on no clock.
     """
 
     kinds: tuple[Kind, ...]

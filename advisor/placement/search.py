@@ -47,28 +47,23 @@ class SetSearch:
     def all(self, least: float, enough: float) -> tuple[list[PlacedSet], float]:
         """Sets that gain more than the least; and the most that any gains, where above enough."""
         heads, cut = self._heads(MANY_HEADS if self._closely else FEW_HEADS)
-        sets = heads.only(self._answers.may_be_joined(heads))
-        grown, most = self._grown(sets, least, max(enough, cut))
+        grown, most = self._grown(heads, least, max(enough, cut))
         pairs, beyond = self._pairs(least, most)
         found = [*pairs, *self._best(functools.reduce(Sets.and_also, [heads, *grown]), least)]
         return found, max(most, beyond, *map(self._gain, found), 0.0)
 
     def _grown(self, sets: Sets, least: float, enough: float) -> tuple[list[Sets], float]:
         """Those and others that they grow to, and the most that any gains, where above enough."""
-        bound, gains = self.bound, self.bound.of(sets)
-        grown, told = self._completed(bound, sets, gains, least), gains.max(axis=1)
-        if self._closely and told.max() > enough:
-            few, steps = told > enough, gains.max(axis=0) > enough
-            bound, sets = bound.closer(steps), sets.only(few)
-            told = np.minimum(told[few], bound.of(sets).max(axis=1))
+        told, price = self.bound.of(sets)
+        grown = self._completed(sets, told, price, least)
         for _ in range(TURNS if self._closely else 1):
             first = _first(np.where(told > enough, told, -np.inf), MANY if self._closely else FEW)
             more, above = self._with_each(sets.only(first), told[first])
-            gains = bound.of(more)
-            grown += self._completed(bound, more, gains, least)
+            gains, price = self.bound.of(more)
+            grown += self._completed(more, gains, price, least)
             left = np.delete(np.arange(len(told)), first)
             sets = sets.only(left).and_also(more)
-            told = np.append(told[left], np.minimum(gains.max(axis=1), above))
+            told = np.append(told[left], np.minimum(gains, above))
         return grown, max(enough, float(told.max(initial=0.0)))
 
     def _heads(self, many: int) -> tuple[Sets, float]:
@@ -76,8 +71,7 @@ class SetSearch:
         answers, servers = self._answers, self.bound.servers
         if answers.heads:
             return answers.heads, 0.0
-        found, cut = [answers.filling()], 0.0
-        grown = found[0].only(answers.may_be_joined(found[0]))
+        found, cut = [grown := answers.filling()], 0.0
         while len(grown.size):
             parent, place = np.nonzero(np.arange(len(servers)) >= grown.last[:, None])
             few = np.flatnonzero(grown.size[parent] < MOST_JOBS)
@@ -104,18 +98,17 @@ class SetSearch:
         kept = self._answers.kept(more)
         return more.only(kept), most[parent[kept]]
 
-    def _completed(self, bound: SetBound, sets: Sets, gains: Floats, least: float) -> list[Sets]:
+    def _completed(self, sets: Sets, most: Floats, price: Ints, least: float) -> list[Sets]:
         """With the jobs that bring most one after the other; those first that could gain most."""
         cool = self._answers.within_power(sets)
-        sets, gains = sets.only(cool), gains[cool]
-        most = gains.max(axis=1)
+        sets, most, price = sets.only(cool), most[cool], price[cool]
         first = self._starts(sets, np.where(most > least, most, -np.inf))
-        sets, step, grown = sets.only(first), gains[first].argmax(axis=1), [sets.only(first)]
-        light = bound.light
+        sets, price, grown = sets.only(first), price[first], [sets.only(first)]
+        light = self.bound.light
         while len(light) and len(sets.size):
             few = np.flatnonzero(sets.size < MOST_JOBS)
-            sets, step = sets.only(few), step[few]
-            left = bound.next(sets, step)
+            sets, price = sets.only(few), price[few]
+            left = self.bound.next(sets, price)
             there = (sets.rows[:, :, None] == light).sum(axis=1)
             left[there >= self._answers.counts[light]] = -np.inf
             parent = np.zeros(0, dtype=np.int64)
@@ -128,7 +121,7 @@ class SetSearch:
                 kept = kept[self._answers.within_power(with_more.only(kept))]
                 grown.append(with_more.only(kept))
                 parent = np.append(parent, more[kept])
-            sets, step = functools.reduce(Sets.and_also, grown[-TRIED:]), step[parent]
+            sets, price = functools.reduce(Sets.and_also, grown[-TRIED:]), price[parent]
         return grown
 
     def _starts(self, sets: Sets, most: Floats) -> Ints:

@@ -220,7 +220,7 @@ class MeasuredPredictor:
         known = self._predictor.predict(
             profiles, tuple(dict.fromkeys((*splits, *(w.split for w in windows))))
         )
-        law = [is_by_physics(profiles, split) for split in known.splits]
+        law = [is_by_physics(split) for split in known.splits]
         both = known, _Seen(len(splits), known.splits, law, windows, self._gpu_uuid)
         speeds = [self._speeds(n, profiles, *both) for n in range(len(profiles))]
         found = joined(splits, known)

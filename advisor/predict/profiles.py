@@ -177,6 +177,40 @@ def serving_of(points: Iterable[SoloPoint]) -> Serving | None:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernels:
+    """GPU kernels of a job: MPS without limits deals whole kernels to processes in turn.
+
+    Attributes:
+        per_unit: Kernels of one unit of progress; may be below 1.
+        per_unit_stderr: Its standard error.
+        hold_s: Time for which one kernel keeps kernels of other processes off the GPU, s.
+        hold_stderr_s: Its standard error, s.
+        source: How they are known: counted beside a probe of short kernels, counted by the job
+            (CUPTI), fitted to windows that the job shared, or guessed from its profile.
+    """
+
+    per_unit: float
+    per_unit_stderr: float
+    hold_s: float
+    hold_stderr_s: float
+    source: Literal["probe", "counted", "fitted", "guessed"]
+
+
+def probed_kernels(points: Iterable[SoloPoint]) -> Kernels | None:
+    """Medians of the points on the whole GPU that a probe ran beside; None: beside none."""
+    whole = [point for point in points if point.share_percent == WHOLE]
+    if all(point.kernels_per_unit is None for point in whole):
+        return None
+    return Kernels(
+        per_unit=_middle([point.kernels_per_unit for point in whole]),
+        per_unit_stderr=_middle([point.kernels_per_unit_stderr for point in whole]),
+        hold_s=_middle([point.kernel_hold_s for point in whole]),
+        hold_stderr_s=_middle([point.kernel_hold_stderr_s for point in whole]),
+        source="probe",
+    )
+
+
 ACTIVITY = (
     "sm_active_percent",
     "sm_occupancy_percent",
@@ -220,6 +254,7 @@ class Profile:
         serving: Demand and latencies; None: the job answers no requests.
         gpu_uuids: Cards that its points are of.
         in_bursts: Whether it has the whole GPU for a while, and then pauses.
+        kernels: Its kernels on the whole GPU; None: not known.
     """
 
     job: str
@@ -240,6 +275,7 @@ class Profile:
     serving: Serving | None = None
     gpu_uuids: frozenset[str] = frozenset()
     in_bursts: bool = False
+    kernels: Kernels | None = None
 
     def at(self, shares: Sequence[float] | Floats, *names: str) -> dict[str, Floats]:
         """Columns at these shares, all that are not named, linear between the measured ones; (n,).
@@ -330,6 +366,7 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
         serving=serving_of(usable),
         gpu_uuids=frozenset(point.gpu_uuid for point in usable),
         in_bursts=sum(in_bursts) > len(in_bursts) / 2,
+        kernels=probed_kernels(usable),
     )
 
 
@@ -356,7 +393,11 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
                 right_units=right,
                 wrong_units=wrong,
             )
-    return found
+    # A unit of a job takes the same kernels on another GPU model.
+    counted = {job: p.kernels for (job, _), p in found.items() if p.kernels}
+    return {
+        key: p if p.kernels else replace(p, kernels=counted.get(key[0])) for key, p in found.items()
+    }
 
 
 def _smoothed(points: Iterable[SoloPoint]) -> Profile:

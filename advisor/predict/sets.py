@@ -1,13 +1,17 @@
-"""What two to seven jobs do on one GPU: an interference model with few constants.
+"""What two to seven jobs do on one GPU: kernel round robin under MPS, and time slicing without it.
 
-Every constant is fitted to the bundled sets of two to seven jobs on H100 and H200 by
+Under MPS the hardware deals whole kernels: of the processes that have work each gets one in turn,
+however long it is. So what a job keeps depends on how many kernels it makes for a unit of work.
+Where limits add up to the GPU or less, each job has SMs of its own and shares the memory.
+
+Every constant is fitted to the bundled sets and pairs on H100 and H200 by
 docs/measurements/sets/law.py, which prints them as they stand here and says how far off they
 are for jobs that they were not fitted to. Arrays have the shape (jobs, ways).
 """
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, get_args
@@ -17,8 +21,8 @@ import numpy.typing as npt
 
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
-from advisor.core.records import FILLS_PERCENT
-from advisor.core.split import ADVISED_JOBS, ISOLATING, Sharing, Split
+from advisor.core.records import CPU_BOUND, FILLS_PERCENT
+from advisor.core.split import ADVISED_JOBS, ISOLATING, Split
 from advisor.predict.predictions import (
     Predictions,
     Predictor,
@@ -27,72 +31,99 @@ from advisor.predict.predictions import (
     predict_exclusive,
     solo_of,
 )
-from advisor.predict.profiles import Floats, Profile, kind_of, relative_capacity
+from advisor.predict.profiles import Floats, Kernels, Profile, kind_of, relative_capacity
+
+SERVER_HOLD_S = 20e-6
+"""Time for which a kernel of a server keeps others off, where nobody counted: the median of those
+that were."""
 
 
 @dataclass(frozen=True, slots=True)
-class SideBySide:
-    """How jobs hold each other up under MPS.
+class RoundRobin:
+    """How many kernels jobs make, and how long these are, where profiles say less.
 
     Attributes:
-        supply: Sum of SM (or DRAM) activities, 1 for a whole GPU, at which all slow down.
-        sharpness: How sharp the corner is there.
-        starved: Part of its speed that a job loses beside jobs whose activities add up to 1, of
-            those that fill the GPU: their kernels are long, and its own wait for each of them.
-        steepness: How fast that grows with their activity; a limit on them lowers it.
+        launch_s: Time of a CPU core for each kernel: of a job whose kernels nobody counted, its
+            cores say how many there are.
+        gaps: Of a job that waits for its host, the part of the time in which a kernel runs is its
+            SM activity to this power. Counted: 0.17 at 0.07, 0.47 at 0.31, 0.79 at 0.60.
     """
 
-    supply: float
-    sharpness: float
-    starved: float
-    steepness: float
+    launch_s: float
+    gaps: float
 
-    def crowded(self, sm: Floats, dram: Floats) -> Floats:
-        """Part of its speed that each job keeps of what all want together; shape (ways,)."""
-        wanted = np.maximum(sm.sum(axis=0), dram.sum(axis=0)) / self.supply
-        return (1 + wanted**self.sharpness) ** (-1 / self.sharpness)
+    def kernels(
+        self,
+        counted: Kernels | None,
+        rate: Floats,
+        active: Floats,
+        whole: tuple[float, float, float],
+        *,
+        serves: bool,
+        waits: bool,
+    ) -> tuple[Floats, Floats, Floats]:
+        """Of a job alone: kernels a second, time that each takes, and keeps others off, s.
 
-    def wanted(self, crowded: Floats) -> Floats:
-        """What all want together where they keep so much of their speeds."""
-        return self.supply * (crowded**-self.sharpness - 1) ** (1 / self.sharpness)
+        A server that waits answers in full batches, so kernels of full batches are what counts.
 
-    def kept(self, sm: Floats, dram: Floats, fills: Floats, served: Floats) -> Floats:
-        """Part of its speed that each job keeps; fills and served have the shape (jobs, 1).
-
-        A server has room for what the crowd takes, as far as its capacity goes. A job that fills
-        the GPU has its turn of it, however long the kernels of others.
+        Args:
+            counted: None: nobody counted them.
+            rate: Units of progress a second at each share.
+            active: Activity of SMs at each share, or of DRAM where that is higher.
+            whole: Rate, activity and CPU cores on the whole GPU.
+            serves: Whether it is a server.
+            waits: Whether it waits for its host between kernels.
         """
-        crowded = self.crowded(sm, dram)[None, :]
-        waiting = 1 - self.starved * filling_beside(sm, fills) ** self.steepness
-        return np.maximum(np.where(served, 1.0, crowded) * waiting, fills * crowded)
+        whole_rate, whole_active, cores = whole
+        held_s = counted.hold_s if counted else SERVER_HOLD_S if serves else 0.0
+        if counted:
+            made = counted.per_unit * rate
+        elif serves:
+            # Alone it answers in batches that are far from full.
+            made = active / (2 * held_s)
+        else:
+            made = min(cores, 1.0) / self.launch_s * rate / whole_rate
+        made = np.maximum(made, 1e-3)
+        hold_s = np.full_like(made, held_s) if serves else np.maximum(held_s, active / made)
+        runs = whole_active**self.gaps if waits else 1.0
+        return made, hold_s if serves else np.maximum(hold_s, runs / made), hold_s
 
 
-def filling_beside(sm: Floats, fills: Floats) -> Floats:
-    """Activity of all other jobs that fill the GPU, at most 1; fills (jobs, 1) is 1 for those."""
-    own = sm * fills
-    return np.minimum(1.0, own.sum(axis=0) - own)
+def dealt(made: Floats, own_s: Floats, hold_s: Floats) -> Floats:
+    """Kernels a second of each job where each in turn gets one.
 
-
-def room(most: Floats, wanted: Floats, equal: float | Floats, taken: float | None = None) -> Floats:
-    """Relative capacity of servers under colocation, 1 is running alone; shape (jobs, ways).
+    For each kernel of its own a job waits for one of every other, or for as many as that makes
+    meanwhile. So f of the rate f_i solves f_i own_i + sum over others of hold_j min(f_i, f_j) = 1,
+    and no job makes more than alone. The slowest wait for all, so they are known first
+    (progressive filling: Bertsekas and Gallager, "Data Networks", 1992, section 6.5.2).
 
     Args:
-        most: What each could do alone.
-        wanted: Part of the GPU that each job is active on alone.
-        equal: Part of the GPU that each could have at least, 1 for all of it.
-        taken: How much of what others want is lost to a server; `TAKEN` if not given.
+        made: Kernels a second alone.
+        own_s: Time that one takes.
+        hold_s: That it keeps others off, no more than `own_s`.
     """
-    others = wanted.sum(axis=0) - wanted
-    return most * np.maximum(1 - (TAKEN if taken is None else taken) * others, equal)
+    number: int = made.shape[1]
+    ways, left = np.arange(number), np.ones(number)
+    found, waiting_s = np.zeros_like(made), hold_s.copy()
+    unknown = np.ones_like(made, dtype=bool)
+    for _ in made:
+        between_s = own_s + waiting_s.sum(axis=0) - waiting_s
+        able = np.where(unknown, np.minimum(made, left / np.maximum(between_s, 1e-12)), np.inf)
+        slowest = able.argmin(axis=0)
+        found[slowest, ways] = able[slowest, ways]
+        unknown[slowest, ways], waiting_s[slowest, ways] = False, 0.0
+        left = left - (hold_s * found)[slowest, ways]
+    return found
 
 
-def room_in(busiest: float, sm: Floats) -> Floats:
-    """What each could do at most, for each 1 alone, where all use so much of the SMs together.
+CORNER = 5.0
+"""How sharply jobs slow down that have SMs of their own, where they want all of the memory."""
 
-    `room` counts half of what others want, which many servers together would stretch without end.
-    Who wants little gets that first. Activities alone, shape (jobs, ways); `busiest` as `BUSIEST`.
-    """
-    return _level(sm, busiest) / np.maximum(sm, 1e-9)
+
+def crowded(sm: Floats, dram: Floats, corner: float | Floats = CORNER) -> Floats:
+    """Part of its speed that each job keeps of what all want together; shape (ways,)."""
+    wanted = np.maximum(sm.sum(axis=0), dram.sum(axis=0))
+    return (1 + wanted**corner) ** (-1 / corner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,26 +133,35 @@ class Tails:
     Attributes:
         crowd: For what all want together, SM activities, 1 for a whole GPU: the square of it over
             that of the server alone.
-        waiting: Of the logarithm, beside jobs whose activities add up to 1, of those that fill.
-        steepness: How fast that grows with their activity.
+        kernel_s: From one kernel of a small batch to the next, alone: beside long kernels each
+            waits for them.
         burst_ms: A server whose p99 alone is far below that meets jobs that compute in bursts as
             they are in a burst, on the whole GPU; one far above as they are in the mean.
     """
 
     crowd: float
-    waiting: float
-    steepness: float
+    kernel_s: float
     burst_ms: float
 
-    def longer(self, sm: Floats, fills: Floats, in_bursts: Floats, alone_ms: Floats) -> Floats:
-        """Times the p99 alone, `alone_ms` at its limit; shape (jobs, ways).
+    def longer(self, jobs: "JobsAlone") -> Floats:
+        """Times its p99 alone at its limit, of each that is a server, under MPS.
 
-        Of jobs that compute in bursts (`in_bursts` is 1) the longest burst counts, not their sum.
+        Of jobs that compute in bursts the longest burst counts, not their sum.
         """
-        burst = _most_beside(in_bursts * (1 - sm)) / (1 + alone_ms / self.burst_ms)
-        wanted = sm.sum(axis=0) + burst
-        crowded = (1 + (self.crowd * wanted) ** 2) / (1 + (self.crowd * sm) ** 2)
-        return crowded * np.exp(self.waiting * filling_beside(sm, fills) ** self.steepness)
+        burst = _most_beside(jobs.in_bursts * (1 - jobs.sm)) / (1 + jobs.p99_ms / self.burst_ms)
+        wanted = jobs.sm.sum(axis=0) + burst
+        together = (1 + (self.crowd * wanted) ** 2) / (1 + (self.crowd * jobs.sm) ** 2)
+        # For each of its kernels one of every other, or as many as that makes meanwhile.
+        others = 1 - np.eye(len(jobs.sm))[:, :, None]
+        hold_s, made = others * jobs.hold_s, jobs.made[None]
+        between_s = self.kernel_s + hold_s.sum(axis=1)
+        for _ in range(3):
+            in_step = made * between_s[:, None] >= 1
+            waited = self.kernel_s + (hold_s * in_step).sum(axis=1)
+            between_s = waited / (1 - (hold_s * made * ~in_step).sum(axis=1))
+        waiting = np.where(jobs.apart, 1.0, between_s / self.kernel_s)
+        longer: Floats = np.maximum(together, waiting)
+        return longer
 
 
 def _most_beside(values: Floats) -> Floats:
@@ -183,46 +223,31 @@ def power_w(
     return np.minimum(limit_w, np.where(in_turns, together, beside))
 
 
-SetClass: TypeAlias = Literal["no filling", "held", "filling", "time-sliced"]
-"""What a job has beside it, by which errors and tails differ: no job that fills the GPU; such ones,
-held below `HELD` by limits; above; or any, in turns."""
+SetClass: TypeAlias = Literal[
+    "own SMs",
+    "none fills",
+    "fills",
+    "beside one that fills",
+    "fills, guessed",
+    "beside one that fills, guessed",
+    "time-sliced",
+]
+"""By which errors of jobs differ: limits that add up to the GPU or less; side by side, of a job
+that does not fill the GPU beside others that do not, of one that does, of one that does not beside
+one that does, and these two where nobody counted the kernels of all; or any, time-sliced."""
 
 CLASSES: tuple[SetClass, ...] = get_args(SetClass)
-
-HELD = 0.6
-"""Of `filling_beside`."""
-
-
-def class_of(sharing: Sharing, filling: float) -> SetClass:
-    """The class of a job beside others that fill the GPU so far."""
-    return "time-sliced" if sharing == "time-sliced" else CLASSES[int(class_numbers(filling))]
-
-
-def class_numbers(filling: float | Floats) -> npt.NDArray[np.intp]:
-    """Places in `CLASSES` of jobs of which none takes turns."""
-    return np.where(filling == 0, 0, np.where(filling < HELD, 1, 2))
-
+SLICED = CLASSES.index("time-sliced")
 
 MEASURED_ON = ("NVIDIA H100 80GB HBM3", "NVIDIA H200")
 
-MPS = SideBySide(supply=1.0, sharpness=4.0, starved=0.6, steepness=12.0)
+ROUND_ROBIN = RoundRobin(launch_s=24e-6, gaps=0.5)
 
-TAILS = Tails(crowd=1.5, waiting=1.0, steepness=12.0, burst_ms=24.0)
+UNREAD_CORES = (1.0, 0.4)
+"""CPU cores of a job of which nobody read them: one that leaves most SMs unused, and one that fills
+the GPU; medians of the bundled jobs that are no servers."""
 
-TAKEN = 0.5
-"""Of what others want, by `room`: an SM on which their kernels have a warp is not lost to others.
-With it 3 % of the servers that are said to be sure of their demand beside jobs that do not fill the
-GPU lack a tenth of it."""
-
-BUSIEST = Interval(1.3, 1.2, math.inf)
-"""SM activities alone times speeds, added up, of sets that cannot serve all that is asked: 1.0 to
-1.4 (five LLM servers 1.9). The value leaves the mean error of what is served as it is, and with the
-low end no more servers are called sure that are not."""
-
-WHOLE_OF_SMALL = 0.75
-"""Of the rate at small shares times the whole GPU, what a server that keeps all of it busy has.
-Seen once, so taken a little lower than there, at 0.8: three bert-serve-60 have 8,577 a second of an
-H200, of which bert-serve-30 has 1,184 at 11 %."""
+TAILS = Tails(crowd=1.5, kernel_s=8e-6, burst_ms=12.0)
 
 TURNS_KEPT = 0.8
 
@@ -231,54 +256,64 @@ ACTIVE_IDLE_OVER_W = 50.0
 
 SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "no filling": (0.71, 1.37),
-        "held": (0.68, 1.44),
-        "filling": (0.16, 2.23),
-        "time-sliced": (0.55, 1.56),
+        "own SMs": (0.53, 1.11),
+        "none fills": (0.68, 1.33),
+        "fills": (0.81, 1.2),
+        "beside one that fills": (0.61, 1.53),
+        "fills, guessed": (0.71, 1.53),
+        "beside one that fills, guessed": (0.33, 2.19),
+        "time-sliced": (0.59, 1.59),
     }
 )
-"""Measured for each 1 predicted, of a job that was not fitted to: 5th and 95th percentile."""
+"""Measured for each 1 predicted, of a job that was not fitted to: 5th and 95th percentile. Of a
+server it is for each 1 that it could do."""
 
 POWER_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "no filling": (0.87, 1.17),
-        "held": (0.86, 1.17),
-        "filling": (0.81, 1.07),
-        "time-sliced": (0.78, 1.21),
+        "own SMs": (0.9, 1.1),
+        "none fills": (0.86, 1.16),
+        "fills": (0.83, 1.03),
+        "beside one that fills": (0.86, 1.08),
+        "fills, guessed": (0.83, 1.04),
+        "beside one that fills, guessed": (0.87, 1.07),
+        "time-sliced": (0.79, 1.21),
     }
 )
-"""The same of the watts of a set, by the class of the job with most beside it."""
+"""The same of the watts of a set, by the last class in their order of any of its jobs."""
 
 ENERGY_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "no filling": (0.87, 1.17),
-        "held": (0.90, 1.14),
-        "filling": (0.85, 1.20),
-        "time-sliced": (0.78, 1.15),
+        "own SMs": (0.84, 1.07),
+        "none fills": (0.84, 1.14),
+        "fills": (0.95, 1.15),
+        "beside one that fills": (0.88, 1.1),
+        "fills, guessed": (0.95, 1.2),
+        "beside one that fills, guessed": (0.8, 1.1),
+        "time-sliced": (0.79, 1.15),
     }
 )
 """The same of the energy of the work on a card each, for each 1 together."""
 
 P99_ERRORS: Mapping[SetClass, Interval] = MappingProxyType(
     {
-        "no filling": Interval(1.0, 0.49, 2.42),
-        "held": Interval(1.0, 0.34, 2.63),
-        "filling": Interval(1.0, 0.22, 12.7),
-        "time-sliced": Interval(7.04, 2.88, 10.4),
+        "own SMs": Interval(1.0, 0.36, 2.01),
+        "none fills": Interval(1.0, 0.52, 2.5),
+        "fills": Interval(1.0, 0.25, 2.33),
+        "beside one that fills": Interval(1.0, 0.15, 3.14),
+        "fills, guessed": Interval(1.0, 0.15, 2.78),
+        "beside one that fills, guessed": Interval(1.0, 0.21, 3.2),
+        "time-sliced": Interval(7.04, 2.82, 10.4),
     }
 )
 """p99 for each 1 that `TAILS` says, of servers that it was not fitted to, 5th and 95th percentile
 (docs/measurements/sets/tails.py); time-sliced for each 1 alone."""
 
-_SPEED_ERRORS, _POWER_ERRORS, _ENERGY_ERRORS = (
-    np.array([errors[name] for name in CLASSES])
-    for errors in (SPEED_ERRORS, POWER_ERRORS, ENERGY_ERRORS)
+_POWER_ERRORS, _ENERGY_ERRORS = (
+    np.array([errors[name] for name in CLASSES]) for errors in (POWER_ERRORS, ENERGY_ERRORS)
 )
-_P99_ERRORS = np.array([astuple(P99_ERRORS[name]) for name in CLASSES])
+SPEED_ENDS = np.array([SPEED_ERRORS[name] for name in CLASSES])
+P99_ENDS = np.array([astuple(P99_ERRORS[name]) for name in CLASSES])
 """By the numbers of the classes."""
-
-SURE_OF_BUSIEST = BUSIEST.low / BUSIEST.value
-"""Lower confidence bound of `JobsAlone.busiest`, as a fraction of its value."""
 
 
 def fills(profile: Profile) -> bool:
@@ -300,23 +335,17 @@ class SetPredictor:
         in_turns, apart = (
             np.array([split.sharing == sharing for split in splits]) for sharing in ISOLATING
         )
-        filling = filling_beside(alone.sm, alone.fills)
-        classes = np.where(in_turns, CLASSES.index("time-sliced"), class_numbers(filling))
-        reach = np.where(in_turns, alone.in_turns, alone.could)
-        speeds = np.where(in_turns, reach, alone.speeds(reach))
-        low, high = np.moveaxis(_SPEED_ERRORS[classes], -1, 0)
+        classes = np.where(in_turns, SLICED, alone.classes)
+        could = np.where(in_turns, alone.in_turns, alone.could)
+        speeds = np.minimum(could, alone.rate)
+        low, high = np.moveaxis(SPEED_ENDS[classes], -1, 0)
         # What a server serves is as sure as that it could do more; of the rest chance decides.
-        is_server = np.array([[profile.serving is not None] for profile in profiles])
-        has_room = is_server & (classes < CLASSES.index("filling"))
-        sure = np.minimum(low * reach, SURE_OF_BUSIEST * alone.busiest)
-        bounds = np.where(
-            has_room, [speeds, sure, high * reach], [speeds, low * speeds, high * speeds]
-        )
+        bounds = np.array([speeds, low * could, high * could])
         for job, profile in enumerate(profiles):
             bounds[:, job] = possible_speeds(profile, bounds[:, job])
         alone_ms = np.where(alone.p99_ms > 0, alone.p99_ms, np.inf)
-        longer = np.where(in_turns, 1.0, alone.tails())
-        tails_ms = np.moveaxis(_P99_ERRORS[classes], -1, 0) * (longer * alone_ms)
+        longer = np.where(in_turns, 1.0, TAILS.longer(alone))
+        tails_ms = np.moveaxis(P99_ENDS[classes], -1, 0) * (longer * alone_ms)
         limit_w = min((p.power_limit_w for p in profiles if p.power_limit_w), default=math.inf)
         kept, worst = alone.kept(speeds), classes.max(axis=0)
         watts = power_w(kept, alone.power_w, alone.idle_w, limit_w, in_turns=in_turns)
@@ -337,19 +366,18 @@ class SetPredictor:
         )
 
 
-def is_by_physics(profiles: Sequence[Profile], split: Split) -> bool:
+def is_by_physics(split: Split) -> bool:
     """Whether the law of sets knows an option better than the model of pairs.
 
-    The model has learned from two jobs at limits that add up to the GPU, and without limits where
-    one of them fills it. All else was measured in sets: more than two jobs, time slicing, limits
-    that overlap, and small jobs without limits, of which the model is off by four times as much
-    where it has not seen them (docs/measurements/sets.md).
+    The model is off by less for two jobs at limits that add up to the GPU
+    (docs/measurements/sets.md).
     """
-    if len(profiles) > ADVISED_JOBS or split.sharing in ISOLATING:
-        return True
-    if split.is_limited:
-        return sum(split.shares) > WHOLE + 1
-    return not any(map(fills, profiles))
+    return len(split.shares) > ADVISED_JOBS or not split.is_limited or not are_apart(split.shares)
+
+
+def are_apart(shares: Iterable[Any]) -> Any:
+    """Whether limits, percent, leave each job SMs of its own; arrays or numbers."""
+    return sum(shares) <= WHOLE + 1
 
 
 class AnyWay:
@@ -362,7 +390,7 @@ class AnyWay:
         """One prediction for each split, in their order."""
         own: tuple[list[Split], list[Split]] = [], []
         for split in splits:
-            own[is_by_physics(profiles, split)].append(split)
+            own[is_by_physics(split)].append(split)
         both = zip((self._of_pairs, self._of_sets), own, strict=True)
         return joined(splits, *(by.predict(profiles, some) for by, some in both if some))
 
@@ -372,19 +400,23 @@ class JobsAlone:
     """Jobs alone at their shares; shape (jobs, ways) each. A row of zeros is an empty seat.
 
     Attributes:
+        share: Percent.
         rate: For each 1 on the whole GPU.
         reach: What it could do with more requests, as `rate`.
-        most: The same on the whole GPU.
         fills: 1 for a job that fills the GPU alone.
         served: 1 for a server.
         idle_w: Of the card that it was measured on, with contexts and no work.
         in_bursts: 1 for a job that computes in bursts.
         p99_ms: Of a server; infinite where it is not known.
+        made: Kernels a second.
+        own_s: Time that one takes.
+        hold_s: That it keeps others off.
+        guessed: 1 where nobody counted kernels.
     """
 
+    share: Floats
     rate: Floats
     reach: Floats
-    most: Floats
     power_w: Floats
     sm: Floats
     dram: Floats
@@ -393,15 +425,14 @@ class JobsAlone:
     idle_w: Floats
     in_bursts: Floats
     p99_ms: Floats
+    made: Floats
+    own_s: Floats
+    hold_s: Floats
+    guessed: Floats
 
     def seated(self, rows: Any, levels: Any) -> "JobsAlone":
         """Those of some rows and columns, as numpy takes them."""
         return JobsAlone(**{f.name: getattr(self, f.name)[rows, levels] for f in fields(self)})
-
-    @property
-    def needed(self) -> Floats:
-        """Part of the GPU that each takes: a server its demand over its capacity."""
-        return np.where(self.served, 1 / np.maximum(self.most, 1e-9), self.sm)
 
     @property
     def small(self) -> Floats:
@@ -409,36 +440,33 @@ class JobsAlone:
         return (1 - self.fills) * (1 - self.served) * (1 - self.in_bursts)
 
     @property
+    def apart(self) -> npt.NDArray[np.bool_]:
+        """Whether each of several has SMs of its own under MPS; shape (ways,)."""
+        several = np.count_nonzero(self.share, axis=0) > 1
+        return np.asarray(several & are_apart(self.share), dtype=bool)
+
+    @property
+    def classes(self) -> npt.NDArray[np.intp]:
+        """Places in `CLASSES` under MPS."""
+        beside = np.where(self.fills.any(axis=0), CLASSES.index("beside one that fills"), 1)
+        found = np.where(self.fills > 0, CLASSES.index("fills"), beside)
+        guessed = self.guessed.any(axis=0) & (found > 1)
+        return np.where(self.apart, 0, np.where(guessed, found + 2, found))
+
+    @property
     def could(self) -> Floats:
-        """What each server could do in the part that the others leave, or in equal parts."""
-        equal = 1 / (self.power_w > 0).sum(axis=0)
-        return np.minimum(self.reach, room(self.most, self.needed, equal))
+        """What each could do with more requests under MPS, as `rate`; no server: what it does."""
+        kernels = dealt(self.made, self.own_s, self.hold_s)
+        held = kernels * self.hold_s
+        left = (1 - held.sum(axis=0) + held) / np.maximum(self.own_s, 1e-12)
+        kept = np.maximum(kernels, left) / np.maximum(self.made, 1e-12)
+        of_own = np.where(self.served, np.inf, crowded(self.sm, self.dram))
+        return np.minimum(self.reach, self.rate * np.where(self.apart, of_own, kept))
 
     @property
     def in_turns(self) -> Floats:
         """What each does where the driver gives them equal turns, as `rate`."""
         return self.rate * turns(self.sm, self.small, self.served, TURNS_KEPT)
-
-    @property
-    def wanted(self) -> Floats:
-        """Of the SMs at least: in fuller batches a server needs less than it is active on alone."""
-        by_rate = BUSIEST.value / (WHOLE_OF_SMALL * np.maximum(self.most, 1e-9))
-        return np.where(self.served, np.minimum(self.sm, by_rate), self.sm)
-
-    @property
-    def busiest(self) -> Floats:
-        """What each could do where all SMs are busy; infinite for jobs that are no servers."""
-        return np.where(self.served, self.rate * room_in(BUSIEST.value, self.wanted), np.inf)
-
-    def speeds(self, could: Floats) -> Floats:
-        """Of each, relative to its own on the whole GPU, side by side under MPS."""
-        served = np.minimum(np.minimum(1.0, could), self.busiest)
-        first = np.where(self.served, served, self.rate)
-        return first * MPS.kept(self.sm, self.dram, self.fills, self.served)
-
-    def tails(self) -> Floats:
-        """Times its p99 alone at its share, of each that is a server, under MPS."""
-        return TAILS.longer(self.sm, self.fills, self.in_bursts, self.p99_ms)
 
     def kept(self, speeds: Floats) -> Floats:
         """Part of its speed alone at its share that each keeps."""
@@ -458,23 +486,39 @@ def alone_at(profiles: Sequence[Profile], shares: Floats) -> JobsAlone:
 def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
     """The fields of `JobsAlone` of one job, in their order; shape (fields, ways)."""
     names = "rate", "power_w", "sm_active_percent", "dram_active_percent"
-    rates, powers_w, sm, dram = profile.at(shares, *names).values()
-    ones = np.ones(len(shares))
-    serving = profile.serving
+    rates, powers_w, sm, dram = profile.at([*shares, WHOLE], *names).values()
+    sm = np.where(np.isnan(sm), [*shares, WHOLE], sm) / WHOLE
+    active = np.fmax(sm, dram / WHOLE)
+    ones, serving = np.ones(len(shares)), profile.serving
     alone_ms = [serving.p99_alone_ms(share) if serving else None for share in shares]
+    is_filling, cores = fills(profile), float(profile.values["job_cpu_percent"][-1]) / WHOLE
+    waits = CPU_BOUND in profile.flags or profile.in_bursts
+    if math.isnan(cores):
+        waits, cores = waits or not is_filling, UNREAD_CORES[is_filling]
+    serves = kind_of(profile) == "server"
+    kernels = ROUND_ROBIN.kernels(
+        profile.kernels,
+        rates[:-1],
+        active[:-1],
+        (float(rates[-1]), float(active[-1]), cores),
+        serves=serves,
+        waits=waits,
+    )
     return np.array(
         [
-            rates / profile.whole_gpu_rate,
+            shares,
+            rates[:-1] / profile.whole_gpu_rate,
             relative_capacity(profile, shares),
-            relative_capacity(profile, [WHOLE])[0] * ones,
-            powers_w,
-            np.where(np.isnan(sm), shares, sm) / WHOLE,
-            np.nan_to_num(dram) / WHOLE,
-            fills(profile) * ones,
-            (kind_of(profile) == "server") * ones,
+            powers_w[:-1],
+            sm[:-1],
+            np.nan_to_num(dram[:-1]) / WHOLE,
+            is_filling * ones,
+            serves * ones,
             active_idle_w(profile) * ones,
             profile.in_bursts * ones,
             [math.inf if ms is None else ms for ms in alone_ms],
+            *kernels,
+            (profile.kernels is None) * ones,
         ]
     )
 

@@ -434,6 +434,8 @@ class LaunchRequest(SharingRequest):
         duration_s: Those that run together are stopped after this time, s.
         hang_s: A job that makes no progress for so long is ended, s; None: none is.
         then: Jobs that run together afterwards, one after the other.
+        tries: Of the best ways so many run on trial, for seconds each, and that with the most work
+            per joule goes on; jobs are started again for each, so they must be restartable.
         dry_run: Say what would run, and start nothing.
     """
 
@@ -453,6 +455,7 @@ class LaunchRequest(SharingRequest):
     duration_s: Annotated[float, Bounds(gt=0, le=400 * _DAY_S)] | None = None
     hang_s: Annotated[float, Bounds(gt=0, le=30 * _DAY_S)] | None = None
     then: Annotated[tuple[JobsTogether, ...], Bounds(max_length=MOST_PAIRS)] = ()
+    tries: Annotated[int, Bounds(ge=1, le=3)] = 1
     dry_run: bool = False
 
     @property
@@ -475,6 +478,12 @@ def check_launch(asked: LaunchRequest) -> None:
             f"work_s of {told[0]} does not count in a launch",
             why="jobs run until they end or are stopped, whatever they are said to have to do",
             fix="ask for a recommendation with work_s, and launch its split",
+        )
+    if asked.tries > 1 and (asked.split is not None or asked.then):
+        raise InputError(
+            f"{asked.tries} ways cannot be tried",
+            why="a split is given" if asked.split is not None else "other jobs follow",
+            fix="leave out --split and --then, or --try",
         )
     of_jobs = (limit for job in asked.jobs for limit in (job.min_speed, job.max_p99_ms))
     limits = (asked.min_speed, asked.max_p99_ms, asked.max_power_w, asked.memory_mib, *of_jobs)

@@ -196,7 +196,7 @@ class KnownSet:
         self, split: Split | None, measured: MeasuredTogether | None
     ) -> Iterator[str]:
         profiles, model = self.outlook.profiles, self.known.model
-        if len(profiles) > ADVISED_JOBS or (split and is_by_physics(profiles, split)):
+        if len(profiles) > ADVISED_JOBS or (split and is_by_physics(split)):
             yield from _of_law(profiles, measured)
             return
         yield from gpu_warnings(model.manifest, profiles)
@@ -525,6 +525,11 @@ def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> I
     for profile in profiles:
         if fills(profile) and "sm_active_percent" in profile.missing:
             yield f"{profile.job} has no counters, and is taken to fill the GPU"
+    if guessed := sorted({profile.job for profile in profiles if profile.kernels is None}):
+        yield (
+            f"kernels of {', '.join(guessed)} were not counted, and are guessed from the CPU time "
+            "of the job, so speeds beside jobs that fill the GPU are less certain"
+        )
     if all(math.isnan(profile.active_idle_power_w) for profile in profiles):
         yield (
             "active idle power was not measured with these jobs, and is taken as "

@@ -11,12 +11,14 @@ from advisor.core.split import Sharing
 from advisor.core.wording import counted, less_or_more
 from advisor.decide.decision import (
     Decision,
+    RatedSplit,
+    best_of_each,
     most_valuable,
     near_miss,
     nearest,
     worth_of,
 )
-from advisor.decide.limits import Request
+from advisor.decide.limits import Request, floor
 from advisor.decide.options import Running
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
 from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet
@@ -25,7 +27,7 @@ from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay, is_by_physics
 from advisor.runtime.processes import available_cores
 from advisor.settings import Settings
-from advisor_advice.answers import answer, gpu_warnings, with_known_idle
+from advisor_advice.answers import ModelAdvice, answer, gpu_warnings, with_known_idle
 from advisor_advice.conditions import read_conditions, read_known
 from advisor_advice.launching import ResolvedLaunch, count_notes, host_safety
 from advisor_advice.profiles import ProfileSet, checked_on, find_profiles
@@ -38,8 +40,10 @@ PHYSICS = "physics"
 
 def recommended(
     jobs: Sequence[Job], launch: ResolvedLaunch, settings: Settings
-) -> tuple[LaunchSet, tuple[str, ...]]:
+) -> list[tuple[LaunchSet, tuple[str, ...]]]:
     """Jobs at the split that is worth most, and what the recommendation warns of.
+
+    Where ways are to be tried, the best of each way of sharing, that split first.
 
     Raises:
         InputError: a job has no profile.
@@ -47,7 +51,12 @@ def recommended(
         NoSplitError: nothing keeps every limit, or the jobs should not share.
     """
     profile_set, criteria = criteria_of(jobs, launch, settings)
-    return _decided(jobs, profile_set, criteria, launch, settings)
+    given = _decided(profile_set, criteria, launch, settings)
+    choice, apart = given.decision.chosen, given.decision.apart
+    kept = [way for way in best_of_each(given.decision) if not way.violations]
+    others = [way for way in kept if way not in (choice, apart) and way.worth >= apart.value]
+    ways = [choice, *sorted(others, key=lambda way: -way.worth)][: launch.request.tries]
+    return [_to_launch(way, jobs, given, profile_set, criteria) for way in ways]
 
 
 def joining(
@@ -67,7 +76,8 @@ def joining(
     jobs = [*(part.job for part in parts), job]
     profile_set, criteria = criteria_of(jobs, launch, settings)
     criteria = replace(with_kept(criteria, parts), host_cores=float(len(available_cores())))
-    return _decided(jobs, profile_set, criteria, launch, settings, running)
+    given = _decided(profile_set, criteria, launch, settings, running)
+    return _to_launch(given.decision.chosen, jobs, given, profile_set, criteria)
 
 
 def with_kept(criteria: Request, parts: Iterable[LaunchPart]) -> Request:
@@ -90,18 +100,27 @@ def with_kept(criteria: Request, parts: Iterable[LaunchPart]) -> Request:
 
 
 def _decided(
-    jobs: Sequence[Job],
     profile_set: ProfileSet,
     criteria: Request,
     launch: ResolvedLaunch,
     settings: Settings,
     running: Running | None = None,
-) -> tuple[LaunchSet, tuple[str, ...]]:
+) -> ModelAdvice:
     known = read_known(profile_set, settings, launch.gpu_uuid)
     given = answer(known, criteria, running)
     if given.decision.choice is None:
         raise _apart(given.decision, joins=running is not None)
-    choice = given.decision.choice.prediction
+    return given
+
+
+def _to_launch(
+    way: RatedSplit,
+    jobs: Sequence[Job],
+    given: ModelAdvice,
+    profile_set: ProfileSet,
+    criteria: Request,
+) -> tuple[LaunchSet, tuple[str, ...]]:
+    choice = way.prediction
     chosen = LaunchSet(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
     forecast = _forecast(choice, given.manifest, profile_set)
     told = replace(with_profiles(chosen, profile_set), forecast=forecast)
@@ -214,9 +233,7 @@ def _apart(d: Decision, *, joins: bool) -> NoSplitError:
 
 def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Forecast:
     return Forecast(
-        model_version=(
-            PHYSICS if is_by_physics(found.profiles, expected.split) else manifest.version
-        ),
+        model_version=(PHYSICS if is_by_physics(expected.split) else manifest.version),
         jobs=tuple(
             JobForecast(
                 rate=part.rate,
@@ -256,11 +273,11 @@ def with_profiles(pair: LaunchSet, found: ProfileSet) -> LaunchSet:
 
 
 def _with_limits(pair: LaunchSet, found: ProfileSet, criteria: Request) -> LaunchSet:
-    """The jobs with what was asked for them: who joins them later is held to it."""
+    """The jobs with what they must keep: who joins them later is held to it."""
     parts = (
         replace(
             part,
-            min_speed=criteria.min_speed.get(part.job.name),
+            min_speed=floor(profile, criteria),
             max_p99_ms=criteria.longest_p99_ms(profile),
             max_power_w=criteria.max_power_w,
         )

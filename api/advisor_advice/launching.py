@@ -11,7 +11,7 @@ from pathlib import Path
 from advisor.core.gpu import UNIT_NAMES, WHOLE, Gpu, Share, Vendor, units_for_share, vendor_of
 from advisor.core.job import Job
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS, Split, parse_split
-from advisor.core.wording import count_of
+from advisor.core.wording import count_of, counted
 from advisor.errors import InputError, NoSplitError
 from advisor.formats.job_file import find_job
 from advisor.installed import install
@@ -28,6 +28,9 @@ from advisor.validity.safe_counts import (
 )
 from advisor.wire.requests import JobRequest, LaunchRequest
 from advisor_data.known import checked_counts
+
+TRY_S = 10.0
+"""How long a way is tried: 3 s to settle and 7 s of measuring, s."""
 
 
 def _over_subscribed(
@@ -139,10 +142,10 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
         if value is not None and not (math.isfinite(value) and value > 0):
             raise InputError(f"{name} is {value:g}", fix="give a number of seconds above 0")
     vendor = vendor_of(launch.gpu_model or "")
-    made = [_make_pair(jobs, launch, settings) for jobs in request.pairs]
+    made = [way for jobs in request.pairs for way in _make_pairs(jobs, launch, settings)]
     if launch.card:
         for pair, _ in made:
-            check_memory(pair, launch.card)
+            check_memory(pair.jobs, launch.card)
     told = [
         (pair, (*_over_subscribed(pair, launch.units_total, vendor), *notes))
         for pair, notes in made
@@ -217,6 +220,7 @@ def _spec(
         when_p99_breaks=request.when_p99_breaks,
         stop_on_wrong_results=request.stop_on_wrong_results,
         strict=request.strict,
+        try_s=TRY_S if request.tries > 1 and len(made) > 1 else None,
         asked_by=launch.asked_by,
         notes=tuple(dict.fromkeys(note for _, notes in made for note in notes)),
     )
@@ -271,14 +275,20 @@ def check_together(jobs: int) -> None:
         )
 
 
-def _make_pair(
+def _make_pairs(
     asked_jobs: Sequence[JobRequest], launch: ResolvedLaunch, settings: Settings
-) -> tuple[LaunchSet, tuple[str, ...]]:
-    """Jobs that run together, and notes about them."""
+) -> list[tuple[LaunchSet, tuple[str, ...]]]:
+    """Jobs that run together, and notes about them; in each way that is to be tried."""
     jobs, split = _jobs_and_split(asked_jobs, launch.request, settings)
     if split is not None:
         made = LaunchSet(split=split, parts=tuple(LaunchPart(job=job) for job in jobs))
-        return _with_forecast(made, launch, settings)
+        return [_with_forecast(made, launch, settings)]
+    if once := [job.name for job in jobs if launch.request.tries > 1 and not job.restartable]:
+        raise InputError(
+            f"{counted(once)} cannot be tried",
+            why="a trial stops a job after seconds and starts it again",
+            fix="if that loses no work, write restartable: true into the job file",
+        )
     try:
         from advisor_advice import forecasting
     except ImportError as error:

@@ -17,6 +17,7 @@ from advisor.predict.profiles import (
     Profile,
     computes_in_bursts,
     make_profiles,
+    probed_kernels,
     serving_of,
     with_active_idle,
 )
@@ -314,6 +315,7 @@ def _estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:
                 serving=serving_of([point]),
                 in_bursts=computes_in_bursts(point),
                 gpu_uuids=frozenset([point.gpu_uuid]),
+                kernels=probed_kernels([point]),
             )
     return found
 

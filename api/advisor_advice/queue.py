@@ -1,5 +1,6 @@
 """A queue of jobs on the GPUs of one host: who starts and joins where, until all are done."""
 
+import itertools
 import math
 import subprocess
 from collections import Counter
@@ -12,9 +13,8 @@ from typing import TypeAlias
 from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.interval import Interval
 from advisor.core.job import Job
-from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE, Work
-from advisor.core.split import ISOLATING, Sharing, Split
-from advisor.decide.decision import Decision
+from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE
+from advisor.core.split import Sharing, Split
 from advisor.decide.limits import Request, is_served
 from advisor.decide.options import Running
 from advisor.errors import (
@@ -182,39 +182,20 @@ class OpenCard:
         names, able = [kind.name for kind in kinds], {*self.able, *self.running}
         profiles = tuple(card.profiles[name] if name in able else None for name in names)
         request = card.request.of(filter(None, profiles))
-        decided = asked_of(card.known, request, there)
-
-        def ask(jobs: Sequence[Profile], work: Work | None) -> Decision | None:
-            decision = decided(jobs, work)
-            return decision and _joinable(decision)
-
         return replace(
             pool_of(card.known, card.known.found, gpus, kinds, request),
             profiles=profiles,
-            ask=ask,
+            ask=asked_of(card.known, request, there),
             running=tuple(map(names.index, self.running)),
             now=there and card.expected(self.running, there.shares, there.sharing),
         )
-
-
-def _joinable(decision: Decision) -> Decision:
-    """The decision, where others can join: of jobs in time slicing none could have a limit.
-
-    A server never ends, so no job can wait for it: beside a server the best option that keeps the
-    limits is taken.
-    """
-    way = decision.choice
-    if way is None and any(map(is_served, decision.profiles)):
-        kept = (o for o in decision.options if not o.violations and o.sharing not in ISOLATING)
-        way = max(kept, key=lambda option: option.worth, default=None)
-    return replace(decision, choice=None if way and way.sharing in ISOLATING else way)
 
 
 Move: TypeAlias = tuple[QueueCard, tuple[str, ...], Split]
 """Jobs that start on an empty GPU, or one that joins, and the split of all that run there then."""
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def planned(cards: tuple[OpenCard, ...], waiting: tuple[str, ...]) -> Sequence[Move]:
     """Which waiting jobs start or join where, by the plan of `advisor place`; servers first."""
     able = {name for open_card in cards for name in open_card.able} & {*waiting}
@@ -350,10 +331,9 @@ class QueueRun:
             AdvisorError: what is needed for advice cannot be read.
             OSError: a launch cannot be started.
         """
-        left = [n for n in look.waiting if not (look.record.servers_ended and self.is_server(n))]
-        plan = () if self.stopping else tuple(self._planned(look, left))
-        batch_next = plan and not all(map(self.is_server, left))
-        only_servers = not self.stopping and not batch_next and self._only_servers(look)
+        plan: Sequence[Move] = () if self.stopping else self._planned(look)
+        is_changing = any(launch.joining or not launch.has_room for launch in look.launches)
+        only_servers = not (self.stopping or is_changing) and self._only_servers(look, plan)
         if only_servers:
             self._keep(replace(self._record, servers_ended=True))
         if self.stopping or only_servers:
@@ -381,7 +361,7 @@ class QueueRun:
     def first_sets(self) -> Iterator[tuple[QueueCard, LaunchSet]]:
         """What starts at once on GPUs that are empty, without starting it."""
         look = self.look()
-        for card, names, split in self._planned(look, look.waiting):
+        for card, names, split in self._planned(look):
             if not _on(card, look):
                 yield card, self._made(card, names, split)
 
@@ -416,8 +396,16 @@ class QueueRun:
     def _spawn(self, folder: LaunchFolder) -> None:
         self._supervisors[folder.launch_id] = spawn_supervisor(folder, self._settings, SUPERVISOR)
 
-    def _planned(self, look: QueueLook, left: Sequence[str]) -> Iterator[Move]:
-        """What starts on each empty GPU, and what joins on others."""
+    def _planned(self, look: QueueLook) -> Sequence[Move]:
+        """What starts on each empty GPU, and what joins on others.
+
+        Servers never end, so where only servers would run, batch jobs go first.
+        """
+        batch = [name for name in look.waiting if not self.is_server(name)]
+        plan = [*self._moves(look, batch if look.record.servers_ended else look.waiting)]
+        return [*self._moves(look, batch)] if self._only_servers(look, plan) else plan
+
+    def _moves(self, look: QueueLook, left: Sequence[str]) -> Iterator[Move]:
         alone, one_by_one = must_be_alone(look.record)
         found = [self._open(card, look, {*left} - {*alone}) for card in self.cards]
         rest, empty = [*left], [card for card in self.cards if not _on(card, look)]
@@ -446,12 +434,10 @@ class QueueRun:
         there = Running(shares=shares, sharing=sharing, cap_percent=WHOLE)
         return OpenCard(card=card, able=known - refused, running=names, there=there)
 
-    def _only_servers(self, look: QueueLook) -> bool:
-        """Whether what runs are servers alone, and no launch is about to change."""
-        running = [job for launch in look.launches for job in launch.running]
-        if not running or not all(self.is_server(job.part.job.name) for job in running):
-            return False
-        return not any(launch.joining or not launch.has_room for launch in look.launches)
+    def _only_servers(self, look: QueueLook, plan: Sequence[Move]) -> bool:
+        """Whether no batch job runs, nor starts by a plan."""
+        running = [job.part.job.name for launch in look.launches for job in launch.running]
+        return all(map(self.is_server, itertools.chain(running, *(names for _, names, _ in plan))))
 
     def _made(self, card: QueueCard, names: Sequence[str], split: Split) -> LaunchSet:
         return card.launch_set([self._jobs[name] for name in names], split, self._settings)

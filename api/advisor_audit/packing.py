@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, WHOLE
+from advisor.core.gpu import CARD_UNITS, MEMORY_MIB
 from advisor.core.objectives import Aim, Prices
 from advisor.core.split import MOST_JOBS
 from advisor.decide.limits import Request
@@ -29,7 +29,7 @@ from advisor.placement.answers import LEVELS, SetAnswers, Sets, set_answers
 from advisor.placement.placing import Kind, Pool, make_placing
 from advisor.predict.one_window import SoloWindow
 from advisor.predict.profiles import COLUMNS, Floats, Profile, Serving
-from advisor.predict.sets import SetClass, class_of, filling_beside
+from advisor.predict.sets import CLASSES, TAILS, SetClass
 from advisor_audit.phases import Segment
 from advisor_audit.sources import (
     ACTIVITY,
@@ -504,9 +504,7 @@ class Packer:
             speed, _, watts = many.at(rows, np.array([level]))
             speeds, power_w = np.minimum(speed[0, :size], 1.0), float(watts[0])
         alone = many.alone.seated([[kind] for kind in members], level)
-        beside = float(filling_beside(alone.sm, alone.fills).max()) if size > 1 else 0.0
         shares = tuple(map(float, many.shares[list(members), level]))
-        limited = min(shares) < WHOLE
         # What a server does not answer is lost, not done later.
         behind = np.where(served, 0.0, 1 - speeds)
         return PackedSet(
@@ -514,8 +512,8 @@ class Packer:
             speeds=tuple(map(float, speeds)),
             shares=shares,
             floors=tuple(map(float, self.answers.floors[list(members)])),
-            longer=tuple(map(float, alone.tails()[:, 0])),
-            of_class=class_of("limited" if limited else "uncapped", beside),
+            longer=tuple(map(float, TAILS.longer(alone)[:, 0])),
+            of_class=CLASSES[int(alone.classes.max())],
             power_w=power_w,
             alone_w=float(alone_w.sum()),
             lags=tuple(np.where(served, 0.0, 1.0).tolist()),

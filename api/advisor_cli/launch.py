@@ -124,6 +124,14 @@ class Rules:
             "given, it is shown as stalled",
         ),
     ] = None
+    tries: Annotated[
+        int,
+        typer.Option(
+            "--try",
+            help="Run so many of the best ways for 10 s each, and go on with that with the most "
+            "work per joule; for jobs whose files say restartable: true",
+        ),
+    ] = 1
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be started, and start nothing")
     ] = False
@@ -299,7 +307,8 @@ def _join_text(launch_id: str, said: JobStatus) -> str:
 def _plan_lines(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> Iterator[str]:
     """What would be started, for a person."""
     seen = gpu.model if gpu else "not seen"
-    yield f"nothing is started; on GPU {spec.gpu} ({seen}):"
+    tried = f", each way for {spec.try_s:g} s and the best to its end" if spec.try_s else ""
+    yield f"nothing is started; on GPU {spec.gpu} ({seen}){tried}:"
     for pair in spec.pairs:
         memory = pair.memory(gpu and gpu.memory_mib)
         yield f"{as_asked(job.name for job in pair.jobs)} at {pair.split}"

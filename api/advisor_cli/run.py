@@ -13,14 +13,13 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, WHOLE, Gpu, vendor_of
+from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, Gpu, vendor_of
 from advisor.core.job import Job
-from advisor.core.split import Split
 from advisor.core.wording import as_asked, count_of, energy_text, less_or_more, listed
 from advisor.errors import STOPPED, InputError, JobError, NoSplitError
 from advisor.formats.moments import duration_text
 from advisor.launch.run_queue import EndedJob, LaunchedJob, QueueFile, SeenLaunch, open_queue
-from advisor.launch.spec import LaunchPart, LaunchSet
+from advisor.launch.spec import LaunchSet
 from advisor.launch.start import check_memory
 from advisor.settings import Settings, read_settings
 from advisor.wire.answers import Said
@@ -480,11 +479,13 @@ def run(
         first = [*queue.first_sets()]
         look = queue.look()
         waiting = [name for name in _left(look, first) if queue.is_server(name)]
-        if waiting and not look.launches:
+        if waiting and not (look.launches or look.record.ended):
             raise NoSplitError(
-                f"{listed(waiting)} would find no place beside the other servers",
-                why="no way of sharing keeps the limits of all of them",
-                fix="name more GPUs with --gpus, or allow more: --max-p99, --min-speed",
+                f"{listed(waiting)} would find no place beside the other jobs",
+                why="a server never ends, so no job can wait for it, and no job with a profile "
+                "saves enough beside it within the limits of all",
+                fix="name more GPUs with --gpus, allow more (--max-p99, --min-speed), or leave out "
+                f"{listed(waiting)}",
             )
         if dry_run:
             plan = _RunPlan(
@@ -566,8 +567,7 @@ def _check_alone(jobs: Sequence[Job], cards: Sequence[QueueCard]) -> None:
     """Refuse a job that does not even fit alone, and a server of which nothing is known."""
     for card in cards:
         for job in jobs:
-            alone = LaunchSet(split=Split((WHOLE,)), parts=(LaunchPart(job=job),))
-            check_memory(alone, card.gpu)
+            check_memory([job], card.gpu)
             if job.offered_rate is not None and job.name in card.lacking:
                 raise InputError(
                     f"{job.name} has no profile on {card.gpu.model}",

@@ -23,10 +23,11 @@ class Store(OpenDatabase):
     Methods that write raise a StoreError where they could not; then all is as it was before.
     """
 
-    def add(self, points: Iterable[Record]) -> int:
+    def add(self, points: Iterable[Record], *, renew: bool = False) -> int:
         """Keep points, of one kind or mixed: all or none; they are on disk when this returns.
 
-        The answer is how many were new; one whose `point_id` is already there changes nothing.
+        The answer is how many were new; one whose `point_id` is already there changes nothing, but
+        with `renew` it takes the place of the one there.
 
         Raises:
             InputError: a point that could not be read back, such as a negative rate.
@@ -38,6 +39,8 @@ class Store(OpenDatabase):
         with self._writing() as connection:
             if jobs:
                 count_change(connection)
+            if renew:
+                _delete(connection, ordered)
             new = sum(_insert(connection, kind, ordered) for kind in tables)
             _renew(connection, jobs)
             return new
@@ -134,11 +137,7 @@ class Store(OpenDatabase):
         ordered = _in_writing_order(points)
         with self._writing() as connection:
             count_change(connection)
-            deleted = 0
-            for point in ordered:
-                table = tables[type(point)]
-                gone = delete(table).where(table.c.point_id == point.point_id)
-                deleted += connection.execute(gone).rowcount
+            deleted = _delete(connection, ordered)
             _renew(connection, {point.job for point in ordered if isinstance(point, SoloPoint)})
             return deleted
 
@@ -229,6 +228,15 @@ def _is_of(kind: type[Record], jobs: Iterable[str]) -> ColumnElement[bool]:
 def _in_writing_order(points: Iterable[P]) -> list[P]:
     """One order in all writers, so that two of them cannot wait for each other."""
     return sorted(points, key=lambda point: point.point_id)
+
+
+def _delete(connection: Connection, records: Iterable[Record]) -> int:
+    """Take out those that are there; how many."""
+    return sum(
+        connection.execute(delete(table).where(table.c.point_id == record.point_id)).rowcount
+        for record in records
+        for table in [tables[type(record)]]
+    )
 
 
 def _insert(connection: Connection, kind: type[Record], records: Iterable[Record]) -> int:

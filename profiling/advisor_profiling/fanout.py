@@ -464,7 +464,10 @@ def _take_points(folder: Path, store: Store) -> None:
     """Add the points of all shards to the store, each once."""
     for file in folder.glob(f"*/{_POINTS}"):
         with open_store(f"sqlite:///{file}", file.parent) as points:
-            store.add([*points.solo_points(), *points.pair_points()])
+            alone = points.solo_points()
+            # Older points that a shard added kernels to; others are copies of what is there.
+            store.add([p for p in alone if p.kernels_per_unit is not None], renew=True)
+            store.add([*alone, *points.pair_points()])
 
 
 def _together(

@@ -248,20 +248,11 @@ and the more jobs there are, the more of them wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetPart:
-    """One job of a set; a server does no more than is asked of it, so its speed is at most 1."""
-
-    job: str
-    share_percent: float
-    speed: float
-    latency_p99_ms: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SetResult:
     """One set in one way of sharing on one card, the mean of its good windows.
 
     Attributes:
+        speeds: Of each part; a server does no more than is asked of it, so its is at most 1.
         slowest: The lowest speed.
         p99_ms: The longest tail of its servers; None where it has none.
         saved_off: Part of the energy saved for the same work, against a GPU for each job, where
@@ -269,7 +260,8 @@ class SetResult:
         saved_idle: The same where they draw idle power; None where that was not read.
     """
 
-    parts: tuple[SetPart, ...]
+    parts: tuple[PointPart, ...]
+    speeds: tuple[float, ...]
     mode: str
     gpu_uuid: str
     windows: int
@@ -320,15 +312,8 @@ def _set_result(point: PairPoint, windows: int, alone: SoloByJob) -> SetResult:
     )
     tails = [part.latency_p99_ms for part in point.parts if part.latency_p99_ms is not None]
     return SetResult(
-        parts=tuple(
-            SetPart(
-                job=part.job,
-                share_percent=part.share_percent,
-                speed=speed,
-                latency_p99_ms=part.latency_p99_ms,
-            )
-            for part, speed in zip(point.parts, shared.speeds, strict=True)
-        ),
+        parts=point.parts,
+        speeds=shared.speeds,
         mode=point.mode,
         gpu_uuid=point.gpu_uuid,
         windows=windows,
@@ -355,8 +340,8 @@ def _set_text(result: SetResult) -> str:
     ]
     texts = list[str]()
     for name, count in Counter(names).items():
-        of_name = zip(names, result.parts, strict=True)
-        speeds = ", ".join(f"{part.speed:.2f}" for its, part in of_name if its == name)
+        of_name = zip(names, result.speeds, strict=True)
+        speeds = ", ".join(f"{speed:.2f}" for its, speed in of_name if its == name)
         texts.append(f"{f'{count} x ' if count > 1 else ''}{name} {speeds}")
     return " + ".join(texts)
 
@@ -533,13 +518,16 @@ def problems(
 
 
 def summary(points: Sequence[SoloPoint], *, replayed: bool = False) -> str:
-    """One line: how exact the profile is and how long its windows were."""
+    """One line: how exact the profile is, how long its windows were, kernels where counted."""
     errors = [p.rate_stderr / p.rate for p in points if p.rate_stderr is not None and p.rate]
     error = f"{100 * median(errors):.2f} %" if errors else "unknown"
-    windows_s = sum(point.window_s for point in points)
     exact = f"median standard error of the rate {error}"
     how = "one recording each, so their error is not known" if replayed else exact
-    return f"{len(points)} points; {how}; {windows_s:.0f} s of windows"
+    counted = [p.kernels_per_unit for p in points if p.kernels_per_unit is not None]
+    kernels = f"; {median(counted):.3g} kernels per unit of work" if counted else ""
+    return (
+        f"{len(points)} points; {how}; {sum(p.window_s for p in points):.0f} s of windows{kernels}"
+    )
 
 
 def _gap_percent(point: SoloPoint) -> float | None:

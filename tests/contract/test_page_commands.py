@@ -27,8 +27,6 @@ RUN_BY = {
 }
 """The test that runs the Python of a page."""
 
-_SCRIPT = re.compile(r"[\w./-]+\.(?:py|sh)$")
-
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from reading import answer_of
 
 from advisor_cli import app, power
 from advisor_cli.app import main
@@ -29,6 +30,13 @@ def refusal(said: Said) -> str:
     """What the command wrote about a mistake in its words."""
     assert said.code == 2, said
     return said.err
+
+
+def told(advisor: Advisor, *words: str) -> Any:
+    """The JSON that the command answers with."""
+    said = advisor(*words, "--json")
+    assert said.code == 0, said.err
+    return answer_of(said.out)
 
 
 def called(words: Sequence[str]) -> tuple[Any, Sequence[str]]:

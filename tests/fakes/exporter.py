@@ -95,17 +95,10 @@ class Exporter:
 def exporter(first: str) -> Generator[Exporter]:
     server = _Server(("127.0.0.1", 0), _Handler)
     state = server.state = Exporter(f"http://127.0.0.1:{server.server_port}/metrics", first)
-    with running(server):
-        yield state
-
-
-@contextmanager
-def running(server: ThreadingHTTPServer) -> Generator[None]:
-    """A server that answers until the end of the block."""
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield
+        yield state
     finally:
         server.shutdown()
         server.server_close()

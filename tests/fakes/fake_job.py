@@ -26,22 +26,21 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--behave", default="well")
     parser.add_argument("--steps", type=int, default=0, help="end well after so many")
-    parser.add_argument("--until", help="end well once this file is there")
     parser.add_argument("--at", type=float, default=0, help="misbehave at this share only")
     options = parser.parse_args()
     share = float(os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "100"))
     # A job that reports does so at every share.
-    reports = options.behave in ("reports", "differs", "nan", "nan-later")
+    reports = options.behave in ("reports", "differs", "nan")
     behave = options.behave if options.at in (0, share) else "reports" if reports else "well"
     if behave == "exit":
         print("bad checkpoint", flush=True)
         return 3
     compute()
-    run(share, behave, options.steps, options.until)
+    run(share, behave, options.steps)
     return 0
 
 
-def run(share: float, behave: str, steps: int, until: str | None) -> None:
+def run(share: float, behave: str, steps: int) -> None:
     written, looked, done = 0.0, 0.0, 0
 
     def rest() -> None:
@@ -52,8 +51,8 @@ def run(share: float, behave: str, steps: int, until: str | None) -> None:
     progress = Progress(on_pause=rest)
     # What the first step computed, but for rounding; other jobs of this kind report nothing.
     first = {"reports": 10.0 * (1 + 1e-4 / share), "differs": 9.0, "nan": math.nan}
-    if behave in first or behave == "nan-later":
-        progress.report(first.get(behave, 10.0))
+    if behave in first:
+        progress.report(first[behave])
     progress.ready()
     begun = time.monotonic()
     while True:
@@ -63,23 +62,13 @@ def run(share: float, behave: str, steps: int, until: str | None) -> None:
             write_power(20 + 4 * share)
         if behave == "die" and time.monotonic() - begun > 1:
             os._exit(7)
-        if behave == "stall" and time.monotonic() - begun > 1:
-            time.sleep(600)
-        if behave in ("fault", "named-fault") and time.monotonic() - begun > 1:
-            if behave == "named-fault":
-                with (mps_dir().parent / "log" / "server.log").open("a") as log:
-                    log.write(f"[.. Server 9] Client {{PID: {os.getpid()}}} hit a memory fault\n")
-            (mps_dir() / "status").write_text("FAULT")
-            leave_fault("an illegal memory access was encountered")
-        if behave != "deaf" and time.monotonic() - looked > LOOK_S:
+        if time.monotonic() - looked > LOOK_S:
             looked = time.monotonic()
             look_at_server()
         time.sleep(1 / STEPS_PER_S * 100 / share)
-        late = behave == "nan-later" and time.monotonic() - begun > 1
-        served_s = 0.08 if behave == "serves-late" else None
-        progress.add(value=math.nan if late else None, latency_s=served_s)
+        progress.add()
         done += 1
-        if done == steps or (until and Path(until).exists()):
+        if done == steps:
             return
 
 
@@ -115,18 +104,6 @@ def mps_dir() -> Path:
 def look_at_server() -> None:
     if (mps_dir() / "clients" / f"{os.getpid()}.terminated").exists():
         sys.exit("the MPS client has been terminated by the server")
-    if (mps_dir() / "status").exists():
-        leave_fault("unspecified launch failure")
-
-
-def leave_fault(error: str) -> None:
-    """A fault ends every client of the server, which recovers with the end of the last one."""
-    clients = mps_dir() / "clients"
-    (clients / str(os.getpid())).unlink(missing_ok=True)
-    others = [f.name for f in clients.iterdir() if Path("/proc", f.name).exists()]
-    if not others:
-        (mps_dir() / "status").unlink(missing_ok=True)
-    sys.exit(f"CUDA error: {error}")
 
 
 sys.exit(main())

@@ -19,11 +19,9 @@ from typing import Any
 
 from advisor.files import replace_file
 from advisor_models import registry
-from advisor_models import registry as history
 from advisor_models.manifest import read_manifest, write_manifest
 from advisor_models.registry import Registry
 
-WATCHED = {registry.__file__, history.__file__}
 WRITERS = {write_manifest.__code__, replace_file.__code__}
 
 Act = Callable[[Registry], object]
@@ -101,7 +99,7 @@ def run(act: Callable[[], object], step: int) -> bool:
 
         def call(frame: FrameType, _event: str, _arg: Any) -> Any:
             code = frame.f_code
-            return line if code.co_filename in WATCHED or code in WRITERS else None
+            return line if code.co_filename == registry.__file__ or code in WRITERS else None
 
         sys.settrace(call)
         act()

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from advisor.core.interval import Interval
+from advisor.core.records import CPU_BOUND, FILLS_PERCENT
 from advisor.core.split import Split
 from advisor.predict.features import physical_power_w, side
 from advisor.predict.predictions import Prediction, Predictions, predict_exclusive, predicted_part
@@ -117,11 +118,17 @@ def _around(value: float, off: float) -> Interval:
 def active_job(
     name: str, sm: float = 10.0, power_w: float = 200.0, dram: float = 5.0, **fields: Any
 ) -> Profile:
-    """Alone it keeps the SMs active so much of the time; as fast where that fits its share."""
+    """Alone it keeps the SMs active so much of the time; as fast where that fits its share.
+
+    One that leaves most of them unused waits for its host.
+    """
     active = np.minimum(sm, np.arange(10.0, 101.0, 10.0))
     columns = {
         "sm_active_percent": active,
         "dram_active_percent": np.full(10, dram),
         "power_w": 100 + (power_w - 100) * active / sm,
+        "job_cpu_percent": np.full(10, 100.0),
     }
-    return profile(name, (100 * active / sm).tolist(), columns=columns, **fields)
+    flags = (CPU_BOUND,) if sm < FILLS_PERCENT else ()
+    known: dict[str, Any] = {"columns": columns, "flags": flags} | fields
+    return profile(name, (100 * active / sm).tolist(), **known)

@@ -6,11 +6,10 @@ import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, cast
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
+from urllib.parse import parse_qs
 
-from exporter import running
+from scripted_http import Reply, Seen, scripted_http
 
 Samples = Sequence[tuple[Mapping[str, str], Sequence[tuple[float, float]]]]
 """Labels with `__name__`, and the samples of each series: time and value."""
@@ -35,7 +34,17 @@ class MetricsServer:
     token: str = ""
     asked: list[str] = field(default_factory=list[str])
 
-    def answer(self, path: str, given: Mapping[str, Sequence[str]]) -> tuple[int, Any]:
+    def reply(self, seen: Seen) -> Reply:
+        path, _, query = seen.path.partition("?")
+        given = parse_qs(seen.body or query)
+        self.asked.append(given.get("query", [path])[0])
+        if self.refuse:
+            return Reply(status=self.refuse.pop(0), body={})
+        if self.token and seen.headers.get("Authorization") != f"Bearer {self.token}":
+            return Reply(status=401, body={})
+        return self._answer(path, given)
+
+    def _answer(self, path: str, given: Mapping[str, Sequence[str]]) -> Reply:
         if path == "/api/v1/labels":
             return _good(sorted({name for labels, _ in self.samples for name in labels}))
         if found := re.fullmatch(r"/api/v1/label/(\w+)/values", path):
@@ -46,7 +55,7 @@ class MetricsServer:
         assert path == "/api/v1/query_range", path
         return self._range(given["query"][0], *(float(given[n][0]) for n in ("start", "end")))
 
-    def _range(self, query: str, start_s: float, end_s: float) -> tuple[int, Any]:
+    def _range(self, query: str, start_s: float, end_s: float) -> Reply:
         match = _OVER.fullmatch(query)
         assert match, query
         over, name, label, quoted, step = match.groups()
@@ -70,52 +79,18 @@ class MetricsServer:
                 result.append({"metric": kept, "values": values})
         if count > self.most_samples:
             said = "query processing would load too many samples into memory in query execution"
-            return 422, {"status": "error", "errorType": "execution", "error": said}
+            failed = {"status": "error", "errorType": "execution", "error": said}
+            return Reply(status=422, body=failed)
         return _good({"resultType": "matrix", "result": result})
 
 
-def _good(data: Any) -> tuple[int, Any]:
-    return 200, {"status": "success", "data": data}
+def _good(data: Any) -> Reply:
+    return Reply(body={"status": "success", "data": data})
 
 
 @contextmanager
 def metrics_server(samples: Samples) -> Generator[MetricsServer]:
-    server = _Server(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
-    state = server.state = MetricsServer(samples, f"http://127.0.0.1:{server.server_port}")
-    with running(server):
+    state = MetricsServer(samples)
+    with scripted_http(state.reply) as server:
+        state.url = server.url
         yield state
-
-
-class _Server(ThreadingHTTPServer):
-    state: MetricsServer
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        parts = urlsplit(self.path)
-        self._answer(parts.path, parse_qs(parts.query))
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        self._answer(self.path, parse_qs(body))
-
-    def _answer(self, path: str, given: Mapping[str, Sequence[str]]) -> None:
-        state = cast("_Server", self.server).state
-        state.asked.append(given.get("query", [path])[0])
-        if state.refuse:
-            status, said = state.refuse.pop(0), dict[str, Any]()
-        elif state.token and self.headers["Authorization"] != f"Bearer {state.token}":
-            status, said = 401, {}
-        else:
-            status, said = state.answer(path, given)
-        content = json.dumps(said).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Nothing on the terminal."""

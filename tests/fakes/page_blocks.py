@@ -21,12 +21,18 @@ _COMMAND = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Attributes: language: Of a fenced block; "" of an indented one."""
+    """What a page shows to be typed or read.
+
+    Attributes:
+        language: Of a fenced block; "" of an indented one.
+        before: The paragraph in front of it, or the end of the block there.
+    """
 
     page: str
     line: int
     language: str
     text: str
+    before: str
 
 
 def pages() -> list[Path]:
@@ -48,6 +54,7 @@ def blocks(page: Path) -> list[Block]:
             text.count("\n", 0, found.start()) + 1,
             found["language"] or "",
             found["fenced"] or re.sub("^ {4}", "", found["indented"], flags=re.MULTILINE),
+            text[: found.start()].rstrip().rpartition("\n\n")[2],
         )
         for found in _BLOCK.finditer(text)
     ]

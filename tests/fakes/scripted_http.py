@@ -3,11 +3,11 @@
 import json
 import socket
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +27,15 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
+    """Attributes: body: What was read from JSON; of another type the text; None: nothing."""
+
     method: str
     path: str
     headers: Mapping[str, str]
     body: Any
+
+
+Answer: TypeAlias = Callable[[Seen], Reply]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +55,15 @@ class Scripted:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self) -> None:
+    def __init__(self, answer: Answer | None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        self.answer = answer or self._next
         self.replies: list[Reply] = []
         self.seen: list[Seen] = []
         self.ended = threading.Event()
+
+    def _next(self, _: Seen) -> Reply:
+        return self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -62,10 +71,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         server = cast("_Server", self.server)
-        text = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-        body = json.loads(text) if text else None
-        server.seen.append(Seen(self.command, self.path, dict(self.headers.items()), body))
-        reply = server.replies.pop(0) if len(server.replies) > 1 else server.replies[0]
+        text = self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode()
+        is_json = "json" in self.headers.get("Content-Type", "")
+        body = json.loads(text) if text and is_json else text or None
+        seen = Seen(self.command, self.path, dict(self.headers.items()), body)
+        server.seen.append(seen)
+        reply = server.answer(seen)
         server.ended.wait(reply.after_s)
         if reply.status is None:
             self.close_connection = True
@@ -86,8 +97,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def scripted_http() -> Generator[Scripted]:
-    with _Server() as server:
+def scripted_http(answer: Answer | None = None) -> Generator[Scripted]:
+    """Answers what it will, or what a function makes of each request."""
+    with _Server(answer) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:

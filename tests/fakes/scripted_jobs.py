@@ -1,8 +1,9 @@
 """A launched pair on a clock that a test moves: jobs, their limits and telemetry, no process."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 import pytest
@@ -60,6 +61,8 @@ class Script:
         late_ms: In which times it answers requests.
         bounds_ms: Of the buckets in which it tells these.
         limit: What a check of its limit raises; so does one of its variables.
+        ready_s: When it stands at its gate.
+        start: What an attempt to start it raises.
     """
 
     units: int = 66
@@ -76,14 +79,24 @@ class Script:
     bounds_ms: tuple[float, ...] = ()
     limit: AdvisorError | None = None
     variables: AdvisorError | None = None
+    ready_s: float = 0.0
+    start: AdvisorError | None = None
 
 
 class ScriptedJob:
     """In the place of a `RunningJob`."""
 
-    def __init__(self, job: Job, script: Script, clock: Clock, backend: "ScriptedBackend") -> None:
+    def __init__(
+        self,
+        job: Job,
+        script: Script,
+        clock: Clock,
+        backend: "ScriptedBackend",
+        share: Share | None = None,
+    ) -> None:
         self.job, self.script, self._clock, self._backend = job, script, clock, backend
-        self.share, self.granted = Share(50), Granted(script.units, mps=True)
+        self.share = share or Share(50)
+        self.granted = Granted(script.units, mps=True, memory_mib=self.share.memory_mib)
         self.output = Path(f"/launch/{job.name}/output.log")
         self.is_open, self.stops, self.stalls_s = False, 0, list[float]()
         self.keeps_files, self.is_closed = False, False
@@ -92,6 +105,19 @@ class ScriptedJob:
     @property
     def _now_s(self) -> float:
         return self._clock.now_s - 1000.0
+
+    def start(self) -> "ScriptedJob":
+        if self.script.start:
+            raise self.script.start
+        return self
+
+    def ready_to_launch(self) -> bool:
+        self.check()
+        if self._now_s >= self.script.ready_s:
+            return True
+        if self._now_s > self.job.start_timeout_s:
+            raise JobError(f"{self.job.name} did not come to its gate")
+        return False
 
     def go(self) -> None:
         self.is_open = True
@@ -156,7 +182,10 @@ class ScriptedJob:
         return frozenset([pid_of(self.job.name)])
 
     def roots(self) -> list[int]:
-        return []
+        return self.pids()
+
+    def has_marked(self, pid: int) -> bool:
+        return pid in self.seen_pids
 
     def sight(self) -> Sight | None:
         return self._backend.seen
@@ -180,6 +209,7 @@ class ScriptedBackend:
         asked: How often it was asked.
         max_clients: Places that are left.
         named: Processes that are told of with a fault.
+        capped: At how much all that starts is held.
     """
 
     clock: Clock
@@ -192,6 +222,14 @@ class ScriptedBackend:
     max_clients: int = 40
     named: frozenset[int] = frozenset()
     gpu: Gpu = GPU
+    capped: list[int] = field(default_factory=list[int])
+    is_closed: bool = False
+
+    def cap(self, percent: int) -> None:
+        self.capped.append(percent)
+
+    def close(self) -> None:
+        self.is_closed = True
 
     def spoiled(self) -> bool:
         self.asked += 1
@@ -205,6 +243,24 @@ class ScriptedBackend:
 
     def given_percent(self) -> float | None:
         return self.given
+
+
+def proving(
+    clock: Clock, scripts: Mapping[str, Script], started: list[ScriptedJob]
+) -> Callable[..., Any]:
+    """In the place of `prove`: all limits are in force, and jobs do as their scripts say."""
+
+    def prove(job: Job, share: Share, backend: ScriptedBackend, _base: object, folder: Path) -> Any:
+        one = ScriptedJob(job, scripts[job.name], clock, backend, share)
+        one.output = folder / "output.log"
+
+        def start() -> ScriptedJob:
+            started.append(one.start())
+            return one
+
+        return SimpleNamespace(granted=one.granted, start=start)
+
+    return prove
 
 
 @dataclass

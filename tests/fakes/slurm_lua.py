@@ -64,7 +64,17 @@ class Plugin:
             for job in jobs
         )
         text = f"ETC = {_in_lua(str(self.etc))}\nJOBS = {{{tables}}}\n{before}\n{_DRIVER}"
-        parts = [job.split("\x1e") for job in run_lua(self.interpreter, text).split("\x1f")[:-1]]
+        done = subprocess.run(
+            [self.interpreter, "-"],
+            input=text,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        parts = [job.split("\x1e") for job in done.stdout.split("\x1f")[:-1]]
         return [dict(part.split("=", 1) for part in job) for job in parts]
 
 
@@ -80,20 +90,6 @@ def write_settings(etc: Path, address: str, **more: str) -> None:
     settings = {"address": address, "wait_s": "60", "without_advice": "pass"}
     lines = [f"{name} = {text}\n" for name, text in (settings | more).items()]
     (etc / "advisor/advisor.conf").write_text("".join(lines))
-
-
-def run_lua(interpreter: str, text: str) -> str:
-    done = subprocess.run(
-        [interpreter, "-"],
-        input=text,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def install(interpreter: str, etc: Path) -> Plugin:

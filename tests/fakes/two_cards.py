@@ -40,10 +40,7 @@ def known(jobs: Iterable[made_up.MadeUpJob] = made_up.JOBS) -> tuple[Pairs, Solo
 
 def slower_memory(jobs: Iterable[made_up.MadeUpJob] = JOBS) -> tuple[Pairs, Solos]:
     """Other watts and rates, and less bandwidth."""
-    return _elsewhere(*known(jobs))
-
-
-def _elsewhere(pairs: Pairs, solos: Solos) -> tuple[Pairs, Solos]:
+    pairs, solos = known(jobs)
     moved: dict[str, Any] = {"gpu_model": OTHER_MODEL, "gpu_uuid": OTHER_CARD}
     return (
         [

@@ -7,14 +7,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from host import FakeHost
+from page_blocks import Block, blocks
 from serving import Served, serving
 
 from advisor.client import Client
@@ -22,45 +22,6 @@ from advisor.client import Client
 DOCS = Path(__file__).parents[2] / "docs"
 ADDRESS = "http://127.0.0.1:8765"
 """As the documents write it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Something to run.
-
-    Attributes:
-        before: The paragraph in front of it.
-        answer: The JSON block behind it, if there is one.
-    """
-
-    place: str
-    language: str
-    text: str
-    before: str
-    answer: str | None
-
-
-DOCUMENTS = ("client.md", "api.md")
-
-_FENCED = r"^```(?P<language>\w+)\n(?P<fenced>.*?)^```$(?:\n\n```json\n(?P<answer>.*?)^```$)?"
-_INDENTED = r"(?P<indented>(?:^    [^\n]*\n)+)"
-_BLOCK = re.compile(f"{_FENCED}|{_INDENTED}", re.MULTILINE | re.DOTALL)
-
-
-def blocks(document: str) -> list[Block]:
-    """What a document has to run, in order: fenced blocks, and indented ones that ask by curl."""
-    text = (DOCS / document).read_text()
-    return [
-        Block(
-            place=f"{document}:{text.count(chr(10), 0, found.start()) + 1}",
-            language=found["language"] or "bash",
-            text=found["fenced"] or textwrap.dedent(found["indented"]),
-            before=text[: found.start()].rstrip().rpartition("\n\n")[2],
-            answer=found["answer"],
-        )
-        for found in _BLOCK.finditer(text)
-        if found["language"] or found["indented"].lstrip().startswith("curl")
-    ]
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +67,7 @@ def environment(service: Served) -> dict[str, str]:
 @pytest.mark.slow
 def test_python_examples_run(service: Served, environment: dict[str, str], tmp_path: Path) -> None:
     """The Python of the page, read from top to bottom, runs without an error or a warning."""
-    found = [block.text for block in blocks("client.md") if block.language == "python"]
+    found = [block.text for block in blocks(DOCS / "client.md") if block.language == "python"]
     assert found
     script = tmp_path / "examples.py"
     script.write_text("\n".join(found).replace(ADDRESS, service.url))
@@ -124,14 +85,19 @@ def test_python_examples_run(service: Served, environment: dict[str, str], tmp_p
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("document", ["client.md", "api.md"])
 def test_shell_examples_run(
     service: Served, environment: dict[str, str], document: str, tmp_path: Path
 ) -> None:
     """Each command, in order, gets what is written behind it, or an error that is announced."""
-    found = [block for block in blocks(document) if block.language == "bash"]
+    shown = blocks(DOCS / document)
+    found = [
+        (block, behind.text if behind.language == "json" and behind.before.endswith("```") else "")
+        for block, behind in pairwise([*shown, shown[0]])
+        if block.language == "bash" or block.text.startswith("curl")
+    ]
     assert len(found) >= 3
-    for block in found:
+    for block, answer in found:
         command = f"curl() {{ command curl --noproxy '*' \"$@\"; echo; }}\n{block.text}"
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command.replace(ADDRESS, service.url)],
@@ -142,19 +108,20 @@ def test_shell_examples_run(
             timeout=60,
             check=False,
         )
-        assert done.returncode == 0, f"{block.place}: {done.stderr}"
-        assert_announced(block, _json_texts(done.stdout), done.stdout)
+        assert done.returncode == 0, f"{block.page}:{block.line}: {done.stderr}"
+        assert_announced(block, answer, _json_texts(done.stdout), done.stdout)
 
 
-def assert_announced(block: Block, answers: list[Any], output: str) -> None:
+def assert_announced(block: Block, shown: str, answers: list[Any], output: str) -> None:
     """There is an answer; it has the keys that are shown, and is no error that nobody speaks of."""
-    assert answers or "# HELP" in output, f"{block.place}: {output}"
-    expected: dict[str, Any] = json.loads(block.answer) if block.answer else {}
+    place = f"{block.page}:{block.line}"
+    assert answers or "# HELP" in output, f"{place}: {output}"
+    expected: dict[str, Any] = json.loads(shown) if shown else {}
     for answer in answers:
         if "error" in answer and "error" not in expected:
-            assert f"`{answer['error']['code']}`" in block.before, f"{block.place}: {answer}"
+            assert f"`{answer['error']['code']}`" in block.before, f"{place}: {answer}"
     if expected:
-        assert_has(answers[-1], expected, block.place)
+        assert_has(answers[-1], expected, place)
 
 
 def test_every_route_is_written_down() -> None:

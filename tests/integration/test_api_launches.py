@@ -5,7 +5,6 @@ import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +27,6 @@ from advisor_data.state import LaunchRow
 RUNS = "running"
 
 
-@dataclass(frozen=True)
-class Site:
-    """A host with jobs, and the server that runs on it."""
-
-    host: FakeHost
-    server: LaunchServer
-
-
 @pytest.fixture(scope="module")
 def launch_host(fake_libraries: Path) -> Iterator[FakeHost]:
     """A host whose GPU is one that bundled profiles are of, with jobs of the same names."""
@@ -51,17 +42,17 @@ def launch_host(fake_libraries: Path) -> Iterator[FakeHost]:
 
 
 @pytest.fixture(scope="module")
-def shared(launch_host: FakeHost) -> Iterator[Site]:
-    with launch_server(launch_host, make_tokens(launch_host, "site"), "--launching") as server:
-        yield Site(launch_host, server)
+def shared(launch_host: FakeHost) -> Iterator[LaunchServer]:
+    with launch_server(launch_host, make_tokens(launch_host, "shared"), "--launching") as server:
+        yield server
 
 
 @pytest.fixture
-def site(shared: Site) -> Iterator[Site]:
-    """The shared server; a test that fails leaves the GPU free."""
+def server(shared: LaunchServer) -> Iterator[LaunchServer]:
+    """The shared one; a test that fails leaves the GPU free."""
     yield shared
-    for one in _active(shared.server):
-        shared.server.stop_launch(one["launch_id"])
+    for one in _active(shared):
+        shared.stop_launch(one["launch_id"])
 
 
 # servers that come and go; no other one runs next to them
@@ -110,9 +101,9 @@ def test_launching_is_off_unless_it_is_turned_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_recommended_pair_is_launched_watched_and_stopped(site: Site) -> None:
+def test_a_recommended_pair_is_launched_watched_and_stopped(server: LaunchServer) -> None:
     """202 at once; then proven limits, live rates next to the forecast, and a safe end."""
-    server, key = site.server, {"Idempotency_Key": "first-of-all"}
+    key = {"Idempotency_Key": "first-of-all"}
     body = {
         "jobs": [{"job": "triad"}, {"job": "gemm"}],
         "objective": "throughput-per-watt",
@@ -157,31 +148,33 @@ def test_a_recommended_pair_is_launched_watched_and_stopped(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_launches_of_the_command_line_are_adopted(site: Site) -> None:
+def test_launches_of_the_command_line_are_adopted(
+    server: LaunchServer, launch_host: FakeHost
+) -> None:
     """`GET /v1/launches` shows all of this host; they hold their GPU, and a token may stop them."""
-    launch_id = detached(site.host, "one", "gemm", "--split", "26/50")
-    _await(lambda: [one["launch_id"] for one in _active(site.server)] == [launch_id])
-    assert site.server.launch("one", "gemm").code == "busy"
-    assert site.server.stop_launch(launch_id)["state"] == "stopped"
+    launch_id = detached(launch_host, "one", "gemm", "--split", "26/50")
+    _await(lambda: [one["launch_id"] for one in _active(server)] == [launch_id])
+    assert server.launch("one", "gemm").code == "busy"
+    assert server.stop_launch(launch_id)["state"] == "stopped"
 
 
-def test_a_dry_run_starts_nothing(site: Site) -> None:
+def test_a_dry_run_starts_nothing(server: LaunchServer) -> None:
     """What would run is shown, without the command or the variables of a job."""
-    before = len(site.server.ask("GET", "/v1/launches").json["launches"])
-    reply = site.server.launch("one", "gemm", dry_run=True, then=[_jobs("triad", "gemm")["jobs"]])
+    before = len(server.ask("GET", "/v1/launches").json["launches"])
+    reply = server.launch("one", "gemm", dry_run=True, then=[_jobs("triad", "gemm")["jobs"]])
     assert reply.status == 200, reply.text
     first, second = reply.json["pairs"]
     assert [job["units"] for job in first["jobs"]] == [34, 66]
     assert (first["forecast"], second["forecast"] is None) == (None, False)
     assert "geheim" not in reply.text
     assert "fake_job" not in reply.text
-    assert len(site.server.ask("GET", "/v1/launches").json["launches"]) == before
+    assert len(server.ask("GET", "/v1/launches").json["launches"]) == before
 
 
 @pytest.mark.slow
-def test_a_job_joins_a_launch_that_runs(site: Site) -> None:
+def test_a_job_joins_a_launch_that_runs(server: LaunchServer) -> None:
     """As at the command line: asked at once, then under its own proven limit; each key once."""
-    server, key = site.server, {"Idempotency_Key": "joins-once"}
+    key = {"Idempotency_Key": "joins-once"}
     launch_id = server.launched("one", "gemm")
     server.await_state(launch_id, RUNS)
     place, body = f"/v1/launches/{launch_id}/joins", {**_jobs("one"), "share_percent": 26}
@@ -217,28 +210,6 @@ def _joined(server: LaunchServer, place: str, asked: dict[str, Any]) -> dict[str
     return eventually(answered, lambda: asked)
 
 
-@pytest.mark.slow
-def test_a_join_that_cannot_be_is_refused(site: Site) -> None:
-    """Names of jobs with a file alone, one job, and a share or what a share is advised by."""
-    launch_id = site.server.launched("triad", "gemm")
-    site.server.await_state(launch_id, RUNS)
-    place = f"/v1/launches/{launch_id}/joins"
-    for body, code in (
-        ({**_jobs("nobody"), "share_percent": 30}, "bad-input"),
-        ({**_jobs("../one"), "share_percent": 30}, "bad-input"),
-        ({**_jobs("one", "one"), "share_percent": 30}, "bad-input"),
-        ({**_jobs("one"), "share_percent": 0}, "bad-input"),
-        ({**_jobs("one"), "split": "30/70"}, "bad-input"),
-        ({**_jobs("one"), "share_percent": 30, "max_power_w": 90}, "bad-input"),
-        ({**_jobs("gemm"), "max_power_w": 90}, "no-split"),
-        ({**_jobs("one"), "share_percent": 30}, "unsafe-count"),
-    ):
-        reply = site.server.ask("POST", place, body, "launch")
-        assert (reply.status, reply.code) == (422, code), reply.text
-        assert str(site.host.folder) not in reply.text
-    assert len(site.server.status(launch_id)["jobs"]) == 2
-
-
 def _pair(a: str, b: str) -> dict[str, Any]:
     return {**_jobs(a, b), "split": "26/50"}
 
@@ -262,16 +233,20 @@ def _jobs(*names: str) -> dict[str, Any]:
         ({**_jobs("triad", "gemm"), "max_power_w": 90}, "no-split"),
     ],
 )
-def test_a_request_that_cannot_be_is_refused(site: Site, body: dict[str, Any], code: str) -> None:
+def test_a_request_that_cannot_be_is_refused(
+    server: LaunchServer, launch_host: FakeHost, body: dict[str, Any], code: str
+) -> None:
     """Names alone are taken, and only of jobs with a file; no refusal tells a path."""
-    reply = site.server.ask("POST", "/v1/launches", body, "launch")
+    reply = server.ask("POST", "/v1/launches", body, "launch")
     assert (reply.status, reply.code) == (422, code), reply.text
-    assert str(site.host.folder) not in reply.text
+    assert str(launch_host.folder) not in reply.text
     assert len(reply.text) < 2000
-    assert _active(site.server) == []
+    assert _active(server) == []
 
 
-def test_a_launch_of_another_host_is_shown_and_not_stopped(site: Site) -> None:
+def test_a_launch_of_another_host_is_shown_and_not_stopped(
+    server: LaunchServer, launch_host: FakeHost
+) -> None:
     """Nor is one of another home; its last status comes from the database; who can is named."""
     for host, home, said in (
         ("elsewhere", "theirs", "on elsewhere"),
@@ -284,11 +259,11 @@ def test_a_launch_of_another_host_is_shown_and_not_stopped(site: Site) -> None:
             status=json.dumps(status), asked_by="x", request_hash="", created_at=now(),
             updated_at=now(),
         )  # fmt: skip
-        with state_of(site.host) as state:
+        with state_of(launch_host) as state:
             state.add_launch(row)
-            shown = site.server.status(launch_id)
+            shown = server.status(launch_id)
             assert (shown["state"], shown["host"]) == (RUNS, host)
-            reply = site.server.ask("DELETE", f"/v1/launches/{launch_id}", scope="launch")
+            reply = server.ask("DELETE", f"/v1/launches/{launch_id}", scope="launch")
             assert (reply.status, reply.code) == (409, "other-host")
             assert said in reply.text
             state.update_launch(launch_id, "stopped", json.dumps({**status, "state": "stopped"}))

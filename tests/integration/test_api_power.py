@@ -9,7 +9,7 @@ import pytest
 from in_process import Api, error_of, running
 from made_up_bundle import FOLDER_OF_BUNDLED, kernel_report
 from made_up_kernel import record
-from scripted_http import Reply, Scripted, scripted_http
+from scripted_http import Reply, scripted_http
 
 from advisor.client import Client
 from advisor.errors import StoreError
@@ -68,21 +68,15 @@ def test_damaged_files_are_named(api: Api, home: Path) -> None:
     assert error_of(api.ask("GET", SENSORS))[1] == StoreError.code
 
 
-@pytest.fixture
-def scripted() -> Iterator[Scripted]:
-    with scripted_http() as server:
-        yield server
-
-
-def test_client_goes_through_all_pages(scripted: Scripted) -> None:
+def test_client_goes_through_all_pages() -> None:
     first, second = record(), replace(record(), gpu_uuid="GPU-2")
     pages: list[dict[str, Any]] = [
         {"sensors": [to_plain(first) | {"newer": 1}], "next": "5.0"},
         {"sensors": [to_plain(second)], "next": None},
+        {"kernels": [], "next": None},
     ]
-    pages.append({"kernels": [], "next": None})
-    scripted.will(*(Reply(body=page) for page in pages))
-    with Client(scripted.url) as client:
+    with scripted_http() as scripted, Client(scripted.url) as client:
+        scripted.will(*(Reply(body=page) for page in pages))
         assert client.sensors(gpu_model="Fake H200") == (first, second)
         assert client.kernels(gpu_model="Fake H200") == ()
     asked = [seen.path for seen in scripted.seen]

@@ -2,14 +2,14 @@
 
 import json
 import math
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from command_line import Advisor
+from command_line import Advisor, told
 from in_process import Api, error_of, running
-from reading import answer_of
 
 from advisor.formats.wire import read
 from advisor.wire.answers import BatchAnswer, Gains, Recommendation
@@ -31,15 +31,12 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         yield api
 
 
-def told(advisor: Advisor, *words: str) -> Any:
-    said = advisor(*words, "--json")
-    assert said.code == 0, said.err
-    return answer_of(said.out)
-
-
 PLACE = "/v1/placements"
 SET = ("resnet50-train-b2", "resnet50-train-b2", "fft")
 H200 = {"gpu_model": "NVIDIA H200"}
+H100 = "NVIDIA H100 80GB HBM3"
+MOBILENET = "mobilenet-train-b2"
+"""Three of it were measured together on an H100, without limits and in turns."""
 _FFT = {"job": "fft", "min_speed": 0.4}
 _PLANNED = "place fft:2 gemm --gpus 2 --work gemm=2h --min-speed fft=0.4"
 
@@ -64,20 +61,46 @@ _PLANNED = "place fft:2 gemm --gpus 2 --work gemm=2h --min-speed fft=0.4"
         (
             URL,
             {**H200, "jobs": [{"job": PAIR[0], "min_speed": 0.7}, {"job": PAIR[1]}]},
-            "--gpu-model|NVIDIA H200|--min-speed fft=0.7",
+            "--gpu-model 'NVIDIA H200' --min-speed fft=0.7",
             Recommendation,
         ),
         (
             URL,
             {"jobs": [{"job": SET[0], "copies": 2}, {"job": SET[2]}], "isolate": True, **H200},
-            f"recommend {SET[0]}*2 {SET[2]} --gpu-model|NVIDIA H200|--isolate",
+            f"recommend {SET[0]}*2 {SET[2]} --gpu-model 'NVIDIA H200' --isolate",
             Recommendation,
         ),
         (
             URL,
             {"jobs": jobs(SET[0]), **H200},
-            f"replicas {SET[0]} --gpu-model|NVIDIA H200",
+            f"replicas {SET[0]} --gpu-model 'NVIDIA H200'",
             Recommendation,
+        ),
+        *(
+            (
+                URL,
+                {
+                    "jobs": [{"job": MOBILENET, "copies": copies}],
+                    **{"gpu_model": H100, "max_power_w": 400.0, "host_cores": 5.0},
+                },
+                f"{words} --gpu-model '{H100}' --max-power 400 --cores 5",
+                Recommendation,
+            )
+            for copies, words in (
+                (3, f"recommend {MOBILENET}*3"),
+                (1, f"replicas {MOBILENET}"),
+            )
+        ),
+        (
+            PLACE,
+            {
+                "jobs": [{"job": "bert-serve-10", "count": 3}, {"job": MOBILENET, "count": 2}],
+                **{"gpus": 5, "gpu_model": H100, "objective": "fewest-cards"},
+                **{"max_p99_ms": 200.0, "host_cores": 5.0},
+            },
+            f"place bert-serve-10:3 {MOBILENET}:2 --gpus 5 --gpu-model '{H100}' "
+            "--objective fewest-cards --max-p99 200ms --host-cores 5",
+            Placement,
         ),
         *(
             (
@@ -97,24 +120,8 @@ def test_answer_is_that_of_the_command_line(
     if not words.startswith(("recommend", "replicas", "place")):
         body, words = {"jobs": jobs(*PAIR), **body}, f"recommend {' '.join(PAIR)} {words}"
     answer = api.post(path, body)
-    assert answer == told(advisor, *(w for part in words.split("|") for w in _words(part)))
+    assert answer == told(advisor, *shlex.split(words))
     read(kind, json.dumps(answer))
-
-
-def _words(part: str) -> list[str]:
-    return [part] if part.startswith("NVIDIA") else part.split()
-
-
-def test_equal_requests_are_worked_out_once(api: Api) -> None:
-    """However a request is written, an equal one has the same answer, from memory."""
-    engine = api.service.engine
-    pair = jobs("gemm", "triad", min_speed=0.3)
-    one = {"jobs": pair, "gpu_model": "NVIDIA H200", "fine": False}
-    other = {"gpu_model": "NVIDIA H200", "jobs": [dict(reversed(job.items())) for job in pair]}
-    first = api.post(URL, one)
-    before = engine.hits, engine.misses
-    assert api.post(URL, other) == first
-    assert (engine.hits, engine.misses) == (before[0] + 1, before[1])
 
 
 GOOD = ("fft", "gemm")
@@ -122,10 +129,6 @@ GOOD = ("fft", "gemm")
 
 def bad(*names: str, **more: Any) -> str:
     return json.dumps({"jobs": jobs(*names), **more})
-
-
-_ONE_GPU = {"gpus": 1}
-_TWO_LIMITS = [{"job": "fft", "min_speed": 0.4}, {"job": "fft", "min_speed": 1}]
 
 
 _PLACED_WRONG: list[tuple[dict[str, Any], str]] = [
@@ -139,8 +142,9 @@ _PLACED_WRONG: list[tuple[dict[str, Any], str]] = [
     ({"jobs": [{"job": "fft", "work_s": 0}]}, "jobs[0].work_s"),
     ({"jobs": [{"job": "fft"}], "objective": "max-min"}, "max-min"),
     ({"jobs": {"fft": 2}}, "jobs: "),
+    ({"jobs": [{"job": "fft", "work_s": 3600.0}], "deadline_s": 60.0}, "longer than the deadline"),
     ({"jobs": ["fft"]}, "jobs[0]: it should be a JSON object"),
-    ({"jobs": _TWO_LIMITS}, "two limits"),
+    ({"jobs": [_FFT, {"job": "fft", "min_speed": 1}]}, "two limits"),
 ]
 
 _WRONG: list[tuple[str, str | dict[str, Any], str]] = [
@@ -183,7 +187,7 @@ _WRONG: list[tuple[str, str | dict[str, Any], str]] = [
     ),
     (URL, {"jobs": jobs("fft", "gemm"), "running": [0]}, "running"),
     (URL, {"jobs": jobs("fft"), "most": 8}, "most"),
-    *((PLACE, {**_ONE_GPU, **body}, says) for body, says in _PLACED_WRONG),
+    *((PLACE, {"gpus": 1, **body}, says) for body, says in _PLACED_WRONG),
 ]
 
 
@@ -234,22 +238,6 @@ def test_batch_answers_each_request_in_order(api: Api) -> None:
     assert [item["answer"] for item in told] == [api.post(URL, body) for body in good]
     assert [item["error"]["code"] for item in items[1:4]] == ["bad-input"] * 3
     assert "there is no job nope" in items[2]["error"]["message"]
-
-
-def test_placement_in_sets_is_that_of_the_command_line(api: Api, advisor: Advisor) -> None:
-    queue = [{"job": "bert-serve-10", "count": 3}, {"job": "mobilenet-train-b2", "count": 2}]
-    gpu, aim = "NVIDIA H100 80GB HBM3", "fewest-cards"
-    more = {"gpu_model": gpu, "objective": aim, "max_p99_ms": 200.0, "host_cores": 5.0}
-    answer = api.post(PLACE, {"jobs": queue, "gpus": 5, **more})
-    options = ("--gpu-model", gpu, "--objective", aim, "--max-p99", "200ms", "--host-cores", "5")
-    named = ("bert-serve-10:3", "mobilenet-train-b2:2", "--gpus", "5")
-    assert answer == told(advisor, "place", *named, *options)
-    found = read(Placement, json.dumps(answer))
-    assert found.cards < found.seated == 5
-    late = {"jobs": [{**job, "work_s": 3600.0} for job in queue], "gpus": 5, "deadline_s": 60.0}
-    status, code, message = error_of(api.ask("POST", PLACE, json=late))
-    assert (status, code) == (422, "bad-input")
-    assert "longer than the deadline" in message
 
 
 @pytest.mark.parametrize(
@@ -308,24 +296,6 @@ def test_a_number_of_copies_is_answered_as_so_many_jobs(api: Api) -> None:
         assert replace(found, replicas=None) == read(
             Recommendation, json.dumps(api.post(URL, best))
         )
-
-
-@pytest.mark.parametrize(
-    "command", ["recommend mobilenet-train-b2*3", "replicas mobilenet-train-b2"]
-)
-def test_what_was_measured_counts_through_both_doors(
-    api: Api, advisor: Advisor, command: str
-) -> None:
-    """Three of the job were measured together, without limits and in turns."""
-    gpu, copies = "NVIDIA H100 80GB HBM3", 3 if command.endswith("*3") else 1
-    more = {"gpu_model": gpu, "max_power_w": 400.0, "host_cores": 5.0}
-    answer = api.post(URL, {"jobs": [{"job": "mobilenet-train-b2", "copies": copies}], **more})
-    options = ("--gpu-model", gpu, "--max-power", "400", "--cores", "5")
-    assert answer == told(advisor, *command.split(), *options)
-    found = read(Recommendation, json.dumps(answer))
-    measured = found.replicas.copies[2].measured if found.replicas else found.measured
-    assert measured is not None
-    assert measured.at_choice == 1
 
 
 CROSSED = ["bert-train", "dit-step", "vit-train"]

@@ -12,7 +12,12 @@ import pytest
 import synthetic_pairs as made_up
 
 from advisor.formats.rows import to_row
-from advisor_data.bundled import bundled_pair_points, bundled_reference_points
+from advisor_data.bundled import (
+    bundled_pair_points,
+    bundled_reference_points,
+    bundled_set_points,
+    bundled_solo_points,
+)
 from advisor_data.files import read_points, write_points
 
 ROOT = Path(__file__).parents[2]
@@ -82,3 +87,9 @@ def test_bundled_points_name_no_machine() -> None:
     texts = {value for p in points for value in to_row(p).values() if isinstance(value, str)}
     assert not [text for text in texts if re.search(r"[/\\@]|\d+\.\d+\.\d+\.\d+|\.[a-z]{2,}", text)]
     assert {p.host for p in points} <= {None, "vm"}
+
+
+def test_jobs_of_all_sets_can_be_asked_for() -> None:
+    """Each job that was measured in a set has a profile of its own on an H200."""
+    profiled = {point.job for point in bundled_solo_points() if point.gpu_model == "NVIDIA H200"}
+    assert len(profiled & {job for point in bundled_set_points() for job in point.jobs}) == 61

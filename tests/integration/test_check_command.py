@@ -19,7 +19,6 @@ from advisor.runtime.running_job import leftovers
 pytestmark = pytest.mark.slow
 
 PYTHON = ("--python", str(FAKES / "fake_library_check.py"))
-FEW = "8,40,66,92,132"
 TWELVE = ("--counts", ",".join(map(str, range(8, 32, 2))))
 
 
@@ -52,16 +51,14 @@ def after_counts(host: FakeHost, done: int, **more: str) -> Generator[Forked]:
     """A check of twelve counts, when so many of them are done."""
     with host.start_advisor("check", *PYTHON, *TWELVE, FAKE_CHECK_S="0.5", **more) as process:
         assert process.stderr is not None
-        for line in process.stderr:
-            if line.strip().startswith(f"{done}/12"):
-                break
+        next(line for line in process.stderr if line.strip().startswith(f"{done}/12"))
         yield process
 
 
 def test_the_one_count_that_is_wrong_is_found(host: FakeHost) -> None:
     """It is unsafe, the others are safe, that is stored, and the doctor shows it."""
     assert doctor(host)[0] == "warning"
-    answer = check(host, "--counts", FEW, FAKE_WRONG_AT="92")
+    answer = check(host, "--counts", "8,40,66,92,132", FAKE_WRONG_AT="92")
     kept = stored(host)
     assert {key: answer[key] for key in kept} == kept
     assert answer.keys() - kept.keys() == {"safe", "unsafe", "not_known", "skipped"}

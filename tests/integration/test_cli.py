@@ -222,9 +222,3 @@ def test_each_kind_of_error_has_its_code(advisor: Advisor, monkeypatch: pytest.M
     monkeypatch.setenv("ADVISOR_DATABASE_URL", "sqlite:////dev/null/x.db")
     done = advisor("jobs", "--json")
     assert (error_of(done)["code"], done.code) == ("store", 7)
-
-
-def test_export_to_an_unknown_format(advisor: Advisor, tmp_path: Path) -> None:
-    done = advisor("data", "export", "out.xlsx")
-    assert (done.code, "parquet" in done.err.lower()) == (2, True)
-    assert not (tmp_path / "out.xlsx").exists()

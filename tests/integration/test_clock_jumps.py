@@ -32,10 +32,6 @@ def jump(clock: Path, offset_s: int) -> None:
         mapped.write(offset_s.to_bytes(8, "little", signed=True))
 
 
-def variables(clock: Path) -> dict[str, str]:
-    return {"LD_PRELOAD": str(clock), "FAKE_CLOCK_FILE": str(clock.with_suffix(".offset"))}
-
-
 def steps(status: dict[str, Any]) -> float:
     return min(job["steps"] for job in status["jobs"])
 
@@ -51,22 +47,19 @@ def goes_on(server: LaunchServer, launch_id: str) -> None:
     assert server.launch("one", "two").code == "busy"
 
 
-def guess(server: LaunchServer) -> set[int]:
-    return {*guessed(server.port, ["adv_" + "x" * 40] * 400)}
-
-
 @pytest.mark.slow
 def test_clock_that_jumps_neither_ends_nor_hides_a_launch(host: FakeHost, clock: Path) -> None:
     for name in ("one", "two"):
         host.write_job(name)
     tokens = make_tokens(host, "clock")
+    preload = {"LD_PRELOAD": str(clock), "FAKE_CLOCK_FILE": str(clock.with_suffix(".offset"))}
     with (
         no_leftovers(host),
-        launch_server(host, tokens, "--launching", **variables(clock)) as server,
+        launch_server(host, tokens, "--launching", **preload) as server,
     ):
         first = server.launched("one", "two", duration_s=600)
         server.await_state(first, "running")
-        assert guess(server) == {401, 429}
+        assert {*guessed(server.port, ["adv_" + "x" * 40] * 400)} == {401, 429}
         for offset_s in (DAY_S, -DAY_S):
             jump(clock, offset_s)
             assert abs(moment(server, first) - time.time() - offset_s) < 60

@@ -1,6 +1,5 @@
 """`advisor colocate` from end to end: real processes, a fake driver, faults of every kind."""
 
-import json
 import re
 import signal
 from pathlib import Path
@@ -8,10 +7,9 @@ from typing import Any
 
 import pytest
 from command_line import in_this_process
-from forked import Forked
-from host import OTHER_UUID, UUID, FakeHost
+from fanned_out import two_gpus
+from host import FakeHost
 from reading import answer_of
-from waiting import eventually
 
 from advisor.formats.rows import flat, to_row
 from advisor_data import open_store
@@ -33,14 +31,6 @@ def jobs(host: FakeHost) -> FakeHost:
     for name in ("one", "two", "three"):
         host.write_job(name)
     return host
-
-
-@pytest.fixture
-def two_gpus(jobs: FakeHost) -> dict[str, str]:
-    """Variables under which the host has a second GPU."""
-    (jobs.folder / "nvml" / "gpu1").mkdir()
-    (jobs.folder / "nvml" / "gpu_count").write_text("2")
-    return {"FAKE_CUDA_UUIDS": f"{UUID},{OTHER_UUID}"}
 
 
 def write_plan(host: FakeHost, text: str = PLAN) -> str:
@@ -141,10 +131,10 @@ def test_sets_of_three_share_the_gpu(jobs: FakeHost) -> None:
     assert set(results) == sound
     for result in results.values():
         assert set(result) == {
-            "parts", "mode", "gpu_uuid", "windows", "power_w", "slowest", "p99_ms", "saved_off",
-            "saved_idle",
+            "parts", "speeds", "mode", "gpu_uuid", "windows", "power_w", "slowest", "p99_ms",
+            "saved_off", "saved_idle",
         }  # fmt: skip
-        assert set(result["parts"][0]) == {"job", "share_percent", "speed", "latency_p99_ms"}
+        assert len(result["speeds"]) == len(result["parts"])
     shown = jobs.advisor("colocate", *wanted, *QUICK).stdout
     assert ("measured before" in shown, "saves, off" in shown) == (True, True)
     assert ("one@30 0." in shown) == (("mps", 30) in sound)
@@ -167,34 +157,6 @@ def test_recorded_sets_are_replayed(
     assert re.search(r"\d{3} sets were recorded, such as \S+\+\S+, ", unknown.err)
 
 
-def test_kill_9_in_mid_campaign_then_resume(jobs: FakeHost) -> None:
-    plan = write_plan(jobs)
-    with jobs.start_advisor("colocate", plan, *QUICK) as process:
-        wait_for(process, "2/5")
-        process.kill()
-    kept = exported(jobs) + exported(jobs, "solo")
-    assert 2 <= len(kept) < 5
-    eventually(lambda: jobs.control("get_client_list 1") == "")
-    assert colocate(jobs, plan)["measured"] == 5 - len(kept)
-    after = exported(jobs)
-    assert all(row in after + exported(jobs, "solo") for row in kept)
-    assert sorted(row["share_1_percent"] for row in after) == [30, 50, 100]
-
-
-def test_job_that_fails_marks_its_points_only(jobs: FakeHost) -> None:
-    jobs.write_job("bad", "--behave", "exit")
-    jobs.write_job("dies", "--behave", "die")
-    plan = ("--pairs", "bad+bad,bad+one,dies+one,one+one", "--splits", "30/70")
-    done = jobs.advisor("colocate", *plan, "--window", "3", "--json")
-    assert done.returncode == 5, done.stderr
-    rows = {(r["job_1"], r["job_2"]): r for r in map(flat, json.loads(done.stdout)["points"])}
-    good = rows.pop(("one", "one"))
-    assert ("failed" in good["flags"], good["rate_1"] > 0) == (False, True)
-    assert [(row["flags"], row["rate_1"]) for row in rows.values()] == [(["failed"], None)] * 3
-    assert "ended with exit code 3" in rows["bad", "one"]["error"]
-    assert "ended with exit code 7" in rows["dies", "one"]["error"]
-
-
 def test_job_that_lifts_its_limit_never_runs_in_a_window(jobs: FakeHost) -> None:
     """A pair with one job without its limit is no pair at that split; the others are measured."""
     script = f"env -u CUDA_MPS_ACTIVE_THREAD_PERCENTAGE python3 {Path(__file__).parents[1]}"
@@ -208,23 +170,24 @@ def test_job_that_lifts_its_limit_never_runs_in_a_window(jobs: FakeHost) -> None
     assert "do not carry the variables of its share of 30 %" in rows["escape"]["error"]
 
 
-def test_two_gpus_share_the_work(jobs: FakeHost, two_gpus: dict[str, str]) -> None:
+def test_two_gpus_share_the_work(jobs: FakeHost) -> None:
     """An interrupt ends all GPUs with their jobs; points stay, and the same command goes on.
 
     Each pair is whole on one card.
     """
+    both = two_gpus(jobs)
     plan = ("--pairs", "one+two,two+three", "--splits", "30/70,50/50", "--gpu", "0,1")
-    with jobs.start_advisor("colocate", *plan, *QUICK, **two_gpus) as process:
-        wait_for(process, "GPU 0 |  1/")
-        process.send_signal(signal.SIGTERM)
+    with jobs.start_advisor("colocate", *plan, *QUICK, **both) as process:
         assert process.stderr is not None
+        next(line for line in process.stderr if line.strip().startswith("GPU 0 |  1/"))
+        process.send_signal(signal.SIGTERM)
         rest = process.stderr.read()
     assert process.returncode == 130, rest
     assert "the same command goes on from here" in rest
     kept = len(exported(jobs) + exported(jobs, "solo"))
     assert kept >= 1
     assert jobs.control("get_server_list") == ""
-    answer = colocate(jobs, *plan, **two_gpus)
+    answer = colocate(jobs, *plan, **both)
     assert answer["measured"] == answer["windows"] - kept
     cards = {(row["job_1"], row["job_2"], row["gpu_uuid"]) for row in map(flat, answer["points"])}
     assert (len(answer["points"]), len(cards)) == (4, 2)
@@ -266,11 +229,3 @@ def test_unclear_or_faulty_wishes_are_refused_before_anything_starts(
         assert done.returncode == 2, (options, done.stderr)
         assert message in done.stderr
     assert exported(jobs) == []
-
-
-def wait_for(process: Forked, start: str) -> None:
-    assert process.stderr is not None
-    for line in process.stderr:
-        if line.strip().startswith(start):
-            return
-    raise AssertionError(f"no line {start}")

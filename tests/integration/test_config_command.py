@@ -99,9 +99,3 @@ def test_the_file_of_another_user_is_refused() -> None:
         mallory_does("cp", os.devnull, shared / ".config/advisor/config.toml")
         with pytest.raises(UnsafeFileError, match="belongs to user"):
             read_settings({"HOME": str(shared)})
-
-
-def test_a_fifo_holds_nobody_up(file: Path) -> None:
-    os.mkfifo(file)
-    with pytest.raises(UnsafeFileError, match="not a plain file"):
-        read_settings({"XDG_CONFIG_HOME": str(file.parents[1])})

@@ -15,11 +15,7 @@ from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 from advisor_data.files import read_points, write_points
 from advisor_training.rows import read_measured
 
-ROOT = Path(__file__).parents[2]
-BUNDLED = ROOT / "data/advisor_data/bundled"
 P = TypeVar("P", bound=SoloPoint | PairPoint)
-
-FILES = ("solo.jsonl", "pairs.jsonl", "references.jsonl")
 
 PAIR = ("gemm", "vit-train")
 BAD_SHARES = {20, 30, 40, 60, 70, 80}
@@ -51,10 +47,6 @@ def advisor(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def bad_shares(points: list[PairPoint]) -> set[float]:
-    return {p.shares_percent[1] for p in points if DEGENERATE in p.flags}
-
-
 @pytest.mark.slow
 def test_a_campaign_chooses_no_bad_split(tmp_path: Path) -> None:
     """Such as 20/80, at which vit-train computes NaN."""
@@ -81,7 +73,7 @@ def test_points_of_an_earlier_version_are_flagged_on_their_way_in_and_out(
     bad = {p.share_percent for p in out if DEGENERATE in p.flags and p.job == PAIR[1]}
     assert bad == BAD_SHARES
     both = [p for p in read_points(tmp_path / "pairs-out.jsonl") if isinstance(p, PairPoint)]
-    assert bad_shares(both) == BAD_SHARES
+    assert {p.shares_percent[1] for p in both if DEGENERATE in p.flags} == BAD_SHARES
     listed = json.loads(advisor(tmp_path, "jobs", "--json"))["jobs"]
     (row,) = (r for r in listed if r["job"] == PAIR[1])
     assert DEGENERATE in row["flags"]

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Advisor
+from command_line import Advisor, told
 from in_process import Api, running
 from launched_pairs import CARD, GPU_MODEL, PAIR, launched
-from reading import answer_of
 
 from advisor.core.records import LIMIT_BROKEN, Observation
 from advisor_api.launches.drift_watch import DriftWatch
@@ -25,12 +24,6 @@ JOBS = [{"job": name} for name in PAIR]
 def keep(folder: Path, observations: Iterable[Observation]) -> None:
     with open_store(None, folder / "home") as store:
         store.add(observations)
-
-
-def told(advisor: Advisor, *words: str) -> dict[str, Any]:
-    said = advisor(*words, "--json")
-    assert said.code == 0, said.err
-    return answer_of(said.out)
 
 
 def test_keys_of_the_json_stay(advisor: Advisor, tmp_path: Path) -> None:

@@ -8,20 +8,14 @@ from typing import Any
 
 import pytest
 from command_line import Advisor, refusal
-from hypothesis import given
-from hypothesis import strategies as st
 from reading import answer_of
 
-from advisor.core.records import PairPoint
-from advisor.formats.rows import flat, flat_name, from_row, part_column, to_row
 from advisor_data import open_store, schema_page
-from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.bundled import bundled_solo_points
 from advisor_data.files import write_points
 
 HEAD = "job,gpu_model,gpu_uuid,share_percent,rate,rate_unit,power_w,window_s,started_at,run"
 LINE = "{job},NVIDIA H200,GPU-1,{share},{rate},{unit},{power},5,2026-01-31T12:00:{at:02}Z,r"
-PAIRS = st.deferred(lambda: st.sampled_from(pairs_in_order()))
-"""Read by the test that asks, not by every process that collects this file."""
 
 
 def write(path: Path, *rows: dict[str, Any]) -> str:
@@ -125,7 +119,10 @@ def test_a_second_unit_beside_stored_points_is_refused(advisor: Advisor, tmp_pat
 def test_points_are_deleted_from_the_command_line(advisor: Advisor, tmp_path: Path) -> None:
     """With a question or --yes; the bundled profile is back afterwards."""
     write(tmp_path / "p.csv", *profile("triad"), *profile())
-    advisor("data", "import", "p.csv")
+    (tmp_path / "pairs.csv").write_text(schema_page.PAIRS_CSV)
+    advisor("data", "import", "pairs.csv", "p.csv")
+    done = advisor("data", "delete", "--job", "triad", "--kind", "pairs", "--yes")
+    assert done.out == "2 points of gemm + triad on NVIDIA H200 deleted\n"
     done = advisor("data", "delete", "--job", "triad", "--gpu-model", "NVIDIA H100", "--yes")
     assert (done.code, done.out) == (0, "no such points are stored\n")
     done = advisor("data", "delete", "--job", "triad", "--run", "r", "--yes", "--json")
@@ -134,16 +131,6 @@ def test_points_are_deleted_from_the_command_line(advisor: Advisor, tmp_path: Pa
     assert any(text.endswith("depends: gemm and triad") for text in said)
     done = advisor("data", "delete", "--job", "mine", "--yes")
     assert done.out == "3 points of mine on NVIDIA H200 deleted\n"
-
-
-def test_pairs_are_deleted_by_their_kind(advisor: Advisor, tmp_path: Path) -> None:
-    (tmp_path / "pairs.csv").write_text(schema_page.PAIRS_CSV)
-    write(tmp_path / "p.csv", *profile("triad"))
-    advisor("data", "import", "pairs.csv", "p.csv")
-    done = advisor("data", "delete", "--job", "triad", "--kind", "pairs", "--yes")
-    assert done.out == "2 points of gemm + triad on NVIDIA H200 deleted\n"
-    with open_store(None, tmp_path / "home") as store:
-        assert (len(store.solo_points()), store.pair_points()) == (3, [])
 
 
 @pytest.mark.parametrize(
@@ -172,19 +159,3 @@ def test_a_no_keeps_the_points(
         assert "delete 3 points of mine on NVIDIA H200?" in done.out + done.err
     with open_store(None, tmp_path / "home") as store:
         assert len(store.solo_points()) == 3
-
-
-def pairs_in_order() -> list[PairPoint]:
-    return [p for p in bundled_pair_points() if p.parts[0].job < p.parts[1].job][:200]
-
-
-@given(PAIRS)
-def test_a_pair_in_the_other_order_is_the_same_pair(point: Any) -> None:
-    row = flat(to_row(point))
-    turn = {0: 2, 1: 1}
-    turned = {
-        flat_name(place[1], turn[place[0]]) if (place := part_column(name)) else name: value
-        for name, value in row.items()
-    }
-    assert turned != row
-    assert from_row(PairPoint, turned) == point

@@ -15,16 +15,14 @@ from urllib.parse import urlsplit
 import pytest
 from certificates import Made, make_certificate
 from kube_api import kube_api
-from kube_objects import CHOOSER, KubeApi, RefusedError
+from kube_objects import KubeApi, RefusedError
 from kube_serving import KubeServed, kube_serving, make_node, pod_of, said
 from serving import serving
 from waiting import eventually
 
 from advisor_kubernetes import names
-from advisor_kubernetes.admission import review
 
 FIXTURES = Path(__file__).parents[1] / "fixtures/kubernetes"
-RECORDED = sorted(file.stem for file in FIXTURES.glob("*.json"))
 
 
 @pytest.fixture(scope="module")
@@ -68,16 +66,6 @@ def gates(api: KubeApi, name: str) -> list[Any]:
 
 def notes(api: KubeApi, name: str) -> dict[str, str]:
     return api.pod(name)["metadata"]["annotations"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in RECORDED if name.startswith("admission")])
-def test_recorded_admission_requests_are_answered(served: KubeServed, name: str) -> None:
-    reply = served.ask("/mutate?timeout=2s", (FIXTURES / f"{name}.json").read_bytes())
-    assert reply.status == 200
-    answer = json.loads(reply.body)
-    assert answer == review(recorded(name), CHOOSER)
-    assert answer["response"]["allowed"] == ("odd" not in name)
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b"null", b"{}", b"[" * 50_000])

@@ -9,18 +9,14 @@ from host import UUID, FakeHost
 from launched import (
     await_nobody,
     detached,
-    folder,
     launch,
     wait_for_line,
 )
 from reading import answer_of
 
-from advisor.core.records import SETTLE_S
 from advisor.formats.job_file import load_job
 from advisor.formats.rows import flat
 from advisor.formats.wire import read
-from advisor.launch.folder import LaunchFolder
-from advisor.launch.overview import read_history
 from advisor.launch.spec import LaunchSpec
 from advisor.launch.status import JobStatus, LaunchStatus
 from advisor_data import open_store
@@ -30,12 +26,6 @@ pytestmark = pytest.mark.slow
 STATUS_KEYS, JOB_KEYS = (
     {field.name for field in fields(kind)} for kind in (LaunchStatus, JobStatus)
 )
-
-
-@pytest.fixture
-def jobs(jobs: FakeHost) -> FakeHost:
-    jobs.write_job("short", "--steps", "150")
-    return jobs
 
 
 def test_pair_runs_at_its_proven_split(jobs: FakeHost) -> None:
@@ -55,18 +45,7 @@ def test_pair_runs_at_its_proven_split(jobs: FakeHost) -> None:
     ]  # fmt: skip
     (seen,) = map(flat, last["observations"])
     assert (seen["job_1"], seen["units_1"], seen["share_1_percent"]) == ("one", 38, 30)
-    # What was observed stays when it is over, and what is of the last seconds goes.
-    assert last["mean_power_w"] == seen["power_w"]
-    assert [job["mean_rate"] for job in last["jobs"]] == [seen["rate_2"], seen["rate_1"]]
-    assert (last["power_w"], last["jobs"][0]["rate"], last["ledger"]) == (None, None, None)
     assert (last["units_total"], last["power_limit_w"]) == (132, seen["power_limit_w"])
-    history = read_history(LaunchFolder(folder(jobs, last["launch_id"])))
-    assert history is not None
-    assert [job.job for job in history.jobs] == ["two", "one"]
-    assert history.power_w[-1] == pytest.approx(seen["power_w"], rel=0.1)
-    assert not seen["ended_first_1"]
-    assert not seen["ended_first_2"]
-    assert (seen["state"], seen["stranded_unit_s"]) == ("stopped", 0)
     assert seen["rate_2"] > 1.5 * seen["rate_1"] > 0
     assert seen["power_w"] == pytest.approx(80 + 40 + 400, rel=0.1)
     # On a busy host the jobs are not both at work as soon as their gates are open.
@@ -75,13 +54,7 @@ def test_pair_runs_at_its_proven_split(jobs: FakeHost) -> None:
     with open_store(None, jobs.folder / "home") as store:
         (stored,) = store.observations(jobs=("one", "two"))
     assert (stored.launch_id, stored.energy_j) == (last["launch_id"], seen["energy_j"])
-    # Each job's part of it, by the rule; together they are all of it.
-    assert sum(part.energy_j or 0.0 for part in stored.parts) == pytest.approx(seen["energy_j"])
-    assert all((p.energy_low_j or 0) <= (p.energy_j or -1) for p in stored.parts)
     assert (stored.units_total, stored.gpu_uuid) == (132, UUID)
-    assert stored.settled_s is not None
-    # A busy host looks late for the first time.
-    assert 0 <= stored.settled_s <= stored.overlap_s - SETTLE_S + 0.01
     assert stored.driver
     hashes = [load_job(jobs.folder / "jobs" / f"{name}.yaml").job_hash for name in ("one", "two")]
     assert [part.job_hash for part in stored.parts] == hashes
@@ -127,13 +100,17 @@ def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
     assert "against the prediction of" in said
 
 
-def test_next_pair_starts_when_both_are_over(jobs: FakeHost) -> None:
-    last = launch(jobs, "short", "short", "--split", "50/50", "--then", "short+short")
-    assert (last["state"], last["pair_number"], last["pairs"]) == ("finished", 1, 2)
-    assert [seen["state"] for seen in last["observations"]] == ["finished"] * 2
-    places = sorted(p.name for p in folder(jobs, last["launch_id"]).glob("?-?"))
-    assert places == ["0-a", "0-b", "1-a", "1-b"]
-    await_nobody(jobs)
+def test_best_of_the_ways_that_were_tried_goes_on(h200: FakeHost) -> None:
+    pair = ("bert-infer", "albert-train-b2")
+    for name in pair:
+        h200.write_job(name, restartable=True)
+    last = launch(h200, *pair, "--min-speed", "0", "--try", "2", "--duration", "2")
+    assert (last["state"], last["pair_number"], last["pairs"]) == ("stopped", 2, 3)
+    (told,) = (text for text in last["warnings"] if text.startswith("tried for 10 s each: "))
+    *tried, kept = last["observations"]
+    best = max(tried, key=lambda seen: seen["work_per_joule"])
+    assert (kept["mode"], len({seen["mode"] for seen in tried})) == (best["mode"], 2)
+    assert told.endswith(" goes on"), told
 
 
 def test_detached_launch_is_listed_shown_and_stopped(jobs: FakeHost) -> None:
@@ -172,7 +149,4 @@ def test_wishes_that_cannot_be_met_are_refused_before_anything_starts(jobs: Fake
         done = jobs.advisor(*pair, *options)
         assert done.returncode == 2, (options, done.stderr)
         assert message in done.stderr
-    done = jobs.advisor("launches", "stop", "../../etc")
-    assert done.returncode == 2, done.stderr
-    assert "there is no launch" in done.stderr
     assert not (jobs.folder / "home" / "launches").exists()

@@ -61,17 +61,6 @@ def watchers(host: FakeHost) -> dict[str, list[int]]:
     }
 
 
-def test_guard_that_is_killed_is_replaced(jobs: FakeHost) -> None:
-    name = detached(jobs, "one", "two", *RUNS)
-    (first,) = watchers(jobs)["guard"]
-    os.kill(first, signal.SIGKILL)
-    assert wait_until(lambda: watchers(jobs)["guard"] not in ([], [first]), 10)
-    status = stop(jobs, name)
-    assert status["state"] == "stopped"
-    assert any("guard" in text for text in status["warnings"]), status["warnings"]
-    await_nobody(jobs)
-
-
 @pytest.mark.parametrize(
     ("victims", "seed"),
     [

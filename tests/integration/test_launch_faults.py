@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from ended_launches import PAIR
 from host import FAKES, FakeHost
 from launched import (
     await_end,
@@ -25,18 +24,9 @@ from launched import (
     stop,
 )
 
-from advisor.launch.folder import create_folder
-from advisor.launch.spec import LaunchSpec
 from advisor.runtime.processes import owner_of, wait_until
 
 RUNS = ("--split", "30/70")
-
-
-@pytest.fixture
-def jobs(jobs: FakeHost) -> FakeHost:
-    for behave in ("die", "stall", "fault", "deaf"):
-        jobs.write_job(behave, "--behave", behave)
-    return jobs
 
 
 def counts(host: FakeHost, launch_id: str) -> list[int]:
@@ -45,35 +35,6 @@ def counts(host: FakeHost, launch_id: str) -> list[int]:
 
 
 # jobs
-
-
-@pytest.mark.slow
-def test_job_that_dies_is_told_with_its_output(jobs: FakeHost) -> None:
-    last = launch(jobs, "die", "one", *RUNS, "--duration", "5", code=5)
-    assert [job["outcome"] for job in last["jobs"]] == ["failed", "stopped"]
-    assert (last["state"], last["code"], last["jobs"][0]["exit_code"]) == ("failed", "job", 7)
-    assert "die at 30 % ended with exit code 7" in last["cause"]
-    (seen,) = last["observations"]
-    assert seen["state"] == "failed"
-    assert [job["ended_first"] for job in seen["jobs"]] == [True, False]
-    assert seen["stranded_unit_s"] == pytest.approx(38 * seen["rest_s"], rel=0.15)
-    assert seen["rest_s"] == pytest.approx(5 - seen["overlap_s"], rel=0.15)
-    # Idle, and the one that goes on under its limit.
-    assert seen["jobs"][1]["rest_rate"] > 0
-    assert 80 * seen["rest_s"] < seen["rest_energy_j"] < 600 * seen["rest_s"]
-    await_nobody(jobs)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("when", "came"), [("stop", "stopped"), ("keep", "finished")])
-def test_job_that_fails_in_the_start_has_ended(jobs: FakeHost, when: str, came: str) -> None:
-    jobs.write_job("bad", "--behave", "exit")
-    jobs.write_job("short", "--steps", "600")
-    last = launch(jobs, "short", "bad", *RUNS, "--when-one-ends", when, code=5)
-    assert [job["outcome"] for job in last["jobs"]] == [came, "failed"]
-    assert (last["state"], last["code"]) == ("failed", "job")
-    assert "bad checkpoint" in last["cause"]
-    await_nobody(jobs)
 
 
 # limits
@@ -97,17 +58,6 @@ def test_job_that_lifts_its_limit_never_runs_beside_another(jobs: FakeHost) -> N
     last = launch(jobs, "escape", "one", *RUNS, code=3)
     assert "do not carry the variables of its share of 30 %" in last["cause"]
     assert counts(jobs, last["launch_id"]) == [0, 0]
-    await_nobody(jobs)
-
-
-@pytest.mark.slow
-def test_daemon_that_dies_stops_both(jobs: FakeHost) -> None:
-    name = detached(jobs, "one", "two", *RUNS)
-    os.kill(daemon_pid(jobs), signal.SIGKILL)
-    status = await_end(jobs, name)
-    assert (status["state"], status["code"]) == ("failed", "partition")
-    assert [job["proven"] for job in status["jobs"]] == [False, False]
-    assert all("was proven until 20" in job["error"] for job in status["jobs"])
     await_nobody(jobs)
 
 
@@ -147,20 +97,6 @@ def test_stopped_by_signal_as_by_file(jobs: FakeHost) -> None:
     status = await_end(jobs, name)
     assert (status["state"], status["code"]) == ("stopped", None)
     await_nobody(jobs)
-
-
-@pytest.mark.slow
-def test_disk_that_is_full_by_the_end_loses_no_result(jobs: FakeHost) -> None:
-    """Room was kept for the last words: the record is whole, and the launch ended as it did."""
-    home = jobs.folder / "home"
-    with small_disk(home):
-        name = detached(jobs, "one", "two", *RUNS, "--duration", "6")
-        fill(home)
-        status = await_end(jobs, name)
-        seen = (folder(jobs, name) / "observations.jsonl").read_text().splitlines()
-        assert (status["state"], status["code"]) == ("stopped", None)
-        assert json.loads(seen[0])["launch_id"] == name
-        await_nobody(jobs)
 
 
 def test_disk_that_is_full_at_the_start_says_what_to_do(jobs: FakeHost) -> None:
@@ -205,12 +141,3 @@ def fill(place: Path) -> None:
             with suppress(OSError):
                 while file.write(bytes(size)):
                     pass
-
-
-def test_launch_whose_supervisor_never_began_can_be_stopped(jobs: FakeHost) -> None:
-    spec = LaunchSpec(launch_id="20260101-000000-aaaaaa", gpu="0", pairs=(PAIR,))
-    waiting = create_folder(jobs.folder / "home" / "launches", spec)
-    assert show(jobs, waiting.launch_id)["state"] == "accepted"
-    assert jobs.advisor("launches", "stop", waiting.launch_id).returncode == 0
-    assert show(jobs, waiting.launch_id)["state"] == "stopped"
-    assert waiting.claimed()

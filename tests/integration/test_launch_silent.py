@@ -18,12 +18,9 @@ from launched import (
     processes_of,
 )
 
-from advisor.errors import SurvivorsError
 from advisor.formats.moments import to_text
 from advisor.launch import guard
-from advisor.launch import guard as unheeding
 from advisor.launch.folder import LaunchFolder
-from advisor.launch.run_queue import see
 from advisor_cli.launches import await_end
 from advisor_profiling import SUPERVISOR
 
@@ -66,7 +63,6 @@ def test_nobody_joins_a_launch_that_nobody_watches(jobs: FakeHost, silent: Launc
         2,
         True,
     )
-    assert not see(silent).has_room
 
 
 def test_stop_ends_a_supervisor_that_does_not_heed_it(
@@ -75,8 +71,8 @@ def test_stop_ends_a_supervisor_that_does_not_heed_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(unheeding, "STOP_S", 2.0)
-    monkeypatch.setattr(unheeding, "SILENT_S", 1.0)
+    monkeypatch.setattr(guard, "STOP_S", 2.0)
+    monkeypatch.setattr(guard, "SILENT_S", 1.0)
     silent.ask_stop()
     status = await_end(silent)
     assert (status.state, status.code) == ("failed", "supervisor-gone")
@@ -90,11 +86,3 @@ def test_a_supervisor_that_is_killed_while_all_stand_still_leaves_nobody(
     os.kill(silent.read_status().supervisor_pid or 0, signal.SIGKILL)
     await_nobody(jobs)
     assert silent.read_status().code == "supervisor-gone"
-
-
-def test_who_is_no_supervisor_is_not_killed(silent: LaunchFolder) -> None:
-    supervisor = silent.read_status().supervisor_pid
-    with pytest.raises(SurvivorsError, match="cannot be ended from here"):
-        unheeding.end_supervisor(silent, os.getpid())
-    assert silent.supervised()
-    assert supervisor

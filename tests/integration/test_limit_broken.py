@@ -1,14 +1,12 @@
 """A limit that is broken while a launch runs, or a window is open, is found and ends it."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from breaking_job import OUTSIDE
 from host import FAKES, FakeHost
-from launched import await_end, await_nobody, await_status, detached, show, stop
+from launched import await_end, await_nobody, detached, show, stop
 
 from advisor.core.gpu import PERCENTAGE
 from advisor.runtime.processes import marked_pids
@@ -36,35 +34,6 @@ def test_job_that_leaves_its_limit_ends_the_launch(jobs: FakeHost, way: str) -> 
     shown = json.loads(jobs.advisor("launches", "show", name, "--json").stdout)
     assert "limit-broken" in shown["observations"][0]["flags"]
     assert marked_pids({"TOKEN": str(jobs.folder)}) == []
-    await_nobody(jobs)
-
-
-def test_stranger_on_the_gpu_is_told(jobs: FakeHost) -> None:
-    """Two seconds of somebody else cost nobody days; what is seen meanwhile teaches nothing."""
-    name = detached(jobs, "one", "two", *RUNS)
-    command = [sys.executable, "-c", OUTSIDE, "60"]
-    with subprocess.Popen(command, env=jobs.environment()) as stranger:
-        status = await_status(jobs, name, lambda found: len(found["warnings"]) > 1)
-        stranger.kill()
-    assert f"process {stranger.pid}" in status["warnings"][1]
-    assert (status["state"], [job["proven"] for job in status["jobs"]]) == ("running", [True, True])
-    assert stop(jobs, name)["code"] is None
-    shown = json.loads(jobs.advisor("launches", "show", name, "--json").stdout)
-    assert "stranger" in shown["observations"][0]["flags"]
-    await_nobody(jobs)
-
-
-def test_stranger_on_the_gpu_ends_a_strict_launch(jobs: FakeHost) -> None:
-    name = detached(jobs, "one", "two", *RUNS, "--strict")
-    command = [sys.executable, "-c", OUTSIDE, "60"]
-    with subprocess.Popen(command, env=jobs.environment()) as stranger:
-        status = await_end(jobs, name)
-        assert stranger.poll() is None
-        stranger.kill()
-    assert (status["state"], status["code"]) == ("failed", "limit-broken")
-    assert f"process {stranger.pid}" in status["cause"]
-    assert "is of no job" in status["cause"]
-    assert [job["outcome"] for job in status["jobs"]] == ["stopped", "stopped"]
     await_nobody(jobs)
 
 

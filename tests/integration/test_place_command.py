@@ -140,7 +140,7 @@ SETS = ("bert-serve-30:3", "resnet50-train-b2:9", "triad:2", "--gpus", "6")
 def test_cards_at_the_power_limit_are_told_and_a_ceiling_keeps_them_out(place: Advisor) -> None:
     """Where predicted watts are cut off, sets were measured to break their floors."""
     asked = (
-        "triad:3",
+        "matmul-bf16:3",
         "resnet50-train-b2:9",
         "bert-serve-30:3",
         "--objective",

@@ -46,7 +46,22 @@ def test_profile_of_a_gated_job(host: FakeHost) -> None:
     ]
     assert rows[0]["rate"] < rows[2]["rate"]  # five times as fast, on a busy machine less
     assert [row["power_w"] for row in rows] == pytest.approx([180, 300, 500], rel=0.02)
-    assert len(points(host)) == 3
+    # Of 1,000 fake kernels a second beside 400 steps, of which the job hides all: anything below.
+    assert [row["kernels_per_unit"] is not None for row in rows] == [False, False, True]
+    assert 0 < rows[2]["kernels_per_unit"] < 5
+    assert [row["kernels_per_unit"] for row in points(host)].count(None) == 2
+
+
+def test_a_gpu_that_takes_no_probe_costs_no_profile(host: FakeHost) -> None:
+    """The point is kept, a line says why, and the next call counts the kernels that are missing."""
+    host.write_job("steady")
+    whole = ("profile", "steady", "--shares", "100", *QUICK, "--json")
+    done = host.advisor(*whole, FAKE_CUDA_NO_KERNELS="222")
+    assert (done.returncode, len(json.loads(done.stdout)["points"])) == (0, 1)
+    assert "not counted: " in done.stderr
+    assert "cuModuleLoadData failed with CUDA error 222" in done.stderr
+    (row,) = json.loads(host.advisor(*whole).stdout)["points"]
+    assert row["kernels_per_unit"] > 0
 
 
 def test_profile_of_an_ungated_job_and_the_table(host: FakeHost) -> None:
@@ -82,7 +97,7 @@ def test_interrupt_keeps_points_and_leaves_nothing_behind(host: FakeHost) -> Non
     host.write_job("steady")
     with host.start_advisor("profile", "steady", *SHARES, "--window", "1") as process:
         assert process.stderr is not None
-        next(line for line in process.stderr if line.strip().startswith("1/3"))
+        next(line for line in process.stderr if line.strip().startswith("1/5"))
         process.send_signal(signal.SIGINT)
         rest = process.stderr.read()
     assert process.returncode == 130, rest

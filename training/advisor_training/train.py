@@ -498,10 +498,9 @@ def fit_model(
 
 def dataset_sha256(points: Iterable[Point]) -> str:
     """A hash of points that does not depend on their order."""
-    # Columns that came later and are empty do not count, or models would be of other points.
-    later = ("input_fingerprint", "written_by", "gpu_busy_percent")
+    # Empty columns do not count: points stay the same where a column is added.
     rows = (
-        {name: value for name, value in row.items() if value is not None or name not in later}
+        {name: value for name, value in row.items() if value is not None}
         for row in map(to_row, points)
     )
     lines = sorted(json.dumps(row, sort_keys=True) for row in rows)

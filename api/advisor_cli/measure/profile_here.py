@@ -430,9 +430,18 @@ def _measure(opened: _Sweep, shares: Sequence[Share]) -> tuple[list[SoloPoint], 
             f"run {run} of {kept[-1].started_at[:10]} has {len(kept)} points, "
             f"{len(targets)} to go; --fresh measures again"
         )
-    result = sweep(targets, run, opened.testbed, opened.store, opened.reporter, opened.rules)
+    result = sweep(
+        targets,
+        run,
+        opened.testbed,
+        opened.store,
+        opened.reporter,
+        opened.rules,
+        kept=kept,
+        counted=opened.job,
+    )
     # Only a whole sweep shows which of its points drew too little power.
-    return with_solo_flags([*kept, *result.points]), result
+    return with_solo_flags(result.points), result
 
 
 def _earlier(opened: _Sweep) -> tuple[str, list[SoloPoint]] | None:

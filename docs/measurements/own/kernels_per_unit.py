@@ -1,34 +1,116 @@
 """Count the kernels of a unit of work of every job that comes with the project.
 
-    python docs/measurements/own/kernels_per_unit.py rows.jsonl --part 1/4
+    python docs/measurements/own/kernels_per_unit.py rows.jsonl --part 1/4   # GPU; MPS must run
+    python docs/measurements/own/kernels_per_unit.py rows.jsonl --bundle   # into the solo points
 
 Each job runs alone, beside kernels of 0.1 ms and beside kernels of 0.5 ms that fill the GPU
-(short_kernels.py), under MPS without limits. MPS gives two processes that have work one kernel each
-in turn, so the kernels of a unit are the rate of the probe over the rate of the job. MPS must run.
+(profiling/workloads/short_kernels.py), under MPS without limits. `kernels_beside` turns the rates
+of a job and a probe into kernels; the mean of both probes, weighted by their errors, goes to the
+job's points at 100 %. Where the probes differ by more than their errors say, the error grows by
+that ratio (Birge's).
 """
 
 import argparse
+import json
+import math
+import statistics
 import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
-from windows import HERE, campaign, job_commands
+from windows import ROOT, campaign, job_commands
 
 PROBES = {"probe-0.1ms": ("0.1", "20"), "probe-0.5ms": ("0.5", "50")}
 
+PAUSES = ("notebook", "notebook-busy")
+"""Jobs that stand still after each unit; others compute the next one meanwhile."""
+
+FEWEST, LEAST_ERROR = 5, 0.01
+"""Units in a window that tells a rate; relative error of a rate that no count bounds."""
+
+
+def rates(path: Path) -> dict[tuple[str, ...], list[tuple[float, ...]]]:
+    """Windows by card and jobs: the rate of each job, GPU busy in percent, seconds."""
+    found: dict[tuple[str, ...], list[tuple[float, ...]]] = defaultdict(list)
+    for row in map(json.loads, path.open()):
+        window = (*row["rates_per_s"], row["percent"]["busy"], row["window_s"])
+        found[row["uuid"], *row["jobs"]].append(window)
+    return found
+
+
+def columns(path: Path) -> Iterator[tuple[str, dict[str, float]]]:
+    """Each job's name and the columns of its points."""
+    from advisor_profiling.window import MeanEstimate, kernels_beside
+
+    windows = rates(path)
+    for card, *names in windows:
+        told = []
+        for probe in PROBES if len(names) == 1 and names[0] not in PROBES else ():
+            beside, probe_beside, _, window_s = windows[card, *names, probe][0]
+            if beside * window_s < FEWEST:
+                continue
+            alone = [rate for rate, _, _ in windows[card, *names]]
+            probes = [rate for rate, _, _ in windows[card, probe]]
+            estimates = (
+                MeanEstimate(statistics.fmean(alone), max(alone) - min(alone)),
+                MeanEstimate(beside, beside * max(LEAST_ERROR, 1 / (beside * window_s))),
+                MeanEstimate(statistics.fmean(probes), statistics.fmean(probes) * LEAST_ERROR / 5),
+                MeanEstimate(probe_beside, probe_beside * LEAST_ERROR / 5),
+            )
+            busy = statistics.fmean(busy for _, busy, _ in windows[card, *names])
+            pauses = names[0] in PAUSES
+            told.append(kernels_beside(*estimates, busy_percent=busy, pauses=pauses))
+        if told:
+            n = weighted([(t["kernels_per_unit"], t["kernels_per_unit_stderr"]) for t in told])
+            hold = weighted([(t["kernel_hold_s"], t["kernel_hold_stderr_s"]) for t in told])
+            yield names[0], dict(zip(told[0], (*n, *hold), strict=True))
+
+
+def weighted(values: list[tuple[float, float]]) -> tuple[float, float]:
+    """Mean of values with standard errors, and its own."""
+    weights = [1 / stderr**2 for _, stderr in values]
+    mean = sum(w * value for w, (value, _) in zip(weights, values, strict=True)) / sum(weights)
+    chi = sum(w * (value - mean) ** 2 for w, (value, _) in zip(weights, values, strict=True))
+    return mean, math.sqrt(max(1.0, chi / max(1, len(values) - 1)) / sum(weights))
+
+
+def bundle(path: Path) -> None:
+    """Write the columns into the bundled solo points of the GPU model, and print them."""
+    from advisor_data.bundled import bundled_solo_points
+    from advisor_data.files import write_points
+
+    model, found = json.loads(path.open().readline())["gpu"], dict(columns(path))
+    points, kept = list(bundled_solo_points()), set()
+    for place, point in enumerate(points):
+        if (point.gpu_model, point.share_percent) == (model, 100) and point.job in found:
+            points[place] = replace(point, **found[point.job])
+            kept.add(point.job)
+    write_points(ROOT / "data/advisor_data/bundled/solo.jsonl", points)
+    for job in sorted(kept):
+        print(f"{job:25}", *(f"{value:10.4g}" for value in found[job].values()))
+    jobs = {point.job for point in points if point.gpu_model == model}
+    print(f"{len(kept)} jobs; not measured: {sorted(jobs - kept)}; no points: {set(found) - kept}")
+
 
 def main() -> None:
-    """Measure one part of the jobs."""
+    """Measure one part of the jobs, or write what was measured."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("rows", type=Path)
     parser.add_argument("--part", default="1/1", help="which part of the jobs, of how many")
     parser.add_argument("--only", nargs="*", help="names of jobs")
     parser.add_argument("--seconds", type=float, default=550, help="no window starts after this")
+    parser.add_argument("--bundle", action="store_true", help="write into the bundled points")
     given = parser.parse_args()
+    if given.bundle:
+        bundle(given.rows)
+        return
     part, parts = map(int, given.part.split("/"))
     commands = job_commands()
     names = given.only or sorted(commands)[part - 1 :: parts]
     for probe, (ms, us) in PROBES.items():
-        short = str(HERE / "short_kernels.py")
+        short = str(ROOT / "profiling/workloads/short_kernels.py")
         commands[probe] = [sys.executable, short, "--ms", ms, "--block-us", us]
     sets = [(probe,) for probe in PROBES]
     for name in names:

@@ -9,16 +9,22 @@ Each pair runs under MPS twice: as it is, and with CUDA_MPS_CLIENT_PRIORITY=1 fo
 
 import argparse
 import json
+import math
 import random
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from windows import campaign, job_commands
 
-FILLERS = [
-    "triad", "bert-infer", "vit-train", "resnet50-infer", "fft", "sorting", "mobilenet-train",
-    "matmul-fp32", "matmul-bf16",
-]  # fmt: skip
+KINDS_OF_FILLERS = {
+    "triad": "short blocks", "bert-infer": "short blocks", "vit-train": "short kernels",
+    "resnet50-infer": "short blocks", "fft": "short blocks", "sorting": "short blocks",
+    "mobilenet-train": "short kernels", "matmul-fp32": "fp32 products", "matmul-bf16": "one wave",
+}  # fmt: skip
+FILLERS = [*KINDS_OF_FILLERS]
 SMALL = [
     "albert-train-b2", "bert-serve-30", "wav2vec2-infer-b2", "notebook-busy", "vit-serve-30",
     "resnet50-train-b2",
@@ -43,29 +49,42 @@ def sets() -> Iterator[tuple[str, ...]]:
 
 
 def print_table(path: Path) -> None:
-    """A line for each pair and card: speeds, p99 and work per joule, without and with priority."""
-    rows: dict[str, dict[tuple[str, ...], dict[str, list[float]]]] = {}
+    """Medians without and with priority by kind of both jobs, over all pairs and GPUs."""
+    rows: dict[tuple[str, ...], dict[str, Any]] = {}
+    kinds = defaultdict[str, list[list[tuple[float, ...]]]](list)
     for row in map(json.loads, path.open()):
-        rows.setdefault(row["uuid"], {})[tuple(row["jobs"])] = row
-    print("| pair | speeds | with priority | p99, ms | work per joule |\n|---|---|---|---|---|")
-    for windows in rows.values():
-        for filler, small in sorted(pairs()):
+        rows[row["uuid"], *row["jobs"]] = row
+    for uuid in {key[0] for key in rows}:
+        for filler, small in pairs():
             names = filler.partition("@")[0], small
-            both = [windows.get((filler + sign, small)) for sign in ("", "!1")]
-            alone = [windows.get((name,)) for name in names]
-            if None in both + alone:
+            ways = [rows.get((uuid, filler + sign, small)) for sign in ("", "!1")]
+            alone = [rows.get((uuid, name)) for name in names]
+            if not all(ways + alone):
                 continue
-            told, worth = [], []
-            for window in both:
-                speeds = [
-                    rate / single["rates_per_s"][0]
-                    for rate, single in zip(window["rates_per_s"], alone, strict=True)
-                ]
-                energy = sum(s * w["power_w"] for s, w in zip(speeds, alone, strict=True))
-                worth.append(f"{energy / window['power_w']:.2f}")
-                told.append(", ".join(f"{speed:.2f}" for speed in speeds))
-            tails = " -> ".join(f"{w['p99_ms'][1]:.0f}" for w in both if w["p99_ms"][1])
-            print(f"| {filler}, {small} | {' | '.join(told)} | {tails} | {' -> '.join(worth)} |")
+            limited = ", limit of 50 %" if "@" in filler else ""
+            kind = f"{KINDS_OF_FILLERS[names[0]]}{limited}: {kind_of(small)}"
+            kinds[kind].append([seen(way, alone) for way in ways])
+    print(
+        "| beside a filler of | n | speed of the small job | of the filler | work per joule | p99 |"
+    )
+    for kind, found in sorted(kinds.items()):
+        columns = zip(*(zip(*pair, strict=True) for pair in found), strict=True)
+        told = (" to ".join(f"{median(v):.2f}" for v in zip(*c, strict=True)) for c in columns)
+        print(f"| {kind} | {len(found)} | {' | '.join(told)} |")
+
+
+def kind_of(small: str) -> str:
+    """Servers, trainings and notebooks, or the name of another job."""
+    kinds = {"-serve-": "servers", "-train-": "trainings", "notebook": "notebook"}
+    return next((kind for sign, kind in kinds.items() if sign in small), small)
+
+
+def seen(way: dict[str, Any], alone: list[dict[str, Any]]) -> tuple[float, ...]:
+    """Speeds of the small job and of the filler, work per joule over the two alone, p99 in ms."""
+    pairs = zip(way["rates_per_s"], alone, strict=True)
+    filler, small = (rate / single["rates_per_s"][0] for rate, single in pairs)
+    watts = filler * alone[0]["power_w"] + small * alone[1]["power_w"]
+    return small, filler, watts / way["power_w"], way["p99_ms"][1] or math.nan
 
 
 def main() -> None:

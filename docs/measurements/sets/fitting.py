@@ -2,21 +2,23 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from dataclasses import dataclass, fields
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from rows import Part, Row
 
-from advisor.core.split import Sharing
-from advisor.predict.profiles import Floats, computes_in_bursts
+from advisor.predict.profiles import Floats, Kernels, computes_in_bursts
 from advisor.predict.sets import (
-    MPS,
+    CLASSES,
+    CORNER,
+    ROUND_ROBIN,
+    SLICED,
     TURNS_KEPT,
+    JobsAlone,
+    RoundRobin,
     SetClass,
-    SideBySide,
-    class_of,
-    filling_beside,
+    crowded,
     power_w,
     turns,
 )
@@ -31,12 +33,52 @@ Fit = Callable[[Sequence[Row]], Kept]
 OVER_W = np.arange(20.0, 121.0, 5.0)
 
 
-def side_by_side(law: SideBySide) -> Kept:
-    """Under MPS."""
+def alone(row: Row, law: RoundRobin = ROUND_ROBIN, *, is_counted: bool = True) -> JobsAlone:
+    """As the package takes the jobs of a row, shape (jobs, ways of the law)."""
+    jobs = [_alone(part, law, part.kernels if is_counted else None) for part in row.parts]
+    ways = np.atleast_1d(law.gaps).shape
+    columns = ([np.broadcast_to(own, ways) for own in column] for column in zip(*jobs, strict=True))
+    names = [field.name for field in fields(JobsAlone)]
+    return JobsAlone(**dict(zip(names, map(np.array, columns), strict=True)))
+
+
+def _alone(part: Part, law: RoundRobin, counted: Kernels | None) -> list[Any]:
+    whole, rate = part.whole, np.array([part.alone.rate])
+    sm, dram = part.activity(), part.activity("dram_active_percent")
+    whole_active = max(whole.sm_active_percent or 0.0, whole.dram_active_percent or 0.0) / 100
+    cores = (whole.job_cpu_percent or 100.0) / 100
+    bursts = computes_in_bursts(whole)
+    kernels = law.kernels(
+        counted,
+        rate,
+        np.array([max(sm, dram)]),
+        (whole.rate, whole_active, cores),
+        serves=part.serves,
+        waits=part.is_host or bursts,
+    )
+    could = part.base / whole_active if part.serves else part.base
+    of_gpu = part.alone.power_w or 0.0, sm, dram
+    kind = float(part.fills), float(part.serves), 0.0, float(bursts), math.inf
+    of_share = part.alone.share_percent, part.base, could
+    return [*of_share, *of_gpu, *kind, *kernels, float(counted is None)]
+
+
+def round_robin(law: RoundRobin, *, is_counted: bool = True) -> Kept:
+    """Under MPS; without what was counted, by what cores say of all jobs."""
 
     def kept(row: Row) -> Floats:
-        served = row.column(lambda part: part.serves)
-        return law.kept(active(row), active(row, "dram"), row.column(lambda p: p.fills), served)
+        jobs = alone(row, law, is_counted=is_counted)
+        return np.minimum(jobs.could, jobs.rate) / jobs.rate
+
+    return kept
+
+
+def on_own_sms(corner: float | Floats) -> Kept:
+    """Under MPS with limits that add up to the GPU."""
+
+    def kept(row: Row) -> Floats:
+        serves = row.column(lambda part: part.serves)
+        return np.where(serves, 1.0, crowded(active(row), active(row, "dram"), corner))
 
     return kept
 
@@ -48,8 +90,9 @@ def by_turns(part: float) -> Kept:
 
 def as_it_stands(row: Row) -> Floats:
     """What the package says."""
-    in_turns = row.mode == "time-sliced"
-    return (by_turns(TURNS_KEPT) if in_turns else side_by_side(MPS))(row)
+    if row.mode == "time-sliced":
+        return by_turns(TURNS_KEPT)(row)
+    return on_own_sms(CORNER)(row) if row.is_apart else round_robin(ROUND_ROBIN)(row)
 
 
 def active(row: Row, of: str = "sm") -> Floats:
@@ -60,11 +103,6 @@ def active(row: Row, of: str = "sm") -> Floats:
 def small(row: Row) -> Floats:
     """1 for jobs that neither fill the GPU, nor serve, nor compute in bursts; shape (jobs, 1)."""
     return row.column(lambda p: not (p.fills or p.serves or computes_in_bursts(p.whole)))
-
-
-def beside(row: Row) -> Floats:
-    """Activity of others that fill the GPU, for each job."""
-    return filling_beside(active(row), row.column(lambda part: part.fills))
 
 
 def speeds(row: Row, kept: Floats) -> list[float]:
@@ -106,16 +144,20 @@ class Nearest(Generic[K]):
         at_once: object,
         rows: Sequence[Row],
     ) -> None:
-        self._rule, self._constants = rule, constants
-        self._offs = {id(row): speed_offs(row, rule(at_once)(row)) for row in rows}
+        self._constants = constants
+        self._kept = {id(row): rule(at_once)(row) for row in rows}
+        self._offs = {id(row): speed_offs(row, self._kept[id(row)]) for row in rows}
 
     def best(self, rows: Sequence[Row]) -> K:
         """Its constants."""
-        offs = np.sum([self._offs[id(row)] for row in rows], axis=0)
-        return self._constants[int(np.argmin(offs))]
+        return self._constants[self._place(rows)]
 
     def fit(self, rows: Sequence[Row]) -> Kept:
-        return self._rule(self.best(rows))
+        place = self._place(rows)
+        return lambda row: self._kept[id(row)][:, [place]]
+
+    def _place(self, rows: Sequence[Row]) -> int:
+        return int(np.argmin(np.sum([self._offs[id(row)] for row in rows], axis=0)))
 
 
 def over_w(rows: Sequence[Row], kept: Kept) -> float:
@@ -148,7 +190,7 @@ class Judged:
         return 100 * abs(self.power_w / self.row.power_w - 1)
 
 
-def left_out(rows: Sequence[Row], fit: Fit) -> list[Judged]:
+def left_out(rows: Sequence[Row], fit: Fit, *, is_counted: bool = True) -> list[Judged]:
     """Every job of every set, by the constants of all other jobs."""
     found = list[Judged]()
     for job in sorted({job for row in rows for job in row.jobs}):
@@ -157,25 +199,28 @@ def left_out(rows: Sequence[Row], fit: Fit) -> list[Judged]:
         idle_w = over_w(free, kept)
         for row in rows:
             if job in row.jobs:
-                found += judge(row, kept(row), idle_w, job)
+                found += judge(row, kept(row), idle_w, job, is_counted=is_counted)
     return found
 
 
-def judge(row: Row, kept: Floats, over_w: float, *jobs: str) -> Iterable[Judged]:
+def judge(
+    row: Row, kept: Floats, over_w: float, *jobs: str, is_counted: bool = True
+) -> Iterable[Judged]:
     """What is said of some jobs of a set."""
     said, predicted_w = speeds(row, kept), watts(row, kept, over_w)
-    fillings = beside(row)[:, 0].tolist()
-    sharing = cast("Sharing", row.mode if row.mode == "time-sliced" else "uncapped")
+    classes = alone(row, is_counted=is_counted).classes[:, 0].tolist()
+    if row.mode == "time-sliced":
+        classes = [SLICED] * len(classes)
     alone_w = [part.whole.power_w or 0.0 for part in row.parts]
     measured = sum(p.speed * w for p, w in zip(row.parts, alone_w, strict=True)) / row.power_w
     expected = sum(s * w for s, w in zip(said, alone_w, strict=True)) / predicted_w
-    for part, speed, filling in zip(row.parts, said, fillings, strict=True):
+    for part, speed, number in zip(row.parts, said, classes, strict=True):
         if part.whole.job in jobs:
             yield Judged(
                 row,
                 part,
-                class_of(sharing, filling),
-                class_of(sharing, max(fillings)),
+                CLASSES[number],
+                CLASSES[max(classes)],
                 speed,
                 predicted_w,
                 measured,

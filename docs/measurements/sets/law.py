@@ -5,14 +5,14 @@
 Campaigns and the words of the tables are as rows.py has them. It prints the constants of
 `advisor.predict.sets` as they stand there, and errors of jobs that the law was not fitted to,
 beside simple rules: each fitted to the same way of sharing, to all sets without the job that is
-judged. "As it stands" is the law of the package, so of campaigns that came after it these are
-errors of answers. Where no campaign is named, bundled pairs in turns count, too. The last row is
-how far the same set on another card and host is from itself.
-Errors of classes are quotients, measured over predicted: 5th, 50th, 95th percentile.
+judged. "Kernels guessed" is the law where nobody counted the kernels of any job. "As it stands" is
+the law of the package, so of campaigns that came after it these are errors of answers. Where no
+campaign is named, bundled pairs count, too. The last row is how far the same set on another card
+and host is from itself. Errors of classes are quotients, measured over predicted: 5th, 50th, 95th
+percentile.
 """
 
 import itertools
-import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -26,74 +26,84 @@ from fitting import (
     Nearest,
     active,
     as_it_stands,
-    beside,
     by_turns,
     judge,
     left_out,
+    on_own_sms,
     over_w,
-    side_by_side,
+    round_robin,
 )
-from rows import Off, Row, again, measured_rows, pairs_in_turns, tables
+from rows import Off, Row, again, measured_pairs, measured_rows, tables
 
 from advisor.predict.profiles import Floats
-from advisor.predict.sets import (
-    ACTIVE_IDLE_OVER_W,
-    HELD,
-    POWER_ERRORS,
-    SPEED_ERRORS,
-    SideBySide,
-    room,
-    room_in,
-)
+from advisor.predict.sets import ACTIVE_IDLE_OVER_W, POWER_ERRORS, SPEED_ERRORS, RoundRobin
 
 LAWS = tuple(
-    SideBySide(*constants)
-    for constants in itertools.product(
-        (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0),
-        (1.0, 1.5, 2.0, 3.0, 4.0),
-        (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95),
-        (4.0, 8.0, 12.0, 16.0, 24.0),
+    RoundRobin(launch_s / 1e6, gaps)
+    for launch_s, gaps in itertools.product(
+        (20.0, 24.0, 28.0, 32.0, 36.0, 40.0, 45.0, 50.0), (0.3, 0.4, 0.5, 0.6, 0.8)
     )
 )
+CORNERS = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0)
 LOSSES = tuple(loss / 50 for loss in range(31))
 TURNS = tuple(part / 20 for part in range(1, 21))
-MET = 0.9
-"""Part of its demand that a server has to answer."""
 
 
 def main() -> None:
     """Print constants and errors."""
-    rows = [*measured_rows(__doc__), *pairs_in_turns()]
-    by_mode = {mode: [row for row in rows if row.mode == mode] for mode in {r.mode for r in rows}}
-    constants, judged = fitted(rows)
+    rows = [*measured_rows(__doc__), *measured_pairs()]
+    constants, judged, guessed = fitted(rows)
     for name, value in constants.items():
         print(name, "=", value)
-    of_room([row for row in rows if row.mode != "time-sliced"])
-    for (name, of_class), (low, middle, high, jobs) in errors(judged).items():
+    for (name, of_class), (low, middle, high, jobs) in errors([*judged, *guessed]).items():
         print(f"{name}, {of_class}: {low:.2f} {middle:.2f} {high:.2f} ({jobs} jobs)")
     of_choices(judged)
     stand = [it for r in rows for it in judge(r, as_it_stands(r), ACTIVE_IDLE_OVER_W, *r.jobs)]
-    found = {"the law, job left out": judged, "the law as it stands": stand}
-    for name, rule in RULES.items():
-        found[name] = [it for own in by_mode.values() for it in left_out(own, rule(own))]
-    print_errors(rows, found)
-    tables("held by the ranges of answers, %", held(judged))
-
-
-def fitted(rows: Sequence[Row]) -> tuple[dict[str, object], list[Judged]]:
-    """Constants of the law by their names, and each job by those of sets without it."""
-    sliced = [row for row in rows if row.mode == "time-sliced"]
-    mps = [row for row in rows if row.mode != "time-sliced"]
-    laws = Nearest(side_by_side, LAWS, SideBySide(*np.array([astuple(law) for law in LAWS]).T), mps)
-    in_turns = Nearest(by_turns, TURNS, np.array(TURNS), sliced)
-    judged = [*left_out(mps, laws.fit), *left_out(sliced, in_turns.fit)]
-    constants: dict[str, object] = {
-        "MPS": laws.best(mps),
-        "ACTIVE_IDLE_OVER_W": over_w(mps, laws.fit(mps)),
+    found = {
+        "the law, job left out": judged,
+        "the law, kernels guessed": guessed,
+        "the law as it stands": stand,
     }
-    if sliced:
+    for name, rule in RULES.items():
+        found[name] = [it for own in by_way(rows).values() for it in left_out(own, rule(own))]
+    print_errors(rows, found)
+    tables("held by the ranges of answers, %", held([*judged, *guessed]))
+
+
+def by_way(rows: Sequence[Row]) -> Mapping[str, list[Row]]:
+    """Those that one rule is fitted to."""
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        found["own SMs" if row.mode == "limits" and row.is_apart else row.mode].append(row)
+    return found
+
+
+def fitted(rows: Sequence[Row]) -> tuple[dict[str, object], list[Judged], list[Judged]]:
+    """Constants by their names, each job by those of sets without it, and with kernels guessed."""
+    ways = by_way(rows)
+    shared = [*ways["uncapped"], *ways["limits"]]
+    all_laws = RoundRobin(*np.array([astuple(law) for law in LAWS]).T)
+
+    def guess(law: RoundRobin) -> Kept:
+        return round_robin(law, is_counted=False)
+
+    gaps = Nearest(round_robin, LAWS, all_laws, shared)
+    launches = Nearest(guess, LAWS, all_laws, shared)
+    corners = Nearest(on_own_sms, CORNERS, np.array(CORNERS), ways["own SMs"])
+    in_turns = Nearest(by_turns, TURNS, np.array(TURNS), ways["time-sliced"])
+    judged = left_out(shared, gaps.fit)
+    guessed = left_out(shared, launches.fit, is_counted=False)
+    constants: dict[str, object] = {
+        "ROUND_ROBIN": RoundRobin(launches.best(shared).launch_s, gaps.best(shared).gaps),
+        "ACTIVE_IDLE_OVER_W": over_w(shared, gaps.fit(shared)),
+    }
+    if own := ways["own SMs"]:
+        constants["CORNER"] = corners.best(own)
+        judged += left_out(own, corners.fit)
+    if sliced := ways["time-sliced"]:
         constants["TURNS_KEPT"] = in_turns.best(sliced)
-    return constants, judged
+        judged += left_out(sliced, in_turns.fit)
+    return constants, judged, guessed
 
 
 def held(judged: Sequence[Judged]) -> list[Off]:
@@ -102,9 +112,9 @@ def held(judged: Sequence[Judged]) -> list[Off]:
     for j in judged:
         ranges = [("watts", POWER_ERRORS[j.set_class], j.row.power_w / j.power_w)]
         if not j.part.serves:
-            ranges.append(("speeds", SPEED_ERRORS[j.of_class], j.part.speed / j.speed))
+            ranges.append((j.of_class, SPEED_ERRORS[j.of_class], j.part.speed / j.speed))
         for name, (low, high), ratio in ranges:
-            found.append(Off(name, j.row, j.part.is_host, 100.0 * (low <= ratio <= high)))
+            found.append(Off(name, j.row, j.part.kind, 100.0 * (low <= ratio <= high)))
     return found
 
 
@@ -112,7 +122,7 @@ def print_errors(rows: Sequence[Row], found: Mapping[str, Sequence[Judged]]) -> 
     """Tables of speeds and of watts, with what another card differs by."""
     speeds, watts = list[Off](), list[Off]()
     for name, its in found.items():
-        speeds += [Off(name, j.row, j.part.is_host, j.points) for j in its]
+        speeds += [Off(name, j.row, j.part.kind, j.points) for j in its]
         watts += offs_of_sets(name, its)
     speeds_again, watts_again = again(rows)
     tables("speeds, points", speeds + speeds_again)
@@ -125,7 +135,7 @@ def offs_of_sets(name: str, judged: Sequence[Judged]) -> list[Off]:
     for j in judged:
         of_rows[id(j.row)].append(j)
     return [
-        Off(name, its[0].row, is_host(its[0].row), statistics.fmean(j.percent for j in its))
+        Off(name, its[0].row, its[0].row.kind, statistics.fmean(j.percent for j in its))
         for its in of_rows.values()
     ]
 
@@ -160,54 +170,6 @@ RULES: Mapping[str, Callable[[Sequence[Row]], Fit]] = {
     "a tax for each neighbour": lambda rows: Nearest(tax, LOSSES, np.array(LOSSES), rows).fit,
     "linear in activity (gpulets)": lambda rows: linear,
 }
-
-
-def of_room(rows: Sequence[Row]) -> None:
-    """Print how sure servers are of their demand by how much of what others want is lost to them.
-
-    Of those that no job starves: the mean error in points, how many could do with the low end of
-    their range, and how many of those served less than nine tenths.
-    """
-    calm = [row for row in rows if (beside(row) < HELD).all()]
-    low, _ = SPEED_ERRORS["no filling"]
-    for part in (0.0, 0.25, 0.5, 0.75, 1.0):
-        could = {id(r): room(1 / active(r), active(r), 1 / len(r.parts), part) for r in calm}
-        servers = [
-            (float(of), job.speed)
-            for row in calm
-            for job, of in zip(row.parts, could[id(row)][:, 0], strict=True)
-            if job.serves
-        ]
-        off = statistics.fmean(abs(min(1.0, of) - speed) for of, speed in servers)
-        sure = [speed for of, speed in servers if low * of >= 1]
-        less = sum(speed < MET for speed in sure)
-        print(f"TAKEN {part}: {100 * off:.1f}, {len(sure)} of {len(servers)} sure, {less} not")
-    of_busiest(calm, low)
-
-
-def of_busiest(calm: Sequence[Row], low: float) -> None:
-    """Print the same by how busy all SMs can be, and how busy those sets were that lacked some."""
-    for busiest in (1.0, 1.1, 1.2, 1.3, 1.4, math.inf):
-        servers = list[tuple[float, bool, float]]()
-        for row in calm:
-            sm, equal = active(row), 1 / len(row.parts)
-            could, most = room(1 / sm, sm, equal), room_in(busiest, sm)
-            pairs = zip(row.parts, could[:, 0].tolist(), most[:, 0].tolist(), strict=True)
-            servers += [
-                (min(1.0, of, at_most), min(low * of, at_most) >= 1, part.speed)
-                for part, of, at_most in pairs
-                if part.serves
-            ]
-        off = statistics.fmean(abs(said - speed) for said, _, speed in servers)
-        sure = [speed for _, is_sure, speed in servers if is_sure]
-        less = sum(speed < MET for speed in sure)
-        print(f"BUSIEST {busiest}: {100 * off:.1f}, {len(sure)} sure, {less} not")
-    lacking = [
-        sum(part.activity() * part.speed for part in row.parts)
-        for row in calm
-        if any(part.serves and part.speed < MET for part in row.parts) and active(row).sum() > 1
-    ]
-    print("busy where some is not served:", ", ".join(f"{busy:.2f}" for busy in sorted(lacking)))
 
 
 # classes
@@ -255,11 +217,6 @@ def of_choices(judged: Sequence[Judged]) -> None:
         best = sum(part == 1 for part in of_best)
         mean = 100 * statistics.fmean(of_best)
         print(f"choice, {name}: best of {best} of {len(of_best)} sets, {mean:.1f} % of the best")
-
-
-def is_host(row: Row) -> bool:
-    """Whether one core bounds one of the jobs."""
-    return any(part.is_host for part in row.parts)
 
 
 if __name__ == "__main__":

@@ -104,6 +104,7 @@ def profile_of(part: Part, bundled: Mapping[str, Profile]) -> Profile:
         power_limit_w=part.whole.power_limit_w,
         shares=shares,
         values=values,
+        kernels=part.kernels,
     )
 
 

@@ -94,8 +94,8 @@ def apart(rows: Sequence[Row]) -> None:
     for one, twin in twins:
         gaps["watts, %"].append(100 * abs(twin.power_w / one.power_w - 1))
         gaps["saved, points"].append(100 * abs(twin.saved_off - one.saved_off))
-        pairs = zip(one.parts, twin.parts, strict=True)
-        gaps["speeds, %"] += [100 * abs(b.speed / a.speed - 1) for a, b in pairs]
+        pairs = zip(one.speeds, twin.speeds, strict=True)
+        gaps["speeds, %"] += [100 * abs(b / a - 1) for a, b in pairs]
         if one.p99_ms and twin.p99_ms:
             gaps["p99, factor"].append(max(one.p99_ms / twin.p99_ms, twin.p99_ms / one.p99_ms))
     print("| apart | n | median | nine of ten |")

@@ -6,6 +6,7 @@ draws of sets. `host`: jobs that one core bounds alone (the flag cpu-bound), whi
 """
 
 import argparse
+import functools
 import math
 import random
 import statistics
@@ -17,9 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.core.records import FILLS_PERCENT, HEAT, PairPoint, SoloPoint
-from advisor.predict.profiles import Floats
+from advisor.predict.profiles import Floats, Kernels, make_profiles
+from advisor.predict.sets import are_apart
 from advisor_data.bundled import (
     bundled_pair_points,
+    bundled_reference_points,
     bundled_set_points,
     bundled_set_references,
     bundled_solo_points,
@@ -28,6 +31,13 @@ from advisor_data.bundled import (
 from advisor_profiling.reports import LEFT_OUT
 
 AGAIN = "the same set on another card"
+
+
+@functools.cache
+def counted_kernels() -> Mapping[str, Kernels]:
+    """Of each job that a probe ran beside, on whatever GPU model."""
+    profiles = make_profiles(bundled_solo_points())
+    return {job: p.kernels for (job, _), p in profiles.items() if p.kernels}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,15 @@ class Part:
     @property
     def is_host(self) -> bool:
         return "cpu-bound" in self.whole.flags
+
+    @property
+    def kind(self) -> str:
+        """Whose errors are counted together."""
+        return "server" if self.serves else "host" if self.is_host else ""
+
+    @property
+    def kernels(self) -> Kernels | None:
+        return counted_kernels().get(self.whole.job)
 
     def activity(self, name: str = "sm_active_percent") -> float:
         """Part of the GPU alone at its limit."""
@@ -84,6 +103,16 @@ class Row:
     @property
     def jobs(self) -> frozenset[str]:
         return frozenset(part.whole.job for part in self.parts)
+
+    @property
+    def kind(self) -> str:
+        """Whether one core bounds one of its jobs."""
+        return "host" if any(part.is_host for part in self.parts) else ""
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether limits leave each job SMs of its own."""
+        return bool(are_apart([part.alone.share_percent for part in self.parts]))
 
     @property
     def fill(self) -> int:
@@ -135,18 +164,29 @@ def measured_rows(text: str | None) -> list[Row]:
     return [row for campaign in campaigns(text) for row in rows_of(campaign)]
 
 
-def pairs_in_turns() -> list[Row]:
-    """Bundled pairs in turns; none where the command line names campaigns."""
-    return [row for row in rows_of_pairs() if row.mode == "time-sliced" and len(sys.argv) == 1]
+def measured_pairs() -> list[Row]:
+    """Bundled pairs; none where the command line names campaigns."""
+    return rows_of_pairs() if len(sys.argv) == 1 else []
 
 
 def rows_of_pairs() -> list[Row]:
-    """Bundled pairs whose jobs have a bundled point at each share, of any card of the model."""
-    solo: dict[str, dict[tuple[str, float], SoloPoint]] = defaultdict(dict)
+    """Bundled pairs whose jobs have a bundled point at each share.
+
+    Jobs alone on the whole GPU are of the same run and card where both were measured there.
+    """
+    solo: dict[object, dict[tuple[str, float], SoloPoint]] = defaultdict(dict)
     for point in bundled_solo_points():
         solo[point.gpu_model].setdefault((point.job, point.share_percent), point)
-    rows = (row_of(point, solo[point.gpu_model]) for point in select(bundled_pair_points()).points)
-    return [row for row in rows if row]
+    for point in bundled_reference_points():
+        solo[point.run, point.gpu_uuid].setdefault((point.job, point.share_percent), point)
+    found = list[Row | None]()
+    for point in select(bundled_pair_points()).points:
+        there = solo[point.run, point.gpu_uuid]
+        known = all((part.job, 100.0) in there for part in point.parts)
+        found.append(
+            row_of(point, there if known and point.mode != "mps" else solo[point.gpu_model])
+        )
+    return [row for row in found if row]
 
 
 def rows_of(campaign: Campaign, left_out: Collection[str] = LEFT_OUT) -> list[Row]:
@@ -196,7 +236,7 @@ class Off:
 
     rule: str
     row: Row
-    host: bool
+    kind: str
     error: float
 
 
@@ -209,15 +249,15 @@ def again(rows: Sequence[Row]) -> tuple[list[Off], list[Off]]:
             continue
         for one, other in zip(before.parts, row.parts, strict=True):
             off = 100 * abs(one.speed - other.speed)
-            speeds.append(Off(AGAIN, row, other.is_host, off))
-        host = any(part.is_host for part in row.parts)
-        watts.append(Off(AGAIN, row, host, 100 * abs(before.power_w / row.power_w - 1)))
+            speeds.append(Off(AGAIN, row, other.kind, off))
+        watts.append(Off(AGAIN, row, row.kind, 100 * abs(before.power_w / row.power_w - 1)))
     return speeds, watts
 
 
 CUTS: Mapping[str, Callable[[Off], bool]] = {
     "MPS, no limits": lambda off: off.row.mode == "uncapped",
-    "one limit": lambda off: off.row.mode == "limits",
+    "one limit": lambda off: off.row.mode == "limits" and not off.row.is_apart,
+    "own SMs": lambda off: off.row.mode == "limits" and off.row.is_apart,
     "time-sliced": lambda off: off.row.mode == "time-sliced",
 }
 MPS_CUTS: Mapping[str, Callable[[Off], bool]] = {
@@ -226,10 +266,13 @@ MPS_CUTS: Mapping[str, Callable[[Off], bool]] = {
     "5 to 7": lambda off: len(off.row.parts) > 4,
     "none fills": lambda off: off.row.fill == 0,
     "one fills": lambda off: off.row.fill == 1,
-    "two fill": lambda off: off.row.fill == 2,
+    "two or more fill": lambda off: off.row.fill > 1,
     "one of 3 and more": lambda off: off.row.fill == 1 and len(off.row.parts) > 2,
-    "not host": lambda off: not off.host,
-    "host": lambda off: off.host,
+    "servers": lambda off: off.kind == "server",
+    "not host": lambda off: off.kind == "",
+    "host": lambda off: off.kind == "host",
+    "H100": lambda off: "H100" in off.row.gpu_model,
+    "H200": lambda off: "H200" in off.row.gpu_model,
 }
 
 

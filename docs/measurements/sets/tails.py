@@ -15,24 +15,23 @@ import itertools
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 
 import numpy as np
-from fitting import active
+from fitting import alone
 from law import percentiles
-from rows import Row, measured_rows
+from rows import Row, measured_rows, rows_of_pairs
 
-from advisor.predict.profiles import Floats, computes_in_bursts, make_profiles
-from advisor.predict.sets import TAILS, SetClass, Tails, class_of, filling_beside, fills
-from advisor_data.bundled import bundled_pair_points, bundled_solo_points, select
+from advisor.predict.profiles import Floats, make_profiles
+from advisor.predict.sets import CLASSES, TAILS, JobsAlone, SetClass, Tails
+from advisor_data.bundled import bundled_solo_points
 
 LAWS = tuple(
     Tails(*constants)
     for constants in itertools.product(
         [crowd / 4 for crowd in range(2, 13)],
-        [waiting / 4 for waiting in range(17)],
-        (12.0, 24.0),
+        [kernel_us / 1e6 for kernel_us in (4, 6, 8, 10, 12, 15, 20, 25, 35, 50, 100, 1e6)],
         (3.0, 6.0, 12.0, 24.0, 48.0),
     )
 )
@@ -41,13 +40,11 @@ MET = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """A server in one window: its place among jobs with these activities, (jobs, 1) each.
+    """A server in one window: its place among these jobs, (jobs, 1) each.
 
     Attributes:
         longer: p99 for each 1 ms alone.
         is_met: Whether it served its demand.
-        in_bursts: 1 for jobs that compute in bursts.
-        jobs: Their names.
     """
 
     server: str
@@ -56,26 +53,13 @@ class Tail:
     longer: float
     is_met: bool
     place: int
-    sm: Floats
-    fills: Floats
-    in_bursts: Floats
-    alone_ms: float
-    jobs: tuple[str, ...]
+    beside: JobsAlone
 
     @property
     def of_class(self) -> SetClass:
-        filling = float(filling_beside(self.sm, self.fills)[self.place, 0])
-        return class_of("time-sliced" if self.mode == "time-sliced" else "uncapped", filling)
-
-    @property
-    def pulses(self) -> bool:
-        """A job beside it computes in bursts; it does not itself."""
-        return bool(self.in_bursts.any())
-
-    @property
-    def neighbours(self) -> int:
-        """That count for its class."""
-        return len(self.sm) - 1 if self.of_class == "no filling" else 1
+        if self.mode == "time-sliced":
+            return "time-sliced"
+        return CLASSES[int(self.beside.classes[self.place, 0])]
 
 
 Fit = Callable[[Sequence[Tail]], Callable[[Tail], float]]
@@ -83,14 +67,15 @@ Fit = Callable[[Sequence[Tail]], Callable[[Tail], float]]
 
 def main() -> None:
     """Print constants and errors."""
-    tails = [*of_sets(measured_rows(__doc__)), *of_pairs()]
+    rows = measured_rows(__doc__)
+    tails, guessed = (windows(rows, is_counted=counted) for counted in (True, False))
     mps = under_mps(tails)
     law, by_others = fitted(mps)
     print("TAILS =", law)
     said = {
         "as long as alone": [1.0] * len(mps),
-        "the median of its class": left_out(mps, medians),
         "the law": by_others,
+        "the law, kernels guessed": fitted(under_mps(guessed))[1],
         "the law as it stands": list(map(by(TAILS), mps)),
     }
     print(f"\n| p99 under MPS | {' | '.join(CUTS)} |")
@@ -101,25 +86,9 @@ def main() -> None:
         ]
         cells = (_cell([off for tail, off in offs if cut(tail)]) for cut in CUTS.values())
         print(f"| {name} | {' | '.join(cells)} |")
-    by_bursts(mps, by_others)
-    for name, (low, middle, high, windows) in errors(tails, said["the law"]).items():
-        print(f"P99_ERRORS, {name}: {low:.2f} {middle:.2f} {high:.2f} ({windows} windows)")
-
-
-def by_bursts(mps: Sequence[Tail], by_others: Sequence[float]) -> None:
-    """Of servers of sets whose demand is met, beside jobs that compute in bursts, by both."""
-    nearest = nearest_of(mps)
-    without = left_out(mps, lambda free: by(replace(nearest(free), burst_ms=1e-9)))
-    offs: dict[tuple[bool, str], list[tuple[float, float]]] = defaultdict(list)
-    for tail, one, other in zip(mps, without, by_others, strict=True):
-        if _is_calm(tail) and tail.pulses:
-            off = math.log(tail.longer / one), math.log(tail.longer / other)
-            bursts = {n for n, found in zip(tail.jobs, tail.in_bursts, strict=True) if found}
-            for key in [(False, name) for name in bursts] + [(True, tail.server)]:
-                offs[key].append(off)
-    print("\n| beside, then of | as if they did not | the law |\n|---|--:|--:|")
-    for (_, name), found in sorted(offs.items()):
-        print(f"| {name} | {' | '.join(_cell(column) for column in zip(*found, strict=True))} |")
+    told = errors([*tails, *guessed], [*by_others, *said["the law, kernels guessed"]])
+    for name, (low, middle, high, count) in told.items():
+        print(f"P99_ERRORS, {name}: {low:.2f} {middle:.2f} {high:.2f} ({count} windows)")
 
 
 def under_mps(tails: Iterable[Tail]) -> list[Tail]:
@@ -156,14 +125,14 @@ CUTS: Mapping[str, Callable[[Tail], bool]] = {
     "pairs, limits": lambda tail: tail.source == "pairs" and tail.mode == "limits",
     "all": lambda tail: True,
     "all, demand met": lambda tail: tail.is_met,
-    "sets, met, none fills or pulses": lambda tail: _is_calm(tail) and not tail.pulses,
-    "sets, met, none fills, one pulses": lambda tail: _is_calm(tail) and tail.pulses,
+    "met, no limits, none fills": lambda tail: _is_free(tail) and tail.of_class == "none fills",
+    "met, no limits, one fills": lambda tail: _is_free(tail) and tail.of_class != "none fills",
 }
 
 
-def _is_calm(tail: Tail) -> bool:
-    """A server of a set that serves its demand beside jobs of which none fills the GPU."""
-    return tail.source == "sets" and tail.is_met and tail.of_class == "no filling"
+def _is_free(tail: Tail) -> bool:
+    """A server that serves its demand without limits."""
+    return tail.is_met and tail.mode == "uncapped"
 
 
 def _cell(offs: Sequence[float]) -> str:
@@ -195,16 +164,7 @@ def nearest_of(tails: Sequence[Tail]) -> Callable[[Sequence[Tail]], Tails]:
 
 
 def _longer(law: Tails, tail: Tail) -> Floats:
-    return law.longer(tail.sm, tail.fills, tail.in_bursts, np.array(tail.alone_ms))[tail.place]
-
-
-def medians(free: Sequence[Tail]) -> Callable[[Tail], float]:
-    """The median of each class; where no job beside fills the GPU, of each neighbour."""
-    ratios: dict[str, list[float]] = defaultdict(list)
-    for tail in free:
-        ratios[tail.of_class].append(tail.longer / tail.neighbours)
-    found = {name: statistics.median(own) for name, own in ratios.items()}
-    return lambda tail: tail.neighbours * found.get(tail.of_class, 1.0)
+    return law.longer(tail.beside)[tail.place]
 
 
 def left_out(tails: Sequence[Tail], fit: Fit) -> list[float]:
@@ -219,61 +179,43 @@ def left_out(tails: Sequence[Tail], fit: Fit) -> list[float]:
 # windows
 
 
-def of_sets(rows: Sequence[Row]) -> Iterator[Tail]:
-    """Of measured sets."""
-    alone: dict[tuple[str, float, bool], list[float]] = defaultdict(list)
-    seen = [(row, n, part) for row in rows for n, part in enumerate(row.parts)]
-    windows = {(id(part.alone), row.mode == "time-sliced"): part.alone for row, _, part in seen}
-    for (_, in_turns), point in windows.items():
-        if point.latency_p99_ms:
-            alone[point.job, point.share_percent, in_turns].append(point.latency_p99_ms)
-    for row, n, part in seen:
-        where = (part.whole.job, part.alone.share_percent, row.mode == "time-sliced")
-        if part.p99_ms and where in alone:
-            alone_ms = statistics.median(alone[where])
-            yield Tail(
-                server=part.whole.job,
-                source="sets",
-                mode=row.mode,
-                longer=part.p99_ms / alone_ms,
-                is_met=part.speed >= MET,
-                place=n,
-                sm=active(row),
-                fills=row.column(lambda p: p.fills),
-                in_bursts=row.column(lambda p: computes_in_bursts(p.whole)),
-                alone_ms=alone_ms,
-                jobs=tuple(p.whole.job for p in row.parts),
-            )
-
-
-def of_pairs() -> Iterator[Tail]:
-    """Of bundled pairs, by bundled profiles."""
+def windows(of_sets: Sequence[Row], *, is_counted: bool = True) -> list[Tail]:
+    """Of measured sets, and of bundled pairs, whose tails alone are those of bundled profiles."""
     profiles = make_profiles(bundled_solo_points())
-    for point in select(bundled_pair_points()).points:
-        jobs = [profiles.get((part.job, point.gpu_model)) for part in point.parts]
-        seats = [(job, part) for job, part in zip(jobs, point.parts, strict=True) if job]
-        if len(seats) < len(jobs) or any(p.share_percent < job.shares[0] for job, p in seats):
-            continue
-        sm = np.array([job.at([p.share_percent])["sm_active_percent"] for job, p in seats]) / 100
-        filling = np.array([[float(fills(job))] for job, _ in seats])
-        bursts = np.array([[float(job.in_bursts)] for job, _ in seats])
-        mode = "limits" if point.mode == "mps" else point.mode
-        for n, (job, part) in enumerate(seats):
-            alone_ms = job.serving and job.serving.p99_alone_ms(part.share_percent)
-            if part.latency_p99_ms and part.offered_rate and alone_ms and not np.isnan(sm).any():
-                yield Tail(
-                    server=part.job,
-                    source="pairs",
-                    mode=mode,
-                    longer=part.latency_p99_ms / alone_ms,
-                    is_met=(part.rate or 0) / part.offered_rate >= MET,
-                    place=n,
-                    sm=sm,
-                    fills=filling,
-                    in_bursts=bursts,
-                    alone_ms=alone_ms,
-                    jobs=tuple(p.job for p in point.parts),
+    found = list[Tail]()
+    medians_ms = alone_in(of_sets)
+    for source, those in (("sets", of_sets), ("pairs", rows_of_pairs())):
+        for row, place, part in ((r, n, p) for r in those for n, p in enumerate(r.parts)):
+            share = part.alone.share_percent
+            profile = profiles.get((part.whole.job, row.gpu_model))
+            if source == "sets":
+                alone_ms = medians_ms.get((part.whole.job, share, row.mode == "time-sliced"))
+            else:
+                alone_ms = profile and profile.serving and profile.serving.p99_alone_ms(share)
+            if part.p99_ms and part.serves and alone_ms:
+                jobs = alone(row, is_counted=is_counted)
+                found.append(
+                    Tail(
+                        server=part.whole.job,
+                        source=source,
+                        mode=row.mode,
+                        longer=part.p99_ms / alone_ms,
+                        is_met=part.speed >= MET,
+                        place=place,
+                        beside=replace(jobs, p99_ms=np.full_like(jobs.p99_ms, alone_ms)),
+                    )
                 )
+    return found
+
+
+def alone_in(rows: Sequence[Row]) -> Mapping[tuple[str, float, bool], float]:
+    """The p99 of each server alone, by its limit and whether without MPS, ms."""
+    seen = {(id(p.alone), row.mode == "time-sliced"): p.alone for row in rows for p in row.parts}
+    found: dict[tuple[str, float, bool], list[float]] = defaultdict(list)
+    for (_, in_turns), point in seen.items():
+        if point.latency_p99_ms:
+            found[point.job, point.share_percent, in_turns].append(point.latency_p99_ms)
+    return {key: statistics.median(values) for key, values in found.items()}
 
 
 if __name__ == "__main__":

@@ -16,16 +16,26 @@ from datetime import datetime
 from typing import Protocol, Self
 
 from advisor.core.gpu import MEMORY_PART, WHOLE, Gpu, Share
-from advisor.core.job import Job, Reported, ResultsSettings, judge, read_first
-from advisor.core.records import REPLAY_SOURCE, Point, PointPart, SoloPoint, grouped
+from advisor.core.job import Job, ProgressSettings, Reported, ResultsSettings, judge, read_first
+from advisor.core.records import (
+    REPLAY_SOURCE,
+    PairPoint,
+    Point,
+    PointPart,
+    SoloPoint,
+    grouped,
+)
 from advisor.core.telemetry import MEMORY_USED
 from advisor.core.wording import count_of
 from advisor.errors import AdvisorError, InputError, JobError, LimitBrokenError, LimitNotProvenError
+from advisor.predict.profiles import computes_in_bursts
 from advisor.runtime.job_process import stop_all
 from advisor.runtime.processes import cpu_steal_s
+from advisor.settings import python, workload_path
 from advisor_data import Store
 from advisor_profiling.testbed import Testbed, WarmProcess
 from advisor_profiling.window import (
+    MeanEstimate,
     MeasuredWindow,
     ProcessSpec,
     RunConditions,
@@ -34,11 +44,13 @@ from advisor_profiling.window import (
     WindowResult,
     WindowRules,
     failed_point,
+    kernels_beside,
     measure,
     measure_idle,
     part_of,
     solo,
     to_point,
+    together,
 )
 
 _Clients = frozenset[ProcessSpec]
@@ -694,7 +706,9 @@ class _Task:
         self.measure(Block(failure.target.specs, (failure.target,)), alone=True)
 
     def give_up(self, failure: Failure) -> None:
-        """Tell a failure that stays; a pair keeps a marked point."""
+        """Tell a failure that stays; a pair keeps a marked point, but not one with the probe."""
+        if _is_probed(failure.target):
+            return
         self._reporter.failure(failure)
         if len(failure.target.specs) > 1:
             moment = self._testbed.clock.utc()
@@ -793,7 +807,11 @@ class _Task:
         self.measuring_s += self._testbed.clock.now_s() - begun_s
         self._rest(target)
         self._testbed.check_alive()
-        self._keep(to_point(self._references.judged(result), self._conditions))
+        point = to_point(self._references.judged(result), self._conditions)
+        # Of a window with the probe only kernels are kept, with the job's own point.
+        if not _is_probed(target):
+            self._store.add([point])
+        self._note(point)
         self._retry_limit.worked(target.jobs)
         return True
 
@@ -808,8 +826,7 @@ class _Task:
             except JobError as reason:
                 self._pool.lose(spec, reason)
 
-    def _keep(self, point: Point) -> None:
-        self._store.add([point])
+    def _note(self, point: Point) -> None:
         self.points.append(point)
         done = len(self.points)
         elapsed_s = self._testbed.clock.now_s() - self._begun_s
@@ -832,7 +849,11 @@ IDLE_DRIFT_W = 5
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """What a sweep measured in this process; points of an earlier part are in the store."""
+    """What a sweep measured.
+
+    Attributes:
+        points: Of the run, those that it had before included.
+    """
 
     run: str
     points: tuple[SoloPoint, ...]
@@ -871,6 +892,77 @@ def unfinished_run(
     return run, [p for p in same if p.run == run]
 
 
+SHORT_KERNELS = Job(
+    name="advisor-short-kernels",
+    command=(python(), str(workload_path("short_kernels.py"))),
+    progress=ProgressSettings(unit="kernels", gate=True),
+    start_timeout_s=60.0,
+    memory_mib=600,
+)
+"""The probe beside which the kernels of a job are counted."""
+
+
+def _is_probed(target: Target) -> bool:
+    return SHORT_KERNELS.name in target.jobs
+
+
+def _probe_blocks(
+    job: Job,
+    targets: Iterable[Target],
+    kept: Iterable[SoloPoint],
+    testbed: Testbed,
+    reporter: Reporter,
+) -> list[Block]:
+    """The probe alone and beside the job without limits; none where nothing is to be counted.
+
+    The job needs a window on the whole GPU, planned or kept, and no such point may have kernels.
+    Without MPS they are not dealt in turn, and a replay may lack the window.
+    """
+    whole = [point for point in kept if point.share_percent == WHOLE]
+    alone, beside = solo(SHORT_KERNELS, _FULL), together([(job, _FULL), (SHORT_KERNELS, _FULL)])
+    if (
+        not (whole or any(spec.share == _FULL for target in targets for spec in target.specs))
+        or any(point.kernels_per_unit for point in whole)
+        or testbed.refuses(beside)
+    ):
+        return []
+    if testbed.mode != "mps":
+        reporter.phase("kernels per unit are not counted: that takes MPS")
+        return []
+    return [_block([alone, beside])] if job.progress.gate else [_block([alone]), _block([beside])]
+
+
+def _with_kernels(
+    points: Sequence[SoloPoint], windows: Sequence[Point], store: Store
+) -> list[SoloPoint]:
+    """The points, of which those on the whole GPU get kernels per unit, also in the store.
+
+    Args:
+        points: Of the job alone.
+        windows: Those of the probe alone and beside the job among them.
+        store: Of the points.
+    """
+    alone = next(w for w in windows if isinstance(w, SoloPoint) and w.job == SHORT_KERNELS.name)
+    beside = next(window for window in windows if isinstance(window, PairPoint))
+    own, probe = sorted(beside.parts, key=lambda part: part.job == SHORT_KERNELS.name)
+    rates = [MeanEstimate(of.rate or 0.0, of.rate_stderr) for of in (own, alone, probe)]
+    whole = {
+        point: replace(
+            point,
+            **kernels_beside(
+                MeanEstimate(point.rate, point.rate_stderr),
+                *rates,
+                busy_percent=point.gpu_busy_percent,
+                pauses=None if computes_in_bursts(point) else False,
+            ),
+        )
+        for point in points
+        if point.share_percent == WHOLE
+    }
+    store.add(whole.values(), renew=True)
+    return [whole.get(point, point) for point in points]
+
+
 def sweep(
     targets: Sequence[Target],
     run: str,
@@ -878,8 +970,22 @@ def sweep(
     store: Store,
     reporter: Reporter,
     rules: WindowRules,
+    *,
+    kept: Sequence[SoloPoint] = (),
+    counted: Job | None = None,
 ) -> SweepResult:
     """Measure `targets` on `testbed`; what failed is tried once more, alone.
+
+    Args:
+        targets: Windows of a job alone.
+        run: Name of the run.
+        testbed: With the GPU.
+        store: Where points go to.
+        reporter: Is told how far it is.
+        rules: When a window ends.
+        kept: Points that the run has from before.
+        counted: The job, where its kernels per unit are counted last. What fails then is told, and
+            costs no point.
 
     Raises:
         LimitBrokenError: the job does not stay under its share, or a stranger computes.
@@ -887,25 +993,36 @@ def sweep(
         PartitionError: what enforces the shares broke; finished points are in the store.
         StoreError: a point could not be written; those before it are in the store.
     """
-    if not targets:
-        return SweepResult(run, (), (), None, None, 0.0)
+    probe = _probe_blocks(counted, targets, kept, testbed, reporter) if counted else []
+    if not targets and not probe:
+        return SweepResult(run, tuple(kept), (), None, None, 0.0)
     begun_s = testbed.clock.now_s()
     reporter.phase("measuring idle power")
     conditions = conditions_on(testbed, run, rules)
     free_mib = testbed.gpu.memory_mib
     if free_mib is not None:
         free_mib -= testbed.source.read((MEMORY_USED,))[MEMORY_USED] or 0
-    blocks = cut(targets, testbed.max_clients, free_mib, run, alone=False)
+    blocks = [*cut(targets, testbed.max_clients, free_mib, run, alone=False), *probe]
     outcome = measure_blocks(blocks, conditions, testbed, store, reporter)
-    for failure in outcome.failures:
+    uncounted = [failure for failure in outcome.failures if _is_probed(failure.target)]
+    failures = tuple(failure for failure in outcome.failures if failure not in uncounted)
+    for failure in failures:
         # A job that lifts its limit is the only one here: no other share is believed either.
         if isinstance(failure.cause, LimitNotProvenError | LimitBrokenError):
             raise failure.cause
+    points = [
+        *kept,
+        *(p for p in outcome.points if isinstance(p, SoloPoint) and p.job != SHORT_KERNELS.name),
+    ]
+    if uncounted:
+        reporter.phase(f"kernels per unit are not counted: {uncounted[0].reason}")
+    elif probe:
+        points = _with_kernels(points, outcome.points, store)
     reporter.phase("measuring idle power again")
     return SweepResult(
         run=run,
-        points=tuple(p for p in outcome.points if isinstance(p, SoloPoint)),
-        failures=outcome.failures,
+        points=tuple(points),
+        failures=failures,
         idle_before_w=conditions.idle_power_w,
         idle_after_w=_idle_again(testbed, rules, conditions.idle_power_w),
         duration_s=testbed.clock.now_s() - begun_s,

@@ -565,11 +565,6 @@ def check_safe_count(
         check_share(percent_for_units(units, gpu.units_total or 0), safety)
 
 
-def reports_results(job: Job) -> bool:
-    """Whether a job says itself whether its results are right, which judges each of its points."""
-    return job.results is not None
-
-
 def default_shares(shares: Sequence[Share], safety: Safety) -> tuple[Share, ...]:
     """The shares of a sweep, each moved to the nearest safe count."""
     return tuple(map(Share, safe_solo_shares([share.percent for share in shares], safety)))
@@ -578,10 +573,12 @@ def default_shares(shares: Sequence[Share], safety: Safety) -> tuple[Share, ...]
 def check_asked_shares(shares: Iterable[Share], job: Job, safety: Safety) -> None:
     """Refuse shares that were asked for at unsafe counts, where nothing would judge the results.
 
+    A job that reports its results judges each of its points itself.
+
     Raises:
         UnsafeCountError: one of them is.
     """
-    for share in shares if not reports_results(job) else ():
+    for share in shares if job.results is None else ():
         check_share(share.percent, safety)
 
 
@@ -598,7 +595,7 @@ def _splits_to_measure(
             judge the results.
     """
     mirrored = jobs[0].name > jobs[1].name
-    judged = [Safety() if reports_results(j) else s for j, s in zip(jobs, safety, strict=True)]
+    judged = [s if job.results is None else Safety() for job, s in zip(jobs, safety, strict=True)]
     for split in splits:
         if not split.is_limited:
             yield split

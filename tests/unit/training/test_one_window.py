@@ -66,10 +66,11 @@ def test_sets_are_answered_for_from_windows(profiles: list[Profile]) -> None:
     own = [p for p in profiles if p.gpu_model == "NVIDIA H200" and p.serving is None][:5]
     split = without_limits("uncapped", len(own))
     seen = [bundled_one_window().profile(window_of(p)) for p in own]
-    one, whole = (SetPredictor().predict(ps, [split])[0] for ps in (seen, own))
+    uncounted = [replace(p, kernels=None) for p in own]
+    one, whole = (SetPredictor().predict(ps, [split])[0] for ps in (seen, uncounted))
     assert one.power_w.value == pytest.approx(whole.power_w.value, rel=0.05)
     for estimated, known in zip(one.parts, whole.parts, strict=True):
-        assert estimated.speed.value == pytest.approx(known.speed.value, abs=1e-6)
+        assert estimated.speed.value == pytest.approx(known.speed.value, abs=0.02)
 
 
 def test_a_damaged_head_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from made_up_profiles import profile
 
 from advisor.core.policy import Policy
+from advisor.core.records import CPU_BOUND, FILLS_PERCENT
 from advisor.decide.decision import Outlook, decide
 from advisor.decide.limits import Request
 from advisor.decide.replicas import FoundCopies, replicas, way_of
@@ -28,7 +29,8 @@ def copied_job(sm: float = 10.0, dram: float = 5.0, **fields: Any) -> Profile:
         "job_cpu_percent": np.full(10, 100.0),
         "power_w": np.full(10, 180.0),
     }
-    return profile("job", [100.0] * 10, columns=columns, **fields)
+    flags = (CPU_BOUND,) if sm < FILLS_PERCENT else ()
+    return profile("job", [100.0] * 10, columns=columns, flags=flags, **fields)
 
 
 FREE = Request(policy=Policy(min_speed=0.0))
@@ -70,7 +72,7 @@ def test_each_number_is_decided_as_a_set_of_so_many(
         (copied_job(), {"max_power_w": 300.0}, "power", 3),
         (copied_job(70.0), {"policy": Policy(min_speed=0.0, min_gain=0.2)}, "SMs", 2),
         (copied_job(20.0, 70.0), {"policy": Policy(min_speed=0.0, min_gain=0.2)}, "DRAM", 2),
-        (copied_job(97.0), {"policy": Policy()}, "SMs", 1),
+        (copied_job(97.0), {"policy": Policy()}, "SMs", 2),
         (copied_job(5.0), {}, None, 7),
     ],
 )

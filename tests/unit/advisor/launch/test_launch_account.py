@@ -158,13 +158,22 @@ def test_nothing_is_stranded_without_limits() -> None:
     run.jobs[0].end("finished")
     run.go_on(10, 0, 1, 600)
     assert (run.account.stranded_unit_s, run.account.rest_energy_saved()) == (0, pytest.approx(0))
+    assert run.account.recent_energy_saved() == pytest.approx(0)
 
 
-def test_nothing_done_saves_nothing() -> None:
-    assert energy_saved(100.0, (0.0, 0.0), pair().parts) is None
-    assert energy_saved(None, (1.0, 1.0), pair().parts) is None
-    assert energy_saved(100.0, (None, 1.0), pair().parts) is None
-    assert energy_saved(300.0, (0.5, 0.5), pair().parts) == pytest.approx(0.2)
+@pytest.mark.parametrize(
+    ("energy", "work", "saved"),
+    [
+        (300.0, (0.5, 0.5), pytest.approx(0.2)),
+        (100.0, (0.0, 0.0), None),
+        (None, (1.0, 1.0), None),
+        (100.0, (None, 1.0), None),
+    ],
+)
+def test_energy_is_saved_where_work_was_done_and_all_is_known(
+    energy: float | None, work: tuple[float | None, ...], saved: float | None
+) -> None:
+    assert energy_saved(energy, work, pair().parts) == saved
 
 
 RATES = st.floats(0.01, 1e6)
@@ -203,35 +212,34 @@ def test_steady_growth_is_its_rate(
     assert meter.span_s <= now_s
 
 
-def test_job_that_reports_seldom_has_a_rate() -> None:
-    meter = RateMeter(5)
-    for now_s in range(100):
-        meter.add(Moment(now_s), 60 * (now_s // 30))
-    assert meter.rate() == pytest.approx(2)
-    for now_s in range(100, 400):
-        meter.add(Moment(now_s), 180)
-    assert (meter.rate() or 0) < 0.3
+SELDOM = [(now_s, 60 * (now_s // 30)) for now_s in range(100)]
+TEN = [(now_s, now_s) for now_s in range(11)]
+HALF_WRITTEN = [(0, 0), (1, 255), (2, 0), (3, 768)]
 
 
-def test_a_standstill_that_is_longer_than_the_move_counts() -> None:
-    """10 s at one a second, then 30 s of nothing: a quarter of that; 10 s of nothing are none."""
-    for still_s, rate in ((10, 1.0), (11, 10 / 21), (30, 0.25)):
-        meter = RateMeter()
-        for now_s in range(11):
-            meter.add(Moment(now_s), now_s)
-        meter.add(Moment(10 + still_s), 10)
-        assert meter.rate() == pytest.approx(rate)
-
-
-def test_count_that_is_read_half_written_is_ignored() -> None:
-    """One reading that went back is an accident; a count that stays back began again."""
-    meter = RateMeter()
-    for now_s, total in ((0, 0), (1, 255), (2, 0), (3, 768)):
+@pytest.mark.parametrize(
+    ("window_s", "readings", "rate"),
+    [
+        # It reports once in half a minute.
+        (5.0, SELDOM, 2.0),
+        (5.0, [*SELDOM, *((now_s, 180) for now_s in range(100, 400))], 60 / 339),
+        # A standstill that is longer than the move counts.
+        (None, [*TEN, (20, 10)], 1.0),
+        (None, [*TEN, (21, 10)], 10 / 21),
+        (None, [*TEN, (40, 10)], 0.25),
+        # One count that went back was read half written; one that stays back began again.
+        (None, HALF_WRITTEN, 256.0),
+        (None, [*HALF_WRITTEN, (4, 10), (5, 20), (6, 30)], 10.0),
+        (None, [(0, 0)], None),
+    ],
+)
+def test_a_rate_is_of_the_time_in_which_the_count_moved(
+    window_s: float | None, readings: list[tuple[float, float]], rate: float | None
+) -> None:
+    meter = RateMeter(window_s)
+    for now_s, total in readings:
         meter.add(Moment(now_s), total)
-    assert meter.rate() == pytest.approx(256)
-    for now_s, total in ((4, 10), (5, 20), (6, 30)):
-        meter.add(Moment(now_s), total)
-    assert meter.rate() == pytest.approx(10)
+    assert meter.rate() == (rate and pytest.approx(rate))
 
 
 @given(st.lists(st.floats(0, 1000), min_size=1), st.floats(0, 1e9))
@@ -245,6 +253,7 @@ def test_counter_adds_up_from_wherever_it_stood(grown_j: list[float], first_j: f
     found = energy(len(grown_j))
     assert found is not None
     assert found.joules == pytest.approx(sensor.counter - first_j, abs=1e-3)
+    assert found.seconds == len(grown_j)
 
 
 def test_source_that_fails_for_a_while_is_bridged() -> None:
@@ -309,8 +318,16 @@ def test_far_is_outside_of_the_interval_and_of_the_margin(value: float, factor: 
         assert not is_far(value * factor, narrow)
 
 
-def test_work_per_joule_needs_everything() -> None:
-    assert work_per_joule([0.5, 0.7], 600) == pytest.approx(0.002)
-    assert work_per_joule([0.5, None], 600) is None
-    assert work_per_joule([0.5, 0.7], None) is None
-    assert work_per_joule([0.5, 0.7], 0) is None
+@pytest.mark.parametrize(
+    ("speeds", "power_w", "expected"),
+    [
+        ([0.5, 0.7], 600, pytest.approx(0.002)),
+        ([0.5, None], 600, None),
+        ([0.5, 0.7], None, None),
+        ([0.5, 0.7], 0, None),
+    ],
+)
+def test_work_per_joule_needs_everything(
+    speeds: list[float | None], power_w: float | None, expected: float | None
+) -> None:
+    assert work_per_joule(speeds, power_w) == expected

@@ -6,32 +6,45 @@ import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
-from ended_launches import PAIR
+from ended_launches import PAIR, launch_id
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import BusyError, InputError
 from advisor.formats.job_file import load_job
 from advisor.formats.moments import to_text
 from advisor.launch.folder import (
+    EndedLaunch,
     LaunchFolder,
     StatusWriter,
+    beyond,
+    close_unclaimed,
     create_folder,
     dumps,
+    ended_launch,
     find_folder,
     half_removed,
     join_status,
     loads,
     remove,
 )
-from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import JobStatus, LaunchStatus
+from advisor.settings import Retention
 
-SPEC = LaunchSpec(launch_id="20260131-120000-3f2a91", gpu="0", pairs=(PAIR,), notes=("a note",))
+RATE = Interval(50, 40, 60)
+FORECAST = Forecast(
+    model_version="m", jobs=(JobForecast(rate=RATE, solo_rate=100.0),) * 2,
+    power_w=Interval(500, 450, 550), work_per_joule=Interval(0.002, 0.001, 0.003), coverage=0.9,
+)  # fmt: skip
+PAIRS = (replace(PAIR, forecast=FORECAST),)
+SPEC = LaunchSpec(launch_id="20260131-120000-3f2a91", gpu="0", pairs=PAIRS, notes=("a note",))
 
 
 @pytest.fixture
@@ -69,6 +82,8 @@ def test_status_follows_the_supervisor(folder: LaunchFolder) -> None:
     """Accepted before it begins; failed where it went without a last word; else its last word."""
     first = folder.read_status()
     assert (first.state, first) == ("accepted", folder.read_status())
+    assert (first.forecast, first.predicted_power_w) == (FORECAST, FORECAST.power_w)
+    assert [job.predicted_rate for job in first.jobs] == [RATE, RATE]
     with folder.supervising():
         job = JobStatus(job="gemm", rate_unit="steps", share_percent=30, proven=True, proof="set")
         runs, done = (replace(job, outcome=outcome, rate=9.0) for outcome in ("running", "failed"))
@@ -76,10 +91,22 @@ def test_status_follows_the_supervisor(folder: LaunchFolder) -> None:
         assert folder.read_status().jobs[0].proven
     gone = folder.read_status()
     assert (gone.state, gone.code) == ("failed", "supervisor-gone")
+    ended = EndedLaunch(launch_id=SPEC.launch_id, ended_at=gone.updated_at, size_bytes=ANY)
+    assert ended_launch(folder) == ended
     assert (gone.jobs[0].proven, gone.jobs[0].proof, gone.jobs[0].rate) == (False, None, None)
     assert [one.outcome for one in gone.jobs] == ["stopped", "failed"]
     StatusWriter(folder, SPEC).close("stopped")
     assert folder.read_status().state == "stopped"
+
+
+def test_a_launch_that_is_closed_is_never_begun(folder: LaunchFolder) -> None:
+    close_unclaimed(folder, "failed", "supervisor-gone", "it did not begin")
+    close_unclaimed(folder, "stopped")
+    status = folder.read_status()
+    assert (status.state, status.code, status.cause) == (
+        "failed", "supervisor-gone", "it did not begin"
+    )  # fmt: skip
+    assert (folder.claimed(), folder.supervised()) == (True, False)
 
 
 @pytest.mark.parametrize(("age_s", "silent"), [(9, False), (34, True), (-34, True)])
@@ -96,28 +123,6 @@ def test_what_is_old_is_shown_as_old_and_never_as_proven(
     assert (seen.silent_s is not None, seen.jobs[0].proven) == (silent, not silent)
     assert seen.standing.startswith("running, not heard of for 3" if silent else "running")
     assert (seen.state, seen.updated_at) == ("running", written)
-
-
-def test_first_fault_is_the_one_that_is_told(folder: LaunchFolder) -> None:
-    writer = StatusWriter(folder, SPEC)
-    writer.blame("job", "it died")
-    writer.blame("partition", "then the daemon went")
-    writer.close("failed")
-    assert folder.read_status().cause == "it died"
-
-
-def test_what_a_pair_did_is_not_what_the_next_one_does(folder: LaunchFolder) -> None:
-    writer = StatusWriter(folder, replace(SPEC, pairs=(PAIR, PAIR)))
-    writer.blame("job", "it died")
-    writer.warn("look")
-    writer.enter("running", gpu_uuid="GPU-1", started_at="then", energy_j=5.0, jobs=())
-    before = writer.status
-    writer.begin_pair(1)
-    now = folder.read_status()
-    assert (now.pair_number, now.pairs, now.state, now.energy_j) == (1, 2, "starting", None)
-    assert now.jobs[0] == JobStatus(job="gemm", rate_unit="steps", share_percent=30)
-    kept = ("code", "cause", "gpu_uuid", "started_at", "supervisor_pid", "warnings")
-    assert all(getattr(now, name) == getattr(before, name) for name in kept)
 
 
 def test_a_removal_that_was_killed_is_found(
@@ -222,3 +227,34 @@ def test_a_job_of_a_spec_has_the_hash_of_its_file(tmp_path: Path) -> None:
         pair = LaunchSet(split=Split((30, 70)), parts=parts)
         spec = loads(LaunchSpec, dumps(LaunchSpec(launch_id="x", gpu="0", pairs=(pair,))))
         assert [job.job_hash for job in spec.pairs[0].jobs] == [job.job_hash for job in pair.jobs]
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1000), st.integers(0, 2**40)), max_size=12),
+    st.floats(0.1, 1000),
+    st.floats(1e-6, 1000),
+)
+def test_exactly_what_is_beyond_a_bound_goes(
+    launches: list[tuple[float, int]], days: float, gib: float
+) -> None:
+    """Nothing older than allowed is left, what is left fits, and the newest that fit are left."""
+    now_s = 2e9
+    ended = [
+        _ended(number, now_s - age * 86_400, size) for number, (age, size) in enumerate(launches)
+    ]
+    bounds = Retention(launch_days=days, launch_gib=gib, audit_days=1, output_mib=2)
+    beyond_them = beyond(ended, bounds, now_s)
+    gone = [replace(launch, reason=None) for launch in beyond_them]
+    kept = [launch for launch in ended if launch not in gone]
+    assert all(now_s - launch.ended_s <= days * 86_400 for launch in kept)
+    assert sum(launch.size_bytes for launch in kept) <= gib * 2**30
+    assert gone == sorted(gone, key=lambda launch: (launch.ended_s, launch.launch_id))
+    for launch in beyond_them:
+        newer = [one for one in ended if one.ended_s >= launch.ended_s]
+        if launch.reason == "size":
+            assert sum(one.size_bytes for one in newer) > gib * 2**30
+
+
+def _ended(number: int, at_s: float, size: int) -> EndedLaunch:
+    at = datetime.fromtimestamp(round(at_s), UTC).isoformat()
+    return EndedLaunch(launch_id=launch_id(number), ended_at=at, size_bytes=size)

@@ -12,17 +12,6 @@ from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Readings, TelemetrySou
 from advisor.launch.meter import LaunchMeter, timed
 
 
-def test_starts_are_part_of_the_whole() -> None:
-    clock = Clock()
-    meter = LaunchMeter(cast("TelemetrySource", Meter(clock)), clock.monotonic)
-    for start_s in (3.0, 2.0):
-        with meter.starting():
-            clock.sleep(start_s)
-        clock.sleep(10)
-    assert meter.read() == pytest.approx(25 * 400)
-    assert (meter.starts_s, meter.starts_j) == (5.0, pytest.approx(5 * 400))
-
-
 class PowerAlone(Meter):
     def read(self, names: Collection[str]) -> Readings:
         found = super().read(names)

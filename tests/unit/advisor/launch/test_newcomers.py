@@ -2,28 +2,26 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from joining import to_join
-from scripted_jobs import Script, ScriptedJob, Watch, at_once
+from scripted_jobs import FAULT, GPU, Script, ScriptedJob, Watch, at_once, proving
 
+from advisor.core.gpu import MemoryFit
 from advisor.core.interval import Interval
 from advisor.core.job import Job
-from advisor.errors import LimitNotProvenError
+from advisor.core.split import Split, without_limits
+from advisor.errors import AdvisorError, LimitNotProvenError
 from advisor.launch import newcomers
-from advisor.launch.folder import (
-    LaunchFolder,
-    ask_join,
-    create_folder,
-    join_status,
-)
+from advisor.launch.folder import ask_join, create_folder, join_status, withdraw
 from advisor.launch.newcomers import Newcomers
 from advisor.launch.spec import Forecast, JobForecast, LaunchPart
 from advisor.launch.status import JobStatus
 from advisor.runtime.backend import Backend
+from advisor.runtime.beats import RunInBackground
 
 THIRD = LaunchPart(job=Job(name="c", command=("true",)), min_speed=0.3)
 
@@ -37,71 +35,66 @@ FORECAST = Forecast(
 )  # fmt: skip
 
 
-Ask = Callable[..., JobStatus]
+class Door:
+    """Where one asks to join the jobs of a watch.
+
+    Attributes:
+        started: Newcomers that were started.
+        warnings: What could not be said to who asked.
+    """
+
+    def __init__(
+        self,
+        patch: pytest.MonkeyPatch,
+        root: Path,
+        watch: Watch,
+        script: Script | None = None,
+        run: RunInBackground = at_once,
+    ) -> None:
+        self.watch, self.started, self.warnings = watch, list[ScriptedJob](), list[str]()
+        prove = proving(watch.clock, {"c": script or Script()}, self.started)
+        patch.setattr(newcomers, "prove", prove)
+        self.folder = create_folder(root / "home" / "launches", watch.spec)
+        backend = cast("Backend", watch.backend)
+        self.newcomers = Newcomers(
+            self.folder, 0, watch.monitor, backend, {}, self.warnings.append, run
+        )
+
+    def ask(
+        self,
+        part: LaunchPart = THIRD,
+        share_percent: float = 30.0,
+        forecast: Forecast | None = None,
+        looks: int = 5,
+        meanwhile: Callable[[str], object] = str,
+    ) -> JobStatus:
+        """What it is told after so many looks, half a second apart."""
+        beside = self.watch.spec.pairs[0].parts
+        request = to_join(part, *beside, share_percent=share_percent, forecast=forecast)
+        name = ask_join(self.folder, request)
+        for look in range(looks):
+            if look == 2:
+                meanwhile(name)
+            self.newcomers.look()
+            self.watch.go_on(0.5)
+        return join_status(self.folder, name, request)
 
 
 @pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
-    found = Watch(monkeypatch)
-
-    def prove(job: Job, *_: Any) -> SimpleNamespace:
-        one = ScriptedJob(job, Script(), found.clock, found.backend)
-        return SimpleNamespace(start=lambda: _ready(one))
-
-    monkeypatch.setattr(newcomers, "prove", prove)
-    return found
-
-
-def _ready(job: ScriptedJob) -> ScriptedJob:
-    cast("Any", job).ready_to_launch = lambda: True
-    return job
-
-
-@pytest.fixture
-def folder(watch: Watch, tmp_path: Path) -> LaunchFolder:
-    return create_folder(tmp_path / "home" / "launches", watch.spec)
-
-
-@pytest.fixture
-def ask(watch: Watch, folder: LaunchFolder) -> Ask:
-    backend = cast("Backend", watch.backend)
-    coming = Newcomers(folder, 0, watch.monitor, backend, {}, pytest.fail, at_once)
-
-    def asked(forecast: Forecast | None = None) -> JobStatus:
-        request = to_join(THIRD, *watch.spec.pairs[0].parts, share_percent=30.0, forecast=forecast)
-        name = ask_join(folder, request)
-        for _ in range(5):
-            coming.look()
-        return join_status(folder, name, request)
-
-    return asked
-
-
-@pytest.mark.parametrize(("places", "code"), [(2, None), (1, None), (0, "no-split")])
-def test_the_last_place_of_the_server_is_one(
-    watch: Watch, ask: Ask, places: int, code: str | None
-) -> None:
-    watch.backend.max_clients = places
-    said = ask()
-    assert (said.code, len(watch.monitor.jobs)) == (code, 3 - bool(code))
+def door(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Door:
+    return Door(monkeypatch, tmp_path, Watch(monkeypatch))
 
 
 def test_newcomer_that_has_finished_before_it_was_ready_has_joined(
-    watch: Watch, ask: Ask, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    short = ScriptedJob(THIRD.job, Script(ends_s=0), watch.clock, watch.backend)
-
-    def prove(*_: object) -> SimpleNamespace:
-        return SimpleNamespace(start=lambda: short)
-
-    monkeypatch.setattr(newcomers, "prove", prove)
-    assert ask().joined_at
-    watch.go_on(0.5)
-    assert watch.outcomes == ["running", "running", "finished"]
+    door = Door(monkeypatch, tmp_path, Watch(monkeypatch), Script(ends_s=0))
+    assert door.ask().joined_at
+    assert door.watch.outcomes == ["running", "running", "finished"]
 
 
 def test_jobs_that_run_are_watched_while_a_limit_is_proven(
-    watch: Watch, folder: LaunchFolder
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     proofs = list[Future[Any]]()
 
@@ -109,24 +102,138 @@ def test_jobs_that_run_are_watched_while_a_limit_is_proven(
         proofs.append(Future())
         return proofs[-1]
 
-    backend = cast("Backend", watch.backend)
-    coming = Newcomers(folder, 0, watch.monitor, backend, {}, pytest.fail, run)
-    request = to_join(THIRD, share_percent=30.0)
-    name = ask_join(folder, request)
-    for _ in range(5):
-        coming.look()
-    said = join_status(folder, name, request)
-    assert (len(proofs), bool(coming.coming), said.outcome) == (1, True, "waiting")
+    door = Door(monkeypatch, tmp_path, Watch(monkeypatch), run=run)
+    said = door.ask()
+    assert (len(proofs), bool(door.newcomers.coming), said.outcome) == (1, True, "waiting")
+    assert door.watch.monitor.account.unwatched_s == 0
     proofs[0].set_exception(LimitNotProvenError("another SM count"))
-    coming.look()
-    coming.look()
-    said = join_status(folder, name, request)
-    assert (said.code, coming.coming) == ("limit-not-proven", None)
+    for _ in range(2):
+        door.newcomers.look()
+    assert (door.newcomers.coming, len(door.watch.monitor.jobs)) == (None, 2)
 
 
-def test_what_is_expected_is_of_those_that_run(watch: Watch, ask: Ask) -> None:
-    assert ask(FORECAST).predicted_rate == RATE
-    assert [one.expected for one in watch.monitor.jobs] == [RATE] * 3
-    stale = ask(FORECAST)
+def test_what_is_expected_is_of_those_that_run(door: Door) -> None:
+    assert door.ask(forecast=FORECAST).predicted_rate == RATE
+    assert [one.expected for one in door.watch.monitor.jobs] == [RATE] * 3
+    stale = door.ask(forecast=FORECAST)
     assert (stale.code, stale.predicted_rate) == (None, None)
-    assert [one.expected for one in watch.monitor.jobs] == [None] * 4
+    assert [one.expected for one in door.watch.monitor.jobs] == [None] * 4
+
+
+def third(**job: Any) -> LaunchPart:
+    return replace(THIRD, job=replace(THIRD.job, **job))
+
+
+TURNS = {"split": without_limits("time-sliced", 2), "backend": {"mode": "time-sliced"}}
+LARGE = replace(GPU, memory_mib=10_000)
+SEVEN = {"split": Split((50.0,) * 7), "jobs": (THIRD.job,) * 7}
+
+
+@pytest.mark.parametrize(
+    ("running", "script", "part", "share_percent", "code", "words"),
+    [
+        # The server holds all to the largest share; without limits there is none to be had.
+        ({}, Script(), THIRD, 50.1, "bad-input", "a share of 50.1 % cannot join"),
+        (TURNS, Script(), THIRD, 30.0, "bad-input", "a limit of 30 % cannot join"),
+        (SEVEN, Script(), THIRD, 10.0, "no-split", "7 jobs run together already"),
+        ({"backend": {"gpu": replace(GPU, vendor="amd"), "mode": "cu_mask"}}, Script(), THIRD,
+         30.0, "bad-input", "not possible on an AMD GPU"),
+        ({"backend": {"max_clients": 0}}, Script(), THIRD, 30.0, "no-split",
+         "no place for another client"),
+        ({"backend": {"gpu": LARGE}}, Script(), third(memory_mib=9_990), 30.0, "no-split",
+         "a, b and c need 0 + 0 + 9990 MiB of memory"),
+        ({}, Script(), third(workdir=Path("/nonexistent")), 30.0, "bad-input", "no such folder"),
+        ({}, Script(start=LimitNotProvenError("it saw 26")), THIRD, 30.0, "limit-not-proven", "26"),
+        ({}, Script(limit=LimitNotProvenError("no client")), THIRD, 30.0, "limit-not-proven", "no"),
+        ({}, Script(ends_s=0, status=7), THIRD, 30.0, "job", "c ended with status 7"),
+        ({}, Script(ready_s=99), third(start_timeout_s=1), 30.0, "job", "did not come to its gate"),
+    ],
+)  # fmt: skip
+def test_who_is_refused_leaves_all_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    running: dict[str, Any],
+    script: Script,
+    part: LaunchPart,
+    share_percent: float,
+    code: str,
+    words: str,
+) -> None:
+    scripts = [Script() for _ in running.get("jobs", "ab")]
+    door = Door(monkeypatch, tmp_path, Watch(monkeypatch, *scripts, **running), script)
+    said = door.ask(part, share_percent)
+    assert (said.outcome, said.code, words in (said.error or "")) == ("refused", code, True)
+    assert door.watch.outcomes == ["running"] * len(scripts)
+    assert (door.newcomers.coming, door.warnings) == (None, [])
+    assert [job.stops for job in door.started] == [1] * len(door.started)
+
+
+@pytest.mark.parametrize(
+    ("split", "share_percent"), [(Split((50.0, 50.0)), 50.0), (TURNS["split"], 100.0)]
+)
+@pytest.mark.parametrize("is_limited", [True, False])
+def test_a_newcomer_has_the_share_and_the_memory_that_the_others_leave(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    split: Split,
+    share_percent: float,
+    is_limited: bool,
+) -> None:
+    jobs = tuple(Job(name=name, command=("true",), memory_mib=1000) for name in "ab")
+    watch = Watch(monkeypatch, jobs=jobs, split=split, backend={"gpu": LARGE, "max_clients": 1})
+    door = Door(monkeypatch, tmp_path, watch)
+    said = door.ask(replace(third(memory_mib=2000), limit_memory=is_limited), share_percent)
+    left = MemoryFit((1000, 1000, 2000), 10_000).limit_mib(2)
+    assert (said.outcome, said.share_percent) == ("running", share_percent)
+    assert said.memory_limit_mib == (left if is_limited else None)
+    assert (watch.pair.split.sharing, door.started[0].is_open) == (split.sharing, True)
+    assert watch.monitor.pair.split.shares == (*split.shares, share_percent)
+
+
+@pytest.mark.parametrize(
+    ("is_withdrawn", "variables", "code", "words"),
+    [
+        (True, None, "bad-input", "has withdrawn it"),
+        (False, LimitNotProvenError("c has no limit"), "limit-broken", "c has no limit"),
+    ],
+)
+def test_a_newcomer_that_starts_may_still_be_refused(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    is_withdrawn: bool,
+    variables: AdvisorError | None,
+    code: str,
+    words: str,
+) -> None:
+    """Also for a limit that it breaks while it loads: those that run are none the worse for it."""
+    script = Script(ready_s=60, variables=variables)
+    door = Door(monkeypatch, tmp_path, Watch(monkeypatch), script)
+    said = door.ask(meanwhile=lambda name: is_withdrawn and withdraw(door.folder, name), looks=8)
+    assert (said.outcome, said.code, words in (said.error or "")) == ("refused", code, True)
+    assert (door.started[0].stops, door.watch.outcomes) == (1, ["running"] * 2)
+    assert (door.watch.monitor.limit_broken, door.watch.monitor.newcomer_error) == (False, None)
+
+
+def test_who_is_taken_down_while_it_starts_is_told_of_the_fault(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It then tries again elsewhere: it is to blame for nothing."""
+    faults = [Script(ends_s=second, status=1, tail=FAULT) for second in (1, 2)]
+    door = Door(monkeypatch, tmp_path, Watch(monkeypatch, *faults), Script(ends_s=1, status=1))
+    said = door.ask(looks=8)
+    assert door.watch.outcomes == ["taken-down", "taken-down"]
+    assert (said.code, "a fault on the MPS server ended the start" in (said.error or "")) == (
+        "partition", True
+    )  # fmt: skip
+
+
+def test_an_answer_that_cannot_be_written_is_a_warning(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(newcomers, "answer", full)
+    assert door.ask().outcome == "waiting"
+    assert len(door.watch.monitor.jobs) == 3
+    assert door.warnings == ["the answer to c, which asked to join: No space left on device"]

@@ -106,6 +106,8 @@ def test_what_was_expected_with_a_newcomer_is_of_that_stretch(
     watch.join(Script(rate=10))
     assert watch.monitor.jobs[0].expected is watch.monitor.expected_power_w is None
     watch.go_on(10)
+    ledger = shown(watch.monitor)["ledger"]
+    assert ledger.alone_j == pytest.approx((50 * 30 + 80 * 30 + 20 * 20 + 10 * 10) * 300 / 100)
     first, second, third = records(watch, "stopped")
     assert [seen.predicted_power_w for seen in (first, second, third)] == [410.0, 500.0, None]
     assert [part.predicted_rate for part in first.parts] == [55.0, 75.0]
@@ -286,7 +288,11 @@ def test_each_stretch_is_written_at_its_end(kept: Kept) -> None:
     assert kept.rows(DRAFT)[0] == (0, "stopped", 10)
     kept.go_on(10)
     assert kept.rows(DRAFT)[:2] == [(0, "stopped", 10), (1, "finished", 10)]
-    kept.go_on(10)
+    drafts = set[str]()
+    for _ in range(20):
+        kept.go_on(0.5)
+        drafts.add((kept.folder.path / DRAFT).read_text())
+    assert len(drafts) <= 1 + 10 / DRAFT_S
     number, state, overlap_s = kept.rows(DRAFT)[2]
     assert (number, state, 10 - overlap_s <= DRAFT_S) == (2, "stopped", True)
     assert (kept.rows(OBSERVATIONS), kept.remembered) == ([], [])
@@ -375,14 +381,25 @@ def watched(monkeypatch: pytest.MonkeyPatch, expected: Forecast | None, *jobs: J
     return Watch(monkeypatch, a, b, forecast=expected, jobs=jobs)
 
 
-def said(watch: Watch, seconds: float = 20) -> list[str]:
+OF_NOTHING = "rate of a is 50 steps/s, far from the prediction of 0 (0 to 0)"
+
+
+@pytest.mark.parametrize(
+    ("expected", "seconds", "texts"),
+    [
+        (None, 20, []),
+        (forecast(), 20, []),
+        # Means of a short time are not judged.
+        (forecast(rate_a=0.0), 7.5, []),
+        (forecast(rate_a=0.0), 8, [OF_NOTHING]),
+    ],
+)
+def test_news_is_what_is_far_from_its_prediction_after_some_seconds(
+    monkeypatch: pytest.MonkeyPatch, expected: Forecast | None, seconds: float, texts: list[str]
+) -> None:
+    watch = watched(monkeypatch, expected)
     watch.go_on(seconds)
-    return [text for _, text in forecast_news(watch.pair, watch.monitor)]
-
-
-def test_what_was_predicted_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert said(watched(monkeypatch, forecast())) == []
-    assert said(watched(monkeypatch, None)) == []
+    assert [text for _, text in forecast_news(watch.pair, watch.monitor)] == texts
 
 
 def test_each_quantity_that_is_far_off_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,11 +417,6 @@ def test_each_quantity_that_is_far_off_is_said_once(monkeypatch: pytest.MonkeyPa
     assert unsaid(forecast_news(watch.pair, watch.monitor), told) == []
 
 
-def test_means_of_a_short_time_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert said(watched(monkeypatch, forecast(100.0)), 7.5) == []
-    assert len(said(watched(monkeypatch, forecast(100.0)), 8.0)) == 1
-
-
 def test_two_jobs_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     twin = Job(name="a", command=("true",), progress=ProgressSettings(unit="images"))
     watch = watched(monkeypatch, forecast(100.0, 80.0), twin, twin)
@@ -416,8 +428,3 @@ def test_two_jobs_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
     watch.go_on(60)
     later = unsaid(forecast_news(watch.pair, watch.monitor), told)
     assert [text.split(" is ")[0] for text in later] == ["rate of a", "work per joule"]
-
-
-def test_a_prediction_of_nothing_has_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
-    (text,) = said(watched(monkeypatch, forecast(rate_a=0.0)))
-    assert text == "rate of a is 50 steps/s, far from the prediction of 0 (0 to 0)"

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from joining import to_join
@@ -93,6 +94,51 @@ def test_what_is_over_is_accounted_for_once(tmp_path: Path) -> None:
     assert (record.held_s, record.energy_j) == (30.0, 5500.0)
     assert (record.starts_j, record.unwatched_s) == (900.0, 1.5)
     assert (record.ended[0].alone_s, record.ended[0].alone_j) == (10.0, 3000.0)
+
+
+@pytest.mark.parametrize(
+    ("status", "energy_j", "held_s"),
+    [
+        ({"ended_at": None}, 5600.0, 30.0),
+        # Of one that never ran nothing is missing; of one that ran it cannot be made up.
+        ({"whole_energy_j": None, "overlap_s": 0.0, "started_at": None}, 100.0, 0.0),
+        ({"whole_energy_j": None}, None, 30.0),
+        ({"ended_at": "2026-01-31T11:00:00Z"}, 5600.0, 0.0),
+    ],
+)
+def test_energy_that_was_not_read_is_not_made_up(
+    tmp_path: Path, status: dict[str, Any], energy_j: float | None, held_s: float
+) -> None:
+    folder = launched(tmp_path, "a")
+    ended(folder, a="finished")
+    folder.write_status(replace(folder.read_status(), **status))
+    record = account_for(QueueRecord(launches=("l1",), energy_j=100.0), see(folder), {"a": 1})
+    assert (record.energy_j, record.held_s) == (energy_j, held_s)
+
+
+@pytest.mark.parametrize(
+    ("running", "status", "has_room"),
+    [
+        (1, {}, True),
+        (6, {}, True),
+        (7, {}, False),
+        (0, {}, False),
+        (1, {"state": "starting"}, False),
+        (1, {"silent_s": 12}, False),
+    ],
+)
+def test_a_job_is_sent_where_a_place_is_free_and_nobody_waits_for_it(
+    tmp_path: Path, running: int, status: dict[str, Any], has_room: bool
+) -> None:
+    names = "abcdefg"[: running or 1]
+    folder = launched(tmp_path, *names)
+    outcomes: dict[str, JobOutcome] = dict.fromkeys(names, "running" if running else "finished")
+    ended(folder, **outcomes)
+    more: dict[str, Any] = {"state": "running", "ended_at": None, **status}
+    folder.write_status(replace(folder.read_status(), **more))
+    assert see(folder).has_room == has_room
+    ask_join(folder, to_join(part("x"))) if running % 2 else folder.ask_stop()
+    assert not see(folder).has_room
 
 
 def test_who_is_lost_begins_once_more_alone(tmp_path: Path) -> None:
@@ -196,5 +242,4 @@ def test_a_record_that_cannot_be_read_begins_no_job_again(tmp_path: Path, text: 
 def test_a_set_may_be_open_to_more_than_it_has() -> None:
     """The MPS server is set to that when it starts: it cannot be raised for who joins."""
     made = LaunchSet(split=Split((30.0, 20.0)), parts=(part("a"), part("b")))
-    assert made.cap_percent == 30
-    assert replace(made, open_percent=100.0).cap_percent == 100
+    assert [replace(made, open_percent=most).cap_percent for most in (0.0, 100.0)] == [30, 100]

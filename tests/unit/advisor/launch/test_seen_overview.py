@@ -127,33 +127,30 @@ def test_ledgers_add_up() -> None:
 
 
 def test_a_gpu_shows_who_holds_it() -> None:
-    cards = [(Gpu(uuid=f"GPU-{n}", model="H200", power_limit_w=700), 80.0) for n in (1, 2)]
+    """One that was not heard of lately tells no watts."""
+    cards = [(Gpu(uuid=f"GPU-{n}", model="H200", power_limit_w=700), 80.0) for n in (1, 2, 3)]
     running = [
         launch("a", gpu_uuid="GPU-2", power_w=400.0, units_total=132),
-        launch("b", gpu_uuid="GPU-9", gpu_model="H100", power_limit_w=350.0),
+        launch("b", gpu_uuid="GPU-9", gpu_model="H100", power_limit_w=350.0, power_w=200.0),
         launch("c"),
+        launch("d", gpu_uuid="GPU-3", power_w=400.0, silent_s=60.0),
+        launch("e", gpu_uuid="GPU-8", power_w=400.0, silent_s=60.0),
     ]
     found = seen(cards=cards, running=running).gpus
     assert [(card.gpu_uuid, card.launch_id, card.host) for card in found] == [
-        ("GPU-1", None, "here"), ("GPU-2", "a", "here"), ("GPU-9", "b", "there")
+        ("GPU-1", None, "here"), ("GPU-2", "a", "here"), ("GPU-3", "d", "here"),
+        ("GPU-8", "e", "there"), ("GPU-9", "b", "there"),
     ]  # fmt: skip
-    assert [card.power_w for card in found] == [80.0, 400.0, None]
-    assert [card.units_total for card in found] == [None, 132, None]
-    assert [card.power_limit_w for card in found] == [700, 700, 350.0]
-
-
-def test_a_launch_that_is_not_heard_of_tells_no_watts() -> None:
-    cards = [(Gpu(uuid="GPU-1", model="H200"), 80.0)]
-    running = [launch(f"{n}", gpu_uuid=f"GPU-{n}", power_w=400.0, silent_s=60.0) for n in (1, 2)]
-    found = seen(cards=cards, running=running).gpus
-    assert [(card.gpu_uuid, card.power_w) for card in found] == [("GPU-1", 80.0), ("GPU-2", None)]
+    assert [card.power_w for card in found] == [80.0, 400.0, 80.0, None, 200.0]
+    assert [card.units_total for card in found] == [None, 132, None, None, None]
+    assert [card.power_limit_w for card in found] == [700, 700, 700, None, 350.0]
 
 
 def test_what_is_drawn_is_small_and_ended_ones_are_few() -> None:
     """The answer is asked for every second or two, so it has to stay small."""
     jobs = (
         JobHistory(job="a", speeds=(1.0,) * 120, p99_ms=(None,) * 120),
-        JobHistory(job="b", speeds=(1.0,) * 120, p99_ms=(8.0,) * 120),
+        JobHistory(job="b", speeds=(1.0,) * 120, p99_ms=(None, 8.0) * 60),
     )
     kept = History(started_at="", step_s=1.0, power_w=(300.0,) * 120, jobs=jobs)
     ended = [launch(str(n), state="finished") for n in range(50)]

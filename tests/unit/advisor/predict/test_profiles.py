@@ -25,6 +25,7 @@ from advisor.predict.profiles import (
     LEAST_TOLERANCE,
     MOST_TOLERANCE,
     NEEDED,
+    Kernels,
     Profile,
     Serving,
     computes_in_bursts,
@@ -81,6 +82,18 @@ def test_what_belongs_to_the_job() -> None:
     )
     assert (made.memory_used_mib, made.flags) == (300, ("cpu-bound", "throttled"))
     assert (made.rate_unit, made.power_limit_w) == ("image", 600)
+
+
+def test_kernels_are_those_of_points_on_the_whole_gpu() -> None:
+    *rest, whole = points()
+    told = {"kernels_per_unit_stderr": 0.1, "kernel_hold_s": 2e-4, "kernel_hold_stderr_s": 1e-5}
+    counted = [dataclasses.replace(whole, kernels_per_unit=n, **told) for n in (4.0, 5.0, 9.0)]
+    wrong = dataclasses.replace(rest[0], kernels_per_unit=100.0)
+    kernels = make_profile([wrong, *rest[1:], whole, *counted]).kernels
+    assert kernels == Kernels(
+        per_unit=5, per_unit_stderr=0.1, hold_s=2e-4, hold_stderr_s=1e-5, source="probe"
+    )
+    assert make_profile(points()).kernels is None
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Constants of the law of sets are those that the bundled sets give.
 
 A test fails where sets were added, or the law or the counting of jobs was changed, and nobody has
-fitted again. `TAKEN`, `BUSIEST` and `WHOLE_OF_SMALL` are chosen from tables, not fitted.
+fitted again.
 """
 
 import runpy
@@ -38,10 +38,12 @@ def test_law_of_speeds_and_watts_is_the_fitted_one(
     defined: Callable[[str], dict[str, Any]],
 ) -> None:
     law = defined("law.py")
-    constants, judged = law["fitted"]([*law["measured_rows"](""), *law["pairs_in_turns"]()])
-    names = ("MPS", "ACTIVE_IDLE_OVER_W", "TURNS_KEPT")
+    constants, judged, guessed = law["fitted"](
+        [*law["measured_rows"](""), *law["measured_pairs"]()]
+    )
+    names = ("ROUND_ROBIN", "ACTIVE_IDLE_OVER_W", "CORNER", "TURNS_KEPT")
     assert constants == {name: getattr(sets, name) for name in names}
-    errors = law["errors"](judged)
+    errors = law["errors"]([*judged, *guessed])
     for name in ("SPEED_ERRORS", "POWER_ERRORS", "ENERGY_ERRORS"):
         for of_class, bounds in getattr(sets, name).items():
             low, _, high, _ = errors[name, of_class]
@@ -53,13 +55,10 @@ def test_law_of_tails_is_the_fitted_one(defined: Callable[[str], dict[str, Any]]
     """In turns the value is the median itself, over the p99 alone."""
     tails = defined("tails.py")
     rows = tails["measured_rows"]("")
-    of_sets = [*tails["of_sets"](rows)]
-    seats = [part for row in rows for part in row.parts if part.alone.latency_p99_ms]
-    assert len(of_sets) == sum(part.p99_ms is not None for part in seats)
-    windows = [*of_sets, *tails["of_pairs"]()]
-    law, said = tails["fitted"](tails["under_mps"](windows))
-    assert law == sets.TAILS
-    errors = tails["errors"](windows, said)
+    counted, guessed = (tails["windows"](rows, is_counted=own) for own in (True, False))
+    laws = [tails["fitted"](tails["under_mps"](own)) for own in (counted, guessed)]
+    assert laws[0][0] == sets.TAILS
+    errors = tails["errors"]([*counted, *guessed], [*laws[0][1], *laws[1][1]])
     assert errors.keys() == sets.P99_ERRORS.keys()
     for of_class, (low, middle, high, _) in errors.items():
         stands = sets.P99_ERRORS[of_class]

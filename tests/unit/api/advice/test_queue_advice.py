@@ -2,31 +2,40 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from advised import settings_of
 
+from advisor.core.gpu import Gpu
 from advisor.core.job import Job
+from advisor.core.split import Sharing
 from advisor.decide.limits import Request
 from advisor.decide.options import Running
+from advisor.launch.folder import LaunchFolder, list_folders
+from advisor.launch.run_queue import QueueFile, see
 from advisor.launch.spec import LaunchPart
 from advisor.wire.requests import LaunchRequest
 from advisor_advice.launching import ResolvedLaunch
-from advisor_advice.queue import OpenCard, QueueCard, planned, read_card
+from advisor_advice.queue import OpenCard, QueueCard, QueueRun, planned, read_card
 
 NAMES = ("triad", "resnet50-train-b2", "bert-serve-10", "gemm", "mobilenet-train-b2")
 """Two that fill the GPU, a server, and two that leave most of it."""
 
 SHARING = ("bert-infer", "resnet50-train-waiting", "resnet50-train-b2")
 
+TWO = ("resnet50-train-b2", "matmul-fp16")
+
 
 @pytest.fixture(scope="module")
 def card(tmp_path_factory: pytest.TempPathFactory) -> QueueCard:
-    names = (*NAMES, *SHARING, "unknown")
-    request = LaunchRequest.of(*NAMES, gpu_model="NVIDIA H100 80GB HBM3")
+    names = (*NAMES, *SHARING, *TWO, "unknown")
+    request = LaunchRequest.of(*NAMES)
     jobs = [Job(name=name, command=("true",)) for name in names]
+    gpu = Gpu(uuid="GPU-1", model="NVIDIA H100 80GB HBM3", units_total=132, memory_mib=81_559)
     home = tmp_path_factory.mktemp("home")
-    return read_card(jobs, ResolvedLaunch(request=request), settings_of(home))
+    return read_card(jobs, ResolvedLaunch(request=request, card=gpu), settings_of(home))
 
 
 def first_sets(card: QueueCard, jobs: Sequence[str], gpus: int = 1) -> list[tuple[str, ...]]:
@@ -34,20 +43,16 @@ def first_sets(card: QueueCard, jobs: Sequence[str], gpus: int = 1) -> list[tupl
     return [names for _, names, _ in planned((empty,) * gpus, tuple(jobs))]
 
 
-def beside(card: QueueCard, running: Sequence[str], *jobs: str) -> OpenCard:
-    there = Running(shares=(100.0,) * len(running), sharing="limited", cap_percent=100.0)
+def beside(
+    card: QueueCard, running: Sequence[str], *jobs: str, sharing: Sharing = "limited"
+) -> OpenCard:
+    there = Running(shares=(100.0,) * len(running), sharing=sharing, cap_percent=100.0)
     return OpenCard(card=card, able=frozenset(jobs), running=tuple(running), there=there)
 
 
-def test_servers_start_first_and_no_more_than_seven(card: QueueCard) -> None:
-    (names,) = first_sets(card, (*NAMES, *["mobilenet-train-b2"] * 6))
-    assert names[0] == "bert-serve-10"
-    assert len(names) == 7
-
-
 def test_no_gpu_stays_empty_that_a_job_could_have(card: QueueCard) -> None:
-    pair = ("resnet50-train-b2", "mobilenet-train-b2")
-    for jobs, gpus, sizes in ((pair, 1, [2]), (pair, 2, [1, 1]), (SHARING, 1, [3])):
+    pair, nine = ("resnet50-train-b2", "mobilenet-train-b2"), (*NAMES, *["mobilenet-train-b2"] * 4)
+    for jobs, gpus, sizes in ((pair, 1, [2]), (pair, 2, [1, 1]), (SHARING, 1, [3]), (nine, 1, [7])):
         assert [len(names) for names in first_sets(card, jobs, gpus)] == sizes
 
 
@@ -57,21 +62,69 @@ def test_who_joins_leaves_shares_as_they_are(card: QueueCard) -> None:
     small = beside(card, ["resnet50-train-b2"], *waiting)
     ((where, names, split),) = planned((small,), waiting)
     assert (where, names, split.shares[0]) == (card, ("mobilenet-train-b2",), 100.0)
-    filled = beside(card, ["triad"], "gemm")
-    assert planned((filled,), ("gemm",)) == []
+    assert planned((beside(card, ["triad"], "gemm"),), ("gemm",)) == []
     empty = OpenCard(card=replace(card), able=frozenset(waiting))
     found = {names: where for where, names, _ in planned((small, empty), waiting)}
     assert found == {("mobilenet-train-b2",): card, ("gemm",): empty.card}
 
 
-def test_beside_a_server_nobody_gains_by_waiting(card: QueueCard) -> None:
-    """It never ends: every option is taken that keeps what is asked for both."""
-    served = beside(card, ["bert-serve-10"], "gemm")
-    ((_, names, split),) = planned((served,), ("gemm",))
-    assert names == ("gemm",)
-    assert split.shares[1] < 100
-    strict = replace(card, request=Request(min_speed={"gemm": 0.99}))
-    assert planned((beside(strict, ["bert-serve-10"], "gemm"),), ("gemm",)) == []
+def test_jobs_that_run_in_turns_are_joined_in_turns(card: QueueCard) -> None:
+    """Under MPS a job runs on as it is: none can join it in turns."""
+    first, second = TWO
+    ((_, _, split),) = planned((beside(card, [first], second, sharing="time-sliced"),), (second,))
+    assert str(split) == "time-sliced"
+    ((_, _, split),) = planned((beside(card, [first], second),), (second,))
+    assert split.sharing == "limited"
+
+
+@pytest.mark.parametrize(
+    ("names", "launches"),
+    [
+        (TWO, [("limited", *TWO)]),
+        (("bert-serve-10", "bert-infer"), [("limited", "bert-infer")]),
+        (
+            ("bert-serve-10", "bert-infer", *TWO),
+            [
+                ("limited", "bert-serve-10", "bert-infer", "resnet50-train-b2"),
+                ("limited", "matmul-fp16"),
+            ],
+        ),
+    ],
+)
+def test_a_queue_ends(
+    card: QueueCard,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    names: Sequence[str],
+    launches: Sequence[tuple[str, ...]],
+) -> None:
+    """A server ends with the last job that shares with it; without one it does not begin."""
+    monkeypatch.setattr(
+        "advisor_advice.queue.spawn_supervisor", Mock(return_value=Mock(poll=lambda: None))
+    )
+    rates = {"bert-serve-10": 10.0}
+    jobs = [Job(name=name, command=("true",), offered_rate=rates.get(name)) for name in names]
+    queue = QueueRun(jobs, [card], QueueFile(tmp_path / "queue"), settings_of(tmp_path))
+    for _ in range(9):
+        queue.act(queue.look())
+        for folder in list_folders(tmp_path / "home" / "launches"):
+            supervise(folder)
+    assert queue.done(queue.look())
+    sets = [one.read_spec().pairs[0] for one in list_folders(tmp_path / "home" / "launches")]
+    found = [(one.split.sharing, *(job.name for job in one.jobs)) for one in sets]
+    assert sorted(found) == launches
+
+
+def supervise(folder: LaunchFolder) -> None:
+    """Batch jobs finish at once, servers when they are stopped."""
+    seen = see(folder)
+    served = "stopped" if seen.stop_asked else "running"
+    jobs = tuple(
+        replace(job.status, outcome=served if job.part.job.offered_rate else "finished")
+        for job in seen.jobs
+    )
+    state = "running" if any(job.outcome == "running" for job in jobs) else "finished"
+    folder.write_status(replace(seen.status, state=state, jobs=jobs))
 
 
 def test_of_who_is_unknown_nothing_is_expected(card: QueueCard) -> None:
@@ -84,11 +137,7 @@ def test_of_who_is_unknown_nothing_is_expected(card: QueueCard) -> None:
 def test_launches_know_what_jobs_are_held_to(card: QueueCard) -> None:
     """A limit of all servers is none of those that answer nobody; of the unknown nothing is."""
     asked = replace(card, request=Request(min_speed={"gemm": 0.5}, default_max_p99_ms=50.0))
-
-    def limits(name: str) -> tuple[float | None, float | None]:
-        part = asked.held_to(LaunchPart(job=Job(name=name, command=("true",))))
-        return part.min_speed, part.max_p99_ms
-
-    assert limits("bert-serve-10") == (None, 50.0)
-    assert limits("gemm") == (0.5, None)
-    assert limits("unknown") == (None, None)
+    jobs = [Job(name=name, command=("true",)) for name in ("bert-serve-10", "gemm", "unknown")]
+    parts = [asked.held_to(LaunchPart(job=job)) for job in jobs]
+    limits = [(part.min_speed, part.max_p99_ms) for part in parts]
+    assert limits == [(None, 50.0), (0.5, None), (None, None)]

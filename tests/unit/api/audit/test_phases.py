@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor_audit.phases import Segment, SourceFacts, Watched, gpu_pages, segments
-from advisor_audit.sources import Owner, Series, metrics_for
+from advisor_audit.sources import Series, metrics_for
 
 STEP_S = 60.0
 POWER, USED, SM = (
@@ -19,7 +19,6 @@ POWER, USED, SM = (
     "DCGM_FI_PROF_SM_ACTIVE",
 )
 JOB = {"namespace": "team", "pod": "bert-0", "container": "main"}
-OWNER = Owner("team", "bert-0", "main")
 
 
 def rows(

@@ -16,7 +16,7 @@ from advisor.core.job import Job
 from advisor.core.split import NINE
 from advisor.errors import InputError, StoreError
 from advisor.formats.wire import read, write
-from advisor.launch.folder import append_observation, close_unclaimed, create_folder, first_status
+from advisor.launch.folder import append_observation, create_folder, first_status
 from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import JobStatus, LaunchStatus, Ledger
 from advisor.wire.requests import LaunchRequest, check_launch
@@ -113,6 +113,13 @@ def test_a_split_is_given_or_recommended(limits: dict[str, Any]) -> None:
     check_launch(request(**limits))
     with pytest.raises(InputError, match="given or recommended"):
         check_launch(request(split="30/70", **limits))
+
+
+@pytest.mark.parametrize("given", [{"split": "30/70"}, {"then": [pair("abe") * 2]}])
+def test_ways_are_tried_of_one_set_without_a_split(given: dict[str, Any]) -> None:
+    check_launch(request(tries=2))
+    with pytest.raises(InputError, match="2 ways cannot be tried"):
+        check_launch(request(tries=2, **given))
 
 
 def test_work_is_not_ignored_in_silence() -> None:
@@ -333,18 +340,3 @@ def test_observations_wait_for_the_database(
         assert store.observations() == [SEEN]
     launch_metrics.complete = True
     assert forecasts(launch_metrics, "judged") == [2, 1, 1]
-
-
-# steps
-
-
-def test_a_launch_that_is_closed_is_never_begun(tmp_path: Path) -> None:
-    folder = create_folder(tmp_path, SPEC)
-    close_unclaimed(folder, "failed", "supervisor-gone", "it did not begin")
-    close_unclaimed(folder, "stopped")
-    status = folder.read_status()
-    assert (status.state, status.code, status.cause) == (
-        "failed", "supervisor-gone", "it did not begin"
-    )  # fmt: skip
-    assert folder.claimed()
-    assert not folder.supervised()

@@ -3,27 +3,17 @@
 import dataclasses
 import os
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 from ended_launches import PAIR, ended_launch, launch_id, seen
-from hypothesis import given
-from hypothesis import strategies as st
 from other_user import MALLORY
 
 from advisor.errors import StoreError, UnsafeFileError
-from advisor.launch.folder import (
-    OBSERVATIONS,
-    EndedLaunch,
-    beyond,
-    create_folder,
-    list_folders,
-    remove,
-)
+from advisor.launch.folder import OBSERVATIONS, create_folder, list_folders, remove
 from advisor.launch.spec import LaunchSpec
-from advisor.settings import Retention, read_settings
+from advisor.settings import read_settings
 from advisor.wire.lists import AuditEntry
 from advisor_data import Store, open_store
 from advisor_data.cleaning import ACTION, Cleaner
@@ -217,40 +207,6 @@ def test_two_at_once_remove_each_launch_once(
     monkeypatch.setattr("advisor_data.cleaning.remove", late)
     assert not cleaner.clean().kept
     assert left(home) == []
-
-
-# the bounds
-
-
-@given(
-    st.lists(st.tuples(st.floats(0, 1000), st.integers(0, 2**40)), max_size=12),
-    st.floats(0.1, 1000),
-    st.floats(1e-6, 1000),
-)
-def test_exactly_what_is_beyond_a_bound_goes(
-    launches: list[tuple[float, int]], days: float, gib: float
-) -> None:
-    """Nothing older than allowed is left, what is left fits, and the newest that fit are left."""
-    now_s = 2e9
-    ended = [
-        _ended(number, now_s - age * 86_400, size) for number, (age, size) in enumerate(launches)
-    ]
-    bounds = Retention(launch_days=days, launch_gib=gib, audit_days=1, output_mib=2)
-    beyond_them = beyond(ended, bounds, now_s)
-    gone = [dataclasses.replace(launch, reason=None) for launch in beyond_them]
-    kept = [launch for launch in ended if launch not in gone]
-    assert all(now_s - launch.ended_s <= days * 86_400 for launch in kept)
-    assert sum(launch.size_bytes for launch in kept) <= gib * 2**30
-    assert gone == sorted(gone, key=lambda launch: (launch.ended_s, launch.launch_id))
-    for launch in beyond_them:
-        newer = [one for one in ended if one.ended_s >= launch.ended_s]
-        if launch.reason == "size":
-            assert sum(one.size_bytes for one in newer) > gib * 2**30
-
-
-def _ended(number: int, at_s: float, size: int) -> EndedLaunch:
-    at = datetime.fromtimestamp(round(at_s), UTC).isoformat()
-    return EndedLaunch(launch_id=launch_id(number), ended_at=at, size_bytes=size)
 
 
 # the audit log

@@ -15,6 +15,7 @@ from planned import H200, MI300X, job, jobs, pair_point, shares_of, solo_point, 
 from unsafe_counts import UNSAFE_132, checked_132
 
 from advisor.core.gpu import Gpu, Share
+from advisor.core.job import ResultsSettings
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import InputError, UnsafeCountError
 from advisor.runtime.backend import CuMaskBackend
@@ -279,13 +280,13 @@ def test_a_split_asked_for_by_hand_is_refused_unless_that_is_allowed(asked: Any)
 
 def test_jobs_that_report_results_are_judged_by_these(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of its points says whether it is right; where only one job does, the other counts."""
-    reporting = ["bert", "triad"]
-    monkeypatch.setattr(safe_plan, "reports_results", lambda job: job.name in reporting)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType, reportUnknownMemberType]
-    assert units_of(work_of(HAND)) == [(92, 38)]
-    check_asked_shares([Share(70)], BOTH["bert"], KNOWN.safety("bert", H200, []))
-    reporting.remove("triad")
+    reporting = {name: replace(job, results=ResultsSettings()) for name, job in BOTH.items()}
+    monkeypatch.setitem(BOTH, "bert", reporting["bert"])
     with pytest.raises(UnsafeCountError, match="30 % is 38 of"):
         work_of(HAND)
+    monkeypatch.setitem(BOTH, "triad", reporting["triad"])
+    assert units_of(work_of(HAND)) == [(92, 38)]
+    check_asked_shares([Share(70)], BOTH["bert"], KNOWN.safety("bert", H200, []))
 
 
 def test_around_the_best_split_unsafe_ones_are_left_out() -> None:

@@ -2,15 +2,15 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from breakable_replay import BreakableTestbed, Fault
+from breakable_replay import BreakableProcess, BreakableTestbed, Fault
 from hypothesis import given
 from hypothesis import strategies as st
-from store_points import point
+from store_points import pair_point, point
 from watching import Watching
 
 from advisor.core.gpu import Gpu, Share
@@ -18,7 +18,13 @@ from advisor.core.job import Job, ProgressSettings
 from advisor.core.records import Record, SoloPoint
 from advisor.errors import AdvisorError, JobError, LimitNotProvenError, StoreError
 from advisor_data import Store, open_store
-from advisor_profiling.campaign.campaign import SweepResult, plan, sweep, unfinished_run
+from advisor_profiling.campaign.campaign import (
+    SHORT_KERNELS,
+    SweepResult,
+    plan,
+    sweep,
+    unfinished_run,
+)
 from advisor_profiling.window import rules_for, solo
 
 POINTS = [point(share_percent=s, rate=s, power_w=100 + s, idle_power_w=70) for s in (20, 50, 100.0)]
@@ -27,12 +33,28 @@ UNGATED = Job(name="gemm", command=("x",))
 GATED = Job(name="gemm", command=("x",), progress=ProgressSettings(gate=True), memory_mib=100)
 
 
+PROBED_S, HELD_S, KERNELS = 1e-4, 3e-5, 400.0
+"""Seconds of a kernel of the probe; of one of a job, which has so many for a step."""
+
+BESIDE = pair_point(
+    share_1_percent=100,
+    share_2_percent=100,
+    mode="uncapped",
+    job_1="gemm",
+    job_2=SHORT_KERNELS.name,
+    rate_1=1 / KERNELS / (PROBED_S + HELD_S),
+    rate_2=1 / (PROBED_S + HELD_S),
+    power_w=300,
+)
+PROBE = point(job=SHORT_KERNELS.name, share_percent=100.0, rate=1 / PROBED_S, power_w=280)
+
+
 def full_after_one(store: Store) -> Store:
 
-    def add(points: Iterable[Record]) -> int:
+    def add(points: Iterable[Record], *, renew: bool = False) -> int:
         if store.solo_points():
             raise StoreError("no space left on device")
-        return type(store).add(store, points)
+        return type(store).add(store, points, renew=renew)
 
     store.add = add
     return store
@@ -40,7 +62,7 @@ def full_after_one(store: Store) -> Store:
 
 def bench(fault: Fault = lambda _process, _where: None) -> BreakableTestbed:
     """A GPU of 1000 MiB."""
-    testbed = BreakableTestbed(POINTS, fault=fault)
+    testbed = BreakableTestbed([*POINTS, PROBE], [BESIDE], fault=fault)
     testbed.gpu = dataclasses.replace(testbed.gpu, memory_mib=1000)
     return testbed
 
@@ -136,6 +158,55 @@ def test_plan_has_each_window_once_and_is_the_same_for_a_run(
     assert targets == plan(GATED, map(Share, shares), repeats, name)
     many = [Share(percent) for percent in range(1, 101)]
     assert plan(GATED, many, 1, name) != plan(GATED, many, 1, f"{name}1")
+
+
+def count(
+    testbed: BreakableTestbed, folder: Path, job: Job, kept: Sequence[SoloPoint] = ()
+) -> tuple[SweepResult, Watching, Sequence[Record]]:
+    """A sweep that counts kernels, and what is in the store after it."""
+    told = Watching()
+    with open_store(None, folder) as store:
+        targets = [] if kept else [solo(job, share) for share in SHARES]
+        rules = rules_for(0.5)
+        result = sweep(targets, "r9", testbed, store, told, rules, kept=kept, counted=job)
+        return result, told, [*store.solo_points(), *store.pair_points()]
+
+
+@pytest.mark.parametrize("job", [GATED, UNGATED])
+def test_kernels_are_counted_after_the_other_windows(tmp_path: Path, job: Job) -> None:
+    result, told, stored = count(bench(), tmp_path, job)
+    assert set(stored) == set(result.points)  # nothing of the probe, and the renewed point once
+    assert [(done, total) for _, done, total, _ in told.points][-1] == (5, 5)
+    assert all(isinstance(point, SoloPoint) for point, *_ in told.points[:3])
+    whole, *others = sorted(result.points, key=lambda p: -p.share_percent)
+    assert {point.kernels_per_unit for point in others} == {None}
+    assert whole.kernels_per_unit == pytest.approx(KERNELS, rel=0.01)
+    assert whole.kernel_hold_s == pytest.approx(HELD_S, rel=0.05)
+    again, told, _ = count(bench(), tmp_path, job, result.points)
+    assert (again.points, told.phases) == (result.points, [])
+
+
+def test_only_the_probe_runs_where_a_profile_lacks_its_kernels(tmp_path: Path) -> None:
+    before, _ = run(bench(), tmp_path, job=GATED)
+    result, told, stored = count(bench(), tmp_path, GATED, before.points)
+    assert [total for _, _, total, _ in told.points] == [2, 2]
+    assert sum(point.kernels_per_unit is not None for point in result.points) == 1
+    assert set(stored) == set(result.points)
+
+
+@pytest.mark.parametrize(("mode", "why"), [("mps", "old GPU"), ("cu_mask", "that takes MPS")])
+def test_a_probe_that_does_not_run_costs_no_point(tmp_path: Path, mode: str, why: str) -> None:
+    def fault(process: BreakableProcess, where: str) -> BaseException | None:
+        is_probe = process.job.name == SHORT_KERNELS.name
+        return JobError("old GPU") if is_probe and where == "ready" else None
+
+    testbed = bench(fault)
+    testbed.mode = mode
+    result, told, stored = count(testbed, tmp_path, GATED)
+    assert (len(result.points), set(stored)) == (3, set(result.points))
+    assert {point.kernels_per_unit for point in result.points} == {None}
+    assert (result.failures, told.failures) == ((), [])
+    assert told.phases.count(f"kernels per unit are not counted: {why}") == 1
 
 
 H200 = Gpu(uuid="GPU-1", model="NVIDIA H200", driver="580")

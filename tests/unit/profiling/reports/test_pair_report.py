@@ -243,7 +243,8 @@ def three(**fields: Any) -> PairPoint:
 def test_same_work_on_a_card_each() -> None:
     """(0.5 + 0.6) at 100 W and 0.75 at 200 W are 260 W; two cards become free, at 10 W each."""
     (found,) = set_results([three()], ALONE)
-    assert [(p.job, p.speed) for p in found.parts] == [("a", 0.5), ("a", 0.6), ("b", 0.75)]
+    assert [part.job for part in found.parts] == ["a", "a", "b"]
+    assert found.speeds == (0.5, 0.6, 0.75)
     assert (found.slowest, found.p99_ms, found.windows) == (0.5, None, 1)
     assert found.saved_off == pytest.approx(1 - 200 / 260)
     assert found.saved_idle == pytest.approx(1 - 220 / 260)
@@ -263,7 +264,7 @@ def test_windows_of_one_set_and_card_are_averaged() -> None:
     found = set_results(points, ALONE)
     assert len(found) == 4
     mean = next(r for r in found if r.windows == 2)
-    assert (mean.parts[0].speed, mean.power_w, mean.p99_ms) == (pytest.approx(0.6), 210.0, 9.0)
+    assert (mean.speeds[0], mean.power_w, mean.p99_ms) == (pytest.approx(0.6), 210.0, 9.0)
 
 
 @pytest.mark.parametrize(
@@ -296,7 +297,7 @@ def test_unsettled_and_served_sets(
     fields: dict[str, Any], alone: list[SoloPoint], speeds: list[float], p99_ms: float | None
 ) -> None:
     (found,) = set_results([three(**fields)], alone)
-    assert ([part.speed for part in found.parts], found.p99_ms) == (speeds, p99_ms)
+    assert ([*found.speeds], found.p99_ms) == (speeds, p99_ms)
 
 
 def test_table_names_copies_once_and_limits_with_their_job() -> None:

@@ -111,6 +111,7 @@ def test_summary_tells_the_median_error() -> None:
         "4 points; median standard error of the rate 0.40 %; 10 s of windows"
     )
     assert "unknown" in summary([point()])
+    assert summary([point(kernels_per_unit=12.6)]).endswith("; 12.6 kernels per unit of work")
     assert "one recording each" in summary([FULL], replayed=True)
 
 

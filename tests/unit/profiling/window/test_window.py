@@ -3,6 +3,7 @@ import random
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,9 +16,11 @@ from advisor.errors import JobError
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.validity.sensor_record import PowerTiming
 from advisor_profiling.window import (
+    MeanEstimate,
     VirtualClock,
     WindowInputs,
     WindowRules,
+    kernels_beside,
     mean_estimate,
     measure,
     measure_idle,
@@ -353,3 +356,37 @@ def test_a_rate_that_changes_has_a_large_error() -> None:
     estimate = rate_estimate(events)
     assert estimate is not None
     assert (estimate.relative or 0) > 0.05
+
+
+def beside(job: float, together: float, probe: float, **known: Any) -> dict[str, float]:
+    """Kernels by rates that are known within 1 %, of a probe of 9,684 kernels/s."""
+    rates = [MeanEstimate(rate, rate / 100) for rate in (job, together, 9684.0, probe)]
+    return kernels_beside(*rates, **known)
+
+
+@pytest.mark.parametrize(
+    ("rates", "known", "kernels", "hold_s"),
+    [
+        ((607.6, 587.1, 586.3), {"busy_percent": 100}, (0.99, 1.01), 1.6e-3),  # matmul-bf16
+        ((1352, 437, 7890), {"busy_percent": 76}, (18.0, 18.1), 23.5e-6),  # bert-train
+        ((830, 830, 8664), {"busy_percent": 48}, (0, 10.5), None),  # a server that meets its demand
+        ((71.1, 64.5, 8499), {"pauses": True}, (10, 18), None),  # a notebook
+        ((71.1, 64.5, 8499), {"pauses": None}, (10, 132), None),  # in bursts, of whatever kind
+        ((35.7, 36.0, 9000), {"pauses": True}, (0, 251), None),  # nothing lost: anything below
+    ],
+)
+def test_kernels_of_a_unit_by_the_rates_of_a_probe(
+    rates: tuple[float, float, float],
+    known: dict[str, Any],
+    kernels: tuple[float, float],
+    hold_s: float | None,
+) -> None:
+    told = beside(*rates, **known)
+    n, stderr = told["kernels_per_unit"], told["kernels_per_unit_stderr"]
+    assert kernels[0] <= n <= kernels[1]
+    assert stderr > n / 100
+    if hold_s:
+        assert told["kernel_hold_s"] == pytest.approx(hold_s, rel=0.01)
+    # Together the kernels of a unit hold the GPU for what the probe lost, whatever their number.
+    lost = 1 - rates[2] / 9684
+    assert n * told["kernel_hold_s"] * rates[1] == pytest.approx(lost)

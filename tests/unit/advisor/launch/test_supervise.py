@@ -1,0 +1,334 @@
+"""A launch from its first set to the end of its last, on a clock of its own, without a process."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import chain, pairwise, repeat
+from pathlib import Path
+from typing import Any, cast
+from unittest.mock import Mock
+
+import pytest
+from joining import to_join
+from scripted_jobs import GPU, Clock, Meter, Script, ScriptedBackend, ScriptedJob, proving
+
+from advisor.core.gpu import Gpu, MemoryFit
+from advisor.core.job import Job
+from advisor.core.records import Observation
+from advisor.core.split import EQUAL, Split, without_limits
+from advisor.core.telemetry import TelemetrySource
+from advisor.errors import BusyError, JobError, LimitNotProvenError, PartitionError, SurvivorsError
+from advisor.launch import folder as folders
+from advisor.launch import newcomers, observe, set_monitor, start, supervise
+from advisor.launch.folder import LaunchFolder, ask_join, create_folder, join_status
+from advisor.launch.newcomers import Newcomers
+from advisor.launch.set_monitor import SetMonitor
+from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.status import LaunchStatus
+from advisor.launch.supervise import LaunchContext, run_launch
+from advisor.runtime import beats, processes, running_job
+from advisor.runtime.beats import at_once
+
+
+def together(*names: str, split: Split = EQUAL, **job: Any) -> LaunchSet:
+    jobs = (Job(name=name, command=("true",), **job) for name in names)
+    parts = (LaunchPart(job=job, solo_rate=100.0, solo_power_w=300.0) for job in jobs)
+    return LaunchSet(split=split, parts=tuple(parts))
+
+
+class Launch:
+    """A launch of sets of jobs that do as `scripts` says; seconds count from its start.
+
+    Attributes:
+        stop_s: When its user asks it to stop.
+        events: What happens besides, by the second.
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch, root: Path) -> None:
+        self.clock, self.backends = Clock(), list[ScriptedBackend]()
+        timed = supervise, start, set_monitor, observe, folders, beats, processes, running_job
+        for module in timed:
+            patch.setattr(module, "time", self.clock)
+        self.jobs, self.remembered = list[ScriptedJob](), list[Observation]()
+        self.scripts: dict[str, Script] = {}
+        for module in (start, newcomers):
+            patch.setattr(module, "prove", proving(self.clock, self.scripts, self.jobs))
+        self.guard = Mock(**{"beat.return_value": False})
+        patch.setattr(supervise, "ProcessGuard", Mock(return_value=self.guard))
+        patch.setattr(supervise, "SetMonitor", partial(SetMonitor, run=at_once))
+        patch.setattr(supervise, "Newcomers", partial(Newcomers, run=at_once))
+        self.stop_s, self.events = float("inf"), dict[float, Callable[[], object]]()
+        self.gpu, self.backend = GPU, dict[str, Any]()
+        self.open_error, self.looks = cast("Exception | None", None), 0
+        self.folder = LaunchFolder(root / "launches" / "l")
+        self.written, self.draw = list[LaunchStatus](), Mock()
+        write = LaunchFolder.write_status
+
+        def written(of: LaunchFolder, status: LaunchStatus) -> None:
+            # Each second of a launch takes a disk some milliseconds.
+            if status.state not in self.states:
+                write(of, status)
+            self.written.append(status)
+
+        patch.setattr(LaunchFolder, "write_status", written)
+        patch.setattr(supervise, "write_history", self.draw)
+
+    def run(self, *pairs: LaunchSet, **spec: Any) -> LaunchStatus:
+        made = LaunchSpec(launch_id="l", gpu="0", pairs=pairs, **spec)
+        folder = create_folder(self.folder.path.parent, made)
+        return run_launch(folder, made, self._open, self._stop_asked)
+
+    @property
+    def states(self) -> list[str]:
+        return [*dict.fromkeys(one.state for one in self.written)]
+
+    @contextmanager
+    def _open(self) -> Generator[LaunchContext]:
+        if self.open_error:
+            raise self.open_error
+        yield LaunchContext(
+            gpu=self.gpu,
+            source=cast("TelemetrySource", Meter(self.clock)),
+            environment={"PATH": "/bin"},
+            open_backend=self._open_backend,
+            remember=self.remembered.append,
+        )
+
+    def _open_backend(self, sharing: str) -> Any:
+        mode = {"limited": "mps"}.get(sharing, sharing)
+        self.backends.append(ScriptedBackend(self.clock, mode, gpu=self.gpu, **self.backend))
+        return self.backends[-1]
+
+    def _stop_asked(self) -> bool:
+        self.looks, now_s = self.looks + 1, self.clock.now_s - 1000.0
+        assert self.looks < 20_000, "it never ends"
+        for due_s in [second for second in self.events if second <= now_s]:
+            self.events.pop(due_s)()
+        return now_s >= self.stop_s
+
+
+@pytest.fixture
+def launch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Launch:
+    return Launch(monkeypatch, tmp_path / "home")
+
+
+def ends(second: float, **more: Any) -> Script:
+    return Script(ends_s=second, **more)
+
+
+FAILS, FOREVER = ends(10, status=1, tail="out of disk"), Script()
+NOT_PROVEN, SILENT = LimitNotProvenError("no limit"), PartitionError("nobody answers")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "spec", "stop_s", "state", "code", "outcomes"),
+    [
+        (ends(10), ends(20), {}, None, "finished", None, "finished finished"),
+        (FAILS, ends(20), {}, None, "failed", "job", "failed finished"),
+        (ends(10), FOREVER, {"duration_s": 30.0}, None, "stopped", None, "finished stopped"),
+        (FAILS, FOREVER, {"duration_s": 30.0}, None, "failed", "job", "failed stopped"),
+        (ends(10), FOREVER, {"when_one_ends": "stop"}, None, "stopped", None, "finished stopped"),
+        (FAILS, FOREVER, {"when_one_ends": "stop"}, None, "failed", "job", "failed stopped"),
+        (FOREVER, FOREVER, {}, 20, "stopped", None, "stopped stopped"),
+        (FAILS, FOREVER, {}, 20, "failed", "job", "failed stopped"),
+        (Script(hangs_s=10), ends(60), {"hang_s": 20.0}, None, "failed", "job-hung",
+         "hung finished"),
+        (FAILS, Script(hangs_s=10), {"hang_s": 20.0}, None, "failed", "job", "failed hung"),
+        # One that fails in the start has ended as well, and the other runs.
+        (ends(1, status=1), ends(20, ready_s=2), {}, None, "failed", "job", "failed finished"),
+        (FOREVER, ends(400, ready_s=300), {}, 320, "failed", "job", "stopped failed"),
+    ],
+)  # fmt: skip
+def test_a_launch_ends_as_its_jobs_do_or_as_it_was_asked(
+    launch: Launch,
+    a: Script,
+    b: Script,
+    spec: dict[str, Any],
+    stop_s: float | None,
+    state: str,
+    code: str | None,
+    outcomes: str,
+) -> None:
+    launch.scripts |= {"a": a, "b": b}
+    launch.stop_s = stop_s or float("inf")
+    last = launch.run(together("a", "b"), **spec)
+    assert (last.state, last.code, [job.outcome for job in last.jobs]) == (
+        state, code, outcomes.split()
+    )  # fmt: skip
+    assert bool(last.cause) == bool(code)
+    # Where it was told to, the end of one job ends the other; else the supervisor does.
+    stops = ["stopping"] * ("stopped" in outcomes and "when_one_ends" not in spec)
+    assert launch.states == ["starting", "running", *stops, state]
+    assert all(job.stops and job.is_closed for job in launch.jobs)
+    assert (launch.guard.close.called, launch.backends[0].is_closed) == (True, True)
+    assert [seen.state for seen in launch.remembered] == [state]
+    assert launch.folder.read_status() == last
+    assert (last.started_at is not None, last.ended_at is not None) == (True, True)
+
+
+@pytest.mark.parametrize(("duration_s", "together_s"), [(30.0, 30), (None, 45)])
+def test_a_set_is_stopped_when_its_time_together_is_up(
+    launch: Launch, duration_s: float | None, together_s: float
+) -> None:
+    """From the opening of its gates: to start is not to run."""
+    launch.scripts |= {"a": Script(ready_s=5), "b": ends(50, ready_s=5)}
+    launch.events[50.5] = lambda: launch.folder.ask_stop()
+    last = launch.run(together("a", "b"), duration_s=duration_s)
+    assert (last.state, last.overlap_s) == ("stopped", pytest.approx(together_s, abs=0.5))
+
+
+@pytest.mark.parametrize(("stop_s", "started"), [(0, 0), (2, 2)])
+def test_a_stop_before_its_jobs_ran_together_runs_nothing(
+    launch: Launch, stop_s: float, started: int
+) -> None:
+    launch.scripts |= {name: Script(ready_s=5) for name in "abcd"}
+    launch.stop_s = stop_s
+    last = launch.run(together("a", "b"), together("c", "d"))
+    assert (last.state, last.code, last.pair_number) == ("stopped", None, 0)
+    assert [job.outcome for job in last.jobs] == ["stopped", "stopped"]
+    assert [(job.stops, job.is_open) for job in launch.jobs] == [(1, False)] * started
+    assert (launch.remembered, launch.guard.close.called) == ([], True)
+
+
+@pytest.mark.parametrize(
+    ("b", "errors", "code", "states", "proven"),
+    [
+        (Script(start=JobError("no such program")), [], "job", ["finished"], [True] * 2),
+        (Script(start=SurvivorsError("one lives")), [], "survivors", [], [False] * 2),
+        (Script(limit=NOT_PROVEN), [], "limit-not-proven", [], [False] * 2),
+        (Script(variables=NOT_PROVEN), [], "limit-broken", ["failed"], [True, False]),
+        (FOREVER, [None, SILENT, SILENT], "partition", ["failed"], [False] * 2),
+    ],
+)
+def test_a_set_that_fails_lets_the_next_begin_where_the_gpu_can_be_shared(
+    launch: Launch, b: Script, errors: list[Any], code: str, states: list[str], proven: list[bool]
+) -> None:
+    launch.scripts |= {"a": FOREVER, "b": b, "c": ends(10), "d": ends(20)}
+    launch.backend = {"errors": errors}
+    last = launch.run(together("a", "b"), together("c", "d"))
+    assert (last.state, last.code, last.pair_number) == ("failed", code, int(code == "job"))
+    assert [seen.state for seen in launch.remembered] == states
+    assert [job.proven for job in last.jobs] == proven
+    assert all(job.stops for job in launch.jobs)
+    ended = [one for one in launch.written if one.pair_number == 0][-1]
+    assert "running" not in {job.outcome for job in ended.jobs}
+
+
+def test_sets_run_one_after_the_other_and_add_up(launch: Launch) -> None:
+    """What is of one set alone, such as its speeds, is that of the last."""
+    launch.scripts |= {name: ends(20, ready_s=5) for name in "ab"}
+    launch.scripts |= {name: ends(45, ready_s=25, rate=20) for name in "cde"}
+    three = together("c", "d", "e", split=without_limits("time-sliced", 3))
+    last = launch.run(together("a", "b", split=Split((30.0, 50.0))), three)
+    assert (last.state, last.pair_number, last.sharing) == ("finished", 1, "time-sliced")
+    assert (last.gpu_uuid, last.started_at) == ("GPU-1", launch.written[0].started_at)
+    assert [(one.mode, one.capped) for one in launch.backends] == [
+        ("mps", [50]), ("time-sliced", [100])
+    ]  # fmt: skip
+    places = sorted(path.name for path in launch.folder.path.glob("?-?"))
+    assert places == ["0-a", "0-b", "1-a", "1-b", "1-c"]
+    first, second = launch.remembered
+    assert [part.rate for part in second.parts] == [pytest.approx(20)] * 3
+    assert (last.overlap_s, last.mean_power_w) == (second.overlap_s, second.power_w)
+    assert [job.mean_rate for job in last.jobs] == [pytest.approx(20)] * 3
+    assert (last.power_w, last.jobs[0].rate) == (None, None)
+    assert last.ledger is not None
+    assert last.ledger.held_s == pytest.approx(first.overlap_s + second.overlap_s)
+    assert last.ledger.energy_j == pytest.approx(400 * last.ledger.held_s)
+    starts_s = launch.clock.now_s - 1000 - last.ledger.held_s
+    assert starts_s == pytest.approx(10, abs=0.5)
+    assert last.ledger.starts_s == pytest.approx(starts_s)
+    assert (last.starts_energy_j, last.ledger.starts_j) == (pytest.approx(400 * starts_s),) * 2
+    assert last.whole_energy_j == pytest.approx(400 * (launch.clock.now_s - 1000))
+
+
+def test_where_it_stands_is_told_while_it_runs(launch: Launch) -> None:
+    """About once a second; room for the last words is kept until these are written."""
+    launch.scripts |= {"a": Script(units=66), "b": Script(units=40)}
+    launch.gpu, launch.stop_s = replace(GPU, memory_mib=10_000), 20
+    reserve, kept = launch.folder.path / "reserve", list[int]()
+    launch.events[10] = lambda: kept.append(reserve.stat().st_size)
+    free, bound = together("a", "b", memory_mib=1000).parts
+    parts = replace(free, limit_memory=False), bound
+    last = launch.run(LaunchSet(split=EQUAL, parts=parts))
+    assert (kept, reserve.exists()) == ([256 << 10], False)
+    assert (last.gpu_uuid, last.gpu_model) == ("GPU-1", "Card")
+    assert (last.units_total, last.power_limit_w) == (132, 700.0)
+    begun, *_, starts = (one for one in launch.written if one.state == "starting")
+    assert begun.started_at == last.started_at
+    assert [(job.units_granted, job.memory_limit_mib, job.outcome) for job in starts.jobs] == [
+        (66, None, "starting"), (40, MemoryFit((1000, 1000), 10_000).limit_mib(1), "starting")
+    ]  # fmt: skip
+    first, *running = (one for one in launch.written if one.state == "running")
+    assert (first.overlap_s, len(running)) == (0, pytest.approx(19, abs=1))
+    assert running[10].jobs[0].rate == pytest.approx(50)
+    read_j = [one.whole_energy_j or 0.0 for one in running]
+    assert all(more - less == pytest.approx(400) for less, more in pairwise(read_j))
+    histories = [call.args[1] for call in launch.draw.call_args_list]
+    assert [len(history.power_w) for history in histories] == [*range(1, 21)]
+    assert [job.job for job in histories[-1].jobs] == ["a", "b"]
+
+
+def test_a_supervisor_that_stood_still_and_a_guard_that_was_gone_are_told(launch: Launch) -> None:
+    launch.scripts |= {"a": Script(), "b": Script()}
+    launch.events[10] = lambda: launch.clock.sleep(34)
+    launch.guard.beat.side_effect = chain(repeat(False, 99), [True], repeat(False))
+    launch.stop_s = 60
+    last = launch.run(together("a", "b"))
+    assert [text.split(":")[0] for text in last.warnings] == [
+        "this launch was watched by nobody for 34 s",
+        "the guard of this launch was killed or hung; another one watches now",
+    ]
+    assert last.unwatched_s == pytest.approx(32.25)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "cause"),
+    [
+        (BusyError("another launch holds the GPU"), "busy", "another launch holds the GPU."),
+        (OSError(28, "No space left on device"), "system", "No space left on device"),
+        (RuntimeError("surprise"), "internal", "RuntimeError: surprise"),
+    ],
+)
+def test_whatever_fails_is_written_down(
+    launch: Launch, error: Exception, code: str, cause: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launch.open_error = error
+    last = launch.run(together("a", "b"))
+    assert (last.state, last.code, launch.folder.read_status().state) == ("failed", code, "failed")
+    assert cause in (last.cause or "")
+    assert ("Traceback" in capsys.readouterr().err) == (code == "internal")
+
+
+def test_sets_that_do_not_fit_into_the_memory_start_none(launch: Launch) -> None:
+    launch.gpu = Gpu(uuid="GPU-1", model="Card", memory_mib=1000)
+    last = launch.run(together("a", "b"), together("c", "d", memory_mib=600))
+    assert (last.state, last.code, launch.backends) == ("failed", "no-split", [])
+
+
+THIRD = LaunchPart(job=Job(name="c", command=("true",)), solo_rate=100.0, solo_power_w=300.0)
+
+
+@pytest.mark.parametrize(
+    ("a", "stop_s", "outcome", "state"),
+    [
+        (ends(10), None, "finished", "finished"),
+        (FAILS, None, "refused", "failed"),
+        (FOREVER, 30, "refused", "stopped"),
+    ],
+)
+def test_who_is_coming_is_waited_for_where_the_others_end_well(
+    launch: Launch, a: Script, stop_s: float | None, outcome: str, state: str
+) -> None:
+    """It may load for minutes; else it is told that nobody joins any more."""
+    launch.scripts |= {"a": a, "b": ends(20), "c": ends(60, ready_s=40)}
+    request = to_join(THIRD, share_percent=30.0)
+    launch.events[5] = lambda: ask_join(launch.folder, request, "j")
+    launch.stop_s = stop_s or float("inf")
+    last = launch.run(together("a", "b"))
+    said = join_status(launch.folder, "j", request)
+    assert (last.state, len(last.jobs)) == (state, 3 if outcome == "finished" else 2)
+    assert (said.outcome, said.join_id) == (outcome, "j")
+    assert ("have ended" in (said.error or "")) == (outcome == "refused")
+    assert [job.output.parent.name for job in launch.jobs if job.stops][2:] == ["0-joined-0"]
