@@ -1,12 +1,11 @@
 """Break the code in one place at a time, and count the breaks that the unit tests nearby notice.
 
     .venv/bin/python docs/measurements/mutants.py                     # 120 breaks of each area
-    .venv/bin/python docs/measurements/mutants.py monitor --sample 0  # every break of one area
-    .venv/bin/python docs/measurements/mutants.py --survivors         # and which were missed
+    .venv/bin/python docs/measurements/mutants.py monitor --sample 0 --survivors  # and the missed
 
 Once the tests of an area are collected, a process forks for each break: the child puts the broken
 code into the functions that live in its memory, and runs the tests, the quickest first, until one
-fails. No file is changed. docs/measurements/mutants.md has the results.
+fails. No file is changed. docs/measurements/code.md has the results.
 """
 
 import argparse
@@ -30,15 +29,16 @@ from typing import Any, NoReturn
 import pytest
 
 ROOT = Path(__file__).parents[2]
-UNIT, TRAINING = "tests/unit", "training/advisor_training"
+UNIT, TRAINING, LEARNT = "tests/unit", "training/advisor_training", "tests/unit/training/test"
+OPTIONS = ("-q", "-pno:cacheprovider", "--timeout=60", "-mnot (gpu or nightly or postgres)")
 AREAS = {
     "core": ("advisor/core", f"{UNIT}/advisor/core", f"{UNIT}/advisor/decide"),
     "validity": ("advisor/validity", f"{UNIT}/advisor/validity"),
     "decide": ("advisor/decide", f"{UNIT}/advisor/decide"),
     "use-cases": ("api/advisor_advice", f"{UNIT}/api/advice"),
     "monitor": ("advisor/launch", f"{UNIT}/advisor/launch"),
-    "dataset": (f"{TRAINING}/pairs.py", f"{UNIT}/training/test_pairs.py"),
-    "choices": (f"{TRAINING}/choices.py", f"{UNIT}/training/test_choices.py"),
+    "dataset": (f"{TRAINING}/rows.py", f"{LEARNT}_pairs.py", f"{LEARNT}_rows.py"),
+    "scoring": (f"{TRAINING}/scoring.py", f"{LEARNT}_choices.py", f"{LEARNT}_noise.py"),
     "store": ("data/advisor_data", f"{UNIT}/data"),
     "http": ("api/advisor_api/http", f"{UNIT}/api/http"),
     "kubernetes": ("api/kubernetes/advisor_kubernetes", f"{UNIT}/api/kubernetes"),
@@ -211,7 +211,7 @@ def main() -> None:
         source, *tests = AREAS[area]
         run = Breaking(ROOT / source, given.sample, given.seed)
         with contextlib.redirect_stdout(io.StringIO()) as said:
-            code = pytest.main(["-q", "-p", "no:cacheprovider", "--timeout", "60", *tests], [run])
+            code = pytest.main([*OPTIONS, *tests], [run])
         if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             raise SystemExit(said.getvalue())
         of = len(run.tried)

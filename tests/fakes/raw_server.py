@@ -79,12 +79,6 @@ class RawServer:
     ) -> Answer:
         return ask(self.port, method, path, body, headers, tls)
 
-    def send(self, data: bytes) -> Answer:
-        """Bytes as they are, and the answer to them."""
-        with self.connect() as client:
-            client.sendall(data)
-            return read_answer(client)
-
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
 
@@ -129,12 +123,6 @@ def guessed(port: int, secrets: Iterable[str]) -> list[int]:
             assert more, read
             read += more
     return [int(status) for status in found]
-
-
-def read_answer(client: socket.socket) -> Answer:
-    with http.client.HTTPResponse(client) as response:
-        response.begin()
-        return _answer(response)
 
 
 def _answer(response: http.client.HTTPResponse) -> Answer:

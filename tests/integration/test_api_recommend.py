@@ -210,6 +210,12 @@ def test_what_cannot_be_meant_is_refused(
         ("GET", "/v1/profiles/a%20%C2%9Bb", 400, r"cannot be printed: '/v1/profiles/a \x9bb'"),
         ("GET", "/v1/jobs?limit=1&limit=2", 422, "the query parameter limit is there twice"),
         ("GET", "/v1/job%C3%A4", 404, r"there is no GET '/v1/job\xe4' here"),
+        (
+            "GET",
+            "/metrics?objectve=x",
+            422,
+            "there is no query parameter 'objectve'. There is none",
+        ),
         ("PATCH", "/v1/jobs", 405, "there is no PATCH '/v1/jobs' here"),
         ("GET", f"/v1/profiles/{'x' * 300}", 422, f'not "{"x" * 59}...'),
     ],

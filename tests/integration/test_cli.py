@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -79,20 +78,6 @@ def test_what_goes_in_comes_out_unchanged(advisor: Advisor, tmp_path: Path) -> N
         "6 points read, 0 new "
         "(solo 3 read, 0 new; pairs 3 read, 0 new; observations 0 read, 0 new)\n"
     )
-
-
-def test_bad_row_stores_nothing(advisor: Advisor, tmp_path: Path) -> None:
-    """Half an import would be hard to undo; the row and the value are named."""
-    write_points(tmp_path / "good.csv", POINTS)
-    bad = tmp_path / "bad.csv"
-    write_points(bad, [dataclasses.replace(p, run="r2") for p in POINTS])
-    lines = bad.read_text().splitlines()
-    bad.write_text("\n".join([*lines[:2], lines[2].replace("10.0", "-10.0", 1), lines[3]]) + "\n")
-    done = advisor("data", "import", "good.csv", "bad.csv", "--json")
-    failure = error_of(done)
-    assert (done.code, failure["code"]) == (2, "bad-input")
-    assert re.search(r"bad\.csv.*(line 3|row 2).*share_percent is -10", failure["message"])
-    assert not (tmp_path / "home").exists()
 
 
 def test_jobs_lists_definitions_and_profiles(

@@ -32,7 +32,6 @@ from advisor.client import (
     QueuedJobs,
     Recommendation,
     RecommendationRequest,
-    TakenIn,
     TooSlowError,
     UnreachableError,
 )
@@ -81,30 +80,6 @@ def own_points(job: str = "mine") -> list[SoloPoint]:
 
 
 # Against a real service.
-
-
-@pytest.mark.slow
-def test_points_go_in_and_come_back(service: Served, writer: str) -> None:
-    """A profile that was sent is there with every digit, is used, is replaced and forgotten."""
-    job = "mine-alone"
-    points = own_points(job)
-
-    def ask(name: str, *args: Any, **named: Any) -> Any:
-        return speak(service.url, name, *args, token=writer, **named)
-
-    assert ask("import_points", points) == TakenIn(read=len(points), new=len(points))
-    assert ask("import_points", points) == TakenIn(read=len(points), new=0)
-    found = ask("profile", job)
-    kept = [replace(point, written_by="writer") for point in points]
-    assert (found.source, sorted(found.points, key=str)) == ("stored", sorted(kept, key=str))
-    assert ask("recommend", RecommendationRequest.of(job, "vit-infer")).jobs[0].job == job
-    assert {row.job for row in ask("jobs")} >= {job, "bert-train"}
-    assert ask("put_profile", job, points[:5]) == 5
-    assert len(ask("profile", job, gpu_model=points[0].gpu_model).points) == 5
-    assert ask("delete_profile", job) == 5
-    with pytest.raises(ApiError, match=job) as refusal:
-        ask("profile", job)
-    assert refusal.value.status == 404
 
 
 @pytest.mark.slow

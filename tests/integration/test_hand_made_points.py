@@ -107,32 +107,6 @@ def test_profile_on_another_gpu_model(advisor: Advisor, tmp_path: Path) -> None:
     assert json.loads(done.out)["gpu_model"] == "Other GPU"
 
 
-def test_a_profile_that_hides_a_bundled_one_says_so(advisor: Advisor, tmp_path: Path) -> None:
-    write(tmp_path / "p.csv", *profile("triad"))
-    done = advisor("data", "import", "p.csv")
-    assert "triad on NVIDIA H200: used from now on instead of the bundled profile" in done.out
-    assert "advisor data delete" in done.out
-
-
-@pytest.mark.parametrize(
-    ("rows", "said"),
-    [
-        (({"share": 0.5, "power": 1},), "share_percent of mine is 0.5, less than 1 %"),
-        (
-            ({"share": 50, "power": 1}, {"share": 100, "power": 1, "unit": "steps"}),
-            "rates of mine on NVIDIA H200 are in images and steps",
-        ),
-    ],
-)
-def test_points_that_are_refused(
-    advisor: Advisor, tmp_path: Path, rows: tuple[dict[str, Any], ...], said: str
-) -> None:
-    write(tmp_path / "p.csv", *rows)
-    assert said in refusal(advisor("data", "import", "p.csv"))
-    with open_store(None, tmp_path / "home") as store:
-        assert store.solo_points() == []
-
-
 def test_a_second_unit_beside_stored_points_is_refused(advisor: Advisor, tmp_path: Path) -> None:
     """Medians over both would be of nothing."""
     write(tmp_path / "p.csv", *profile())

@@ -1,7 +1,6 @@
 """Points in a real PostgreSQL server."""
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -9,13 +8,11 @@ from typing import Any
 import psycopg
 import pytest
 import store_points
-from launch_writer import row
 from postgres import Server
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import StoreError
 from advisor_data import database, migrate, open_store
-from advisor_data.state import open_service_state
 
 pytestmark = pytest.mark.postgres
 
@@ -87,49 +84,6 @@ def test_two_migrations_at_once(postgres_empty: str, tmp_path: Path) -> None:
     with ThreadPoolExecutor(3) as threads:
         assert len([*threads.map(migrate, [postgres_empty] * 3, [Path()] * 3)]) == 3
     open_store(postgres_empty, tmp_path).close()
-
-
-def test_a_server_that_stops_and_comes_back(
-    postgres_server: Server, postgres_url: str, tmp_path: Path
-) -> None:
-    """While it is away there is a StoreError; then the same objects go on with all they had."""
-    with (
-        open_store(postgres_url, tmp_path) as store,
-        open_service_state(postgres_url, tmp_path) as state,
-    ):
-        store.add([point(1)])
-        token, secret = state.make_token("ci", ["read"])
-        state.add_launch(row("1", "node1"))
-        postgres_server.stop()
-        asked: list[Callable[[], object]] = [
-            lambda: store.add([point(2)]),
-            lambda: open_store(postgres_url, tmp_path),
-            state.change_count,
-            lambda: state.find_tokens([secret]),
-            lambda: state.add_launch(row("2", "node2")),
-        ]
-        try:
-            for ask in asked:
-                with pytest.raises(StoreError, match="check that the server runs"):
-                    ask()
-        finally:
-            postgres_server.start()
-        assert (store.add([point(1), point(2)]), store.solo_points()) == (1, [point(1), point(2)])
-        assert (state.find_tokens([secret]), [found.launch_id for found in state.launches()]) == (
-            {secret: token},
-            ["1"],
-        )
-
-
-def test_a_connection_lost_in_use(
-    postgres_server: Server, postgres_url: str, tmp_path: Path
-) -> None:
-    """A server that restarts between two adds is not even noticed."""
-    with open_store(postgres_url, tmp_path) as store:
-        store.add([point(1)])
-        postgres_server.stop()
-        postgres_server.start()
-        assert store.add([point(2)]) == 1
 
 
 def test_a_lock_that_is_not_let_go_of(

@@ -6,22 +6,12 @@ import socket
 from pathlib import Path
 
 import pytest
-from raw_server import RawServer, raw_server, start_refused
+from raw_server import RawServer, raw_server
 
 from advisor.runtime.processes import wait_until
 from advisor_api.routes.pages import CONTRACT, PAGES
 
 HOST = b"Host: localhost\r\n"
-
-
-@pytest.fixture(scope="module")
-def secrets(served: RawServer) -> dict[str, str]:
-    with served.state() as state:
-        return {s: state.make_token(s, (s,))[1] for s in ("read", "write", "launch", "admin")}
-
-
-def bearer(secret: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {secret}"}
 
 
 def test_metrics_count_requests_by_route_and_show_the_model(served: RawServer) -> None:
@@ -32,22 +22,6 @@ def test_metrics_count_requests_by_route_and_show_the_model(served: RawServer) -
     assert "nobody-has-this-name" not in text
     assert re.search(r'advisor_model_info{version="[^"]+"} 1', text)
     assert "advisor_connections_open 1.0" in text
-
-
-@pytest.mark.slow
-def test_every_answer_has_an_id_and_safe_headers(served: RawServer) -> None:
-    """Pages run no script but ours, nobody frames them, and answers are kept by nobody."""
-    for path in ("/healthz", "/nowhere", "/set"):
-        headers = served.ask("GET", path).headers
-        assert headers["x-request-id"]
-        assert headers["x-content-type-options"] == "nosniff"
-        assert headers["cache-control"] == ("no-cache" if path == "/set" else "no-store")
-        assert headers["referrer-policy"] == "no-referrer"
-        policy = headers["content-security-policy"]
-        assert "default-src 'none'" in policy
-        assert "frame-ancestors 'none'" in policy
-        assert "unsafe" not in policy
-        assert "server" not in headers
 
 
 def test_what_it_answers_is_where_programs_and_people_look(served: RawServer) -> None:
@@ -74,42 +48,21 @@ def test_what_nobody_needs_a_token_for_is_written_down(tmp_path: Path) -> None:
     assert without - (PAGES.keys() - {"/docs"}) == set(re.findall(r"`(/[\w./]*)`", told))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "value",
-    ["Bearer adv_" + "x" * 43, "Bearer ", "Basic dXNlcjpwYXNz", "adv_", "Bearer \xff"],
-)
-def test_a_wrong_token_is_refused_even_where_none_is_needed(served: RawServer, value: str) -> None:
-    """Anyone who sends a token learns that it is no good, instead of being somebody else."""
-    for path in ("/v1/jobs", "/healthz"):
-        assert served.ask("GET", path).status == 200
-        answer = served.ask("GET", path, headers={"Authorization": value})
-        assert (answer.status, answer.code) == (401, "unauthorized")
-        assert answer.headers["www-authenticate"].startswith("Bearer")
-
-
-def test_the_log_names_callers_and_never_their_tokens(
-    served: RawServer, secrets: dict[str, str]
-) -> None:
-    """One line per request: method, path without query, status, time, caller, id; no secret."""
-    query = "?gpu_model=adv_in-the-query"
-    answer = served.ask("GET", f"/v1/profiles/triad{query}", headers=bearer(secrets["read"]))
-    served.ask("GET", "/v1/jobs", headers=bearer("adv_" + "s3cret" * 8))
-    lines = served.log.read_text().splitlines()
-    request_id = answer.headers["x-request-id"]
-    [line] = [line for line in lines if line.endswith(request_id)]
-    assert re.search(r"Z INFO GET /v1/profiles/triad 404 \d+\.\d ms read \S+$", line)
-    for secret in (*secrets.values(), "s3cret", "adv_"):
-        assert secret not in served.log.read_text()
+def test_forwarded_headers_change_nothing(served: RawServer) -> None:
+    with served.state() as state:
+        _, secret = state.make_token("forwarder", ("write",))
+    headers = {
+        "Authorization": f"Bearer {secret}",
+        "X-Forwarded-For": "203.0.113.9",
+        "Forwarded": "for=203.0.113.9",
+    }
+    served.ask("DELETE", "/v1/profiles/forwarded", headers=headers)
+    with served.state() as state:
+        entry = next(e for e in state.audit_log() if e.who == "forwarder")
+    assert entry.client == "127.0.0.1"
 
 
 # starting and ending
-
-
-def test_a_taken_port_is_told(served: RawServer, tmp_path: Path) -> None:
-    said = start_refused(tmp_path, "--port", str(served.port))
-    assert f"port {served.port}" in said
-    assert "--port" in said
 
 
 @pytest.mark.slow

@@ -17,7 +17,6 @@ from raw_server import environment, start_refused
 from reading import some
 
 from advisor.client import ApiError, Client
-from advisor_api.http.access import Peer, caller_of_peer
 
 NOBODY = 65534
 
@@ -84,52 +83,15 @@ def test_another_user_needs_a_token_or_the_group(folder: Path) -> None:
         assert _as_nobody(path, "GET", "/v1/audit") == 403
 
 
-@pytest.mark.slow
-def test_one_service_for_each_socket(folder: Path) -> None:
-    """A second one is refused; one that was killed leaves nothing that is in the way."""
-    with _served(folder) as (path, process):
-        assert "another server listens" in start_refused(folder, "--socket", str(path))
-        process.kill()
-        process.wait()
-        assert path.is_socket()
-    with _served(folder):
-        pass
-
-
-def test_what_is_no_socket_is_left_alone(folder: Path) -> None:
-    file = folder / "notes"
-    file.write_text("precious")
-    link = folder / "link"
-    link.symlink_to(file)
-    for path in (file, link):
-        assert "not a socket" in start_refused(folder, "--socket", str(path))
-    assert file.read_text() == "precious"
-
-
 @pytest.mark.parametrize(
     ("options", "told"),
     [
         (["--socket", "s", "--socket-group", "no-such-group"], "no group no-such-group"),
         (["--socket-group", "root"], "--socket PATH"),
-        (["--socket", "/nowhere/s"], "cannot listen"),
-        (["--socket", "s" * 200], "cannot listen"),
     ],
 )
 def test_options_that_do_not_fit_are_told(folder: Path, options: list[str], told: str) -> None:
     assert told in start_refused(folder, *options)
-
-
-def test_scopes_by_user_and_group() -> None:
-    """Root and this user everything, the group all but what admin may, others nothing."""
-    member = Peer(54321, frozenset({7, 8}))
-    found = [
-        (caller := caller_of_peer(peer, group)) and (caller.name, caller.scopes)
-        for peer, group in ((Peer(os.geteuid(), frozenset()), None), (Peer(0, frozenset()), None),
-                            (member, 8), (member, 9), (member, None))
-    ]  # fmt: skip
-    everything = {"read", "write", "launch", "admin"}
-    group = ("uid:54321", everything - {"admin"})
-    assert found == [(f"uid:{os.geteuid()}", everything), ("uid:0", everything), group, None, None]
 
 
 def _as_nobody(path: Path, method: str, target: str) -> int:

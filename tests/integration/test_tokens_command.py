@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from command_line import Advisor
+from command_line import Advisor, refusal
 from reading import answer_of
 
 from advisor_data.state import open_service_state
@@ -60,3 +60,19 @@ def test_mistakes_have_their_remedy(tokens: Callable[..., str]) -> None:
     assert "advisor tokens revoke ci" in tokens("create", "ci", "--scope", "read")
     assert "read, write, launch, admin" in tokens("create", "other", "--scope", "everything")
     assert "advisor tokens list" in tokens("revoke", "nobody")
+
+
+def test_a_token_comes_back_with_a_copy(
+    advisor: Advisor, tokens: Callable[..., str], tmp_path: Path
+) -> None:
+    """As docs/state.md says: a backup, a refusal, and a restore with its flag."""
+    copy = tmp_path / "copy.db"
+    secret = tokens("create", "ci", "--scope", "read").strip()
+    said = advisor("data", "backup", "copy.db").out
+    assert said == f"{copy.stat().st_size} bytes written to copy.db\n"
+    tokens("revoke", "ci")
+    assert "--overwrite" in refusal(advisor("data", "restore", "copy.db"))
+    done = advisor("data", "restore", "copy.db", "--overwrite", "--json")
+    assert answer_of(done.out) == {"restored": "copy.db"}
+    with open_service_state(None, tmp_path / "home") as state:
+        assert state.find_tokens([secret]).get(secret) is not None

@@ -2,8 +2,9 @@
 
 import asyncio
 import math
+import re
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import AsyncIterable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -20,6 +21,9 @@ _CALLERS = 10_000
 """Callers whose rate is kept; one that was forgotten starts again."""
 
 _HOSTS = 64
+
+_HOST = re.compile(r"(?:\[(?P<address>[^]]+)\]|(?P<name>[^:[][^:]*))(?::[0-9]*)?")
+"""A name, or an IPv6 address in brackets, and a port."""
 
 _LONGEST_PATH = 8192
 """Bytes of a path."""
@@ -151,16 +155,9 @@ def check_path(scope: Scope) -> None:
 
 def _name_of(host: bytes) -> str:
     text = host.decode("latin-1").lower()
-    if text.startswith("["):
-        name, bracket, port = text[1:].partition("]")
-        good = bool(bracket) and (not port or port.startswith(":"))
-        port = port[1:]
-    else:
-        name, _, port = text.partition(":")
-        good = True
-    if not good or not name or (port and not (port.isascii() and port.isdigit())):
+    if not (found := _HOST.fullmatch(text)):
         raise HTTPException(400, f"Host is {shown(text)}, and should be the name of the server.")
-    return name
+    return found["address"] or found["name"]
 
 
 LONG_BYTES = 16 * 1024
@@ -204,18 +201,20 @@ class Bodies:
             HTTPException: 400, 408, 413, 415, 422 or 503.
             ClientDisconnect: the client is gone.
         """
+        # Of one stream, also where it is drained: it knows whether the end has come already.
+        chunks = Request(_HTTP, receive).stream()
         try:
             self._check_size(length_of(headers), most)
             _check_type(headers)
             async with asyncio.timeout(None if is_here else self._body_s):
-                body = await self._gather(receive, most)
+                body = await self._gather(chunks, most)
         except TimeoutError as error:
             text = f"the body did not come within {self._body_s:g} s."
             raise HTTPException(408, text, headers=_CLOSE) from error
         except HTTPException:
             # Who waits to be asked for the body would be asked for it by reading on.
             if b"expect" not in headers:
-                await _drain(receive)
+                await _drain(chunks)
             raise
         # Each one that is unknown is a fault of its own; a colon in a text counts as a key.
         if (keys := body.count(b":")) > most.keys:
@@ -223,10 +222,10 @@ class Bodies:
             raise HTTPException(422, text)
         return body
 
-    async def _gather(self, receive: Receive, most: Most) -> bytes:
+    async def _gather(self, chunks: AsyncIterable[bytes], most: Most) -> bytes:
         body = bytearray()
         try:
-            async for chunk in Request(_HTTP, receive).stream():
+            async for chunk in chunks:
                 body += chunk
                 self._room -= len(chunk)
                 self._check_size(len(body), most)
@@ -273,11 +272,11 @@ def replayed(body: bytes, receive: Receive) -> Receive:
     return next_message
 
 
-async def _drain(receive: Receive) -> None:
+async def _drain(chunks: AsyncIterable[bytes]) -> None:
     size = 0
     with suppress(TimeoutError, ClientDisconnect):
         async with asyncio.timeout(_DRAINED_S):
-            async for chunk in Request(_HTTP, receive).stream():
+            async for chunk in chunks:
                 if (size := size + len(chunk)) >= _DRAINED_BYTES:
                     return
 

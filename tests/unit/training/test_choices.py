@@ -208,8 +208,17 @@ def test_expected_speeds_keep_the_minimum_speed() -> None:
     assert found.fraction == pytest.approx(1.2)
     fast = with_results({EQUAL: (0.4, 0.9, 300.0)})
     assert only(choose(fast, expects(ways), kept, 0.0)).missed is False
-    without = only(choose(slow, expects(ways), dataclasses.replace(kept, min_speed=0.0), 0.0))
-    assert (without.chosen, without.missed) == ("30/70", None)
+    for min_speed, missed in ((0.0, None), (0.3, True), (0.05, False)):
+        other = dataclasses.replace(kept, min_speed=min_speed)
+        found = only(choose(slow, expects(ways), other, 0.0))
+        assert (found.chosen, found.missed) == ("30/70", missed)
+
+
+def test_nearly_equal_ways_are_a_tie() -> None:
+    """Then the more even split is taken."""
+    ways = {THIRTY: (1.0, 1.0, 400.0), EQUAL: (0.999, 0.999, 400.0)}
+    for tie, chosen in ((0.0, "30/70"), (0.005, "50/50")):
+        assert only(choose(DATA, expects(ways), NINE_ONLY, tie)).chosen == chosen
 
 
 def test_where_nothing_keeps_the_minimum_speed() -> None:
@@ -223,17 +232,22 @@ def test_where_nothing_keeps_the_minimum_speed() -> None:
 
 
 def test_who_is_to_be_sure_asks_the_errors_of_other_pairs() -> None:
-    """Where those were off by half, a speed just above the minimum is not sure."""
+    """Where those were off by half, a speed just above the minimum is not sure.
+
+    What another pair with one of the jobs was off by does not count.
+    """
     four = data_of(
         (made_up.CLIMBER, made_up.SITTER), (made_up.HOG, made_up.MIDDLE),
         (made_up.SLOW, made_up.MIDDLE), (made_up.SLOW, made_up.HOG),
+        (made_up.CLIMBER, made_up.HOG),
     )  # fmt: skip
     number = next(n for n, m in enumerate(four.measurements) if m.jobs == ("climber", "sitter"))
     rows = np.flatnonzero(four.rows.measurement != number)
     speed = np.column_stack([four.rows.speed_a, four.rows.speed_b])[rows]
+    factor = np.where(four.rows.job_a[rows] == "climber", 8.0, 2.0)
     others = as_held_out(
         np.array([four.rows.job_a[n] for n in rows]), rows,
-        as_predicted(2 * speed, four.rows.power_w[rows]),
+        as_predicted(speed * factor[:, None], four.rows.power_w[rows]),
     )  # fmt: skip
     hopes = joined([expects({EQUAL: (0.5, 0.5, 100.0)}, number, data=four), others])
     sure = ChoiceQuestion(EFFICIENCY, "every way", 0.4, "low end")
@@ -244,18 +258,28 @@ def test_who_is_to_be_sure_asks_the_errors_of_other_pairs() -> None:
 
     assert chosen(sure) == "exclusive"
     assert chosen(dataclasses.replace(sure, kept="expected")) == "50/50"
+    assert chosen(dataclasses.replace(sure, kept="as advised")) == "exclusive"
+    assert chosen(dataclasses.replace(sure, kept="as advised", min_speed=0.35)) == "50/50"
+    assert chosen(dataclasses.replace(sure, min_speed=0.35)) == "exclusive"
+    assert chosen(dataclasses.replace(sure, min_speed=0.3)) == "50/50"
     assert chosen(dataclasses.replace(sure, min_speed=0.0)) == "50/50"
 
 
 def test_a_server_is_held_to_its_demand() -> None:
+    """Its tail is no part of the question."""
     first = DATA.measurements[0]
-    serving = Serving(offered_rate=1e9, rate_noise=None, latency_p99_ms=())
     key = first.jobs[0], first.gpu_model
+    kept = ChoiceQuestion(EFFICIENCY, "every way", 0.4, kept="expected")
+    tail = ((50.0, 9.0), (100.0, 4.0))
+    serving = Serving(offered_rate=1e9, rate_noise=None, latency_p99_ms=tail)
     server = dataclasses.replace(DATA.profiles[key], serving=serving)
     served = dataclasses.replace(DATA, profiles={**DATA.profiles, key: server})
-    kept = ChoiceQuestion(EFFICIENCY, "every way", 0.4, kept="expected")
-    for question, chosen in ((kept, "exclusive"), (EVERY, "50/50")):
-        held_out = expects({EQUAL: (0.9, 0.9, 300.0)})
+    for speed, question, chosen in (
+        (0.9, kept, "exclusive"),
+        (0.9, EVERY, "50/50"),
+        (1.0, kept, "50/50"),
+    ):
+        held_out = expects({EQUAL: (speed, 0.9, 300.0)})
         assert only(choose(served, held_out, question, 0.0)).chosen == chosen
 
 

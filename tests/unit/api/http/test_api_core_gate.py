@@ -1,69 +1,23 @@
 """The gate around an application that is not ours: what every request and answer goes through."""
 
 import asyncio
+import itertools
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, StreamingResponse
+from gated import behind_gate, run
+from starlette.exceptions import HTTPException
 
-from advisor_api.http.errors import answer_errors
 from advisor_api.http.gate import Gate
-from advisor_api.http.limits import QUESTION
+from advisor_api.http.limits import QUESTION, Bodies
 from advisor_api.http.options import ServeOptions
 from advisor_api.service import Metrics
 
 JSON = {"content-type": "application/json"}
-
-
-def behind_gate(**options: Any) -> tuple[FastAPI, Metrics]:
-    """An application with a gate, some routes, and the numbers that the gate counts."""
-    metrics = Metrics()
-    app = FastAPI()
-    app.add_middleware(Gate, options=ServeOptions(**options), metrics=metrics)
-    answer_errors(app)
-
-    @app.post("/length")
-    async def length(request: Request) -> int:  # pyright: ignore[reportUnusedFunction]
-        return len(await request.body())
-
-    @app.get("/fault")
-    async def fault() -> None:  # pyright: ignore[reportUnusedFunction]
-        raise ZeroDivisionError("a secret")
-
-    @app.get("/half")
-    async def half() -> StreamingResponse:  # pyright: ignore[reportUnusedFunction]
-        async def pieces() -> AsyncIterator[bytes]:
-            yield b"half"
-            raise ZeroDivisionError("a secret")
-
-        return StreamingResponse(pieces())
-
-    @app.get("/slow")
-    @app.get("/healthz")
-    async def slow() -> str:  # pyright: ignore[reportUnusedFunction]
-        await asyncio.sleep(0.3)
-        return "done"
-
-    kept = JSONResponse("kept", headers={"Cache-Control": "max-age=60"})
-
-    @app.get("/kept")
-    async def same_each_time() -> JSONResponse:  # pyright: ignore[reportUnusedFunction]
-        return kept
-
-    return app, metrics
-
-
-def run(app: FastAPI, ask: Callable[[httpx.AsyncClient], Any]) -> Any:
-    async def main() -> Any:
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            return await ask(client)
-
-    return asyncio.run(main())
 
 
 def test_an_unforeseen_fault_has_a_code_and_an_id(caplog: pytest.LogCaptureFixture) -> None:
@@ -143,15 +97,20 @@ def test_a_body_is_whole_or_refused(size: int, *, chunked: bool) -> None:
         assert (answer.status_code, answer.text) == (200, str(size))
 
 
-def test_a_long_body_counts_as_many_requests() -> None:
-    app, _ = behind_gate(requests_per_s=1, burst=40)
-    body = b"[" + b" " * 60_000 + b"]"
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_long_body_counts_as_many_requests(*, chunked: bool) -> None:
+    """One for each 2048 bytes, with a length or without, next to the request itself."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b" " * 60_000
 
     async def ask(client: httpx.AsyncClient) -> list[int]:
-        answers = [await client.post("/length", content=body, headers=JSON) for _ in range(2)]
-        return [answer.status_code for answer in answers]
+        bodies = [pieces() if chunked else b" " * 60_000 for _ in range(2)]
+        answers = [await client.post("/length", content=body, headers=JSON) for body in bodies]
+        return [answer.status_code for answer in (*answers, await client.get("/kept"))]
 
-    assert run(app, ask) == [200, 429]
+    for burst, statuses in ((61, [200, 200, 200]), (60, [200, 200, 429]), (59, [200, 429, 200])):
+        assert run(behind_gate(requests_per_s=0.001, burst=burst)[0], ask) == statuses
 
 
 def test_an_answer_keeps_its_own_headers_however_often_it_is_sent() -> None:
@@ -164,7 +123,11 @@ def test_an_answer_keeps_its_own_headers_however_often_it_is_sent() -> None:
     for answer in run(app, ask):
         assert answer.headers.get_list("cache-control") == ["max-age=60"]
         assert len(answer.headers.get_list("x-request-id")) == 1
-        assert len(answer.headers.get_list("x-content-type-options")) == 1
+        assert answer.headers.get_list("x-content-type-options") == ["nosniff"]
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        policy = answer.headers["content-security-policy"]
+        assert {"default-src 'none'", "frame-ancestors 'none'"} <= set(policy.split("; "))
+        assert "unsafe" not in policy
 
 
 def test_a_client_that_goes_away_is_no_fault(
@@ -211,23 +174,78 @@ def test_who_waits_when_the_service_ends_is_told() -> None:
     assert "ask again when it has started" in json.loads(body["body"])["error"]["message"]
 
 
-def test_no_line_of_the_log_can_be_made_up(capsys: pytest.CaptureFixture[str]) -> None:
-    """A path is logged as it came; what it would be decoded, and the query, are not."""
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_the_log_has_a_line_for_each_request(
+    log_format: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the moment in milliseconds, and how long it took; of a long path its beginning."""
+    app, metrics = behind_gate(log_format=log_format)
+    monkeypatch.setattr(time, "time", lambda: 1_700_000_000.25)
+    monkeypatch.setattr(time, "perf_counter", itertools.count(0.0, 0.5).__next__)
+    answer = run(app, lambda client: client.get(f"/a%0a{'b' * 300}?token=adv_x"))
+    known = {
+        "time": "2023-11-14T22:13:20.250Z", "level": "info", "method": "GET",
+        "path": "/a%0a" + "b" * 195, "status": 400, "duration_ms": 500.0, "caller": "-",
+        "request_id": answer.headers["x-request-id"],
+    }  # fmt: skip
+    said = capsys.readouterr().err
+    if log_format == "json":
+        assert json.loads(said) == known
+    else:
+        known["level"], known["duration_ms"] = "INFO", "500.0 ms"
+        assert said == " ".join(map(str, known.values())) + "\n"
+    assert b'duration_seconds_sum{route="none"} 0.5' in metrics.text()
+
+
+def test_the_log_is_not_filled_by_who_asks_too_often(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line a second of all that come too often; none at all at another level."""
+    now = [1_700_000_000.0]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+
+    async def ask(client: httpx.AsyncClient) -> list[int]:
+        found: list[int] = []
+        for _ in range(3):
+            found += [(await client.get("/kept")).status_code for _ in range(3)]
+            now[0] += 1
+        return found
+
+    app, metrics = behind_gate(requests_per_s=0.001, burst=1)
+    assert run(app, ask) == [200] + [429] * 8
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split()[4] for line in said] == ["200", "429", "429", "429"]
+    assert b'requests_total{method="GET",route="/kept",status="200"} 1.0' in metrics.text()
+    assert b'requests_total{method="GET",route="none",status="429"} 8.0' in metrics.text()
+    run(behind_gate(log_level="warning")[0], ask)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("keys", "status"), [(1000, 200), (1001, 422)])
+def test_a_body_has_a_bounded_number_of_keys(keys: int, status: int) -> None:
     app, _ = behind_gate()
-    run(app, lambda client: client.get("/a%0a2026%20INFO%20made-up?token=adv_x"))
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "/a%0a2026%20INFO%20made-up 400" in line
-    assert "adv_" not in line
+    content = b"{%b}" % b",".join(b'"a":1' for _ in range(keys))
+    answer = run(app, lambda client: client.post("/length", content=content, headers=JSON))
+    assert answer.status_code == status
+    assert status == 200 or f"has about {keys} keys" in answer.json()["error"]["message"]
 
 
-def test_the_log_can_be_an_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    app, _ = behind_gate(log_format="json")
-    run(app, lambda client: client.get("/a%0a?token=adv_x"))
-    said = json.loads(capsys.readouterr().err)
-    assert list(said) == [
-        "time", "level", "method", "path", "status", "duration_ms", "caller", "request_id",
-    ]  # fmt: skip
-    assert (said["path"], said["status"]) == ("/a%0a", 400)
+def test_a_body_keeps_its_room_while_it_is_answered() -> None:
+    bodies = Bodies(ServeOptions(max_bodies_bytes=100))
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b" " * 60, "more_body": False}
+
+    def take() -> bytes:
+        headers = {b"content-type": b'Application/JSON; charset="UTF-8"'}
+        return asyncio.run(bodies.receive(headers, receive, QUESTION))
+
+    with bodies.received(41):
+        with pytest.raises(HTTPException, match="too many large bodies") as refused:
+            take()
+        assert refused.value.headers == {"Connection": "close", "Retry-After": "1"}
+    with bodies.received(40):
+        assert len(take()) == 60
 
 
 def kept_in(sent: list[Any]) -> Callable[[Any], Any]:

@@ -149,7 +149,9 @@ def test_a_link_is_not_followed(home: Path, tmp_path: Path, cleaner: Cleaner) ->
     plan, done = cleaner.clean(dry_run=True), cleaner.clean()
     for found in (plan, done):
         assert [one.launch_id for one in found.removed] == [launch_id(2)]
-    assert [one.launch_id for one in done.kept] == [".half.removed"]
+    assert [(one.launch_id, one.why[:21]) for one in done.kept] == [
+        (".half.removed", "it cannot be removed:")
+    ]
     assert launch_id(1) in left(home)
     assert (elsewhere.path / OBSERVATIONS).exists()
     assert (elsewhere.path / "0-a/output.log").exists()

@@ -2,10 +2,7 @@
 
 import itertools
 import shutil
-import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -16,7 +13,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from reading import some
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from store_points import (
@@ -225,69 +221,6 @@ def test_a_point_that_could_not_be_read_back_is_refused(store: Store) -> None:
     with pytest.raises(InputError, match="job 1 of the row: share_percent is 130"):
         store.add([point(2), pair_point(2, share_1_percent=130.0)])
     assert (store.solo_points(), store.pair_points()) == ([point(1)], [])
-
-
-WRITER = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from store_points import point
-from advisor_data import open_store
-with open_store(sys.argv[2], Path(sys.argv[3])) as store:
-    for number in range(int(sys.argv[4])):
-        print(number, store.add([point(number)]), flush=True)
-"""
-
-REPLACER = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from store_points import point
-from advisor_data import open_store
-with open_store(sys.argv[2], Path(sys.argv[3])) as store:
-    for number in range(int(sys.argv[4])):
-        store.replace_profile("gemm", None, [point(number), point(number, run="r2")])
-        print(number, flush=True)
-"""
-
-
-def writer(url: str, home: Path, count: int, program: str = WRITER) -> "subprocess.Popen[str]":
-    """A process that adds `count` points one by one and prints each when it was added."""
-    here = Path(__file__).parents[3] / "fakes"
-    command = [sys.executable, "-c", program, str(here), url, str(home), str(count)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
-def killed(process: "subprocess.Popen[str]") -> list[str]:
-    """What it wrote behind its first 20 lines; `communicate` would forget what was read ahead."""
-    for _ in range(20):
-        some(process.stdout).readline()
-    process.send_signal(signal.SIGKILL)
-    with process:
-        return some(process.stdout).read().splitlines()
-
-
-@pytest.mark.slow
-def test_two_processes_write_at_once(url: str, tmp_path: Path) -> None:
-    both = [writer(url, tmp_path, 60) for _ in range(2)]
-    printed = [process.communicate(timeout=50)[0].splitlines() for process in both]
-    assert [process.returncode for process in both] == [0, 0]
-    assert sum(int(line.split()[1]) for lines in printed for line in lines) == 60
-    with open_store(url, tmp_path) as store:
-        assert store.solo_points() == [point(number) for number in range(60)]
-
-
-@pytest.mark.slow
-def test_kill_9_of_a_replacement_keeps_one_profile_at_least(url: str, tmp_path: Path) -> None:
-    rest = killed(writer(url, tmp_path, 80_000, REPLACER))
-    done = int(rest[-1]) if rest else 19
-    with open_store(url, tmp_path) as store:
-        starts = {p.started_at for p in store.solo_points()}
-        assert starts & {point(done).started_at, point(done + 1).started_at}
-        assert (store.replace_profile("gemm", None, [point(0)]), store.solo_points()) == (
-            1,
-            [point(0)],
-        )
 
 
 # long lists out of a store: pages without gaps, in few reads, and what is kept for lists

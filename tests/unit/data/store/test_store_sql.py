@@ -17,12 +17,10 @@ from sqlalchemy import create_engine, text
 from store_points import point
 
 from advisor.errors import InputError, StoreError
-from advisor.formats.moments import now
 from advisor.installed import install
 from advisor_data import migrate, open_store
-from advisor_data.backup import back_up, restore
 from advisor_data.database import VERSION_TABLE, metadata, revisions
-from advisor_data.state import AuditEntry, open_service_state
+from advisor_data.state import open_service_state
 
 
 @pytest.fixture
@@ -142,13 +140,6 @@ def test_a_page_of_zeros_says_what_to_do(file: Path) -> None:
 # which store is opened, and what opening costs
 
 
-def test_the_default_is_a_database_in_the_home_folder(tmp_path: Path) -> None:
-    home = tmp_path / "new" / "home"
-    with open_store(None, home) as store:
-        store.add([point()])
-    assert (home / "advisor.db").is_file()
-
-
 def test_what_is_not_installed_is_said_with_the_pip_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,8 +154,8 @@ def test_what_is_not_installed_is_said_with_the_pip_command(
         *((url, "sqlite:///FILE") for url in (
             "here.db", "postgresql://u:secret@host:port/x", "://secret"
         )),
-        ("mysql://u:secret@host/x", "mysql"),
-        ("postgresql+asyncpg://u:secret@h/x", "asyncpg"),
+        ("mysql://u:secret@host/x", "mysql. write sqlite:///FILE"),
+        ("postgresql+asyncpg://u:secret@h/x", "asyncpg. write sqlite:///FILE"),
     ],
 )  # fmt: skip
 def test_what_is_no_address_is_refused_without_its_password(
@@ -234,16 +225,6 @@ def test_an_old_home_is_closed_with_all_its_journals(tmp_path: Path) -> None:
             state.make_token("ci", ["read"])
             assert len(store.solo_points()) == 1
         assert opened(home) == set()
-
-
-@pytest.mark.usefixtures("loose_umask")
-def test_a_copy_and_what_is_restored_are_ours_alone(tmp_path: Path) -> None:
-    with open_service_state(None, tmp_path / "home") as state:
-        state.audit(AuditEntry(at=now(), who="ci", action="a", subject="s", outcome="ok"))
-    back_up(None, tmp_path / "home", tmp_path / "copy.db")
-    restore(None, tmp_path / "new", tmp_path / "copy.db")
-    assert opened(tmp_path / "new") == set()
-    assert modes(tmp_path)["copy.db"] == 0o600
 
 
 WRITE = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN IMMEDIATE')"

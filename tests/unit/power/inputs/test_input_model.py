@@ -160,29 +160,6 @@ def test_too_few_points_groups_or_cards_are_refused() -> None:
         physics_alone(points(switching))(points(switching, dtype="fp8"))
 
 
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [
-        ({"power_w": 90.0}, "power_w is 90 and idle_w 110"),
-        ({"clock_mhz": 0.0}, "clock_mhz is 0"),
-        ({"shape": [0, 1, 1]}, "shape is"),
-        ({"features": {}}, "missing or unknown"),
-        ({"features": dict.fromkeys(FEATURES, 1.5)}, "a_weight is 1.5"),
-        ({"watts": 3}, "watts"),
-        ({"power_w": "400"}, "power_w"),
-    ],
-)
-def test_a_line_that_is_no_point_is_named(
-    tmp_path: Path, change: dict[str, Any], what: str
-) -> None:
-    good = dataclasses.asdict(points(switching)[0])
-    path = tmp_path / "points.jsonl"
-    path.write_text(f"{json.dumps(good)}\n{json.dumps(good | change)}\n")
-    with pytest.raises(InputError, match=what) as caught:
-        read_input_points(path)
-    assert "line 2" in str(caught.value)
-
-
 # a model of power by data from points to its files and back, on made-up points
 
 
@@ -510,13 +487,6 @@ def test_bundled_points_are_those_of_the_model(package: Path) -> None:
     assert input_points_sha256(found) == manifest.dataset.sha256
     other = dataclasses.replace(found[0], power_w=found[0].power_w + 1)
     assert input_points_sha256([other, *found[1:]]) != manifest.dataset.sha256
-
-
-def test_a_damaged_line_is_named(package: Path) -> None:
-    text = known.input_points_text(points()[:2])
-    (package / "inputs.jsonl").write_bytes(text[:-20])
-    with pytest.raises(InputError, match=r"bundled inputs\.jsonl, line 2"):
-        bundled_input_points()
 
 
 def test_the_model_of_the_host_goes_before_the_bundled_one(

@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -26,7 +25,7 @@ from advisor.launch.status import OVER
 from advisor_data import migrate, open_store
 from advisor_data.state import AuditEntry, LaunchRow, ServiceState, open_service_state
 
-WRITER = Path(__file__).parents[1] / "fakes/launch_writer.py"
+WRITER = Path(__file__).parents[3] / "fakes/launch_writer.py"
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
@@ -102,7 +101,7 @@ def test_a_token_that_has_ended_is_not_found(
         ("x" * 65, ["read"], None, "not a valid token name"),
         ("ci", [], None, "give one or more of read, write, launch, admin"),
         ("ci", ["read", "root"], None, "not all known"),
-        ("ci", ["read"], "2099-01-01T00:00:00", "not a time in UTC"),
+        ("ci", ["read"], "2099-01-01T00:00:00", "not a time in UTC. write it as 2026"),
         ("ci", ["read"], "0001-01-01T00:00:00+12:00", "not a time in UTC"),
         ("ci", ["read"], "2020-01-01T00:00:00Z", "would have expired"),
     ],
@@ -273,25 +272,3 @@ def test_many_threads_race_for_one_key(state: ServiceState) -> None:
 
     with ThreadPoolExecutor(len(rows)) as threads:
         assert len(set(threads.map(ask, rows))) == 1
-
-
-@pytest.mark.slow
-def test_kill_9_loses_nothing_that_was_written(url: str, tmp_path: Path) -> None:
-    """What a killed server was told is kept is there, and the database opens."""
-    open_service_state(url, tmp_path).close()
-    command = [sys.executable, str(WRITER), "write", url, "100000"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    for _ in range(40):
-        some(process.stdout).readline()
-    process.send_signal(signal.SIGKILL)
-    with process:
-        # `communicate` would forget what was read ahead.
-        rest = some(process.stdout).read().split("\n")
-    written = 40 + len(rest) - 1
-    with open_service_state(url, tmp_path) as state:
-        assert len(state.launches(limit=10**6)) in (written, written + 1)
-        assert len(state.audit_log(limit=10**6)) in (written, written + 1)
-        state.audit(entry(1))
-    if url.startswith("sqlite"):
-        with closing(sqlite3.connect(tmp_path / "state.db")) as database:
-            assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
