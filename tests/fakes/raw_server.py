@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from forked import Forked, run_forked, start_forked
+from forked import Forked, start_forked
 from reading import answer_of
 from waiting import PATIENCE_S
 
@@ -161,14 +161,6 @@ def environment(home: Path, url: str | None = None) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("ADVISOR_")}
     more = {} if url is None else {"ADVISOR_DATABASE_URL": url}
     return {**kept, "ADVISOR_HOME": str(home), **more}
-
-
-def start_refused(folder: Path, *arguments: str) -> str:
-    """What `advisor serve` says where it does not start."""
-    done = run_forked(("serve", *arguments), environment(folder / "home"), folder)
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stderr
 
 
 @contextmanager

@@ -151,7 +151,7 @@ def test_two_pods_go_from_admission_to_their_node(api: KubeApi, served: KubeServ
 def test_pod_that_another_scheduler_places_is_advised(api: KubeApi, served: KubeServed) -> None:
     """By the real service while the API server waits; a job that nobody knows is as it was."""
     found = api.create_pod(
-        pod_of("a", "mobilenet-train-b2", placed_by="hami", **{"with": "triad"}, user=1000)
+        pod_of("a", "triad", placed_by="hami", **{"with": "mobilenet-train-b2"}, user=1000)
     )
     share = float(found["metadata"]["annotations"][names.ADVISED_SHARE])
     assert 0 < share < 100

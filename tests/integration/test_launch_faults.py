@@ -34,10 +34,18 @@ def counts(host: FakeHost, launch_id: str) -> list[int]:
     return [struct.unpack_from("<q", file.read_bytes())[0] for file in files]
 
 
-# jobs
-
-
 # limits
+
+
+@pytest.mark.slow
+def test_daemon_that_dies_stops_both(jobs: FakeHost) -> None:
+    name = detached(jobs, "one", "two", *RUNS)
+    os.kill(daemon_pid(jobs), signal.SIGKILL)
+    status = await_end(jobs, name)
+    assert (status["state"], status["code"]) == ("failed", "partition")
+    assert [job["proven"] for job in status["jobs"]] == [False, False]
+    assert all("was proven until 20" in job["error"] for job in status["jobs"])
+    await_nobody(jobs)
 
 
 def test_limit_that_is_not_proven_starts_nothing(jobs: FakeHost) -> None:

@@ -24,7 +24,7 @@ PAIR = ("triad", "matmul-bf16")
 SHARED = ("mobilenet-train-b2", "triad")
 """A pair that is to share the GPU."""
 
-APART = ("bert-train", "vit-infer")
+APART = ("gemm", "triad")
 """One that is not."""
 
 

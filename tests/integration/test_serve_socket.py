@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from forked import Forked, run_forked, start_forked
-from raw_server import environment, start_refused
+from raw_server import environment
 from reading import some
 
 from advisor.client import ApiError, Client
@@ -91,7 +91,8 @@ def test_another_user_needs_a_token_or_the_group(folder: Path) -> None:
     ],
 )
 def test_options_that_do_not_fit_are_told(folder: Path, options: list[str], told: str) -> None:
-    assert told in start_refused(folder, *options)
+    done = run_forked(("serve", *options), environment(folder / "home"), folder)
+    assert (done.returncode, told in done.stderr) == (2, True), done.stderr
 
 
 def _as_nobody(path: Path, method: str, target: str) -> int:
