@@ -372,10 +372,10 @@ def is_by_physics(split: Split) -> bool:
     The model is off by less for two jobs at limits that add up to the GPU
     (docs/measurements/sets.md).
     """
-    return len(split.shares) > ADVISED_JOBS or not split.is_limited or not are_apart(split.shares)
+    return len(split.shares) > ADVISED_JOBS or not split.is_limited or not _are_apart(split.shares)
 
 
-def are_apart(shares: Iterable[Any]) -> Any:
+def _are_apart(shares: Iterable[Any]) -> Any:
     """Whether limits, percent, leave each job SMs of its own; arrays or numbers."""
     return sum(shares) <= WHOLE + 1
 
@@ -443,7 +443,7 @@ class JobsAlone:
     def apart(self) -> npt.NDArray[np.bool_]:
         """Whether each of several has SMs of its own under MPS; shape (ways,)."""
         several = np.count_nonzero(self.share, axis=0) > 1
-        return np.asarray(several & are_apart(self.share), dtype=bool)
+        return np.asarray(several & _are_apart(self.share), dtype=bool)
 
     @property
     def classes(self) -> npt.NDArray[np.intp]:

@@ -42,8 +42,10 @@ def best_partners(
     request = with_card_memory(request, own.a.gpu_model)
     found: list[Partner] = []
     for other in profiles:
+        pair = (profiles[0], other)
+        outlook = Outlook(pair, there, known.checked, known.conditions.splits_of(pair))
         try:
-            decision = decide(Outlook([profiles[0], other], there, known.checked), request)
+            decision = decide(outlook, request)
         except (InputError, NoSplitError):
             continue
         found += partner_of(decision)

@@ -39,13 +39,6 @@ def refusal(said: Said) -> str:
     return said.err
 
 
-def told(advisor: Advisor, *words: str) -> Any:
-    """The JSON that the command answers with."""
-    said = advisor(*words, "--json")
-    assert said.code == 0, said.err
-    return answer_of(said.out)
-
-
 def called(words: Sequence[str]) -> tuple[Any, Sequence[str]]:
     """The command that words call, and what they hand it."""
     command, rest = app.load(words[0]), words[1:]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from command_line import Advisor, told
+from command_line import Advisor, answered
 from in_process import Api, error_of, running
 
 from advisor.formats.wire import read
@@ -120,7 +120,7 @@ def test_answer_is_that_of_the_command_line(
     if not words.startswith(("recommend", "replicas", "place")):
         body, words = {"jobs": jobs(*PAIR), **body}, f"recommend {' '.join(PAIR)} {words}"
     answer = api.post(path, body)
-    assert answer == told(advisor, *shlex.split(words))
+    assert answer == answered(advisor, *shlex.split(words))
     read(kind, json.dumps(answer))
 
 
@@ -323,7 +323,7 @@ def test_gains_beside_one_job_are_its_partners(api: Api, advisor: Advisor) -> No
     """All bundled jobs of the GPU model, and the best of them are those of the command line."""
     found = api.post("/v1/gains", {"gpu_model": "NVIDIA H200", "beside": "bert-train"})
     splits = dict(zip((job["job"] for job in found["jobs"]), found["splits"], strict=True))
-    best = told(advisor, "recommend", "bert-train", "--gpu-model", "NVIDIA H200")["partners"]
+    best = answered(advisor, "recommend", "bert-train", "--gpu-model", "NVIDIA H200")["partners"]
     assert {partner["partner"]: partner["split"] for partner in best}.items() <= splits.items()
     assert len(splits) > 30
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Advisor, told
+from command_line import Advisor, answered
 from in_process import Api, running
 from launched_pairs import CARD, GPU_MODEL, PAIR, launched
 
@@ -28,7 +28,7 @@ def keep(folder: Path, observations: Iterable[Observation]) -> None:
 
 def test_keys_of_the_json_stay(advisor: Advisor, tmp_path: Path) -> None:
     keep(tmp_path, DRIFTED)
-    report = told(advisor, "drift")
+    report = answered(advisor, "drift")
     assert (report.keys() - {"drifts"}, report["observations"]) == (
         {"observations", "cards", "outdated_checks"}, 28
     )  # fmt: skip
@@ -52,9 +52,9 @@ def test_nothing_launched_is_said(advisor: Advisor) -> None:
 def test_advice_warns_and_follows(advisor: Advisor, tmp_path: Path) -> None:
     """Only launches since the drift count: the job is expected a fifth slower at their split."""
     words = ("recommend", *PAIR, "--gpu-model", GPU_MODEL, "--all")
-    before = told(advisor, *words)
+    before = answered(advisor, *words)
     keep(tmp_path, DRIFTED)
-    after = told(advisor, *words)
+    after = answered(advisor, *words)
     (warning,) = set(after["warnings"]) - set(before["warnings"])
     assert f"rate of {PAIR[0]} on card {CARD} has drifted: 20 % less" in warning
     assert [drift["job"] for drift in after["drifts"]] == [PAIR[0]]
@@ -71,10 +71,10 @@ def test_launches_that_failed_a_cross_check_are_no_drift(advisor: Advisor, tmp_p
     """Something else drew power, so theirs says nothing of the job or of the card."""
     usual, lower = (found := launched(powers=[1.0] * 20 + [0.8] * 8))[:20], found[20:]
     keep(tmp_path, (*usual, *(replace(seen, flags=(LIMIT_BROKEN,)) for seen in lower)))
-    report = told(advisor, "drift")
+    report = answered(advisor, "drift")
     assert (report["observations"], report["drifts"]) == (20, [])
     keep(tmp_path, (replace(seen, launch_id=f"{seen.launch_id}-profiled") for seen in lower))
-    drifts = told(advisor, "drift")["drifts"]
+    drifts = answered(advisor, "drift")["drifts"]
     assert {drift["quantity"] for drift in drifts} == {"power"}
 
 
@@ -82,13 +82,13 @@ def test_forged_copies_of_launches_are_no_drift(advisor: Advisor, tmp_path: Path
     """Who may write makes no job drift by sending what others saw again, half as fast."""
     forged = [replace(one, launch_id="forged", written_by="a") for one in DRIFTED[-8:]]
     keep(tmp_path, [*launched([1.0] * 28), *forged])
-    report = told(advisor, "drift")
+    report = answered(advisor, "drift")
     assert (report["observations"], report["drifts"]) == (20, [])
 
 
 def test_card_of_the_references_is_known(advisor: Advisor) -> None:
     words = ("recommend", *PAIR, "--gpu-model", GPU_MODEL, "--all")
-    usual, there = told(advisor, *words), told(advisor, *words, "--gpu-uuid", KNOWN_CARD)
+    usual, there = answered(advisor, *words), answered(advisor, *words, "--gpu-uuid", KNOWN_CARD)
     assert usual["card"] is None
     card = there["card"]
     assert set(card) == {"gpu_uuid", "power_factor", "references", "observations"}
@@ -106,9 +106,9 @@ def test_launches_teach_what_a_card_draws(advisor: Advisor, tmp_path: Path) -> N
     assert f"nothing is known of what the card {CARD} draws" in said.err
     pairs = [PAIR, ("llm-decode", "sorting"), ("mobilenet-infer", "sorting")]
     keep(tmp_path, [one for pair in pairs for one in launched([], [0.9] * 3, pair=pair)])
-    card = told(advisor, *words)["card"]
+    card = answered(advisor, *words)["card"]
     assert card["power_factor"]["value"] < 0.97
-    (known,) = told(advisor, "drift")["cards"]
+    (known,) = answered(advisor, "drift")["cards"]
     assert known == card
 
 

@@ -45,7 +45,6 @@ def test_daemon_that_dies_stops_both(jobs: FakeHost) -> None:
     assert (status["state"], status["code"]) == ("failed", "partition")
     assert [job["proven"] for job in status["jobs"]] == [False, False]
     assert all("was proven until 20" in job["error"] for job in status["jobs"])
-    await_nobody(jobs)
 
 
 def test_limit_that_is_not_proven_starts_nothing(jobs: FakeHost) -> None:

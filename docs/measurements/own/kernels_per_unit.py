@@ -6,8 +6,7 @@
 Each job runs alone, beside kernels of 0.1 ms and beside kernels of 0.5 ms that fill the GPU
 (profiling/workloads/short_kernels.py), under MPS without limits. `kernels_beside` turns the rates
 of a job and a probe into kernels; the mean of both probes, weighted by their errors, goes to the
-job's points at 100 %. Where the probes differ by more than their errors say, the error grows by
-that ratio (Birge's).
+job's points at 100 %. Where probes differ by more than their errors, these grow by that ratio.
 """
 
 import argparse

@@ -61,20 +61,16 @@ def print_table(path: Path) -> None:
             alone = [rows.get((uuid, name)) for name in names]
             if not all(ways + alone):
                 continue
-            limited = ", limit of 50 %" if "@" in filler else ""
-            kind = f"{KINDS_OF_FILLERS[names[0]]}{limited}: {kind_of(small)}"
+            kind = f"{KINDS_OF_FILLERS[names[0]]}{filler[-3:] * ('@' in filler)}: {_kind_of(small)}"
             kinds[kind].append([seen(way, alone) for way in ways])
-    print(
-        "| beside a filler of | n | speed of the small job | of the filler | work per joule | p99 |"
-    )
+    print("| beside a filler of | n | small job's speed | filler's | work per joule | p99, ms |")
     for kind, found in sorted(kinds.items()):
         columns = zip(*(zip(*pair, strict=True) for pair in found), strict=True)
         told = (" to ".join(f"{median(v):.2f}" for v in zip(*c, strict=True)) for c in columns)
         print(f"| {kind} | {len(found)} | {' | '.join(told)} |")
 
 
-def kind_of(small: str) -> str:
-    """Servers, trainings and notebooks, or the name of another job."""
+def _kind_of(small: str) -> str:
     kinds = {"-serve-": "servers", "-train-": "trainings", "notebook": "notebook"}
     return next((kind for sign, kind in kinds.items() if sign in small), small)
 
