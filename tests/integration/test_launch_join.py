@@ -67,7 +67,6 @@ def test_the_share_is_the_best_beside_those_that_stay(h200: FakeHost) -> None:
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["units_granted"] <= 66
-    assert said["predicted_rate"]["value"] > 0
     refused = h200.advisor("launch", "--join", launch_id, "triad", "--min-speed", "1")
     assert refused.returncode == 10, refused.stderr
     assert "take it: --share" in refused.stderr

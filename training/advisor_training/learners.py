@@ -39,6 +39,7 @@ SEED = 0
 
 
 _BASE, _UTILS, _VALIDATION = cast("Any", base), cast("Any", utils), cast("Any", validation)
+_JOBLIB = cast("Any", joblib)
 """They have no types."""
 
 _TAKES: Mapping[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
@@ -499,9 +500,9 @@ def _leave_out(
         return predicted(fitted, rows if asked is None else asked, draw.asked, draw.name)
 
     # Threads: growing trees holds no lock of the interpreter, and learners cannot be pickled.
-    side_by_side = joblib.Parallel(n_jobs=-1, prefer="threads", return_as="generator")
+    side_by_side = _JOBLIB.Parallel(n_jobs=-1, prefer="threads", return_as="generator")
     parts: list[HeldOut] = []
-    for count, part in enumerate(side_by_side(map(joblib.delayed(answered), draws)), 1):
+    for count, part in enumerate(side_by_side(map(_JOBLIB.delayed(answered), draws)), 1):
         parts.append(part)
         if progress is not None:
             progress(draws[count - 1].name, count, len(draws))
