@@ -694,7 +694,9 @@ class _Look:
     def _passes_gate(self) -> bool:
         """Close the gate, and see whether the job comes to it."""
         path = self._folder / "gate"
-        path.write_bytes(struct.pack("<q", HOLD) + path.read_bytes()[8:])
+        # In place: a job that has mapped the file dies of a read while it is empty.
+        with path.open("r+b") as file:
+            file.write(struct.pack("<q", HOLD))
         return wait_until(lambda: path.read_bytes()[8:16] == struct.pack("<q", WAITING), GATE_S)
 
     def _quoted(self) -> str:
