@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from advisor.core.gpu import WHOLE
 from advisor.core.records import FILLS_PERCENT, HEAT, PairPoint, SoloPoint
 from advisor.predict.profiles import Floats, Kernels, make_profiles
-from advisor.predict.sets import are_apart
 from advisor_data.bundled import (
     bundled_pair_points,
     bundled_reference_points,
@@ -112,7 +112,7 @@ class Row:
     @property
     def is_apart(self) -> bool:
         """Whether limits leave each job SMs of its own."""
-        return bool(are_apart([part.alone.share_percent for part in self.parts]))
+        return sum(part.alone.share_percent for part in self.parts) <= WHOLE + 1
 
     @property
     def fill(self) -> int:
