@@ -91,7 +91,7 @@ class LaunchFolder:
             return loads(LaunchSpec, (self.path / "spec.json").read_bytes())
 
     def write_spec(self, spec: LaunchSpec) -> None:
-        """Say what is wanted.
+        """Replace the request.
 
         Raises:
             OSError: it cannot be written.

@@ -34,7 +34,7 @@ from advisor.predict.predictions import (
 from advisor.predict.profiles import Floats, Kernels, Profile, kind_of, relative_capacity
 
 SERVER_HOLD_S = 20e-6
-"""Time for which a kernel of a server keeps others off, where nobody counted: the median of those
+"""Time for which a kernel of a server keeps others off, where not measured: the median of those
 that were."""
 
 
@@ -43,7 +43,7 @@ class RoundRobin:
     """How many kernels jobs make, and how long these are, where profiles say less.
 
     Attributes:
-        launch_s: Time of a CPU core for each kernel: of a job whose kernels nobody counted, its
+        launch_s: Time of a CPU core for each kernel: of a job whose kernels are not known, its
             cores say how many there are.
         gaps: Of a job that waits for its host, the part of the time in which a kernel runs is its
             SM activity to this power. Counted: 0.17 at 0.07, 0.47 at 0.31, 0.79 at 0.60.
@@ -67,7 +67,7 @@ class RoundRobin:
         A server that waits answers in full batches, so kernels of full batches are what counts.
 
         Args:
-            counted: None: nobody counted them.
+            counted: None: they are not known.
             rate: Units of progress a second at each share.
             active: Activity of SMs at each share, or of DRAM where that is higher.
             whole: Rate, activity and CPU cores on the whole GPU.
@@ -234,7 +234,7 @@ SetClass: TypeAlias = Literal[
 ]
 """By which errors of jobs differ: limits that add up to the GPU or less; side by side, of a job
 that does not fill the GPU beside others that do not, of one that does, of one that does not beside
-one that does, and these two where nobody counted the kernels of all; or any, time-sliced."""
+one that does, and these two where kernels of all are not known; or any, time-sliced."""
 
 CLASSES: tuple[SetClass, ...] = get_args(SetClass)
 SLICED = CLASSES.index("time-sliced")
@@ -244,7 +244,7 @@ MEASURED_ON = ("NVIDIA H100 80GB HBM3", "NVIDIA H200")
 ROUND_ROBIN = RoundRobin(launch_s=24e-6, gaps=0.5)
 
 UNREAD_CORES = (1.0, 0.4)
-"""CPU cores of a job of which nobody read them: one that leaves most SMs unused, and one that fills
+"""CPU cores of a job where they are not known: one that leaves most SMs unused, and one that fills
 the GPU; medians of the bundled jobs that are no servers."""
 
 TAILS = Tails(crowd=1.5, kernel_s=8e-6, burst_ms=12.0)
@@ -411,7 +411,7 @@ class JobsAlone:
         made: Kernels a second.
         own_s: Time that one takes.
         hold_s: That it keeps others off.
-        guessed: 1 where nobody counted kernels.
+        guessed: 1 where kernels are not known.
     """
 
     share: Floats

@@ -231,7 +231,7 @@ def _in_writing_order(points: Iterable[P]) -> list[P]:
 
 
 def _delete(connection: Connection, records: Iterable[Record]) -> int:
-    """Take out those that are there; how many."""
+    """Delete the records that are stored; returns their number."""
     return sum(
         connection.execute(delete(table).where(table.c.point_id == record.point_id)).rowcount
         for record in records

@@ -5,7 +5,7 @@
 Campaigns and the words of the tables are as rows.py has them. It prints the constants of
 `advisor.predict.sets` as they stand there, and errors of jobs that the law was not fitted to,
 beside simple rules: each fitted to the same way of sharing, to all sets without the job that is
-judged. "Kernels guessed" is the law where nobody counted the kernels of any job. "As it stands" is
+judged. "Kernels guessed" is the law where kernels of no job are known. "As it stands" is
 the law of the package, so of campaigns that came after it these are errors of answers. Where no
 campaign is named, bundled pairs count, too. The last row is how far the same set on another card
 and host is from itself. Errors of classes are quotients, measured over predicted: 5th, 50th, 95th

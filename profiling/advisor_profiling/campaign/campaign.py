@@ -852,7 +852,7 @@ class SweepResult:
     """What a sweep measured.
 
     Attributes:
-        points: Of the run, those that it had before included.
+        points: Of the run, earlier ones included.
     """
 
     run: str
@@ -984,8 +984,8 @@ def sweep(
         reporter: Is told how far it is.
         rules: When a window ends.
         kept: Points that the run has from before.
-        counted: The job, where its kernels per unit are counted last. What fails then is told, and
-            costs no point.
+        counted: The job whose kernels per unit are counted after its points. A failure of that is
+            told, and costs no point.
 
     Raises:
         LimitBrokenError: the job does not stay under its share, or a stranger computes.
