@@ -192,13 +192,14 @@ def slurm_cluster(
     }
     done = run_setup(folder, "install", gpus, advisor, variables)
     assert done.returncode == 0, done.stderr
-    _add_test_settings(folder, settings)
+    control, node, *of_books = _free_ports(4)
+    _add_test_settings(folder, f"SlurmctldPort={control}\n{settings}", node)
     with ExitStack() as stack:
         cluster = Cluster(folder, {})
         for name in ("mariadbd", "munged", "slurmdbd", "slurmctld", "slurmd", "match"):
             stack.callback(kill, cluster, name)
         if books:
-            _start_books(cluster)
+            _start_books(cluster, *of_books)
         start(cluster, *(["slurmctld", "slurmd"] if books else ["munged", "slurmctld", "slurmd"]))
         yield cluster
 
@@ -206,9 +207,9 @@ def slurm_cluster(
 DEBIAN = "Debian packages slurm-wlm, munge; with books slurmdbd, mariadb-server"
 
 
-def _start_books(cluster: Cluster) -> None:
+def _start_books(cluster: Cluster, port: int, dbd: int) -> None:
     """MariaDB with a database of its own, slurmdbd, and the cluster in it."""
-    folder, (port, dbd) = cluster.folder, _free_ports(2)
+    folder = cluster.folder
     data, scratch = folder / "books", folder / "books.tmp"
     # Its own: a server that starts removes temporary tables of others from a shared one.
     scratch.mkdir()
@@ -289,18 +290,16 @@ def kill(cluster: Cluster, name: str) -> None:
     process.wait(10)
 
 
-def _add_test_settings(folder: Path, settings: str) -> None:
-    """Ports, and folders for everything; what a site has by default."""
+def _add_test_settings(folder: Path, settings: str, node: int) -> None:
+    """Folders for everything, the port of slurmd; what a site has by default."""
     key = folder / "munge.key"
     key.write_bytes(os.urandom(128))
     key.chmod(0o600)
     (folder / "spool").mkdir()
-    control, node = _free_ports(2)
     conf = folder / "etc/slurm.conf"
     text = conf.read_text().replace(" CPUs=", f" Port={node} CPUs=")
     conf.write_text(
         f"{text}"
-        f"SlurmctldPort={control}\n"
         f"AuthInfo=socket={folder}/munge.socket\n"
         f"SlurmdSpoolDir={folder}/spool\n"
         f"SlurmctldPidFile={folder}/slurmctld.pid\n"
@@ -320,7 +319,10 @@ def _gpu_files(folder: Path, gpus: int) -> list[Path]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Below those that the kernel gives to connections: the daemons take them a while later."""
+    """Different ones, below those that the kernel gives to connections.
+
+    The daemons take them a while later, so one call gives all of a cluster.
+    """
     with ExitStack() as stack:
         found: list[int] = []
         while len(found) < count:

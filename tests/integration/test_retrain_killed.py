@@ -22,9 +22,9 @@ def test_killed_at_random_points(tmp_path: Path, points: int) -> None:
     """
     done = subprocess.run(
         [sys.executable, FAKES / "killed_retrain.py", tmp_path, str(points), "7"],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     versions, champion = found["after"]
     assert versions == [champion]
