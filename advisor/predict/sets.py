@@ -265,7 +265,7 @@ FULLER = 0.15
 """Part of its power over active idle that a server saves beside jobs that want the whole GPU: its
 requests wait for their kernels, so it answers in fuller batches."""
 
-ACTIVE_IDLE_OVER_W = 45.0
+ACTIVE_IDLE_OVER_W = 50.0
 """Active idle power over that of the empty card, for profiles without the former."""
 
 SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
@@ -284,20 +284,20 @@ server it is for each 1 that it could do."""
 
 POWER_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "own SMs": (0.91, 1.11),
-        "none fills": (0.9, 1.19),
+        "own SMs": (0.9, 1.1),
+        "none fills": (0.91, 1.21),
         "fills": (0.83, 1.03),
         "beside one that fills": (0.89, 1.09),
         "fills, guessed": (0.83, 1.04),
-        "beside one that fills, guessed": (0.86, 1.08),
-        "time-sliced": (0.85, 1.18),
+        "beside one that fills, guessed": (0.87, 1.09),
+        "time-sliced": (0.85, 1.17),
     }
 )
 """The same of the watts of a set, by the last class in their order of any of its jobs."""
 
 ENERGY_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "own SMs": (0.83, 1.06),
+        "own SMs": (0.84, 1.07),
         "none fills": (0.81, 1.13),
         "fills": (0.95, 1.15),
         "beside one that fills": (0.84, 1.07),

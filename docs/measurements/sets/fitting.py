@@ -2,7 +2,6 @@
 
 import functools
 import math
-import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
@@ -12,7 +11,6 @@ from rows import Part, Row
 
 from advisor.predict.profiles import Floats, Kernels, computes_in_bursts
 from advisor.predict.sets import (
-    ACTIVE_IDLE_OVER_W,
     CHANGE_S,
     CLASSES,
     CORNER,
@@ -37,7 +35,7 @@ Fit = Callable[[Sequence[Row]], Kept]
 Watts = Callable[[Row, Floats], Floats]
 """Of a set whose jobs keep so much of their speed; shape (ways,)."""
 
-FULLERS = np.arange(9) / 20
+OVER_W, FULLERS = np.arange(20.0, 121.0, 5.0), np.arange(9) / 20
 
 
 def alone(row: Row, law: RoundRobin = ROUND_ROBIN, *, is_counted: bool = True) -> JobsAlone:
@@ -112,16 +110,16 @@ def speeds(row: Row, kept: Floats) -> list[float]:
     return [part.base * float(of) for part, of in zip(row.parts, kept[:, 0], strict=True)]
 
 
-def drawn(over_w: float, fuller: float | Floats) -> Watts:
-    """By what is added to the power of the empty card where idle power was not read, and `FULLER`."""
+def drawn(over_w: float | Floats, fuller: float | Floats) -> Watts:
+    """By active idle power over that of the empty card, where it was not read, and `FULLER`."""
 
     def watts(row: Row, kept: Floats) -> Floats:
-        idle_w = row.idle_w + over_w if math.isnan(row.active_idle_w) else row.active_idle_w
+        idle_w = over_w + row.idle_w if math.isnan(row.active_idle_w) else row.active_idle_w
         saved = _saved(row) * fuller
         return power_w(
             np.minimum(1.0, kept),
             row.column(lambda part: part.alone.power_w or 0.0),
-            np.full_like(saved, idle_w),
+            np.zeros_like(saved) + idle_w,
             row.limit_w,
             saved,
             in_turns=row.mode == "time-sliced",
@@ -170,17 +168,23 @@ class Nearest(Generic[K]):
         return int(np.argmin(np.sum([self._offs[id(row)] for row in rows], axis=0)))
 
 
-def over_w(rows: Iterable[Row]) -> float:
-    """Active idle power over that of the empty card, where it was read: the median, to 5 W."""
-    read_w = [r.active_idle_w - r.idle_w for r in rows if not math.isnan(r.active_idle_w)]
-    return 5.0 * round(statistics.median(read_w or [ACTIVE_IDLE_OVER_W]) / 5)
+def fitted_watts(rows: Sequence[Row], kept: Kept) -> tuple[float, float]:
+    """Constants of `drawn` with the smallest error: the first as if servers saved nothing."""
+    over_w = _nearest(rows, kept, lambda ways: drawn(ways, 0.0), OVER_W)
+    return over_w, _nearest(rows, kept, lambda ways: drawn(over_w, ways), FULLERS)
 
 
-def fuller(rows: Sequence[Row], kept: Kept) -> float:
-    """`FULLER` with the smallest error of watts."""
-    watts = drawn(over_w(rows), FULLERS)
+def nothing_saved(rows: Sequence[Row], kept: Kept) -> tuple[float, float]:
+    """The same of a rule by which a server draws as much for each request as alone."""
+    return fitted_watts(rows, kept)[0], 0.0
+
+
+def _nearest(
+    rows: Sequence[Row], kept: Kept, rule: Callable[[Floats], Watts], ways: Floats
+) -> float:
+    watts = rule(ways)
     offs = sum(np.abs(watts(row, kept(row)) / row.power_w - 1) for row in rows)
-    return float(FULLERS[np.argmin(offs)])
+    return float(ways[np.argmin(offs)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +218,7 @@ class Judged:
 def left_out(
     rows: Sequence[Row],
     fit: Fit,
-    fit_fuller: Callable[[Sequence[Row], Kept], float] = fuller,
+    fit_watts: Callable[[Sequence[Row], Kept], tuple[float, float]] = fitted_watts,
     *,
     is_counted: bool = True,
 ) -> list[Judged]:
@@ -223,7 +227,7 @@ def left_out(
     for job in sorted({job for row in rows for job in row.jobs}):
         free = [row for row in rows if job not in row.jobs]
         kept = fit(free)
-        watts = drawn(over_w(free), fit_fuller(free, kept))
+        watts = drawn(*fit_watts(free, kept))
         for row in rows:
             if job in row.jobs:
                 found += judge(row, kept(row), watts, job, is_counted=is_counted)

@@ -28,11 +28,11 @@ from fitting import (
     as_it_stands,
     by_turns,
     drawn,
-    fuller,
+    fitted_watts,
     judge,
     left_out,
+    nothing_saved,
     on_own_sms,
-    over_w,
     round_robin,
 )
 from rows import Off, Row, again, measured_pairs, measured_rows, tables
@@ -106,10 +106,11 @@ def fitted(rows: Sequence[Row]) -> tuple[dict[str, object], list[Judged], list[J
     in_turns = Nearest(by_turns, TURNS, tuple(np.array(TURNS).T), ways["time-sliced"])
     judged = left_out(shared, gaps.fit)
     guessed = left_out(shared, launches.fit, is_counted=False)
+    over_w, fuller = fitted_watts(shared, gaps.fit(shared))
     constants: dict[str, object] = {
         "ROUND_ROBIN": RoundRobin(launches.best(shared).launch_s, gaps.best(shared).gaps),
-        "ACTIVE_IDLE_OVER_W": over_w(rows),
-        "FULLER": fuller(shared, gaps.fit(shared)),
+        "ACTIVE_IDLE_OVER_W": over_w,
+        "FULLER": fuller,
     }
     if own := ways["own SMs"]:
         constants["CORNER"] = corners.best(own)
@@ -158,11 +159,6 @@ def offs_of_sets(name: str, judged: Sequence[Judged]) -> list[Off]:
 
 
 # simple rules
-
-
-def nothing_saved(rows: Sequence[Row], kept: Kept) -> float:
-    """Servers draw as much for each request as alone."""
-    return 0.0
 
 
 def untouched(row: Row) -> Floats:

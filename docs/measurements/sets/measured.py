@@ -14,7 +14,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -25,7 +25,15 @@ from advisor.core.records import SoloPoint
 from advisor.core.split import ADVISED_JOBS, Sharing, Split, without_limits
 from advisor.predict.measured import MeasuredPredictor, Window
 from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import COLUMNS, Floats, Profile, kind_of, make_profile
+from advisor.predict.profiles import (
+    COLUMNS,
+    Floats,
+    Profile,
+    computes_in_bursts,
+    kind_of,
+    make_profile,
+    serving_of,
+)
 from advisor.predict.sets import SetPredictor
 from advisor_data.bundled import bundled_solo_points
 
@@ -59,7 +67,7 @@ def main() -> None:
 
 def values_of(known: Row, asked: Row, bundled: Mapping[str, Profile]) -> Iterator[Value]:
     """Of a set that both campaigns measured; jobs alone and window are the known one's."""
-    profiles = [replace(profile_of(part, bundled), flags=part.whole.flags) for part in known.parts]
+    profiles = [profile_of(part, bundled) for part in known.parts]
     names, window = [p.job for p in profiles], window_of(known)
     windows = {tuple(sorted(names)): [window]}
     of_law = SetPredictor()
@@ -101,9 +109,13 @@ def profile_of(part: Part, bundled: Mapping[str, Profile]) -> Profile:
         rate_unit=part.whole.rate_unit,
         units_total=part.whole.units_total,
         idle_power_w=part.whole.idle_power_w or 0.0,
+        active_idle_power_w=part.whole.active_idle_power_w or math.nan,
         power_limit_w=part.whole.power_limit_w,
         shares=shares,
         values=values,
+        serving=serving_of([part.whole]),
+        flags=part.whole.flags,
+        in_bursts=computes_in_bursts(part.whole),
         kernels=part.kernels,
     )
 
