@@ -27,7 +27,7 @@ MODES = "uncapped", "limits", "time-sliced"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen:
-    """What is learned of: a job of a window, or a window; `x` is what the law says, then features."""
+    """A job of a window, or a window; `x` is what the law says, then features."""
 
     row: Row
     kind: str
@@ -57,16 +57,15 @@ def offs(every: Sequence[Seen], scale: Any) -> Iterator[Off]:
     def asked(job: str) -> Iterator[Off]:
         has = np.array([job in one.row.jobs for one in every])
         trees = PriorRegressor(None, PRIOR).fit(x[told & ~has], y[told & ~has])
-        for place in np.flatnonzero([job in one.jobs for one in every]).tolist():
-            one, most = every[place], 1.0 if every[place].kind == "server" else np.inf
-            law, learned = (
-                scale(one) * abs(min(said, most) - one.measured)
-                for said in (one.x[PRIOR], float(trees.predict(x[[place]])[0]))
-            )
+        places = np.flatnonzero([job in one.jobs for one in every]).tolist()
+        learned = trees.predict(x[places]).tolist()
+        for one, *said in zip([every[n] for n in places], x[places, PRIOR], learned, strict=True):
+            most = 1.0 if one.kind == "server" else np.inf
+            law, trees_off = (scale(one) * abs(min(s, most) - one.measured) for s in said)
             own = one.row, one.kind, frozenset([job])
             yield Off("the law", *own, law)
-            yield Off("trees on the law", *own, learned)
-            yield Off("trees less the law", *own, learned - law)
+            yield Off("trees on the law", *own, trees_off)
+            yield Off("trees less the law", *own, trees_off - law)
 
     jobs = sorted({job for one in every for job in one.jobs})
     run: Any = cast("Any", joblib).Parallel(n_jobs=-1, prefer="threads")
