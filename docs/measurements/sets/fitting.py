@@ -197,8 +197,6 @@ class Judged:
     set_class: SetClass
     speed: float
     power_w: float
-    measured: float
-    """Energy of the work on a card each over that together."""
     efficiency: float
     """Measured energy of the work on a card each over that together, for each 1 predicted."""
 
@@ -254,6 +252,5 @@ def judge(
                 CLASSES[max(classes)],
                 speed,
                 predicted_w,
-                measured,
                 measured / expected,
             )

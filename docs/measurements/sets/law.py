@@ -67,7 +67,6 @@ def main() -> None:
         print(name, "=", value)
     for (name, of_class), (low, middle, high, jobs) in errors([*judged, *guessed]).items():
         print(f"{name}, {of_class}: {low:.2f} {middle:.2f} {high:.2f} ({jobs} jobs)")
-    of_choices(judged)
     watts = drawn(ACTIVE_IDLE_OVER_W, FULLER)
     stand = [it for r in rows for it in judge(r, as_it_stands(r), watts, *r.jobs)]
     found = {
@@ -202,33 +201,6 @@ def percentiles(values: Sequence[float]) -> tuple[float, float, float]:
     """The 5th, the 50th and the 95th."""
     low, middle, high = np.quantile(values, [0.05, 0.5, 0.95]).tolist()
     return low, middle, high
-
-
-def of_choices(judged: Sequence[Judged]) -> None:
-    """Print how often the way that the law prefers saved more, of sets measured in two ways.
-
-    Measured on one card, without limits and with one; the way is chosen by the mean over the jobs.
-    """
-    ways: dict[tuple[int, ...], dict[str, list[Judged]]] = defaultdict(lambda: defaultdict(list))
-    for j in judged:
-        # Jobs alone of one campaign are the same points.
-        if j.row.mode != "time-sliced":
-            ways[tuple(sorted(id(p.whole) for p in j.row.parts))][j.row.mode].append(j)
-    several = [of_set for of_set in ways.values() if len(of_set) > 1]
-    parts: dict[str, list[float]] = defaultdict(list)
-    for of_set in several:
-        measured = {mode: its[0].measured for mode, its in of_set.items()}
-        expected = {
-            mode: statistics.fmean(j.measured / j.efficiency for j in its)
-            for mode, its in of_set.items()
-        }
-        chosen, most = max(expected, key=lambda mode: expected[mode]), max(measured.values())
-        for name, mode in (("the law", chosen), ("no limits", "uncapped"), ("one limit", "limits")):
-            parts[name].append(measured[mode] / most)
-    for name, of_best in parts.items():
-        best = sum(part == 1 for part in of_best)
-        mean = 100 * statistics.fmean(of_best)
-        print(f"choice, {name}: best of {best} of {len(of_best)} sets, {mean:.1f} % of the best")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -25,15 +25,7 @@ from advisor.core.records import SoloPoint
 from advisor.core.split import ADVISED_JOBS, Sharing, Split, without_limits
 from advisor.predict.measured import MeasuredPredictor, Window
 from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import (
-    COLUMNS,
-    Floats,
-    Profile,
-    computes_in_bursts,
-    kind_of,
-    make_profile,
-    serving_of,
-)
+from advisor.predict.profiles import COLUMNS, Floats, Profile, kind_of, make_profile
 from advisor.predict.sets import SetPredictor
 from advisor_data.bundled import bundled_solo_points
 
@@ -103,21 +95,8 @@ def profile_of(part: Part, bundled: Mapping[str, Profile]) -> Profile:
         name: ones * own[name] if shape is None else _scaled(shape.values[name], own[name])
         for name in COLUMNS
     }
-    return Profile(
-        job=part.whole.job,
-        gpu_model=part.whole.gpu_model,
-        rate_unit=part.whole.rate_unit,
-        units_total=part.whole.units_total,
-        idle_power_w=part.whole.idle_power_w or 0.0,
-        active_idle_power_w=part.whole.active_idle_power_w or math.nan,
-        power_limit_w=part.whole.power_limit_w,
-        shares=shares,
-        values=values,
-        serving=serving_of([part.whole]),
-        flags=part.whole.flags,
-        in_bursts=computes_in_bursts(part.whole),
-        kernels=part.kernels,
-    )
+    alone = make_profile([part.whole, replace(part.whole, share_percent=10.0)])
+    return replace(alone, shares=shares, values=values, kernels=part.kernels)
 
 
 def _scaled(values: Floats, at_whole: float) -> Floats:

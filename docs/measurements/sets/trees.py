@@ -1,16 +1,15 @@
-"""Extra Trees on top of the law of sets: where do they beat it?
+"""Extra Trees on top of the law of sets: where are they nearer to what was measured?
 
     python docs/measurements/sets/trees.py [RUN ...] [--gpu-model H200]
 
 One model of speeds and one of watts, for pairs and sets, learn the logarithm of what was measured
-over what `advisor.predict.sets` says, from what each job does alone, the most and the sum of what
-the others do, and the way of sharing. Each job is left out of the trees that predict it. The last
-row of each table is their error less that of the law: below 0 where they are nearer.
+over what the law says, from what each job does alone, the most and the sum of what the others do,
+and the way of sharing. Each job is left out of the trees that predict it.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
-from typing import Any, cast
+from dataclasses import astuple
+from typing import Any, TypeAlias, cast
 
 import joblib
 import numpy as np
@@ -22,55 +21,43 @@ from advisor.predict.profiles import COLUMNS, Floats
 from advisor.predict.sets import ACTIVE_IDLE_OVER_W, FULLER
 from advisor_training.learners import LEAST_SPEED, PRIOR, PriorRegressor
 
-MODES = "uncapped", "limits", "time-sliced"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Seen:
-    """A job of a window, or a window; `x` is what the law says, then features."""
-
-    row: Row
-    kind: str
-    jobs: frozenset[str]
-    x: Floats
-    measured: float
-    is_told: bool = True
+Seen: TypeAlias = tuple[Row, str, frozenset[str], Floats, float]
+"""A job of a window, or all of its: the kind, the jobs, what is said and features, and measured."""
 
 
 def main() -> None:
-    """Print tables of speeds and of watts."""
-    rows = [*measured_rows(__doc__), *measured_pairs()]
-    every = [seen(row) for row in rows]
-    for title, some, scale in (
-        ("speeds, points", [one for own, _ in every for one in own], lambda _: 100.0),
-        ("watts, %", [of_set for _, of_set in every], lambda one: 100.0 / one.measured),
-    ):
-        tables(title, list(offs(some, scale)))
+    """Print tables; the last row of each is the error of the trees less that of the law."""
+    every = [seen(row) for row in [*measured_rows(__doc__), *measured_pairs()]]
+    tables("speeds, points", [*offs([one for parts, _ in every for one in parts])])
+    tables("watts, %", [*offs([together for _, together in every], is_relative=True)])
 
 
-def offs(every: Sequence[Seen], scale: Any) -> Iterator[Off]:
+def offs(every: Sequence[Seen], *, is_relative: bool = False) -> Iterator[Off]:
     """Errors of the law, of trees that did not see the job, and the difference."""
-    x = np.array([one.x for one in every])
-    y = np.maximum([one.measured for one in every], LEAST_SPEED)
-    told = np.array([one.is_told for one in every])
+    x, y = (np.array([one[n] for one in every]) for n in (3, 4))
+    # Of a server that met its demand its speed only says that it could do no less.
+    told = np.array([one[1] != "server" or one[4] < 0.98 for one in every])
 
-    def asked(job: str) -> Iterator[Off]:
-        has = np.array([job in one.row.jobs for one in every])
-        trees = PriorRegressor(None, PRIOR).fit(x[told & ~has], y[told & ~has])
-        places = np.flatnonzero([job in one.jobs for one in every]).tolist()
-        learned = trees.predict(x[places]).tolist()
-        for one, *said in zip([every[n] for n in places], x[places, PRIOR], learned, strict=True):
-            most = 1.0 if one.kind == "server" else np.inf
-            law, trees_off = (scale(one) * abs(min(s, most) - one.measured) for s in said)
-            own = one.row, one.kind, frozenset([job])
-            yield Off("the law", *own, law)
-            yield Off("trees on the law", *own, trees_off)
-            yield Off("trees less the law", *own, trees_off - law)
+    def asked(job: str) -> list[tuple[Seen, float]]:
+        free = told & np.array([job not in row.jobs for row, *_ in every])
+        trees = PriorRegressor(None, PRIOR).fit(x[free], np.maximum(y[free], LEAST_SPEED))
+        its = [one for one in every if job in one[2]]
+        learned = trees.predict(np.array([one[3] for one in its])).tolist()
+        return [
+            ((*one[:2], frozenset([job]), *one[3:]), to)
+            for one, to in zip(its, learned, strict=True)
+        ]
 
-    jobs = sorted({job for one in every for job in one.jobs})
+    jobs = sorted({job for one in every for job in one[2]})
     run: Any = cast("Any", joblib).Parallel(n_jobs=-1, prefer="threads")
-    for found in run(joblib.delayed(lambda job: list(asked(job)))(job) for job in jobs):
-        yield from found
+    for found in run(map(joblib.delayed(asked), jobs)):
+        for (row, kind, own, features, measured), said in found:
+            most, scale = (1.0 if kind == "server" else np.inf), measured if is_relative else 1.0
+            law, trees = (
+                100 * abs(min(value, most) - measured) / scale for value in (features[PRIOR], said)
+            )
+            for rule, off in (("the law", law), ("trees", trees), ("trees less law", trees - law)):
+                yield Off(rule, row, kind, own, off)
 
 
 def seen(row: Row) -> tuple[list[Seen], Seen]:
@@ -79,27 +66,17 @@ def seen(row: Row) -> tuple[list[Seen], Seen]:
     points = [[float(getattr(p.alone, n) or 0.0) for n in COLUMNS[1:]] for p in row.parts]
     hosts = row.column(lambda part: part.is_host)
     own = np.hstack([*(np.minimum(c, 1e9) for c in astuple(jobs)), np.array(points), hosts])
-    of_all = [len(row.parts), row.fill, row.is_apart, *(row.mode == mode for mode in MODES)]
+    of_all = [len(row.parts), row.fill, row.is_apart, row.mode == "uncapped", row.mode == "limits"]
     said, watts = speeds(row, kept), float(drawn(ACTIVE_IDLE_OVER_W, FULLER)(row, kept)[0])
-
-    def beside(n: int) -> Floats:
+    parts = list[Seen]()
+    for n, part in enumerate(row.parts):
         others = np.delete(own, n, axis=0)
-        return np.hstack([own[n], others.max(axis=0), others.sum(axis=0), of_all, kept[n]])
-
-    parts = [
-        Seen(
-            row=row,
-            kind=part.kind,
-            jobs=frozenset([part.whole.job]),
-            x=np.array([max(said[n], LEAST_SPEED), *rounded(beside(n))]),
-            measured=part.speed,
-            is_told=not (part.serves and part.speed >= 0.98),
-        )
-        for n, part in enumerate(row.parts)
-    ]
-    together = np.hstack([own.max(axis=0), own.min(axis=0), own.sum(axis=0), of_all])
-    x = np.array([watts, *rounded(together), watts / min(row.limit_w, 1e4)])
-    return parts, Seen(row, row.kind, row.jobs, x, row.power_w)
+        features = np.hstack([own[n], others.max(axis=0), others.sum(axis=0), of_all, kept[n]])
+        x = np.array([max(said[n], LEAST_SPEED), *rounded(features)])
+        parts.append((row, part.kind, frozenset([part.whole.job]), x, part.speed))
+    features = np.hstack([own.max(axis=0), own.min(axis=0), own.sum(axis=0), of_all])
+    x = np.array([watts, *rounded(features), watts / min(row.limit_w, 1e4)])
+    return parts, (row, row.kind, row.jobs, x, row.power_w)
 
 
 if __name__ == "__main__":
