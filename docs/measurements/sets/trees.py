@@ -49,8 +49,8 @@ def offs(every: Sequence[Seen], *, is_relative: bool = False) -> Iterator[Off]:
         ]
 
     jobs = sorted({job for one in every for job in one[2]})
-    run: Any = cast("Any", joblib).Parallel(n_jobs=-1, prefer="threads")
-    for found in run(map(joblib.delayed(asked), jobs)):
+    lib = cast("Any", joblib)
+    for found in lib.Parallel(n_jobs=-1, prefer="threads")(map(lib.delayed(asked), jobs)):
         for (row, kind, own, features, measured), said in found:
             most, scale = (1.0 if kind == "server" else np.inf), measured if is_relative else 1.0
             law, trees = (
