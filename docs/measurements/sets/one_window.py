@@ -4,17 +4,13 @@
 
 Every profile is estimated by a model that has seen no job of its family, from what it has on the
 whole GPU, also without counters that a site may lack. First the relative speeds and watts at the
-other shares; then measured sets by the law of sets over whole and over estimated profiles; then
-drawn sets: how often the advice is another one, and what that one takes by the whole profiles.
+other shares; then measured sets by the law of sets over whole and over estimated profiles.
 `--write` fits the model to all profiles and writes the one that comes with the package.
 """
 
 import argparse
-import random
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import starmap
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -22,8 +18,6 @@ from rows import Row, bundled_campaigns, rows_of
 
 from advisor.core.gpu import WHOLE
 from advisor.core.split import Sharing, Split, without_limits
-from advisor.decide.decision import Outlook, decide
-from advisor.errors import NoSplitError
 from advisor.predict.one_window import (
     COUNTERS,
     ESTIMATED_SHARES,
@@ -46,7 +40,6 @@ LACKING: Mapping[str, Sequence[str]] = {
     "neither": COUNTERS,
 }
 LAW = SetPredictor()
-DRAWN = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +62,6 @@ def main() -> None:
     known = {(k.whole.job, k.whole.gpu_model): k for k in known_of(profiles)}
     of_shares([*known.values()])
     of_sets(known)
-    of_advice(known)
 
 
 def known_of(
@@ -184,63 +176,6 @@ def judge(row: Row, profiles: Sequence[Profile]) -> tuple[Floats, ...]:
         np.array(held),
         np.array([watts.low <= row.power_w <= watts.high]),
     )
-
-
-def of_advice(known: Mapping[Key, Known]) -> None:
-    """How often drawn sets get another advice, and what that takes by the whole profiles."""
-    print(f"\nadvice to {DRAWN} drawn sets of each size, by what was seen of the jobs")
-    print("| seen | jobs | another | shares, should not | apart, should not | energy, % |")
-    print("|---|--:|--:|--:|--:|--:|")
-    by_model = defaultdict[str, list[Known]](list)
-    for (_, model), k in sorted(known.items()):
-        by_model[model].append(k)
-    for name in LACKING:
-        for jobs in (2, 3, 5, 7):
-            chance = random.Random(jobs)
-            sets = [
-                chance.choices(chance.choice([*by_model.values()]), k=jobs) for _ in range(DRAWN)
-            ]
-            found = list(starmap(compared, ((own, name) for own in sets)))
-            another, shares, apart, costs = zip(*found, strict=True)
-            told = [sum(column) for column in (another, shares, apart)]
-            print(f"| {name} | {jobs} | {' | '.join(map(str, told))} | {points(costs)} |")
-
-
-def compared(known: Sequence[Known], name: str) -> tuple[bool, bool, bool, float]:
-    """Whether the advice is another way, shares or keeps apart alone, and what more it takes."""
-    whole = [k.whole for k in known]
-    right, told = advised(whole), advised([as_seen(k, name) for k in known])
-    taken = [energy(whole, split) for split in (told, right)]
-    limits = (right.sharing == "exclusive", told.sharing == "exclusive")
-    another = right.sharing != told.sharing
-    return another, limits == (True, False), limits == (False, True), taken[0] / taken[1] - 1
-
-
-def advised(profiles: Sequence[Profile]) -> Split:
-    """The way that is the answer."""
-    apart = without_limits("exclusive", len(profiles))
-    try:
-        decision = decide(Outlook(profiles, LAW))
-    except NoSplitError:
-        return apart
-    return decision.choice.prediction.split if decision.choice else apart
-
-
-def energy(profiles: Sequence[Profile], split: Split) -> float:
-    """For each 1 that the same work takes on a card each, by whole profiles."""
-    if split.sharing == "exclusive":
-        return 1.0
-    (found,) = LAW.predict(profiles, [safe_for(profiles, split)])
-    assert found.efficiency is not None
-    return 1 / found.efficiency.value
-
-
-def safe_for(profiles: Sequence[Profile], split: Split) -> Split:
-    """Shares within what was measured of each job."""
-    if split.sharing != "limited":
-        return split
-    own = zip(split.shares, profiles, strict=True)
-    return replace(split, shares=tuple(max(s, float(p.shares[0])) for s, p in own))
 
 
 if __name__ == "__main__":
