@@ -170,8 +170,10 @@ def _rows(folder: Path, said: dict[str, Any], read: list[list[float]]) -> Iterat
     counted = sorted(job["steps"] for job in said["jobs"])
     wrote = sorted(note["steps"] for note in notes)
     unwatched = said.get("unwatched_s")
+    yield "whole run", f"{ends[-1] - spans[0][0]:.1f} s from the first start to the last end"
     yield "unwatched", "not told" if unwatched is None else f"{unwatched:.1f} s"
     yield "longest from an end to the next start", f"{max(gaps, default=0.0):.1f} s"
+    yield "nothing ran between first start and last end", f"{sum(max(0.0, g) for g in gaps):.1f} s"
     yield "end seen after at most", f"{late:.2f} s"
     for own, true in zip(counted, wrote, strict=True):
         yield "steps counted", f"{own:.0f} of {true}"

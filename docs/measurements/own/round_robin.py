@@ -34,15 +34,12 @@ Rates = tuple[float, ...]
 def counted(folder: Path) -> Rates:
     """All rates, under MPS or not as the environment says."""
     command = [sys.executable, "short_kernels.py", "--ms"]
-    probes = [
-        Process(n, [*command, ms, "--block-us", us], folder) for n, (ms, us) in PROBES.items()
-    ]
+    probes = [Process(n, [*command, ms, "--block-us", b], folder) for n, (ms, b) in PROBES.items()]
     try:
         until_s = time.monotonic() + START_S
         while not all(probe.waits() for probe in probes):
-            if time.monotonic() > until_s or any(
-                probe.child.poll() is not None for probe in probes
-            ):
+            ended = [probe.child.poll() for probe in probes] != [None, None]
+            if ended or time.monotonic() > until_s:
                 logs = "\n".join(probe.log.read_text()[-500:] for probe in probes)
                 sys.exit(f"the probes did not start (46: the GPU is set to one process):\n{logs}")
             time.sleep(0.1)
@@ -73,11 +70,9 @@ def line(model: str, driver: str, mps: Rates | None, sliced: Rates) -> str:
     one, other = (mps or sliced)[:2]
     cells = [model, driver, f"{one:,.0f}, {other:,.0f}", f"{1 / (1 / one + 1 / other):,.0f}"]
     for rates in (mps, sliced):
-        cells += (
-            [f"{rates[2]:,.0f}, {rates[3]:,.0f}", f"{rates[2] / rates[3]:.2f}"]
-            if rates
-            else ["", ""]
-        )
+        both = rates[2:] if rates else ()
+        cells.append(", ".join(f"{rate:,.0f}" for rate in both))
+        cells.append(f"{both[0] / both[1]:.2f}" if both else "")
     return f"| {' | '.join(cells)} |"
 
 
@@ -99,9 +94,7 @@ def main() -> None:
         sliced = counted(Path(folder))
     pynvml.nvmlInit()
     model = pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByUUID(first.uuid))
-    print(
-        "| GPU | driver | alone, kernels/s | law | MPS, kernels/s | ratio | time-sliced | ratio |"
-    )
+    print("| GPU | driver | kernels/s alone | law | MPS | ratio | time-sliced | ratio |")
     print(line(model, pynvml.nvmlSystemGetDriverVersion(), mps, sliced))
 
 

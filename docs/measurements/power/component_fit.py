@@ -80,8 +80,6 @@ def main() -> None:
         tell(f"clock to the power of {exponent:g}: pairs", list(by_pair(solos, pairs)))
     activities.SM_POWER_EXPONENT = SM_POWER_EXPONENT
     worst(judged)
-    if benchmarks:
-        worst(benchmarks)
     for model in gpu_models:
         show_weights(fit_components([p for p in solos if p.gpu_model == model]))
 

@@ -15,6 +15,7 @@ import csv
 import json
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,7 @@ from advisor.core.split import TIME_SLICED, UNCAPPED, Split, without_limits
 from advisor.predict.profiles import COLUMNS, Profile, Serving
 from advisor.predict.sets import SetPredictor
 
-PARTS = 7
-"""Of an A100, into which MIG cuts it."""
-
+PARTS = 7  # into which MIG cuts an A100
 LAW = SetPredictor()
 
 View = tuple[str, float, float, float]
@@ -41,10 +40,8 @@ def job(active: float, share: float = WHOLE, p99_ms: float = 0.0) -> Profile:
     values |= dict.fromkeys(("rate", "power_w"), np.ones(len(shares)))
     values["sm_active_percent"] = WHOLE * active * np.ones(len(shares))
     demand = Serving(offered_rate=1.0, rate_noise=None, latency_p99_ms=((WHOLE, p99_ms),))
-    return Profile(
-        job="", gpu_model="", rate_unit="", idle_power_w=0.0, shares=shares, values=values,
-        serving=demand if p99_ms else None,
-    )  # fmt: skip
+    profile = partial(Profile, job="", gpu_model="", rate_unit="", idle_power_w=0.0)
+    return profile(shares=shares, values=values, serving=demand if p99_ms else None)
 
 
 def of_parvagpu(folder: Path) -> Iterator[View]:
@@ -97,9 +94,7 @@ def of_tally(folder: Path) -> Iterator[View]:
     alone = csv.DictReader((results / "single-job-perf.csv").open())
     busy = {row["exp_key"]: float(row["gpu_util"]) / 100 for row in alone}
     for row in csv.DictReader((results / "priority-aware-perf.csv").open()):
-        pairs[row["high_priority_job"], row["best_effort_job"]] = (
-            row  # once for each setting of Tally
-        )
+        pairs[row["high_priority_job"], row["best_effort_job"]] = row  # once a setting of Tally
     for (server, training), row in pairs.items():
         p99_ms = float(row["high_priority_orig_99th_latency"])
         pair = job(busy[server], p99_ms=p99_ms), job(busy[training])
@@ -122,9 +117,7 @@ def main() -> None:
     for table in (of_parvagpu, of_igniter, of_lucid, of_tally):
         for name, *values in table(folder):
             found[name].append(tuple(values))
-    print(
-        "| table | n | as alone | law | bias | within a factor of 1.5 |\n|---|--:|--:|--:|--:|--:|"
-    )
+    print("| table | n | as alone | law | bias | within x1.5 |\n|---|--:|--:|--:|--:|--:|")
     for name, rows in found.items():
         measured, alone, law = np.array(rows).T
         offs = 100 * (alone / measured - 1), 100 * (law / measured - 1)

@@ -2,9 +2,9 @@
 
     python docs/measurements/sets/report.py [RUN ...] [--gpu-model H200]
 
-First a table by class, then how far sets are apart that were measured on two cards: energy is saved
-against a card for each job that does the same work, with the cards that become free switched off,
-or idle. Campaigns are as rows.py has them.
+First a table by class, then how far sets are apart that were measured on two cards, then each set,
+as `advisor colocate --sets` shows it: energy is saved against a card for each job that does the
+same work, with the cards that become free switched off, or idle. Campaigns are as rows.py has them.
 """
 
 import itertools
@@ -13,11 +13,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.console import Console
 from rows import Campaign, campaigns
 
 from advisor.core.records import HEAT
 from advisor_profiling.campaign.plan import filling_jobs
-from advisor_profiling.reports import SetResult, set_results, sharing_text
+from advisor_profiling.reports import SetResult, set_results, set_table, sharing_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,14 @@ class Row:
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print both tables, and every set."""
     rows = [row for campaign in campaigns(__doc__) for row in rows_of(campaign)]
     by_class(rows)
     print()
     apart(rows)
+    print()
+    console = Console(width=120)
+    console.print(set_table(sorted((row.result for row in rows), key=lambda r: len(r.parts))))
 
 
 def rows_of(campaign: Campaign) -> list[Row]:
