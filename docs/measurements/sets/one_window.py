@@ -150,7 +150,7 @@ def saving_off(row: Row, profiles: Sequence[Profile]) -> float:
     speeds = np.array([min(1.0, part.speed) for part in row.parts])
     # The cards that each would have alone draw what was measured there.
     alone_w = np.array([part.whole.power_w or 0.0 for part in row.parts])
-    return abs(found.power_w.value / (alone_w @ told) - row.power_w / (alone_w @ speeds))
+    return abs(found.power_w.value / float(alone_w @ told) - row.power_w / float(alone_w @ speeds))
 
 
 if __name__ == "__main__":
