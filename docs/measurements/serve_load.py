@@ -7,9 +7,8 @@ Starts the service on a free port with a new home, so with the bundled profiles 
 empty FastAPI endpoint in another process. Each is loaded with 1, 16 and 64 connections, the load
 generator beside them on the same cores: `wrk` (Debian package wrk), whose lines are printed as they
 come. Requests go over all pairs of the bundled jobs by three objectives, 1,890 bodies; every body
-is asked once before, so that what is measured are warm profiles and answers. Then pairs whose
-answers are not kept: limits that never come again. `--minutes` adds a soak, with the memory of the
-service before and after each quarter of it. `--database` keeps the points in PostgreSQL.
+is asked once before, so that what is measured are warm profiles and answers. `--minutes` adds a
+soak, with the memory of the service after each quarter. `--database` keeps points in PostgreSQL.
 
 `--beside` compares with the code of another checkout, of commit bddd4a36, without `wrk`: both
 services answer the same pairs and sets of five jobs, none of which was asked before, in turns of
@@ -52,21 +51,6 @@ request = function()
   return wrk.format("POST", "%s", {["Content-Type"] = "application/json"}, bodies[turn])
 end
 """
-
-COLD = """
-local bodies = {}
-for line in io.lines("%s") do bodies[#bodies + 1] = line end
-local turn = 0
-request = function()
-  turn = turn + 1
-  local body = bodies[(turn - 1) %% #bodies + 1]
-  local limit = string.format('%s', 2000 + turn * 0.001)
-  return wrk.format("POST", "%s", {["Content-Type"] = "application/json"},
-                    body:sub(1, -2) .. limit)
-end
-"""
-
-LIMIT = ',"max_power_w":%.3f}'
 
 DONE = """
 done = function(summary, latency)
@@ -112,10 +96,9 @@ def _compare(folder: Path, options: argparse.Namespace) -> None:
             sampled = np.random.default_rng(1).choice(costs, (2000, len(costs))).mean(axis=1)
             low, high = np.quantile(sampled[:, 1] / sampled[:, 0], [0.025, 0.975])
             before, now = costs.mean(axis=0)
-            print(
-                f"| {len(asked[0])} | {before:.1f} | {now:.1f} "
-                f"| {now / before:.3f} [{low:.3f} {high:.3f}] | {1e3 / before:.0f} | {1e3 / now:.0f} |"
-            )
+            ratio = f"{now / before:.3f} [{low:.3f} {high:.3f}]"
+            per_s = f"{1e3 / before:.0f} | {1e3 / now:.0f}"
+            print(f"| {len(asked[0])} | {before:.1f} | {now:.1f} | {ratio} | {per_s} |")
 
 
 def _cost(asked: Sequence[Sequence[str]], path: str, url: str, pid: int) -> float:
@@ -129,18 +112,18 @@ def _cost(asked: Sequence[Sequence[str]], path: str, url: str, pid: int) -> floa
     return cpu_s(pid) - begun_s
 
 
-def scripts(kept: Path, url: str) -> tuple[str, str]:
-    """What loads a service: bodies that it keeps answers to, then others; all are asked once."""
+def _script(kept: Path, url: str) -> str:
+    """What loads a service: bodies that it keeps answers to, each asked once before."""
     bodies = make_bodies()
     kept.write_text("\n".join(bodies) + "\n")
     _warm_up(url, bodies)
-    return WARM % (kept, PATH) + DONE, COLD % (kept, LIMIT, PATH) + DONE
+    return WARM % (kept, PATH) + DONE
 
 
 def _measure(folder: Path, options: argparse.Namespace) -> None:
     bodies = make_bodies()
     with running_endpoint() as empty, running_service(folder, options.database) as (url, pid):
-        warm, cold = scripts(folder / "bodies", url)
+        warm = _script(folder / "bodies", url)
         size = len(ask(url + PATH, bodies[0]))
         where = "PostgreSQL" if options.database else "SQLite"
         print(f"{os.cpu_count()} cores, {where}, {len(bodies)} bodies, answers of {size} bytes")
@@ -149,7 +132,6 @@ def _measure(folder: Path, options: argparse.Namespace) -> None:
         for n in CONNECTIONS:
             load(f"empty endpoint, {n} connections", empty, DONE, n, options.seconds)
             load(f"recommendations, {n} connections", url, warm, n, options.seconds)
-        load(f"not kept, {MIDDLE} connections", url, cold, MIDDLE, options.seconds)
         print(f"memory after: {memory_mib(pid):.0f} MiB")
         for quarter in range(1, 5 if options.minutes else 1):
             load(f"soak, quarter {quarter}", url, warm, MIDDLE, options.minutes * 15)
