@@ -396,18 +396,18 @@ def _are_apart(shares: Iterable[Any]) -> Any:
     return sum(shares) <= WHOLE + 1
 
 
+@dataclass(frozen=True, slots=True)
 class AnyWay:
     """Two jobs side by side as `of_pairs` says, and by physics what `is_by_physics`."""
 
-    def __init__(self, of_pairs: Predictor) -> None:
-        self._of_pairs, self._of_sets = of_pairs, SetPredictor()
+    of_pairs: Predictor
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         """One prediction for each split, in their order."""
         own: tuple[list[Split], list[Split]] = [], []
         for split in splits:
             own[is_by_physics(split)].append(split)
-        both = zip((self._of_pairs, self._of_sets), own, strict=True)
+        both = zip((self.of_pairs, SetPredictor()), own, strict=True)
         return joined(splits, *(by.predict(profiles, some) for by, some in both if some))
 
 
