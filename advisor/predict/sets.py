@@ -177,7 +177,8 @@ def turns(jobs: "JobsAlone", kept: float | Floats, change_s: float | Floats) -> 
     None gets longer than it wants, and what those leave is dealt to the others: a job that waits
     for its host wants the time that its kernels hold, one that does not wants all, a server what
     its SMs are active. A job that waits ends its turn in each gap, so for each of its kernels it
-    waits for a change of turns to every other job, or for as many as that has kernels (`dealt`).
+    waits for a change of turns to every other job, or for as many as that has kernels (`dealt`);
+    where neither kernels nor cores were read, gaps are not known, and cost nothing.
     A server needs the time of full batches only, and it and a job that computes in bursts come
     too seldom to end turns.
 
@@ -195,7 +196,7 @@ def turns(jobs: "JobsAlone", kept: float | Floats, change_s: float | Floats) -> 
     made = np.maximum(jobs.made, 1e-12) + 0 * lost_s
     changing = dealt(np.where(seldom, 0.0, made), 1 / made, lost_s) / made
     part = np.minimum(1.0, level / np.maximum(wanted, 1e-9))
-    part = np.where(waits & ~seldom, np.minimum(part, changing), part)
+    part = np.where(waits & ~seldom & (jobs.guessed < UNREAD), np.minimum(part, changing), part)
     part *= np.where(np.count_nonzero(is_there, axis=0) > 1, kept, 1.0)
     return np.where(jobs.served, level / np.maximum(held, 1e-9), part)
 
@@ -251,6 +252,8 @@ SLICED = CLASSES.index("time-sliced")
 MEASURED_ON = ("NVIDIA H100 80GB HBM3", "NVIDIA H200")
 
 ROUND_ROBIN = RoundRobin(launch_s=24e-6, gaps=0.5)
+
+UNREAD = 2.0
 
 UNREAD_CORES = (1.0, 0.4)
 """CPU cores of a job where they are not known: one that leaves most SMs unused, and one that fills
@@ -427,7 +430,7 @@ class JobsAlone:
         made: Kernels a second.
         own_s: Time that one takes.
         hold_s: That it keeps others off.
-        guessed: 1 where kernels are not known.
+        guessed: 1 where kernels are not known, `UNREAD` where CPU cores are not, either.
     """
 
     share: Floats
@@ -509,7 +512,7 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
     alone_ms = [serving.p99_alone_ms(share) if serving else None for share in shares]
     is_filling, cores = fills(profile), float(profile.values["job_cpu_percent"][-1]) / WHOLE
     waits = CPU_BOUND in profile.flags or profile.in_bursts
-    if math.isnan(cores):
+    if are_unread := math.isnan(cores):
         waits, cores = waits or not is_filling, UNREAD_CORES[is_filling]
     serves = kind_of(profile) == "server"
     kernels = ROUND_ROBIN.kernels(
@@ -534,7 +537,7 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
             profile.in_bursts * ones,
             [math.inf if ms is None else ms for ms in alone_ms],
             *kernels,
-            (profile.kernels is None) * ones,
+            (profile.kernels is None) * (UNREAD if are_unread else 1.0) * ones,
         ]
     )
 
