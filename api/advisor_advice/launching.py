@@ -171,10 +171,12 @@ def make_join(
         UnsafeCountError: the given share has an unsafe count.
     """
     status = folder.read_status()
-    if status.state != "running" or status.silent_s is not None:
+    if status.state != "running" or status.silent_s is not None or status.try_s:
         raise InputError(
             f"{status.launch_id} cannot be joined: it is {status.standing}",
-            fix="launch the job with others: advisor launch A B",
+            fix="launch the job with others: advisor launch A B"
+            if status.try_s is None
+            else "ask again once one way is kept",
         )
     if sum(job.outcome == "running" for job in status.jobs) >= MOST_JOBS:
         raise NoSplitError(
