@@ -52,11 +52,16 @@ def recommended(
     """
     profile_set, criteria = criteria_of(jobs, launch, settings)
     given = _decided(profile_set, criteria, launch, settings)
-    choice, apart = given.decision.chosen, given.decision.apart
-    kept = [way for way in best_of_each(given.decision) if not way.violations]
-    others = [way for way in kept if way not in (choice, apart) and way.worth >= apart.value]
-    ways = [choice, *sorted(others, key=lambda way: -way.worth)][: launch.request.tries]
+    ways = ways_to_try(given.decision, launch.request.tries)
     return [_to_launch(way, jobs, given, profile_set, criteria) for way in ways]
+
+
+def ways_to_try(decision: Decision, most: int) -> list[RatedSplit]:
+    """What was chosen, and the best of other ways of sharing that keep all limits, so many."""
+    choice, apart = decision.chosen, decision.apart
+    kept = [way for way in best_of_each(decision) if not way.violations]
+    others = [way for way in kept if way not in (choice, apart) and way.worth >= apart.value]
+    return [choice, *sorted(others, key=lambda way: -way.worth)][:most]
 
 
 def joining(

@@ -211,7 +211,9 @@ def _spec(
     launch_id: str, made: Sequence[tuple[LaunchSet, tuple[str, ...]]], launch: ResolvedLaunch
 ) -> LaunchSpec:
     """What is to start, of sets and notes about each."""
-    request = launch.request
+    request, notes = launch.request, [note for _, notes in made for note in notes]
+    if request.tries > len(made):
+        notes.append(f"{count_of(len(made), 'way')} of sharing can be tried, and not more")
     return LaunchSpec(
         launch_id=launch_id,
         gpu=launch.gpu_uuid or str(request.gpu),
@@ -224,7 +226,7 @@ def _spec(
         strict=request.strict,
         try_s=TRY_S if request.tries > 1 and len(made) > 1 else None,
         asked_by=launch.asked_by,
-        notes=tuple(dict.fromkeys(note for _, notes in made for note in notes)),
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 

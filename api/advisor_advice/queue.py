@@ -15,7 +15,7 @@ from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE
 from advisor.core.split import Sharing, Split
-from advisor.decide.limits import Request, is_served
+from advisor.decide.limits import Request, floor, is_served
 from advisor.decide.options import Running
 from advisor.errors import (
     AdvisorError,
@@ -54,7 +54,7 @@ from advisor_advice import forecasting
 from advisor_advice.answers import with_known_idle
 from advisor_advice.conditions import KnownJobs, read_known
 from advisor_advice.forecasting import criteria_of
-from advisor_advice.launching import ResolvedLaunch, make_join
+from advisor_advice.launching import TRY_S, ResolvedLaunch, make_join
 from advisor_advice.placing import asked_of, pool_of
 from advisor_advice.profiles import find_profiles
 from advisor_profiling import SUPERVISOR
@@ -104,11 +104,10 @@ class QueueCard:
 
     def held_to(self, part: LaunchPart) -> LaunchPart:
         """The job with what is asked for it: it is watched, and who is let join is held to it."""
-        profile = self.profiles.get(part.job.name)
-        if profile is None:
+        if (profile := self.profiles.get(part.job.name)) is None:
             return part
-        least = self.request.min_speed.get(profile.job)
-        return replace(part, min_speed=least, max_p99_ms=self.request.longest_p99_ms(profile))
+        least, most_ms = floor(profile, self.request), self.request.longest_p99_ms(profile)
+        return replace(part, min_speed=least, max_p99_ms=most_ms)
 
     def launch_set(self, jobs: Sequence[Job], split: Split, settings: Settings) -> LaunchSet:
         """Jobs at a split, with what to expect of them and what they are held to.
@@ -344,7 +343,7 @@ class QueueRun:
             if there := _on(card, look):
                 self._join(card, there, names[0], split.shares[-1])
             else:
-                self._start(card, self._made(card, names, split), look)
+                self._start(card, self._ways(card, names, split), look)
         return bool(plan)
 
     def done(self, look: QueueLook) -> bool:
@@ -358,12 +357,12 @@ class QueueRun:
             self._file.remove()
         return well
 
-    def first_sets(self) -> Iterator[tuple[QueueCard, LaunchSet]]:
-        """What starts at once on GPUs that are empty, without starting it."""
+    def first_sets(self) -> Iterator[tuple[QueueCard, tuple[LaunchSet, ...]]]:
+        """What starts at once on GPUs that are empty, in each way that is tried; starts nothing."""
         look = self.look()
         for card, names, split in self._planned(look):
             if not _on(card, look):
-                yield card, self._made(card, names, split)
+                yield card, self._ways(card, names, split)
 
     @property
     def _root(self):
@@ -439,15 +438,25 @@ class QueueRun:
         running = [job.part.job.name for launch in look.launches for job in launch.running]
         return all(map(self.is_server, itertools.chain(running, *(names for _, names, _ in plan))))
 
-    def _made(self, card: QueueCard, names: Sequence[str], split: Split) -> LaunchSet:
-        return card.launch_set([self._jobs[name] for name in names], split, self._settings)
+    def _ways(self, card: QueueCard, names: Sequence[str], split: Split) -> tuple[LaunchSet, ...]:
+        """Jobs as they are planned; where all may be started again, in other ways to try, too."""
+        jobs, ways = [self._jobs[name] for name in names], [split]
+        tries = card.wanted.request.tries
+        if card.known and tries > 1 < len(jobs) and all(job.restartable for job in jobs):
+            profiles = [card.profiles[name] for name in names]
+            decision = asked_of(card.known, card.request.of(profiles))(profiles, None)
+            if decision and decision.choice:
+                tried = forecasting.ways_to_try(decision, tries)
+                ways = [*dict.fromkeys((split, *(way.prediction.split for way in tried)))]
+        return tuple(card.launch_set(jobs, way, self._settings) for way in ways[:tries])
 
-    def _start(self, card: QueueCard, made: LaunchSet, look: QueueLook) -> None:
+    def _start(self, card: QueueCard, ways: Sequence[LaunchSet], look: QueueLook) -> None:
         spec = LaunchSpec(
             launch_id=new_launch_id(),
             gpu=card.gpu.uuid,
-            pairs=(replace(made, parts=tuple(map(self._limited, made.parts))),),
+            pairs=tuple(replace(way, parts=tuple(map(self._limited, way.parts))) for way in ways),
             hang_s=card.wanted.request.hang_s,
+            try_s=TRY_S if len(ways) > 1 else None,
             wait_s=_WAIT_S if any(one.gpu == card.gpu.uuid for one in look.launches) else 0.0,
             asked_by=card.wanted.asked_by,
         )

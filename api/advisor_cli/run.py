@@ -15,6 +15,7 @@ from rich.text import Text
 
 from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, Gpu, vendor_of
 from advisor.core.job import Job
+from advisor.core.split import Sharing
 from advisor.core.wording import as_asked, count_of, energy_text, less_or_more, listed
 from advisor.errors import STOPPED, InputError, JobError, NoSplitError
 from advisor.formats.moments import duration_text
@@ -24,13 +25,13 @@ from advisor.launch.start import check_memory
 from advisor.settings import Settings, read_settings
 from advisor.wire.answers import Said
 from advisor.wire.requests import LaunchRequest
-from advisor_advice.launching import ResolvedLaunch, frozen
+from advisor_advice.launching import TRY_S, ResolvedLaunch, frozen
 from advisor_advice.options import every_job, job_requests, longest_p99_ms, read_works
 from advisor_advice.queue import QueueCard, QueueLook, QueueRun, read_card
 from advisor_cli.console import Columns, plain_console, print_screen, table_of
 from advisor_cli.launch import user_name
 from advisor_cli.launch_text import asking_to_stop, unread_text
-from advisor_cli.options import AsJson, MaxP99, MinSpeed
+from advisor_cli.options import AsJson, MaxP99, MinSpeed, Tries
 from advisor_cli.say import as_json_text, say, say_lines
 from advisor_profiling.testbed import find_gpu, with_units
 
@@ -56,7 +57,7 @@ class _RunJob:
     job: str
     state: _State
     gpu: int | None = None
-    share_percent: float | None = None
+    share_percent: float | None = None  # of one with a GPU null: time-sliced
     steps: float | None = None
     progress: float | None = None
     speed: float | None = None
@@ -183,7 +184,7 @@ def _seated(
         job=name,
         state="silent" if silent else _STATES.get(status.outcome, "ending"),
         gpu=card and card.gpu.index,
-        share_percent=status.share_percent,
+        share_percent=_share_percent(status.share_percent, launch.status.sharing),
         steps=status.steps,
         progress=1.0 if status.outcome == "finished" else progress,
         speed=status.relative_speed,
@@ -264,6 +265,15 @@ def _key(state: RunState) -> object:
     return state.state, [(job.state, job.unread_text) for job in state.jobs]
 
 
+def _share_percent(percent: float, sharing: Sharing) -> float | None:
+    return None if sharing == "time-sliced" else percent
+
+
+def _share(job: "_RunJob | _FirstJob") -> str:
+    """Its part of the GPU that it has; one that is time-sliced has a turn, and no part."""
+    return "time-sliced" if job.share_percent is None else f"{job.share_percent:g} %"
+
+
 def _percent(part: float | None) -> str:
     return "" if part is None else f"{100 * part:.0f} %"
 
@@ -271,7 +281,7 @@ def _percent(part: float | None) -> str:
 _COLUMNS: Columns[_RunJob] = (
     ("job", lambda job: job.job),
     ("GPU", lambda job: job.gpu),
-    ("share", lambda job: None if job.share_percent is None else f"{job.share_percent:g} %"),
+    ("share", lambda job: None if job.gpu is None else _share(job)),
     ("state", lambda job: job.state),
     (
         "progress",
@@ -288,7 +298,7 @@ class _FirstJob:
 
     job: str
     gpu: int
-    share_percent: float
+    share_percent: float | None
     predicted_speed: float | None
 
 
@@ -298,6 +308,7 @@ class _RunPlan:
 
     dry_run: bool = True
     first: tuple[_FirstJob, ...]
+    tried: Mapping[str, tuple[str, ...]]
     running: tuple[str, ...]
     waiting: tuple[str, ...]
     alone: Mapping[str, str]
@@ -314,6 +325,8 @@ class _RunPlan:
             yield "Running", f"{', '.join(self.running)}: the same command takes them up"
         for gpu in dict.fromkeys(job.gpu for job in self.first):
             yield f"GPU {gpu}", "; ".join(_first(job) for job in self.first if job.gpu == gpu)
+        for gpu, ways in self.tried.items():
+            yield "Trial", f"on GPU {gpu} {listed(ways)}, for {TRY_S:g} s each"
         if joining := [name for name in self.waiting if name not in self.alone]:
             yield "Then", f"{', '.join(joining)}: each joins where that saves time or energy"
         for text in _alone_texts(self.alone):
@@ -346,7 +359,7 @@ def event_lines(before: RunState | None, state: RunState) -> Iterator[str]:
             yield f"{job.job} {text}"
         if (was.state if was else "waiting") == job.state:
             continue
-        at = "" if job.gpu is None else f" on GPU {job.gpu} at {job.share_percent:g} %"
+        at = "" if job.gpu is None else f" on GPU {job.gpu}, {_share(job)}"
         error = f": {job.error}" if job.error else ""
         yield f"{job.job} {job.state}{at}{error} ({state.headline})"
 
@@ -383,7 +396,7 @@ def _beside(own: float, apart: float | None, text: Callable[[float], str]) -> st
 
 def _first(job: _FirstJob) -> str:
     speed = "" if job.predicted_speed is None else f", {_percent(job.predicted_speed)} of its speed"
-    return f"{job.job} at {job.share_percent:g} %{speed}"
+    return f"{job.job}, {_share(job)}{speed}"
 
 
 _SUFFIXES = (".yaml", ".yml")
@@ -391,7 +404,7 @@ _SUFFIXES = (".yaml", ".yml")
 _CODES = {"done": 0, "stopped": STOPPED}
 """Exit codes by what came of the queue."""
 
-_First = Sequence[tuple[QueueCard, LaunchSet]]
+_First = Sequence[tuple[QueueCard, tuple[LaunchSet, ...]]]
 
 
 def run(
@@ -424,6 +437,7 @@ def run(
             "stalled",
         ),
     ] = None,
+    tries: Tries = 1,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Begin again, though the last time is not done")
     ] = False,
@@ -461,6 +475,7 @@ def run(
         jobs=job_requests(names, names, min_speed or (), by_job_ms),
         max_p99_ms=for_all_ms,
         hang_s=hang_s,
+        tries=tries,
     )
     if len({gpu.uuid for gpu in there}) < len(there):
         raise InputError(f"--gpus {gpus} names a GPU twice", fix="name each once: --gpus 0,1")
@@ -469,6 +484,9 @@ def run(
         wanted = ResolvedLaunch(request=request, card=gpu, asked_by=user_name())
         cards.append(read_card(found, wanted, settings))
     _check_alone(found, cards)
+    if once := listed({job.name: 0 for job in found if tries > 1 and not job.restartable}):
+        told = f"! sets with {once} start untried: no restartable: true in the job file"
+        say_lines([told], err=True)
     with open_queue(settings.home, settings.jobs_dir, names) as file:
         if fresh and dry_run:
             file = QueueFile(file.path.with_suffix(".fresh"))  # is never written
@@ -489,7 +507,12 @@ def run(
             )
         if dry_run:
             plan = _RunPlan(
-                first=tuple(row for card, made in first for row in _first_jobs(card, made)),
+                first=tuple(row for card, ways in first for row in _first_jobs(card, ways[0])),
+                tried={
+                    str(card.gpu.index): tuple(str(way.split) for way in ways)
+                    for card, ways in first
+                    if len(ways) > 1
+                },
                 running=tuple(job.status.job for launch in look.launches for job in launch.running),
                 waiting=tuple(_left(look, first)),
                 alone=_alone(queue.cards),
@@ -579,8 +602,8 @@ def _check_alone(jobs: Sequence[Job], cards: Sequence[QueueCard]) -> None:
 def _left(look: QueueLook, first: _First) -> list[str]:
     """Jobs that wait once these have started, in the order of the queue."""
     waiting = [*look.waiting]
-    for _, made in first:
-        for job in made.jobs:
+    for _, ways in first:
+        for job in ways[0].jobs:
             if job.name in waiting:
                 waiting.remove(job.name)
     return waiting
@@ -595,6 +618,11 @@ def _first_jobs(card: QueueCard, made: LaunchSet) -> list[_FirstJob]:
     expected = card.expected(names, split.shares, split.sharing)
     speeds = [part.speed.value for part in expected.parts] if expected else [None] * len(names)
     return [
-        _FirstJob(job=name, gpu=card.gpu.index, share_percent=share, predicted_speed=speed)
+        _FirstJob(
+            job=name,
+            gpu=card.gpu.index,
+            share_percent=_share_percent(share, split.sharing),
+            predicted_speed=speed,
+        )
         for name, share, speed in zip(names, split.shares, speeds, strict=True)
     ]
