@@ -180,23 +180,17 @@ class Account:
         parts = self._pair.parts[: len(self.first.numbers)]
         return energy_saved(self.first.power_w(), self.first.rates(), parts)
 
-    def settled_work_per_joule(self) -> float | None:
-        """Sum of relative speeds per watt in that time."""
-        rates, parts = self.first.rates(), self._pair.parts[: len(self.first.numbers)]
-        speeds = [relative(rate, part.solo_rate) for rate, part in zip(rates, parts, strict=True)]
-        return work_per_joule(speeds, self.first.power_w())
-
     def trial(self) -> Trial:
         """What those that began together did, without the first seconds."""
         numbers, rates = self.first.numbers, self.first.rates()
         parts = self._pair.parts[: len(numbers)]
-        speeds = [relative(rate, part.solo_rate) for rate, part in zip(rates, parts, strict=True)]
-        served = [
+        speeds = [
             speed if speed is None or part.job.offered_rate is None else min(speed, 1.0)
-            for speed, part in zip(speeds, parts, strict=True)
+            for rate, part in zip(rates, parts, strict=True)
+            for speed in [relative(rate, part.solo_rate)]
         ]
         p99_ms = [self.first.latency_ms(number, 99) for number in numbers]
-        return Trial(self._pair, served, p99_ms, self.first.power_w())
+        return Trial(self._pair, speeds, p99_ms, self.first.power_w())
 
     def ledger(self) -> Ledger | None:
         """All of it, beside the same steps with a GPU for each; None where that is not known."""

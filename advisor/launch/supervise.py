@@ -325,11 +325,13 @@ def _run_sets(
             break
         if run.trial is not None:
             trials.append(run.trial)
-            if ledger := writer.status.ledger:
-                # Jobs begin again: what they did on trial is no work that was done.
-                idle_j = ledger.freed_idle_j and 0.0
-                ledger = replace(ledger, alone_s=0.0, alone_j=0.0, freed_idle_j=idle_j)
-                writer.update(ledger=ledger)
+            # Jobs begin again: what they did on trial is no work that was done.
+            writer.update(
+                ledger=(known := writer.status.ledger)
+                and replace(
+                    known, alone_s=0.0, alone_j=0.0, freed_idle_j=known.freed_idle_j and 0.0
+                )
+            )
             if len(trials) == len(spec.pairs):
                 spec = _with_best(spec, trials, folder, writer)
     if trials:

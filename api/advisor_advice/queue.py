@@ -3,8 +3,9 @@
 import itertools
 import math
 import subprocess
+import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -25,6 +26,7 @@ from advisor.errors import (
     SourceError,
     SurvivorsError,
 )
+from advisor.formats.moments import duration_text
 from advisor.launch.folder import (
     LaunchFolder,
     ask_join,
@@ -259,6 +261,8 @@ class QueueRun:
         jobs: As their files are now; one that is wanted several times so often.
         cards: GPUs on which jobs may be started.
         limits_s: How long jobs may run, by their names; servers run until they are ended.
+        works_s: How long jobs take alone, by their names; known of all in `due_s`.
+        due_s: In which time from now jobs are to be done.
     """
 
     def __init__(
@@ -268,9 +272,14 @@ class QueueRun:
         file: QueueFile,
         settings: Settings,
         limits_s: Mapping[str, float] | None = None,
+        works_s: Mapping[str, float] | None = None,
+        due_s: Mapping[str, float] | None = None,
+        clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._limits_s = limits_s or {}
+        self._limits_s, self._works_s, self._clock_s = limits_s or {}, works_s or {}, clock_s
+        self._due_s = {name: clock_s() + in_s for name, in_s in (due_s or {}).items()}
         self.cards, self._file, self._settings = tuple(cards), file, settings
+        self._asked, self._least = self.cards, dict[str, float]()
         self.names = tuple(job.name for job in jobs)
         self._jobs: Mapping[str, Job] = {job.name: job for job in jobs}
         self._record = file.read().to_go_on()
@@ -296,6 +305,20 @@ class QueueRun:
     def is_server(self, name: str) -> bool:
         """Whether a job answers requests until it is ended."""
         return self._jobs[name].offered_rate is not None
+
+    def late_text(self, name: str) -> str | None:
+        """Why a job that waits cannot be done by its deadline; None: it can, or has none."""
+        if name not in self._due_s or self._needed(name):
+            return None
+        left, work = max(self._due_s[name] - self._clock_s(), 0.0), self._works_s[name]
+        return f"cannot be done in time: {duration_text(work)} alone, {duration_text(left)} left"
+
+    def _needed(self, name: str) -> float:
+        """The speed at which a job that starts now is done in time; 0: none is needed or enough."""
+        left_s = self._due_s.get(name, math.inf) - self._clock_s()
+        # In whole percents, so that a plan holds for a while.
+        speed = math.ceil(100 * self._works_s.get(name, 0.0) / max(left_s, 1e-9)) / 100
+        return speed if speed <= 1 else 0.0
 
     def look(self) -> QueueLook:
         """Where it stands; launches that are over are accounted for.
@@ -330,6 +353,7 @@ class QueueRun:
             AdvisorError: what is needed for advice cannot be read.
             OSError: a launch cannot be started.
         """
+        self._hold_to_deadlines(look)
         plan: Sequence[Move] = () if self.stopping else self._planned(look)
         is_changing = any(launch.joining or not launch.has_room for launch in look.launches)
         only_servers = not (self.stopping or is_changing) and self._only_servers(look, plan)
@@ -359,7 +383,7 @@ class QueueRun:
 
     def first_sets(self) -> Iterator[tuple[QueueCard, tuple[LaunchSet, ...]]]:
         """What starts at once on GPUs that are empty, in each way that is tried; starts nothing."""
-        look = self.look()
+        self._hold_to_deadlines(look := self.look())
         for card, names, split in self._planned(look):
             if not _on(card, look):
                 yield card, self._ways(card, names, split)
@@ -395,6 +419,18 @@ class QueueRun:
     def _spawn(self, folder: LaunchFolder) -> None:
         self._supervisors[folder.launch_id] = spawn_supervisor(folder, self._settings, SUPERVISOR)
 
+    def _hold_to_deadlines(self, look: QueueLook) -> None:
+        """Have jobs that start now, and those that did, keep what they need to be done in time."""
+        now = {name: self._needed(name) for name in look.waiting if name in self._due_s}
+        if (least := self._least | now) == self._least:
+            return
+        self._least, held = least, list[QueueCard]()
+        for card in self._asked:
+            kept = {name: max(own, card.request.min_speed_of(name)) for name, own in least.items()}
+            request = replace(card.request, min_speed={**card.request.min_speed, **kept})
+            held.append(replace(card, request=request))
+        self.cards = tuple(held)
+
     def _planned(self, look: QueueLook) -> Sequence[Move]:
         """What starts on each empty GPU, and what joins on others.
 
@@ -402,7 +438,12 @@ class QueueRun:
         """
         batch = [name for name in look.waiting if not self.is_server(name)]
         plan = [*self._moves(look, batch if look.record.servers_ended else look.waiting)]
-        return [*self._moves(look, batch)] if self._only_servers(look, plan) else plan
+        if self._only_servers(look, plan):
+            plan = [*self._moves(look, batch)]
+        due = [*filter(self._needed, batch)]
+        # Jobs with a deadline first: who joins others meanwhile would keep their GPU taken.
+        left = Counter(due) - Counter(name for _, names, _ in plan for name in names)
+        return [*self._moves(look, due)] if left else plan
 
     def _moves(self, look: QueueLook, left: Sequence[str]) -> Iterator[Move]:
         alone, one_by_one = must_be_alone(look.record)
@@ -414,7 +455,9 @@ class QueueRun:
             for name in names:
                 rest.remove(name)
         # Those of which nothing is known, or that others went down with, come last.
-        rest.sort(key=lambda name: (self.is_server(name), name not in one_by_one))
+        rest.sort(
+            key=lambda n: (self.is_server(n), -self._needed(n), n not in one_by_one),
+        )
         for card, name in zip(empty, rest, strict=False):
             yield card, (name,), Split((WHOLE,))
 

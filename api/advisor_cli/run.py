@@ -15,7 +15,6 @@ from rich.text import Text
 
 from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, Gpu, vendor_of
 from advisor.core.job import Job
-from advisor.core.split import Sharing
 from advisor.core.wording import as_asked, count_of, energy_text, less_or_more, listed
 from advisor.errors import STOPPED, InputError, JobError, NoSplitError
 from advisor.formats.moments import duration_text
@@ -27,6 +26,7 @@ from advisor.wire.answers import Said
 from advisor.wire.requests import LaunchRequest
 from advisor_advice.launching import TRY_S, ResolvedLaunch, frozen
 from advisor_advice.options import every_job, job_requests, longest_p99_ms, read_works
+from advisor_advice.placing import check_deadline
 from advisor_advice.queue import QueueCard, QueueLook, QueueRun, read_card
 from advisor_cli.console import Columns, plain_console, print_screen, table_of
 from advisor_cli.launch import user_name
@@ -157,7 +157,8 @@ def _jobs(
             seats[job.part.job.name].append(_seated(queue, launch, job, works_s, equal))
     for name in queue.names:
         own = seats[name]
-        yield own.pop(0) if own else _RunJob(job=name, state="waiting")
+        late = queue.late_text(name)
+        yield own.pop(0) if own else _RunJob(job=name, state="waiting", error=late)
 
 
 def _seated(
@@ -184,7 +185,7 @@ def _seated(
         job=name,
         state="silent" if silent else _STATES.get(status.outcome, "ending"),
         gpu=card and card.gpu.index,
-        share_percent=_share_percent(status.share_percent, launch.status.sharing),
+        share_percent=None if launch.status.sharing == "time-sliced" else status.share_percent,
         steps=status.steps,
         progress=1.0 if status.outcome == "finished" else progress,
         speed=status.relative_speed,
@@ -252,24 +253,14 @@ def follow(queue: QueueRun, works_s: Mapping[str, float], *, as_json: bool) -> R
                 time.sleep(_LOOK_S)
 
 
-def stop_all(queue: QueueRun) -> None:
-    """Stop what runs of a queue, and wait until it has ended."""
-    queue.stop()
-    while not (look := queue.look()).over:
-        queue.act(look)
-        time.sleep(_LOOK_S)
-
-
 def _key(state: RunState) -> object:
-    """Changes with the state of a job, or where its progress becomes unknown or stalls."""
-    return state.state, [(job.state, job.unread_text) for job in state.jobs]
+    """Changes with the state of a job, or where its progress or its deadline is lost."""
+    return state.state, [
+        (job.state, job.state == "waiting" and job.error, job.unread_text) for job in state.jobs
+    ]
 
 
-def _share_percent(percent: float, sharing: Sharing) -> float | None:
-    return None if sharing == "time-sliced" else percent
-
-
-def _share(job: "_RunJob | _FirstJob") -> str:
+def _share(job: _RunJob) -> str:
     """Its part of the GPU that it has; one that is time-sliced has a turn, and no part."""
     return "time-sliced" if job.share_percent is None else f"{job.share_percent:g} %"
 
@@ -293,21 +284,11 @@ _COLUMNS: Columns[_RunJob] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _FirstJob:
-    """A job that starts at once; docs/run.md has the keys."""
-
-    job: str
-    gpu: int
-    share_percent: float | None
-    predicted_speed: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _RunPlan:
     """What `--dry-run` tells; docs/run.md has the keys."""
 
     dry_run: bool = True
-    first: tuple[_FirstJob, ...]
+    first: tuple[_RunJob, ...]
     tried: Mapping[str, tuple[str, ...]]
     running: tuple[str, ...]
     waiting: tuple[str, ...]
@@ -358,6 +339,8 @@ def event_lines(before: RunState | None, state: RunState) -> Iterator[str]:
         if (text := job.unread_text) and text != (was and was.unread_text):
             yield f"{job.job} {text}"
         if (was.state if was else "waiting") == job.state:
+            if job.state == "waiting" and job.error and not (was and was.error):
+                yield f"{job.job} {job.error}"
             continue
         at = "" if job.gpu is None else f" on GPU {job.gpu}, {_share(job)}"
         error = f": {job.error}" if job.error else ""
@@ -394,7 +377,7 @@ def _beside(own: float, apart: float | None, text: Callable[[float], str]) -> st
     return f"{text(own)}; each alone, by its profile, {text(apart)}: {saved}"
 
 
-def _first(job: _FirstJob) -> str:
+def _first(job: _RunJob) -> str:
     speed = "" if job.predicted_speed is None else f", {_percent(job.predicted_speed)} of its speed"
     return f"{job.job}, {_share(job)}{speed}"
 
@@ -427,6 +410,13 @@ def run(
         typer.Option(
             help="End a job, as failed, once it has run for so long: JOB=2h, or 2h for all but "
             "servers"
+        ),
+    ] = None,
+    deadline: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Time from now in which a job is to be done, JOB=2h or 2h for all but servers; "
+            "needs --work"
         ),
     ] = None,
     hang_s: Annotated[
@@ -462,6 +452,11 @@ def run(
     _check_ends(found)
     works_s = read_works(work or (), names)
     limits_s = read_works(time_limit or (), names, "--time-limit")
+    due_s = read_works(
+        deadline or (), [j.name for j in found if j.offered_rate is None], "--deadline"
+    )
+    for name, in_s in due_s.items():
+        check_deadline(name, works_s.get(name), in_s)
     if gpu_model is not None and not dry_run:
         raise InputError(
             "--gpu-model is for --dry-run", why="a queue runs on GPUs of this host: --gpus"
@@ -485,15 +480,18 @@ def run(
         cards.append(read_card(found, wanted, settings))
     _check_alone(found, cards)
     if once := listed({job.name: 0 for job in found if tries > 1 and not job.restartable}):
-        told = f"! sets with {once} start untried: no restartable: true in the job file"
-        say_lines([told], err=True)
+        say_lines([f"! sets with {once} are not tried: no restartable: true in its file"], err=True)
     with open_queue(settings.home, settings.jobs_dir, names) as file:
         if fresh and dry_run:
             file = QueueFile(file.path.with_suffix(".fresh"))  # is never written
         elif fresh:
-            stop_all(QueueRun(found, cards, file, settings))
+            before = QueueRun(found, cards, file, settings)
+            before.stop()
+            while not (look := before.look()).over:
+                before.act(look)
+                time.sleep(_LOOK_S)
             file.remove()
-        queue = QueueRun(found, cards, file, settings, limits_s)
+        queue = QueueRun(found, cards, file, settings, limits_s, works_s, due_s)
         first = [*queue.first_sets()]
         look = queue.look()
         waiting = [name for name in _left(look, first) if queue.is_server(name)]
@@ -613,15 +611,16 @@ def _alone(cards: Sequence[QueueCard]) -> dict[str, str]:
     return {name: why for card in cards for name, why in card.lacking.items()}
 
 
-def _first_jobs(card: QueueCard, made: LaunchSet) -> list[_FirstJob]:
+def _first_jobs(card: QueueCard, made: LaunchSet) -> list[_RunJob]:
     names, split = [job.name for job in made.jobs], made.split
     expected = card.expected(names, split.shares, split.sharing)
     speeds = [part.speed.value for part in expected.parts] if expected else [None] * len(names)
     return [
-        _FirstJob(
+        _RunJob(
             job=name,
             gpu=card.gpu.index,
-            share_percent=_share_percent(share, split.sharing),
+            state="waiting",
+            share_percent=None if split.sharing == "time-sliced" else share,
             predicted_speed=speed,
         )
         for name, share, speed in zip(names, split.shares, speeds, strict=True)

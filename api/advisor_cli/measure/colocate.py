@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.core.gpu import WHOLE, Gpu
+from advisor.core.gpu import Gpu
 from advisor.core.job import Job
 from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint
 from advisor.core.split import TIME_SLICED, UNCAPPED
-from advisor.core.wording import as_asked, listed
+from advisor.core.wording import listed
 from advisor.errors import InputError
 from advisor.formats.job_file import sound_jobs
 from advisor.formats.rows import to_row
@@ -60,7 +60,6 @@ from advisor_profiling.campaign.plan import (
     load_plan,
     named,
     plan_from_options,
-    read_set,
     run_name,
     write_set,
 )
@@ -285,7 +284,7 @@ def _show_campaign(
         found = [asdict(result) for result in sets]
         tried = [
             {"split": str(t.pair.split), "work_per_joule": t.work_per_joule, "broken": t.broken}
-            for t in reversed(trials)
+            for t in trials
         ]
         say(as_json_text({"run": run, **answer, "sets": found, "tried": tried, "points": rows}))
         return
@@ -296,16 +295,12 @@ def _show_campaign(
     if campaign.dry_run:
         pairs = reports.planned_table([PlannedSplit(**planned) for planned in answer["planned"]])
     console.print(reports.set_table(sets) if has_sets and not campaign.dry_run else pairs)
-    for number, trial in enumerate(reversed(trials), 1):
-        console.print(f"{number}. {trial.text}", highlight=False)
-    if trials:
-        names, split = as_asked(job.name for job in trials[-1].pair.jobs), trials[-1].pair.split
-        console.print(f"launch it: advisor launch {names} --split {split}", highlight=False)
     nothing = reports.nothing_to_do_text(
         answer["windows"], answer["to_measure"], dry_run=campaign.dry_run
     )
     new, what = _measured_pairs(campaign) - before, "set" if has_sets else "pair"
     for line in (
+        *(f"{number}. {trial.text}" for number, trial in enumerate(trials, 1)),
         *reports.unknown_alone_text(points, solo),
         nothing or reports.cost_text(Cost(**answer["cost"]), new, what),
         reports.left_out_text(points, reports.LEFT_OUT if has_sets else DOUBTFUL),
@@ -357,8 +352,15 @@ def _colocate(
     ways: Sequence[LaunchSet] = ()
     if what.tries > 1:
         ways = _ways(what, jobs, card, gpus[0], settings)
+        entries = tuple(
+            PlanEntry(
+                sets=(tuple(map(Member, (job.name for job in way.jobs), way.split.shares)),),
+                splits=(TIME_SLICED if way.split.sharing == "time-sliced" else UNCAPPED,),
+            )
+            for way in ways
+        )
         name = chosen.name if what.run else f"{chosen.name}-try"
-        chosen = replace(chosen, name=name, entries=tuple(map(_entry, ways)))
+        chosen = replace(chosen, name=name, entries=entries)
     jobs |= {name: with_fingerprint(jobs[name]) for name in chosen.jobs(jobs) & jobs.keys()}
     here = where.on == "here" and len(gpus) == 1
     timing = known_timing(settings, gpus[0], where.source, console) if here else None
@@ -387,42 +389,32 @@ def _colocate(
 
 def _ways(
     what: _ColocateRequest, jobs: Mapping[str, Job], card: Gpu | None, gpu: str, settings: Settings
-) -> Sequence[LaunchSet]:
-    """The best ways of sharing of one set.
+) -> list[LaunchSet]:
+    """The best ways of sharing of one set, whose plan was read before.
 
     Raises:
-        InputError: it is none without limits, or a job has no profile.
+        InputError: it has limits, or a job has no profile.
         NoSplitError: its jobs should not share.
     """
-    members = read_set(what.sets, "--sets with --try")
-    if what.splits or any(member.percent < WHOLE for member in members):
+    if what.splits or "@" in what.sets:
         raise InputError("a split is given", fix="leave out --splits and @ in --sets, or --try")
-    own = [named(member.job, jobs) for member in sorted(members)]
+    own = [named(name.strip(), jobs) for name in sorted(what.sets.split("+"))]
     request = LaunchRequest.of(*(job.name for job in own), tries=what.tries)
     launch = ResolvedLaunch(request=request, card=card or with_units(find_gpu(gpu), settings))
     return [way for way, _ in forecasting.recommended(own, launch, settings)]
 
 
-def _entry(way: LaunchSet) -> PlanEntry:
-    seats = zip(way.jobs, way.split.shares, strict=True)
-    members = tuple(Member(job.name, share) for job, share in seats)
-    is_sliced = way.split.sharing == "time-sliced"
-    return PlanEntry(sets=(members,), splits=(TIME_SLICED if is_sliced else UNCAPPED,))
-
-
 def _trials(ways: Sequence[LaunchSet], results: Sequence[reports.SetResult]) -> list[Trial]:
-    """What the jobs did in those of the ways that were measured, the best last."""
-    seen = {
-        (tuple((p.job, p.share_percent) for p in one.parts), one.mode == "time-sliced"): one
+    """What the jobs did in those of the ways that were measured, the best first."""
+    found = (
+        Trial(way, one.speeds, [part.latency_p99_ms for part in one.parts], one.power_w)
+        for way in ways
         for one in results
-    }
-    found = list[Trial]()
-    for way in ways:
-        seats = tuple(zip((job.name for job in way.jobs), way.split.shares, strict=True))
-        if one := seen.get((seats, way.split.sharing == "time-sliced")):
-            p99_ms = [part.latency_p99_ms for part in one.parts]
-            found.append(Trial(way, one.speeds, p99_ms, one.power_w))
-    return sorted(found, key=lambda trial: trial.worth)
+        if (one.mode == "time-sliced") == (way.split.sharing == "time-sliced")
+        and [part.job for part in one.parts] == [job.name for job in way.jobs]
+        and tuple(part.share_percent for part in one.parts) == way.split.shares
+    )
+    return sorted(found, key=lambda trial: trial.worth, reverse=True)
 
 
 def _answer(

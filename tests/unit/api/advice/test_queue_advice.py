@@ -169,3 +169,28 @@ def test_a_set_whose_jobs_may_be_started_again_is_tried(
     assert (len(ways), spec.try_s) == ((2, 10.0) if is_restartable else (1, None))
     assert len({way.split for way in ways}) == len(ways)
     assert all(part.min_speed for way in ways for part in way.parts)
+
+
+@pytest.mark.parametrize("due", ["triad", "gemm"])
+def test_jobs_with_a_deadline_go_first_at_the_speed_that_they_need(
+    card: QueueCard, tmp_path: Path, due: str
+) -> None:
+    """They share where that leaves them enough; what can no longer be in time is told."""
+    clock = Mock(return_value=0.0)
+    jobs = [Job(name=name, command=("true",)) for name in ("triad", "gemm", *TWO)]
+    file, settings = QueueFile(tmp_path / "queue"), settings_of(tmp_path)
+    works = dict.fromkeys((due, "matmul-fp16"), 3_400.0)
+    times = {due: 3_600.0, "matmul-fp16": 36_000.0}
+    queue = QueueRun(jobs, [card], file, settings, None, works, times, clock)
+    ((_, (made,)),) = queue.first_sets()
+    seats = {part.job.name: n for n, part in enumerate(made.parts)}
+    assert due in seats
+    assert made.parts[seats[due]].min_speed == 0.95
+    expected = queue.cards[0].expected([*seats], made.split.shares, made.split.sharing)
+    assert expected
+    assert expected.parts[seats[due]].speed.value > 0.95 - 1e-9
+    clock.return_value = 300.0
+    assert queue.late_text("matmul-fp16") is None
+    assert queue.late_text(due) == "cannot be done in time: 57 min alone, 55 min left"
+    ((_, (made, *_)),) = queue.first_sets()
+    assert "matmul-fp16" in [job.name for job in made.jobs]
