@@ -51,14 +51,14 @@ class Trial:
     @property
     def worth(self) -> tuple[bool, int, float]:
         """Orders ways, the best last: measured ones, by what they break, then work per joule."""
-        known = self.work_per_joule
-        return known is not None, -len(self.broken), known or 0.0
+        return self.work_per_joule is not None, -len(self.broken), self.work_per_joule or 0.0
 
     @property
     def text(self) -> str:
         """The way and what was seen of it."""
-        work = "not measured" if self.work_per_joule is None else f"{1e3 * self.work_per_joule:.3g}"
-        return ", ".join((f"{self.pair.split} {work} of work per kJ", *self.broken))
+        known = self.work_per_joule
+        work = "not measured" if known is None else f"{1e3 * known:.3g} of work per kJ"
+        return ", ".join((f"{self.pair.split} {work}", *self.broken))
 
 
 WATCHED_S = 2.0

@@ -462,8 +462,7 @@ def join_status(folder: LaunchFolder, name: str, asked: LaunchSpec | None) -> Jo
     if said := _read(JobStatus, _place(folder) / (name + _ANSWERED)):
         return said
     unknown = JobStatus(job="a job", rate_unit="", share_percent=0.0)
-    first = first_status(asked, now()).jobs[-1] if asked else unknown
-    waits = replace(first, join_id=name)
+    waits = replace(first_status(asked, now()).jobs[-1] if asked else unknown, join_id=name)
     return refusal(waits, InputError("the launch has ended meanwhile")) if status.over else waits
 
 

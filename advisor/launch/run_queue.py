@@ -188,8 +188,7 @@ class SeenLaunch:
     def has_room(self) -> bool:
         """Whether a job can be asked to join."""
         heard = self.status.state == "running" and self.status.silent_s is None
-        heard = heard and self.status.try_s is None
-        is_open = heard and not (self.joining or self.stop_asked)
+        is_open = heard and not (self.status.try_s or self.joining or self.stop_asked)
         return is_open and 0 < len(self.running) < MOST_JOBS
 
 

@@ -346,9 +346,9 @@ def _with_best(
 ) -> LaunchSpec:
     """The launch with the best of the ways that were tried as its last set."""
     best = max(trials, key=lambda trial: trial.worth)
-    told = "; ".join(trial.text for trial in trials)
-    none = ", as none keeps all limits" if all(trial.broken for trial in trials) else ""
-    writer.warn(f"tried for {spec.try_s:g} s each: {told}. {best.pair.split} goes on{none}")
+    told = f"{'; '.join(trial.text for trial in trials)}. {best.pair.split} goes on"
+    none = ", as none keeps all limits" if best.broken else ""
+    writer.warn(f"tried for {spec.try_s:g} s each: {told}{none}")
     chosen = replace(spec, pairs=(*spec.pairs, best.pair), try_s=None)
     # On a full disk, too: no job ends for what is written about it.
     folder.free_reserve()

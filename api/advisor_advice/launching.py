@@ -212,8 +212,7 @@ def _spec(
 ) -> LaunchSpec:
     """What is to start, of sets and notes about each."""
     request, notes = launch.request, [note for _, notes in made for note in notes]
-    if request.tries > len(made):
-        notes.append(f"{count_of(len(made), 'way')} of sharing can be tried, and not more")
+    notes += ["no more ways of sharing can be tried"] if request.tries > len(made) else []
     return LaunchSpec(
         launch_id=launch_id,
         gpu=launch.gpu_uuid or str(request.gpu),

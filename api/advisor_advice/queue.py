@@ -111,6 +111,12 @@ class QueueCard:
         least, most_ms = floor(profile, self.request), self.request.longest_p99_ms(profile)
         return replace(part, min_speed=least, max_p99_ms=most_ms)
 
+    def needing(self, least: Mapping[str, float]) -> "QueueCard":
+        """The same where jobs need these speeds, too."""
+        needed = {name: max(own, self.request.min_speed_of(name)) for name, own in least.items()}
+        request = replace(self.request, min_speed={**self.request.min_speed, **needed})
+        return replace(self, request=request)
+
     def launch_set(self, jobs: Sequence[Job], split: Split, settings: Settings) -> LaunchSet:
         """Jobs at a split, with what to expect of them and what they are held to.
 
@@ -422,14 +428,8 @@ class QueueRun:
     def _hold_to_deadlines(self, look: QueueLook) -> None:
         """Have jobs that start now, and those that did, keep what they need to be done in time."""
         now = {name: self._needed(name) for name in look.waiting if name in self._due_s}
-        if (least := self._least | now) == self._least:
-            return
-        self._least, held = least, list[QueueCard]()
-        for card in self._asked:
-            kept = {name: max(own, card.request.min_speed_of(name)) for name, own in least.items()}
-            request = replace(card.request, min_speed={**card.request.min_speed, **kept})
-            held.append(replace(card, request=request))
-        self.cards = tuple(held)
+        if (least := self._least | now) != self._least:
+            self._least, self.cards = least, tuple(card.needing(least) for card in self._asked)
 
     def _planned(self, look: QueueLook) -> Sequence[Move]:
         """What starts on each empty GPU, and what joins on others.

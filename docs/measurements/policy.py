@@ -57,9 +57,10 @@ Ways = dict[Split, list["Window"]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What was measured: energy saved, relative speeds, and p99 latencies, ms."""
+    """What was measured: energy saved, relative speeds, p99 latencies, ms, and work per joule."""
 
     saved: float
+    per_joule: float
     speeds: tuple[float, ...]
     p99_ms: tuple[float | None, ...]
 
@@ -100,25 +101,13 @@ class Unseen(ModelPredictor):
 
 def main() -> None:
     """A table, a row for each kind of jobs."""
-    settings = read_settings()
-    model = Registry(settings.home / "models").open_champion()
-    points = read_measured(None, None)
-    rows = make_training_set(points.pairs, points.profiled, points.references).rows
+    request = Request(policy=read_settings().policy)
     answers: dict[str, list[Answer]] = defaultdict(list)
-    without_profile = 0
-    for (gpu_model, jobs), ways in sorted(measured().items(), key=itemgetter(0)):
-        try:
-            found = find_profiles(list(jobs), settings, gpu_model)
-        except InputError:
-            without_profile += 1
-            continue
-        found, _ = with_known_idle(found, model.manifest.fill)
-        is_pair = len(jobs) == ADVISED_JOBS
-        predictor = AnyWay(Unseen(model, rows, jobs) if is_pair else model)
-        answer = answered(found.profiles, ways, predictor, Request(policy=settings.policy))
-        answers[kind_of(found.profiles)].append(answer)
-        print(*jobs, f"{answer.saved:.3f} of {answer.best:.3f}", file=sys.stderr)
-    print(f"{without_profile} sets have a job without a profile on that GPU model\n")
+    for profiles, ways, predictor in questions():
+        answer = answered(profiles, ways, predictor, request)
+        answers[kind_of(profiles)].append(answer)
+        names = (profile.job for profile in profiles)
+        print(*names, f"{answer.saved:.3f} of {answer.best:.3f}", file=sys.stderr)
     weights = (f"{chance:g}: {-np.quantile(ERRORS, 1 - chance):.2f}" for chance in CHANCES)
     print(f"WEIGHTS by CHANCES, from {len(ERRORS)} speeds of pairs:", *weights, "\n")
     print(
@@ -128,6 +117,24 @@ def main() -> None:
     print(f"|---|{'--:|' * 9}")
     for kind, of_kind in [*sorted(answers.items()), ("all", [*chain(*answers.values())])]:
         print(f"| {kind} | {' | '.join(cells(of_kind))} |")
+
+
+def questions() -> Iterator[tuple[tuple[Profile, ...], Ways, AnyWay]]:
+    """Jobs that all have a profile on the GPU model, their windows, and who predicts them."""
+    settings = read_settings()
+    model = Registry(settings.home / "models").open_champion()
+    points, without_profile = read_measured(None, None), 0
+    rows = make_training_set(points.pairs, points.profiled, points.references).rows
+    for (gpu_model, jobs), ways in sorted(measured().items(), key=itemgetter(0)):
+        try:
+            found = find_profiles(list(jobs), settings, gpu_model)
+        except InputError:
+            without_profile += 1
+            continue
+        found, _ = with_known_idle(found, model.manifest.fill)
+        is_pair = len(jobs) == ADVISED_JOBS
+        yield found.profiles, ways, AnyWay(Unseen(model, rows, jobs) if is_pair else model)
+    print(f"{without_profile} sets have a job without a profile on that GPU model\n")
 
 
 def measured() -> Mapping[tuple[str, tuple[str, ...]], Ways]:
@@ -149,6 +156,7 @@ def measured() -> Mapping[tuple[str, tuple[str, ...]], Ways]:
         found[point.gpu_model, point.jobs][split].append(
             Window(
                 saved=1 - point.power_w / work_w if work_w else -1.0,
+                per_joule=sum(speeds) / point.power_w,
                 speeds=tuple(speeds),
                 p99_ms=tuple(part.latency_p99_ms for part in point.parts),
             )
@@ -156,15 +164,23 @@ def measured() -> Mapping[tuple[str, tuple[str, ...]], Ways]:
     return found
 
 
+def among(
+    profiles: Sequence[Profile], ways: Iterable[Split], predictor: Predictor
+) -> tuple[Outlook, list[Split]]:
+    """What to decide by among these ways and separate GPUs, and the ways that are known of."""
+    outlook, apart = Outlook(profiles, predictor), without_limits("exclusive", len(profiles))
+    within = [split for split in ways if is_within(split, profiles)]
+    expected = predictor.predict(profiles, [*within, apart])
+    outlook.expected = lambda **_: expected
+    return outlook, within
+
+
 def answered(
     profiles: Sequence[Profile], ways: Ways, predictor: Predictor, request: Request
 ) -> Answer:
     """The decision among the measured ways, by what was measured there."""
-    outlook = Outlook(profiles, predictor)
-    apart = without_limits("exclusive", len(profiles))
-    within = [split for split in ways if is_within(split, profiles)]
-    expected = predictor.predict(profiles, [*within, apart])
-    outlook.expected = lambda **_: expected
+    outlook, within = among(profiles, ways, predictor)
+    expected = outlook.expected()
     held = {split: held_limits(ways[split], profiles, request) for split in within}
     for p in [*expected][: len(within) * (len(profiles) == ADVISED_JOBS)]:
         for seat, x in enumerate(part.speed for part in p.parts):

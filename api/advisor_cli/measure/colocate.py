@@ -399,9 +399,11 @@ def _ways(
     if what.splits or "@" in what.sets:
         raise InputError("a split is given", fix="leave out --splits and @ in --sets, or --try")
     own = [named(name.strip(), jobs) for name in sorted(what.sets.split("+"))]
-    request = LaunchRequest.of(*(job.name for job in own), tries=what.tries)
-    launch = ResolvedLaunch(request=request, card=card or with_units(find_gpu(gpu), settings))
-    return [way for way, _ in forecasting.recommended(own, launch, settings)]
+    launch = ResolvedLaunch(
+        request=LaunchRequest.of(*(job.name for job in own), tries=what.tries),
+        card=card or with_units(find_gpu(gpu), settings),
+    )
+    return [way for way, _ in forecasting.recommended(own, launch, settings, measured=True)]
 
 
 def _trials(ways: Sequence[LaunchSet], results: Sequence[reports.SetResult]) -> list[Trial]:
