@@ -8,7 +8,6 @@ there are any. Brackets: 95 %, by a bootstrap over sets.
 """
 
 from collections import defaultdict
-from contextlib import suppress
 
 import numpy as np
 from policy import Ways, among, held_limits, questions, saved
@@ -16,12 +15,8 @@ from policy import Ways, among, held_limits, questions, saved
 from advisor.core.split import ADVISED_JOBS, Split
 from advisor.decide.decision import Decision, decide
 from advisor.decide.limits import Request
-from advisor.errors import NoSplitError
 from advisor.settings import read_settings
 from advisor_advice.forecasting import ways_to_try
-
-BOTH = 2
-"""Limits of speed and of p99."""
 
 
 def judged(decision: Decision, ways: Ways, most: int, *, free: bool) -> tuple[float, bool, bool]:
@@ -39,23 +34,22 @@ def judged(decision: Decision, ways: Ways, most: int, *, free: bool) -> tuple[fl
         return sum(held_limits(ways[split][:1], *limits)), ways[split][0].per_joule
 
     split = max(tried, key=worth, default=None)
-    if split is None or (worth(split)[0] < BOTH if free else decision.choice is None):
+    keeps = split and all(held_limits(ways[split][:1], *limits))
+    if split is None or not (keeps if free else decision.choice):
         return best, False, False
     return max(0.0, 1 - (1 - best) / (1 - saved(judges[split]))), split not in kept, True
 
 
 def main() -> None:
-    """A table, a row for each number of ways that run."""
+    """A table, a row for each way of deciding."""
     request, found = Request(policy=read_settings().policy), defaultdict[str, list[object]](list)
     for profiles, ways, predictor in questions():
         kind = "two" if len(profiles) == ADVISED_JOBS else "three to seven"
         outlook, within = among(profiles, ways, predictor)
-        with suppress(NoSplitError):
-            decision, known = decide(outlook, request), {split: ways[split] for split in within}
-            found[f"{kind}, as advised"].append(judged(decision, known, 1, free=False))
-            for command in ("launch", "colocate"):
-                row = judged(decision, known, 2, free=command == "colocate")
-                found[f"{kind}, `{command} --try 2`"].append(row)
+        decision, known = decide(outlook, request), {split: ways[split] for split in within}
+        for most, name in ((1, "as advised"), (2, "`launch --try 2`"), (2, "`colocate --try 2`")):
+            row = judged(decision, known, most, free="colocate" in name)
+            found[f"{kind}, {name}"].append(row)
     print("| jobs | n | shared | work per joule lost, % | a limit broke, % |\n|---|" + "--:|" * 4)
     for name, rows in sorted(found.items()):
         table = 100 * np.array(rows, float)
