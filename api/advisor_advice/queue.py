@@ -314,10 +314,14 @@ class QueueRun:
 
     def late_text(self, name: str) -> str | None:
         """Why a job that waits cannot be done by its deadline; None: it can, or has none."""
-        if name not in self._due_s or self._needed(name):
+        if self.spare_s(name) >= 0:
             return None
         left, work = max(self._due_s[name] - self._clock_s(), 0.0), self._works_s[name]
         return f"cannot be done in time: {duration_text(work)} alone, {duration_text(left)} left"
+
+    def spare_s(self, name: str) -> float:
+        """In which time a job must start to be done by its deadline; below 0: it cannot be."""
+        return self._due_s.get(name, math.inf) - self._works_s.get(name, 0.0) - self._clock_s()
 
     def _needed(self, name: str) -> float:
         """The speed at which a job that starts now is done in time; 0: none is needed or enough."""

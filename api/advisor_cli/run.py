@@ -292,6 +292,7 @@ class _RunPlan:
     tried: Mapping[str, tuple[str, ...]]
     running: tuple[str, ...]
     waiting: tuple[str, ...]
+    spare_s: Mapping[str, float]
     alone: Mapping[str, str]
 
     def screen(self) -> Said:
@@ -310,6 +311,8 @@ class _RunPlan:
             yield "Trial", f"on GPU {gpu} {listed(ways)}, for {TRY_S:g} s each"
         if joining := [name for name in self.waiting if name not in self.alone]:
             yield "Then", f"{', '.join(joining)}: each joins where that saves time or energy"
+        for name, spare_s in self.spare_s.items():
+            yield "Deadline", f"{name} must start in {duration_text(spare_s)} to be done in time"
         for text in _alone_texts(self.alone):
             yield "Alone", text
 
@@ -513,6 +516,7 @@ def run(
                 },
                 running=tuple(job.status.job for launch in look.launches for job in launch.running),
                 waiting=tuple(_left(look, first)),
+                spare_s={n: queue.spare_s(n) for n in _left(look, first) if n in due_s},
                 alone=_alone(queue.cards),
             )
             say(as_json_text(plan)) if as_json else print_screen(plan.screen())

@@ -3,9 +3,9 @@
 import json
 import re
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from command_line import in_this_process
@@ -17,7 +17,6 @@ from advisor.core.job import Job
 from advisor.core.split import Split, without_limits
 from advisor.formats.rows import flat, to_row
 from advisor.launch.spec import LaunchPart, LaunchSet
-from advisor_advice import forecasting
 from advisor_data import open_store
 from advisor_profiling.reports import LEFT_OUT
 
@@ -168,24 +167,24 @@ def test_ways_of_a_set_are_tried_without_a_launch(
 ) -> None:
     """Those that a launch tries; first the one that keeps its limits and does most per joule."""
     here = in_this_process(capsys, monkeypatch, tmp_path)
-    names = ("bert-serve-10", "embedding-serve-10", "gemm")
-    parts = tuple(
-        LaunchPart(job=Job(name=name, command=("true",)), min_speed=0.4, max_p99_ms=100.0)
-        for name in names
-    )
-    turns, free = (without_limits(sharing, 3) for sharing in ("time-sliced", "uncapped"))
-    ways = [LaunchSet(split=s, parts=parts) for s in (turns, Split((100.0, 100.0, 50.0)), free)]
-    recommended = Mock(return_value=[(way, ()) for way in ways])
-    monkeypatch.setattr(forecasting, "recommended", recommended)
-    asked = ("colocate", "--gpu", "replay", "--sets", "gemm+bert-serve-10+embedding-serve-10")
-    said = here(*asked, "--try", "3", "--json")
-    tried = json.loads(said.out)["tried"]
-    jobs, launch, _ = recommended.call_args.args
-    assert ([job.name for job in jobs], launch.request.tries) == ([*names], 3)
-    assert [one["split"] for one in tried] == ["100/100/50", "time-sliced", "uncapped"]
-    assert [len(one["broken"]) for one in tried] == [0, 0, 2]
-    assert tried[0]["work_per_joule"] > tried[1]["work_per_joule"] > 0
-    assert "1. 100/100/50 " in here(*asked, "--try", "3").out
+
+    def ways(jobs: Sequence[Job], *_: object, measured: bool) -> list[tuple[LaunchSet, tuple[()]]]:
+        assert measured
+        parts = tuple(LaunchPart(job=job, min_speed=0.4, max_p99_ms=100.0) for job in jobs)
+        turns, free = (without_limits(sharing, 3) for sharing in ("time-sliced", "uncapped"))
+        splits = (turns, Split((100.0, 100.0, 50.0)), free)
+        return [(LaunchSet(split=split, parts=parts), ()) for split in splits]
+
+    monkeypatch.setattr("advisor_advice.forecasting.recommended", ways)
+    names = "gemm+bert-serve-10+embedding-serve-10"
+    asked = ("colocate", "--gpu", "replay", "--sets", names, "--try", "3")
+    first, second, third = json.loads(here(*asked, "--json").out)["tried"]
+    assert [one["split"] for one in (first, second, third)] == [
+        "100/100/50", "time-sliced", "uncapped"
+    ]  # fmt: skip
+    assert [len(one["broken"]) for one in (first, second, third)] == [0, 0, 2]
+    assert first["work_per_joule"] > second["work_per_joule"] > 0
+    assert "1. 100/100/50 " in here(*asked).out
 
 
 def test_job_that_lifts_its_limit_never_runs_in_a_window(jobs: FakeHost) -> None:
