@@ -384,12 +384,10 @@ class QueueRun:
         """Whether every batch job has come to its end, and nothing runs."""
         return look.over and all(map(self.is_server, look.waiting))
 
-    def finish(self, look: QueueLook) -> bool:
-        """Whether all ended well; nothing is kept then."""
-        well = self.done(look) and not look.record.failed
-        if well:
+    def finish(self, look: QueueLook) -> None:
+        """Where all ended well, nothing is kept."""
+        if self.done(look) and not look.record.failed:
             self._file.remove()
-        return well
 
     def first_sets(self) -> Iterator[tuple[QueueCard, tuple[LaunchSet, ...]]]:
         """What starts at once on GPUs that are empty, in each way that is tried; starts nothing."""

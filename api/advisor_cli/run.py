@@ -223,7 +223,7 @@ def _sum(values: Sequence[float | None]) -> float | None:
 _LOOK_S = 0.25
 
 
-def follow(queue: QueueRun, works_s: Mapping[str, float], *, as_json: bool) -> RunState:
+def _follow(queue: QueueRun, works_s: Mapping[str, float], *, as_json: bool) -> RunState:
     """Run a queue until nothing is left to do, or it is stopped; its last state.
 
     A terminal shows a live table, else each change is a line or an object.
@@ -242,7 +242,7 @@ def follow(queue: QueueRun, works_s: Mapping[str, float], *, as_json: bool) -> R
             look = queue.look()
             state = run_state(queue, look, works_s)
             if live:
-                live.update(table(state), refresh=True)
+                live.update(_table(state), refresh=True)
             elif before is None or _key(before) != _key(state):
                 say_lines([as_json_text(state)] if as_json else event_lines(before, state))
             before = state
@@ -323,7 +323,7 @@ def _alone_texts(alone: Mapping[str, str]) -> Iterator[str]:
         yield f"{name}, when the others are done: {why} (advisor profile {name})"
 
 
-def table(state: RunState) -> Group:
+def _table(state: RunState) -> Group:
     """Everything on one screen."""
     tail = (
         Text(f"{job.job}: {text}")
@@ -389,8 +389,6 @@ _SUFFIXES = (".yaml", ".yml")
 
 _CODES = {"done": 0, "stopped": STOPPED}
 """Exit codes by what came of the queue."""
-
-_First = Sequence[tuple[QueueCard, tuple[LaunchSet, ...]]]
 
 
 def run(
@@ -523,7 +521,7 @@ def run(
             return
         if not as_json:
             say_lines((f"! {text}" for text in _alone_texts(_alone(cards))), err=True)
-        state = follow(queue, works_s, as_json=as_json)
+        state = _follow(queue, works_s, as_json=as_json)
     if not as_json:
         print_screen(end_screen(state))
     raise typer.Exit(_CODES.get(state.state, JobError.exit_code))
@@ -601,7 +599,7 @@ def _check_alone(jobs: Sequence[Job], cards: Sequence[QueueCard]) -> None:
                 )
 
 
-def _left(look: QueueLook, first: _First) -> list[str]:
+def _left(look: QueueLook, first: Sequence[tuple[QueueCard, tuple[LaunchSet, ...]]]) -> list[str]:
     """Jobs that wait once these have started, in the order of the queue."""
     waiting = [*look.waiting]
     for _, ways in first:

@@ -125,7 +125,9 @@ def test_the_end_stands_beside_each_job_alone(file: QueueFile, tmp_path: Path) -
     assert lines["GPUs"] == "held for 3 min; each alone, by its profile, 4 min: 40 % less"
     assert lines["Energy"].endswith("19.4 Wh: 14 % less")
     assert lines["Failed"] == "b: no such file; advisor launches show l1"
-    assert not queue.finish(look)
+    file.write(record)
+    queue.finish(look)
+    assert file.read() == record
 
 
 def test_a_launch_that_was_noted_and_never_made_is_forgotten(
