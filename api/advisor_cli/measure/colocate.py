@@ -76,13 +76,9 @@ class _ColocateRequest:
     sets: Annotated[
         str,
         typer.Option(
-            help=f"Sets of 2 to {MOST_JOBS} jobs, such as a+b+c,a+a+d@50 (d limited to 50 %); or a "
-            "number: draw so many of --among, or of all jobs"
+            help=f"Sets of 2 to {MOST_JOBS} jobs, such as a+b+c,a+a+d@50 (d limited to 50 %)"
         ),
     ] = ""
-    seed: Annotated[
-        int | None, typer.Option(min=1, help="Which sets are drawn; 1 if not given")
-    ] = None
     splits: Annotated[
         str | None,
         typer.Option(
@@ -106,21 +102,15 @@ class _ColocateRequest:
         Raises:
             InputError: there is none, or more than one, or it cannot be understood.
         """
-        named = (self.file is not None) + bool(self.among and not self.sets) + bool(self.pairs)
-        if named + bool(self.sets) != 1:
+        if (self.file is not None) + sum(map(bool, (self.among, self.pairs, self.sets))) != 1:
             raise InputError(
                 "what to measure is not clear",
                 fix="give a plan file, or --among, or --pairs, or --sets",
             )
         if self.file is None:
-            others = {
-                "sample": self.sample if self.sets else None,
-                "seed": not self.sets and self.seed,
-            }
-            if wrong := [f"--{name}" for name, value in others.items() if value]:
+            if self.sets and self.sample:
                 raise InputError(
-                    f"{', '.join(wrong)} has no meaning here",
-                    fix="--sample draws pairs of --among; --seed says which sets --sets 40 draws",
+                    "--sample has no meaning with --sets", fix="it draws pairs of --among"
                 )
             default = DEFAULT_SET_SPLITS if self.sets else DEFAULT_SPLITS
             return plan_from_options(
@@ -131,10 +121,8 @@ class _ColocateRequest:
                 self.run,
                 sample=self.sample,
                 sets=self.sets,
-                seed=self.seed,
             )
         options = {"splits": self.splits, "repeats": self.repeats, "sample": self.sample}
-        options |= {"seed": self.seed}
         if given := [f"--{name}" for name, value in options.items() if value not in (None, "")]:
             raise InputError(
                 f"{', '.join(given)} cannot be combined with a plan file",

@@ -18,7 +18,7 @@ import random
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -30,7 +30,6 @@ from advisor.core.job import Job
 from advisor.core.records import (
     CPU_BOUND,
     DOUBTFUL,
-    FILLS_PERCENT,
     Measured,
     PairPoint,
     SoloPoint,
@@ -262,14 +261,6 @@ def _grantable(first: int, gpu: Gpu) -> bool:
     return True
 
 
-LIMITS = (Share(26.0), Share(50.0), Share(90.0))
-"""For a job that fills the card: 34, 66 and 118 SMs of 132, where libraries computed right results
-on H100 and H200 (docs/check.md)."""
-
-_SMALL, _BIG = 7, 3
-"""Jobs of each kind that are drawn for a round, so that few processes are started."""
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class Member:
     """A job of a set, and its limit in percent of the GPU's units; 100: none."""
@@ -282,14 +273,6 @@ class Member:
 
 
 JobSet = tuple[Member, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnSets:
-    """So many sets, drawn by chance: the same ones for the same jobs and seed."""
-
-    count: int
-    seed: int = 1
 
 
 def read_set(text: str, where: str) -> JobSet:
@@ -316,89 +299,6 @@ def read_set(text: str, where: str) -> JobSet:
 def write_set(members: JobSet) -> str:
     """The text that `read_set` reads as this set."""
     return "+".join(map(str, members))
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """How many jobs of each kind a set has; alike: they are copies of one job."""
-
-    small: int = 0
-    big: int = 0
-    alike: bool = False
-
-
-_ROUND = (
-    _Shape(small=3), _Shape(small=1, big=1), _Shape(small=2, alike=True), _Shape(small=5),
-    _Shape(small=2, big=1), _Shape(small=4), _Shape(small=3, alike=True), _Shape(small=3, big=1),
-    _Shape(small=7), _Shape(big=2), _Shape(small=2), _Shape(small=4, big=1),
-    _Shape(small=5, alike=True), _Shape(small=6), _Shape(small=1, big=1), _Shape(small=3),
-    _Shape(small=2, alike=True), _Shape(small=5), _Shape(small=2, big=1), _Shape(small=1, big=2),
-    _Shape(small=3, alike=True),
-)  # fmt: skip
-"""27 sets, since those with one big job come without and with a limit for it; the first ones of a
-round are of every kind."""
-
-
-def draw(
-    wanted: DrawnSets,
-    kinds: Mapping[str, Hashable],
-    filling: Collection[str],
-    limits: Callable[[str], Sequence[float]],
-) -> list[JobSet]:
-    """Sets of every size and kind, each once; fewer where the jobs make fewer.
-
-    A round has jobs of as many kinds as it can, and each job is in about equally many rounds.
-
-    Args:
-        wanted: How many, by which seed.
-        kinds: The jobs, each with a kind; those that resemble each other have the same.
-        filling: Those that fill the GPU, and maybe others; the rest leaves most of it idle.
-        limits: The limits in percent that a job that fills it may be given; empty: it has none.
-    """
-    chance, found = random.Random(wanted.seed), dict[JobSet, None]()
-    small = {job: kind for job, kind in kinds.items() if job not in filling}
-    big = {job: kind for job, kind in kinds.items() if job in filling}
-    rounds = zip(_hands(small, _SMALL, chance), _hands(big, _BIG, chance), strict=True)
-    for few, some in itertools.islice(rounds, wanted.count):
-        for number, shape in enumerate(_ROUND):
-            found |= dict.fromkeys(_drawn(shape, number, few, some, limits, chance))
-        if len(found) >= wanted.count:
-            break
-    return list(found)[: wanted.count]
-
-
-def _hands(kinds: Mapping[str, Hashable], most: int, chance: random.Random) -> Iterator[list[str]]:
-    """The jobs of each round: of unlike kinds, and of those the ones that were drawn least."""
-    drawn = Counter[str]()
-    while True:
-        hand = list[str]()
-        left = chance.sample(sorted(kinds), len(kinds))
-        while left and len(hand) < most:
-            taken = Counter(kinds[job] for job in hand)
-            hand.append(min(left, key=lambda job: (taken[kinds[job]], drawn[job])))
-            left.remove(hand[-1])
-        drawn.update(hand)
-        yield hand
-
-
-def _drawn(
-    shape: _Shape, number: int, small: Sequence[str], big: Sequence[str],
-    limits: Callable[[str], Sequence[float]], chance: random.Random,
-) -> Iterator[JobSet]:  # fmt: skip
-    """The sets of a shape, the `number`-th of its round; none where there are too few jobs."""
-    if shape.alike:
-        if small:
-            # Every fourth or so is of copies: of another job each.
-            yield (Member(small[number // 4 % len(small)]),) * shape.small
-        return
-    if shape.small > 2 * len(small) or shape.big > len(big):
-        return
-    # Some of them twice.
-    others = [Member(name) for name in chance.sample([*small, *small], shape.small)]
-    filling = [big[(number + k) % len(big)] for k in range(shape.big)]
-    yield tuple(sorted([*map(Member, filling), *others]))
-    if shape.big == 1 and (choices := limits(filling[0])):
-        yield tuple(sorted([Member(filling[0], chance.choice(choices)), *others]))
 
 
 BoundBy = Literal["compute", "memory", "launch"]
@@ -442,18 +342,6 @@ def kinds_of(points: Iterable[SoloPoint]) -> dict[str, BoundBy]:
         for job, its in grouped(points, lambda point: point.job).items()
     }
     return {job: kind for job, its in most.items() if (kind := kind_of(its)) is not None}
-
-
-def filling_jobs(points: Iterable[SoloPoint], gpu_model: str) -> set[str]:
-    """Jobs that fill the GPU: at their largest share its SMs are active half of the time or more.
-
-    What was measured on that GPU model goes before the same on others; a job of which nothing is
-    known is not among them.
-    """
-    read = [p for p in points if p.sm_active_percent is not None]
-    read.sort(key=lambda p: (p.gpu_model == gpu_model, p.share_percent, p.started_at))
-    newest = {p.job: p.sm_active_percent or 0.0 for p in read}
-    return {job for job, active in newest.items() if active >= FILLS_PERCENT}
 
 
 def all_pairs(jobs: Iterable[str], *, selves: bool = True) -> list[PairNames]:
@@ -619,8 +507,8 @@ class PlanEntry:
         among: Names of jobs of which every pair is meant, or all jobs there are.
         selves: `among` means each job next to itself as well.
         sample: How many pairs of `among` are drawn; None: all.
-        sets: Sets of jobs with their own limits, or how many of them are drawn of `among`; those
-            without a limit are measured at the splits, which are words.
+        sets: Sets of jobs with their own limits; those without a limit are measured at the splits,
+            which are words.
         repeats: Windows for each pair or set, and split.
     """
 
@@ -629,13 +517,8 @@ class PlanEntry:
     among: tuple[str, ...] | Literal["all"] = ()
     selves: bool = True
     sample: int | None = None
-    sets: tuple[JobSet, ...] | DrawnSets = ()
+    sets: tuple[JobSet, ...] = ()
     repeats: int = 1
-
-    @property
-    def named_sets(self) -> tuple[JobSet, ...]:
-        """Those that are not drawn."""
-        return () if isinstance(self.sets, DrawnSets) else self.sets
 
 
 @dataclass(frozen=True, slots=True)
@@ -655,7 +538,7 @@ class Plan:
         """Names of the jobs that it is about, of all that there are."""
         chosen = (known if entry.among == "all" else entry.among for entry in self.entries)
         paired = (name for entry in self.entries for names in entry.pairs for name in names)
-        in_sets = (m.job for entry in self.entries for members in entry.named_sets for m in members)
+        in_sets = (m.job for entry in self.entries for members in entry.sets for m in members)
         return {*itertools.chain.from_iterable(chosen), *paired, *in_sets}
 
     @property
@@ -666,9 +549,7 @@ class Plan:
     @property
     def most_jobs(self) -> int:
         """Of one window."""
-        if any(isinstance(entry.sets, DrawnSets) for entry in self.entries):
-            return MOST_JOBS
-        return max((len(s) for entry in self.entries for s in entry.named_sets), default=2)
+        return max((len(s) for entry in self.entries for s in entry.sets), default=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -749,7 +630,6 @@ class _Past:
         self._pairs = [point for point in earlier if usable(point)]
         self._solo = [point for point in solo if usable(point)]
         self.kinds = kinds_of(self._solo)
-        self.filling = filling_jobs((p for p in solo if p.run != run), gpu.model)
         self.safety_of = functools.cache(functools.partial(counts.safety, gpu=gpu, solo=solo))
 
     @property
@@ -825,7 +705,7 @@ def _set_windows(
     entry: PlanEntry, jobs: Mapping[str, Job], past: _Past
 ) -> Iterator[_Window | Skipped]:
     """Sets at the entry's splits; those with limits of their own only under MPS."""
-    for members in _sets(entry, jobs, past):
+    for members in entry.sets:
         parts = [(named(member.job, jobs), Share(member.percent)) for member in members]
         names, limits = tuple(m.job for m in members), [p for p in parts if p[1] != Share(WHOLE)]
         for job, share in limits:
@@ -842,20 +722,6 @@ def _set_windows(
                 (together(parts, repeat), split == TIME_SLICED)
                 for split, repeat in itertools.product(splits, range(entry.repeats))
             )
-
-
-def _sets(entry: PlanEntry, jobs: Mapping[str, Job], past: _Past) -> Sequence[JobSet]:
-    if not isinstance(entry.sets, DrawnSets):
-        return entry.sets
-    chosen = (named(name, jobs) for name in (jobs if entry.among == "all" else entry.among))
-    gated = (job for job in chosen if job.progress.gate)
-    kinds = {job.name: (job.progress.unit, job.offered_rate is not None) for job in gated}
-
-    def limits(name: str) -> list[float]:
-        shares = default_shares(LIMITS, past.safety_of(name))
-        return [share.percent for share in shares] if UNCAPPED in entry.splits else []
-
-    return draw(entry.sets, kinds, past.filling, limits)
 
 
 def _pairs(entry: PlanEntry, run: str, jobs: Mapping[str, Job], past: _Past) -> Sequence[PairNames]:
@@ -904,12 +770,11 @@ def plan_from_options(
     *,
     sample: int | None = None,
     sets: str = "",
-    seed: int | None = None,
 ) -> Plan:
     """The plan that options of the command line describe.
 
     Such as "bert-train,triad" or "all" for `among`, "bert-train+triad,gemm+gemm" for `pairs`,
-    "a+b+c,a+b@50" or "40" for `sets` and "nine,uncapped" for `splits`. Without a name the run has
+    "a+b+c,a+b@50" for `sets` and "nine,uncapped" for `splits`. Without a name the run has
     one that the same options always give.
 
     Raises:
@@ -919,7 +784,9 @@ def plan_from_options(
     named = tuple(_pair_option(text) for text in _words(pairs))
     jobs = "all" if among.strip() == "all" else _words(among)
     if sets.strip():
-        entry = _sets_option(sets, jobs, every, repeats, seed)
+        check_set_splits(every, "--splits")
+        members = tuple(read_set(text, "--sets") for text in _words(sets))
+        entry = PlanEntry(sets=members, splits=every, repeats=repeats)
         return _named(Plan("", (entry,), profiles=True), name, "sets")
     if not every or not (jobs or named):
         raise InputError(
@@ -982,15 +849,12 @@ def _plan_entry(field: read.YamlField, jobs: Collection[str]) -> PlanEntry:
         "sample": read.count,
         "selves": read.flag,
         "sets": lambda field: _read_sets(field, jobs),
-        "seed": read.count,
         "splits": _splits,
         "repeats": read.count,
     }
     values = read.record(field, readers, required=("splits",))
     if "sets" in values:
         return _sets_entry(field, values)
-    if "seed" in values:
-        raise read.entries(field)["seed"].fault("has a meaning only together with sets")
     if ("among" in values) == ("pairs" in values):
         got = "both" if "pairs" in values else "neither"
         raise field.fault(f"expected among or pairs, got {got}")
@@ -1001,22 +865,16 @@ def _plan_entry(field: read.YamlField, jobs: Collection[str]) -> PlanEntry:
 
 
 def _sets_entry(field: read.YamlField, values: dict[str, Any]) -> PlanEntry:
-    """An entry with `sets`, which are named, or drawn of `among` by `seed`."""
-    drawn, keys = isinstance(values["sets"], int), read.entries(field)
-    allowed = {"sets", "splits", "repeats", *(("among", "seed") if drawn else ())}
-    for key in values.keys() - allowed:
-        raise keys[key].fault("has no meaning together with " + ("sets" if drawn else "named sets"))
+    """An entry with `sets`."""
+    keys = read.entries(field)
+    for key in values.keys() - {"sets", "splits", "repeats"}:
+        raise keys[key].fault("has no meaning together with sets")
     check_set_splits(values["splits"], _where(keys["splits"]))
-    if drawn:
-        values["sets"] = DrawnSets(values["sets"], values.pop("seed", 1))
-        values.setdefault("among", "all")
     return PlanEntry(**values)
 
 
-def _read_sets(field: read.YamlField, jobs: Collection[str]) -> tuple[JobSet, ...] | int:
-    if not field.is_list:
-        return read.count(field)
-    items = _items(field, "how many sets, or a list of them such as [a+b+c, a+b@50]")
+def _read_sets(field: read.YamlField, jobs: Collection[str]) -> tuple[JobSet, ...]:
+    items = _items(field, "a list of sets such as [a+b+c, a+b@50]")
     found = tuple(read_set(read.text(item), _where(item)) for item in items)
     for item, members in zip(items, found, strict=True):
         for member in members:
@@ -1081,37 +939,13 @@ def _pair_option(text: str) -> PairNames:
     return names[0], names[1]
 
 
-def _sets_option(
-    sets: str,
-    among: tuple[str, ...] | Literal["all"],
-    splits: tuple[SplitRequest, ...],
-    repeats: int,
-    seed: int | None,
-) -> PlanEntry:
-    check_set_splits(splits, "--splits")
-    if sets.strip().isdecimal():
-        if not (count := int(sets)):
-            raise InputError("--sets 0 are none", fix="draw one or more, such as --sets 40")
-        drawn = DrawnSets(count, 1 if seed is None else seed)
-        return PlanEntry(among=among or "all", sets=drawn, splits=splits, repeats=repeats)
-    if among or seed is not None:
-        raise InputError(
-            "--among and --seed say which sets are drawn",
-            fix="give their number, such as --sets 40, or name sets alone",
-        )
-    named = tuple(read_set(text, "--sets") for text in _words(sets))
-    return PlanEntry(sets=named, splits=splits, repeats=repeats)
-
-
 def _entry_json(entry: PlanEntry) -> dict[str, Any]:
-    drawn = entry.sets if isinstance(entry.sets, DrawnSets) else None
     written = {
         "pairs": [list(names) for names in entry.pairs],
         "among": entry.among if entry.among == "all" else list(entry.among),
         "sample": entry.sample,
         "selves": None if entry.selves else False,
-        "sets": drawn.count if drawn else [write_set(members) for members in entry.named_sets],
-        "seed": drawn and drawn.seed,
+        "sets": [write_set(members) for members in entry.sets],
         "splits": write_splits(entry.splits),
         "repeats": entry.repeats if entry.repeats > 1 else None,
     }

@@ -18,7 +18,6 @@ from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import InputError
 from advisor_profiling.campaign.plan import (
     AroundBest,
-    DrawnSets,
     Member,
     Plan,
     PlanEntry,
@@ -67,9 +66,6 @@ def test_full_file(write: Write) -> None:
             splits: ["around-best 8"]
           - sets: [fft+gemm+fft, triad@50+gemm]
             splits: [uncapped, time-sliced]
-          - sets: 40
-            seed: 3
-            splits: [uncapped]
     """)
     seventy = Split((70.0, 70.0))
     assert load_plan(path, JOBS) == Plan(
@@ -87,7 +83,6 @@ def test_full_file(write: Write) -> None:
                 sets=(read_set("fft+gemm+fft", ""), read_set("triad@50+gemm", "")),
                 splits=(UNCAPPED, TIME_SLICED),
             ),
-            PlanEntry(among="all", sets=DrawnSets(40, 3), splits=(UNCAPPED,)),
         ),
         profiles=True,
     )
@@ -147,19 +142,13 @@ ENTRY = "among: all, splits: [nine]"
             "no job 'traid' among 5. the nearest is triad",
         ),
         ("measure:\n- sets: [fft]\n  splits: [uncapped]", "2:10", "two to 7 jobs such as a+b+c"),
-        ("measure:\n- sets: fft\n  splits: [uncapped]", "2:9", "a whole number above 0, got 'fft'"),
+        ("measure:\n- sets: fft\n  splits: [uncapped]", "2:9", "a list of sets such as"),
         ("measure:\n- sets: [fft+fft]\n  splits: [nine]", "3:11", "got 10/90"),
         (
-            "measure:\n- sets: [fft+fft]\n  seed: 3\n  splits: [uncapped]",
-            "3:9",
-            "no meaning together with named sets",
-        ),
-        (
-            "measure:\n- sets: 4\n  sample: 3\n  splits: [uncapped]",
+            "measure:\n- sets: [fft+fft]\n  sample: 3\n  splits: [uncapped]",
             "3:11",
             "no meaning together with sets",
         ),
-        (f"measure:\n- {{{ENTRY}, seed: 2}}", "2:38", "only together with sets"),
         ("measure:\n- among: all\n  splits: nine", "3:11", "a list of splits such as [nine"),
         ("measure:\n- among: all\n  splits:\n  - nine\n  - nein", "5:5", "got 'nein'"),
     ],
@@ -187,7 +176,7 @@ def test_fault_that_only_the_gpu_shows(write: Write) -> None:
     assert str(error.value).startswith(f"{path}:3:24: splits: expected counts that sum to the 132")
 
 
-_ENTRY_KEYS = ("among", "pairs", "sample", "selves", "sets", "seed", "repeats")
+_ENTRY_KEYS = ("among", "pairs", "sample", "selves", "sets", "repeats")
 _KEYS = ("name", "measure", "splits", *_ENTRY_KEYS)
 _scalars = (
     st.sampled_from(["all", "nine", "fft", "70/70", "66+66 units", "around-best 8", "fft+fft@50"])
@@ -249,11 +238,6 @@ _set_wishes = st.builds(
     sets=st.lists(st.lists(_members, min_size=2, max_size=7).map(tuple), min_size=1).map(tuple),
     splits=_set_splits,
     repeats=st.integers(1, 3),
-) | st.builds(
-    PlanEntry,
-    among=st.just("all") | st.lists(_names, min_size=1).map(tuple),
-    sets=st.builds(DrawnSets, st.integers(1, 99), st.integers(1, 99)),
-    splits=_set_splits,
 )
 
 
