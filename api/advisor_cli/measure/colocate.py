@@ -82,7 +82,7 @@ class _ColocateRequest:
     splits: Annotated[
         str | None,
         typer.Option(
-            help="nine, uncapped, time-sliced, 70/70, '66+66 units', 'around-best 8'; "
+            help="nine, uncapped, time-sliced, 70/70, '66+66 units'; "
             f"{DEFAULT_SPLITS} if not given. Of sets: uncapped, time-sliced; {DEFAULT_SET_SPLITS}"
         ),
     ] = None

@@ -16,7 +16,6 @@ import hashlib
 import itertools
 import random
 import re
-import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,13 +24,12 @@ from typing import Any, Literal
 
 import yaml
 
-from advisor.core.gpu import MEMORY_PART, WHOLE, Gpu, MemoryFit, Share, percent_for_units, quantum
+from advisor.core.gpu import MEMORY_PART, WHOLE, Gpu, MemoryFit, Share, percent_for_units
 from advisor.core.job import Job
 from advisor.core.records import (
     CPU_BOUND,
     DOUBTFUL,
     Measured,
-    PairPoint,
     SoloPoint,
     grouped,
 )
@@ -57,7 +55,6 @@ from advisor.validity.safe_counts import (
     check_split,
     safe_solo_shares,
     safe_splits,
-    unsafe_texts,
 )
 from advisor_data.known import checked_counts
 from advisor_profiling.window import Target, pair, together
@@ -95,32 +92,14 @@ class UnitSplit:
                 fix=f"{self.first}+{total - self.first} units" if self.first < total else "",
             )
         try:
-            return _on_units(self.first, gpu)
+            return split_of_units((self.first, self.second), total, gpu.vendor)
         except InputError as error:
             raise InputError(
                 f"{self.where}: {self}: {error.what}", why=error.why, fix=error.fix
             ) from error
 
 
-@dataclass(frozen=True, slots=True)
-class AroundBest:
-    """Counts in steps of the GPU's quantum, up to `units` away from the best one so far."""
-
-    units: int
-
-    def __str__(self) -> str:
-        return f"around-best {self.units}"
-
-    def on(self, gpu: Gpu, best: int) -> tuple[Split, ...]:
-        """The splits in percent of `gpu`; at the best one the first job has `best` units."""
-        total = units_of(gpu)
-        step = quantum(total, gpu.vendor)
-        grid = range(best % step, total, step)
-        near = [count for count in grid if abs(count - best) <= self.units]
-        return tuple(_on_units(count, gpu) for count in near if _grantable(count, gpu))
-
-
-SplitRequest = Split | UnitSplit | AroundBest
+SplitRequest = Split | UnitSplit
 
 _WORDS: dict[str, tuple[Split, ...]] = {
     "nine": NINE,
@@ -128,7 +107,7 @@ _WORDS: dict[str, tuple[Split, ...]] = {
     "time-sliced": (TIME_SLICED,),
 }
 
-_EXPECTED = "nine, uncapped, time-sliced, 70/30 (percent), 66+66 units or around-best 8 (units)"
+_EXPECTED = "nine, uncapped, time-sliced, 70/30 (percent) or 66+66 units"
 
 
 def read_split(text: str, where: str) -> tuple[SplitRequest, ...]:
@@ -143,11 +122,7 @@ def read_split(text: str, where: str) -> tuple[SplitRequest, ...]:
         return (_percentages(text, where),)
     if found := re.fullmatch(r"(\d{1,6}) ?\+ ?(\d{1,6}) units", text):
         return (UnitSplit(int(found[1]), int(found[2]), where),)
-    found = re.fullmatch(r"around-best (\d{1,6})", text)
-    # With fewer units it would be the best split alone.
-    if found and int(found[1]) >= 2:
-        return (AroundBest(int(found[1])),)
-    near = difflib.get_close_matches(text, [*_WORDS, "around-best 8"], n=1)
+    near = difflib.get_close_matches(text, _WORDS, n=1)
     raise InputError(
         f"{where}: expected {_EXPECTED}, got {text!r}",
         fix=f"the nearest is {near[0]}" if near else "",
@@ -177,16 +152,6 @@ def write_splits(splits: Iterable[SplitRequest]) -> list[str]:
     return words + [str(split) for split in left]
 
 
-def _on_units(first: int, gpu: Gpu) -> Split:
-    """`first` units for one job, all others for the other.
-
-    Raises:
-        InputError: the GPU cannot grant these counts.
-    """
-    total = units_of(gpu)
-    return split_of_units((first, total - first), total, gpu.vendor)
-
-
 def units_of(gpu: Gpu) -> int:
     """Units of the whole GPU.
 
@@ -200,48 +165,6 @@ def units_of(gpu: Gpu) -> int:
     return gpu.units_total
 
 
-def best_units(
-    names: tuple[str, str], pairs: Sequence[PairPoint], solo: Sequence[SoloPoint], gpu: Gpu
-) -> int | str:
-    """Units of the first job at the best measured split of a pair, or why it is not known.
-
-    The points are of that GPU model.
-    """
-    a, b = sorted(names)
-    alone_a, alone_b = _solo_rate(a, solo), _solo_rate(b, solo)
-    if not alone_a or not alone_b:
-        return f"{b if alone_a else a} has no solo point at 100 % on {gpu.model}"
-    total = units_of(gpu)
-    known = [
-        (worth, units)
-        for point in pairs
-        if point.jobs == (a, b)
-        and point.mode in {"mps", "cu_mask"}
-        and (units := point.parts[0].units) is not None
-        and (other := point.parts[1].units) is not None
-        and units + other <= total
-        and (worth := _worth(point, alone_a, alone_b)) is not None
-    ]
-    if not known:
-        return f"no other run has measured a split of the pair on {gpu.model}"
-    units_a = max(known)[1]
-    return units_a if names[0] == a else total - units_a
-
-
-def _solo_rate(job: str, solo: Iterable[SoloPoint]) -> float | None:
-    rates = [p.rate for p in solo if p.job == job and p.share_percent == WHOLE]
-    return statistics.fmean(rates) if rates else None
-
-
-def _worth(point: PairPoint, alone_a: float, alone_b: float) -> float | None:
-    """Sum of relative speeds per watt; None where a reading is missing."""
-    rates = [part.rate for part in point.parts]
-    if None in rates or not point.power_w:
-        return None
-    alone = zip(rates, (alone_a, alone_b), strict=True)
-    return sum((rate or 0.0) / solo for rate, solo in alone) / point.power_w
-
-
 def _percentages(text: str, where: str) -> Split:
     """Shares of two jobs: plans measure pairs."""
     why, fix = "a plan measures two jobs at a time", ""
@@ -251,14 +174,6 @@ def _percentages(text: str, where: str) -> Split:
     except InputError as error:
         why, fix = error.why, error.fix if error.why else ""
     raise InputError(f"{where}: expected {_EXPECTED}, got {text!r}", why=why, fix=fix)
-
-
-def _grantable(first: int, gpu: Gpu) -> bool:
-    try:
-        _on_units(first, gpu)
-    except InputError:
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -470,31 +385,26 @@ def check_asked_shares(shares: Iterable[Share], job: Job, safety: Safety) -> Non
         check_share(share.percent, safety)
 
 
-def _splits_to_measure(
-    requested: SplitRequest, splits: Sequence[Split], nominal: bool, jobs: tuple[Job, Job],
-    safety: tuple[Safety, Safety],
-) -> Iterator[Split]:  # fmt: skip
-    """The splits at which a pair is measured, of those that a `requested` one means on the GPU.
+def _split_to_measure(
+    split: Split, nominal: bool, jobs: tuple[Job, Job], safety: tuple[Safety, Safety]
+) -> Split | None:
+    """The split at which a pair is measured; one of `nine` is moved to the nearest safe one.
 
-    Those of `nine` are moved to the nearest safe ones, and of `around-best` unsafe ones left out.
+    Returns:
+        None where there is no safe one.
 
     Raises:
         UnsafeCountError: a split that was asked for is at an unsafe count, where nothing would
             judge the results.
     """
+    if not split.is_limited:
+        return split
     mirrored = jobs[0].name > jobs[1].name
+    if nominal:
+        return safe_splits([split], safety, mirrored=mirrored)[0]
     judged = [s if job.results is None else Safety() for job, s in zip(jobs, safety, strict=True)]
-    for split in splits:
-        if not split.is_limited:
-            yield split
-        elif nominal:
-            yield from filter(None, safe_splits([split], safety, mirrored=mirrored))
-        elif isinstance(requested, AroundBest):
-            if not unsafe_texts(*zip(split.shares, safety, strict=True)):
-                yield split
-        else:
-            check_split(split, judged, mirrored=mirrored)
-            yield split
+    check_split(split, judged, mirrored=mirrored)
+    return split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -580,7 +490,6 @@ def expand(
     plan: Plan,
     gpu: Gpu,
     jobs: Mapping[str, Job],
-    earlier: Sequence[PairPoint],
     solo: Sequence[SoloPoint],
     counts: CountRules = ANY_COUNT,
 ) -> PlannedWindows:
@@ -589,14 +498,14 @@ def expand(
     Points of the plan's own run, of other GPU models and doubtful ones are not looked at; so what a
     plan means does not change while it is carried out.
 
-    The GPU's `units_total` must be known where the plan counts units. Earlier pairs are for
-    `around-best`; solo points for that, for the memory of a pair and the kinds of a sample.
+    The GPU's `units_total` must be known where the plan counts units. Solo points are for the
+    memory of a pair and the kinds of a sample.
 
     Raises:
         InputError: a job that is not there, or counts of units that the GPU cannot grant.
         UnsafeCountError: a split that the plan names has an unsafe count.
     """
-    past = _Past(plan.name, gpu, earlier, solo, counts)
+    past = _Past(plan.name, gpu, solo, counts)
     found = dict.fromkeys(_windows(plan, jobs, past))
     windows = [window for window in found if isinstance(window, tuple)]
     return PlannedWindows(
@@ -618,7 +527,6 @@ class _Past:
         self,
         run: str,
         gpu: Gpu,
-        earlier: Iterable[PairPoint],
         solo: Sequence[SoloPoint],
         counts: CountRules,
     ) -> None:
@@ -627,7 +535,6 @@ class _Past:
             return good and point.gpu_model == gpu.model and point.run != run
 
         self._gpu = gpu
-        self._pairs = [point for point in earlier if usable(point)]
         self._solo = [point for point in solo if usable(point)]
         self.kinds = kinds_of(self._solo)
         self.safety_of = functools.cache(functools.partial(counts.safety, gpu=gpu, solo=solo))
@@ -650,18 +557,9 @@ class _Past:
             f"({100 * MEMORY_PART:g} % of {self._gpu.model})"
         )
 
-    def splits(self, requested: SplitRequest, names: PairNames) -> tuple[Split, ...] | Skipped:
-        """The splits that a pair is wished at; the first share is for the first name."""
-        match requested:
-            case Split():
-                return (requested,)
-            case UnitSplit():
-                return (requested.on(self._gpu),)
-            case AroundBest():
-                best = best_units(names, self._pairs, self._solo, self._gpu)
-                if isinstance(best, str):
-                    return Skipped(names, f"{requested}: {best}")
-                return requested.on(self._gpu, best)
+    def split(self, requested: SplitRequest) -> Split:
+        """The split in percent of the GPU; the first share is for the first name."""
+        return requested if isinstance(requested, Split) else requested.on(self._gpu)
 
     def _needs_mib(self, job: Job) -> float | None:
         used = [
@@ -690,12 +588,10 @@ def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Wind
                 for text in (avoided_texts(NINE, names, safety) if nominal else ())
             )
             for requested in entry.splits:
-                splits = past.splits(requested, names)
-                if isinstance(splits, Skipped):
-                    yield splits
+                split = _split_to_measure(past.split(requested), requested in nominal, both, safety)
+                if split is None:
                     continue
-                used = _splits_to_measure(requested, splits, requested in nominal, both, safety)
-                for split, repeat in itertools.product(used, range(entry.repeats)):
+                for repeat in range(entry.repeats):
                     shares, apart = tuple(map(Share, split.shares)), past.masks and split.is_limited
                     target = pair(first, shares[0], second, shares[1], repeat, two_ends=apart)
                     yield target, split == TIME_SLICED

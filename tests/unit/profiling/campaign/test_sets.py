@@ -43,7 +43,7 @@ members = st.builds(
 def windows(entry: dict[str, Any], **known: Any) -> PlannedWindows:
     fields: dict[str, Any] = {"splits": (UNCAPPED,), **entry}
     solo = known.pop("solo", [*BUSY, *IDLE])
-    return expand(Plan("run", (PlanEntry(**fields),)), H200, JOBS, [], solo, **known)
+    return expand(Plan("run", (PlanEntry(**fields),)), H200, JOBS, solo, **known)
 
 
 # as text
@@ -92,7 +92,7 @@ def test_several_limits_need_mps() -> None:
     """CU masks of two would begin at the same unit; of one job alone they overlap with nobody's."""
     sets = (read_set("big-0@50+small-0@50+small-1", ""), read_set("big-0@50+small-0", ""))
     entry = PlanEntry(sets=sets, splits=(UNCAPPED,))
-    work = expand(Plan("run", (entry,)), MI300X, JOBS, [], [])
+    work = expand(Plan("run", (entry,)), MI300X, JOBS, [])
     assert [target.jobs for target in work.mps] == [("big-0", "small-0")]
     assert "would overlap" in work.skipped[0].reason
     assert len(windows({"sets": sets}).mps) == 2
