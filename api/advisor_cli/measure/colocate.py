@@ -18,7 +18,7 @@ from advisor.formats.job_file import sound_jobs
 from advisor.formats.rows import to_row
 from advisor.settings import Settings, job_folders, read_settings
 from advisor.validity.points import with_pair_flags, with_solo_flags
-from advisor_cli.console import plain_console
+from advisor_cli.console import as_json_text, plain_console, say
 from advisor_cli.measure.testbeds import (
     Noise,
     On,
@@ -35,7 +35,6 @@ from advisor_cli.measure.testbeds import (
     stoppable,
 )
 from advisor_cli.options import REPLAY, AllowUnsafe, AsJson, grouped
-from advisor_cli.say import as_json_text, say
 from advisor_data import Store
 from advisor_data.bundled import bundled_set_points, bundled_set_references, bundled_solo_points
 from advisor_power.data.of_job import with_fingerprint

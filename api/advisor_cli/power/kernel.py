@@ -11,11 +11,10 @@ from advisor.errors import InputError
 from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import origin_of
 from advisor.wire.power import Estimate, Histogram, KernelReport, StretchPower
-from advisor_cli.console import plain_console, show_chart
+from advisor_cli.console import as_json_text, plain_console, say_lines, show_chart
 from advisor_cli.measure.testbeds import stoppable
 from advisor_cli.options import REPLAY, AsJson, grouped
 from advisor_cli.power.sensor import ReplayedModel, check_gpu_model, say_power_replay
-from advisor_cli.say import as_json_text, say_lines
 from advisor_data.known import known_sensors
 from advisor_power.gpu_worker import Step, WorkerPlace
 from advisor_power.kernels.measure import measure_operation

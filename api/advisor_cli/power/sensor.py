@@ -14,9 +14,8 @@ from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import SensorRecord, keep_record, power_timing
 from advisor.wire.power import KernelReport
-from advisor_cli.console import plain_console
+from advisor_cli.console import as_json_text, plain_console, say_lines
 from advisor_cli.options import REPLAY, AsJson
-from advisor_cli.say import as_json_text, say_lines
 from advisor_power.gpu_worker import AnsweringSpec, script_workload
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.recording import SensorRecording, record
